@@ -1,0 +1,128 @@
+package link
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	whatwg "github.com/nlnwa/whatwg-url/url"
+)
+
+// Limits of a long URL, in bytes. The second is what Location returns, so that the header of a redirect stays within
+// what proxies and browsers take.
+const (
+	MaxLongURLBytes  = 4096
+	MaxLocationBytes = 8192
+)
+
+// checkTarget says what is wrong with longURL as the target of a link of this service, in words for the caller, or "".
+func checkTarget(longURL string, base Base) string {
+	switch {
+	case longURL == "":
+		return "longUrl is required: send the URL to shorten, such as \"https://example.com/page\"."
+	case len(longURL) > MaxLongURLBytes:
+		return fmt.Sprintf("The URL is %d bytes long; at most %d are accepted.", len(longURL), MaxLongURLBytes)
+	case !utf8.ValidString(longURL):
+		return "The URL is not valid UTF-8."
+	}
+	for _, r := range longURL {
+		switch {
+		case unicode.IsSpace(r) || unicode.IsControl(r):
+			return fmt.Sprintf("The URL contains white space or a control character (%U); percent-encode it.", r)
+		case r == '\\':
+			return "The URL contains a backslash; write / or %5C."
+		}
+	}
+	target, ok := split(longURL)
+	switch {
+	case !ok:
+		return "The URL must start with http:// or https://."
+	case target.authority == "":
+		return "The URL has no host."
+	case strings.Contains(target.authority, "@"):
+		return "The URL contains a user name or password; remove everything before the @ and the @ itself."
+	// The parser below takes any number of brackets around an IPv6 address; the standard takes one pair.
+	case strings.Count(target.authority, "[") > 1 || strings.Count(target.authority, "]") > 1:
+		return "The URL's host has too many brackets."
+	}
+	parsed, err := whatwg.Parse(longURL)
+	if err != nil || parsed.Hostname() == "" {
+		// The parser's own error quotes the URL, which may end in a log, so it is left out.
+		return "The URL is not valid for a browser: check its host and port."
+	}
+	if sameHost(parsed.Hostname(), base.host) {
+		return "The URL points to this URL shortener itself; send the URL it should lead to."
+	}
+	if len(Location(longURL)) > MaxLocationBytes {
+		return fmt.Sprintf("The URL is longer than %d bytes once it is percent-encoded.", MaxLocationBytes)
+	}
+	return ""
+}
+
+// Location returns the ASCII form of a long URL for the Location header: the URL itself where it is printable ASCII,
+// else with its host in punycode and the bytes of all other non-ASCII characters percent-encoded. What it returns is
+// printable ASCII for any input, since a row in the table may be of another program's making.
+func Location(longURL string) string {
+	if printableASCII(longURL) {
+		return longURL
+	}
+	target, ok := split(longURL)
+	if !ok || printableASCII(target.authority) {
+		return percentEncode(longURL)
+	}
+	parsed, err := whatwg.Parse(longURL)
+	if err != nil || !printableASCII(parsed.Hostname()) {
+		return percentEncode(longURL) // browsers read a percent-encoded host too
+	}
+	host := parsed.Hostname()
+	if colon := strings.LastIndexByte(target.authority, ':'); colon >= 0 {
+		host += target.authority[colon:] // a host with non-ASCII characters is never a bracketed address
+	}
+	return target.scheme + "://" + percentEncode(host) + percentEncode(target.rest)
+}
+
+// parts are the pieces of an http or https URL, as they were written.
+type parts struct {
+	scheme, authority, rest string
+}
+
+func split(longURL string) (parts, bool) {
+	scheme, after, ok := strings.Cut(longURL, "://")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return parts{}, false
+	}
+	end := strings.IndexAny(after, "/?#")
+	if end < 0 {
+		end = len(after)
+	}
+	return parts{scheme: scheme, authority: after[:end], rest: after[end:]}, true
+}
+
+func printableASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// percentEncode escapes the bytes that are not printable ASCII and leaves all others as they are.
+func percentEncode(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f {
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// sameHost compares two hosts that the parser has put into lower case and punycode.
+func sameHost(a, b string) bool {
+	return strings.TrimRight(a, ".") == strings.TrimRight(b, ".")
+}

@@ -1,0 +1,231 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dgraph-io/ristretto/v2"
+	"golang.org/x/sync/singleflight"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+// CacheConfig says how much is cached and for how long. A zero duration switches that use off.
+type CacheConfig struct {
+	Bytes    int64         // bound on the cost of all entries, which is their size in memory
+	Fresh    time.Duration // how long a link is served without asking the table
+	Negative time.Duration // the same for "not found"
+	Stale    time.Duration // how long after that a link is still served where the table does not answer
+}
+
+const (
+	// entryOverhead is what an entry costs in memory besides the bytes of its strings: the entry itself and what
+	// ristretto keeps for it in its map, its policy and its list of expiries. Measured as the growth of the heap per
+	// entry in a cache of 20,000 (TestCacheStaysWithinItsSize); ristretto adds 56 of its own to every cost.
+	entryOverhead = 424
+	// countersPerEntry is ristretto's advice. Entries are taken to be as small as a "not found" is.
+	countersPerEntry = 10
+
+	// staleWait is how long a caller waits for the table while there is a stale link to serve instead: a table that
+	// takes longer than that is as good as down for somebody who follows a link.
+	staleWait = time.Second
+	// staleRetry is how long a link is served stale without asking the table again after the table failed, so that an
+	// outage costs a popular link one slow answer now and then, and the table that comes back is not stormed.
+	staleRetry = 5 * time.Second
+)
+
+// cache serves links from memory, in front of the table.
+//
+// A hit takes no lock but that of ristretto's shard, makes no call and allocates nothing.
+type cache struct {
+	table   linkRows
+	config  CacheConfig
+	now     func() time.Time
+	metrics *telemetry.Metrics
+
+	entries *ristretto.Cache[string, *entry]
+	reads   singleflight.Group
+
+	closing sync.RWMutex // ristretto panics where a Set meets a Close
+	closed  bool
+}
+
+// entry is never changed but for notBefore, so that a hit needs no lock. A zero link stands for "not found".
+type entry struct {
+	link       link.Link
+	freshUntil time.Time
+	staleUntil time.Time
+	notBefore  atomic.Int64 // Unix nanoseconds; no refresh is tried earlier, as the last one failed
+}
+
+func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
+	entries, err := ristretto.NewCache(&ristretto.Config[string, *entry]{
+		MaxCost:     config.Bytes,
+		NumCounters: max(config.Bytes/entryOverhead, 100) * countersPerEntry,
+		BufferItems: 64,
+		OnEvict: func(i *ristretto.Item[*entry]) {
+			// What had come to its end anyway made no room for others.
+			if i.Value != nil && now().Before(i.Value.staleUntil) {
+				metrics.CacheEvicted.Add(1)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache: %w", err)
+	}
+	return &cache{table: table, config: config, now: now, metrics: metrics, entries: entries}, nil
+}
+
+// get serves a link, as fresh as the table's answers so far allow.
+func (c *cache) get(ctx context.Context, a link.Alias) (row, error) {
+	e, ok := c.entries.Get(string(a))
+	if !ok {
+		return c.read(ctx, a, nil)
+	}
+	now := c.now()
+	switch {
+	case e.link.Alias == "" && now.Before(e.freshUntil):
+		c.metrics.CacheNegativeHit.Add(1)
+		return row{}, link.ErrNotFound
+	case e.link.Alias == "":
+		return c.read(ctx, a, nil)
+	case e.link.Expired(now):
+		// The table can say nothing new about it, but that it was given more time; the next call asks.
+		c.forget(a)
+		c.metrics.CacheHit.Add(1)
+		return row{Link: e.link}, nil
+	case now.Before(e.freshUntil):
+		c.metrics.CacheHit.Add(1)
+		return row{Link: e.link}, nil
+	case !now.Before(e.staleUntil):
+		return c.read(ctx, a, nil)
+	case now.UnixNano() < e.notBefore.Load():
+		c.metrics.CacheStaleHit.Add(1)
+		return row{Link: e.link, stale: true}, nil
+	default:
+		return c.read(ctx, a, e)
+	}
+}
+
+// read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) where
+// the table does not answer.
+func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (row, error) {
+	answer := c.reads.DoChan(string(a), func() (r any, err error) {
+		// The read is nobody's own: a caller that gives up must not fail the others. A panic here would be nobody's
+		// either, and end the process.
+		defer func() {
+			if p := recover(); p != nil {
+				r, err = row{}, fmt.Errorf("reading link %s: panic: %v", a, p)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer cancel()
+		return c.refresh(ctx, a)
+	})
+	var enough <-chan time.Time
+	if old != nil {
+		timer := time.NewTimer(staleWait)
+		defer timer.Stop()
+		enough = timer.C
+	}
+	var err error
+	select {
+	case got := <-answer:
+		if got.Err == nil || !errors.Is(got.Err, link.ErrUnavailable) {
+			c.metrics.CacheMiss.Add(1)
+			return got.Val.(row), got.Err
+		}
+		err = got.Err
+	case <-enough:
+	case <-ctx.Done():
+		err = fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err())
+	}
+	if old == nil || old.link.Expired(c.now()) {
+		c.metrics.CacheMiss.Add(1)
+		return row{}, err
+	}
+	old.notBefore.Store(c.now().Add(staleRetry).UnixNano())
+	c.metrics.CacheStaleHit.Add(1)
+	return row{Link: old.link, stale: true}, nil
+}
+
+// refresh reads the table and keeps what it says.
+func (c *cache) refresh(ctx context.Context, a link.Alias) (row, error) {
+	r, err := c.table.get(ctx, a)
+	switch {
+	case errors.Is(err, link.ErrNotFound):
+		c.keep(a, link.Link{})
+	case err == nil:
+		c.keep(a, r.Link)
+	}
+	return r, err
+}
+
+// keep puts a link, or a zero one for "not found", in the place of what was cached for the alias.
+func (c *cache) keep(a link.Alias, l link.Link) {
+	now := c.now()
+	e := &entry{link: l, freshUntil: now.Add(c.config.Fresh)}
+	e.staleUntil = e.freshUntil.Add(c.config.Stale)
+	if l.Alias == "" {
+		e.freshUntil = now.Add(c.config.Negative)
+		e.staleUntil = e.freshUntil
+	}
+	if !l.ExpiresAt.IsZero() && e.staleUntil.After(l.ExpiresAt) {
+		e.staleUntil = l.ExpiresAt
+	}
+	life := e.staleUntil.Sub(now)
+
+	c.closing.RLock()
+	defer c.closing.RUnlock()
+	if c.closed {
+		return
+	}
+	// A disabled link is not cached, so that enabling it shows at once. And ristretto would take a life of zero for
+	// ever, and leave what it has for a negative one.
+	if l.Disabled || life <= 0 {
+		c.entries.Del(string(a))
+		return
+	}
+	c.entries.SetWithTTL(string(a), e, entryOverhead+int64(2*len(a)+len(l.LongURL)+len(l.CreatedBy)), life)
+	c.metrics.CacheBytes.Set(c.entries.MaxCost() - c.entries.RemainingCost())
+}
+
+func (c *cache) forget(a link.Alias) {
+	c.closing.RLock()
+	defer c.closing.RUnlock()
+	if !c.closed {
+		c.entries.Del(string(a))
+	}
+}
+
+// insert writes through. It is the table's answer alone that counts.
+func (c *cache) insert(ctx context.Context, l link.Link) (row, error) {
+	r, err := c.table.insert(ctx, l)
+	if err == nil {
+		c.keep(l.Alias, r.Link)
+	}
+	return r, err
+}
+
+// delete forgets first, so that a link whose row is going is not served meanwhile, and once more afterwards, for a
+// read that came between.
+func (c *cache) delete(ctx context.Context, r row) error {
+	c.forget(r.Alias)
+	defer c.forget(r.Alias)
+	return c.table.delete(ctx, r)
+}
+
+// close frees the memory. Calls that come later work, and go to the table.
+func (c *cache) close() {
+	c.closing.Lock()
+	defer c.closing.Unlock()
+	if !c.closed {
+		c.closed = true
+		c.entries.Close()
+	}
+}

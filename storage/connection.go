@@ -1,0 +1,183 @@
+package storage
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+)
+
+// developmentStorage is what UseDevelopmentStorage=true stands for, which the SDK does not know: the account that the
+// storage emulator has on every machine. Its key is public.
+const developmentStorage = "AccountName=devstoreaccount1;" +
+	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
+	"BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;TableEndpoint=http://127.0.0.1:10002/devstoreaccount1"
+
+// Connection says where a storage account is and how to prove that we may use it. ParseConnection makes one.
+type Connection struct {
+	tables, blobs string // service URLs without a slash at the end; "" where the settings name none
+	account, key  string // shared key
+	sas           string // shared access signature, without "?"
+	identity      azcore.TokenCredential
+}
+
+// ParseConnection reads the connection that the first of the named settings gives which is there, in either form that
+// Azure Functions knows: NAME is a connection string, or NAME__accountName, NAME__tableServiceUri and
+// NAME__blobServiceUri name the account, with NAME__credential=managedidentity and NAME__clientId for the identity.
+// A NAME of its own wins over NAME__…. Its errors name settings and never quote what is in them.
+func ParseConnection(getenv func(string) string, names ...string) (Connection, error) {
+	for _, name := range names {
+		if s := getenv(name); s != "" {
+			c, err := parseConnectionString(s)
+			if err != nil {
+				return Connection{}, fmt.Errorf("%s %w", name, err)
+			}
+			return c, nil
+		}
+		for _, part := range []string{"accountName", "tableServiceUri", "blobServiceUri"} {
+			if getenv(name+"__"+part) != "" {
+				return parseIdentity(getenv, name)
+			}
+		}
+	}
+	return Connection{}, fmt.Errorf("%s is required: a storage connection string, or UseDevelopmentStorage=true for Azurite", strings.Join(names, " or "))
+}
+
+func parseConnectionString(s string) (Connection, error) {
+	values := map[string]string{}
+	for part := range strings.SplitSeq(s, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return Connection{}, errors.New("is not a connection string: it must be Key=Value pairs with semicolons between them")
+		}
+		values[key] = value
+	}
+	if strings.EqualFold(values["UseDevelopmentStorage"], "true") {
+		return parseConnectionString(developmentStorage)
+	}
+	endpoint := func(service string) (string, error) {
+		given, account := values[strings.ToUpper(service[:1])+service[1:]+"Endpoint"], values["AccountName"]
+		if given == "" && account == "" {
+			return "", nil
+		}
+		if given == "" {
+			scheme, suffix := values["DefaultEndpointsProtocol"], values["EndpointSuffix"]
+			if scheme == "" {
+				scheme = "https"
+			}
+			if suffix == "" {
+				suffix = "core.windows.net"
+			}
+			given = fmt.Sprintf("%s://%s.%s.%s", scheme, account, service, suffix)
+		}
+		if u, err := url.Parse(given); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return "", fmt.Errorf("gives no valid URL for its %s service", service)
+		}
+		return strings.TrimRight(given, "/"), nil
+	}
+	c := Connection{account: values["AccountName"], key: values["AccountKey"], sas: strings.TrimPrefix(values["SharedAccessSignature"], "?")}
+	var err error
+	if c.tables, err = endpoint("table"); err != nil {
+		return Connection{}, err
+	}
+	if c.blobs, err = endpoint("blob"); err != nil {
+		return Connection{}, err
+	}
+	switch {
+	case c.key != "" && c.account == "":
+		return Connection{}, errors.New("has an AccountKey but no AccountName")
+	case c.key == "" && c.sas == "":
+		return Connection{}, errors.New("is not complete: it needs AccountName and AccountKey, or a SharedAccessSignature")
+	}
+	if _, err := base64.StdEncoding.DecodeString(c.key); err != nil {
+		return Connection{}, errors.New("has an AccountKey that is not valid base64")
+	}
+	return c, nil
+}
+
+func parseIdentity(getenv func(string) string, name string) (Connection, error) {
+	setting := func(part string) string { return getenv(name + "__" + part) }
+	var c Connection
+	if account := setting("accountName"); account != "" {
+		c.tables = fmt.Sprintf("https://%s.table.core.windows.net", account)
+		c.blobs = fmt.Sprintf("https://%s.blob.core.windows.net", account)
+	}
+	for part, service := range map[string]*string{"tableServiceUri": &c.tables, "blobServiceUri": &c.blobs} {
+		if uri := setting(part); uri != "" {
+			*service = strings.TrimRight(uri, "/")
+		}
+		// A token is a secret: the SDK would refuse to send it over plain http, at the first call.
+		if u, err := url.Parse(*service); *service != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+			return Connection{}, fmt.Errorf("%s__%s must be an https URL", name, part)
+		}
+	}
+	credential, clientID := setting("credential"), setting("clientId")
+	var err error
+	switch {
+	case strings.EqualFold(credential, "managedidentity"):
+		var options azidentity.ManagedIdentityCredentialOptions
+		if clientID != "" {
+			options.ID = azidentity.ClientID(clientID)
+		}
+		c.identity, err = azidentity.NewManagedIdentityCredential(&options)
+	case credential != "":
+		return Connection{}, fmt.Errorf("%s__credential must be managedidentity, or left out for the default credential", name)
+	case clientID != "":
+		return Connection{}, fmt.Errorf("%s__clientId needs %s__credential=managedidentity", name, name)
+	default:
+		c.identity, err = azidentity.NewDefaultAzureCredential(nil)
+	}
+	if err != nil {
+		return Connection{}, fmt.Errorf("%s__credential: %w", name, err)
+	}
+	return c, nil
+}
+
+func (c Connection) tableService() (*aztables.ServiceClient, error) {
+	if c.tables == "" {
+		return nil, errors.New("the connection for tables names no account and no table service")
+	}
+	options := &aztables.ClientOptions{ClientOptions: clientOptions()}
+	switch {
+	case c.identity != nil:
+		return aztables.NewServiceClient(c.tables, c.identity, options)
+	case c.key != "":
+		key, err := aztables.NewSharedKeyCredential(c.account, c.key)
+		if err != nil {
+			return nil, err
+		}
+		return aztables.NewServiceClientWithSharedKey(c.tables, key, options)
+	default:
+		return aztables.NewServiceClientWithNoCredential(c.tables+"/?"+c.sas, options)
+	}
+}
+
+func (c Connection) blobContainer(name string) (*container.Client, error) {
+	if c.blobs == "" {
+		return nil, errors.New("the connection for the lock names no account and no blob service")
+	}
+	options := &container.ClientOptions{ClientOptions: clientOptions()}
+	u := c.blobs + "/" + name
+	switch {
+	case c.identity != nil:
+		return container.NewClient(u, c.identity, options)
+	case c.key != "":
+		key, err := azblob.NewSharedKeyCredential(c.account, c.key)
+		if err != nil {
+			return nil, err
+		}
+		return container.NewClientWithSharedKeyCredential(u, key, options)
+	default:
+		return container.NewClientWithNoCredential(u+"?"+c.sas, options)
+	}
+}

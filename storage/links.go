@@ -1,0 +1,300 @@
+// Package storage is where links live: three Azure tables, a cache in front of them, and a lock.
+//
+// The order of writes is what keeps the promises. A link is preceded by its expiry row and followed by its index row,
+// and is taken apart the other way round, so that whatever a crash leaves behind has an expiry row, by which the
+// reaper finds it. Nothing is ever deleted or replaced but by the ETag of the row that was read and found to be due.
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+// aliasTries is how many aliases are drawn for one link before it is given up.
+const aliasTries = 10
+
+// Config says where links are kept, and how. Every field is required but where it says so.
+type Config struct {
+	Connection  Connection
+	LinkTable   string // "ShortUrls"
+	IndexTable  string // "UrlIndex"
+	ExpiryTable string // "ShortUrlsExpiryIndex"
+
+	AliasLength int          // characters of a drawn alias
+	Cache       *CacheConfig // nil: every read goes to the table
+
+	ReapBuffer   time.Duration // how long past its expiry a link is kept; zero is fine
+	ReapLimit    time.Duration // how long one Reap may take
+	ReapPageSize int           // expiry rows per page, at most 1000
+
+	Now     func() time.Time
+	Random  io.Reader // cryptographic; safe for concurrent use
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+}
+
+// Links keeps links, in tables. Its methods may be called concurrently, and other processes may work on the same
+// tables at the same time.
+type Links struct {
+	config Config
+	links  *linkTable
+	index  *indexTable
+	expiry *expiryTable
+	rows   linkRows // links, or the cache in front of it
+	cache  *cache   // nil without one
+}
+
+// Open makes a Links. It makes no call yet; the tables are made when they are found missing.
+func Open(config Config) (*Links, error) {
+	service, err := config.Connection.tableService()
+	if err != nil {
+		return nil, err
+	}
+	open := func(name string) table { return table{name: name, client: service.NewClient(name)} }
+	s := &Links{
+		config: config,
+		links:  &linkTable{open(config.LinkTable)},
+		index:  &indexTable{open(config.IndexTable)},
+		expiry: &expiryTable{open(config.ExpiryTable)},
+	}
+	s.rows = s.links
+	if config.Cache != nil {
+		if s.cache, err = newCache(s.links, *config.Cache, config.Now, config.Metrics); err != nil {
+			return nil, err
+		}
+		s.rows = s.cache
+	}
+	return s, nil
+}
+
+// Close frees the cache. Calls that are under way or come later still work, without it.
+func (s *Links) Close() {
+	if s.cache != nil {
+		s.cache.close()
+	}
+}
+
+// Get returns the link of an alias, expired and disabled ones too: the caller decides what they are worth.
+// Errors: link.ErrNotFound, link.ErrUnavailable.
+func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	r, err := s.rows.get(ctx, a)
+	return r.Link, err
+}
+
+// Create makes a link like want, whose alias it draws, unless its long URL has a live one: then it returns that one,
+// and created is false. However many callers, here and elsewhere, want a link for one URL at the same time, they all
+// get the same one, and created is true for one of them.
+//
+// When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout
+// and is not cut short by the end of ctx: somebody who hangs up leaves nothing half done.
+// Errors: link.ErrDisabled, link.ErrAliasesTaken, link.ErrUnavailable.
+func (s *Links) Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	c := &creation{Links: s, want: want, deadline: s.config.Now().Add(Timeout)}
+
+	seen, err := s.index.get(ctx, want.LongURL)
+	switch {
+	case err == nil:
+		if l, err := c.live(ctx, seen); !errors.Is(err, errStale) {
+			return l, false, err
+		}
+	case !errors.Is(err, link.ErrNotFound):
+		return link.Link{}, false, err
+	}
+	if err := c.insert(ctx); err != nil {
+		return link.Link{}, false, err
+	}
+	winner, err := c.claim(ctx, seen)
+	if err != nil {
+		return link.Link{}, false, err
+	}
+	return winner, winner.Alias == c.own.Alias, nil
+}
+
+// creation is one Create at work.
+type creation struct {
+	*Links
+	want     link.Link
+	deadline time.Time // by the clock on the wall
+
+	own       row         // the link that was inserted for want
+	ownExpiry azcore.ETag // of its expiry row, or "" where that must be left to the reaper
+}
+
+// errStale: the index names no live link for this URL.
+var errStale = errors.New("the index row is stale")
+
+// live returns the link that the index row names, if it is a live one for the wanted URL. errStale: it is not.
+// link.ErrDisabled: it would be, but is disabled.
+func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
+	a, ok := link.ParseAlias(seen.alias)
+	if !ok {
+		return link.Link{}, errStale
+	}
+	r, err := c.rows.get(ctx, a)
+	if errors.Is(err, link.ErrNotFound) || r.stale {
+		// A cached "not found" may be older than the index row; and what is good enough for a redirect in an outage
+		// is not good enough to promise a link's life by.
+		r, err = c.links.get(ctx, a)
+	}
+	switch {
+	case errors.Is(err, link.ErrNotFound), errors.Is(err, errBadRow):
+		return link.Link{}, errStale
+	case err != nil:
+		return link.Link{}, err
+	case r.LongURL != c.want.LongURL, r.Expired(c.config.Now()):
+		return link.Link{}, errStale
+	case r.Disabled:
+		return link.Link{}, link.ErrDisabled
+	}
+	return r.Link, nil
+}
+
+// insert inserts the wanted link under a fresh alias, its expiry row before it.
+func (c *creation) insert(ctx context.Context) error {
+	for range aliasTries {
+		a, err := link.NewAlias(c.config.Random, c.config.AliasLength)
+		if err != nil {
+			return err
+		}
+		l := c.want
+		l.Alias = a
+		if err = c.insertAs(ctx, l); !errors.Is(err, errExists) {
+			return err
+		}
+		c.config.Metrics.ShortenAliasCollision.Add(1)
+	}
+	return link.ErrAliasesTaken
+}
+
+// insertAs inserts one link with its expiry row. errExists: the alias is taken, and nothing is left behind.
+func (c *creation) insertAs(ctx context.Context, l link.Link) error {
+	if err := c.inTime(); err != nil {
+		return err
+	}
+	c.ownExpiry = ""
+	var err error
+	if !l.ExpiresAt.IsZero() {
+		if c.ownExpiry, err = c.expiry.insert(ctx, l); err != nil {
+			return err
+		}
+	}
+	// A crash here leaves an expiry row without a link, which the reaper drops when its time has come.
+	if err := c.inTime(); err != nil {
+		return err
+	}
+	if c.own, err = c.rows.insert(ctx, l); err != nil {
+		if errors.Is(err, errExists) {
+			c.own.Link = l
+			c.dropExpiry(ctx)
+		}
+		return err
+	}
+	if err := c.inTime(); err != nil {
+		// This process was stopped in mid-call for longer than a create may take, and the reaper may have dropped
+		// the expiry row meanwhile. A link without one would stay for ever.
+		late, cancel := afterDeadline(ctx)
+		defer cancel()
+		c.undo(late)
+		return err
+	}
+	return nil
+}
+
+// claim makes the index name the inserted link and returns that, or else the live link that it names instead, having
+// taken the own one back.
+func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) {
+	for {
+		// A crash here leaves a link that nobody was told of. It expires like any other.
+		if err := c.inTime(); err != nil {
+			return link.Link{}, err
+		}
+		etag, err := c.index.put(ctx, c.own.Link, seen)
+		if err == nil {
+			if err := c.inTime(); err != nil { // as in insertAs
+				late, cancel := afterDeadline(ctx)
+				defer cancel()
+				c.undoIndex(late, indexRow{alias: string(c.own.Alias), etag: etag})
+				c.undo(late)
+				return link.Link{}, err
+			}
+			return c.own.Link, nil
+		}
+		if !errors.Is(err, errChanged) {
+			// The index may name the link or not: it stays, for whoever asks next to find it there, or to expire.
+			return link.Link{}, err
+		}
+		seen, err = c.index.get(ctx, c.want.LongURL)
+		if errors.Is(err, link.ErrNotFound) {
+			seen = indexRow{} // the reaper took the stale one away
+			continue
+		}
+		if err != nil {
+			return link.Link{}, err
+		}
+		if seen.alias == string(c.own.Alias) {
+			return c.own.Link, nil // an earlier try was applied, and its answer lost
+		}
+		winner, err := c.live(ctx, seen)
+		if errors.Is(err, errStale) {
+			continue
+		}
+		if err == nil || errors.Is(err, link.ErrDisabled) {
+			c.undo(ctx)
+		}
+		return winner, err
+	}
+}
+
+// undo takes the own link back, and its expiry row after it, so that a crash in between leaves no link without one.
+// It is a courtesy: where it fails, the reaper will do it.
+func (c *creation) undo(ctx context.Context) {
+	if err := c.rows.delete(ctx, c.own); err != nil {
+		c.config.Log.Warn("an unused link is left to the reaper", "alias", c.own.Alias, "error", err)
+		return
+	}
+	c.dropExpiry(ctx)
+}
+
+func (c *creation) undoIndex(ctx context.Context, r indexRow) {
+	if err := c.index.delete(ctx, c.want.LongURL, r); err != nil {
+		c.config.Log.Warn("an unused index row is left behind", "alias", r.alias, "error", err)
+	}
+}
+
+func (c *creation) dropExpiry(ctx context.Context) {
+	if c.ownExpiry == "" {
+		return
+	}
+	partition, key := expiryKey(c.own.Link)
+	err := c.expiry.delete(ctx, expiryRow{partition: partition, key: key, etag: c.ownExpiry})
+	if err != nil {
+		c.config.Log.Warn("an unused expiry row is left to the reaper", "alias", c.own.Alias, "error", err)
+	}
+}
+
+// afterDeadline gives a create that is too late a moment to clean up.
+func afterDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+}
+
+// inTime says whether the create may still write. The context's deadline ends calls, but it is a timer's business:
+// a process that was stopped and woken may get a write out before its timers are looked at.
+func (c *creation) inTime() error {
+	if now := c.config.Now(); now.After(c.deadline) {
+		return fmt.Errorf("%w: the create took longer than %v", link.ErrUnavailable, Timeout)
+	}
+	return nil
+}

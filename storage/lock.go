@@ -1,0 +1,130 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"tiney/link"
+)
+
+const (
+	leaseSeconds = 60 // the longest that a lease can have an end; a killed holder blocks others for no longer
+	renewEvery   = 20 * time.Second
+)
+
+// Lock is a lease on a blob. One process holds it at a time, as long as all goes well; whoever works under it must
+// do no harm where that fails, since a holder that was stopped does not know that its lease has run out.
+type Lock struct {
+	container *container.Client
+	blob      *blockblob.Client
+	log       *slog.Logger
+}
+
+// OpenLock makes a Lock. It makes no call yet; container and blob are made when they are found missing.
+func OpenLock(connection Connection, containerName, blobName string, log *slog.Logger) (*Lock, error) {
+	c, err := connection.blobContainer(containerName)
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{container: c, blob: c.NewBlockBlobClient(blobName), log: log}, nil
+}
+
+// Do runs work while it holds the lock, and gives the lock back afterwards. The context of work ends when the lease
+// could not be renewed; what Do returns then says so. Errors: link.ErrLockHeld, link.ErrUnavailable, those of work.
+func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
+	held, err := lease.NewBlobClient(l.blob, nil)
+	if err != nil {
+		return err
+	}
+	if err := l.acquire(ctx, held); err != nil {
+		return err
+	}
+	defer func() {
+		// Also when ctx is at its end. Where it fails, the lease runs out by itself.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer cancel()
+		if _, err := held.ReleaseLease(ctx, nil); err != nil {
+			l.log.Warn("the lock could not be given back; it ends by itself within a minute", "error", classify("ReleaseLease", err))
+		}
+	}()
+	return whileRenewed(ctx, func(ctx context.Context) error {
+		_, err := held.RenewLease(ctx, nil)
+		return classify("RenewLease", err)
+	}, work)
+}
+
+// whileRenewed runs work, calls renew every so often until work is done, and ends work's context where renew fails.
+func whileRenewed(ctx context.Context, renew, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	renewing := make(chan struct{})
+	go func() {
+		defer close(renewing)
+		ticker := time.NewTicker(renewEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				if err := renew(ctx); err != nil && ctx.Err() == nil {
+					cancel(fmt.Errorf("the lock is lost: %w", err))
+				}
+			}
+		}
+	}()
+	err := work(ctx)
+	cancel(nil)
+	<-renewing
+	return err
+}
+
+// acquire takes the lease, making the blob and its container where they are missing.
+func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	_, err := held.AcquireLease(ctx, leaseSeconds, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ContainerNotFound) {
+		if err := l.Make(ctx); err != nil {
+			return err
+		}
+		_, err = held.AcquireLease(ctx, leaseSeconds, nil)
+	}
+	if bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) {
+		return link.ErrLockHeld
+	}
+	return classify("AcquireLease", err)
+}
+
+// Make makes the container and the blob unless they exist. Errors: link.ErrUnavailable.
+func (l *Lock) Make(ctx context.Context) error {
+	_, err := l.container.Create(ctx, nil)
+	if err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+		return classify("CreateContainer", err)
+	}
+	_, err = l.blob.UploadBuffer(ctx, nil, &blockblob.UploadBufferOptions{
+		AccessConditions: &blob.AccessConditions{
+			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
+		},
+	})
+	// A blob that is under lease answers in its own way.
+	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.LeaseIDMissing) {
+		return classify("CreateBlob", err)
+	}
+	return nil
+}
+
+// Check asks whether the lock's container is there. Errors: link.ErrUnavailable.
+func (l *Lock) Check(ctx context.Context) error {
+	_, err := l.container.GetProperties(ctx, nil)
+	return classify("GetContainer", err)
+}

@@ -1,0 +1,131 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tiney/link"
+)
+
+// reapConcurrency is how many expired links are taken away at the same time: enough to hide the latency of a storage
+// call, and few enough to leave the instance's one core and its connections to the requests.
+const reapConcurrency = 16
+
+// errReapLimit ends a run that has used up its time.
+var errReapLimit = errors.New("the run has used up its time")
+
+// Reap deletes the links whose life, and the buffer after it, is over, oldest first, with their rows in all three
+// tables. It finds them by their expiry rows, those of past days included, so that a reaper that was down for weeks
+// catches up. It holds one page of expiry rows in memory.
+//
+// A link that was given a later expiry keeps everything but the old expiry row. A row that fails is counted and
+// logged, and stops nothing. Any number of Reaps may run at once, here and elsewhere, and each may be stopped at any
+// point: what is left is found by the next one.
+//
+// A run that reaches its time limit is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx, both
+// with what was done until then.
+func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ReapLimit, errReapLimit)
+	defer cancel()
+	now := s.config.Now()
+	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.ReapBuffer)}
+	err := s.expiry.expired(ctx, r.cutoff, s.config.ReapPageSize, func(page []expiryRow) error { return r.page(ctx, page) })
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	r.done.Complete = err == nil
+	if errors.Is(err, errReapLimit) {
+		err = nil
+	}
+	return r.done, err
+}
+
+// reaping is one Reap at work.
+type reaping struct {
+	*Links
+	now    time.Time
+	cutoff time.Time
+
+	mu   sync.Mutex
+	done link.Reaped
+}
+
+func (r *reaping) page(ctx context.Context, page []expiryRow) error {
+	var rows errgroup.Group
+	rows.SetLimit(reapConcurrency)
+	for _, e := range page {
+		rows.Go(func() error {
+			r.row(ctx, e)
+			return nil
+		})
+	}
+	_ = rows.Wait() // a row that fails is counted, not returned
+	return ctx.Err()
+}
+
+func (r *reaping) row(ctx context.Context, e expiryRow) {
+	if e.expiresAt.After(r.cutoff) {
+		return // its key says otherwise, but the property is what counts
+	}
+	deleted, err := r.reapOne(ctx, e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil && deleted:
+		r.done.Deleted++
+		return
+	case err == nil:
+		r.done.Dropped++
+		return
+	case errors.Is(err, errChanged):
+		return // somebody else is at it: the next run sees what came of it
+	}
+	if !e.expiresAt.IsZero() {
+		r.done.Backlog = max(r.done.Backlog, r.now.Sub(e.expiresAt))
+	}
+	if ctx.Err() != nil {
+		return // cut short, not failed
+	}
+	r.done.Failed++
+	r.config.Log.Error("an expired link could not be reaped", "partition", e.partition, "row", e.key, "error", err)
+}
+
+// reapOne handles one expiry row that is due, and says whether its link was deleted. errChanged: a row that it wanted
+// to delete is not the one that it read any more.
+func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	a, ok := link.ParseAlias(string(e.alias))
+	if !ok || e.expiresAt.IsZero() {
+		return false, fmt.Errorf("expiry row: %w", errBadRow)
+	}
+	// From the table itself: what the cache holds may be older than what somebody else has written.
+	l, err := r.links.get(ctx, a)
+	switch {
+	case errors.Is(err, link.ErrNotFound):
+		return false, r.expiry.delete(ctx, e)
+	case err != nil:
+		return false, err
+	case !l.Expired(r.cutoff):
+		// It was extended, or made to stay for ever. Its new expiry row, if it has one, stands elsewhere.
+		return false, r.expiry.delete(ctx, e)
+	}
+	// A crash after any of these three deletes leaves the expiry row, and the next run goes on from there.
+	seen, err := r.index.get(ctx, l.LongURL)
+	if err == nil && seen.alias == string(a) {
+		err = r.index.delete(ctx, l.LongURL, seen)
+	}
+	if err != nil && !errors.Is(err, link.ErrNotFound) {
+		return false, err
+	}
+	if err := r.rows.delete(ctx, l); err != nil {
+		return false, err
+	}
+	return true, r.expiry.delete(ctx, e)
+}

@@ -1,0 +1,285 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"golang.org/x/sync/singleflight"
+
+	"tiney/link"
+)
+
+// table is one Azure table. Its calls make the table where it is missing, and return the errors of errors.go.
+type table struct {
+	name   string
+	client *aztables.Client
+	making singleflight.Group
+}
+
+// make makes the table unless it exists. Any number of callers at once make one call.
+func (t *table) make(ctx context.Context) error {
+	_, err, _ := t.making.Do("", func() (any, error) {
+		_, err := t.client.CreateTable(ctx, nil)
+		if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) && answer.ErrorCode == "TableAlreadyExists" {
+			err = nil
+		}
+		return nil, classify("CreateTable "+t.name, err)
+	})
+	return err
+}
+
+// do runs one call, and once more where the table had to be made first: a process that has just started, or a table
+// that somebody deleted, costs the first request a moment instead of an error.
+func (t *table) do(ctx context.Context, operation string, call func() error) error {
+	err := classify(operation+" "+t.name, call())
+	if !errors.Is(err, errNoTable) {
+		return err
+	}
+	if err := t.make(ctx); err != nil {
+		return err
+	}
+	err = classify(operation+" "+t.name, call())
+	if errors.Is(err, errNoTable) {
+		// Made by somebody and not there yet, or being deleted: the service did not answer the question.
+		return fmt.Errorf("%w: %w", link.ErrUnavailable, err)
+	}
+	return err
+}
+
+// get reads one row. link.ErrNotFound: the table was read, and it is not there.
+func (t *table) get(ctx context.Context, partition, key string) (data []byte, etag azcore.ETag, err error) {
+	err = t.do(ctx, "GetEntity", func() error {
+		answer, err := t.client.GetEntity(ctx, partition, key, nil)
+		data, etag = answer.Value, answer.ETag
+		return err
+	})
+	return data, etag, err
+}
+
+// check asks for a row that no table of ours can hold.
+func (t *table) check(ctx context.Context) error {
+	_, _, err := t.get(ctx, "-", "-")
+	if errors.Is(err, link.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// insert adds a row. errExists: a row of that key is there. retried: the row may be there by an earlier try of this
+// very call whose answer was lost.
+func (t *table) insert(ctx context.Context, entity []byte) (etag azcore.ETag, retried bool, err error) {
+	ctx, tries := withTries(ctx)
+	err = t.do(ctx, "InsertEntity", func() error {
+		answer, err := t.client.AddEntity(ctx, entity, nil)
+		etag = answer.ETag
+		return err
+	})
+	return etag, tries.n > 1, err
+}
+
+// update writes over a row that still is as it was read. errChanged: it is not.
+func (t *table) update(ctx context.Context, entity []byte, read azcore.ETag, mode aztables.UpdateMode) (etag azcore.ETag, err error) {
+	err = t.do(ctx, "UpdateEntity", func() error {
+		answer, err := t.client.UpdateEntity(ctx, entity, &aztables.UpdateEntityOptions{IfMatch: &read, UpdateMode: mode})
+		etag = answer.ETag
+		return err
+	})
+	if errors.Is(err, link.ErrNotFound) {
+		err = fmt.Errorf("%w: %w", errChanged, err)
+	}
+	return etag, err
+}
+
+// delete deletes a row that still is as it was read; a row that is gone is fine. errChanged: it was written since.
+func (t *table) delete(ctx context.Context, partition, key string, read azcore.ETag) error {
+	if read == "" {
+		// The SDK would send "*", and take away whatever is there now.
+		return fmt.Errorf("DeleteEntity %s: no ETag: %w", t.name, errChanged)
+	}
+	err := t.do(ctx, "DeleteEntity", func() error {
+		_, err := t.client.DeleteEntity(ctx, partition, key, &aztables.DeleteEntityOptions{IfMatch: &read})
+		return err
+	})
+	if errors.Is(err, link.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// linkRows is the ShortUrls table as the rest of the package sees it: the table itself, or the cache in front of it.
+type linkRows interface {
+	// get returns the link of an alias, disabled and expired ones included, or link.ErrNotFound. A cache may answer
+	// from memory, for both, and serves a row marked stale where storage fails.
+	get(ctx context.Context, a link.Alias) (row, error)
+	// insert makes the link durable before it returns. Where the alias is taken by another link it returns errExists;
+	// after any other error the link may or may not be there.
+	insert(ctx context.Context, l link.Link) (row, error)
+	// delete takes the link away unless its row has changed since it was read (errChanged). Safe to repeat.
+	delete(ctx context.Context, r row) error
+}
+
+// linkTable is the ShortUrls table.
+type linkTable struct{ table }
+
+func (t *linkTable) get(ctx context.Context, a link.Alias) (row, error) {
+	data, etag, err := t.table.get(ctx, linkPartition(a), string(a))
+	if err != nil {
+		return row{}, err
+	}
+	return decodeLink(data, a, etag)
+}
+
+func (t *linkTable) insert(ctx context.Context, l link.Link) (row, error) {
+	etag, retried, err := t.table.insert(ctx, encodeLink(l))
+	if errors.Is(err, errExists) && retried {
+		// Ours, if an earlier try was applied and only its answer got lost.
+		if there, readErr := t.get(ctx, l.Alias); readErr == nil && sameLink(there.Link, l) {
+			return there, nil
+		} else if errors.Is(readErr, link.ErrUnavailable) {
+			return row{}, readErr
+		}
+	}
+	return row{Link: l, etag: etag}, err
+}
+
+func sameLink(a, b link.Link) bool {
+	return a.Alias == b.Alias && a.LongURL == b.LongURL && a.CreatedAt.Equal(b.CreatedAt) && a.ExpiresAt.Equal(b.ExpiresAt)
+}
+
+func (t *linkTable) delete(ctx context.Context, r row) error {
+	return t.table.delete(ctx, linkPartition(r.Alias), string(r.Alias), r.etag)
+}
+
+// indexTable is the UrlIndex table.
+type indexTable struct{ table }
+
+// indexRow is what the index knows of a long URL. The zero indexRow stands for no row.
+type indexRow struct {
+	alias string // as it stands in the row; another program may have written anything
+	etag  azcore.ETag
+}
+
+func (t *indexTable) get(ctx context.Context, longURL string) (indexRow, error) {
+	partition, key := indexKey(longURL)
+	data, etag, err := t.table.get(ctx, partition, key)
+	if err != nil {
+		return indexRow{}, err
+	}
+	var e indexEntity
+	if err := json.Unmarshal(data, &e); err != nil {
+		return indexRow{etag: etag}, nil // names no alias, so it is stale and will be replaced
+	}
+	return indexRow{alias: e.Alias, etag: etag}, nil
+}
+
+// put makes the index name l for its long URL: by an insert where seen is no row, else in the place of seen and no
+// other. errChanged: the index is not as seen any more, or an earlier try of this very call was applied.
+func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (azcore.ETag, error) {
+	if seen.etag == "" {
+		etag, _, err := t.insert(ctx, encodeIndex(l))
+		if errors.Is(err, errExists) {
+			err = fmt.Errorf("%w: %w", errChanged, err)
+		}
+		return etag, err
+	}
+	mode := aztables.UpdateModeMerge // keeps what other programs have put there
+	if l.ExpiresAt.IsZero() {
+		mode = aztables.UpdateModeReplace // the only way to take the old expiry out
+	}
+	return t.update(ctx, encodeIndex(l), seen.etag, mode)
+}
+
+func (t *indexTable) delete(ctx context.Context, longURL string, r indexRow) error {
+	partition, key := indexKey(longURL)
+	return t.table.delete(ctx, partition, key, r.etag)
+}
+
+// expiryTable is the ShortUrlsExpiryIndex table.
+type expiryTable struct{ table }
+
+// expiryRow is a row that the reaper may have to handle.
+type expiryRow struct {
+	partition, key string
+	etag           azcore.ETag
+	alias          link.Alias
+	expiresAt      time.Time
+}
+
+// insert adds the expiry row of a link, before the link itself. errExists: that row is another link's, so its alias
+// must be taken for taken.
+//
+// It returns the ETag by which the row may be deleted again, or "" where it has to be left to the reaper.
+func (t *expiryTable) insert(ctx context.Context, l link.Link) (azcore.ETag, error) {
+	entity := encodeExpiry(l)
+	etag, retried, err := t.table.insert(ctx, entity)
+	if !errors.Is(err, errExists) || !retried {
+		return etag, err
+	}
+	// Most likely ours, by an earlier try. But it could be the row of another create that drew this alias for this
+	// very second, and that may still put its link beside it, or delete the row when it loses its race. So it is
+	// adopted: writing it once more gives it a new ETag, which no other create can delete it by, and this one never
+	// deletes it either. Whichever link ends up there has its expiry row.
+	partition, key := expiryKey(l)
+	_, read, err := t.get(ctx, partition, key)
+	if err == nil {
+		_, err = t.update(ctx, entity, read, aztables.UpdateModeMerge)
+	}
+	if errors.Is(err, errChanged) || errors.Is(err, link.ErrNotFound) {
+		err = errExists
+	}
+	return "", err
+}
+
+func (t *expiryTable) delete(ctx context.Context, r expiryRow) error {
+	return t.table.delete(ctx, r.partition, r.key, r.etag)
+}
+
+// expired lists the rows of links whose life was over at cutoff, oldest first, a page of at most size rows at a time,
+// until the page function returns an error. It reads ranges of whole partitions only: all days before cutoff's, then
+// cutoff's own up to its second.
+func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int, page func([]expiryRow) error) error {
+	day, second := cutoff.UTC().Format(expiryDay), cutoff.UTC().Format(expirySecond)
+	for _, filter := range []string{
+		fmt.Sprintf("PartitionKey lt '%s'", day),
+		fmt.Sprintf("PartitionKey eq '%s' and RowKey lt '%s'", day, second+afterBar),
+	} {
+		pager := t.client.NewListEntitiesPager(&aztables.ListEntitiesOptions{
+			Filter: &filter,
+			Top:    to.Ptr(int32(size)),
+			Format: to.Ptr(aztables.MetadataFormatFull), // the one that is documented to carry ETags
+		})
+		for pager.More() {
+			var entities [][]byte
+			err := t.do(ctx, "QueryEntities", func() error {
+				answer, err := pager.NextPage(ctx)
+				entities = answer.Entities
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if err := page(decodeExpired(entities)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func decodeExpired(entities [][]byte) []expiryRow {
+	rows := make([]expiryRow, 0, len(entities))
+	for _, data := range entities {
+		var e expiryEntity
+		// A row that does not parse keeps a zero expiry and no ETag, and is counted as failed by whoever handles it.
+		_ = json.Unmarshal(data, &e)
+		rows = append(rows, expiryRow{partition: e.PartitionKey, key: e.RowKey, etag: e.ETag,
+			alias: link.Alias(e.AliasRowKey), expiresAt: orZero(e.ExpiresAt)})
+	}
+	return rows
+}

@@ -1,0 +1,86 @@
+package functions
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"tiney/link"
+)
+
+//go:embed home.html home.css home.js page.html
+var pageFiles embed.FS
+
+var (
+	pages  = template.Must(template.ParseFS(pageFiles, "*.html"))
+	style  = mustRead("home.css")
+	script = mustRead("home.js")
+)
+
+func mustRead(name string) string {
+	data, err := pageFiles.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// pagePolicy lets a page use its own style and its own script, which stand in it, and talk to this service; nothing
+// else, from nowhere else.
+var pagePolicy = strings.Join([]string{
+	"default-src 'none'",
+	"style-src " + hashSource(style),
+	"script-src " + hashSource(script),
+	"connect-src 'self'",
+	"base-uri 'none'",
+	"form-action 'none'",
+	"frame-ancestors 'none'",
+}, "; ")
+
+func hashSource(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// home answers GET / with a page that says what this is, and a form to try it. The Functions host asks for it every
+// 25 ms while it waits for the handler, so it is rendered once.
+type home struct{ page []byte }
+
+func newHome(base link.Base) (*home, error) {
+	var page bytes.Buffer
+	err := pages.ExecuteTemplate(&page, "home.html", map[string]any{
+		"Style": template.CSS(style), "Script": template.JS(script), "Base": base.String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rendering the home page: %w", err)
+	}
+	return &home{page: page.Bytes()}, nil
+}
+
+func (h *home) answer(w http.ResponseWriter, _ *http.Request) error {
+	pageHeaders(w)
+	w.Header().Set("Content-Length", strconv.Itoa(len(h.page)))
+	_, _ = w.Write(h.page)
+	return nil
+}
+
+// writePage answers with a problem as a page.
+func writePage(w http.ResponseWriter, p *problem) {
+	pageHeaders(w)
+	w.WriteHeader(p.Status)
+	_ = pages.ExecuteTemplate(w, "page.html", map[string]any{
+		"Style": template.CSS(style), "Title": p.Title, "Detail": p.Detail, "Status": p.Status,
+	})
+}
+
+func pageHeaders(w http.ResponseWriter) {
+	setHeaders(w, "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+}

@@ -1,0 +1,59 @@
+package functions
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// readyTimeout is how long the parts of storage have to answer.
+const readyTimeout = 2 * time.Second
+
+// ready answers GET /api/ready: whether each part of storage answers, and how fast.
+type ready struct {
+	checks map[string]Checker
+	log    *slog.Logger
+}
+
+type checked struct {
+	Status       string `json:"status"`
+	Milliseconds int64  `json:"milliseconds"`
+}
+
+func (rd *ready) answer(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	var (
+		all     sync.WaitGroup
+		mu      sync.Mutex
+		status  = "ready"
+		results = map[string]checked{}
+	)
+	for name, check := range rd.checks {
+		all.Go(func() {
+			start := time.Now()
+			err := check.Check(ctx)
+			result := checked{"ok", time.Since(start).Milliseconds()}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				rd.log.Warn("not ready", "check", name, "error", err)
+				result.Status, status = "failed", "unavailable"
+			}
+			results[name] = result
+		})
+	}
+	all.Wait()
+	setHeaders(w, "application/json")
+	if status != "ready" {
+		w.Header().Set("Retry-After", unavailableProblem.header.Get("Retry-After"))
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	writeJSON(w, struct {
+		Status string             `json:"status"`
+		Checks map[string]checked `json:"checks"`
+	}{status, results})
+	return nil
+}

@@ -1,0 +1,88 @@
+package functions
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+// redirect answers GET and HEAD /{alias} with the way to the long URL.
+type redirect struct {
+	links   Getter
+	maxAge  time.Duration
+	now     func() time.Time
+	metrics *telemetry.Metrics
+}
+
+func newRedirect(c Config) *redirect {
+	return &redirect{links: c.Links, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}
+}
+
+func (rd *redirect) answer(w http.ResponseWriter, r *http.Request) error {
+	name := r.URL.Path[1:]
+	a, ok := link.ParseAlias(name)
+	if !ok && wellKnown(w, name) {
+		return nil
+	}
+	start := time.Now()
+	defer func() { rd.metrics.RedirectDuration.Observe(time.Since(start)) }()
+	if !ok {
+		rd.metrics.RedirectNotFound.Add(1)
+		return notFoundProblem
+	}
+	l, err := rd.links.Get(r.Context(), a)
+	if errors.Is(err, link.ErrNotFound) {
+		rd.metrics.RedirectNotFound.Add(1)
+	}
+	if err != nil {
+		return err
+	}
+	now := rd.now()
+	if expired := l.Expired(now); expired || l.Disabled {
+		rd.metrics.RedirectGone.Add(1)
+		if expired {
+			return expiredProblem
+		}
+		return disabledProblem
+	}
+	rd.metrics.RedirectFound.Add(1)
+	// Not http.Redirect, which would write the URL anew and add a body.
+	h := w.Header()
+	h["Location"] = []string{link.Location(l.LongURL)}
+	h["Cache-Control"] = []string{rd.cacheControl(l, now)}
+	w.WriteHeader(http.StatusFound)
+	return nil
+}
+
+// cacheControl says how long a redirect may be kept by a cache in front: never past the link's life.
+func (rd *redirect) cacheControl(l link.Link, now time.Time) string {
+	age := rd.maxAge
+	if !l.ExpiresAt.IsZero() {
+		age = min(age, l.ExpiresAt.Sub(now))
+	}
+	if age < time.Second {
+		return "no-store"
+	}
+	return "public, max-age=" + strconv.FormatInt(int64(age/time.Second), 10)
+}
+
+// wellKnown answers for two names that browsers and crawlers ask for unasked, and that are no aliases.
+func wellKnown(w http.ResponseWriter, name string) bool {
+	switch name {
+	case "favicon.ico":
+		w.Header().Set("Cache-Control", "public, max-age=86400")
+		w.WriteHeader(http.StatusNoContent)
+	case "robots.txt":
+		// Links stay open to crawlers: the previews that chat programs show are made by them.
+		setHeaders(w, "text/plain; charset=utf-8")
+		w.Header().Set("Cache-Control", "public, max-age=86400")
+		_, _ = w.Write([]byte("User-agent: *\nDisallow: /api/\n"))
+	default:
+		return false
+	}
+	return true
+}

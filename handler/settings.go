@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"tiney/link"
+	"tiney/storage"
+)
+
+// settings are all that the environment says. They are read once, at the start.
+type settings struct {
+	hosted  bool // behind the Functions host
+	address string
+
+	tables, lock            storage.Connection
+	linkTable, indexTable   string
+	expiryTable             string
+	lockContainer, lockBlob string
+	reapBuffer, reapLimit   time.Duration
+	reapPageSize            int
+	rules                   link.Rules
+	aliasLength             int
+	cache                   *storage.CacheConfig // nil: switched off
+	redirectMaxAge          time.Duration
+	logLevel                slog.Level
+}
+
+const day = 24 * time.Hour
+
+// readSettings reads the settings of the environment. Its error names every setting that is wrong and quotes none
+// that may be a secret.
+func readSettings(getenv func(string) string) (settings, error) {
+	r := &reader{getenv: getenv}
+	var s settings
+
+	port := 7071
+	switch {
+	case getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "":
+		s.hosted = true
+		port = r.integer("FUNCTIONS_CUSTOMHANDLER_PORT", 0, 1, 65535)
+		s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		port = 7071 // where the host itself listens, under `func start`
+	default:
+		for _, name := range []string{"HTTP_PLATFORM_PORT", "PORT"} {
+			if getenv(name) != "" {
+				port = r.integer(name, 0, 1, 65535)
+				break
+			}
+		}
+		s.address = net.JoinHostPort(r.text("LISTEN_ADDRESS", "127.0.0.1", `^[0-9A-Za-z.:%-]+$`, "an IP address such as 0.0.0.0"), strconv.Itoa(port))
+	}
+
+	s.tables = r.connection("TABLE_CONNECTION", "AzureWebJobsStorage")
+	s.lock = r.connection("GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
+
+	const table, tableForm = `^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first"
+	s.linkTable = r.text("SHORTURL_TABLE_NAME", "ShortUrls", table, tableForm)
+	s.expiryTable = r.text("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex", table, tableForm)
+	s.indexTable = r.text("URLINDEX_TABLE_NAME", "UrlIndex", table, tableForm)
+	if strings.EqualFold(s.linkTable, s.expiryTable) || strings.EqualFold(s.linkTable, s.indexTable) || strings.EqualFold(s.indexTable, s.expiryTable) {
+		r.wrong("SHORTURL_TABLE_NAME, EXPIRYINDEX_TABLE_NAME and URLINDEX_TABLE_NAME", "must differ in more than capital letters")
+	}
+	s.lockContainer = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9]){2,62}$`, "3 to 63 small letters, digits and single hyphens")
+	s.lockBlob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock", `^[A-Za-z0-9._-]{1,256}$`, "up to 256 letters, digits, dots, hyphens and underscores")
+
+	s.reapBuffer = r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400)
+	s.reapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
+	s.reapPageSize = r.integer("GC_PAGE_SIZE", 1000, 1, 1000)
+
+	s.rules.Base = r.base(port)
+	s.rules.DefaultTTL = r.duration("DefaultTtlDays", day, 30, 1, 36500)
+	maxDays := r.duration("MaxTtlDays", day, 365, 1, 36500)
+	maxSeconds := r.duration("MAX_TTL_SECONDS", time.Second, 7776000, int(link.MinTTL/time.Second), 36500*86400)
+	s.rules.MaxTTL = min(maxDays, maxSeconds)
+	s.aliasLength = r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength)
+
+	cache := storage.CacheConfig{
+		Bytes:    int64(r.integer("CACHE_SIZE_MB", 10, 1, 4096)) << 20,
+		Fresh:    r.duration("CACHE_DURATION_SECONDS", time.Second, 900, 1, 86400),
+		Negative: r.duration("CACHE_NEGATIVE_SECONDS", time.Second, 60, 0, 3600),
+		Stale:    r.duration("CACHE_STALE_SECONDS", time.Second, 3600, 0, 86400),
+	}
+	if r.boolean("CACHE_ENABLED", true) {
+		s.cache = &cache
+	}
+	s.redirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
+	s.logLevel = r.level("LOG_LEVEL")
+
+	if len(r.errs) > 0 {
+		return settings{}, fmt.Errorf("%d settings are wrong:\n%w", len(r.errs), errors.Join(r.errs...))
+	}
+	return s, nil
+}
+
+// reader reads one setting after the other and keeps what is wrong with them.
+type reader struct {
+	getenv func(string) string
+	errs   []error
+}
+
+func (r *reader) wrong(name, what string) { r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what)) }
+
+func (r *reader) integer(name string, byDefault, low, high int) int {
+	given := r.getenv(name)
+	if given == "" {
+		return byDefault
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < low || n > high {
+		r.wrong(name, fmt.Sprintf("must be a whole number from %d to %d, not %q", low, high, given))
+	}
+	return n
+}
+
+func (r *reader) duration(name string, unit time.Duration, byDefault, low, high int) time.Duration {
+	return time.Duration(r.integer(name, byDefault, low, high)) * unit
+}
+
+func (r *reader) boolean(name string, byDefault bool) bool {
+	given := r.getenv(name)
+	if given == "" {
+		return byDefault
+	}
+	b, err := strconv.ParseBool(strings.ToLower(given))
+	if err != nil {
+		r.wrong(name, fmt.Sprintf("must be true or false, not %q", given))
+	}
+	return b
+}
+
+func (r *reader) text(name, byDefault, pattern, form string) string {
+	given := r.getenv(name)
+	if given == "" {
+		return byDefault
+	}
+	if !regexp.MustCompile(pattern).MatchString(given) {
+		r.wrong(name, fmt.Sprintf("must be %s, not %q", form, given))
+	}
+	return given
+}
+
+func (r *reader) level(name string) slog.Level {
+	switch given := r.getenv(name); strings.ToLower(given) {
+	case "", "info":
+		return slog.LevelInfo
+	case "debug":
+		return slog.LevelDebug
+	case "warn":
+		return slog.LevelWarn
+	case "error":
+		return slog.LevelError
+	default:
+		r.wrong(name, fmt.Sprintf("must be debug, info, warn or error, not %q", given))
+		return 0
+	}
+}
+
+func (r *reader) connection(names ...string) storage.Connection {
+	c, err := storage.ParseConnection(r.getenv, names...)
+	if err != nil {
+		r.errs = append(r.errs, fmt.Errorf("  %w", err))
+	}
+	return c
+}
+
+// base reads BaseUrl. It has a default only on a machine of the developer's own: in Azure, a short URL that starts
+// with localhost would be handed to people.
+func (r *reader) base(port int) link.Base {
+	given := r.getenv("BaseUrl")
+	if given == "" {
+		if r.getenv("WEBSITE_HOSTNAME") != "" {
+			r.wrong("BaseUrl", "is required in Azure: the URL that people reach this service by, such as https://"+r.getenv("WEBSITE_HOSTNAME"))
+		}
+		given = "http://localhost:" + strconv.Itoa(port)
+	}
+	base, err := link.ParseBase(given)
+	if err != nil {
+		r.wrong("BaseUrl", err.Error())
+	}
+	return base
+}

@@ -1,0 +1,153 @@
+// Package azurite starts Azurite, the storage emulator, for `make run` and for the tests.
+//
+// The emulator itself is the npm package that package-lock.json beside this file pins; `make azurite` installs it.
+package azurite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// The account that every Azurite has. Its key is public and documented.
+const (
+	Account = "devstoreaccount1"
+	Key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+// Ports are the loopback ports of one Azurite.
+type Ports struct{ Blob, Queue, Table int }
+
+// DefaultPorts are the ones that UseDevelopmentStorage=true stands for.
+var DefaultPorts = Ports{Blob: 10000, Queue: 10001, Table: 10002}
+
+// FreePorts finds three ports that nobody listens on. Another process may take one before Azurite does; Start then
+// fails and says so.
+func FreePorts() (Ports, error) {
+	var free [3]int
+	for i := range free {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return Ports{}, err
+		}
+		defer l.Close() // held until all three are found, so that they differ
+		free[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return Ports{Blob: free[0], Queue: free[1], Table: free[2]}, nil
+}
+
+// ConnectionString returns the connection string of an Azurite on these ports.
+func (p Ports) ConnectionString() string {
+	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%[1]s;AccountKey=%[2]s;"+
+		"BlobEndpoint=http://127.0.0.1:%[3]d/%[1]s;QueueEndpoint=http://127.0.0.1:%[4]d/%[1]s;TableEndpoint=http://127.0.0.1:%[5]d/%[1]s;",
+		Account, Key, p.Blob, p.Queue, p.Table)
+}
+
+// Server is a running Azurite.
+type Server struct {
+	Ports
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// Start runs Azurite on the given ports and returns when it takes connections, which is within a second or so. It
+// keeps its data in the folder location, or in memory where location is empty. What it prints goes to output.
+func Start(ctx context.Context, ports Ports, location string, output io.Writer) (*Server, error) {
+	script, err := script()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{script, "--silent", "--disableTelemetry",
+		"--blobHost", "127.0.0.1", "--queueHost", "127.0.0.1", "--tableHost", "127.0.0.1",
+		"--blobPort", fmt.Sprint(ports.Blob), "--queuePort", fmt.Sprint(ports.Queue), "--tablePort", fmt.Sprint(ports.Table)}
+	if location == "" {
+		args = append(args, "--inMemoryPersistence")
+	} else {
+		args = append(args, "--location", location)
+	}
+	for _, port := range []int{ports.Blob, ports.Queue, ports.Table} {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return nil, fmt.Errorf("azurite needs port %d, and something else has it: %w", port, err)
+		}
+		l.Close()
+	}
+	// node itself rather than npx: a TERM to npx would leave the real process behind.
+	cmd := exec.Command("node", args...)
+	cmd.Stdout, cmd.Stderr = output, output
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting Azurite: %w", err)
+	}
+	s := &Server{Ports: ports, cmd: cmd, exited: make(chan struct{})}
+	go func() { cmd.Wait(); close(s.exited) }()
+	for _, port := range []int{ports.Blob, ports.Table} {
+		if err := s.listening(ctx, port); err != nil {
+			s.Stop()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Server) listening(ctx context.Context, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-s.exited:
+			return errors.New("azurite ended as soon as it was started")
+		case <-ctx.Done():
+			return fmt.Errorf("azurite does not listen on port %d: %w", port, err)
+		case <-time.After(25 * time.Millisecond):
+		}
+	}
+}
+
+// Exited is closed when Azurite has ended, by Stop or by itself.
+func (s *Server) Exited() <-chan struct{} { return s.exited }
+
+// Stop ends Azurite in the way that keeps its data, and returns when it has ended.
+func (s *Server) Stop() {
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.exited:
+	case <-time.After(10 * time.Second):
+		s.cmd.Process.Kill()
+		<-s.exited
+	}
+}
+
+// script finds the installed Azurite from any folder of the project.
+func script() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("not inside the project: no go.mod in this folder or above it")
+		}
+		dir = parent
+	}
+	script := filepath.Join(dir, filepath.FromSlash("internal/azurite/node_modules/azurite/dist/src/azurite.js"))
+	if _, err := os.Stat(script); err != nil {
+		return "", fmt.Errorf("azurite is not installed; run `make azurite` first (%w)", err)
+	}
+	return script, nil
+}

@@ -1,0 +1,144 @@
+// Dev is `make run`: it starts Azurite, then the service in build/app, and ends both on Ctrl-C.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"tiney/internal/azurite"
+)
+
+const app = "build/app"
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "make run:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	stop, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer restore()
+
+	env, err := developmentSettings()
+	if err != nil {
+		return err
+	}
+	port := os.Getenv("PORT")
+	if port == "" {
+		port = "7071"
+	}
+	if l, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+		return fmt.Errorf("port %s is taken, or not a port; end what listens there, or choose another with PORT=8080 make run (%w)", port, err)
+	} else {
+		l.Close()
+	}
+
+	ended := make(<-chan struct{})
+	if os.Getenv("AzureWebJobsStorage") != "" {
+		fmt.Println("Storage: the account that AzureWebJobsStorage names")
+	} else {
+		if err := os.MkdirAll(".azurite", 0o755); err != nil {
+			return err
+		}
+		storage, err := azurite.Start(stop, azurite.DefaultPorts, ".azurite", os.Stderr)
+		if err != nil {
+			return fmt.Errorf("%w; to use a storage that runs already, set AzureWebJobsStorage (for that Azurite: UseDevelopmentStorage=true)", err)
+		}
+		defer storage.Stop() // after the service, which still writes
+		ended = storage.Exited()
+		fmt.Println("Storage: Azurite, with its data in .azurite")
+	}
+
+	base := "http://localhost:" + port
+	if os.Getenv("BaseUrl") == "" {
+		env = append(env, "BaseUrl="+base)
+	}
+	cmd := service(port)
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, os.Stdout, os.Stderr
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+
+	if answers(stop, base, exited) {
+		fmt.Printf("\ntiney is at %s — open it, or try:\n\n  curl %s/api/shorten -H 'Content-Type: application/json' -d '{\"longUrl\":\"https://example.com/a/long/path\"}'\n\nCtrl-C ends it.\n\n", base, base)
+	}
+	select {
+	case err := <-exited:
+		return fmt.Errorf("the service ended: %v", err)
+	case <-ended:
+		err = fmt.Errorf("azurite ended")
+	case <-stop.Done():
+		restore() // a second Ctrl-C ends this at once
+	}
+	interrupt(cmd)
+	<-exited
+	return err
+}
+
+// service is `func start` where the Azure Functions Core Tools are installed, else the executable on its own.
+func service(port string) *exec.Cmd {
+	if tools, err := exec.LookPath("func"); err == nil {
+		fmt.Println("Service: the Functions host of the Azure Functions Core Tools, in", app)
+		cmd := exec.Command(tools, "start", "--port", port)
+		cmd.Dir = app
+		return cmd
+	}
+	fmt.Println("Service: on its own, since the Azure Functions Core Tools are not installed")
+	handler, err := filepath.Abs(filepath.Join(app, "handler"))
+	if err != nil {
+		handler = filepath.Join(app, "handler")
+	}
+	return exec.Command(handler)
+}
+
+// developmentSettings returns the environment, with the values of local.settings.json where it has none: what
+// `func start` does by itself.
+func developmentSettings() ([]string, error) {
+	data, err := os.ReadFile("local.settings.json")
+	if err != nil {
+		return nil, err
+	}
+	var file struct{ Values map[string]string }
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("local.settings.json: %w", err)
+	}
+	env := os.Environ()
+	for name, value := range file.Values {
+		if _, set := os.LookupEnv(name); !set {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env, nil
+}
+
+// answers waits until the service takes connections; false where it ended or the user lost patience.
+func answers(stop context.Context, base string, exited chan error) bool {
+	for {
+		conn, err := net.DialTimeout("tcp", base[len("http://"):], time.Second)
+		if err == nil {
+			conn.Close()
+			return true
+		}
+		select {
+		case err := <-exited:
+			exited <- err
+			return false
+		case <-stop.Done():
+			return false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,181 @@
+// Package pack lays out the function app: the folder that `func start` runs, the tests start and Azure is given, all
+// from one list.
+package pack
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Target is what an app is built for.
+type Target struct {
+	OS, Arch string // as GOOS and GOARCH have them
+	Race     bool   // with the race detector, for tests; it needs a C compiler
+}
+
+// executable is the name that the host looks for, and that it gives the run bit in a zip: exactly this, no "./".
+func (t Target) executable() string {
+	if t.OS == "windows" {
+		return "handler.exe"
+	}
+	return "handler"
+}
+
+// Dir lays the app out in the folder dir, which it makes; what is there already stays. local.settings.json comes along for `func start`, with a
+// .funcignore that keeps it from being published.
+func Dir(root, dir string, target Target) error {
+	files, err := app(root, target)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"local.settings.json", ".funcignore"} {
+		if files[name], err = os.ReadFile(filepath.Join(root, name)); err != nil {
+			return err
+		}
+	}
+	for name, data := range files {
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, data, target.mode(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Zip writes the app as a package to deploy. The same sources give the same bytes.
+func Zip(root, file string, target Target) error {
+	files, err := app(root, target)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	w.RegisterCompressor(zip.Deflate, func(to io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(to, flate.BestCompression)
+	})
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		// 1980 is where zip's time begins; without a time, some tools refuse the file.
+		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
+		header.SetMode(target.mode(name))
+		to, err := w.CreateHeader(header)
+		if err != nil {
+			return err
+		}
+		if _, err := to.Write(files[name]); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, out.Bytes(), 0o644)
+}
+
+func (t Target) mode(name string) fs.FileMode {
+	if name == t.executable() {
+		return 0o755
+	}
+	return 0o644
+}
+
+// app returns the files of the app by their names, with slashes.
+func app(root string, target Target) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	host, err := os.ReadFile(filepath.Join(root, "host.json"))
+	if err != nil {
+		return nil, err
+	}
+	if files["host.json"], err = nameExecutable(host, target.executable()); err != nil {
+		return nil, fmt.Errorf("host.json: %w", err)
+	}
+	functions, err := filepath.Glob(filepath.Join(root, "functions", "*", "function.json"))
+	if err != nil || len(functions) == 0 {
+		return nil, cmp.Or(err, errors.New("no function.json found under functions"))
+	}
+	for _, file := range functions {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		// The host looks for them in direct children of its root only.
+		files[path.Join(filepath.Base(filepath.Dir(file)), "function.json")] = data
+	}
+	files[target.executable()], err = build(root, target)
+	return files, err
+}
+
+// nameExecutable puts the name of the executable into host.json, and leaves the rest of the file as it is.
+func nameExecutable(host []byte, name string) ([]byte, error) {
+	var parsed struct {
+		CustomHandler struct {
+			Description struct{ DefaultExecutablePath string }
+		}
+	}
+	if err := json.Unmarshal(host, &parsed); err != nil {
+		return nil, err
+	}
+	old, err := json.Marshal(parsed.CustomHandler.Description.DefaultExecutablePath)
+	if err != nil {
+		return nil, err
+	}
+	key := `"defaultExecutablePath": `
+	from := []byte(key + string(old))
+	if bytes.Count(host, from) != 1 {
+		return nil, fmt.Errorf("expected one line with %s", from)
+	}
+	return bytes.Replace(host, from, []byte(key+`"`+name+`"`), 1), nil
+}
+
+// build builds the one executable: static, without paths of this machine, and stripped.
+func build(root string, target Target) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "tiney-build-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, target.executable())
+	args := []string{"build", "-o", out, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version(root)}
+	cgo := "CGO_ENABLED=0"
+	if target.Race {
+		args, cgo = append(args, "-race"), "CGO_ENABLED=1"
+	}
+	cmd := exec.Command("go", append(args, "./handler")...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), cgo, "GOOS="+target.OS, "GOARCH="+target.Arch)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build for %s/%s: %w\n%s", target.OS, target.Arch, err, said)
+	}
+	return os.ReadFile(out)
+}
+
+// version names the commit that is built.
+func version(root string) string {
+	cmd := exec.Command("git", "describe", "--tags", "--always", "--dirty")
+	cmd.Dir = root
+	said, err := cmd.Output()
+	if err != nil {
+		return "unknown" // no git here, or not a clone
+	}
+	return strings.TrimSpace(string(said))
+}

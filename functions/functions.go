@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"tiney/link"
@@ -127,7 +128,9 @@ func (s *service) recovered(w http.ResponseWriter, r *http.Request, function str
 func (s *service) logRequest(r *http.Request, function string, w *watchedWriter, start time.Time) {
 	var invocation string
 	if all := r.Header.Values("X-Azure-Functions-InvocationId"); len(all) > 0 {
-		invocation = all[len(all)-1] // the host's own stands last
+		// The host's own stands last; an older host puts it on the line of one that the client forged.
+		invocation = all[len(all)-1]
+		invocation = strings.TrimSpace(invocation[strings.LastIndexByte(invocation, ',')+1:])
 	}
 	s.log.Debug("request", "function", function, "method", r.Method, "status", w.status,
 		"ms", float64(time.Since(start).Microseconds())/1000, "invocation", invocation)

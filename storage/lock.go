@@ -53,7 +53,9 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 		// Also when ctx is at its end. Where it fails, the lease runs out by itself.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
-		if _, err := held.ReleaseLease(ctx, nil); err != nil {
+		// A lease that is not ours any more is given back already, by an earlier try or by force.
+		_, err := held.ReleaseLease(ctx, nil)
+		if err != nil && !bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation) {
 			l.log.Warn("the lock could not be given back; it ends by itself within a minute", "error", classify("ReleaseLease", err))
 		}
 	}()

@@ -1,0 +1,209 @@
+// Package faultproxy stands between the service and Azurite in tests: it tells which storage calls are made, and does
+// to them what a network or a storage service can do that Azurite never does.
+package faultproxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+
+	"tiney/internal/azurite"
+)
+
+// Call is one storage call on the wire; a retry is a call of its own.
+type Call struct {
+	N         int    // 1 for the first since the last Reset
+	Operation string // as the service's documentation names it, such as "GetEntity"
+	Target    string // the table, or the blob's container
+}
+
+func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }
+
+// Fault is what is done to a call.
+type Fault int
+
+const (
+	None       Fault = iota
+	Refuse           // it is not passed on, and the connection is closed
+	DropAnswer       // it is passed on and applied; its answer is lost with the connection
+	ServerBusy       // it is not passed on; the answer is a 503 as Azure words it
+	Freeze           // it is not passed on, and not answered while the client waits
+)
+
+// Proxy is a proxy in front of one Azurite.
+type Proxy struct {
+	tables, blobs *httptest.Server
+	ports         azurite.Ports
+
+	mu     sync.Mutex
+	n      int
+	calls  []Call
+	before func(Call) Fault
+	after  func(Call)
+}
+
+// Start starts a proxy in front of the Azurite on the given ports. Close ends it.
+func Start(target azurite.Ports) *Proxy {
+	p := &Proxy{}
+	p.tables = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Table), tableCall))
+	p.blobs = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Blob), blobCall))
+	p.ports = azurite.Ports{
+		Blob: p.blobs.Listener.Addr().(*net.TCPAddr).Port, Table: p.tables.Listener.Addr().(*net.TCPAddr).Port, Queue: target.Queue,
+	}
+	return p
+}
+
+// ConnectionString returns the connection string that leads through the proxy.
+func (p *Proxy) ConnectionString() string { return p.ports.ConnectionString() }
+
+// Close ends the proxy and all connections through it.
+func (p *Proxy) Close() {
+	for _, s := range []*httptest.Server{p.tables, p.blobs} {
+		s.CloseClientConnections()
+		s.Close()
+	}
+}
+
+// Before has a function look at every call before it is passed on, and decide what becomes of it; nil for none.
+func (p *Proxy) Before(f func(Call) Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before = f
+}
+
+// After has a function look at every call when it was applied and its answer is on its way; nil for none.
+func (p *Proxy) After(f func(Call)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.after = f
+}
+
+// Reset forgets the calls so far, and both functions.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n, p.calls, p.before, p.after = 0, nil, nil, nil
+}
+
+// Calls returns the calls since the last Reset.
+func (p *Proxy) Calls() []Call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Call(nil), p.calls...)
+}
+
+// Fail returns a function for Before that does fault to the nth call.
+func Fail(n int, fault Fault) func(Call) Fault {
+	return func(c Call) Fault {
+		if c.N == n {
+			return fault
+		}
+		return None
+	}
+}
+
+func (p *Proxy) forward(target string, name func(*http.Request) (operation, target string)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		p.mu.Lock()
+		p.n++
+		call := Call{N: p.n}
+		call.Operation, call.Target = name(r)
+		p.calls = append(p.calls, call)
+		before, after := p.before, p.after
+		p.mu.Unlock()
+
+		fault := None
+		if before != nil {
+			fault = before(call)
+		}
+		switch fault {
+		case Refuse:
+			panic(http.ErrAbortHandler)
+		case Freeze:
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
+		case ServerBusy:
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("x-ms-error-code", "ServerBusy")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, `{"odata.error":{"code":"ServerBusy","message":{"lang":"en-US","value":"The server is busy."}}}`)
+			return
+		}
+		// The request's own context would take back a call whose client was killed; a network does not.
+		out, err := http.NewRequest(r.Method, "http://"+target+r.URL.RequestURI(), bytes.NewReader(body))
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		out.Header = r.Header.Clone()
+		answer, err := http.DefaultTransport.RoundTrip(out)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer answer.Body.Close()
+		said, err := io.ReadAll(answer.Body)
+		if err != nil || fault == DropAnswer {
+			panic(http.ErrAbortHandler)
+		}
+		if after != nil {
+			after(call)
+		}
+		for name, values := range answer.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(answer.StatusCode)
+		w.Write(said)
+	})
+}
+
+var entityPath = regexp.MustCompile(`^/[^/]+/([A-Za-z0-9]+)(\(.*\))?$`)
+
+func tableCall(r *http.Request) (operation, target string) {
+	m := entityPath.FindStringSubmatch(r.URL.Path)
+	if m == nil {
+		return r.Method, r.URL.Path
+	}
+	target = m[1]
+	switch {
+	case target == "Tables":
+		return "CreateTable", ""
+	case r.Method == http.MethodPost:
+		return "InsertEntity", target
+	case r.Method == http.MethodDelete:
+		return "DeleteEntity", target
+	case r.Method != http.MethodGet:
+		return "UpdateEntity", target
+	case strings.Contains(m[2], "PartitionKey"):
+		return "GetEntity", target
+	}
+	return "QueryEntities", target
+}
+
+func blobCall(r *http.Request) (operation, target string) {
+	parts := strings.SplitN(strings.Trim(r.URL.Path, "/"), "/", 3)
+	if len(parts) > 1 {
+		target = parts[1]
+	}
+	query := r.URL.Query()
+	switch {
+	case query.Get("comp") == "lease":
+		action := r.Header.Get("x-ms-lease-action")
+		return strings.ToUpper(action[:1]) + action[1:] + "Lease", target
+	case query.Get("restype") == "container" && r.Method == http.MethodPut:
+		return "CreateContainer", target
+	case query.Get("restype") == "container":
+		return "GetContainer", target
+	case r.Method == http.MethodPut:
+		return "PutBlob", target
+	}
+	return r.Method, target
+}

@@ -1,0 +1,228 @@
+package linkstest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/link"
+)
+
+// Store is what the suite tests.
+type Store interface {
+	Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error)
+	Get(ctx context.Context, a link.Alias) (link.Link, error)
+	Reap(ctx context.Context) (link.Reaped, error)
+}
+
+// Subject is a store without links, and ways to it that a test needs.
+type Subject struct {
+	Store
+	// Put writes a link behind the store's back, in the place of what is there.
+	Put func(link.Link)
+}
+
+// settle is longer than any cache in front of a store keeps what it has without asking again.
+const settle = 20 * time.Minute
+
+// Conform tests the stores that open makes, which draw six characters from random for an alias.
+func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random io.Reader) Subject) {
+	ctx := context.Background()
+	start := func(t *testing.T, random io.Reader) (Subject, *Clock, func(url string, life time.Duration) link.Link) {
+		clock := NewClock()
+		return open(t, clock.Now, random), clock, func(url string, life time.Duration) link.Link {
+			l := link.Link{LongURL: url, CreatedAt: clock.Now()}
+			if life > 0 {
+				l.ExpiresAt = clock.Now().Add(life)
+			}
+			return l
+		}
+	}
+	create := func(t *testing.T, s Store, want link.Link) link.Link {
+		t.Helper()
+		l, created, err := s.Create(ctx, want)
+		if err != nil || !created {
+			t.Fatalf("Create: created %t, %v", created, err)
+		}
+		return l
+	}
+
+	t.Run("a link is found as it was made", func(t *testing.T) {
+		s, _, want := start(t, rand.Reader)
+		for _, url := range []string{
+			"https://example.com/", "https://example.com/?a=b&c=<d>'\"", "https://bücher.example/東京", "https://example.com/" + strings.Repeat("x", 4000),
+		} {
+			w := want(url, time.Hour)
+			l := create(t, s, w)
+			if _, ok := link.ParseAlias(string(l.Alias)); !ok || len(l.Alias) != 6 {
+				t.Errorf("alias %q", l.Alias)
+			}
+			w.Alias = l.Alias
+			got, err := s.Get(ctx, l.Alias)
+			if err != nil || got != w || l != w {
+				t.Errorf("made %+v, got %+v, %v, want %+v", l, got, err, w)
+			}
+		}
+	})
+	t.Run("an unknown alias is not found", func(t *testing.T) {
+		s, _, _ := start(t, rand.Reader)
+		for range 2 {
+			for _, a := range []link.Alias{"nobody", "x", "-", "_-_"} {
+				if _, err := s.Get(ctx, a); !errors.Is(err, link.ErrNotFound) {
+					t.Errorf("%s: got %v", a, err)
+				}
+			}
+		}
+	})
+	t.Run("aliases differ by case", func(t *testing.T) {
+		s, _, want := start(t, rand.Reader)
+		upper, lower := want("https://example.com/upper", time.Hour), want("https://example.com/lower", time.Hour)
+		upper.Alias, lower.Alias = "ABcdef", "abcdef"
+		s.Put(upper)
+		s.Put(lower)
+		for _, w := range []link.Link{upper, lower} {
+			if got, err := s.Get(ctx, w.Alias); err != nil || got != w {
+				t.Errorf("%s: got %+v, %v", w.Alias, got, err)
+			}
+		}
+	})
+	t.Run("a URL keeps its link while it lives", func(t *testing.T) {
+		s, clock, want := start(t, rand.Reader)
+		first := create(t, s, want("https://example.com/", time.Hour))
+		clock.Advance(59 * time.Minute)
+		again, created, err := s.Create(ctx, want("https://example.com/", 24*time.Hour))
+		if err != nil || created || again != first {
+			t.Errorf("got %+v, created %t, %v, want %+v", again, created, err, first)
+		}
+		clock.Advance(time.Minute)
+		second := create(t, s, want("https://example.com/", time.Hour))
+		if second.Alias == first.Alias {
+			t.Errorf("the alias %s was given out twice", first.Alias)
+		}
+		if got, err := s.Get(ctx, first.Alias); err == nil && !got.Expired(clock.Now()) {
+			t.Errorf("the first link is alive: %+v", got)
+		}
+	})
+	t.Run("URLs are compared byte for byte", func(t *testing.T) {
+		s, _, want := start(t, rand.Reader)
+		a := create(t, s, want("https://example.com/a", time.Hour))
+		b := create(t, s, want("https://example.com/A", time.Hour))
+		c := create(t, s, want("https://example.com/a?", time.Hour))
+		if a.Alias == b.Alias || b.Alias == c.Alias || a.Alias == c.Alias {
+			t.Errorf("%s, %s and %s must differ", a.Alias, b.Alias, c.Alias)
+		}
+	})
+	t.Run("a taken alias is not given out again", func(t *testing.T) {
+		// Six bytes make an alias. The second link draws the first one's alias nine times, and then its own.
+		random := bytes.NewReader([]byte(strings.Repeat("aaaaaa", 10) + "bbbbbb"))
+		s, _, want := start(t, random)
+		first := create(t, s, want("https://example.com/1", time.Hour))
+		second := create(t, s, want("https://example.com/2", 2*time.Hour))
+		if first.Alias == second.Alias {
+			t.Fatalf("both got %s", first.Alias)
+		}
+		if got, err := s.Get(ctx, first.Alias); err != nil || got != first {
+			t.Errorf("got %+v, %v, want %+v", got, err, first)
+		}
+	})
+	t.Run("ten taken aliases in a row are an error", func(t *testing.T) {
+		random := bytes.NewReader([]byte(strings.Repeat("aaaaaa", 11)))
+		s, _, want := start(t, random)
+		create(t, s, want("https://example.com/1", time.Hour))
+		if _, _, err := s.Create(ctx, want("https://example.com/2", 2*time.Hour)); !errors.Is(err, link.ErrAliasesTaken) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("any number of creates of one URL make one link", func(t *testing.T) {
+		s, _, want := start(t, rand.Reader)
+		var all sync.WaitGroup
+		var created atomic.Int64
+		var aliases sync.Map
+		for range 32 {
+			all.Go(func() {
+				l, made, err := s.Create(ctx, want("https://example.com/", time.Hour))
+				if err != nil {
+					t.Error(err)
+				}
+				if made {
+					created.Add(1)
+				}
+				aliases.Store(l.Alias, true)
+			})
+		}
+		all.Wait()
+		var different []any
+		aliases.Range(func(a, _ any) bool { different = append(different, a); return true })
+		if created.Load() != 1 || len(different) != 1 {
+			t.Errorf("%d made, aliases %v, want one", created.Load(), different)
+		}
+	})
+	t.Run("a disabled link is told as such and its URL gets no other", func(t *testing.T) {
+		s, clock, want := start(t, rand.Reader)
+		l := create(t, s, want("https://example.com/", time.Hour))
+		l.Disabled = true
+		s.Put(l)
+		clock.Advance(settle)
+		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if _, _, err := s.Create(ctx, want("https://example.com/", time.Hour)); !errors.Is(err, link.ErrDisabled) {
+			t.Errorf("got %v, want %v", err, link.ErrDisabled)
+		}
+		l.Disabled = false
+		s.Put(l)
+		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour)); err != nil || created || got != l {
+			t.Errorf("enabled again: got %+v, %t, %v", got, created, err)
+		}
+		l.Disabled = true
+		s.Put(l)
+		clock.Advance(time.Hour)
+		create(t, s, want("https://example.com/", time.Hour))
+	})
+	t.Run("a link without an expiry stays", func(t *testing.T) {
+		s, clock, want := start(t, rand.Reader)
+		l := create(t, s, want("https://example.com/", 0))
+		clock.Advance(100 * 365 * 24 * time.Hour)
+		if done, err := s.Reap(ctx); err != nil || done.Deleted != 0 {
+			t.Errorf("reaped %+v, %v", done, err)
+		}
+		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("the reaper takes what has expired and nothing else", func(t *testing.T) {
+		s, clock, want := start(t, rand.Reader)
+		var links []link.Link
+		for i := range 20 {
+			links = append(links, create(t, s, want(fmt.Sprintf("https://example.com/%d", i), time.Duration(i+1)*time.Hour)))
+		}
+		if done, err := s.Reap(ctx); err != nil || done != (link.Reaped{Complete: true}) {
+			t.Errorf("nothing is due: got %+v, %v", done, err)
+		}
+		clock.Advance(10 * time.Hour)
+		if done, err := s.Reap(ctx); err != nil || done != (link.Reaped{Deleted: 10, Complete: true}) {
+			t.Errorf("ten are due: got %+v, %v", done, err)
+		}
+		for i, l := range links {
+			got, err := s.Get(ctx, l.Alias)
+			if i < 10 && !errors.Is(err, link.ErrNotFound) {
+				t.Errorf("link %d is there: %+v, %v", i, got, err)
+			}
+			if i >= 10 && (err != nil || got != l) {
+				t.Errorf("link %d: got %+v, %v", i, got, err)
+			}
+		}
+		if done, err := s.Reap(ctx); err != nil || done != (link.Reaped{Complete: true}) {
+			t.Errorf("again: got %+v, %v", done, err)
+		}
+		create(t, s, want("https://example.com/0", time.Hour))
+	})
+}

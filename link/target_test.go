@@ -1,0 +1,229 @@
+package link_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/idna"
+
+	whatwg "github.com/nlnwa/whatwg-url/url"
+
+	"tiney/link"
+)
+
+var now = time.Date(2026, 9, 1, 3, 15, 0, 999, time.UTC)
+
+func rules(t testing.TB, base string) link.Rules {
+	t.Helper()
+	b, err := link.ParseBase(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Rules{Base: b, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour}
+}
+
+func TestLongURLsThatAreAccepted(t *testing.T) {
+	for name, test := range map[string]struct{ longURL, location string }{
+		"plain":                         {"https://example.com/page", ""},
+		"http":                          {"http://example.com", ""},
+		"scheme in capitals":            {"HtTpS://example.com/", ""},
+		"host in capitals":              {"https://EXAMPLE.com/Path", ""},
+		"port, query and fragment":      {"https://example.com:8443/a?b=c&d=%zz#e", ""},
+		"query right after the host":    {"https://example.com?q", ""},
+		"fragment right after host":     {"https://example.com#top", ""},
+		"characters to be left alone":   {`https://example.com/"<>{}|^'` + "`", ""},
+		"dots and double slashes":       {"https://example.com//a/../b/./c", ""},
+		"another URL in its path":       {"https://web.archive.org/web/2020/http://user@example.com/", ""},
+		"an at sign in the path":        {"https://example.com/@user?x=a@b", ""},
+		"loopback":                      {"http://127.0.0.1:3000/", ""},
+		"private host of one label":     {"http://intranet/wiki", ""},
+		"private address":               {"http://10.0.0.1/", ""},
+		"IPv6":                          {"http://[2001:db8::1]:8080/", ""},
+		"underscore in the host":        {"http://a_b.example/", ""},
+		"trailing dot":                  {"https://example.com./", ""},
+		"punycode":                      {"https://xn--bcher-kva.example/", ""},
+		"non-ASCII host":                {"https://bücher.example/", "https://xn--bcher-kva.example/"},
+		"non-ASCII host with a port":    {"https://bücher.example:8080?q", "https://xn--bcher-kva.example:8080?q"},
+		"non-ASCII path":                {"https://example.com/ü/東京?q=é#ß", "https://example.com/%C3%BC/%E6%9D%B1%E4%BA%AC?q=%C3%A9#%C3%9F"},
+		"non-ASCII everywhere":          {"HTTPS://BÜCHER.example/ü%20%zz", "HTTPS://xn--bcher-kva.example/%C3%BC%20%zz"},
+		"full-width host":               {"https://ｅｘａｍｐｌｅ.com/", "https://example.com/"},
+		"ideographic full stop":         {"https://example。com/", "https://example.com/"},
+		"right-to-left mark in a path":  {"https://example.com/\u200fa", "https://example.com/%E2%80%8Fa"},
+		"the replacement character":     {"https://example.com/\ufffd", "https://example.com/%EF%BF%BD"},
+		"host that only begins like us": {"https://tiney.to.example.com/", ""},
+		"host above us":                 {"https://to/", ""},
+		"as long as can be":             {"https://example.com/" + strings.Repeat("a", link.MaxLongURLBytes-20), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := rules(t, "https://tiney.to").New(test.longURL, nil, now)
+			if err != nil {
+				t.Fatalf("refused: %v", err)
+			}
+			if l.LongURL != test.longURL {
+				t.Errorf("stored as %q, not as it was sent", l.LongURL)
+			}
+			want := test.location
+			if want == "" {
+				want = test.longURL
+			}
+			if got := link.Location(l.LongURL); got != want {
+				t.Errorf("Location is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestLongURLsThatAreRefused(t *testing.T) {
+	for name, longURL := range map[string]string{
+		"empty":                   "",
+		"no scheme":               "example.com",
+		"scheme alone":            "https:",
+		"no slashes":              "https:example.com",
+		"one slash":               "https:/example.com",
+		"three slashes":           "https:///example.com",
+		"other scheme":            "ftp://example.com/",
+		"script":                  "javascript:alert(1)",
+		"script with slashes":     "javascript://example.com/%0aalert(1)",
+		"data":                    "data:text/html,hi",
+		"relative scheme":         "//example.com",
+		"no host":                 "https://",
+		"no host, port":           "https://:80/",
+		"no host, query":          "https://?q",
+		"space in front":          " https://example.com",
+		"space at the end":        "https://example.com ",
+		"space in the path":       "https://example.com/a b",
+		"newline":                 "https://example.com/a\nb",
+		"carriage return":         "https://example.com/a\r\nSet-Cookie: x",
+		"tab in the scheme":       "ht\ttps://example.com",
+		"NUL":                     "https://example.com/\x00",
+		"DEL":                     "https://example.com/\x7f",
+		"C1 control":              "https://example.com/\u0085",
+		"no-break space":          "https://example.com/\u00a0",
+		"line separator":          "https://example.com/\u2028",
+		"ideographic space":       "https://example.com/\u3000",
+		"backslash for slash":     `https:\\example.com`,
+		"backslash in the path":   `https://example.com/a\b`,
+		"user name":               "https://user@example.com/",
+		"user name and password":  "https://user:secret@example.com/",
+		"empty user name":         "https://@example.com/",
+		"IPv4 part out of range":  "http://1.2.3.256/",
+		"IPv4 part not octal":     "http://1.2.3.08",
+		"forbidden in a host":     "http://a<b",
+		"percent-encoded NUL":     "http://a%00b/",
+		"percent-encoded slash":   "http://a%2fb/",
+		"full-width slash":        "http://example.com／@tiney.to",
+		"IPv6 not closed":         "http://[::1",
+		"IPv6 in two brackets":    "http://[[::1]]/",
+		"IPv6 with a zone":        "http://[fe80::1%25eth0]/",
+		"port too large":          "http://example.com:65536/",
+		"port not a number":       "http://example.com:http/",
+		"bad punycode":            "https://xn--a/",
+		"soft hyphen for a host":  "https://\u00ad/",
+		"not UTF-8":               "https://example.com/\xff",
+		"too long":                "https://example.com/" + strings.Repeat("a", link.MaxLongURLBytes-19),
+		"too long once encoded":   "https://example.com/" + strings.Repeat("東", 1000),
+		"ourselves":               "https://tiney.to/abc",
+		"ourselves in capitals":   "HTTPS://TINEY.TO/abc",
+		"ourselves over http":     "http://tiney.to",
+		"ourselves, other port":   "https://tiney.to:8443/abc",
+		"ourselves, trailing dot": "https://tiney.to./abc",
+		"ourselves, full width":   "https://ｔｉｎｅｙ.to/abc",
+		"ourselves, percent":      "https://t%69ney.to/abc",
+		"ourselves, soft hyphen":  "https://ti\u00adney.to/abc",
+		"ourselves, other dot":    "https://tiney。to/abc",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rules(t, "https://tiney.to").New(longURL, nil, now)
+			var invalid *link.Invalid
+			if !errors.As(err, &invalid) {
+				t.Fatalf("got %v, want it refused", err)
+			}
+			if invalid.Field != link.FieldLongURL || invalid.Detail == "" {
+				t.Errorf("got %+v", invalid)
+			}
+			if len(longURL) > 12 && strings.Contains(invalid.Error(), longURL[8:]) {
+				t.Errorf("%q quotes the URL", invalid)
+			}
+		})
+	}
+}
+
+func TestOurselvesInEverySpelling(t *testing.T) {
+	for base, longURL := range map[string]string{
+		"https://bücher.example":         "https://xn--bcher-kva.example/a",
+		"https://xn--bcher-kva.example/": "https://BÜCHER.example:1/a",
+		"http://127.0.0.1:7071":          "http://0x7f.1/a",
+		"http://[::1]:7071":              "http://[0:0:0:0:0:0:0:1]/a",
+		"https://example.com./s":         "https://example.com/a",
+	} {
+		if _, err := rules(t, base).New(longURL, nil, now); err == nil {
+			t.Errorf("base %s: %s is not seen to be the same host", base, longURL)
+		}
+	}
+}
+
+func TestLocationOfAnythingIsPrintableASCII(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                        "",
+		"not a URL at all\r\n":    "not%20a%20URL%20at%20all%0D%0A",
+		"http://ex ample.com/ü":   "http://ex%20ample.com/%C3%BC",
+		"http://\xff\xfe/":        "http://%FF%FE/",
+		"http://bü<cher.example/": "http://b%C3%BC<cher.example/",
+		"mailto:ü@example.com":    "mailto:%C3%BC@example.com",
+	} {
+		if got := link.Location(in); got != want {
+			t.Errorf("Location(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzLongURL(f *testing.F) {
+	for _, seed := range []string{
+		"https://example.com/page?q=1#x", "http://1.2.3.08", "http://a<b", "https://bücher.example:8080/ü", "http://[::1]:80/",
+		"https://user:pass@example.com", "https://tiney。to", "http://0x7f.1/", "https://example.com／a", "http://xn--a/", "http://-1/", "http://1.2.3.+4/",
+	} {
+		f.Add(seed)
+	}
+	r := rules(f, "https://tiney.to")
+	f.Fuzz(func(t *testing.T, longURL string) {
+		location := link.Location(longURL)
+		for i := range len(location) {
+			if location[i] <= ' ' || location[i] >= 0x7f {
+				t.Fatalf("Location(%q) = %q is not printable ASCII", longURL, location)
+			}
+		}
+		l, err := r.New(longURL, nil, now)
+		if err != nil {
+			return
+		}
+		if l.LongURL != longURL {
+			t.Fatalf("%q is stored as %q", longURL, l.LongURL)
+		}
+		if len(location) > link.MaxLocationBytes {
+			t.Fatalf("Location(%q) has %d bytes", longURL, len(location))
+		}
+		// Whoever follows the Location must end up at the host that was looked at.
+		sent, err := whatwg.Parse(longURL)
+		if err != nil {
+			t.Fatalf("%q is accepted but does not parse: %v", longURL, err)
+		}
+		followed, err := whatwg.Parse(location)
+		if err != nil {
+			t.Fatalf("the Location %q of %q does not parse: %v", location, longURL, err)
+		}
+		if sent.Host() != followed.Host() || sent.Protocol() != followed.Protocol() {
+			t.Fatalf("%q leads to %s, its Location %q to %s", longURL, sent.Host(), location, followed.Host())
+		}
+		if host := strings.TrimRight(followed.Hostname(), "."); host == "tiney.to" || host == "" {
+			t.Fatalf("%q leads to %q", longURL, host)
+		}
+		if followed.Username() != "" || followed.Password() != "" {
+			t.Fatalf("%q carries a user name", longURL)
+		}
+		if _, err := idna.Punycode.ToUnicode(followed.Hostname()); err != nil {
+			t.Fatalf("%q: host %q: %v", longURL, followed.Hostname(), err)
+		}
+	})
+}

@@ -1,0 +1,384 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+var discard = slog.New(slog.DiscardHandler)
+
+// memoryRows is a table in memory, for what is hard to time with a real one.
+type memoryRows struct {
+	mu    sync.Mutex
+	links map[link.Alias]link.Link
+	fail  error
+	wait  chan struct{} // gets wait until it is closed; nil: they do not
+	gets  atomic.Int64
+}
+
+func (m *memoryRows) get(ctx context.Context, a link.Alias) (row, error) {
+	m.gets.Add(1)
+	m.mu.Lock()
+	l, ok := m.links[a]
+	fail, wait := m.fail, m.wait
+	m.mu.Unlock()
+	if wait != nil {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return row{}, fmt.Errorf("%w: %w", link.ErrUnavailable, ctx.Err())
+		}
+	}
+	switch {
+	case fail != nil:
+		return row{}, fail
+	case !ok:
+		return row{}, link.ErrNotFound
+	}
+	return row{Link: l, etag: "1"}, nil
+}
+
+func (m *memoryRows) insert(_ context.Context, l link.Link) (row, error) {
+	m.set(func() { m.links[l.Alias] = l })
+	return row{Link: l, etag: "1"}, nil
+}
+
+func (m *memoryRows) delete(_ context.Context, r row) error {
+	m.set(func() { delete(m.links, r.Alias) })
+	return nil
+}
+
+func (m *memoryRows) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+}
+
+type cacheRig struct {
+	*cache
+	table   *memoryRows
+	metrics *telemetry.Metrics
+	advance func(time.Duration)
+}
+
+func newCacheRig(t testing.TB, bytes int64) *cacheRig {
+	t.Helper()
+	var nanoseconds atomic.Int64
+	start := time.Now().UTC().Truncate(time.Second)
+	r := &cacheRig{
+		table:   &memoryRows{links: map[link.Alias]link.Link{}},
+		metrics: new(telemetry.Metrics),
+		advance: func(d time.Duration) { nanoseconds.Add(int64(d)) },
+	}
+	config := CacheConfig{Bytes: bytes, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour}
+	now := func() time.Time { return start.Add(time.Duration(nanoseconds.Load())) }
+	var err error
+	if r.cache, err = newCache(r.table, config, now, r.metrics); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.close)
+	return r
+}
+
+// put puts a link into the table that expires after life, or never.
+func (r *cacheRig) put(a link.Alias, life time.Duration) link.Link {
+	l := link.Link{Alias: a, LongURL: "https://example.com/" + string(a)}
+	if life > 0 {
+		l.ExpiresAt = r.now().Add(life)
+	}
+	r.table.set(func() { r.table.links[a] = l })
+	return l
+}
+
+// want gets a link and checks what came of it, and how often the table was read for it.
+func (r *cacheRig) want(t *testing.T, a link.Alias, wantErr error, reads int64) row {
+	t.Helper()
+	before := r.table.gets.Load()
+	got, err := r.get(context.Background(), a)
+	if !errors.Is(err, wantErr) || err != nil && wantErr == nil {
+		t.Errorf("%s: got %+v, %v, want %v", a, got, err, wantErr)
+	}
+	if n := r.table.gets.Load() - before; n != reads {
+		t.Errorf("%s: %d reads, want %d", a, n, reads)
+	}
+	r.entries.Wait()
+	return got
+}
+
+func TestCacheServesALinkWhileItIsFresh(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.put("abcdef", 24*time.Hour)
+	if got := r.want(t, "abcdef", nil, 1); got.Link != l {
+		t.Errorf("got %+v", got)
+	}
+	r.advance(15*time.Minute - 1)
+	if got := r.want(t, "abcdef", nil, 0); got.Link != l || got.stale {
+		t.Errorf("got %+v", got)
+	}
+	r.advance(1)
+	r.want(t, "abcdef", nil, 1)
+	r.want(t, "abcdef", nil, 0)
+	if hits, misses := r.metrics.CacheHit.Value(), r.metrics.CacheMiss.Value(); hits != 2 || misses != 2 {
+		t.Errorf("%d hits, %d misses", hits, misses)
+	}
+	if got := r.metrics.CacheBytes.Value(); got == 0 {
+		t.Errorf("%d bytes", got)
+	}
+}
+
+func TestCacheNeverServesALinkPastItsLife(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.put("abcdef", 5*time.Minute)
+	r.want(t, "abcdef", nil, 1)
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	r.advance(5 * time.Minute)
+	if got := r.want(t, "abcdef", nil, 0); got.Link != l || !got.Expired(r.now()) {
+		t.Errorf("got %+v, want the link, expired", got)
+	}
+	r.want(t, "abcdef", link.ErrUnavailable, 1) // and it was evicted
+}
+
+func TestCacheKeepsNotFoundForItsOwnTime(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	r.want(t, "abcdef", link.ErrNotFound, 1)
+	r.advance(time.Minute - 1)
+	r.want(t, "abcdef", link.ErrNotFound, 0)
+	r.put("abcdef", time.Hour)
+	r.want(t, "abcdef", link.ErrNotFound, 0)
+	r.advance(1)
+	r.want(t, "abcdef", nil, 1)
+	if got := r.metrics.CacheNegativeHit.Value(); got != 2 {
+		t.Errorf("%d negative hits", got)
+	}
+	r.advance(20 * time.Minute)
+	r.table.set(func() { delete(r.table.links, "abcdef") })
+	r.want(t, "abcdef", link.ErrNotFound, 1)
+	r.advance(2 * time.Minute)
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	r.want(t, "abcdef", link.ErrUnavailable, 1) // a "not found" is never served stale
+}
+
+func TestCacheDoesNotKeepADisabledLink(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.put("abcdef", time.Hour)
+	r.want(t, "abcdef", nil, 1)
+	r.advance(16 * time.Minute)
+	l.Disabled = true
+	r.table.set(func() { r.table.links["abcdef"] = l })
+	for range 2 {
+		if got := r.want(t, "abcdef", nil, 1); !got.Disabled {
+			t.Errorf("got %+v", got)
+		}
+	}
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	r.want(t, "abcdef", link.ErrUnavailable, 1) // nor the link that it was before
+}
+
+func TestCacheDoesNotKeepAnError(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	r.want(t, "abcdef", link.ErrUnavailable, 1)
+	r.want(t, "abcdef", link.ErrUnavailable, 1)
+	r.table.set(func() { r.table.fail = nil })
+	r.put("abcdef", time.Hour)
+	r.want(t, "abcdef", nil, 1)
+}
+
+func TestCacheServesStaleLinksInAnOutage(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.put("abcdef", 24*time.Hour)
+	r.want(t, "abcdef", nil, 1)
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	r.advance(15 * time.Minute)
+	if got := r.want(t, "abcdef", nil, 1); got.Link != l || !got.stale {
+		t.Errorf("got %+v", got)
+	}
+	r.want(t, "abcdef", nil, 0) // the table is left in peace for a moment
+	r.advance(staleRetry)
+	r.want(t, "abcdef", nil, 1)
+	r.advance(time.Hour - staleRetry - 1)
+	r.want(t, "abcdef", nil, 1)
+	r.advance(1)
+	r.want(t, "abcdef", link.ErrUnavailable, 1) // long enough
+	r.table.set(func() { r.table.fail = nil })
+	if got := r.want(t, "abcdef", nil, 1); got.stale {
+		t.Errorf("got %+v after the outage", got)
+	}
+	if got := r.metrics.CacheStaleHit.Value(); got != 4 {
+		t.Errorf("%d stale hits, want 4", got)
+	}
+}
+
+func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.put("abcdef", 24*time.Hour)
+	r.want(t, "abcdef", nil, 1)
+	r.advance(16 * time.Minute)
+	wait := make(chan struct{})
+	r.table.set(func() { r.table.wait = wait })
+	start := time.Now()
+	if got := r.want(t, "abcdef", nil, 1); got.Link != l || !got.stale {
+		t.Errorf("got %+v", got)
+	}
+	if took := time.Since(start); took < staleWait || took > Timeout {
+		t.Errorf("took %v, want about %v", took, staleWait)
+	}
+	r.want(t, "abcdef", nil, 0)
+	close(wait) // the answer comes, nobody waits for it, and it is kept all the same
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if got := r.want(t, "abcdef", nil, 0); !got.stale {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the late answer was not kept")
+		}
+	}
+}
+
+func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.put("abcdef", time.Hour)
+	wait := make(chan struct{})
+	r.table.set(func() { r.table.wait = wait })
+	impatient, giveUp := context.WithCancel(context.Background())
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := r.get(impatient, "abcdef")
+		gaveUp <- err
+	}()
+	for r.table.gets.Load() == 0 {
+		runtime.Gosched()
+	}
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if got, err := r.get(context.Background(), "abcdef"); err != nil || got.Link != l {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+	giveUp()
+	if err := <-gaveUp; !errors.Is(err, link.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the one that gave up got %v", err)
+	}
+	close(wait)
+	all.Wait()
+	if got := r.table.gets.Load(); got != 1 {
+		t.Errorf("%d reads, want 1", got)
+	}
+}
+
+type panicRows struct{ memoryRows }
+
+func (*panicRows) get(context.Context, link.Alias) (row, error) { panic("in the SDK") }
+
+func TestCacheTurnsAPanicOfARefreshIntoAnError(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	r.cache.table = new(panicRows)
+	if _, err := r.get(context.Background(), "abcdef"); err == nil || !strings.Contains(err.Error(), "in the SDK") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCacheWritesThroughAndForgets(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/", ExpiresAt: r.now().Add(time.Hour)}
+	r.want(t, "abcdef", link.ErrNotFound, 1)
+	made, err := r.insert(context.Background(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.entries.Wait()
+	r.want(t, "abcdef", nil, 0)
+	if err := r.delete(context.Background(), made); err != nil {
+		t.Fatal(err)
+	}
+	r.entries.Wait()
+	r.want(t, "abcdef", link.ErrNotFound, 1)
+}
+
+func TestCacheClosedGoesToTheTable(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	r.put("abcdef", time.Hour)
+	r.close()
+	for range 2 {
+		if _, err := r.get(context.Background(), "abcdef"); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := r.table.gets.Load(); got != 2 {
+		t.Errorf("%d reads, want 2", got)
+	}
+	r.forget("abcdef")
+}
+
+func TestCacheStaysWithinItsSize(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for name, entry := range map[string]func(r *cacheRig, i int){
+		"unknown aliases": func(r *cacheRig, i int) { r.keep(link.Alias(fmt.Sprintf("n%07d", i)), link.Link{}) },
+		"short links": func(r *cacheRig, i int) {
+			a := link.Alias(fmt.Sprintf("s%07d", i))
+			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(24 * time.Hour)})
+		},
+		"long links": func(r *cacheRig, i int) {
+			a := link.Alias(fmt.Sprintf("l%07d", i))
+			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 4000), ExpiresAt: r.now().Add(24 * time.Hour)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const size = 10 << 20
+			before := heap()
+			r := newCacheRig(t, size)
+			empty := heap() - before
+			for i := range 100_000 {
+				entry(r, i)
+				if i%1000 == 0 {
+					r.entries.Wait() // ristretto drops what comes faster than it can take
+				}
+			}
+			r.entries.Wait()
+			used := heap() - before - empty
+			cost := r.entries.MaxCost() - r.entries.RemainingCost()
+			t.Logf("heap %d KiB for a cost of %d KiB; %d KiB while empty", used>>10, cost>>10, empty>>10)
+			if cost < size*9/10 {
+				t.Errorf("a cost of %d is not a full cache", cost)
+			}
+			if used > size*11/10 {
+				t.Errorf("%d bytes in memory, of at most %d", used, size)
+			}
+			runtime.KeepAlive(r)
+		})
+	}
+}
+
+func BenchmarkCacheHit(b *testing.B) {
+	r := newCacheRig(b, 1<<20)
+	r.put("abcdef", time.Hour)
+	if _, err := r.get(context.Background(), "abcdef"); err != nil {
+		b.Fatal(err)
+	}
+	r.entries.Wait()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.get(context.Background(), "abcdef"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package storage_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+
+	"tiney/internal/azurite"
+	"tiney/storage"
+)
+
+func TestParseConnection(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString([]byte("a key that must not be told"))
+	for name, test := range map[string]struct {
+		settings map[string]string
+		wrong    string // part of the error; "" where there is none
+	}{
+		"connection string":            {map[string]string{"B": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=" + key + ";EndpointSuffix=core.windows.net"}, ""},
+		"with a semicolon at the end":  {map[string]string{"B": "AccountName=a;AccountKey=" + key + ";"}, ""},
+		"development storage":          {map[string]string{"B": "UseDevelopmentStorage=true"}, ""},
+		"development storage, proxied": {map[string]string{"B": "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://127.0.0.1"}, ""},
+		"emulator's own":               {map[string]string{"B": azurite.DefaultPorts.ConnectionString()}, ""},
+		"shared access signature":      {map[string]string{"B": "BlobEndpoint=https://a.blob.core.windows.net/;TableEndpoint=https://a.table.core.windows.net/;SharedAccessSignature=sv=1&sig=" + key}, ""},
+		"the first one wins":           {map[string]string{"A": "UseDevelopmentStorage=true", "B": "wrong"}, ""},
+		"the exact name wins":          {map[string]string{"A": "UseDevelopmentStorage=true", "A__accountName": "a b"}, ""},
+		"identity by account":          {map[string]string{"B__accountName": "a", "B__credential": "managedidentity"}, ""},
+		"identity, user-assigned":      {map[string]string{"B__accountName": "a", "B__credential": "ManagedIdentity", "B__clientId": "00000000-0000-0000-0000-000000000000"}, ""},
+		"identity by URIs":             {map[string]string{"B__tableServiceUri": "https://a.table.core.windows.net/", "B__blobServiceUri": "https://a.blob.core.windows.net", "B__credential": "managedidentity"}, ""},
+		"default identity":             {map[string]string{"A__accountName": "a"}, ""},
+
+		"nothing":                    {nil, "A or B is required"},
+		"no pairs":                   {map[string]string{"B": key}, "B is not a connection string"},
+		"no account":                 {map[string]string{"B": "AccountKey=" + key}, "B has an AccountKey but no AccountName"},
+		"no key":                     {map[string]string{"B": "AccountName=a"}, "B is not complete"},
+		"key not base64":             {map[string]string{"A": "AccountName=a;AccountKey=not/base64!"}, "A has an AccountKey that is not valid base64"},
+		"endpoint no URL":            {map[string]string{"B": "AccountName=a;TableEndpoint=a.table;AccountKey=" + key}, "B gives no valid URL for its table service"},
+		"account with a space":       {map[string]string{"B": "AccountName=a b;AccountKey=" + key}, "B gives no valid URL"},
+		"identity over http":         {map[string]string{"B__tableServiceUri": "http://a.table.core.windows.net", "B__credential": "managedidentity"}, "B__tableServiceUri must be an https URL"},
+		"another credential":         {map[string]string{"B__accountName": "a", "B__credential": "workload"}, "B__credential must be managedidentity"},
+		"client id without identity": {map[string]string{"B__accountName": "a", "B__clientId": "x"}, "B__clientId needs B__credential"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := storage.ParseConnection(func(name string) string { return test.settings[name] }, "A", "B")
+			if test.wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wrong) {
+					t.Fatalf("got %v, want %q", err, test.wrong)
+				}
+				if strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "not/base64!") {
+					t.Errorf("%q tells the key", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := storage.Open(storage.Config{Connection: c}); err != nil {
+				t.Errorf("tables: %v", err)
+			}
+			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err != nil {
+				t.Errorf("lock: %v", err)
+			}
+		})
+	}
+}
+
+func TestAConnectionForOneServiceOnly(t *testing.T) {
+	c, err := storage.ParseConnection(func(name string) string {
+		return map[string]string{"A__tableServiceUri": "https://a.table.core.windows.net"}[name]
+	}, "A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.Open(storage.Config{Connection: c}); err != nil {
+		t.Error(err)
+	}
+	if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err == nil {
+		t.Error("a lock without a blob service")
+	}
+}
+
+// A shared access signature reaches the emulator like a key does.
+func TestSharedAccessSignature(t *testing.T) {
+	r := newRig(t)
+	r.open(nil) // makes the tables, by key
+	key, err := aztables.NewSharedKeyCredential(azurite.Account, azurite.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sas, err := aztables.AccountSASSignatureValues{
+		Protocol:      aztables.SASProtocolHTTPSandHTTP,
+		Services:      "t",
+		ExpiryTime:    time.Now().Add(time.Hour),
+		Permissions:   (&aztables.AccountSASPermissions{Read: true, Write: true, Delete: true, List: true, Add: true, Create: true, Update: true}).String(),
+		ResourceTypes: (&aztables.AccountSASResourceTypes{Service: true, Container: true, Object: true}).String(),
+	}.Sign(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.config.Connection = connect(t, fmt.Sprintf("TableEndpoint=http://127.0.0.1:%d/%s;SharedAccessSignature=%s", emulator.Table, azurite.Account, sas.Encode()))
+	s, err := storage.Open(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour))
+	if err != nil || !created {
+		t.Fatal(created, err)
+	}
+	if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func FuzzConnectionString(f *testing.F) {
+	f.Add(azurite.DefaultPorts.ConnectionString())
+	f.Add("UseDevelopmentStorage=true")
+	f.Add("AccountName=a;AccountKey=YQ==")
+	f.Add("TableEndpoint=https://a;SharedAccessSignature=sv=1")
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := storage.ParseConnection(func(string) string { return s }, "A")
+		if err != nil {
+			return
+		}
+		// What is accepted must do: there is no later place to say what is wrong with it.
+		if _, err := storage.Open(storage.Config{Connection: c}); err != nil && !strings.Contains(err.Error(), "names no account") {
+			t.Errorf("%q: %v", s, err)
+		}
+		if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err != nil && !strings.Contains(err.Error(), "names no account") {
+			t.Errorf("%q: %v", s, err)
+		}
+	})
+}

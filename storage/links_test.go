@@ -1,0 +1,521 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/linkstest"
+	"tiney/link"
+	"tiney/storage"
+)
+
+func TestTablesConform(t *testing.T)             { conform(t, nil) }
+func TestTablesBehindACacheConform(t *testing.T) { conform(t, withCache) }
+
+func conform(t *testing.T, cache *storage.CacheConfig) {
+	linkstest.Conform(t, func(t *testing.T, now func() time.Time, random io.Reader) linkstest.Subject {
+		r := newRig(t)
+		r.config.Now, r.config.Random = now, random
+		return linkstest.Subject{Store: r.open(cache), Put: func(l link.Link) {
+			r.put(r.config.LinkTable, linkEntity(strings.ToLower(string(l.Alias[:2])), l))
+		}}
+	})
+}
+
+func TestRowsAreInTheDocumentedFormat(t *testing.T) {
+	r := newRig(t)
+	r.config.Random = bytes.NewReader([]byte{36, 37, 10, 11, 0, 1}) // "abABab" reads better than random letters
+	s := r.open(nil)
+	l := r.create(s, "https://example.com/a", time.Hour)
+	if l.Alias != "abAB01" {
+		t.Fatalf("alias %s", l.Alias)
+	}
+	created, expires := l.CreatedAt.Format(time.RFC3339), l.ExpiresAt.Format(time.RFC3339)
+	// printf 'https://example.com/a' | sha256sum
+	const hash = "2dce0a4c50441bfccfa9caf4b58c3cba6e06c420505dd829f0436de1aa44baac"
+	for table, want := range map[string]entity{
+		r.config.LinkTable: {"PartitionKey": "ab", "RowKey": "abAB01", "LongUrl": "https://example.com/a", "IsDisabled": false,
+			"CreatedAtUtc": created, "CreatedAtUtc@odata.type": "Edm.DateTime", "ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
+		r.config.IndexTable: {"PartitionKey": hash[:8], "RowKey": hash, "Alias": "abAB01", "LongUrl": "https://example.com/a",
+			"ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
+		r.config.ExpiryTable: {"PartitionKey": l.ExpiresAt.Format("20060102"), "RowKey": l.ExpiresAt.Format("150405") + "|abAB01",
+			"AliasPartitionKey": "ab", "AliasRowKey": "abAB01", "ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
+	} {
+		rows := r.rows(table)
+		if len(rows) != 1 {
+			t.Fatalf("%s has %d rows", table, len(rows))
+		}
+		got := rows[0]
+		delete(got, "Timestamp")
+		delete(got, "Timestamp@odata.type")
+		delete(got, "odata.etag")
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s:\n got %v\nwant %v", table, got, want)
+		}
+	}
+}
+
+func TestRowsOfOtherPrograms(t *testing.T) {
+	r := newRig(t)
+	s := r.open(nil)
+	for name, test := range map[string]struct {
+		partition string
+		alias     link.Alias
+		more      entity
+		want      link.Link
+	}{
+		"all properties, and unknown ones": {"my", "MyLink", entity{"IsDisabled": true, "CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b",
+			"CreatedAtUtc": "2024-02-29T12:00:00.1234567Z", "CreatedAtUtc@odata.type": "Edm.DateTime"},
+			link.Link{Disabled: true, CreatedBy: "somebody", CreatedAt: time.Date(2024, 2, 29, 12, 0, 0, 123456700, time.UTC)}},
+		"the URL alone":             {"pl", "plain", nil, link.Link{}},
+		"an alias of one character": {"xx", "q", nil, link.Link{}},
+		"an alias of 32":            {"--", link.Alias(strings.Repeat("-", 32)), nil, link.Link{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := entity{"PartitionKey": test.partition, "RowKey": string(test.alias), "LongUrl": "https://example.com/ü"}
+			for k, v := range test.more {
+				e[k] = v
+			}
+			r.put(r.config.LinkTable, e)
+			test.want.Alias, test.want.LongURL = test.alias, "https://example.com/ü"
+			if got, err := s.Get(ctx, test.alias); err != nil || got != test.want {
+				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
+			}
+		})
+	}
+	t.Run("without a URL", func(t *testing.T) {
+		r.put(r.config.LinkTable, entity{"PartitionKey": "br", "RowKey": "broken"})
+		if l, err := s.Get(ctx, "broken"); err == nil || errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrUnavailable) {
+			t.Errorf("got %+v, %v, want an error of its own kind", l, err)
+		}
+	})
+}
+
+// calls are the storage calls of a function, through the rig's proxy.
+func (r *rig) calls(do func()) []string {
+	r.proxy.Reset()
+	do()
+	var all []string
+	for _, c := range r.proxy.Calls() {
+		all = append(all, strings.Replace(c.Operation+" "+c.Target, strings.TrimSuffix(r.config.LinkTable, "ShortUrls"), "", 1))
+	}
+	return all
+}
+
+func TestStorageCallsPerOperation(t *testing.T) {
+	r := newRig(t)
+	warm, cold := r.open(withCache), r.open(withCache)
+	var l link.Link
+	check := func(what string, got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	const read, index = "GetEntity ShortUrls", "GetEntity UrlIndex"
+	check("shorten, new URL", r.calls(func() { l = r.create(warm, "https://example.com/", time.Hour) }),
+		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls", "InsertEntity UrlIndex")
+	eventually(t, "the link is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0 })
+	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Alias) }))
+	check("shorten, known URL, cached", r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour)) }), index)
+	check("shorten, known URL, not cached", r.calls(func() { cold.Create(ctx, r.want("https://example.com/", time.Hour)) }), index, read)
+	check("redirect, not cached, unknown", r.calls(func() { warm.Get(ctx, "nobody") }), read)
+	eventually(t, "the unknown alias is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0 })
+
+	uncached := r.open(withCache)
+	got := r.calls(func() {
+		release := make(chan struct{})
+		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { <-release; return faultproxy.None })
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() {
+				if got, err := uncached.Get(ctx, l.Alias); err != nil || got != l {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			})
+		}
+		time.AfterFunc(200*time.Millisecond, func() { close(release) })
+		all.Wait()
+	})
+	check("1000 redirects of one link at once, not cached", got, read)
+
+	r.clock.Advance(time.Hour)
+	got = r.calls(func() {
+		if done, err := warm.Reap(ctx); err != nil || done.Deleted != 1 {
+			t.Errorf("reaped %+v, %v", done, err)
+		}
+	})
+	got = slices.DeleteFunc(got, func(c string) bool { return strings.HasPrefix(c, "QueryEntities") })
+	check("reap, per link", got, read, index, "DeleteEntity UrlIndex", "DeleteEntity ShortUrls", "DeleteEntity ShortUrlsExpiryIndex")
+}
+
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// createCalls is how many calls make a link for a URL that has none.
+const createCalls = 4
+
+func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
+	for name, fault := range map[string]faultproxy.Fault{
+		"answer lost": faultproxy.DropAnswer, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
+	} {
+		for n := 1; n <= createCalls; n++ {
+			t.Run(fmt.Sprintf("%s in call %d", name, n), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				s := r.open(withCache)
+				r.proxy.Before(faultproxy.Fail(n, fault))
+				l := r.create(s, "https://example.com/", time.Hour)
+				r.wantRows(1, 1, 1)
+				r.wantNoLeak()
+				if got := r.metrics.ShortenAliasCollision.Value(); got != 0 {
+					t.Errorf("%d collisions, want none", got)
+				}
+				again, created, err := r.open(nil).Create(ctx, r.want("https://example.com/", time.Hour))
+				if err != nil || created || again != l {
+					t.Errorf("again: %+v, created %t, %v, want %+v", again, created, err, l)
+				}
+			})
+		}
+	}
+}
+
+func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
+	// Calls: read index, read link, insert expiry row, insert link, update index.
+	for n := 1; n <= 5; n++ {
+		t.Run(fmt.Sprintf("answer lost in call %d", n), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := r.open(nil)
+			old := r.create(s, "https://example.com/", time.Hour)
+			index := r.rows(r.config.IndexTable)[0]
+			index["Note"] = "of another program"
+			r.put(r.config.IndexTable, index)
+			r.clock.Advance(2 * time.Hour)
+			r.proxy.Reset()
+			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
+			l := r.create(s, "https://example.com/", time.Hour)
+			if got := len(r.proxy.Calls()); got < 6 {
+				t.Errorf("%d calls, the fault was not met", got)
+			}
+			r.wantRows(2, 1, 2)
+			r.wantNoLeak()
+			if index = r.rows(r.config.IndexTable)[0]; index["Alias"] != string(l.Alias) || index["Note"] != "of another program" {
+				t.Errorf("the index row is %v", index)
+			}
+			if done, err := s.Reap(ctx); err != nil || done.Deleted != 1 {
+				t.Errorf("reaped %+v, %v", done, err)
+			}
+			if _, err := s.Get(ctx, old.Alias); !errors.Is(err, link.ErrNotFound) {
+				t.Errorf("the old link: %v", err)
+			}
+			r.wantRows(1, 1, 1)
+		})
+	}
+}
+
+func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
+	for name, fault := range map[string]faultproxy.Fault{
+		"answers lost": faultproxy.DropAnswer, "connections closed": faultproxy.Refuse, "frozen": faultproxy.Freeze,
+	} {
+		for n := 1; n <= createCalls; n++ {
+			t.Run(fmt.Sprintf("%s from call %d on", name, n), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				s := r.open(withCache)
+				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+					if c.N >= n {
+						return fault
+					}
+					return faultproxy.None
+				})
+				start := time.Now()
+				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour))
+				if !errors.Is(err, link.ErrUnavailable) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(start); took > storage.Timeout+time.Second {
+					t.Errorf("took %v", took)
+				}
+				r.proxy.Reset()
+				r.wantNoLeak()
+				l, _, err := s.Create(ctx, r.want("https://example.com/", 2*time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := r.open(nil).Get(ctx, l.Alias); err != nil || got != l {
+					t.Errorf("got %+v, %v, want %+v", got, err, l)
+				}
+				r.clock.Advance(3 * time.Hour)
+				if done, err := s.Reap(ctx); err != nil || done.Failed != 0 {
+					t.Errorf("reaped %+v, %v", done, err)
+				}
+				r.wantRows(0, 0, 0)
+			})
+		}
+	}
+}
+
+func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) {
+	for n := 1; n <= createCalls; n++ {
+		for _, when := range []string{"before", "after"} {
+			t.Run(fmt.Sprintf("%s call %d", when, n), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				s, reaper := r.open(nil), r.open(nil)
+				stop := func(c faultproxy.Call) {
+					if c.N != n {
+						return
+					}
+					// The process stands still for longer than its link would have lived, and meanwhile the reaper runs.
+					r.clock.Advance(10 * time.Minute)
+					if _, err := reaper.Reap(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+				if when == "before" {
+					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault { stop(c); return faultproxy.None })
+				} else {
+					r.proxy.After(stop)
+				}
+				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute))
+				if !errors.Is(err, link.ErrUnavailable) {
+					t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+				}
+				r.proxy.Reset()
+				r.wantNoLeak()
+				r.clock.Advance(time.Hour)
+				if _, err := reaper.Reap(ctx); err != nil {
+					t.Error(err)
+				}
+				r.wantRows(0, 0, 0)
+			})
+		}
+	}
+}
+
+func TestACallerThatHangsUpLeavesNothingHalfDone(t *testing.T) {
+	for n := 1; n <= createCalls; n++ {
+		r := newRig(t)
+		s := r.open(nil)
+		gone, hangUp := context.WithCancel(ctx)
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if c.N == n {
+				hangUp()
+			}
+			return faultproxy.None
+		})
+		if _, created, err := s.Create(gone, r.want("https://example.com/", time.Hour)); err != nil || !created {
+			t.Errorf("call %d: created %t, %v", n, created, err)
+		}
+		r.wantRows(1, 1, 1)
+	}
+}
+
+func TestConcurrentCreatesOnTwoInstances(t *testing.T) {
+	r := newRig(t)
+	instances := []*storage.Links{r.open(withCache), r.open(withCache)}
+	for round := range 5 {
+		url := fmt.Sprintf("https://example.com/%d", round)
+		var all sync.WaitGroup
+		var created atomic.Int64
+		var aliases sync.Map
+		for i := range 64 {
+			all.Go(func() {
+				l, made, err := instances[i%2].Create(ctx, r.want(url, time.Hour))
+				if err != nil {
+					t.Error(err)
+				}
+				if made {
+					created.Add(1)
+				}
+				aliases.Store(l.Alias, l)
+			})
+		}
+		all.Wait()
+		n := 0
+		aliases.Range(func(any, any) bool { n++; return true })
+		if created.Load() != 1 || n != 1 {
+			t.Errorf("%s: %d made, %d aliases, want one", url, created.Load(), n)
+		}
+		r.wantRows(round+1, round+1, round+1)
+	}
+	r.wantNoLeak()
+}
+
+func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
+	r := newRig(t)
+	instances := []*storage.Links{r.open(withCache), r.open(withCache)}
+	r.create(instances[0], "https://example.com/", time.Hour)
+	r.clock.Advance(2 * time.Hour)
+	var all sync.WaitGroup
+	var created atomic.Int64
+	for i := range 32 {
+		all.Go(func() {
+			if i == 16 {
+				if _, err := instances[0].Reap(ctx); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if _, made, err := instances[i%2].Create(ctx, r.want("https://example.com/", time.Hour)); err != nil {
+				t.Error(err)
+			} else if made {
+				created.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if created.Load() != 1 {
+		t.Errorf("%d made, want one", created.Load())
+	}
+	if _, err := instances[1].Reap(ctx); err != nil {
+		t.Error(err)
+	}
+	r.wantRows(1, 1, 1)
+	r.wantNoLeak()
+}
+
+func TestIndexRowsThatNameNoLiveLinkAreReplaced(t *testing.T) {
+	for name, alias := range map[string]any{
+		"a link that is gone": "nobody", "a link of another URL": "other", "no possible alias": "a/b", "nothing": nil, "a damaged link": "broken",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			s := r.open(withCache)
+			r.put(r.config.LinkTable, linkEntity("ot", link.Link{Alias: "other", LongURL: "https://example.com/other"}))
+			r.put(r.config.LinkTable, entity{"PartitionKey": "br", "RowKey": "broken"})
+			r.create(s, "https://example.com/", time.Hour)
+			index := r.rows(r.config.IndexTable)[0]
+			index["Alias"] = alias
+			r.put(r.config.IndexTable, index)
+			l := r.create(s, "https://example.com/", time.Hour)
+			if index := r.rows(r.config.IndexTable); len(index) != 1 || index[0]["Alias"] != string(l.Alias) {
+				t.Errorf("the index is %v, want %s in it", index, l.Alias)
+			}
+		})
+	}
+}
+
+func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
+	r := newRig(t)
+	s, elsewhere := r.open(withCache), r.open(nil)
+	if _, err := s.Get(ctx, "theOne"); !errors.Is(err, link.ErrNotFound) {
+		t.Fatal(err)
+	}
+	eventually(t, "not found is cached", func() bool { return len(r.calls(func() { s.Get(ctx, "theOne") })) == 0 })
+	l := r.create(elsewhere, "https://example.com/", time.Hour)
+	// The other instance drew the very alias that this one was asked for.
+	row := r.rows(r.config.LinkTable)[0]
+	r.drop(r.config.LinkTable, strings.ToLower(string(l.Alias[:2])), string(l.Alias))
+	row["PartitionKey"], row["RowKey"] = "th", "theOne"
+	r.put(r.config.LinkTable, row)
+	index := r.rows(r.config.IndexTable)[0]
+	index["Alias"] = "theOne"
+	r.put(r.config.IndexTable, index)
+
+	got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour))
+	if err != nil || created || got.Alias != "theOne" {
+		t.Errorf("got %+v, created %t, %v, want theOne", got, created, err)
+	}
+}
+
+func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
+	r := newRig(t)
+	r.config.Random = bytes.NewReader([]byte(strings.Repeat("aaaaaa", 2) + "bbbbbb"))
+	s := r.open(nil)
+	first := r.create(s, "https://example.com/1", time.Hour)
+	// Only the expiry row is left, as of a create on another instance that has not come to its link yet.
+	r.drop(r.config.LinkTable, strings.ToLower(string(first.Alias[:2])), string(first.Alias))
+	second := r.create(s, "https://example.com/2", time.Hour) // for the same second
+	if second.Alias == first.Alias {
+		t.Errorf("%s was given to a second link", first.Alias)
+	}
+	if got := r.metrics.ShortenAliasCollision.Value(); got != 1 {
+		t.Errorf("%d collisions, want 1", got)
+	}
+	r.wantRows(1, 2, 2)
+}
+
+func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
+	r := newRig(t)
+	s, err := storage.Open(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
+		t.Errorf("before there is a table: %v", err)
+	}
+	l := r.create(s, "https://example.com/", time.Hour)
+	if done, err := s.Reap(ctx); err != nil || !done.Complete {
+		t.Errorf("reaped %+v, %v", done, err)
+	}
+	for _, table := range []string{r.config.LinkTable, r.config.IndexTable, r.config.ExpiryTable} {
+		if _, err := r.service.DeleteTable(ctx, table, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Get(ctx, l.Alias); !errors.Is(err, link.ErrNotFound) {
+		t.Errorf("the table was deleted: %v", err)
+	}
+	r.create(s, "https://example.com/", time.Hour)
+	if err := s.Make(ctx); err != nil {
+		t.Errorf("making what is there: %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	r := newRig(t)
+	s := r.open(nil)
+	if err := s.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Target == r.config.IndexTable {
+			return faultproxy.Refuse
+		}
+		return faultproxy.None
+	})
+	if err := s.Check(ctx); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("one table fails: %v", err)
+	}
+}
+
+func TestNoStorage(t *testing.T) {
+	r := newRig(t)
+	s := r.open(withCache)
+	for name, fault := range map[string]faultproxy.Fault{
+		"closed": faultproxy.Refuse, "frozen": faultproxy.Freeze, "busy": faultproxy.ServerBusy,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
+			start := time.Now()
+			_, err := s.Get(ctx, "nobody")
+			if !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrNotFound) {
+				t.Errorf("got %v", err)
+			}
+			if strings.Contains(err.Error(), "127.0.0.1") && strings.Contains(err.Error(), "http://") {
+				t.Errorf("%q quotes a URL", err)
+			}
+			if took := time.Since(start); took > storage.Timeout+500*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"tiney/internal/faultproxy"
+	"tiney/link"
+	"tiney/storage"
+)
+
+func openLock(t *testing.T, r *rig, container string) *storage.Lock {
+	t.Helper()
+	l, err := storage.OpenLock(connect(t, r.proxy.ConnectionString()), container, "reaper.lock", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLockIsHeldByOne(t *testing.T) {
+	r := newRig(t)
+	one, two := openLock(t, r, "one-holder"), openLock(t, r, "one-holder")
+	var inside atomic.Bool
+	work := func(context.Context) error { inside.Store(true); return nil }
+	failed := errors.New("the work failed")
+	err := one.Do(ctx, func(ctx context.Context) error {
+		for _, l := range []*storage.Lock{one, two} {
+			if err := l.Do(ctx, work); !errors.Is(err, link.ErrLockHeld) || inside.Load() {
+				t.Errorf("while it is held: %v, worked: %t", err, inside.Load())
+			}
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("got %v, want the work's error", err)
+	}
+	if err := two.Do(ctx, work); err != nil || !inside.Load() {
+		t.Errorf("afterwards: %v, worked: %t", err, inside.Load())
+	}
+}
+
+func TestLockMakesWhatIsMissing(t *testing.T) {
+	r := newRig(t)
+	l := openLock(t, r, "made-on-need")
+	if err := l.Check(ctx); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("before there is a container: %v", err)
+	}
+	for range 2 {
+		if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if err := l.Make(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := l.Check(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	c, err := container.NewClientFromConnectionString(emulator.ConnectionString(), "made-on-need", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Delete(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
+		t.Errorf("after the container was deleted: %v", err)
+	}
+}
+
+func TestMakingALockThatIsHeld(t *testing.T) {
+	r := newRig(t)
+	l := openLock(t, r, "made-while-held")
+	if err := l.Do(ctx, l.Make); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
+	r := newRig(t)
+	l := openLock(t, r, "broken")
+	c, err := container.NewClientFromConnectionString(emulator.ConnectionString(), "broken", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var other atomic.Bool
+	err = l.Do(ctx, func(context.Context) error {
+		b, err := lease.NewBlobClient(c.NewBlockBlobClient("reaper.lock"), nil)
+		if err != nil {
+			return err
+		}
+		var now int32
+		if _, err := b.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: &now}); err != nil {
+			return err
+		}
+		return openLock(t, r, "broken").Do(ctx, func(context.Context) error { other.Store(true); return nil })
+	})
+	if err != nil || !other.Load() {
+		t.Errorf("got %v, other: %t", err, other.Load())
+	}
+}
+
+func TestLockWithFaults(t *testing.T) {
+	r := newRig(t)
+	l := openLock(t, r, "faults")
+	if err := l.Make(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 2; n++ { // acquire, release
+		r.proxy.Reset()
+		r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
+		if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
+			t.Errorf("answer %d lost: %v", n, err)
+		}
+	}
+	for name, fault := range map[string]faultproxy.Fault{"closed": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
+		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
+		start := time.Now()
+		if err := l.Do(ctx, func(context.Context) error { t.Error("worked without the lock"); return nil }); !errors.Is(err, link.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(start); took > storage.Timeout+500*time.Millisecond {
+			t.Errorf("%s: took %v", name, took)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/link"
+	"tiney/storage"
+)
+
+const dayLong = 24 * time.Hour
+
+// expired makes n links that expired age ago, with all their rows, by hand.
+func (r *rig) expired(n int, age time.Duration, name string) []link.Link {
+	var all []link.Link
+	at := r.clock.Now().Add(-age)
+	for i := range n {
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s%d", name, i)), LongURL: fmt.Sprintf("https://example.com/%s/%d", name, i),
+			CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
+		r.putLink(l)
+		all = append(all, l)
+	}
+	return all
+}
+
+func (r *rig) putLink(l link.Link) {
+	partition := strings.ToLower(string(l.Alias[:2]))
+	r.put(r.config.LinkTable, linkEntity(partition, l))
+	r.putIndex(l, string(l.Alias))
+	if !l.ExpiresAt.IsZero() {
+		r.put(r.config.ExpiryTable, expiryEntity(l.ExpiresAt.Format("20060102"), l.ExpiresAt.Format("150405")+"|"+string(l.Alias), partition, l))
+	}
+}
+
+func (r *rig) putIndex(l link.Link, alias string) {
+	hash := sha256Hex(l.LongURL)
+	e := entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": alias, "LongUrl": l.LongURL}
+	e.time("ExpiresAtUtc", l.ExpiresAt)
+	r.put(r.config.IndexTable, e)
+}
+
+func TestReapCatchesUpOverManyDays(t *testing.T) {
+	for _, pageSize := range []int{1000, 3} {
+		t.Run(fmt.Sprintf("pages of %d", pageSize), func(t *testing.T) {
+			r := newRig(t)
+			r.config.ReapPageSize = pageSize
+			s := r.open(withCache)
+			r.expired(7, 10*dayLong, "ten")
+			r.expired(5, 9*dayLong, "nine")
+			r.expired(4, time.Second, "now")
+			r.expired(1, 0, "zero")
+			alive := r.create(s, "https://example.com/alive", time.Minute)
+			done, err := s.Reap(ctx)
+			if want := (link.Reaped{Deleted: 17, Complete: true}); err != nil || done != want {
+				t.Errorf("got %+v, %v, want %+v", done, err, want)
+			}
+			r.wantRows(1, 1, 1)
+			if got, err := s.Get(ctx, alive.Alias); err != nil || got != alive {
+				t.Errorf("the live link: %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
+	r := newRig(t)
+	r.config.ReapBuffer = time.Hour
+	s := r.open(nil)
+	now := r.clock.Now()
+
+	inBuffer := r.expired(1, 59*time.Minute, "buffer")[0]
+	extended := r.expired(1, 2*dayLong, "extended")[0]
+	extended.ExpiresAt = now.Add(dayLong)
+	r.putLink(extended) // its old expiry row stays where it was
+	forever := r.expired(1, 3*dayLong, "forever")[0]
+	forever.ExpiresAt = time.Time{}
+	r.putLink(forever)
+	reused := r.expired(1, 2*dayLong, "reused")[0]
+	newer := link.Link{Alias: "newer0", LongURL: reused.LongURL, CreatedAt: now, ExpiresAt: now.Add(dayLong)}
+	r.putLink(newer) // takes the index row over
+	r.put(r.config.ExpiryTable, expiryEntity("20200101", "000000|orphan", "or", link.Link{Alias: "orphan", ExpiresAt: now.Add(-dayLong)}))
+	early := link.Link{Alias: "early0", LongURL: "https://example.com/early", ExpiresAt: now.Add(time.Hour)}
+	r.putLink(early)
+	r.put(r.config.ExpiryTable, expiryEntity("20200102", "000000|early0", "ea", early)) // a key before its time
+
+	done, err := s.Reap(ctx)
+	if want := (link.Reaped{Deleted: 1, Dropped: 3, Complete: true}); err != nil || done != want {
+		t.Errorf("got %+v, %v, want %+v", done, err, want)
+	}
+	for _, l := range []link.Link{inBuffer, extended, forever, newer, early} {
+		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+			t.Errorf("%s: got %+v, %v", l.Alias, got, err)
+		}
+	}
+	if _, err := s.Get(ctx, reused.Alias); !errors.Is(err, link.ErrNotFound) {
+		t.Errorf("%s: got %v", reused.Alias, err)
+	}
+	for url, alias := range map[string]link.Alias{
+		newer.LongURL: newer.Alias, forever.LongURL: forever.Alias, extended.LongURL: extended.Alias,
+	} {
+		if l, created, err := s.Create(ctx, r.want(url, time.Hour)); err != nil || created || l.Alias != alias {
+			t.Errorf("%s: got %s, created %t, %v, want its link %s", url, l.Alias, created, err, alias)
+		}
+	}
+	// in the buffer, extended, newer, and early twice
+	r.wantRows(5, 5, 5)
+	r.wantNoLeak()
+}
+
+func TestReapGoesOnAfterARowThatFails(t *testing.T) {
+	r := newRig(t)
+	s := r.open(nil)
+	r.expired(3, 2*dayLong, "fine")
+	r.expired(1, 10*dayLong, "stuck")
+	r.put(r.config.LinkTable, entity{"PartitionKey": "br", "RowKey": "broken"})
+	at := r.clock.Now().Add(-5 * dayLong)
+	r.put(r.config.ExpiryTable, expiryEntity(at.Format("20060102"), "000000|broken", "br", link.Link{Alias: "broken", ExpiresAt: at}))
+	r.put(r.config.ExpiryTable, entity{"PartitionKey": "20200101", "RowKey": "not what it should be"})
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "DeleteEntity" && c.Target == r.config.LinkTable {
+			return faultproxy.ServerBusy
+		}
+		return faultproxy.None
+	})
+	done, err := s.Reap(ctx)
+	if want := (link.Reaped{Failed: 6, Backlog: 10 * dayLong, Complete: true}); err != nil || done != want {
+		t.Errorf("links cannot be deleted: got %+v, %v, want %+v", done, err, want)
+	}
+	r.proxy.Reset()
+	done, err = s.Reap(ctx)
+	if want := (link.Reaped{Deleted: 4, Failed: 2, Backlog: 5 * dayLong, Complete: true}); err != nil || done != want {
+		t.Errorf("two damaged rows: got %+v, %v, want %+v", done, err, want)
+	}
+}
+
+func TestReapThatIsCutShortIsResumed(t *testing.T) {
+	r := newRig(t)
+	r.config.ReapLimit = 300 * time.Millisecond
+	r.config.ReapPageSize = 10
+	s := r.open(nil)
+	r.expired(40, dayLong, "due")
+	var gets atomic.Int64
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "GetEntity" && c.Target == r.config.LinkTable {
+			if gets.Add(1) > 15 {
+				return faultproxy.Freeze
+			}
+		}
+		return faultproxy.None
+	})
+	first, err := s.Reap(ctx)
+	if err != nil || first.Complete || first.Failed != 0 || first.Deleted == 0 || first.Deleted > 15 || first.Backlog != dayLong {
+		t.Errorf("got %+v, %v, want a part of it", first, err)
+	}
+	r.wantNoLeak()
+	r.proxy.Reset()
+	r.config.ReapLimit = time.Minute
+	second, err := r.open(nil).Reap(ctx)
+	if err != nil || !second.Complete || first.Deleted+second.Deleted+second.Dropped < 40 || second.Backlog != 0 {
+		t.Errorf("first %+v, then %+v, %v", first, second, err)
+	}
+	r.wantRows(0, 0, 0)
+}
+
+func TestReapThatIsStoppedSaysWhy(t *testing.T) {
+	r := newRig(t)
+	s := r.open(nil)
+	r.expired(5, dayLong, "due")
+	lost := errors.New("the lock is lost")
+	stopped, stop := context.WithCancelCause(ctx)
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "DeleteEntity" {
+			stop(lost)
+			return faultproxy.Freeze
+		}
+		return faultproxy.None
+	})
+	done, err := s.Reap(stopped)
+	if !errors.Is(err, lost) || done.Complete || done.Failed != 0 {
+		t.Errorf("got %+v, %v, want %v", done, err, lost)
+	}
+	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Refuse })
+	if _, err := s.Reap(ctx); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("no storage: got %v", err)
+	}
+}
+
+func TestReapersAtOnceDoNoHarm(t *testing.T) {
+	r := newRig(t)
+	reapers := []*storage.Links{r.open(nil), r.open(nil), r.open(nil)}
+	r.expired(60, dayLong, "due")
+	alive := r.create(reapers[0], "https://example.com/alive", time.Hour)
+	var all sync.WaitGroup
+	for _, s := range reapers {
+		all.Go(func() {
+			if done, err := s.Reap(ctx); err != nil || done.Failed != 0 {
+				t.Errorf("got %+v, %v", done, err)
+			}
+		})
+	}
+	all.Wait()
+	r.wantRows(1, 1, 1)
+	if _, err := reapers[0].Get(ctx, alive.Alias); err != nil {
+		t.Error(err)
+	}
+}
+
+// Between a reaper's read and its delete, the link is given more time, or its URL a new link.
+func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
+	t.Run("the link", func(t *testing.T) {
+		r := newRig(t)
+		s := r.open(nil)
+		l := r.expired(1, dayLong, "due")[0]
+		l.ExpiresAt = r.clock.Now().Add(dayLong)
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if c.Operation == "DeleteEntity" && c.Target == r.config.LinkTable {
+				r.putLink(l)
+			}
+			return faultproxy.None
+		})
+		done, err := s.Reap(ctx)
+		if want := (link.Reaped{Complete: true}); err != nil || done != want {
+			t.Errorf("got %+v, %v, want %+v", done, err, want)
+		}
+		r.proxy.Reset()
+		if done, err = s.Reap(ctx); err != nil || done.Dropped != 1 || done.Deleted != 0 {
+			t.Errorf("got %+v, %v, want the old expiry row dropped", done, err)
+		}
+		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		r.wantRows(1, 1, 1)
+	})
+	t.Run("the index row", func(t *testing.T) {
+		r := newRig(t)
+		s, other := r.open(nil), r.open(nil)
+		old := r.expired(1, dayLong, "due")[0]
+		var newer link.Link
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if c.Operation == "DeleteEntity" && c.Target == r.config.IndexTable && newer.Alias == "" {
+				newer = link.Link{Alias: "pending"} // this is called for the other's calls too
+				newer = r.create(other, old.LongURL, time.Hour)
+			}
+			return faultproxy.None
+		})
+		if _, err := s.Reap(ctx); err != nil {
+			t.Error(err)
+		}
+		r.proxy.Reset()
+		if done, err := s.Reap(ctx); err != nil || done.Deleted != 1 {
+			t.Errorf("got %+v, %v", done, err)
+		}
+		if l, created, err := s.Create(ctx, r.want(old.LongURL, time.Hour)); err != nil || created || l != newer {
+			t.Errorf("got %+v, created %t, %v, want %+v", l, created, err, newer)
+		}
+		r.wantRows(1, 1, 1)
+	})
+}
+
+func TestReapWithAnswersLost(t *testing.T) {
+	// Calls: two listings, two reads, three deletes.
+	for n := 1; n <= 7; n++ {
+		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := r.open(nil)
+			r.expired(1, dayLong, "due")
+			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
+			done, err := s.Reap(ctx)
+			if want := (link.Reaped{Deleted: 1, Complete: true}); err != nil || done != want {
+				t.Errorf("got %+v, %v, want %+v", done, err, want)
+			}
+			if got := len(r.proxy.Calls()); got != 8 {
+				t.Errorf("%d calls, want 8", got)
+			}
+			r.wantRows(0, 0, 0)
+		})
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/linkstest"
+	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
 )
@@ -27,7 +28,7 @@ func conform(t *testing.T, cache *storage.CacheConfig) {
 		r := newRig(t)
 		r.config.Now, r.config.Random = now, random
 		return linkstest.Subject{Store: r.open(cache), Put: func(l link.Link) {
-			r.put(r.config.LinkTable, linkEntity(strings.ToLower(string(l.Alias[:2])), l))
+			r.Put(r.Links, rawtables.Link(l))
 		}}
 	})
 }
@@ -43,22 +44,20 @@ func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 	created, expires := l.CreatedAt.Format(time.RFC3339), l.ExpiresAt.Format(time.RFC3339)
 	// printf 'https://example.com/a' | sha256sum
 	const hash = "2dce0a4c50441bfccfa9caf4b58c3cba6e06c420505dd829f0436de1aa44baac"
-	for table, want := range map[string]entity{
-		r.config.LinkTable: {"PartitionKey": "ab", "RowKey": "abAB01", "LongUrl": "https://example.com/a", "IsDisabled": false,
+	for table, want := range map[string]rawtables.Entity{
+		r.Links: {"PartitionKey": "ab", "RowKey": "abAB01", "LongUrl": "https://example.com/a", "IsDisabled": false,
 			"CreatedAtUtc": created, "CreatedAtUtc@odata.type": "Edm.DateTime", "ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
-		r.config.IndexTable: {"PartitionKey": hash[:8], "RowKey": hash, "Alias": "abAB01", "LongUrl": "https://example.com/a",
+		r.Index: {"PartitionKey": hash[:8], "RowKey": hash, "Alias": "abAB01", "LongUrl": "https://example.com/a",
 			"ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
-		r.config.ExpiryTable: {"PartitionKey": l.ExpiresAt.Format("20060102"), "RowKey": l.ExpiresAt.Format("150405") + "|abAB01",
+		r.Expiry: {"PartitionKey": l.ExpiresAt.Format("20060102"), "RowKey": l.ExpiresAt.Format("150405") + "|abAB01",
 			"AliasPartitionKey": "ab", "AliasRowKey": "abAB01", "ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
 	} {
-		rows := r.rows(table)
+		rows := r.Rows(table)
 		if len(rows) != 1 {
 			t.Fatalf("%s has %d rows", table, len(rows))
 		}
 		got := rows[0]
-		delete(got, "Timestamp")
 		delete(got, "Timestamp@odata.type")
-		delete(got, "odata.etag")
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s:\n got %v\nwant %v", table, got, want)
 		}
@@ -71,10 +70,10 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 	for name, test := range map[string]struct {
 		partition string
 		alias     link.Alias
-		more      entity
+		more      rawtables.Entity
 		want      link.Link
 	}{
-		"all properties, and unknown ones": {"my", "MyLink", entity{"IsDisabled": true, "CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b",
+		"all properties, and unknown ones": {"my", "MyLink", rawtables.Entity{"IsDisabled": true, "CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b",
 			"CreatedAtUtc": "2024-02-29T12:00:00.1234567Z", "CreatedAtUtc@odata.type": "Edm.DateTime"},
 			link.Link{Disabled: true, CreatedBy: "somebody", CreatedAt: time.Date(2024, 2, 29, 12, 0, 0, 123456700, time.UTC)}},
 		"the URL alone":             {"pl", "plain", nil, link.Link{}},
@@ -82,11 +81,11 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		"an alias of 32":            {"--", link.Alias(strings.Repeat("-", 32)), nil, link.Link{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := entity{"PartitionKey": test.partition, "RowKey": string(test.alias), "LongUrl": "https://example.com/ü"}
+			e := rawtables.Entity{"PartitionKey": test.partition, "RowKey": string(test.alias), "LongUrl": "https://example.com/ü"}
 			for k, v := range test.more {
 				e[k] = v
 			}
-			r.put(r.config.LinkTable, e)
+			r.Put(r.Links, e)
 			test.want.Alias, test.want.LongURL = test.alias, "https://example.com/ü"
 			if got, err := s.Get(ctx, test.alias); err != nil || got != test.want {
 				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
@@ -94,7 +93,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		})
 	}
 	t.Run("without a URL", func(t *testing.T) {
-		r.put(r.config.LinkTable, entity{"PartitionKey": "br", "RowKey": "broken"})
+		r.Put(r.Links, rawtables.Entity{"PartitionKey": "br", "RowKey": "broken"})
 		if l, err := s.Get(ctx, "broken"); err == nil || errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrUnavailable) {
 			t.Errorf("got %+v, %v, want an error of its own kind", l, err)
 		}
@@ -107,7 +106,7 @@ func (r *rig) calls(do func()) []string {
 	do()
 	var all []string
 	for _, c := range r.proxy.Calls() {
-		all = append(all, strings.Replace(c.Operation+" "+c.Target, strings.TrimSuffix(r.config.LinkTable, "ShortUrls"), "", 1))
+		all = append(all, strings.Replace(c.Operation+" "+c.Target, strings.TrimSuffix(r.Links, "ShortUrls"), "", 1))
 	}
 	return all
 }
@@ -182,8 +181,8 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 				s := r.open(withCache)
 				r.proxy.Before(faultproxy.Fail(n, fault))
 				l := r.create(s, "https://example.com/", time.Hour)
-				r.wantRows(1, 1, 1)
-				r.wantNoLeak()
+				r.WantRows(1, 1, 1)
+				r.WantNoLeak()
 				if got := r.metrics.ShortenAliasCollision.Value(); got != 0 {
 					t.Errorf("%d collisions, want none", got)
 				}
@@ -204,9 +203,9 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 			r := newRig(t)
 			s := r.open(nil)
 			old := r.create(s, "https://example.com/", time.Hour)
-			index := r.rows(r.config.IndexTable)[0]
+			index := r.Rows(r.Index)[0]
 			index["Note"] = "of another program"
-			r.put(r.config.IndexTable, index)
+			r.Put(r.Index, index)
 			r.clock.Advance(2 * time.Hour)
 			r.proxy.Reset()
 			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
@@ -214,9 +213,9 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 			if got := len(r.proxy.Calls()); got < 6 {
 				t.Errorf("%d calls, the fault was not met", got)
 			}
-			r.wantRows(2, 1, 2)
-			r.wantNoLeak()
-			if index = r.rows(r.config.IndexTable)[0]; index["Alias"] != string(l.Alias) || index["Note"] != "of another program" {
+			r.WantRows(2, 1, 2)
+			r.WantNoLeak()
+			if index = r.Rows(r.Index)[0]; index["Alias"] != string(l.Alias) || index["Note"] != "of another program" {
 				t.Errorf("the index row is %v", index)
 			}
 			if done, err := s.Reap(ctx); err != nil || done.Deleted != 1 {
@@ -225,7 +224,7 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 			if _, err := s.Get(ctx, old.Alias); !errors.Is(err, link.ErrNotFound) {
 				t.Errorf("the old link: %v", err)
 			}
-			r.wantRows(1, 1, 1)
+			r.WantRows(1, 1, 1)
 		})
 	}
 }
@@ -254,7 +253,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 					t.Errorf("took %v", took)
 				}
 				r.proxy.Reset()
-				r.wantNoLeak()
+				r.WantNoLeak()
 				l, _, err := s.Create(ctx, r.want("https://example.com/", 2*time.Hour))
 				if err != nil {
 					t.Fatal(err)
@@ -266,7 +265,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 				if done, err := s.Reap(ctx); err != nil || done.Failed != 0 {
 					t.Errorf("reaped %+v, %v", done, err)
 				}
-				r.wantRows(0, 0, 0)
+				r.WantRows(0, 0, 0)
 			})
 		}
 	}
@@ -299,12 +298,12 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 					t.Errorf("got %v, want %v", err, link.ErrUnavailable)
 				}
 				r.proxy.Reset()
-				r.wantNoLeak()
+				r.WantNoLeak()
 				r.clock.Advance(time.Hour)
 				if _, err := reaper.Reap(ctx); err != nil {
 					t.Error(err)
 				}
-				r.wantRows(0, 0, 0)
+				r.WantRows(0, 0, 0)
 			})
 		}
 	}
@@ -324,7 +323,7 @@ func TestACallerThatHangsUpLeavesNothingHalfDone(t *testing.T) {
 		if _, created, err := s.Create(gone, r.want("https://example.com/", time.Hour)); err != nil || !created {
 			t.Errorf("call %d: created %t, %v", n, created, err)
 		}
-		r.wantRows(1, 1, 1)
+		r.WantRows(1, 1, 1)
 	}
 }
 
@@ -354,9 +353,9 @@ func TestConcurrentCreatesOnTwoInstances(t *testing.T) {
 		if created.Load() != 1 || n != 1 {
 			t.Errorf("%s: %d made, %d aliases, want one", url, created.Load(), n)
 		}
-		r.wantRows(round+1, round+1, round+1)
+		r.WantRows(round+1, round+1, round+1)
 	}
-	r.wantNoLeak()
+	r.WantNoLeak()
 }
 
 func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
@@ -388,8 +387,8 @@ func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
 	if _, err := instances[1].Reap(ctx); err != nil {
 		t.Error(err)
 	}
-	r.wantRows(1, 1, 1)
-	r.wantNoLeak()
+	r.WantRows(1, 1, 1)
+	r.WantNoLeak()
 }
 
 func TestIndexRowsThatNameNoLiveLinkAreReplaced(t *testing.T) {
@@ -399,14 +398,14 @@ func TestIndexRowsThatNameNoLiveLinkAreReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			s := r.open(withCache)
-			r.put(r.config.LinkTable, linkEntity("ot", link.Link{Alias: "other", LongURL: "https://example.com/other"}))
-			r.put(r.config.LinkTable, entity{"PartitionKey": "br", "RowKey": "broken"})
+			r.Put(r.Links, rawtables.Link(link.Link{Alias: "other", LongURL: "https://example.com/other"}))
+			r.Put(r.Links, rawtables.Entity{"PartitionKey": "br", "RowKey": "broken"})
 			r.create(s, "https://example.com/", time.Hour)
-			index := r.rows(r.config.IndexTable)[0]
+			index := r.Rows(r.Index)[0]
 			index["Alias"] = alias
-			r.put(r.config.IndexTable, index)
+			r.Put(r.Index, index)
 			l := r.create(s, "https://example.com/", time.Hour)
-			if index := r.rows(r.config.IndexTable); len(index) != 1 || index[0]["Alias"] != string(l.Alias) {
+			if index := r.Rows(r.Index); len(index) != 1 || index[0]["Alias"] != string(l.Alias) {
 				t.Errorf("the index is %v, want %s in it", index, l.Alias)
 			}
 		})
@@ -420,15 +419,15 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "not found is cached", func() bool { return len(r.calls(func() { s.Get(ctx, "theOne") })) == 0 })
-	l := r.create(elsewhere, "https://example.com/", time.Hour)
+	r.create(elsewhere, "https://example.com/", time.Hour)
 	// The other instance drew the very alias that this one was asked for.
-	row := r.rows(r.config.LinkTable)[0]
-	r.drop(r.config.LinkTable, strings.ToLower(string(l.Alias[:2])), string(l.Alias))
+	row := r.Rows(r.Links)[0]
+	r.Drop(r.Links, row)
 	row["PartitionKey"], row["RowKey"] = "th", "theOne"
-	r.put(r.config.LinkTable, row)
-	index := r.rows(r.config.IndexTable)[0]
+	r.Put(r.Links, row)
+	index := r.Rows(r.Index)[0]
 	index["Alias"] = "theOne"
-	r.put(r.config.IndexTable, index)
+	r.Put(r.Index, index)
 
 	got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour))
 	if err != nil || created || got.Alias != "theOne" {
@@ -442,7 +441,7 @@ func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
 	s := r.open(nil)
 	first := r.create(s, "https://example.com/1", time.Hour)
 	// Only the expiry row is left, as of a create on another instance that has not come to its link yet.
-	r.drop(r.config.LinkTable, strings.ToLower(string(first.Alias[:2])), string(first.Alias))
+	r.Drop(r.Links, rawtables.Link(first))
 	second := r.create(s, "https://example.com/2", time.Hour) // for the same second
 	if second.Alias == first.Alias {
 		t.Errorf("%s was given to a second link", first.Alias)
@@ -450,7 +449,7 @@ func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
 	if got := r.metrics.ShortenAliasCollision.Value(); got != 1 {
 		t.Errorf("%d collisions, want 1", got)
 	}
-	r.wantRows(1, 2, 2)
+	r.WantRows(1, 2, 2)
 }
 
 func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
@@ -466,11 +465,7 @@ func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 	if done, err := s.Reap(ctx); err != nil || !done.Complete {
 		t.Errorf("reaped %+v, %v", done, err)
 	}
-	for _, table := range []string{r.config.LinkTable, r.config.IndexTable, r.config.ExpiryTable} {
-		if _, err := r.service.DeleteTable(ctx, table, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r.Remove()
 	if _, err := s.Get(ctx, l.Alias); !errors.Is(err, link.ErrNotFound) {
 		t.Errorf("the table was deleted: %v", err)
 	}
@@ -487,7 +482,7 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Target == r.config.IndexTable {
+		if c.Target == r.Index {
 			return faultproxy.Refuse
 		}
 		return faultproxy.None

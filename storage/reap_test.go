@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
 )
@@ -24,26 +24,10 @@ func (r *rig) expired(n int, age time.Duration, name string) []link.Link {
 	for i := range n {
 		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s%d", name, i)), LongURL: fmt.Sprintf("https://example.com/%s/%d", name, i),
 			CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
-		r.putLink(l)
+		r.PutLink(l)
 		all = append(all, l)
 	}
 	return all
-}
-
-func (r *rig) putLink(l link.Link) {
-	partition := strings.ToLower(string(l.Alias[:2]))
-	r.put(r.config.LinkTable, linkEntity(partition, l))
-	r.putIndex(l, string(l.Alias))
-	if !l.ExpiresAt.IsZero() {
-		r.put(r.config.ExpiryTable, expiryEntity(l.ExpiresAt.Format("20060102"), l.ExpiresAt.Format("150405")+"|"+string(l.Alias), partition, l))
-	}
-}
-
-func (r *rig) putIndex(l link.Link, alias string) {
-	hash := sha256Hex(l.LongURL)
-	e := entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": alias, "LongUrl": l.LongURL}
-	e.time("ExpiresAtUtc", l.ExpiresAt)
-	r.put(r.config.IndexTable, e)
 }
 
 func TestReapCatchesUpOverManyDays(t *testing.T) {
@@ -61,7 +45,7 @@ func TestReapCatchesUpOverManyDays(t *testing.T) {
 			if want := (link.Reaped{Deleted: 17, Complete: true}); err != nil || done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
-			r.wantRows(1, 1, 1)
+			r.WantRows(1, 1, 1)
 			if got, err := s.Get(ctx, alive.Alias); err != nil || got != alive {
 				t.Errorf("the live link: %+v, %v", got, err)
 			}
@@ -78,17 +62,19 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 	inBuffer := r.expired(1, 59*time.Minute, "buffer")[0]
 	extended := r.expired(1, 2*dayLong, "extended")[0]
 	extended.ExpiresAt = now.Add(dayLong)
-	r.putLink(extended) // its old expiry row stays where it was
+	r.PutLink(extended) // its old expiry row stays where it was
 	forever := r.expired(1, 3*dayLong, "forever")[0]
 	forever.ExpiresAt = time.Time{}
-	r.putLink(forever)
+	r.PutLink(forever)
 	reused := r.expired(1, 2*dayLong, "reused")[0]
 	newer := link.Link{Alias: "newer0", LongURL: reused.LongURL, CreatedAt: now, ExpiresAt: now.Add(dayLong)}
-	r.putLink(newer) // takes the index row over
-	r.put(r.config.ExpiryTable, expiryEntity("20200101", "000000|orphan", "or", link.Link{Alias: "orphan", ExpiresAt: now.Add(-dayLong)}))
+	r.PutLink(newer) // takes the index row over
+	r.Put(r.Expiry, rawtables.Expiry(link.Link{Alias: "orphan", ExpiresAt: now.Add(-dayLong)}))
 	early := link.Link{Alias: "early0", LongURL: "https://example.com/early", ExpiresAt: now.Add(time.Hour)}
-	r.putLink(early)
-	r.put(r.config.ExpiryTable, expiryEntity("20200102", "000000|early0", "ea", early)) // a key before its time
+	r.PutLink(early)
+	wrongKey := rawtables.Expiry(early)
+	wrongKey["PartitionKey"] = "20200102" // before its time
+	r.Put(r.Expiry, wrongKey)
 
 	done, err := s.Reap(ctx)
 	if want := (link.Reaped{Deleted: 1, Dropped: 3, Complete: true}); err != nil || done != want {
@@ -110,8 +96,8 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 		}
 	}
 	// in the buffer, extended, newer, and early twice
-	r.wantRows(5, 5, 5)
-	r.wantNoLeak()
+	r.WantRows(5, 5, 5)
+	r.WantNoLeak()
 }
 
 func TestReapGoesOnAfterARowThatFails(t *testing.T) {
@@ -119,12 +105,12 @@ func TestReapGoesOnAfterARowThatFails(t *testing.T) {
 	s := r.open(nil)
 	r.expired(3, 2*dayLong, "fine")
 	r.expired(1, 10*dayLong, "stuck")
-	r.put(r.config.LinkTable, entity{"PartitionKey": "br", "RowKey": "broken"})
+	r.Put(r.Links, rawtables.Entity{"PartitionKey": "br", "RowKey": "broken"})
 	at := r.clock.Now().Add(-5 * dayLong)
-	r.put(r.config.ExpiryTable, expiryEntity(at.Format("20060102"), "000000|broken", "br", link.Link{Alias: "broken", ExpiresAt: at}))
-	r.put(r.config.ExpiryTable, entity{"PartitionKey": "20200101", "RowKey": "not what it should be"})
+	r.Put(r.Expiry, rawtables.Expiry(link.Link{Alias: "broken", ExpiresAt: at}))
+	r.Put(r.Expiry, rawtables.Entity{"PartitionKey": "20200101", "RowKey": "not what it should be"})
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "DeleteEntity" && c.Target == r.config.LinkTable {
+		if c.Operation == "DeleteEntity" && c.Target == r.Links {
 			return faultproxy.ServerBusy
 		}
 		return faultproxy.None
@@ -148,7 +134,7 @@ func TestReapThatIsCutShortIsResumed(t *testing.T) {
 	r.expired(40, dayLong, "due")
 	var gets atomic.Int64
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "GetEntity" && c.Target == r.config.LinkTable {
+		if c.Operation == "GetEntity" && c.Target == r.Links {
 			if gets.Add(1) > 15 {
 				return faultproxy.Freeze
 			}
@@ -159,14 +145,14 @@ func TestReapThatIsCutShortIsResumed(t *testing.T) {
 	if err != nil || first.Complete || first.Failed != 0 || first.Deleted == 0 || first.Deleted > 15 || first.Backlog != dayLong {
 		t.Errorf("got %+v, %v, want a part of it", first, err)
 	}
-	r.wantNoLeak()
+	r.WantNoLeak()
 	r.proxy.Reset()
 	r.config.ReapLimit = time.Minute
 	second, err := r.open(nil).Reap(ctx)
 	if err != nil || !second.Complete || first.Deleted+second.Deleted+second.Dropped < 40 || second.Backlog != 0 {
 		t.Errorf("first %+v, then %+v, %v", first, second, err)
 	}
-	r.wantRows(0, 0, 0)
+	r.WantRows(0, 0, 0)
 }
 
 func TestReapThatIsStoppedSaysWhy(t *testing.T) {
@@ -206,7 +192,7 @@ func TestReapersAtOnceDoNoHarm(t *testing.T) {
 		})
 	}
 	all.Wait()
-	r.wantRows(1, 1, 1)
+	r.WantRows(1, 1, 1)
 	if _, err := reapers[0].Get(ctx, alive.Alias); err != nil {
 		t.Error(err)
 	}
@@ -220,8 +206,8 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		l := r.expired(1, dayLong, "due")[0]
 		l.ExpiresAt = r.clock.Now().Add(dayLong)
 		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-			if c.Operation == "DeleteEntity" && c.Target == r.config.LinkTable {
-				r.putLink(l)
+			if c.Operation == "DeleteEntity" && c.Target == r.Links {
+				r.PutLink(l)
 			}
 			return faultproxy.None
 		})
@@ -236,7 +222,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		r.wantRows(1, 1, 1)
+		r.WantRows(1, 1, 1)
 	})
 	t.Run("the index row", func(t *testing.T) {
 		r := newRig(t)
@@ -244,7 +230,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		old := r.expired(1, dayLong, "due")[0]
 		var newer link.Link
 		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-			if c.Operation == "DeleteEntity" && c.Target == r.config.IndexTable && newer.Alias == "" {
+			if c.Operation == "DeleteEntity" && c.Target == r.Index && newer.Alias == "" {
 				newer = link.Link{Alias: "pending"} // this is called for the other's calls too
 				newer = r.create(other, old.LongURL, time.Hour)
 			}
@@ -260,7 +246,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		if l, created, err := s.Create(ctx, r.want(old.LongURL, time.Hour)); err != nil || created || l != newer {
 			t.Errorf("got %+v, created %t, %v, want %+v", l, created, err, newer)
 		}
-		r.wantRows(1, 1, 1)
+		r.WantRows(1, 1, 1)
 	})
 }
 
@@ -280,7 +266,7 @@ func TestReapWithAnswersLost(t *testing.T) {
 			if got := len(r.proxy.Calls()); got != 8 {
 				t.Errorf("%d calls, want 8", got)
 			}
-			r.wantRows(0, 0, 0)
+			r.WantRows(0, 0, 0)
 		})
 	}
 }

@@ -1,0 +1,635 @@
+package functions_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/functions"
+	"tiney/internal/linkstest"
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+// rig is all functions over a fake store.
+type rig struct {
+	t *testing.T
+	http.Handler
+	fake    *linkstest.Fake
+	lock    *fakeLock
+	clock   *linkstest.Clock
+	metrics *telemetry.Metrics
+	log     *bytes.Buffer
+}
+
+// fakeLock is free unless it fails.
+type fakeLock struct{ fail error }
+
+func (l *fakeLock) Do(ctx context.Context, work func(context.Context) error) error {
+	if l.fail != nil {
+		return l.fail
+	}
+	return work(ctx)
+}
+
+func (l *fakeLock) Check(ctx context.Context) error {
+	if l.fail != nil {
+		<-ctx.Done()
+	}
+	return l.fail
+}
+
+func newRig(t *testing.T, change ...func(*functions.Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, clock: linkstest.NewClock(), metrics: new(telemetry.Metrics), lock: new(fakeLock), log: new(bytes.Buffer)}
+	r.fake = linkstest.NewFake(r.clock.Now, rand.Reader)
+	base, err := link.ParseBase("https://tiney.to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := telemetry.NewLogger(r.log, slog.LevelDebug)
+	config := functions.Config{
+		Version: "v1.2.3", Hosted: true,
+		Rules: link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
+		Links: r.fake, Tables: r.fake, Lock: r.lock,
+		Reaper: &functions.Reaper{Lock: r.lock, Links: r.fake, Log: log, Metrics: r.metrics},
+		Now:    r.clock.Now, Log: log, Metrics: r.metrics,
+	}
+	for _, c := range change {
+		c(&config)
+	}
+	if r.Handler, err = functions.New(config); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	req := httptest.NewRequest(method, "http://internal.example"+target, strings.NewReader(body))
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	r.ServeHTTP(w, req)
+	return w
+}
+
+func (r *rig) shorten(body string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	return r.do(http.MethodPost, "/api/shorten", body)
+}
+
+func (r *rig) wantMetrics(want map[string]float64) {
+	r.t.Helper()
+	got := map[string]float64{}
+	for _, s := range r.metrics.Snapshot() {
+		if s.Sum != 0 && !strings.HasSuffix(s.Name, "_ms") {
+			got[s.Name] = s.Sum
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Errorf("metrics %v, want %v", got, want)
+	}
+}
+
+// wantProblem checks that an answer is a problem of that status and kind.
+func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, kind, field string) {
+	t.Helper()
+	var p struct {
+		Type, Title, Detail, Field string
+		Status                     int
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+		t.Errorf("%v in %s", err, w.Body)
+	}
+	if w.Code != status || p.Status != status || p.Type != "/problems/"+kind || p.Field != field || p.Title == "" || p.Detail == "" {
+		t.Errorf("got %d %s, want %d %s with field %q", w.Code, w.Body, status, kind, field)
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	if got := w.Header().Get("Cache-Control"); got != "no-store" {
+		t.Errorf("Cache-Control %q", got)
+	}
+}
+
+func TestShorten(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	w := r.shorten(`{"longUrl":"https://example.com/?a=<b>&c","expiresInSeconds":3600}`)
+	var got map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	alias, _ := got["alias"].(string)
+	want := map[string]any{
+		"alias": alias, "shortUrl": "https://tiney.to/" + alias, "longUrl": "https://example.com/?a=<b>&c",
+		"createdAtUtc": now.Format(time.RFC3339), "expiresAtUtc": now.Add(time.Hour).Format(time.RFC3339),
+	}
+	if w.Code != http.StatusCreated || fmt.Sprint(got) != fmt.Sprint(want) || w.Header().Get("Location") != "https://tiney.to/"+alias {
+		t.Errorf("got %d %v %v, want 201 %v", w.Code, w.Header(), got, want)
+	}
+	r.clock.Advance(time.Minute)
+	again := r.shorten(`{"longUrl":"https://example.com/?a=<b>&c"}`)
+	if again.Code != http.StatusOK || again.Body.String() != w.Body.String() || again.Header().Get("Location") != "" {
+		t.Errorf("again: got %d %v %s, want 200 and the same body", again.Code, again.Header(), again.Body)
+	}
+	r.wantMetrics(map[string]float64{"shorten.created": 1, "shorten.deduplicated": 1})
+}
+
+func TestShortenOfALinkWithoutAnExpiry(t *testing.T) {
+	r := newRig(t)
+	r.fake.Put(link.Link{Alias: "forever", LongURL: "https://example.com/"})
+	w := r.shorten(`{"longUrl":"https://example.com/"}`)
+	const want = `{"alias":"forever","shortUrl":"https://tiney.to/forever","longUrl":"https://example.com/","createdAtUtc":null,"expiresAtUtc":null}`
+	if got := strings.TrimSpace(w.Body.String()); w.Code != http.StatusOK || got != want {
+		t.Errorf("got %d %s", w.Code, got)
+	}
+}
+
+func TestShortenBodies(t *testing.T) {
+	const url = `"longUrl":"https://example.com/"`
+	for name, test := range map[string]struct {
+		body   string
+		status int
+		kind   string
+		field  string
+	}{
+		"spaces around":              {" \n{ " + url + " }\n ", 201, "", ""},
+		"escapes":                    {`{"long\u0055rl":"https:\/\/example.com\/\u00fc"}`, 201, "", ""},
+		"surrogate pair":             {`{"longUrl":"https://example.com/\ud83d\ude00"}`, 201, "", ""},
+		"replacement character":      {`{"longUrl":"https://example.com/\uFFFD"}`, 201, "", ""},
+		"null lifetime":              {`{` + url + `,"expiresInSeconds":null}`, 201, "", ""},
+		"whole number as a fraction": {`{` + url + `,"expiresInSeconds":60.0}`, 201, "", ""},
+		"whole number with exponent": {`{` + url + `,"expiresInSeconds":6e1}`, 201, "", ""},
+		"longest lifetime":           {`{` + url + `,"expiresInSeconds":7776000}`, 201, "", ""},
+
+		"empty":                {"", 400, "body", ""},
+		"not JSON":             {"longUrl=https://example.com/", 400, "body", ""},
+		"cut off":              {`{` + url, 400, "body", ""},
+		"null":                 {"null", 400, "body", ""},
+		"a string":             {`"https://example.com/"`, 400, "body", ""},
+		"an array":             {`[{` + url + `}]`, 400, "body", ""},
+		"two objects":          {`{` + url + `}{` + url + `}`, 400, "body", ""},
+		"something after":      {`{` + url + `} x`, 400, "body", ""},
+		"unknown field":        {`{` + url + `,"alias":"mine"}`, 400, "body", "alias"},
+		"other capitals":       {`{"LongURL":"https://example.com/"}`, 400, "body", "LongURL"},
+		"twice":                {`{` + url + `,` + url + `}`, 400, "body", "longUrl"},
+		"not UTF-8":            {"{\"longUrl\":\"https://example.com/\xff\"}", 400, "body", ""},
+		"byte order mark":      {"\ufeff{" + url + "}", 400, "body", ""},
+		"no URL":               {`{}`, 400, "long-url", "longUrl"},
+		"null URL":             {`{"longUrl":null}`, 400, "long-url", "longUrl"},
+		"URL is a number":      {`{"longUrl":7}`, 400, "long-url", "longUrl"},
+		"half a character":     {`{"longUrl":"https://example.com/\ud83d"}`, 400, "long-url", "longUrl"},
+		"bad URL":              {`{"longUrl":"ftp://example.com/"}`, 400, "long-url", "longUrl"},
+		"our own URL":          {`{"longUrl":"http://TINEY.to:1/x"}`, 400, "long-url", "longUrl"},
+		"lifetime in a string": {`{` + url + `,"expiresInSeconds":"60"}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"lifetime a fraction":  {`{` + url + `,"expiresInSeconds":60.5}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"lifetime true":        {`{` + url + `,"expiresInSeconds":true}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"lifetime too short":   {`{` + url + `,"expiresInSeconds":59}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"lifetime negative":    {`{` + url + `,"expiresInSeconds":-1}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"lifetime too long":    {`{` + url + `,"expiresInSeconds":7776001}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"lifetime enormous":    {`{` + url + `,"expiresInSeconds":1e400}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"lifetime very small":  {`{` + url + `,"expiresInSeconds":-9223372036854775809}`, 400, "expires-in-seconds", "expiresInSeconds"},
+		"too large":            {`{` + url + `,"x":"` + strings.Repeat("x", 16<<10) + `"}`, 413, "body-too-large", ""},
+		"too much white space": {`{` + url + `}` + strings.Repeat(" ", 16<<10), 413, "body-too-large", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			w := r.shorten(test.body)
+			if test.kind == "" {
+				if w.Code != test.status {
+					t.Errorf("got %d %s", w.Code, w.Body)
+				}
+				return
+			}
+			wantProblem(t, w, test.status, test.kind, test.field)
+			r.wantMetrics(map[string]float64{"shorten.rejected": 1})
+		})
+	}
+}
+
+func TestShortenMediaTypes(t *testing.T) {
+	for contentType, status := range map[string]int{
+		"application/json":                  201,
+		"Application/JSON; charset=UTF-8":   201,
+		"application/json; charset=latin-1": 415,
+		"text/json":                         415,
+		"application/x-www-form-urlencoded": 415,
+		"":                                  415,
+	} {
+		r := newRig(t)
+		w := r.do(http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/"}`, "Content-Type", contentType)
+		if w.Code != status {
+			t.Errorf("%q: got %d %s, want %d", contentType, w.Code, w.Body, status)
+		}
+		if status == 415 {
+			wantProblem(t, w, 415, "media-type", "")
+		}
+	}
+}
+
+func TestShortenFailures(t *testing.T) {
+	const body = `{"longUrl":"https://example.com/"}`
+	t.Run("storage is down", func(t *testing.T) {
+		r := newRig(t)
+		r.fake.Fail(fmt.Errorf("with a secret: %w", link.ErrUnavailable))
+		w := r.shorten(body)
+		wantProblem(t, w, 503, "storage-unavailable", "")
+		if w.Header().Get("Retry-After") != "5" || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("got %v %s", w.Header(), w.Body)
+		}
+		r.wantMetrics(map[string]float64{})
+	})
+	t.Run("ten aliases were taken", func(t *testing.T) {
+		r := newRig(t)
+		r.fake.Fail(link.ErrAliasesTaken)
+		wantProblem(t, r.shorten(body), 500, "aliases-taken", "")
+	})
+	t.Run("the link is disabled", func(t *testing.T) {
+		r := newRig(t)
+		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", Disabled: true})
+		wantProblem(t, r.shorten(body), 403, "target-disabled", "")
+		r.wantMetrics(map[string]float64{"shorten.rejected": 1})
+	})
+	t.Run("something unknown", func(t *testing.T) {
+		r := newRig(t)
+		r.fake.Fail(errors.New("with a secret"))
+		w := r.shorten(body)
+		wantProblem(t, w, 500, "internal", "")
+		if strings.Contains(w.Body.String(), "secret") || !strings.Contains(r.log.String(), "with a secret") {
+			t.Errorf("answered %s, logged %s", w.Body, r.log)
+		}
+	})
+	t.Run("a body that does not arrive", func(t *testing.T) {
+		r := newRig(t)
+		req := httptest.NewRequest(http.MethodPost, "/api/shorten", io.MultiReader(strings.NewReader(body), failingReader{}))
+		req.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		wantProblem(t, w, 400, "body", "")
+	})
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestRedirect(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for _, l := range []link.Link{
+		{Alias: "abcdef", LongURL: "https://example.com/?q=<a>&b#c", ExpiresAt: now.Add(time.Hour)},
+		{Alias: "ABCDEF", LongURL: "https://example.com/upper"},
+		{Alias: "x", LongURL: "https://bücher.example/ü"},
+		{Alias: "expired", LongURL: "https://example.com/e", ExpiresAt: now},
+		{Alias: "disabled", LongURL: "https://example.com/d", Disabled: true},
+		{Alias: "reaper", LongURL: "https://example.com/r"},
+		{Alias: "unclean", LongURL: "https://example.com/\r\nSet-Cookie: a=b"},
+	} {
+		r.fake.Put(l)
+	}
+	for target, location := range map[string]string{
+		"/abcdef":     "https://example.com/?q=<a>&b#c",
+		"/abcdef?x=y": "https://example.com/?q=<a>&b#c",
+		"/ABCDEF":     "https://example.com/upper",
+		"/%61bcdef":   "https://example.com/?q=<a>&b#c",
+		"/x":          "https://xn--bcher-kva.example/%C3%BC",
+		"/reaper":     "https://example.com/r",
+		"/unclean":    "https://example.com/%0D%0ASet-Cookie:%20a=b",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			w := r.do(method, target, "")
+			if w.Code != http.StatusFound || w.Header().Get("Location") != location || w.Header().Get("Cache-Control") != "no-store" || w.Body.Len() != 0 {
+				t.Errorf("%s %s: got %d %v %q, want %s", method, target, w.Code, w.Header(), w.Body, location)
+			}
+		}
+	}
+	r.wantMetrics(map[string]float64{"redirect.found": 14})
+	wantProblem(t, r.do(http.MethodGet, "/expired", ""), 410, "link-expired", "")
+	wantProblem(t, r.do(http.MethodGet, "/disabled", ""), 410, "link-disabled", "")
+	wantProblem(t, r.do(http.MethodGet, "/nobody", ""), 404, "not-found", "")
+	r.wantMetrics(map[string]float64{"redirect.found": 14, "redirect.gone": 2, "redirect.not_found": 1})
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, r.do(http.MethodGet, "/abcdef", ""), 503, "storage-unavailable", "")
+	r.wantMetrics(map[string]float64{"redirect.found": 14, "redirect.gone": 2, "redirect.not_found": 1})
+}
+
+func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
+	r := newRig(t)
+	for _, target := range []string{
+		"/a.b", "/a%20b", "/" + strings.Repeat("a", 33), "/é", "/a%00", "/%2e%2e", "/wp-login.php",
+		"//", "//abcdef", "/abcdef/", "/abcdef/x", "/./abcdef", "/x/../abcdef", "/a%2Fb", "/api", "/api/", "/api/nothing", "/api/shorten/",
+		"/https://example.com/",
+	} {
+		w := r.do(http.MethodGet, target, "")
+		if target == "/api" {
+			continue // an alias, and looked up
+		}
+		wantProblem(t, w, 404, "not-found", "")
+	}
+	if got := r.fake.Gets(); got != 1 {
+		t.Errorf("%d look-ups, want that of /api", got)
+	}
+}
+
+func TestMethods(t *testing.T) {
+	r := newRig(t)
+	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+	for _, test := range []struct{ method, target, allow string }{
+		{http.MethodPost, "/abcdef", "GET, HEAD"},
+		{http.MethodDelete, "/abcdef", "GET, HEAD"},
+		{http.MethodOptions, "/abcdef", "GET, HEAD"},
+		{http.MethodPost, "/", "GET, HEAD"},
+		{http.MethodGet, "/api/shorten", "POST"},
+		{http.MethodPut, "/api/shorten", "POST"},
+		{http.MethodPost, "/api/health", "GET, HEAD"},
+		{http.MethodPost, "/api/ready", "GET, HEAD"},
+		{http.MethodPost, "/favicon.ico", "GET, HEAD"},
+	} {
+		w := r.do(test.method, test.target, "")
+		wantProblem(t, w, 405, "method", "")
+		if got := w.Header().Get("Allow"); got != test.allow {
+			t.Errorf("%s %s: Allow %q, want %q", test.method, test.target, got, test.allow)
+		}
+	}
+}
+
+func TestRedirectsThatOthersMayCache(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.RedirectMaxAge = 10 * time.Minute })
+	now := r.clock.Now()
+	for a, test := range map[link.Alias]struct {
+		expires time.Time
+		want    string
+	}{
+		"forever": {time.Time{}, "public, max-age=600"},
+		"long":    {now.Add(time.Hour), "public, max-age=600"},
+		"short":   {now.Add(90 * time.Second), "public, max-age=90"},
+		"nearly":  {now.Add(999 * time.Millisecond), "no-store"},
+	} {
+		r.fake.Put(link.Link{Alias: a, LongURL: "https://example.com/" + string(a), ExpiresAt: test.expires})
+		if got := r.do(http.MethodGet, "/"+string(a), "").Header().Get("Cache-Control"); got != test.want {
+			t.Errorf("%s: %q, want %q", a, got, test.want)
+		}
+	}
+	if got := r.do(http.MethodGet, "/nobody", "").Header().Get("Cache-Control"); got != "no-store" {
+		t.Errorf("not found: %q", got)
+	}
+}
+
+func TestBrowsersGetPages(t *testing.T) {
+	r := newRig(t)
+	r.fake.Put(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: r.clock.Now()})
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	page := func(target string, status int) {
+		t.Helper()
+		w := r.do(http.MethodGet, target, "", "Accept", browser)
+		if w.Code != status || w.Header().Get("Content-Type") != "text/html; charset=utf-8" || !strings.HasPrefix(w.Body.String(), "<!doctype html>") ||
+			w.Header().Get("Vary") != "Accept" || w.Header().Get("Content-Security-Policy") == "" || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: got %d %v %s", target, w.Code, w.Header(), w.Body)
+		}
+	}
+	page("/nobody", 404)
+	page("/a.b", 404)
+	page("/x/y", 404)
+	page("/expired", 410)
+	r.fake.Fail(link.ErrUnavailable)
+	page("/nobody", 503)
+	wantProblem(t, r.do(http.MethodPost, "/nobody", "", "Accept", browser), 405, "method", "")
+	r.fake.Fail(nil)
+
+	for accept, html := range map[string]bool{
+		"":                                  false,
+		"*/*":                               false,
+		"text/html":                         true,
+		"text/*":                            false,
+		"application/json, text/html":       true,
+		"application/json, text/html;q=0.9": false,
+		"application/problem+json;q=0.5, text/html;q=0.6": true,
+		"text/html;q=0":       false,
+		"text/html;q=x":       false,
+		"nonsense, text/html": true,
+	} {
+		got := strings.HasPrefix(r.do(http.MethodGet, "/nobody", "", "Accept", accept).Header().Get("Content-Type"), "text/html")
+		if got != html {
+			t.Errorf("Accept %q: page %t, want %t", accept, got, html)
+		}
+	}
+}
+
+func TestHome(t *testing.T) {
+	r := newRig(t)
+	w := r.do(http.MethodGet, "/", "")
+	body := w.Body.String()
+	if w.Code != 200 || !strings.Contains(body, "https://tiney.to/api/shorten") {
+		t.Errorf("got %d %s", w.Code, body)
+	}
+	policy := w.Header().Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("the policy %q lacks %s", policy, part)
+		}
+	}
+	if strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %q", policy)
+	}
+	// The style and the script of the page are the ones that the policy lets it use.
+	for _, tag := range []string{"style", "script"} {
+		m := regexp.MustCompile(`(?s)<` + tag + `>(.*)</` + tag + `>`).FindStringSubmatch(body)
+		if m == nil {
+			t.Fatalf("no %s in %s", tag, body)
+		}
+		sum := sha256.Sum256([]byte(m[1]))
+		if want := tag + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
+			t.Errorf("the policy %q lacks %s", policy, want)
+		}
+	}
+	if outside := regexp.MustCompile(`(src|href)=`).FindString(body); outside != "" {
+		t.Errorf("the page takes something from elsewhere: %s", outside)
+	}
+}
+
+func TestWellKnownNames(t *testing.T) {
+	r := newRig(t)
+	r.fake.Fail(errors.New("must not be asked"))
+	if w := r.do(http.MethodGet, "/favicon.ico", ""); w.Code != 204 || w.Header().Get("Cache-Control") != "public, max-age=86400" {
+		t.Errorf("favicon.ico: %d %v", w.Code, w.Header())
+	}
+	if w := r.do(http.MethodGet, "/robots.txt", ""); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "User-agent: *\n") {
+		t.Errorf("robots.txt: %d %s", w.Code, w.Body)
+	}
+	r.wantMetrics(map[string]float64{})
+}
+
+func TestHealth(t *testing.T) {
+	r := newRig(t)
+	r.fake.Fail(errors.New("must not be asked"))
+	w := r.do(http.MethodGet, "/api/health", "")
+	want := fmt.Sprintf(`{"status":"healthy","timestamp":%q,"version":"v1.2.3"}`+"\n", r.clock.Now().Format(time.RFC3339))
+	if w.Code != 200 || w.Body.String() != want || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("got %d %v %s, want %s", w.Code, w.Header(), w.Body, want)
+	}
+}
+
+func TestReady(t *testing.T) {
+	type answer struct {
+		Status string
+		Checks map[string]struct {
+			Status       string
+			Milliseconds *int64
+		}
+	}
+	r := newRig(t)
+	ask := func(code int, status, tables, lock string) {
+		t.Helper()
+		start := time.Now()
+		w := r.do(http.MethodGet, "/api/ready", "")
+		var a answer
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != code || a.Status != status || a.Checks["tables"].Status != tables || a.Checks["lock"].Status != lock || a.Checks["lock"].Milliseconds == nil || len(a.Checks) != 2 {
+			t.Errorf("got %d %s", w.Code, w.Body)
+		}
+		if (w.Header().Get("Retry-After") != "") != (code == 503) {
+			t.Errorf("%d with Retry-After %q", code, w.Header().Get("Retry-After"))
+		}
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("took %v", took)
+		}
+	}
+	ask(200, "ready", "ok", "ok")
+	r.fake.Fail(errors.New("a secret"))
+	ask(503, "unavailable", "failed", "ok")
+	r.fake.Fail(nil)
+	r.lock.fail = errors.New("it hangs")
+	ask(503, "unavailable", "ok", "failed")
+}
+
+func TestPanicIsA500AndALine(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.Links = nil })
+	wantProblem(t, r.do(http.MethodGet, "/abcdef", ""), 500, "internal", "")
+	if got := r.log.String(); !strings.Contains(got, `"msg":"panic"`) || !strings.Contains(got, "redirect.go") {
+		t.Errorf("logged %s", got)
+	}
+}
+
+func TestLogHasOneLineARequestWithoutItsPath(t *testing.T) {
+	r := newRig(t)
+	r.do(http.MethodGet, "/https://example.com/secret?x", "", "X-Azure-Functions-InvocationId", "forged, 4c1e0d7a")
+	lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
+	if len(lines) != 1 || strings.Contains(lines[0], "secret") || strings.Contains(lines[0], "forged") ||
+		!strings.Contains(lines[0], `"status":404`) || !strings.Contains(lines[0], `"invocation":"4c1e0d7a"`) {
+		t.Errorf("logged %q", lines)
+	}
+}
+
+const timerPayload = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},
+  "ScheduleStatus":%s,"IsPastDue":%t}},
+ "Metadata":{"sys":{"MethodName":"reaper","UtcNow":"2026-09-01T03:15:00.0101234Z","RandGuid":"4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"}}}`
+
+// serve runs the functions behind a real server: the reaper lifts a connection's time limits.
+func (r *rig) serve() string {
+	s := httptest.NewServer(r)
+	r.t.Cleanup(s.Close)
+	return s.URL
+}
+
+func (r *rig) fire(url, body string) (int, string) {
+	r.t.Helper()
+	answer, err := http.Post(url+"/reaper", "application/json", strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer.StatusCode, string(said)
+}
+
+func TestReaperAsATimerFunction(t *testing.T) {
+	r := newRig(t)
+	url := r.serve()
+	r.fake.Put(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: r.clock.Now()})
+	for i, status := range []string{"null", `{"Last":"0001-01-01T00:00:00","Next":"2026-09-01T03:15:00+00:00","LastUpdated":"0001-01-01T00:00:00"}`} {
+		code, said := r.fire(url, fmt.Sprintf(timerPayload, status, i == 0))
+		want := fmt.Sprintf(`{"Outputs":{},"Logs":["deleted %d links and 0 expiry rows without a link, failed at 0, complete: true"],"ReturnValue":null}`+"\n", 1-i)
+		if code != 200 || said != want {
+			t.Errorf("got %d %s, want %s", code, said, want)
+		}
+	}
+	r.wantMetrics(map[string]float64{"reaper.deleted": 1})
+	if got := strings.Count(r.log.String(), `"msg":"reaper: done"`); got != 2 {
+		t.Errorf("%d lines for two runs: %s", got, r.log)
+	}
+
+	r.lock.fail = link.ErrLockHeld
+	if code, said := r.fire(url, fmt.Sprintf(timerPayload, "null", false)); code != 200 || said != `{"Outputs":{},"Logs":["another instance is reaping"],"ReturnValue":null}`+"\n" {
+		t.Errorf("lock held: got %d %s", code, said)
+	}
+	r.lock.fail = nil
+	r.fake.Fail(link.ErrUnavailable)
+	if code, said := r.fire(url, fmt.Sprintf(timerPayload, "null", false)); code != 503 {
+		t.Errorf("no storage: got %d %s, want an invocation that failed", code, said)
+	}
+	if code, said := r.fire(url, "what"); code != 400 {
+		t.Errorf("no invocation: got %d %s", code, said)
+	}
+}
+
+func TestReaperHasNoEndpointWithoutTheHost(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.Hosted = false })
+	r.fake.Put(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: r.clock.Now()})
+	wantProblem(t, r.do(http.MethodPost, "/reaper", fmt.Sprintf(timerPayload, "null", false)), 405, "method", "")
+	r.wantMetrics(map[string]float64{})
+	if got := r.log.String(); strings.Contains(got, "reaper: done") {
+		t.Errorf("it ran: %s", got)
+	}
+}
+
+func FuzzShortenBody(f *testing.F) {
+	f.Add([]byte(`{"longUrl":"https://example.com/","expiresInSeconds":60}`))
+	f.Add([]byte(`{"longUrl":"https://example.com/\ud800","expiresInSeconds":6e1}`))
+	f.Add([]byte(`{"longUrl":null}{}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := newRig(t)
+		w := r.shorten(string(body))
+		if !slices.Contains([]int{201, 400, 413}, w.Code) {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		if w.Code != 201 {
+			return
+		}
+		// What is accepted means the same to encoding/json, and leads there.
+		var sent, got struct{ LongURL, Alias string }
+		if err := json.Unmarshal(body, &sent); err != nil {
+			t.Fatalf("accepted %q: %v", body, err)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.LongURL != sent.LongURL {
+			t.Fatalf("%q became %q, %v", sent.LongURL, got.LongURL, err)
+		}
+		if followed := r.do(http.MethodGet, "/"+got.Alias, ""); followed.Header().Get("Location") != link.Location(sent.LongURL) {
+			t.Fatalf("%q leads to %q", sent.LongURL, followed.Header().Get("Location"))
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package functions_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tiney/functions"
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+type reaps struct {
+	start time.Time
+	at    []time.Duration
+}
+
+func (r *reaps) Reap(context.Context) (link.Reaped, error) {
+	r.at = append(r.at, time.Since(r.start))
+	return link.Reaped{Complete: true}, nil
+}
+
+// Inside the bubble it is midnight, 1 January 2000, UTC.
+func TestReaperOnItsOwnClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		held []bool // what the lock answers, one run after the other
+		want []time.Duration
+	}{
+		"free":                 {nil, []time.Duration{2 * time.Second, 15 * time.Minute, 30 * time.Minute, 45 * time.Minute}},
+		"held at the start":    {[]bool{true}, []time.Duration{67 * time.Second, 15 * time.Minute, 30 * time.Minute, 45 * time.Minute}},
+		"held for longer":      {[]bool{true, true}, []time.Duration{15 * time.Minute, 30 * time.Minute, 45 * time.Minute}},
+		"held at another time": {[]bool{false, true}, []time.Duration{2 * time.Second, 30 * time.Minute, 45 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &reaps{start: time.Now()}
+				lock := &scriptedLock{held: test.held}
+				rp := &functions.Reaper{Lock: lock, Links: r, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
+				defer cancel()
+				if err := rp.RunOnSchedule(ctx, time.Now); err != nil {
+					t.Error(err)
+				}
+				if !slices.Equal(r.at, test.want) {
+					t.Errorf("ran at %v, want %v", r.at, test.want)
+				}
+			})
+		})
+	}
+}
+
+type scriptedLock struct{ held []bool }
+
+func (l *scriptedLock) Do(ctx context.Context, work func(context.Context) error) error {
+	if len(l.held) > 0 {
+		held := l.held[0]
+		l.held = l.held[1:]
+		if held {
+			return link.ErrLockHeld
+		}
+	}
+	return work(ctx)
+}

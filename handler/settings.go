@@ -76,9 +76,9 @@ func readSettings(getenv func(string) string) (settings, error) {
 
 	s.rules.Base = r.base(port)
 	s.rules.DefaultTTL = r.duration("DefaultTtlDays", day, 30, 1, 36500)
-	maxDays := r.duration("MaxTtlDays", day, 365, 1, 36500)
-	maxSeconds := r.duration("MAX_TTL_SECONDS", time.Second, 7776000, int(link.MinTTL/time.Second), 36500*86400)
-	s.rules.MaxTTL = min(maxDays, maxSeconds)
+	byDays := r.duration("MaxTtlDays", day, 365, 1, 36500)
+	bySeconds := r.duration("MAX_TTL_SECONDS", time.Second, 7776000, int(link.MinTTL/time.Second), 36500*86400)
+	s.rules.MaxTTL = min(byDays, bySeconds)
 	s.aliasLength = r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength)
 
 	cache := storage.CacheConfig{

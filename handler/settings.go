@@ -40,12 +40,12 @@ func readSettings(getenv func(string) string) (settings, error) {
 	r := &reader{getenv: getenv}
 	var s settings
 
-	port := 7071
+	port := int64(7071)
 	switch {
 	case getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "":
 		s.hosted = true
 		port = r.integer("FUNCTIONS_CUSTOMHANDLER_PORT", 0, 1, 65535)
-		s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		s.address = net.JoinHostPort("127.0.0.1", strconv.FormatInt(port, 10))
 		port = 7071 // where the host itself listens, under `func start`
 	default:
 		for _, name := range []string{"HTTP_PLATFORM_PORT", "PORT"} {
@@ -54,7 +54,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 				break
 			}
 		}
-		s.address = net.JoinHostPort(r.text("LISTEN_ADDRESS", "127.0.0.1", `^[0-9A-Za-z.:%-]+$`, "an IP address such as 0.0.0.0"), strconv.Itoa(port))
+		s.address = net.JoinHostPort(r.text("LISTEN_ADDRESS", "127.0.0.1", `^[0-9A-Za-z.:%-]+$`, "an IP address such as 0.0.0.0"), strconv.FormatInt(port, 10))
 	}
 
 	s.tables = r.connection("TABLE_CONNECTION", "AzureWebJobsStorage")
@@ -72,17 +72,17 @@ func readSettings(getenv func(string) string) (settings, error) {
 
 	s.reapBuffer = r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400)
 	s.reapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
-	s.reapPageSize = r.integer("GC_PAGE_SIZE", 1000, 1, 1000)
+	s.reapPageSize = int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000))
 
 	s.rules.Base = r.base(port)
 	s.rules.DefaultTTL = r.duration("DefaultTtlDays", day, 30, 1, 36500)
-	byDays := r.duration("MaxTtlDays", day, 365, 1, 36500)
-	bySeconds := r.duration("MAX_TTL_SECONDS", time.Second, 7776000, int(link.MinTTL/time.Second), 36500*86400)
-	s.rules.MaxTTL = min(byDays, bySeconds)
-	s.aliasLength = r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength)
+	longest := r.duration("MaxTtlDays", day, 365, 1, 36500)
+	ceiling := r.duration("MAX_TTL_SECONDS", time.Second, 7776000, int64(link.MinTTL/time.Second), 36500*86400)
+	s.rules.MaxTTL = min(longest, ceiling)
+	s.aliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
 
 	cache := storage.CacheConfig{
-		Bytes:    int64(r.integer("CACHE_SIZE_MB", 10, 1, 4096)) << 20,
+		Bytes:    r.integer("CACHE_SIZE_MB", 10, 1, 4096) << 20,
 		Fresh:    r.duration("CACHE_DURATION_SECONDS", time.Second, 900, 1, 86400),
 		Negative: r.duration("CACHE_NEGATIVE_SECONDS", time.Second, 60, 0, 3600),
 		Stale:    r.duration("CACHE_STALE_SECONDS", time.Second, 3600, 0, 86400),
@@ -107,19 +107,20 @@ type reader struct {
 
 func (r *reader) wrong(name, what string) { r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what)) }
 
-func (r *reader) integer(name string, byDefault, low, high int) int {
+// integer is 64 bits wide on 32-bit machines too: a hundred years have more seconds than an int there can count.
+func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 	given := r.getenv(name)
 	if given == "" {
 		return byDefault
 	}
-	n, err := strconv.Atoi(given)
+	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
 		r.wrong(name, fmt.Sprintf("must be a whole number from %d to %d, not %q", low, high, given))
 	}
 	return n
 }
 
-func (r *reader) duration(name string, unit time.Duration, byDefault, low, high int) time.Duration {
+func (r *reader) duration(name string, unit time.Duration, byDefault, low, high int64) time.Duration {
 	return time.Duration(r.integer(name, byDefault, low, high)) * unit
 }
 
@@ -172,13 +173,13 @@ func (r *reader) connection(names ...string) storage.Connection {
 
 // base reads BaseUrl. It has a default only on a machine of the developer's own: in Azure, a short URL that starts
 // with localhost would be handed to people.
-func (r *reader) base(port int) link.Base {
+func (r *reader) base(port int64) link.Base {
 	given := r.getenv("BaseUrl")
 	if given == "" {
 		if r.getenv("WEBSITE_HOSTNAME") != "" {
 			r.wrong("BaseUrl", "is required in Azure: the URL that people reach this service by, such as https://"+r.getenv("WEBSITE_HOSTNAME"))
 		}
-		given = "http://localhost:" + strconv.Itoa(port)
+		given = "http://localhost:" + strconv.FormatInt(port, 10)
 	}
 	base, err := link.ParseBase(given)
 	if err != nil {

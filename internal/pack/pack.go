@@ -6,11 +6,9 @@ import (
 	"archive/zip"
 	"bytes"
 	"cmp"
-	"compress/flate"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -68,9 +66,6 @@ func Zip(root, file string, target Target) error {
 	}
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
-	w.RegisterCompressor(zip.Deflate, func(to io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(to, flate.BestCompression)
-	})
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		// 1980 is where zip's time begins; without a time, some tools refuse the file.
 		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}

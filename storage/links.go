@@ -223,14 +223,7 @@ func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) 
 		}
 		etag, err := c.index.put(ctx, c.own.Link, seen)
 		if err == nil {
-			if err := c.inTime(); err != nil { // as in insertAs
-				late, cancel := afterDeadline(ctx)
-				defer cancel()
-				c.undoIndex(late, indexRow{alias: string(c.own.Alias), etag: etag})
-				c.undo(late)
-				return link.Link{}, err
-			}
-			return c.own.Link, nil
+			return c.won(ctx, indexRow{alias: string(c.own.Alias), etag: etag})
 		}
 		if !errors.Is(err, errChanged) {
 			// The index may name the link or not: it stays, for whoever asks next to find it there, or to expire.
@@ -245,7 +238,7 @@ func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) 
 			return link.Link{}, err
 		}
 		if seen.alias == string(c.own.Alias) {
-			return c.own.Link, nil // an earlier try was applied, and its answer lost
+			return c.won(ctx, seen) // an earlier try was applied, and its answer lost
 		}
 		winner, err := c.live(ctx, seen)
 		if errors.Is(err, errStale) {
@@ -268,10 +261,25 @@ func (c *creation) undo(ctx context.Context) {
 	c.dropExpiry(ctx)
 }
 
-func (c *creation) undoIndex(ctx context.Context, r indexRow) {
-	if err := c.index.delete(ctx, c.want.LongURL, r); err != nil {
-		c.config.Log.Warn("an unused index row is left behind", "alias", r.alias, "error", err)
+// won returns the own link, which the index names now.
+func (c *creation) won(ctx context.Context, index indexRow) (link.Link, error) {
+	err := c.inTime()
+	if err == nil {
+		return c.own.Link, nil
 	}
+	// As in insertAs, but others may have found the link by its index row and told their callers of it. So it stays,
+	// with its expiry row; and where it has been reaped already, the index row goes that nobody else would find.
+	ctx, cancel := afterDeadline(ctx)
+	defer cancel()
+	if _, err := c.expiry.insert(ctx, c.own.Link); err != nil && !errors.Is(err, errExists) {
+		c.config.Log.Error("a link may lack its expiry row", "alias", c.own.Alias, "error", err)
+	}
+	if _, err := c.links.get(ctx, c.own.Alias); errors.Is(err, link.ErrNotFound) {
+		if err := c.index.delete(ctx, c.want.LongURL, index); err != nil {
+			c.config.Log.Error("an index row without a link is left behind", "alias", c.own.Alias, "error", err)
+		}
+	}
+	return link.Link{}, err
 }
 
 func (c *creation) dropExpiry(ctx context.Context) {

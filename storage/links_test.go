@@ -309,6 +309,32 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 	}
 }
 
+func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
+	r := newRig(t)
+	s, other := r.open(nil), r.open(nil)
+	var told link.Link
+	r.proxy.After(func(c faultproxy.Call) {
+		if c.Operation != "InsertEntity" || c.Target != r.Index {
+			return
+		}
+		// The index names the link, and before its own process goes on, another one answers with it.
+		var created bool
+		var err error
+		if told, created, err = other.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || created {
+			t.Errorf("created %t, %v", created, err)
+		}
+		r.clock.Advance(storage.Timeout + time.Second)
+	})
+	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour)); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	if got, err := other.Get(ctx, told.Alias); err != nil || got != told {
+		t.Errorf("got %+v, %v, want %+v", got, err, told)
+	}
+	r.WantRows(1, 1, 1)
+	r.WantNoLeak()
+}
+
 func TestACallerThatHangsUpLeavesNothingHalfDone(t *testing.T) {
 	for n := 1; n <= createCalls; n++ {
 		r := newRig(t)

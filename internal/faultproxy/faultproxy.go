@@ -34,12 +34,20 @@ const (
 	DropAnswer       // it is passed on and applied; its answer is lost with the connection
 	ServerBusy       // it is not passed on; the answer is a 503 as Azure words it
 	Freeze           // it is not passed on, and not answered while the client waits
+
+	// The next ones are not faults of a storage service, but ways to break what the service relies on: with one of
+	// them in force, a test that looks for broken promises must find one.
+
+	Lie           // it is not passed on, and answered as if it had been applied
+	Unconditional // it is passed on without the ETag that it is conditional on
 )
 
 // Proxy is a proxy in front of one Azurite.
 type Proxy struct {
 	tables, blobs *httptest.Server
 	ports         azurite.Ports
+
+	passing sync.WaitGroup // calls that are being passed on
 
 	mu     sync.Mutex
 	n      int
@@ -91,6 +99,9 @@ func (p *Proxy) Reset() {
 	p.n, p.calls, p.before, p.after = 0, nil, nil, nil
 }
 
+// Wait returns when no call is on its way to storage. Calls of a client that was killed may still be.
+func (p *Proxy) Wait() { p.passing.Wait() }
+
 // Calls returns the calls since the last Reset.
 func (p *Proxy) Calls() []Call {
 	p.mu.Lock()
@@ -115,6 +126,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 			panic(http.ErrAbortHandler)
 		}
 		p.mu.Lock()
+		p.passing.Add(1)
+		defer p.passing.Done()
 		p.n++
 		call := Call{N: p.n}
 		call.Operation, call.Target = name(r)
@@ -138,6 +151,10 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 			w.WriteHeader(http.StatusServiceUnavailable)
 			io.WriteString(w, `{"odata.error":{"code":"ServerBusy","message":{"lang":"en-US","value":"The server is busy."}}}`)
 			return
+		case Lie:
+			w.Header().Set("ETag", `W/"datetime'2026-01-01T00%3A00%3A00.0000000Z'"`)
+			w.WriteHeader(http.StatusNoContent)
+			return
 		}
 		// The request's own context would take back a call whose client was killed; a network does not.
 		out, err := http.NewRequest(r.Method, "http://"+target+r.URL.RequestURI(), bytes.NewReader(body))
@@ -145,6 +162,9 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 			panic(http.ErrAbortHandler)
 		}
 		out.Header = r.Header.Clone()
+		if fault == Unconditional && out.Header.Get("If-Match") != "" {
+			out.Header.Set("If-Match", "*")
+		}
 		answer, err := http.DefaultTransport.RoundTrip(out)
 		if err != nil {
 			panic(http.ErrAbortHandler)

@@ -7,11 +7,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
 	"tiney/link"
@@ -178,10 +181,19 @@ func (r *Tables) WantRows(links, index, expiry int) {
 	}
 }
 
-// WantNoLeak checks that the reaper will find everything in its time: each link with an expiry has its expiry row,
-// and each index row names a link.
+// WantNoLeak checks that there are no Leaks.
 func (r *Tables) WantNoLeak() {
 	r.t.Helper()
+	for _, leak := range r.Leaks() {
+		r.t.Error(leak)
+	}
+}
+
+// Leaks returns what the reaper would never find: links with an expiry that have no expiry row for it, and index rows
+// that name no link.
+func (r *Tables) Leaks() []string {
+	r.t.Helper()
+	var leaks []string
 	due, links := map[string]bool{}, map[string]bool{}
 	for _, e := range r.Rows(r.Expiry) {
 		due[fmt.Sprint(e["AliasRowKey"], e["ExpiresAtUtc"])] = true
@@ -189,12 +201,26 @@ func (r *Tables) WantNoLeak() {
 	for _, e := range r.Rows(r.Links) {
 		links[e["RowKey"].(string)] = true
 		if e["ExpiresAtUtc"] != nil && !due[fmt.Sprint(e["RowKey"], e["ExpiresAtUtc"])] {
-			r.t.Errorf("link %v has no expiry row", e)
+			leaks = append(leaks, fmt.Sprintf("link %v has no expiry row", e))
 		}
 	}
 	for _, e := range r.Rows(r.Index) {
 		if !links[e["Alias"].(string)] {
-			r.t.Errorf("index row %v names no link", e)
+			leaks = append(leaks, fmt.Sprintf("index row %v names no link", e))
 		}
+	}
+	return leaks
+}
+
+// Disable disables a link, if it is there.
+func (r *Tables) Disable(alias string) {
+	r.t.Helper()
+	data, err := json.Marshal(Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias, "IsDisabled": true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, err = r.service.NewClient(r.Links).UpdateEntity(context.Background(), data, nil) // merges
+	if answer := (*azcore.ResponseError)(nil); err != nil && !(errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound) {
+		r.t.Error(err)
 	}
 }

@@ -23,7 +23,7 @@ package: ## write the packages to deploy: build/tiney-linux-amd64.zip and build/
 	@ls -l build/*.zip
 
 test: azurite compiler ## run all tests, with the race detector, against an Azurite of their own
-	CGO_ENABLED=1 go test -race -p 1 -timeout 10m ./...
+	CGO_ENABLED=1 go test -race -p 1 -parallel 8 -timeout 10m ./...
 
 check: ## what CI runs: formatting, vet, staticcheck, tidy modules, the packages, all tests
 	@test -z "$$(gofmt -l .)" || { echo "not formatted, run gofmt -w:"; gofmt -l .; exit 1; }

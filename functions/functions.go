@@ -106,7 +106,7 @@ func (s *service) fail(w http.ResponseWriter, r *http.Request, function string, 
 	case p.Status >= 500 && p.Status != http.StatusServiceUnavailable:
 		s.log.Error("request failed", "function", function, "error", err)
 	case p.Status >= 500:
-		s.log.Warn("storage does not answer", "function", function, "error", err)
+		s.log.Warn("storage is unavailable", "function", function, "error", err)
 	}
 	p.write(w, r)
 }
@@ -166,5 +166,5 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// maxBody is the longest body that is read, in bytes: the longest URL, every character of it escaped, and some.
+// maxBody is the longest body that is read, in bytes: the longest URL with most of its characters escaped, and some.
 const maxBody = 16 << 10

@@ -66,7 +66,7 @@ func newRig(t *testing.T, change ...func(*functions.Config)) *rig {
 		Version: "v1.2.3", Hosted: true,
 		Rules: link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
 		Links: r.fake, Tables: r.fake, Lock: r.lock,
-		Reaper: &functions.Reaper{Lock: r.lock, Links: r.fake, Log: log, Metrics: r.metrics},
+		Reaper: &functions.Reaper{Lock: r.lock, Links: r.fake, Stopping: t.Context(), Log: log, Metrics: r.metrics},
 		Now:    r.clock.Now, Log: log, Metrics: r.metrics,
 	}
 	for _, c := range change {
@@ -424,9 +424,12 @@ func TestBrowsersGetPages(t *testing.T) {
 		"application/json, text/html":       true,
 		"application/json, text/html;q=0.9": false,
 		"application/problem+json;q=0.5, text/html;q=0.6": true,
-		"text/html;q=0":       false,
-		"text/html;q=x":       false,
-		"nonsense, text/html": true,
+		"text/html;q=0":                  false,
+		"text/html, */*":                 true,
+		"text/html;q=0.1, */*":           false,
+		"application/*, text/html;q=0.5": false,
+		"text/html;q=x":                  false,
+		"nonsense, text/html":            true,
 	} {
 		got := strings.HasPrefix(r.do(http.MethodGet, "/nobody", "", "Accept", accept).Header().Get("Content-Type"), "text/html")
 		if got != html {
@@ -595,6 +598,49 @@ func TestReaperAsATimerFunction(t *testing.T) {
 	if code, said := r.fire(url, "what"); code != 400 {
 		t.Errorf("no invocation: got %d %s", code, said)
 	}
+}
+
+// slowReaps is a store whose reap takes a while, or until it is told to stop.
+type slowReaps struct{ takes time.Duration }
+
+func (s slowReaps) Reap(ctx context.Context) (link.Reaped, error) {
+	select {
+	case <-time.After(s.takes):
+		return link.Reaped{Complete: true}, nil
+	case <-ctx.Done():
+		return link.Reaped{}, context.Cause(ctx)
+	}
+}
+
+func TestReaperOutlivesTheServersTimeLimits(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.Reaper.Links = slowReaps{600 * time.Millisecond} })
+	s := httptest.NewUnstartedServer(r)
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	s.Start()
+	defer s.Close()
+	if code, said := r.fire(s.URL, fmt.Sprintf(timerPayload, "null", false)); code != 200 || !strings.Contains(said, "complete: true") {
+		t.Errorf("got %d %s", code, said)
+	}
+}
+
+func TestReaperStopsWithTheProcess(t *testing.T) {
+	stopping, stop := context.WithCancel(t.Context())
+	r := newRig(t, func(c *functions.Config) { c.Reaper.Links, c.Reaper.Stopping = slowReaps{time.Hour}, stopping })
+	time.AfterFunc(50*time.Millisecond, stop)
+	if code, said := r.fire(r.serve(), fmt.Sprintf(timerPayload, "null", false)); code != 200 || !strings.Contains(said, "stopped with the process") {
+		t.Errorf("got %d %s", code, said)
+	}
+	if strings.Contains(r.log.String(), `"level":"ERROR"`) {
+		t.Errorf("logged %s", r.log)
+	}
+}
+
+func TestBacklogStaysKnownWhereARunKnowsNothing(t *testing.T) {
+	r := newRig(t)
+	r.metrics.ReaperBacklogAge.Set(99)
+	r.fake.Fail(link.ErrUnavailable)
+	r.fire(r.serve(), fmt.Sprintf(timerPayload, "null", false))
+	r.wantMetrics(map[string]float64{"reaper.backlog_age_s": 99})
 }
 
 func TestReaperHasNoEndpointWithoutTheHost(t *testing.T) {

@@ -7,6 +7,8 @@ function show(className, ...parts) {
   result.replaceChildren(...parts);
 }
 
+form.addEventListener("input", () => show(""));
+
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const body = { longUrl: form.elements.url.value.trim() };
@@ -28,7 +30,7 @@ form.addEventListener("submit", async (event) => {
     const a = document.createElement("a");
     a.href = a.textContent = said.shortUrl;
     const until = said.expiresAtUtc ? ` until ${new Date(said.expiresAtUtc).toLocaleString()}` : "";
-    show("", a, ` leads there${until}.`);
+    show("", a, ` leads there${until}.`, answer.status === 200 ? " The URL had this link already." : "");
   } catch {
     show("error", "The service did not answer. Try again in a moment.");
   } finally {

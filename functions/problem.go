@@ -134,8 +134,8 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_ = e.Encode(v)
 }
 
-// prefersHTML says whether a client would rather have a page than JSON. Only browsers ask for text/html by name; a
-// client that takes anything gets JSON.
+// prefersHTML says whether a client would rather have a page than JSON: whether it asks for text/html by name, and for
+// nothing that JSON would do for more than that.
 func prefersHTML(h http.Header) bool {
 	var html, json float64
 	for part := range strings.SplitSeq(strings.Join(h.Values("Accept"), ","), ",") {
@@ -152,7 +152,7 @@ func prefersHTML(h http.Header) bool {
 		switch kind {
 		case "text/html":
 			html = max(html, q)
-		case "application/json", "application/problem+json":
+		case "application/json", "application/problem+json", "application/*", "*/*":
 			json = max(json, q)
 		}
 	}

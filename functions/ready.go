@@ -2,8 +2,10 @@ package functions
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -15,6 +17,16 @@ const readyTimeout = 2 * time.Second
 type ready struct {
 	checks map[string]Checker
 	log    *slog.Logger
+}
+
+// checkSafely turns a panic into an error: in this goroutine it would end the process.
+func checkSafely(ctx context.Context, c Checker) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return c.Check(ctx)
 }
 
 type checked struct {
@@ -34,7 +46,7 @@ func (rd *ready) answer(w http.ResponseWriter, r *http.Request) error {
 	for name, check := range rd.checks {
 		all.Go(func() {
 			start := time.Now()
-			err := check.Check(ctx)
+			err := checkSafely(ctx, check)
 			result := checked{"ok", time.Since(start).Milliseconds()}
 			mu.Lock()
 			defer mu.Unlock()

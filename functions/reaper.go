@@ -36,13 +36,20 @@ type Reaper struct {
 	Links interface {
 		Reap(ctx context.Context) (link.Reaped, error)
 	}
-	Log     *slog.Logger
-	Metrics *telemetry.Metrics
+	// Stopping ends when the process is about to: a run ends then too, and gives its lock back.
+	Stopping context.Context
+	Log      *slog.Logger
+	Metrics  *telemetry.Metrics
 }
+
+var errStopping = errors.New("the process is stopping")
 
 // Run reaps once and says in words what came of it. That another instance holds the lock is link.ErrLockHeld.
 func (rp *Reaper) Run(ctx context.Context) (string, error) {
 	start := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(rp.Stopping, func() { cancel(errStopping) })()
 	var done link.Reaped
 	err := rp.Lock.Do(ctx, func(ctx context.Context) (err error) {
 		done, err = rp.Links.Reap(ctx)
@@ -57,9 +64,15 @@ func (rp *Reaper) Run(ctx context.Context) (string, error) {
 	rp.Metrics.ReaperDeleted.Add(done.Deleted)
 	rp.Metrics.ReaperFailed.Add(done.Failed)
 	rp.Metrics.ReaperDuration.Observe(took)
-	rp.Metrics.ReaperBacklogAge.Set(int64(done.Backlog / time.Second))
+	if done.Complete || done.Backlog > 0 {
+		rp.Metrics.ReaperBacklogAge.Set(int64(done.Backlog / time.Second)) // else the run knows nothing of it
+	}
 	line := rp.Log.With("deleted", done.Deleted, "dropped", done.Dropped, "failed", done.Failed,
 		"backlogSeconds", int64(done.Backlog/time.Second), "complete", done.Complete, "ms", took.Milliseconds())
+	if errors.Is(err, errStopping) {
+		line.Info("reaper: stopped with the process")
+		return "stopped with the process", nil
+	}
 	if err != nil {
 		line.Error("reaper: the run was cut short", "error", err)
 		return "", err
@@ -105,10 +118,11 @@ func (rp *Reaper) answer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// RunOnSchedule reaps until ctx ends: soon after it is called, and then at the times that function.json gives to the
+// RunOnSchedule reaps until Stopping ends: soon after it is called, and then at the times that function.json gives to the
 // Functions host, in UTC as the host has it. It is for a process without that host. It returns an error at once if it
 // cannot read the schedule.
-func (rp *Reaper) RunOnSchedule(ctx context.Context, now func() time.Time) error {
+func (rp *Reaper) RunOnSchedule(now func() time.Time) error {
+	ctx := context.Background() // Run minds Stopping
 	schedule, err := reaperSchedule()
 	if err != nil {
 		return err
@@ -117,7 +131,7 @@ func (rp *Reaper) RunOnSchedule(ctx context.Context, now func() time.Time) error
 		select {
 		case <-time.After(d):
 			return true
-		case <-ctx.Done():
+		case <-rp.Stopping.Done():
 			return false
 		}
 	}

@@ -38,10 +38,10 @@ func TestReaperOnItsOwnClock(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &reaps{start: time.Now()}
 				lock := &scriptedLock{held: test.held}
-				rp := &functions.Reaper{Lock: lock, Links: r, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
 				defer cancel()
-				if err := rp.RunOnSchedule(ctx, time.Now); err != nil {
+				rp := &functions.Reaper{Lock: lock, Links: r, Stopping: ctx, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
+				if err := rp.RunOnSchedule(time.Now); err != nil {
 					t.Error(err)
 				}
 				if !slices.Equal(r.at, test.want) {

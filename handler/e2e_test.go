@@ -331,6 +331,7 @@ func TestEveryAnswerInEveryMode(t *testing.T) {
 			}
 			s.Put(s.Links, rawtables.Entity{"PartitionKey": "ot", "RowKey": "Other-1", "LongUrl": "https://example.com/other", "Clicks": 3, "Owner": "x"})
 			base, hosted := start(s)
+			eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, base+"/api/ready", "").status == 200 })
 			for _, e := range everyAnswer {
 				t.Run(e.name, func(t *testing.T) { e.check(t, base, hosted) })
 			}
@@ -398,13 +399,23 @@ func TestALinksLife(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			s.WantRows(1, 1, 1)
-			short := link.Link{Alias: "short", LongURL: "https://example.com/short", ExpiresAt: time.Now().Add(2 * time.Second)}
+			short := link.Link{Alias: "short", LongURL: "https://example.com/short", ExpiresAt: time.Now().Add(6 * time.Second)}
 			s.PutLink(short)
 			if got := must(t, http.MethodGet, base+"/short", ""); got.status != 302 {
 				t.Errorf("while it lives: %+v", got)
 			}
 			eventually(t, "the link expires", func() bool { return must(t, http.MethodGet, base+"/short", "").status == 410 })
 		})
+	}
+}
+
+// Under `func start` nobody has to say where the service is reached.
+func TestBaseUrlUnderTheCoreTools(t *testing.T) {
+	s := newSite(t)
+	h := s.hosted(true, emulator.ConnectionString(), "BaseUrl=")
+	l, status := shorten(t, h.URL(), "https://example.com/")
+	if status != 201 || l.ShortURL != h.URL()+"/"+l.Alias {
+		t.Errorf("got %d %+v, want a short URL at %s", status, l, h.URL())
 	}
 }
 
@@ -691,7 +702,7 @@ func TestStartsThatFail(t *testing.T) {
 		more       []string
 		says       []string
 	}{
-		"two settings are wrong": {emulator.ConnectionString(), []string{"ALIAS_LENGTH=2", "CACHE_SIZE_MB=no"}, []string{"2 settings are wrong", "ALIAS_LENGTH must be", "CACHE_SIZE_MB must be"}},
+		"two settings are wrong": {emulator.ConnectionString(), []string{"ALIAS_LENGTH=2", "CACHE_SIZE_MB=no"}, []string{"these settings are wrong", "ALIAS_LENGTH must be", "CACHE_SIZE_MB must be"}},
 		"no storage is named":    {"", nil, []string{"AzureWebJobsStorage is required"}},
 		"the port is taken":      {emulator.ConnectionString(), []string{"PORT=" + strings.Split(taken.Addr().String(), ":")[1]}, []string{"cannot listen on 127.0.0.1:", "PORT"}},
 	} {

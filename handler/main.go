@@ -68,7 +68,10 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
-	reaper := &functions.Reaper{Lock: lock, Links: links, Log: log, Metrics: metrics}
+	// What runs beside the requests ends before them, so that nothing new is begun while they drain.
+	beside, stopBeside := context.WithCancel(ctx)
+	defer stopBeside()
+	reaper := &functions.Reaper{Lock: lock, Links: links, Stopping: beside, Log: log, Metrics: metrics}
 	handler, err := functions.New(functions.Config{
 		Version: version, Hosted: s.hosted, Rules: s.rules, RedirectMaxAge: s.redirectMaxAge,
 		Links: links, Tables: links, Lock: lock, Reaper: reaper,
@@ -84,16 +87,13 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	}
 	log.Info("listening", "address", listener.Addr().String(), "baseUrl", s.rules.Base.String(), "hosted", s.hosted, "version", version)
 
-	// What runs beside the requests ends before them, so that nothing new is begun while they drain.
-	beside, stopBeside := context.WithCancel(ctx)
-	defer stopBeside()
 	var running sync.WaitGroup
 	running.Go(func() { storage.MakeUntilDone(beside, log, "tables", links.Make) })
 	running.Go(func() { storage.MakeUntilDone(beside, log, "lock", lock.Make) })
 	failed := make(chan error, 2)
 	if !s.hosted {
 		running.Go(func() {
-			if err := reaper.RunOnSchedule(beside, time.Now); err != nil {
+			if err := reaper.RunOnSchedule(time.Now); err != nil {
 				failed <- err
 			}
 		})
@@ -123,7 +123,6 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	}
 	running.Wait()
 	log.Info("stopped", "metrics", counts(metrics))
-	links.Close()
 	return nil
 }
 

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,21 +56,30 @@ func readSettings(getenv func(string) string) (settings, error) {
 				break
 			}
 		}
-		s.address = net.JoinHostPort(r.text("LISTEN_ADDRESS", "127.0.0.1", `^[0-9A-Za-z.:%-]+$`, "an IP address such as 0.0.0.0"), strconv.FormatInt(port, 10))
+		s.address = net.JoinHostPort(r.listenAddress(), strconv.FormatInt(port, 10))
 	}
 
-	s.tables = r.connection("TABLE_CONNECTION", "AzureWebJobsStorage")
-	s.lock = r.connection("GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
+	s.tables = r.connection(storage.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
+	s.lock = r.connection(storage.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
 
 	const table, tableForm = `^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first"
 	s.linkTable = r.text("SHORTURL_TABLE_NAME", "ShortUrls", table, tableForm)
 	s.expiryTable = r.text("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex", table, tableForm)
 	s.indexTable = r.text("URLINDEX_TABLE_NAME", "UrlIndex", table, tableForm)
+	for _, name := range []string{"SHORTURL_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME", "URLINDEX_TABLE_NAME"} {
+		if strings.EqualFold(getenv(name), "tables") {
+			r.wrong(name, "must not be \"Tables\", which is a name of the service's own")
+		}
+	}
 	if strings.EqualFold(s.linkTable, s.expiryTable) || strings.EqualFold(s.linkTable, s.indexTable) || strings.EqualFold(s.indexTable, s.expiryTable) {
 		r.wrong("SHORTURL_TABLE_NAME, EXPIRYINDEX_TABLE_NAME and URLINDEX_TABLE_NAME", "must differ in more than capital letters")
 	}
-	s.lockContainer = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9]){2,62}$`, "3 to 63 small letters, digits and single hyphens")
-	s.lockBlob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock", `^[A-Za-z0-9._-]{1,256}$`, "up to 256 letters, digits, dots, hyphens and underscores")
+	s.lockContainer = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9])*$`, "3 to 63 small letters, digits and single hyphens")
+	if n := len(s.lockContainer); n < 3 || n > 63 {
+		r.wrong("GC_BLOB_LOCK_CONTAINER", "must have 3 to 63 characters")
+	}
+	s.lockBlob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock", `^[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?$`,
+		"up to 256 letters, digits, dots, hyphens and underscores, with a letter or a digit at both ends")
 
 	s.reapBuffer = r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400)
 	s.reapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
@@ -82,7 +93,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 	s.aliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
 
 	cache := storage.CacheConfig{
-		Bytes:    r.integer("CACHE_SIZE_MB", 10, 1, 4096) << 20,
+		Bytes:    r.integer("CACHE_SIZE_MB", 10, 1, 1024) << 20,
 		Fresh:    r.duration("CACHE_DURATION_SECONDS", time.Second, 900, 1, 86400),
 		Negative: r.duration("CACHE_NEGATIVE_SECONDS", time.Second, 60, 0, 3600),
 		Stale:    r.duration("CACHE_STALE_SECONDS", time.Second, 3600, 0, 86400),
@@ -94,7 +105,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 	s.logLevel = r.level("LOG_LEVEL")
 
 	if len(r.errs) > 0 {
-		return settings{}, fmt.Errorf("%d settings are wrong:\n%w", len(r.errs), errors.Join(r.errs...))
+		return settings{}, fmt.Errorf("these settings are wrong:\n%w", errors.Join(r.errs...))
 	}
 	return s, nil
 }
@@ -163,23 +174,42 @@ func (r *reader) level(name string) slog.Level {
 	}
 }
 
-func (r *reader) connection(names ...string) storage.Connection {
-	c, err := storage.ParseConnection(r.getenv, names...)
-	if err != nil {
-		r.errs = append(r.errs, fmt.Errorf("  %w", err))
+func (r *reader) connection(service string, names ...string) storage.Connection {
+	c, err := storage.ParseConnection(r.getenv, service, names...)
+	if err == nil {
+		return c
+	}
+	err = fmt.Errorf("  %w", err)
+	// Where both connections come from the one setting, what is wrong with it is said once.
+	if !slices.ContainsFunc(r.errs, func(said error) bool { return said.Error() == err.Error() }) {
+		r.errs = append(r.errs, err)
 	}
 	return c
 }
 
+func (r *reader) listenAddress() string {
+	given := r.getenv("LISTEN_ADDRESS")
+	if given == "" {
+		return "127.0.0.1"
+	}
+	if _, err := netip.ParseAddr(given); err != nil {
+		r.wrong("LISTEN_ADDRESS", fmt.Sprintf("must be an IP address of this machine, or 0.0.0.0 or :: for all of them, not %q", given))
+	}
+	return given
+}
+
 // base reads BaseUrl. It has a default only on a machine of the developer's own: in Azure, a short URL that starts
-// with localhost would be handed to people.
+// with localhost would be handed to people. WEBSITE_HOSTNAME tells: Azure sets it to the site's host name, and the Core
+// Tools to their own address, such as localhost:7071.
 func (r *reader) base(port int64) link.Base {
 	given := r.getenv("BaseUrl")
 	if given == "" {
-		if r.getenv("WEBSITE_HOSTNAME") != "" {
-			r.wrong("BaseUrl", "is required in Azure: the URL that people reach this service by, such as https://"+r.getenv("WEBSITE_HOSTNAME"))
-		}
 		given = "http://localhost:" + strconv.FormatInt(port, 10)
+		if site := r.getenv("WEBSITE_HOSTNAME"); strings.HasPrefix(site, "localhost:") || strings.HasPrefix(site, "127.0.0.1:") {
+			given = "http://" + site
+		} else if site != "" {
+			r.wrong("BaseUrl", "is required in Azure: the URL that people reach this service by, such as https://"+site)
+		}
 	}
 	base, err := link.ParseBase(given)
 	if err != nil {

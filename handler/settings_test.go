@@ -108,6 +108,20 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	if _, err := readSettings(environment("WEBSITE_HOSTNAME", "x.azurewebsites.net")); err == nil || !strings.Contains(err.Error(), "BaseUrl is required in Azure") {
 		t.Errorf("in Azure without BaseUrl: %v", err)
 	}
+	for name, value := range map[string]string{
+		"SHORTURL_TABLE_NAME": "tables", "GC_BLOB_LOCK_BLOB": "..", "GC_BLOB_LOCK_CONTAINER": strings.Repeat("a", 64), "LISTEN_ADDRESS": "127.0.0.1:80",
+		"TABLE_CONNECTION": "BlobEndpoint=https://a.example;SharedAccessSignature=x", "GC_BLOB_LOCK_CONNECTION": "TableEndpoint=https://a.example;SharedAccessSignature=x",
+	} {
+		if _, err := readSettings(environment(name, value)); err == nil || !strings.Contains(err.Error(), name+" ") {
+			t.Errorf("%s=%s: got %v", name, value, err)
+		}
+	}
+	if _, err := readSettings(environment("AzureWebJobsStorage", "x")); err == nil || strings.Count(err.Error(), "AzureWebJobsStorage") != 1 {
+		t.Errorf("one setting for two connections: %v", err)
+	}
+	if s, err := readSettings(environment("FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "WEBSITE_HOSTNAME", "localhost:8080")); err != nil || s.rules.Base.String() != "http://localhost:8080" {
+		t.Errorf("under the Core Tools: %v, %v", s.rules.Base, err)
+	}
 	if _, err := readSettings(environment("URLINDEX_TABLE_NAME", "shorturls")); err == nil || !strings.Contains(err.Error(), "must differ") {
 		t.Errorf("two tables of one name: %v", err)
 	}

@@ -31,7 +31,7 @@ var (
 	// ErrAliasesTaken: every alias that was tried for a new link was taken.
 	ErrAliasesTaken = errors.New("every alias that was tried is taken")
 	// ErrUnavailable: the store did not answer, or not in time. Whether a write was applied is unknown.
-	ErrUnavailable = errors.New("the store of links does not answer")
+	ErrUnavailable = errors.New("the store of links is unavailable")
 	// ErrLockHeld: another instance is doing this work right now.
 	ErrLockHeld = errors.New("another instance holds the lock")
 )
@@ -41,7 +41,8 @@ type Reaped struct {
 	Deleted int64 // expired links deleted
 	Dropped int64 // expiry rows deleted whose link was gone or had been given a later expiry
 	Failed  int64 // expiry rows that could not be handled; the next run meets them again
-	// Backlog is how long the oldest expired link that the run left behind had been expired; zero where it left none.
+	// Backlog is how long the oldest expired link that the run left behind had been expired, as far as it knows: zero
+	// where it left none, or was cut short before it saw any.
 	Backlog time.Duration
 	// Complete says that the run reached the end of what had expired; false where its time limit cut it short.
 	Complete bool

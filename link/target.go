@@ -52,7 +52,7 @@ func checkTarget(longURL string, base Base) string {
 		return "The URL is not valid for a browser: check its host and port."
 	}
 	if sameHost(parsed.Hostname(), base.host) {
-		return "The URL points to this URL shortener itself; send the URL it should lead to."
+		return "The URL leads to the host of this URL shortener itself; send the URL that the link should lead to."
 	}
 	if len(Location(longURL)) > MaxLocationBytes {
 		return fmt.Sprintf("The URL is longer than %d bytes once it is percent-encoded.", MaxLocationBytes)

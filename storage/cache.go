@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,11 +47,8 @@ type cache struct {
 	now     func() time.Time
 	metrics *telemetry.Metrics
 
-	entries *ristretto.Cache[string, *entry]
+	entries *ristretto.Cache[string, *entry] // never closed: a Set that meets a Close panics, and the cache lives as long as the process
 	reads   singleflight.Group
-
-	closing sync.RWMutex // ristretto panics where a Set meets a Close
-	closed  bool
 }
 
 // entry is never changed but for notBefore, so that a hit needs no lock. A zero link stands for "not found".
@@ -60,7 +56,7 @@ type entry struct {
 	link       link.Link
 	freshUntil time.Time
 	staleUntil time.Time
-	notBefore  atomic.Int64 // Unix nanoseconds; no refresh is tried earlier, as the last one failed
+	notBefore  atomic.Int64 // Unix nanoseconds; no refresh is tried earlier, as the last one failed; zero: none has
 }
 
 func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
@@ -96,7 +92,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (row, error) {
 		return c.read(ctx, a, nil)
 	case e.link.Expired(now):
 		// The table can say nothing new about it, but that it was given more time; the next call asks.
-		c.forget(a)
+		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
 		return row{Link: e.link}, nil
 	case now.Before(e.freshUntil):
@@ -104,28 +100,30 @@ func (c *cache) get(ctx context.Context, a link.Alias) (row, error) {
 		return row{Link: e.link}, nil
 	case !now.Before(e.staleUntil):
 		return c.read(ctx, a, nil)
-	case now.UnixNano() < e.notBefore.Load():
-		c.metrics.CacheStaleHit.Add(1)
-		return row{Link: e.link, stale: true}, nil
-	default:
+	}
+	// All who come while the table is asked for the first time wait for it, as it may well answer. Once it has failed,
+	// one caller every so often tries again, and the others do not wait for that.
+	notBefore := e.notBefore.Load()
+	if notBefore == 0 || now.UnixNano() >= notBefore && e.notBefore.CompareAndSwap(notBefore, now.Add(staleRetry).UnixNano()) {
 		return c.read(ctx, a, e)
 	}
+	c.metrics.CacheStaleHit.Add(1)
+	return row{Link: e.link, stale: true}, nil
 }
 
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) where
 // the table does not answer.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (row, error) {
-	answer := c.reads.DoChan(string(a), func() (r any, err error) {
-		// The read is nobody's own: a caller that gives up must not fail the others. A panic here would be nobody's
-		// either, and end the process.
-		defer func() {
-			if p := recover(); p != nil {
-				r, err = row{}, fmt.Errorf("reading link %s: panic: %v", a, p)
-			}
-		}()
+	answer := c.reads.DoChan(string(a), func() (any, error) {
+		// The read is nobody's own: a caller that gives up must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
-		return c.refresh(ctx, a)
+		var r row
+		err := safely(func() (err error) {
+			r, err = c.refresh(ctx, a)
+			return err
+		})
+		return r, err
 	})
 	var enough <-chan time.Time
 	if old != nil {
@@ -142,14 +140,18 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (row, error)
 		}
 		err = got.Err
 	case <-enough:
+		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, staleWait)
 	case <-ctx.Done():
-		err = fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err())
+		// The caller's business, and no sign that the table fails.
+		c.metrics.CacheMiss.Add(1)
+		return row{}, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err())
 	}
-	if old == nil || old.link.Expired(c.now()) {
+	now := c.now()
+	if old == nil || old.link.Expired(now) {
 		c.metrics.CacheMiss.Add(1)
 		return row{}, err
 	}
-	old.notBefore.Store(c.now().Add(staleRetry).UnixNano())
+	old.notBefore.Store(now.Add(staleRetry).UnixNano())
 	c.metrics.CacheStaleHit.Add(1)
 	return row{Link: old.link, stale: true}, nil
 }
@@ -180,11 +182,6 @@ func (c *cache) keep(a link.Alias, l link.Link) {
 	}
 	life := e.staleUntil.Sub(now)
 
-	c.closing.RLock()
-	defer c.closing.RUnlock()
-	if c.closed {
-		return
-	}
 	// A disabled link is not cached, so that enabling it shows at once. And ristretto would take a life of zero for
 	// ever, and leave what it has for a negative one.
 	if l.Disabled || life <= 0 {
@@ -194,14 +191,6 @@ func (c *cache) keep(a link.Alias, l link.Link) {
 	text := int64(2*len(a) + len(l.LongURL) + len(l.CreatedBy))
 	c.entries.SetWithTTL(string(a), e, entryOverhead+text*9/8, life) // Go's allocator rounds up, by an eighth at most
 	c.metrics.CacheBytes.Set(c.entries.MaxCost() - c.entries.RemainingCost())
-}
-
-func (c *cache) forget(a link.Alias) {
-	c.closing.RLock()
-	defer c.closing.RUnlock()
-	if !c.closed {
-		c.entries.Del(string(a))
-	}
 }
 
 // insert writes through. It is the table's answer alone that counts.
@@ -216,17 +205,7 @@ func (c *cache) insert(ctx context.Context, l link.Link) (row, error) {
 // delete forgets first, so that a link whose row is going is not served meanwhile, and once more afterwards, for a
 // read that came between.
 func (c *cache) delete(ctx context.Context, r row) error {
-	c.forget(r.Alias)
-	defer c.forget(r.Alias)
+	c.entries.Del(string(r.Alias))
+	defer c.entries.Del(string(r.Alias))
 	return c.table.delete(ctx, r)
-}
-
-// close frees the memory. Calls that come later work, and go to the table.
-func (c *cache) close() {
-	c.closing.Lock()
-	defer c.closing.Unlock()
-	if !c.closed {
-		c.closed = true
-		c.entries.Close()
-	}
 }

@@ -87,7 +87,7 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 	if r.cache, err = newCache(r.table, config, now, r.metrics); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.close)
+	t.Cleanup(r.entries.Close)
 	return r
 }
 
@@ -306,21 +306,6 @@ func TestCacheWritesThroughAndForgets(t *testing.T) {
 	}
 	r.entries.Wait()
 	r.want(t, "abcdef", link.ErrNotFound, 1)
-}
-
-func TestCacheClosedGoesToTheTable(t *testing.T) {
-	r := newCacheRig(t, 1<<20)
-	r.put("abcdef", time.Hour)
-	r.close()
-	for range 2 {
-		if _, err := r.get(context.Background(), "abcdef"); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := r.table.gets.Load(); got != 2 {
-		t.Errorf("%d reads, want 2", got)
-	}
-	r.forget("abcdef")
 }
 
 func TestCacheStaysWithinItsSize(t *testing.T) {

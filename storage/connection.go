@@ -28,26 +28,40 @@ type Connection struct {
 	identity      azcore.TokenCredential
 }
 
-// ParseConnection reads the connection that the first of the named settings gives which is there, in either form that
-// Azure Functions knows: NAME is a connection string, or NAME__accountName, NAME__tableServiceUri and
+// The services of a storage account that a connection can be for.
+const (
+	TableService = "table"
+	BlobService  = "blob"
+)
+
+// ParseConnection reads the connection for a service that the first of the named settings gives which is there, in
+// either form that Azure Functions knows: NAME is a connection string, or NAME__accountName, NAME__tableServiceUri and
 // NAME__blobServiceUri name the account, with NAME__credential=managedidentity and NAME__clientId for the identity.
 // A NAME of its own wins over NAME__…. Its errors name settings and never quote what is in them.
-func ParseConnection(getenv func(string) string, names ...string) (Connection, error) {
-	for _, name := range names {
+func ParseConnection(getenv func(string) string, service string, names ...string) (Connection, error) {
+	c, name, err := parseConnection(getenv, names)
+	if err == nil && (service == TableService && c.tables == "" || service == BlobService && c.blobs == "") {
+		err = fmt.Errorf("%s names no account, and no %s service", name, service)
+	}
+	return c, err
+}
+
+func parseConnection(getenv func(string) string, names []string) (c Connection, name string, err error) {
+	for _, name = range names {
 		if s := getenv(name); s != "" {
-			c, err := parseConnectionString(s)
-			if err != nil {
-				return Connection{}, fmt.Errorf("%s %w", name, err)
+			if c, err = parseConnectionString(s); err != nil {
+				err = fmt.Errorf("%s %w", name, err)
 			}
-			return c, nil
+			return c, name, err
 		}
 		for _, part := range []string{"accountName", "tableServiceUri", "blobServiceUri"} {
 			if getenv(name+"__"+part) != "" {
-				return parseIdentity(getenv, name)
+				c, err = parseIdentity(getenv, name)
+				return c, name, err
 			}
 		}
 	}
-	return Connection{}, fmt.Errorf("%s is required: a storage connection string, or UseDevelopmentStorage=true for Azurite", strings.Join(names, " or "))
+	return Connection{}, name, fmt.Errorf("%s is required: a storage connection string, or UseDevelopmentStorage=true for Azurite", name)
 }
 
 func parseConnectionString(s string) (Connection, error) {
@@ -144,9 +158,6 @@ func parseIdentity(getenv func(string) string, name string) (Connection, error) 
 }
 
 func (c Connection) tableService() (*aztables.ServiceClient, error) {
-	if c.tables == "" {
-		return nil, errors.New("the connection for tables names no account and no table service")
-	}
 	options := &aztables.ClientOptions{ClientOptions: clientOptions()}
 	switch {
 	case c.identity != nil:
@@ -163,9 +174,6 @@ func (c Connection) tableService() (*aztables.ServiceClient, error) {
 }
 
 func (c Connection) blobContainer(name string) (*container.Client, error) {
-	if c.blobs == "" {
-		return nil, errors.New("the connection for the lock names no account and no blob service")
-	}
 	options := &container.ClientOptions{ClientOptions: clientOptions()}
 	u := c.blobs + "/" + name
 	switch {

@@ -33,7 +33,7 @@ func TestParseConnection(t *testing.T) {
 		"identity by URIs":             {map[string]string{"B__tableServiceUri": "https://a.table.core.windows.net/", "B__blobServiceUri": "https://a.blob.core.windows.net", "B__credential": "managedidentity"}, ""},
 		"default identity":             {map[string]string{"A__accountName": "a"}, ""},
 
-		"nothing":                    {nil, "A or B is required"},
+		"nothing":                    {nil, "B is required"},
 		"no pairs":                   {map[string]string{"B": key}, "B is not a connection string"},
 		"no account":                 {map[string]string{"B": "AccountKey=" + key}, "B has an AccountKey but no AccountName"},
 		"no key":                     {map[string]string{"B": "AccountName=a"}, "B is not complete"},
@@ -45,7 +45,7 @@ func TestParseConnection(t *testing.T) {
 		"client id without identity": {map[string]string{"B__accountName": "a", "B__clientId": "x"}, "B__clientId needs B__credential"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := storage.ParseConnection(func(name string) string { return test.settings[name] }, "A", "B")
+			c, err := storage.ParseConnection(func(name string) string { return test.settings[name] }, storage.TableService, "A", "B")
 			if test.wrong != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wrong) {
 					t.Fatalf("got %v, want %q", err, test.wrong)
@@ -69,17 +69,15 @@ func TestParseConnection(t *testing.T) {
 }
 
 func TestAConnectionForOneServiceOnly(t *testing.T) {
-	c, err := storage.ParseConnection(func(name string) string {
-		return map[string]string{"A__tableServiceUri": "https://a.table.core.windows.net"}[name]
-	}, "A")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := storage.Open(storage.Config{Connection: c}); err != nil {
-		t.Error(err)
-	}
-	if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err == nil {
-		t.Error("a lock without a blob service")
+	for setting, service := range map[string]string{"A__tableServiceUri": storage.TableService, "A__blobServiceUri": storage.BlobService} {
+		for _, want := range []string{storage.TableService, storage.BlobService} {
+			_, err := storage.ParseConnection(func(name string) string {
+				return map[string]string{setting: "https://a.example"}[name]
+			}, want, "A")
+			if (err == nil) != (service == want) {
+				t.Errorf("%s for the %s service: %v", setting, want, err)
+			}
+		}
 	}
 }
 
@@ -121,16 +119,17 @@ func FuzzConnectionString(f *testing.F) {
 	f.Add("AccountName=a;AccountKey=YQ==")
 	f.Add("TableEndpoint=https://a;SharedAccessSignature=sv=1")
 	f.Fuzz(func(t *testing.T, s string) {
-		c, err := storage.ParseConnection(func(string) string { return s }, "A")
-		if err != nil {
-			return
-		}
+		getenv := func(string) string { return s }
 		// What is accepted must do: there is no later place to say what is wrong with it.
-		if _, err := storage.Open(storage.Config{Connection: c}); err != nil && !strings.Contains(err.Error(), "names no account") {
-			t.Errorf("%q: %v", s, err)
+		if c, err := storage.ParseConnection(getenv, storage.TableService, "A"); err == nil {
+			if _, err := storage.Open(storage.Config{Connection: c}); err != nil {
+				t.Errorf("%q: %v", s, err)
+			}
 		}
-		if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err != nil && !strings.Contains(err.Error(), "names no account") {
-			t.Errorf("%q: %v", s, err)
+		if c, err := storage.ParseConnection(getenv, storage.BlobService, "A"); err == nil {
+			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err != nil {
+				t.Errorf("%q: %v", s, err)
+			}
 		}
 	})
 }

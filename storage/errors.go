@@ -6,22 +6,37 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"tiney/link"
 )
 
-// What a storage call can say besides link.ErrNotFound and link.ErrUnavailable.
+// What a storage call can say. Each is a link.ErrUnavailable too: where it is no answer to what was asked, storage did
+// not answer, and above all has not said that there is no such link.
 var (
-	errExists  = errors.New("the row exists already")
-	errChanged = errors.New("the row was changed or deleted since it was read")
-	errNoTable = errors.New("the table does not exist")
-	errBadRow  = errors.New("the row is damaged")
+	errExists  = fmt.Errorf("%w: the row exists already", link.ErrUnavailable)
+	errGone    = fmt.Errorf("%w: the row does not exist", link.ErrUnavailable)
+	errChanged = fmt.Errorf("%w: the row was changed or deleted since it was read", link.ErrUnavailable)
+	errNoTable = fmt.Errorf("%w: the table does not exist", link.ErrUnavailable)
 )
 
-// classify turns the SDK's error of a call into one of the few above. What is not known there is
-// link.ErrUnavailable: nothing that storage says unasked may become a "not found".
+// errBadRow: there is a row, and it makes no sense.
+var errBadRow = errors.New("the row is damaged")
+
+// safely turns a panic of f into an error. It stands where f runs in a goroutine of its own, which no request's
+// recovery reaches: the SDK is known to panic over an answer that it does not expect.
+func safely(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// classify turns the SDK's error of a call into one of those above, or into a plain link.ErrUnavailable.
 //
 // The text of the result is fit for a log: it leaves out URLs, since a shared access signature may be in them, and the
 // bodies of answers.
@@ -45,7 +60,7 @@ func classify(call string, err error) error {
 	case "EntityAlreadyExists":
 		kind = errExists
 	case "ResourceNotFound", "EntityNotFound":
-		kind = link.ErrNotFound
+		kind = errGone
 	case "TableNotFound":
 		kind = errNoTable
 	default:

@@ -76,13 +76,6 @@ func Open(config Config) (*Links, error) {
 	return s, nil
 }
 
-// Close frees the cache. Calls that are under way or come later still work, without it.
-func (s *Links) Close() {
-	if s.cache != nil {
-		s.cache.close()
-	}
-}
-
 // Get returns the link of an alias, expired and disabled ones too: the caller decides what they are worth.
 // Errors: link.ErrNotFound, link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
@@ -96,13 +89,14 @@ func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 // and created is false. However many callers, here and elsewhere, want a link for one URL at the same time, they all
 // get the same one, and created is true for one of them.
 //
-// When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout
-// and is not cut short by the end of ctx: somebody who hangs up leaves nothing half done.
+// When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout,
+// and a second more to clean up where it was stopped for too long. It is not cut short by the end of ctx: somebody who
+// hangs up leaves nothing half done.
 // Errors: link.ErrDisabled, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	c := &creation{Links: s, want: want, deadline: s.config.Now().Add(Timeout)}
+	c := &creation{Links: s, want: want, deadline: s.config.Now().Round(0).Add(Timeout)}
 
 	seen, err := s.index.get(ctx, want.LongURL)
 	switch {
@@ -144,9 +138,11 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		return link.Link{}, errStale
 	}
 	r, err := c.rows.get(ctx, a)
-	if errors.Is(err, link.ErrNotFound) || r.stale {
-		// A cached "not found" may be older than the index row; and what is good enough for a redirect in an outage
-		// is not good enough to promise a link's life by.
+	cached := c.cache != nil && r.etag == ""
+	if cached && (errors.Is(err, link.ErrNotFound) || r.stale || err == nil && r.Expired(c.config.Now())) {
+		// A cached "not found" may be older than the index row, and a cached expiry than one that another hand has
+		// given the link since; and what is good enough for a redirect in an outage is not good enough to promise a
+		// link's life by.
 		r, err = c.links.get(ctx, a)
 	}
 	switch {
@@ -195,22 +191,20 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	if err := c.inTime(); err != nil {
 		return err
 	}
-	if c.own, err = c.rows.insert(ctx, l); err != nil {
-		if errors.Is(err, errExists) {
-			c.own.Link = l
-			c.dropExpiry(ctx)
-		}
-		return err
+	c.own, err = c.rows.insert(ctx, l)
+	c.own.Link = l
+	if late := c.inTime(); late != nil {
+		c.repair(ctx)
+		return late
 	}
-	if err := c.inTime(); err != nil {
-		// This process was stopped in mid-call for longer than a create may take, and the reaper may have dropped
-		// the expiry row meanwhile. A link without one would stay for ever.
-		late, cancel := afterDeadline(ctx)
-		defer cancel()
-		c.undo(late)
-		return err
+	if c.own.retried {
+		// An earlier try that got stuck on its way may still be applied, after this create has taken the link back.
+		c.ownExpiry = ""
 	}
-	return nil
+	if errors.Is(err, errExists) {
+		c.dropExpiry(ctx)
+	}
+	return err
 }
 
 // claim makes the index name the inserted link and returns that, or else the live link that it names instead, having
@@ -221,9 +215,13 @@ func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) 
 		if err := c.inTime(); err != nil {
 			return link.Link{}, err
 		}
-		etag, err := c.index.put(ctx, c.own.Link, seen)
+		err := c.index.put(ctx, c.own.Link, seen)
+		if late := c.inTime(); late != nil {
+			c.repair(ctx)
+			return link.Link{}, late
+		}
 		if err == nil {
-			return c.won(ctx, indexRow{alias: string(c.own.Alias), etag: etag})
+			return c.own.Link, nil
 		}
 		if !errors.Is(err, errChanged) {
 			// The index may name the link or not: it stays, for whoever asks next to find it there, or to expire.
@@ -238,7 +236,7 @@ func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) 
 			return link.Link{}, err
 		}
 		if seen.alias == string(c.own.Alias) {
-			return c.won(ctx, seen) // an earlier try was applied, and its answer lost
+			return c.own.Link, nil // an earlier try was applied, and its answer lost
 		}
 		winner, err := c.live(ctx, seen)
 		if errors.Is(err, errStale) {
@@ -261,25 +259,31 @@ func (c *creation) undo(ctx context.Context) {
 	c.dropExpiry(ctx)
 }
 
-// won returns the own link, which the index names now.
-func (c *creation) won(ctx context.Context, index indexRow) (link.Link, error) {
-	err := c.inTime()
-	if err == nil {
-		return c.own.Link, nil
-	}
-	// As in insertAs, but others may have found the link by its index row and told their callers of it. So it stays,
-	// with its expiry row; and where it has been reaped already, the index row goes that nobody else would find.
-	ctx, cancel := afterDeadline(ctx)
+// repair is for a process that was stopped in a write for longer than a create may take: the write may have come after
+// the reaper had been there, whatever its error says. Others may have found the link by its index row and told their
+// callers of it, so it is not taken back. It gets its expiry row again, and where it has been reaped already, the index
+// row goes that nobody else would find.
+func (c *creation) repair(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, err := c.expiry.insert(ctx, c.own.Link); err != nil && !errors.Is(err, errExists) {
-		c.config.Log.Error("a link may lack its expiry row", "alias", c.own.Alias, "error", err)
+	left := func(what string, err error) {
+		c.config.Log.Error("a create was stopped for too long and may have left "+what, "alias", c.own.Alias, "error", err)
 	}
-	if _, err := c.links.get(ctx, c.own.Alias); errors.Is(err, link.ErrNotFound) {
-		if err := c.index.delete(ctx, c.want.LongURL, index); err != nil {
-			c.config.Log.Error("an index row without a link is left behind", "alias", c.own.Alias, "error", err)
+	if !c.own.ExpiresAt.IsZero() {
+		if _, err := c.expiry.insert(ctx, c.own.Link); err != nil && !errors.Is(err, errExists) {
+			left("a link without its expiry row", err)
 		}
 	}
-	return link.Link{}, err
+	if _, err := c.links.get(ctx, c.own.Alias); !errors.Is(err, link.ErrNotFound) {
+		return
+	}
+	index, err := c.index.get(ctx, c.want.LongURL)
+	if err == nil && index.alias == string(c.own.Alias) {
+		err = c.index.delete(ctx, c.want.LongURL, index)
+	}
+	if err != nil && !errors.Is(err, link.ErrNotFound) {
+		left("an index row without its link", err)
+	}
 }
 
 func (c *creation) dropExpiry(ctx context.Context) {
@@ -293,15 +297,11 @@ func (c *creation) dropExpiry(ctx context.Context) {
 	}
 }
 
-// afterDeadline gives a create that is too late a moment to clean up.
-func afterDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-}
-
 // inTime says whether the create may still write. The context's deadline ends calls, but it is a timer's business:
 // a process that was stopped and woken may get a write out before its timers are looked at.
 func (c *creation) inTime() error {
-	if now := c.config.Now(); now.After(c.deadline) {
+	// Round(0) leaves the time on the wall: the other clock that Go compares by stands still while a machine is suspended.
+	if now := c.config.Now().Round(0); now.After(c.deadline) {
 		return fmt.Errorf("%w: the create took longer than %v", link.ErrUnavailable, Timeout)
 	}
 	return nil

@@ -309,6 +309,95 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 	}
 }
 
+// The process stops in a write for so long that its link has expired and the reaper has been there when the write
+// arrives, and then gets no answer either.
+func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
+	for n := 3; n <= createCalls; n++ { // the link, the index row
+		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s, reaper := r.open(nil), r.open(nil)
+			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.N != n {
+					return faultproxy.None
+				}
+				r.clock.Advance(10 * time.Minute)
+				if _, err := reaper.Reap(ctx); err != nil {
+					t.Error(err)
+				}
+				// From here on answers are lost, for as long as the SDK tries; what comes after that gets through.
+				lost := len(r.proxy.Calls())
+				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+					if c.N <= lost+2 {
+						return faultproxy.Refuse
+					}
+					return faultproxy.None
+				})
+				return faultproxy.DropAnswer
+			})
+			if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute)); !errors.Is(err, link.ErrUnavailable) {
+				t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+			}
+			r.proxy.Reset()
+			r.WantNoLeak()
+			if _, err := reaper.Reap(ctx); err != nil {
+				t.Error(err)
+			}
+			r.WantRows(0, 0, 0)
+		})
+	}
+}
+
+// The first try of inserting a link gets stuck on its way, the second one succeeds, another instance wins the race for
+// the URL, and when the link has been taken back, the first try arrives.
+func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {
+	r := newRig(t)
+	s, other := r.open(nil), r.open(nil)
+	arrive, arrived := make(chan struct{}), make(chan struct{})
+	var inserts atomic.Int64
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation != "InsertEntity" || c.Target != r.Links {
+			return faultproxy.None
+		}
+		switch inserts.Add(1) {
+		case 1:
+			<-arrive
+			defer close(arrived)
+			return faultproxy.DropAnswer
+		case 2:
+			if _, created, err := other.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || !created {
+				t.Errorf("created %t, %v", created, err)
+			}
+		}
+		return faultproxy.None
+	})
+	if _, created, err := s.Create(ctx, r.want("https://example.com/", 2*time.Hour)); err != nil || created {
+		t.Errorf("created %t, %v, want the other's link", created, err)
+	}
+	close(arrive)
+	<-arrived
+	r.proxy.Wait()
+	r.WantNoLeak()
+	r.clock.Advance(3 * time.Hour)
+	if _, err := s.Reap(ctx); err != nil {
+		t.Error(err)
+	}
+	r.WantRows(0, 0, 0)
+}
+
+func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
+	r := newRig(t)
+	s := r.open(withCache)
+	l := r.create(s, "https://example.com/", 5*time.Minute)
+	eventually(t, "the link is cached", func() bool { return len(r.calls(func() { s.Get(ctx, l.Alias) })) == 0 })
+	l.ExpiresAt = l.ExpiresAt.Add(time.Hour) // by another hand
+	r.PutLink(l)
+	r.clock.Advance(6 * time.Minute)
+	if got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || created || got != l {
+		t.Errorf("got %+v, created %t, %v, want %+v", got, created, err, l)
+	}
+}
+
 func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 	r := newRig(t)
 	s, other := r.open(nil), r.open(nil)
@@ -487,11 +576,14 @@ func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
 		t.Errorf("before there is a table: %v", err)
 	}
-	l := r.create(s, "https://example.com/", time.Hour)
 	if done, err := s.Reap(ctx); err != nil || !done.Complete {
 		t.Errorf("reaped %+v, %v", done, err)
 	}
+	l := r.create(s, "https://example.com/", time.Hour)
 	r.Remove()
+	if done, err := s.Reap(ctx); err != nil || !done.Complete {
+		t.Errorf("reaped %+v, %v", done, err)
+	}
 	if _, err := s.Get(ctx, l.Alias); !errors.Is(err, link.ErrNotFound) {
 		t.Errorf("the table was deleted: %v", err)
 	}
@@ -499,6 +591,34 @@ func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 	if err := s.Make(ctx); err != nil {
 		t.Errorf("making what is there: %v", err)
 	}
+}
+
+func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
+	r := newRig(t)
+	s, err := storage.Open(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "CreateTable" {
+			return faultproxy.Freeze
+		}
+		return faultproxy.None
+	})
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * time.Second)
+			start := time.Now()
+			if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+			if took := time.Since(start); took > storage.Timeout+500*time.Millisecond {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestCheck(t *testing.T) {

@@ -84,7 +84,7 @@ func whileRenewed(ctx context.Context, renew, work func(context.Context) error) 
 			}
 		}
 	}()
-	err := work(ctx)
+	err := safely(func() error { return work(ctx) })
 	cancel(nil)
 	<-renewing
 	return err

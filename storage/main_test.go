@@ -70,7 +70,7 @@ func newRig(t *testing.T) *rig {
 
 func connect(t *testing.T, connectionString string) storage.Connection {
 	t.Helper()
-	c, err := storage.ParseConnection(func(string) string { return connectionString }, "X")
+	c, err := storage.ParseConnection(func(string) string { return connectionString }, storage.TableService, "X")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,6 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(s.Close)
 	if err := s.Make(ctx); err != nil {
 		r.t.Fatal(err)
 	}

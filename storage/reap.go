@@ -39,6 +39,9 @@ func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
 		err = context.Cause(ctx)
 	}
 	r.done.Complete = err == nil
+	if !r.done.Complete && r.done.Backlog == 0 && !r.seen.IsZero() {
+		r.done.Backlog = now.Sub(r.seen) // what was not listed expired later than what was
+	}
 	if errors.Is(err, errReapLimit) {
 		err = nil
 	}
@@ -50,6 +53,7 @@ type reaping struct {
 	*Links
 	now    time.Time
 	cutoff time.Time
+	seen   time.Time // the latest expiry of a row that was listed
 
 	mu   sync.Mutex
 	done link.Reaped
@@ -59,6 +63,9 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 	var rows errgroup.Group
 	rows.SetLimit(reapConcurrency)
 	for _, e := range page {
+		if e.expiresAt.After(r.seen) {
+			r.seen = e.expiresAt
+		}
 		rows.Go(func() error {
 			r.row(ctx, e)
 			return nil
@@ -72,7 +79,11 @@ func (r *reaping) row(ctx context.Context, e expiryRow) {
 	if e.expiresAt.After(r.cutoff) {
 		return // its key says otherwise, but the property is what counts
 	}
-	deleted, err := r.reapOne(ctx, e)
+	var deleted bool
+	err := safely(func() (err error) {
+		deleted, err = r.reapOne(ctx, e)
+		return err
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -119,6 +130,9 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 	// A crash after any of these three deletes leaves the expiry row, and the next run goes on from there.
 	seen, err := r.index.get(ctx, l.LongURL)
 	if err == nil && seen.alias == string(a) {
+		if seen.expiresAt.After(r.cutoff) {
+			return false, errChanged // somebody has extended the link since it was read; the next run sees it
+		}
 		err = r.index.delete(ctx, l.LongURL, seen)
 	}
 	if err != nil && !errors.Is(err, link.ErrNotFound) {

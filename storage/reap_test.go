@@ -224,6 +224,28 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		}
 		r.WantRows(1, 1, 1)
 	})
+	t.Run("the link, before its index row is read", func(t *testing.T) {
+		r := newRig(t)
+		s := r.open(nil)
+		l := r.expired(1, dayLong, "due")[0]
+		l.ExpiresAt = r.clock.Now().Add(dayLong)
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if c.Operation == "GetEntity" && c.Target == r.Index {
+				r.PutLink(l)
+			}
+			return faultproxy.None
+		})
+		done, err := s.Reap(ctx)
+		if want := (link.Reaped{Complete: true}); err != nil || done != want {
+			t.Errorf("got %+v, %v, want %+v", done, err, want)
+		}
+		r.proxy.Reset()
+		r.WantRows(1, 1, 2)
+		if done, err = s.Reap(ctx); err != nil || done.Dropped != 1 || done.Deleted != 0 {
+			t.Errorf("got %+v, %v, want the old expiry row dropped", done, err)
+		}
+		r.WantRows(1, 1, 1)
+	})
 	t.Run("the index row", func(t *testing.T) {
 		r := newRig(t)
 		s, other := r.open(nil), r.open(nil)

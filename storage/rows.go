@@ -18,8 +18,9 @@ const edmDateTime = "Edm.DateTime"
 // A row is a link as the ShortUrls table, or the cache in front of it, knows it.
 type row struct {
 	link.Link
-	etag  azcore.ETag // of the row that was read or written; "" from a cache
-	stale bool        // served because storage failed, although the cache would have read it again
+	etag    azcore.ETag // of the row that was read or written; "" from a cache
+	stale   bool        // served because storage failed, although the cache would have read it again
+	retried bool        // it was sent more than once, and an earlier try may still arrive
 }
 
 // linkEntity is a row of ShortUrls on the wire. Properties that it does not name are ignored in what is read, and no
@@ -36,7 +37,7 @@ type linkEntity struct {
 	CreatedBy     string `json:",omitempty"`
 }
 
-// linkPartition spreads links over 62² ranges and more, in a way that another program can compute too.
+// linkPartition spreads links over 36² partitions and more, in a way that another program can compute too.
 func linkPartition(a link.Alias) string {
 	if len(a) < 2 {
 		return "xx"

@@ -12,7 +12,7 @@ import (
 func (s *Links) Make(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for _, t := range s.tables() {
-		all.Go(func() error { return t.make(ctx) })
+		all.Go(func() error { return safely(func() error { return t.make(ctx) }) })
 	}
 	return all.Wait()
 }
@@ -22,7 +22,7 @@ func (s *Links) Make(ctx context.Context) error {
 func (s *Links) Check(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for _, t := range s.tables() {
-		all.Go(func() error { return t.check(ctx) })
+		all.Go(func() error { return safely(func() error { return t.check(ctx) }) })
 	}
 	return all.Wait()
 }
@@ -37,7 +37,7 @@ func (s *Links) tables() []*table {
 func MakeUntilDone(ctx context.Context, log *slog.Logger, what string, make func(context.Context) error) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		try, cancel := context.WithTimeout(ctx, Timeout)
-		err := make(try)
+		err := safely(func() error { return make(try) })
 		cancel()
 		if err == nil {
 			log.Debug("storage is there", "what", what)
@@ -46,7 +46,7 @@ func MakeUntilDone(ctx context.Context, log *slog.Logger, what string, make func
 		if ctx.Err() != nil {
 			return
 		}
-		log.Warn("storage does not answer yet", "what", what, "error", err, "retry", pause.String())
+		log.Warn("storage cannot be used yet", "what", what, "error", err, "retry", pause.String())
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -22,16 +22,26 @@ type table struct {
 	making singleflight.Group
 }
 
-// make makes the table unless it exists. Any number of callers at once make one call.
+// make makes the table unless it exists. Any number of callers at once make one call, which is nobody's own: one that
+// hangs up does not fail the others, and each waits for no longer than its own ctx lets it.
 func (t *table) make(ctx context.Context) error {
-	_, err, _ := t.making.Do("", func() (any, error) {
-		_, err := t.client.CreateTable(ctx, nil)
-		if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) && answer.ErrorCode == "TableAlreadyExists" {
-			err = nil
-		}
-		return nil, classify("CreateTable "+t.name, err)
+	made := t.making.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer cancel()
+		return nil, safely(func() error {
+			_, err := t.client.CreateTable(ctx, nil)
+			if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) && answer.ErrorCode == "TableAlreadyExists" {
+				err = nil
+			}
+			return classify("CreateTable "+t.name, err)
+		})
 	})
-	return err
+	select {
+	case done := <-made:
+		return done.Err
+	case <-ctx.Done():
+		return classify("CreateTable "+t.name, ctx.Err())
+	}
 }
 
 // do runs one call, and once more where the table had to be made first: a process that has just started, or a table
@@ -44,12 +54,7 @@ func (t *table) do(ctx context.Context, operation string, call func() error) err
 	if err := t.make(ctx); err != nil {
 		return err
 	}
-	err = classify(operation+" "+t.name, call())
-	if errors.Is(err, errNoTable) {
-		// Made by somebody and not there yet, or being deleted: the service did not answer the question.
-		return fmt.Errorf("%w: %w", link.ErrUnavailable, err)
-	}
-	return err
+	return classify(operation+" "+t.name, call())
 }
 
 // get reads one row. link.ErrNotFound: the table was read, and it is not there.
@@ -59,6 +64,9 @@ func (t *table) get(ctx context.Context, partition, key string) (data []byte, et
 		data, etag = answer.Value, answer.ETag
 		return err
 	})
+	if errors.Is(err, errGone) {
+		err = fmt.Errorf("%w (%v)", link.ErrNotFound, err)
+	}
 	return data, etag, err
 }
 
@@ -90,7 +98,7 @@ func (t *table) update(ctx context.Context, entity []byte, read azcore.ETag, mod
 		etag = answer.ETag
 		return err
 	})
-	if errors.Is(err, link.ErrNotFound) {
+	if errors.Is(err, errGone) {
 		err = fmt.Errorf("%w: %w", errChanged, err)
 	}
 	return etag, err
@@ -106,7 +114,7 @@ func (t *table) delete(ctx context.Context, partition, key string, read azcore.E
 		_, err := t.client.DeleteEntity(ctx, partition, key, &aztables.DeleteEntityOptions{IfMatch: &read})
 		return err
 	})
-	if errors.Is(err, link.ErrNotFound) {
+	if errors.Is(err, errGone) {
 		return nil
 	}
 	return err
@@ -139,13 +147,15 @@ func (t *linkTable) insert(ctx context.Context, l link.Link) (row, error) {
 	etag, retried, err := t.table.insert(ctx, encodeLink(l))
 	if errors.Is(err, errExists) && retried {
 		// Ours, if an earlier try was applied and only its answer got lost.
-		if there, readErr := t.get(ctx, l.Alias); readErr == nil && sameLink(there.Link, l) {
-			return there, nil
-		} else if errors.Is(readErr, link.ErrUnavailable) {
+		there, readErr := t.get(ctx, l.Alias)
+		if errors.Is(readErr, link.ErrUnavailable) {
 			return row{}, readErr
 		}
+		if readErr == nil && sameLink(there.Link, l) {
+			etag, err = there.etag, nil
+		}
 	}
-	return row{Link: l, etag: etag}, err
+	return row{Link: l, etag: etag, retried: retried}, err
 }
 
 func sameLink(a, b link.Link) bool {
@@ -161,8 +171,9 @@ type indexTable struct{ table }
 
 // indexRow is what the index knows of a long URL. The zero indexRow stands for no row.
 type indexRow struct {
-	alias string // as it stands in the row; another program may have written anything
-	etag  azcore.ETag
+	alias     string    // as it stands in the row; another program may have written anything
+	expiresAt time.Time // the row's own word on it; zero: it has none
+	etag      azcore.ETag
 }
 
 func (t *indexTable) get(ctx context.Context, longURL string) (indexRow, error) {
@@ -175,24 +186,25 @@ func (t *indexTable) get(ctx context.Context, longURL string) (indexRow, error) 
 	if err := json.Unmarshal(data, &e); err != nil {
 		return indexRow{etag: etag}, nil // names no alias, so it is stale and will be replaced
 	}
-	return indexRow{alias: e.Alias, etag: etag}, nil
+	return indexRow{alias: e.Alias, expiresAt: orZero(e.ExpiresAt), etag: etag}, nil
 }
 
 // put makes the index name l for its long URL: by an insert where seen is no row, else in the place of seen and no
 // other. errChanged: the index is not as seen any more, or an earlier try of this very call was applied.
-func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (azcore.ETag, error) {
+func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) error {
 	if seen.etag == "" {
-		etag, _, err := t.insert(ctx, encodeIndex(l))
+		_, _, err := t.insert(ctx, encodeIndex(l))
 		if errors.Is(err, errExists) {
 			err = fmt.Errorf("%w: %w", errChanged, err)
 		}
-		return etag, err
+		return err
 	}
 	mode := aztables.UpdateModeMerge // keeps what other programs have put there
 	if l.ExpiresAt.IsZero() {
 		mode = aztables.UpdateModeReplace // the only way to take the old expiry out
 	}
-	return t.update(ctx, encodeIndex(l), seen.etag, mode)
+	_, err := t.update(ctx, encodeIndex(l), seen.etag, mode)
+	return err
 }
 
 func (t *indexTable) delete(ctx context.Context, longURL string, r indexRow) error {
@@ -255,16 +267,18 @@ func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int, p
 			Format: to.Ptr(aztables.MetadataFormatFull), // the one that is documented to carry ETags
 		})
 		for pager.More() {
-			var entities [][]byte
-			err := t.do(ctx, "QueryEntities", func() error {
-				answer, err := pager.NextPage(ctx)
-				entities = answer.Entities
-				return err
-			})
+			answer, err := pager.NextPage(ctx)
+			err = classify("QueryEntities "+t.name, err)
+			if errors.Is(err, errNoTable) {
+				if err := t.make(ctx); err != nil {
+					return err
+				}
+				break // it is empty; and a pager that has failed never recovers
+			}
 			if err != nil {
 				return err
 			}
-			if err := page(decodeExpired(entities)); err != nil {
+			if err := page(decodeExpired(answer.Entities)); err != nil {
 				return err
 			}
 		}

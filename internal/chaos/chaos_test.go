@@ -256,7 +256,7 @@ func (n *node) start() {
 	defer n.mu.Unlock()
 	n.behind.Store(n.ahead.Load())
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "NODE_STORAGE="+n.proxy.ConnectionString(), "NODE_TABLES="+n.round.prefix, fmt.Sprintf("NODE_CLOCK=%d", n.ahead.Load()))
+	cmd.Env = append(os.Environ(), "NODE_STORAGE="+n.proxy.ConnectionString(), "NODE_TABLES="+n.round.prefix, "GORACE=halt_on_error=1", fmt.Sprintf("NODE_CLOCK=%d", n.ahead.Load()))
 	cmd.Stderr = n.round.t.Output()
 	out, err := cmd.StdoutPipe()
 	if err == nil {

@@ -30,7 +30,7 @@ func serveNode() error {
 	now := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
 	log := telemetry.NewLogger(os.Stderr, slog.LevelError)
 	metrics := new(telemetry.Metrics)
-	connection, err := storage.ParseConnection(os.Getenv, "NODE_STORAGE")
+	connection, err := storage.ParseConnection(os.Getenv, storage.TableService, "NODE_STORAGE")
 	if err != nil {
 		return err
 	}

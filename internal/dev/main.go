@@ -10,6 +10,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,20 +40,26 @@ func run() error {
 	if port == "" {
 		port = "7071"
 	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("PORT must be a number from 1 to 65535, not %q", port)
+	}
 	if l, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
-		return fmt.Errorf("port %s is taken, or not a port; end what listens there, or choose another with PORT=8080 make run (%w)", port, err)
+		return fmt.Errorf("port %s is taken; end what listens there, or choose another with PORT=8080 make run (%w)", port, err)
 	} else {
 		l.Close()
 	}
 
 	ended := make(<-chan struct{})
-	if os.Getenv("AzureWebJobsStorage") != "" {
+	if namesStorage(os.Environ()) {
 		fmt.Println("Storage: the account that AzureWebJobsStorage names")
 	} else {
 		if err := os.MkdirAll(".azurite", 0o755); err != nil {
 			return err
 		}
 		storage, err := azurite.Start(stop, azurite.DefaultPorts, ".azurite", os.Stderr)
+		if err != nil && stop.Err() != nil {
+			return nil // the user has thought better of it
+		}
 		if err != nil {
 			return fmt.Errorf("%w; to use a storage that runs already, set AzureWebJobsStorage (for that Azurite: UseDevelopmentStorage=true)", err)
 		}
@@ -116,12 +125,21 @@ func developmentSettings() ([]string, error) {
 		return nil, fmt.Errorf("local.settings.json: %w", err)
 	}
 	env := os.Environ()
+	named := namesStorage(env)
 	for name, value := range file.Values {
-		if _, set := os.LookupEnv(name); !set {
+		if os.Getenv(name) == "" && !(named && name == "AzureWebJobsStorage") {
 			env = append(env, name+"="+value)
 		}
 	}
 	return env, nil
+}
+
+// namesStorage says whether the environment names a storage account, in any of the forms that the setting has.
+func namesStorage(env []string) bool {
+	return slices.ContainsFunc(env, func(e string) bool {
+		name, value, _ := strings.Cut(e, "=")
+		return value != "" && (name == "AzureWebJobsStorage" || strings.HasPrefix(name, "AzureWebJobsStorage__"))
+	})
 }
 
 // answers waits until the service takes connections; false where it ended or the user lost patience.

@@ -29,11 +29,12 @@ func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation,
 type Fault int
 
 const (
-	None       Fault = iota
-	Refuse           // it is not passed on, and the connection is closed
-	DropAnswer       // it is passed on and applied; its answer is lost with the connection
-	ServerBusy       // it is not passed on; the answer is a 503 as Azure words it
-	Freeze           // it is not passed on, and not answered while the client waits
+	None            Fault = iota
+	Refuse                // it is not passed on, and the connection is closed
+	DropAnswer            // it is passed on and applied; its answer is lost with the connection
+	ServerBusy            // it is not passed on; the answer is a 503 as Azure words it
+	TooManyRequests       // the same with a 429 and a Retry-After of ten seconds
+	Freeze                // it is not passed on, and not answered while the client waits
 
 	// The next ones are not faults of a storage service, but ways to break what the service relies on: with one of
 	// them in force, a test that looks for broken promises must find one.
@@ -69,6 +70,9 @@ func Start(target azurite.Ports) *Proxy {
 
 // ConnectionString returns the connection string that leads through the proxy.
 func (p *Proxy) ConnectionString() string { return p.ports.ConnectionString() }
+
+// Ports returns the proxy's own ports.
+func (p *Proxy) Ports() azurite.Ports { return p.ports }
 
 // Close ends the proxy and all connections through it.
 func (p *Proxy) Close() {
@@ -145,11 +149,16 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		case Freeze:
 			<-r.Context().Done()
 			panic(http.ErrAbortHandler)
-		case ServerBusy:
+		case ServerBusy, TooManyRequests:
+			code, status := "ServerBusy", http.StatusServiceUnavailable
+			if fault == TooManyRequests {
+				code, status = "TooManyRequests", http.StatusTooManyRequests
+				w.Header().Set("Retry-After", "10")
+			}
 			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("x-ms-error-code", "ServerBusy")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			io.WriteString(w, `{"odata.error":{"code":"ServerBusy","message":{"lang":"en-US","value":"The server is busy."}}}`)
+			w.Header().Set("x-ms-error-code", code)
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"odata.error":{"code":%q,"message":{"lang":"en-US","value":"Try again later."}}}`, code)
 			return
 		case Lie:
 			w.Header().Set("ETag", `W/"datetime'2026-01-01T00%3A00%3A00.0000000Z'"`)

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,11 +102,11 @@ func Start(ctx context.Context, opt Options) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("funchost: %w", err)
 	}
+	h.url = "http://" + listener.Addr().String()
 	if err := h.startChild(ctx); err != nil {
 		listener.Close()
 		return nil, err
 	}
-	h.url = "http://" + listener.Addr().String()
 	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), ErrorLog: discard}
 	go h.server.Serve(listener)
 	return h, nil
@@ -225,6 +226,7 @@ func (h *Host) spawn(ctx context.Context, port int) (*child, error) {
 		"FUNCTIONS_CUSTOMHANDLER_PORT="+strconv.Itoa(port),
 		"FUNCTIONS_CUSTOMHANDLER_WORKER_ID="+newGUID(),
 		"FUNCTIONS_APP_ROOT_PATH="+h.script.root,
+		"WEBSITE_HOSTNAME="+strings.TrimPrefix(h.url, "http://"), // as the Core Tools have it
 	)
 	out := &output{w: h.output}
 	c.cmd.Stdout, c.cmd.Stderr = out, out

@@ -193,6 +193,7 @@ func TestChildEnvironment(t *testing.T) {
 	for _, want := range []string{
 		"SETTING=from settings",
 		"FUNCTIONS_APP_ROOT_PATH=" + root,
+		"WEBSITE_HOSTNAME=" + strings.TrimPrefix(h.URL(), "http://"),
 		"FUNCTIONS_CUSTOMHANDLER_PORT=" + h.HandlerURL()[strings.LastIndex(h.HandlerURL(), ":")+1:],
 	} {
 		if !slices.Contains(s.Env, want) {

@@ -16,14 +16,16 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"tiney/link"
 )
 
 // Tables are one set of tables.
 type Tables struct {
-	t       testing.TB
-	service *aztables.ServiceClient
+	t                testing.TB
+	connectionString string
+	service          *aztables.ServiceClient
 	// The names of the tables.
 	Links, Index, Expiry string
 }
@@ -35,7 +37,7 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Tables{t: t, service: service, Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex"}
+	return &Tables{t: t, connectionString: connectionString, service: service, Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex"}
 }
 
 // Entity is a row as it is on the wire.
@@ -87,6 +89,18 @@ func (r *Tables) Remove() {
 		if _, err := r.service.DeleteTable(context.Background(), table, nil); err != nil {
 			r.t.Fatal(err)
 		}
+	}
+}
+
+// RemoveContainer removes a blob container of the same account.
+func (r *Tables) RemoveContainer(name string) {
+	r.t.Helper()
+	c, err := container.NewClientFromConnectionString(r.connectionString, name, nil)
+	if err == nil {
+		_, err = c.Delete(context.Background(), nil)
+	}
+	if err != nil {
+		r.t.Fatal(err)
 	}
 }
 

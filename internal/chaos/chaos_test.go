@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package chaos breaks everything around the service that can be broken here, and looks whether it keeps its promises.
 //
 // Each round starts a few processes on a set of tables of their own. Clients shorten a few URLs, so that they collide,

@@ -1,10 +1,14 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz azurite clean compiler
+.PHONY: help run build package test check fuzz chaos azurite clean compiler
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
+# How long `make chaos` goes on, with how many processes, and from which seed (0: one from the time).
+DURATION ?= 10m
+NODES ?= 2
+SEED ?= 0
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -45,6 +49,9 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
 	done
+
+chaos: azurite ## check random histories under faults for DURATION (10m), with NODES processes (2)
+	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/chaos -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
 
 azurite: internal/azurite/node_modules/.installed
 

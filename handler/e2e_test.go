@@ -539,8 +539,8 @@ func TestKilledAtEveryStorageCallOfACreate(t *testing.T) {
 }
 
 func TestKilledAtEveryStorageCallOfAReap(t *testing.T) {
-	// Two reads and three deletes for the one link that is due.
-	for n := 1; n <= 5; n++ {
+	// One read for the time, and two reads and three deletes for the one link that is due.
+	for n := 1; n <= 6; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("call %d, after=%t", n, after), func(t *testing.T) {
 				s := newSite(t)

@@ -58,7 +58,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		LinkTable:  s.linkTable, IndexTable: s.indexTable, ExpiryTable: s.expiryTable,
 		AliasLength: s.aliasLength,
 		Cache:       s.cache,
-		ReapBuffer:  s.reapBuffer, ReapLimit: s.reapLimit, ReapPageSize: s.reapPageSize,
+		ReapBuffer:  s.reapBuffer, ReapLimit: s.reapLimit, ReapPageSize: s.reapPageSize, StorageClock: true,
 		Now: time.Now, Random: rand.Reader, Log: log, Metrics: metrics,
 	})
 	if err != nil {

@@ -35,6 +35,9 @@ type Config struct {
 	ReapBuffer   time.Duration // how long past its expiry a link is kept; zero is fine
 	ReapLimit    time.Duration // how long one Reap may take
 	ReapPageSize int           // expiry rows per page, at most 1000
+	// StorageClock has Reap go by the clock of the storage service where Now is ahead of it: what it deletes is gone for
+	// good, and a clock can be set wrong.
+	StorageClock bool
 
 	Now     func() time.Time
 	Random  io.Reader // cryptographic; safe for concurrent use

@@ -33,6 +33,15 @@ func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ReapLimit, errReapLimit)
 	defer cancel()
 	now := s.config.Now()
+	if s.config.StorageClock {
+		there, err := s.expiry.clock(ctx)
+		if err != nil {
+			return link.Reaped{}, err
+		}
+		if there.Before(now) {
+			now = there
+		}
+	}
 	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.ReapBuffer)}
 	err := s.expiry.expired(ctx, r.cutoff, s.config.ReapPageSize, func(page []expiryRow) error { return r.page(ctx, page) })
 	if ctx.Err() != nil {

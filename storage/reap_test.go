@@ -272,6 +272,29 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 	})
 }
 
+// The process's clock jumps an hour ahead, and for the reaper it is as late as it is.
+func TestReapGoesByTheClockOfStorage(t *testing.T) {
+	r := newRig(t)
+	r.config.StorageClock = true
+	s := r.open(nil)
+	r.expired(1, time.Minute, "due")
+	alive := r.create(s, "https://example.com/alive", 30*time.Minute)
+	for _, jump := range []time.Duration{time.Hour, -2 * time.Hour} {
+		r.clock.Advance(jump)
+		if _, err := s.Reap(ctx); err != nil {
+			t.Error(err)
+		}
+		if got, err := s.Get(ctx, alive.Alias); err != nil || got != alive {
+			t.Errorf("after a jump of %v: %+v, %v", jump, got, err)
+		}
+	}
+	r.WantRows(1, 1, 1)
+	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Refuse })
+	if _, err := s.Reap(ctx); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("no storage: %v", err)
+	}
+}
+
 func TestReapWithAnswersLost(t *testing.T) {
 	// Calls: two listings, two reads, three deletes.
 	for n := 1; n <= 7; n++ {

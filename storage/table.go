@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"golang.org/x/sync/singleflight"
@@ -77,6 +79,19 @@ func (t *table) check(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// clock asks what time it is where the table is, to the second.
+func (t *table) clock(ctx context.Context) (time.Time, error) {
+	var answer *http.Response
+	if err := t.check(runtime.WithCaptureResponse(ctx, &answer)); err != nil {
+		return time.Time{}, err
+	}
+	at, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the clock of %s: %w: %w", t.name, link.ErrUnavailable, err)
+	}
+	return at, nil
 }
 
 // insert adds a row. errExists: a row of that key is there. retried: the row may be there by an earlier try of this

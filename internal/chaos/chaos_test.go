@@ -37,6 +37,7 @@ var (
 	duration = flag.Duration("chaos.duration", 15*time.Second, "how long to go on")
 	seed     = flag.Uint64("chaos.seed", 0, "the seed of the first round; 0: take one from the time")
 	nodes    = flag.Int("chaos.nodes", 2, "how many processes")
+	long     = flag.Bool("chaos.long", false, "also run what takes minutes, since real leases and lifetimes have to run out")
 )
 
 var emulator azurite.Ports

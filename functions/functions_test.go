@@ -653,6 +653,20 @@ func TestReaperHasNoEndpointWithoutTheHost(t *testing.T) {
 	}
 }
 
+func FuzzTimerPayload(f *testing.F) {
+	f.Add([]byte(fmt.Sprintf(timerPayload, "null", true)))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"Data":{"timer":null}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := newRig(t)
+		// Without a connection there are no time limits to lift, so what passes the parser ends as a 500.
+		w := r.do(http.MethodPost, "/reaper", string(body))
+		if valid := json.Valid(body); !slices.Contains([]int{400, 413, 500}, w.Code) || !valid && w.Code == 500 {
+			t.Fatalf("%q: got %d %s", body, w.Code, w.Body)
+		}
+	})
+}
+
 func FuzzShortenBody(f *testing.F) {
 	f.Add([]byte(`{"longUrl":"https://example.com/","expiresInSeconds":60}`))
 	f.Add([]byte(`{"longUrl":"https://example.com/\ud800","expiresInSeconds":6e1}`))

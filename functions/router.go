@@ -88,18 +88,17 @@ func newRouter(functions map[string]answerer, hosted bool) (*router, error) {
 
 func (rt *router) add(template string, to route) error {
 	p := "/" + strings.Trim(template, "/")
+	free := strings.HasPrefix(p, "/{") && strings.IndexByte(p, '}') == len(p)-1
 	_, taken := rt.paths[p]
 	switch {
-	case strings.HasPrefix(p, "/{") && strings.IndexByte(p, '}') == len(p)-1:
-		taken = rt.segment.answerer != nil
-		rt.segment = to
-	case strings.ContainsAny(p, "{}"):
+	case strings.ContainsAny(p, "{}") && !free:
 		return fmt.Errorf("function %s: route %q is neither a fixed path nor one free segment", to.function, template)
+	case taken || free && rt.segment.answerer != nil:
+		return fmt.Errorf("function %s: route %q is another function's too", to.function, template)
+	case free:
+		rt.segment = to
 	default:
 		rt.paths[p] = to
-	}
-	if taken {
-		return fmt.Errorf("function %s: route %q is another function's too", to.function, template)
 	}
 	return nil
 }

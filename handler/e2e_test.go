@@ -67,6 +67,7 @@ type site struct {
 	t *testing.T
 	*rawtables.Tables
 	prefix string
+	app    string // where the app is laid out
 }
 
 var sites atomic.Int64
@@ -74,7 +75,7 @@ var sites atomic.Int64
 func newSite(t *testing.T) *site {
 	t.Helper()
 	prefix := fmt.Sprintf("E%d", sites.Add(1))
-	s := &site{t: t, prefix: prefix, Tables: rawtables.Open(t, emulator.ConnectionString(), prefix)}
+	s := &site{t: t, prefix: prefix, app: app, Tables: rawtables.Open(t, emulator.ConnectionString(), prefix)}
 	s.Make()
 	return s
 }
@@ -100,7 +101,7 @@ func (s *site) proxy() *faultproxy.Proxy {
 // hosted starts the app behind the host double.
 func (s *site) hosted(proxy bool, connectionString string, more ...string) *funchost.Host {
 	s.t.Helper()
-	h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: app, Env: s.environment(connectionString, more...), Proxy: proxy, Output: s.t.Output()})
+	h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app, Env: s.environment(connectionString, more...), Proxy: proxy, Output: s.t.Output()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func (s *site) start(connectionString string, more ...string) *process {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	p := &process{cmd: exec.Command(filepath.Join(app, "handler")), url: fmt.Sprintf("http://127.0.0.1:%d", port), output: new(lockedBuffer), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(filepath.Join(s.app, "handler")), url: fmt.Sprintf("http://127.0.0.1:%d", port), output: new(lockedBuffer), exited: make(chan struct{})}
 	p.cmd.Env = s.environment(connectionString, append([]string{fmt.Sprintf("PORT=%d", port)}, more...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	if err := p.cmd.Start(); err != nil {

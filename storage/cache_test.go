@@ -308,6 +308,33 @@ func TestCacheWritesThroughAndForgets(t *testing.T) {
 	r.want(t, "abcdef", link.ErrNotFound, 1)
 }
 
+func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	popular := r.put("popular", 24*time.Hour)
+	r.want(t, "popular", nil, 1)
+	stop := make(chan struct{})
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					r.keep(link.Alias(fmt.Sprintf("w%d-%d", w, i)), link.Link{})
+				}
+			}
+		})
+	}
+	for range 20_000 {
+		if got, err := r.get(context.Background(), "popular"); err != nil || got.Link != popular {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+	}
+	close(stop)
+	writers.Wait()
+}
+
 func TestCacheStaysWithinItsSize(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()

@@ -593,6 +593,31 @@ func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 	}
 }
 
+func TestATableThatIsBeingDeleted(t *testing.T) {
+	r := newRig(t)
+	s, err := storage.Open(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "CreateTable" {
+			return faultproxy.BeingDeleted
+		}
+		return faultproxy.None
+	})
+	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour)); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("create: %v", err)
+	}
+	if _, err := s.Reap(ctx); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("reap: %v", err)
+	}
+	r.proxy.Reset()
+	r.create(s, "https://example.com/", time.Hour)
+}
+
 func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
 	r := newRig(t)
 	s, err := storage.Open(r.config)

@@ -126,6 +126,29 @@ func TestReapGoesOnAfterARowThatFails(t *testing.T) {
 	}
 }
 
+func TestReapWhereOnePartitionFails(t *testing.T) {
+	r := newRig(t)
+	s := r.open(nil)
+	r.expired(10, dayLong, "aa")
+	r.expired(10, dayLong, "bb")
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Target == r.Links && c.Partition == "bb" {
+			return faultproxy.ServerBusy
+		}
+		return faultproxy.None
+	})
+	done, err := s.Reap(ctx)
+	if want := (link.Reaped{Deleted: 10, Failed: 10, Backlog: dayLong, Complete: true}); err != nil || done != want {
+		t.Errorf("got %+v, %v, want %+v", done, err, want)
+	}
+	r.WantRows(10, 10, 10)
+	r.proxy.Reset()
+	if done, err = s.Reap(ctx); err != nil || done.Deleted != 10 {
+		t.Errorf("afterwards: %+v, %v", done, err)
+	}
+	r.WantRows(0, 0, 0)
+}
+
 func TestReapThatIsCutShortIsResumed(t *testing.T) {
 	r := newRig(t)
 	r.config.ReapLimit = 300 * time.Millisecond

@@ -37,6 +37,7 @@ var (
 	duration = flag.Duration("chaos.duration", 15*time.Second, "how long to go on")
 	seed     = flag.Uint64("chaos.seed", 0, "the seed of the first round; 0: take one from the time")
 	nodes    = flag.Int("chaos.nodes", 2, "how many processes")
+	rows     = flag.Int("chaos.rows", 100_000, "how many expired links the long tests reap")
 	long     = flag.Bool("chaos.long", false, "also run what takes minutes, since real leases and lifetimes have to run out")
 )
 
@@ -175,10 +176,10 @@ func (r *round) violation(format string, args ...any) {
 
 var prefixes atomic.Int64
 
-// play plays one round and returns what went wrong in it.
-func play(t *testing.T, seed uint64, count *tally, broken sabotage) []string {
+// newRound makes tables and starts nodes on them, and returns what ends them again.
+func newRound(t *testing.T, seed uint64, count *tally, broken sabotage) (r *round, end func()) {
 	prefix := fmt.Sprintf("C%d", prefixes.Add(1))
-	r := &round{t: t, count: count, prefix: prefix, sabotage: broken,
+	r = &round{t: t, count: count, prefix: prefix, sabotage: broken,
 		tables: rawtables.Open(t, emulator.ConnectionString(), prefix),
 		client: &http.Client{
 			Timeout:       20 * time.Second,
@@ -186,25 +187,38 @@ func play(t *testing.T, seed uint64, count *tally, broken sabotage) []string {
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 16},
 		},
 		owner: map[string]string{}, promised: map[string]time.Time{}, disabled: map[string]bool{}}
-	defer r.client.CloseIdleConnections()
-	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 	for i := range *nodes {
-		n := &node{round: r, proxy: faultproxy.Start(emulator), rng: random(uint64(100 + i))}
-		defer n.proxy.Close()
-		defer n.kill()
+		n := &node{round: r, proxy: faultproxy.Start(emulator), rng: random(seed, uint64(100+i))}
 		n.proxy.Before(n.fault)
 		n.clean.Store(true)
 		n.start()
-		n.clean.Store(false)
 		r.nodes = append(r.nodes, n)
 	}
+	return r, func() {
+		for _, n := range r.nodes {
+			n.kill()
+			n.proxy.Close()
+		}
+		r.client.CloseIdleConnections()
+	}
+}
 
+// random is one of the streams of random numbers of a round.
+func random(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+
+// play plays one round and returns what went wrong in it.
+func play(t *testing.T, seed uint64, count *tally, broken sabotage) []string {
+	r, end := newRound(t, seed, count, broken)
+	defer end()
+	for _, n := range r.nodes {
+		n.clean.Store(false)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	var clients, trouble sync.WaitGroup
-	trouble.Go(func() { r.makeTrouble(ctx, random(0)) })
+	trouble.Go(func() { r.makeTrouble(ctx, random(seed, 0)) })
 	for i := range 8 {
 		clients.Go(func() {
-			for rng, n := random(uint64(1+i)), 0; n < 40; n++ {
+			for rng, n := random(seed, uint64(1+i)), 0; n < 40; n++ {
 				r.act(rng)
 			}
 		})

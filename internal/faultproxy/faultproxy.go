@@ -21,6 +21,7 @@ type Call struct {
 	N         int    // 1 for the first since the last Reset
 	Operation string // as the service's documentation names it, such as "GetEntity"
 	Target    string // the table, or the blob's container
+	Partition string // of a row that is named in the call's URL, as inserts do not
 }
 
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }
@@ -34,6 +35,7 @@ const (
 	DropAnswer            // it is passed on and applied; its answer is lost with the connection
 	ServerBusy            // it is not passed on; the answer is a 503 as Azure words it
 	TooManyRequests       // the same with a 429 and a Retry-After of ten seconds
+	BeingDeleted          // the same with a 409: the table is being deleted, and cannot be made yet
 	Freeze                // it is not passed on, and not answered while the client waits
 
 	// The next ones are not faults of a storage service, but ways to break what the service relies on: with one of
@@ -135,6 +137,9 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		p.n++
 		call := Call{N: p.n}
 		call.Operation, call.Target = name(r)
+		if m := partitionKey.FindStringSubmatch(r.URL.Path); m != nil {
+			call.Partition = m[1]
+		}
 		p.calls = append(p.calls, call)
 		before, after := p.before, p.after
 		p.mu.Unlock()
@@ -149,11 +154,14 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		case Freeze:
 			<-r.Context().Done()
 			panic(http.ErrAbortHandler)
-		case ServerBusy, TooManyRequests:
+		case ServerBusy, TooManyRequests, BeingDeleted:
 			code, status := "ServerBusy", http.StatusServiceUnavailable
-			if fault == TooManyRequests {
+			switch fault {
+			case TooManyRequests:
 				code, status = "TooManyRequests", http.StatusTooManyRequests
 				w.Header().Set("Retry-After", "10")
+			case BeingDeleted:
+				code, status = "TableBeingDeleted", http.StatusConflict
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("x-ms-error-code", code)
@@ -193,6 +201,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		w.Write(said)
 	})
 }
+
+var partitionKey = regexp.MustCompile(`PartitionKey='([^']*)'`)
 
 var entityPath = regexp.MustCompile(`^/[^/]+/([A-Za-z0-9]+)(\(.*\))?$`)
 

@@ -166,6 +166,38 @@ func (r *Tables) PutLink(l link.Link) {
 	}
 }
 
+// PutMany writes count links that expired at the given time, a hundred rows of a partition in one call.
+func (r *Tables) PutMany(count int, at time.Time) {
+	r.t.Helper()
+	pending := map[[2]string][]aztables.TransactionAction{}
+	flush := func(where [2]string) {
+		if _, err := r.service.NewClient(where[0]).SubmitTransaction(context.Background(), pending[where], nil); err != nil {
+			r.t.Fatal(err)
+		}
+		delete(pending, where)
+	}
+	put := func(table string, e Entity) {
+		data, err := json.Marshal(e)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		where := [2]string{table, e["PartitionKey"].(string)}
+		pending[where] = append(pending[where], aztables.TransactionAction{ActionType: aztables.TransactionTypeInsertReplace, Entity: data})
+		if len(pending[where]) == 100 {
+			flush(where)
+		}
+	}
+	for i := range count {
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
+		put(r.Links, Link(l))
+		put(r.Index, Index(l))
+		put(r.Expiry, Expiry(l))
+	}
+	for where := range pending {
+		flush(where)
+	}
+}
+
 // Age moves the expiry of every row by d into the past, as if d had gone by.
 func (r *Tables) Age(d time.Duration) {
 	r.t.Helper()

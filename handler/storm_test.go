@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/pack"
+	"tiney/link"
+)
+
+// stillWell checks that a process answers as if nothing were the matter.
+func stillWell(t *testing.T, base string) {
+	t.Helper()
+	for target, want := range map[string]int{"/warm": 302, "/nobody": 404, "/api/health": 200} {
+		if got := must(t, http.MethodGet, base+target, ""); got.status != want {
+			t.Errorf("%s: got %+v, want %d", target, got, want)
+		}
+	}
+	if _, status := shorten(t, base, "https://example.com/well"); status != 201 && status != 200 {
+		t.Errorf("shorten: got %d", status)
+	}
+}
+
+// stormed starts a process that has a warm link.
+func stormed(t *testing.T) (*site, *process) {
+	s := newSite(t)
+	s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm"})
+	p := s.alone(emulator.ConnectionString())
+	stillWell(t, p.url)
+	return s, p
+}
+
+func TestOneColdLinkIsReadOnceForAThousandRequests(t *testing.T) {
+	s := newSite(t)
+	s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
+	proxy := s.proxy()
+	p := s.alone(proxy.ConnectionString())
+	eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
+	proxy.Reset()
+	release := make(chan struct{})
+	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		<-release
+		return faultproxy.None
+	})
+	var all sync.WaitGroup
+	var sent, found atomic.Int64
+	for range 1000 {
+		all.Go(func() {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(conn, "GET /cold HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			sent.Add(1)
+			said, err := io.ReadAll(conn)
+			if err != nil {
+				t.Error(err)
+			}
+			if strings.HasPrefix(string(said), "HTTP/1.1 302 ") {
+				found.Add(1)
+			}
+		})
+	}
+	eventually(t, "all are sent", func() bool { return sent.Load() == 1000 })
+	close(release)
+	all.Wait()
+	reads := 0
+	for _, c := range proxy.Calls() {
+		if c.Operation == "GetEntity" && c.Target == s.Links {
+			reads++
+		}
+	}
+	// All but the last few were there before the answer; one that comes right after it may find it not cached yet.
+	if found.Load() != 1000 || reads > 2 {
+		t.Errorf("%d of 1000 redirected, %d reads", found.Load(), reads)
+	}
+}
+
+var resident = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// memory returns what a process has in memory, in KiB, and 0 where the system does not tell.
+func (p *process) memory(t *testing.T) int {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kib, err := strconv.Atoi(string(resident.FindSubmatch(status)[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
+
+// Behind slow clients, endless bodies and headers, and thousands of connections that say nothing, others are served.
+func TestClientsThatMisbehave(t *testing.T) {
+	_, p := stormed(t)
+	address := strings.TrimPrefix(p.url, "http://")
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	// closed says whether the other side ends the connection in time.
+	closed := func(conn net.Conn, within time.Duration) bool {
+		conn.SetReadDeadline(time.Now().Add(within))
+		_, err := io.Copy(io.Discard, conn)
+		timeout, ok := err.(net.Error)
+		return !ok || !timeout.Timeout()
+	}
+	for name, misbehave := range map[string]func(t *testing.T){
+		"a header byte by byte": func(t *testing.T) {
+			conn := dial()
+			go func() {
+				for _, err := conn.Write([]byte("GET /warm HTTP/1.1\r\n")); err == nil; _, err = conn.Write([]byte("X: y\r\n")) {
+					time.Sleep(500 * time.Millisecond)
+				}
+			}()
+			if !closed(conn, 20*time.Second) {
+				t.Error("still open after 20 s")
+			}
+		},
+		"a body byte by byte": func(t *testing.T) {
+			conn := dial()
+			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n")
+			go func() {
+				for _, err := conn.Write([]byte("{")); err == nil; _, err = conn.Write([]byte(" ")) {
+					time.Sleep(500 * time.Millisecond)
+				}
+			}()
+			conn.SetReadDeadline(time.Now().Add(40 * time.Second))
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || answer.StatusCode != http.StatusRequestTimeout {
+				t.Errorf("got %v, %v, want 408", answer, err)
+			}
+		},
+		"half closed after a request": func(t *testing.T) {
+			conn := dial()
+			fmt.Fprint(conn, "GET /warm HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			// The server takes it for a client that has gone, or answers; it must not hold on to it.
+			if !closed(conn, 20*time.Second) {
+				t.Error("still open after 20 s")
+			}
+		},
+		"half closed in a request": func(t *testing.T) {
+			conn := dial()
+			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if !closed(conn, 20*time.Second) {
+				t.Error("still open after 20 s")
+			}
+		},
+		"a header of 1 MiB": func(t *testing.T) {
+			conn := dial()
+			go fmt.Fprintf(conn, "GET /warm HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 1<<20))
+			conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err == nil && answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("got %d, want 431", answer.StatusCode)
+			}
+		},
+		"not HTTP": func(t *testing.T) {
+			conn := dial()
+			fmt.Fprint(conn, "\x16\x03\x01\x02\x00\x01\x00")
+			if !closed(conn, 20*time.Second) {
+				t.Error("still open after 20 s")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			misbehave(t)
+			stillWell(t, p.url)
+		})
+	}
+}
+
+// shipped lays the app out as it is deployed, without the race detector, which takes several times the memory.
+func shipped(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := pack.Dir("..", dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestMemoryInStorms(t *testing.T) {
+	s := newSite(t)
+	s.app = shipped(t)
+	s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm"})
+	p := s.alone(emulator.ConnectionString(), "CACHE_SIZE_MB=1")
+	unknown := func(from, to int) {
+		var all sync.WaitGroup
+		for c := range 8 {
+			all.Go(func() {
+				for i := from + c; i < to; i += 8 {
+					a, err := send(http.MethodGet, fmt.Sprintf("%s/unknown-%d", p.url, i), "")
+					if err != nil || a.status != 404 {
+						t.Errorf("got %+v, %v", a, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	atRest := p.memory(t)
+	unknown(0, 4000) // fill the cache, and let the pools of connections and buffers come to their size
+	stillWell(t, p.url)
+	filled := p.memory(t)
+	unknown(4000, 20_000)
+	stillWell(t, p.url)
+	overflown := p.memory(t)
+	t.Logf("%d MB at rest, %d MB with 4,000 unknown aliases asked for, %d MB with 20,000", atRest>>10, filled>>10, overflown>>10)
+	// The 16,000 would take 6 MB if they were kept. What the garbage collector has not come to is a few MB either way.
+	if overflown > filled+5<<10 {
+		t.Errorf("from %d to %d MB by aliases that do not fit into the cache", filled>>10, overflown>>10)
+	}
+
+	const many = 10_000
+	conns := make([]net.Conn, 0, many)
+	for range many {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			if len(conns) < 1000 {
+				t.Fatalf("after %d connections: %v", len(conns), err)
+			}
+			break // as many as the system lets one process open
+		}
+		conns = append(conns, conn)
+	}
+	stillWell(t, p.url)
+	t.Logf("%d MB with %d idle connections", p.memory(t)>>10, len(conns))
+	for _, conn := range conns {
+		conn.Close()
+	}
+	stillWell(t, p.url)
+}

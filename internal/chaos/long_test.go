@@ -1,0 +1,221 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/link"
+)
+
+// These wait for real lifetimes and leases to run out, or work through many rows. `make chaos` runs them.
+func needsLong(t *testing.T) {
+	if !*long {
+		t.Skip("takes minutes: make chaos runs it")
+	}
+}
+
+// The process is stopped when its expiry row is written and its link is not, and woken when the link's life is over and
+// another process has reaped the row.
+func TestLongACreatorThatIsStopped(t *testing.T) {
+	needsLong(t)
+	t.Parallel()
+	r, end := newRound(t, 1, new(tally), nil)
+	defer end()
+	creator, other := r.nodes[0], r.nodes[1]
+	var once sync.Once
+	stopped := make(chan struct{})
+	creator.proxy.After(func(c faultproxy.Call) {
+		if c.Operation == "InsertEntity" && c.Target == r.tables.Expiry {
+			once.Do(func() { creator.signal(syscall.SIGSTOP); close(stopped) })
+		}
+	})
+	status := make(chan int, 1)
+	r.client.Timeout = 5 * time.Minute
+	go func() {
+		got, err := r.client.Post(*creator.url.Load()+"/api/shorten", "application/json", strings.NewReader(`{"longUrl":"https://example.com/stopped","expiresInSeconds":60}`))
+		if err != nil {
+			status <- 0
+			return
+		}
+		got.Body.Close()
+		status <- got.StatusCode
+	}()
+	<-stopped
+	time.Sleep(2 * time.Minute)
+	if code, said := other.control("reap"); code != 200 {
+		t.Errorf("reap: %d %s", code, said)
+	}
+	if rows := r.tables.Rows(r.tables.Expiry); len(rows) != 0 {
+		t.Errorf("the expiry row was not reaped: %v", rows)
+	}
+	creator.signal(syscall.SIGCONT)
+	if got := <-status; got != 503 {
+		t.Errorf("got %d, want 503", got)
+	}
+	creator.proxy.Wait()
+	r.tables.WantRows(0, 0, 0)
+}
+
+// The process is stopped in the middle of a reap for longer than its lease, while another one does the work.
+func TestLongAReaperThatIsStopped(t *testing.T) {
+	needsLong(t)
+	t.Parallel()
+	r, end := newRound(t, 1, new(tally), nil)
+	defer end()
+	past := time.Now().Add(-24 * time.Hour)
+	for i := range 40 {
+		r.tables.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due%d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), ExpiresAt: past})
+	}
+	live := link.Link{Alias: "live", LongURL: "https://example.com/live", ExpiresAt: time.Now().Add(time.Hour)}
+	r.tables.PutLink(live)
+	stale, other := r.nodes[0], r.nodes[1]
+	var once sync.Once
+	stopped := make(chan struct{})
+	stale.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "DeleteEntity" && c.Target == r.tables.Links {
+			once.Do(func() { stale.signal(syscall.SIGSTOP); close(stopped) })
+		}
+		return faultproxy.None
+	})
+	r.client.Timeout = 5 * time.Minute
+	reap := func(n *node) (int, error) {
+		got, err := r.client.Post(*n.url.Load()+"/reaper", "application/json", strings.NewReader(`{}`))
+		if err != nil {
+			return 0, err
+		}
+		got.Body.Close()
+		return got.StatusCode, nil
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := reap(stale)
+		ended <- err
+	}()
+	<-stopped
+	time.Sleep(65 * time.Second)
+	if code, err := reap(other); code != 200 || err != nil {
+		t.Errorf("the other reaper: %d, %v", code, err)
+	}
+	// One of the expired links gets a second life before the first reaper wakes up.
+	again := link.Link{Alias: "due0", LongURL: "https://example.com/0", ExpiresAt: time.Now().Add(time.Hour)}
+	r.tables.PutLink(again)
+	stale.signal(syscall.SIGCONT)
+	if err := <-ended; err != nil {
+		t.Errorf("the run of the reaper that was stopped: %v", err)
+	}
+	r.tables.WantRows(2, 2, 2)
+	r.tables.WantNoLeak()
+	for _, a := range []string{"live", "due0"} {
+		got, err := r.client.Get(*other.url.Load() + "/" + a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != http.StatusFound {
+			t.Errorf("%s: got %d", a, got.StatusCode)
+		}
+	}
+}
+
+// A reaper's memory is bounded by a page of rows, however many are due.
+func TestLongABigBacklog(t *testing.T) {
+	needsLong(t)
+	r, end := newRound(t, 1, new(tally), nil)
+	defer end()
+	r.client.Timeout = time.Hour
+	n := r.nodes[0]
+	at := time.Now().Add(-24 * time.Hour)
+	peak := map[int]int{}
+	for _, count := range []int{1000, *rows} {
+		r.tables.PutMany(count, at)
+		n.kill()
+		n.start() // with an empty memory
+		start := time.Now()
+		for left := count; left > 0; {
+			// Its limit is a minute; the next run goes on.
+			code, said := n.control("reap")
+			if code != 200 {
+				t.Fatalf("reap: %d %s", code, said)
+			}
+			left = len(r.tables.Rows(r.tables.Expiry))
+		}
+		peak[count] = n.peakMemory(t)
+		t.Logf("%d links reaped in %v, with at most %d MB in memory", count, time.Since(start).Round(time.Second), peak[count]>>10)
+		r.tables.WantRows(0, 0, 0)
+	}
+	if growth := peak[*rows] - peak[1000]; growth > 10<<10 {
+		t.Errorf("%d MB more for %d links than for 1000", growth>>10, *rows)
+	}
+}
+
+var memory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peakMemory returns the most that the process has had in memory, in KiB.
+func (n *node) peakMemory(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
+	if err != nil {
+		t.Skip("the system does not tell how much memory a process has: ", err)
+	}
+	kib, err := strconv.Atoi(string(memory.FindSubmatch(status)[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
+
+// The clock of one process jumps an hour ahead and back. What it says of links follows its clock; nothing is lost by it.
+func TestClockJumps(t *testing.T) {
+	r, end := newRound(t, 1, new(tally), nil)
+	defer end()
+	n, other := r.nodes[0], r.nodes[1]
+	long := link.Link{Alias: "long", LongURL: "https://example.com/long", ExpiresAt: time.Now().Add(3 * time.Hour)}
+	short := link.Link{Alias: "short", LongURL: "https://example.com/short", ExpiresAt: time.Now().Add(30 * time.Minute)}
+	r.tables.PutLink(long)
+	r.tables.PutLink(short)
+	want := func(when string, n *node, alias string, want int) {
+		t.Helper()
+		got, err := r.client.Get(*n.url.Load() + "/" + alias)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != want {
+			t.Errorf("%s, %s: got %d, want %d", when, alias, got.StatusCode, want)
+		}
+	}
+	for _, a := range []string{"long", "short"} {
+		want("at first", n, a, 302)
+	}
+	n.advance(time.Hour)
+	want("an hour ahead", n, "long", 302)
+	want("an hour ahead", n, "short", 410)
+	want("an hour ahead, elsewhere", other, "short", 302)
+	n.advance(-2 * time.Hour)
+	for _, a := range []string{"long", "short"} {
+		want("an hour behind", n, a, 302)
+	}
+	for jump, status := range map[string]int{"ahead": 201, "behind": 201} {
+		got, err := r.client.Post(*n.url.Load()+"/api/shorten", "application/json", strings.NewReader(fmt.Sprintf(`{"longUrl":"https://example.com/%s"}`, jump)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != status {
+			t.Errorf("shorten with the clock %s: got %d", jump, got.StatusCode)
+		}
+		n.advance(2 * time.Hour)
+	}
+	r.tables.WantNoLeak()
+}

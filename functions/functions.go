@@ -4,6 +4,7 @@ package functions
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -23,7 +24,7 @@ type Creator interface {
 }
 
 // Getter finds links, for redirect. The link it returns may be expired or disabled.
-// Errors: link.ErrNotFound only if there is no such link, link.ErrUnavailable.
+// Errors: link.ErrNotFound only if there is no such link, link.ErrDamaged, link.ErrUnavailable.
 type Getter interface {
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
 }
@@ -103,6 +104,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *service) fail(w http.ResponseWriter, r *http.Request, function string, err error) {
 	p := problemOf(err)
 	switch {
+	case errors.Is(err, link.ErrDamaged):
+		s.log.Error("a link's record is damaged and needs a hand", "function", function, "error", err)
 	case p.Status >= 500 && p.Status != http.StatusServiceUnavailable:
 		s.log.Error("request failed", "function", function, "error", err)
 	case p.Status >= 500:

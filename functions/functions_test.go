@@ -331,6 +331,12 @@ func TestRedirect(t *testing.T) {
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, r.do(http.MethodGet, "/abcdef", ""), 503, "storage-unavailable", "")
 	r.wantMetrics(map[string]float64{"redirect.found": 14, "redirect.gone": 2, "redirect.not_found": 1})
+	r.fake.Fail(link.ErrDamaged)
+	wantProblem(t, r.do(http.MethodGet, "/abcdef", ""), 410, "link-damaged", "")
+	r.wantMetrics(map[string]float64{"redirect.found": 14, "redirect.gone": 3, "redirect.not_found": 1})
+	if !strings.Contains(r.log.String(), `"level":"ERROR","msg":"a link's record is damaged`) {
+		t.Errorf("logged %s", r.log)
+	}
 }
 
 func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {

@@ -34,6 +34,8 @@ var (
 		"The short link at this address has come to the end of its life. Ask whoever gave it to you for a new one.")
 	disabledProblem = newProblem(http.StatusGone, "link-disabled", "This link is disabled",
 		"The short link at this address has been disabled. Ask whoever gave it to you for the address that it led to.")
+	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
+		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
 	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
 		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
 	unavailableProblem = newProblem(http.StatusServiceUnavailable, "storage-unavailable", "Try again in a moment",
@@ -99,6 +101,8 @@ func problemOf(err error) *problem {
 		return badRequest(kind, title, invalid.Detail, invalid.Field)
 	case errors.Is(err, link.ErrNotFound):
 		return notFoundProblem
+	case errors.Is(err, link.ErrDamaged):
+		return damagedProblem
 	case errors.Is(err, link.ErrDisabled):
 		return targetDisabledProblem
 	case errors.Is(err, link.ErrUnavailable):

@@ -35,10 +35,14 @@ func (rd *redirect) answer(w http.ResponseWriter, r *http.Request) error {
 		return notFoundProblem
 	}
 	l, err := rd.links.Get(r.Context(), a)
-	if errors.Is(err, link.ErrNotFound) {
+	switch {
+	case errors.Is(err, link.ErrNotFound):
 		rd.metrics.RedirectNotFound.Add(1)
-	}
-	if err != nil {
+		return err
+	case errors.Is(err, link.ErrDamaged):
+		rd.metrics.RedirectGone.Add(1)
+		return err
+	case err != nil:
 		return err
 	}
 	now := rd.now()

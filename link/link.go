@@ -30,6 +30,8 @@ var (
 	ErrDisabled = errors.New("the link is disabled")
 	// ErrAliasesTaken: every alias that was tried for a new link was taken.
 	ErrAliasesTaken = errors.New("every alias that was tried is taken")
+	// ErrDamaged: the store holds something under this alias that is no link, such as one without a long URL.
+	ErrDamaged = errors.New("the link's record is damaged")
 	// ErrUnavailable: the store did not answer, or not in time. Whether a write was applied is unknown.
 	ErrUnavailable = errors.New("the store of links is unavailable")
 	// ErrLockHeld: another instance is doing this work right now.

@@ -22,9 +22,6 @@ var (
 	errNoTable = fmt.Errorf("%w: the table does not exist", link.ErrUnavailable)
 )
 
-// errBadRow: there is a row, and it makes no sense.
-var errBadRow = errors.New("the row is damaged")
-
 // safely turns a panic of f into an error. It stands where f runs in a goroutine of its own, which no request's
 // recovery reaches: the SDK is known to panic over an answer that it does not expect.
 func safely(f func() error) (err error) {

@@ -80,7 +80,7 @@ func Open(config Config) (*Links, error) {
 }
 
 // Get returns the link of an alias, expired and disabled ones too: the caller decides what they are worth.
-// Errors: link.ErrNotFound, link.ErrUnavailable.
+// Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		r, err = c.links.get(ctx, a)
 	}
 	switch {
-	case errors.Is(err, link.ErrNotFound), errors.Is(err, errBadRow):
+	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
 		return link.Link{}, errStale
 	case err != nil:
 		return link.Link{}, err

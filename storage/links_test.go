@@ -92,12 +92,22 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 			}
 		})
 	}
-	t.Run("without a URL", func(t *testing.T) {
-		r.Put(r.Links, rawtables.Entity{"PartitionKey": "br", "RowKey": "broken"})
-		if l, err := s.Get(ctx, "broken"); err == nil || errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrUnavailable) {
-			t.Errorf("got %+v, %v, want an error of its own kind", l, err)
-		}
-	})
+	for name, e := range map[string]rawtables.Entity{
+		"without a URL":             {},
+		"an empty URL":              {"LongUrl": ""},
+		"a URL of wrong type":       {"LongUrl": 7},
+		"an expiry of wrong type":   {"LongUrl": "https://example.com/", "ExpiresAtUtc": true},
+		"an expiry that is no time": {"LongUrl": "https://example.com/", "ExpiresAtUtc": "tomorrow"},
+		"a flag of wrong type":      {"LongUrl": "https://example.com/", "IsDisabled": "no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e["PartitionKey"], e["RowKey"] = "br", "broken"
+			r.Put(r.Links, e)
+			if l, err := s.Get(ctx, "broken"); !errors.Is(err, link.ErrDamaged) {
+				t.Errorf("got %+v, %v, want %v", l, err, link.ErrDamaged)
+			}
+		})
+	}
 }
 
 // calls are the storage calls of a function, through the rig's proxy.

@@ -123,7 +123,7 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 	}
 	a, ok := link.ParseAlias(string(e.alias))
 	if !ok || e.expiresAt.IsZero() {
-		return false, fmt.Errorf("expiry row: %w", errBadRow)
+		return false, fmt.Errorf("expiry row: %w", link.ErrDamaged)
 	}
 	// From the table itself: what the cache holds may be older than what somebody else has written.
 	l, err := r.links.get(ctx, a)

@@ -58,7 +58,7 @@ func encodeLink(l link.Link) []byte {
 func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (row, error) {
 	var e linkEntity
 	if err := json.Unmarshal(data, &e); err != nil || e.LongURL == "" {
-		return row{}, fmt.Errorf("link %s: %w", a, errBadRow)
+		return row{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
 	return row{etag: etag, Link: link.Link{
 		Alias: a, LongURL: e.LongURL, CreatedAt: orZero(e.CreatedAt), ExpiresAt: orZero(e.ExpiresAt),

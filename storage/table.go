@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"golang.org/x/sync/singleflight"
@@ -84,7 +84,7 @@ func (t *table) check(ctx context.Context) error {
 // clock asks what time it is where the table is, to the second.
 func (t *table) clock(ctx context.Context) (time.Time, error) {
 	var answer *http.Response
-	if err := t.check(runtime.WithCaptureResponse(ctx, &answer)); err != nil {
+	if err := t.check(policy.WithCaptureResponse(ctx, &answer)); err != nil {
 		return time.Time{}, err
 	}
 	at, err := http.ParseTime(answer.Header.Get("Date"))

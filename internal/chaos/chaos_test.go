@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -548,6 +549,13 @@ func (r *round) settle() {
 			if status := r.follow(n, a); status == 503 || status == 0 {
 				r.violation("%s: got %d although all is well", a, status)
 			}
+		}
+	}
+	for _, n := range r.nodes {
+		// A few for each connection; requests that hang would leave hundreds over a round.
+		_, said := n.control("goroutines")
+		if left, err := strconv.Atoi(said); err != nil || left > 150 {
+			r.violation("%s goroutines are left at rest", said)
 		}
 	}
 	for _, n := range r.nodes {

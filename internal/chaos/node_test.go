@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,7 @@ func serveNode() error {
 		}
 		fmt.Fprintf(w, "%+v %v", done, err)
 	})
+	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runtime.NumGoroutine()) })
 	mux.HandleFunc("/control/idle", func(http.ResponseWriter, *http.Request) {
 		for running.Load() > 0 {
 			time.Sleep(time.Millisecond)

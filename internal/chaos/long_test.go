@@ -131,6 +131,7 @@ func TestLongAReaperThatIsStopped(t *testing.T) {
 // A reaper's memory is bounded by a page of rows, however many are due.
 func TestLongABigBacklog(t *testing.T) {
 	needsLong(t)
+	t.Setenv("NODE_BIG_PAGES", "yes")
 	r, end := newRound(t, 1, new(tally), nil)
 	defer end()
 	r.client.Timeout = time.Hour

@@ -69,7 +69,7 @@ func (rp *Reaper) Run(ctx context.Context) (string, error) {
 	}
 	line := rp.Log.With("deleted", done.Deleted, "dropped", done.Dropped, "failed", done.Failed,
 		"backlogSeconds", int64(done.Backlog/time.Second), "complete", done.Complete, "ms", took.Milliseconds())
-	if errors.Is(err, errStopping) {
+	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		line.Info("reaper: stopped with the process")
 		return "stopped with the process", nil
 	}

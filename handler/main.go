@@ -68,10 +68,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
-	// What runs beside the requests ends before them, so that nothing new is begun while they drain.
-	beside, stopBeside := context.WithCancel(ctx)
-	defer stopBeside()
-	reaper := &functions.Reaper{Lock: lock, Links: links, Stopping: beside, Log: log, Metrics: metrics}
+	reaper := &functions.Reaper{Lock: lock, Links: links, Stopping: ctx, Log: log, Metrics: metrics}
 	handler, err := functions.New(functions.Config{
 		Version: version, Hosted: s.hosted, Rules: s.rules, RedirectMaxAge: s.redirectMaxAge,
 		Links: links, Tables: links, Lock: lock, Reaper: reaper,
@@ -87,9 +84,10 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	}
 	log.Info("listening", "address", listener.Addr().String(), "baseUrl", s.rules.Base.String(), "hosted", s.hosted, "version", version)
 
+	// What runs beside the requests ends with ctx, while they drain.
 	var running sync.WaitGroup
-	running.Go(func() { storage.MakeUntilDone(beside, log, "tables", links.Make) })
-	running.Go(func() { storage.MakeUntilDone(beside, log, "lock", lock.Make) })
+	running.Go(func() { storage.MakeUntilDone(ctx, log, "tables", links.Make) })
+	running.Go(func() { storage.MakeUntilDone(ctx, log, "lock", lock.Make) })
 	failed := make(chan error, 2)
 	if !s.hosted {
 		running.Go(func() {
@@ -115,7 +113,6 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	case <-ctx.Done():
 	}
 	log.Info("stopping", "atMost", drainTimeout.String())
-	stopBeside()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil && !errors.Is(err, context.DeadlineExceeded) {

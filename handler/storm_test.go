@@ -50,8 +50,10 @@ func TestOneColdLinkIsReadOnceForAThousandRequests(t *testing.T) {
 	p := s.alone(proxy.ConnectionString())
 	eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
 	proxy.Reset()
-	release := make(chan struct{})
+	first, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
 	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		once.Do(func() { close(first) })
 		<-release
 		return faultproxy.None
 	})
@@ -76,7 +78,11 @@ func TestOneColdLinkIsReadOnceForAThousandRequests(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all are sent", func() bool { return sent.Load() == 1000 })
+	// Not until all are sent: the first read would be tried again after 1.4 s. Who comes later finds the link cached.
+	<-first
+	for end := time.Now().Add(time.Second); sent.Load() < 1000 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	close(release)
 	all.Wait()
 	reads := 0
@@ -114,7 +120,8 @@ func (p *process) memory(t *testing.T) int {
 func TestClientsThatMisbehave(t *testing.T) {
 	_, p := stormed(t)
 	address := strings.TrimPrefix(p.url, "http://")
-	dial := func() net.Conn {
+	dial := func(t *testing.T) net.Conn {
+		t.Helper()
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +138,7 @@ func TestClientsThatMisbehave(t *testing.T) {
 	}
 	for name, misbehave := range map[string]func(t *testing.T){
 		"a header byte by byte": func(t *testing.T) {
-			conn := dial()
+			conn := dial(t)
 			go func() {
 				for _, err := conn.Write([]byte("GET /warm HTTP/1.1\r\n")); err == nil; _, err = conn.Write([]byte("X: y\r\n")) {
 					time.Sleep(500 * time.Millisecond)
@@ -142,7 +149,7 @@ func TestClientsThatMisbehave(t *testing.T) {
 			}
 		},
 		"a body byte by byte": func(t *testing.T) {
-			conn := dial()
+			conn := dial(t)
 			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n")
 			go func() {
 				for _, err := conn.Write([]byte("{")); err == nil; _, err = conn.Write([]byte(" ")) {
@@ -156,7 +163,7 @@ func TestClientsThatMisbehave(t *testing.T) {
 			}
 		},
 		"half closed after a request": func(t *testing.T) {
-			conn := dial()
+			conn := dial(t)
 			fmt.Fprint(conn, "GET /warm HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
@@ -167,7 +174,7 @@ func TestClientsThatMisbehave(t *testing.T) {
 			}
 		},
 		"half closed in a request": func(t *testing.T) {
-			conn := dial()
+			conn := dial(t)
 			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
@@ -177,16 +184,17 @@ func TestClientsThatMisbehave(t *testing.T) {
 			}
 		},
 		"a header of 1 MiB": func(t *testing.T) {
-			conn := dial()
+			conn := dial(t)
 			go fmt.Fprintf(conn, "GET /warm HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 1<<20))
 			conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err == nil && answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-				t.Errorf("got %d, want 431", answer.StatusCode)
+			// The server may close the connection with the header half read, and take its answer with it.
+			if late, ok := err.(net.Error); ok && late.Timeout() || err == nil && answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("got %v, %v, want 431", answer, err)
 			}
 		},
 		"not HTTP": func(t *testing.T) {
-			conn := dial()
+			conn := dial(t)
 			fmt.Fprint(conn, "\x16\x03\x01\x02\x00\x01\x00")
 			if !closed(conn, 20*time.Second) {
 				t.Error("still open after 20 s")
@@ -253,7 +261,12 @@ func TestMemoryInStorms(t *testing.T) {
 			if len(conns) < 1000 {
 				t.Fatalf("after %d connections: %v", len(conns), err)
 			}
-			break // as many as the system lets one process open
+			// As many as the system lets one process open; some are needed for what comes next.
+			for _, conn := range conns[len(conns)-50:] {
+				conn.Close()
+			}
+			conns = conns[:len(conns)-50]
+			break
 		}
 		conns = append(conns, conn)
 	}

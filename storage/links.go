@@ -2,7 +2,8 @@
 //
 // The order of writes is what keeps the promises. A link is preceded by its expiry row and followed by its index row,
 // and is taken apart the other way round, so that whatever a crash leaves behind has an expiry row, by which the
-// reaper finds it. Nothing is ever deleted or replaced but by the ETag of the row that was read and found to be due.
+// reaper finds it. Nothing is ever deleted or replaced but by the ETag of the very row that was read and found to be due,
+// or that was just written.
 package storage
 
 import (
@@ -178,7 +179,8 @@ func (c *creation) insert(ctx context.Context) error {
 	return link.ErrAliasesTaken
 }
 
-// insertAs inserts one link with its expiry row. errExists: the alias is taken, and nothing is left behind.
+// insertAs inserts one link with its expiry row. errExists: the alias is taken, and nothing is left behind but for an
+// expiry row that may be another's, which the reaper drops.
 func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	if err := c.inTime(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -47,22 +48,27 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 		return err
 	}
 	if err := l.acquire(ctx, held); err != nil {
+		if !errors.Is(err, link.ErrLockHeld) {
+			l.release(ctx, held, time.Second) // it may have been taken, and the answer lost
+		}
 		return err
 	}
-	defer func() {
-		// Also when ctx is at its end. Where it fails, the lease runs out by itself.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-		defer cancel()
-		// A lease that is not ours any more is given back already, by an earlier try or by force.
-		_, err := held.ReleaseLease(ctx, nil)
-		if err != nil && !bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation) {
-			l.log.Warn("the lock could not be given back; it ends by itself within a minute", "error", classify("ReleaseLease", err))
-		}
-	}()
+	defer l.release(ctx, held, Timeout)
 	return whileRenewed(ctx, func(ctx context.Context) error {
 		_, err := held.RenewLease(ctx, nil)
 		return classify("RenewLease", err)
 	}, work)
+}
+
+// release gives the lease back, also when ctx is at its end. Where it fails, the lease runs out by itself.
+func (l *Lock) release(ctx context.Context, held *lease.BlobClient, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	_, err := held.ReleaseLease(ctx, nil)
+	// A lease that is not ours, or not any more, has been given back already, by an earlier try or by force.
+	if err != nil && !bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation) {
+		l.log.Warn("the lock could not be given back; it ends by itself within a minute", "error", classify("ReleaseLease", err))
+	}
 }
 
 // whileRenewed runs work, calls renew every so often until work is done, and ends work's context where renew fails.

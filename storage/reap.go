@@ -35,7 +35,13 @@ func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
 	now := s.config.Now()
 	if s.config.StorageClock {
 		there, err := s.expiry.clock(ctx)
-		if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if errors.Is(err, errReapLimit) {
+			err = nil
+		}
+		if err != nil || ctx.Err() != nil {
 			return link.Reaped{}, err
 		}
 		if there.Before(now) {
@@ -140,7 +146,7 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 	seen, err := r.index.get(ctx, l.LongURL)
 	if err == nil && seen.alias == string(a) {
 		if seen.expiresAt.After(r.cutoff) {
-			return false, errChanged // somebody has extended the link since it was read; the next run sees it
+			return false, r.halfExtended(ctx, a)
 		}
 		err = r.index.delete(ctx, l.LongURL, seen)
 	}
@@ -151,4 +157,14 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 		return false, err
 	}
 	return true, r.expiry.delete(ctx, e)
+}
+
+// halfExtended is for an expired link whose index row lives on: somebody has extended the link since it was read, and
+// the next run sees that; or somebody has left it at that, and it needs a hand.
+func (r *reaping) halfExtended(ctx context.Context, a link.Alias) error {
+	l, err := r.links.get(ctx, a)
+	if err == nil && l.Expired(r.cutoff) {
+		return fmt.Errorf("link %s has expired, and its index row has a later expiry: %w", a, link.ErrDamaged)
+	}
+	return errChanged
 }

@@ -269,6 +269,22 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		}
 		r.WantRows(1, 1, 1)
 	})
+	t.Run("half of it", func(t *testing.T) {
+		r := newRig(t)
+		s := r.open(nil)
+		l := r.expired(1, dayLong, "due")[0]
+		l.ExpiresAt = r.clock.Now().Add(time.Hour)
+		r.Put(r.Index, rawtables.Index(l))
+		if done, err := s.Reap(ctx); err != nil || done.Failed != 1 || done.Deleted != 0 {
+			t.Errorf("got %+v, %v, want it counted as failed", done, err)
+		}
+		r.WantRows(1, 1, 1)
+		r.clock.Advance(time.Hour)
+		if done, err := s.Reap(ctx); err != nil || done.Deleted != 1 {
+			t.Errorf("when the index row is due too: %+v, %v", done, err)
+		}
+		r.WantRows(0, 0, 0)
+	})
 	t.Run("the index row", func(t *testing.T) {
 		r := newRig(t)
 		s, other := r.open(nil), r.open(nil)

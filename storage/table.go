@@ -28,7 +28,7 @@ type table struct {
 // hangs up does not fail the others, and each waits for no longer than its own ctx lets it.
 func (t *table) make(ctx context.Context) error {
 	made := t.making.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 		defer cancel()
 		return nil, safely(func() error {
 			_, err := t.client.CreateTable(ctx, nil)
@@ -97,9 +97,10 @@ func (t *table) clock(ctx context.Context) (time.Time, error) {
 // insert adds a row. errExists: a row of that key is there. retried: the row may be there by an earlier try of this
 // very call whose answer was lost.
 func (t *table) insert(ctx context.Context, entity []byte) (etag azcore.ETag, retried bool, err error) {
-	ctx, tries := withTries(ctx)
+	counted, tries := withTries(ctx)
 	err = t.do(ctx, "InsertEntity", func() error {
-		answer, err := t.client.AddEntity(ctx, entity, nil)
+		tries.n = 0 // a call that found no table was not applied
+		answer, err := t.client.AddEntity(counted, entity, nil)
 		etag = answer.ETag
 		return err
 	})

@@ -77,10 +77,10 @@ func step(s urlState, in request, out response) []any {
 		}
 		return next
 	case out.status == 201:
-		if !mayHaveExpired {
+		at := out.expiresAt.Unix()
+		if !mayHaveExpired || at < in.from.Add(in.ttl).Unix() || at > in.until.Add(in.ttl).Unix() {
 			return nil
 		}
-		at := out.expiresAt.Unix()
 		return []any{urlState{alias: out.alias, earliest: at, latest: at}}
 	}
 	mayLive := s.alias != "" && s.latest > in.from.Unix()

@@ -48,7 +48,8 @@ func serveNode() error {
 		AliasLength: 6,
 		Cache:       &storage.CacheConfig{Bytes: 1 << 20, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour},
 		ReapLimit:   time.Minute, ReapPageSize: pageSize,
-		Now: now, Random: rand.Reader, Log: log, Metrics: metrics,
+		StorageClock: os.Getenv("NODE_STORAGE_CLOCK") != "", // else the test's clock is the only one
+		Now:          now, Random: rand.Reader, Log: log, Metrics: metrics,
 	})
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func serveNode() error {
 		Version: "chaos", Hosted: true,
 		Rules: link.Rules{Base: base, DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour},
 		Links: links, Tables: links, Lock: lock,
-		Reaper: &functions.Reaper{Lock: lock, Links: links, Log: log, Metrics: metrics},
+		Reaper: &functions.Reaper{Lock: lock, Links: links, Stopping: context.Background(), Log: log, Metrics: metrics},
 		Now:    now, Log: log, Metrics: metrics,
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"golang.org/x/sync/errgroup"
 
 	"tiney/link"
 )
@@ -166,35 +167,28 @@ func (r *Tables) PutLink(l link.Link) {
 	}
 }
 
-// PutMany writes count links that expired at the given time, a hundred rows of a partition in one call.
+// PutMany writes count links that expired at the given time. The tables must not have any of them yet.
 func (r *Tables) PutMany(count int, at time.Time) {
 	r.t.Helper()
-	pending := map[[2]string][]aztables.TransactionAction{}
-	flush := func(where [2]string) {
-		if _, err := r.service.NewClient(where[0]).SubmitTransaction(context.Background(), pending[where], nil); err != nil {
-			r.t.Fatal(err)
-		}
-		delete(pending, where)
-	}
-	put := func(table string, e Entity) {
-		data, err := json.Marshal(e)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		where := [2]string{table, e["PartitionKey"].(string)}
-		pending[where] = append(pending[where], aztables.TransactionAction{ActionType: aztables.TransactionTypeInsertReplace, Entity: data})
-		if len(pending[where]) == 100 {
-			flush(where)
-		}
-	}
+	var writes errgroup.Group
+	writes.SetLimit(32) // row by row: Azurite takes the longer for a batch, the more rows there are
 	for i := range count {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
-		put(r.Links, Link(l))
-		put(r.Index, Index(l))
-		put(r.Expiry, Expiry(l))
+		writes.Go(func() error {
+			l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
+			for table, e := range map[string]Entity{r.Links: Link(l), r.Index: Index(l), r.Expiry: Expiry(l)} {
+				data, err := json.Marshal(e)
+				if err != nil {
+					return err
+				}
+				if _, err := r.service.NewClient(table).AddEntity(context.Background(), data, nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	for where := range pending {
-		flush(where)
+	if err := writes.Wait(); err != nil {
+		r.t.Fatal(err)
 	}
 }
 

@@ -35,7 +35,7 @@ import (
 )
 
 var (
-	duration = flag.Duration("chaos.duration", 15*time.Second, "how long to go on")
+	duration = flag.Duration("chaos.duration", 10*time.Second, "how long to go on")
 	seed     = flag.Uint64("chaos.seed", 0, "the seed of the first round; 0: take one from the time")
 	nodes    = flag.Int("chaos.nodes", 2, "how many processes")
 	rows     = flag.Int("chaos.rows", 10_000, "how many expired links the long tests reap; Azurite takes the longer for each, the more there are")
@@ -133,7 +133,7 @@ func TestTheChecksFindBrokenPromises(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c tally
-			for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+			for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); { // it takes seconds, but on a slow day
 				seed := uint64(time.Now().UnixNano())
 				for _, v := range play(t, seed, &c, test.broken) {
 					if strings.Contains(v, test.found) {
@@ -142,7 +142,7 @@ func TestTheChecksFindBrokenPromises(t *testing.T) {
 					}
 				}
 			}
-			t.Errorf("nothing of the kind was found within a minute: %v", &c)
+			t.Errorf("nothing of the kind was found: %v", &c)
 		})
 	}
 }

@@ -30,20 +30,21 @@ func TestPackages(t *testing.T) {
 			if err := Zip("../..", file, test.target); err != nil {
 				t.Fatal(err)
 			}
-			again := filepath.Join(t.TempDir(), "again.zip")
-			if err := Zip("../..", again, test.target); err != nil {
-				t.Fatal(err)
-			}
 			one, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			two, err := os.ReadFile(again)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(one, two) {
-				t.Error("the same sources give other bytes")
+			if test.target.OS == "linux" { // once is enough, and takes long enough
+				if err := Zip("../..", file, test.target); err != nil {
+					t.Fatal(err)
+				}
+				two, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(one, two) {
+					t.Error("the same sources give other bytes")
+				}
 			}
 
 			archive, err := zip.NewReader(bytes.NewReader(one), int64(len(one)))

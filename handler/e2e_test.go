@@ -37,26 +37,19 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		err := func() (err error) {
-			if app, err = os.MkdirTemp("", "tiney-app-"); err != nil {
-				return err
-			}
-			if err = pack.Dir("..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH, Race: true}); err != nil {
-				return err
-			}
-			emulator, err = azurite.FreePorts()
-			return err
-		}()
-		defer os.RemoveAll(app)
-		if err == nil {
-			var s *azurite.Server
-			if s, err = azurite.Start(context.Background(), emulator, "", io.Discard); err == nil {
-				defer s.Stop()
-				return m.Run()
-			}
+		var err error
+		if app, err = os.MkdirTemp("", "tiney-app-"); err == nil {
+			defer os.RemoveAll(app)
+			err = pack.Dir("..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH, Race: true})
 		}
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return azurite.ForTests(func(ports azurite.Ports) int {
+			emulator = ports
+			return m.Run()
+		})
 	}())
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -24,18 +23,10 @@ import (
 var emulator azurite.Ports
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		var err error
-		if emulator, err = azurite.FreePorts(); err == nil {
-			var s *azurite.Server
-			if s, err = azurite.Start(context.Background(), emulator, "", io.Discard); err == nil {
-				defer s.Stop()
-				return m.Run()
-			}
-		}
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}())
+	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
+		emulator = ports
+		return m.Run()
+	}))
 }
 
 var ctx = context.Background()

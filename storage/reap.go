@@ -32,24 +32,11 @@ var errReapLimit = errors.New("the run has used up its time")
 func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ReapLimit, errReapLimit)
 	defer cancel()
-	now := s.config.Now()
-	if s.config.StorageClock {
-		there, err := s.expiry.clock(ctx)
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if errors.Is(err, errReapLimit) {
-			err = nil
-		}
-		if err != nil || ctx.Err() != nil {
-			return link.Reaped{}, err
-		}
-		if there.Before(now) {
-			now = there
-		}
-	}
+	now, err := s.reapTime(ctx)
 	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.ReapBuffer)}
-	err := s.expiry.expired(ctx, r.cutoff, s.config.ReapPageSize, func(page []expiryRow) error { return r.page(ctx, page) })
+	if err == nil {
+		err = s.expiry.expired(ctx, r.cutoff, s.config.ReapPageSize, func(page []expiryRow) error { return r.page(ctx, page) })
+	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -61,6 +48,19 @@ func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
 		err = nil
 	}
 	return r.done, err
+}
+
+// reapTime is what Reap takes for now: the earlier one of the own clock and storage's, where that is to be minded.
+func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
+	now := s.config.Now()
+	if !s.config.StorageClock {
+		return now, nil
+	}
+	there, err := s.expiry.clock(ctx)
+	if err == nil && there.Before(now) {
+		now = there
+	}
+	return now, err
 }
 
 // reaping is one Reap at work.

@@ -129,6 +129,21 @@ func (s *Server) Stop() {
 	}
 }
 
+// ForTests starts an Azurite of its own on free ports, with its data in memory, runs body and stops it again. It returns
+// body's exit code, for a TestMain, and 1 with a line on stderr where there is no Azurite: without one, nothing passes.
+func ForTests(body func(Ports) int) int {
+	ports, err := FreePorts()
+	if err == nil {
+		var s *Server
+		if s, err = Start(context.Background(), ports, "", io.Discard); err == nil {
+			defer s.Stop()
+			return body(ports)
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
 // script finds the installed Azurite from any folder of the project.
 func script() (string, error) {
 	dir, err := os.Getwd()

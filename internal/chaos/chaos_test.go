@@ -49,19 +49,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, serveNode())
 		os.Exit(1)
 	}
-	os.Exit(func() int {
-		flag.Parse()
-		var err error
-		if emulator, err = azurite.FreePorts(); err == nil {
-			var s *azurite.Server
-			if s, err = azurite.Start(context.Background(), emulator, "", io.Discard); err == nil {
-				defer s.Stop()
-				return m.Run()
-			}
-		}
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}())
+	flag.Parse()
+	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
+		emulator = ports
+		return m.Run()
+	}))
 }
 
 // tally counts what was done over all rounds.

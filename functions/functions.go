@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"tiney/link"
@@ -52,6 +51,7 @@ type Config struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
+	Sender  *telemetry.Sender // gets the requests, where no host reports them; nil: nobody does
 }
 
 // New returns the handler of all functions, with the routes that their function.json files give.
@@ -71,51 +71,74 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{routes: routes, log: c.Log}, nil
+	return &service{routes: routes, hosted: c.Hosted, log: c.Log, sender: c.Sender}, nil
 }
 
-// answerer is one function. It answers, or returns an error before it has written anything.
+// answerer is one function. It answers, or returns an error before it has written anything. The context is the
+// request's own, and the operation of whatever is done for it.
 type answerer interface {
-	answer(w http.ResponseWriter, r *http.Request) error
+	answer(ctx context.Context, w http.ResponseWriter, r *http.Request) error
 }
 
-// service is the one place that every request passes: it finds the function, and turns its errors into answers.
+// service is the one place that every request passes: it finds the function, turns its errors into answers, and reports
+// what came of it.
 type service struct {
 	routes *router
+	hosted bool
 	log    *slog.Logger
+	sender *telemetry.Sender
 }
+
+// exchange is a request that is being answered: the writer of its answer, and its operation, which is handed on as a
+// context beside the request, since a request with another context would be a copy.
+type exchange struct {
+	http.ResponseWriter
+	status    int
+	operation telemetry.Operation
+}
+
+func (e *exchange) WriteHeader(status int) {
+	e.status = status
+	e.ResponseWriter.WriteHeader(status)
+}
+
+func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, f, err := s.routes.find(r)
-	if s.log.Enabled(r.Context(), slog.LevelDebug) {
-		watched := &watchedWriter{ResponseWriter: w, status: http.StatusOK}
-		w = watched
-		defer s.logRequest(r, name, watched, time.Now())
+	e := &exchange{ResponseWriter: w, status: http.StatusOK, operation: telemetry.Begin(r.Context(), name, r.Header, s.hosted)}
+	if !s.hosted && s.sender != nil || s.log.Enabled(r.Context(), slog.LevelDebug) {
+		defer s.report(e, r, time.Now())
 	}
-	defer s.recovered(w, r, name)
+	defer s.recovered(e, r)
 	if err == nil {
-		err = f.answer(w, r)
+		err = f.answer(&e.operation, e, r)
 	}
 	if err != nil {
-		s.fail(w, r, name, err)
+		s.fail(e, r, err)
 	}
 }
 
-func (s *service) fail(w http.ResponseWriter, r *http.Request, function string, err error) {
+func (s *service) fail(e *exchange, r *http.Request, err error) {
 	p := problemOf(err)
 	switch {
 	case errors.Is(err, link.ErrDamaged):
-		s.log.Error("a link's record is damaged and needs a hand", "function", function, "error", err)
+		s.logger(e).Error("a link's record is damaged and needs a hand", "error", err)
 	case p.Status >= 500 && p.Status != http.StatusServiceUnavailable:
-		s.log.Error("request failed", "function", function, "error", err)
+		s.logger(e).Error("request failed", "error", err)
 	case p.Status >= 500:
-		s.log.Warn("storage is unavailable", "function", function, "error", err)
+		s.logger(e).Warn("storage is unavailable", "error", err)
 	}
-	p.write(w, r)
+	p.write(e, r)
+}
+
+// logger adds to a line what it is found by.
+func (s *service) logger(e *exchange) *slog.Logger {
+	return s.log.With("function", e.operation.Name, "operation", e.operation.ID(), "invocation", e.operation.Invocation())
 }
 
 // recovered turns a panic into a 500 and a line in the log. It does not try to tell whether an answer had begun.
-func (s *service) recovered(w http.ResponseWriter, r *http.Request, function string) {
+func (s *service) recovered(e *exchange, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -123,33 +146,19 @@ func (s *service) recovered(w http.ResponseWriter, r *http.Request, function str
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	s.log.Error("panic", "function", function, "panic", p, "stack", string(debug.Stack()))
-	internalProblem.write(w, r)
+	s.logger(e).Error("panic", "panic", p, "stack", string(debug.Stack()))
+	internalProblem.write(e, r)
 }
 
-// logRequest leaves the path out but for the function that it leads to: people paste URLs into it.
-func (s *service) logRequest(r *http.Request, function string, w *watchedWriter, start time.Time) {
-	var invocation string
-	if all := r.Header.Values("X-Azure-Functions-InvocationId"); len(all) > 0 {
-		// The host's own stands last; an older host puts it on the line of one that the client forged.
-		invocation = all[len(all)-1]
-		invocation = strings.TrimSpace(invocation[strings.LastIndexByte(invocation, ',')+1:])
+// report tells of a request that has been answered. It leaves the path out but for the function that it leads to:
+// people paste URLs into it.
+func (s *service) report(e *exchange, r *http.Request, start time.Time) {
+	took := time.Since(start)
+	s.sender.Request(&e.operation, telemetry.Request{Status: e.status, Success: e.status < 500, Start: start, Duration: took, Remote: r.RemoteAddr})
+	if s.log.Enabled(r.Context(), slog.LevelDebug) {
+		s.logger(e).Debug("request", "method", r.Method, "status", e.status, "ms", float64(took.Microseconds())/1000)
 	}
-	s.log.Debug("request", "function", function, "method", r.Method, "status", w.status,
-		"ms", float64(time.Since(start).Microseconds())/1000, "invocation", invocation)
 }
-
-type watchedWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *watchedWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // setHeaders sets what every answer with a body says of itself. Nothing here may be kept by anybody unless its
 // function says otherwise.

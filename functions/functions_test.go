@@ -543,10 +543,10 @@ func TestPanicIsA500AndALine(t *testing.T) {
 
 func TestLogHasOneLineARequestWithoutItsPath(t *testing.T) {
 	r := newRig(t)
-	r.do(http.MethodGet, "/https://example.com/secret?x", "", "X-Azure-Functions-InvocationId", "forged, 4c1e0d7a")
+	r.do(http.MethodGet, "/https://example.com/secret?x", "", "X-Azure-Functions-InvocationId", "forged, 4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c")
 	lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
 	if len(lines) != 1 || strings.Contains(lines[0], "secret") || strings.Contains(lines[0], "forged") ||
-		!strings.Contains(lines[0], `"status":404`) || !strings.Contains(lines[0], `"invocation":"4c1e0d7a"`) {
+		!strings.Contains(lines[0], `"status":404`) || !strings.Contains(lines[0], `"invocation":"4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"`) {
 		t.Errorf("logged %q", lines)
 	}
 }

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"net/http"
 	"time"
 )
@@ -12,7 +13,7 @@ type health struct {
 	now     func() time.Time
 }
 
-func (h *health) answer(w http.ResponseWriter, _ *http.Request) error {
+func (h *health) answer(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
 		Status    string `json:"status"`

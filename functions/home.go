@@ -2,6 +2,7 @@ package functions
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -63,7 +64,7 @@ func newHome(base link.Base) (*home, error) {
 	return &home{page: page.Bytes()}, nil
 }
 
-func (h *home) answer(w http.ResponseWriter, _ *http.Request) error {
+func (h *home) answer(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
 	pageHeaders(w)
 	w.Header().Set("Content-Length", strconv.Itoa(len(h.page)))
 	_, _ = w.Write(h.page)

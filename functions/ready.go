@@ -34,8 +34,8 @@ type checked struct {
 	Milliseconds int64  `json:"milliseconds"`
 }
 
-func (rd *ready) answer(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+func (rd *ready) answer(ctx context.Context, w http.ResponseWriter, _ *http.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var (
 		all     sync.WaitGroup

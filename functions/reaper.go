@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -40,6 +41,7 @@ type Reaper struct {
 	Stopping context.Context
 	Log      *slog.Logger
 	Metrics  *telemetry.Metrics
+	Sender   *telemetry.Sender // gets an event for each run; nil: nobody does
 }
 
 var errStopping = errors.New("the process is stopping")
@@ -58,6 +60,7 @@ func (rp *Reaper) Run(ctx context.Context) (string, error) {
 	if errors.Is(err, link.ErrLockHeld) {
 		const held = "another instance is reaping"
 		rp.Log.Info("reaper: " + held)
+		rp.report(ctx, telemetry.ResultHeld, done, time.Since(start))
 		return held, err
 	}
 	took := time.Since(start)
@@ -71,20 +74,40 @@ func (rp *Reaper) Run(ctx context.Context) (string, error) {
 		"backlogSeconds", int64(done.Backlog/time.Second), "complete", done.Complete, "ms", took.Milliseconds())
 	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		line.Info("reaper: stopped with the process")
+		rp.report(ctx, telemetry.ResultStopped, done, took)
 		return "stopped with the process", nil
 	}
 	if err != nil {
 		line.Error("reaper: the run was cut short", "error", err)
+		rp.report(ctx, telemetry.ResultFailed, done, took)
 		return "", err
 	}
 	line.Info("reaper: done")
+	rp.report(ctx, telemetry.ResultDone, done, took)
 	return fmt.Sprintf("deleted %d links and %d expiry rows without a link, failed at %d, complete: %t",
 		done.Deleted, done.Dropped, done.Failed, done.Complete), nil
 }
 
+func (rp *Reaper) report(ctx context.Context, result string, done link.Reaped, took time.Duration) {
+	rp.Sender.Event(ctx, telemetry.Event{
+		Name: telemetry.EventReaperRun,
+		Properties: map[string]string{
+			telemetry.PropertyResult:   result,
+			telemetry.PropertyComplete: strconv.FormatBool(done.Complete),
+		},
+		Measurements: map[string]float64{
+			telemetry.MeasurementDeleted:  float64(done.Deleted),
+			telemetry.MeasurementDropped:  float64(done.Dropped),
+			telemetry.MeasurementFailed:   float64(done.Failed),
+			telemetry.MeasurementBacklog:  done.Backlog.Seconds(),
+			telemetry.MeasurementDuration: float64(took.Milliseconds()),
+		},
+	})
+}
+
 // answer is the timer trigger: the Functions host posts here when it is time. It takes a run that fails for a failed
 // invocation, and a lock that is held for a quiet one.
-func (rp *Reaper) answer(w http.ResponseWriter, r *http.Request) error {
+func (rp *Reaper) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r)
 	if err != nil {
 		return err
@@ -104,7 +127,7 @@ func (rp *Reaper) answer(w http.ResponseWriter, r *http.Request) error {
 	if err := errors.Join(conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})); err != nil {
 		return fmt.Errorf("lifting the time limits of a reaper's run: %w", err)
 	}
-	said, err := rp.Run(r.Context())
+	said, err := rp.Run(ctx)
 	if err != nil && !errors.Is(err, link.ErrLockHeld) {
 		return err
 	}
@@ -122,7 +145,6 @@ func (rp *Reaper) answer(w http.ResponseWriter, r *http.Request) error {
 // Functions host, in UTC as the host has it. It is for a process without that host. It returns an error at once if it
 // cannot read the schedule.
 func (rp *Reaper) RunOnSchedule(now func() time.Time) error {
-	ctx := context.Background() // Run minds Stopping
 	schedule, err := reaperSchedule()
 	if err != nil {
 		return err
@@ -138,19 +160,30 @@ func (rp *Reaper) RunOnSchedule(now func() time.Time) error {
 	if !wait(reapSoonAfter) {
 		return nil
 	}
-	if _, err := rp.Run(ctx); errors.Is(err, link.ErrLockHeld) {
+	if err := rp.runAlone(); errors.Is(err, link.ErrLockHeld) {
 		if !wait(reapAgainAfter) {
 			return nil
 		}
-		_, _ = rp.Run(ctx) // logged there
+		_ = rp.runAlone() // logged there
 	}
 	for {
 		at := now().UTC()
 		if !wait(schedule.Next(at).Sub(at)) {
 			return nil
 		}
-		_, _ = rp.Run(ctx)
+		_ = rp.runAlone()
 	}
+}
+
+// runAlone runs without a host, and reports the run as the host does where it is one.
+func (rp *Reaper) runAlone() error {
+	operation := telemetry.Begin(context.Background(), "reaper", nil, false) // Run minds Stopping
+	start := time.Now()
+	_, err := rp.Run(&operation)
+	rp.Sender.Request(&operation, telemetry.Request{
+		Success: err == nil || errors.Is(err, link.ErrLockHeld), Start: start, Duration: time.Since(start),
+	})
+	return err
 }
 
 func reaperSchedule() (cron.Schedule, error) {

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -22,7 +23,7 @@ func newRedirect(c Config) *redirect {
 	return &redirect{links: c.Links, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}
 }
 
-func (rd *redirect) answer(w http.ResponseWriter, r *http.Request) error {
+func (rd *redirect) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Path[1:]
 	a, ok := link.ParseAlias(name)
 	if !ok && wellKnown(w, name) {
@@ -34,7 +35,7 @@ func (rd *redirect) answer(w http.ResponseWriter, r *http.Request) error {
 		rd.metrics.RedirectNotFound.Add(1)
 		return notFoundProblem
 	}
-	l, err := rd.links.Get(r.Context(), a)
+	l, err := rd.links.Get(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrNotFound):
 		rd.metrics.RedirectNotFound.Add(1)

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,7 +10,7 @@ import (
 
 type named string
 
-func (named) answer(http.ResponseWriter, *http.Request) error { return nil }
+func (named) answer(context.Context, http.ResponseWriter, *http.Request) error { return nil }
 
 // Whatever a route's template is, a request finds the function that it was added for, or none.
 func FuzzRoutes(f *testing.F) {

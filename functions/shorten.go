@@ -2,6 +2,7 @@ package functions
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -34,8 +35,8 @@ type shortened struct {
 	ExpiresAt *string    `json:"expiresAtUtc"`
 }
 
-func (s *shorten) answer(w http.ResponseWriter, r *http.Request) error {
-	l, created, err := s.shorten(w, r)
+func (s *shorten) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	l, created, err := s.shorten(ctx, w, r)
 	if err != nil {
 		if status := problemOf(err).Status; 400 <= status && status < 500 {
 			s.metrics.ShortenRejected.Add(1)
@@ -56,7 +57,7 @@ func (s *shorten) answer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *shorten) shorten(w http.ResponseWriter, r *http.Request) (l link.Link, created bool, err error) {
+func (s *shorten) shorten(ctx context.Context, w http.ResponseWriter, r *http.Request) (l link.Link, created bool, err error) {
 	// An older host does not pass on the type of a body that is empty; what is wrong then is the body.
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
 		return link.Link{}, false, mediaTypeProblem
@@ -73,7 +74,7 @@ func (s *shorten) shorten(w http.ResponseWriter, r *http.Request) (l link.Link, 
 	if err != nil {
 		return link.Link{}, false, err
 	}
-	return s.links.Create(r.Context(), want)
+	return s.links.Create(ctx, want)
 }
 
 func isJSON(contentType string) bool {

@@ -40,6 +40,8 @@ func main() {
 const (
 	// drainTimeout is how long requests that run at a stop have to finish.
 	drainTimeout = 10 * time.Second
+	// lastTelemetry is how long the telemetry that is left may take after that.
+	lastTelemetry = 3 * time.Second
 	// maxHeader is the limit for a request's headers, in bytes. Browsers and proxies stay within half of it.
 	maxHeader = 32 << 10
 )
@@ -52,6 +54,13 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	}
 	log := telemetry.NewLogger(stdout, s.logLevel)
 	metrics := new(telemetry.Metrics)
+	metrics.ProcessStarted.Add(1)
+	var sender *telemetry.Sender
+	if s.telemetry != nil {
+		s.telemetry.Metrics, s.telemetry.Version, s.telemetry.Log = metrics, version, log
+		sender = telemetry.Start(*s.telemetry)
+		defer sender.Close(lastTelemetry)
+	}
 
 	links, err := storage.Open(storage.Config{
 		Connection: s.tables,
@@ -59,20 +68,20 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		AliasLength: s.aliasLength,
 		Cache:       s.cache,
 		ReapBuffer:  s.reapBuffer, ReapLimit: s.reapLimit, ReapPageSize: s.reapPageSize, StorageClock: true,
-		Now: time.Now, Random: rand.Reader, Log: log, Metrics: metrics,
+		Now: time.Now, Random: rand.Reader, Log: log, Metrics: metrics, Sender: sender,
 	})
 	if err != nil {
 		return fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
-	lock, err := storage.OpenLock(s.lock, s.lockContainer, s.lockBlob, log)
+	lock, err := storage.OpenLock(s.lock, s.lockContainer, s.lockBlob, log, sender)
 	if err != nil {
 		return fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
-	reaper := &functions.Reaper{Lock: lock, Links: links, Stopping: ctx, Log: log, Metrics: metrics}
+	reaper := &functions.Reaper{Lock: lock, Links: links, Stopping: ctx, Log: log, Metrics: metrics, Sender: sender}
 	handler, err := functions.New(functions.Config{
 		Version: version, Hosted: s.hosted, Rules: s.rules, RedirectMaxAge: s.redirectMaxAge,
 		Links: links, Tables: links, Lock: lock, Reaper: reaper,
-		Now: time.Now, Log: log, Metrics: metrics,
+		Now: time.Now, Log: log, Metrics: metrics, Sender: sender,
 	})
 	if err != nil {
 		return err
@@ -86,8 +95,9 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 
 	// What runs beside the requests ends with ctx, while they drain.
 	var running sync.WaitGroup
-	running.Go(func() { storage.MakeUntilDone(ctx, log, "tables", links.Make) })
-	running.Go(func() { storage.MakeUntilDone(ctx, log, "lock", lock.Make) })
+	starting := telemetry.Begin(ctx, "start", nil, false)
+	running.Go(func() { storage.MakeUntilDone(&starting, log, "tables", links.Make) })
+	running.Go(func() { storage.MakeUntilDone(&starting, log, "lock", lock.Make) })
 	failed := make(chan error, 2)
 	if !s.hosted {
 		running.Go(func() {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +16,7 @@ import (
 
 	"tiney/link"
 	"tiney/storage"
+	"tiney/telemetry"
 )
 
 // settings are all that the environment says. They are read once, at the start.
@@ -32,6 +35,7 @@ type settings struct {
 	cache                   *storage.CacheConfig // nil: switched off
 	redirectMaxAge          time.Duration
 	logLevel                slog.Level
+	telemetry               *telemetry.Config // nil: none is sent
 }
 
 const day = 24 * time.Hour
@@ -103,6 +107,16 @@ func readSettings(getenv func(string) string) (settings, error) {
 	}
 	s.redirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 	s.logLevel = r.level("LOG_LEVEL")
+
+	percent := r.integer("TELEMETRY_SAMPLING_PERCENT", 100, 1, 100)
+	addresses := r.boolean("TELEMETRY_CLIENT_IP", true)
+	if c := r.applicationInsights("APPLICATIONINSIGHTS_CONNECTION_STRING"); c != (telemetry.Connection{}) {
+		s.telemetry = &telemetry.Config{
+			Connection: c, Hosted: s.hosted, SamplingPercent: float64(percent), ClientAddresses: addresses,
+			// The names that the Functions host sends its own telemetry under.
+			Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),
+		}
+	}
 
 	if len(r.errs) > 0 {
 		return settings{}, fmt.Errorf("these settings are wrong:\n%w", errors.Join(r.errs...))
@@ -185,6 +199,30 @@ func (r *reader) connection(service string, names ...string) storage.Connection 
 		r.errs = append(r.errs, err)
 	}
 	return c
+}
+
+func (r *reader) applicationInsights(name string) (c telemetry.Connection) {
+	given := r.getenv(name)
+	if given == "" {
+		return c
+	}
+	c, err := telemetry.ParseConnection(given)
+	if err != nil {
+		r.wrong(name, err.Error())
+	}
+	return c
+}
+
+// instanceName is what Azure calls this instance, or the machine's name.
+func instanceName(getenv func(string) string) string {
+	if id := getenv("WEBSITE_INSTANCE_ID"); id != "" {
+		return id
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
 }
 
 func (r *reader) listenAddress() string {

@@ -2,11 +2,20 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"tiney/telemetry"
 )
 
 // Timeout is the longest that a request waits for storage, all calls and retries of it together.
@@ -35,7 +44,7 @@ var httpClient = &http.Client{
 // clientOptions makes three tries fit well into Timeout: 1.4 s each, and a pause that is short because a refused
 // connection or a dropped one is mostly gone at the next try. The SDK's defaults (0.8 s, 1.6 s, … and no limit for a
 // try) would spend Timeout on a single frozen one. A Retry-After beyond MaxRetryDelay ends the tries at once.
-func clientOptions() policy.ClientOptions {
+func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 	return policy.ClientOptions{
 		Transport: httpClient,
 		Telemetry: policy.TelemetryOptions{ApplicationID: "tiney"},
@@ -45,26 +54,77 @@ func clientOptions() policy.ClientOptions {
 			MaxRetryDelay: 200 * time.Millisecond,
 			TryTimeout:    1400 * time.Millisecond,
 		},
-		PerRetryPolicies: []policy.Policy{countTries{}},
+		PerRetryPolicies: []policy.Policy{watch{kind, sender}},
 	}
 }
 
-// tries counts how often the call made with a context was sent. More than once means that an earlier try may have
-// been applied although its answer never came.
-type tries struct{ n int }
-
-type triesKey struct{}
-
-func withTries(ctx context.Context) (context.Context, *tries) {
-	t := new(tries)
-	return context.WithValue(ctx, triesKey{}, t), t
+// call is one call to storage.
+type call struct {
+	name  string // of the operation, and of the table where there is one
+	tries int    // how often it was sent
 }
 
-type countTries struct{}
+type callKey struct{}
 
-func (countTries) Do(req *policy.Request) (*http.Response, error) {
-	if t, ok := req.Raw().Context().Value(triesKey{}).(*tries); ok {
-		t.n++
+// withCall gives a name to the one call that is made with the context it returns.
+func withCall(ctx context.Context, name string) (context.Context, *call) {
+	c := &call{name: name}
+	return context.WithValue(ctx, callKey{}, c), c
+}
+
+// watch is the policy that sees each try of each call: it counts them, and reports them as dependencies.
+type watch struct {
+	kind   string // of the dependencies
+	sender *telemetry.Sender
+}
+
+func (w watch) Do(req *policy.Request) (*http.Response, error) {
+	ctx := req.Raw().Context()
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		c = &call{name: req.Raw().Method}
 	}
-	return req.Next()
+	c.tries++
+	if w.sender == nil {
+		return req.Next()
+	}
+	d := telemetry.Dependency{Type: w.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: c.tries, Start: time.Now()}
+	answer, err := req.Next()
+	d.Duration = time.Since(d.Start)
+	d.ResultCode, d.ErrorCode, d.Success = outcome(answer, err)
+	w.sender.Dependency(ctx, d)
+	return answer, err
 }
+
+// outcome says what came of a try. An answer that the code has asked for, such as that there is no such row, is a
+// success.
+func outcome(answer *http.Response, err error) (code, errorCode string, success bool) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return telemetry.ResultCanceled, "", false
+	case errors.Is(err, context.DeadlineExceeded), os.IsTimeout(err):
+		return telemetry.ResultTimeout, "", false
+	case err != nil:
+		return telemetry.ResultUnreachable, "", false
+	}
+	code = strconv.Itoa(answer.StatusCode)
+	if answer.StatusCode < 300 {
+		return code, "", true
+	}
+	if refusal := (*azcore.ResponseError)(nil); errors.As(runtime.NewResponseError(answer), &refusal) && errorCodeForm.MatchString(refusal.ErrorCode) {
+		errorCode = refusal.ErrorCode
+	}
+	return code, errorCode, slices.Contains(expectedCodes, errorCode)
+}
+
+// expectedCodes are the error codes that are answers: there is no such row, it is there already, it has changed, the
+// lock is another's.
+var expectedCodes = []string{
+	"ResourceNotFound", "EntityNotFound",
+	"EntityAlreadyExists", "TableAlreadyExists", "ContainerAlreadyExists", "BlobAlreadyExists",
+	"UpdateConditionNotSatisfied", "ConditionNotMet",
+	"LeaseAlreadyPresent", "LeaseIdMissing",
+}
+
+// errorCodeForm keeps out of telemetry what a proxy in between may have written.
+var errorCodeForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)

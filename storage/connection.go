@@ -12,6 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"tiney/telemetry"
 )
 
 // developmentStorage is what UseDevelopmentStorage=true stands for, which the SDK does not know: the account that the
@@ -157,8 +159,8 @@ func parseIdentity(getenv func(string) string, name string) (Connection, error) 
 	return c, nil
 }
 
-func (c Connection) tableService() (*aztables.ServiceClient, error) {
-	options := &aztables.ClientOptions{ClientOptions: clientOptions()}
+func (c Connection) tableService(sender *telemetry.Sender) (*aztables.ServiceClient, error) {
+	options := &aztables.ClientOptions{ClientOptions: clientOptions(telemetry.TypeTable, sender)}
 	switch {
 	case c.identity != nil:
 		return aztables.NewServiceClient(c.tables, c.identity, options)
@@ -173,8 +175,8 @@ func (c Connection) tableService() (*aztables.ServiceClient, error) {
 	}
 }
 
-func (c Connection) blobContainer(name string) (*container.Client, error) {
-	options := &container.ClientOptions{ClientOptions: clientOptions()}
+func (c Connection) blobContainer(name string, sender *telemetry.Sender) (*container.Client, error) {
+	options := &container.ClientOptions{ClientOptions: clientOptions(telemetry.TypeBlob, sender)}
 	u := c.blobs + "/" + name
 	switch {
 	case c.identity != nil:

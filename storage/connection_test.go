@@ -61,7 +61,7 @@ func TestParseConnection(t *testing.T) {
 			if _, err := storage.Open(storage.Config{Connection: c}); err != nil {
 				t.Errorf("tables: %v", err)
 			}
-			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err != nil {
+			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default(), nil); err != nil {
 				t.Errorf("lock: %v", err)
 			}
 		})
@@ -127,7 +127,7 @@ func FuzzConnectionString(f *testing.F) {
 			}
 		}
 		if c, err := storage.ParseConnection(getenv, storage.BlobService, "A"); err == nil {
-			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default()); err != nil {
+			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default(), nil); err != nil {
 				t.Errorf("%q: %v", s, err)
 			}
 		}

@@ -44,6 +44,7 @@ type Config struct {
 	Random  io.Reader // cryptographic; safe for concurrent use
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
+	Sender  *telemetry.Sender // gets the calls to storage as dependencies; nil: nobody does
 }
 
 // Links keeps links, in tables. Its methods may be called concurrently, and other processes may work on the same
@@ -59,7 +60,7 @@ type Links struct {
 
 // Open makes a Links. It makes no call yet; the tables are made when they are found missing.
 func Open(config Config) (*Links, error) {
-	service, err := config.Connection.tableService()
+	service, err := config.Connection.tableService(config.Sender)
 	if err != nil {
 		return nil, err
 	}

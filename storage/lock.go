@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"tiney/link"
+	"tiney/telemetry"
 )
 
 const (
@@ -31,9 +32,10 @@ type Lock struct {
 	log       *slog.Logger
 }
 
-// OpenLock makes a Lock. It makes no call yet; container and blob are made when they are found missing.
-func OpenLock(connection Connection, containerName, blobName string, log *slog.Logger) (*Lock, error) {
-	c, err := connection.blobContainer(containerName)
+// OpenLock makes a Lock. It makes no call yet; container and blob are made when they are found missing. Its calls go to
+// sender as dependencies, which may be nil.
+func OpenLock(connection Connection, containerName, blobName string, log *slog.Logger, sender *telemetry.Sender) (*Lock, error) {
+	c, err := connection.blobContainer(containerName, sender)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +57,10 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 	}
 	defer l.release(ctx, held, Timeout)
 	return whileRenewed(ctx, func(ctx context.Context) error {
+		const call = "RenewLease"
+		ctx, _ = withCall(ctx, call)
 		_, err := held.RenewLease(ctx, nil)
-		return classify("RenewLease", err)
+		return classify(call, err)
 	}, work)
 }
 
@@ -64,10 +68,12 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 func (l *Lock) release(ctx context.Context, held *lease.BlobClient, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
+	const call = "ReleaseLease"
+	ctx, _ = withCall(ctx, call)
 	_, err := held.ReleaseLease(ctx, nil)
 	// A lease that is not ours, or not any more, has been given back already, by an earlier try or by force.
 	if err != nil && !bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation) {
-		l.log.Warn("the lock could not be given back; it ends by itself within a minute", "error", classify("ReleaseLease", err))
+		l.log.Warn("the lock could not be given back; it ends by itself within a minute", "error", classify(call, err))
 	}
 }
 
@@ -100,39 +106,50 @@ func whileRenewed(ctx context.Context, renew, work func(context.Context) error) 
 func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	_, err := held.AcquireLease(ctx, leaseSeconds, nil)
+	const call = "AcquireLease"
+	acquire := func() error {
+		ctx, _ := withCall(ctx, call)
+		_, err := held.AcquireLease(ctx, leaseSeconds, nil)
+		return err
+	}
+	err := acquire()
 	if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ContainerNotFound) {
 		if err := l.Make(ctx); err != nil {
 			return err
 		}
-		_, err = held.AcquireLease(ctx, leaseSeconds, nil)
+		err = acquire()
 	}
 	if bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) {
 		return link.ErrLockHeld
 	}
-	return classify("AcquireLease", err)
+	return classify(call, err)
 }
 
 // Make makes the container and the blob unless they exist. Errors: link.ErrUnavailable.
 func (l *Lock) Make(ctx context.Context) error {
-	_, err := l.container.Create(ctx, nil)
+	const createContainer, createBlob = "CreateContainer", "CreateBlob"
+	called, _ := withCall(ctx, createContainer)
+	_, err := l.container.Create(called, nil)
 	if err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-		return classify("CreateContainer", err)
+		return classify(createContainer, err)
 	}
-	_, err = l.blob.UploadBuffer(ctx, nil, &blockblob.UploadBufferOptions{
+	called, _ = withCall(ctx, createBlob)
+	_, err = l.blob.UploadBuffer(called, nil, &blockblob.UploadBufferOptions{
 		AccessConditions: &blob.AccessConditions{
 			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 		},
 	})
 	// A blob that is under lease answers in its own way.
 	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.LeaseIDMissing) {
-		return classify("CreateBlob", err)
+		return classify(createBlob, err)
 	}
 	return nil
 }
 
 // Check asks whether the lock's container is there. Errors: link.ErrUnavailable.
 func (l *Lock) Check(ctx context.Context) error {
+	const call = "GetContainer"
+	ctx, _ = withCall(ctx, call)
 	_, err := l.container.GetProperties(ctx, nil)
-	return classify("GetContainer", err)
+	return classify(call, err)
 }

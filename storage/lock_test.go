@@ -18,7 +18,7 @@ import (
 
 func openLock(t *testing.T, r *rig, container string) *storage.Lock {
 	t.Helper()
-	l, err := storage.OpenLock(connect(t, r.proxy.ConnectionString()), container, "reaper.lock", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	l, err := storage.OpenLock(connect(t, r.proxy.ConnectionString()), container, "reaper.lock", slog.New(slog.NewTextHandler(t.Output(), nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ func (t *table) make(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 		defer cancel()
 		return nil, safely(func() error {
+			ctx, _ := withCall(ctx, "CreateTable "+t.name)
 			_, err := t.client.CreateTable(ctx, nil)
 			if answer := (*azcore.ResponseError)(nil); errors.As(err, &answer) && answer.ErrorCode == "TableAlreadyExists" {
 				err = nil
@@ -47,21 +48,28 @@ func (t *table) make(ctx context.Context) error {
 }
 
 // do runs one call, and once more where the table had to be made first: a process that has just started, or a table
-// that somebody deleted, costs the first request a moment instead of an error.
-func (t *table) do(ctx context.Context, operation string, call func() error) error {
-	err := classify(operation+" "+t.name, call())
+// that somebody deleted, costs the first request a moment instead of an error. Tries is how often the call was sent
+// (the last one, if there were two): more than once means that an earlier try may have been applied although its answer
+// never came.
+func (t *table) do(ctx context.Context, operation string, send func(context.Context) error) (tries int, err error) {
+	once := func() (int, error) {
+		ctx, c := withCall(ctx, operation+" "+t.name)
+		err := classify(c.name, send(ctx))
+		return c.tries, err
+	}
+	tries, err = once()
 	if !errors.Is(err, errNoTable) {
-		return err
+		return tries, err
 	}
 	if err := t.make(ctx); err != nil {
-		return err
+		return tries, err
 	}
-	return classify(operation+" "+t.name, call())
+	return once()
 }
 
 // get reads one row. link.ErrNotFound: the table was read, and it is not there.
 func (t *table) get(ctx context.Context, partition, key string) (data []byte, etag azcore.ETag, err error) {
-	err = t.do(ctx, "GetEntity", func() error {
+	_, err = t.do(ctx, "GetEntity", func(ctx context.Context) error {
 		answer, err := t.client.GetEntity(ctx, partition, key, nil)
 		data, etag = answer.Value, answer.ETag
 		return err
@@ -97,19 +105,17 @@ func (t *table) clock(ctx context.Context) (time.Time, error) {
 // insert adds a row. errExists: a row of that key is there. retried: the row may be there by an earlier try of this
 // very call whose answer was lost.
 func (t *table) insert(ctx context.Context, entity []byte) (etag azcore.ETag, retried bool, err error) {
-	counted, tries := withTries(ctx)
-	err = t.do(ctx, "InsertEntity", func() error {
-		tries.n = 0 // a call that found no table was not applied
-		answer, err := t.client.AddEntity(counted, entity, nil)
+	tries, err := t.do(ctx, "InsertEntity", func(ctx context.Context) error {
+		answer, err := t.client.AddEntity(ctx, entity, nil)
 		etag = answer.ETag
 		return err
 	})
-	return etag, tries.n > 1, err
+	return etag, tries > 1, err
 }
 
 // update writes over a row that still is as it was read. errChanged: it is not.
 func (t *table) update(ctx context.Context, entity []byte, read azcore.ETag, mode aztables.UpdateMode) (etag azcore.ETag, err error) {
-	err = t.do(ctx, "UpdateEntity", func() error {
+	_, err = t.do(ctx, "UpdateEntity", func(ctx context.Context) error {
 		answer, err := t.client.UpdateEntity(ctx, entity, &aztables.UpdateEntityOptions{IfMatch: &read, UpdateMode: mode})
 		etag = answer.ETag
 		return err
@@ -126,7 +132,7 @@ func (t *table) delete(ctx context.Context, partition, key string, read azcore.E
 		// The SDK would send "*", and take away whatever is there now.
 		return fmt.Errorf("DeleteEntity %s: no ETag: %w", t.name, errChanged)
 	}
-	err := t.do(ctx, "DeleteEntity", func() error {
+	_, err := t.do(ctx, "DeleteEntity", func(ctx context.Context) error {
 		_, err := t.client.DeleteEntity(ctx, partition, key, &aztables.DeleteEntityOptions{IfMatch: &read})
 		return err
 	})
@@ -283,8 +289,9 @@ func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int, p
 			Format: to.Ptr(aztables.MetadataFormatFull), // the one that is documented to carry ETags
 		})
 		for pager.More() {
-			answer, err := pager.NextPage(ctx)
-			err = classify("QueryEntities "+t.name, err)
+			called, c := withCall(ctx, "QueryEntities "+t.name)
+			answer, err := pager.NextPage(called)
+			err = classify(c.name, err)
 			if errors.Is(err, errNoTable) {
 				if err := t.make(ctx); err != nil {
 					return err

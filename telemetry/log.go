@@ -1,3 +1,5 @@
+// Package telemetry is what the service measures and how it tells: counters held in the process under the names that
+// charts and alerts use, a structured log on stdout, and what goes to Application Insights.
 package telemetry
 
 import (

@@ -1,5 +1,3 @@
-// Package telemetry is what the service measures and how it tells: counters held in the process under the names that
-// charts and alerts use, and a structured log on stdout.
 package telemetry
 
 import (
@@ -8,7 +6,8 @@ import (
 	"time"
 )
 
-// Metrics are all measurements of one process. The zero value is ready; every method may be called concurrently.
+// Metrics are all measurements of one process. The zero value is ready; every method may be called concurrently, but
+// for Take.
 type Metrics struct {
 	CacheHit         Counter // links served from the cache while fresh
 	CacheNegativeHit Counter // "not found" served from the cache
@@ -31,9 +30,13 @@ type Metrics struct {
 	ReaperFailed     Counter
 	ReaperDuration   Distribution
 	ReaperBacklogAge Gauge // seconds
+
+	TelemetryDropped Counter // items that found no room in the process, or that Application Insights refused
+	ProcessStarted   Counter // one per process
 }
 
-// Sample is the state of one measurement. A counter has Sum only, and a gauge has its value there.
+// Sample is one measurement: how many values there were, and their sum, smallest and largest. A counter counts ones,
+// and a gauge has one value, the last. Durations are in milliseconds.
 type Sample struct {
 	Name     string
 	Count    int64
@@ -41,32 +44,71 @@ type Sample struct {
 	Min, Max float64
 }
 
-// Snapshot returns every measurement since the start of the process, in a fixed order.
+// Snapshot returns every measurement since the start of the process, in a fixed order. Only the smallest and largest
+// values of durations are those since the last Take.
 func (m *Metrics) Snapshot() []Sample {
-	return []Sample{
-		m.CacheHit.sample("cache.hit"),
-		m.CacheNegativeHit.sample("cache.negative_hit"),
-		m.CacheStaleHit.sample("cache.stale_hit"),
-		m.CacheMiss.sample("cache.miss"),
-		m.CacheEvicted.sample("cache.evicted"),
-		m.CacheBytes.sample("cache.bytes"),
-		m.RedirectFound.sample("redirect.found"),
-		m.RedirectNotFound.sample("redirect.not_found"),
-		m.RedirectGone.sample("redirect.gone"),
-		m.RedirectDuration.sample("redirect.duration_ms"),
-		m.ShortenCreated.sample("shorten.created"),
-		m.ShortenDeduplicated.sample("shorten.deduplicated"),
-		m.ShortenRejected.sample("shorten.rejected"),
-		m.ShortenAliasCollision.sample("shorten.alias_collision"),
-		m.ReaperDeleted.sample("reaper.deleted"),
-		m.ReaperFailed.sample("reaper.failed"),
-		m.ReaperDuration.sample("reaper.duration_ms"),
-		m.ReaperBacklogAge.sample("reaper.backlog_age_s"),
+	var samples []Sample
+	for _, of := range m.all() {
+		s := of.total()
+		s.Name = of.name
+		samples = append(samples, s)
+	}
+	return samples
+}
+
+// Take returns what was measured since the last Take, and leaves out where nothing was. One goroutine may call it.
+func (m *Metrics) Take() []Sample {
+	var samples []Sample
+	for _, of := range m.all() {
+		if s := of.take(); s.Count > 0 {
+			s.Name = of.name
+			samples = append(samples, s)
+		}
+	}
+	return samples
+}
+
+type named struct {
+	name string
+	metric
+}
+
+// metric is one measurement that goes on.
+type metric interface {
+	total() Sample // since the start
+	take() Sample  // since the last take
+}
+
+func (m *Metrics) all() []named {
+	return []named{
+		{"cache.hit", &m.CacheHit},
+		{"cache.negative_hit", &m.CacheNegativeHit},
+		{"cache.stale_hit", &m.CacheStaleHit},
+		{"cache.miss", &m.CacheMiss},
+		{"cache.evicted", &m.CacheEvicted},
+		{"cache.bytes", &m.CacheBytes},
+		{"redirect.found", &m.RedirectFound},
+		{"redirect.not_found", &m.RedirectNotFound},
+		{"redirect.gone", &m.RedirectGone},
+		{"redirect.duration_ms", &m.RedirectDuration},
+		{"shorten.created", &m.ShortenCreated},
+		{"shorten.deduplicated", &m.ShortenDeduplicated},
+		{"shorten.rejected", &m.ShortenRejected},
+		{"shorten.alias_collision", &m.ShortenAliasCollision},
+		{"reaper.deleted", &m.ReaperDeleted},
+		{"reaper.failed", &m.ReaperFailed},
+		{"reaper.duration_ms", &m.ReaperDuration},
+		{"reaper.backlog_age_s", &m.ReaperBacklogAge},
+		{"telemetry.dropped", &m.TelemetryDropped},
+		{"process.started", &m.ProcessStarted},
 	}
 }
 
 // Counter only goes up.
-type Counter struct{ n atomic.Int64 }
+type Counter struct {
+	n     atomic.Int64
+	taken int64 // the n of the last take
+}
 
 // Add counts n more.
 func (c *Counter) Add(n int64) { c.n.Add(n) }
@@ -74,25 +116,57 @@ func (c *Counter) Add(n int64) { c.n.Add(n) }
 // Value returns the count since the start of the process.
 func (c *Counter) Value() int64 { return c.n.Load() }
 
-func (c *Counter) sample(name string) Sample { return Sample{Name: name, Sum: float64(c.Value())} }
+func (c *Counter) total() Sample { return ones(c.Value()) }
+
+func (c *Counter) take() Sample {
+	before := c.taken
+	c.taken = c.Value()
+	return ones(c.taken - before)
+}
+
+func ones(n int64) Sample {
+	if n == 0 {
+		return Sample{}
+	}
+	return Sample{Count: n, Sum: float64(n), Min: 1, Max: 1}
+}
 
 // Gauge holds the last value it was set to.
-type Gauge struct{ n atomic.Int64 }
+type Gauge struct {
+	n   atomic.Int64
+	set atomic.Bool // since the last take
+}
 
 // Set replaces the value.
-func (g *Gauge) Set(n int64) { g.n.Store(n) }
+func (g *Gauge) Set(n int64) {
+	g.n.Store(n)
+	g.set.Store(true)
+}
 
 // Value returns the last value set.
 func (g *Gauge) Value() int64 { return g.n.Load() }
 
-func (g *Gauge) sample(name string) Sample { return Sample{Name: name, Sum: float64(g.Value())} }
+func (g *Gauge) total() Sample {
+	n := float64(g.Value())
+	return Sample{Count: 1, Sum: n, Min: n, Max: n}
+}
+
+func (g *Gauge) take() Sample {
+	if !g.set.Swap(false) {
+		return Sample{}
+	}
+	return g.total()
+}
 
 // Distribution sums up durations that are not negative, without keeping them; its samples are in milliseconds. A
-// sample that is taken while an observation is made may hold a part of it.
+// sample that is taken while an observation is made may hold a part of it, and the next sample the rest.
 type Distribution struct {
-	count, sum, longest atomic.Int64
-	// margin is what the shortest one leaves up to math.MaxInt64, so that zero means "none yet" here too.
-	margin atomic.Int64
+	count, sum atomic.Int64
+	// longest is since the last take, as is margin: what the shortest one leaves up to math.MaxInt64, so that zero means
+	// "none yet" here too.
+	longest, margin atomic.Int64
+
+	takenCount, takenSum int64
 }
 
 // Observe adds one duration.
@@ -103,9 +177,24 @@ func (d *Distribution) Observe(t time.Duration) {
 	d.count.Add(1)
 }
 
-func (d *Distribution) sample(name string) Sample {
-	s := Sample{Name: name, Count: d.count.Load(), Sum: milliseconds(d.sum.Load()), Max: milliseconds(d.longest.Load())}
-	if margin := d.margin.Load(); margin != 0 {
+func (d *Distribution) total() Sample {
+	return durations(d.count.Load(), d.sum.Load(), d.longest.Load(), d.margin.Load())
+}
+
+func (d *Distribution) take() Sample {
+	count := d.count.Load()
+	if count == d.takenCount {
+		return Sample{} // what is under way keeps its longest and its shortest for the next take
+	}
+	sum := d.sum.Load()
+	s := durations(count-d.takenCount, sum-d.takenSum, d.longest.Swap(0), d.margin.Swap(0))
+	d.takenCount, d.takenSum = count, sum
+	return s
+}
+
+func durations(count, sum, longest, margin int64) Sample {
+	s := Sample{Count: count, Sum: milliseconds(sum), Max: milliseconds(longest)}
+	if margin != 0 {
 		s.Min = milliseconds(math.MaxInt64 - margin)
 	}
 	return s

@@ -24,8 +24,8 @@ func TestSnapshotNamesEveryMeasurementOnce(t *testing.T) {
 		}
 		seen[s.Name] = s
 	}
-	if len(seen) != 18 {
-		t.Errorf("%d measurements, want 18", len(seen))
+	if len(seen) != 20 {
+		t.Errorf("%d measurements, want 20", len(seen))
 	}
 	if got := seen["cache.hit"].Sum; got != 2 {
 		t.Errorf("cache.hit = %v, want 2", got)

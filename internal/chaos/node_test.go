@@ -58,7 +58,7 @@ func serveNode() error {
 	if err != nil {
 		return err
 	}
-	lock, err := storage.OpenLock(connection, "locks", prefix, log)
+	lock, err := storage.OpenLock(connection, "locks", prefix, log, nil)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,58 @@
+package telemetry
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Connection says where telemetry goes. ParseConnection makes one.
+type Connection struct {
+	key      string // the instrumentation key
+	endpoint string // the URL that takes items
+}
+
+// defaultEndpoint is where connection strings without an endpoint lead, as they did before there were regional ones.
+const defaultEndpoint = "https://dc.services.visualstudio.com"
+
+var instrumentationKey = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// ParseConnection reads a connection string of Application Insights, such as
+// "InstrumentationKey=…;IngestionEndpoint=https://…". Its errors never quote what is in it.
+func ParseConnection(s string) (Connection, error) {
+	values := map[string]string{}
+	for part := range strings.SplitSeq(s, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return Connection{}, errors.New("is not a connection string of Application Insights: it must be Key=Value pairs with semicolons between them")
+		}
+		values[strings.ToLower(strings.TrimSpace(key))] = strings.TrimSpace(value)
+	}
+	c := Connection{key: values["instrumentationkey"]}
+	if !instrumentationKey.MatchString(c.key) {
+		return Connection{}, errors.New("must have an InstrumentationKey such as 00000000-0000-0000-0000-000000000000")
+	}
+	if way := values["authorization"]; way != "" && !strings.EqualFold(way, "ikey") {
+		return Connection{}, errors.New("has an Authorization that is not ikey, the only one that works here")
+	}
+	endpoint := values["ingestionendpoint"]
+	if suffix := values["endpointsuffix"]; endpoint == "" && suffix != "" {
+		endpoint = "https://dc." + suffix
+		if location := values["location"]; location != "" {
+			endpoint = "https://" + location + ".dc." + suffix
+		}
+	}
+	if endpoint == "" {
+		endpoint = defaultEndpoint
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return Connection{}, errors.New("must have an IngestionEndpoint that is an https URL without a query")
+	}
+	c.endpoint = strings.TrimRight(endpoint, "/") + "/v2/track"
+	return c, nil
+}

@@ -1,0 +1,399 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/microsoft/ApplicationInsights-Go/appinsights"
+	"github.com/microsoft/ApplicationInsights-Go/appinsights/contracts"
+)
+
+const (
+	// sendEvery is how often metrics and items are sent. The Functions host kills without warning, so this is what is
+	// lost at most.
+	sendEvery = 15 * time.Second
+	// sendFirst is the same until the first request has been reported: an instance may not live for sendEvery.
+	sendFirst = 2 * time.Second
+	// queueSize bounds the items that wait to be sent. One takes about half a kilobyte.
+	queueSize = 2048
+	// batchSize is how many items are sent at once, besides the metrics. As many are sent before their time.
+	batchSize = 500
+	// sendPause keeps a flood of items from taking the processor away from the requests that they tell of.
+	sendPause = 250 * time.Millisecond
+)
+
+// Config is what a Sender works with. Every field is required but where it says so.
+type Config struct {
+	Connection Connection
+	Metrics    *Metrics
+	Role       string // the name of the app
+	Instance   string // the name of this instance of it
+	Version    string // of this build
+	// Hosted says that the Functions host is in front, which reports the requests; else the Sender does.
+	Hosted bool
+	// SamplingPercent is how many of a hundred operations are kept, 1 to 100.
+	SamplingPercent float64
+	ClientAddresses bool // whether requests carry the client's address
+	Log             *slog.Logger
+}
+
+// Sender sends metrics, dependencies, requests and events to Application Insights.
+//
+// Nothing that is handed to it waits, fails, or is kept for longer than until it is sent: what finds no room is dropped
+// and counted. One goroutine builds the items and sends one batch at a time, so that memory is bounded whatever the
+// endpoint does. Metrics are not dropped while they cannot be sent: they go on being summed up in Metrics.
+//
+// A nil Sender sends nothing, and may be called as any other.
+type Sender struct {
+	config  Config
+	context *appinsights.TelemetryContext
+	queue   chan item
+	wake    chan struct{} // a full batch is waiting
+	outages outages
+	to      endpoint
+
+	closing sync.Once
+	stop    chan struct{} // closed: send what there is, and end
+	done    chan struct{} // closed: it has ended
+}
+
+// Start starts a Sender.
+func Start(config Config) *Sender {
+	s := &Sender{
+		config:  config,
+		context: appinsights.NewTelemetryContext(config.Connection.key),
+		queue:   make(chan item, queueSize),
+		wake:    make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		done:    make(chan struct{}),
+	}
+	s.context.Tags.Cloud().SetRole(config.Role)
+	s.context.Tags.Cloud().SetRoleInstance(config.Instance)
+	s.context.Tags.Application().SetVer(config.Version)
+	s.context.Tags.Internal().SetSdkVersion("tiney:" + config.Version)
+	s.to.open(config.Connection.endpoint, s.stop)
+	go s.run()
+	return s
+}
+
+// Close sends what there is, within the given time, and ends the Sender. What is handed to it later is lost.
+func (s *Sender) Close(within time.Duration) {
+	if s == nil {
+		return
+	}
+	s.closing.Do(func() { close(s.stop) })
+	select {
+	case <-s.done:
+	case <-time.After(within):
+		s.to.cancel() // and what is being sent is given up in its own time
+	}
+}
+
+// run sends metrics and items at their time until the Sender is closed.
+func (s *Sender) run() {
+	defer close(s.done)
+	defer func() {
+		if p := recover(); p != nil {
+			s.config.Log.Error("no more telemetry is sent", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	defer s.to.close()
+	every, taken, sent := sendFirst, time.Now(), time.Now()
+	for {
+		stopping := s.wait(every, sent)
+		var batch []*contracts.Envelope
+		if now := time.Now(); stopping || now.Sub(taken) >= every {
+			taken = now
+			for _, sample := range s.config.Metrics.Take() {
+				if strings.HasPrefix(sample.Name, "redirect.") || strings.HasPrefix(sample.Name, "shorten.") {
+					every = sendEvery
+				}
+				batch = append(batch, s.metric(sample, now))
+			}
+		}
+		for range min(len(s.queue), batchSize) {
+			batch = append(batch, s.envelope(<-s.queue))
+		}
+		s.deliver(batch)
+		sent = time.Now()
+		if stopping && (len(s.queue) == 0 || s.to.ctx.Err() != nil) {
+			return
+		}
+	}
+}
+
+// wait waits until it is time to send, and says whether the Sender is being closed. Sent is when it last was.
+func (s *Sender) wait(every time.Duration, sent time.Time) (stopping bool) {
+	select {
+	case <-s.stop:
+		return true
+	case <-s.wake:
+		every = time.Until(sent.Add(sendPause))
+	case <-time.After(every):
+		return false
+	}
+	select {
+	case <-s.stop:
+		return true
+	case <-time.After(every):
+		return false
+	}
+}
+
+// deliver sends a batch until the endpoint has taken or refused it, or the Sender is closed.
+func (s *Sender) deliver(batch []*contracts.Envelope) {
+	for failures := 0; len(batch) > 0; {
+		got := s.to.post(batch)
+		if failures > 0 && got.ok() {
+			s.config.Log.Info("telemetry is delivered again", "failures", failures)
+		}
+		again, refused := got.sort(batch)
+		if refused > 0 {
+			s.config.Metrics.TelemetryDropped.Add(int64(refused))
+			s.config.Log.Warn("Application Insights has refused telemetry", "items", refused, "of", len(batch), "answer", got.String())
+		}
+		if batch = again; len(batch) == 0 {
+			return
+		}
+		if failures == 0 {
+			s.config.Log.Warn("telemetry cannot be delivered; it is tried again", "answer", got.String())
+		}
+		failures++
+		select {
+		case <-time.After(got.pause(failures)):
+			continue
+		case <-s.stop:
+		}
+		if failures > 1 {
+			s.config.Metrics.TelemetryDropped.Add(int64(len(batch)))
+			return
+		}
+	}
+}
+
+// item is what waits to be sent. It is a value without pointers to what a request leaves behind.
+type item struct {
+	origin
+	rate       float64 // in percent: one of how many such items this one is
+	request    Request
+	dependency Dependency
+	event      Event
+}
+
+// origin is an operation as its items tell of it.
+type origin struct {
+	name       string
+	id         [idSize]byte
+	idLength   int
+	parent     [16]byte // zero: none
+	span       uint64
+	invocation string
+}
+
+// Request is an answered request, or a run of a timer's function.
+type Request struct {
+	Status   int // the HTTP status; 0 where there is none
+	Success  bool
+	Start    time.Time
+	Duration time.Duration
+	Remote   string // the address that the request came from, with its port; "" where there is none
+	client   netip.Addr
+}
+
+// Dependency is a call to another service.
+type Dependency struct {
+	Type       string // TypeTable or TypeBlob
+	Target     string // host name
+	Name       string // of the operation
+	ResultCode string
+	ErrorCode  string // the service's own, or ""
+	Try        int    // from 1 on
+	Success    bool
+	Start      time.Time
+	Duration   time.Duration
+}
+
+// Event is something that happened. Its maps are the Sender's from then on.
+type Event struct {
+	Name         string
+	Properties   map[string]string
+	Measurements map[string]float64
+}
+
+// Request reports a request, unless the Functions host does.
+func (s *Sender) Request(o *Operation, r Request) {
+	if s == nil || s.config.Hosted {
+		return
+	}
+	rate, kept := s.rate(o, r.Success)
+	if !kept {
+		return
+	}
+	if s.config.ClientAddresses {
+		r.client = clientAddress(r.Remote, o.header["X-Forwarded-For"])
+	}
+	r.Remote = ""
+	_, parent, _ := o.traceparent()
+	s.put(&item{origin: originOf(o, parent), rate: rate, request: r})
+}
+
+// Dependency reports a call to another service, made with ctx.
+func (s *Sender) Dependency(ctx context.Context, d Dependency) {
+	if s == nil {
+		return
+	}
+	o := operationOf(ctx)
+	if rate, kept := s.rate(o, d.Success); kept {
+		s.put(&item{origin: originOf(o, o.parent()), rate: rate, dependency: d})
+	}
+	if event, happened := s.outages.observe(d, time.Now()); happened {
+		s.Event(ctx, event)
+	}
+}
+
+// Event reports an event in the operation that ctx belongs to.
+func (s *Sender) Event(ctx context.Context, e Event) {
+	if s != nil {
+		o := operationOf(ctx)
+		s.put(&item{origin: originOf(o, o.parent()), rate: 100, event: e})
+	}
+}
+
+// rate says whether an item is kept, and how many such items it then stands for. What fails is always kept, and stands
+// for itself.
+func (s *Sender) rate(o *Operation, success bool) (rate float64, kept bool) {
+	if !success {
+		return 100, true
+	}
+	return s.config.SamplingPercent, o.sampled(s.config.SamplingPercent)
+}
+
+func originOf(o *Operation, parent string) origin {
+	from := origin{name: o.Name, span: o.span, invocation: o.Invocation()}
+	from.idLength = len(o.appendID(from.id[:0]))
+	copy(from.parent[:], parent)
+	return from
+}
+
+// put queues an item, unless there is no room for it.
+func (s *Sender) put(i *item) {
+	select {
+	case s.queue <- *i:
+		if len(s.queue) == batchSize {
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		}
+	default:
+		s.config.Metrics.TelemetryDropped.Add(1)
+	}
+}
+
+// clientAddress returns the address of the client. A proxy on this machine, which IIS is, has added it at the end of
+// X-Forwarded-For; what stands before may be the client's own invention.
+func clientAddress(remote string, forwarded []string) netip.Addr {
+	from, err := netip.ParseAddrPort(remote)
+	if err == nil && (!from.Addr().IsLoopback() || len(forwarded) == 0) {
+		return from.Addr().Unmap()
+	}
+	if len(forwarded) == 0 {
+		return netip.Addr{}
+	}
+	last := forwarded[len(forwarded)-1]
+	last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
+	if withPort, err := netip.ParseAddrPort(last); err == nil {
+		return withPort.Addr().Unmap()
+	}
+	client, _ := netip.ParseAddr(last)
+	return client.Unmap().WithZone("")
+}
+
+// telemetryItem is what the SDK's items have in common, as far as an envelope needs it.
+type telemetryItem interface {
+	Time() time.Time
+	TelemetryData() appinsights.TelemetryData
+	ContextTags() map[string]string
+	GetProperties() map[string]string
+}
+
+// envelope turns an item into one of Application Insights.
+func (s *Sender) envelope(i item) *contracts.Envelope {
+	var out telemetryItem
+	switch {
+	case i.event.Name != "":
+		event := appinsights.NewEventTelemetry(i.event.Name)
+		if i.event.Properties != nil {
+			event.Properties = i.event.Properties
+		}
+		event.Measurements = i.event.Measurements
+		out = event
+	case i.dependency.Type != "":
+		d := i.dependency
+		dependency := appinsights.NewRemoteDependencyTelemetry(d.Name, d.Type, d.Target, d.Success)
+		dependency.MarkTime(d.Start, d.Start.Add(d.Duration))
+		dependency.Id, dependency.ResultCode = string(appendHex(nil, rand.Uint64())), d.ResultCode
+		if d.ErrorCode != "" {
+			dependency.Properties[PropertyErrorCode] = d.ErrorCode
+		}
+		if d.Try > 1 {
+			dependency.Properties[PropertyTry] = strconv.Itoa(d.Try)
+		}
+		out = dependency
+	default:
+		r := i.request
+		// No URL: people paste long ones after the slash.
+		request := appinsights.NewRequestTelemetry("", "", r.Duration, strconv.Itoa(r.Status))
+		request.MarkTime(r.Start, r.Start.Add(r.Duration))
+		request.Name, request.Success, request.Id = i.name, r.Success, string(appendHex(nil, i.span))
+		if r.client.IsValid() {
+			request.Tags.Location().SetIp(r.client.String())
+		}
+		out = request
+	}
+	if i.invocation != "" {
+		out.GetProperties()[PropertyInvocationID] = i.invocation
+	}
+	tags := contracts.ContextTags(out.ContextTags())
+	tags.Operation().SetId(string(i.id[:i.idLength]))
+	tags.Operation().SetName(i.name)
+	if i.parent != ([16]byte{}) {
+		tags.Operation().SetParentId(string(i.parent[:]))
+	}
+	return s.envelop(out, i.rate)
+}
+
+// metric turns a sample into an item of Application Insights.
+func (s *Sender) metric(sample Sample, now time.Time) *contracts.Envelope {
+	out := appinsights.NewAggregateMetricTelemetry(sample.Name)
+	out.Value, out.Count, out.Min, out.Max = sample.Sum, int(sample.Count), sample.Min, sample.Max
+	out.Timestamp = now
+	return s.envelop(out, 100)
+}
+
+// envelop wraps an item as the SDK's client does, but for the rate, which that one fixes at 100: Application Insights
+// takes it from the envelope, and counts the item as so many (itemCount) in its own charts too.
+func (s *Sender) envelop(from telemetryItem, rate float64) *contracts.Envelope {
+	data := contracts.NewData()
+	content := from.TelemetryData()
+	data.BaseType, data.BaseData = content.BaseType(), content
+
+	envelope := contracts.NewEnvelope()
+	envelope.Name = content.EnvelopeName(strings.ReplaceAll(s.config.Connection.key, "-", ""))
+	envelope.IKey = s.config.Connection.key
+	envelope.Time = from.Time().UTC().Format("2006-01-02T15:04:05.000000Z")
+	envelope.SampleRate = rate
+	envelope.Data = data
+	envelope.Tags = from.ContextTags()
+	for key, value := range s.context.Tags {
+		envelope.Tags[key] = value
+	}
+	return envelope
+}

@@ -70,7 +70,7 @@ func (e *endpoint) close() {
 	e.client.CloseIdleConnections()
 }
 
-// post tries once to send a batch.
+// post tries once to send a batch, which is not empty: the SDK does nothing at all with one that is.
 func (e *endpoint) post(batch []*contracts.Envelope) answer {
 	for _, item := range batch {
 		e.channel.Send(item)

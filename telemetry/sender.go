@@ -286,7 +286,7 @@ func originOf(o *Operation, parent string) origin {
 func (s *Sender) put(i *item) {
 	select {
 	case s.queue <- *i:
-		if len(s.queue) == batchSize {
+		if len(s.queue) >= batchSize {
 			select {
 			case s.wake <- struct{}{}:
 			default:
@@ -309,8 +309,9 @@ func clientAddress(remote string, forwarded []string) netip.Addr {
 	}
 	last := forwarded[len(forwarded)-1]
 	last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
-	if withPort, err := netip.ParseAddrPort(last); err == nil {
-		return withPort.Addr().Unmap()
+	if strings.HasPrefix(last, "[") || strings.Count(last, ":") == 1 {
+		withPort, _ := netip.ParseAddrPort(last)
+		return withPort.Addr().Unmap().WithZone("")
 	}
 	client, _ := netip.ParseAddr(last)
 	return client.Unmap().WithZone("")

@@ -1,0 +1,296 @@
+// Package ingest is a double of the ingestion endpoint of Application Insights: it stores what it gets, and fails as it
+// is told to.
+package ingest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+)
+
+// Key is the instrumentation key of the one resource that there is.
+const Key = "11111111-2222-3333-4444-555555555555"
+
+// Item is an envelope as it arrived, with the fields of all kinds of items.
+type Item struct {
+	Name       string
+	Time       time.Time
+	SampleRate float64
+	IKey       string
+	Tags       map[string]string
+	Data       struct {
+		BaseType string
+		BaseData Data
+	}
+}
+
+// Data is what an envelope holds.
+type Data struct {
+	Name, ID, Type, Target, ResultCode, ResponseCode, URL, Data, Duration string
+	Success                                                               bool
+	Properties                                                            map[string]string
+	Measurements                                                          map[string]float64
+	Metrics                                                               []Metric
+}
+
+// Metric is a pre-aggregated metric.
+type Metric struct {
+	Name            string
+	Kind            int
+	Count           int64
+	Value, Min, Max float64
+}
+
+// Operation returns the id of the operation that the item belongs to.
+func (i Item) Operation() string { return i.Tags["ai.operation.id"] }
+
+// Answer is what the endpoint says instead of taking everything.
+type Answer struct {
+	Status     int
+	RetryAfter string
+	// Refuse gives the status for an item, by its place in the batch, where Status is 206: 200 takes it.
+	Refuse func(index int) int
+}
+
+// Endpoint is a running double.
+type Endpoint struct {
+	address string
+
+	mu     sync.Mutex
+	server *httptest.Server
+	items  []Item
+	raw    bytes.Buffer
+	posts  int
+	wrong  []string
+	answer *Answer
+	frozen chan struct{} // nil: it is not
+}
+
+// Start starts a double on a free port of this machine.
+func Start() *Endpoint {
+	e := new(Endpoint)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	e.address = l.Addr().String()
+	e.serve(l)
+	return e
+}
+
+func (e *Endpoint) serve(l net.Listener) {
+	e.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(e.take)}}
+	e.server.Start()
+}
+
+// Close ends it.
+func (e *Endpoint) Close() {
+	e.Heal()
+	e.server.CloseClientConnections()
+	e.server.Close()
+}
+
+// ConnectionString leads to it.
+func (e *Endpoint) ConnectionString() string {
+	return "InstrumentationKey=" + Key + ";IngestionEndpoint=http://" + e.address + "/"
+}
+
+// Fail has it answer so until it heals.
+func (e *Endpoint) Fail(a Answer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer = &a
+}
+
+// Freeze has it take requests and not answer, until it heals.
+func (e *Endpoint) Freeze() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.frozen == nil {
+		e.frozen = make(chan struct{})
+	}
+}
+
+// Refuse has it refuse connections until it heals.
+func (e *Endpoint) Refuse() {
+	e.server.CloseClientConnections()
+	e.server.Close()
+}
+
+// Heal ends whatever is wrong with it.
+func (e *Endpoint) Heal() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer = nil
+	if e.frozen != nil {
+		close(e.frozen)
+		e.frozen = nil
+	}
+	if c, err := net.DialTimeout("tcp", e.address, time.Second); err == nil {
+		c.Close()
+		return
+	}
+	for range 100 { // another connection may have the port for a moment
+		if l, err := net.Listen("tcp", e.address); err == nil {
+			e.serve(l)
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	panic("cannot listen on " + e.address + " again")
+}
+
+func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	e.mu.Lock()
+	answer, frozen := e.answer, e.frozen
+	e.posts++
+	e.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-r.Context().Done():
+		}
+		panic(http.ErrAbortHandler) // what was frozen is never answered
+	}
+	status, refuse, taken := http.StatusOK, func(int) int { return 200 }, 0
+	if answer != nil {
+		status = answer.Status
+		if answer.Refuse != nil {
+			refuse = answer.Refuse
+		}
+	}
+	type refusal struct {
+		Index      int    `json:"index"`
+		StatusCode int    `json:"statusCode"`
+		Message    string `json:"message"`
+	}
+	var said struct {
+		ItemsReceived int       `json:"itemsReceived"`
+		ItemsAccepted int       `json:"itemsAccepted"`
+		Errors        []refusal `json:"errors"`
+	}
+	if status == http.StatusOK || status == http.StatusPartialContent {
+		lines, err := e.decode(r, body)
+		if err != nil {
+			status = http.StatusBadRequest
+			e.mu.Lock()
+			e.wrong = append(e.wrong, err.Error())
+			e.mu.Unlock()
+		}
+		said.ItemsReceived = len(lines)
+		for n, line := range lines {
+			if code := refuse(n); code != 200 {
+				said.Errors = append(said.Errors, refusal{n, code, "as told"})
+				continue
+			}
+			taken++
+			e.mu.Lock()
+			e.items = append(e.items, line)
+			e.mu.Unlock()
+		}
+	}
+	said.ItemsAccepted = taken
+	if answer != nil && answer.RetryAfter != "" {
+		w.Header().Set("Retry-After", answer.RetryAfter)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(said)
+}
+
+// decode reads a batch as Application Insights does, and is as strict as it needs to be to see what is wrong with one.
+func (e *Endpoint) decode(r *http.Request, body []byte) ([]Item, error) {
+	if r.Method != http.MethodPost || r.URL.Path != "/v2/track" || r.Header.Get("Content-Type") != "application/x-json-stream" {
+		return nil, fmt.Errorf("%s %s %s", r.Method, r.URL, r.Header.Get("Content-Type"))
+	}
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		unpacked, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		if body, err = io.ReadAll(unpacked); err != nil {
+			return nil, err
+		}
+	}
+	e.mu.Lock()
+	e.raw.Write(body)
+	e.mu.Unlock()
+	var items []Item
+	for d := json.NewDecoder(bytes.NewReader(body)); ; {
+		var item Item
+		err := d.Decode(&item)
+		if err == io.EOF {
+			return items, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if item.IKey != Key {
+			return nil, fmt.Errorf("iKey %q", item.IKey)
+		}
+		items = append(items, item)
+	}
+}
+
+// Items returns what it has taken so far of a kind, such as "RemoteDependencyData", or everything for "".
+func (e *Endpoint) Items(kind string) []Item {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Item
+	for _, i := range e.items {
+		if kind == "" || i.Data.BaseType == kind {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// Posts is how often it was asked to take something.
+func (e *Endpoint) Posts() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.posts
+}
+
+// Raw is all that it was sent, unpacked, but for what it refused whole.
+func (e *Endpoint) Raw() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.raw.String()
+}
+
+// Wrong is what was not as Application Insights wants it.
+func (e *Endpoint) Wrong() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.wrong
+}
+
+// Metrics returns the sums of all metrics so far, by name.
+func (e *Endpoint) Metrics() map[string]Metric {
+	all := map[string]Metric{}
+	for _, i := range e.Items("MetricData") {
+		for _, m := range i.Data.BaseData.Metrics {
+			sum, there := all[m.Name]
+			if !there {
+				sum = Metric{Name: m.Name, Kind: m.Kind, Min: m.Min, Max: m.Max}
+			}
+			sum.Count += m.Count
+			sum.Value += m.Value
+			sum.Min, sum.Max = min(sum.Min, m.Min), max(sum.Max, m.Max)
+			all[m.Name] = sum
+		}
+	}
+	return all
+}

@@ -1,0 +1,553 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/microsoft/ApplicationInsights-Go/appinsights/contracts"
+
+	"tiney/internal/ingest"
+)
+
+// rig is a Sender and the endpoint that it sends to.
+type rig struct {
+	*Sender
+	to      *ingest.Endpoint
+	metrics *Metrics
+	log     *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.said.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.said.String()
+}
+
+func newRig(t *testing.T, change ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{to: ingest.Start(), metrics: new(Metrics), log: new(lockedBuffer)}
+	t.Cleanup(r.to.Close)
+	connection, err := ParseConnection(r.to.ConnectionString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Config{Connection: connection, Metrics: r.metrics, Role: "tiney", Instance: "here", Version: "v1.2.3",
+		SamplingPercent: 100, ClientAddresses: true, Log: NewLogger(r.log, slog.LevelDebug)}
+	for _, c := range change {
+		c(&config)
+	}
+	r.Sender = Start(config)
+	t.Cleanup(func() {
+		r.Close(0)
+		if wrong := r.to.Wrong(); len(wrong) > 0 {
+			t.Errorf("the endpoint has got what is no telemetry: %q", wrong)
+		}
+		if t.Failed() {
+			t.Log(r.log.String())
+		}
+	})
+	return r
+}
+
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(40 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 40 s: %s", what)
+		}
+	}
+}
+
+func call(try int, code string, success bool) Dependency {
+	return Dependency{Type: TypeTable, Target: "account.table.core.windows.net", Name: "GetEntity ShortUrls", ResultCode: code,
+		Try: try, Success: success, Start: time.Now(), Duration: 12345678 * time.Nanosecond}
+}
+
+const (
+	traceID  = "4bf92f3577b34da6a3ce929d0e0e4736"
+	parentID = "00f067aa0ba902b7"
+)
+
+func headers(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Add(pairs[i], pairs[i+1])
+	}
+	return h
+}
+
+func TestItemsArriveAsApplicationInsightsWantsThem(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	o := Begin(t.Context(), "redirect", headers("traceparent", "00-"+traceID+"-"+parentID+"-01", "X-Forwarded-For", "6.6.6.6, 203.0.113.9:4711"), false)
+	d := call(2, "503", false)
+	d.ErrorCode = "ServerBusy"
+	r.Dependency(&o, d)
+	r.Event(&o, Event{Name: EventReaperRun, Properties: map[string]string{PropertyResult: ResultDone}, Measurements: map[string]float64{MeasurementDeleted: 3}})
+	start := time.Now().Add(-time.Hour)
+	r.Request(&o, Request{Status: 503, Success: false, Start: start, Duration: 90061500 * time.Microsecond, Remote: "127.0.0.1:50000"})
+	r.metrics.CacheHit.Add(7)
+	r.Close(5 * time.Second)
+
+	items := map[string]ingest.Item{}
+	for _, i := range r.to.Items("") {
+		items[i.Data.BaseType] = i
+		want := map[string]string{"ai.cloud.role": "tiney", "ai.cloud.roleInstance": "here", "ai.application.ver": "v1.2.3"}
+		for tag, value := range want {
+			if i.Tags[tag] != value {
+				t.Errorf("%s has %s %q, want %q", i.Data.BaseType, tag, i.Tags[tag], value)
+			}
+		}
+		if i.SampleRate != 100 || !strings.HasPrefix(i.Name, "Microsoft.ApplicationInsights."+strings.ReplaceAll(ingest.Key, "-", "")+".") {
+			t.Errorf("%s has the rate %v and the name %s", i.Data.BaseType, i.SampleRate, i.Name)
+		}
+	}
+	request, dependency, event, metric := items["RequestData"], items["RemoteDependencyData"], items["EventData"], items["MetricData"]
+	for _, i := range []ingest.Item{request, dependency, event} {
+		if i.Operation() != traceID || i.Tags["ai.operation.name"] != "redirect" {
+			t.Errorf("%s is in operation %q named %q", i.Data.BaseType, i.Operation(), i.Tags["ai.operation.name"])
+		}
+	}
+	if d := dependency.Data.BaseData; d.Name != "GetEntity ShortUrls" || d.Type != "Azure table" || d.Target != "account.table.core.windows.net" ||
+		d.ResultCode != "503" || d.Success || d.Duration != "0.00:00:00.0123456" || d.Data != "" ||
+		!reflect.DeepEqual(d.Properties, map[string]string{"ErrorCode": "ServerBusy", "Try": "2"}) {
+		t.Errorf("dependency %+v", d)
+	}
+	if d := request.Data.BaseData; d.Name != "redirect" || d.ResponseCode != "503" || d.Success || d.Duration != "0.00:01:30.0615000" || d.URL != "" ||
+		request.Tags["ai.location.ip"] != "203.0.113.9" || request.Tags["ai.operation.parentId"] != parentID {
+		t.Errorf("request %+v with %v", d, request.Tags)
+	}
+	if got := request.Time.Sub(start).Abs(); got > time.Second {
+		t.Errorf("the request is %v away from when it was", got)
+	}
+	if got, want := dependency.Tags["ai.operation.parentId"], request.Data.BaseData.ID; got != want || len(want) != 16 {
+		t.Errorf("the parent of the dependency is %q, the request %q", got, want)
+	}
+	if d := event.Data.BaseData; d.Name != "ReaperRun" || d.Properties["Result"] != "done" || d.Measurements["Deleted"] != 3 {
+		t.Errorf("event %+v", d)
+	}
+	if want := (ingest.Metric{Name: "cache.hit", Kind: 1, Count: 7, Value: 7, Min: 1, Max: 1}); len(metric.Data.BaseData.Metrics) != 1 || metric.Data.BaseData.Metrics[0] != want {
+		t.Errorf("metric %+v, want %+v", metric.Data.BaseData.Metrics, want)
+	}
+}
+
+func TestTheHostReportsRequests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Hosted = true })
+	const invocation = "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"
+	o := Begin(t.Context(), "redirect", headers("X-Azure-Functions-InvocationId", "forged", "X-Azure-Functions-InvocationId", "f, "+invocation), true)
+	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now()})
+	r.Dependency(&o, call(1, "200", true))
+	r.Close(5 * time.Second)
+	all := r.to.Items("")
+	if len(all) != 1 || all[0].Data.BaseType != "RemoteDependencyData" {
+		t.Fatalf("got %+v, want one dependency", all)
+	}
+	if all[0].Operation() != invocation || all[0].Data.BaseData.Properties["InvocationId"] != invocation {
+		t.Errorf("operation %q, properties %v", all[0].Operation(), all[0].Data.BaseData.Properties)
+	}
+}
+
+func TestClientAddressesCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.ClientAddresses = false })
+	o := Begin(t.Context(), "redirect", headers("X-Forwarded-For", "203.0.113.9"), false)
+	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now(), Remote: "198.51.100.7:1"})
+	r.Close(5 * time.Second)
+	if len(r.to.Items("RequestData")) != 1 || strings.Contains(r.to.Raw(), "203.0.113") || strings.Contains(r.to.Raw(), "198.51.100") {
+		t.Errorf("sent %s", r.to.Raw())
+	}
+}
+
+func TestClientAddress(t *testing.T) {
+	for _, c := range []struct {
+		remote    string
+		forwarded []string
+		want      string
+	}{
+		{"198.51.100.7:1234", nil, "198.51.100.7"},
+		{"198.51.100.7:1234", []string{"203.0.113.9"}, "198.51.100.7"}, // who connects itself has no say
+		{"127.0.0.1:1234", nil, "127.0.0.1"},
+		{"127.0.0.1:1234", []string{"203.0.113.9"}, "203.0.113.9"},
+		{"127.0.0.1:1234", []string{"1.1.1.1", "2.2.2.2, 203.0.113.9:99"}, "203.0.113.9"},
+		{"[::1]:1234", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
+		{"[::1]:1234", []string{"2001:db8::1%eth0"}, "2001:db8::1"},
+		{"[::ffff:198.51.100.7]:1", nil, "198.51.100.7"},
+		{"127.0.0.1:1234", []string{"https://example.com/secret"}, "invalid IP"},
+		{"", nil, "invalid IP"},
+	} {
+		if got := clientAddress(c.remote, c.forwarded).String(); got != c.want {
+			t.Errorf("%s %q: %s, want %s", c.remote, c.forwarded, got, c.want)
+		}
+	}
+}
+
+// The regular sending, and the first one that comes sooner.
+func TestMetricsAreSentInTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	time.Sleep(2 * sendFirst) // an instance that waits for its first request
+	asked := time.Now()
+	r.metrics.RedirectFound.Add(1)
+	r.metrics.RedirectDuration.Observe(3 * time.Millisecond)
+	eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
+	if took := time.Since(asked); took > sendEvery-2*time.Second {
+		t.Errorf("the first request was reported after %v", took)
+	}
+	r.metrics.RedirectFound.Add(5)
+	r.metrics.RedirectDuration.Observe(1 * time.Millisecond)
+	r.metrics.RedirectDuration.Observe(8 * time.Millisecond)
+	eventually(t, "the next ones are reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 6 })
+	if want, got := (ingest.Metric{Name: "redirect.duration_ms", Kind: 1, Count: 3, Value: 12, Min: 1, Max: 8}), r.to.Metrics()["redirect.duration_ms"]; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if posts := r.to.Posts(); posts != 2 {
+		t.Errorf("%d posts, want 2: nothing is sent where there is nothing to say", posts)
+	}
+}
+
+func TestNoSumIsLostUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const each, workers = 20000, 8
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for i := range each {
+				r.metrics.RedirectFound.Add(1)
+				r.metrics.RedirectDuration.Observe(time.Duration(1+i%10) * time.Millisecond)
+				r.metrics.CacheBytes.Set(int64(i))
+			}
+		})
+	}
+	stop := make(chan struct{})
+	var taken []Sample
+	var taking sync.WaitGroup
+	taking.Go(func() { // as often as can be, in the place of the Sender, which has nothing to do meanwhile
+		for {
+			taken = append(taken, r.metrics.Take()...)
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	all.Wait()
+	close(stop)
+	taking.Wait()
+	sum := map[string]Sample{}
+	for _, s := range append(taken, r.metrics.Take()...) {
+		if s.Count < 1 || s.Min > s.Max {
+			t.Errorf("a window of %+v", s)
+		}
+		s.Sum += sum[s.Name].Sum
+		s.Count += sum[s.Name].Count
+		sum[s.Name] = s
+	}
+	if got := sum["redirect.found"]; got.Count != workers*each || got.Sum != workers*each {
+		t.Errorf("redirect.found %+v", got)
+	}
+	if got := sum["redirect.duration_ms"]; got.Count != workers*each || math.Abs(got.Sum-workers*each*5.5) > 1e-3 {
+		t.Errorf("redirect.duration_ms %+v", got)
+	}
+}
+
+// Operations of three calls each, some of which fail, at a rate of 10 %.
+func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
+	t.Parallel()
+	const operations, percent = 20000, 10
+	r := newRig(t, func(c *Config) { c.SamplingPercent = percent })
+	failed := 0
+	for n := range operations {
+		o := Begin(t.Context(), "shorten", nil, false)
+		for range 3 {
+			r.Dependency(&o, call(1, "201", true))
+		}
+		if n%100 == 0 {
+			failed++
+			r.Dependency(&o, call(1, "503", false))
+		}
+		r.Request(&o, Request{Status: 201, Success: true, Start: time.Now()})
+		for len(r.queue) > queueSize/2 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	r.Close(30 * time.Second)
+	if dropped := r.metrics.TelemetryDropped.Value(); dropped != 0 {
+		t.Fatalf("%d items were dropped", dropped)
+	}
+	type operation struct{ calls, failures, requests int }
+	kept := map[string]*operation{}
+	var weight, failures float64
+	for _, i := range r.to.Items("") {
+		if kept[i.Operation()] == nil {
+			kept[i.Operation()] = new(operation)
+		}
+		o := kept[i.Operation()]
+		switch {
+		case i.Data.BaseType == "MetricData" || i.Data.BaseType == "EventData":
+			delete(kept, i.Operation())
+		case i.Data.BaseType == "RequestData":
+			o.requests++
+		case i.Data.BaseData.Success:
+			o.calls++
+			weight += 100 / i.SampleRate
+		default:
+			o.failures++
+			failures += 100 / i.SampleRate
+		}
+	}
+	whole := 0
+	for id, o := range kept {
+		switch {
+		case o.calls == 3 && o.requests == 1:
+			whole++
+		case o.calls != 0 || o.requests != 0:
+			t.Errorf("operation %s was kept in part: %+v", id, *o)
+		}
+	}
+	if failures != float64(failed) {
+		t.Errorf("%v failures, want all %d", failures, failed)
+	}
+	// Five standard deviations of a binomial distribution.
+	deviation := math.Sqrt(operations * percent * (100 - percent) / 100 / 100)
+	if got, want := float64(whole), float64(operations*percent)/100; math.Abs(got-want) > 5*deviation {
+		t.Errorf("%v operations were kept, want %v give or take %v", got, want, 5*deviation)
+	}
+	if want, around := 3.0*operations, 5*3*deviation*100/percent; math.Abs(weight-want) > around {
+		t.Errorf("the calls weigh %v, want %v give or take %v", weight, want, around)
+	}
+}
+
+var faults = map[string]func(*ingest.Endpoint){
+	"refusing": (*ingest.Endpoint).Refuse,
+	"frozen":   (*ingest.Endpoint).Freeze,
+	"429":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 429}) },
+	"500":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 500}) },
+	"402":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 402}) },
+	"403":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 403}) },
+}
+
+// Whatever the endpoint does, handing things over stays quick, memory stays bounded, and when it is well again the
+// metrics are whole and every item that did not make it is counted.
+func TestAFailingEndpointHarmsNobody(t *testing.T) {
+	const items = 60000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	goroutines := runtime.NumGoroutine()
+	rigs := map[string]*rig{}
+	var all sync.WaitGroup
+	for name, fail := range faults {
+		r := newRig(t)
+		rigs[name] = r
+		fail(r.to)
+		all.Go(func() {
+			o := Begin(t.Context(), "redirect", nil, false)
+			var longest time.Duration
+			for i := range items {
+				start := time.Now()
+				r.metrics.RedirectFound.Add(1)
+				r.Dependency(&o, call(1, "200", true))
+				longest = max(longest, time.Since(start))
+				if i%(items/30) == 0 {
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+			if longest > time.Second {
+				t.Errorf("%s: handing over took %v", name, longest)
+			}
+		})
+	}
+	all.Wait()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	// Of all of them together, with their endpoints.
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 20<<20 {
+		t.Errorf("the heap has grown by %d MB", grown>>20)
+	}
+	if more := runtime.NumGoroutine() - goroutines; more > 20*len(faults) {
+		t.Errorf("%d more goroutines", more)
+	}
+	for name, r := range rigs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r.to.Heal()
+			eventually(t, "all metrics arrive", func() bool { return r.to.Metrics()["redirect.found"].Value == items })
+			r.Close(10 * time.Second)
+			if got, dropped := len(r.to.Items("RemoteDependencyData")), int(r.metrics.TelemetryDropped.Value()); got+dropped != items || got < queueSize {
+				t.Errorf("%d arrived and %d were dropped, of %d", got, dropped, items)
+			}
+			if got := r.to.Metrics()["telemetry.dropped"].Value; int64(got) != r.metrics.TelemetryDropped.Value() {
+				t.Errorf("telemetry.dropped is %v at the endpoint, and %d here", got, r.metrics.TelemetryDropped.Value())
+			}
+			if log := r.log.String(); !strings.Contains(log, "telemetry cannot be delivered") || !strings.Contains(log, "delivered again") {
+				t.Errorf("logged %s", log)
+			}
+		})
+	}
+}
+
+func TestRetryAfterIsMinded(t *testing.T) {
+	for _, c := range []struct {
+		asked    string
+		min, max time.Duration
+	}{
+		{"", 700 * time.Millisecond, time.Second},
+		{"7", 7 * time.Second, 7 * time.Second},
+		{"86400", longestAsked, longestAsked},
+		{time.Now().Add(time.Minute).UTC().Format(http.TimeFormat), 50 * time.Second, time.Minute},
+		{"nonsense", 700 * time.Millisecond, time.Second},
+	} {
+		e := ingest.Start()
+		e.Fail(ingest.Answer{Status: 429, RetryAfter: c.asked})
+		var to endpoint
+		to.open("http"+strings.SplitN(e.ConnectionString(), "http", 2)[1]+"v2/track", nil)
+		got := to.post([]*contracts.Envelope{contracts.NewEnvelope()})
+		if pause := got.pause(1); got.status != 429 || pause < c.min || pause > c.max {
+			t.Errorf("%q: %d, and a pause of %v", c.asked, got.status, pause)
+		}
+		to.close()
+		e.Close()
+	}
+	if pause := (answer{err: errors.New("down")}).pause(1000); pause > longestPause {
+		t.Errorf("a pause of %v", pause)
+	}
+}
+
+// Of a batch that is taken in part, what may be taken later is sent again, and nothing else.
+func TestABatchThatIsTakenInPart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Hosted = true })
+	var once sync.Once
+	r.to.Fail(ingest.Answer{Status: 206, Refuse: func(index int) int {
+		switch {
+		case index == 1:
+			return 400
+		case index == 2 || index == 3:
+			once.Do(func() { time.AfterFunc(100*time.Millisecond, r.to.Heal) })
+			return []int{429, 500}[index-2]
+		}
+		return 200
+	}})
+	for n := range 6 {
+		o := Begin(t.Context(), fmt.Sprint("f", n), nil, true)
+		r.Dependency(&o, call(1, "200", true))
+	}
+	eventually(t, "the rest arrives", func() bool { return len(r.to.Items("RemoteDependencyData")) == 5 })
+	r.Close(5 * time.Second)
+	var got []string
+	for _, i := range r.to.Items("RemoteDependencyData") {
+		got = append(got, i.Tags["ai.operation.name"])
+	}
+	if want := []string{"f0", "f4", "f5", "f2", "f3"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("arrived %v, want %v", got, want)
+	}
+	if got := r.to.Metrics()["telemetry.dropped"].Value; got != 1 {
+		t.Errorf("telemetry.dropped %v, want 1", got)
+	}
+}
+
+func TestABatchThatIsRefusedIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.to.Fail(ingest.Answer{Status: 400})
+	o := Begin(t.Context(), "f", nil, false)
+	r.Dependency(&o, call(1, "200", true))
+	eventually(t, "it is refused", func() bool { return r.metrics.TelemetryDropped.Value() == 1 })
+	r.to.Heal()
+	r.Close(5 * time.Second)
+	if got := r.to.Items("RemoteDependencyData"); len(got) != 0 {
+		t.Errorf("arrived: %v", got)
+	}
+	if got := r.to.Metrics()["telemetry.dropped"].Value; got != 1 {
+		t.Errorf("telemetry.dropped %v, want 1", got)
+	}
+}
+
+func TestCloseReturnsInTime(t *testing.T) {
+	for name, fail := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			fail(r.to)
+			o := Begin(t.Context(), "f", nil, false)
+			for range queueSize {
+				r.Dependency(&o, call(1, "200", true))
+			}
+			time.Sleep(500 * time.Millisecond) // it is at it
+			start := time.Now()
+			r.Close(time.Second)
+			if took := time.Since(start); took > 4*time.Second {
+				t.Errorf("closing took %v", took)
+			}
+			eventually(t, "it has ended", func() bool {
+				select {
+				case <-r.done:
+					return true
+				default:
+					return false
+				}
+			})
+			r.Close(time.Second)
+			// What comes too late is lost, and does no harm.
+			for range 2 * queueSize {
+				r.Dependency(&o, call(1, "200", true))
+				r.Event(&o, Event{Name: EventReaperRun})
+				r.Request(&o, Request{Status: 200})
+			}
+		})
+	}
+}
+
+func TestWithoutASenderNothingHappens(t *testing.T) {
+	var s *Sender
+	o := Begin(t.Context(), "f", nil, false)
+	s.Dependency(&o, call(1, "500", false))
+	s.Event(context.Background(), Event{})
+	s.Request(&o, Request{})
+	s.Close(time.Second)
+}
+
+func TestReportingARequestAllocatesNothing(t *testing.T) {
+	for _, percent := range []float64{100, 10} {
+		const runs = 1000
+		// One whose items stay where they are: sending allocates, elsewhere.
+		s := &Sender{config: Config{Metrics: new(Metrics), SamplingPercent: percent, ClientAddresses: true}, queue: make(chan item, 2*runs+2)}
+		h := headers("traceparent", "00-"+traceID+"-"+parentID+"-01", "X-Forwarded-For", "203.0.113.9")
+		if n := testing.AllocsPerRun(runs, func() {
+			o := Begin(context.Background(), "redirect", h, false)
+			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, Remote: "127.0.0.1:4711"})
+			o = Begin(context.Background(), "redirect", nil, false)
+			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, Remote: "127.0.0.1:4711"})
+		}); n != 0 {
+			t.Errorf("at %v %%: %v allocations", percent, n)
+		}
+		if len(s.queue) == 0 {
+			t.Errorf("at %v %%: nothing is queued", percent)
+		}
+	}
+}

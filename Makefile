@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos azurite clean compiler
+.PHONY: help run build package test check fuzz chaos azurite kql clean compiler
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -26,7 +26,7 @@ package: ## write the packages to deploy: build/tiney-linux-amd64.zip and build/
 	@go run ./internal/pack/cmd -os windows -arch 386 -zip build/tiney-windows-386.zip
 	@ls -l build/*.zip
 
-test: azurite compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -p 1 -parallel 8 -timeout 10m ./...
 
 check: ## what CI runs: formatting, vet, staticcheck, tidy modules, the packages, all tests
@@ -55,9 +55,11 @@ chaos: azurite ## check random histories under faults for DURATION (10m), with N
 
 azurite: internal/azurite/node_modules/.installed
 
-internal/azurite/node_modules/.installed: internal/azurite/package-lock.json
-	@command -v node >/dev/null && command -v npm >/dev/null || { echo "Node with npm is needed, to run the storage emulator: https://nodejs.org"; exit 1; }
-	npm ci --no-audit --no-fund --prefix internal/azurite
+kql: internal/kql/node_modules/.installed
+
+internal/%/node_modules/.installed: internal/%/package-lock.json
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo "Node with npm is needed, for the storage emulator and to check queries: https://nodejs.org"; exit 1; }
+	npm ci --no-audit --no-fund --prefix internal/$*
 	@touch $@
 
 compiler:
@@ -66,4 +68,4 @@ compiler:
 		else echo "The race detector needs a C compiler: install gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)"; exit 1; fi; }
 
 clean: ## remove what was built and installed; Azurite's data in .azurite stays
-	rm -rf build internal/azurite/node_modules
+	rm -rf build internal/azurite/node_modules internal/kql/node_modules

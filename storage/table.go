@@ -28,7 +28,7 @@ type table struct {
 // hangs up does not fail the others, and each waits for no longer than its own ctx lets it.
 func (t *table) make(ctx context.Context) error {
 	made := t.making.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
 		return nil, safely(func() error {
 			ctx, _ := withCall(ctx, "CreateTable "+t.name)

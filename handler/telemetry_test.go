@@ -1,0 +1,320 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/internal/ingest"
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+func insights(t *testing.T) (e *ingest.Endpoint, setting string) {
+	t.Helper()
+	e = ingest.Start()
+	t.Cleanup(e.Close)
+	t.Cleanup(func() {
+		if wrong := e.Wrong(); len(wrong) > 0 {
+			t.Errorf("the endpoint got what is no telemetry: %q", wrong)
+		}
+	})
+	return e, "APPLICATIONINSIGHTS_CONNECTION_STRING=" + e.ConnectionString()
+}
+
+// secret is in every long URL and every query of the mix, and must be nowhere else.
+const secret = "s3cr3t"
+
+// mix sends a mix of requests, and returns what must have been counted.
+func mix(t *testing.T, s *site, base string) (counts map[string]float64, requests map[string]int) {
+	t.Helper()
+	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/" + secret, ExpiresAt: time.Now().Add(time.Hour)})
+	s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/expired?" + secret, ExpiresAt: time.Now().Add(-time.Hour)})
+	s.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled#" + secret, Disabled: true})
+	counts, requests = map[string]float64{"process.started": 1}, map[string]int{}
+	post := func(body string) {
+		status := must(t, http.MethodPost, base+"/api/shorten?code="+secret, body, "x-functions-key", secret).status
+		counts[map[int]string{201: "shorten.created", 200: "shorten.deduplicated"}[status]]++
+		if status >= 400 {
+			delete(counts, "")
+			counts["shorten.rejected"]++
+		}
+		if status == 200 {
+			counts["cache look-ups"]++
+		}
+		requests[fmt.Sprint("shorten ", status)]++
+	}
+	get := func(alias string) {
+		status := must(t, http.MethodGet, base+"/"+alias+"?"+secret, "").status
+		counts[map[int]string{302: "redirect.found", 404: "redirect.not_found", 410: "redirect.gone"}[status]]++
+		counts["redirect.duration_ms"]++
+		if _, possible := link.ParseAlias(alias); possible {
+			counts["cache look-ups"]++
+		}
+		requests[fmt.Sprint("redirect ", status)]++
+	}
+	for n := range 8 {
+		post(fmt.Sprintf(`{"longUrl":"https://example.com/%s/%d"}`, secret, n%5))
+	}
+	post(`{"longUrl":"ftp://` + secret + `"}`)
+	post(secret)
+	post(`{"longUrl":"https://example.com/disabled#` + secret + `"}`)
+	counts["cache look-ups"]++ // for the disabled one, to see that it is
+	for range 10 {
+		get("live")
+		get("nobody")
+		get("expired")
+	}
+	get("disabled")
+	get("no.alias-" + secret)
+	return counts, requests
+}
+
+// counted returns what has arrived, with the four counters that make up the look-ups added up: which of them counts
+// one depends on how soon the cache has taken something in.
+func counted(e *ingest.Endpoint) map[string]float64 {
+	got := map[string]float64{}
+	for name, m := range e.Metrics() {
+		switch {
+		case name == "redirect.duration_ms":
+			got[name] = float64(m.Count)
+		case name == "cache.bytes" || strings.HasPrefix(name, "reaper."):
+		case strings.HasPrefix(name, "cache."):
+			got["cache look-ups"] += m.Value
+		default:
+			got[name] = m.Value
+		}
+	}
+	return got
+}
+
+func TestTelemetryOfAMixOfRequests(t *testing.T) {
+	t.Run("behind the host", func(t *testing.T) {
+		t.Parallel()
+		s, e, setting := newSiteWithInsights(t)
+		h := s.hosted(true, emulator.ConnectionString(), setting)
+		want, _ := mix(t, s, h.URL())
+		if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "all is counted", func() bool { return maps.Equal(counted(e), want) })
+		eventually(t, "the reaper's run arrives", func() bool { return len(e.Items("EventData")) == 1 })
+		if got := e.Metrics()["reaper.deleted"].Value; got != 1 {
+			t.Errorf("reaper.deleted %v, want 1", got)
+		}
+		if all := e.Items("RequestData"); len(all) > 0 {
+			t.Errorf("the host reports requests; here are %d more: %+v", len(all), all[0])
+		}
+		checkItems(t, e, "s3cr3t", "AccountKey", s.Links+"(")
+	})
+	t.Run("on its own", func(t *testing.T) {
+		t.Parallel()
+		s, e, setting := newSiteWithInsights(t)
+		p := s.alone(emulator.ConnectionString(), setting, "LOG_LEVEL=debug")
+		eventually(t, "the first run of the reaper is over", func() bool { return strings.Contains(p.output.String(), "reaper: ") })
+		want, requests := mix(t, s, p.url)
+		stopProcess(t, p) // sends what there is
+		if got := counted(e); !maps.Equal(got, want) {
+			t.Errorf("counted\n%v, want\n%v", got, want)
+		}
+		got := map[string]int{}
+		for _, i := range e.Items("RequestData") {
+			name := fmt.Sprint(i.Data.BaseData.Name, " ", i.Data.BaseData.ResponseCode)
+			if !strings.HasPrefix(name, "health") && !strings.HasPrefix(name, "reaper") {
+				got[name]++
+			}
+			if i.Tags["ai.location.ip"] != "127.0.0.1" && !strings.HasPrefix(name, "reaper") {
+				t.Errorf("%s from %q", name, i.Tags["ai.location.ip"])
+			}
+		}
+		if !maps.Equal(got, requests) {
+			t.Errorf("reported\n%v, want\n%v", got, requests)
+		}
+		checkItems(t, e, "s3cr3t", "AccountKey", s.Links+"(")
+		if log := p.output.String(); strings.Contains(log, secret) || strings.Contains(log, ingest.Key) || !strings.Contains(log, `"stopped"`) {
+			t.Errorf("logged %s", log)
+		}
+	})
+}
+
+func newSiteWithInsights(t *testing.T) (*site, *ingest.Endpoint, string) {
+	t.Helper()
+	e, setting := insights(t)
+	return newSite(t), e, setting
+}
+
+var hexID = regexp.MustCompile(`^[0-9a-f-]{32,36}$`)
+
+// checkItems checks that everything sent goes by the names that charts and alerts use, and holds none of the given.
+func checkItems(t *testing.T, e *ingest.Endpoint, never ...string) {
+	t.Helper()
+	for _, text := range never {
+		if raw := e.Raw(); strings.Contains(raw, text) {
+			at := strings.Index(raw, text)
+			t.Errorf("%q was sent: %s", text, raw[max(0, at-200):at+50])
+		}
+	}
+	var names []string
+	for _, sample := range new(telemetry.Metrics).Snapshot() {
+		names = append(names, sample.Name)
+	}
+	for _, i := range e.Items("") {
+		d := i.Data.BaseData
+		for _, m := range d.Metrics {
+			if !slices.Contains(names, m.Name) {
+				t.Errorf("metric %q", m.Name)
+			}
+		}
+		for key := range d.Properties {
+			if !slices.Contains(telemetry.Properties, key) {
+				t.Errorf("property %q of %q", key, d.Name)
+			}
+		}
+		for key := range d.Measurements {
+			if !slices.Contains(telemetry.Measurements, key) {
+				t.Errorf("measurement %q of %q", key, d.Name)
+			}
+		}
+		switch kind := i.Data.BaseType; kind {
+		case "EventData":
+			if !slices.Contains(telemetry.Events, d.Name) || d.Name == telemetry.EventReaperRun && !slices.Contains(telemetry.Results, d.Properties[telemetry.PropertyResult]) {
+				t.Errorf("event %+v", d)
+			}
+		case "RemoteDependencyData":
+			if !slices.Contains(telemetry.Types, d.Type) || d.Target != "127.0.0.1" || d.Data != "" {
+				t.Errorf("dependency %+v", d)
+			}
+		case "RequestData":
+			if d.URL != "" {
+				t.Errorf("request %+v", d)
+			}
+		}
+		if i.Data.BaseType != "MetricData" && !hexID.MatchString(i.Operation()) {
+			t.Errorf("%s in operation %q", i.Data.BaseType, i.Operation())
+		}
+	}
+}
+
+// What one request did is found under its id.
+func TestStorageCallsAreFoundUnderTheirRequest(t *testing.T) {
+	const (
+		trace  = "4bf92f3577b34da6a3ce929d0e0e4736"
+		parent = "00f067aa0ba902b7"
+	)
+	for name, proxy := range map[string]bool{"forwarded": false, "proxied": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, e, setting := newSiteWithInsights(t)
+			h := s.hosted(proxy, emulator.ConnectionString(), setting)
+			s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/", ExpiresAt: time.Now().Add(time.Hour)})
+			for range 3 {
+				must(t, http.MethodGet, h.URL()+"/live", "", "X-Azure-Functions-InvocationId", "11111111-1111-1111-1111-111111111111")
+			}
+			must(t, http.MethodGet, h.URL()+"/nobody", "", "traceparent", "<script>")
+			must(t, http.MethodPost, h.URL()+"/api/shorten", `{"longUrl":"https://example.com/new"}`, "traceparent", "00-"+trace+"-"+parent+"-01")
+			calls := func() map[string][]string {
+				by := map[string][]string{}
+				for _, i := range e.Items("RemoteDependencyData") {
+					if d := i.Data.BaseData; i.Tags["ai.operation.name"] != "start" {
+						id := i.Operation()
+						switch invocation := d.Properties["InvocationId"]; {
+						case !hexID.MatchString(invocation) || strings.HasPrefix(invocation, "1111"):
+							t.Errorf("%s has the invocation %q", d.Name, invocation)
+						case id == trace && i.Tags["ai.operation.parentId"] != parent:
+							t.Errorf("%s has the parent %q", d.Name, i.Tags["ai.operation.parentId"])
+						case id != trace && id != invocation:
+							t.Errorf("%s is in %q, not in its invocation %q", d.Name, id, invocation)
+						case id != trace:
+							id = "invocation of " + i.Tags["ai.operation.name"]
+						}
+						by[id] = append(by[id], fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Success))
+					}
+				}
+				return by
+			}
+			want := map[string][]string{
+				trace: {"GetEntity " + s.Index + " 404 true", "InsertEntity " + s.Expiry + " 201 true",
+					"InsertEntity " + s.Links + " 201 true", "InsertEntity " + s.Index + " 201 true"},
+				"invocation of redirect": {"GetEntity " + s.Links + " 200 true", "GetEntity " + s.Links + " 404 true"},
+			}
+			eventually(t, "all calls arrive", func() bool {
+				got := calls()
+				return len(got[trace]) == 4 && len(got["invocation of redirect"]) == 2
+			})
+			for id, names := range calls() {
+				if !slices.Equal(names, want[id]) {
+					t.Errorf("%s: %q, want %q", id, names, want[id])
+				}
+			}
+		})
+	}
+}
+
+// A way out that does not answer costs the stop a few seconds, and the requests nothing.
+func TestTelemetryThatIsFrozen(t *testing.T) {
+	s, e, setting := newSiteWithInsights(t)
+	e.Freeze()
+	p := s.alone(emulator.ConnectionString(), setting)
+	l, status := shorten(t, p.url, "https://example.com/")
+	if status != 201 {
+		t.Fatalf("shorten answered %d", status)
+	}
+	for range 3000 {
+		if got := must(t, http.MethodGet, p.url+"/"+l.Alias, "").status; got != 302 {
+			t.Fatalf("got %d", got)
+		}
+	}
+	start := time.Now()
+	stopProcess(t, p)
+	if took := time.Since(start); took > lastTelemetry+5*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+}
+
+func TestEventsOfAnOutage(t *testing.T) {
+	s, e, setting := newSiteWithInsights(t)
+	w := newWire(t, emulator)
+	p := s.alone(w.connectionString(), setting)
+	eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
+	w.down()
+	for n := range 3 {
+		must(t, http.MethodGet, fmt.Sprint(p.url, "/cold", n), "")
+	}
+	w.up()
+	time.Sleep(6 * time.Second) // what comes and goes is one outage
+	must(t, http.MethodGet, p.url+"/cold0", "")
+	stopProcess(t, p)
+	var got []string
+	for _, i := range e.Items("EventData") {
+		if d := i.Data.BaseData; d.Name != telemetry.EventReaperRun && d.Properties["Operation"] == "" || d.Properties["Operation"] == "GetEntity "+s.Links {
+			got = append(got, fmt.Sprint(d.Name, " ", d.Properties["Target"], " ", d.Properties["ResultCode"]))
+		}
+	}
+	if want := []string{"StorageUnavailable 127.0.0.1 unreachable", "StorageRecovered 127.0.0.1 "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, i := range e.Items("RemoteDependencyData") {
+		if d := i.Data.BaseData; d.ResultCode == "unreachable" && (d.Success || i.SampleRate != 100) {
+			t.Errorf("a failure: %+v", d)
+		}
+	}
+}
+
+// stopProcess stops a process as a terminal does, and waits until it has ended.
+func stopProcess(t *testing.T, p *process) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not stop")
+	}
+}

@@ -106,6 +106,9 @@ func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, f, err := s.routes.find(r)
+	if name == "" {
+		name = "none"
+	}
 	e := &exchange{ResponseWriter: w, status: http.StatusOK, operation: telemetry.Begin(r.Context(), name, r.Header, s.hosted)}
 	if !s.hosted && s.sender != nil || s.log.Enabled(r.Context(), slog.LevelDebug) {
 		defer s.report(e, r, time.Now())

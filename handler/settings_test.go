@@ -15,6 +15,8 @@ func environment(pairs ...string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
+const insightsString = "InstrumentationKey=11111111-2222-3333-4444-555555555555;IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/"
+
 func TestDefaultSettings(t *testing.T) {
 	s, err := readSettings(environment())
 	if err != nil {
@@ -36,8 +38,8 @@ func TestDefaultSettings(t *testing.T) {
 	if c := s.cache; c == nil || c.Bytes != 10<<20 || c.Fresh != 15*time.Minute || c.Negative != time.Minute || c.Stale != time.Hour {
 		t.Errorf("cache: %+v", c)
 	}
-	if s.redirectMaxAge != 0 || s.logLevel != slog.LevelInfo {
-		t.Errorf("%v, %v", s.redirectMaxAge, s.logLevel)
+	if s.redirectMaxAge != 0 || s.logLevel != slog.LevelInfo || s.telemetry != nil {
+		t.Errorf("%v, %v, %v", s.redirectMaxAge, s.logLevel, s.telemetry)
 	}
 }
 
@@ -53,10 +55,19 @@ func TestSettings(t *testing.T) {
 		"PORT": {[]string{"PORT", "6000"}, func(s settings) bool {
 			return s.address == "127.0.0.1:6000" && s.rules.Base.String() == "http://localhost:6000"
 		}},
-		"httpPlatformHandler":    {[]string{"HTTP_PLATFORM_PORT", "5000", "PORT", "6000"}, func(s settings) bool { return s.address == "127.0.0.1:5000" }},
-		"all addresses":          {[]string{"LISTEN_ADDRESS", "0.0.0.0"}, func(s settings) bool { return s.address == "0.0.0.0:7071" }},
-		"IPv6":                   {[]string{"LISTEN_ADDRESS", "::1"}, func(s settings) bool { return s.address == "[::1]:7071" }},
-		"Azure":                  {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s settings) bool { return s.rules.Base.String() == "https://tiney.to" }},
+		"httpPlatformHandler": {[]string{"HTTP_PLATFORM_PORT", "5000", "PORT", "6000"}, func(s settings) bool { return s.address == "127.0.0.1:5000" }},
+		"all addresses":       {[]string{"LISTEN_ADDRESS", "0.0.0.0"}, func(s settings) bool { return s.address == "0.0.0.0:7071" }},
+		"IPv6":                {[]string{"LISTEN_ADDRESS", "::1"}, func(s settings) bool { return s.address == "[::1]:7071" }},
+		"Azure":               {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s settings) bool { return s.rules.Base.String() == "https://tiney.to" }},
+		"telemetry": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString}, func(s settings) bool {
+			c := s.telemetry
+			return c != nil && !c.Hosted && c.SamplingPercent == 100 && c.ClientAddresses && c.Role == "tiney" && c.Instance != ""
+		}},
+		"telemetry in Azure": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
+			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "false", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s settings) bool {
+			c := s.telemetry
+			return c != nil && c.Hosted && c.SamplingPercent == 10 && !c.ClientAddresses && c.Role == "short" && c.Instance == "abc"
+		}},
 		"no cache":               {[]string{"CACHE_ENABLED", "False"}, func(s settings) bool { return s.cache == nil }},
 		"MaxTtlDays is smaller":  {[]string{"MaxTtlDays", "7"}, func(s settings) bool { return s.rules.MaxTTL == 7*day }},
 		"longer than a year":     {[]string{"MaxTtlDays", "3650", "MAX_TTL_SECONDS", "315360000"}, func(s settings) bool { return s.rules.MaxTTL == 3650*day }},
@@ -72,30 +83,33 @@ func TestSettings(t *testing.T) {
 
 // wrongSettings is a value for each setting that must not be accepted.
 var wrongSettings = map[string]string{
-	"AzureWebJobsStorage":          "AccountName=a;AccountKey=a secret",
-	"SHORTURL_TABLE_NAME":          "no-hyphens",
-	"EXPIRYINDEX_TABLE_NAME":       "1st",
-	"URLINDEX_TABLE_NAME":          "ab",
-	"GC_BLOB_LOCK_CONTAINER":       "Capitals",
-	"GC_BLOB_LOCK_BLOB":            "a/b",
-	"GC_BUFFER_SECONDS":            "-1",
-	"GC_MAX_SECONDS":               "0",
-	"GC_PAGE_SIZE":                 "1001",
-	"BaseUrl":                      "tiney.to",
-	"DefaultTtlDays":               "0",
-	"MaxTtlDays":                   "1.5",
-	"MAX_TTL_SECONDS":              "59",
-	"ALIAS_LENGTH":                 "3",
-	"CACHE_ENABLED":                "maybe",
-	"CACHE_SIZE_MB":                "10MB",
-	"CACHE_DURATION_SECONDS":       "0",
-	"CACHE_NEGATIVE_SECONDS":       "ten",
-	"CACHE_STALE_SECONDS":          "1e3",
-	"REDIRECT_MAX_AGE_SECONDS":     " 5",
-	"LOG_LEVEL":                    "loud",
-	"PORT":                         "70000",
-	"LISTEN_ADDRESS":               "a b",
-	"FUNCTIONS_CUSTOMHANDLER_PORT": "x",
+	"AzureWebJobsStorage":                   "AccountName=a;AccountKey=a secret",
+	"SHORTURL_TABLE_NAME":                   "no-hyphens",
+	"EXPIRYINDEX_TABLE_NAME":                "1st",
+	"URLINDEX_TABLE_NAME":                   "ab",
+	"GC_BLOB_LOCK_CONTAINER":                "Capitals",
+	"GC_BLOB_LOCK_BLOB":                     "a/b",
+	"GC_BUFFER_SECONDS":                     "-1",
+	"GC_MAX_SECONDS":                        "0",
+	"GC_PAGE_SIZE":                          "1001",
+	"BaseUrl":                               "tiney.to",
+	"DefaultTtlDays":                        "0",
+	"MaxTtlDays":                            "1.5",
+	"MAX_TTL_SECONDS":                       "59",
+	"ALIAS_LENGTH":                          "3",
+	"CACHE_ENABLED":                         "maybe",
+	"CACHE_SIZE_MB":                         "10MB",
+	"CACHE_DURATION_SECONDS":                "0",
+	"CACHE_NEGATIVE_SECONDS":                "ten",
+	"CACHE_STALE_SECONDS":                   "1e3",
+	"REDIRECT_MAX_AGE_SECONDS":              " 5",
+	"LOG_LEVEL":                             "loud",
+	"TELEMETRY_SAMPLING_PERCENT":            "0",
+	"TELEMETRY_CLIENT_IP":                   "sometimes",
+	"APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=a secret",
+	"PORT":                                  "70000",
+	"LISTEN_ADDRESS":                        "a b",
+	"FUNCTIONS_CUSTOMHANDLER_PORT":          "x",
 }
 
 func TestEachWrongSettingIsNamed(t *testing.T) {

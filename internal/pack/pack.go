@@ -1,5 +1,5 @@
 // Package pack lays out the function app: the folder that `func start` runs, the tests start and Azure is given, all
-// from one list.
+// from one list. It packs the web app too, which runs the same executable without the Functions host.
 package pack
 
 import (
@@ -23,6 +23,7 @@ import (
 // Target is what an app is built for.
 type Target struct {
 	OS, Arch string // as GOOS and GOARCH have them
+	WebApp   bool   // for IIS in an Azure web app, which starts the executable by web.config; else a function app
 	Race     bool   // with the race detector, for tests; it needs a C compiler
 }
 
@@ -34,8 +35,8 @@ func (t Target) executable() string {
 	return "handler"
 }
 
-// Dir lays the app out in the folder dir, which it makes; what is there already stays. local.settings.json comes along for `func start`, with a
-// .funcignore that keeps it from being published.
+// Dir lays the function app out in the folder dir, which it makes; what is there already stays. local.settings.json
+// comes along for `func start`, with a .funcignore that keeps it from being published.
 func Dir(root, dir string, target Target) error {
 	files, err := app(root, target)
 	if err != nil {
@@ -58,7 +59,7 @@ func Dir(root, dir string, target Target) error {
 	return nil
 }
 
-// Zip writes the app as a package to deploy. The same sources give the same bytes.
+// Zip writes the app as a package to deploy. The same commit gives the same bytes, wherever the same Go builds it.
 func Zip(root, file string, target Target) error {
 	files, err := app(root, target)
 	if err != nil {
@@ -96,6 +97,23 @@ func (t Target) mode(name string) fs.FileMode {
 
 // app returns the files of the app by their names, with slashes.
 func app(root string, target Target) (map[string][]byte, error) {
+	files, err := describe(root, target)
+	if err != nil {
+		return nil, err
+	}
+	files[target.executable()], err = build(root, target)
+	return files, err
+}
+
+// describe returns the files that tell Azure what to run.
+func describe(root string, target Target) (map[string][]byte, error) {
+	if target.WebApp {
+		if target.OS != "windows" {
+			return nil, errors.New("a web app that web.config starts is one for windows")
+		}
+		config, err := os.ReadFile(filepath.Join(root, "infra", "web.config"))
+		return map[string][]byte{"web.config": config}, err
+	}
 	files := map[string][]byte{}
 	host, err := os.ReadFile(filepath.Join(root, "host.json"))
 	if err != nil {
@@ -116,8 +134,7 @@ func app(root string, target Target) (map[string][]byte, error) {
 		// The host looks for them in direct children of its root only.
 		files[path.Join(filepath.Base(filepath.Dir(file)), "function.json")] = data
 	}
-	files[target.executable()], err = build(root, target)
-	return files, err
+	return files, nil
 }
 
 // nameExecutable puts the name of the executable into host.json, and leaves the rest of the file as it is.
@@ -157,16 +174,17 @@ func build(root string, target Target) ([]byte, error) {
 	}
 	cmd := exec.Command("go", append(args, "./handler")...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), cgo, "GOOS="+target.OS, "GOARCH="+target.Arch)
+	// The last four are what somebody's environment may have otherwise, and what changes the bytes, or what they run on.
+	cmd.Env = append(os.Environ(), cgo, "GOOS="+target.OS, "GOARCH="+target.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GO386=sse2")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build for %s/%s: %w\n%s", target.OS, target.Arch, err, said)
 	}
 	return os.ReadFile(out)
 }
 
-// version names the commit that is built.
+// version names the commit that is built. Tags and git's own choice of a length would differ between clones of it.
 func version(root string) string {
-	cmd := exec.Command("git", "describe", "--tags", "--always", "--dirty")
+	cmd := exec.Command("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty")
 	cmd.Dir = root
 	said, err := cmd.Output()
 	if err != nil {

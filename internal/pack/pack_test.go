@@ -3,104 +3,312 @@ package pack
 import (
 	"archive/zip"
 	"bytes"
+	"debug/elf"
+	"debug/pe"
 	"encoding/json"
+	"encoding/xml"
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+
+	"tiney/link"
 )
 
 // 15 MB is what a cold start on the Consumption plan takes without noticing.
 const maxExecutable = 15_000_000
 
-func TestPackages(t *testing.T) {
-	for _, test := range []struct {
-		target     Target
-		executable string
-		magic      string
-	}{
-		{Target{OS: "linux", Arch: "amd64"}, "handler", "\x7fELF"},
-		{Target{OS: "windows", Arch: "386"}, "handler.exe", "MZ"},
-	} {
-		t.Run(test.target.OS+"/"+test.target.Arch, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "a", "app.zip")
-			if err := Zip("../..", file, test.target); err != nil {
-				t.Fatal(err)
-			}
-			one, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if test.target.OS == "linux" { // once is enough, and takes long enough
-				if err := Zip("../..", file, test.target); err != nil {
-					t.Fatal(err)
-				}
-				two, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(one, two) {
-					t.Error("the same sources give other bytes")
-				}
-			}
+// packages are what `make package` writes.
+var packages = map[string]Target{
+	"tiney-linux-amd64.zip":        {OS: "linux", Arch: "amd64"},
+	"tiney-windows-386.zip":        {OS: "windows", Arch: "386"},
+	"tiney-webapp-windows-386.zip": {OS: "windows", Arch: "386", WebApp: true},
+}
 
-			archive, err := zip.NewReader(bytes.NewReader(one), int64(len(one)))
+func TestPackages(t *testing.T) {
+	for name, target := range packages {
+		t.Run(name, func(t *testing.T) {
+			executable, want := target.executable(), []string{"handler.exe", "web.config"}
+			if !target.WebApp {
+				want = []string{executable, "health/function.json", "home/function.json", "host.json", "ready/function.json",
+					"reaper/function.json", "redirect/function.json", "shorten/function.json"}
+			}
+			file := filepath.Join(t.TempDir(), "a", name)
+			if err := Zip("../..", file, target); err != nil {
+				t.Fatal(err)
+			}
+			archive, err := zip.OpenReader(file)
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer archive.Close()
 			var names []string
 			for _, f := range archive.File {
 				names = append(names, f.Name)
-				want := fs.FileMode(0o644)
-				if f.Name == test.executable {
-					want = 0o755
+				mode := fs.FileMode(0o644)
+				if f.Name == executable {
+					mode = 0o755
 				}
-				if f.Mode() != want {
-					t.Errorf("%s has mode %v, want %v", f.Name, f.Mode(), want)
+				if f.Mode() != mode {
+					t.Errorf("%s has mode %v, want %v", f.Name, f.Mode(), mode)
 				}
 			}
-			want := []string{test.executable, "health/function.json", "home/function.json", "host.json", "ready/function.json",
-				"reaper/function.json", "redirect/function.json", "shorten/function.json"}
-			slices.Sort(want)
 			if !slices.Equal(names, want) {
 				t.Errorf("it holds %q, want %q", names, want)
 			}
-
-			var host struct {
-				CustomHandler struct {
-					Description                                            struct{ DefaultExecutablePath string }
-					EnableForwardingHTTPRequest, EnableProxyingHTTPRequest bool
-				}
+			if !target.WebApp {
+				checkHost(t, read(t, archive, "host.json"), executable)
 			}
-			if err := json.Unmarshal(read(t, archive, "host.json"), &host); err != nil {
-				t.Fatal(err)
+			data := read(t, archive, executable)
+			if target.OS == "windows" {
+				checkWindows(t, data)
+			} else {
+				checkLinux(t, data)
 			}
-			if h := host.CustomHandler; h.Description.DefaultExecutablePath != test.executable || !h.EnableForwardingHTTPRequest || !h.EnableProxyingHTTPRequest {
-				t.Errorf("host.json says %+v", h)
+			if len(data) > maxExecutable {
+				t.Errorf("the executable has %d bytes, more than %d", len(data), maxExecutable)
 			}
-			executable := read(t, archive, test.executable)
-			if !strings.HasPrefix(string(executable), test.magic) {
-				t.Errorf("the executable begins with %q", executable[:4])
-			}
-			if len(executable) > maxExecutable {
-				t.Errorf("the executable has %d bytes, more than %d", len(executable), maxExecutable)
-			}
-			t.Logf("executable %d bytes, package %d bytes", len(executable), len(one))
+			t.Logf("executable of %d bytes", len(data))
 		})
 	}
 }
 
-func read(t *testing.T, archive *zip.Reader, name string) []byte {
+func checkHost(t *testing.T, data []byte, executable string) {
 	t.Helper()
-	f, err := archive.Open(name)
+	var host struct {
+		CustomHandler struct {
+			Description                                            struct{ DefaultExecutablePath string }
+			EnableForwardingHTTPRequest, EnableProxyingHTTPRequest bool
+		}
+	}
+	if err := json.Unmarshal(data, &host); err != nil {
+		t.Fatal(err)
+	}
+	if h := host.CustomHandler; h.Description.DefaultExecutablePath != executable || !h.EnableForwardingHTTPRequest || !h.EnableProxyingHTTPRequest {
+		t.Errorf("host.json says %+v", h)
+	}
+}
+
+// checkWindows looks for a program of 32 bits, which is what these plans start, with a console to write its log to.
+func checkWindows(t *testing.T, data []byte) {
+	t.Helper()
+	f, err := pe.NewFile(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(f)
+	if h, ok := f.OptionalHeader.(*pe.OptionalHeader32); !ok || f.Machine != pe.IMAGE_FILE_MACHINE_I386 || h.Subsystem != pe.IMAGE_SUBSYSTEM_WINDOWS_CUI {
+		t.Errorf("machine %#x, header %+v", f.Machine, f.OptionalHeader)
+	}
+}
+
+// checkLinux looks for a program that needs no library, not even the C library.
+func checkLinux(t *testing.T, data []byte) {
+	t.Helper()
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Machine != elf.EM_X86_64 || slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		t.Errorf("machine %v, programs %v", f.Machine, f.Progs)
+	}
+}
+
+func TestAWebAppIsOneForWindows(t *testing.T) {
+	if err := Zip("../..", filepath.Join(t.TempDir(), "app.zip"), Target{OS: "linux", Arch: "amd64", WebApp: true}); err == nil {
+		t.Error("packed for linux")
+	}
+}
+
+// Two clones of one commit, in different folders, the one with a tag, and built in different surroundings.
+func TestTheSameCommitGivesTheSameBytes(t *testing.T) {
+	one := filepath.Join(t.TempDir(), "one")
+	two := filepath.Join(t.TempDir(), "another", "place")
+	run(t, ".", "git", "init", "-q", one)
+	for _, name := range []string{"go.mod", "go.sum", "host.json", "handler", "functions", "link", "storage", "telemetry", "infra/web.config"} {
+		copyTo(t, filepath.Join(one, name), filepath.Join("../..", name))
+	}
+	run(t, one, "git", "add", ".")
+	run(t, one, "git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false", "commit", "-q", "-m", "x")
+	run(t, ".", "git", "clone", "-q", one, two)
+	run(t, two, "git", "tag", "v1.2.3")
+	hash := run(t, one, "git", "rev-parse", "HEAD")[:12]
+
+	for name, target := range packages {
+		t.Run(name, func(t *testing.T) {
+			first := zipped(t, one, target)
+			t.Setenv("GOFLAGS", "-ldflags=-X=main.version=other -tags=other")
+			t.Setenv("GOAMD64", "v3")
+			t.Setenv("GO386", "softfloat")
+			t.Setenv("TZ", "Pacific/Kiritimati")
+			second := zipped(t, two, target)
+			if !bytes.Equal(first, second) {
+				t.Error("the same commit gives other bytes")
+			}
+			archive, err := zip.NewReader(bytes.NewReader(first), int64(len(first)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(read(t, archive, target.executable()), []byte(hash)) {
+				t.Errorf("it does not name its commit, %s", hash)
+			}
+		})
+	}
+}
+
+func zipped(t *testing.T, root string, target Target) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "app.zip")
+	if err := Zip(root, file, target); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// copyTo copies a file, or a folder with all that is in it.
+func copyTo(t *testing.T, to, from string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.IsDir() {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(to), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(to, data, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, said)
+	}
+	return string(said)
+}
+
+// webConfig is what matters in web.config.
+type webConfig struct {
+	XMLName xml.Name `xml:"configuration"`
+	Server  struct {
+		Handlers []struct {
+			Path         string `xml:"path,attr"`
+			Verb         string `xml:"verb,attr"`
+			Modules      string `xml:"modules,attr"`
+			ResourceType string `xml:"resourceType,attr"`
+		} `xml:"handlers>add"`
+		Platform struct {
+			ProcessPath             string `xml:"processPath,attr"`
+			Arguments               string `xml:"arguments,attr"`
+			StartupTimeLimit        int    `xml:"startupTimeLimit,attr"`
+			StdoutLogEnabled        bool   `xml:"stdoutLogEnabled,attr"`
+			StdoutLogFile           string `xml:"stdoutLogFile,attr"`
+			ForwardWindowsAuthToken bool   `xml:"forwardWindowsAuthToken,attr"`
+		} `xml:"httpPlatform"`
+		Errors struct {
+			ExistingResponse string `xml:"existingResponse,attr"`
+		} `xml:"httpErrors"`
+		Headers []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"httpProtocol>customHeaders>remove"`
+		Filtering struct {
+			AllowDoubleEscaping bool `xml:"allowDoubleEscaping,attr"`
+			Limits              struct {
+				MaxURL         int `xml:"maxUrl,attr"`
+				MaxQueryString int `xml:"maxQueryString,attr"`
+			} `xml:"requestLimits"`
+			Extensions struct {
+				Clear *struct{} `xml:"clear"`
+			} `xml:"fileExtensions"`
+			Hidden []struct {
+				Segment string `xml:"segment,attr"`
+			} `xml:"hiddenSegments>remove"`
+		} `xml:"security>requestFiltering"`
+	} `xml:"system.webServer"`
+}
+
+func TestWebConfig(t *testing.T) {
+	data, err := os.ReadFile("../../infra/web.config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := parseWebConfig(t, data)
+	if h := config.Server.Handlers; len(h) != 1 || h[0].Path != "*" || h[0].Verb != "*" || h[0].Modules != "httpPlatformHandler" || h[0].ResourceType != "Unspecified" {
+		t.Errorf("handlers %+v: not everything goes to the handler", h)
+	}
+	// HOME\LogFiles is there in every App Service; site\wwwroot may be a package that nobody can write to.
+	if p := config.Server.Platform; p.ProcessPath != `%HOME%\site\wwwroot\handler.exe` || p.Arguments != "" || p.StartupTimeLimit < 30 ||
+		!p.StdoutLogEnabled || p.StdoutLogFile != `%HOME%\LogFiles\tiney` || p.ForwardWindowsAuthToken {
+		t.Errorf("httpPlatform %+v", p)
+	}
+	if got := config.Server.Errors.ExistingResponse; got != "PassThrough" {
+		t.Errorf("httpErrors existingResponse %q: IIS puts its own pages in the place of the handler's", got)
+	}
+	if h := config.Server.Headers; len(h) != 1 || h[0].Name != "X-Powered-By" {
+		t.Errorf("headers taken away: %+v", h)
+	}
+	f := config.Server.Filtering
+	if !f.AllowDoubleEscaping || f.Limits.MaxURL != 32<<10 || f.Limits.MaxQueryString != 32<<10 || f.Extensions.Clear == nil {
+		t.Errorf("requestFiltering %+v", f)
+	}
+	// What IIS hides by default, but for web.config, which is no alias.
+	want := []string{"bin", "App_code", "App_GlobalResources", "App_LocalResources", "App_WebReferences", "App_Data", "App_Browsers"}
+	var shown []string
+	for _, hidden := range f.Hidden {
+		shown = append(shown, hidden.Segment)
+		if _, ok := link.ParseAlias(hidden.Segment); !ok {
+			t.Errorf("%s is no alias, and may stay hidden", hidden.Segment)
+		}
+	}
+	if !slices.Equal(shown, want) {
+		t.Errorf("IIS hides no longer %q, want %q", shown, want)
+	}
+}
+
+func parseWebConfig(t *testing.T, data []byte) (config webConfig) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&config); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		switch token, err := d.Token(); token := token.(type) {
+		case xml.CharData:
+			if len(bytes.TrimSpace(token)) > 0 {
+				t.Fatalf("after the end: %s", token)
+			}
+		case nil:
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+			return config
+		}
+	}
+}
+
+func read(t *testing.T, archive fs.FS, name string) []byte {
+	t.Helper()
+	data, err := fs.ReadFile(archive, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@
 //
 //	go run ./internal/pack/cmd -dir build/app
 //	go run ./internal/pack/cmd -zip build/tiney-windows-386.zip -os windows -arch 386
+//	go run ./internal/pack/cmd -zip build/tiney-webapp-windows-386.zip -os windows -arch 386 -webapp
 package main
 
 import (
@@ -19,16 +20,17 @@ func main() {
 	target := pack.Target{}
 	flag.StringVar(&target.OS, "os", runtime.GOOS, "the `GOOS` to build for")
 	flag.StringVar(&target.Arch, "arch", runtime.GOARCH, "the `GOARCH` to build for")
+	flag.BoolVar(&target.WebApp, "webapp", false, "with -zip: for a web app, without the Functions host")
 	flag.Parse()
 
 	var err error
 	switch {
-	case *dir != "" && *file == "":
+	case *dir != "" && *file == "" && !target.WebApp:
 		err = pack.Dir(".", *dir, target)
 	case *file != "" && *dir == "":
 		err = pack.Zip(".", *file, target)
 	default:
-		err = fmt.Errorf("give either -dir or -zip")
+		err = fmt.Errorf("give either -dir or -zip, and -webapp with -zip only")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

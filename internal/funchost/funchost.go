@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +49,9 @@ type Options struct {
 	// Env is the complete environment of the child but for what the host adds. App settings that
 	// override host.json are read from it too. Nil means os.Environ().
 	Env []string
+	// Launcher is the command that starts the executable, such as wine for one that was built for
+	// Windows. Nil starts the executable itself, as the host does.
+	Launcher []string
 	// Proxy selects the newer host, which honours enableProxyingHttpRequest. False is an older one,
 	// which ignores it and forwards.
 	Proxy bool
@@ -58,10 +62,11 @@ type Options struct {
 // Host is a running host with one custom handler as its child. Its methods may be called
 // concurrently.
 type Host struct {
-	script *script
-	env    []string
-	proxy  bool
-	output io.Writer
+	script  *script
+	command []string // the launcher and the executable
+	env     []string
+	proxy   bool
+	output  io.Writer
 
 	transport *http.Transport
 	client    *http.Client // follows redirects only without enableForwardingHttpRequest
@@ -87,10 +92,11 @@ func Start(ctx context.Context, opt Options) (*Host, error) {
 		return nil, fmt.Errorf("funchost: %w", err)
 	}
 	h := &Host{
-		script: s,
-		env:    env,
-		proxy:  opt.Proxy && s.proxying,
-		output: opt.Output,
+		script:  s,
+		command: append(slices.Clone(opt.Launcher), s.executable),
+		env:     env,
+		proxy:   opt.Proxy && s.proxying,
+		output:  opt.Output,
 		// Without DisableCompression Go would ask the child for gzip in the client's name.
 		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256},
 	}
@@ -217,7 +223,7 @@ var errExited = errors.New("the handler exited before it was ready")
 // spawn starts a child and waits until it is ready.
 func (h *Host) spawn(ctx context.Context, port int) (*child, error) {
 	c := &child{
-		cmd:  exec.Command(h.script.executable),
+		cmd:  exec.Command(h.command[0], h.command[1:]...),
 		addr: loopback(port),
 		done: make(chan struct{}),
 	}

@@ -207,6 +207,23 @@ func TestChildEnvironment(t *testing.T) {
 	}
 }
 
+func TestLauncher(t *testing.T) {
+	t.Parallel()
+	h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: all().write(t), Env: env("serve"), Launcher: []string{"env", "LAUNCHED=yes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	for range 2 {
+		if s := echo(t, h, "GET", "", nil); !slices.Contains(s.Env, "LAUNCHED=yes") {
+			t.Errorf("started without the launcher: %q", s.Env)
+		}
+		if err := h.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 var guid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
 func TestOutput(t *testing.T) {

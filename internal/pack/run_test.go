@@ -1,0 +1,325 @@
+package pack
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/internal/azurite"
+	"tiney/internal/funchost"
+	"tiney/internal/rawtables"
+	"tiney/link"
+)
+
+// Wine is large to install and slow to start.
+var underWine = flag.Bool("pack.wine", false, "also run the packages for Windows, under Wine, which has to be installed")
+
+func TestThePackageForLinuxRuns(t *testing.T) {
+	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
+		t.Skip("it runs on linux/amd64 only, as CI does")
+	}
+	for name, proxy := range map[string]bool{"behind a host that forwards": false, "behind a host that proxies": true} {
+		t.Run(name, func(t *testing.T) {
+			runBehindTheHost(t, "tiney-linux-amd64.zip", funchost.Options{Proxy: proxy}, "127.0.0.1")
+		})
+	}
+}
+
+func TestThePackagesForWindowsRun(t *testing.T) {
+	if !*underWine {
+		t.Skip("`make wine` runs it")
+	}
+	env := startWine(t)
+	t.Run("behind a host that forwards", func(t *testing.T) {
+		runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{Launcher: []string{"wine"}, Env: env}, "localhost")
+	})
+	t.Run("on its own", func(t *testing.T) { runUnderIIS(t, "tiney-webapp-windows-386.zip", env) })
+}
+
+// runBehindTheHost uses a package of a function app, in all that the host asks of it.
+func runBehindTheHost(t *testing.T, name string, options funchost.Options, storageHost string) {
+	options.ScriptRoot, options.Output = unpacked(t, t.TempDir(), name), t.Output()
+	tables, settings := storage(t, storageHost)
+	options.Env = append(options.Env, settings...)
+	tables.PutLink(expired())
+	h, err := funchost.Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	use(t, h.URL())
+	want(t, http.MethodGet, h.URL()+"/expired", "", http.StatusGone)
+
+	tables.WantRows(3, 3, 2)
+	invocation, err := h.FireTimer(t.Context(), "reaper")
+	if err != nil || len(invocation.Logs) == 0 {
+		t.Errorf("the reaper: %+v, %v", invocation, err)
+	}
+	tables.WantRows(2, 2, 1)
+	tables.WantNoLeak()
+}
+
+// runUnderIIS uses the package of a web app, as far as IIS can be done without: web.config says what is started, and
+// HTTP_PLATFORM_PORT where it listens.
+func runUnderIIS(t *testing.T, name string, env []string) {
+	home := t.TempDir()
+	root := unpacked(t, filepath.Join(home, "site", "wwwroot"), name)
+	config, err := os.ReadFile(filepath.Join(root, "web.config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := parseWebConfig(t, config).Server.Platform.ProcessPath
+	path = filepath.FromSlash(strings.ReplaceAll(strings.ReplaceAll(path, "%HOME%", home), `\`, "/"))
+
+	tables, settings := storage(t, "localhost")
+	tables.PutLink(expired())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	output, err := os.Create(filepath.Join(home, "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	cmd := exec.Command("wine", path)
+	cmd.Env = append(append(env, settings...), "HTTP_PLATFORM_PORT="+port, "PORT=1", "WEBSITE_HOSTNAME=tiney.azurewebsites.net")
+	cmd.Stdout, cmd.Stderr = output, output // a file, since Wine's own processes would hold a pipe open
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	said := func() string {
+		data, err := os.ReadFile(output.Name())
+		if err != nil {
+			t.Error(err)
+		}
+		return string(data)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		if t.Failed() {
+			t.Logf("it said:\n%s", said())
+		}
+	})
+
+	base := "http://127.0.0.1:" + port
+	eventually(t, "it answers", func() bool {
+		answer, err := http.Get(base + "/api/health")
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err == nil
+	})
+	eventually(t, "the expired link is reaped, as soon as it runs", func() bool { return len(tables.Rows(tables.Expiry)) == 0 })
+	use(t, base)
+	tables.WantRows(2, 2, 1)
+	tables.WantNoLeak()
+
+	// Ctrl-C is what a console of Windows has for a stop.
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-exited:
+		if err != nil || !strings.Contains(said(), `"msg":"stopped"`) {
+			t.Errorf("after Ctrl-C: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on after Ctrl-C")
+	}
+}
+
+func expired() link.Link {
+	return link.Link{Alias: "expired", LongURL: "https://example.com/expired", ExpiresAt: time.Now().Add(-time.Minute)}
+}
+
+// use shortens a URL and follows links, through whatever is in front of the package.
+func use(t *testing.T, base string) {
+	t.Helper()
+	eventually(t, "it is ready", func() bool {
+		status, _, _ := send(t, http.MethodGet, base+"/api/ready", "")
+		return status == http.StatusOK
+	})
+	if _, body := want(t, http.MethodGet, base+"/api/health", "", http.StatusOK); !strings.Contains(body, `"version":"`+version("../..")+`"`) {
+		t.Errorf("health says %s", body)
+	}
+	const longURL = "https://example.com/ü?a=1&a=2"
+	_, body := want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+`","expiresInSeconds":3600}`, http.StatusCreated)
+	var made struct {
+		Alias, ShortURL, LongURL   string
+		CreatedAtUTC, ExpiresAtUTC time.Time
+	}
+	if err := json.Unmarshal([]byte(body), &made); err != nil {
+		t.Fatal(err)
+	}
+	if age := time.Since(made.CreatedAtUTC); made.LongURL != longURL || made.ShortURL != "https://tiney.to/"+made.Alias ||
+		age < -time.Minute || age > time.Minute || made.ExpiresAtUTC.Sub(made.CreatedAtUTC) != time.Hour {
+		t.Errorf("made %s", body)
+	}
+	want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+`"}`, http.StatusOK)
+	if header, _ := want(t, http.MethodGet, base+"/"+made.Alias, "", http.StatusFound); header.Get("Location") != "https://example.com/%C3%BC?a=1&a=2" {
+		t.Errorf("redirects to %s", header.Get("Location"))
+	}
+	for target, status := range map[string]int{"/disabled": http.StatusGone, "/nobody": http.StatusNotFound, "/a.b": http.StatusNotFound} {
+		if header, body := want(t, http.MethodGet, base+target, "", status); header.Get("Content-Type") != "application/problem+json" || !strings.Contains(body, "detail") {
+			t.Errorf("%s: %v %s", target, header, body)
+		}
+	}
+	want(t, http.MethodGet, base+"/", "", http.StatusOK)
+}
+
+// storage starts an Azurite with one disabled link in it, and returns its tables and the settings that lead to them by
+// the given name of this machine. The settings have a time zone in which the day is mostly another one than in UTC.
+func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
+	t.Helper()
+	ports, err := azurite.FreePorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := azurite.Start(t.Context(), ports, "", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	tables := rawtables.Open(t, ports.ConnectionString(), "")
+	tables.Make()
+	tables.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true})
+	return tables, []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TZ=Pacific/Kiritimati", "BaseUrl=https://tiney.to",
+		"AzureWebJobsStorage=" + strings.ReplaceAll(ports.ConnectionString(), "127.0.0.1", host),
+	}
+}
+
+// unpacked unpacks the package of that name into dir.
+func unpacked(t *testing.T, dir, name string) string {
+	t.Helper()
+	archive := packed(t, name)
+	for _, f := range archive.File {
+		to := filepath.Join(dir, filepath.FromSlash(f.Name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, read(t, archive, f.Name), f.Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+var client = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Timeout:       30 * time.Second,
+}
+
+func send(t *testing.T, method, url, body string) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	got, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	said, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.StatusCode, got.Header, string(said)
+}
+
+func want(t *testing.T, method, url, body string, status int) (http.Header, string) {
+	t.Helper()
+	got, header, said := send(t, method, url, body)
+	if got != status {
+		t.Fatalf("%s %s: got %d %s, want %d", method, url, got, said, status)
+	}
+	return header, said
+}
+
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !so(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// startWine makes build/wine a disk for Wine and returns the environment to run wine in. It ends what runs there at the
+// end of the test.
+func startWine(t *testing.T) []string {
+	t.Helper()
+	prefix, err := filepath.Abs("../../build/wine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(prefix, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The overrides leave .NET and the browser out, which Wine would offer to download.
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" + prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml="}
+	start(t, env, "wineserver", "-p") // stays, so that Wine need not start anew with each process
+	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
+	start(t, env, "wineboot", "--init")
+
+	// Go's random numbers come from a library that Wine did not have before 2023. Where it is missing, make one that has
+	// no code, not even an entry point, and only sends the call on to where Wine has them.
+	system := filepath.Join(prefix, "drive_c", "windows", "system32")
+	if of32 := filepath.Join(prefix, "drive_c", "windows", "syswow64"); exists(t, of32) {
+		system = of32
+	}
+	if library := filepath.Join(system, "bcryptprimitives.dll"); !exists(t, library) {
+		exports := filepath.Join(t.TempDir(), "bcryptprimitives.def")
+		if err := os.WriteFile(exports, []byte("EXPORTS\nProcessPrng = advapi32.SystemFunction036\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		start(t, env, "i686-w64-mingw32-ld", "--dll", "--entry=0", "-o", library, exports)
+	}
+	return env
+}
+
+// start runs a command to its end. What it prints goes to a file, since what it leaves behind would hold a pipe open.
+func start(t *testing.T, env []string, name string, args ...string) {
+	t.Helper()
+	output, err := os.CreateTemp(t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	cmd := exec.Command(name, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, output, output
+	if err := cmd.Run(); err != nil {
+		said, _ := os.ReadFile(output.Name())
+		t.Fatalf("%s: %v (`make wine` installs it where it can)\n%s", fmt.Sprint(name, args), err, said)
+	}
+}
+
+func exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}

@@ -1,0 +1,508 @@
+// Everything that tiney needs in Azure, in one resource group. docs/deployment.md says how to deploy it.
+//
+// plan chooses where the executable runs:
+//   Y1   Windows Consumption: a function app; what it costs goes with the requests
+//   F1   Free: a Windows web app without the Functions host, which does not run on that plan
+//   FC1  Flex Consumption: a function app on Linux
+// The names of the site and of what it needs for itself have the plan in them, so another plan in the same group is
+// another site beside the first one, over the same data.
+targetScope = 'resourceGroup'
+
+@description('Where the executable runs: Y1 (Windows Consumption), F1 (Free, a web app) or FC1 (Flex Consumption).')
+@allowed([
+  'Y1'
+  'F1'
+  'FC1'
+])
+param plan string = 'Y1'
+
+@description('What the names of all resources start with. Small letters and digits.')
+@minLength(2)
+@maxLength(8)
+param name string = 'tiney'
+
+@description('The Azure region.')
+param location string = 'canadacentral'
+
+@description('Tags of all resources.')
+param tags object = {
+  application: 'tiney'
+}
+
+// The settings of the handler. README.md says more about each. A test compares their defaults and limits with the code.
+
+@description('SHORTURL_TABLE_NAME: the table of links.')
+@minLength(3)
+@maxLength(63)
+param shortUrlTableName string = 'ShortUrls'
+
+@description('EXPIRYINDEX_TABLE_NAME: the table of links by their expiry.')
+@minLength(3)
+@maxLength(63)
+param expiryIndexTableName string = 'ShortUrlsExpiryIndex'
+
+@description('URLINDEX_TABLE_NAME: the table that leads from a long URL to its link.')
+@minLength(3)
+@maxLength(63)
+param urlIndexTableName string = 'UrlIndex'
+
+@description('GC_BLOB_LOCK_CONTAINER: the container of the reaper\'s lock. Small letters, digits and single hyphens.')
+@minLength(3)
+@maxLength(63)
+param lockContainerName string = 'locks'
+
+@description('GC_BLOB_LOCK_BLOB: the blob whose lease is the reaper\'s lock.')
+@minLength(1)
+@maxLength(256)
+param lockBlobName string = 'expiry-reaper.lock'
+
+@description('GC_BUFFER_SECONDS: how long an expired link is kept before it is reaped.')
+@minValue(0)
+@maxValue(2592000)
+param gcBufferSeconds int = 0
+
+@description('GC_MAX_SECONDS: how long one run of the reaper may take. On Y1 the platform ends it after 300 seconds.')
+@minValue(1)
+@maxValue(1800)
+param gcMaxSeconds int = 240
+
+@description('GC_PAGE_SIZE: how many expiry rows the reaper holds in memory.')
+@minValue(1)
+@maxValue(1000)
+param gcPageSize int = 1000
+
+@description('BaseUrl: the start of every short URL, without a slash at its end. Empty: https:// and the custom domain, Front Door\'s host name or the site\'s own, the first of these that there is.')
+param baseUrl string = ''
+
+@description('DefaultTtlDays: a link\'s life, in days, where none is asked for.')
+@minValue(1)
+@maxValue(36500)
+param defaultTtlDays int = 30
+
+@description('MaxTtlDays: the longest life that may be asked for, in days.')
+@minValue(1)
+@maxValue(36500)
+param maxTtlDays int = 365
+
+@description('MAX_TTL_SECONDS: the longest life that may be asked for, in seconds. The smaller one of the two holds.')
+@minValue(60)
+@maxValue(3153600000)
+param maxTtlSeconds int = 7776000
+
+@description('ALIAS_LENGTH: characters of a new alias.')
+@minValue(4)
+@maxValue(32)
+param aliasLength int = 6
+
+@description('CACHE_ENABLED: false makes every redirect read the table.')
+param cacheEnabled bool = true
+
+@description('CACHE_SIZE_MB: memory for cached links.')
+@minValue(1)
+@maxValue(1024)
+param cacheSizeMB int = 10
+
+@description('CACHE_DURATION_SECONDS: how long a link is served without asking the table.')
+@minValue(1)
+@maxValue(86400)
+param cacheDurationSeconds int = 900
+
+@description('CACHE_NEGATIVE_SECONDS: how long "no such link" is answered without asking the table.')
+@minValue(0)
+@maxValue(3600)
+param cacheNegativeSeconds int = 60
+
+@description('CACHE_STALE_SECONDS: how much longer a cached link is served while the table does not answer.')
+@minValue(0)
+@maxValue(86400)
+param cacheStaleSeconds int = 3600
+
+@description('REDIRECT_MAX_AGE_SECONDS: how long a cache in front may keep a redirect. With 0, Front Door caches none.')
+@minValue(0)
+@maxValue(31536000)
+param redirectMaxAgeSeconds int = 0
+
+@description('LOG_LEVEL: from which level on the handler logs.')
+@allowed([
+  'debug'
+  'info'
+  'warn'
+  'error'
+])
+param logLevel string = 'info'
+
+@description('TELEMETRY_SAMPLING_PERCENT: how many of a hundred operations are sent as dependencies and requests. Failures, metrics and events are always sent.')
+@minValue(1)
+@maxValue(100)
+param telemetrySamplingPercent int = 100
+
+@description('TELEMETRY_CLIENT_IP: whether a request that the handler itself records carries the caller\'s address.')
+param telemetryClientIp bool = true
+
+// What the platform does.
+
+@description('How the links are kept: Standard_LRS in one place, Standard_ZRS in three zones, the others in a second region too.')
+@allowed([
+  'Standard_LRS'
+  'Standard_ZRS'
+  'Standard_GRS'
+  'Standard_RAGRS'
+  'Standard_GZRS'
+  'Standard_RAGZRS'
+])
+param dataRedundancy string = 'Standard_LRS'
+
+@description('Whether each write and delete in the tables and the lock\'s container is logged with who did it. A new link is three writes.')
+param logStorageWrites bool = false
+
+@description('Days that logs and telemetry are kept. 30 cost nothing extra.')
+@minValue(30)
+@maxValue(730)
+param logRetentionDays int = 30
+
+@description('Gigabytes of logs and telemetry taken per day, a bound on their cost. Past it nothing is recorded until the next day.')
+@minValue(1)
+@maxValue(1000)
+param logDailyCapGB int = 1
+
+@description('FC1: memory of an instance, in MB.')
+@allowed([
+  512
+  2048
+  4096
+])
+param instanceMemoryMB int = 512
+
+@description('FC1: how many instances there may be.')
+@minValue(40)
+@maxValue(1000)
+param maximumInstanceCount int = 40
+
+@description('Whether /api/health is asked for from outside. Every run from every place is paid for.')
+param availabilityTest bool = true
+
+@description('Seconds between two runs of the availability test from one place.')
+@allowed([
+  300
+  600
+  900
+])
+param availabilityTestFrequencySeconds int = 900
+
+@description('Where the availability test runs, by the names that Application Insights has for its places. Its alert needs two of them to fail.')
+@minLength(2)
+@maxLength(16)
+param availabilityTestPlaces array = [
+  'us-va-ash-azr'
+  'us-ca-sjc-azr'
+  'emea-nl-ams-azr'
+]
+
+@description('Who gets the alerts, an e-mail address. Empty: alerts are seen in the portal only.')
+param alertEmail string = ''
+
+@description('A monthly budget for the resource group, in the subscription\'s currency. 0: none. It warns alertEmail, which it needs.')
+@minValue(0)
+param budgetAmount int = 0
+
+@description('The month from which the budget counts, such as 2026-12-01: the month of its creation, and ever the same after that, since Azure lets nobody change it.')
+param budgetStartDate string = ''
+
+@description('A domain of your own, such as go.example.com. Its DNS records must be there first (docs/deployment.md). Not on F1, unless Front Door stands before it.')
+param customDomain string = ''
+
+@description('Whether the custom domain is still to be added to the site. False leaves a domain that has its certificate as it is, where true would take the certificate off it for a minute.')
+param addCustomDomain bool = true
+
+@description('Front Door before the site, with a cache, a rate limit, and a site that takes requests from it alone. None: no Front Door.')
+@allowed([
+  'None'
+  'Standard_AzureFrontDoor'
+  'Premium_AzureFrontDoor'
+])
+param frontDoor string = 'None'
+
+@description('Front Door: requests per minute and address.')
+@minValue(10)
+param requestsPerMinute int = 600
+
+@description('Front Door: new links per minute and address.')
+@minValue(1)
+param shortensPerMinute int = 60
+
+var suffix = uniqueString(resourceGroup().id, name)
+var prefix = toLower(name)
+var siteName = '${prefix}-${toLower(plan)}-${suffix}'
+var planName = '${siteName}-plan'
+var dataStorageName = '${prefix}${suffix}'
+var hostStorageName = '${prefix}${toLower(plan)}${suffix}'
+var hasFrontDoor = frontDoor != 'None'
+
+// The domain belongs to Front Door where there is one. The Free plan takes none.
+var siteDomain = hasFrontDoor || plan == 'F1' ? '' : customDomain
+var frontDoorDomain = hasFrontDoor ? customDomain : ''
+var ownDomain = hasFrontDoor ? frontDoorDomain : siteDomain
+
+// What everybody who asks for a short URL reaches it by, where that is not the site's own name.
+var publicUrl = !empty(baseUrl) ? baseUrl : !empty(ownDomain) ? 'https://${ownDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
+
+// The tables and the lock, by the identity: no key gets into a setting. BaseUrl and the connection string of
+// Application Insights are added where they are known, in modules/site-settings.bicep.
+var settings = {
+  TABLE_CONNECTION__accountName: dataStorage.outputs.name
+  TABLE_CONNECTION__credential: 'managedidentity'
+  TABLE_CONNECTION__clientId: identity.properties.clientId
+  GC_BLOB_LOCK_CONNECTION__accountName: dataStorage.outputs.name
+  GC_BLOB_LOCK_CONNECTION__credential: 'managedidentity'
+  GC_BLOB_LOCK_CONNECTION__clientId: identity.properties.clientId
+  SHORTURL_TABLE_NAME: shortUrlTableName
+  EXPIRYINDEX_TABLE_NAME: expiryIndexTableName
+  URLINDEX_TABLE_NAME: urlIndexTableName
+  GC_BLOB_LOCK_CONTAINER: lockContainerName
+  GC_BLOB_LOCK_BLOB: lockBlobName
+  GC_BUFFER_SECONDS: string(gcBufferSeconds)
+  GC_MAX_SECONDS: string(gcMaxSeconds)
+  GC_PAGE_SIZE: string(gcPageSize)
+  DefaultTtlDays: string(defaultTtlDays)
+  MaxTtlDays: string(maxTtlDays)
+  MAX_TTL_SECONDS: string(maxTtlSeconds)
+  ALIAS_LENGTH: string(aliasLength)
+  CACHE_ENABLED: string(cacheEnabled)
+  CACHE_SIZE_MB: string(cacheSizeMB)
+  CACHE_DURATION_SECONDS: string(cacheDurationSeconds)
+  CACHE_NEGATIVE_SECONDS: string(cacheNegativeSeconds)
+  CACHE_STALE_SECONDS: string(cacheStaleSeconds)
+  REDIRECT_MAX_AGE_SECONDS: string(redirectMaxAgeSeconds)
+  LOG_LEVEL: logLevel
+  TELEMETRY_SAMPLING_PERCENT: string(telemetrySamplingPercent)
+  TELEMETRY_CLIENT_IP: string(telemetryClientIp)
+}
+
+// Behind Front Door, the site answers this one Front Door and nobody else. Deployment goes to another address, the
+// scm site, which stays open to those who have the right to deploy.
+var accessRestrictions = hasFrontDoor ? [
+  {
+    name: 'Front Door'
+    priority: 100
+    action: 'Allow'
+    tag: 'ServiceTag'
+    ipAddress: 'AzureFrontDoor.Backend'
+    headers: {
+      'x-azure-fdid': [
+        edge!.outputs.frontDoorId
+      ]
+    }
+  }
+] : []
+var accessOtherwise = hasFrontDoor ? 'Deny' : 'Allow'
+
+// An identity of its own, rather than the site's: it has its roles before the site is there, and so the site never
+// starts without them.
+resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
+  name: '${prefix}-identity-${suffix}'
+  location: location
+  tags: tags
+}
+
+module monitoring 'modules/monitoring.bicep' = {
+  name: '${name}-monitoring'
+  params: {
+    name: '${prefix}-insights-${suffix}'
+    workspaceName: '${prefix}-logs-${suffix}'
+    location: location
+    tags: tags
+    retentionDays: logRetentionDays
+    dailyCapGB: logDailyCapGB
+    principalId: identity.properties.principalId
+    alertEmail: alertEmail
+  }
+}
+
+module dataStorage 'modules/data-storage.bicep' = {
+  name: '${name}-data-storage'
+  params: {
+    name: dataStorageName
+    location: location
+    tags: tags
+    sku: dataRedundancy
+    tables: [
+      shortUrlTableName
+      expiryIndexTableName
+      urlIndexTableName
+    ]
+    lockContainerName: lockContainerName
+    principalId: identity.properties.principalId
+    workspaceId: monitoring.outputs.workspaceId
+    logWrites: logStorageWrites
+  }
+}
+
+module edge 'modules/front-door.bicep' = if (hasFrontDoor) {
+  name: '${name}-front-door'
+  params: {
+    name: '${prefix}-edge-${suffix}'
+    policyName: '${prefix}waf${suffix}'
+    sku: frontDoor
+    tags: tags
+    domain: frontDoorDomain
+    requestsPerMinute: requestsPerMinute
+    shortensPerMinute: shortensPerMinute
+    workspaceId: monitoring.outputs.workspaceId
+  }
+}
+
+module consumption 'modules/site-consumption.bicep' = if (plan == 'Y1') {
+  name: '${name}-site-consumption'
+  params: {
+    name: siteName
+    planName: planName
+    hostStorageName: hostStorageName
+    location: location
+    tags: tags
+    identityId: identity.id
+    clientId: identity.properties.clientId
+    principalId: identity.properties.principalId
+    settings: settings
+    baseUrl: publicUrl
+    accessRestrictions: accessRestrictions
+    accessOtherwise: accessOtherwise
+    applicationInsightsName: monitoring.outputs.applicationInsightsName
+    workspaceId: monitoring.outputs.workspaceId
+  }
+}
+
+module web 'modules/site-web.bicep' = if (plan == 'F1') {
+  name: '${name}-site-web'
+  params: {
+    name: siteName
+    planName: planName
+    location: location
+    tags: tags
+    identityId: identity.id
+    settings: settings
+    baseUrl: publicUrl
+    accessRestrictions: accessRestrictions
+    accessOtherwise: accessOtherwise
+    applicationInsightsName: monitoring.outputs.applicationInsightsName
+    workspaceId: monitoring.outputs.workspaceId
+  }
+}
+
+module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
+  name: '${name}-site-flex'
+  params: {
+    name: siteName
+    planName: planName
+    hostStorageName: hostStorageName
+    location: location
+    tags: tags
+    identityId: identity.id
+    clientId: identity.properties.clientId
+    principalId: identity.properties.principalId
+    settings: settings
+    baseUrl: publicUrl
+    accessRestrictions: accessRestrictions
+    accessOtherwise: accessOtherwise
+    applicationInsightsName: monitoring.outputs.applicationInsightsName
+    workspaceId: monitoring.outputs.workspaceId
+    instanceMemoryMB: instanceMemoryMB
+    maximumInstanceCount: maximumInstanceCount
+  }
+}
+
+var hostName = plan == 'Y1' ? consumption!.outputs.defaultHostName : plan == 'F1' ? web!.outputs.defaultHostName : flex!.outputs.defaultHostName
+var serviceUrl = plan == 'Y1' ? consumption!.outputs.baseUrl : plan == 'F1' ? web!.outputs.baseUrl : flex!.outputs.baseUrl
+var container = plan == 'FC1' ? flex!.outputs.deploymentContainer : ''
+
+module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
+  name: '${name}-front-door-route'
+  params: {
+    profileName: edge!.outputs.profileName
+    endpointName: edge!.outputs.endpointName
+    customDomainId: edge!.outputs.customDomainId
+    originHostName: hostName
+  }
+}
+
+module domain 'modules/domain.bicep' = if (!empty(siteDomain)) {
+  name: '${name}-domain'
+  params: {
+    siteName: siteName
+    planName: planName
+    domain: siteDomain
+    flex: plan == 'FC1'
+    addDomain: addCustomDomain
+    siteHostName: hostName
+    location: location
+    tags: tags
+  }
+}
+
+module availability 'modules/availability.bicep' = if (availabilityTest) {
+  name: '${name}-availability'
+  params: {
+    name: '${prefix}-health-${suffix}'
+    url: '${serviceUrl}/api/health'
+    places: availabilityTestPlaces
+    frequencySeconds: availabilityTestFrequencySeconds
+    applicationInsightsId: monitoring.outputs.applicationInsightsId
+    actionGroupId: monitoring.outputs.actionGroupId
+    location: location
+    tags: tags
+  }
+}
+
+module alerts 'modules/alerts.bicep' = {
+  name: '${name}-alerts'
+  params: {
+    name: prefix
+    applicationInsightsId: monitoring.outputs.applicationInsightsId
+    actionGroupId: monitoring.outputs.actionGroupId
+    location: location
+    tags: tags
+  }
+}
+
+module workbook 'modules/workbook.bicep' = {
+  name: '${name}-workbook'
+  params: {
+    name: guid(resourceGroup().id, name, 'workbook')
+    applicationInsightsId: monitoring.outputs.applicationInsightsId
+    location: location
+    tags: tags
+  }
+}
+
+module budget 'modules/budget.bicep' = if (budgetAmount > 0) {
+  name: '${name}-budget'
+  params: {
+    name: '${prefix}-budget'
+    amount: budgetAmount
+    startDate: budgetStartDate
+    email: alertEmail
+  }
+}
+
+@description('The plan that was deployed.')
+output plan string = plan
+
+@description('The name of the function app or web app.')
+output siteName string = siteName
+
+@description('The host name that Azure gave the site.')
+output defaultHostName string = hostName
+
+@description('The start of every short URL.')
+output baseUrl string = serviceUrl
+
+@description('The storage account with the links.')
+output dataStorageName string = dataStorage.outputs.name
+
+@description('The Application Insights component.')
+output applicationInsightsName string = monitoring.outputs.applicationInsightsName
+
+@description('The resource ID of the workbook.')
+output workbookId string = workbook.outputs.id
+
+@description('FC1: the blob container, with its address, that the package is deployed to. Empty on the other plans.')
+output deploymentContainer string = container

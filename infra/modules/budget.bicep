@@ -1,0 +1,45 @@
+// A monthly budget for the resource group. It stops nothing, it warns.
+
+@description('Name of the budget.')
+param name string
+
+@description('The amount, in the subscription\'s currency.')
+param amount int
+
+@description('The first day of the month from which it counts. Azure lets nobody change it later.')
+param startDate string
+
+@description('Who is warned.')
+param email string
+
+resource budget 'Microsoft.Consumption/budgets@2024-08-01' = {
+  name: name
+  properties: {
+    category: 'Cost'
+    amount: amount
+    timeGrain: 'Monthly'
+    timePeriod: {
+      startDate: startDate
+    }
+    notifications: {
+      spent: {
+        enabled: true
+        operator: 'GreaterThanOrEqualTo'
+        threshold: 80
+        thresholdType: 'Actual'
+        contactEmails: [
+          email
+        ]
+      }
+      forecast: {
+        enabled: true
+        operator: 'GreaterThanOrEqualTo'
+        threshold: 100
+        thresholdType: 'Forecasted'
+        contactEmails: [
+          email
+        ]
+      }
+    }
+  }
+}

@@ -1,0 +1,116 @@
+// The storage account of the links and of the reaper's lock. It takes no key, only identities.
+
+@description('Name of the account.')
+param name string
+
+@description('The Azure region.')
+param location string
+
+@description('Tags of the account.')
+param tags object
+
+@description('How the data is kept.')
+param sku string
+
+@description('Names of the tables.')
+param tables array
+
+@description('Name of the lock\'s container.')
+param lockContainerName string
+
+@description('The identity that reads and writes.')
+param principalId string
+
+@description('The Log Analytics workspace.')
+param workspaceId string
+
+@description('Whether writes and deletes are logged.')
+param logWrites bool
+
+var roles = {
+  'Storage Table Data Contributor': '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
+  'Storage Blob Data Contributor': 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
+}
+var logs = [
+  {
+    category: 'StorageWrite'
+    enabled: true
+  }
+  {
+    category: 'StorageDelete'
+    enabled: true
+  }
+]
+
+resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
+  name: name
+  location: location
+  tags: tags
+  kind: 'StorageV2'
+  sku: {
+    name: sku
+  }
+  properties: {
+    accessTier: 'Hot'
+    allowSharedKeyAccess: false
+    defaultToOAuthAuthentication: true
+    allowBlobPublicAccess: false
+    allowCrossTenantReplication: false
+    minimumTlsVersion: 'TLS1_2'
+    supportsHttpsTrafficOnly: true
+  }
+}
+
+resource tableService 'Microsoft.Storage/storageAccounts/tableServices@2025-06-01' = {
+  parent: account
+  name: 'default'
+}
+
+resource linkTables 'Microsoft.Storage/storageAccounts/tableServices/tables@2025-06-01' = [for table in tables: {
+  parent: tableService
+  name: table
+}]
+
+resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-06-01' = {
+  parent: account
+  name: 'default'
+}
+
+resource lockContainer 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-06-01' = {
+  parent: blobService
+  name: lockContainerName
+  properties: {
+    publicAccess: 'None'
+  }
+}
+
+resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
+  name: guid(account.id, principalId, role.value)
+  scope: account
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}]
+
+resource tableLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (logWrites) {
+  name: 'writes'
+  scope: tableService
+  properties: {
+    workspaceId: workspaceId
+    logs: logs
+  }
+}
+
+resource blobLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (logWrites) {
+  name: 'writes'
+  scope: blobService
+  properties: {
+    workspaceId: workspaceId
+    logs: logs
+  }
+}
+
+@description('Name of the account.')
+output name string = account.name

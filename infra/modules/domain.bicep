@@ -1,0 +1,73 @@
+// A domain of one's own on the site, with a certificate that Azure makes and renews.
+//
+// The domain must be on the site before a certificate can be had for it, and the certificate must be there before it
+// can be put on the domain. The last step is the same resource as the first, so it stands in a module of its own.
+
+@description('Name of the site.')
+param siteName string
+
+@description('Name of the site\'s plan.')
+param planName string
+
+@description('The domain.')
+param domain string
+
+@description('Whether the site is on a Flex Consumption plan, where certificates belong to the site.')
+param flex bool
+
+@description('Whether the domain is to be added. False: it is there already.')
+param addDomain bool
+
+@description('The host name that Azure gave the site. Who has it has waited for the site.')
+param siteHostName string
+
+@description('The Azure region.')
+param location string
+
+@description('Tags of the certificate.')
+param tags object
+
+resource site 'Microsoft.Web/sites@2025-03-01' existing = {
+  name: siteName
+}
+
+resource binding 'Microsoft.Web/sites/hostNameBindings@2025-03-01' = if (addDomain) {
+  parent: site
+  name: domain
+  properties: {
+    siteName: siteName
+    hostNameType: 'Verified'
+    customHostNameDnsRecordType: 'CName'
+    sslState: 'Disabled'
+  }
+}
+
+module certificate 'domain-certificate.bicep' = if (!flex) {
+  name: '${siteName}-certificate'
+  params: {
+    siteName: siteName
+    planName: planName
+    domain: domain
+    location: location
+    tags: tags
+  }
+  dependsOn: [
+    binding
+  ]
+}
+
+module siteCertificate 'domain-certificate-flex.bicep' = if (flex) {
+  name: '${siteName}-site-certificate'
+  params: {
+    siteName: siteName
+    domain: domain
+    location: location
+    tags: tags
+  }
+  dependsOn: [
+    binding
+  ]
+}
+
+@description('What the domain\'s CNAME record has to name.')
+output cname string = siteHostName

@@ -1,0 +1,179 @@
+// Front Door, as far as it can be there before the site: the site has to know its ID, to take requests from it alone.
+
+@description('Name of the profile and of its endpoint.')
+param name string
+
+@description('Name of the firewall policy. Letters and digits.')
+param policyName string
+
+@description('The tier.')
+param sku string
+
+@description('Tags of the resources.')
+param tags object
+
+@description('A domain of one\'s own. Empty: none.')
+param domain string
+
+@description('Requests per minute and address.')
+param requestsPerMinute int
+
+@description('New links per minute and address.')
+param shortensPerMinute int
+
+@description('The Log Analytics workspace.')
+param workspaceId string
+
+resource profile 'Microsoft.Cdn/profiles@2024-02-01' = {
+  name: name
+  location: 'global'
+  tags: tags
+  sku: {
+    name: sku
+  }
+  properties: {
+    originResponseTimeoutSeconds: 60
+  }
+}
+
+resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2024-02-01' = {
+  parent: profile
+  name: name
+  location: 'global'
+  tags: tags
+  properties: {
+    enabledState: 'Enabled'
+  }
+}
+
+resource customDomain 'Microsoft.Cdn/profiles/customDomains@2024-02-01' = if (!empty(domain)) {
+  parent: profile
+  name: empty(domain) ? 'none' : replace(domain, '.', '-')
+  properties: {
+    hostName: domain
+    tlsSettings: {
+      certificateType: 'ManagedCertificate'
+      minimumTlsVersion: 'TLS12'
+    }
+  }
+}
+
+// Rate limits, and no managed rules: a long URL in the body of a request to shorten looks like most of what they
+// look for.
+resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2024-02-01' = {
+  name: policyName
+  location: 'global'
+  tags: tags
+  sku: {
+    name: sku
+  }
+  properties: {
+    policySettings: {
+      enabledState: 'Enabled'
+      mode: 'Prevention'
+      customBlockResponseStatusCode: 429
+    }
+    customRules: {
+      rules: [
+        {
+          name: 'Shorten'
+          priority: 1
+          enabledState: 'Enabled'
+          ruleType: 'RateLimitRule'
+          rateLimitDurationInMinutes: 1
+          rateLimitThreshold: shortensPerMinute
+          matchConditions: [
+            {
+              matchVariable: 'RequestUri'
+              operator: 'Contains'
+              matchValue: [
+                '/api/shorten'
+              ]
+            }
+          ]
+          action: 'Block'
+        }
+        {
+          name: 'All'
+          priority: 2
+          enabledState: 'Enabled'
+          ruleType: 'RateLimitRule'
+          rateLimitDurationInMinutes: 1
+          rateLimitThreshold: requestsPerMinute
+          matchConditions: [
+            {
+              matchVariable: 'RemoteAddr'
+              operator: 'IPMatch'
+              matchValue: [
+                '0.0.0.0/0'
+                '::/0'
+              ]
+            }
+          ]
+          action: 'Block'
+        }
+      ]
+    }
+  }
+}
+
+resource securityPolicy 'Microsoft.Cdn/profiles/securityPolicies@2024-02-01' = {
+  parent: profile
+  name: 'rate-limits'
+  properties: {
+    parameters: {
+      type: 'WebApplicationFirewall'
+      wafPolicy: {
+        id: policy.id
+      }
+      associations: [
+        {
+          domains: empty(domain) ? [
+            {
+              id: endpoint.id
+            }
+          ] : [
+            {
+              id: endpoint.id
+            }
+            {
+              id: customDomain.id
+            }
+          ]
+          patternsToMatch: [
+            '/*'
+          ]
+        }
+      ]
+    }
+  }
+}
+
+resource firewallLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'firewall'
+  scope: profile
+  properties: {
+    workspaceId: workspaceId
+    logs: [
+      {
+        category: 'FrontDoorWebApplicationFirewallLog'
+        enabled: true
+      }
+    ]
+  }
+}
+
+@description('Name of the profile.')
+output profileName string = profile.name
+
+@description('Name of the endpoint.')
+output endpointName string = endpoint.name
+
+@description('The host name that Azure gave the endpoint.')
+output endpointHostName string = endpoint.properties.hostName
+
+@description('What Front Door sends as X-Azure-FDID.')
+output frontDoorId string = profile.properties.frontDoorId
+
+@description('Resource ID of the domain. Empty: there is none.')
+output customDomainId string = empty(domain) ? '' : customDomain.id

@@ -1,0 +1,133 @@
+// Y1: a function app on a Windows Consumption plan. Its processes have 32 bits, and so has its package.
+
+@description('Name of the function app.')
+param name string
+
+@description('Name of the plan.')
+param planName string
+
+@description('Name of the storage account of the Functions host.')
+param hostStorageName string
+
+@description('The Azure region.')
+param location string
+
+@description('Tags of the resources.')
+param tags object
+
+@description('Resource ID of the identity.')
+param identityId string
+
+@description('Client ID of the identity.')
+param clientId string
+
+@description('Principal ID of the identity.')
+param principalId string
+
+@description('The handler\'s settings.')
+param settings object
+
+@description('BaseUrl, or empty.')
+param baseUrl string
+
+@description('Who may call. Empty: all.')
+param accessRestrictions array
+
+@description('What happens to all others: Allow or Deny.')
+param accessOtherwise string
+
+@description('The Application Insights component.')
+param applicationInsightsName string
+
+@description('The Log Analytics workspace.')
+param workspaceId string
+
+module hostStorage 'host-storage.bicep' = {
+  name: '${name}-host-storage'
+  params: {
+    name: hostStorageName
+    location: location
+    tags: tags
+    principalId: principalId
+    content: 'share'
+  }
+}
+
+resource hostAccount 'Microsoft.Storage/storageAccounts@2025-06-01' existing = {
+  name: hostStorageName
+}
+
+resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
+  name: planName
+  location: location
+  tags: tags
+  sku: {
+    name: 'Y1'
+    tier: 'Dynamic'
+  }
+  properties: {}
+}
+
+// No health check here: on function apps it needs a Premium or Dedicated plan.
+resource site 'Microsoft.Web/sites@2025-03-01' = {
+  name: name
+  location: location
+  tags: union(tags, {
+    'azd-service-name': 'tiney'
+  })
+  kind: 'functionapp'
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: {
+      '${identityId}': {}
+    }
+  }
+  properties: {
+    serverFarmId: servicePlan.id
+    httpsOnly: true
+    clientAffinityEnabled: false
+    siteConfig: {
+      use32BitWorkerProcess: true
+      minTlsVersion: '1.2'
+      scmMinTlsVersion: '1.2'
+      ftpsState: 'Disabled'
+      http20Enabled: true
+      ipSecurityRestrictions: accessRestrictions
+      ipSecurityRestrictionsDefaultAction: accessOtherwise
+      scmIpSecurityRestrictionsUseMain: false
+    }
+  }
+}
+
+module siteSettings 'site-settings.bicep' = {
+  name: '${name}-settings'
+  params: {
+    siteName: site.name
+    settings: union(settings, {
+      FUNCTIONS_EXTENSION_VERSION: '~4'
+      FUNCTIONS_WORKER_RUNTIME: 'custom'
+      AzureWebJobsStorage__accountName: hostStorage.outputs.name
+      AzureWebJobsStorage__credential: 'managedidentity'
+      AzureWebJobsStorage__clientId: clientId
+      APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${clientId};Authorization=AAD'
+      // The one key there is: the plan keeps its content on Azure Files, which takes no identity.
+      WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
+      WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName
+      // A zip that is deployed is mounted as it is, not unpacked over the files of the version that runs: Windows
+      // would not let go of a handler.exe that is running. It also starts faster.
+      WEBSITE_RUN_FROM_PACKAGE: '1'
+    })
+    baseUrl: baseUrl
+    applicationInsightsName: applicationInsightsName
+    workspaceId: workspaceId
+    logCategories: [
+      'FunctionAppLogs'
+    ]
+  }
+}
+
+@description('The host name that Azure gave the site.')
+output defaultHostName string = siteSettings.outputs.defaultHostName
+
+@description('BaseUrl, as it was set.')
+output baseUrl string = siteSettings.outputs.baseUrl

@@ -1,0 +1,156 @@
+// FC1: a function app on a Flex Consumption plan, on Linux. Its package lies in a blob container.
+
+@description('Name of the function app.')
+param name string
+
+@description('Name of the plan.')
+param planName string
+
+@description('Name of the storage account of the Functions host.')
+param hostStorageName string
+
+@description('The Azure region.')
+param location string
+
+@description('Tags of the resources.')
+param tags object
+
+@description('Resource ID of the identity.')
+param identityId string
+
+@description('Client ID of the identity.')
+param clientId string
+
+@description('Principal ID of the identity.')
+param principalId string
+
+@description('The handler\'s settings.')
+param settings object
+
+@description('BaseUrl, or empty.')
+param baseUrl string
+
+@description('Who may call. Empty: all.')
+param accessRestrictions array
+
+@description('What happens to all others: Allow or Deny.')
+param accessOtherwise string
+
+@description('The Application Insights component.')
+param applicationInsightsName string
+
+@description('The Log Analytics workspace.')
+param workspaceId string
+
+@description('Memory of an instance, in MB.')
+param instanceMemoryMB int
+
+@description('How many instances there may be.')
+param maximumInstanceCount int
+
+module hostStorage 'host-storage.bicep' = {
+  name: '${name}-host-storage'
+  params: {
+    name: hostStorageName
+    location: location
+    tags: tags
+    principalId: principalId
+    content: 'container'
+  }
+}
+
+resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
+  name: planName
+  location: location
+  tags: tags
+  kind: 'functionapp'
+  sku: {
+    name: 'FC1'
+    tier: 'FlexConsumption'
+  }
+  properties: {
+    reserved: true
+  }
+}
+
+// No health check here: on function apps it needs a Premium or Dedicated plan.
+resource site 'Microsoft.Web/sites@2025-03-01' = {
+  name: name
+  location: location
+  tags: union(tags, {
+    'azd-service-name': 'tiney'
+  })
+  kind: 'functionapp,linux'
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: {
+      '${identityId}': {}
+    }
+  }
+  properties: {
+    serverFarmId: servicePlan.id
+    httpsOnly: true
+    clientAffinityEnabled: false
+    // What a certificate of a custom domain needs on this plan, from the site's creation on. The platform knows the
+    // property, the description of its types does not.
+    #disable-next-line BCP037
+    siteScopedCertificatesEnabled: true
+    siteConfig: {
+      minTlsVersion: '1.2'
+      scmMinTlsVersion: '1.2'
+      ftpsState: 'Disabled'
+      ipSecurityRestrictions: accessRestrictions
+      ipSecurityRestrictionsDefaultAction: accessOtherwise
+      scmIpSecurityRestrictionsUseMain: false
+    }
+    functionAppConfig: {
+      runtime: {
+        name: 'custom'
+        version: '1.0'
+      }
+      deployment: {
+        storage: {
+          type: 'blobContainer'
+          value: hostStorage.outputs.containerUrl
+          authentication: {
+            type: 'UserAssignedIdentity'
+            userAssignedIdentityResourceId: identityId
+          }
+        }
+      }
+      scaleAndConcurrency: {
+        instanceMemoryMB: instanceMemoryMB
+        maximumInstanceCount: maximumInstanceCount
+      }
+    }
+  }
+}
+
+module siteSettings 'site-settings.bicep' = {
+  name: '${name}-settings'
+  params: {
+    siteName: site.name
+    // Runtime, version and package are in functionAppConfig: this plan refuses the settings that say so elsewhere.
+    settings: union(settings, {
+      AzureWebJobsStorage__accountName: hostStorage.outputs.name
+      AzureWebJobsStorage__credential: 'managedidentity'
+      AzureWebJobsStorage__clientId: clientId
+      APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${clientId};Authorization=AAD'
+    })
+    baseUrl: baseUrl
+    applicationInsightsName: applicationInsightsName
+    workspaceId: workspaceId
+    logCategories: [
+      'FunctionAppLogs'
+    ]
+  }
+}
+
+@description('The host name that Azure gave the site.')
+output defaultHostName string = siteSettings.outputs.defaultHostName
+
+@description('BaseUrl, as it was set.')
+output baseUrl string = siteSettings.outputs.baseUrl
+
+@description('Address of the container with the package.')
+output deploymentContainer string = hostStorage.outputs.containerUrl

@@ -1,0 +1,77 @@
+// What every site has, whatever its plan: its settings, no basic authentication, its logs.
+
+@description('Name of the site.')
+param siteName string
+
+@description('The settings, without BaseUrl and the connection string of Application Insights.')
+@secure()
+param settings object
+
+@description('BaseUrl. Empty: https:// and the host name that Azure gave the site.')
+param baseUrl string
+
+@description('The Application Insights component.')
+param applicationInsightsName string
+
+@description('The Log Analytics workspace.')
+param workspaceId string
+
+@description('The platform\'s logs to keep.')
+param logCategories array
+
+resource site 'Microsoft.Web/sites@2025-03-01' existing = {
+  name: siteName
+}
+
+resource component 'Microsoft.Insights/components@2020-02-02' existing = {
+  name: applicationInsightsName
+}
+
+// The host name may have a random part, so that it is known only when the site is there. A site's settings within the
+// site itself could not tell it.
+var ownUrl = empty(baseUrl) ? 'https://${site.properties.defaultHostName}' : baseUrl
+
+resource appSettings 'Microsoft.Web/sites/config@2025-03-01' = {
+  parent: site
+  name: 'appsettings'
+  properties: union(settings, {
+    BaseUrl: ownUrl
+    APPLICATIONINSIGHTS_CONNECTION_STRING: component.properties.ConnectionString
+  })
+}
+
+// No user name and password for FTP, nor for deployment: that takes a token of Microsoft Entra ID, as az and azd send
+// it. A publish profile does not work.
+resource ftpPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
+  parent: site
+  name: 'ftp'
+  properties: {
+    allow: false
+  }
+}
+
+resource scmPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
+  parent: site
+  name: 'scm'
+  properties: {
+    allow: false
+  }
+}
+
+resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'platform'
+  scope: site
+  properties: {
+    workspaceId: workspaceId
+    logs: [for category in logCategories: {
+      category: category
+      enabled: true
+    }]
+  }
+}
+
+@description('The host name that Azure gave the site.')
+output defaultHostName string = site.properties.defaultHostName
+
+@description('BaseUrl, as it was set.')
+output baseUrl string = ownUrl

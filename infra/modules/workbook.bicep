@@ -1,0 +1,30 @@
+// What an operator looks at: workbook.json, under Workbooks of the Application Insights component.
+
+@description('Name of the workbook, a GUID.')
+param name string
+
+@description('The Application Insights component.')
+param applicationInsightsId string
+
+@description('The Azure region.')
+param location string
+
+@description('Tags of the workbook.')
+param tags object
+
+resource workbook 'Microsoft.Insights/workbooks@2022-04-01' = {
+  name: name
+  location: location
+  tags: tags
+  kind: 'shared'
+  properties: {
+    displayName: 'tiney'
+    category: 'workbook'
+    sourceId: applicationInsightsId
+    version: 'Notebook/1.0'
+    serializedData: loadTextContent('../workbook.json')
+  }
+}
+
+@description('Resource ID of the workbook.')
+output id string = workbook.id

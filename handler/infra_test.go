@@ -16,14 +16,7 @@ import (
 )
 
 // platformSettings are what the platform sets itself, or a developer on their own machine.
-var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT", "LISTEN_ADDRESS", "WEBSITE_HOSTNAME"}
-
-// telemetrySettings have a default, and the least and the most that they may be. This is for those of them that
-// readSettings does not read; what it reads is compared with what it does.
-var telemetrySettings = map[string][3]string{
-	"TELEMETRY_SAMPLING_PERCENT": {"100", "1", "100"},
-	"TELEMETRY_CLIENT_IP":        {"True", "", ""},
-}
+var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT", "LISTEN_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
 
 // plans have the settings that the platform reads on each, and no others may be there.
 var plans = map[string][]string{
@@ -165,18 +158,8 @@ func (i infra) compare(main *bicep.File) (problems []string) {
 			problem("%s is not set", name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(telemetrySettings)) {
-		if param := fromParam[name]; param == nil {
-			problem("%s is not set from a parameter", name)
-		} else if !asked[name] {
-			if got, want := [3]string{given[name], limit(param, "minValue"), limit(param, "maxValue")}, telemetrySettings[name]; got != want {
-				problem("%s has the default and limits %q, want %q", name, got, want)
-			}
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		_, telemetry := telemetrySettings[name]
-		if !asked[name] && !telemetry && name != "APPLICATIONINSIGHTS_CONNECTION_STRING" && !isConnection(name) {
+		if !asked[name] && !isConnection(name) {
 			problem("%s is set, and the handler does not read it", name)
 		}
 	}
@@ -189,9 +172,6 @@ func (i infra) compare(main *bicep.File) (problems []string) {
 			if (err == nil) != want {
 				problem("%s=%s: main.bicep takes it: %t; the handler: %v", name, value[:min(len(value), 70)], want, err)
 			}
-		}
-		if !asked[name] {
-			continue
 		}
 		switch {
 		case param.Of == "bool":

@@ -31,7 +31,7 @@ func loadOne(t *testing.T) *template {
 
 func TestTemplate(t *testing.T) {
 	template := loadOne(t)
-	for _, problem := range slices.Concat(template.check(), template.checkRoles(assigned), checkAlerts("alerts.json")) {
+	for _, problem := range slices.Concat(template.check(), template.checkRoles(assigned)) {
 		t.Error(problem)
 	}
 	if len(template.files) < 10 {
@@ -295,38 +295,5 @@ func TestChecks(t *testing.T) {
 
 	if _, err := bicep.Parse("nowhere.bicep"); err == nil {
 		t.Error("a file that is not there was read")
-	}
-}
-
-func TestAlertChecks(t *testing.T) {
-	const right = `[{"name": "down", "displayName": "Down", "description": "It is down.", "severity": 1, "evaluationFrequency": "PT5M", "windowSize": "PT15M",
-		"overrideQueryTimeRange": "P1D", "query": "requests", "timeAggregation": "Count", "metricMeasureColumn": "", "operator": "GreaterThan", "threshold": 0.5,
-		"numberOfEvaluationPeriods": 2, "minFailingPeriodsToAlert": 1, "autoMitigate": true}]`
-	for _, test := range []struct{ from, to, problem string }{
-		{"", "", ""},
-		{`"autoMitigate": true`, `"autoMitigate": null`, "no autoMitigate"},
-		{`"metricMeasureColumn": "", `, "", "no metricMeasureColumn"},
-		{`"severity"`, `"severty"`, "unknown field"},
-		{`"name": "down"`, `"name": "It is down"`, "its name must be"},
-		{`[{`, `[` + strings.Trim(right, "[]") + `,{`, "and no other's"},
-		{`"query": "requests"`, `"query": ""`, "an empty text"},
-		{`"severity": 1`, `"severity": 5`, "severity 5"},
-		{`"windowSize": "PT15M"`, `"windowSize": "PT1M"`, "windowSize PT1M"},
-		{`"evaluationFrequency": "PT5M"`, `"evaluationFrequency": "5m"`, "evaluationFrequency 5m"},
-		{`"P1D"`, `"1d"`, `overrideQueryTimeRange "1d"`},
-		{`"metricMeasureColumn": ""`, `"metricMeasureColumn": "n"`, `Count of the column "n"`},
-		{`"timeAggregation": "Count"`, `"timeAggregation": "Sum"`, "timeAggregation Sum"},
-		{`"operator": "GreaterThan"`, `"operator": ">"`, "operator >"},
-		{`"minFailingPeriodsToAlert": 1`, `"minFailingPeriodsToAlert": 3`, "3 of 2 periods"},
-	} {
-		path := filepath.Join(t.TempDir(), "alerts.json")
-		if err := os.WriteFile(path, []byte(strings.Replace(right, test.from, test.to, 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		problems := checkAlerts(path)
-		found := slices.ContainsFunc(problems, func(problem string) bool { return strings.Contains(problem, test.problem) })
-		if found != (test.problem != "") {
-			t.Errorf("%q for %q: want %q, found %q", test.to, test.from, test.problem, problems)
-		}
 	}
 }

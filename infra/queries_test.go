@@ -47,7 +47,7 @@ type alert struct {
 	Severity                       int
 	EvaluationFrequency            string
 	WindowSize                     string
-	OverrideQueryTimeRange         *string
+	OverrideQueryTimeRange         string // "": the window
 	Query                          string
 	MetricMeasureColumn            string
 	TimeAggregation                string
@@ -439,8 +439,8 @@ func TestAlerts(t *testing.T) {
 			if frequency == 0 || frequency > 1440 || window == 0 || frequency > window {
 				t.Errorf("is run every %q over %q", a.EvaluationFrequency, a.WindowSize)
 			}
-			if r := a.OverrideQueryTimeRange; r != nil && minutes[*r] < window {
-				t.Errorf("looks back for %q, which is no such value, or shorter than %q", *r, a.WindowSize)
+			if r := a.OverrideQueryTimeRange; r != "" && minutes[r] < window {
+				t.Errorf("looks back for %q, which is no such value, or shorter than %q", r, a.WindowSize)
 			}
 			if a.FailingPeriods.NumberOfEvaluationPeriods != 1 || a.FailingPeriods.MinFailingPeriodsToAlert != 1 {
 				t.Error("more than one period needs a query that returns times")
@@ -471,8 +471,8 @@ func TestAlerts(t *testing.T) {
 			}
 			// A query that looks back further than it is given sees less than it says.
 			longest := window
-			if a.OverrideQueryTimeRange != nil {
-				longest = minutes[*a.OverrideQueryTimeRange]
+			if a.OverrideQueryTimeRange != "" {
+				longest = minutes[a.OverrideQueryTimeRange]
 			}
 			for _, ago := range regexp.MustCompile(`ago\((\d+)m\)`).FindAllStringSubmatch(a.Query, -1) {
 				var n int

@@ -39,12 +39,12 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule 
         {
           query: rule.query
           timeAggregation: rule.timeAggregation
-          metricMeasureColumn: empty(rule.metricMeasureColumn) ? null : rule.metricMeasureColumn
+          metricMeasureColumn: rule.metricMeasureColumn
           operator: rule.operator
           threshold: rule.threshold
           failingPeriods: {
-            numberOfEvaluationPeriods: rule.numberOfEvaluationPeriods
-            minFailingPeriodsToAlert: rule.minFailingPeriodsToAlert
+            numberOfEvaluationPeriods: rule.failingPeriods.numberOfEvaluationPeriods
+            minFailingPeriodsToAlert: rule.failingPeriods.minFailingPeriodsToAlert
           }
         }
       ]

@@ -1,0 +1,481 @@
+#!/usr/bin/env bash
+# Takes a resource group to a working shortener: infrastructure, package, and a test that it answers. deploy.ps1 does the
+# same step by step; docs/deployment.md explains both.
+#
+# Kept to what bash 3.2 knows, which is the bash of macOS. Progress goes to stderr; stdout gets the what-if and, as its
+# last line, the URL.
+set -euo pipefail -f
+
+usage() {
+  cat <<'USAGE'
+usage: infra/deploy.sh -g GROUP [options]
+
+  -g, --resource-group GROUP  the resource group; it is created where it is missing
+  -l, --location REGION       where to (default: the group's region; canadacentral for a new group)
+      --plan Y1|F1|FC1        the plan (default: what the parameters file says)
+      --parameters FILE       values for main.bicep (default: parameters.dev.json for F1, else parameters.prod.json)
+      --param NAME=VALUE      one more value for main.bicep; may be repeated
+      --package FILE          upload this package, and build none
+      --skip-build            upload the package that the last `make package` left in build
+      --expect VERSION        the version that has to answer (default: the one that was built)
+      --what-if               show what a deployment would change, and end
+  -y, --yes                   ask nothing
+      --destroy               delete the resource group with all that is in it
+  -h, --help                  this text
+
+The subscription is the one of `az account show`. Running it again is safe: it changes what differs.
+
+  TINEY_WAIT=900              seconds to wait for a site that answers, and as long again for one that works
+  TINEY_INTERVAL=5            seconds between two tries
+  TINEY_UPLOAD_WAIT=900       seconds that one upload may take; there are three tries
+
+exit status: 0 done, 1 unexpected, 2 wrong usage, 3 something needed is missing, 4 declined, 5 the build failed,
+6 Azure refused the deployment, 7 the upload failed, 8 the site does not answer, 9 the site answers but does not work,
+10 the group could not be deleted
+USAGE
+}
+
+readonly unexpected=1 wrong_usage=2 missing_needs=3 declined=4 build_failed=5 deployment_failed=6 upload_failed=7 \
+  no_answer=8 not_working=9 not_deleted=10
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+wait_seconds=${TINEY_WAIT:-900}
+interval=${TINEY_INTERVAL:-5}
+upload_seconds=${TINEY_UPLOAD_WAIT:-900}
+
+# The group carries this tag where this script made it. Only such a group is deleted without its name being typed.
+readonly tag_name=app tag_value=tiney
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() { # STATUS TEXT...
+  local status=$1
+  shift
+  say "deploy: $*"
+  exit "$status"
+}
+
+confirm() { # QUESTION
+  local answer=''
+  if [ "$yes" = true ]; then return 0; fi
+  printf '%s [y/N] ' "$1" >&2
+  read -r answer || say ""
+  case $answer in y | Y | yes | Yes | YES) return 0 ;; *) return 1 ;; esac
+}
+
+group='' location='' plan='' parameters='' package='' expected=''
+skip_build=false what_if=false yes=false destroy=false
+more=()
+
+value_of() { # OPTION COUNT: the value of an option has to be there
+  if [ "$2" -lt 2 ]; then
+    die $wrong_usage "$1 needs a value; see --help"
+  fi
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    -g | --resource-group) value_of "$1" $#; group=$2; shift 2 ;;
+    -l | --location) value_of "$1" $#; location=$2; shift 2 ;;
+    --plan) value_of "$1" $#; plan=$2; shift 2 ;;
+    --parameters) value_of "$1" $#; parameters=$2; shift 2 ;;
+    --param) value_of "$1" $#; more+=("$2"); shift 2 ;;
+    --package) value_of "$1" $#; package=$2; shift 2 ;;
+    --skip-build) skip_build=true; shift ;;
+    --expect) value_of "$1" $#; expected=$2; shift 2 ;;
+    --what-if) what_if=true; shift ;;
+    -y | --yes) yes=true; shift ;;
+    --destroy) destroy=true; shift ;;
+    -h | --help) usage; exit 0 ;;
+    *) die $wrong_usage "unknown option $1; see --help" ;;
+  esac
+done
+
+if [ -z "$group" ]; then
+  die $wrong_usage "--resource-group is needed; see --help"
+fi
+case $plan in '' | Y1 | F1 | FC1) ;; *) die $wrong_usage "--plan is Y1, F1 or FC1, not $plan" ;; esac
+for one in ${more[@]+"${more[@]}"}; do
+  case $one in
+    [A-Za-z]*=*) ;;
+    *) die $wrong_usage "--param takes NAME=VALUE" ;; # without the text: it may be half of a value that is no one's business
+  esac
+done
+if [ -z "$parameters" ]; then
+  if [ "$plan" = F1 ]; then parameters=$root/infra/parameters.dev.json; else parameters=$root/infra/parameters.prod.json; fi
+fi
+
+# --- what is needed ---------------------------------------------------------------------------------------------------
+
+missing=()
+need() { missing+=("$1"); }
+
+report_missing() {
+  local one
+  if [ ${#missing[@]} -gt 0 ]; then
+    say "deploy: something needed is missing:"
+    for one in "${missing[@]}"; do say "  - $one"; done
+    exit $missing_needs
+  fi
+}
+
+need_az() {
+  local version major minor
+  if ! command -v az >/dev/null; then
+    need "az, the Azure CLI, 2.60 or newer: https://learn.microsoft.com/cli/azure/install-azure-cli"
+    return
+  fi
+  version=$(az version --query '"azure-cli"' --output tsv 2>/dev/null | tr -d '\r') || version=''
+  major=${version%%.*}
+  minor=${version#*.}
+  minor=${minor%%.*}
+  case $major$minor in
+    '' | *[!0-9]*) need "an Azure CLI that can tell its version: az version" ;;
+    *) if [ "$major" -lt 2 ] || { [ "$major" -eq 2 ] && [ "$minor" -lt 60 ]; }; then
+         need "Azure CLI 2.60 or newer, this one is $version: az upgrade" # Flex Consumption, uploads by Entra token
+       fi ;;
+  esac
+  if ! subscription=$(az account show --query '[name, id]' --output tsv 2>/dev/null | tr -d '\r' | tr '\n' ' '); then
+    need "a login: az login, and az account set --subscription NAME where there are several"
+  fi
+}
+
+# matches tells whether ACTION is one of a comma-separated list, in which * stands for anything.
+matches() { # ACTION LIST
+  local pattern found=1 IFS=,
+  shopt -s nocasematch
+  for pattern in $2; do
+    # shellcheck disable=SC2053 # it is a pattern
+    if [[ $1 == $pattern ]]; then found=0; fi
+  done
+  shopt -u nocasematch
+  return $found
+}
+
+# need_rights asks what the caller may do in the group. Each line is one of the caller's roles: "actions|exceptions".
+need_rights() {
+  local rights action granted actions exceptions
+  if ! rights=$(az rest --method get --output tsv \
+    --url "/subscriptions/{subscriptionId}/resourceGroups/$group/providers/Microsoft.Authorization/permissions?api-version=2022-04-01" \
+    --query "value[].join('|', [join(',', actions), join(',', notActions)])" | tr -d '\r'); then
+    need "the right to see the permissions on the resource group $group: the role Contributor there, at least"
+    return
+  fi
+  for action in Microsoft.Resources/deployments/write Microsoft.Web/sites/write Microsoft.Storage/storageAccounts/write \
+    Microsoft.Authorization/roleAssignments/write; do
+    granted=false
+    while IFS='|' read -r actions exceptions; do
+      if matches "$action" "$actions" && ! matches "$action" "$exceptions"; then granted=true; fi
+    done <<<"$rights"
+    if [ $granted = false ]; then
+      case $action in
+        *roleAssignments*) need "$action on $group: the role Owner, or Role Based Access Control Administrator beside Contributor" ;;
+        *) need "$action on $group: the role Contributor" ;;
+      esac
+    fi
+  done
+}
+
+# ask_group finds out whether the group is there.
+ask_group() {
+  if ! there=$(az group exists --name "$group" --output tsv | tr -d '\r'); then
+    need "the right to see whether the resource group $group exists: the role Reader on it, at least"
+  fi
+}
+
+# --- --destroy --------------------------------------------------------------------------------------------------------
+
+destroy_group() {
+  local tag typed=''
+  need_az
+  report_missing
+  ask_group
+  report_missing
+  say "subscription: $subscription"
+  if [ "$there" != true ]; then
+    say "there is no resource group $group: nothing to delete"
+    exit 0
+  fi
+  tag=$(az group show --name "$group" --query "tags.$tag_name" --output tsv | tr -d '\r') ||
+    die $unexpected "the resource group $group cannot be read"
+  say "in the resource group $group:"
+  az resource list --resource-group "$group" --query '[].[type, name]' --output tsv >&2 ||
+    die $unexpected "the resource group $group cannot be read"
+  if [ "$yes" = true ] && [ "$tag" != $tag_value ]; then
+    die $declined "this script did not make $group (it has no tag $tag_name=$tag_value), so it may hold more than tiney:" \
+      "run it without --yes, and type the name"
+  fi
+  if [ "$yes" = false ]; then
+    if [ "$tag" != $tag_value ]; then
+      say "this script did not make $group (it has no tag $tag_name=$tag_value): look whether all of it may go"
+    fi
+    printf 'All of it goes, and every short link with it. Type the name of the group to delete it: ' >&2
+    read -r typed || say ""
+    if [ "$typed" != "$group" ]; then
+      die $declined "nothing was deleted"
+    fi
+  fi
+  az group delete --name "$group" --yes >&2 || die $not_deleted "$group was not deleted, or not all of it; see above"
+  say "deleted $group. What Azure keeps for a while, and at no cost:"
+  say "  - the Log Analytics workspace, 14 days: creating it again under its name brings its data back"
+  say "  - storage accounts, up to 14 days, for a recovery from the portal"
+  say "DNS records that point to the site are yours to remove: left behind, they let a stranger take the name."
+}
+
+if [ "$destroy" = true ]; then
+  destroy_group
+  exit 0
+fi
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+need_az
+if command -v az >/dev/null && ! az bicep version >/dev/null 2>&1; then
+  need "Bicep for the Azure CLI: az bicep install"
+fi
+if ! command -v curl >/dev/null && [ "$what_if" = false ]; then
+  need "curl, to see whether the site answers"
+fi
+if [ -n "$package" ]; then
+  [ -f "$package" ] || need "the package $package"
+elif [ "$skip_build" = false ] && [ "$what_if" = false ]; then
+  command -v go >/dev/null || need "Go 1.26, to build the package: https://go.dev/dl/ (or --package FILE)"
+  command -v make >/dev/null || need "make, to build the package (or --package FILE)"
+fi
+[ -f "$parameters" ] || need "the parameters file $parameters"
+there=''
+if [ ${#missing[@]} -eq 0 ]; then # only who is logged in can be asked about rights
+  ask_group
+  if [ "$there" = true ]; then need_rights; fi
+fi
+report_missing
+say "subscription: $subscription"
+if [ "$there" != true ] && [ "$what_if" = true ]; then
+  die $missing_needs "there is no resource group $group, and a what-if needs one:" \
+    "az group create --name $group --location ${location:-canadacentral} --tags $tag_name=$tag_value"
+fi
+
+# --- the package: before anything changes in Azure --------------------------------------------------------------------
+
+if [ "$what_if" = false ] && [ -z "$package" ] && [ "$skip_build" = false ]; then
+  say "building the packages"
+  make -C "$root" package >&2 || die $build_failed "make package failed; nothing was changed in Azure"
+  # The build puts the same words into the executable, which tells them at /api/health.
+  if [ -z "$expected" ]; then
+    expected=$(git -C "$root" describe --tags --always --dirty 2>/dev/null) || expected=unknown
+  fi
+fi
+
+# --- the resource group -----------------------------------------------------------------------------------------------
+
+if [ "$there" != true ]; then
+  confirm "Create the resource group $group in ${location:-canadacentral}?" || die $declined "nothing was changed"
+  az group create --name "$group" --location "${location:-canadacentral}" --tags "$tag_name=$tag_value" --output none ||
+    die $deployment_failed "the resource group $group was not created: that takes the role Contributor on the subscription, or" \
+      "somebody who has it and creates the group"
+  need_rights
+  report_missing
+fi
+
+# --- what-if and deployment -------------------------------------------------------------------------------------------
+
+template=(--resource-group "$group" --template-file "$root/infra/main.bicep" --parameters "$parameters")
+if [ -n "$plan" ]; then template+=(--parameters "plan=$plan"); fi
+if [ -n "$location" ]; then template+=(--parameters "location=$location"); fi
+for one in ${more[@]+"${more[@]}"}; do template+=(--parameters "$one"); done
+
+az deployment group what-if "${template[@]}" --no-prompt true --exclude-change-types Ignore NoChange ||
+  die $deployment_failed "Azure refuses this deployment; nothing was deployed"
+if [ "$what_if" = true ]; then exit 0; fi
+confirm "Deploy this to $group?" || die $declined "nothing was deployed"
+
+name=tiney-$(date -u +%Y%m%d-%H%M%S)
+say "deploying ($name); a first deployment takes some minutes"
+outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$name" --output tsv \
+  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.baseUrl.value]' |
+  tr -d '\r') ||
+  die $deployment_failed "the deployment failed; what failed in it: az deployment operation group list --resource-group $group" \
+    "--name $name --query \"[?properties.provisioningState=='Failed'].properties.statusMessage\""
+{ read -r site && read -r plan && read -r host_name && read -r base_url; } <<<"$outputs" ||
+  die $unexpected "the deployment did not say what it deployed; its outputs: $outputs"
+
+# --- upload -----------------------------------------------------------------------------------------------------------
+
+if [ -z "$package" ]; then
+  case $plan in
+    Y1) package=$root/build/tiney-windows-386.zip ;;
+    F1) package=$root/build/tiney-webapp-windows-386.zip ;;
+    FC1) package=$root/build/tiney-linux-amd64.zip ;;
+    *) die $unexpected "the deployment says that its plan is $plan, which has no package" ;;
+  esac
+fi
+[ -f "$package" ] || die $upload_failed "there is no package $package: run make package, or leave --skip-build out"
+
+child='' stopped=false
+temporary=$(mktemp -d)
+leave() {
+  if [ -n "$child" ]; then kill -- "-$child" 2>/dev/null || true; fi
+  if [ $stopped = true ]; then start || true; fi
+  rm -rf "$temporary"
+}
+trap leave EXIT
+
+# limited runs COMMAND and ends it after SECONDS: az waits for ever for a Flex Consumption app that does not start. It
+# gets a process group of its own, since az is a script that starts another process.
+limited() { # SECONDS COMMAND...
+  local end=$((SECONDS + $1)) status=0
+  shift
+  set -m
+  "$@" </dev/null >&2 &
+  child=$!
+  set +m
+  while kill -0 "$child" 2>/dev/null; do
+    if [ $SECONDS -ge $end ]; then
+      kill -- "-$child" 2>/dev/null || true
+      wait "$child" 2>/dev/null || true
+      child=''
+      say "deploy: no end within the time for it"
+      return 124
+    fi
+    sleep "$interval"
+  done
+  wait "$child" || status=$?
+  child=''
+  return $status
+}
+
+start() {
+  az webapp start --resource-group "$group" --name "$site" --output none >&2 && stopped=false
+}
+
+upload() {
+  local status=0
+  case $plan in
+    Y1 | FC1)
+      limited "$upload_seconds" az functionapp deployment source config-zip --resource-group "$group" --name "$site" \
+        --src "$package" --timeout "$upload_seconds" --output none
+      ;;
+    F1) # Windows does not replace an executable that runs, so the site stops meanwhile; it starts again in any case.
+      stopped=true
+      az webapp stop --resource-group "$group" --name "$site" --output none >&2 || status=$?
+      if [ $status -eq 0 ]; then
+        limited "$upload_seconds" az webapp deploy --resource-group "$group" --name "$site" --src-path "$package" \
+          --type zip --clean true --restart true --output none || status=$?
+      fi
+      start || status=$?
+      return $status
+      ;;
+  esac
+}
+
+say "uploading $package to $site"
+for try in 1 2 3; do
+  if upload; then break; fi
+  if [ $try -eq 3 ]; then
+    die $upload_failed "the package was not uploaded; the site $site is there, so run this again, or see" \
+      "az webapp log deployment show --resource-group $group --name $site"
+  fi
+  say "a new site may need a moment before it takes a package; trying again"
+  sleep "$interval"
+done
+
+# --- does it answer? --------------------------------------------------------------------------------------------------
+
+# By its public address first, which may be a domain that is yet to be pointed at the site, and then by its own name,
+# which may be locked to Front Door.
+addresses=("${base_url%/}")
+if [ "${base_url%/}" != "https://$host_name" ]; then addresses+=("https://$host_name"); fi
+
+healthy() { # ADDRESS: sets seen, what was there, and version
+  local code
+  code=$(curl --silent --max-time 15 --output "$temporary/health" --write-out '%{http_code}' "$1/api/health") || code=000
+  version=''
+  case $code in
+    000) seen="$1 does not answer" ;;
+    200)
+      version=$(sed -n 's/.*"version" *: *"\([^"]*\)".*/\1/p' "$temporary/health")
+      if ! grep -q '"status" *: *"healthy"' "$temporary/health"; then
+        seen="$1/api/health is answered by something else"
+      elif [ -n "$expected" ] && [ -n "$version" ] && [ "$version" != "$expected" ]; then
+        seen="$1 still runs version $version"
+      else
+        return 0
+      fi
+      ;;
+    *) seen="$1/api/health answers $code" ;;
+  esac
+  return 1
+}
+
+say "waiting until ${addresses[0]}/api/health answers${expected:+ with version $expected}"
+address='' seen=''
+end=$((SECONDS + wait_seconds))
+while [ -z "$address" ]; do
+  for one in "${addresses[@]}"; do
+    if healthy "$one"; then
+      address=$one
+      break
+    fi
+  done
+  if [ -z "$address" ]; then
+    if [ $SECONDS -ge $end ]; then
+      die $no_answer "no good answer within $wait_seconds seconds; the last one: $seen. See Troubleshooting in docs/deployment.md"
+    fi
+    sleep "$interval"
+  fi
+done
+if [ "$address" != "${addresses[0]}" ]; then
+  say "the site answers at $address, but ${addresses[0]} does not yet: look at its DNS record and certificate"
+fi
+
+# --- does it work? ----------------------------------------------------------------------------------------------------
+
+# shorten and redirect return 0: works; 1: may work later, such as when the site's new roles have arrived; 2: wrong.
+shorten() {
+  local code
+  code=$(curl --silent --max-time 30 --output "$temporary/link" --write-out '%{http_code}' \
+    --header 'Content-Type: application/json' --data "{\"longUrl\":\"$long_url\",\"expiresInSeconds\":60}" \
+    "$address/api/shorten") || code=000
+  case $code in
+    201) ;;
+    000 | 5??) seen="POST /api/shorten answers $code"; return 1 ;;
+    *) seen="POST /api/shorten answers $code"; return 2 ;;
+  esac
+  alias=$(sed -n 's/.*"alias" *: *"\([A-Za-z0-9_-]*\)".*/\1/p' "$temporary/link")
+  if [ -z "$alias" ] || ! grep -qF "\"${base_url%/}/$alias\"" "$temporary/link"; then
+    seen="POST /api/shorten does not answer with a link that starts with $base_url"
+    return 2
+  fi
+}
+
+redirect() {
+  local code to
+  code=$(curl --silent --max-time 30 --output /dev/null --dump-header "$temporary/headers" --write-out '%{http_code}' \
+    "$address/$alias") || code=000
+  to=$(tr -d '\r' <"$temporary/headers" | sed -n 's/^[Ll][Oo][Cc][Aa][Tt][Ii][Oo][Nn]: *//p')
+  case $code in
+    302) if [ "$to" = "$long_url" ]; then return 0; fi; seen="GET /$alias leads to '$to', not to $long_url"; return 2 ;;
+    000 | 5??) seen="GET /$alias answers $code"; return 1 ;;
+    *) seen="GET /$alias answers $code"; return 2 ;;
+  esac
+}
+
+say "shortening a URL for a minute, and following it"
+long_url=https://example.com/tiney-smoke-test/$(date -u +%Y%m%d%H%M%S)-$RANDOM$RANDOM
+alias=''
+end=$((SECONDS + wait_seconds))
+for step in shorten redirect; do
+  while true; do
+    status=0
+    : >"$temporary/headers"
+    $step || status=$?
+    if [ $status -eq 0 ]; then break; fi
+    if [ $status -eq 2 ] || [ $SECONDS -ge $end ]; then
+      die $not_working "the site answers, but does not work: $seen. See Troubleshooting in docs/deployment.md"
+    fi
+    sleep "$interval"
+  done
+done
+
+say "done: ${version:+version $version }shortens and redirects on $plan; alerts, workbook and logs are in the resource group $group"
+printf '%s\n' "${base_url%/}"

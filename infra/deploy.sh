@@ -11,7 +11,7 @@ usage() {
 usage: infra/deploy.sh -g GROUP [options]
 
   -g, --resource-group GROUP  the resource group; it is created where it is missing
-  -l, --location REGION       where to (default: the group's region; canadacentral for a new group)
+  -l, --location REGION       the region (default: canadacentral, or what the parameters file says)
       --plan Y1|F1|FC1        the plan (default: what the parameters file says)
       --parameters FILE       values for main.bicep (default: parameters.dev.json for F1, else parameters.prod.json)
       --param NAME=VALUE      one more value for main.bicep; may be repeated
@@ -44,7 +44,7 @@ interval=${TINEY_INTERVAL:-5}
 upload_seconds=${TINEY_UPLOAD_WAIT:-900}
 
 # The group carries this tag where this script made it. Only such a group is deleted without its name being typed.
-readonly tag_name=app tag_value=tiney
+readonly tag_name=application tag_value=tiney
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -311,11 +311,10 @@ if [ -z "$package" ]; then
 fi
 [ -f "$package" ] || die $upload_failed "there is no package $package: run make package, or leave --skip-build out"
 
-child='' stopped=false
+child=''
 temporary=$(mktemp -d)
 leave() {
   if [ -n "$child" ]; then kill -- "-$child" 2>/dev/null || true; fi
-  if [ $stopped = true ]; then start || true; fi
   rm -rf "$temporary"
 }
 trap leave EXIT
@@ -344,26 +343,15 @@ limited() { # SECONDS COMMAND...
   return $status
 }
 
-start() {
-  az webapp start --resource-group "$group" --name "$site" --output none >&2 && stopped=false
-}
-
 upload() {
-  local status=0
   case $plan in
     Y1 | FC1)
       limited "$upload_seconds" az functionapp deployment source config-zip --resource-group "$group" --name "$site" \
         --src "$package" --timeout "$upload_seconds" --output none
       ;;
-    F1) # Windows does not replace an executable that runs, so the site stops meanwhile; it starts again in any case.
-      stopped=true
-      az webapp stop --resource-group "$group" --name "$site" --output none >&2 || status=$?
-      if [ $status -eq 0 ]; then
-        limited "$upload_seconds" az webapp deploy --resource-group "$group" --name "$site" --src-path "$package" \
-          --type zip --clean true --restart true --output none || status=$?
-      fi
-      start || status=$?
-      return $status
+    F1)
+      limited "$upload_seconds" az webapp deploy --resource-group "$group" --name "$site" --src-path "$package" \
+        --type zip --restart true --output none
       ;;
   esac
 }
@@ -411,15 +399,18 @@ say "waiting until ${addresses[0]}/api/health answers${expected:+ with version $
 address='' seen=''
 end=$((SECONDS + wait_seconds))
 while [ -z "$address" ]; do
+  all=''
   for one in "${addresses[@]}"; do
     if healthy "$one"; then
       address=$one
       break
     fi
+    all="$all${all:+; }$seen"
   done
   if [ -z "$address" ]; then
     if [ $SECONDS -ge $end ]; then
-      die $no_answer "no good answer within $wait_seconds seconds; the last one: $seen. See Troubleshooting in docs/deployment.md"
+      die $no_answer "no good answer within $wait_seconds seconds; what there was: $all. See Troubleshooting in" \
+        "docs/deployment.md"
     fi
     sleep "$interval"
   fi

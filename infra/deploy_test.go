@@ -979,3 +979,32 @@ func TestWorkflowsPinTheirActions(t *testing.T) {
 		}
 	}
 }
+
+// What deploy.sh asks the deployment for, and what docs/deployment.md sets, has to be there.
+func TestDeployKnowsTheTemplate(t *testing.T) {
+	template := read(t, "main.bicep")
+	names := func(text, pattern string) []string {
+		t.Helper()
+		var found []string
+		for _, one := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			found = append(found, one[1])
+		}
+		if len(found) == 0 {
+			t.Fatalf("nothing matches %s", pattern)
+		}
+		return found
+	}
+	for _, script := range []string{"deploy.sh", "deploy.ps1"} {
+		for _, name := range names(read(t, script), `outputs\.(\w+)\.value`) {
+			if !strings.Contains(template, "\noutput "+name+" ") {
+				t.Errorf("%s reads %s, which main.bicep does not put out", script, name)
+			}
+		}
+	}
+	parameters := names(read(t, "../docs/deployment.md"), `--param (\w+)=`)
+	for _, name := range append(parameters, "plan", "location") {
+		if !strings.Contains(template, "\nparam "+name+" ") {
+			t.Errorf("main.bicep has no parameter %s", name)
+		}
+	}
+}

@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos wine azurite kql bicep clean compiler wine-installed
+.PHONY: help run build package test check fuzz chaos wine azurite kql bicep powershell clean compiler shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -27,15 +27,17 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
 	@ls -l build/*.zip
 
-test: azurite kql bicep compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql bicep powershell compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -p 1 -parallel 8 -timeout 10m ./...
 
-check: ## what CI runs: formatting, vet, staticcheck, tidy modules, the packages, all tests, Wine
+check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
 	@test -z "$$(gofmt -l .)" || { echo "not formatted, run gofmt -w:"; gofmt -l .; exit 1; }
 	go vet ./...
 	GOOS=windows GOARCH=386 go vet ./...
 	go tool staticcheck ./...
 	go mod tidy -diff
+	go tool actionlint
+	shellcheck infra/*.sh .ci/run
 	$(MAKE) package
 	$(MAKE) test
 	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be misaligned.
@@ -60,22 +62,24 @@ chaos: azurite ## check random histories under faults for DURATION (10m), with N
 wine: azurite wine-installed ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
 	go test -count=1 -run TestThePackagesForWindowsRun ./internal/pack -pack.wine
 
-azurite: internal/azurite/node_modules/.installed
+# What is installed from npm: the storage emulator, and the parsers of queries, of Bicep and of PowerShell.
+azurite kql bicep powershell: %: internal/%/node_modules/.installed
 
-kql: internal/kql/node_modules/.installed
-
-# No package needs its install scripts; one would compile what the tests take as WebAssembly.
+# No package needs its install scripts; some would compile what is there as WebAssembly too.
 internal/%/node_modules/.installed: internal/%/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "Node with npm is needed, for the storage emulator and for checks: https://nodejs.org"; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --prefix internal/$*
 	@touch $@
 
-bicep: internal/bicep/node_modules/.installed
-
 compiler:
 	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq gcc libc6-dev; \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq gcc libc6-dev; \
 		else echo "The race detector needs a C compiler: install gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)"; exit 1; fi; }
+
+shellcheck:
+	@command -v shellcheck >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq shellcheck; \
+		else echo "The scripts are checked by shellcheck: https://www.shellcheck.net (Debian, Ubuntu: apt-get install shellcheck)"; exit 1; fi; }
 
 # Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks. An update that half fails may do.
 wine-installed:
@@ -88,4 +92,4 @@ wine-installed:
 		echo "apt-get update && apt-get install wine wine32:i386 binutils-mingw-w64-i686"; exit 1; fi
 
 clean: ## remove what was built and installed; Azurite's data in .azurite stays
-	rm -rf build internal/azurite/node_modules internal/kql/node_modules internal/bicep/node_modules
+	rm -rf build internal/*/node_modules

@@ -626,7 +626,7 @@ func TestDeployEndsAnUploadThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDeployer(t)
 	d.replies = []reply{{For: "functionapp", Hang: true, Times: 1}}
-	d.env = []string{"TINEY_UPLOAD_WAIT=2"}
+	d.env = []string{"TINEY_UPLOAD_WAIT=3"}
 	d.run("FC1", "", "--yes").ends(0, "no end within the time for it", "trying again")
 	said, err := os.ReadFile(filepath.Join(d.state, "hanging"))
 	d.do(err)

@@ -31,19 +31,13 @@ import (
 	"tiney/internal/azurite"
 )
 
-// The stub az is this test's own executable, started again under another name: see init.
-
-// reply is what the stub az answers to calls that begin with For. The first reply that is not used up answers.
+// reply and call are what internal/stubaz reads and writes.
 type reply struct {
-	For   string // the beginning of the arguments, joined by spaces
-	Out   string
-	Err   string
-	Exit  int
-	Times int  // how many calls it answers; 0: any number
-	Hang  bool // never answer
+	For, Out, Err string
+	Exit, Times   int
+	Hang          bool
 }
 
-// call is one line of the record that the stub az keeps.
 type call struct {
 	Args  []string
 	Reply int
@@ -59,66 +53,17 @@ func (c call) after(option string) string {
 	return ""
 }
 
-func init() {
-	if dir := os.Getenv("TINEY_TEST_STUB_AZ"); dir != "" {
-		os.Exit(stubAz(dir, os.Args[1:]))
-	}
-}
-
-func stubAz(dir string, args []string) int {
-	var replies []reply
-	data, err := os.ReadFile(filepath.Join(dir, "replies.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &replies)
-	}
+// stubAz builds internal/stubaz once, into the folder of all that is built, and returns its path.
+var stubAz = sync.OnceValues(func() (string, error) {
+	file, err := filepath.Abs("../build/test/stubaz")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "stub az:", err)
-		return 99
+		return "", err
 	}
-	used := map[int]int{}
-	for _, c := range recorded(dir) {
-		used[c.Reply]++
+	if said, err := exec.Command("go", "build", "-o", file, "../internal/stubaz").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, said)
 	}
-	joined := strings.Join(args, " ")
-	chosen := slices.IndexFunc(replies, func(r reply) bool { return strings.HasPrefix(joined, r.For) })
-	for chosen >= 0 && replies[chosen].Times > 0 && used[chosen] >= replies[chosen].Times {
-		next := slices.IndexFunc(replies[chosen+1:], func(r reply) bool { return strings.HasPrefix(joined, r.For) })
-		if next < 0 {
-			chosen = -1
-			break
-		}
-		chosen += 1 + next
-	}
-	line, err := json.Marshal(call{args, chosen})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "stub az:", err)
-		return 99
-	}
-	record, err := os.OpenFile(filepath.Join(dir, "calls"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err == nil {
-		_, err = record.Write(append(line, '\n'))
-		err = errors.Join(err, record.Close())
-	}
-	if err != nil || chosen < 0 {
-		fmt.Fprintln(os.Stderr, "stub az: no reply to:", joined, cmp.Or(err, errors.New("unexpected")))
-		return 99
-	}
-	r := replies[chosen]
-	if r.Hang {
-		os.WriteFile(filepath.Join(dir, "hanging"), []byte(strconv.Itoa(os.Getpid())), 0o644)
-		time.Sleep(time.Minute)
-	}
-	fmt.Fprint(os.Stdout, r.Out)
-	fmt.Fprint(os.Stderr, r.Err)
-	if source := cmp.Or((call{Args: args}).after("--src"), (call{Args: args}).after("--src-path")); source != "" && r.Exit == 0 {
-		if err := copyFile(source, filepath.Join(dir, "uploaded.part")); err != nil {
-			fmt.Fprintln(os.Stderr, "stub az:", err)
-			return 99
-		}
-		os.Rename(filepath.Join(dir, "uploaded.part"), filepath.Join(dir, "uploaded.zip"))
-	}
-	return r.Exit
-}
+	return file, nil
+})
 
 func recorded(dir string) []call {
 	data, _ := os.ReadFile(filepath.Join(dir, "calls"))
@@ -183,9 +128,9 @@ func newDeployer(t *testing.T) *deployer {
 		d.do(err)
 		d.do(os.Symlink(path, filepath.Join(d.bin, name)))
 	}
-	self, err := os.Executable()
+	stub, err := stubAz()
 	d.do(err)
-	d.tool("az", fmt.Sprintf("TINEY_TEST_STUB_AZ='%s' '%s' \"$@\"", d.state, self)) // no exec: az is a script too
+	d.tool("az", fmt.Sprintf("STUBAZ='%s' '%s' \"$@\"", d.state, stub)) // no exec: az is a script that starts a process
 	d.tool("go", "exit 1")
 	d.tool("make", `[ "$1 $3" = "-C package" ] || exit 1
 mkdir() { /bin/mkdir "$@"; }
@@ -277,7 +222,8 @@ func (d *deployer) runRaw(plan, input string, args ...string) *result {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(d.root, "infra", "deploy.sh"), args...)
-	cmd.Dir = "/" // it works from any folder
+	cmd.Dir = "/"                   // it works from any folder
+	cmd.WaitDelay = 5 * time.Second // what it leaves running keeps its output open: that is an error here
 	cmd.Env = append([]string{"PATH=" + d.bin, "HOME=" + d.root, "TMPDIR=" + d.t.TempDir(),
 		"TINEY_WAIT=20", "TINEY_INTERVAL=0.05", "TINEY_UPLOAD_WAIT=20", "NO_PROXY=*"}, d.env...)
 	cmd.Stdin = strings.NewReader(input)
@@ -737,7 +683,7 @@ func TestDeployPassesParametersOn(t *testing.T) {
 	d := newDeployer(t)
 	file := filepath.Join(t.TempDir(), "mine.json")
 	d.do(os.WriteFile(file, nil, 0o644))
-	// A right of way for nothing: deploy.sh does not print what it passes on.
+	// A value with blanks and stars arrives as it is, and none of them is printed.
 	r := d.run("Y1", "", "--yes", "--parameters", file, "--param", "alertEmail=someone@example.com", "--param", "tags={\"a\": \"b * c\"}").ends(0)
 	for _, verb := range []string{"what-if", "create"} {
 		c := r.did("deployment group " + verb)[0]

@@ -178,7 +178,7 @@ need_rights() {
 
 # ask_group finds out whether the group is there.
 ask_group() {
-  if ! there=$(az group exists --name "$group" --output tsv | tr -d '\r'); then
+  if ! there=$(az group exists --name "$group" --output json | tr -d '\r'); then
     need "the right to see whether the resource group $group exists: the role Reader on it, at least"
   fi
 }

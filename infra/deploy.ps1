@@ -295,11 +295,11 @@ if (-not $whatIf -and -not $package -and -not $skipBuild) {
             go run ./internal/pack/cmd @($one -split ' ')
             if ($LASTEXITCODE -ne 0) { Die $buildFailed 'the build failed; nothing was changed in Azure' }
         }
-        # The build puts the same words into the executable, which tells them at /api/health.
+        # What internal/pack puts into the executable, which tells it at /api/health.
         if (-not $expected) {
             $expected = 'unknown'
             if (Test-Command 'git') {
-                $said = git describe --tags --always --dirty 2>$null
+                $said = git describe --always '--exclude=*' '--abbrev=12' --dirty 2>$null
                 if ($LASTEXITCODE -eq 0) { $expected = "$said".Trim() }
             }
         }

@@ -260,9 +260,9 @@ fi
 if [ "$what_if" = false ] && [ -z "$package" ] && [ "$skip_build" = false ]; then
   say "building the packages"
   make -C "$root" package >&2 || die $build_failed "make package failed; nothing was changed in Azure"
-  # The build puts the same words into the executable, which tells them at /api/health.
+  # What internal/pack puts into the executable, which tells it at /api/health.
   if [ -z "$expected" ]; then
-    expected=$(git -C "$root" describe --tags --always --dirty 2>/dev/null) || expected=unknown
+    expected=$(git -C "$root" describe --always '--exclude=*' --abbrev=12 --dirty 2>/dev/null) || expected=unknown
   fi
 fi
 

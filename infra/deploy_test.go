@@ -136,7 +136,7 @@ func newDeployer(t *testing.T) *deployer {
 mkdir() { /bin/mkdir "$@"; }
 mkdir -p "$2/build"
 for name in tiney-windows-386 tiney-webapp-windows-386 tiney-linux-amd64; do
-  printf '%s %s' "$name" "$(git -C "$2" describe --tags --always --dirty)" >"$2/build/$name.zip"
+  printf '%s %s' "$name" "`+d.version+`" >"$2/build/$name.zip"
 done
 echo built >>"`+d.state+`/makes"`)
 	d.site = newSite(d)
@@ -155,9 +155,19 @@ func (d *deployer) tool(name, script string) {
 	d.do(os.WriteFile(filepath.Join(d.bin, name), []byte("#!/usr/bin/env bash\n"+script+"\n"), 0o755))
 }
 
+// versionArguments are the arguments of git that internal/pack finds the version with.
+func versionArguments(t *testing.T) []string {
+	t.Helper()
+	found := regexp.MustCompile(`exec\.Command\("git", ("describe".*")\)`).FindStringSubmatch(read(t, "../internal/pack/pack.go"))
+	if found == nil {
+		t.Fatal("internal/pack does not ask git describe")
+	}
+	return strings.Split(strings.ReplaceAll(found[1], `"`, ""), ", ")
+}
+
 func describe(t *testing.T, dir string) string {
 	t.Helper()
-	cmd := exec.Command("git", "describe", "--tags", "--always", "--dirty")
+	cmd := exec.Command("git", versionArguments(t)...)
 	cmd.Dir = dir
 	said, err := cmd.Output()
 	if err != nil {
@@ -845,6 +855,13 @@ func TestDeployPowerShell(t *testing.T) {
 	for _, name := range []string{"tiney-windows-386.zip", "tiney-webapp-windows-386.zip", "tiney-linux-amd64.zip"} {
 		if !strings.Contains(bash, name) || !strings.Contains(script, name) {
 			t.Errorf("the scripts do not agree on %s", name)
+		}
+	}
+
+	version := strings.Join(versionArguments(t), " ")
+	for name, text := range map[string]string{"deploy.sh": bash, "deploy.ps1": script} {
+		if !strings.Contains(strings.ReplaceAll(text, "'", ""), version+" 2>") {
+			t.Errorf("%s does not find the version by git %s", name, version)
 		}
 	}
 

@@ -907,15 +907,6 @@ func azCalls(script string) []string {
 	return slices.Compact(calls)
 }
 
-func read(t *testing.T, name string) string {
-	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
 // An action is code that runs with the rights to deploy: it is named by its commit, which nobody can move.
 func TestWorkflowsPinTheirActions(t *testing.T) {
 	files, err := filepath.Glob("../.github/workflows/*.yml")

@@ -152,6 +152,9 @@ param telemetryClientIp bool = true
 ])
 param dataRedundancy string = 'Standard_LRS'
 
+@description('A storage account that is there already and has the tables, in place of the one that is made here. The identity needs Storage Table Data Contributor on it (docs/deployment.md).')
+param tableAccountName string = ''
+
 @description('Whether each write and delete in the tables and the lock\'s container is logged with who did it. A new link is three writes.')
 param logStorageWrites bool = false
 
@@ -197,6 +200,9 @@ param availabilityTestPlaces array = [
   'us-ca-sjc-azr'
   'emea-nl-ams-azr'
 ]
+
+@description('Whether the alerts are on. On F1 the site sleeps while nobody asks for it, and its reaper with it, which they would tell of.')
+param alertsEnabled bool = true
 
 @description('Who gets the alerts, an e-mail address. Empty: alerts are seen in the portal only.')
 param alertEmail string = ''
@@ -249,7 +255,7 @@ var publicUrl = !empty(baseUrl) ? baseUrl : !empty(ownDomain) ? 'https://${ownDo
 // The tables and the lock, by the identity: no key gets into a setting. BaseUrl and the connection string of
 // Application Insights are added where they are known, in modules/site-settings.bicep.
 var settings = {
-  TABLE_CONNECTION__accountName: dataStorage.outputs.name
+  TABLE_CONNECTION__accountName: empty(tableAccountName) ? dataStorage.outputs.name : tableAccountName
   TABLE_CONNECTION__credential: 'managedidentity'
   TABLE_CONNECTION__clientId: identity.properties.clientId
   GC_BLOB_LOCK_CONNECTION__accountName: dataStorage.outputs.name
@@ -456,6 +462,7 @@ module alerts 'modules/alerts.bicep' = {
   name: '${name}-alerts'
   params: {
     name: prefix
+    enabled: alertsEnabled
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     actionGroupId: monitoring.outputs.actionGroupId
     location: location

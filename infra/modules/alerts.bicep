@@ -3,6 +3,9 @@
 @description('What the names of the alerts start with.')
 param name string
 
+@description('Whether they are on.')
+param enabled bool
+
 @description('The Application Insights component.')
 param applicationInsightsId string
 
@@ -26,7 +29,7 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule 
     displayName: rule.displayName
     description: rule.description
     severity: rule.severity
-    enabled: true
+    enabled: enabled
     scopes: [
       applicationInsightsId
     ]

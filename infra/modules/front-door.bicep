@@ -86,6 +86,10 @@ resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2024-
             {
               matchVariable: 'RequestUri'
               operator: 'Contains'
+              transforms: [
+                'UrlDecode'
+                'Lowercase'
+              ]
               matchValue: [
                 '/api/shorten'
               ]

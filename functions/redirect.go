@@ -29,15 +29,16 @@ func (rd *redirect) answer(ctx context.Context, w http.ResponseWriter, r *http.R
 	if !ok && wellKnown(w, name) {
 		return nil
 	}
-	start := time.Now()
-	defer func() { rd.metrics.RedirectDuration.Observe(time.Since(start)) }()
-	if !ok {
-		rd.metrics.RedirectNotFound.Add(1)
-		return notFoundProblem
+	var l link.Link
+	err := error(notFoundProblem)
+	start := rd.now()
+	if ok {
+		l, err = rd.links.Get(ctx, a)
 	}
-	l, err := rd.links.Get(ctx, a)
+	now := rd.now()
+	rd.metrics.RedirectDuration.Observe(now.Sub(start))
 	switch {
-	case errors.Is(err, link.ErrNotFound):
+	case !ok || errors.Is(err, link.ErrNotFound):
 		rd.metrics.RedirectNotFound.Add(1)
 		return err
 	case errors.Is(err, link.ErrDamaged):
@@ -46,7 +47,6 @@ func (rd *redirect) answer(ctx context.Context, w http.ResponseWriter, r *http.R
 	case err != nil:
 		return err
 	}
-	now := rd.now()
 	if expired := l.Expired(now); expired || l.Disabled {
 		rd.metrics.RedirectGone.Add(1)
 		if expired {
@@ -58,21 +58,24 @@ func (rd *redirect) answer(ctx context.Context, w http.ResponseWriter, r *http.R
 	// Not http.Redirect, which would write the URL anew and add a body.
 	h := w.Header()
 	h["Location"] = []string{link.Location(l.LongURL)}
-	h["Cache-Control"] = []string{rd.cacheControl(l, now)}
+	h["Cache-Control"] = rd.cacheControl(l, now)
 	w.WriteHeader(http.StatusFound)
 	return nil
 }
 
+// noStore is the value of a header. Nobody may write to it.
+var noStore = []string{"no-store"}
+
 // cacheControl says how long a redirect may be kept by a cache in front: never past the link's life.
-func (rd *redirect) cacheControl(l link.Link, now time.Time) string {
+func (rd *redirect) cacheControl(l link.Link, now time.Time) []string {
 	age := rd.maxAge
 	if !l.ExpiresAt.IsZero() {
 		age = min(age, l.ExpiresAt.Sub(now))
 	}
 	if age < time.Second {
-		return "no-store"
+		return noStore
 	}
-	return "public, max-age=" + strconv.FormatInt(int64(age/time.Second), 10)
+	return []string{"public, max-age=" + strconv.FormatInt(int64(age/time.Second), 10)}
 }
 
 // wellKnown answers for two names that browsers and crawlers ask for unasked, and that are no aliases.

@@ -84,8 +84,12 @@ func Open(config Config) (*Links, error) {
 // Get returns the link of an alias, expired and disabled ones too: the caller decides what they are worth.
 // Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
+	if s.cache == nil {
+		// The cache has a limit of its own for its reads, and a hit needs none.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, Timeout)
+		defer cancel()
+	}
 	r, err := s.rows.get(ctx, a)
 	return r.Link, err
 }

@@ -158,7 +158,7 @@ func (g *Gauge) take() Sample {
 	return g.total()
 }
 
-// Distribution sums up durations that are not negative, without keeping them; its samples are in milliseconds. A
+// Distribution sums up durations, without keeping them; its samples are in milliseconds. A negative one is a zero. A
 // sample that is taken while an observation is made may hold a part of it, and the next sample the rest.
 type Distribution struct {
 	count, sum atomic.Int64
@@ -171,6 +171,7 @@ type Distribution struct {
 
 // Observe adds one duration.
 func (d *Distribution) Observe(t time.Duration) {
+	t = max(t, 0)
 	d.sum.Add(int64(t))
 	raise(&d.longest, int64(t))
 	raise(&d.margin, math.MaxInt64-int64(t))

@@ -95,7 +95,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 
 	// What runs beside the requests ends with ctx, while they drain.
 	var running sync.WaitGroup
-	starting := telemetry.Begin(ctx, "start", nil, false)
+	starting := telemetry.Begin(ctx, "start", nil, s.hosted)
 	running.Go(func() { storage.MakeUntilDone(&starting, log, "tables", links.Make) })
 	running.Go(func() { storage.MakeUntilDone(&starting, log, "lock", lock.Make) })
 	failed := make(chan error, 2)

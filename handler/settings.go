@@ -112,7 +112,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 	addresses := r.boolean("TELEMETRY_CLIENT_IP", true)
 	if c := r.applicationInsights("APPLICATIONINSIGHTS_CONNECTION_STRING"); c != (telemetry.Connection{}) {
 		s.telemetry = &telemetry.Config{
-			Connection: c, Hosted: s.hosted, SamplingPercent: float64(percent), ClientAddresses: addresses,
+			Connection: c, Hosted: s.hosted, SamplingPercent: int(percent), ClientAddresses: addresses,
 			// The names that the Functions host sends its own telemetry under.
 			Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),
 		}

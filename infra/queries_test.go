@@ -253,7 +253,7 @@ func vocabulary(t *testing.T) sent {
 		"requests operation_Name":                functions,
 		"requests resultCode":                    statuses,
 		"dependencies operation_Name":            append(functions, "start"), // of the process
-		"dependencies resultCode":                append(statuses, telemetry.ResultCanceled, telemetry.ResultTimeout, telemetry.ResultUnreachable),
+		"dependencies resultCode":                append(statuses, telemetry.ResultCanceled, telemetry.ResultTimeout, telemetry.ResultUnreachable, telemetry.ResultNoToken),
 		"dependencies type":                      telemetry.Types,
 		"customDimensions":                       telemetry.Properties,
 		"customMeasurements":                     telemetry.Measurements,

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
@@ -35,7 +35,7 @@ var httpClient = &http.Client{
 		IdleConnTimeout:       90 * time.Second,
 		MaxConnsPerHost:       256,
 		MaxIdleConnsPerHost:   256,
-		ForceAttemptHTTP2:     true,
+		// HTTP/1.1 is all that Azure Storage speaks, and there a try that runs out of time takes its connection with it.
 	},
 	// A storage service never redirects; following one could carry a token elsewhere.
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -54,6 +54,7 @@ func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			MaxRetryDelay: 200 * time.Millisecond,
 			TryTimeout:    1400 * time.Millisecond,
 		},
+		PerCallPolicies:  []policy.Policy{unsent{kind, sender}},
 		PerRetryPolicies: []policy.Policy{watch{kind, sender}},
 	}
 }
@@ -79,20 +80,42 @@ type watch struct {
 }
 
 func (w watch) Do(req *policy.Request) (*http.Response, error) {
-	ctx := req.Raw().Context()
-	c, ok := ctx.Value(callKey{}).(*call)
-	if !ok {
-		c = &call{name: req.Raw().Method}
-	}
+	c := callOf(req)
 	c.tries++
 	if w.sender == nil {
 		return req.Next()
 	}
-	d := telemetry.Dependency{Type: w.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: c.tries, Start: time.Now()}
+	start := time.Now()
 	answer, err := req.Next()
-	d.Duration = time.Since(d.Start)
+	d := telemetry.Dependency{Type: w.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: c.tries, Start: start, Duration: time.Since(start)}
 	d.ResultCode, d.ErrorCode, d.Success = outcome(answer, err)
-	w.sender.Dependency(ctx, d)
+	w.sender.Dependency(req.Raw().Context(), d)
+	return answer, err
+}
+
+func callOf(req *policy.Request) *call {
+	if c, ok := req.Raw().Context().Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{name: req.Raw().Method}
+}
+
+// unsent is the policy that sees calls which fail before their first try, since there is no token for them, and reports
+// those.
+type unsent watch
+
+func (u unsent) Do(req *policy.Request) (*http.Response, error) {
+	start := time.Now()
+	answer, err := req.Next()
+	if c := callOf(req); err != nil && c.tries == 0 && u.sender != nil {
+		code, _, _ := outcome(nil, err)
+		if code == telemetry.ResultUnreachable {
+			code = telemetry.ResultNoToken
+		}
+		u.sender.Dependency(req.Raw().Context(), telemetry.Dependency{
+			Type: u.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: 1, ResultCode: code, Start: start, Duration: time.Since(start),
+		})
+	}
 	return answer, err
 }
 
@@ -111,16 +134,27 @@ func outcome(answer *http.Response, err error) (code, errorCode string, success 
 	if answer.StatusCode < 300 {
 		return code, "", true
 	}
-	if refusal := (*azcore.ResponseError)(nil); errors.As(runtime.NewResponseError(answer), &refusal) && errorCodeForm.MatchString(refusal.ErrorCode) {
-		errorCode = refusal.ErrorCode
+	// The SDK's own error would do, and would write the whole answer out for its log.
+	errorCode = answer.Header.Get("x-ms-error-code")
+	if errorCode == "" {
+		var body struct {
+			Error struct{ Code string } `json:"odata.error"`
+		}
+		if text, err := runtime.Payload(answer); err == nil {
+			_ = json.Unmarshal(text, &body) // an answer from elsewhere has no code
+		}
+		errorCode = body.Error.Code
+	}
+	if !errorCodeForm.MatchString(errorCode) {
+		errorCode = ""
 	}
 	return code, errorCode, slices.Contains(expectedCodes, errorCode)
 }
 
 // expectedCodes are the error codes that are answers: there is no such row, it is there already, it has changed, the
-// lock is another's.
+// lock is another's; or there is no such table or lock yet, which are made then.
 var expectedCodes = []string{
-	"ResourceNotFound", "EntityNotFound",
+	"ResourceNotFound", "EntityNotFound", "TableNotFound", "ContainerNotFound", "BlobNotFound",
 	"EntityAlreadyExists", "TableAlreadyExists", "ContainerAlreadyExists", "BlobAlreadyExists",
 	"UpdateConditionNotSatisfied", "ConditionNotMet",
 	"LeaseAlreadyPresent", "LeaseIdMissing",

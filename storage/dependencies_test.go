@@ -92,7 +92,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 				}
 			},
 			func(r *rig) []string {
-				return []string{"GetEntity " + r.Links + " 404 TableNotFound false", "CreateTable " + r.Links + " 201 true", "GetEntity " + r.Links + " 404 ResourceNotFound true"}
+				return []string{"GetEntity " + r.Links + " 404 TableNotFound true", "CreateTable " + r.Links + " 201 true", "GetEntity " + r.Links + " 404 ResourceNotFound true"}
 			},
 		},
 		"busy": {
@@ -202,6 +202,6 @@ func TestCallsOfTheLockAreReported(t *testing.T) {
 		t.Error(err)
 	}
 	wantCalls(t, r, e, telemetry.TypeBlob,
-		"AcquireLease 404 ContainerNotFound false", "CreateContainer 201 true", "CreateBlob 201 true", "AcquireLease 201 true",
+		"AcquireLease 404 ContainerNotFound true", "CreateContainer 201 true", "CreateBlob 201 true", "AcquireLease 201 true",
 		"AcquireLease 409 LeaseAlreadyPresent true", "ReleaseLease 200 true", "GetContainer 200 true")
 }

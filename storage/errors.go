@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"tiney/link"
 )
@@ -40,6 +41,14 @@ func safely(f func() error) (err error) {
 func classify(call string, err error) error {
 	if err == nil {
 		return nil
+	}
+	var refused *azidentity.AuthenticationFailedError
+	if errors.As(err, &refused) {
+		status := 0
+		if refused.RawResponse != nil {
+			status = refused.RawResponse.StatusCode
+		}
+		return fmt.Errorf("%s: %w: no token for the identity (status %d)", call, link.ErrUnavailable, status)
 	}
 	var answer *azcore.ResponseError
 	if !errors.As(err, &answer) {

@@ -50,8 +50,8 @@ func ParseConnection(s string) (Connection, error) {
 		endpoint = defaultEndpoint
 	}
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return Connection{}, errors.New("must have an IngestionEndpoint that is an https URL without a query")
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(endpoint, "?#") {
+		return Connection{}, errors.New("must have an IngestionEndpoint that is an http or https URL without a query")
 	}
 	c.endpoint = strings.TrimRight(endpoint, "/") + "/v2/track"
 	return c, nil

@@ -36,6 +36,8 @@ func TestParseConnection(t *testing.T) {
 		key + ";IngestionEndpoint=ftp://secret.com":     "IngestionEndpoint",
 		key + ";IngestionEndpoint=https://":             "IngestionEndpoint",
 		key + ";IngestionEndpoint=https://u:secret@h":   "IngestionEndpoint",
+		key + ";IngestionEndpoint=https://h?":           "IngestionEndpoint",
+		key + ";IngestionEndpoint=https://h#":           "IngestionEndpoint",
 		key + ";IngestionEndpoint=https://h?sig=secret": "IngestionEndpoint",
 		key + ";IngestionEndpoint=https://h\x7f":        "IngestionEndpoint",
 		key + ";EndpointSuffix=secret/%zz":              "IngestionEndpoint",

@@ -35,14 +35,12 @@ type endpoint struct {
 	client  http.Client
 	answers chan answer
 
-	stop   <-chan struct{} // the time for tries is over, but for one
 	ctx    context.Context // ends what is being sent
 	cancel context.CancelFunc
 }
 
-func (e *endpoint) open(url string, stop <-chan struct{}) {
+func (e *endpoint) open(url string) {
 	e.answers = make(chan answer, 1)
-	e.stop = stop
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.client = http.Client{
 		Timeout: tryTimeout,
@@ -52,7 +50,14 @@ func (e *endpoint) open(url string, stop <-chan struct{}) {
 			TLSHandshakeTimeout: 5 * time.Second,
 			MaxConnsPerHost:     1,
 			IdleConnTimeout:     time.Minute,
-			ForceAttemptHTTP2:   true,
+			// Not HTTP/2, where a try that runs out of time leaves a dead connection to the next one.
+		},
+		// A redirect that turns the batch into a GET has not taken it.
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.Method != via[0].Method || len(via) >= 10 {
+				return http.ErrUseLastResponse
+			}
+			return nil
 		},
 	}
 	e.channel = appinsights.NewInMemoryChannel(&appinsights.TelemetryConfiguration{
@@ -106,11 +111,10 @@ func (e *standIn) try(r *http.Request) (got answer) {
 	} else if at, err := http.ParseTime(resp.Header.Get("Retry-After")); err == nil {
 		got.asked = time.Until(at)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return answer{err: err}
+	if resp.StatusCode == http.StatusPartialContent {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		_ = json.Unmarshal(body, &got.said) // what cannot be read says nothing
 	}
-	_ = json.Unmarshal(body, &got.said) // it says nothing that matters where it is no JSON
 	return got
 }
 
@@ -119,8 +123,9 @@ type answer struct {
 	err    error
 	status int
 	asked  time.Duration // the pause that the endpoint asks for
-	said   struct {
-		Errors []struct{ Index, StatusCode int }
+	said   struct {      // of a batch that was taken in part
+		ItemsReceived, ItemsAccepted int
+		Errors                       []struct{ Index, StatusCode int }
 	}
 }
 
@@ -140,18 +145,21 @@ func (a answer) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, 
 	case a.status != http.StatusPartialContent:
 		return batch, 0 // also where the quota of the month or the day is used up
 	}
+	if a.said.ItemsReceived != len(batch) {
+		return nil, len(batch) // there is no telling what was taken, and twice would be worse than not at all
+	}
+	seen := map[int]bool{}
 	for _, item := range a.said.Errors {
-		if item.Index < 0 || item.Index >= len(batch) {
+		if item.Index < 0 || item.Index >= len(batch) || seen[item.Index] {
 			continue
 		}
+		seen[item.Index] = true
 		switch item.StatusCode {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, quotaExceeded, http.StatusInternalServerError, http.StatusServiceUnavailable:
 			again = append(again, batch[item.Index])
-		default:
-			refused++
 		}
 	}
-	return again, refused
+	return again, max(0, len(batch)-a.said.ItemsAccepted-len(again))
 }
 
 // quotaExceeded is what Application Insights answers once the quota of a day is used up.

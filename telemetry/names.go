@@ -24,6 +24,8 @@ const (
 	ResultCanceled = "canceled"
 	// ResultTimeout is that of a call that was not answered in time.
 	ResultTimeout = "timeout"
+	// ResultNoToken is that of a call that was not made, since the identity gave no token for it.
+	ResultNoToken = "no token"
 	// ResultUnreachable is that of a call that found no connection, or lost it.
 	ResultUnreachable = "unreachable"
 	// PropertyErrorCode is the storage service's own code for what went wrong, such as "ServerBusy".

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -131,22 +130,6 @@ func appendHex(b []byte, n uint64) []byte {
 	return hex.AppendEncode(b, raw[:])
 }
 
-// sampled says whether an operation is among the percent of a hundred that are kept.
-func (o *Operation) sampled(percent float64) bool {
-	if percent >= 100 {
-		return true
-	}
-	var b [idSize]byte
-	return score(o.appendID(b[:0])) < percent
-}
-
-// score places an operation between 0 and 100 by its id, which has eight bytes at least. The function is the one that
-// Application Insights' own SDKs share, so that they keep and drop the same operations.
-func score(id []byte) float64 {
-	hash := int32(5381)
-	for _, c := range id {
-		hash = hash*33 + int32(c)
-	}
-	positive := min(max(int64(hash), -int64(hash)), math.MaxInt32)
-	return float64(positive) / math.MaxInt32 * 100
-}
+// sampled says whether an operation is the one of so many that is kept. It goes by what was drawn, and not by an id that
+// a client can choose: with that, a few forged requests could weigh as much as all others.
+func (o *Operation) sampled(oneOf uint64) bool { return o.drawn[0]%oneOf == 0 }

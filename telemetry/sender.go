@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"runtime/debug"
@@ -23,6 +24,8 @@ const (
 	sendFirst = 2 * time.Second
 	// queueSize bounds the items that wait to be sent. One takes about half a kilobyte.
 	queueSize = 2048
+	// queueReserve is the part of it for events and failures, which a flood of what goes well must not push out.
+	queueReserve = 256
 	// batchSize is how many items are sent at once, besides the metrics. As many are sent before their time.
 	batchSize = 500
 	// sendPause keeps a flood of items from taking the processor away from the requests that they tell of.
@@ -38,8 +41,9 @@ type Config struct {
 	Version    string // of this build
 	// Hosted says that the Functions host is in front, which reports the requests; else the Sender does.
 	Hosted bool
-	// SamplingPercent is how many of a hundred operations are kept, 1 to 100.
-	SamplingPercent float64
+	// SamplingPercent is how many of a hundred operations are kept, 1 to 100. What is kept is one operation in a whole
+	// number of them, the nearest to that: Application Insights cannot count anything else exactly.
+	SamplingPercent int
 	ClientAddresses bool // whether requests carry the client's address
 	Log             *slog.Logger
 }
@@ -56,6 +60,7 @@ type Sender struct {
 	context *appinsights.TelemetryContext
 	queue   chan item
 	wake    chan struct{} // a full batch is waiting
+	oneOf   uint64        // operations, of which one is kept
 	outages outages
 	to      endpoint
 
@@ -68,19 +73,26 @@ type Sender struct {
 func Start(config Config) *Sender {
 	s := &Sender{
 		config:  config,
-		context: appinsights.NewTelemetryContext(config.Connection.key),
+		context: newContext(config),
 		queue:   make(chan item, queueSize),
 		wake:    make(chan struct{}, 1),
 		stop:    make(chan struct{}),
 		done:    make(chan struct{}),
 	}
-	s.context.Tags.Cloud().SetRole(config.Role)
-	s.context.Tags.Cloud().SetRoleInstance(config.Instance)
-	s.context.Tags.Application().SetVer(config.Version)
-	s.context.Tags.Internal().SetSdkVersion("tiney:" + config.Version)
-	s.to.open(config.Connection.endpoint, s.stop)
+	s.oneOf = uint64(max(1, math.Round(100/float64(config.SamplingPercent))))
+	s.to.open(config.Connection.endpoint)
 	go s.run()
 	return s
+}
+
+// newContext returns what all items have in common.
+func newContext(config Config) *appinsights.TelemetryContext {
+	c := appinsights.NewTelemetryContext(config.Connection.key)
+	c.Tags.Cloud().SetRole(config.Role)
+	c.Tags.Cloud().SetRoleInstance(config.Instance)
+	c.Tags.Application().SetVer(config.Version)
+	c.Tags.Internal().SetSdkVersion("tiney:" + config.Version)
+	return c
 }
 
 // Close sends what there is, within the given time, and ends the Sender. What is handed to it later is lost.
@@ -107,7 +119,7 @@ func (s *Sender) run() {
 	defer s.to.close()
 	every, taken, sent := sendFirst, time.Now(), time.Now()
 	for {
-		stopping := s.wait(every, sent)
+		stopping := s.wait(taken.Add(every), sent.Add(sendPause))
 		var batch []*contracts.Envelope
 		if now := time.Now(); stopping || now.Sub(taken) >= every {
 			taken = now
@@ -129,30 +141,34 @@ func (s *Sender) run() {
 	}
 }
 
-// wait waits until it is time to send, and says whether the Sender is being closed. Sent is when it last was.
-func (s *Sender) wait(every time.Duration, sent time.Time) (stopping bool) {
-	select {
-	case <-s.stop:
-		return true
-	case <-s.wake:
-		every = time.Until(sent.Add(sendPause))
-	case <-time.After(every):
-		return false
+// wait waits until it is time for the metrics, or a batch of items is waiting and it is not too soon for one, and says
+// whether the Sender is being closed.
+func (s *Sender) wait(metrics, soonest time.Time) (stopping bool) {
+	at := metrics
+	if len(s.queue) >= batchSize {
+		at = soonest
 	}
-	select {
-	case <-s.stop:
-		return true
-	case <-time.After(every):
-		return false
+	for {
+		select {
+		case <-s.stop:
+			return true
+		case <-s.wake:
+			if soonest.Before(at) {
+				at = soonest
+			}
+		case <-time.After(time.Until(at)):
+			return false
+		}
 	}
 }
 
 // deliver sends a batch until the endpoint has taken or refused it, or the Sender is closed.
 func (s *Sender) deliver(batch []*contracts.Envelope) {
-	for failures := 0; len(batch) > 0; {
+	for failures, last := 0, false; len(batch) > 0; {
 		got := s.to.post(batch)
 		if failures > 0 && got.ok() {
 			s.config.Log.Info("telemetry is delivered again", "failures", failures)
+			failures = 0
 		}
 		again, refused := got.sort(batch)
 		if refused > 0 {
@@ -162,18 +178,18 @@ func (s *Sender) deliver(batch []*contracts.Envelope) {
 		if batch = again; len(batch) == 0 {
 			return
 		}
+		if last {
+			s.config.Metrics.TelemetryDropped.Add(int64(len(batch)))
+			return
+		}
 		if failures == 0 {
 			s.config.Log.Warn("telemetry cannot be delivered; it is tried again", "answer", got.String())
 		}
 		failures++
 		select {
 		case <-time.After(got.pause(failures)):
-			continue
 		case <-s.stop:
-		}
-		if failures > 1 {
-			s.config.Metrics.TelemetryDropped.Add(int64(len(batch)))
-			return
+			last = true
 		}
 	}
 }
@@ -232,7 +248,7 @@ func (s *Sender) Request(o *Operation, r Request) {
 	if s == nil || s.config.Hosted {
 		return
 	}
-	rate, kept := s.rate(o, r.Success)
+	rate, kept := s.keeps(o, r.Success)
 	if !kept {
 		return
 	}
@@ -250,7 +266,7 @@ func (s *Sender) Dependency(ctx context.Context, d Dependency) {
 		return
 	}
 	o := operationOf(ctx)
-	if rate, kept := s.rate(o, d.Success); kept {
+	if rate, kept := s.keeps(o, d.Success); kept {
 		s.put(&item{origin: originOf(o, o.parent()), rate: rate, dependency: d})
 	}
 	if event, happened := s.outages.observe(d, time.Now()); happened {
@@ -260,19 +276,32 @@ func (s *Sender) Dependency(ctx context.Context, d Dependency) {
 
 // Event reports an event in the operation that ctx belongs to.
 func (s *Sender) Event(ctx context.Context, e Event) {
-	if s != nil {
+	if s != nil && s.hasRoom(false) {
 		o := operationOf(ctx)
 		s.put(&item{origin: originOf(o, o.parent()), rate: 100, event: e})
 	}
 }
 
-// rate says whether an item is kept, and how many such items it then stands for. What fails is always kept, and stands
-// for itself.
-func (s *Sender) rate(o *Operation, success bool) (rate float64, kept bool) {
+// keeps says whether an item is kept, and at which rate: how many of a hundred such items it stands for. What fails is
+// always kept, and stands for itself. What finds no room is counted as dropped.
+func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
 	if !success {
-		return 100, true
+		return 100, s.hasRoom(false)
 	}
-	return s.config.SamplingPercent, o.sampled(s.config.SamplingPercent)
+	return 100 / float64(s.oneOf), o.sampled(s.oneOf) && s.hasRoom(true)
+}
+
+// hasRoom says whether there is room in the queue for an item, and counts one as dropped where there is none. It comes
+// before the item is made, so that a flood costs little.
+func (s *Sender) hasRoom(success bool) bool {
+	room := cap(s.queue) - len(s.queue)
+	if success {
+		room -= queueReserve
+	}
+	if room <= 0 {
+		s.config.Metrics.TelemetryDropped.Add(1)
+	}
+	return room > 0
 }
 
 func originOf(o *Operation, parent string) origin {
@@ -282,7 +311,7 @@ func originOf(o *Operation, parent string) origin {
 	return from
 }
 
-// put queues an item, unless there is no room for it.
+// put queues an item, unless somebody else has taken the last room.
 func (s *Sender) put(i *item) {
 	select {
 	case s.queue <- *i:

@@ -106,6 +106,95 @@ func TestSites(t *testing.T) {
 	}
 }
 
+// TestASiteIsChangedByOneAtATime: two changes at once may get a 409. Each waits for the one before, in one chain.
+func TestASiteIsChangedByOneAtATime(t *testing.T) {
+	file := loadOne(t).files["modules/site-settings.bicep"]
+	var changes []string
+	waits := map[string]string{} // for whom, by the name
+	for _, d := range file.Declarations {
+		if d.Kind == "resource" && d.Body().Property("parent").String() == "site" {
+			changes = append(changes, d.Name)
+			for _, other := range d.Body().Property("dependsOn").References() {
+				waits[d.Name] = other.Text
+			}
+		}
+	}
+	chain := []string{"appSettings"}
+	for waits[chain[0]] != "" && len(chain) < 9 {
+		chain = slices.Insert(chain, 0, waits[chain[0]])
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(chain)), slices.Sorted(slices.Values(changes))) || len(changes) < 3 {
+		t.Errorf("the site's %q are deployed as %q", changes, chain)
+	}
+}
+
+// TestAlertsAreSwitchedTogether: what alertsEnabled turns off, stays silent.
+func TestAlertsAreSwitchedTogether(t *testing.T) {
+	template := loadOne(t)
+	rules := 0
+	for path, file := range template.files {
+		for _, d := range file.Declarations {
+			of, _, _ := strings.Cut(d.Of, "@")
+			if of != "Microsoft.Insights/metricAlerts" && of != "Microsoft.Insights/scheduledQueryRules" {
+				continue
+			}
+			rules++
+			enabled := d.Body().Property("properties").Property("enabled").String()
+			module := template.files["main.bicep"].Declared("module", strings.TrimSuffix(filepath.Base(path), ".bicep"))
+			if module == nil || module.Body().Property("params").Property(enabled).String() != "alertsEnabled" {
+				t.Errorf("%s: %s is enabled by %q, which is not alertsEnabled", path, d.Name, enabled)
+			}
+		}
+	}
+	if rules != 2 {
+		t.Errorf("%d kinds of alerts, want 2", rules)
+	}
+}
+
+// TestBudget: Azure refuses a budget that lacks a part, and the whole deployment with it. So there is one only where each
+// parameter that it takes, and that says nothing by default, says something.
+func TestBudget(t *testing.T) {
+	needs := budgetNeeds(t, loadOne(t))
+	for _, name := range []string{"budgetAmount", "budgetStartDate", "alertEmail"} {
+		if !slices.Contains(needs, name) {
+			t.Errorf("the budget does not take %s: %q", name, needs)
+		}
+	}
+}
+
+// budgetNeeds returns the parameters that the budget takes, and checks that its condition has all of them.
+func budgetNeeds(t *testing.T, template *template) []string {
+	t.Helper()
+	main := template.files["main.bicep"]
+	module := main.Declared("module", "budget")
+	var asked []string
+	for _, reference := range module.Value.Child(0).References() {
+		asked = append(asked, reference.Text)
+	}
+	var needs []string
+	for _, reference := range module.Body().Property("params").References() {
+		param := main.Declared("param", reference.Text)
+		if param == nil || param.Value.String() != "" && param.Value.String() != "0" {
+			continue
+		}
+		needs = append(needs, param.Name)
+		if !slices.Contains(asked, param.Name) {
+			t.Errorf("there is a budget without %s, too", param.Name)
+		}
+	}
+	return needs
+}
+
+// TestParameterFilesFitEachOther: a group may get its plans from one file and later from the other, and its one storage
+// account keeps the redundancy that it was made with.
+func TestParameterFilesFitEachOther(t *testing.T) {
+	for _, file := range []string{"parameters.dev.json", "parameters.prod.json"} {
+		if strings.Contains(read(t, file), "dataRedundancy") {
+			t.Errorf("%s has dataRedundancy", file)
+		}
+	}
+}
+
 const good = `targetScope = 'resourceGroup'
 
 @description('A size.')

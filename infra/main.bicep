@@ -16,7 +16,7 @@ targetScope = 'resourceGroup'
 ])
 param plan string = 'Y1'
 
-@description('What the names of all resources start with. Small letters and digits.')
+@description('What the names of all resources start with: a letter first, then small letters and digits.')
 @minLength(2)
 @maxLength(8)
 param name string = 'tiney'
@@ -141,7 +141,7 @@ param telemetryClientIp bool = true
 
 // What the platform does.
 
-@description('How the links are kept: Standard_LRS in one place, Standard_ZRS in three zones, the others in a second region too.')
+@description('How the links are kept: Standard_LRS in one place, Standard_ZRS in three zones, the others in a second region too. Choose it at the first deployment: no later one can add zones to an account, or take them away. The account is the same for every plan in the group.')
 @allowed([
   'Standard_LRS'
   'Standard_ZRS'
@@ -201,17 +201,17 @@ param availabilityTestPlaces array = [
   'emea-nl-ams-azr'
 ]
 
-@description('Whether the alerts are on. On F1 the site sleeps while nobody asks for it, and its reaper with it, which they would tell of.')
+@description('Whether the alerts are on, that of the availability test among them. On F1 the site sleeps while nobody asks for it, and its reaper with it, which they would tell of.')
 param alertsEnabled bool = true
 
 @description('Who gets the alerts, an e-mail address. Empty: alerts are seen in the portal only.')
 param alertEmail string = ''
 
-@description('A monthly budget for the resource group, in the subscription\'s currency. 0: none. It warns alertEmail, which it needs.')
+@description('A monthly budget for the resource group, in the subscription\'s currency, which warns alertEmail. Without that, without budgetStartDate, or with 0 there is none.')
 @minValue(0)
 param budgetAmount int = 0
 
-@description('The month from which the budget counts, such as 2026-12-01: the month of its creation, and ever the same after that, since Azure lets nobody change it.')
+@description('The first day of the month from which the budget counts, such as 2026-12-01: that of its creation, and ever the same after that, since Azure lets nobody change it.')
 param budgetStartDate string = ''
 
 @description('A domain of your own, such as go.example.com. Its DNS records must be there first (docs/deployment.md). Not on F1, unless Front Door stands before it.')
@@ -418,6 +418,7 @@ module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
 
 var hostName = plan == 'Y1' ? consumption!.outputs.defaultHostName : plan == 'F1' ? web!.outputs.defaultHostName : flex!.outputs.defaultHostName
 var serviceUrl = plan == 'Y1' ? consumption!.outputs.baseUrl : plan == 'F1' ? web!.outputs.baseUrl : flex!.outputs.baseUrl
+var frontDoorHost = hasFrontDoor ? edge!.outputs.endpointHostName : ''
 var container = plan == 'FC1' ? flex!.outputs.deploymentContainer : ''
 
 module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
@@ -451,6 +452,7 @@ module availability 'modules/availability.bicep' = if (availabilityTest) {
     url: '${serviceUrl}/api/health'
     places: availabilityTestPlaces
     frequencySeconds: availabilityTestFrequencySeconds
+    alertEnabled: alertsEnabled
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     actionGroupId: monitoring.outputs.actionGroupId
     location: location
@@ -480,7 +482,7 @@ module workbook 'modules/workbook.bicep' = {
   }
 }
 
-module budget 'modules/budget.bicep' = if (budgetAmount > 0) {
+module budget 'modules/budget.bicep' = if (budgetAmount > 0 && !empty(budgetStartDate) && !empty(alertEmail)) {
   name: '${name}-budget'
   params: {
     name: '${prefix}-budget'
@@ -498,6 +500,9 @@ output siteName string = siteName
 
 @description('The host name that Azure gave the site.')
 output defaultHostName string = hostName
+
+@description('The host name that Azure gave Front Door. Empty: there is none.')
+output frontDoorHostName string = frontDoorHost
 
 @description('The start of every short URL.')
 output baseUrl string = serviceUrl

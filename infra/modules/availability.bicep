@@ -12,6 +12,9 @@ param places array
 @description('Seconds between two runs from one place.')
 param frequencySeconds int
 
+@description('Whether its alert is on.')
+param alertEnabled bool
+
 @description('The Application Insights component.')
 param applicationInsightsId string
 
@@ -66,7 +69,7 @@ resource alert 'Microsoft.Insights/metricAlerts@2018-03-01' = {
   properties: {
     description: 'The service does not answer ${url} from at least two places.'
     severity: 1
-    enabled: true
+    enabled: alertEnabled
     autoMitigate: true
     scopes: [
       test.id

@@ -72,9 +72,7 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
 resource site 'Microsoft.Web/sites@2025-03-01' = {
   name: name
   location: location
-  tags: union(tags, {
-    'azd-service-name': 'tiney'
-  })
+  tags: tags
   kind: 'functionapp'
   identity: {
     type: 'UserAssigned'

@@ -27,21 +27,10 @@ resource component 'Microsoft.Insights/components@2020-02-02' existing = {
   name: applicationInsightsName
 }
 
-// The host name may have a random part, so that it is known only when the site is there. A site's settings within the
-// site itself could not tell it.
-var ownUrl = empty(baseUrl) ? 'https://${site.properties.defaultHostName}' : baseUrl
-
-resource appSettings 'Microsoft.Web/sites/config@2025-03-01' = {
-  parent: site
-  name: 'appsettings'
-  properties: union(settings, {
-    BaseUrl: ownUrl
-    APPLICATIONINSIGHTS_CONNECTION_STRING: component.properties.ConnectionString
-  })
-}
-
 // No user name and password for FTP, nor for deployment: that takes a token of Microsoft Entra ID, as az and azd send
 // it. A publish profile does not work.
+//
+// These two and the settings come one after the other: a site may answer 409 to a change while another is under way.
 resource ftpPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
   parent: site
   name: 'ftp'
@@ -56,6 +45,25 @@ resource scmPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-
   properties: {
     allow: false
   }
+  dependsOn: [
+    ftpPolicy
+  ]
+}
+
+// The host name may have a random part, so that it is known only when the site is there. A site's settings within the
+// site itself could not tell it.
+var ownUrl = empty(baseUrl) ? 'https://${site.properties.defaultHostName}' : baseUrl
+
+resource appSettings 'Microsoft.Web/sites/config@2025-03-01' = {
+  parent: site
+  name: 'appsettings'
+  properties: union(settings, {
+    BaseUrl: ownUrl
+    APPLICATIONINSIGHTS_CONNECTION_STRING: component.properties.ConnectionString
+  })
+  dependsOn: [
+    scmPolicy
+  ]
 }
 
 resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {

@@ -1,7 +1,9 @@
 #!/usr/bin/env pwsh
-#Requires -Version 7.0
+#Requires -Version 7.2
 # Takes a resource group to a working shortener, as deploy.sh does, step by step and with the same options. It needs
 # neither bash, make nor curl. docs/deployment.md explains both.
+#
+# Before 7.2, PowerShell made an error of what a program says on stderr where that is redirected, and ended here.
 #
 # The options are read by hand, so that they are written the same for both scripts. Answers of az are asked for as JSON
 # and not by --query: on Windows, az is a batch file, which takes a | in an argument for a pipe.
@@ -29,8 +31,8 @@ usage: infra/deploy.ps1 -g GROUP [options]
 The subscription is the one of `az account show`. Running it again is safe: it changes what differs.
 
   TINEY_WAIT=900              seconds to wait for a site that answers, and as long again for one that works
-  TINEY_INTERVAL=5            seconds between two tries
-  TINEY_UPLOAD_WAIT=900       seconds that one upload may take; there are three tries
+  TINEY_INTERVAL=5            seconds between two tries; between two uploads 30, where it is not set
+  TINEY_UPLOAD_WAIT=900       seconds for the upload, all its tries together
 
 exit status: 0 done, 1 unexpected, 2 wrong usage, 3 something needed is missing, 4 declined, 5 the build failed,
 6 Azure refused the deployment, 7 the upload failed, 8 the site does not answer, 9 the site answers but does not work,
@@ -51,11 +53,13 @@ $notDeleted = 10
 $root = Split-Path -Parent $PSScriptRoot
 $waitSeconds = if ($env:TINEY_WAIT) { [int]$env:TINEY_WAIT } else { 900 }
 $interval = if ($env:TINEY_INTERVAL) { [double]$env:TINEY_INTERVAL } else { 5 }
+$uploadInterval = if ($env:TINEY_INTERVAL) { $interval } else { 30 }
 $uploadSeconds = if ($env:TINEY_UPLOAD_WAIT) { [int]$env:TINEY_UPLOAD_WAIT } else { 900 }
 
-# The group carries this tag where a script made it. Only such a group is deleted without its name being typed.
-$tagName = 'application'
-$tagValue = 'tiney'
+# The group carries this tag where a script made it. Only such a group is deleted without its name being typed, so it is
+# no tag that somebody gives a group of their own.
+$tagName = 'created-by'
+$tagValue = 'tiney-deploy'
 
 function Say([string]$Text) { [Console]::Error.WriteLine($Text) }
 
@@ -276,7 +280,7 @@ Exit-IfMissing
 Say "subscription: $subscription"
 $newLocation = if ($location) { $location } else { 'canadacentral' }
 if (-not $there -and $whatIf) {
-    Die $missingNeeds "there is no resource group $group, and a what-if needs one: az group create --name $group --location $newLocation --tags $tagName=$tagValue"
+    Die $missingNeeds "there is no resource group $group, and a what-if needs one: az group create --name $group --location $newLocation"
 }
 
 # --- the package: before anything changes in Azure --------------------------------------------------------------------
@@ -343,6 +347,7 @@ $outputs = ($said | ConvertFrom-Json).properties.outputs
 $site = $outputs.siteName.value
 $plan = $outputs.plan.value
 $hostName = $outputs.defaultHostName.value
+$frontDoorName = $outputs.frontDoorHostName.value
 $baseUrl = $outputs.baseUrl.value.TrimEnd('/')
 
 # --- upload -----------------------------------------------------------------------------------------------------------
@@ -360,43 +365,75 @@ if (-not (Test-Path -LiteralPath $package -PathType Leaf)) {
     Die $uploadFailed "there is no package ${package}: leave --skip-build out"
 }
 
-# Invoke-Limited runs az and ends it after so many seconds: az waits for ever for a Flex Consumption app that does not start.
+# Test-Published tells whether az has said that a Flex Consumption app has its package. It goes on then until the host's
+# own address answers it well: for ever, where only Front Door gets an answer there. The test below knows better.
+function Test-Published([string]$Said) {
+    return $plan -eq 'FC1' -and $Said -match 'Checking the health of the function app|Deployment was successful'
+}
+
+# Read-Said returns what is in a file so far. It may be empty, or still be written to.
+function Read-Said([string]$File) { return [string](Get-Content -LiteralPath $File -Raw) }
+
+# Invoke-Limited runs az and ends it after so many seconds, or as soon as it has published. It tells whether the site has
+# the package, and shows at the end what az has said.
 function Invoke-Limited([int]$Seconds, [string[]]$Arguments) {
     $az = (Get-Command az -CommandType Application | Select-Object -First 1).Source
     $quoted = @($Arguments | ForEach-Object { if ($_ -match '\s') { '"' + $_ + '"' } else { $_ } })
-    $process = Start-Process -FilePath $az -ArgumentList $quoted -NoNewWindow -PassThru
-    $null = $process.Handle # without it there is no exit code later
-    if (-not $process.WaitForExit($Seconds * 1000)) {
-        $process.Kill($true)
+    $file = (New-TemporaryFile).FullName
+    try {
+        $process = Start-Process -FilePath $az -ArgumentList $quoted -NoNewWindow -PassThru -RedirectStandardError $file
+        $null = $process.Handle # without it there is no exit code later
+        $last = [DateTime]::UtcNow.AddSeconds($Seconds)
+        $late = $false
+        while (-not $process.WaitForExit([int]($interval * 1000))) {
+            $late = [DateTime]::UtcNow -ge $last
+            if ($late -or (Test-Published (Read-Said $file))) {
+                $process.Kill($true)
+                $process.WaitForExit()
+                break
+            }
+        }
+        $said = Read-Said $file
+    }
+    finally {
+        Remove-Item -LiteralPath $file -ErrorAction SilentlyContinue
+    }
+    if ($said) { Say $said.TrimEnd() }
+    if (Test-Published $said) { return $true }
+    if ($late) {
         Say 'deploy: no end within the time for it'
-        return $false
+        # Most likely it waits as described above, in other words. Whether the package is there, its version will tell.
+        return $plan -eq 'FC1'
     }
     return $process.ExitCode -eq 0
 }
 
-function Send-Package {
+function Send-Package([int]$Seconds) {
     if ($plan -ne 'F1') {
-        return Invoke-Limited $uploadSeconds @('functionapp', 'deployment', 'source', 'config-zip', '--resource-group', $group, '--name', $site, '--src', $package, '--timeout', "$uploadSeconds", '--output', 'none')
+        return Invoke-Limited $Seconds @('functionapp', 'deployment', 'source', 'config-zip', '--resource-group', $group, '--name', $site, '--src', $package, '--timeout', "$Seconds", '--output', 'none')
     }
-    return Invoke-Limited $uploadSeconds @('webapp', 'deploy', '--resource-group', $group, '--name', $site, '--src-path', $package, '--type', 'zip', '--restart', 'true', '--output', 'none')
+    return Invoke-Limited $Seconds @('webapp', 'deploy', '--resource-group', $group, '--name', $site, '--src-path', $package, '--type', 'zip', '--restart', 'true', '--output', 'none')
 }
 
 Say "uploading $package to $site"
-foreach ($try in 1..3) {
-    if (Send-Package) { break }
-    if ($try -eq 3) {
+$end = [DateTime]::UtcNow.AddSeconds($uploadSeconds)
+while (-not (Send-Package ($end - [DateTime]::UtcNow).TotalSeconds)) {
+    Start-Sleep -Milliseconds ($uploadInterval * 1000)
+    if (($end - [DateTime]::UtcNow).TotalSeconds -le $uploadSeconds / 10) {
+        # Too little for another try.
         Die $uploadFailed "the package was not uploaded; the site $site is there, so run this again, or see az webapp log deployment show --resource-group $group --name $site"
     }
-    Say 'a new site may need a moment before it takes a package; trying again'
-    Start-Sleep -Milliseconds ($interval * 1000)
+    Say 'a new site, and its roles, may need some minutes before it takes a package; trying again'
 }
 
 # --- does it answer? --------------------------------------------------------------------------------------------------
 
-# By its public address first, which may be a domain that is yet to be pointed at the site, and then by its own name,
-# which may be locked to Front Door.
+# By its public address first, which may be a domain that is yet to be pointed at it, then by the name that Azure gave
+# Front Door, and then by the site's own, which may be locked to Front Door.
 $addresses = @($baseUrl)
-if ($baseUrl -ne "https://$hostName") { $addresses += "https://$hostName" }
+foreach ($one in @($frontDoorName, $hostName)) {
+    if ($one -and $baseUrl -ne "https://$one") { $addresses += "https://$one" }
+}
 
 $handler = [System.Net.Http.HttpClientHandler]::new()
 $handler.AllowAutoRedirect = $false
@@ -486,8 +523,9 @@ if ($address -ne $addresses[0]) {
 
 # --- does it work? ----------------------------------------------------------------------------------------------------
 
-$longUrl = 'https://example.com/tiney-smoke-test/' + [DateTime]::UtcNow.ToString('yyyyMMddHHmmss') + '-' + [Guid]::NewGuid().ToString('N')
+$longUrl = ''
 $alias = ''
+$notFound = 0
 
 # Test-Shorten and Test-Redirect return 0: works; 1: may work later, such as when the site's new roles have arrived; 2: wrong.
 function Test-Shorten {
@@ -514,21 +552,32 @@ function Test-Redirect {
         return 2
     }
     $script:seen = "GET /$alias answers $($answer.Status)"
+    if ($answer.Status -eq 404) {
+        $script:notFound++ # for a moment that may be a host that has just started, and has no routes yet
+        if ($script:notFound -lt 5) { return 1 }
+    }
     if ($answer.Status -eq 0 -or $answer.Status -ge 500) { return 1 }
     return 2
 }
 
+# Each try has a URL of its own. One whose link was made while its answer was lost would get a 200, and a link lives for a
+# minute only.
+function Test-Link {
+    $script:longUrl = 'https://example.com/tiney-smoke-test/' + [DateTime]::UtcNow.ToString('yyyyMMddHHmmss') + '-' + [Guid]::NewGuid().ToString('N')
+    $status = Test-Shorten
+    if ($status -ne 0) { return $status }
+    return Test-Redirect
+}
+
 Say 'shortening a URL for a minute, and following it'
 $end = [DateTime]::UtcNow.AddSeconds($waitSeconds)
-foreach ($step in @('Test-Shorten', 'Test-Redirect')) {
-    while ($true) {
-        $status = & $step
-        if ($status -eq 0) { break }
-        if ($status -eq 2 -or [DateTime]::UtcNow -ge $end) {
-            Die $notWorking "the site answers, but does not work: $seen. See Troubleshooting in docs/deployment.md"
-        }
-        Start-Sleep -Milliseconds ($interval * 1000)
+while ($true) {
+    $status = Test-Link
+    if ($status -eq 0) { break }
+    if ($status -eq 2 -or [DateTime]::UtcNow -ge $end) {
+        Die $notWorking "the site answers, but does not work: $seen. See Troubleshooting in docs/deployment.md"
     }
+    Start-Sleep -Milliseconds ($interval * 1000)
 }
 
 Say "done: $(if ($version) { "version $version " })shortens and redirects on $plan; alerts, workbook and logs are in the resource group $group"

@@ -26,8 +26,8 @@ usage: infra/deploy.sh -g GROUP [options]
 The subscription is the one of `az account show`. Running it again is safe: it changes what differs.
 
   TINEY_WAIT=900              seconds to wait for a site that answers, and as long again for one that works
-  TINEY_INTERVAL=5            seconds between two tries
-  TINEY_UPLOAD_WAIT=900       seconds that one upload may take; there are three tries
+  TINEY_INTERVAL=5            seconds between two tries; between two uploads 30, where it is not set
+  TINEY_UPLOAD_WAIT=900       seconds for the upload, all its tries together
 
 exit status: 0 done, 1 unexpected, 2 wrong usage, 3 something needed is missing, 4 declined, 5 the build failed,
 6 Azure refused the deployment, 7 the upload failed, 8 the site does not answer, 9 the site answers but does not work,
@@ -41,10 +41,12 @@ readonly unexpected=1 wrong_usage=2 missing_needs=3 declined=4 build_failed=5 de
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 wait_seconds=${TINEY_WAIT:-900}
 interval=${TINEY_INTERVAL:-5}
+upload_interval=${TINEY_INTERVAL:-30}
 upload_seconds=${TINEY_UPLOAD_WAIT:-900}
 
-# The group carries this tag where this script made it. Only such a group is deleted without its name being typed.
-readonly tag_name=application tag_value=tiney
+# The group carries this tag where this script made it. Only such a group is deleted without its name being typed, so it
+# is no tag that somebody gives a group of their own.
+readonly tag_name=created-by tag_value=tiney-deploy
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -196,7 +198,7 @@ destroy_group() {
     say "there is no resource group $group: nothing to delete"
     exit 0
   fi
-  tag=$(az group show --name "$group" --query "tags.$tag_name" --output tsv | tr -d '\r') ||
+  tag=$(az group show --name "$group" --query "tags.\"$tag_name\"" --output tsv | tr -d '\r') ||
     die $unexpected "the resource group $group cannot be read"
   say "in the resource group $group:"
   az resource list --resource-group "$group" --query '[].[type, name]' --output tsv >&2 ||
@@ -252,7 +254,7 @@ report_missing
 say "subscription: $subscription"
 if [ "$there" != true ] && [ "$what_if" = true ]; then
   die $missing_needs "there is no resource group $group, and a what-if needs one:" \
-    "az group create --name $group --location ${location:-canadacentral} --tags $tag_name=$tag_value"
+    "az group create --name $group --location ${location:-canadacentral}"
 fi
 
 # --- the package: before anything changes in Azure --------------------------------------------------------------------
@@ -292,11 +294,11 @@ confirm "Deploy this to $group?" || die $declined "nothing was deployed"
 name=tiney-$(date -u +%Y%m%d-%H%M%S)
 say "deploying ($name); a first deployment takes some minutes"
 outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$name" --output tsv \
-  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.baseUrl.value]' |
+  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value]' |
   tr -d '\r') ||
   die $deployment_failed "the deployment failed; what failed in it: az deployment operation group list --resource-group $group" \
     "--name $name --query \"[?properties.provisioningState=='Failed'].properties.statusMessage\""
-{ read -r site && read -r plan && read -r host_name && read -r base_url; } <<<"$outputs" ||
+{ read -r site && read -r plan && read -r host_name && read -r front_door_name && read -r base_url; } <<<"$outputs" ||
   die $unexpected "the deployment did not say what it deployed; its outputs: $outputs"
 
 # --- upload -----------------------------------------------------------------------------------------------------------
@@ -319,60 +321,76 @@ leave() {
 }
 trap leave EXIT
 
-# limited runs COMMAND and ends it after SECONDS: az waits for ever for a Flex Consumption app that does not start. It
-# gets a process group of its own, since az is a script that starts another process.
+# published tells whether az has said that a Flex Consumption app has its package. It goes on then until the host's own
+# address answers it well: for ever, where only Front Door gets an answer there. The test below knows better.
+published() {
+  [ "$plan" = FC1 ] && grep -q -e 'Checking the health of the function app' -e 'Deployment was successful' "$temporary/said"
+}
+
+# limited runs COMMAND and ends it after SECONDS, or as soon as it has published. What it says is in the file said, and is
+# shown at its end. It gets a process group of its own, since az is a script that starts another process.
 limited() { # SECONDS COMMAND...
   local end=$((SECONDS + $1)) status=0
   shift
   set -m
-  "$@" </dev/null >&2 &
+  "$@" </dev/null >"$temporary/said" 2>&1 &
   child=$!
   set +m
   while kill -0 "$child" 2>/dev/null; do
-    if [ $SECONDS -ge $end ]; then
+    if published || [ $SECONDS -ge $end ]; then
+      status=124
       kill -- "-$child" 2>/dev/null || true
-      wait "$child" 2>/dev/null || true
-      child=''
-      say "deploy: no end within the time for it"
-      return 124
+      break
     fi
     sleep "$interval"
   done
-  wait "$child" || status=$?
+  if [ $status -eq 124 ]; then wait "$child" 2>/dev/null || true; else wait "$child" || status=$?; fi
   child=''
+  cat "$temporary/said" >&2
   return $status
 }
 
-upload() {
+upload() { # SECONDS
+  local status=0
+  : >"$temporary/said"
   case $plan in
     Y1 | FC1)
-      limited "$upload_seconds" az functionapp deployment source config-zip --resource-group "$group" --name "$site" \
-        --src "$package" --timeout "$upload_seconds" --output none
+      limited "$1" az functionapp deployment source config-zip --resource-group "$group" --name "$site" \
+        --src "$package" --timeout "$1" --output none || status=$?
       ;;
     F1)
-      limited "$upload_seconds" az webapp deploy --resource-group "$group" --name "$site" --src-path "$package" \
-        --type zip --restart true --output none
+      limited "$1" az webapp deploy --resource-group "$group" --name "$site" --src-path "$package" \
+        --type zip --restart true --output none || status=$?
       ;;
   esac
+  if published; then return 0; fi
+  if [ $status -eq 124 ]; then
+    say "deploy: no end within the time for it"
+    # Most likely it waits as described above, in other words. Whether the package is there, its version will tell.
+    if [ "$plan" = FC1 ]; then return 0; fi
+  fi
+  return $status
 }
 
 say "uploading $package to $site"
-for try in 1 2 3; do
-  if upload; then break; fi
-  if [ $try -eq 3 ]; then
+end=$((SECONDS + upload_seconds))
+until upload $((end - SECONDS)); do
+  sleep "$upload_interval"
+  if [ $((end - SECONDS)) -le $((upload_seconds / 10)) ]; then # too little for another try
     die $upload_failed "the package was not uploaded; the site $site is there, so run this again, or see" \
       "az webapp log deployment show --resource-group $group --name $site"
   fi
-  say "a new site may need a moment before it takes a package; trying again"
-  sleep "$interval"
+  say "a new site, and its roles, may need some minutes before it takes a package; trying again"
 done
 
 # --- does it answer? --------------------------------------------------------------------------------------------------
 
-# By its public address first, which may be a domain that is yet to be pointed at the site, and then by its own name,
-# which may be locked to Front Door.
+# By its public address first, which may be a domain that is yet to be pointed at it, then by the name that Azure gave
+# Front Door, and then by the site's own, which may be locked to Front Door.
 addresses=("${base_url%/}")
-if [ "${base_url%/}" != "https://$host_name" ]; then addresses+=("https://$host_name"); fi
+for one in "$front_door_name" "$host_name"; do
+  if [ -n "$one" ] && [ "${base_url%/}" != "https://$one" ]; then addresses+=("https://$one"); fi
+done
 
 healthy() { # ADDRESS: sets seen, what was there, and version
   local code
@@ -446,26 +464,38 @@ redirect() {
   to=$(tr -d '\r' <"$temporary/headers" | sed -n 's/^[Ll][Oo][Cc][Aa][Tt][Ii][Oo][Nn]: *//p')
   case $code in
     302) if [ "$to" = "$long_url" ]; then return 0; fi; seen="GET /$alias leads to '$to', not to $long_url"; return 2 ;;
+    404)
+      not_found=$((not_found + 1)) # for a moment that may be a host that has just started, and has no routes yet
+      seen="GET /$alias answers 404"
+      if [ $not_found -lt 5 ]; then return 1; fi
+      return 2
+      ;;
     000 | 5??) seen="GET /$alias answers $code"; return 1 ;;
     *) seen="GET /$alias answers $code"; return 2 ;;
   esac
 }
 
+# Each try has a URL of its own. One whose link was made while its answer was lost would get a 200, and a link lives for a
+# minute only.
+try() {
+  long_url=https://example.com/tiney-smoke-test/$(date -u +%Y%m%d%H%M%S)-$RANDOM$RANDOM
+  alias=''
+  : >"$temporary/headers"
+  shorten || return $?
+  redirect
+}
+
 say "shortening a URL for a minute, and following it"
-long_url=https://example.com/tiney-smoke-test/$(date -u +%Y%m%d%H%M%S)-$RANDOM$RANDOM
-alias=''
+not_found=0
 end=$((SECONDS + wait_seconds))
-for step in shorten redirect; do
-  while true; do
-    status=0
-    : >"$temporary/headers"
-    $step || status=$?
-    if [ $status -eq 0 ]; then break; fi
-    if [ $status -eq 2 ] || [ $SECONDS -ge $end ]; then
-      die $not_working "the site answers, but does not work: $seen. See Troubleshooting in docs/deployment.md"
-    fi
-    sleep "$interval"
-  done
+while true; do
+  status=0
+  try || status=$?
+  if [ $status -eq 0 ]; then break; fi
+  if [ $status -eq 2 ] || [ $SECONDS -ge $end ]; then
+    die $not_working "the site answers, but does not work: $seen. See Troubleshooting in docs/deployment.md"
+  fi
+  sleep "$interval"
 done
 
 say "done: ${version:+version $version }shortens and redirects on $plan; alerts, workbook and logs are in the resource group $group"

@@ -35,7 +35,7 @@ import (
 type reply struct {
 	For, Out, Err string
 	Exit, Times   int
-	Hang          bool
+	Hang, Upload  bool
 }
 
 type call struct {
@@ -115,7 +115,8 @@ func newDeployer(t *testing.T) *deployer {
 	}
 	d.do(os.WriteFile(filepath.Join(d.root, ".gitignore"), []byte("/build/\n"), 0o644))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
-		{"-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "first"}} {
+		{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null",
+			"commit", "-qm", "first"}} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = d.root
 		if said, err := cmd.CombinedOutput(); err != nil {
@@ -187,7 +188,7 @@ const (
 
 // outputs is what az prints for the query of deploy.sh.
 func (d *deployer) outputs(plan string) string {
-	return fmt.Sprintf("site-1\n%s\n%s\n%s\n", plan, d.site.hostName, d.site.base)
+	return fmt.Sprintf("site-1\n%s\n%s\n%s\n%s\n", plan, d.site.hostName, d.site.frontDoorName, d.site.base)
 }
 
 func usual(d *deployer, plan string) []reply {
@@ -197,7 +198,7 @@ func usual(d *deployer, plan string) []reply {
 		{For: "bicep version", Out: "Bicep CLI version 0.38.33\n"},
 		{For: "group exists", Out: "true\n"},
 		{For: "group create"},
-		{For: "group show", Out: "tiney\n"},
+		{For: "group show", Out: "tiney-deploy\n"},
 		{For: "group delete"},
 		{For: "resource list", Out: "Microsoft.Web/sites\tsite-1\n"},
 		{For: "rest --method get", Out: dataOnly + owner},
@@ -313,6 +314,7 @@ func (d *deployer) made() bool {
 type site struct {
 	state          string
 	base, hostName string
+	frontDoorName  string // none where empty
 
 	mu           sync.Mutex
 	links        map[string]string
@@ -320,6 +322,8 @@ type site struct {
 	health       string
 	refusals     int    // how many calls of shorten, and then of redirect, are answered 503
 	shorten      int    // what shorten answers, else 201
+	lost         int    // how many answers of shorten get lost, when all is done
+	unknown      int    // how many redirects are answered 404
 	redirect     int    // what redirects answer, else 302
 	to           string // where they lead, else to the long URL
 	shortBase    string // what short URLs begin with
@@ -363,10 +367,22 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "no role yet", http.StatusServiceUnavailable)
 			return
 		}
-		alias := fmt.Sprintf("aB-_%d", len(s.links))
+		alias, status := fmt.Sprintf("aB-_%d", len(s.links)), http.StatusCreated
+		for known, to := range s.links {
+			if to == asked.LongURL {
+				alias, status = known[1:], http.StatusOK
+			}
+		}
 		s.links["/"+alias] = asked.LongURL
-		w.WriteHeader(cmp.Or(s.shorten, http.StatusCreated))
+		if s.lost > 0 {
+			s.lost--
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(cmp.Or(s.shorten, status))
 		fmt.Fprintf(w, `{"alias":%q,"shortUrl":%q,"longUrl":%q}`, alias, s.shortBase+"/"+alias, asked.LongURL)
+	case s.links[r.URL.Path] != "" && s.unknown > 0:
+		s.unknown--
+		http.NotFound(w, r)
 	case s.links[r.URL.Path] != "":
 		w.Header().Set("Location", cmp.Or(s.to, s.links[r.URL.Path]))
 		w.WriteHeader(cmp.Or(s.redirect, http.StatusFound))
@@ -434,7 +450,7 @@ func TestDeployIntoANewGroup(t *testing.T) {
 	d.replies = []reply{{For: "group exists", Out: "false\n"}}
 	r := d.run("Y1", "yes\ny\n").ends(0, "Create the resource group "+group+" in canadacentral?", "Deploy this")
 	r.changed("group create", "deployment group create", "functionapp deployment source config-zip")
-	if c := r.did("group create")[0]; c.after("--location") != "canadacentral" || c.after("--tags") != "application=tiney" {
+	if c := r.did("group create")[0]; c.after("--location") != "canadacentral" || c.after("--tags") != "created-by=tiney-deploy" {
 		t.Errorf("the group was made by %s", c)
 	}
 	r = d.run("Y1", "", "--yes", "-l", "westeurope").ends(0)
@@ -543,7 +559,7 @@ func TestDeployDeclined(t *testing.T) {
 		t.Error("there was no what-if")
 	}
 	d.replies = []reply{{For: "group exists", Out: "false\n"}}
-	d.run("Y1", "y\n", "--what-if").ends(3, "az group create --name "+group+" --location canadacentral --tags application=tiney").changed()
+	d.run("Y1", "y\n", "--what-if").ends(3, "az group create --name "+group+" --location canadacentral").changed()
 }
 
 func TestDeployFails(t *testing.T) {
@@ -570,20 +586,26 @@ func TestDeployUploadFails(t *testing.T) {
 	const zip = "functionapp deployment source config-zip"
 	d.replies = []reply{{For: zip, Err: "Status Code: 503\n", Exit: 1, Times: 2}}
 	d.run("Y1", "", "--yes").ends(0, "Status Code: 503", "trying again").changed("deployment group create", zip, zip, zip)
-	d.replies[0].Times = 0
-	d.run("FC1", "", "--yes").ends(7, "run this again").changed("deployment group create", zip, zip, zip)
 
-	d.replies = []reply{{For: "webapp deploy", Err: "Status Code: 401\n", Exit: 1}}
-	d.run("F1", "", "--yes", "--plan", "F1").ends(7, "Status Code: 401").
-		changed("deployment group create", "webapp deploy", "webapp deploy", "webapp deploy")
+	// Until the time is over: a role may take minutes to arrive.
+	d.env = []string{"TINEY_UPLOAD_WAIT=3", "TINEY_INTERVAL=0.2"}
+	for _, test := range []struct{ plan, upload string }{{"Y1", zip}, {"FC1", zip}, {"F1", "webapp deploy"}} {
+		d.replies = []reply{{For: test.upload, Err: "Status Code: 401\n", Exit: 1}}
+		began := time.Now()
+		r := d.run(test.plan, "", "--yes", "--plan", test.plan).ends(7, "Status Code: 401", "run this again")
+		if tries := len(r.did(test.upload)); tries < 4 || time.Since(began) < time.Second {
+			t.Errorf("%s: it gave up after %d tries and %v", test.plan, tries, time.Since(began))
+		}
+	}
 }
 
 func TestDeployEndsAnUploadThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDeployer(t)
-	d.replies = []reply{{For: "functionapp", Hang: true, Times: 1}}
-	d.env = []string{"TINEY_UPLOAD_WAIT=3"}
-	d.run("FC1", "", "--yes").ends(0, "no end within the time for it", "trying again")
+	const zip = "functionapp deployment source config-zip"
+	d.env = []string{"TINEY_UPLOAD_WAIT=2", "TINEY_WAIT=1"}
+	d.replies = []reply{{For: zip, Hang: true}}
+	d.run("Y1", "", "--yes").ends(7, "no end within the time for it").changed("deployment group create", zip)
 	said, err := os.ReadFile(filepath.Join(d.state, "hanging"))
 	d.do(err)
 	pid, err := strconv.Atoi(string(said))
@@ -595,6 +617,36 @@ func TestDeployEndsAnUploadThatHangs(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	t.Errorf("the process behind az, %d, goes on", pid)
+}
+
+// On Flex Consumption, az looks at the app when it has the package, where it sees nothing with Front Door before it: it
+// never ends, or fails. The version that answers tells whether the package is there.
+func TestDeployGoesOnWhereAzSeesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDeployer(t)
+	const zip = "functionapp deployment source config-zip"
+	const unhealthy = "Deployment was successful but the app appears to be unhealthy.\n"
+	d.env = []string{"TINEY_UPLOAD_WAIT=2", "TINEY_WAIT=1"}
+	d.replies = []reply{{For: zip, Hang: true}}
+	d.run("FC1", "", "--yes").ends(0, "no end within the time for it", "version "+d.version).changed("deployment group create", zip)
+	d.replies = []reply{{For: zip, Err: unhealthy, Exit: 1, Upload: true}}
+	d.run("FC1", "", "--yes").ends(0, unhealthy).changed("deployment group create", zip)
+
+	// It need not go on until its time is over.
+	d.env = []string{"TINEY_UPLOAD_WAIT=50"}
+	d.replies = []reply{{For: zip, Err: "Checking the health of the function app\n", Hang: true}}
+	began := time.Now()
+	d.run("FC1", "", "--yes").ends(0, "Checking the health").changed("deployment group create", zip)
+	if took := time.Since(began); took > 40*time.Second {
+		t.Errorf("it took %v", took)
+	}
+
+	d.env = []string{"TINEY_UPLOAD_WAIT=2", "TINEY_WAIT=1"}
+	d.do(os.Remove(filepath.Join(d.state, "uploaded.zip")))
+	d.replies = []reply{{For: zip, Hang: true, Exit: 1}}
+	d.run("FC1", "", "--yes").ends(8, "no end within the time for it", "answers 503").changed("deployment group create", zip)
+	d.replies = []reply{{For: zip, Err: unhealthy, Exit: 1}} // these words mean nothing on other plans
+	d.run("Y1", "", "--yes").ends(7)
 }
 
 func TestDeployWaitsForHealth(t *testing.T) {
@@ -634,6 +686,13 @@ func TestDeployAsksTheSiteUnderItsOwnName(t *testing.T) {
 	if !strings.HasSuffix(r.stdout, "http://127.0.0.1:1\n") {
 		t.Errorf("it prints %q", r.stdout)
 	}
+
+	// With Front Door the site is locked, and its own name is of no use.
+	d.site.frontDoorName, d.site.hostName = d.site.hostName, "127.0.0.1:2"
+	d.run("Y1", "", "--yes").ends(0, "answers at "+server.URL)
+	d.site.frontDoorName = "127.0.0.1:3"
+	d.env = append(d.env, "TINEY_WAIT=1")
+	d.run("Y1", "", "--yes").ends(8, "http://127.0.0.1:1 does not", "https://127.0.0.1:3 does not", "https://127.0.0.1:2 does not")
 }
 
 func TestDeploySmokeTest(t *testing.T) {
@@ -663,6 +722,17 @@ func TestDeploySmokeTest(t *testing.T) {
 	d.env = nil
 	d.site.shorten, d.site.redirect, d.site.refusals, d.site.to, d.site.shortBase = 0, 0, 3, "", base
 	d.run("Y1", "", "--yes").ends(0)
+	// A link that was made is known, and gets a 200, whatever became of the first answer.
+	d.site.lost = 2
+	d.run("Y1", "", "--yes").ends(0)
+	d.site.unknown = 3
+	d.run("Y1", "", "--yes").ends(0)
+	d.site.redirect = 404
+	d.run("Y1", "", "--yes").ends(9, "answers 404") // and not only when all time is over, which is 20 seconds here
+	d.site.redirect = 0
+	if d.site.lost+d.site.unknown+d.site.refusals > 0 {
+		t.Errorf("left are %d, %d and %d", d.site.lost, d.site.unknown, d.site.refusals)
+	}
 }
 
 func TestDeployWithAPackage(t *testing.T) {
@@ -713,6 +783,9 @@ func TestDestroy(t *testing.T) {
 	d := newDeployer(t)
 	r := d.run("Y1", group+"\n", "--destroy").ends(0, "Microsoft.Web/sites\tsite-1", "Type the name", "Log Analytics workspace, 14 days").
 		changed("group delete")
+	if query := r.did("group show")[0].after("--query"); query != `tags."created-by"` { // with quotes: it is no identifier
+		t.Errorf("it asks for %s", query)
+	}
 	if c := r.did("group delete")[0]; c.after("--name") != group {
 		t.Errorf("it called %s", c)
 	}
@@ -721,8 +794,10 @@ func TestDestroy(t *testing.T) {
 		d.run("Y1", input, "--destroy").ends(4, "nothing was deleted").changed()
 	}
 
-	d.replies = []reply{{For: "group show", Out: "\n"}} // somebody else's group
-	d.run("Y1", "", "--destroy", "--yes").ends(4, "this script did not make "+group, "type the name").changed()
+	for _, tag := range []string{"", "tiney"} { // somebody else's group
+		d.replies = []reply{{For: "group show", Out: tag + "\n"}}
+		d.run("Y1", "", "--destroy", "--yes").ends(4, "this script did not make "+group, "type the name").changed()
+	}
 	d.run("Y1", group+"\n", "--destroy").ends(0, "this script did not make "+group).changed("group delete")
 
 	d.replies = []reply{{For: "group delete", Err: "ScopeLocked\n", Exit: 1}}
@@ -852,6 +927,13 @@ func TestDeployPowerShell(t *testing.T) {
 	if b, p := azCalls(bash), azCalls(script); !slices.Equal(b, p) {
 		t.Errorf("deploy.sh calls az with %q,\nand deploy.ps1 with %q", b, p)
 	}
+	for _, mistake := range [][2]string{{"'--src-path'", "'--src'"}, {"group delete --name", "group delete --resource-group"}, {" --no-prompt true --name", " --name"},
+		{"@('--parameters', \"plan=$plan\")", "@('--parameter', \"plan=$plan\")"}, {"resource list --resource-group", "resource list -resource-group"}} {
+		wrong := strings.Replace(script, mistake[0], mistake[1], 1)
+		if wrong == script || slices.Equal(azCalls(bash), azCalls(wrong)) {
+			t.Errorf("with %s for %s, deploy.ps1 is found to call az as deploy.sh does", mistake[1], mistake[0])
+		}
+	}
 	for _, name := range []string{"tiney-windows-386.zip", "tiney-webapp-windows-386.zip", "tiney-linux-amd64.zip"} {
 		if !strings.Contains(bash, name) || !strings.Contains(script, name) {
 			t.Errorf("the scripts do not agree on %s", name)
@@ -886,21 +968,43 @@ func TestDeployPowerShell(t *testing.T) {
 	}
 }
 
-// azCalls returns the az commands of a script, without their options, sorted.
+// azCalls returns the az commands of a script, each with the names of its options, sorted. --query is not one of them:
+// deploy.ps1 has none, as it says.
 func azCalls(script string) []string {
+	script = strings.ReplaceAll(script, "\\\n", " ")
+	option := regexp.MustCompile(`--[a-z-]+`)
+	// What both calls of `az deployment group` get stands in a list. A list of PowerShell's has commas, and its own @.
+	var template []string
+	for _, found := range regexp.MustCompile(`(?m)template \+?= ?@?(\(.*)$|template\+?=(\(.*)$`).FindAllStringSubmatch(script, -1) {
+		template = append(template, option.FindAllString(found[1]+found[2], -1)...)
+	}
+	if len(template) == 0 {
+		return nil
+	}
 	var calls []string
+	call := func(command, rest string) {
+		rest, _, _ = strings.Cut(rest, " | ")
+		rest, _, _ = strings.Cut(rest, " || ")
+		options := option.FindAllString(rest, -1)
+		if strings.Contains(rest, "@template") || strings.Contains(rest, "template[@]") {
+			options = append(options, template...)
+		}
+		slices.Sort(options)
+		options = slices.DeleteFunc(slices.Compact(options), func(name string) bool { return name == "--query" })
+		calls = append(calls, strings.Join(append([]string{strings.TrimSpace(command)}, options...), " "))
+	}
 	for line := range strings.Lines(script) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "#") || regexp.MustCompile(`^(need|die|say|Die|Say|Add-Missing|")`).MatchString(line) {
 			continue
 		}
-		for _, found := range regexp.MustCompile(`\baz ((?:[a-z][a-z-]* )+?)(?:--|@|"\$|[0-9]*>)`).FindAllStringSubmatch(line, -1) {
-			calls = append(calls, strings.TrimSpace(found[1]))
+		for _, at := range regexp.MustCompile(`\baz ((?:[a-z][a-z-]* )+?)(?:--?[a-z]|@|"\$|[0-9]*>)`).FindAllStringSubmatchIndex(line, -1) {
+			call(line[at[2]:at[3]], line[at[3]:])
 		}
 		// What PowerShell runs with a time limit is a list.
-		if _, list, ok := strings.Cut(line, "Invoke-Limited $uploadSeconds @("); ok {
-			list, _, _ = strings.Cut(list, ", '--")
-			calls = append(calls, strings.NewReplacer("'", "", ",", "").Replace(list))
+		if _, list, ok := strings.Cut(line, "Invoke-Limited $Seconds @("); ok {
+			command, rest, _ := strings.Cut(list, ", '--")
+			call(strings.NewReplacer("'", "", ",", "").Replace(command), "--"+rest)
 		}
 	}
 	slices.Sort(calls)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -159,6 +160,44 @@ func TestBudget(t *testing.T) {
 		if !slices.Contains(needs, name) {
 			t.Errorf("the budget does not take %s: %q", name, needs)
 		}
+	}
+	docs := read(t, "../docs/deployment.md")
+	commands := regexp.MustCompile("`(--param budgetAmount=[1-9][^`]*)`").FindAllStringSubmatch(docs, -1)
+	if len(commands) == 0 {
+		t.Error("docs/deployment.md does not say how to get a budget")
+	}
+	for _, command := range commands {
+		for _, name := range needs {
+			if !strings.Contains(command[1]+" ", "--param "+name+"=") {
+				t.Errorf("docs/deployment.md gives a budget no %s: %s", name, command[1])
+			}
+		}
+		if !regexp.MustCompile(`budgetStartDate=(YYYY-MM|\d{4}-\d\d)-01\b`).MatchString(command[1]) {
+			t.Errorf("docs/deployment.md does not start a budget on the first of a month: %s", command[1])
+		}
+	}
+}
+
+// TestTheDocsRegisterTheProviders: who has rights on the group alone cannot deploy what nobody has registered.
+func TestTheDocsRegisterTheProviders(t *testing.T) {
+	docs := read(t, "../docs/deployment.md")
+	want := map[string]bool{}
+	for of := range versions {
+		provider, _, _ := strings.Cut(of, "/")
+		if provider != "Microsoft.Authorization" { // which every subscription has
+			want[provider] = true
+		}
+	}
+	got := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^ *az provider register --namespace (\S+)`).FindAllStringSubmatch(docs, -1) {
+		got[found[1]] = true
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("docs/deployment.md registers %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+	// What has brackets is a pattern to some shells, and an error where no file has such a name.
+	if found := regexp.MustCompile(`--query [^"'\s]*[][?*]\S*`).FindString(docs); found != "" {
+		t.Errorf("docs/deployment.md has no quotes around %s", found)
 	}
 }
 

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"time"
+
+	"tiney/internal/ingest"
+)
+
+// modes are the ways to run the service, with and without telemetry.
+var modes = []struct {
+	name         string
+	hosted, send bool
+	against      string
+}{
+	{name: "on its own, without", hosted: false, send: false},
+	{name: "on its own, with", hosted: false, send: true, against: "on its own, without"},
+	{name: "behind the host, without", hosted: true, send: false},
+	{name: "behind the host, with", hosted: true, send: true, against: "behind the host, without"},
+}
+
+// cost measures what telemetry costs a cached redirect.
+func (b *bench) cost(ctx context.Context) (string, error) {
+	var subjects []subject
+	for _, m := range modes {
+		subjects = append(subjects, subject{m.name, m.against, func(ctx context.Context) (values, error) {
+			var more []string
+			if m.send {
+				to := ingest.Start()
+				defer to.Close()
+				more = append(more, "APPLICATIONINSIGHTS_CONNECTION_STRING="+to.ConnectionString())
+			}
+			s, err := b.start(ctx, m.hosted, more...)
+			if err != nil {
+				return nil, err
+			}
+			defer s.stop()
+			if _, err := b.flatOut(ctx, s, time.Second); err != nil { // to warm up
+				return nil, err
+			}
+			before := processorTime(s.cmd.Process.Pid)
+			v, err := b.flatOut(ctx, s, b.length)
+			if err != nil {
+				return nil, err
+			}
+			used := processorTime(s.cmd.Process.Pid) - before
+			v["µs"] = float64(used.Microseconds()) / v["requests"]
+			return v, nil
+		}})
+	}
+	r, err := interleave(ctx, b.rounds, subjects)
+	if err != nil {
+		return "", err
+	}
+	generator := "wrk -t2"
+	if b.wrk == "" {
+		generator = "a load generator of its own, as wrk is not installed,"
+	}
+	return fmt.Sprintf("%d rounds of %v each, %s with %d connections.\n\n", b.rounds, b.length, generator, b.connections) +
+		r.table([]column{
+			{head: "redirects/s", value: "req/s"},
+			{head: "p50 ms", value: "p50", digits: 2},
+			{head: "p99 ms", value: "p99", digits: 2},
+			{head: "CPU µs each", value: "µs", digits: 1},
+			{head: "redirects/s, with to without", value: "req/s", digits: 3, of: ratio, atLeast: 0.95},
+			{head: "CPU, with to without", value: "µs", digits: 3, of: ratio},
+			{head: "CPU % of others", value: "others"},
+		}), nil
+}
+
+var benchmarkLine = regexp.MustCompile(`(?m)^BenchmarkCachedRedirect/(.+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
+
+// allocations runs the Go benchmark of the same through ServeHTTP, without a network.
+func (b *bench) allocations(ctx context.Context) (string, error) {
+	r := new(results)
+	for round := range b.rounds {
+		quiet(ctx)
+		cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkCachedRedirect$", "-benchmem", "./handler")
+		said, err := cmd.CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("%w\n%s", err, said)
+		}
+		lines := benchmarkLine.FindAllSubmatch(said, -1)
+		if len(lines) != len(modes) {
+			return "", fmt.Errorf("go test said:\n%s", said)
+		}
+		for i, line := range lines {
+			v := values{}
+			for n, name := range []string{"ns", "bytes", "allocations"} {
+				if v[name], err = strconv.ParseFloat(string(line[n+2]), 64); err != nil {
+					return "", err
+				}
+			}
+			fmt.Fprintf(os.Stderr, "round %d of %d, %s: %v\n", round+1, b.rounds, line[1], v)
+			r.add(modes[i].name, modes[i].against, v)
+		}
+	}
+	return fmt.Sprintf("%d rounds.\n\n", b.rounds) + r.table([]column{
+		{head: "ns", value: "ns"},
+		{head: "bytes", value: "bytes"},
+		{head: "allocations", value: "allocations"},
+		{head: "ns, with to without", value: "ns", digits: 3, of: ratio},
+		{head: "allocations, with less without", value: "allocations", of: difference, atMost: 0.5},
+	}), nil
+}

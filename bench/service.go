@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// service is a process of the service.
+type service struct {
+	cmd     *exec.Cmd
+	address string
+	url     string
+	found   int // redirects that it has answered
+}
+
+var client = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 64},
+	Timeout:       30 * time.Second,
+}
+
+// start starts the service and returns when it has the link in its cache. Behind the Functions host means that it is
+// told so: there is no host that would take its share of the processors.
+func (b *bench) start(ctx context.Context, hosted bool, more ...string) (*service, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &service{cmd: exec.CommandContext(ctx, b.executable), address: l.Addr().String(), url: "http://" + l.Addr().String()}
+	l.Close()
+	port := "PORT="
+	if hosted {
+		port = "FUNCTIONS_CUSTOMHANDLER_PORT="
+	}
+	s.cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), port + s.address[strings.LastIndexByte(s.address, ':')+1:],
+		"AzureWebJobsStorage=" + b.emulator.ConnectionString(), "BaseUrl=https://tiney.to",
+	}, more...)
+	s.cmd.Stderr = os.Stderr
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	ready := func() bool {
+		status, _, err := s.send(http.MethodGet, "/api/ready", "")
+		return err == nil && status == http.StatusOK
+	}
+	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil {
+			s.stop()
+			return nil, fmt.Errorf("the service is not ready: %w", context.Cause(ctx))
+		}
+	}
+	if b.alias == "" {
+		return s, nil
+	}
+	if status, _, err := s.send(http.MethodGet, "/"+b.alias, ""); err != nil || status != http.StatusFound {
+		s.stop()
+		return nil, fmt.Errorf("a redirect was answered with %d (%v)", status, err)
+	}
+	s.found++
+	return s, nil
+}
+
+// stop ends the process as the Functions host does.
+func (s *service) stop() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	client.CloseIdleConnections()
+}
+
+func (s *service) send(method, path, body string) (status int, said []byte, err error) {
+	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	said, err = io.ReadAll(answer.Body)
+	return answer.StatusCode, said, err
+}
+
+// makeLink makes the link that redirects are measured with.
+func (b *bench) makeLink(ctx context.Context) error {
+	s, err := b.start(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	status, said, err := s.send(http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/a/long/path?with=a&query"}`)
+	if err != nil || status != http.StatusCreated {
+		return fmt.Errorf("shorten was answered with %d (%v)", status, err)
+	}
+	var made struct{ Alias string }
+	if err := json.Unmarshal(said, &made); err != nil {
+		return err
+	}
+	b.alias = made.Alias
+	return nil
+}

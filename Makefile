@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos wine azurite kql bicep powershell clean compiler shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine azurite kql bicep powershell clean compiler wrk shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -9,6 +9,8 @@ FUZZTIME ?= 30s
 DURATION ?= 10m
 NODES ?= 2
 SEED ?= 0
+# What `make bench` is told, such as BENCH='-only cost' or BENCH='-write docs/performance.md'.
+BENCH ?=
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -59,6 +61,9 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 chaos: azurite ## check random histories under faults for DURATION (10m), with NODES processes (2)
 	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/chaos -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
 
+bench: azurite wrk ## measure what telemetry costs, and what a failing ingestion endpoint does (about 40 minutes)
+	@go run ./bench $(BENCH)
+
 wine: azurite wine-installed ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
 	go test -count=1 -run TestThePackagesForWindowsRun ./internal/pack -pack.wine
 
@@ -75,6 +80,11 @@ compiler:
 	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq gcc libc6-dev; \
 		else echo "The race detector needs a C compiler: install gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)"; exit 1; fi; }
+
+wrk:
+	@command -v wrk >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq; apt-get install -y -qq wrk; }; } || \
+		echo "wrk is not installed (Debian, Ubuntu: apt-get install wrk): measuring with a load generator of the bench's own"
 
 shellcheck:
 	@command -v shellcheck >/dev/null || { \

@@ -112,13 +112,17 @@ func ourTime() time.Duration {
 	return sum
 }
 
-// quiet waits until others leave the machine alone, but not for ever.
+// patience is how long quiet still waits, all in all.
+var patience time.Duration
+
+// quiet waits until others leave the machine alone, while there is patience.
 func quiet(ctx context.Context) {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		m := newMeter()
 		time.Sleep(time.Second)
-		if m.others() < 5 {
+		if m.others() < tooLoud/2 || patience <= 0 {
 			return
 		}
+		patience -= time.Second
 	}
 }

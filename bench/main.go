@@ -53,6 +53,7 @@ func main() {
 	flag.DurationVar(&b.faultLength, "fault-time", time.Minute, "how long the endpoint fails")
 	flag.IntVar(&b.rate, "rate", 2000, "redirects a second while it fails")
 	flag.IntVar(&b.shortens, "shortens", 20, "links made a second while it fails")
+	flag.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait, all in all, for others to leave the machine alone")
 	only := flag.String("only", "cost,allocations,faults", "the `parts` to run")
 	file := flag.String("write", "", "put the tables into this `file` too, between its marks")
 	flag.Parse()

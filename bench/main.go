@@ -132,5 +132,5 @@ func replace(file, part, text string) error {
 	if !found || !closed {
 		return fmt.Errorf("%s has no place for a table: no line %q, or none %q after it", file, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
-	return os.WriteFile(file, []byte(before+begin+text+end+after), 0o644)
+	return os.WriteFile(file, []byte(before+begin+"\n"+text+"\n"+end+after), 0o644)
 }

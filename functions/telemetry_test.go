@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -29,39 +28,6 @@ func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {
 		SamplingPercent: 100, ClientAddresses: true, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { s.Close(0) })
 	return s, e
-}
-
-// nowhere is a ResponseWriter that costs nothing.
-type nowhere struct{ header http.Header }
-
-func (w nowhere) Header() http.Header         { return w.header }
-func (w nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (w nowhere) WriteHeader(int)             {}
-
-func TestTelemetryCostsARedirectNoAllocation(t *testing.T) {
-	for _, hosted := range []bool{true, false} {
-		var allocations [2]float64
-		for n, with := range []bool{false, true} {
-			r := newRig(t, func(c *functions.Config) {
-				c.Hosted = hosted
-				c.Log = slog.New(slog.DiscardHandler)
-				if with {
-					c.Sender, _ = sender(t, hosted)
-				}
-			})
-			l, _, err := r.fake.Create(t.Context(), link.Link{LongURL: "https://example.com/", CreatedAt: r.clock.Now(), ExpiresAt: r.clock.Now().Add(time.Hour)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			req := httptest.NewRequest(http.MethodGet, "/"+string(l.Alias), nil)
-			w := nowhere{http.Header{}}
-			// Few enough to be in the queue before anything is sent, which allocates elsewhere.
-			allocations[n] = testing.AllocsPerRun(100, func() { r.ServeHTTP(w, req) })
-		}
-		if allocations[1] > allocations[0] {
-			t.Errorf("hosted %t: %v allocations with telemetry, %v without", hosted, allocations[1], allocations[0])
-		}
-	}
 }
 
 // endless reaps until it is told to stop.

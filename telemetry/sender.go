@@ -30,6 +30,9 @@ const (
 	batchSize = 500
 	// sendPause keeps a flood of items from taking the processor away from the requests that they tell of.
 	sendPause = 250 * time.Millisecond
+	// floodPause is the same while items are being dropped: which of them arrive is chance then, and more of them are not
+	// worth what they would cost the requests.
+	floodPause = time.Second
 )
 
 // Config is what a Sender works with. Every field is required but where it says so.
@@ -117,9 +120,13 @@ func (s *Sender) run() {
 		}
 	}()
 	defer s.to.close()
-	every, taken, sent := sendFirst, time.Now(), time.Now()
+	every, taken, sent, dropped := sendFirst, time.Now(), time.Now(), int64(0)
 	for {
-		stopping := s.wait(taken.Add(every), sent.Add(sendPause))
+		pause := sendPause
+		if now := s.config.Metrics.TelemetryDropped.Value(); now > dropped {
+			pause, dropped = floodPause, now
+		}
+		stopping := s.wait(taken.Add(every), sent.Add(pause))
 		var batch []*contracts.Envelope
 		if now := time.Now(); stopping || now.Sub(taken) >= every {
 			taken = now

@@ -13,7 +13,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -90,14 +89,12 @@ func (b *bench) run(ctx context.Context, only []string, file string) error {
 	}
 	b.executable = filepath.Join(dir, "handler")
 	b.wrk, _ = exec.LookPath("wrk")
-	if b.emulator, err = azurite.FreePorts(); err != nil {
-		return err
-	}
-	emulator, err := azurite.Start(ctx, b.emulator, "", io.Discard)
+	emulator, err := azurite.StartAnywhere(ctx)
 	if err != nil {
 		return err
 	}
 	defer emulator.Stop()
+	b.emulator = emulator.Ports
 	if err := b.makeLink(ctx); err != nil {
 		return err
 	}

@@ -830,11 +830,7 @@ func TestDeployUsage(t *testing.T) {
 // The package of this very tree, uploaded by deploy.sh, unpacked and run as it is, on storage as it is.
 func TestDeployTheRealThing(t *testing.T) {
 	t.Parallel()
-	ports, err := azurite.FreePorts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	storage, err := azurite.Start(t.Context(), ports, "", io.Discard)
+	storage, err := azurite.StartAnywhere(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -856,7 +852,7 @@ func TestDeployTheRealThing(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
-	go func() { ran <- platform(ctx, d.state, t.TempDir(), port, ports.ConnectionString()) }()
+	go func() { ran <- platform(ctx, d.state, t.TempDir(), port, storage.ConnectionString()) }()
 	version := describe(t, "..")
 	d.run("FC1", "", "--yes", "--package", file, "--expect", version).ends(0, "version "+version+" shortens and redirects")
 	cancel()

@@ -129,19 +129,34 @@ func (s *Server) Stop() {
 	}
 }
 
-// ForTests starts an Azurite of its own on free ports, with its data in memory, runs body and stops it again. It returns
-// body's exit code, for a TestMain, and 1 with a line on stderr where there is no Azurite: without one, nothing passes.
-func ForTests(body func(Ports) int) int {
-	ports, err := FreePorts()
-	if err == nil {
-		var s *Server
-		if s, err = Start(context.Background(), ports, "", io.Discard); err == nil {
-			defer s.Stop()
-			return body(ports)
+// StartAnywhere is Start on free ports, with the data in memory. Where another process takes one of the ports at the last
+// moment, it takes others.
+func StartAnywhere(ctx context.Context) (*Server, error) {
+	var failed error
+	for range 3 {
+		ports, err := FreePorts()
+		if err != nil {
+			return nil, err
 		}
+		s, err := Start(ctx, ports, "", io.Discard)
+		if err == nil {
+			return s, nil
+		}
+		failed = err
 	}
-	fmt.Fprintln(os.Stderr, err)
-	return 1
+	return nil, failed
+}
+
+// ForTests starts an Azurite of its own, runs body and stops it again. It returns body's exit code, for a TestMain, and
+// 1 with a line on stderr where there is no Azurite: without one, nothing passes.
+func ForTests(body func(Ports) int) int {
+	s, err := StartAnywhere(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer s.Stop()
+	return body(s.Ports)
 }
 
 // script finds the installed Azurite from any folder of the project.

@@ -188,21 +188,17 @@ func use(t *testing.T, base string) {
 // the given name of this machine. The settings have a time zone in which the day is mostly another one than in UTC.
 func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
 	t.Helper()
-	ports, err := azurite.FreePorts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := azurite.Start(t.Context(), ports, "", io.Discard)
+	server, err := azurite.StartAnywhere(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	tables := rawtables.Open(t, ports.ConnectionString(), "")
+	tables := rawtables.Open(t, server.ConnectionString(), "")
 	tables.Make()
 	tables.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true})
 	return tables, []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TZ=Pacific/Kiritimati", "BaseUrl=https://tiney.to",
-		"AzureWebJobsStorage=" + strings.ReplaceAll(ports.ConnectionString(), "127.0.0.1", host),
+		"AzureWebJobsStorage=" + strings.ReplaceAll(server.ConnectionString(), "127.0.0.1", host),
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 
 // rig is all functions over a fake store.
 type rig struct {
-	t *testing.T
+	t testing.TB
 	http.Handler
 	fake    *linkstest.Fake
 	lock    *fakeLock
@@ -53,7 +53,7 @@ func (l *fakeLock) Check(ctx context.Context) error {
 	return l.fail
 }
 
-func newRig(t *testing.T, change ...func(*functions.Config)) *rig {
+func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: linkstest.NewClock(), metrics: new(telemetry.Metrics), lock: new(fakeLock), log: new(bytes.Buffer)}
 	r.fake = linkstest.NewFake(r.clock.Now, rand.Reader)

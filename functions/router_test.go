@@ -37,3 +37,44 @@ func FuzzRoutes(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkFind(b *testing.B) {
+	rt, err := newRouter(map[string]answerer{"shorten": named("shorten"), "redirect": named("redirect"), "health": named("health"),
+		"ready": named("ready"), "home": named("home"), "reaper": named("reaper")}, true)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, test := range []struct{ name, method, path, function string }{
+		{"alias", http.MethodGet, "/6GV88b", "redirect"},
+		{"fixed path", http.MethodPost, "/api/shorten", "shorten"},
+		{"unknown path", http.MethodGet, "/no/such/path", ""},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			r := httptest.NewRequest(test.method, test.path, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				if name, _, _ := rt.find(r); name != test.function {
+					b.Fatal(name)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkDecodeShorten(b *testing.B) {
+	for _, test := range []struct{ name, body string }{
+		{"URL", `{"longUrl":"https://example.com/a/long/path?with=a&query"}`},
+		{"URL and life", `{"longUrl":"https://example.com/a/long/path?with=a&query","expiresInSeconds":3600}`},
+		{"long URL", `{"longUrl":"https://example.com/` + strings.Repeat("x", 4000) + `","expiresInSeconds":3600}`},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			body := []byte(test.body)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := decodeShorten(body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

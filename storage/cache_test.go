@@ -380,17 +380,68 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 	}
 }
 
-func BenchmarkCacheHit(b *testing.B) {
-	r := newCacheRig(b, 1<<20)
+// cacheHits are the two answers that the cache gives without a call, of a cache that has them.
+var cacheHits = []struct {
+	name  string
+	alias link.Alias
+	want  error
+}{
+	{"link", "abcdef", nil},
+	{"no such link", "nobody", link.ErrNotFound},
+}
+
+func newHitRig(t testing.TB) *cacheRig {
+	t.Helper()
+	r := newCacheRig(t, 1<<20)
 	r.put("abcdef", time.Hour)
-	if _, err := r.get(context.Background(), "abcdef"); err != nil {
-		b.Fatal(err)
-	}
-	r.entries.Wait()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := r.get(context.Background(), "abcdef"); err != nil {
-			b.Fatal(err)
+	for _, hit := range cacheHits {
+		if _, err := r.get(context.Background(), hit.alias); !errors.Is(err, hit.want) {
+			t.Fatal(err)
 		}
 	}
+	r.entries.Wait()
+	return r
+}
+
+func TestACacheHitAllocatesNothing(t *testing.T) {
+	for _, hit := range cacheHits {
+		t.Run(hit.name, func(t *testing.T) {
+			r := newHitRig(t)
+			reads := r.table.gets.Load()
+			if n := testing.AllocsPerRun(1000, func() { _, _ = r.get(context.Background(), hit.alias) }); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+			if n := r.table.gets.Load() - reads; n != 0 {
+				t.Errorf("the table was read %d times", n)
+			}
+		})
+	}
+}
+
+func BenchmarkCacheHit(b *testing.B) {
+	for _, hit := range cacheHits {
+		b.Run(hit.name, func(b *testing.B) {
+			r := newHitRig(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.get(context.Background(), hit.alias); err != hit.want {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// On all cores at once: what they share shows here.
+func BenchmarkCacheHitInParallel(b *testing.B) {
+	r := newHitRig(b)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := r.get(context.Background(), "abcdef"); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
 }

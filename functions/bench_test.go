@@ -1,0 +1,80 @@
+package functions_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/functions"
+	"tiney/link"
+)
+
+// known is a link that the rig has, for benchmarks.
+var known = link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query"}
+
+func newBenchRig(tb testing.TB) *rig {
+	tb.Helper()
+	r := newRig(tb, func(c *functions.Config) { c.Log = slog.New(slog.DiscardHandler) })
+	l := known
+	l.CreatedAt, l.ExpiresAt = r.clock.Now(), r.clock.Now().Add(time.Hour)
+	r.fake.Put(l)
+	return r
+}
+
+// nowhere is an answer that nobody gets.
+type nowhere struct{ header http.Header }
+
+func (w nowhere) Header() http.Header         { return w.header }
+func (w nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (w nowhere) WriteHeader(int)             {}
+
+// A whole request but for the server and the store: the store is a fake, whose links are as near as cached ones.
+func BenchmarkServeHTTP(b *testing.B) {
+	for _, test := range []struct {
+		name, method, path, body string
+		status                   int
+	}{
+		{"redirect", http.MethodGet, "/live42", "", http.StatusFound},
+		{"unknown alias", http.MethodGet, "/nobody", "", http.StatusNotFound},
+		{"impossible alias", http.MethodGet, "/wp-login.php", "", http.StatusNotFound},
+		{"known URL", http.MethodPost, "/api/shorten", `{"longUrl":"` + known.LongURL + `"}`, http.StatusOK},
+		{"bad URL", http.MethodPost, "/api/shorten", `{"longUrl":"ftp://example.com"}`, http.StatusBadRequest},
+		{"health", http.MethodGet, "/api/health", "", http.StatusOK},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			r := newBenchRig(b)
+			body := strings.NewReader(test.body)
+			req := httptest.NewRequest(test.method, test.path, nil)
+			req.Body, req.ContentLength = io.NopCloser(body), int64(len(test.body))
+			req.Header.Set("Content-Type", "application/json")
+			w := httptest.NewRecorder()
+			if r.ServeHTTP(w, req); w.Code != test.status {
+				b.Fatalf("answered with %d", w.Code)
+			}
+			answer := nowhere{http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				body.Reset(test.body)
+				clear(answer.header)
+				r.ServeHTTP(answer, req)
+			}
+		})
+	}
+}
+
+func TestARedirectAllocatesLittle(t *testing.T) {
+	r := newBenchRig(t)
+	req := httptest.NewRequest(http.MethodGet, "/live42", nil)
+	w := nowhere{http.Header{}}
+	// One holds the request's operation, the other one the value of Location.
+	if n := testing.AllocsPerRun(1000, func() { clear(w.header); r.ServeHTTP(w, req) }); n > 2 {
+		t.Errorf("%v allocations, of at most 2", n)
+	}
+	if got := w.header.Get("Location"); got != known.LongURL {
+		t.Errorf("leads to %q", got)
+	}
+}

@@ -21,7 +21,8 @@ type Call struct {
 	N         int    // 1 for the first since the last Reset
 	Operation string // as the service's documentation names it, such as "GetEntity"
 	Target    string // the table, or the blob's container
-	Partition string // of a row that is named in the call's URL, as inserts do not
+	Partition string // of a row that is named in the call's URL, as inserts do not, and of a batch
+	Rows      int    // that a batch names; 0 for what is none
 }
 
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }
@@ -37,6 +38,7 @@ const (
 	TooManyRequests       // the same with a 429 and a Retry-After of ten seconds
 	BeingDeleted          // the same with a 409: the table is being deleted, and cannot be made yet
 	Freeze                // it is not passed on, and not answered while the client waits
+	EmptyAnswer           // it is passed on and applied; its answer arrives without a body
 
 	// The next ones are not faults of a storage service, but ways to break what the service relies on: with one of
 	// them in force, a test that looks for broken promises must find one.
@@ -140,6 +142,12 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		if m := partitionKey.FindStringSubmatch(r.URL.Path); m != nil {
 			call.Partition = m[1]
 		}
+		if call.Operation == batch {
+			rows := batchRow.FindAllSubmatch(body, -1)
+			if call.Rows = len(rows); call.Rows > 0 {
+				call.Target, call.Partition = string(rows[0][1]), string(rows[0][2])
+			}
+		}
 		p.calls = append(p.calls, call)
 		before, after := p.before, p.after
 		p.mu.Unlock()
@@ -169,11 +177,20 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 			fmt.Fprintf(w, `{"odata.error":{"code":%q,"message":{"lang":"en-US","value":"Try again later."}}}`, code)
 			return
 		case Lie:
+			if call.Operation == batch {
+				w.WriteHeader(http.StatusAccepted)
+				fmt.Fprintf(w, "--batchresponse_0\r\nContent-Type: multipart/mixed; boundary=changesetresponse_0\r\n\r\n%s--changesetresponse_0--\r\n--batchresponse_0--\r\n",
+					strings.Repeat("--changesetresponse_0\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n", call.Rows))
+				return
+			}
 			w.Header().Set("ETag", `W/"datetime'2026-01-01T00%3A00%3A00.0000000Z'"`)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		// The request's own context would take back a call whose client was killed; a network does not.
+		if fault == Unconditional && call.Operation == batch {
+			body = batchIfMatch.ReplaceAll(body, []byte("${1}*"))
+		}
 		out, err := http.NewRequest(r.Method, "http://"+target+r.URL.RequestURI(), bytes.NewReader(body))
 		if err != nil {
 			panic(http.ErrAbortHandler)
@@ -197,6 +214,10 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		for name, values := range answer.Header {
 			w.Header()[name] = values
 		}
+		if fault == EmptyAnswer {
+			w.Header().Del("Content-Length")
+			said = nil
+		}
 		w.WriteHeader(answer.StatusCode)
 		w.Write(said)
 	})
@@ -204,9 +225,20 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 
 var partitionKey = regexp.MustCompile(`PartitionKey='([^']*)'`)
 
+// batch is the operation of a call that names its table and its rows in its body only.
+const batch = "SubmitTransaction"
+
+var (
+	batchRow     = regexp.MustCompile(`(?m)^[A-Z]+ \S+/([A-Za-z0-9]+)\(PartitionKey='([^']*)',RowKey='[^']*'\)`)
+	batchIfMatch = regexp.MustCompile(`(?m)^(If-Match: )[^\r\n]+`)
+)
+
 var entityPath = regexp.MustCompile(`^/[^/]+/([A-Za-z0-9]+)(\(.*\))?$`)
 
 func tableCall(r *http.Request) (operation, target string) {
+	if strings.HasSuffix(r.URL.Path, "/$batch") {
+		return batch, "" // see its body
+	}
 	m := entityPath.FindStringSubmatch(r.URL.Path)
 	if m == nil {
 		return r.Method, r.URL.Path

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,6 +132,10 @@ func outcome(answer *http.Response, err error) (code, errorCode string, success 
 		return telemetry.ResultUnreachable, "", false
 	}
 	code = strconv.Itoa(answer.StatusCode)
+	if answer.StatusCode == http.StatusAccepted {
+		status, errorCode, applied := ofBatch(answer)
+		return strconv.Itoa(status), errorCode, applied || slices.Contains(expectedCodes, errorCode)
+	}
 	if answer.StatusCode < 300 {
 		return code, "", true
 	}
@@ -150,6 +155,19 @@ func outcome(answer *http.Response, err error) (code, errorCode string, success 
 	}
 	return code, errorCode, slices.Contains(expectedCodes, errorCode)
 }
+
+// ofBatch says what came of a batch. Its answer is a 202 in any case, with an answer for each row in it, or for the one
+// that it failed for: then status and code are of that row.
+func ofBatch(answer *http.Response) (status int, errorCode string, applied bool) {
+	said, _ := runtime.Payload(answer) // nothing of it is as good as an error here
+	if failed := batchFailure.FindSubmatch(said); failed != nil {
+		status, _ = strconv.Atoi(string(failed[1]))
+		return status, string(failed[2]), false
+	}
+	return answer.StatusCode, "", bytes.Contains(said, []byte("HTTP/1.1 2"))
+}
+
+var batchFailure = regexp.MustCompile(`(?s)HTTP/1\.1 ([45][0-9]{2}) (?:.*?"code":\s*"([A-Za-z0-9_]{1,64})")?`)
 
 // expectedCodes are the error codes that are answers: there is no such row, it is there already, it has changed, the
 // lock is another's; or there is no such table or lock yet, which are made then.

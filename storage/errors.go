@@ -61,8 +61,12 @@ func classify(call string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: %w", call, link.ErrUnavailable, err)
 	}
+	status, code := answer.StatusCode, answer.ErrorCode
+	if status == http.StatusAccepted && code == "" {
+		status, code, _ = ofBatch(answer.RawResponse)
+	}
 	kind := link.ErrUnavailable
-	switch answer.ErrorCode {
+	switch code {
 	case "EntityAlreadyExists":
 		kind = errExists
 	case "ResourceNotFound", "EntityNotFound":
@@ -70,9 +74,9 @@ func classify(call string, err error) error {
 	case "TableNotFound":
 		kind = errNoTable
 	default:
-		if answer.StatusCode == http.StatusPreconditionFailed {
+		if status == http.StatusPreconditionFailed {
 			kind = errChanged
 		}
 	}
-	return fmt.Errorf("%s: %w (%d %s)", call, kind, answer.StatusCode, answer.ErrorCode)
+	return fmt.Errorf("%s: %w (%d %s)", call, kind, status, code)
 }

@@ -70,35 +70,110 @@ type reaping struct {
 	cutoff time.Time
 	seen   time.Time // the latest expiry of a row that was listed
 
-	mu   sync.Mutex
-	done link.Reaped
+	mu        sync.Mutex
+	done      link.Reaped
+	unbatched []expiryRow // rows of the page whose links are gone, and that no batch has taken
 }
 
+// batch is some rows of one page and one partition. When the links of those that are due are gone, one call deletes the
+// rows.
+type batch struct {
+	open     int         // rows that are still being looked at
+	unlinked []expiryRow // rows whose links were deleted
+}
+
+// page reaps one page of rows.
 func (r *reaping) page(ctx context.Context, page []expiryRow) error {
-	var rows errgroup.Group
-	rows.SetLimit(reapConcurrency)
-	for _, e := range page {
+	batches := make([]*batch, len(page)) // of each row
+	for i, e := range page {
 		if e.expiresAt.After(r.seen) {
 			r.seen = e.expiresAt
 		}
+		if i > 0 && e.partition == page[i-1].partition && batches[i-1].open < batchSize {
+			batches[i] = batches[i-1]
+		} else {
+			batches[i] = new(batch)
+		}
+		batches[i].open++
+	}
+	var rows errgroup.Group
+	rows.SetLimit(reapConcurrency)
+	for i, e := range page {
 		rows.Go(func() error {
-			r.row(ctx, e)
+			r.row(ctx, e, batches[i])
 			return nil
 		})
 	}
 	_ = rows.Wait() // a row that fails is counted, not returned
+	r.single(ctx, r.unbatched)
+	r.unbatched = nil
 	return ctx.Err()
 }
 
-func (r *reaping) row(ctx context.Context, e expiryRow) {
-	if e.expiresAt.After(r.cutoff) {
-		return // its key says otherwise, but the property is what counts
-	}
+// row handles one expiry row, and with the last one of its batch the batch.
+func (r *reaping) row(ctx context.Context, e expiryRow, b *batch) {
 	var deleted bool
-	err := safely(func() (err error) {
-		deleted, err = r.reapOne(ctx, e)
-		return err
-	})
+	if !e.expiresAt.After(r.cutoff) { // its key says that it is due, but the property is what counts
+		err := safely(func() (err error) {
+			deleted, err = r.reapOne(ctx, e)
+			return err
+		})
+		if !deleted {
+			r.count(ctx, e, false, err)
+		}
+	}
+	r.mu.Lock()
+	if deleted {
+		b.unlinked = append(b.unlinked, e)
+	}
+	b.open--
+	last := b.open == 0
+	r.mu.Unlock()
+	if last {
+		r.batch(ctx, b.unlinked)
+	}
+}
+
+// batch deletes rows whose links are gone in one call, or leaves them to be deleted one by one: where a row of them was
+// changed or is gone, storage fails, or an answer is lost and the next try finds that they are gone.
+func (r *reaping) batch(ctx context.Context, rows []expiryRow) {
+	if len(rows) > 1 && ctx.Err() == nil {
+		err := r.expiry.deleteBatch(ctx, rows)
+		if err == nil {
+			for _, e := range rows {
+				r.count(ctx, e, true, nil)
+			}
+			return
+		}
+		if ctx.Err() == nil {
+			r.config.Log.Warn("expiry rows could not be deleted in one call, and are deleted one by one",
+				"partition", rows[0].partition, "rows", len(rows), "error", err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unbatched = append(r.unbatched, rows...)
+}
+
+// single deletes rows whose links are gone one by one.
+func (r *reaping) single(ctx context.Context, rows []expiryRow) {
+	var singles errgroup.Group
+	singles.SetLimit(reapConcurrency)
+	for _, e := range rows {
+		singles.Go(func() error {
+			err := ctx.Err()
+			if err == nil {
+				err = safely(func() error { return r.expiry.delete(ctx, e) })
+			}
+			r.count(ctx, e, true, err)
+			return nil
+		})
+	}
+	_ = singles.Wait()
+}
+
+// count counts what came of a row: a link counts as deleted when its expiry row is deleted too.
+func (r *reaping) count(ctx context.Context, e expiryRow, deleted bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -121,8 +196,9 @@ func (r *reaping) row(ctx context.Context, e expiryRow) {
 	r.config.Log.Error("an expired link could not be reaped", "partition", e.partition, "row", e.key, "error", err)
 }
 
-// reapOne handles one expiry row that is due, and says whether its link was deleted. errChanged: a row that it wanted
-// to delete is not the one that it read any more.
+// reapOne handles one expiry row that is due. Where it deletes the link, it says so, and leaves the row to its batch; the
+// row of a link that is not there, or not due, it drops itself. errChanged: a row that it wanted to delete is not the one
+// that it read any more.
 func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -135,6 +211,8 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 	l, err := r.links.get(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrNotFound):
+		// At once, and not with its batch: a create that comes much too late may be about to insert the link, and leaves
+		// the row alone that it finds there.
 		return false, r.expiry.delete(ctx, e)
 	case err != nil:
 		return false, err
@@ -142,7 +220,7 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 		// It was extended, or made to stay for ever. Its new expiry row, if it has one, stands elsewhere.
 		return false, r.expiry.delete(ctx, e)
 	}
-	// A crash after any of these three deletes leaves the expiry row, and the next run goes on from there.
+	// A crash after one of these deletes leaves the expiry row, and the next run goes on from there.
 	seen, err := r.index.get(ctx, l.LongURL)
 	if err == nil && seen.alias == string(a) {
 		if seen.expiresAt.After(r.cutoff) {
@@ -156,7 +234,7 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 	if err := r.rows.delete(ctx, l); err != nil {
 		return false, err
 	}
-	return true, r.expiry.delete(ctx, e)
+	return true, nil
 }
 
 // halfExtended is for an expired link whose index row lives on: somebody has extended the link since it was read, and

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -272,6 +273,35 @@ func (t *expiryTable) insert(ctx context.Context, l link.Link) (azcore.ETag, err
 
 func (t *expiryTable) delete(ctx context.Context, r expiryRow) error {
 	return t.table.delete(ctx, r.partition, r.key, r.etag)
+}
+
+// batchSize is how many rows a batch may have: the service's own limit.
+const batchSize = 100
+
+// deleteBatch deletes some rows of one partition, at most batchSize, in one call: all of them if each still is as it was
+// read, else none. No error says which row is to blame, and an earlier try whose answer was lost may have been applied:
+// what to do after any error is to delete them one by one.
+func (t *expiryTable) deleteBatch(ctx context.Context, rows []expiryRow) error {
+	var actions []aztables.TransactionAction
+	for _, r := range rows {
+		// Without an ETag there is nothing to go by; and a quote in a key, which the SDK escapes elsewhere, it does not
+		// escape in a batch.
+		if r.etag == "" || strings.Contains(r.partition+r.key, "'") {
+			return fmt.Errorf("SubmitTransaction %s: a row that is not fit for a batch: %w", t.name, link.ErrUnavailable)
+		}
+		entity, err := json.Marshal(map[string]string{"PartitionKey": r.partition, "RowKey": r.key})
+		if err != nil {
+			return err
+		}
+		actions = append(actions, aztables.TransactionAction{ActionType: aztables.TransactionTypeDelete, Entity: entity, IfMatch: &r.etag})
+	}
+	_, err := t.do(ctx, "SubmitTransaction", func(ctx context.Context) error {
+		return safely(func() error { // the SDK panics over an empty answer
+			_, err := t.client.SubmitTransaction(ctx, actions, nil)
+			return err
+		})
+	})
+	return err
 }
 
 // expired lists the rows of links whose life was over at cutoff, oldest first, a page of at most size rows at a time,

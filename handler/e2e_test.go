@@ -480,7 +480,9 @@ func killAt(p *faultproxy.Proxy, h *funchost.Host, n int, after bool, counts fun
 	})
 }
 
-func onEntities(c faultproxy.Call) bool { return strings.HasSuffix(c.Operation, "Entity") }
+func onEntities(c faultproxy.Call) bool {
+	return strings.HasSuffix(c.Operation, "Entity") || c.Operation == "SubmitTransaction"
+}
 
 func TestKilledAtEveryStorageCallOfACreate(t *testing.T) {
 	for _, replace := range []bool{false, true} {
@@ -533,12 +535,21 @@ func TestKilledAtEveryStorageCallOfACreate(t *testing.T) {
 }
 
 func TestKilledAtEveryStorageCallOfAReap(t *testing.T) {
-	// One read for the time, and two reads and three deletes for the one link that is due.
-	for n := 1; n <= 6; n++ {
+	// One read for the time, two reads and two deletes for each of the three links that are due, and a delete and a batch
+	// for their expiry rows of two days.
+	for n := 1; n <= 15; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("call %d, after=%t", n, after), func(t *testing.T) {
 				s := newSite(t)
-				s.PutLink(link.Link{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: time.Now().Add(-10 * 24 * time.Hour)})
+				at := time.Now().Add(-10 * 24 * time.Hour)
+				due := []link.Link{
+					{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: at},
+					{Alias: "dueToo", LongURL: "https://example.com/due/too", ExpiresAt: at},
+					{Alias: "dueBefore", LongURL: "https://example.com/due/before", ExpiresAt: at.Add(-24 * time.Hour)},
+				}
+				for _, l := range due {
+					s.PutLink(l)
+				}
 				p := s.proxy()
 				h := s.hosted(false, p.ConnectionString())
 				live, status := shorten(t, h.URL(), "https://example.com/live")
@@ -567,8 +578,10 @@ func TestKilledAtEveryStorageCallOfAReap(t *testing.T) {
 				if got := must(t, http.MethodGet, h.URL()+"/"+live.Alias, ""); got.status != 302 {
 					t.Errorf("the live link: %+v", got)
 				}
-				if got := must(t, http.MethodGet, h.URL()+"/due", ""); got.status != 404 {
-					t.Errorf("the expired link: %+v", got)
+				for _, l := range due {
+					if got := must(t, http.MethodGet, h.URL()+"/"+string(l.Alias), ""); got.status != 404 {
+						t.Errorf("the expired link %s: %+v", l.Alias, got)
+					}
 				}
 			})
 		}

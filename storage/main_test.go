@@ -36,7 +36,7 @@ const slack = 2500 * time.Millisecond
 
 // rig is one set of tables, and the ways to it.
 type rig struct {
-	t                 *testing.T
+	t                 testing.TB
 	proxy             *faultproxy.Proxy
 	clock             *linkstest.Clock
 	metrics           *telemetry.Metrics
@@ -47,7 +47,7 @@ type rig struct {
 var rigs atomic.Int64
 
 // newRig makes a rig. Its stores reach storage through a proxy of their own.
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, proxy: faultproxy.Start(emulator), clock: linkstest.NewClock(), metrics: new(telemetry.Metrics)}
 	t.Cleanup(r.proxy.Close)
@@ -62,7 +62,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func connect(t *testing.T, connectionString string) storage.Connection {
+func connect(t testing.TB, connectionString string) storage.Connection {
 	t.Helper()
 	c, err := storage.ParseConnection(func(string) string { return connectionString }, storage.TableService, "X")
 	if err != nil {

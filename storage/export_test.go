@@ -1,0 +1,4 @@
+package storage
+
+// ReapConcurrency lets the benchmark do as Reap does.
+const ReapConcurrency = reapConcurrency

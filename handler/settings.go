@@ -141,6 +141,7 @@ func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
 		r.wrong(name, fmt.Sprintf("must be a whole number from %d to %d, not %q", low, high, given))
+		return byDefault // so that nothing that is made of it is wrong too
 	}
 	return n
 }

@@ -22,7 +22,7 @@ usage: infra/deploy.ps1 -g GROUP [options]
       --param NAME=VALUE      one more value for main.bicep; may be repeated
       --package FILE          upload this package, and build none
       --skip-build            upload the package that the last build left in build
-      --expect VERSION        the version that has to answer (default: the one that was built)
+      --expect VERSION        the version that has to answer (default: the one that was built; any, where none was)
       --what-if               show what a deployment would change, and end
   -y, --yes                   ask nothing
       --destroy               delete the resource group with all that is in it

@@ -246,6 +246,7 @@ type Dependency struct {
 // Event is something that happened. Its maps are the Sender's from then on.
 type Event struct {
 	Name         string
+	Time         time.Time // zero: now
 	Properties   map[string]string
 	Measurements map[string]float64
 }
@@ -284,6 +285,9 @@ func (s *Sender) Dependency(ctx context.Context, d Dependency) {
 // Event reports an event in the operation that ctx belongs to.
 func (s *Sender) Event(ctx context.Context, e Event) {
 	if s != nil && s.hasRoom(false) {
+		if e.Time.IsZero() {
+			e.Time = time.Now()
+		}
 		o := operationOf(ctx)
 		s.put(&item{origin: originOf(o, o.parent()), rate: 100, event: e})
 	}
@@ -370,7 +374,7 @@ func (s *Sender) envelope(i item) *contracts.Envelope {
 		if i.event.Properties != nil {
 			event.Properties = i.event.Properties
 		}
-		event.Measurements = i.event.Measurements
+		event.Measurements, event.Timestamp = i.event.Measurements, i.event.Time
 		out = event
 	case i.dependency.Type != "":
 		d := i.dependency

@@ -631,6 +631,30 @@ func TestABurstIsSentAtOnce(t *testing.T) {
 	}
 }
 
+// An item tells when something happened, and not when it could be told.
+func TestItemsKeepTheirTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.to.Refuse()
+	o := Begin(t.Context(), "reaper", nil, false)
+	happened := time.Now()
+	r.Event(&o, Event{Name: EventReaperRun})
+	r.Dependency(&o, call(1, "200", true))
+	r.Request(&o, Request{Success: true, Start: happened})
+	time.Sleep(3 * time.Second)
+	r.to.Heal()
+	r.Close(10 * time.Second)
+	all := r.to.Items("")
+	if len(all) != 3 {
+		t.Fatalf("%d items arrived, want 3", len(all))
+	}
+	for _, i := range all {
+		if off := i.Time.Sub(happened).Abs(); off > time.Second {
+			t.Errorf("%s is %v away from when it happened", i.Data.BaseType, off)
+		}
+	}
+}
+
 // What is left when the process stops just after an outage is tried once more.
 func TestStoppingAfterAnOutageTriesOnceMore(t *testing.T) {
 	t.Parallel()

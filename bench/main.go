@@ -53,6 +53,7 @@ func main() {
 	flag.IntVar(&b.rate, "rate", 2000, "redirects a second while it fails")
 	flag.IntVar(&b.shortens, "shortens", 20, "links made a second while it fails")
 	flag.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait, all in all, for others to leave the machine alone")
+	flag.IntVar(&tries, "tries", 3, "how often to try a run that others disturb")
 	only := flag.String("only", "cost,allocations,faults", "the `parts` to run")
 	file := flag.String("write", "", "put the tables into this `file` too, between its marks")
 	flag.Parse()

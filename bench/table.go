@@ -41,12 +41,11 @@ func (r *results) add(name, against string, v values) {
 	r.runs[name] = append(r.runs[name], next)
 }
 
-const (
-	// tooLoud is how much of the processors, in percent, others may use during a run before it is run again.
-	tooLoud = 10
-	// tries is how often that is tried. The one with the least noise counts.
-	tries = 3
-)
+// tooLoud is how much of the processors, in percent, others may use during a run before it is run again.
+const tooLoud = 10
+
+// tries is how often a run is tried at most. The one with the least noise counts.
+var tries int
 
 // interleave runs the subjects in turns, as often as there are rounds. One may stand there more than once, to be near
 // all those that are compared with it.

@@ -67,7 +67,7 @@ func TestRunsOfTheReaperAreEvents(t *testing.T) {
 			if failed := want == telemetry.ResultFailed || want == telemetry.ResultHeld; (err != nil) != failed {
 				t.Errorf("got %v", err)
 			}
-			s.Close(10 * time.Second)
+			s.Close(time.Minute)
 			all := e.Items("EventData")
 			if len(all) != 1 {
 				t.Fatalf("%d events, want 1", len(all))
@@ -96,7 +96,7 @@ func TestRequestsAreReportedWithoutTheHost(t *testing.T) {
 	r.do(http.MethodGet, "/nobody2", "")
 	r.fake.Fail(errors.New("a fault"))
 	r.do(http.MethodGet, "/nobody3", "")
-	s.Close(10 * time.Second)
+	s.Close(time.Minute)
 	var got []string
 	for _, i := range e.Items("RequestData") {
 		d := i.Data.BaseData

@@ -48,7 +48,7 @@ func TestCallsWithoutATokenAreReported(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	sender.Close(10 * time.Second)
+	sender.Close(time.Minute)
 	calls := e.Items("RemoteDependencyData")
 	if len(calls) != 3 {
 		t.Fatalf("%d calls were reported, want 3", len(calls))

@@ -32,7 +32,7 @@ func reported(t *testing.T) (*rig, *ingest.Endpoint) {
 // wantCalls ends the reports and compares them, as name, result code, error code, success and try.
 func wantCalls(t *testing.T, r *rig, e *ingest.Endpoint, kind string, want ...string) {
 	t.Helper()
-	r.config.Sender.Close(10 * time.Second)
+	r.config.Sender.Close(time.Minute)
 	var got []string
 	for _, i := range e.Items("RemoteDependencyData") {
 		d := i.Data.BaseData

@@ -112,7 +112,7 @@ func TestItemsArriveAsApplicationInsightsWantsThem(t *testing.T) {
 	start := time.Now().Add(-time.Hour)
 	r.Request(&o, Request{Status: 503, Success: false, Start: start, Duration: 90061500 * time.Microsecond, Remote: "127.0.0.1:50000"})
 	r.metrics.CacheHit.Add(7)
-	r.Close(5 * time.Second)
+	r.Close(time.Minute)
 
 	items := map[string]ingest.Item{}
 	for _, i := range r.to.Items("") {
@@ -163,7 +163,7 @@ func TestTheHostReportsRequests(t *testing.T) {
 	o := Begin(t.Context(), "redirect", headers("X-Azure-Functions-InvocationId", "forged", "X-Azure-Functions-InvocationId", "f, "+invocation), true)
 	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now()})
 	r.Dependency(&o, call(1, "200", true))
-	r.Close(5 * time.Second)
+	r.Close(time.Minute)
 	all := r.to.Items("")
 	if len(all) != 1 || all[0].Data.BaseType != "RemoteDependencyData" {
 		t.Fatalf("got %+v, want one dependency", all)
@@ -193,7 +193,7 @@ func TestClientAddressesCanBeSwitchedOff(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.ClientAddresses = false })
 	o := Begin(t.Context(), "redirect", headers("X-Forwarded-For", "203.0.113.9"), false)
 	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now(), Remote: "198.51.100.7:1"})
-	r.Close(5 * time.Second)
+	r.Close(time.Minute)
 	if len(r.to.Items("RequestData")) != 1 || strings.Contains(r.to.Raw(), "203.0.113") || strings.Contains(r.to.Raw(), "198.51.100") {
 		t.Errorf("sent %s", r.to.Raw())
 	}
@@ -320,7 +320,7 @@ func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	r.Close(30 * time.Second)
+	r.Close(time.Minute)
 	if dropped := r.metrics.TelemetryDropped.Value(); dropped != 0 {
 		t.Fatalf("%d items were dropped", dropped)
 	}
@@ -427,7 +427,7 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 			t.Parallel()
 			r.to.Heal()
 			eventually(t, "all metrics arrive", func() bool { return r.to.Metrics()["redirect.found"].Value == items })
-			r.Close(10 * time.Second)
+			r.Close(time.Minute)
 			if got, dropped := len(r.to.Items("RemoteDependencyData")), int(r.metrics.TelemetryDropped.Value()); got+dropped != items || got < queueSize {
 				t.Errorf("%d arrived and %d were dropped, of %d", got, dropped, items)
 			}
@@ -488,7 +488,7 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 		r.Dependency(&o, call(1, "200", true))
 	}
 	eventually(t, "the rest arrives", func() bool { return len(r.to.Items("RemoteDependencyData")) == 5 })
-	r.Close(5 * time.Second)
+	r.Close(time.Minute)
 	var got []string
 	for _, i := range r.to.Items("RemoteDependencyData") {
 		got = append(got, i.Tags["ai.operation.name"])
@@ -600,7 +600,7 @@ func TestAFloodLeavesRoomForEventsAndFailures(t *testing.T) {
 		r.Event(&o, Event{Name: EventReaperRun})
 		time.Sleep(20 * time.Millisecond)
 	}
-	r.Close(20 * time.Second)
+	r.Close(time.Minute)
 	failed := 0
 	for _, i := range r.to.Items("RequestData") {
 		if !i.Data.BaseData.Success {
@@ -643,7 +643,7 @@ func TestItemsKeepTheirTime(t *testing.T) {
 	r.Request(&o, Request{Success: true, Start: happened})
 	time.Sleep(3 * time.Second)
 	r.to.Heal()
-	r.Close(10 * time.Second)
+	r.Close(time.Minute)
 	all := r.to.Items("")
 	if len(all) != 3 {
 		t.Fatalf("%d items arrived, want 3", len(all))
@@ -664,7 +664,7 @@ func TestStoppingAfterAnOutageTriesOnceMore(t *testing.T) {
 	eventually(t, "it has failed", func() bool { return r.to.Posts() > 0 })
 	time.Sleep(200 * time.Millisecond)
 	r.to.Heal()
-	r.Close(5 * time.Second)
+	r.Close(time.Minute)
 	if got := r.to.Metrics()["redirect.found"].Value; got != 10 {
 		t.Errorf("redirect.found %v, want 10", got)
 	}
@@ -678,7 +678,7 @@ func TestABatchThatIsRefusedIsNotSentAgain(t *testing.T) {
 	r.Dependency(&o, call(1, "200", true))
 	eventually(t, "it is refused", func() bool { return r.metrics.TelemetryDropped.Value() == 1 })
 	r.to.Heal()
-	r.Close(5 * time.Second)
+	r.Close(time.Minute)
 	if got := r.to.Items("RemoteDependencyData"); len(got) != 0 {
 		t.Errorf("arrived: %v", got)
 	}

@@ -246,6 +246,17 @@ func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 	}
 }
 
+// watchedContext counts those that wait for its end, among other things: who does has joined the read.
+type watchedContext struct {
+	context.Context
+	waiting *atomic.Int64
+}
+
+func (c watchedContext) Done() <-chan struct{} {
+	c.waiting.Add(1)
+	return c.Context.Done()
+}
+
 func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
 	l := r.put("abcdef", time.Hour)
@@ -260,13 +271,20 @@ func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 	for r.table.gets.Load() == 0 {
 		runtime.Gosched()
 	}
-	var all sync.WaitGroup
+	var (
+		all     sync.WaitGroup
+		waiting atomic.Int64
+	)
 	for range 100 {
 		all.Go(func() {
-			if got, err := r.get(context.Background(), "abcdef"); err != nil || got.Link != l {
+			ctx := watchedContext{context.Background(), &waiting}
+			if got, err := r.get(ctx, "abcdef"); err != nil || got.Link != l {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
+	}
+	for waiting.Load() < 100 { // one that came after the answer might come before ristretto shows it, and read again
+		runtime.Gosched()
 	}
 	giveUp()
 	if err := <-gaveUp; !errors.Is(err, link.ErrUnavailable) || !errors.Is(err, context.Canceled) {

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
-	"time"
 
 	"tiney/internal/ingest"
 )
@@ -40,28 +39,14 @@ func (b *bench) cost(ctx context.Context) (string, error) {
 				return nil, err
 			}
 			defer s.stop()
-			if _, err := b.flatOut(ctx, s, time.Second); err != nil { // to warm up
-				return nil, err
-			}
-			before := processorTime(s.cmd.Process.Pid)
-			v, err := b.flatOut(ctx, s, b.length)
-			if err != nil {
-				return nil, err
-			}
-			used := processorTime(s.cmd.Process.Pid) - before
-			v["µs"] = float64(used.Microseconds()) / v["requests"]
-			return v, nil
+			return b.throughput(ctx, s)
 		}})
 	}
 	r, err := interleave(ctx, b.rounds, subjects)
 	if err != nil {
 		return "", err
 	}
-	generator := "wrk -t2"
-	if b.wrk == "" {
-		generator = "a load generator of its own, as wrk is not installed,"
-	}
-	return fmt.Sprintf("%d rounds of %v each, %s with %d connections.\n\n", b.rounds, b.length, generator, b.connections) +
+	return fmt.Sprintf("%d rounds of %v each, %s with %d connections.\n\n", b.rounds, b.length, b.generator(), b.connections) +
 		r.table([]column{
 			{head: "redirects/s", value: "req/s"},
 			{head: "p50 ms", value: "p50", digits: 2},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -36,20 +37,28 @@ func (t *tally) percentile(p float64) float64 {
 	return float64(t.took[int(float64(len(t.took)-1)*p/100)]) / float64(time.Millisecond)
 }
 
-// connection asks for one link again and again. It is net/http's client without all that this needs not, for that one
-// would take more of the processors than the service.
+// connection asks for one thing again and again, or for what it is told to. It is net/http's client without all that
+// this needs not, for that one would take more of the processors than the service.
 type connection struct {
 	address string
 	request []byte
+	status  int // of the answer, or it is an error
 	conn    net.Conn
 	in      *bufio.Reader
 }
 
 func newConnection(address, path string) *connection {
-	return &connection{address: address, request: []byte("GET " + path + " HTTP/1.1\r\nHost: tiney.to\r\n\r\n")}
+	return &connection{address: address, request: getting(path), status: http.StatusFound}
 }
 
-var found = []byte("HTTP/1.1 302 ")
+func getting(path string) []byte {
+	return []byte("GET " + path + " HTTP/1.1\r\nHost: tiney.to\r\n\r\n")
+}
+
+var (
+	protocol      = []byte("HTTP/1.1 ")
+	contentLength = []byte("Content-Length: ") // as net/http and nginx write it
+)
 
 func (c *connection) get() (err error) {
 	defer func() {
@@ -69,15 +78,26 @@ func (c *connection) get() (err error) {
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}
+	body := 0
 	for first := true; ; first = false {
 		line, err := c.in.ReadSlice('\n')
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case first && !bytes.HasPrefix(line, found):
-			return fmt.Errorf("answered with %q", line)
-		case len(bytes.TrimSpace(line)) == 0:
-			return nil // a redirect has no body
+		}
+		if first {
+			status, ok := bytes.CutPrefix(line, protocol)
+			if !ok || !bytes.HasPrefix(status, strconv.AppendInt(nil, int64(c.status), 10)) {
+				return fmt.Errorf("answered with %q", line)
+			}
+		}
+		if length, ok := bytes.CutPrefix(line, contentLength); ok {
+			if body, err = strconv.Atoi(string(bytes.TrimSpace(length))); err != nil {
+				return err
+			}
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			_, err := c.in.Discard(body)
+			return err
 		}
 	}
 }
@@ -98,7 +118,8 @@ func (b *bench) together(s *service, piece func(n int, c *connection) tally) tal
 	)
 	for n := range b.connections {
 		run.Go(func() {
-			c := newConnection(s.address, "/"+b.alias)
+			c := newConnection(s.address, s.path)
+			c.status = s.status
 			defer c.close()
 			t := piece(n, c)
 			mu.Lock()
@@ -149,8 +170,15 @@ func (b *bench) flatOut(ctx context.Context, s *service, length time.Duration) (
 		}
 		return t
 	})
+	return t.values(ctx, length)
+}
+
+func (t *tally) values(ctx context.Context, length time.Duration) (values, error) {
 	if t.failed > 0 || ctx.Err() != nil {
-		return nil, fmt.Errorf("%d redirects failed: %w", t.failed, errors.Join(t.err, ctx.Err()))
+		return nil, fmt.Errorf("%d requests failed: %w", t.failed, errors.Join(t.err, ctx.Err()))
+	}
+	if len(t.took) == 0 {
+		return nil, errors.New("no request was answered in time")
 	}
 	n := float64(len(t.took))
 	return values{"requests": n, "req/s": n / length.Seconds(), "p50": t.percentile(50), "p99": t.percentile(99)}, nil
@@ -161,11 +189,12 @@ var (
 	wrkRate    = regexp.MustCompile(`Requests/sec: +([\d.]+)`)
 	wrkHalf    = regexp.MustCompile(`50% +(\S+)`)
 	wrkLongest = regexp.MustCompile(`99% +(\S+)`)
-	wrkErrors  = regexp.MustCompile(`Socket errors: .*|Non-2xx or 3xx responses: .*`)
+	wrkErrors  = regexp.MustCompile(`Socket errors: .*`)
+	wrkRefused = regexp.MustCompile(`Non-2xx or 3xx responses: (\d+)`)
 )
 
 func (b *bench) flatOutWithWrk(ctx context.Context, s *service, length time.Duration) (values, error) {
-	said, err := exec.CommandContext(ctx, b.wrk, "-t2", "-c"+strconv.Itoa(b.connections), "-d"+strconv.Itoa(int(max(1, length.Seconds())))+"s", "--latency", s.url+"/"+b.alias).CombinedOutput()
+	said, err := exec.CommandContext(ctx, b.wrk, "-t2", "-c"+strconv.Itoa(b.connections), "-d"+strconv.Itoa(int(max(1, length.Seconds())))+"s", "--latency", s.url+s.path).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("wrk: %w\n%s", err, said)
 	}
@@ -184,5 +213,45 @@ func (b *bench) flatOutWithWrk(ctx context.Context, s *service, length time.Dura
 			return nil, err
 		}
 	}
+	refused, wanted := 0.0, 0.0
+	if text := wrkRefused.FindSubmatch(said); text != nil {
+		if refused, err = strconv.ParseFloat(string(text[1]), 64); err != nil {
+			return nil, err
+		}
+	}
+	if s.status >= http.StatusBadRequest {
+		wanted = v["requests"]
+	}
+	if refused != wanted {
+		return nil, fmt.Errorf("wrk: %v of %v answers were none of 2xx and 3xx, and %v should have been", refused, v["requests"], wanted)
+	}
 	return v, nil
+}
+
+// throughput is flatOut after a second of the same to warm up, with what the server has used of the processors for a
+// request.
+func (b *bench) throughput(ctx context.Context, s *service) (values, error) {
+	return measured(s, b.length, func(length time.Duration) (values, error) { return b.flatOut(ctx, s, length) })
+}
+
+func measured(s *service, length time.Duration, load func(time.Duration) (values, error)) (values, error) {
+	if _, err := load(time.Second); err != nil {
+		return nil, err
+	}
+	before := processorTime(s.cmd.Process.Pid)
+	v, err := load(length)
+	if err != nil {
+		return nil, err
+	}
+	used := processorTime(s.cmd.Process.Pid) - before
+	v["µs"] = float64(used.Microseconds()) / v["requests"]
+	return v, nil
+}
+
+// generator says what flatOut uses.
+func (b *bench) generator() string {
+	if b.wrk == "" {
+		return "a load generator of its own, as wrk is not installed,"
+	}
+	return "wrk -t2"
 }

@@ -24,6 +24,9 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
+// measuredOn says when, and on what.
+func measuredOn() string { return time.Now().UTC().Format(time.DateOnly) + ": " + machine() }
+
 // tick is what /proc counts processor time in, on every Linux that matters.
 const tick = 10 * time.Millisecond
 
@@ -41,14 +44,6 @@ func ticks(fields ...string) time.Duration {
 		sum += n
 	}
 	return time.Duration(sum) * tick
-}
-
-// processorTime is what a process has used of the processors.
-func processorTime(pid int) time.Duration {
-	if s := stat(strconv.Itoa(pid)); len(s) > 12 {
-		return ticks(s[11:13]...)
-	}
-	return 0
 }
 
 // memory is what a process holds in memory, and the most that it ever held, in MB.
@@ -96,17 +91,26 @@ func allTime() time.Duration {
 	return ticks(f[1], f[2], f[3], f[6], f[7], f[8]) // not: idle, waiting for a disk
 }
 
-// ourTime is what this process and its children have used, with those that have ended.
-func ourTime() time.Duration {
-	s := stat("self")
-	if len(s) < 15 {
-		return 0
-	}
-	sum, self := ticks(s[11:15]...), strconv.Itoa(os.Getpid())
+// ourTime is what this process and all that it has started have used.
+func ourTime() time.Duration { return processorTime(os.Getpid()) }
+
+// processorTime is what a process and all that descend from it have used, with those that have ended: what these used, their
+// parents have in fields of their own.
+func processorTime(pid int) (sum time.Duration) {
+	parents, used := map[string]string{}, map[string]time.Duration{}
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
-		if s := stat(filepath.Base(dir)); len(s) > 12 && s[1] == self {
-			sum += ticks(s[11:13]...)
+		if s := stat(filepath.Base(dir)); len(s) >= 15 {
+			parents[filepath.Base(dir)], used[filepath.Base(dir)] = s[1], ticks(s[11:15]...)
+		}
+	}
+	root := strconv.Itoa(pid)
+	for process, time := range used {
+		for ; process != ""; process = parents[process] {
+			if process == root {
+				sum += time
+				break
+			}
 		}
 	}
 	return sum

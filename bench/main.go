@@ -41,9 +41,12 @@ type bench struct {
 	emulator   azurite.Ports
 	alias      string // of the link that redirects are measured with
 	wrk        string // where it is; "" where it is not
+	dir        string // for what is of use only while this runs
+	file       string // where the tables go to; "" where they are only printed
 }
 
 func main() {
+	beBare()
 	b := new(bench)
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of everything but the faults")
 	flag.DurationVar(&b.length, "time", 5*time.Second, "how long one measurement of throughput goes on")
@@ -54,14 +57,14 @@ func main() {
 	flag.IntVar(&b.shortens, "shortens", 20, "links made a second while it fails")
 	flag.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait, all in all, for others to leave the machine alone")
 	flag.IntVar(&tries, "tries", 3, "how often to try a run that others disturb")
-	only := flag.String("only", "cost,allocations,faults", "the `parts` to run")
-	file := flag.String("write", "", "put the tables into this `file` too, between its marks")
+	only := flag.String("only", "redirects,cost,allocations,faults", "the `parts` to run")
+	flag.StringVar(&b.file, "write", "", "put the tables into this `file` too, between its marks, and a plot beside it")
 	flag.Parse()
 
 	// Everything that is started ends with ctx.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := b.run(ctx, strings.Split(*only, ","), *file); err != nil {
+	if err := b.run(ctx, strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -73,8 +76,8 @@ type part struct {
 	measure func(context.Context) (string, error)
 }
 
-func (b *bench) run(ctx context.Context, only []string, file string) error {
-	parts := []part{{"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults}}
+func (b *bench) run(ctx context.Context, only []string) error {
+	parts := []part{{"redirects", b.redirects}, {"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults}}
 	for _, name := range only {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
 			return fmt.Errorf("there is no part %q", name)
@@ -88,7 +91,7 @@ func (b *bench) run(ctx context.Context, only []string, file string) error {
 	if err := pack.Dir(".", dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
 		return err
 	}
-	b.executable = filepath.Join(dir, "handler")
+	b.dir, b.executable = dir, filepath.Join(dir, "handler")
 	b.wrk, _ = exec.LookPath("wrk")
 	emulator, err := azurite.StartAnywhere(ctx)
 	if err != nil {
@@ -107,10 +110,10 @@ func (b *bench) run(ctx context.Context, only []string, file string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		text := fmt.Sprintf("Measured on %s: %s.\n\n%s", time.Now().UTC().Format(time.DateOnly), machine(), table)
+		text := fmt.Sprintf("Measured on %s.\n\n%s", measuredOn(), table)
 		fmt.Printf("\n## %s\n\n%s", p.name, text)
-		if file != "" {
-			if err := replace(file, p.name, text); err != nil {
+		if b.file != "" {
+			if err := replace(b.file, p.name, text); err != nil {
 				return err
 			}
 		}

@@ -18,7 +18,9 @@ type service struct {
 	cmd     *exec.Cmd
 	address string
 	url     string
-	found   int // redirects that it has answered
+	found   int    // redirects that it has answered
+	path    string // what load is put on, and how it is to be answered
+	status  int
 }
 
 var client = &http.Client{
@@ -34,7 +36,8 @@ func (b *bench) start(ctx context.Context, hosted bool, more ...string) (*servic
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cmd: exec.CommandContext(ctx, b.executable), address: l.Addr().String(), url: "http://" + l.Addr().String()}
+	s := &service{cmd: exec.CommandContext(ctx, b.executable), address: l.Addr().String(), url: "http://" + l.Addr().String(),
+		path: "/" + b.alias, status: http.StatusFound}
 	l.Close()
 	port := "PORT="
 	if hosted {
@@ -71,7 +74,7 @@ func (b *bench) start(ctx context.Context, hosted bool, more ...string) (*servic
 
 // stop ends the process as the Functions host does.
 func (s *service) stop() {
-	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Cancel() // which kills it, unless it was told otherwise
 	_ = s.cmd.Wait()
 	client.CloseIdleConnections()
 }
@@ -100,7 +103,7 @@ func (b *bench) makeLink(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	status, said, err := s.send(http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/a/long/path?with=a&query"}`)
+	status, said, err := s.send(http.MethodPost, "/api/shorten", `{"longUrl":"`+longURL+`"}`)
 	if err != nil || status != http.StatusCreated {
 		return fmt.Errorf("shorten was answered with %d (%v)", status, err)
 	}

@@ -80,6 +80,7 @@ type column struct {
 	of          func(own, other float64) float64 // where it is a comparison
 	atLeast     float64                          // what it should be; zero: nobody says
 	atMost      float64
+	rows        []string // those that the target is for; none: all
 }
 
 func ratio(own, other float64) float64      { return own / other }
@@ -109,16 +110,25 @@ func (r *results) table(columns []column) string {
 				fmt.Fprintf(&out, " (%.*f–%.*f)", c.digits, low, c.digits, high)
 			}
 			out.WriteString(" |")
-			if c.atLeast != 0 && m < c.atLeast || c.atMost != 0 && m > c.atMost {
+			bound := len(c.rows) == 0 || slices.Contains(c.rows, name)
+			if bound && (c.atLeast != 0 && m < c.atLeast || c.atMost != 0 && m > c.atMost) {
 				missed[i] = append(missed[i], fmt.Sprintf("%s (%.*f)", name, c.digits, m))
 			}
 		}
 		out.WriteString("\n")
 	}
 	for i, c := range columns {
+		for _, name := range c.rows {
+			if len(c.values(r.runs[name])) == 0 {
+				missed[i] = append(missed[i], name+" (not measured)")
+			}
+		}
 		verdict := "met"
 		if len(missed[i]) > 0 {
 			verdict = "missed by " + strings.Join(missed[i], ", ")
+		}
+		if c.rows != nil {
+			c.head += " (" + strings.Join(c.rows, "; ") + ")"
 		}
 		switch {
 		case c.atLeast != 0:

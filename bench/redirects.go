@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"golang.org/x/sync/errgroup"
+)
+
+// The rows of redirects.
+const (
+	bareRow     = "bare net/http"
+	nginxRow    = "nginx, return 302"
+	ownRow      = "cached, on its own"
+	hostedRow   = "cached, behind the host"
+	negativeRow = "no such link, cached"
+	missRow     = "not cached: one read"
+	mixedRow    = "80 % cached, 20 % new links"
+)
+
+// redirects measures what the service does in a second, beside what its platform and the machine can do.
+func (b *bench) redirects(ctx context.Context) (string, error) {
+	walk, err := b.makeWalk(ctx, int(linksWalked*(time.Second+b.length).Seconds()))
+	if err != nil {
+		return "", err
+	}
+	defer walk.remove()
+	onItsOwn := func(ctx context.Context) (*service, error) { return b.start(ctx, false) }
+	hosted := func(ctx context.Context) (*service, error) { return b.start(ctx, true) }
+
+	// What is compared with net/http has a run of it right before its own.
+	bare := loaded(bareRow, "", b.startBare, b.throughput)
+	subjects := []subject{
+		bare, loaded(ownRow, bareRow, onItsOwn, b.throughput),
+		bare, loaded(hostedRow, bareRow, hosted, b.throughput),
+		bare, loaded(negativeRow, bareRow, onItsOwn, b.negative),
+		loaded(missRow, "", walk.start, walk.load),
+		loaded(mixedRow, "", onItsOwn, b.mixed),
+	}
+	notes := []string{}
+	if nginx := findNginx(); nginx != "" {
+		subjects = slices.Insert(subjects, 0, bare, loaded(nginxRow, bareRow, func(ctx context.Context) (*service, error) {
+			return b.startNginx(ctx, nginx)
+		}, b.throughput))
+	} else {
+		notes = append(notes, "nginx is not installed (Debian, Ubuntu: apt-get install nginx-light), so it is not compared.")
+	}
+	r, err := interleave(ctx, b.rounds, subjects)
+	if err != nil {
+		return "", err
+	}
+
+	head := fmt.Sprintf("%d rounds of %v each, %s with %d connections.", b.rounds, b.length, b.generator(), b.connections)
+	text := strings.Join(append([]string{head}, notes...), "\n") + "\n\n"
+	if b.file != "" {
+		picture := plot{
+			title:   "Requests answered in a second",
+			note:    strings.Join(append([]string{"Median, smallest and largest of " + head}, notes...), " "),
+			machine: measuredOn(),
+			bars:    bars(r, "req/s", []string{bareRow, nginxRow}),
+		}
+		name, err := picture.write(b.file)
+		if err != nil {
+			return "", err
+		}
+		text += "![The first column of the table as bars](" + name + ")\n\n"
+	}
+	for _, kind := range kinds {
+		for _, run := range r.runs[mixedRow] {
+			r.add("– "+kind, "", values{"req/s": run.own[kind+" req/s"], "p50": run.own[kind+" p50"], "p99": run.own[kind+" p99"]})
+		}
+	}
+	cached := []string{ownRow, hostedRow}
+	return text + r.table([]column{
+		{head: "requests/s", value: "req/s"},
+		{head: "p50 ms", value: "p50", digits: 2},
+		{head: "p99 ms", value: "p99", digits: 2},
+		{head: "CPU µs each", value: "µs", digits: 1},
+		{head: "requests/s, to bare net/http", value: "req/s", digits: 3, of: ratio, atLeast: 0.95, rows: cached},
+		{head: "p99, to bare net/http", value: "p99", digits: 3, of: ratio, atMost: 1.15, rows: cached},
+		{head: "CPU % of others", value: "others"},
+	}), nil
+}
+
+// loaded is a subject that is a fresh server under a load.
+func loaded(name, against string, start func(context.Context) (*service, error), load func(context.Context, *service) (values, error)) subject {
+	return subject{name, against, func(ctx context.Context) (values, error) {
+		s, err := start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer s.stop()
+		return load(ctx, s)
+	}}
+}
+
+// negative asks for a link that does not exist. The first answer comes from the table, those after it do not.
+func (b *bench) negative(ctx context.Context, s *service) (values, error) {
+	s.path, s.status = "/nobody", http.StatusNotFound
+	return b.throughput(ctx, s)
+}
+
+// linksWalked is how many links there are for each second of a walk: more than Azurite reads in one.
+const linksWalked = 3000
+
+// walk asks for links that the cache does not hold: each one once, of a table of their own. The process is a fresh one
+// each time, and so the links can be the same.
+type walk struct {
+	*bench
+	tables *aztables.ServiceClient
+	table  string
+	links  []string
+}
+
+func (b *bench) makeWalk(ctx context.Context, count int) (*walk, error) {
+	tables, err := aztables.NewServiceClientFromConnectionString(b.emulator.ConnectionString(), nil)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{bench: b, tables: tables, table: "Walk"}
+	if _, err := tables.CreateTable(ctx, w.table, nil); err != nil {
+		return nil, err
+	}
+	for i := range count {
+		w.links = append(w.links, walked(i))
+	}
+	table := tables.NewClient(w.table)
+	var writes errgroup.Group
+	writes.SetLimit(b.connections)
+	now := time.Now().UTC()
+	for _, alias := range append([]string{b.alias}, w.links...) { // b.alias is what start asks for
+		writes.Go(func() error {
+			row, err := json.Marshal(map[string]any{
+				"PartitionKey": strings.ToLower(alias[:2]), "RowKey": alias, "LongUrl": longURL, "IsDisabled": false,
+				"CreatedAtUtc": now.Format(time.RFC3339), "CreatedAtUtc@odata.type": "Edm.DateTime",
+				"ExpiresAtUtc": now.AddDate(0, 0, 30).Format(time.RFC3339), "ExpiresAtUtc@odata.type": "Edm.DateTime",
+			})
+			if err == nil {
+				_, err = table.AddEntity(ctx, row, nil)
+			}
+			return err
+		})
+	}
+	if err := writes.Wait(); err != nil {
+		w.remove()
+		return nil, err
+	}
+	return w, nil
+}
+
+// walked is the alias of a link. Aliases spread over the partitions, which their first two characters are, as real ones do.
+func walked(i int) string {
+	const partitions = 36 * 36
+	return fmt.Sprintf("%02s%04d", strconv.FormatInt(int64(i%partitions), 36), i/partitions)
+}
+
+func (w *walk) remove() {
+	_, _ = w.tables.DeleteTable(context.Background(), w.table, nil) // the emulator keeps it in memory alone
+}
+
+func (w *walk) start(ctx context.Context) (*service, error) {
+	return w.bench.start(ctx, false, "SHORTURL_TABLE_NAME="+w.table)
+}
+
+// load goes through the links with a load generator of its own, which wrk would need a script for. The reads before the
+// measured ones leave the service with connections to the table.
+func (w *walk) load(ctx context.Context, s *service) (values, error) {
+	var next atomic.Int64
+	return measured(s, w.length, func(length time.Duration) (values, error) {
+		start := time.Now()
+		all := w.together(s, func(_ int, c *connection) (t tally) {
+			for now := start; now.Sub(start) < length && ctx.Err() == nil; now = time.Now() {
+				i := int(next.Add(1)) - 1
+				if i >= len(w.links) {
+					break // the links are used up before the time is, and the rate is what was until then
+				}
+				c.request = getting("/" + w.links[i])
+				t.get(c, now)
+			}
+			return t
+		})
+		return all.values(ctx, time.Since(start))
+	})
+}
+
+// kinds are the kinds of requests of a mixed load.
+var kinds = []string{"the redirects of these", "the new links of these"}
+
+// mixed sends four redirects that are cached and then a URL that is new, over and over on each connection.
+func (b *bench) mixed(ctx context.Context, s *service) (values, error) {
+	return measured(s, b.length, func(length time.Duration) (values, error) {
+		tallies := make([][2]tally, b.connections)
+		start := time.Now()
+		redirect := getting(s.path)
+		b.together(s, func(n int, c *connection) (none tally) {
+			// Each connection is at another place of the five, so that the new links do not come in waves.
+			for i, now := n, start; now.Sub(start) < length && ctx.Err() == nil; i, now = i+1, time.Now() {
+				if i%5 == 4 {
+					c.request, c.status = shortening(fmt.Sprintf("https://example.com/mixed/%d/%d/%d", start.UnixNano(), n, i)), http.StatusCreated
+					tallies[n][1].get(c, now)
+				} else {
+					c.request, c.status = redirect, s.status
+					tallies[n][0].get(c, now)
+				}
+			}
+			return none
+		})
+		took := time.Since(start)
+		var all tally
+		var each [2]tally
+		for _, t := range tallies {
+			for kind := range each {
+				each[kind].add(t[kind])
+				all.add(t[kind])
+			}
+		}
+		v, err := all.values(ctx, took)
+		for kind, name := range kinds {
+			one, failed := each[kind].values(ctx, took)
+			if err = errors.Join(err, failed); err != nil {
+				return nil, err
+			}
+			for what, value := range one {
+				v[name+" "+what] = value
+			}
+		}
+		return v, nil
+	})
+}
+
+func shortening(longURL string) []byte {
+	body := `{"longUrl":"` + longURL + `"}`
+	return fmt.Appendf(nil, "POST /api/shorten HTTP/1.1\r\nHost: tiney.to\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}

@@ -13,8 +13,9 @@ import (
 
 // plot is a picture of horizontal bars, the longer the better.
 type plot struct {
-	title, note, machine string
-	bars                 []bar
+	title string
+	bars  []bar
+	notes []string // one a line, below the bars
 }
 
 // bar is a median, with the smallest and the largest.
@@ -43,12 +44,13 @@ func (p plot) write(beside string) (string, error) {
 
 // The picture, in units that are pixels where it is not scaled.
 const (
-	plotWidth  = 800
-	plotLeft   = 210 // where bars begin; their names are left of it
-	plotRight  = 690 // where the longest whisker ends at most; its figure is right of it
-	plotTop    = 60
-	plotRow    = 34
-	plotBottom = 80
+	plotWidth = 800
+	plotLeft  = 230 // where bars begin; their names are left of it
+	plotRight = 690 // where the longest whisker ends at most; its figure is right of it
+	plotTop   = 60
+	plotRow   = 34
+	plotAxis  = 46 // what the figures of the axis have, below the bars
+	plotLine  = 18 // what a note has
 )
 
 // plotStyle is for a light page and a dark one. The picture brings its background with it, since what a reader prefers
@@ -81,6 +83,7 @@ func (p plot) svg() []byte {
 	step := gridStep(longest)
 	at := func(value float64) float64 { return plotLeft + value/max(longest, 1)*(plotRight-plotLeft) }
 	end := plotTop + plotRow*len(p.bars)
+	height := end + plotAxis + plotLine*len(p.notes)
 
 	var out bytes.Buffer
 	write := func(format string, args ...any) {
@@ -91,15 +94,15 @@ func (p plot) svg() []byte {
 		}
 		fmt.Fprintf(&out, format+"\n", args...)
 	}
-	write(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc">`, plotWidth, end+plotBottom)
+	write(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="title desc">`, plotWidth, height)
 	write(`<title id="title">%s</title>`, p.title)
 	var said []string
 	for _, b := range p.bars {
 		said = append(said, b.String())
 	}
-	write(`<desc id="desc">%s. %s</desc>`, strings.Join(said, "; "), p.note)
+	write(`<desc id="desc">%s. %s</desc>`, strings.Join(said, "; "), strings.Join(p.notes, " "))
 	out.WriteString("<style>" + plotStyle + "</style>\n")
-	write(`<rect class="page" width="%d" height="%d" rx="6"/>`, plotWidth, end+plotBottom)
+	write(`<rect class="page" width="%d" height="%d" rx="6"/>`, plotWidth, height)
 	write(`<text class="title" x="16" y="32">%s</text>`, p.title)
 	for value := 0.0; value <= longest; value += step {
 		write(`<line class="grid" x1="%.1f" x2="%.1[1]f" y1="%d" y2="%d"/>`, at(value), plotTop-4, end+4)
@@ -117,8 +120,9 @@ func (p plot) svg() []byte {
 		write(`<path class="whisker" d="M%.1f %d V%d M%.1[1]f %[4]d H%.1[5]f M%.1[5]f %[2]d V%[3]d"/>`, at(b.low), middle-5, middle+5, middle, at(b.high))
 		write(`<text x="%.1f" y="%d">%s</text></g>`, at(b.high)+8, middle+5, thousands(b.median))
 	}
-	write(`<text class="small" x="16" y="%d">%s</text>`, end+46, p.note)
-	write(`<text class="small" x="16" y="%d">%s</text>`, end+64, p.machine)
+	for i, note := range p.notes {
+		write(`<text class="small" x="16" y="%d">%s</text>`, end+plotAxis+plotLine*i, note)
+	}
 	out.WriteString("</svg>\n")
 	return out.Bytes()
 }

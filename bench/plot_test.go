@@ -61,7 +61,7 @@ func elements(t *testing.T, svg []byte) (all []element) {
 
 func TestPlot(t *testing.T) {
 	p := plot{
-		title: "Fast & <faster>", note: `5 rounds, "quiet"`, machine: "two cores",
+		title: "Fast & <faster>", notes: []string{`5 rounds, "quiet"`, "two cores"},
 		bars: []bar{{"theirs", 90000, 100000, 120000, true}, {"ours, <b>", 45000, 50000, 60000, false}, {"slow", 5, 6, 7, false}},
 	}
 	var rects []element
@@ -88,7 +88,7 @@ func TestPlot(t *testing.T) {
 			}
 		}
 	}
-	if byID["title"] != p.title || !strings.Contains(byID["desc"], "theirs: 100,000 (90,000 to 120,000)") || !strings.Contains(byID["desc"], p.note) {
+	if byID["title"] != p.title || !strings.Contains(byID["desc"], "theirs: 100,000 (90,000 to 120,000)") || !strings.Contains(byID["desc"], p.notes[0]) {
 		t.Errorf("its title is %q, its description %q", byID["title"], byID["desc"])
 	}
 	if len(rects) != 3 || len(whiskers) != 3 {
@@ -119,7 +119,7 @@ func TestPlot(t *testing.T) {
 		near("the smallest", low-r.number(t, "x"), b.low)
 		near("the largest", high-r.number(t, "x"), b.high)
 	}
-	for _, want := range []string{"theirs", "ours, <b>", "100,000", "50,000", "6", "two cores", p.note, p.title} {
+	for _, want := range []string{"theirs", "ours, <b>", "100,000", "50,000", "6", "two cores", p.notes[0], p.title} {
 		if !strings.Contains("\n"+strings.Join(texts, "\n")+"\n", "\n"+want+"\n") {
 			t.Errorf("%q does not stand in it", want)
 		}

@@ -46,7 +46,7 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		loaded(missRow, "", walk.start, walk.load),
 		loaded(mixedRow, "", onItsOwn, b.mixed),
 	}
-	notes := []string{}
+	var notes []string
 	if nginx := findNginx(); nginx != "" {
 		subjects = slices.Insert(subjects, 0, bare, loaded(nginxRow, bareRow, func(ctx context.Context) (*service, error) {
 			return b.startNginx(ctx, nginx)
@@ -63,10 +63,9 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 	text := strings.Join(append([]string{head}, notes...), "\n") + "\n\n"
 	if b.file != "" {
 		picture := plot{
-			title:   "Requests answered in a second",
-			note:    strings.Join(append([]string{"Median, smallest and largest of " + head}, notes...), " "),
-			machine: measuredOn(),
-			bars:    bars(r, "req/s", []string{bareRow, nginxRow}),
+			title: "Requests answered in a second",
+			bars:  bars(r, "req/s", []string{bareRow, nginxRow}),
+			notes: append([]string{"Median, smallest and largest of " + head, "Measured on " + measuredOn() + "."}, notes...),
 		}
 		name, err := picture.write(b.file)
 		if err != nil {

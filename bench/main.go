@@ -1,5 +1,5 @@
-// Bench measures the service side by side with itself: what telemetry costs, and what an ingestion endpoint that fails
-// does to redirects.
+// Bench measures redirects beside what the platform and the machine can do, and the service beside itself: what telemetry
+// costs, and what an ingestion endpoint that fails does to redirects.
 //
 //	go run ./bench -only cost -rounds 3
 //	go run ./bench -write docs/performance.md

@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench benchstat profile wine azurite kql bicep powershell clean compiler wrk shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench benchstat profile wine azurite kql bicep powershell clean compiler wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -67,7 +67,7 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 chaos: azurite ## check random histories under faults for DURATION (10m), with NODES processes (2)
 	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/chaos -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
 
-bench: azurite wrk ## measure what telemetry costs, and what a failing ingestion endpoint does (about 40 minutes)
+bench: azurite wrk nginx ## measure redirects beside net/http and nginx, and what telemetry costs (about 50 minutes)
 	@go run ./bench $(BENCH)
 
 # The two take turns, so that whatever else the machine does meets both.
@@ -123,6 +123,13 @@ wrk:
 	@command -v wrk >/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq; apt-get install -y -qq wrk; }; } || \
 		echo "wrk is not installed (Debian, Ubuntu: apt-get install wrk): measuring with a load generator of the bench's own"
+
+# Only where no systemd runs, in containers mostly: it would serve port 80 as soon as nginx is there.
+nginx:
+	@PATH="$$PATH:/usr/sbin"; command -v nginx >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null && \
+			{ apt-get update -qq; apt-get install -y -qq --no-install-recommends nginx-light; }; } || \
+		echo "nginx is not installed (Debian, Ubuntu: apt-get install nginx-light): measuring without it"
 
 shellcheck:
 	@command -v shellcheck >/dev/null || { \

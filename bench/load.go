@@ -48,11 +48,14 @@ type connection struct {
 }
 
 func newConnection(address, path string) *connection {
-	return &connection{address: address, request: getting(path), status: http.StatusFound}
+	c := &connection{address: address, status: http.StatusFound}
+	c.ask(path)
+	return c
 }
 
-func getting(path string) []byte {
-	return []byte("GET " + path + " HTTP/1.1\r\nHost: tiney.to\r\n\r\n")
+// ask says what get asks for.
+func (c *connection) ask(path string) {
+	c.request = []byte("GET " + path + " HTTP/1.1\r\nHost: tiney.to\r\n\r\n")
 }
 
 var (

@@ -182,7 +182,7 @@ func (w *walk) load(ctx context.Context, s *service) (values, error) {
 				if i >= len(w.links) {
 					break // the links are used up before the time is, and the rate is what was until then
 				}
-				c.request = getting("/" + w.links[i])
+				c.ask("/" + w.links[i])
 				t.get(c, now)
 			}
 			return t
@@ -199,15 +199,16 @@ func (b *bench) mixed(ctx context.Context, s *service) (values, error) {
 	return measured(s, b.length, func(length time.Duration) (values, error) {
 		tallies := make([][2]tally, b.connections)
 		start := time.Now()
-		redirect := getting(s.path)
 		b.together(s, func(n int, c *connection) (none tally) {
 			// Each connection is at another place of the five, so that the new links do not come in waves.
 			for i, now := n, start; now.Sub(start) < length && ctx.Err() == nil; i, now = i+1, time.Now() {
 				if i%5 == 4 {
-					c.request, c.status = shortening(fmt.Sprintf("https://example.com/mixed/%d/%d/%d", start.UnixNano(), n, i)), http.StatusCreated
+					c.shorten(fmt.Sprintf("https://example.com/mixed/%d/%d/%d", start.UnixNano(), n, i))
+					c.status = http.StatusCreated
 					tallies[n][1].get(c, now)
 				} else {
-					c.request, c.status = redirect, s.status
+					c.ask(s.path)
+					c.status = s.status
 					tallies[n][0].get(c, now)
 				}
 			}
@@ -236,7 +237,8 @@ func (b *bench) mixed(ctx context.Context, s *service) (values, error) {
 	})
 }
 
-func shortening(longURL string) []byte {
+// shorten says that get asks for a link to a URL.
+func (c *connection) shorten(longURL string) {
 	body := `{"longUrl":"` + longURL + `"}`
-	return fmt.Appendf(nil, "POST /api/shorten HTTP/1.1\r\nHost: tiney.to\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	c.request = fmt.Appendf(nil, "POST /api/shorten HTTP/1.1\r\nHost: tiney.to\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }

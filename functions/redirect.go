@@ -69,7 +69,7 @@ var noStore = []string{"no-store"}
 // cacheControl says how long a redirect may be kept by a cache in front: never past the link's life.
 func (rd *redirect) cacheControl(l link.Link, now time.Time) []string {
 	age := rd.maxAge
-	if !l.ExpiresAt.IsZero() {
+	if age > 0 && !l.ExpiresAt.IsZero() {
 		age = min(age, l.ExpiresAt.Sub(now))
 	}
 	if age < time.Second {

@@ -20,17 +20,18 @@ type Operation struct {
 	header http.Header // of the request; nil where there is none
 	hosted bool
 
-	drawn [2]uint64 // the id where the headers give none
-	span  uint64    // the id of the request as the parent of what is done for it, where it is this process that reports it
+	// drawn is at random. It is the id of the request as the parent of what is done for it, where it is this process that
+	// reports it; and with the one of the process before it, it is the id of the operation where the headers give none.
+	drawn uint64
 }
+
+// process is the first half of the ids that this process draws.
+var process = rand.Uint64()
 
 // Begin makes the operation of a request, whose header may be nil. Hosted says that it comes from the Functions host:
 // then, and only then, the host's id of the invocation is believed.
 func Begin(ctx context.Context, name string, header http.Header, hosted bool) Operation {
-	return Operation{
-		Context: ctx, Name: name, header: header, hosted: hosted,
-		drawn: [2]uint64{rand.Uint64(), rand.Uint64()}, span: rand.Uint64(),
-	}
+	return Operation{Context: ctx, Name: name, header: header, hosted: hosted, drawn: rand.Uint64()}
 }
 
 type operationKey struct{}
@@ -69,7 +70,7 @@ func (o *Operation) appendID(b []byte) []byte {
 	if id := o.Invocation(); id != "" {
 		return append(b, id...)
 	}
-	return appendHex(appendHex(b, o.drawn[0]), o.drawn[1])
+	return appendHex(appendHex(b, process), o.drawn)
 }
 
 // parent returns the id of the request, as the parent of what is done for it. Behind the host, whose request it is, that
@@ -79,7 +80,7 @@ func (o *Operation) parent() string {
 		_, parent, _ := o.traceparent()
 		return parent
 	}
-	return string(appendHex(nil, o.span))
+	return string(appendHex(nil, o.drawn))
 }
 
 // traceparent reads the header of that name as https://www.w3.org/TR/trace-context has it. The host copies a client's
@@ -132,4 +133,4 @@ func appendHex(b []byte, n uint64) []byte {
 
 // sampled says whether an operation is the one of so many that is kept. It goes by what was drawn, and not by an id that
 // a client can choose: with that, a few forged requests could weigh as much as all others.
-func (o *Operation) sampled(oneOf uint64) bool { return o.drawn[0]%oneOf == 0 }
+func (o *Operation) sampled(oneOf uint64) bool { return o.drawn%oneOf == 0 }

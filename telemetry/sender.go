@@ -316,7 +316,7 @@ func (s *Sender) hasRoom(success bool) bool {
 }
 
 func originOf(o *Operation, parent string) origin {
-	from := origin{name: o.Name, span: o.span, invocation: o.Invocation()}
+	from := origin{name: o.Name, span: o.drawn, invocation: o.Invocation()}
 	from.idLength = len(o.appendID(from.id[:0]))
 	copy(from.parent[:], parent)
 	return from

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -150,7 +151,7 @@ func outcome(answer *http.Response, err error) (code, errorCode string, success 
 		}
 		errorCode = body.Error.Code
 	}
-	if !errorCodeForm.MatchString(errorCode) {
+	if !errorCodeForm().MatchString(errorCode) {
 		errorCode = ""
 	}
 	return code, errorCode, slices.Contains(expectedCodes, errorCode)
@@ -160,14 +161,22 @@ func outcome(answer *http.Response, err error) (code, errorCode string, success 
 // that it failed for: then status and code are of that row.
 func ofBatch(answer *http.Response) (status int, errorCode string, applied bool) {
 	said, _ := runtime.Payload(answer) // nothing of it is as good as an error here
-	if failed := batchFailure.FindSubmatch(said); failed != nil {
+	if failed := batchFailure().FindSubmatch(said); failed != nil {
 		status, _ = strconv.Atoi(string(failed[1]))
 		return status, string(failed[2]), false
 	}
 	return answer.StatusCode, "", bytes.Contains(said, []byte("HTTP/1.1 2"))
 }
 
-var batchFailure = regexp.MustCompile(`(?s)HTTP/1\.1 ([45][0-9]{2}) (?:.*?"code":\s*"([A-Za-z0-9_]{1,64})")?`)
+// Compiled when storage fails for the first time: both forms together take longer than all else that this package does
+// before the process listens.
+var (
+	batchFailure = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?s)HTTP/1\.1 ([45][0-9]{2}) (?:.*?"code":\s*"([A-Za-z0-9_]{1,64})")?`)
+	})
+	// errorCodeForm keeps out of telemetry what a proxy in between may have written.
+	errorCodeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`) })
+)
 
 // expectedCodes are the error codes that are answers: there is no such row, it is there already, it has changed, the
 // lock is another's; or there is no such table or lock yet, which are made then.
@@ -177,6 +186,3 @@ var expectedCodes = []string{
 	"UpdateConditionNotSatisfied", "ConditionNotMet",
 	"LeaseAlreadyPresent", "LeaseIdMissing",
 }
-
-// errorCodeForm keeps out of telemetry what a proxy in between may have written.
-var errorCodeForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)

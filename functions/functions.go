@@ -56,16 +56,12 @@ type Config struct {
 
 // New returns the handler of all functions, with the routes that their function.json files give.
 func New(c Config) (http.Handler, error) {
-	home, err := newHome(c.Rules.Base)
-	if err != nil {
-		return nil, err
-	}
 	routes, err := newRouter(map[string]answerer{
 		"shorten":  &shorten{links: c.Links, rules: c.Rules, now: c.Now, metrics: c.Metrics},
 		"redirect": newRedirect(c),
 		"health":   &health{version: c.Version, now: c.Now},
 		"ready":    &ready{checks: map[string]Checker{"tables": c.Tables, "lock": c.Lock}, log: c.Log},
-		"home":     home,
+		"home":     newHome(c.Rules.Base),
 		"reaper":   c.Reaper,
 	}, c.Hosted)
 	if err != nil {

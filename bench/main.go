@@ -36,17 +36,18 @@ type bench struct {
 	faultLength time.Duration
 	rate        int // redirects a second
 	shortens    int // links made a second beside them
+	mostLinks   int // in the largest tables
 
 	executable string
 	emulator   azurite.Ports
 	alias      string // of the link that redirects are measured with
 	wrk        string // where it is; "" where it is not
+	bare       string // the executable of a bare net/http server
 	dir        string // for what is of use only while this runs
 	file       string // where the tables go to; "" where they are only printed
 }
 
 func main() {
-	beBare()
 	b := new(bench)
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of everything but the faults")
 	flag.DurationVar(&b.length, "time", 5*time.Second, "how long one measurement of throughput goes on")
@@ -55,9 +56,10 @@ func main() {
 	flag.DurationVar(&b.faultLength, "fault-time", time.Minute, "how long the endpoint fails")
 	flag.IntVar(&b.rate, "rate", 2000, "redirects a second while it fails")
 	flag.IntVar(&b.shortens, "shortens", 20, "links made a second while it fails")
+	flag.IntVar(&b.mostLinks, "most-links", 30_000, "links in the largest tables of growth, three rows each")
 	flag.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait, all in all, for others to leave the machine alone")
 	flag.IntVar(&tries, "tries", 3, "how often to try a run that others disturb")
-	only := flag.String("only", "redirects,cost,allocations,faults", "the `parts` to run")
+	only := flag.String("only", "redirects,cost,allocations,faults,start,growth", "the `parts` to run")
 	flag.StringVar(&b.file, "write", "", "put the tables into this `file` too, between its marks, and a plot beside it")
 	flag.Parse()
 
@@ -77,7 +79,10 @@ type part struct {
 }
 
 func (b *bench) run(ctx context.Context, only []string) error {
-	parts := []part{{"redirects", b.redirects}, {"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults}}
+	parts := []part{
+		{"redirects", b.redirects}, {"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults},
+		{"start", b.startUp}, {"growth", b.growth},
+	}
 	for _, name := range only {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
 			return fmt.Errorf("there is no part %q", name)
@@ -93,6 +98,9 @@ func (b *bench) run(ctx context.Context, only []string) error {
 	}
 	b.dir, b.executable = dir, filepath.Join(dir, "handler")
 	b.wrk, _ = exec.LookPath("wrk")
+	if err := b.buildBare(ctx); err != nil {
+		return err
+	}
 	emulator, err := azurite.StartAnywhere(ctx)
 	if err != nil {
 		return err

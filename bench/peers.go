@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,38 +14,20 @@ import (
 // longURL is where the link leads that redirects are measured with.
 const longURL = "https://example.com/a/long/path?with=a&query"
 
-// bareArgument makes this executable a bare net/http server, which is a process of its own to be measured.
-const bareArgument = "bare"
-
-// beBare is that server where the executable was started as it.
-func beBare() {
-	if len(os.Args) == 5 && os.Args[1] == bareArgument {
-		fmt.Fprintln(os.Stderr, bare(os.Args[2], map[string]string{os.Args[3]: os.Args[4]}))
-		os.Exit(1)
+// buildBare builds the bare net/http server of bench/bare, as the service is built.
+func (b *bench) buildBare(ctx context.Context) error {
+	b.bare = filepath.Join(b.dir, "bare")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.bare, "-trimpath", "-ldflags", "-s -w", "tiney/bench/bare")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, said)
 	}
-}
-
-// bare redirects as the least that can be called a shortener does: it looks the path up in a map. It has no limits, no
-// cache, no counters and no expiry.
-func bare(address string, links map[string]string) error {
-	return http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to, ok := links[r.URL.Path]
-		if !ok {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		w.Header().Set("Location", to)
-		w.WriteHeader(http.StatusFound)
-	}))
+	return nil
 }
 
 func (b *bench) startBare(ctx context.Context) (*service, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	return b.startPeer(func(address string) (*exec.Cmd, error) {
-		return exec.CommandContext(ctx, self, bareArgument, address, "/"+b.alias, longURL), nil
+		return exec.CommandContext(ctx, b.bare, address, "/"+b.alias, longURL), nil
 	})
 }
 
@@ -97,12 +78,11 @@ func (b *bench) startNginx(ctx context.Context, nginx string) (*service, error) 
 
 // startPeer starts another server than the service, and returns when it redirects.
 func (b *bench) startPeer(command func(address string) (*exec.Cmd, error)) (*service, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	s := &service{address: l.Addr().String(), url: "http://" + l.Addr().String(), path: "/" + b.alias, status: http.StatusFound}
-	l.Close()
+	s := &service{address: address, url: "http://" + address, path: "/" + b.alias, status: http.StatusFound}
 	if s.cmd, err = command(s.address); err != nil {
 		return nil, err
 	}

@@ -3,19 +3,15 @@ package main
 import (
 	"context"
 	"net/http"
-	"os"
 	"testing"
 )
-
-// The test executable is what the bench starts again, as the bench starts itself.
-func TestMain(m *testing.M) {
-	beBare()
-	os.Exit(m.Run())
-}
 
 // What is compared gives the answers that make it comparable.
 func TestPeers(t *testing.T) {
 	b := &bench{alias: "abc123", dir: t.TempDir()}
+	if err := b.buildBare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	peers := map[string]func(context.Context) (*service, error){"net/http": b.startBare}
 	if nginx := findNginx(); nginx != "" {
 		peers["nginx"] = func(ctx context.Context) (*service, error) { return b.startNginx(ctx, nginx) }

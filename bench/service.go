@@ -29,16 +29,15 @@ var client = &http.Client{
 	Timeout:       30 * time.Second,
 }
 
-// start starts the service and returns when it has the link in its cache. Behind the Functions host means that it is
-// told so: there is no host that would take its share of the processors.
-func (b *bench) start(ctx context.Context, hosted bool, more ...string) (*service, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// prepare makes a service that is still to be started. Behind the Functions host means that it is told so: there is no
+// host that would take its share of the processors.
+func (b *bench) prepare(ctx context.Context, hosted bool, more ...string) (*service, error) {
+	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	s := &service{cmd: exec.CommandContext(ctx, b.executable), address: l.Addr().String(), url: "http://" + l.Addr().String(),
+	s := &service{cmd: exec.CommandContext(ctx, b.executable), address: address, url: "http://" + address,
 		path: "/" + b.alias, status: http.StatusFound}
-	l.Close()
 	port := "PORT="
 	if hosted {
 		port = "FUNCTIONS_CUSTOMHANDLER_PORT="
@@ -48,18 +47,27 @@ func (b *bench) start(ctx context.Context, hosted bool, more ...string) (*servic
 		"AzureWebJobsStorage=" + b.emulator.ConnectionString(), "BaseUrl=https://tiney.to",
 	}, more...)
 	s.cmd.Stderr = os.Stderr
-	if err := s.cmd.Start(); err != nil {
+	return s, nil
+}
+
+// freeAddress finds an address that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// start starts the service and returns when it has the link in its cache.
+func (b *bench) start(ctx context.Context, hosted bool, more ...string) (*service, error) {
+	s, err := b.prepare(ctx, hosted, more...)
+	if err != nil {
 		return nil, err
 	}
-	ready := func() bool {
-		status, _, err := s.send(http.MethodGet, "/api/ready", "")
-		return err == nil && status == http.StatusOK
-	}
-	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) || ctx.Err() != nil {
-			s.stop()
-			return nil, fmt.Errorf("the service is not ready: %w", context.Cause(ctx))
-		}
+	if err := s.run(ctx); err != nil {
+		return nil, err
 	}
 	if b.alias == "" {
 		return s, nil
@@ -70,6 +78,24 @@ func (b *bench) start(ctx context.Context, hosted bool, more ...string) (*servic
 	}
 	s.found++
 	return s, nil
+}
+
+// run starts the process and returns when it and its storage are ready.
+func (s *service) run(ctx context.Context) error {
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	ready := func() bool {
+		status, _, err := s.send(http.MethodGet, "/api/ready", "")
+		return err == nil && status == http.StatusOK
+	}
+	for end := time.Now().Add(30 * time.Second); !ready(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) || ctx.Err() != nil {
+			s.stop()
+			return fmt.Errorf("the service is not ready: %w", context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 // stop ends the process as the Functions host does.

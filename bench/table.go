@@ -137,6 +137,9 @@ func (r *results) table(columns []column) string {
 			fmt.Fprintf(&verdicts, "- %s, at most %v: %s\n", c.head, c.atMost, verdict)
 		}
 	}
+	if verdicts.Len() == 0 {
+		return out.String()
+	}
 	return fmt.Sprintf("%s\nTargets, by the medians:\n\n%s", &out, &verdicts)
 }
 

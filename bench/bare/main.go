@@ -1,0 +1,29 @@
+// Bare is the least that net/http can do for a shortener: it redirects by a map, counts nothing and minds no expiry. The
+// benchmark has it beside the service as what the platform itself costs.
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+)
+
+// It listens on the first argument, an address, and redirects the path that is the second one, and GET /, to the third.
+func main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS PATH URL")
+		os.Exit(2)
+	}
+	links := map[string]string{"/": os.Args[3], os.Args[2]: os.Args[3]}
+	err := http.ListenAndServe(os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to, ok := links[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusFound)
+	}))
+	fmt.Fprintln(os.Stderr, "bare:", err)
+	os.Exit(1)
+}

@@ -147,7 +147,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 		"frozen": {
 			func(t *testing.T, r *rig, s *storage.Links) {
 				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Freeze })
-				_, _ = s.Get(ctx, "nobody")
+				_, _ = s.Get(hasty, "nobody")
 			},
 			func(r *rig) []string {
 				get := "GetEntity " + r.Links
@@ -156,9 +156,8 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 		},
 		"a caller that gives up": {
 			func(t *testing.T, r *rig, s *storage.Links) {
-				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Freeze })
 				ctx, cancel := context.WithCancel(ctx)
-				time.AfterFunc(300*time.Millisecond, cancel)
+				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { cancel(); return faultproxy.Freeze })
 				_, _ = s.Get(ctx, "nobody")
 			},
 			func(r *rig) []string { return []string{"GetEntity " + r.Links + " canceled false"} },

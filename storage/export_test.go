@@ -1,4 +1,22 @@
 package storage
 
+import (
+	"context"
+	"sync/atomic"
+)
+
 // ReapConcurrency lets the benchmark do as Reap does.
 const ReapConcurrency = reapConcurrency
+
+// WatchedContext counts how often somebody begins to wait for its end, among other things: who gets a link through a
+// cache does so once, when it has joined the read of it.
+type WatchedContext struct {
+	context.Context
+	Waiting *atomic.Int64
+}
+
+// Done is the context's own.
+func (c WatchedContext) Done() <-chan struct{} {
+	c.Waiting.Add(1)
+	return c.Context.Done()
+}

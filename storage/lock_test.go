@@ -124,7 +124,7 @@ func TestLockWithFaults(t *testing.T) {
 	for name, fault := range map[string]faultproxy.Fault{"closed": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
 		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
 		start := time.Now()
-		if err := l.Do(ctx, func(context.Context) error { t.Error("worked without the lock"); return nil }); !errors.Is(err, link.ErrUnavailable) {
+		if err := l.Do(hasty, func(context.Context) error { t.Error("worked without the lock"); return nil }); !errors.Is(err, link.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if took := time.Since(start); took > storage.Timeout+slack {

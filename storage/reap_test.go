@@ -151,7 +151,7 @@ func TestReapWhereOnePartitionFails(t *testing.T) {
 
 func TestReapThatIsCutShortIsResumed(t *testing.T) {
 	r := newRig(t)
-	r.config.ReapLimit = 2 * time.Second
+	r.config.ReapLimit = 5 * time.Second
 	r.config.ReapPageSize = 10
 	s := r.open(nil)
 	r.expired(40, dayLong, "due")

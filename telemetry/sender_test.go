@@ -76,9 +76,9 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(40 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 40 s: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestMetricsAreSentInTime(t *testing.T) {
 	r.metrics.RedirectFound.Add(1)
 	r.metrics.RedirectDuration.Observe(3 * time.Millisecond)
 	eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
-	const slack = 3 * time.Second // for a slow machine; what is late here is later than that
+	const slack = 5 * time.Second // for a slow machine; what is late here comes 11 s after it, with the regular sending
 	if took := time.Since(asked); took > 5*time.Second+slack {
 		t.Errorf("the first request was reported after %v", took)
 	}
@@ -407,7 +407,7 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 			}
-			if longest > time.Second {
+			if longest > 8*time.Second { // it would wait for the endpoint, that is for ten seconds where it is frozen
 				t.Errorf("%s: handing over took %v", name, longest)
 			}
 		})
@@ -428,7 +428,7 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 			r.to.Heal()
 			eventually(t, "all metrics arrive", func() bool { return r.to.Metrics()["redirect.found"].Value == items })
 			r.Close(time.Minute)
-			if got, dropped := len(r.to.Items("RemoteDependencyData")), int(r.metrics.TelemetryDropped.Value()); got+dropped != items || got < queueSize {
+			if got, dropped := len(r.to.Items("RemoteDependencyData")), int(r.metrics.TelemetryDropped.Value()); got+dropped != items || got < queueSize-queueReserve {
 				t.Errorf("%d arrived and %d were dropped, of %d", got, dropped, items)
 			}
 			if got := r.to.Metrics()["telemetry.dropped"].Value; int64(got) != r.metrics.TelemetryDropped.Value() {
@@ -449,7 +449,7 @@ func TestRetryAfterIsMinded(t *testing.T) {
 		{"", 700 * time.Millisecond, time.Second},
 		{"7", 7 * time.Second, 7 * time.Second},
 		{"86400", longestAsked, longestAsked},
-		{time.Now().Add(time.Minute).UTC().Format(http.TimeFormat), 50 * time.Second, time.Minute},
+		{time.Now().Add(4 * time.Minute).UTC().Format(http.TimeFormat), 2 * time.Minute, 4 * time.Minute},
 		{"nonsense", 700 * time.Millisecond, time.Second},
 	} {
 		e := ingest.Start()
@@ -478,7 +478,7 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 		case index == 1:
 			return 400
 		case index == 2 || index == 3:
-			once.Do(func() { time.AfterFunc(100*time.Millisecond, r.to.Heal) })
+			once.Do(r.to.Heal) // the next batch is taken whole
 			return []int{429, 500}[index-2]
 		}
 		return 200
@@ -615,10 +615,13 @@ func TestAFloodLeavesRoomForEventsAndFailures(t *testing.T) {
 	}
 }
 
-// After a burst the items go out one batch after the other, and do not wait for the next metrics.
+// After a burst the items go out one batch after the other, and do not wait for the next metrics: those of an instance
+// that has had a request come after a quarter of a minute, and three batches with them after three of these.
 func TestABurstIsSentAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	r.metrics.RedirectFound.Add(1)
+	eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
 	o := Begin(t.Context(), "redirect", nil, false)
 	const burst = queueSize - queueReserve
 	start := time.Now()
@@ -626,7 +629,7 @@ func TestABurstIsSentAtOnce(t *testing.T) {
 		r.Request(&o, Request{Status: 302, Success: true, Start: time.Now()})
 	}
 	eventually(t, "nearly all has arrived", func() bool { return len(r.to.Items("RequestData")) > burst-batchSize })
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > 2*sendEvery {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -641,6 +644,7 @@ func TestItemsKeepTheirTime(t *testing.T) {
 	r.Event(&o, Event{Name: EventReaperRun})
 	r.Dependency(&o, call(1, "200", true))
 	r.Request(&o, Request{Success: true, Start: happened})
+	handed := time.Now()
 	time.Sleep(3 * time.Second)
 	r.to.Heal()
 	r.Close(time.Minute)
@@ -649,8 +653,8 @@ func TestItemsKeepTheirTime(t *testing.T) {
 		t.Fatalf("%d items arrived, want 3", len(all))
 	}
 	for _, i := range all {
-		if off := i.Time.Sub(happened).Abs(); off > time.Second {
-			t.Errorf("%s is %v away from when it happened", i.Data.BaseType, off)
+		if i.Time.Before(happened.Truncate(time.Microsecond)) || i.Time.After(handed) {
+			t.Errorf("%s is of %v, and it happened between %v and %v", i.Data.BaseType, i.Time, happened, handed)
 		}
 	}
 }
@@ -700,7 +704,7 @@ func TestCloseReturnsInTime(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // it is at it
 			start := time.Now()
 			r.Close(time.Second)
-			if took := time.Since(start); took > 4*time.Second {
+			if took := time.Since(start); took > 8*time.Second { // without a limit a frozen endpoint takes ten and more
 				t.Errorf("closing took %v", took)
 			}
 			eventually(t, "it has ended", func() bool {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,6 +28,7 @@ import (
 	"time"
 
 	"tiney/internal/azurite"
+	"tiney/internal/freeport"
 )
 
 // reply and call are what internal/stubaz reads and writes.
@@ -230,13 +230,13 @@ func (d *deployer) runRaw(plan, input string, args ...string) *result {
 	d.do(os.WriteFile(filepath.Join(d.state, "replies.json"), data, 0o644))
 	os.Remove(filepath.Join(d.state, "calls"))
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(d.root, "infra", "deploy.sh"), args...)
-	cmd.Dir = "/"                   // it works from any folder
-	cmd.WaitDelay = 5 * time.Second // what it leaves running keeps its output open: that is an error here
+	cmd.Dir = "/"                    // it works from any folder
+	cmd.WaitDelay = 20 * time.Second // what it leaves running keeps its output open: that is an error here
 	cmd.Env = append([]string{"PATH=" + d.bin, "HOME=" + d.root, "TMPDIR=" + d.t.TempDir(),
-		"TINEY_WAIT=20", "TINEY_INTERVAL=0.05", "TINEY_UPLOAD_WAIT=20", "NO_PROXY=*"}, d.env...)
+		"TINEY_WAIT=60", "TINEY_INTERVAL=0.05", "TINEY_UPLOAD_WAIT=60", "NO_PROXY=*"}, d.env...)
 	cmd.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -588,12 +588,12 @@ func TestDeployUploadFails(t *testing.T) {
 	d.run("Y1", "", "--yes").ends(0, "Status Code: 503", "trying again").changed("deployment group create", zip, zip, zip)
 
 	// Until the time is over: a role may take minutes to arrive.
-	d.env = []string{"TINEY_UPLOAD_WAIT=3", "TINEY_INTERVAL=0.2"}
+	d.env = []string{"TINEY_UPLOAD_WAIT=6", "TINEY_INTERVAL=0.2"}
 	for _, test := range []struct{ plan, upload string }{{"Y1", zip}, {"FC1", zip}, {"F1", "webapp deploy"}} {
 		d.replies = []reply{{For: test.upload, Err: "Status Code: 401\n", Exit: 1}}
 		began := time.Now()
 		r := d.run(test.plan, "", "--yes", "--plan", test.plan).ends(7, "Status Code: 401", "run this again")
-		if tries := len(r.did(test.upload)); tries < 4 || time.Since(began) < time.Second {
+		if tries := len(r.did(test.upload)); tries < 2 || time.Since(began) < time.Second {
 			t.Errorf("%s: it gave up after %d tries and %v", test.plan, tries, time.Since(began))
 		}
 	}
@@ -603,18 +603,17 @@ func TestDeployEndsAnUploadThatHangs(t *testing.T) {
 	t.Parallel()
 	d := newDeployer(t)
 	const zip = "functionapp deployment source config-zip"
-	d.env = []string{"TINEY_UPLOAD_WAIT=2", "TINEY_WAIT=1"}
+	d.env = []string{"TINEY_UPLOAD_WAIT=8", "TINEY_WAIT=1"}
 	d.replies = []reply{{For: zip, Hang: true}}
 	d.run("Y1", "", "--yes").ends(7, "no end within the time for it").changed("deployment group create", zip)
 	said, err := os.ReadFile(filepath.Join(d.state, "hanging"))
 	d.do(err)
 	pid, err := strconv.Atoi(string(said))
 	d.do(err)
-	for range 100 {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = syscall.Kill(pid, 0); err != nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Errorf("the process behind az, %d, goes on", pid)
 }
@@ -626,22 +625,22 @@ func TestDeployGoesOnWhereAzSeesNothing(t *testing.T) {
 	d := newDeployer(t)
 	const zip = "functionapp deployment source config-zip"
 	const unhealthy = "Deployment was successful but the app appears to be unhealthy.\n"
-	d.env = []string{"TINEY_UPLOAD_WAIT=2", "TINEY_WAIT=1"}
+	d.env = []string{"TINEY_UPLOAD_WAIT=8", "TINEY_WAIT=1"}
 	d.replies = []reply{{For: zip, Hang: true}}
 	d.run("FC1", "", "--yes").ends(0, "no end within the time for it", "version "+d.version).changed("deployment group create", zip)
 	d.replies = []reply{{For: zip, Err: unhealthy, Exit: 1, Upload: true}}
 	d.run("FC1", "", "--yes").ends(0, unhealthy).changed("deployment group create", zip)
 
 	// It need not go on until its time is over.
-	d.env = []string{"TINEY_UPLOAD_WAIT=50"}
+	d.env = []string{"TINEY_UPLOAD_WAIT=300"} // and the stub hangs for a minute
 	d.replies = []reply{{For: zip, Err: "Checking the health of the function app\n", Hang: true}}
 	began := time.Now()
 	d.run("FC1", "", "--yes").ends(0, "Checking the health").changed("deployment group create", zip)
-	if took := time.Since(began); took > 40*time.Second {
+	if took := time.Since(began); took > 55*time.Second {
 		t.Errorf("it took %v", took)
 	}
 
-	d.env = []string{"TINEY_UPLOAD_WAIT=2", "TINEY_WAIT=1"}
+	d.env = []string{"TINEY_UPLOAD_WAIT=8", "TINEY_WAIT=1"}
 	d.do(os.Remove(filepath.Join(d.state, "uploaded.zip")))
 	d.replies = []reply{{For: zip, Hang: true, Exit: 1}}
 	d.run("FC1", "", "--yes").ends(8, "no end within the time for it", "answers 503").changed("deployment group create", zip)
@@ -728,7 +727,7 @@ func TestDeploySmokeTest(t *testing.T) {
 	d.site.unknown = 3
 	d.run("Y1", "", "--yes").ends(0)
 	d.site.redirect = 404
-	d.run("Y1", "", "--yes").ends(9, "answers 404") // and not only when all time is over, which is 20 seconds here
+	d.run("Y1", "", "--yes").ends(9, "answers 404") // and not only when all time is over, which is a minute here
 	d.site.redirect = 0
 	if d.site.lost+d.site.unknown+d.site.refusals > 0 {
 		t.Errorf("left are %d, %d and %d", d.site.lost, d.site.unknown, d.site.refusals)
@@ -843,11 +842,9 @@ func TestDeployTheRealThing(t *testing.T) {
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := freeport.Find()
 	d.do(err)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	d.do(err)
-	d.do(l.Close())
+	port := strconv.Itoa(free)
 	d.site.base = "http://127.0.0.1:" + port
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"tiney/internal/freeport"
 )
 
 // The account that every Azurite has. Its key is public and documented.
@@ -33,12 +35,10 @@ var DefaultPorts = Ports{Blob: 10000, Queue: 10001, Table: 10002}
 func FreePorts() (Ports, error) {
 	var free [3]int
 	for i := range free {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if free[i], err = freeport.Find(); err != nil {
 			return Ports{}, err
 		}
-		defer l.Close() // held until all three are found, so that they differ
-		free[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return Ports{Blob: free[0], Queue: free[1], Table: free[2]}, nil
 }

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +24,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"tiney/internal/freeport"
 )
 
 const (
@@ -202,7 +203,7 @@ func (h *Host) kill(c *child) {
 // startChild publishes a new child once it is ready; until then requests see the old, dead one.
 func (h *Host) startChild(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		port, err := freePort()
+		port, err := freeport.Find()
 		if err != nil {
 			return fmt.Errorf("funchost: %w", err)
 		}
@@ -212,7 +213,7 @@ func (h *Host) startChild(ctx context.Context) error {
 			return nil
 		}
 		// Somebody may have taken the port before the child did. That is no fault of the child's.
-		if !errors.Is(err, errExited) || isFree(port) || attempt == portAttempts {
+		if !errors.Is(err, errExited) || freeport.IsFree(port) || attempt == portAttempts {
 			return fmt.Errorf("funchost: %w", err)
 		}
 	}
@@ -286,26 +287,6 @@ func (h *Host) ping(ctx context.Context, c *child) bool {
 		return false
 	}
 	resp.Body.Close()
-	return true
-}
-
-// freePort returns a port that was free a moment ago. It keeps below the range from which systems
-// take the ports of outgoing connections, of which a test opens many.
-func freePort() (int, error) {
-	for range 100 {
-		if port := 20000 + mathrand.IntN(12000); isFree(port) {
-			return port, nil
-		}
-	}
-	return 0, errors.New("no free port found")
-}
-
-func isFree(port int) bool {
-	l, err := net.Listen("tcp", loopback(port))
-	if err != nil {
-		return false
-	}
-	l.Close()
 	return true
 }
 

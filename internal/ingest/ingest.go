@@ -13,6 +13,8 @@ import (
 	"net/http/httptest"
 	"sync"
 	"time"
+
+	"tiney/internal/freeport"
 )
 
 // Key is the instrumentation key of the one resource that there is.
@@ -73,16 +75,20 @@ type Endpoint struct {
 	frozen chan struct{} // nil: it is not
 }
 
-// Start starts a double on a free port of this machine.
+// Start starts a double on a free port of this machine, which nobody else gets while it refuses connections.
 func Start() *Endpoint {
-	e := new(Endpoint)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
+	for range 5 {
+		port, err := freeport.Find()
+		if err != nil {
+			panic(err)
+		}
+		e := &Endpoint{address: fmt.Sprintf("127.0.0.1:%d", port)}
+		if l, err := net.Listen("tcp", e.address); err == nil {
+			e.serve(l)
+			return e
+		}
 	}
-	e.address = l.Addr().String()
-	e.serve(l)
-	return e
+	panic("other processes take all free ports")
 }
 
 func (e *Endpoint) serve(l net.Listener) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -116,8 +117,13 @@ func TestTelemetryAllocatesNothingForACachedRedirect(t *testing.T) {
 	for _, hosted := range []bool{false, true} {
 		var allocations [2]float64
 		for i, send := range []bool{false, true} {
-			ask := cachedRedirect(t, hosted, send)
-			allocations[i] = testing.AllocsPerRun(requests, func() { ask() })
+			// The least of a few: what other goroutines allocate meanwhile, as for the metrics of the first two seconds, counts
+			// too.
+			allocations[i] = math.Inf(1)
+			for range 3 {
+				ask := cachedRedirect(t, hosted, send)
+				allocations[i] = min(allocations[i], testing.AllocsPerRun(requests, func() { ask() }))
+			}
 		}
 		if without, with := allocations[0], allocations[1]; with > without {
 			t.Errorf("hosted %t: %v allocations with telemetry, and %v without", hosted, with, without)

@@ -22,6 +22,7 @@ import (
 
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
+	"tiney/internal/freeport"
 	"tiney/internal/funchost"
 	"tiney/internal/pack"
 	"tiney/internal/rawtables"
@@ -130,12 +131,10 @@ func (b *lockedBuffer) String() string {
 // start starts the executable on its own, on a free port, and does not wait for it.
 func (s *site) start(connectionString string, more ...string) *process {
 	s.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Find()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	p := &process{cmd: exec.Command(filepath.Join(s.app, "handler")), url: fmt.Sprintf("http://127.0.0.1:%d", port), output: new(lockedBuffer), exited: make(chan struct{})}
 	p.cmd.Env = s.environment(connectionString, append([]string{fmt.Sprintf("PORT=%d", port)}, more...)...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
@@ -170,9 +169,9 @@ func (s *site) alone(connectionString string, more ...string) *process {
 
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }
@@ -186,7 +185,7 @@ type answer struct {
 
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Timeout:       30 * time.Second,
+	Timeout:       time.Minute,
 }
 
 func send(method, url, body string, header ...string) (answer, error) {
@@ -393,12 +392,21 @@ func TestALinksLife(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			s.WantRows(1, 1, 1)
-			short := link.Link{Alias: "short", LongURL: "https://example.com/short", ExpiresAt: time.Now().Add(6 * time.Second)}
-			s.PutLink(short)
-			if got := must(t, http.MethodGet, base+"/short", ""); got.status != 302 {
-				t.Errorf("while it lives: %+v", got)
+			for life := 6 * time.Second; ; life *= 2 {
+				short := link.Link{Alias: link.Alias(fmt.Sprintf("short-%.0f", life.Seconds())), LongURL: "https://example.com/short",
+					ExpiresAt: time.Now().Add(life).Truncate(time.Second)}
+				s.PutLink(short)
+				url := base + "/" + string(short.Alias)
+				got := must(t, http.MethodGet, url, "")
+				if !time.Now().Before(short.ExpiresAt) && life < time.Minute {
+					continue // the machine is too slow to see it alive
+				}
+				if got.status != 302 {
+					t.Errorf("while it lives: %+v", got)
+				}
+				eventually(t, "the link expires", func() bool { return must(t, http.MethodGet, url, "").status == 410 })
+				break
 			}
-			eventually(t, "the link expires", func() bool { return must(t, http.MethodGet, base+"/short", "").status == 410 })
 		})
 	}
 }
@@ -415,12 +423,13 @@ func TestBaseUrlUnderTheCoreTools(t *testing.T) {
 
 func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 	s := newSite(t)
-	bases := []string{s.hosted(true, emulator.ConnectionString()).URL(), s.alone(emulator.ConnectionString()).url}
+	h := s.hosted(true, emulator.ConnectionString())
+	bases := []string{h.URL(), s.alone(emulator.ConnectionString()).url}
 	for round := range 3 {
 		var all sync.WaitGroup
 		var created atomic.Int64
 		var aliases sync.Map
-		for i := range 64 {
+		for i := range 32 {
 			all.Go(func() {
 				l, status := shorten(t, bases[i%2], fmt.Sprintf("https://example.com/%d", round))
 				if status == 201 {
@@ -445,9 +454,18 @@ func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 		if created.Load() != 1 || n != 1 {
 			t.Errorf("%d answers of 201, %d aliases, want one", created.Load(), n)
 		}
-		s.WantRows(round+1, round+1, round+1)
+		// Where a call was tried again, since the machine is busy, its expiry row is left to the reaper.
+		links, index, expiry := len(s.Rows(s.Links)), len(s.Rows(s.Index)), len(s.Rows(s.Expiry))
+		if links != round+1 || index != round+1 || expiry < round+1 {
+			t.Errorf("%d links, %d index rows, %d expiry rows; want %d of each, and more of the last at most", links, index, expiry, round+1)
+		}
 	}
 	s.WantNoLeak()
+	s.Age(40 * 24 * time.Hour)
+	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+		t.Error(err)
+	}
+	s.WantRows(0, 0, 0)
 }
 
 // killAt kills a host's process at its nth storage call of the kinds that count, before it reaches storage or after it
@@ -639,10 +657,12 @@ func TestStorageThatIsDownAtTheStartAndComesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer storage.Stop()
-	l, status := shorten(t, p.url, "https://example.com/")
-	if status != 201 {
-		t.Errorf("after it came up: %d", status)
-	}
+	var l shortened
+	eventually(t, "a link is made after it came up", func() (made bool) {
+		var status int
+		l, status = shorten(t, p.url, "https://example.com/")
+		return status == 201 || status == 200 // the answer to the first one may have been late
+	})
 	if got := must(t, http.MethodGet, p.url+"/"+l.Alias, ""); got.status != 302 {
 		t.Errorf("got %+v", got)
 	}
@@ -749,7 +769,7 @@ func TestRequestsThatAreTooMuch(t *testing.T) {
 			}
 		}
 	}()
-	conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
 	first := make([]byte, len("HTTP/1.1 413"))
 	if _, err := io.ReadFull(conn, first); err != nil && !errors.Is(err, syscall.ECONNRESET) || err == nil && string(first) != "HTTP/1.1 413" {
 		t.Errorf("got %q, %v", first, err)

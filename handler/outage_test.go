@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,7 +151,8 @@ func TestOutages(t *testing.T) {
 			h := s.hosted(true, w.connectionString(), "CACHE_DURATION_SECONDS=1")
 			eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, h.URL()+"/api/ready", "").status == 200 })
 			warm := link.Link{Alias: "warm", LongURL: "https://example.com/warm", ExpiresAt: time.Now().Add(time.Hour)}
-			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief", ExpiresAt: time.Now().Add(4 * time.Second)}
+			// Long enough to be followed first on a slow machine; most outages take longer than that below.
+			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief", ExpiresAt: time.Now().Add(20 * time.Second)}
 			cold := link.Link{Alias: "cold", LongURL: "https://example.com/cold"}
 			for _, l := range []link.Link{warm, brief, cold} {
 				s.PutLink(l)
@@ -163,18 +165,25 @@ func TestOutages(t *testing.T) {
 
 			time.Sleep(1100 * time.Millisecond) // the cached links are not fresh any more
 			end := o.begin(s, w, p)
+			// What is too slow is done again, when the cache would ask the table again too: a slow machine is not slow each
+			// time, and a service that waits for too long is.
 			within := func(limit time.Duration, what string, do func() int, want ...int) {
 				t.Helper()
-				start := time.Now()
-				got := do()
-				took := time.Since(start).Round(10 * time.Millisecond)
-				t.Logf("%s: %d in %v", what, got, took)
-				for _, ok := range want {
-					if got == ok && took <= limit {
+				for try := 1; ; try++ {
+					start := time.Now()
+					got := do()
+					took := time.Since(start).Round(10 * time.Millisecond)
+					t.Logf("%s: %d in %v", what, got, took)
+					right := slices.Contains(want, got)
+					if right && took <= limit {
 						return
 					}
+					if !right || try == 3 {
+						t.Errorf("%s: got %d in %v, want %v in %v", what, got, took, want, limit)
+						return
+					}
+					time.Sleep(6 * time.Second)
 				}
-				t.Errorf("%s: got %d in %v, want %v in %v", what, got, took, want, limit)
 			}
 			orElse := func(want int, partly ...int) []int {
 				if o.partly {
@@ -208,14 +217,20 @@ func TestOutages(t *testing.T) {
 				return (status == 201 || status == 200) && fetch("cold") == 302 && fetch("warm") == 302 && must(t, http.MethodGet, h.URL()+"/api/ready", "").status == 200
 			})
 			t.Logf("well again after %v", time.Since(start).Round(10*time.Millisecond))
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > 25*time.Second {
 				t.Errorf("well again after %v only", took)
 			}
 			// A lease that was taken in the outage, and whose answer was lost, stands for a minute; another lock stands for
-			// the waiting. By now the link with the short life is due.
+			// the waiting. By now the link with the short life is due; where some calls get through, it may be gone already.
 			other := s.hosted(true, emulator.ConnectionString(), "GC_BLOB_LOCK_BLOB=another.lock")
-			if got, err := other.FireTimer(ctx, "reaper"); err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted 1 links") {
+			got, err := other.FireTimer(ctx, "reaper")
+			if err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted 1 links") && !(o.partly && strings.HasPrefix(got.Logs[0], "deleted 0 links")) {
 				t.Errorf("the reaper afterwards: %+v, %v", got, err)
+			}
+			for _, row := range s.Rows(s.Links) {
+				if row["RowKey"] == "brief" {
+					t.Error("the expired link is still there")
+				}
 			}
 			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
 				t.Errorf("its own reaper afterwards: %v", err)

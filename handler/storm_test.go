@@ -80,7 +80,7 @@ func TestOneColdLinkIsReadOnceForAThousandRequests(t *testing.T) {
 	}
 	// Not until all are sent: the first read would be tried again after 1.4 s. Who comes later finds the link cached.
 	<-first
-	for end := time.Now().Add(time.Second); sent.Load() < 1000 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Second); sent.Load() < 1000 && time.Now().Before(end); { // all, unless the machine is slow
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(release)
@@ -91,8 +91,9 @@ func TestOneColdLinkIsReadOnceForAThousandRequests(t *testing.T) {
 			reads++
 		}
 	}
-	// All but the last few were there before the answer; those that come right after it may find it not cached yet.
-	if found.Load() != 1000 || reads > 10 {
+	// All but the last few were there before the answer; those that come right after it may find it not cached yet, and a
+	// slow machine has more of them.
+	if found.Load() != 1000 || reads > 50 {
 		t.Errorf("%d of 1000 redirected, %d reads", found.Load(), reads)
 	}
 }
@@ -144,8 +145,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 					time.Sleep(500 * time.Millisecond)
 				}
 			}()
-			if !closed(conn, 20*time.Second) {
-				t.Error("still open after 20 s")
+			if !closed(conn, time.Minute) {
+				t.Error("still open after a minute")
 			}
 		},
 		"a body byte by byte": func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestClientsThatMisbehave(t *testing.T) {
 					time.Sleep(500 * time.Millisecond)
 				}
 			}()
-			conn.SetReadDeadline(time.Now().Add(40 * time.Second))
+			conn.SetReadDeadline(time.Now().Add(time.Minute))
 			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil || answer.StatusCode != http.StatusRequestTimeout {
 				t.Errorf("got %v, %v, want 408", answer, err)
@@ -169,8 +170,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The server takes it for a client that has gone, or answers; it must not hold on to it.
-			if !closed(conn, 20*time.Second) {
-				t.Error("still open after 20 s")
+			if !closed(conn, time.Minute) {
+				t.Error("still open after a minute")
 			}
 		},
 		"half closed in a request": func(t *testing.T) {
@@ -179,14 +180,14 @@ func TestClientsThatMisbehave(t *testing.T) {
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
-			if !closed(conn, 20*time.Second) {
-				t.Error("still open after 20 s")
+			if !closed(conn, time.Minute) {
+				t.Error("still open after a minute")
 			}
 		},
 		"a header of 1 MiB": func(t *testing.T) {
 			conn := dial(t)
 			go fmt.Fprintf(conn, "GET /warm HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 1<<20))
-			conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+			conn.SetReadDeadline(time.Now().Add(time.Minute))
 			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			// The server may close the connection with the header half read, and take its answer with it.
 			if late, ok := err.(net.Error); ok && late.Timeout() || err == nil && answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
@@ -196,8 +197,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 		"not HTTP": func(t *testing.T) {
 			conn := dial(t)
 			fmt.Fprint(conn, "\x16\x03\x01\x02\x00\x01\x00")
-			if !closed(conn, 20*time.Second) {
-				t.Error("still open after 20 s")
+			if !closed(conn, time.Minute) {
+				t.Error("still open after a minute")
 			}
 		},
 	} {

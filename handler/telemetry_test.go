@@ -218,6 +218,7 @@ func TestStorageCallsAreFoundUnderTheirRequest(t *testing.T) {
 			}
 			must(t, http.MethodGet, h.URL()+"/nobody", "", "traceparent", "<script>")
 			must(t, http.MethodPost, h.URL()+"/api/shorten", `{"longUrl":"https://example.com/new"}`, "traceparent", "00-"+trace+"-"+parent+"-01")
+			// By operation. A link that is asked for again may not be in the cache yet, and is read again.
 			calls := func() map[string][]string {
 				by := map[string][]string{}
 				for _, i := range e.Items("RemoteDependencyData") {
@@ -235,6 +236,9 @@ func TestStorageCallsAreFoundUnderTheirRequest(t *testing.T) {
 						}
 						by[id] = append(by[id], fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Success))
 					}
+				}
+				for id := range by {
+					by[id] = slices.Compact(by[id])
 				}
 				return by
 			}
@@ -272,7 +276,7 @@ func TestTelemetryThatIsFrozen(t *testing.T) {
 	}
 	start := time.Now()
 	stopProcess(t, p)
-	if took := time.Since(start); took > lastTelemetry+5*time.Second {
+	if took := time.Since(start); took > lastTelemetry+6*time.Second { // one try without a limit takes ten
 		t.Errorf("stopping took %v", took)
 	}
 }
@@ -314,7 +318,7 @@ func stopProcess(t *testing.T, p *process) {
 	}
 	select {
 	case <-p.exited:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not stop")
 	}
 }

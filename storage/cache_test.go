@@ -356,6 +356,10 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 			a := link.Alias(fmt.Sprintf("s%07d", i))
 			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(24 * time.Hour)})
 		},
+		"short links of many ends": func(r *cacheRig, i int) { // as if they came over ten minutes
+			a := link.Alias(fmt.Sprintf("e%07d", i))
+			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)})
+		},
 		"long links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("l%07d", i))
 			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 4000), ExpiresAt: r.now().Add(24 * time.Hour)})

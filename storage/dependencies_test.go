@@ -182,7 +182,7 @@ func TestCallsOfTheLockAreReported(t *testing.T) {
 	r, e := reported(t)
 	log := slog.New(slog.DiscardHandler)
 	open := func() *storage.Lock {
-		l, err := storage.OpenLock(connect(t, r.proxy.ConnectionString()), "reported", "reaper.lock", log, r.config.Sender)
+		l, err := storage.OpenLock(connect(t, r.proxy.ConnectionString()), strings.ToLower(r.Links), "reaper.lock", log, r.config.Sender)
 		if err != nil {
 			t.Fatal(err)
 		}

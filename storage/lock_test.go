@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,7 +50,8 @@ func TestLockIsHeldByOne(t *testing.T) {
 
 func TestLockMakesWhatIsMissing(t *testing.T) {
 	r := newRig(t)
-	l := openLock(t, r, "made-on-need")
+	name := strings.ToLower(r.Links) // of this run of the test alone
+	l := openLock(t, r, name)
 	if err := l.Check(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("before there is a container: %v", err)
 	}
@@ -64,7 +66,7 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	c, err := container.NewClientFromConnectionString(emulator.ConnectionString(), "made-on-need", nil)
+	c, err := container.NewClientFromConnectionString(emulator.ConnectionString(), name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func Start(ctx context.Context, ports Ports, location string, output io.Writer) 
 }
 
 func (s *Server) listening(ctx context.Context, port int) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))

@@ -294,34 +294,37 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 		for _, when := range []string{"before", "after"} {
 			t.Run(fmt.Sprintf("%s call %d", when, n), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t)
-				s, reaper := r.open(nil), r.open(nil)
-				stop := func(c faultproxy.Call) {
-					if c.N != n {
-						return
+				untilRepaired(t, func(r *rig) (check func()) {
+					s, reaper := r.open(nil), r.open(nil)
+					stop := func(c faultproxy.Call) {
+						if c.N != n {
+							return
+						}
+						// The process stands still for longer than its link would have lived, and meanwhile the reaper runs.
+						r.clock.Advance(10 * time.Minute)
+						if _, err := reaper.Reap(ctx); err != nil {
+							t.Error(err)
+						}
 					}
-					// The process stands still for longer than its link would have lived, and meanwhile the reaper runs.
-					r.clock.Advance(10 * time.Minute)
-					if _, err := reaper.Reap(ctx); err != nil {
-						t.Error(err)
+					if when == "before" {
+						r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault { stop(c); return faultproxy.None })
+					} else {
+						r.proxy.After(stop)
 					}
-				}
-				if when == "before" {
-					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault { stop(c); return faultproxy.None })
-				} else {
-					r.proxy.After(stop)
-				}
-				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute))
-				if !errors.Is(err, link.ErrUnavailable) {
-					t.Errorf("got %v, want %v", err, link.ErrUnavailable)
-				}
-				r.proxy.Reset()
-				r.WantNoLeak()
-				r.clock.Advance(time.Hour)
-				if _, err := reaper.Reap(ctx); err != nil {
-					t.Error(err)
-				}
-				r.WantRows(0, 0, 0)
+					_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute))
+					return func() {
+						if !errors.Is(err, link.ErrUnavailable) {
+							t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+						}
+						r.proxy.Reset()
+						r.WantNoLeak()
+						r.clock.Advance(time.Hour)
+						if _, err := reaper.Reap(ctx); err != nil {
+							t.Error(err)
+						}
+						r.WantRows(0, 0, 0)
+					}
+				})
 			})
 		}
 	}
@@ -333,35 +336,39 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 	for n := 3; n <= createCalls; n++ { // the link, the index row
 		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			s, reaper := r.open(nil), r.open(nil)
-			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.N != n {
-					return faultproxy.None
-				}
-				r.clock.Advance(10 * time.Minute)
-				if _, err := reaper.Reap(ctx); err != nil {
-					t.Error(err)
-				}
-				// From here on answers are lost, for as long as the SDK tries; what comes after that gets through.
-				lost := len(r.proxy.Calls())
+			untilRepaired(t, func(r *rig) (check func()) {
+				s, reaper := r.open(nil), r.open(nil)
 				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-					if c.N <= lost+2 {
-						return faultproxy.Refuse
+					if c.N != n {
+						return faultproxy.None
 					}
-					return faultproxy.None
+					r.clock.Advance(10 * time.Minute)
+					if _, err := reaper.Reap(ctx); err != nil {
+						t.Error(err)
+					}
+					// From here on answers are lost, for as long as the SDK tries; what comes after that gets through.
+					lost := len(r.proxy.Calls())
+					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+						if c.N <= lost+2 {
+							return faultproxy.Refuse
+						}
+						return faultproxy.None
+					})
+					return faultproxy.DropAnswer
 				})
-				return faultproxy.DropAnswer
+				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute))
+				return func() {
+					if !errors.Is(err, link.ErrUnavailable) {
+						t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+					}
+					r.proxy.Reset()
+					r.WantNoLeak()
+					if _, err := reaper.Reap(ctx); err != nil {
+						t.Error(err)
+					}
+					r.WantRows(0, 0, 0)
+				}
 			})
-			if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute)); !errors.Is(err, link.ErrUnavailable) {
-				t.Errorf("got %v, want %v", err, link.ErrUnavailable)
-			}
-			r.proxy.Reset()
-			r.WantNoLeak()
-			if _, err := reaper.Reap(ctx); err != nil {
-				t.Error(err)
-			}
-			r.WantRows(0, 0, 0)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,7 +52,34 @@ type rig struct {
 	clock             *linkstest.Clock
 	metrics           *telemetry.Metrics
 	config            storage.Config
-	*rawtables.Tables // around the proxy
+	left              atomic.Int64 // creates that were stopped too long, and whose second for repairs was over too early
+	*rawtables.Tables              // around the proxy
+}
+
+// leftLog counts these.
+type leftLog struct {
+	slog.Handler
+	left *atomic.Int64
+}
+
+func (l leftLog) Handle(ctx context.Context, line slog.Record) error {
+	if strings.Contains(line.Message, "may have left") {
+		l.left.Add(1)
+	}
+	return l.Handler.Handle(ctx, line)
+}
+
+// untilRepaired plays on new rigs until a create that was stopped too long could be repaired: on a machine that stands
+// still for the second that a repair may take, it cannot, and says so.
+func untilRepaired(t *testing.T, play func(r *rig) (check func())) {
+	t.Helper()
+	for try := 1; ; try++ {
+		r := newRig(t)
+		if check := play(r); r.left.Load() == 0 || try == 10 {
+			check()
+			return
+		}
+	}
 }
 
 var rigs atomic.Int64
@@ -67,7 +95,7 @@ func newRig(t testing.TB) *rig {
 		LinkTable:  r.Links, IndexTable: r.Index, ExpiryTable: r.Expiry,
 		AliasLength: 6,
 		ReapLimit:   time.Minute, ReapPageSize: 1000,
-		Now: r.clock.Now, Random: rand.Reader, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: r.metrics,
+		Now: r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
 	return r
 }

@@ -89,7 +89,7 @@ func (l monthLine) String() string {
 		case x < 1000:
 			return fmt.Sprintf("%.1f", x)
 		default:
-			return thousands(int(math.Round(x)))
+			return thousands(x)
 		}
 	}
 	return fmt.Sprintf("| %s | %s | %s |\n", l.name, write(l.of(1e6)), write(l.of(100e6)))

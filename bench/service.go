@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"tiney/internal/freeport"
 )
 
 // service is a process of the service.
@@ -52,12 +53,8 @@ func (b *bench) prepare(ctx context.Context, hosted bool, more ...string) (*serv
 
 // freeAddress finds an address that nobody listens on.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	port, err := freeport.Find()
+	return fmt.Sprintf("127.0.0.1:%d", port), err
 }
 
 // start starts the service and returns when it has the link in its cache.

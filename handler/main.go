@@ -87,11 +87,11 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		return err
 	}
 
-	listener, err := net.Listen("tcp", s.address)
+	tcp, err := net.Listen("tcp", s.address)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s; another process may have it, and PORT and LISTEN_ADDRESS choose another: %w", s.address, err)
 	}
-	log.Info("listening", "address", listener.Addr().String(), "baseUrl", s.rules.Base.String(), "hosted", s.hosted, "version", version)
+	log.Info("listening", "address", tcp.Addr().String(), "baseUrl", s.rules.Base.String(), "hosted", s.hosted, "version", version)
 
 	// What runs beside the requests ends with ctx, while they drain.
 	var running sync.WaitGroup
@@ -115,7 +115,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(listener{tcp.(*net.TCPListener)}) }()
 
 	select {
 	case err := <-failed:

@@ -114,12 +114,12 @@ func (b *bench) tableGrowth(ctx context.Context) (string, error) {
 			return "", err
 		}
 		defer emulator.Stop()
-		t, err := openTables(ctx, emulator.ConnectionString(), "Growth")
+		t, err := newTables(ctx, emulator.ConnectionString())
 		if err != nil {
 			return "", err
 		}
 		start := time.Now()
-		if err := t.putLinks(ctx, size, 30*24*time.Hour, t.links, t.index, t.expiry); err != nil {
+		if err := t.put(size, alive, t.insert(ctx), t.names()...); err != nil {
 			return "", err
 		}
 		fmt.Fprintf(os.Stderr, "put %d links in %v\n", size, time.Since(start).Round(time.Second))
@@ -146,11 +146,8 @@ func (b *bench) tableGrowth(ctx context.Context) (string, error) {
 }
 
 func (b *bench) tableRound(ctx context.Context, t *tables, size int) (values, error) {
-	s, err := b.prepare(ctx, true, append(t.settings, "CACHE_ENABLED=false")...)
+	s, err := b.startOn(ctx, false, t, "CACHE_ENABLED=false")
 	if err != nil {
-		return nil, err
-	}
-	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
 	defer s.stop()
@@ -191,7 +188,7 @@ func (b *bench) tableRound(ctx context.Context, t *tables, size int) (values, er
 		made = append(made, link.Link{Alias: l.Alias, LongURL: want, ExpiresAt: l.ExpiresAtUtc})
 	}
 	for _, l := range made {
-		if err := t.drop(ctx, l); err != nil {
+		if err := t.remove(ctx, l); err != nil {
 			return nil, err
 		}
 	}

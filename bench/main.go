@@ -1,5 +1,6 @@
-// Bench measures redirects beside what the platform and the machine can do, and the service beside itself: what telemetry
-// costs, and what an ingestion endpoint that fails does to redirects.
+// Bench measures redirects beside what the platform and the machine can do, links made and reaped beside the storage SDK
+// alone, the start, and what grows with the links; and the service beside itself: what telemetry costs, and what an
+// ingestion endpoint that fails does to redirects.
 //
 //	go run ./bench -only cost -rounds 3
 //	go run ./bench -write docs/performance.md
@@ -32,6 +33,7 @@ type bench struct {
 	rounds      int
 	length      time.Duration // of one measurement of throughput
 	connections int
+	reapRounds  int // against a table service in memory
 	faultRounds int
 	faultLength time.Duration
 	rate        int // redirects a second
@@ -48,10 +50,15 @@ type bench struct {
 }
 
 func main() {
+	if os.Getenv(rawVariable) != "" {
+		fmt.Fprintln(os.Stderr, "bench, raw:", serveRaw())
+		os.Exit(1)
+	}
 	b := new(bench)
 	flag.IntVar(&b.rounds, "rounds", 5, "rounds of everything but the faults")
 	flag.DurationVar(&b.length, "time", 5*time.Second, "how long one measurement of throughput goes on")
 	flag.IntVar(&b.connections, "connections", 32, "connections of the load generator")
+	flag.IntVar(&b.reapRounds, "reap-rounds", 2, "rounds of reaps of up to 100,000 links")
 	flag.IntVar(&b.faultRounds, "fault-rounds", 3, "rounds of the faults")
 	flag.DurationVar(&b.faultLength, "fault-time", time.Minute, "how long the endpoint fails")
 	flag.IntVar(&b.rate, "rate", 2000, "redirects a second while it fails")
@@ -59,7 +66,7 @@ func main() {
 	flag.IntVar(&b.mostLinks, "most-links", 30_000, "links in the largest tables of growth, three rows each")
 	flag.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait, all in all, for others to leave the machine alone")
 	flag.IntVar(&tries, "tries", 3, "how often to try a run that others disturb")
-	only := flag.String("only", "redirects,cost,allocations,faults,start,growth", "the `parts` to run")
+	only := flag.String("only", "redirects,shorten,reap,start,growth,cost,allocations,faults", "the `parts` to run")
 	flag.StringVar(&b.file, "write", "", "put the tables into this `file` too, between its marks, and a plot beside it")
 	flag.Parse()
 
@@ -80,8 +87,8 @@ type part struct {
 
 func (b *bench) run(ctx context.Context, only []string) error {
 	parts := []part{
-		{"redirects", b.redirects}, {"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults},
-		{"start", b.startUp}, {"growth", b.growth},
+		{"redirects", b.redirects}, {"shorten", b.shorten}, {"reap", b.reap}, {"start", b.startUp}, {"growth", b.growth},
+		{"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults},
 	}
 	for _, name := range only {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {

@@ -2,18 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
-	"golang.org/x/sync/errgroup"
 )
 
 // The rows of redirects.
@@ -33,7 +28,7 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer walk.remove()
+	defer walk.drop(ctx)
 	onItsOwn := func(ctx context.Context) (*service, error) { return b.start(ctx, false) }
 	hosted := func(ctx context.Context) (*service, error) { return b.start(ctx, true) }
 
@@ -111,63 +106,24 @@ func (b *bench) negative(ctx context.Context, s *service) (values, error) {
 // linksWalked is how many links there are for each second of a walk: more than Azurite reads in one.
 const linksWalked = 3000
 
-// walk asks for links that the cache does not hold: each one once, of a table of their own. The process is a fresh one
+// walk asks for links that the cache does not hold: each one once, of tables of their own. The process is a fresh one
 // each time, and so the links can be the same.
 type walk struct {
 	*bench
-	tables *aztables.ServiceClient
-	table  string
-	links  []string
+	*tables
+	count int
 }
 
 func (b *bench) makeWalk(ctx context.Context, count int) (*walk, error) {
-	tables, err := aztables.NewServiceClientFromConnectionString(b.emulator.ConnectionString(), nil)
+	t, err := newTables(ctx, b.emulator.ConnectionString())
 	if err != nil {
 		return nil, err
 	}
-	w := &walk{bench: b, tables: tables, table: "Walk"}
-	if _, err := tables.CreateTable(ctx, w.table, nil); err != nil {
-		return nil, err
-	}
-	for i := range count {
-		w.links = append(w.links, walked(i))
-	}
-	table := tables.NewClient(w.table)
-	var writes errgroup.Group
-	writes.SetLimit(b.connections)
-	now := time.Now().UTC()
-	for _, alias := range append([]string{b.alias}, w.links...) { // b.alias is what start asks for
-		writes.Go(func() error {
-			row, err := json.Marshal(map[string]any{
-				"PartitionKey": strings.ToLower(alias[:2]), "RowKey": alias, "LongUrl": longURL, "IsDisabled": false,
-				"CreatedAtUtc": now.Format(time.RFC3339), "CreatedAtUtc@odata.type": "Edm.DateTime",
-				"ExpiresAtUtc": now.AddDate(0, 0, 30).Format(time.RFC3339), "ExpiresAtUtc@odata.type": "Edm.DateTime",
-			})
-			if err == nil {
-				_, err = table.AddEntity(ctx, row, nil)
-			}
-			return err
-		})
-	}
-	if err := writes.Wait(); err != nil {
-		w.remove()
-		return nil, err
-	}
-	return w, nil
-}
-
-// walked is the alias of a link. Aliases spread over the partitions, which their first two characters are, as real ones do.
-func walked(i int) string {
-	const partitions = 36 * 36
-	return fmt.Sprintf("%02s%04d", strconv.FormatInt(int64(i%partitions), 36), i/partitions)
-}
-
-func (w *walk) remove() {
-	_, _ = w.tables.DeleteTable(context.Background(), w.table, nil) // the emulator keeps it in memory alone
+	return &walk{b, t, count}, t.put(count, alive, t.insert(ctx), t.links) // redirects need no other rows
 }
 
 func (w *walk) start(ctx context.Context) (*service, error) {
-	return w.bench.start(ctx, false, "SHORTURL_TABLE_NAME="+w.table)
+	return w.startOn(ctx, false, w.tables)
 }
 
 // load goes through the links with a load generator of its own, which wrk would need a script for. The reads before the
@@ -179,10 +135,10 @@ func (w *walk) load(ctx context.Context, s *service) (values, error) {
 		all := w.together(s, func(_ int, c *connection) (t tally) {
 			for now := start; now.Sub(start) < length && ctx.Err() == nil; now = time.Now() {
 				i := int(next.Add(1)) - 1
-				if i >= len(w.links) {
+				if i >= w.count {
 					break // the links are used up before the time is, and the rate is what was until then
 				}
-				c.ask("/" + w.links[i])
+				c.ask("/" + string(aliasOf(i)))
 				t.get(c, now)
 			}
 			return t

@@ -212,13 +212,14 @@ func initTimes(said string) map[string]float64 {
 
 // fullCache measures the memory of a process whose cache is full, after a million redirects.
 func (b *bench) fullCache(ctx context.Context) (string, error) {
-	t, err := openTables(ctx, b.emulator.ConnectionString(), "Full")
+	t, err := newTables(ctx, b.emulator.ConnectionString())
 	if err != nil {
 		return "", err
 	}
-	if err := t.putLinks(ctx, manyLinks, 24*time.Hour, t.links); err != nil { // redirects need no other rows
+	if err := t.put(manyLinks, alive, t.insert(ctx), t.links); err != nil { // redirects need no other rows
 		return "", err
 	}
+	defer t.drop(ctx)
 	rounds := min(b.rounds, manyRounds)
 	r, err := interleave(ctx, rounds, []subject{{"behind the host", "", func(ctx context.Context) (values, error) {
 		return b.manyRedirects(ctx, t)
@@ -237,7 +238,7 @@ func (b *bench) fullCache(ctx context.Context) (string, error) {
 }
 
 func (b *bench) manyRedirects(ctx context.Context, t *tables) (values, error) {
-	s, err := b.prepare(ctx, true, t.settings...)
+	s, err := b.prepare(ctx, true, t.settings()...)
 	if err != nil {
 		return nil, err
 	}

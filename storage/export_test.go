@@ -5,9 +5,6 @@ import (
 	"sync/atomic"
 )
 
-// ReapConcurrency lets the benchmark do as Reap does.
-const ReapConcurrency = reapConcurrency
-
 // WatchedContext counts how often somebody begins to wait for its end, among other things: who gets a link through a
 // cache does so once, when it has joined the read of it.
 type WatchedContext struct {

@@ -12,9 +12,9 @@ import (
 	"tiney/link"
 )
 
-// reapConcurrency is how many expired links are taken away at the same time: enough to hide the latency of a storage
+// ReapConcurrency is how many expired links are taken away at the same time: enough to hide the latency of a storage
 // call, and few enough to leave the instance's one core and its connections to the requests.
-const reapConcurrency = 16
+const ReapConcurrency = 16
 
 // errReapLimit ends a run that has used up its time.
 var errReapLimit = errors.New("the run has used up its time")
@@ -97,7 +97,7 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 		batches[i].open++
 	}
 	var rows errgroup.Group
-	rows.SetLimit(reapConcurrency)
+	rows.SetLimit(ReapConcurrency)
 	for i, e := range page {
 		rows.Go(func() error {
 			r.row(ctx, e, batches[i])
@@ -158,7 +158,7 @@ func (r *reaping) batch(ctx context.Context, rows []expiryRow) {
 // single deletes rows whose links are gone one by one.
 func (r *reaping) single(ctx context.Context, rows []expiryRow) {
 	var singles errgroup.Group
-	singles.SetLimit(reapConcurrency)
+	singles.SetLimit(ReapConcurrency)
 	for _, e := range rows {
 		singles.Go(func() error {
 			err := ctx.Err()

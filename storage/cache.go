@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,9 @@ const (
 	// staleRetry is how long a link is served stale without asking the table again after the table failed, so that an
 	// outage costs a popular link one slow answer now and then, and the table that comes back is not stormed.
 	staleRetry = 5 * time.Second
+
+	// sweepEvery is how often a full cache is rid of what has come to its end.
+	sweepEvery = time.Minute
 )
 
 // cache serves links from memory, in front of the table.
@@ -49,10 +53,12 @@ type cache struct {
 
 	entries *ristretto.Cache[string, *entry] // never closed: a Set that meets a Close panics, and the cache lives as long as the process
 	reads   singleflight.Group
+	swept   atomic.Int64 // when the last sweep began, in Unix nanoseconds
 }
 
 // entry is never changed but for notBefore, so that a hit needs no lock. A zero link stands for "not found".
 type entry struct {
+	alias      link.Alias
 	link       link.Link
 	freshUntil time.Time
 	staleUntil time.Time
@@ -171,9 +177,10 @@ func (c *cache) refresh(ctx context.Context, a link.Alias) (row, error) {
 // keep puts a link, or a zero one for "not found", in the place of what was cached for the alias.
 func (c *cache) keep(a link.Alias, l link.Link) {
 	now := c.now()
-	e := &entry{link: l, freshUntil: now.Add(c.config.Fresh)}
+	e := &entry{alias: l.Alias, link: l, freshUntil: now.Add(c.config.Fresh)}
 	e.staleUntil = e.freshUntil.Add(c.config.Stale)
 	if l.Alias == "" {
+		e.alias = link.Alias(strings.Clone(string(a))) // and not the whole request that it was cut from
 		e.freshUntil = now.Add(c.config.Negative)
 		e.staleUntil = e.freshUntil
 	}
@@ -188,10 +195,35 @@ func (c *cache) keep(a link.Alias, l link.Link) {
 	}
 	// Without a time to live: ristretto would keep a list of expiries for every five seconds, each as large as it has ever
 	// been until its time comes, and with many links passing through they would take many times what the entries do. What
-	// has come to its end is not served (see get), and makes room when others need it.
+	// has come to its end is not served (see get), and is swept out when others need the room.
 	text := int64(2*len(a) + len(l.LongURL) + len(l.CreatedBy))
-	c.entries.Set(string(a), e, entryOverhead+text*9/8) // Go's allocator rounds up, by an eighth at most
+	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
+	if c.entries.RemainingCost() < cost {
+		c.sweep(now)
+	}
+	c.entries.Set(string(a), e, cost)
 	c.metrics.CacheBytes.Set(c.entries.MaxCost() - c.entries.RemainingCost())
+}
+
+// sweep drops what has come to its end. Left to itself, ristretto would keep it for days: it lets nobody in who is asked
+// for less often than what is there has ever been.
+func (c *cache) sweep(now time.Time) {
+	last := c.swept.Load()
+	if now.UnixNano()-last < int64(sweepEvery) || !c.swept.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	go func() { // a large cache takes a while, and nobody waits for it
+		var dead []link.Alias
+		c.entries.IterValues(func(e *entry) (stop bool) {
+			if !now.Before(e.staleUntil) {
+				dead = append(dead, e.alias)
+			}
+			return false
+		})
+		for _, a := range dead { // one that was renewed meanwhile is read once more
+			c.entries.Del(string(a))
+		}
+	}()
 }
 
 // insert writes through. It is the table's answer alone that counts.

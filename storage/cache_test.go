@@ -456,3 +456,53 @@ func BenchmarkCacheHitInParallel(b *testing.B) {
 		}
 	})
 }
+
+// What has come to its end makes room, however often it was asked for.
+func TestCacheMakesRoomForTheLiving(t *testing.T) {
+	const links = 1000 // a little less than there is room for
+	r := newCacheRig(t, links*450)
+	pass := func(generation string) (hits int64) {
+		before := r.metrics.CacheHit.Value()
+		for i := range links {
+			a := link.Alias(fmt.Sprintf("%s%05d", generation, i))
+			if _, err := r.get(context.Background(), a); err != nil {
+				t.Fatal(err)
+			}
+			if i%100 == 0 {
+				r.entries.Wait() // ristretto drops what comes faster than it can take
+			}
+		}
+		r.entries.Wait()
+		return r.metrics.CacheHit.Value() - before
+	}
+	for _, generation := range []string{"a", "b"} {
+		for i := range links {
+			r.put(link.Alias(fmt.Sprintf("%s%05d", generation, i)), 0)
+		}
+		pass(generation)
+		for end := time.Now().Add(10 * time.Second); r.dead() > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d links that are dead are left", r.dead())
+			}
+		}
+		r.entries.Wait()
+		pass(generation)
+		if hits := pass(generation); hits < links*9/10 {
+			t.Errorf("%d hits for %d links of generation %s", hits, links, generation)
+		}
+		for range 20 {
+			pass(generation) // they become popular
+		}
+		r.advance(2 * time.Hour)
+	}
+}
+
+func (r *cacheRig) dead() (n int) {
+	r.entries.IterValues(func(e *entry) bool {
+		if !r.now().Before(e.staleUntil) {
+			n++
+		}
+		return false
+	})
+	return n
+}

@@ -25,9 +25,11 @@ func (b *bench) buildBare(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) startBare(ctx context.Context) (*service, error) {
+func (b *bench) startBare(ctx context.Context, more ...string) (*service, error) {
 	return b.startPeer(func(address string) (*exec.Cmd, error) {
-		return exec.CommandContext(ctx, b.bare, address, "/"+b.alias, longURL), nil
+		cmd := exec.CommandContext(ctx, b.bare, address, "/"+b.alias, longURL)
+		cmd.Env = append(os.Environ(), more...)
+		return cmd, nil
 	})
 }
 

@@ -12,7 +12,7 @@ func TestPeers(t *testing.T) {
 	if err := b.buildBare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	peers := map[string]func(context.Context) (*service, error){"net/http": b.startBare}
+	peers := map[string]func(context.Context) (*service, error){"net/http": func(ctx context.Context) (*service, error) { return b.startBare(ctx) }}
 	if nginx := findNginx(); nginx != "" {
 		peers["nginx"] = func(ctx context.Context) (*service, error) { return b.startNginx(ctx, nginx) }
 	}

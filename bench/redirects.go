@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 // The rows of redirects.
 const (
 	bareRow     = "bare net/http"
+	tunedRow    = "bare net/http, GOGC=400"
 	nginxRow    = "nginx, return 302"
 	ownRow      = "cached, on its own"
 	hostedRow   = "cached, behind the host"
@@ -29,37 +31,34 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer walk.drop(ctx)
-	onItsOwn := func(ctx context.Context) (*service, error) { return b.start(ctx, false) }
-	hosted := func(ctx context.Context) (*service, error) { return b.start(ctx, true) }
-
-	// What is compared with net/http has a run of it right before its own.
-	bare := loaded(bareRow, "", b.startBare, b.throughput)
-	subjects := []subject{
-		bare, loaded(ownRow, bareRow, onItsOwn, b.throughput),
-		bare, loaded(hostedRow, bareRow, hosted, b.throughput),
-		bare, loaded(negativeRow, bareRow, onItsOwn, b.negative),
-		loaded(missRow, "", walk.start, walk.load),
-		loaded(mixedRow, "", onItsOwn, b.mixed),
-	}
+	nginx := findNginx()
 	var notes []string
-	if nginx := findNginx(); nginx != "" {
-		subjects = slices.Insert(subjects, 0, bare, loaded(nginxRow, bareRow, func(ctx context.Context) (*service, error) {
-			return b.startNginx(ctx, nginx)
-		}, b.throughput))
-	} else {
+	if nginx == "" {
 		notes = append(notes, "nginx is not installed (Debian, Ubuntu: apt-get install nginx-light), so it is not compared.")
 	}
-	r, err := interleave(ctx, b.rounds, subjects)
+	r := new(results)
+	for round := range b.rounds {
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, b.rounds)
+		if err := b.takeTurns(ctx, r, nginx); err != nil {
+			return "", err
+		}
+	}
+	others, err := interleave(ctx, b.rounds, []subject{
+		loaded(missRow, "", walk.start, walk.load),
+		loaded(mixedRow, "", func(ctx context.Context) (*service, error) { return b.start(ctx, false) }, b.mixed),
+	})
 	if err != nil {
 		return "", err
 	}
+	r.join(others)
 
-	head := fmt.Sprintf("%d rounds of %v each, %s with %d connections.", b.rounds, b.length, b.generator(), b.connections)
+	head := fmt.Sprintf("%d rounds with fresh processes; in each, %d turns of a second, or one of %v for the last two. %s, %d connections.",
+		b.rounds, b.turns(), b.length, b.generator(), b.connections)
 	text := strings.Join(append([]string{head}, notes...), "\n") + "\n\n"
 	if b.file != "" {
 		picture := plot{
 			title: "Requests answered in a second",
-			bars:  bars(r, "req/s", []string{bareRow, nginxRow}),
+			bars:  bars(r, "req/s", []string{bareRow, tunedRow, nginxRow}),
 			notes: append([]string{"Median, smallest and largest of " + head, "Measured on " + measuredOn() + "."}, notes...),
 		}
 		name, err := picture.write(b.file)
@@ -79,10 +78,76 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		{head: "p50 ms", value: "p50", digits: 2},
 		{head: "p99 ms", value: "p99", digits: 2},
 		{head: "CPU µs each", value: "µs", digits: 1},
+		{head: "MB then", value: "MB", digits: 1},
 		{head: "requests/s, to bare net/http", value: "req/s", digits: 3, of: ratio, atLeast: 0.95, rows: cached},
 		{head: "p99, to bare net/http", value: "p99", digits: 3, of: ratio, atMost: 1.15, rows: cached},
+		{head: "CPU, to bare net/http", value: "µs", digits: 3, of: ratio},
 		{head: "CPU % of others", value: "others"},
 	}), nil
+}
+
+// turns is how often each of those that take turns has its second in a round.
+func (b *bench) turns() int { return max(1, int(b.length.Seconds())) }
+
+// takeTurns starts all that is compared with bare net/http, and that one, and has them answer for a second at a time, each
+// of them right after bare net/http. The machine's speed changes within seconds: neighbours of a second have the same one.
+func (b *bench) takeTurns(ctx context.Context, r *results, nginx string) error {
+	type server struct {
+		name  string
+		start func(context.Context) (*service, error)
+		*service
+	}
+	servers := []*server{
+		{name: bareRow, start: func(ctx context.Context) (*service, error) { return b.startBare(ctx) }},
+		{name: tunedRow, start: func(ctx context.Context) (*service, error) { return b.startBare(ctx, "GOGC=400") }},
+		{name: ownRow, start: func(ctx context.Context) (*service, error) { return b.start(ctx, false) }},
+		{name: hostedRow, start: func(ctx context.Context) (*service, error) { return b.start(ctx, true) }},
+		{name: negativeRow, start: func(ctx context.Context) (*service, error) {
+			s, err := b.start(ctx, false)
+			if err == nil {
+				s.path, s.status = "/nobody", http.StatusNotFound // the first answer comes from the table, those after it do not
+			}
+			return s, err
+		}},
+	}
+	if nginx != "" {
+		servers = slices.Insert(servers, 1, &server{name: nginxRow, start: func(ctx context.Context) (*service, error) {
+			return b.startNginx(ctx, nginx)
+		}})
+	}
+	for _, s := range servers {
+		var err error
+		if s.service, err = s.start(ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		defer s.stop()
+		if _, err := b.flatOut(ctx, s.service, time.Second); err != nil { // to warm up
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	turn := func(s *server, against string) error {
+		busy, used := newMeter(), processorTime(s.cmd.Process.Pid)
+		v, err := b.flatOut(ctx, s.service, time.Second)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		v["µs"] = float64((processorTime(s.cmd.Process.Pid) - used).Microseconds()) / v["requests"]
+		v["others"] = busy.others()
+		if s.name != nginxRow { // whose memory is its workers'
+			v["MB"], _, err = memory(s.cmd.Process.Pid)
+		}
+		r.add(s.name, against, v)
+		return err
+	}
+	for range b.turns() {
+		quiet(ctx)
+		for _, s := range servers[1:] {
+			if err := errors.Join(turn(servers[0], ""), turn(s, bareRow)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // loaded is a subject that is a fresh server under a load.
@@ -95,12 +160,6 @@ func loaded(name, against string, start func(context.Context) (*service, error),
 		defer s.stop()
 		return load(ctx, s)
 	}}
-}
-
-// negative asks for a link that does not exist. The first answer comes from the table, those after it do not.
-func (b *bench) negative(ctx context.Context, s *service) (values, error) {
-	s.path, s.status = "/nobody", http.StatusNotFound
-	return b.throughput(ctx, s)
 }
 
 // linksWalked is how many links there are for each second of a walk: more than Azurite reads in one.

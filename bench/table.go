@@ -41,6 +41,15 @@ func (r *results) add(name, against string, v values) {
 	r.runs[name] = append(r.runs[name], next)
 }
 
+// join adds the runs of other subjects.
+func (r *results) join(others *results) {
+	for _, name := range others.names {
+		for _, run := range others.runs[name] {
+			r.add(name, "", run.own)
+		}
+	}
+}
+
 // tooLoud is how much of the processors, in percent, others may use during a run before it is run again.
 const tooLoud = 10
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,9 @@ const (
 
 // growth measures what becomes of the cache and of the tables as there are more links.
 func (b *bench) growth(ctx context.Context) (string, error) {
+	if b.mostLinks < 1 {
+		return "", fmt.Errorf("-most-links %d: the largest tables need a link", b.mostLinks)
+	}
 	ofCache, err := b.cacheGrowth(ctx)
 	if err != nil {
 		return "", err
@@ -108,7 +112,8 @@ func cacheGrowthLines(said string) ([]cacheGrowthResult, error) {
 // own, so that it is as large as it would be, and no other is.
 func (b *bench) tableGrowth(ctx context.Context) (string, error) {
 	var subjects []subject
-	for _, size := range []int{1_000, 10_000, b.mostLinks} {
+	sizes := []int{min(1_000, b.mostLinks), min(10_000, b.mostLinks), b.mostLinks}
+	for _, size := range slices.Compact(sizes) {
 		emulator, err := azurite.StartAnywhere(ctx)
 		if err != nil {
 			return "", err

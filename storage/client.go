@@ -168,9 +168,11 @@ func ofBatch(answer *http.Response) (status int, errorCode string, applied bool)
 	return answer.StatusCode, "", bytes.Contains(said, []byte("HTTP/1.1 2"))
 }
 
-// Compiled when storage fails for the first time: both forms together take longer than all else that this package does
-// before the process listens.
+// Compiled when they are needed for the first time: both forms together take longer than all else that this package
+// does before the process listens.
 var (
+	// batchFailure is needed at the first answer to a batch, and errorCodeForm at the first answer that is no 2xx, often
+	// an ordinary 404 or 409.
 	batchFailure = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?s)HTTP/1\.1 ([45][0-9]{2}) (?:.*?"code":\s*"([A-Za-z0-9_]{1,64})")?`)
 	})

@@ -1,7 +1,8 @@
 // Package freeport finds ports for servers that start later, in another process, or that stop and start again.
 //
 // A port that the system has chosen for one socket it may choose for the next one, as soon as nobody listens on it. So
-// these are below the range that Linux, macOS and Windows choose from, and the same process is given none of them twice.
+// these are below the range that Linux, macOS and Windows choose from, and the same process is given one of them again
+// only after it has looked at all the others, 12,000 in all.
 package freeport
 
 import (

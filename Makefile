@@ -67,7 +67,7 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 chaos: azurite ## check random histories under faults for DURATION (10m), with NODES processes (2)
 	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/chaos -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
 
-bench: azurite wrk nginx ## measure redirects beside net/http and nginx, and what telemetry costs (about 50 minutes)
+bench: azurite wrk nginx ## measure redirects, shorten, reap, start, growth, cost, allocations, faults (an hour and a half; BENCH='-only cost' for one)
 	@go run ./bench $(BENCH)
 
 # The two take turns, so that whatever else the machine does meets both.

@@ -88,6 +88,7 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 		"relative scheme":         "//example.com",
 		"no host":                 "https://",
 		"no host, port":           "https://:80/",
+		"a host of a dot":         "http://./",
 		"no host, query":          "https://?q",
 		"space in front":          " https://example.com",
 		"space at the end":        "https://example.com ",

@@ -61,6 +61,9 @@ type deadline struct {
 func (d *deadline) set(t time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return net.ErrClosed
+	}
 	d.at = t
 	early := !t.IsZero() && (d.wakes.IsZero() || t.Before(d.wakes)) // else the timer comes in time
 	if early && time.Until(t) <= 0 {
@@ -73,7 +76,7 @@ func (d *deadline) set(t time.Time) error {
 			return err
 		}
 	}
-	if early && !d.closed {
+	if early {
 		d.wake(t)
 	}
 	return nil

@@ -5,33 +5,63 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 )
 
 const (
 	// headroom is how much is allocated between two garbage collections at least, in bytes. Go's own rule is as much as is
 	// alive, 4 MB at least; and little is alive here but for the cache, so that a busy process would collect every few
-	// hundred requests. A cache that is full brings the process to Go's own rule, and so adds nothing to the most that
-	// it holds.
+	// hundred requests.
+	//
+	// It costs memory: a process under load with little in its cache holds about 10 MB more than by Go's own rule. One
+	// whose cache holds about 10 MB or more is back at that rule, and holds no more than it would anyway. GOGC in the
+	// environment switches all of this off, and GOMEMLIMIT bounds the process as ever.
 	headroom = 12 << 20
 	// mostPercent bounds what headroom does to GOGC.
 	mostPercent = 400
 )
 
-// keepHeadroom sets GOGC anew after each collection, unless somebody has set it.
-func keepHeadroom() {
+// keepHeadroom sets GOGC anew after each collection, unless somebody has set it. Once stop has returned, it is left as
+// it is then.
+func keepHeadroom() (stop func()) {
+	k := new(keeper)
 	if os.Getenv("GOGC") == "" {
-		afterCollection(0)
+		k.afterCollection()
 	}
+	return k.stop
 }
 
+// keeper sets GOGC after each collection until it is stopped.
+type keeper struct {
+	mu      sync.Mutex
+	percent int // what it has set; zero: nothing yet
+	stopped bool
+}
+
+// marker is what a collection finds dead, which is how one is noticed. It has a size because a cleanup need not run for
+// an object without: all of those may share an address. And it has more than 16 bytes because smaller objects without
+// pointers share their memory with others, any of which would keep it alive.
+type marker [32]byte
+
 // afterCollection sets GOGC where it is not what it should be, and waits for the next collection, which finds the
-// object that is made here.
-func afterCollection(percent int) {
-	if want := collectPercent(liveHeap()); want != percent {
-		percent = want
-		debug.SetGCPercent(percent)
+// marker that is made here.
+func (k *keeper) afterCollection() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopped {
+		return
 	}
-	runtime.AddCleanup(&struct{ _ [32]byte }{}, afterCollection, percent)
+	if want := collectPercent(liveHeap()); want != k.percent {
+		k.percent = want
+		debug.SetGCPercent(want)
+	}
+	runtime.AddCleanup(new(marker), (*keeper).afterCollection, k)
+}
+
+func (k *keeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stopped = true
 }
 
 // collectPercent is GOGC for a heap of so many bytes that are alive.

@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"time"
 )
@@ -17,30 +18,38 @@ func TestCollectPercent(t *testing.T) {
 	}
 }
 
+// percentNow is GOGC as it is. To set it and to set it back would lose what somebody else sets in between.
+func percentNow() int {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	return int(int64(sample[0].Value.Uint64())) // -1: off
+}
+
+// withPercent sets GOGC for the process, as percent, and for what reads the environment, as env.
+func withPercent(t *testing.T, percent int, env string) {
+	t.Helper()
+	t.Setenv("GOGC", env)
+	before := debug.SetGCPercent(percent)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+}
+
+func TestKeepHeadroomOfSomebody(t *testing.T) {
+	withPercent(t, 70, "70")
+	defer keepHeadroom()()
+	if got := percentNow(); got != 70 { // keepHeadroom does not wait for a collection to set it
+		t.Errorf("somebody's own 70 has become %d", got)
+	}
+}
+
 func TestKeepHeadroom(t *testing.T) {
-	percent := func() int {
-		p := debug.SetGCPercent(100)
-		debug.SetGCPercent(p)
-		return p
-	}
-	before := percent()
-	defer debug.SetGCPercent(before)
-
-	t.Setenv("GOGC", "70")
-	debug.SetGCPercent(70)
-	keepHeadroom()
-	runtime.GC()
-	if got := percent(); got != 70 {
-		t.Fatalf("somebody's own %d has become %d", 70, got)
-	}
-
-	t.Setenv("GOGC", "")
-	keepHeadroom()
+	withPercent(t, 100, "")
+	stop := keepHeadroom()
+	defer stop() // before GOGC is set back
 	wait := func(want func(percent int) bool, what string) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); !want(percent()); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(10 * time.Second); !want(percentNow()); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%s: %d %%", what, percent())
+				t.Fatalf("%s: %d %%", what, percentNow())
 			}
 			runtime.GC()
 		}
@@ -51,4 +60,16 @@ func TestKeepHeadroom(t *testing.T) {
 	runtime.KeepAlive(large)
 	large = nil
 	wait(func(p int) bool { return p > 100 }, "a small heap again")
+
+	stop()
+	debug.SetGCPercent(80)
+	large = make([]byte, 64<<20)
+	for range 10 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+		if got := percentNow(); got != 80 {
+			t.Fatalf("it was stopped, and 80 has become %d", got)
+		}
+	}
+	runtime.KeepAlive(large)
 }

@@ -58,38 +58,59 @@ func (b *bench) cost(ctx context.Context) (string, error) {
 		}), nil
 }
 
-var benchmarkLine = regexp.MustCompile(`(?m)^BenchmarkCachedRedirect/(.+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
+var benchmarkLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
 
-// allocations runs the Go benchmark of the same through ServeHTTP, without a network.
+const (
+	cacheHitRow = "a link found in the cache"
+	negativeHit = "no such link, found in the cache"
+	netRow      = "deadlines of a request, by net"
+	deadlineRow = "deadlines of a request, ours"
+)
+
+// allocations runs Go benchmarks: of a cached redirect through ServeHTTP, without a network, and of two pieces of it.
 func (b *bench) allocations(ctx context.Context) (string, error) {
+	var redirects []string
+	for _, m := range modes {
+		redirects = append(redirects, m.name)
+	}
 	r := new(results)
 	for round := range b.rounds {
-		quiet(ctx)
-		cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkCachedRedirect$", "-benchmem", "./handler")
-		said, err := cmd.CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("%w\n%s", err, said)
-		}
-		lines := benchmarkLine.FindAllSubmatch(said, -1)
-		if len(lines) != len(modes) {
-			return "", fmt.Errorf("go test said:\n%s", said)
-		}
-		for i, line := range lines {
-			v := values{}
-			for n, name := range []string{"ns", "bytes", "allocations"} {
-				if v[name], err = strconv.ParseFloat(string(line[n+2]), 64); err != nil {
-					return "", err
-				}
+		for _, run := range []struct {
+			name, in string
+			rows     []string // the benchmark's own, in its order
+			against  func(i int) string
+		}{
+			{"CachedRedirect", "./handler", redirects, func(i int) string { return modes[i].against }},
+			{"CacheHit", "./storage", []string{cacheHitRow, negativeHit}, func(int) string { return "" }},
+			{"Deadlines", "./handler", []string{netRow, deadlineRow}, func(i int) string { return []string{"", netRow}[i] }},
+		} {
+			quiet(ctx)
+			said, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+run.name+"$", "-benchmem", run.in).CombinedOutput()
+			if err != nil {
+				return "", fmt.Errorf("%w\n%s", err, said)
 			}
-			fmt.Fprintf(os.Stderr, "round %d of %d, %s: %v\n", round+1, b.rounds, line[1], v)
-			r.add(modes[i].name, modes[i].against, v)
+			lines := benchmarkLine.FindAllSubmatch(said, -1)
+			if len(lines) != len(run.rows) {
+				return "", fmt.Errorf("go test said:\n%s", said)
+			}
+			for i, line := range lines {
+				v := values{}
+				for n, name := range []string{"ns", "bytes", "allocations"} {
+					if v[name], err = strconv.ParseFloat(string(line[n+2]), 64); err != nil {
+						return "", err
+					}
+				}
+				fmt.Fprintf(os.Stderr, "round %d of %d, %s: %v\n", round+1, b.rounds, line[1], v)
+				r.add(run.rows[i], run.against(i), v)
+			}
 		}
 	}
+	hit := []string{cacheHitRow, negativeHit}
 	return fmt.Sprintf("%d rounds.\n\n", b.rounds) + r.table([]column{
-		{head: "ns", value: "ns"},
+		{head: "ns", value: "ns", atMost: 250, rows: hit},
 		{head: "bytes", value: "bytes"},
-		{head: "allocations", value: "allocations"},
-		{head: "ns, with to without", value: "ns", digits: 3, of: ratio},
-		{head: "allocations, with less without", value: "allocations", of: difference, atMost: 0.5},
+		{head: "allocations", value: "allocations", atMost: 4, rows: redirects},
+		{head: "ns, to the one before without", value: "ns", digits: 3, of: ratio},
+		{head: "allocations, less the one before without", value: "allocations", of: difference, atMost: 0.5},
 	}), nil
 }

@@ -399,18 +399,21 @@ func TestDeadlinesUnderAServer(t *testing.T) {
 // BenchmarkDeadlines moves deadlines as net/http does for one request after another on a connection.
 func BenchmarkDeadlines(b *testing.B) {
 	ours, _ := connected(b)
-	for name, c := range map[string]net.Conn{"deadlines=net": ours.TCPConn, "deadlines=ours": ours} {
-		b.Run(name, func(b *testing.B) {
+	for _, by := range []struct {
+		name string
+		net.Conn
+	}{{"net", ours.TCPConn}, {"ours", ours}} {
+		b.Run(by.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				c.SetReadDeadline(time.Now().Add(5 * time.Second))  // for the headers
-				c.SetReadDeadline(time.Now().Add(15 * time.Second)) // for the request
-				c.SetWriteDeadline(time.Now().Add(30 * time.Second))
-				c.SetReadDeadline(time.Time{}) // to see whether the client goes away while it is answered
-				c.SetReadDeadline(time.Unix(1, 0))
-				c.SetReadDeadline(time.Time{})
-				c.SetWriteDeadline(time.Time{})
-				c.SetReadDeadline(time.Now().Add(2 * time.Minute)) // for the next one
+				by.SetReadDeadline(time.Now().Add(5 * time.Second))  // for the headers
+				by.SetReadDeadline(time.Now().Add(15 * time.Second)) // for the request
+				by.SetWriteDeadline(time.Now().Add(30 * time.Second))
+				by.SetReadDeadline(time.Time{}) // to see whether the client goes away while it is answered
+				by.SetReadDeadline(time.Unix(1, 0))
+				by.SetReadDeadline(time.Time{})
+				by.SetWriteDeadline(time.Time{})
+				by.SetReadDeadline(time.Now().Add(2 * time.Minute)) // for the next one
 			}
 		})
 	}

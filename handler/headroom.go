@@ -13,18 +13,18 @@ const (
 	// alive, 4 MB at least; and little is alive here but for the cache, so that a busy process would collect every few
 	// hundred requests.
 	//
-	// It costs memory: a process under load with little in its cache holds about 10 MB more than by Go's own rule. One
-	// whose cache holds about 10 MB or more is back at that rule, and holds no more than it would anyway. GOGC in the
+	// It costs memory: a process under load with little in its cache holds up to about 10 MB more than by Go's own rule.
+	// One whose cache holds about 10 MB or more is back at that rule, and holds no more than it would anyway. GOGC in the
 	// environment switches all of this off, and GOMEMLIMIT bounds the process as ever.
 	headroom = 12 << 20
 	// mostPercent bounds what headroom does to GOGC.
 	mostPercent = 400
 )
 
-// keepHeadroom sets GOGC anew after each collection, unless somebody has set it. Once stop has returned, it is left as
-// it is then.
-func keepHeadroom() (stop func()) {
-	k := new(keeper)
+// keepHeadroom sets GOGC anew after each collection, for as many bytes as are alive, unless somebody has set it. Once
+// stop has returned, it is left as it is then.
+func keepHeadroom(alive func() uint64) (stop func()) {
+	k := &keeper{alive: alive}
 	if os.Getenv("GOGC") == "" {
 		k.afterCollection()
 	}
@@ -33,6 +33,8 @@ func keepHeadroom() (stop func()) {
 
 // keeper sets GOGC after each collection until it is stopped.
 type keeper struct {
+	alive func() uint64
+
 	mu      sync.Mutex
 	percent int // what it has set; zero: nothing yet
 	stopped bool
@@ -51,7 +53,7 @@ func (k *keeper) afterCollection() {
 	if k.stopped {
 		return
 	}
-	if want := collectPercent(liveHeap()); want != k.percent {
+	if want := collectPercent(k.alive()); want != k.percent {
 		k.percent = want
 		debug.SetGCPercent(want)
 	}

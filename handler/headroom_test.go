@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -35,35 +36,31 @@ func withPercent(t *testing.T, percent int, env string) {
 
 func TestKeepHeadroomOfSomebody(t *testing.T) {
 	withPercent(t, 70, "70")
-	defer keepHeadroom()()
+	defer keepHeadroom(liveHeap)()
 	if got := percentNow(); got != 70 { // keepHeadroom does not wait for a collection to set it
 		t.Errorf("somebody's own 70 has become %d", got)
 	}
 }
 
+// How much is alive is made up here, since other tests leave as much behind as they like.
 func TestKeepHeadroom(t *testing.T) {
 	withPercent(t, 100, "")
-	stop := keepHeadroom()
+	var alive atomic.Uint64
+	stop := keepHeadroom(alive.Load)
 	defer stop() // before GOGC is set back
-	wait := func(want func(percent int) bool, what string) {
-		t.Helper()
-		for end := time.Now().Add(10 * time.Second); !want(percentNow()); time.Sleep(time.Millisecond) {
+	for _, live := range []uint64{1 << 20, 64 << 20, 8 << 20, 4 << 20} {
+		alive.Store(live)
+		want := collectPercent(live)
+		for end := time.Now().Add(10 * time.Second); percentNow() != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%s: %d %%", what, percentNow())
+				t.Fatalf("with %d bytes alive: %d, want %d", live, percentNow(), want)
 			}
 			runtime.GC()
 		}
 	}
-	wait(func(p int) bool { return p > 100 }, "a small heap")
-	large := make([]byte, 64<<20)
-	wait(func(p int) bool { return p == 100 }, "a large heap")
-	runtime.KeepAlive(large)
-	large = nil
-	wait(func(p int) bool { return p > 100 }, "a small heap again")
-
 	stop()
 	debug.SetGCPercent(80)
-	large = make([]byte, 64<<20)
+	alive.Store(64 << 20)
 	for range 10 {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
@@ -71,5 +68,22 @@ func TestKeepHeadroom(t *testing.T) {
 			t.Fatalf("it was stopped, and 80 has become %d", got)
 		}
 	}
+}
+
+func TestLiveHeap(t *testing.T) {
+	const size = 64 << 20
+	large := make([]byte, size)
+	runtime.GC()
+	with := liveHeap()
 	runtime.KeepAlive(large)
+	if with < size {
+		t.Errorf("%d bytes are alive, among them %d", with, size)
+	}
+	large = nil
+	for end := time.Now().Add(10 * time.Second); liveHeap() > with-size/2; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are alive, and after %d of them have died, %d", with, size, liveHeap())
+		}
+		runtime.GC()
+	}
 }

@@ -30,7 +30,7 @@ func main() {
 	// one drains, and a second one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	keepHeadroom()
+	keepHeadroom(liveHeap)
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
 		// The log goes to stdout. What is written to stderr, the host shows as an error.
 		fmt.Fprintln(os.Stderr, "tiney cannot run:", err)

@@ -197,6 +197,7 @@ func durations(count, sum, longest, margin int64) Sample {
 	s := Sample{Count: count, Sum: milliseconds(sum), Max: milliseconds(longest)}
 	if margin != 0 {
 		s.Min = milliseconds(math.MaxInt64 - margin)
+		s.Max = max(s.Max, s.Min) // a take between the two of one observation has had its longest
 	}
 	return s
 }

@@ -241,8 +241,13 @@ func measured(s *service, length time.Duration, load func(time.Duration) (values
 	if _, err := load(time.Second); err != nil {
 		return nil, err
 	}
+	return timed(s, func() (values, error) { return load(length) })
+}
+
+// timed adds to what a load has measured what the server has used of the processors for a request.
+func timed(s *service, load func() (values, error)) (values, error) {
 	before := processorTime(s.cmd.Process.Pid)
-	v, err := load(length)
+	v, err := load()
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,11 @@ func main() {
 	flag.IntVar(&b.mostLinks, "most-links", 30_000, "links in the largest tables of growth, three rows each")
 	flag.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait, all in all, for others to leave the machine alone")
 	flag.IntVar(&tries, "tries", 3, "how often to try a run that others disturb")
-	only := flag.String("only", "redirects,shorten,reap,start,growth,cost,allocations,faults", "the `parts` to run")
+	var names []string
+	for _, p := range b.parts() {
+		names = append(names, p.name)
+	}
+	only := flag.String("only", strings.Join(names, ","), "the `parts` to run")
 	flag.StringVar(&b.file, "write", "", "put the tables into this `file` too, between its marks, and a plot beside it")
 	flag.Parse()
 
@@ -85,11 +89,15 @@ type part struct {
 	measure func(context.Context) (string, error)
 }
 
-func (b *bench) run(ctx context.Context, only []string) error {
-	parts := []part{
+func (b *bench) parts() []part {
+	return []part{
 		{"redirects", b.redirects}, {"shorten", b.shorten}, {"reap", b.reap}, {"start", b.startUp}, {"growth", b.growth},
 		{"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults},
 	}
+}
+
+func (b *bench) run(ctx context.Context, only []string) error {
+	parts := b.parts()
 	for _, name := range only {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
 			return fmt.Errorf("there is no part %q", name)

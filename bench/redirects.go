@@ -126,12 +126,11 @@ func (b *bench) takeTurns(ctx context.Context, r *results, nginx string) error {
 		}
 	}
 	turn := func(s *server, against string) error {
-		busy, used := newMeter(), processorTime(s.cmd.Process.Pid)
-		v, err := b.flatOut(ctx, s.service, time.Second)
+		busy := newMeter()
+		v, err := timed(s.service, func() (values, error) { return b.flatOut(ctx, s.service, time.Second) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		v["µs"] = float64((processorTime(s.cmd.Process.Pid) - used).Microseconds()) / v["requests"]
 		v["others"] = busy.others()
 		if s.name != nginxRow { // whose memory is its workers'
 			v["MB"], _, err = memory(s.cmd.Process.Pid)

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"regexp"
-	"strconv"
 
 	"tiney/internal/ingest"
 )
@@ -58,8 +55,6 @@ func (b *bench) cost(ctx context.Context) (string, error) {
 		}), nil
 }
 
-var benchmarkLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
-
 const (
 	cacheHitRow = "a link found in the cache"
 	negativeHit = "no such link, found in the cache"
@@ -85,32 +80,29 @@ func (b *bench) allocations(ctx context.Context) (string, error) {
 			{"Deadlines", "./handler", []string{netRow, deadlineRow}, func(i int) string { return []string{"", netRow}[i] }},
 		} {
 			quiet(ctx)
-			said, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+run.name+"$", "-benchmem", run.in).CombinedOutput()
+			said, err := runGoBenchmark(ctx, run.name, run.in, "-benchmem")
 			if err != nil {
-				return "", fmt.Errorf("%w\n%s", err, said)
+				return "", err
 			}
-			lines := benchmarkLine.FindAllSubmatch(said, -1)
+			lines, err := goBenchmarks(said, "ns/op", "B/op", "allocs/op")
+			if err != nil {
+				return "", err
+			}
 			if len(lines) != len(run.rows) {
 				return "", fmt.Errorf("go test said:\n%s", said)
 			}
 			for i, line := range lines {
-				v := values{}
-				for n, name := range []string{"ns", "bytes", "allocations"} {
-					if v[name], err = strconv.ParseFloat(string(line[n+2]), 64); err != nil {
-						return "", err
-					}
-				}
-				fmt.Fprintf(os.Stderr, "round %d of %d, %s: %v\n", round+1, b.rounds, line[1], v)
-				r.add(run.rows[i], run.against(i), v)
+				fmt.Fprintf(os.Stderr, "round %d of %d, %s: %v\n", round+1, b.rounds, line.name, line.values)
+				r.add(run.rows[i], run.against(i), line.values)
 			}
 		}
 	}
 	hit := []string{cacheHitRow, negativeHit}
 	return fmt.Sprintf("%d rounds.\n\n", b.rounds) + r.table([]column{
-		{head: "ns", value: "ns", atMost: 250, rows: hit},
-		{head: "bytes", value: "bytes"},
-		{head: "allocations", value: "allocations", atMost: 4, rows: redirects},
-		{head: "ns, to the one before without", value: "ns", digits: 3, of: ratio},
-		{head: "allocations, less the one before without", value: "allocations", of: difference, atMost: 0.5},
+		{head: "ns", value: "ns/op", atMost: 250, rows: hit},
+		{head: "bytes", value: "B/op"},
+		{head: "allocations", value: "allocs/op", atMost: 4, rows: redirects},
+		{head: "ns, to the one before without", value: "ns/op", digits: 3, of: ratio},
+		{head: "allocations, less the one before without", value: "allocs/op", of: difference, atMost: 0.5},
 	}), nil
 }

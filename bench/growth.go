@@ -8,11 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"tiney/internal/azurite"
@@ -45,11 +41,11 @@ func (b *bench) cacheGrowth(ctx context.Context) (string, error) {
 	r, rounds := new(results), min(b.rounds, cacheRounds)
 	for round := range rounds {
 		quiet(ctx)
-		said, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkCacheGrowth$", "-benchtime", "1x", "./storage").CombinedOutput()
+		said, err := runGoBenchmark(ctx, "CacheGrowth", "./storage", "-benchtime", "1x")
 		if err != nil {
-			return "", fmt.Errorf("%w\n%s", err, said)
+			return "", err
 		}
-		lines, err := cacheGrowthLines(string(said))
+		lines, err := cacheGrowthLines(said)
 		if err != nil {
 			return "", err
 		}
@@ -68,44 +64,18 @@ func (b *bench) cacheGrowth(ctx context.Context) (string, error) {
 	}), nil
 }
 
-var (
-	cacheGrowthLine  = regexp.MustCompile(`(?m)^BenchmarkCacheGrowth/links=(\d+)/MB=(\d+)(?:-\d+)?\s+\d+\s+(.+)$`)
-	cacheGrowthUnits = []string{"hit-ratio", "held", "B/link", "heap-MB", "evicted/get", "ns/get"}
-)
-
-type cacheGrowthResult struct {
-	name   string
-	values values
-}
-
 // cacheGrowthLines reads the benchmark's figures from what go test says.
-func cacheGrowthLines(said string) ([]cacheGrowthResult, error) {
-	var all []cacheGrowthResult
-	for _, line := range cacheGrowthLine.FindAllStringSubmatch(said, -1) {
-		v, fields := values{}, strings.Fields(line[3])
-		for i := 0; i+1 < len(fields); i += 2 {
-			n, err := strconv.ParseFloat(fields[i], 64)
-			if err != nil {
-				return nil, err
-			}
-			v[fields[i+1]] = n
+func cacheGrowthLines(said string) ([]goBenchmark, error) {
+	all, err := goBenchmarks(said, "hit-ratio", "held", "B/link", "heap-MB", "evicted/get", "ns/get")
+	for i, line := range all {
+		var links, mb int
+		if _, err := fmt.Sscanf(line.name, "CacheGrowth/links=%d/MB=%d", &links, &mb); err != nil {
+			return nil, fmt.Errorf("%s: %w", line.name, err)
 		}
-		for _, unit := range cacheGrowthUnits {
-			if _, ok := v[unit]; !ok {
-				return nil, fmt.Errorf("no %s in %q", unit, line[0])
-			}
-		}
-		v["evicted/1000"] = 1000 * v["evicted/get"]
-		links, err := strconv.Atoi(line[1])
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, cacheGrowthResult{fmt.Sprintf("%s links, %s MB", thousands(float64(links)), line[2]), v})
+		all[i].name = fmt.Sprintf("%s links, %d MB", thousands(float64(links)), mb)
+		line.values["evicted/1000"] = 1000 * line.values["evicted/get"]
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("go test said:\n%s", said)
-	}
-	return all, nil
+	return all, err
 }
 
 // tableGrowth measures what a miss and a new link take where the tables hold so many. Each size has an emulator of its

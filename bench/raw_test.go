@@ -84,7 +84,7 @@ func TestBothSidesReapByTheSameCalls(t *testing.T) {
 		func() (bool, error) { return fire(ctx, startRaw(t, on)) },
 		func() (bool, error) {
 			done, err := openStorage(t, on).Reap(ctx)
-			if want := (link.Reaped{Deleted: dueLinks, Complete: true}); done != want {
+			if want := (link.ReapResult{Deleted: dueLinks, Complete: true}); done != want {
 				t.Errorf("the service has done %+v, want %+v", done, want)
 			}
 			return done.Complete, err

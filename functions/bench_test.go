@@ -25,7 +25,7 @@ func newBenchRig(tb testing.TB) *rig {
 	return r
 }
 
-// nowhere is an answer that nobody gets.
+// nowhere throws a response away.
 type nowhere struct{ header http.Header }
 
 func (w nowhere) Header() http.Header         { return w.header }
@@ -53,14 +53,14 @@ func BenchmarkServeHTTP(b *testing.B) {
 			req.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			if r.ServeHTTP(w, req); w.Code != test.status {
-				b.Fatalf("answered with %d", w.Code)
+				b.Fatalf("got %d", w.Code)
 			}
-			answer := nowhere{http.Header{}}
+			nowhere := nowhere{http.Header{}}
 			b.ReportAllocs()
 			for b.Loop() {
 				body.Reset(test.body)
-				clear(answer.header)
-				r.ServeHTTP(answer, req)
+				clear(nowhere.header)
+				r.ServeHTTP(nowhere, req)
 			}
 		})
 	}

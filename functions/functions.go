@@ -1,5 +1,5 @@
-// Package functions holds the functions of the app, one file and one folder with its function.json each: a request
-// comes in, an answer goes out. What they need from elsewhere they declare as interfaces here.
+// Package functions holds the functions of the app, one file and one folder with its function.json each. What they need
+// from other packages they declare as interfaces here.
 package functions
 
 import (
@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"tiney/link"
@@ -16,7 +18,7 @@ import (
 )
 
 // Creator makes links, for shorten. Create returns the live link of want's long URL, one that it makes if there is
-// none, and says whether it made it; what it returns is durable. It may be repeated after any error.
+// none, and whether it made it; what it returns is durable. It is safe to repeat after any error.
 // Errors: link.ErrDisabled, link.ErrAliasesTaken, link.ErrUnavailable.
 type Creator interface {
 	Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error)
@@ -28,116 +30,139 @@ type Getter interface {
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
 }
 
-// Checker says, for ready, whether a part of storage answers, by an error where it does not. It returns when ctx ends.
-type Checker interface {
-	Check(ctx context.Context) error
+// Pinger tells ready whether a part of storage responds: by an error if it does not. It returns when ctx ends, and does
+// not panic.
+type Pinger interface {
+	Ping(ctx context.Context) error
 }
 
-// Config is what the functions work with. Every field is required but where it says so.
+// Runner runs the reaper once, for the timer trigger, and says in words what it did. The error is link.ErrLockHeld if
+// another instance is reaping, which is no failure.
+type Runner interface {
+	Run(ctx context.Context) (summary string, err error)
+}
+
+// Config is what the functions work with. Every field is required unless it says otherwise.
 type Config struct {
 	Version string // of this build, for health
-	// Hosted says that the Functions host is in front: then, and only then, the reaper has an endpoint.
-	Hosted         bool
+	// HostAddress is the address at which the Functions host reaches this process, such as "127.0.0.1:49152". It is "" if
+	// there is no host; then the timer triggers have no endpoint.
+	HostAddress    string
 	Rules          link.Rules
-	RedirectMaxAge time.Duration // how long others may cache a redirect; zero: not at all
+	RedirectMaxAge time.Duration // how long caches in front may keep a redirect; zero: not at all
 
 	Links interface {
 		Creator
 		Getter
 	}
-	Tables, Lock Checker
-	Reaper       *Reaper
+	Tables, Lock Pinger
+	Reaper       Runner
 
 	Now     func() time.Time
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
-	Sender  *telemetry.Sender // gets the requests, where no host reports them; nil: nobody does
+	Sender  *telemetry.Sender // gets the requests if no host reports them; nil disables it
 }
 
 // New returns the handler of all functions, with the routes that their function.json files give.
 func New(c Config) (http.Handler, error) {
-	routes, err := newRouter(map[string]answerer{
-		"shorten":  &shorten{links: c.Links, rules: c.Rules, now: c.Now, metrics: c.Metrics},
-		"redirect": newRedirect(c),
-		"health":   &health{version: c.Version, now: c.Now},
-		"ready":    &ready{checks: map[string]Checker{"tables": c.Tables, "lock": c.Lock}, log: c.Log},
-		"home":     newHome(c.Rules.Base),
-		"reaper":   c.Reaper,
-	}, c.Hosted)
+	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
+		"shorten":  (&shorten{links: c.Links, rules: c.Rules, now: c.Now, metrics: c.Metrics}).serve,
+		"redirect": (&redirect{links: c.Links, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}).serve,
+		"health":   (&health{version: c.Version, now: c.Now}).serve,
+		"ready":    (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, log: c.Log}).serve,
+		"home":     newHome(c.Rules.Base).serve,
+		"reaper":   (&timer{reaper: c.Reaper, log: c.Log}).serve,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &service{routes: routes, hosted: c.Hosted, log: c.Log, sender: c.Sender}, nil
+	return &service{routes: routes, hosted: c.HostAddress != "", log: c.Log, sender: c.Sender}, nil
 }
 
-// answerer is one function. It answers, or returns an error before it has written anything. The context is the
-// request's own, and the operation of whatever is done for it.
-type answerer interface {
-	answer(ctx context.Context, w http.ResponseWriter, r *http.Request) error
-}
+// handlerFunc is one function. It responds, or returns an error before it has written anything. The context is that of
+// the request and of its operation; it is passed beside the request, because a request with another context is a copy.
+type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request) error
 
-// service is the one place that every request passes: it finds the function, turns its errors into answers, and reports
-// what came of it.
+// service handles every request: it finds the function, turns its error into a response, and reports the result.
 type service struct {
 	routes *router
 	hosted bool
 	log    *slog.Logger
 	sender *telemetry.Sender
+
+	forwardingKnown atomic.Bool // whether the host forwards or proxies has been found out
 }
 
-// exchange is a request that is being answered: the writer of its answer, and its operation, which is handed on as a
-// context beside the request, since a request with another context would be a copy.
-type exchange struct {
+// statusWriter is the writer of a response. It remembers the status, and holds the operation to save an allocation.
+type statusWriter struct {
 	http.ResponseWriter
-	status    int
+	status    int // 0 until the header is written
 	operation telemetry.Operation
 }
 
-func (e *exchange) WriteHeader(status int) {
-	e.status = status
-	e.ResponseWriter.WriteHeader(status)
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
 }
 
-func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
 
-func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, f, err := s.routes.find(r)
-	if name == "" {
-		name = "none"
-	}
-	e := &exchange{ResponseWriter: w, status: http.StatusOK, operation: telemetry.Begin(r.Context(), name, r.Header, s.hosted)}
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	to, err := s.routes.find(r)
+	w := &statusWriter{ResponseWriter: rw, operation: telemetry.Begin(r.Context(), to.function, r.Header, s.hosted)}
 	if !s.hosted && s.sender != nil || s.log.Enabled(r.Context(), slog.LevelDebug) {
-		defer s.report(e, r, time.Now())
+		defer s.report(w, r, time.Now())
 	}
-	defer s.recovered(e, r)
+	defer s.recoverPanic(w, r)
+	if s.hosted && !s.forwardingKnown.Load() {
+		s.noteForwarding(r)
+	}
 	if err == nil {
-		err = f.answer(&e.operation, e, r)
+		err = to.serve(&w.operation, w, r)
 	}
 	if err != nil {
-		s.fail(e, r, err)
+		s.fail(w, r, err)
 	}
 }
 
-func (s *service) fail(e *exchange, r *http.Request, err error) {
+// maxDrain bounds what is read of a request's body only to be thrown away, in bytes: the Functions host's own limit.
+const maxDrain = 100 << 20
+
+func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	switch {
 	case errors.Is(err, link.ErrDamaged):
-		s.logger(e).Error("a link's record is damaged and needs a hand", "error", err)
-	case p.Status >= 500 && p.Status != http.StatusServiceUnavailable:
-		s.logger(e).Error("request failed", "error", err)
+		s.logger(w).Error(telemetry.LogLinkCorrupt, "error", err)
+	case p.Status == http.StatusServiceUnavailable:
+		s.logger(w).Warn(telemetry.LogStorageUnavailable, "error", err)
 	case p.Status >= 500:
-		s.logger(e).Warn("storage is unavailable", "error", err)
+		s.logger(w).Error(telemetry.LogRequestFailed, "error", err)
 	}
-	p.write(e, r)
+	if s.hosted {
+		// A host that forwards writes the whole body before it reads the response, and turns a connection that is closed
+		// meanwhile into a 500 of its own.
+		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
+	}
+	p.write(w, r)
 }
 
-// logger adds to a line what it is found by.
-func (s *service) logger(e *exchange) *slog.Logger {
-	return s.log.With("function", e.operation.Name, "operation", e.operation.ID(), "invocation", e.operation.Invocation())
+// logger returns a logger with correlation IDs.
+func (s *service) logger(w *statusWriter) *slog.Logger {
+	return s.log.With("function", w.operation.Name, "operation", w.operation.ID(), "invocation", w.operation.Invocation())
 }
 
-// recovered turns a panic into a 500 and a line in the log. It does not try to tell whether an answer had begun.
-func (s *service) recovered(e *exchange, r *http.Request) {
+// recoverPanic turns a panic into a log line and a 500. If a part of the response is written, it aborts the connection,
+// so that nobody takes the part for the whole.
+func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -145,37 +170,41 @@ func (s *service) recovered(e *exchange, r *http.Request) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	s.logger(e).Error("panic", "panic", p, "stack", string(debug.Stack()))
-	internalProblem.write(e, r)
+	s.logger(w).Error(telemetry.LogPanic, "panic", p, "stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	internalProblem.write(w, r)
 }
 
-// report tells of a request that has been answered. It leaves the path out but for the function that it leads to:
-// people paste URLs into it.
-func (s *service) report(e *exchange, r *http.Request, start time.Time) {
-	took := time.Since(start)
-	s.sender.Request(&e.operation, telemetry.Request{Status: e.status, Success: e.status < 500, Start: start, Duration: took, Remote: r.RemoteAddr})
-	if s.log.Enabled(r.Context(), slog.LevelDebug) {
-		s.logger(e).Debug("request", "method", r.Method, "status", e.status, "ms", float64(took.Microseconds())/1000)
+// noteForwarding logs once if the Functions host is one that forwards requests instead of proxying them: it rewrites the
+// Location of redirects. Such a host appends its name to the client's User-Agent; the host's own requests consist of it.
+func (s *service) noteForwarding(r *http.Request) {
+	const name = "Azure-Functions-Host/"
+	agent := r.UserAgent()
+	if r.Header.Get("X-Azure-Functions-Invocationid") == "" || strings.HasPrefix(agent, name) || s.forwardingKnown.Swap(true) {
+		return
+	}
+	if strings.Contains(agent, " "+name) {
+		s.log.Warn(telemetry.LogLocationRewritten)
 	}
 }
 
-// setHeaders sets what every answer with a body says of itself. Nothing here may be kept by anybody unless its
-// function says otherwise.
+// report tells telemetry and the log of a request that has been handled. It names the function and leaves out the path:
+// people paste URLs into it.
+func (s *service) report(w *statusWriter, r *http.Request, start time.Time) {
+	took := time.Since(start)
+	s.sender.Request(&w.operation, telemetry.Request{Status: w.status, Success: w.status < 500, Start: start, Duration: took, Remote: r.RemoteAddr})
+	if s.log.Enabled(r.Context(), slog.LevelDebug) {
+		s.logger(w).Debug("request", "method", r.Method, "status", w.status, "ms", float64(took.Microseconds())/1000)
+	}
+}
+
+// setHeaders sets the headers that every response with a body has. Nobody may cache it unless its function says
+// otherwise.
 func setHeaders(w http.ResponseWriter, contentType string) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 }
-
-// readBody reads a request's body, up to maxBody bytes.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		return nil, bodyProblem(err)
-	}
-	return body, nil
-}
-
-// maxBody is the longest body that is read, in bytes: the longest URL with most of its characters escaped, and some.
-const maxBody = 16 << 10

@@ -36,22 +36,23 @@ type rig struct {
 	log     *bytes.Buffer
 }
 
-// fakeLock is free unless it fails.
+// fakeLock responds unless it fails; then it hangs.
 type fakeLock struct{ fail error }
 
-func (l *fakeLock) Do(ctx context.Context, work func(context.Context) error) error {
-	if l.fail != nil {
-		return l.fail
-	}
-	return work(ctx)
-}
-
-func (l *fakeLock) Check(ctx context.Context) error {
+func (l *fakeLock) Ping(ctx context.Context) error {
 	if l.fail != nil {
 		<-ctx.Done()
 	}
 	return l.fail
 }
+
+// run is a reaper.
+type run func(context.Context) (string, error)
+
+func (f run) Run(ctx context.Context) (string, error) { return f(ctx) }
+
+// hostAddress is where the Functions host would reach the process.
+const hostAddress = "127.0.0.1:49152"
 
 func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	t.Helper()
@@ -63,10 +64,10 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	}
 	log := telemetry.NewLogger(r.log, slog.LevelDebug)
 	config := functions.Config{
-		Version: "v1.2.3", Hosted: true,
+		Version: "v1.2.3", HostAddress: hostAddress,
 		Rules: link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
 		Links: r.fake, Tables: r.fake, Lock: r.lock,
-		Reaper: &functions.Reaper{Lock: r.lock, Links: r.fake, Stopping: t.Context(), Log: log, Metrics: r.metrics},
+		Reaper: run(func(context.Context) (string, error) { return "ran", nil }),
 		Now:    r.clock.Now, Log: log, Metrics: r.metrics,
 	}
 	for _, c := range change {
@@ -86,6 +87,9 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 	}
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
 	}
 	w := httptest.NewRecorder()
 	r.ServeHTTP(w, req)
@@ -193,7 +197,7 @@ func TestShortenBodies(t *testing.T) {
 		"unknown field":        {`{` + url + `,"alias":"mine"}`, 400, "body", "alias"},
 		"other capitals":       {`{"LongURL":"https://example.com/"}`, 400, "body", "LongURL"},
 		"twice":                {`{` + url + `,` + url + `}`, 400, "body", "longUrl"},
-		"not UTF-8":            {"{\"longUrl\":\"https://example.com/\xff\"}", 400, "body", ""},
+		"not UTF-8":            {"{\"longUrl\":\"https://example.com/\xff\"}", 400, "long-url", "longUrl"},
 		"byte order mark":      {"\ufeff{" + url + "}", 400, "body", ""},
 		"no URL":               {`{}`, 400, "long-url", "longUrl"},
 		"null URL":             {`{"longUrl":null}`, 400, "long-url", "longUrl"},
@@ -334,7 +338,7 @@ func TestRedirect(t *testing.T) {
 	r.fake.Fail(link.ErrDamaged)
 	wantProblem(t, r.do(http.MethodGet, "/abcdef", ""), 410, "link-damaged", "")
 	r.wantMetrics(map[string]float64{"redirect.found": 14, "redirect.gone": 3, "redirect.not_found": 1})
-	if !strings.Contains(r.log.String(), `"level":"ERROR","msg":"a link's record is damaged`) {
+	if !strings.Contains(r.log.String(), `"level":"ERROR","msg":"`+telemetry.LogLinkCorrupt) {
 		t.Errorf("logged %s", r.log)
 	}
 }
@@ -343,7 +347,7 @@ func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 	r := newRig(t)
 	for _, target := range []string{
 		"/a.b", "/a%20b", "/" + strings.Repeat("a", 33), "/é", "/a%00", "/%2e%2e", "/wp-login.php",
-		"//", "//abcdef", "/abcdef/", "/abcdef/x", "/./abcdef", "/x/../abcdef", "/a%2Fb", "/api", "/api/", "/api/nothing", "/api/shorten/",
+		"//", "//abcdef", "/abcdef/", "/abcdef/x", "/./abcdef", "/x/../abcdef", "/a%2Fb", "/api", "/api/", "/api/nothing", "/api//health", "/api/./health",
 		"/https://example.com/",
 	} {
 		w := r.do(http.MethodGet, target, "")
@@ -366,6 +370,7 @@ func TestMethods(t *testing.T) {
 		{http.MethodOptions, "/abcdef", "GET, HEAD"},
 		{http.MethodPost, "/", "GET, HEAD"},
 		{http.MethodGet, "/api/shorten", "POST"},
+		{http.MethodGet, "/API/Shorten/", "POST"},
 		{http.MethodPut, "/api/shorten", "POST"},
 		{http.MethodPost, "/api/health", "GET, HEAD"},
 		{http.MethodPost, "/api/ready", "GET, HEAD"},
@@ -541,6 +546,56 @@ func TestPanicIsA500AndALine(t *testing.T) {
 	}
 }
 
+// cut is a response whose body cannot be written.
+type cut struct{ *httptest.ResponseRecorder }
+
+func (cut) Write([]byte) (int, error) { panic("in the middle") }
+
+func TestPanicAfterPartOfAResponseAbortsTheConnection(t *testing.T) {
+	r := newRig(t)
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("recovered %v", p)
+		}
+		if got := r.log.String(); !strings.Contains(got, "in the middle") {
+			t.Errorf("logged %s", got)
+		}
+	}()
+	r.ServeHTTP(cut{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/api/health", nil))
+}
+
+// A host that forwards turns a response that comes before the body is read into a 500 of its own.
+func TestRefusedBodiesAreReadToTheirEndBehindTheHost(t *testing.T) {
+	for address, want := range map[string]int{hostAddress: 0, "": 1} {
+		r := newRig(t, func(c *functions.Config) { c.HostAddress = address })
+		for contentType, status := range map[string]int{"application/json": 413, "text/plain": 415} {
+			body := strings.NewReader(strings.Repeat("x", 8<<20))
+			req := httptest.NewRequest(http.MethodPost, "/api/shorten", body)
+			req.Header.Set("Content-Type", contentType)
+			w := httptest.NewRecorder()
+			if r.ServeHTTP(w, req); w.Code != status || min(body.Len(), 1) != want {
+				t.Errorf("address %q: got %d with %d bytes left", address, w.Code, body.Len())
+			}
+		}
+	}
+}
+
+func TestAHostThatForwardsIsLoggedOnce(t *testing.T) {
+	for agent, want := range map[string]int{
+		"curl/8 Azure-Functions-Host/4.1037.0": 1,
+		"curl/8":                               0,
+		"Azure-Functions-Host/4.1037.0":        0,
+	} {
+		r := newRig(t)
+		for range 2 {
+			r.do(http.MethodGet, "/abcdef", "", "User-Agent", agent, "X-Azure-Functions-InvocationId", "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c")
+		}
+		if got := strings.Count(r.log.String(), telemetry.LogLocationRewritten); got != want {
+			t.Errorf("%s: %d lines, want %d", agent, got, want)
+		}
+	}
+}
+
 func TestLogHasOneLineARequestWithoutItsPath(t *testing.T) {
 	r := newRig(t)
 	r.do(http.MethodGet, "/https://example.com/secret?x", "", "X-Azure-Functions-InvocationId", "forged, 4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c")
@@ -555,107 +610,109 @@ const timerPayload = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},
   "ScheduleStatus":%s,"IsPastDue":%t}},
  "Metadata":{"sys":{"MethodName":"reaper","UtcNow":"2026-09-01T03:15:00.0101234Z","RandGuid":"4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"}}}`
 
-// serve runs the functions behind a real server: the reaper lifts a connection's time limits.
+// serve runs the functions behind a real server, since the timer lifts a connection's time limits.
 func (r *rig) serve() string {
 	s := httptest.NewServer(r)
 	r.t.Cleanup(s.Close)
 	return s.URL
 }
 
-func (r *rig) fire(url, body string) (int, string) {
+// fire posts to the timer as the Functions host does.
+func (r *rig) fire(url, body string, header ...string) (int, string) {
 	r.t.Helper()
-	answer, err := http.Post(url+"/reaper", "application/json", strings.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, url+"/reaper", strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	said, err := io.ReadAll(answer.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return answer.StatusCode, string(said)
-}
-
-func TestReaperAsATimerFunction(t *testing.T) {
-	r := newRig(t)
-	url := r.serve()
-	r.fake.Put(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: r.clock.Now()})
-	for i, status := range []string{"null", `{"Last":"0001-01-01T00:00:00","Next":"2026-09-01T03:15:00+00:00","LastUpdated":"0001-01-01T00:00:00"}`} {
-		code, said := r.fire(url, fmt.Sprintf(timerPayload, status, i == 0))
-		want := fmt.Sprintf(`{"Outputs":{},"Logs":["deleted %d links and 0 expiry rows without a link, failed at 0, complete: true"],"ReturnValue":null}`+"\n", 1-i)
-		if code != 200 || said != want {
-			t.Errorf("got %d %s, want %s", code, said, want)
+	req.Host = hostAddress
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			req.Host = header[i+1]
 		}
 	}
-	r.wantMetrics(map[string]float64{"reaper.deleted": 1})
-	if got := strings.Count(r.log.String(), `"msg":"reaper: done"`); got != 2 {
-		t.Errorf("%d lines for two runs: %s", got, r.log)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
 	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, string(got)
+}
 
-	r.lock.fail = link.ErrLockHeld
-	if code, said := r.fire(url, fmt.Sprintf(timerPayload, "null", false)); code != 200 || said != `{"Outputs":{},"Logs":["another instance is reaping"],"ReturnValue":null}`+"\n" {
-		t.Errorf("lock held: got %d %s", code, said)
+func TestTimer(t *testing.T) {
+	var summary string
+	var failure error
+	r := newRig(t, func(c *functions.Config) {
+		c.Reaper = run(func(context.Context) (string, error) { return summary, failure })
+	})
+	url := r.serve()
+	for _, test := range []struct {
+		summary  string
+		failure  error
+		schedule string
+		late     bool
+		status   int
+	}{
+		{"deleted 3 links", nil, "null", true, 200},
+		{"deleted 0 links", nil, `{"Last":"0001-01-01T00:00:00","Next":"2026-09-01T03:15:00+00:00","LastUpdated":"0001-01-01T00:00:00"}`, false, 200},
+		{"another instance is reaping", link.ErrLockHeld, "null", false, 200},
+		{"", link.ErrUnavailable, "null", false, 503}, // an invocation that failed
+	} {
+		summary, failure = test.summary, test.failure
+		status, body := r.fire(url, fmt.Sprintf(timerPayload, test.schedule, test.late))
+		want := `{"Outputs":{},"Logs":["` + test.summary + `"],"ReturnValue":null}` + "\n"
+		if status != test.status || status == 200 && body != want {
+			t.Errorf("%s, %v: got %d %s", test.summary, test.failure, status, body)
+		}
 	}
-	r.lock.fail = nil
-	r.fake.Fail(link.ErrUnavailable)
-	if code, said := r.fire(url, fmt.Sprintf(timerPayload, "null", false)); code != 503 {
-		t.Errorf("no storage: got %d %s, want an invocation that failed", code, said)
+	if got := strings.Count(r.log.String(), "this run is late"); got != 1 {
+		t.Errorf("%d lines of late runs in %s", got, r.log)
 	}
-	if code, said := r.fire(url, "what"); code != 400 {
-		t.Errorf("no invocation: got %d %s", code, said)
+	if status, body := r.fire(url, "what"); status != 400 {
+		t.Errorf("no invocation: got %d %s", status, body)
 	}
 }
 
-// slowReaps is a store whose reap takes a while, or until it is told to stop.
-type slowReaps struct{ takes time.Duration }
-
-func (s slowReaps) Reap(ctx context.Context) (link.Reaped, error) {
-	select {
-	case <-time.After(s.takes):
-		return link.Reaped{Complete: true}, nil
-	case <-ctx.Done():
-		return link.Reaped{}, context.Cause(ctx)
+func TestTimerRespondsToTheHostAlone(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) {
+		c.Reaper = run(func(context.Context) (string, error) { t.Error("it ran"); return "", nil })
+	})
+	url := r.serve()
+	for _, header := range [][]string{
+		{"Host", "tiney.to"},
+		{"Host", "127.0.0.1"},
+		{"X-Forwarded-For", "203.0.113.7"},
+		{"X-Ms-Invocation-Id", "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"},
+	} {
+		if status, body := r.fire(url, fmt.Sprintf(timerPayload, "null", false), header...); status != 404 {
+			t.Errorf("%v: got %d %s", header, status, body)
+		}
 	}
+	alone := newRig(t, func(c *functions.Config) { c.HostAddress = "" })
+	wantProblem(t, alone.do(http.MethodPost, "/reaper", fmt.Sprintf(timerPayload, "null", false)), 405, "method", "")
 }
 
-func TestReaperOutlivesTheServersTimeLimits(t *testing.T) {
-	r := newRig(t, func(c *functions.Config) { c.Reaper.Links = slowReaps{4 * time.Second} })
+func TestTimerOutlivesTheServersTimeLimits(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) {
+		c.Reaper = run(func(ctx context.Context) (string, error) {
+			select {
+			case <-time.After(2 * time.Second):
+				return "ran", nil
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		})
+	})
 	s := httptest.NewUnstartedServer(r)
-	s.Config.ReadTimeout, s.Config.WriteTimeout = 2*time.Second, 2*time.Second
+	s.Config.ReadTimeout, s.Config.WriteTimeout = time.Second, time.Second
 	s.Start()
 	defer s.Close()
-	if code, said := r.fire(s.URL, fmt.Sprintf(timerPayload, "null", false)); code != 200 || !strings.Contains(said, "complete: true") {
-		t.Errorf("got %d %s", code, said)
-	}
-}
-
-func TestReaperStopsWithTheProcess(t *testing.T) {
-	stopping, stop := context.WithCancel(t.Context())
-	r := newRig(t, func(c *functions.Config) { c.Reaper.Links, c.Reaper.Stopping = slowReaps{time.Hour}, stopping })
-	time.AfterFunc(50*time.Millisecond, stop)
-	if code, said := r.fire(r.serve(), fmt.Sprintf(timerPayload, "null", false)); code != 200 || !strings.Contains(said, "stopped with the process") {
-		t.Errorf("got %d %s", code, said)
-	}
-	if strings.Contains(r.log.String(), `"level":"ERROR"`) {
-		t.Errorf("logged %s", r.log)
-	}
-}
-
-func TestBacklogStaysKnownWhereARunKnowsNothing(t *testing.T) {
-	r := newRig(t)
-	r.metrics.ReaperBacklogAge.Set(99)
-	r.fake.Fail(link.ErrUnavailable)
-	r.fire(r.serve(), fmt.Sprintf(timerPayload, "null", false))
-	r.wantMetrics(map[string]float64{"reaper.backlog_age_s": 99})
-}
-
-func TestReaperHasNoEndpointWithoutTheHost(t *testing.T) {
-	r := newRig(t, func(c *functions.Config) { c.Hosted = false })
-	r.fake.Put(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: r.clock.Now()})
-	wantProblem(t, r.do(http.MethodPost, "/reaper", fmt.Sprintf(timerPayload, "null", false)), 405, "method", "")
-	r.wantMetrics(map[string]float64{})
-	if got := r.log.String(); strings.Contains(got, "reaper: done") {
-		t.Errorf("it ran: %s", got)
+	if status, body := r.fire(s.URL, fmt.Sprintf(timerPayload, "null", false)); status != 200 {
+		t.Errorf("got %d %s", status, body)
 	}
 }
 
@@ -666,7 +723,7 @@ func FuzzTimerPayload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := newRig(t)
 		// Without a connection there are no time limits to lift, so what passes the parser ends as a 500.
-		w := r.do(http.MethodPost, "/reaper", string(body))
+		w := r.do(http.MethodPost, "/reaper", string(body), "Host", hostAddress)
 		if valid := json.Valid(body); !slices.Contains([]int{400, 413, 500}, w.Code) || !valid && w.Code == 500 {
 			t.Fatalf("%q: got %d %s", body, w.Code, w.Body)
 		}

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// health answers GET /api/health: the process runs. It makes no storage call, so an outage of storage does not make
-// the platform take instances away that still serve from their cache.
+// health handles GET /api/health: the process runs. It makes no storage call, so that the platform does not end
+// instances in an outage of storage while they still serve from their cache.
 type health struct {
 	version string
 	now     func() time.Time
 }
 
-func (h *health) answer(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
+func (h *health) serve(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
 		Status    string `json:"status"`

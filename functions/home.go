@@ -32,8 +32,7 @@ func mustRead(name string) string {
 	return string(data)
 }
 
-// pagePolicy lets a page use its own style and its own script, which stand in it, and talk to this service; nothing
-// else, from nowhere else.
+// pagePolicy allows a page its own inline style and script and requests to this service, and nothing else.
 var pagePolicy = strings.Join([]string{
 	"default-src 'none'",
 	"style-src " + hashSource(style),
@@ -49,17 +48,17 @@ func hashSource(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// home answers GET / with a page that says what this is, and a form to try it. The Functions host asks for it every
-// 25 ms while it waits for the handler, so it is rendered once.
+// home handles GET / with a page that says what this is, and a form to try it. It is rendered once: the Functions host
+// asks for it every 25 ms while it waits for the handler.
 type home struct{ page []byte }
 
 func newHome(base link.Base) *home {
 	return &home{page: []byte(fill(homePage, "Base", base.String()))}
 }
 
-// fill puts texts into a page in the places of their names, which stand between tags only, and its style and script with
-// them. html/template would do it too, but it may call any method by its name, and so takes all exported methods of all
-// types into the executable: a quarter of it, and a fifth of the process's memory at rest.
+// fill replaces the names in a page, which stand between tags only, by texts, and inserts its style and script.
+// html/template would do the same, but can call any method by its name, and so keeps all exported methods of all types in
+// the executable: a quarter of its size, and a fifth of the process's memory at rest.
 func fill(page string, namesAndTexts ...string) string {
 	with := []string{"{{.Style}}", style, "{{.Script}}", script}
 	for i := 0; i < len(namesAndTexts); i += 2 {
@@ -68,14 +67,18 @@ func fill(page string, namesAndTexts ...string) string {
 	return strings.NewReplacer(with...).Replace(page)
 }
 
-func (h *home) answer(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
+func (h *home) serve(_ context.Context, w http.ResponseWriter, r *http.Request) error {
+	// Its function.json takes every method: to those that it did not take, the host would respond with a page of its own.
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return methodProblem("GET, HEAD")
+	}
 	pageHeaders(w)
 	w.Header().Set("Content-Length", strconv.Itoa(len(h.page)))
 	_, _ = w.Write(h.page)
 	return nil
 }
 
-// writePage answers with a problem as a page.
+// writePage writes a problem as a page.
 func writePage(w http.ResponseWriter, p *problem) {
 	pageHeaders(w)
 	w.WriteHeader(p.Status)

@@ -1,19 +1,17 @@
 package functions
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 
 	"tiney/link"
 )
 
-// problem is an answer that is an error, as RFC 9457 has it. It is an error itself, so that functions can return one.
+// problem is an error response as RFC 9457 has it. It is an error itself, so that functions can return one.
 type problem struct {
 	Type   string `json:"type"` // a URI reference that stays the same for this kind of problem
 	Title  string `json:"title"`
@@ -21,15 +19,15 @@ type problem struct {
 	Detail string `json:"detail"`          // what to do about it
 	Field  string `json:"field,omitempty"` // the field of the request's body that is wrong
 
-	header http.Header // what the answer carries besides
+	header http.Header // further headers of the response
 }
 
 func (p *problem) Error() string { return p.Title }
 
-// The kinds of problems that are always the same.
+// Problems that are always the same.
 var (
 	notFoundProblem = newProblem(http.StatusNotFound, "not-found", "No such link",
-		"There is no short link at this address. Check it for typing mistakes: capital and small letters differ.")
+		"There is no short link at this address. Check it for typing mistakes: upper-case and lower-case letters differ.")
 	expiredProblem = newProblem(http.StatusGone, "link-expired", "This link has expired",
 		"The short link at this address has come to the end of its life. Ask whoever gave it to you for a new one.")
 	disabledProblem = newProblem(http.StatusGone, "link-disabled", "This link is disabled",
@@ -38,12 +36,20 @@ var (
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
 	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
 		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
+	forbiddenProblem = newProblem(http.StatusForbidden, "forbidden", "Not your link",
+		"This link belongs to somebody else.")
+	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
+		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
+	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",
+		"The alias leads elsewhere, or once did. Choose another one.")
 	unavailableProblem = newProblem(http.StatusServiceUnavailable, "storage-unavailable", "Try again in a moment",
-		"The place where links are kept does not answer at the moment. Nothing is wrong with your request: repeat it in a few seconds.")
+		"The place where links are kept does not respond at the moment. Nothing is wrong with your request: repeat it in a few seconds.")
 	aliasesTakenProblem = newProblem(http.StatusInternalServerError, "aliases-taken", "No free alias found",
 		"Every alias that was tried is taken. Repeat the request; if this happens again, ALIAS_LENGTH needs to be larger.")
 	internalProblem = newProblem(http.StatusInternalServerError, "internal", "Something went wrong here",
 		"The service failed in a way that it should not. Repeat the request; the log of the service says more.")
+	notObjectProblem = badRequest("body", "Invalid body",
+		`The body must be one JSON object such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
 	tooLargeProblem = newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",
@@ -51,6 +57,27 @@ var (
 	timeoutProblem = newProblem(http.StatusRequestTimeout, "body-too-slow", "The body took too long",
 		"The body did not arrive in time. Send the request again.")
 )
+
+// linkProblems are the problems of the errors of package link.
+var linkProblems = []struct {
+	err     error
+	problem *problem
+}{
+	{link.ErrNotFound, notFoundProblem},
+	{link.ErrDamaged, damagedProblem},
+	{link.ErrDisabled, targetDisabledProblem},
+	{link.ErrForbidden, forbiddenProblem},
+	{link.ErrConflict, conflictProblem},
+	{link.ErrAliasTaken, aliasTakenProblem},
+	{link.ErrAliasesTaken, aliasesTakenProblem},
+	{link.ErrUnavailable, unavailableProblem},
+}
+
+// linkFields are the names that requests have for the fields of package link.
+var linkFields = map[link.Field]string{
+	link.FieldLongURL:  "longUrl",
+	link.FieldLifetime: "expiresInSeconds",
+}
 
 func newProblem(status int, kind, title, detail string) *problem {
 	p := &problem{Type: "/problems/" + kind, Title: title, Status: status, Detail: detail, header: http.Header{}}
@@ -66,54 +93,43 @@ func badRequest(kind, title, detail, field string) *problem {
 	return p
 }
 
-func methodProblem(methods []string) *problem {
-	p := newProblem(http.StatusMethodNotAllowed, "method", "This method is not taken here",
-		"This address takes "+strings.Join(methods, " and ")+" only.")
-	p.header.Set("Allow", strings.Join(methods, ", "))
+// fieldProblem returns the problem of a field of the body that is wrong.
+func fieldProblem(field, detail string) *problem {
+	switch field {
+	case "longUrl":
+		return badRequest("long-url", "This URL cannot be shortened", detail, field)
+	case "expiresInSeconds":
+		return badRequest("expires-in-seconds", "Invalid lifetime", detail, field)
+	}
+	return badRequest("body", "Invalid field", detail, field)
+}
+
+func methodProblem(allow string) *problem {
+	p := newProblem(http.StatusMethodNotAllowed, "method", "Method not allowed", "Allowed here: "+allow+".")
+	p.header.Set("Allow", allow)
 	return p
 }
 
-// bodyProblem says what went wrong while a body was read.
-func bodyProblem(err error) *problem {
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return tooLargeProblem
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return timeoutProblem
-	}
-	return badRequest("body", "The body is not complete", "The body ended before it was complete. Send the request again.", "")
-}
-
-// problemOf returns the problem that an error is answered with. An error that it does not know gets a text that
-// tells nothing of the inside.
+// problemOf returns the problem that stands for an error. An error that it does not know gets a text that tells nothing
+// of the inside.
 func problemOf(err error) *problem {
 	var p *problem
-	var invalid *link.Invalid
+	var invalid *link.InvalidError
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
-		kind, title := "long-url", "This URL cannot be shortened"
-		if invalid.Field == link.FieldTTL {
-			kind, title = "expires-in-seconds", "This lifetime cannot be had"
+		return fieldProblem(linkFields[invalid.Field], invalid.Detail)
+	}
+	for _, known := range linkProblems {
+		if errors.Is(err, known.err) {
+			return known.problem
 		}
-		return badRequest(kind, title, invalid.Detail, invalid.Field)
-	case errors.Is(err, link.ErrNotFound):
-		return notFoundProblem
-	case errors.Is(err, link.ErrDamaged):
-		return damagedProblem
-	case errors.Is(err, link.ErrDisabled):
-		return targetDisabledProblem
-	case errors.Is(err, link.ErrUnavailable):
-		return unavailableProblem
-	case errors.Is(err, link.ErrAliasesTaken):
-		return aliasesTakenProblem
 	}
 	return internalProblem
 }
 
-// write answers with the problem: as a page where a person is looking who can do something with it, else as JSON.
+// write responds with the problem: as a page if a person is looking who can do something about it, else as JSON.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	for name, values := range p.header {
 		w.Header()[name] = values
@@ -131,15 +147,8 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, p)
 }
 
-// writeJSON writes v as one line. An error is the client's, who has gone.
-func writeJSON(w http.ResponseWriter, v any) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v)
-}
-
-// prefersHTML says whether a client would rather have a page than JSON: whether it asks for text/html by name, and for
-// nothing that JSON would do for more than that.
+// prefersHTML reports whether a client prefers a page to JSON: whether it accepts text/html by name, and nothing that
+// JSON matches more than that.
 func prefersHTML(h http.Header) bool {
 	var html, json float64
 	for part := range strings.SplitSeq(strings.Join(h.Values("Accept"), ","), ",") {

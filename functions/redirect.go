@@ -11,7 +11,7 @@ import (
 	"tiney/telemetry"
 )
 
-// redirect answers GET and HEAD /{alias} with the way to the long URL.
+// redirect handles GET and HEAD /{alias}.
 type redirect struct {
 	links   Getter
 	maxAge  time.Duration
@@ -19,11 +19,7 @@ type redirect struct {
 	metrics *telemetry.Metrics
 }
 
-func newRedirect(c Config) *redirect {
-	return &redirect{links: c.Links, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}
-}
-
-func (rd *redirect) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Path[1:]
 	a, ok := link.ParseAlias(name)
 	if !ok && wellKnown(w, name) {
@@ -55,7 +51,7 @@ func (rd *redirect) answer(ctx context.Context, w http.ResponseWriter, r *http.R
 		return disabledProblem
 	}
 	rd.metrics.RedirectFound.Add(1)
-	// Not http.Redirect, which would write the URL anew and add a body.
+	// Not http.Redirect, which would change the URL and add a body.
 	h := w.Header()
 	h["Location"] = []string{link.Location(l.LongURL)}
 	h["Cache-Control"] = rd.cacheControl(l, now)
@@ -63,10 +59,10 @@ func (rd *redirect) answer(ctx context.Context, w http.ResponseWriter, r *http.R
 	return nil
 }
 
-// noStore is the value of a header. Nobody may write to it.
+// noStore is the value of a header, shared by all responses: not to be written to.
 var noStore = []string{"no-store"}
 
-// cacheControl says how long a redirect may be kept by a cache in front: never past the link's life.
+// cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry.
 func (rd *redirect) cacheControl(l link.Link, now time.Time) []string {
 	age := rd.maxAge
 	if age > 0 && !l.ExpiresAt.IsZero() {
@@ -78,14 +74,14 @@ func (rd *redirect) cacheControl(l link.Link, now time.Time) []string {
 	return []string{"public, max-age=" + strconv.FormatInt(int64(age/time.Second), 10)}
 }
 
-// wellKnown answers for two names that browsers and crawlers ask for unasked, and that are no aliases.
+// wellKnown handles two names that browsers and crawlers request by themselves, and that are no aliases.
 func wellKnown(w http.ResponseWriter, name string) bool {
 	switch name {
 	case "favicon.ico":
 		w.Header().Set("Cache-Control", "public, max-age=86400")
 		w.WriteHeader(http.StatusNoContent)
 	case "robots.txt":
-		// Links stay open to crawlers: the previews that chat programs show are made by them.
+		// Links stay open to crawlers: they make the previews that chat programs show.
 		setHeaders(w, "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "public, max-age=86400")
 		_, _ = w.Write([]byte("User-agent: *\nDisallow: /api/\n"))

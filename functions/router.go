@@ -4,19 +4,23 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
+	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// functionFiles are the function.json files: what the Functions host reads for its routes, this handler reads for its
-// own, so that the two cannot differ.
+// functionFiles are the function.json files: this handler takes its routes from what the Functions host takes them from,
+// so that the two cannot differ.
 //
 //go:embed */function.json
 var functionFiles embed.FS
 
-// binding is one of a function.json's bindings, as far as it matters here.
+// binding is one of the bindings of a function.json, as far as it matters here.
 type binding struct {
 	Type     string
 	Route    string
@@ -25,8 +29,8 @@ type binding struct {
 }
 
 // bindings returns the bindings of a function.
-func bindings(function string) ([]binding, error) {
-	data, err := functionFiles.ReadFile(path.Join(function, "function.json"))
+func bindings(files fs.FS, function string) ([]binding, error) {
+	data, err := fs.ReadFile(files, path.Join(function, "function.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -37,86 +41,168 @@ func bindings(function string) ([]binding, error) {
 	return file.Bindings, nil
 }
 
-// router finds functions by path. It is not http.ServeMux, since that one redirects a path that is not clean to a
-// clean one, and here a path that is no alias is a 404; and since there are few routes, all of them a fixed path or
-// one free segment.
-type router struct {
-	paths   map[string]route
-	segment route // for any other path of one segment
+// Schedule returns the schedule of a timer's function, in the host's six fields: seconds come first.
+func Schedule(function string) (string, error) {
+	all, err := bindings(functionFiles, function)
+	if err != nil {
+		return "", err
+	}
+	for _, b := range all {
+		if b.Type == "timerTrigger" {
+			return b.Schedule, nil
+		}
+	}
+	return "", fmt.Errorf("%s/function.json has no timer", function)
 }
 
+// router finds functions by method and path. It is http.ServeMux below /api/ only: elsewhere, ServeMux would redirect a
+// path that is not clean to a clean one, and here a path that is no alias is a 404.
+type router struct {
+	hostAddress string              // see Config
+	timers      map[string]route    // by path; the host fires them
+	paths       map[string]endpoint // fixed paths outside of /api/
+	alias       endpoint            // any other path of one segment
+	api         *http.ServeMux      // of endpoints, paths in lower case
+}
+
+// route is the function that a request leads to.
 type route struct {
 	function string
-	methods  []string // upper case
-	answerer
+	serve    handlerFunc
 }
 
-// newRouter routes to the given functions. A timer's function is reached by its name, and only where the Functions
-// host is in front to fire it.
-func newRouter(functions map[string]answerer, hosted bool) (*router, error) {
-	rt := &router{paths: map[string]route{}}
-	for name, f := range functions {
-		all, err := bindings(name)
+// endpoint is what is at one path: routes by method, "" for every method that is not there.
+type endpoint map[string]route
+
+// ServeHTTP is never called: it makes an endpoint fit for http.ServeMux, which is only asked which one it would call.
+func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+func newRouter(files fs.FS, hostAddress string, functions map[string]handlerFunc) (*router, error) {
+	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, api: http.NewServeMux()}
+	api := map[string]endpoint{}
+	for name, serve := range functions {
+		all, err := bindings(files, name)
 		if err != nil {
 			return nil, err
 		}
 		for _, b := range all {
 			switch b.Type {
 			case "httpTrigger":
-				if len(b.Methods) == 0 {
-					return nil, fmt.Errorf("function %s: name the methods that it takes", name)
-				}
-				var methods []string
-				for _, m := range b.Methods {
-					methods = append(methods, strings.ToUpper(m))
-				}
-				if err := rt.add(b.Route, route{name, methods, f}); err != nil {
-					return nil, err
-				}
+				err = rt.add(api, b, route{name, serve})
 			case "timerTrigger":
-				if !hosted {
-					continue
-				}
-				if err := rt.add(name, route{name, []string{http.MethodPost}, f}); err != nil {
-					return nil, err
-				}
+				rt.timers["/"+name] = route{name, serve}
+			}
+			if err != nil {
+				return nil, err
 			}
 		}
+	}
+	for pattern, at := range api {
+		rt.api.Handle(pattern, at)
 	}
 	return rt, nil
 }
 
-func (rt *router) add(template string, to route) error {
-	p := "/" + strings.Trim(template, "/")
-	free := strings.HasPrefix(p, "/{") && strings.IndexByte(p, '}') == len(p)-1
-	_, taken := rt.paths[p]
+// routeParameter is {name}, {name:constraint} or {*name:constraint} in a function.json.
+var routeParameter = regexp.MustCompile(`\{(\*?)(\w+)[^}]*\}`)
+
+func (rt *router) add(api map[string]endpoint, b binding, to route) error {
+	p := "/" + strings.Trim(b.Route, "/")
+	free := p != "/" && routeParameter.FindString(p) == p[1:]
+	var at endpoint
 	switch {
-	case strings.ContainsAny(p, "{}") && !free:
-		return fmt.Errorf("function %s: route %q is neither a fixed path nor one free segment", to.function, template)
-	case taken || free && rt.segment.answerer != nil:
-		return fmt.Errorf("function %s: route %q is another function's too", to.function, template)
-	case free:
-		rt.segment = to
+	case strings.HasPrefix(p, "/api/"):
+		p = routeParameter.ReplaceAllStringFunc(p, func(parameter string) string {
+			m := routeParameter.FindStringSubmatch(parameter)
+			return "{" + m[2] + strings.Repeat("...", len(m[1])) + "}"
+		})
+		at = entry(api, p)
+	case free && !strings.Contains(p, "*"):
+		if rt.alias == nil {
+			rt.alias = endpoint{}
+		}
+		at = rt.alias
+	case strings.Contains(p, "{"):
+		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path or one free segment", to.function, b.Route)
 	default:
-		rt.paths[p] = to
+		at = entry(rt.paths, p)
+	}
+	methods := b.Methods
+	if len(methods) == 0 {
+		methods = []string{""}
+	}
+	for _, method := range methods {
+		method = strings.ToUpper(method)
+		if taken, ok := at[method]; ok {
+			return fmt.Errorf("functions %s and %s have the same route %q", taken.function, to.function, b.Route)
+		}
+		at[method] = to
 	}
 	return nil
 }
 
-// find returns the function for a request. The error is a problem to answer with.
-func (rt *router) find(r *http.Request) (string, answerer, error) {
+// entry returns the endpoint at p, a new one if there is none.
+func entry(all map[string]endpoint, p string) endpoint {
+	if all[p] == nil {
+		all[p] = endpoint{}
+	}
+	return all[p]
+}
+
+// find returns the route of a request. The error is a problem; then only the name in the route may be set.
+func (rt *router) find(r *http.Request) (route, error) {
 	p := r.URL.Path
-	to, ok := rt.paths[p]
-	if isSegment(p) && !(ok && slices.Contains(to.methods, r.Method)) {
-		to, ok = rt.segment, true // a timer's name is an alias too, for anybody but the host
+	if r.Method == http.MethodPost && rt.hostAddress != "" {
+		if timer, ok := rt.timers[p]; ok && rt.fromHost(r) {
+			return timer, nil
+		} else if ok {
+			return route{function: "none"}, notFoundProblem
+		}
 	}
+	at, ok := rt.paths[p]
 	switch {
-	case !ok:
-		return "", nil, notFoundProblem
-	case !slices.Contains(to.methods, r.Method):
-		return to.function, nil, methodProblem(to.methods)
+	case ok:
+	case isSegment(p):
+		at = rt.alias
+	case len(p) > 5 && strings.EqualFold(p[:5], "/api/"):
+		at = rt.findAPI(r)
 	}
-	return to.function, to.answerer, nil
+	if at == nil {
+		return route{function: "none"}, notFoundProblem
+	}
+	if to, ok := at[r.Method]; ok {
+		return to, nil
+	}
+	if to, ok := at[""]; ok {
+		return to, nil
+	}
+	allowed := slices.Sorted(maps.Keys(at))
+	return route{function: at[allowed[0]].function}, methodProblem(strings.Join(allowed, ", "))
+}
+
+// fromHost reports whether the Functions host itself has sent a request, and not a client through it. A host that
+// forwards can be made to post to a timer's path: it matches routes before it removes dot segments.
+func (rt *router) fromHost(r *http.Request) bool {
+	return r.Host == rt.hostAddress && r.Header["X-Forwarded-For"] == nil && r.Header["X-Ms-Invocation-Id"] == nil
+}
+
+// findAPI finds the endpoint of a path below /api/ as the host does, without regard to case and one trailing slash, and
+// sets the path values of r. They keep their case.
+func (rt *router) findAPI(r *http.Request) endpoint {
+	lower := func(s string) string { return strings.ToLower(strings.TrimSuffix(s, "/")) }
+	h, pattern := rt.api.Handler(&http.Request{Method: r.Method, URL: &url.URL{Path: lower(r.URL.Path), RawPath: lower(r.URL.RawPath)}})
+	at, ok := h.(endpoint)
+	if !ok {
+		return nil // not found, or a redirect to a clean path
+	}
+	segments := strings.Split(r.URL.EscapedPath(), "/")
+	for i, name := range strings.Split(pattern, "/") {
+		if name, ok := strings.CutPrefix(name, "{"); ok && !strings.HasSuffix(name, "...}") {
+			value, _ := url.PathUnescape(segments[i]) // the mux has unescaped it already
+			r.SetPathValue(strings.TrimSuffix(name, "}"), value)
+		}
+	}
+	return at
 }
 
 func isSegment(p string) bool {

@@ -2,76 +2,161 @@ package functions
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
-type named string
+func nothing(context.Context, http.ResponseWriter, *http.Request) error { return nil }
 
-func (named) answer(context.Context, http.ResponseWriter, *http.Request) error { return nil }
-
-// Whatever a route's template is, a request finds the function that it was added for, or none.
-func FuzzRoutes(f *testing.F) {
-	for _, seed := range [][2]string{{"api/shorten", "/api/shorten"}, {"{alias}", "/abc"}, {"/", "/"}, {"a/{b}", "/a/b"}, {"{a}{b}", "/x"}, {"", "//"}} {
-		f.Add(seed[0], seed[1])
+// routesOf makes a router of functions with these routes, as pairs of name and route or methods and route.
+func routesOf(t testing.TB, routes map[string]string) (*router, error) {
+	t.Helper()
+	files, functions := fstest.MapFS{}, map[string]handlerFunc{}
+	for name, route := range routes {
+		methods, route, given := strings.Cut(route, " ")
+		if !given {
+			methods, route = "", methods
+		}
+		list := `"` + strings.ReplaceAll(methods, ",", `","`) + `"`
+		if methods == "" {
+			list = ""
+		}
+		files[name+"/function.json"] = &fstest.MapFile{Data: fmt.Appendf(nil, `{"bindings":[{"type":"httpTrigger","methods":[%s],"route":%q}]}`, list, route)}
+		functions[name] = nothing
 	}
-	f.Fuzz(func(t *testing.T, template, path string) {
-		rt := &router{paths: map[string]route{}}
-		if err := rt.add(template, route{"f", []string{"GET"}, named("f")}); err != nil {
-			return
+	return newRouter(files, "", functions)
+}
+
+func TestRoutes(t *testing.T) {
+	rt, err := routesOf(t, map[string]string{
+		"home":     "/",
+		"redirect": "get,head {alias}",
+		"list":     "get api/links",
+		"create":   "post api/links",
+		"read":     "get api/links/{alias:length(1,32)}",
+		"restore":  "post api/links/{alias}/restore",
+		"web-api":  `api/{*path:regex(^[\w./:~+,;=@\[\]-]*$)}`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for request, want := range map[string]string{
+		"GET /":                          "home",
+		"PURGE /":                        "home",
+		"GET /abc":                       "redirect",
+		"GET /API":                       "redirect",
+		"POST /abc":                      "405 GET, HEAD",
+		"GET /abc/":                      "404",
+		"GET /a/b":                       "404",
+		"GET //":                         "404",
+		"GET /api/links":                 "list",
+		"POST /API/Links/":               "create",
+		"PUT /api/links":                 "405 GET, POST",
+		"GET /api/links/AbC":             "read AbC",
+		"GET /API/LINKS/AbC/":            "read AbC",
+		"GET /api/links/A%2fB":           "read A/B",
+		"POST /api/Links/AbC/RESTORE":    "restore AbC",
+		"GET /api/links/AbC/restore":     "405 POST",
+		"DELETE /api/what/ever":          "web-api",
+		"GET /api/links//":               "web-api",
+		"GET /api/links/../links":        "404",
+		"GET /api/links/%2e%2e/restore/": "405 POST",
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		r := httptest.NewRequest(method, target, nil)
+		to, err := rt.find(r)
+		got := to.function
+		if p, ok := err.(*problem); ok {
+			got = strings.TrimSpace(fmt.Sprint(p.Status, " ", p.header.Get("Allow")))
+		} else if alias := r.PathValue("alias"); alias != "" {
+			got += " " + alias
 		}
-		if err := rt.add(template, route{"g", []string{"GET"}, named("g")}); err == nil {
-			t.Fatalf("%q was taken twice", template)
+		if got != want {
+			t.Errorf("%s: got %s, want %s", request, got, want)
 		}
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.URL.Path = path
-		name, to, err := rt.find(r)
-		if (err == nil) != (to != nil) || err == nil && name != "f" {
-			t.Fatalf("%q for %q: %q, %v, %v", path, template, name, to, err)
+	}
+}
+
+func TestRoutesThatAreRefused(t *testing.T) {
+	for name, routes := range map[string]map[string]string{
+		"twice":                 {"a": "get api/x", "b": "get api/x"},
+		"two free segments":     {"a": "get {a}", "b": "get {b}"},
+		"a name outside of api": {"a": "get a/{b}"},
+		"a catch-all at root":   {"a": "get {*path}"},
+	} {
+		if _, err := routesOf(t, routes); err == nil {
+			t.Errorf("%s: accepted", name)
 		}
-		free := strings.HasPrefix(strings.Trim(template, "/"), "{")
-		if fixed := "/" + strings.Trim(template, "/"); err == nil && !free && path != fixed {
-			t.Fatalf("%q found %q", path, fixed)
+	}
+}
+
+// FuzzFind: only a path of one segment leads to redirect, and no path reaches the timer without the host.
+func FuzzFind(f *testing.F) {
+	for _, path := range []string{"/", "/abc", "/api/shorten", "/API/Health/", "/reaper", "//", "/api//health", "/a/b", ""} {
+		f.Add(path)
+	}
+	functions := map[string]handlerFunc{}
+	for _, name := range []string{"shorten", "redirect", "health", "ready", "home", "reaper"} {
+		functions[name] = nothing
+	}
+	rt, err := newRouter(functionFiles, "127.0.0.1:49152", functions)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			r := httptest.NewRequest(method, "/", nil)
+			r.URL.Path = path
+			to, err := rt.find(r)
+			if err == nil && (to.serve == nil || to.function == "reaper") {
+				t.Fatalf("%s %q led to %q", method, path, to.function)
+			}
+			segment := len(path) > 1 && path[0] == '/' && !strings.Contains(path[1:], "/")
+			if (to.function == "redirect") != segment && path != "/reaper" {
+				t.Fatalf("%s %q led to %q", method, path, to.function)
+			}
 		}
 	})
 }
 
 func BenchmarkFind(b *testing.B) {
-	rt, err := newRouter(map[string]answerer{"shorten": named("shorten"), "redirect": named("redirect"), "health": named("health"),
-		"ready": named("ready"), "home": named("home"), "reaper": named("reaper")}, true)
+	rt, err := routesOf(b, map[string]string{"redirect": "get {alias}", "shorten": "post api/shorten", "home": "/"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, test := range []struct{ name, method, path, function string }{
 		{"alias", http.MethodGet, "/6GV88b", "redirect"},
 		{"fixed path", http.MethodPost, "/api/shorten", "shorten"},
-		{"unknown path", http.MethodGet, "/no/such/path", ""},
+		{"unknown path", http.MethodGet, "/no/such/path", "none"},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			r := httptest.NewRequest(test.method, test.path, nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				if name, _, _ := rt.find(r); name != test.function {
-					b.Fatal(name)
+				if to, _ := rt.find(r); to.function != test.function {
+					b.Fatal(to.function)
 				}
 			}
 		})
 	}
 }
 
-func BenchmarkDecodeShorten(b *testing.B) {
+func BenchmarkDecodeJSON(b *testing.B) {
 	for _, test := range []struct{ name, body string }{
 		{"URL", `{"longUrl":"https://example.com/a/long/path?with=a&query"}`},
-		{"URL and life", `{"longUrl":"https://example.com/a/long/path?with=a&query","expiresInSeconds":3600}`},
+		{"URL and lifetime", `{"longUrl":"https://example.com/a/long/path?with=a&query","expiresInSeconds":3600}`},
 		{"long URL", `{"longUrl":"https://example.com/` + strings.Repeat("x", 4000) + `","expiresInSeconds":3600}`},
 	} {
 		b.Run(test.name, func(b *testing.B) {
-			body := []byte(test.body)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := decodeShorten(body); err != nil {
+				r := httptest.NewRequest(http.MethodPost, "/api/shorten", strings.NewReader(test.body))
+				r.Header.Set("Content-Type", "application/json")
+				if _, err := decodeJSON[shortenRequest](nil, r); err != nil {
 					b.Fatal(err)
 				}
 			}

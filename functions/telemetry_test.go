@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,66 +29,10 @@ func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {
 	return s, e
 }
 
-// endless reaps until it is told to stop.
-type endless struct{}
-
-func (endless) Reap(ctx context.Context) (link.Reaped, error) {
-	<-ctx.Done()
-	return link.Reaped{}, context.Cause(ctx)
-}
-
-func TestRunsOfTheReaperAreEvents(t *testing.T) {
-	for want, c := range map[string]struct {
-		lock, links error
-		stopped     bool
-	}{
-		telemetry.ResultDone:    {},
-		telemetry.ResultFailed:  {links: link.ErrUnavailable},
-		telemetry.ResultHeld:    {lock: link.ErrLockHeld},
-		telemetry.ResultStopped: {stopped: true},
-	} {
-		t.Run(want, func(t *testing.T) {
-			s, e := sender(t, true)
-			r := newRig(t)
-			stopping, stop := context.WithCancel(t.Context())
-			defer stop()
-			if c.stopped {
-				stop()
-			}
-			r.lock.fail = c.lock
-			r.fake.Fail(c.links)
-			rp := &functions.Reaper{Lock: r.lock, Links: r.fake, Stopping: stopping, Log: slog.New(slog.DiscardHandler), Metrics: r.metrics, Sender: s}
-			if c.stopped {
-				rp.Links = endless{}
-			}
-			operation := telemetry.Begin(t.Context(), "reaper", nil, true)
-			_, err := rp.Run(&operation)
-			if failed := want == telemetry.ResultFailed || want == telemetry.ResultHeld; (err != nil) != failed {
-				t.Errorf("got %v", err)
-			}
-			s.Close(time.Minute)
-			all := e.Items("EventData")
-			if len(all) != 1 {
-				t.Fatalf("%d events, want 1", len(all))
-			}
-			d := all[0].Data.BaseData
-			if d.Name != "ReaperRun" || d.Properties["Result"] != want || d.Properties["Complete"] != fmt.Sprint(want == telemetry.ResultDone) ||
-				all[0].Operation() != operation.ID() || all[0].Tags["ai.operation.name"] != "reaper" {
-				t.Errorf("got %+v in %s", d, all[0].Operation())
-			}
-			for _, name := range []string{"Deleted", "Dropped", "Failed", "BacklogSeconds", "DurationMs"} {
-				if _, there := d.Measurements[name]; !there {
-					t.Errorf("%s is missing", name)
-				}
-			}
-		})
-	}
-}
-
 // Without the host, the handler reports each request, failures as such.
 func TestRequestsAreReportedWithoutTheHost(t *testing.T) {
 	s, e := sender(t, false)
-	r := newRig(t, func(c *functions.Config) { c.Hosted, c.Sender = false, s })
+	r := newRig(t, func(c *functions.Config) { c.HostAddress, c.Sender = "", s })
 	r.do(http.MethodGet, "/nobody", "")
 	r.do(http.MethodGet, "/a/b", "")
 	r.fake.Fail(link.ErrUnavailable)

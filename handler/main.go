@@ -1,10 +1,9 @@
-// Handler is the custom handler of an Azure Functions app that shortens URLs, and the same service on its own where
-// there is no Functions host.
+// Handler is the custom handler of an Azure Functions app that shortens URLs. It is the same service without a Functions
+// host.
 package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +12,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
 
-	"tiney/functions"
-	"tiney/storage"
+	"tiney/handler/app"
 	"tiney/telemetry"
 )
 
@@ -26,89 +25,50 @@ import (
 var version = "development"
 
 func main() {
-	// The Functions host kills without a signal; these two come from a terminal, a container or systemd. The first
-	// one drains, and a second one ends the process at once.
+	// The Functions host kills without a signal; these two come from a terminal, a container or systemd. The first one
+	// drains, and a second one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	keepHeadroom(liveHeap)
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
-		// The log goes to stdout. What is written to stderr, the host shows as an error.
+		// The log goes to stdout. The host shows what is written to stderr as an error.
 		fmt.Fprintln(os.Stderr, "tiney cannot run:", err)
 		os.Exit(1)
 	}
 }
 
 const (
-	// drainTimeout is how long requests that run at a stop have to finish.
+	// drainTimeout is how long requests have to finish when the process stops.
 	drainTimeout = 10 * time.Second
-	// lastTelemetry is how long the telemetry that is left may take after that.
+	// lastTelemetry is how long sending the rest of the telemetry may take after that.
 	lastTelemetry = 3 * time.Second
 	// maxHeader is the limit for a request's headers, in bytes. Browsers and proxies stay within half of it.
 	maxHeader = 32 << 10
+	// parentInterval is how often a process behind the Functions host checks that the host is alive.
+	parentInterval = time.Second
 )
 
-// run is the process: it serves until ctx ends, and then finishes what is under way.
+// run serves until ctx ends, and then finishes the requests that are in progress.
 func run(ctx context.Context, getenv func(string) string, stdout io.Writer) error {
-	s, err := readSettings(getenv)
+	s, err := app.ReadSettings(getenv)
 	if err != nil {
 		return err
 	}
-	log := telemetry.NewLogger(stdout, s.logLevel)
-	metrics := new(telemetry.Metrics)
-	metrics.ProcessStarted.Add(1)
-	var sender *telemetry.Sender
-	if s.telemetry != nil {
-		s.telemetry.Metrics, s.telemetry.Version, s.telemetry.Log = metrics, version, log
-		sender = telemetry.Start(*s.telemetry)
-		defer sender.Close(lastTelemetry)
-	}
-
-	links, err := storage.Open(storage.Config{
-		Connection: s.tables,
-		LinkTable:  s.linkTable, IndexTable: s.indexTable, ExpiryTable: s.expiryTable,
-		AliasLength: s.aliasLength,
-		Cache:       s.cache,
-		ReapBuffer:  s.reapBuffer, ReapLimit: s.reapLimit, ReapPageSize: s.reapPageSize, StorageClock: true,
-		Now: time.Now, Random: rand.Reader, Log: log, Metrics: metrics, Sender: sender,
-	})
-	if err != nil {
-		return fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
-	}
-	lock, err := storage.OpenLock(s.lock, s.lockContainer, s.lockBlob, log, sender)
-	if err != nil {
-		return fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
-	}
-	reaper := &functions.Reaper{Lock: lock, Links: links, Stopping: ctx, Log: log, Metrics: metrics, Sender: sender}
-	handler, err := functions.New(functions.Config{
-		Version: version, Hosted: s.hosted, Rules: s.rules, RedirectMaxAge: s.redirectMaxAge,
-		Links: links, Tables: links, Lock: lock, Reaper: reaper,
-		Now: time.Now, Log: log, Metrics: metrics, Sender: sender,
-	})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := telemetry.NewLogger(stdout, s.LogLevel)
+	a, err := app.New(ctx, s, version, time.Now, log)
 	if err != nil {
 		return err
 	}
+	defer a.Close(lastTelemetry)
 
-	tcp, err := net.Listen("tcp", s.address)
+	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s; another process may have it, and PORT and LISTEN_ADDRESS choose another: %w", s.address, err)
+		return fmt.Errorf("cannot listen on %s; another process may have it, and PORT and LISTEN_ADDRESS choose another: %w", s.Address, err)
 	}
-	log.Info("listening", "address", tcp.Addr().String(), "baseUrl", s.rules.Base.String(), "hosted", s.hosted, "version", version)
-
-	// What runs beside the requests ends with ctx, while they drain.
-	var running sync.WaitGroup
-	starting := telemetry.Begin(ctx, "start", nil, s.hosted)
-	running.Go(func() { storage.MakeUntilDone(&starting, log, "tables", links.Make) })
-	running.Go(func() { storage.MakeUntilDone(&starting, log, "lock", lock.Make) })
-	failed := make(chan error, 2)
-	if !s.hosted {
-		running.Go(func() {
-			if err := reaper.RunOnSchedule(time.Now); err != nil {
-				failed <- err
-			}
-		})
-	}
+	log.Info("listening", "address", listener.Addr().String(), "baseUrl", s.Functions.Rules.Base.String(), "hosted", s.Hosted(), "version", version)
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           a.Handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -116,7 +76,24 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	go func() { failed <- server.Serve(listener{tcp.(*net.TCPListener)}) }()
+	failed := make(chan error, 2)
+	go func() { failed <- server.Serve(listener) }()
+
+	// What runs beside the requests ends with ctx, while they drain.
+	var background sync.WaitGroup
+	background.Go(func() {
+		if err := a.Background(ctx); err != nil {
+			failed <- err
+		}
+	})
+	if s.Hosted() && runtime.GOOS != "windows" { // Windows keeps a parent's id, and its host ends its children
+		background.Go(func() {
+			if orphaned(ctx, os.Getppid) {
+				log.Warn(telemetry.LogHostEnded)
+				cancel()
+			}
+		})
+	}
 
 	select {
 	case err := <-failed:
@@ -124,23 +101,29 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	case <-ctx.Done():
 	}
 	log.Info("stopping", "atMost", drainTimeout.String())
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
+	drain, stopped := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer stopped()
 	if err := server.Shutdown(drain); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	running.Wait()
-	log.Info("stopped", "metrics", counts(metrics))
+	background.Wait()
+	log.Info("stopped", "metrics", a.Metrics.NonZero())
 	return nil
 }
 
-// counts are the measurements that are not zero, for the last line of the log.
-func counts(metrics *telemetry.Metrics) map[string]float64 {
-	all := map[string]float64{}
-	for _, sample := range metrics.Snapshot() {
-		if sample.Sum != 0 {
-			all[sample.Name] = sample.Sum
+// orphaned waits until the process has another parent than now, because a Functions host that is killed leaves its
+// handler running and listening. It returns false if ctx ends before.
+func orphaned(ctx context.Context, parent func() int) bool {
+	ticker := time.NewTicker(parentInterval)
+	defer ticker.Stop()
+	for host := parent(); ; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+			if parent() != host {
+				return true
+			}
 		}
 	}
-	return all
 }

@@ -29,7 +29,7 @@ func ParseAlias(s string) (Alias, bool) {
 const aliasAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // NewAlias draws an alias of length characters (1 to MaxAliasLength) of 0-9A-Za-z from random, each equally likely.
-// It fails only where random does.
+// It fails only if random does.
 func NewAlias(random io.Reader, length int) (Alias, error) {
 	// 248 is the largest multiple of 62 in a byte. Taking bytes from 248 up modulo 62 as well would make the first
 	// eight characters likelier than the others, so those bytes are drawn again.

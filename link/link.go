@@ -22,30 +22,36 @@ func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
-// The answers of a store of links that are not links. Whoever returns one of them may wrap it with more detail.
+// Errors of a store of links. Whoever returns one of them may wrap it with more detail.
 var (
 	// ErrNotFound: the store was read and holds no such link.
 	ErrNotFound = errors.New("no such link")
 	// ErrDisabled: the long URL's link is disabled and has not expired, so the URL gets no other alias.
 	ErrDisabled = errors.New("the link is disabled")
-	// ErrAliasesTaken: every alias that was tried for a new link was taken.
+	// ErrAliasesTaken: every alias that was drawn for a new link was taken.
 	ErrAliasesTaken = errors.New("every alias that was tried is taken")
-	// ErrDamaged: the store holds something under this alias that is no link, such as one without a long URL.
-	ErrDamaged = errors.New("the link's record is damaged")
-	// ErrUnavailable: the store did not answer, or not in time. Whether a write was applied is unknown.
+	// ErrAliasTaken: the alias that was asked for leads elsewhere, or once did.
+	ErrAliasTaken = errors.New("the alias is taken")
+	// ErrConflict: the link was changed by somebody else between its read and its write.
+	ErrConflict = errors.New("the link was changed meanwhile")
+	// ErrForbidden: the link is another owner's.
+	ErrForbidden = errors.New("the link is another owner's")
+	// ErrDamaged: the store holds something under this alias that is no link, such as a row without a long URL.
+	ErrDamaged = errors.New("the link's row is corrupt")
+	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was applied.
 	ErrUnavailable = errors.New("the store of links is unavailable")
 	// ErrLockHeld: another instance is doing this work right now.
 	ErrLockHeld = errors.New("another instance holds the lock")
 )
 
-// Reaped counts what one run of the reaper did.
-type Reaped struct {
+// ReapResult counts what one run of the reaper did.
+type ReapResult struct {
 	Deleted int64 // expired links deleted
 	Dropped int64 // expiry rows deleted whose link was gone or had been given a later expiry
-	Failed  int64 // expiry rows that could not be handled; the next run meets them again
-	// Backlog is how long the oldest expired link that the run left behind had been expired, as far as it knows: zero
-	// where it left none, or was cut short before it saw any.
+	Failed  int64 // expiry rows that could not be handled; the next run finds them again
+	// Backlog is how long ago the oldest link expired that the run knows it left behind: zero if it left none, or was cut
+	// short before it saw any.
 	Backlog time.Duration
-	// Complete says that the run reached the end of what had expired; false where its time limit cut it short.
+	// Complete is true if the run handled all that had expired, and false if it was cut short.
 	Complete bool
 }

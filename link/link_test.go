@@ -108,12 +108,12 @@ func TestLifetimes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := r.New("https://example.com", test.ttl, now.In(time.FixedZone("", 3600)))
-			var invalid *link.Invalid
+			var invalid *link.InvalidError
 			if errors.As(err, &invalid) != (test.want == 0) {
 				t.Fatalf("got %v", err)
 			}
 			if err != nil {
-				if invalid.Field != link.FieldTTL || !strings.Contains(invalid.Detail, "from 60 to 7776000") {
+				if invalid.Field != link.FieldLifetime || !strings.Contains(invalid.Detail, "from 60 to 7776000") {
 					t.Errorf("got %+v", invalid)
 				}
 				return
@@ -125,7 +125,7 @@ func TestLifetimes(t *testing.T) {
 	}
 	r.MaxTTL = time.Hour
 	if l, err := r.New("https://example.com", nil, now); err != nil || l.ExpiresAt.Sub(l.CreatedAt) != time.Hour {
-		t.Errorf("the default is not cut at the ceiling: %v, %v", l, err)
+		t.Errorf("the default lifetime exceeds the ceiling: %v, %v", l, err)
 	}
 }
 

@@ -9,32 +9,37 @@ import (
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
-// MinTTL is the shortest life of a link. The order of writes in a create rests on it: it is far longer than the
-// longest create, so an expiry row is never due while its link is still on its way.
+// MinTTL is the shortest lifetime of a link. The order of writes in a create relies on it: it is far longer than the
+// longest create, so an expiry row is never due while its link is still being written.
 const MinTTL = time.Minute
 
-// Fields of a request to shorten, as Invalid names them.
+// Field is a part of a link that a rule is about.
+type Field int
+
+// The fields that InvalidError names.
 const (
-	FieldLongURL = "longUrl"
-	FieldTTL     = "expiresInSeconds"
+	FieldLongURL Field = iota
+	FieldLifetime
 )
 
-// Invalid is the error of a request that breaks a rule.
-type Invalid struct {
-	Field  string // FieldLongURL or FieldTTL
+func (f Field) String() string { return [...]string{"long URL", "lifetime"}[f] }
+
+// InvalidError is the error of a link that breaks a rule.
+type InvalidError struct {
+	Field  Field
 	Detail string // what to do about it, for the caller; quotes nothing of the URL
 }
 
-func (e *Invalid) Error() string { return e.Field + ": " + e.Detail }
+func (e *InvalidError) Error() string { return e.Field.String() + ": " + e.Detail }
 
-// Base is the start of every short URL of a service. The zero Base is of no use; ParseBase makes one.
+// Base is the start of every short URL of a service. ParseBase returns one; the zero value is not valid.
 type Base struct {
-	url  string // without a slash at its end, printable ASCII
+	url  string // without a trailing slash, printable ASCII
 	host string // as the WHATWG parser writes it
 }
 
-// ParseBase reads the setting that names where the service is to be reached: an http or https URL with a host, and a
-// path where a proxy in front adds one; no user name, query or fragment.
+// ParseBase parses the URL that a service is reached by: http or https with a host, and a path if a proxy in front adds
+// one; no user name, query or fragment.
 func ParseBase(raw string) (Base, error) {
 	const want = "must be a URL such as https://example.com"
 	if strings.ContainsAny(raw, "?#@\\ \t\r\n") {
@@ -51,30 +56,30 @@ func ParseBase(raw string) (Base, error) {
 	return Base{url: strings.TrimRight(Location(raw), "/"), host: parsed.Hostname()}, nil
 }
 
-// String returns the base without a slash at its end.
+// String returns the base without a trailing slash.
 func (b Base) String() string { return b.url }
 
 // ShortURL returns the URL that leads to the link of this alias.
 func (b Base) ShortURL(a Alias) string { return b.url + "/" + string(a) }
 
-// Rules are what a new link must meet besides what holds for all.
+// Rules are the limits of new links that a service can set.
 type Rules struct {
 	Base       Base
-	DefaultTTL time.Duration // the life of a link for which none was asked
-	MaxTTL     time.Duration // the longest life that may be asked for
+	DefaultTTL time.Duration // lifetime of a link if the caller asks for none
+	MaxTTL     time.Duration // longest lifetime, DefaultTTL included
 }
 
-// New makes the link that a caller asked for at now; its alias is still to be drawn. ttlSeconds is nil where the
-// caller asked for no particular life. The error is always an *Invalid.
+// New makes the link that a caller asks for at now; its alias is still to be drawn. ttlSeconds is nil if the caller
+// asks for no particular lifetime. The error is always an *InvalidError.
 func (r Rules) New(longURL string, ttlSeconds *int64, now time.Time) (Link, error) {
 	if wrong := checkTarget(longURL, r.Base); wrong != "" {
-		return Link{}, &Invalid{Field: FieldLongURL, Detail: wrong}
+		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
 	ttl := min(r.DefaultTTL, r.MaxTTL)
 	if ttlSeconds != nil {
 		low, high := int64(MinTTL/time.Second), int64(r.MaxTTL/time.Second)
 		if *ttlSeconds < low || *ttlSeconds > high {
-			return Link{}, &Invalid{Field: FieldTTL, Detail: fmt.Sprintf("expiresInSeconds must be a whole number from %d to %d.", low, high)}
+			return Link{}, &InvalidError{FieldLifetime, fmt.Sprintf("The lifetime must be a whole number of seconds from %d to %d.", low, high)}
 		}
 		ttl = time.Duration(*ttlSeconds) * time.Second
 	}

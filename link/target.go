@@ -9,18 +9,18 @@ import (
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
-// Limits of a long URL, in bytes. The second is what Location returns, so that the header of a redirect stays within
-// what proxies and browsers take.
+// Limits of a long URL, in bytes. MaxLocationBytes is that of its ASCII form, so that the Location header of a redirect
+// stays within what proxies and browsers accept.
 const (
 	MaxLongURLBytes  = 4096
 	MaxLocationBytes = 8192
 )
 
-// checkTarget says what is wrong with longURL as the target of a link of this service, in words for the caller, or "".
+// checkTarget returns what is wrong with longURL as the target of a link, in words for the caller, or "".
 func checkTarget(longURL string, base Base) string {
 	switch {
 	case longURL == "":
-		return "longUrl is required: send the URL to shorten, such as \"https://example.com/page\"."
+		return "The URL is missing: send the one to shorten, such as https://example.com/page."
 	case len(longURL) > MaxLongURLBytes:
 		return fmt.Sprintf("The URL is %d bytes long; at most %d are accepted.", len(longURL), MaxLongURLBytes)
 	case !utf8.ValidString(longURL):
@@ -42,13 +42,13 @@ func checkTarget(longURL string, base Base) string {
 		return "The URL has no host."
 	case strings.Contains(target.authority, "@"):
 		return "The URL contains a user name or password; remove everything before the @ and the @ itself."
-	// The parser below takes any number of brackets around an IPv6 address; the standard takes one pair.
+	// The parser below accepts any number of brackets around an IPv6 address; the standard allows one pair.
 	case strings.Count(target.authority, "[") > 1 || strings.Count(target.authority, "]") > 1:
 		return "The URL's host has too many brackets."
 	}
 	host, err := target.host()
 	if err != nil || strings.Trim(host, ".") == "" {
-		// The parser's own error quotes the URL, which may end in a log, so it is left out.
+		// Without the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
 	if sameHost(host, base.host) {
@@ -60,9 +60,9 @@ func checkTarget(longURL string, base Base) string {
 	return ""
 }
 
-// Location returns the ASCII form of a long URL for the Location header: the URL itself where it is printable ASCII,
-// else with its host in punycode and the bytes of all other non-ASCII characters percent-encoded. What it returns is
-// printable ASCII for any input, since a row in the table may be of another program's making.
+// Location returns the ASCII form of a long URL for the Location header: the URL itself if it is printable ASCII, else
+// with its host in punycode and all other non-ASCII characters percent-encoded as UTF-8. The result is printable ASCII
+// for any input, since another program may have written the row.
 func Location(longURL string) string {
 	if printableASCII(longURL) {
 		return longURL
@@ -73,15 +73,15 @@ func Location(longURL string) string {
 	}
 	host, err := target.host()
 	if err != nil || !printableASCII(host) {
-		return percentEncode(longURL) // browsers read a percent-encoded host too
+		return percentEncode(longURL) // browsers accept a percent-encoded host too
 	}
 	if colon := strings.LastIndexByte(target.authority, ':'); colon >= 0 {
-		host += target.authority[colon:] // a host with non-ASCII characters is never a bracketed address
+		host += target.authority[colon:] // the port: a host with non-ASCII characters is never a bracketed address
 	}
 	return target.scheme + "://" + percentEncode(host) + percentEncode(target.rest)
 }
 
-// parts are the pieces of an http or https URL, as they were written.
+// parts are the pieces of an http or https URL, unchanged.
 type parts struct {
 	scheme, authority, rest string
 }
@@ -98,8 +98,8 @@ func split(longURL string) (parts, bool) {
 	return parts{scheme: scheme, authority: after[:end], rest: after[end:]}, true
 }
 
-// host returns the host that a browser goes to, without the port. What comes after it cannot make a URL invalid, and the
-// parser would take a hundred nanoseconds and an allocation for each character of it.
+// host returns the host that a browser connects to, without the port. Only scheme and authority are parsed: the rest
+// cannot make a URL invalid, and costs the parser 100 ns and an allocation per character.
 func (p parts) host() (string, error) {
 	parsed, err := whatwg.Parse(p.scheme + "://" + p.authority)
 	if err != nil {
@@ -117,7 +117,7 @@ func printableASCII(s string) bool {
 	return true
 }
 
-// percentEncode escapes the bytes that are not printable ASCII and leaves all others as they are.
+// percentEncode escapes every byte that is not printable ASCII.
 func percentEncode(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -131,7 +131,7 @@ func percentEncode(s string) string {
 	return b.String()
 }
 
-// sameHost compares two hosts that the parser has put into lower case and punycode.
+// sameHost compares two hosts that the parser has normalized, but for trailing dots.
 func sameHost(a, b string) bool {
 	return strings.TrimRight(a, ".") == strings.TrimRight(b, ".")
 }

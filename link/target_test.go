@@ -135,7 +135,7 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules(t, "https://tiney.to").New(longURL, nil, now)
-			var invalid *link.Invalid
+			var invalid *link.InvalidError
 			if !errors.As(err, &invalid) {
 				t.Fatalf("got %v, want it refused", err)
 			}

@@ -37,14 +37,14 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("pages of %d", pageSize), func(t *testing.T) {
 			r, e := reported(t)
-			r.config.ReapPageSize = pageSize
+			r.config.Reap.PageSize = pageSize
 			s := r.open(nil)
 			const links = 20 + 1 + 103
 			r.expired(20, 5*dayLong, "five")
 			r.expired(1, 4*dayLong, "four") // a batch of one is none
 			r.expired(103, 3*dayLong, "three")
 			done, err := s.Reap(ctx)
-			if want := (link.Reaped{Deleted: links, Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Deleted: links, Complete: true}); err != nil || done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(0, 0, 0)
@@ -80,7 +80,7 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 // deleted alone.
 func TestReapWhereABatchFails(t *testing.T) {
 	const due = 5
-	all := link.Reaped{Deleted: due, Complete: true}
+	all := link.ReapResult{Deleted: due, Complete: true}
 	onExpiryRows := func(r *rig, fault faultproxy.Fault) func(faultproxy.Call) faultproxy.Fault {
 		return func(c faultproxy.Call) faultproxy.Fault {
 			if c.Target == r.Expiry && c.Operation != "QueryEntities" {
@@ -100,13 +100,13 @@ func TestReapWhereABatchFails(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault
-		want   link.Reaped
+		want   link.ReapResult
 		left   int // expiry rows, which the next run drops
 		said   string
 	}{
 		"a row has changed": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onFirstBatch(func() { r.Put(r.Expiry, rawtables.Expiry(links[3])) })
-		}, link.Reaped{Deleted: due - 1, Complete: true}, 1, "412 UpdateConditionNotSatisfied true"},
+		}, link.ReapResult{Deleted: due - 1, Complete: true}, 1, "412 UpdateConditionNotSatisfied true"},
 		"a row is gone": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onFirstBatch(func() { r.Drop(r.Expiry, rawtables.Expiry(links[0])) })
 		}, all, 0, "404 ResourceNotFound true"},
@@ -136,10 +136,10 @@ func TestReapWhereABatchFails(t *testing.T) {
 		}, all, 0, "503 ServerBusy false; 503 ServerBusy false 2; 503 ServerBusy false 3"},
 		"busy for single rows too": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onExpiryRows(r, faultproxy.ServerBusy)
-		}, link.Reaped{Failed: due, Backlog: dayLong, Complete: true}, due, "503 ServerBusy false; 503 ServerBusy false 2; 503 ServerBusy false 3"},
+		}, link.ReapResult{Failed: due, Backlog: dayLong, Complete: true}, due, "503 ServerBusy false; 503 ServerBusy false 2; 503 ServerBusy false 3"},
 		"limiting for single rows too": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onExpiryRows(r, faultproxy.TooManyRequests)
-		}, link.Reaped{Failed: due, Backlog: dayLong, Complete: true}, due, "429 TooManyRequests false"},
+		}, link.ReapResult{Failed: due, Backlog: dayLong, Complete: true}, due, "429 TooManyRequests false"},
 		"a key that the SDK does not escape": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			odd := rawtables.Expiry(links[2])
 			r.Drop(r.Expiry, odd)
@@ -165,7 +165,7 @@ func TestReapWhereABatchFails(t *testing.T) {
 			r.WantRows(0, 0, test.left)
 			r.proxy.Reset()
 			done, err = s.Reap(ctx)
-			if want := (link.Reaped{Dropped: int64(test.left), Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Dropped: int64(test.left), Complete: true}); err != nil || done != want {
 				t.Errorf("the next run: got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(0, 0, 0)
@@ -224,7 +224,7 @@ func TestReapThatIsStoppedAtABatch(t *testing.T) {
 				return fault
 			})
 			done, err := s.Reap(stopped)
-			if want := (link.Reaped{Backlog: dayLong}); !errors.Is(err, lost) || done != want {
+			if want := (link.ReapResult{Backlog: dayLong}); !errors.Is(err, lost) || done != want {
 				t.Errorf("got %+v, %v, want %+v, %v", done, err, want, lost)
 			}
 			r.proxy.Wait()
@@ -235,7 +235,7 @@ func TestReapThatIsStoppedAtABatch(t *testing.T) {
 			r.WantRows(0, 0, left)
 			r.proxy.Reset()
 			done, err = s.Reap(ctx)
-			if want := (link.Reaped{Dropped: int64(left), Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Dropped: int64(left), Complete: true}); err != nil || done != want {
 				t.Errorf("the next run: got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(0, 0, 0)
@@ -262,7 +262,7 @@ func TestReapDropsRowsWithoutALinkAtOnce(t *testing.T) {
 		return faultproxy.None
 	})
 	done, err := s.Reap(ctx)
-	if want := (link.Reaped{Deleted: 3, Dropped: 1, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Deleted: 3, Dropped: 1, Complete: true}); err != nil || done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	r.WantRows(0, 0, 0)

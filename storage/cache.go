@@ -15,12 +15,12 @@ import (
 	"tiney/telemetry"
 )
 
-// CacheConfig says how much is cached and for how long. A zero duration switches that use off.
+// CacheConfig says how much is cached and for how long. A zero duration disables that use.
 type CacheConfig struct {
 	Bytes    int64         // bound on the cost of all entries, which is their size in memory
 	Fresh    time.Duration // how long a link is served without asking the table
 	Negative time.Duration // the same for "not found"
-	Stale    time.Duration // how long after that a link is still served where the table does not answer
+	Stale    time.Duration // how much longer a link is served while the table does not respond
 }
 
 const (
@@ -28,17 +28,17 @@ const (
 	// ristretto keeps for it in its map and its policy. Measured as the growth of the heap per entry in a cache of 20,000
 	// (TestCacheStaysWithinItsSize), with a tenth to spare; ristretto adds 56 of its own to every cost.
 	entryOverhead = 344
-	// countersPerEntry is ristretto's advice. Entries are taken to be as small as a "not found" is.
+	// countersPerEntry is ristretto's advice, for entries as small as a "not found" is.
 	countersPerEntry = 10
 
-	// staleWait is how long a caller waits for the table while there is a stale link to serve instead: a table that
-	// takes longer than that is as good as down for somebody who follows a link.
+	// staleWait is how long a caller waits for the table if there is a stale link to serve instead: to somebody who follows
+	// a link, a table that takes longer is as good as down.
 	staleWait = time.Second
-	// staleRetry is how long a link is served stale without asking the table again after the table failed, so that an
-	// outage costs a popular link one slow answer now and then, and the table that comes back is not stormed.
+	// staleRetry is how long a stale link is served without asking the table again after the table failed. So an outage
+	// costs a popular link one slow response now and then, and the table is not stormed when it comes back.
 	staleRetry = 5 * time.Second
 
-	// sweepEvery is how often a full cache is rid of what has come to its end.
+	// sweepEvery is how often a full cache drops what has come to its end.
 	sweepEvery = time.Minute
 )
 
@@ -51,18 +51,18 @@ type cache struct {
 	now     func() time.Time
 	metrics *telemetry.Metrics
 
-	entries *ristretto.Cache[string, *entry] // never closed: a Set that meets a Close panics, and the cache lives as long as the process
+	entries *ristretto.Cache[string, *entry] // never closed: a Set during a Close panics, and the cache lives as long as the process
 	reads   singleflight.Group
 	swept   atomic.Int64 // when the last sweep began, in Unix nanoseconds
 }
 
-// entry is never changed but for notBefore, so that a hit needs no lock. A zero link stands for "not found".
+// entry does not change but for notBefore, so that a hit needs no lock. A zero link stands for "not found".
 type entry struct {
 	alias      link.Alias
 	link       link.Link
 	freshUntil time.Time
 	staleUntil time.Time
-	notBefore  atomic.Int64 // Unix nanoseconds; no refresh is tried earlier, as the last one failed; zero: none has
+	notBefore  atomic.Int64 // Unix nanoseconds; no refresh is tried earlier, since the last one failed; zero: none has
 }
 
 func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
@@ -71,7 +71,7 @@ func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics 
 		NumCounters: max(config.Bytes/entryOverhead, 100) * countersPerEntry,
 		BufferItems: 64,
 		OnEvict: func(i *ristretto.Item[*entry]) {
-			// What had come to its end anyway made no room for others.
+			// An entry that had come to its end made no room for others.
 			if i.Value != nil && now().Before(i.Value.staleUntil) {
 				metrics.CacheEvicted.Add(1)
 			}
@@ -83,8 +83,8 @@ func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics 
 	return &cache{table: table, config: config, now: now, metrics: metrics, entries: entries}, nil
 }
 
-// get serves a link, as fresh as the table's answers so far allow.
-func (c *cache) get(ctx context.Context, a link.Alias) (row, error) {
+// get serves a link from memory, or reads it.
+func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	e, ok := c.entries.Get(string(a))
 	if !ok {
 		return c.read(ctx, a, nil)
@@ -93,38 +93,38 @@ func (c *cache) get(ctx context.Context, a link.Alias) (row, error) {
 	switch {
 	case e.link.Alias == "" && now.Before(e.freshUntil):
 		c.metrics.CacheNegativeHit.Add(1)
-		return row{}, link.ErrNotFound
+		return linkRow{}, link.ErrNotFound
 	case e.link.Alias == "":
 		return c.read(ctx, a, nil)
 	case e.link.Expired(now):
-		// The table can say nothing new about it, but that it was given more time; the next call asks.
+		// The table can say nothing new about it, unless it was given more time; the next call asks.
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
-		return row{Link: e.link}, nil
+		return linkRow{Link: e.link}, nil
 	case now.Before(e.freshUntil):
 		c.metrics.CacheHit.Add(1)
-		return row{Link: e.link}, nil
+		return linkRow{Link: e.link}, nil
 	case !now.Before(e.staleUntil):
 		return c.read(ctx, a, nil)
 	}
-	// All who come while the table is asked for the first time wait for it, as it may well answer. Once it has failed,
-	// one caller every so often tries again, and the others do not wait for that.
+	// All who come while the table is asked for the first time wait for it, as it may well respond. Once it has failed, one
+	// caller every staleRetry tries again, and the others do not wait for that.
 	notBefore := e.notBefore.Load()
 	if notBefore == 0 || now.UnixNano() >= notBefore && e.notBefore.CompareAndSwap(notBefore, now.Add(staleRetry).UnixNano()) {
 		return c.read(ctx, a, e)
 	}
 	c.metrics.CacheStaleHit.Add(1)
-	return row{Link: e.link, stale: true}, nil
+	return linkRow{Link: e.link, stale: true}, nil
 }
 
-// read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) where
-// the table does not answer.
-func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (row, error) {
-	answer := c.reads.DoChan(string(a), func() (any, error) {
-		// The read is nobody's own: a caller that gives up must not fail the others.
+// read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
+// table does not respond.
+func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
+	result := c.reads.DoChan(string(a), func() (any, error) {
+		// Shared; one caller's cancellation must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
-		var r row
+		var r linkRow
 		err := safely(func() (err error) {
 			r, err = c.refresh(ctx, a)
 			return err
@@ -139,48 +139,52 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (row, error)
 	}
 	var err error
 	select {
-	case got := <-answer:
-		if got.Err == nil || !errors.Is(got.Err, link.ErrUnavailable) {
+	case got := <-result:
+		if got.Err == nil || decided(got.Err) {
 			c.metrics.CacheMiss.Add(1)
-			return got.Val.(row), got.Err
+			return got.Val.(linkRow), got.Err
 		}
 		err = got.Err
 	case <-enough:
 		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, staleWait)
 	case <-ctx.Done():
-		// The caller's business, and no sign that the table fails.
+		// The caller has given up, which does not mean that the table fails.
 		c.metrics.CacheMiss.Add(1)
-		return row{}, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err())
+		return linkRow{}, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err())
 	}
 	now := c.now()
 	if old == nil || old.link.Expired(now) {
 		c.metrics.CacheMiss.Add(1)
-		return row{}, err
+		return linkRow{}, err
 	}
 	old.notBefore.Store(now.Add(staleRetry).UnixNano())
 	c.metrics.CacheStaleHit.Add(1)
-	return row{Link: old.link, stale: true}, nil
+	return linkRow{Link: old.link, stale: true}, nil
 }
 
-// refresh reads the table and keeps what it says.
-func (c *cache) refresh(ctx context.Context, a link.Alias) (row, error) {
+// refresh reads the table and caches what it says.
+func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
+	start := c.now()
 	r, err := c.table.get(ctx, a)
 	switch {
-	case errors.Is(err, link.ErrNotFound):
-		c.keep(a, link.Link{})
 	case err == nil:
-		c.keep(a, r.Link)
+		c.put(a, r.Link)
+	case errors.Is(err, link.ErrNotFound):
+		// Unless the link was inserted while this read was on its way: then "not found" is already wrong.
+		if e, ok := c.entries.Get(string(a)); !ok || e.link.Alias == "" || e.freshUntil.Add(-c.config.Fresh).Before(start) {
+			c.put(a, link.Link{})
+		}
 	}
 	return r, err
 }
 
-// keep puts a link, or a zero one for "not found", in the place of what was cached for the alias.
-func (c *cache) keep(a link.Alias, l link.Link) {
+// put caches a link, or "not found" if it is zero, in place of what was cached for the alias.
+func (c *cache) put(a link.Alias, l link.Link) {
 	now := c.now()
 	e := &entry{alias: l.Alias, link: l, freshUntil: now.Add(c.config.Fresh)}
 	e.staleUntil = e.freshUntil.Add(c.config.Stale)
 	if l.Alias == "" {
-		e.alias = link.Alias(strings.Clone(string(a))) // and not the whole request that it was cut from
+		e.alias = link.Alias(strings.Clone(string(a))) // and not the whole request that it is a part of
 		e.freshUntil = now.Add(c.config.Negative)
 		e.staleUntil = e.freshUntil
 	}
@@ -193,9 +197,9 @@ func (c *cache) keep(a link.Alias, l link.Link) {
 		c.entries.Del(string(a))
 		return
 	}
-	// Without a time to live: ristretto would keep a list of expiries for every five seconds, each as large as it has ever
-	// been until its time comes, and with many links passing through they would take many times what the entries do. What
-	// has come to its end is not served (see get), and is swept out when others need the room.
+	// Without a time to live: for each five seconds in which entries expire ristretto would keep a list that never shrinks
+	// before its time comes, and with many links passing through, the lists would take many times the memory of the entries.
+	// What has come to its end is not served (see get), and is swept out when others need the room.
 	text := int64(2*len(a) + len(l.LongURL) + len(l.CreatedBy))
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
@@ -205,8 +209,8 @@ func (c *cache) keep(a link.Alias, l link.Link) {
 	c.metrics.CacheBytes.Set(c.entries.MaxCost() - c.entries.RemainingCost())
 }
 
-// sweep drops what has come to its end. Left to itself, ristretto would keep it for days: it lets nobody in who is asked
-// for less often than what is there has ever been.
+// sweep drops what has come to its end. Ristretto alone would keep it for days: it admits no newcomer that is asked for
+// less often than the entries that are there have ever been.
 func (c *cache) sweep(now time.Time) {
 	last := c.swept.Load()
 	if now.UnixNano()-last < int64(sweepEvery) || !c.swept.CompareAndSwap(last, now.UnixNano()) {
@@ -226,18 +230,18 @@ func (c *cache) sweep(now time.Time) {
 	}()
 }
 
-// insert writes through. It is the table's answer alone that counts.
-func (c *cache) insert(ctx context.Context, l link.Link) (row, error) {
+// insert writes through: the table first, which alone decides the result.
+func (c *cache) insert(ctx context.Context, l link.Link) (linkRow, error) {
 	r, err := c.table.insert(ctx, l)
 	if err == nil {
-		c.keep(l.Alias, r.Link)
+		c.put(l.Alias, r.Link)
 	}
 	return r, err
 }
 
-// delete forgets first, so that a link whose row is going is not served meanwhile, and once more afterwards, for a
-// read that came between.
-func (c *cache) delete(ctx context.Context, r row) error {
+// delete evicts first, so that a link whose row is being deleted is not served meanwhile, and once more afterwards,
+// because a read may have come between.
+func (c *cache) delete(ctx context.Context, r linkRow) error {
 	c.entries.Del(string(r.Alias))
 	defer c.entries.Del(string(r.Alias))
 	return c.table.delete(ctx, r)

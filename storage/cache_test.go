@@ -27,7 +27,7 @@ type memoryRows struct {
 	gets  atomic.Int64
 }
 
-func (m *memoryRows) get(_ context.Context, a link.Alias) (row, error) {
+func (m *memoryRows) get(_ context.Context, a link.Alias) (linkRow, error) {
 	m.gets.Add(1)
 	m.mu.Lock()
 	l, ok := m.links[a]
@@ -37,24 +37,24 @@ func (m *memoryRows) get(_ context.Context, a link.Alias) (row, error) {
 		select {
 		case <-wait:
 		case <-time.After(time.Minute):
-			return row{}, fmt.Errorf("%w: the test has forgotten it", link.ErrUnavailable)
+			return linkRow{}, fmt.Errorf("%w: the test has forgotten it", link.ErrUnavailable)
 		}
 	}
 	switch {
 	case fail != nil:
-		return row{}, fail
+		return linkRow{}, fail
 	case !ok:
-		return row{}, link.ErrNotFound
+		return linkRow{}, link.ErrNotFound
 	}
-	return row{Link: l, etag: "1"}, nil
+	return linkRow{Link: l, etag: "1"}, nil
 }
 
-func (m *memoryRows) insert(_ context.Context, l link.Link) (row, error) {
+func (m *memoryRows) insert(_ context.Context, l link.Link) (linkRow, error) {
 	m.set(func() { m.links[l.Alias] = l })
-	return row{Link: l, etag: "1"}, nil
+	return linkRow{Link: l, etag: "1"}, nil
 }
 
-func (m *memoryRows) delete(_ context.Context, r row) error {
+func (m *memoryRows) delete(_ context.Context, r linkRow) error {
 	m.set(func() { delete(m.links, r.Alias) })
 	return nil
 }
@@ -91,8 +91,8 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 	return r
 }
 
-// put puts a link into the table that expires after life, or never.
-func (r *cacheRig) put(a link.Alias, life time.Duration) link.Link {
+// add adds a link to the table that expires after life, or never.
+func (r *cacheRig) add(a link.Alias, life time.Duration) link.Link {
 	l := link.Link{Alias: a, LongURL: "https://example.com/" + string(a)}
 	if life > 0 {
 		l.ExpiresAt = r.now().Add(life)
@@ -102,7 +102,7 @@ func (r *cacheRig) put(a link.Alias, life time.Duration) link.Link {
 }
 
 // want gets a link and checks what came of it, and how often the table was read for it.
-func (r *cacheRig) want(t *testing.T, a link.Alias, wantErr error, reads int64) row {
+func (r *cacheRig) want(t *testing.T, a link.Alias, wantErr error, reads int64) linkRow {
 	t.Helper()
 	before := r.table.gets.Load()
 	got, err := r.get(context.Background(), a)
@@ -118,7 +118,7 @@ func (r *cacheRig) want(t *testing.T, a link.Alias, wantErr error, reads int64) 
 
 func TestCacheServesALinkWhileItIsFresh(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := r.put("abcdef", 24*time.Hour)
+	l := r.add("abcdef", 24*time.Hour)
 	if got := r.want(t, "abcdef", nil, 1); got.Link != l {
 		t.Errorf("got %+v", got)
 	}
@@ -139,7 +139,7 @@ func TestCacheServesALinkWhileItIsFresh(t *testing.T) {
 
 func TestCacheNeverServesALinkPastItsLife(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := r.put("abcdef", 5*time.Minute)
+	l := r.add("abcdef", 5*time.Minute)
 	r.want(t, "abcdef", nil, 1)
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
 	r.advance(5 * time.Minute)
@@ -154,7 +154,7 @@ func TestCacheKeepsNotFoundForItsOwnTime(t *testing.T) {
 	r.want(t, "abcdef", link.ErrNotFound, 1)
 	r.advance(time.Minute - 1)
 	r.want(t, "abcdef", link.ErrNotFound, 0)
-	r.put("abcdef", time.Hour)
+	r.add("abcdef", time.Hour)
 	r.want(t, "abcdef", link.ErrNotFound, 0)
 	r.advance(1)
 	r.want(t, "abcdef", nil, 1)
@@ -171,7 +171,7 @@ func TestCacheKeepsNotFoundForItsOwnTime(t *testing.T) {
 
 func TestCacheDoesNotKeepADisabledLink(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := r.put("abcdef", time.Hour)
+	l := r.add("abcdef", time.Hour)
 	r.want(t, "abcdef", nil, 1)
 	r.advance(16 * time.Minute)
 	l.Disabled = true
@@ -191,13 +191,13 @@ func TestCacheDoesNotKeepAnError(t *testing.T) {
 	r.want(t, "abcdef", link.ErrUnavailable, 1)
 	r.want(t, "abcdef", link.ErrUnavailable, 1)
 	r.table.set(func() { r.table.fail = nil })
-	r.put("abcdef", time.Hour)
+	r.add("abcdef", time.Hour)
 	r.want(t, "abcdef", nil, 1)
 }
 
 func TestCacheServesStaleLinksInAnOutage(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := r.put("abcdef", 24*time.Hour)
+	l := r.add("abcdef", 24*time.Hour)
 	r.want(t, "abcdef", nil, 1)
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
 	r.advance(15 * time.Minute)
@@ -222,7 +222,7 @@ func TestCacheServesStaleLinksInAnOutage(t *testing.T) {
 
 func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := r.put("abcdef", 24*time.Hour)
+	l := r.add("abcdef", 24*time.Hour)
 	r.want(t, "abcdef", nil, 1)
 	r.advance(16 * time.Minute)
 	wait := make(chan struct{})
@@ -248,7 +248,7 @@ func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 
 func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := r.put("abcdef", time.Hour)
+	l := r.add("abcdef", time.Hour)
 	wait := make(chan struct{})
 	r.table.set(func() { r.table.wait = wait })
 	impatient, giveUp := context.WithCancel(context.Background())
@@ -286,9 +286,37 @@ func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 	}
 }
 
+// A read that began before the insert of a link and ends after it must not leave "not found" in place of the link.
+func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	wait := make(chan struct{})
+	r.table.set(func() { r.table.wait = wait })
+	read := make(chan error, 1)
+	go func() {
+		_, err := r.get(context.Background(), "abcdef")
+		read <- err
+	}()
+	for r.table.gets.Load() == 0 {
+		runtime.Gosched()
+	}
+	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/"}
+	if _, err := r.insert(context.Background(), l); err != nil {
+		t.Fatal(err)
+	}
+	r.entries.Wait()
+	close(wait)
+	if err := <-read; !errors.Is(err, link.ErrNotFound) {
+		t.Errorf("the read got %v", err)
+	}
+	r.entries.Wait()
+	if got := r.want(t, "abcdef", nil, 0); got.Link != l {
+		t.Errorf("got %+v", got)
+	}
+}
+
 type panicRows struct{ memoryRows }
 
-func (*panicRows) get(context.Context, link.Alias) (row, error) { panic("in the SDK") }
+func (*panicRows) get(context.Context, link.Alias) (linkRow, error) { panic("in the SDK") }
 
 func TestCacheTurnsAPanicOfARefreshIntoAnError(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
@@ -317,7 +345,7 @@ func TestCacheWritesThroughAndForgets(t *testing.T) {
 
 func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	popular := r.put("popular", 24*time.Hour)
+	popular := r.add("popular", 24*time.Hour)
 	r.want(t, "popular", nil, 1)
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
@@ -328,7 +356,7 @@ func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					r.keep(link.Alias(fmt.Sprintf("w%d-%d", w, i)), link.Link{})
+					r.put(link.Alias(fmt.Sprintf("w%d-%d", w, i)), link.Link{})
 				}
 			}
 		})
@@ -351,18 +379,18 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	for name, entry := range map[string]func(r *cacheRig, i int){
-		"unknown aliases": func(r *cacheRig, i int) { r.keep(link.Alias(fmt.Sprintf("n%07d", i)), link.Link{}) },
+		"unknown aliases": func(r *cacheRig, i int) { r.put(link.Alias(fmt.Sprintf("n%07d", i)), link.Link{}) },
 		"short links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("s%07d", i))
-			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(24 * time.Hour)})
+			r.put(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(24 * time.Hour)})
 		},
 		"short links of many ends": func(r *cacheRig, i int) { // as if they came over ten minutes
 			a := link.Alias(fmt.Sprintf("e%07d", i))
-			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)})
+			r.put(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)})
 		},
 		"long links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("l%07d", i))
-			r.keep(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 4000), ExpiresAt: r.now().Add(24 * time.Hour)})
+			r.put(a, link.Link{Alias: a, LongURL: strings.Repeat("x", 4000), ExpiresAt: r.now().Add(24 * time.Hour)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -404,7 +432,7 @@ var cacheHits = []struct {
 func newHitRig(t testing.TB) *cacheRig {
 	t.Helper()
 	r := newCacheRig(t, 1<<20)
-	r.put("abcdef", time.Hour)
+	r.add("abcdef", time.Hour)
 	for _, hit := range cacheHits {
 		if _, err := r.get(context.Background(), hit.alias); !errors.Is(err, hit.want) {
 			t.Fatal(err)
@@ -477,7 +505,7 @@ func TestCacheMakesRoomForTheLiving(t *testing.T) {
 	}
 	for _, generation := range []string{"a", "b"} {
 		for i := range links {
-			r.put(link.Alias(fmt.Sprintf("%s%05d", generation, i)), 0)
+			r.add(link.Alias(fmt.Sprintf("%s%05d", generation, i)), 0)
 		}
 		pass(generation)
 		for end := time.Now().Add(10 * time.Second); r.dead() > 0; time.Sleep(time.Millisecond) {

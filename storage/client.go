@@ -20,14 +20,15 @@ import (
 	"tiney/telemetry"
 )
 
-// Timeout is the longest that a request waits for storage, all calls and retries of it together.
-const Timeout = 5 * time.Second
+// firstTryTimeout is the limit of a call's first try. Later tries get what is left of Timeout: a network that has lost the
+// first one is given a second chance in time, and a service that is merely slow still gets to respond.
+const firstTryTimeout = 1400 * time.Millisecond
 
 // httpClient is one pool of connections for all tables and the lock.
 //
-// An instance on the Consumption plan has 600 outbound connections; one host is given less than half of them, and as
-// many as that are kept open between bursts. The time limits here are for what a context does not end: with them, a
-// network that swallows packets costs one try, not a whole request.
+// An instance on the Consumption plan has 600 outbound connections; one host may take less than half of them, and as
+// many are kept open between bursts. The timeouts here cover what a context does not end: with them, a network that
+// drops packets costs one try and not a whole request.
 var httpClient = &http.Client{
 	Transport: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -37,15 +38,15 @@ var httpClient = &http.Client{
 		IdleConnTimeout:       90 * time.Second,
 		MaxConnsPerHost:       256,
 		MaxIdleConnsPerHost:   256,
-		// HTTP/1.1 is all that Azure Storage speaks, and there a try that runs out of time takes its connection with it.
+		// Azure Storage speaks HTTP/1.1 only, where a try that times out closes its connection.
 	},
-	// A storage service never redirects; following one could carry a token elsewhere.
+	// A storage service never redirects; to follow one could carry a token elsewhere.
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// clientOptions makes three tries fit well into Timeout: 1.4 s each, and a pause that is short because a refused
-// connection or a dropped one is mostly gone at the next try. The SDK's defaults (0.8 s, 1.6 s, … and no limit for a
-// try) would spend Timeout on a single frozen one. A Retry-After beyond MaxRetryDelay ends the tries at once.
+// clientOptions makes up to three tries fit into Timeout. The pause between them is short, because a connection that was
+// refused or dropped mostly works at the next try. The SDK's defaults (pauses of 0.8 s, 1.6 s, … and no limit per try)
+// would spend Timeout on a single frozen try. A Retry-After beyond MaxRetryDelay ends the tries at once.
 func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 	return policy.ClientOptions{
 		Transport: httpClient,
@@ -54,76 +55,92 @@ func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			MaxRetries:    2,
 			RetryDelay:    50 * time.Millisecond,
 			MaxRetryDelay: 200 * time.Millisecond,
-			TryTimeout:    1400 * time.Millisecond,
+			TryTimeout:    firstTryTimeout, // tryPolicy replaces it in later tries
 		},
-		PerCallPolicies:  []policy.Policy{unsent{kind, sender}},
-		PerRetryPolicies: []policy.Policy{watch{kind, sender}},
+		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}},
+		PerRetryPolicies: []policy.Policy{tryPolicy{kind, sender}},
 	}
 }
 
 // call is one call to storage.
 type call struct {
-	name  string // of the operation, and of the table where there is one
-	tries int    // how often it was sent
+	ctx   context.Context // of all its tries together
+	name  string          // operation, and table if there is one
+	tries int             // how often it was sent
 }
 
 type callKey struct{}
 
-// withCall gives a name to the one call that is made with the context it returns.
+// withCall names the one call that is made with the context it returns.
 func withCall(ctx context.Context, name string) (context.Context, *call) {
-	c := &call{name: name}
+	c := &call{ctx: ctx, name: name}
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
-// watch is the policy that sees each try of each call: it counts them, and reports them as dependencies.
-type watch struct {
-	kind   string // of the dependencies
-	sender *telemetry.Sender
+func callOf(req *policy.Request) *call {
+	ctx := req.Raw().Context()
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{ctx: ctx, name: req.Raw().Method}
 }
 
-func (w watch) Do(req *policy.Request) (*http.Response, error) {
+// tryPolicy sees each try of each call: it counts them, sets their time limits and reports them as dependencies.
+type tryPolicy struct {
+	kind   string            // of the dependencies
+	sender *telemetry.Sender // nil disables reports
+}
+
+func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 	c := callOf(req)
-	c.tries++
-	if w.sender == nil {
+	if c.tries++; c.tries > 1 {
+		ctx, cancel := lastTry(c.ctx, req.Raw().Context())
+		defer cancel() // the body has been read by then
+		req = req.WithContext(ctx)
+	}
+	if p.sender == nil {
 		return req.Next()
 	}
 	start := time.Now()
-	answer, err := req.Next()
-	d := telemetry.Dependency{Type: w.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: c.tries, Start: start, Duration: time.Since(start)}
-	d.ResultCode, d.ErrorCode, d.Success = outcome(answer, err)
-	w.sender.Dependency(req.Raw().Context(), d)
-	return answer, err
+	resp, err := req.Next()
+	d := telemetry.Dependency{Type: p.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: c.tries, Start: start, Duration: time.Since(start)}
+	d.ResultCode, d.ErrorCode, d.Success = outcome(resp, err)
+	p.sender.Dependency(req.Raw().Context(), d)
+	return resp, err
 }
 
-func callOf(req *policy.Request) *call {
-	if c, ok := req.Raw().Context().Value(callKey{}).(*call); ok {
-		return c
+// lastTry returns a context with the values of a try's and the time limit of its whole call, at most Timeout.
+func lastTry(call, try context.Context) (context.Context, context.CancelFunc) {
+	until := time.Now().Add(Timeout)
+	if deadline, ok := call.Deadline(); ok && deadline.Before(until) {
+		until = deadline
 	}
-	return &call{name: req.Raw().Method}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(try), until)
+	stop := context.AfterFunc(call, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
-// unsent is the policy that sees calls which fail before their first try, since there is no token for them, and reports
-// those.
-type unsent watch
+// tokenErrorPolicy reports calls that fail before their first try, because there is no token for them.
+type tokenErrorPolicy tryPolicy
 
-func (u unsent) Do(req *policy.Request) (*http.Response, error) {
+func (p tokenErrorPolicy) Do(req *policy.Request) (*http.Response, error) {
 	start := time.Now()
-	answer, err := req.Next()
-	if c := callOf(req); err != nil && c.tries == 0 && u.sender != nil {
+	resp, err := req.Next()
+	if c := callOf(req); err != nil && c.tries == 0 && p.sender != nil {
 		code, _, _ := outcome(nil, err)
 		if code == telemetry.ResultUnreachable {
 			code = telemetry.ResultNoToken
 		}
-		u.sender.Dependency(req.Raw().Context(), telemetry.Dependency{
-			Type: u.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: 1, ResultCode: code, Start: start, Duration: time.Since(start),
+		p.sender.Dependency(req.Raw().Context(), telemetry.Dependency{
+			Type: p.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: 1, ResultCode: code, Start: start, Duration: time.Since(start),
 		})
 	}
-	return answer, err
+	return resp, err
 }
 
-// outcome says what came of a try. An answer that the code has asked for, such as that there is no such row, is a
+// outcome returns the result of a try. An error response that the code asks for, such as that there is no such row, is a
 // success.
-func outcome(answer *http.Response, err error) (code, errorCode string, success bool) {
+func outcome(resp *http.Response, err error) (code, errorCode string, success bool) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return telemetry.ResultCanceled, "", false
@@ -132,22 +149,22 @@ func outcome(answer *http.Response, err error) (code, errorCode string, success 
 	case err != nil:
 		return telemetry.ResultUnreachable, "", false
 	}
-	code = strconv.Itoa(answer.StatusCode)
-	if answer.StatusCode == http.StatusAccepted {
-		status, errorCode, applied := ofBatch(answer)
+	code = strconv.Itoa(resp.StatusCode)
+	if resp.StatusCode == http.StatusAccepted {
+		status, errorCode, applied := batchOutcome(resp)
 		return strconv.Itoa(status), errorCode, applied || slices.Contains(expectedCodes, errorCode)
 	}
-	if answer.StatusCode < 300 {
+	if resp.StatusCode < 300 {
 		return code, "", true
 	}
-	// The SDK's own error would do, and would write the whole answer out for its log.
-	errorCode = answer.Header.Get("x-ms-error-code")
+	// The SDK's own error has the code too, but formats the whole response for its text.
+	errorCode = resp.Header.Get("x-ms-error-code")
 	if errorCode == "" {
 		var body struct {
 			Error struct{ Code string } `json:"odata.error"`
 		}
-		if text, err := runtime.Payload(answer); err == nil {
-			_ = json.Unmarshal(text, &body) // an answer from elsewhere has no code
+		if text, err := runtime.Payload(resp); err == nil {
+			_ = json.Unmarshal(text, &body) // a proxy's response has no code
 		}
 		errorCode = body.Error.Code
 	}
@@ -157,31 +174,29 @@ func outcome(answer *http.Response, err error) (code, errorCode string, success 
 	return code, errorCode, slices.Contains(expectedCodes, errorCode)
 }
 
-// ofBatch says what came of a batch. Its answer is a 202 in any case, with an answer for each row in it, or for the one
-// that it failed for: then status and code are of that row.
-func ofBatch(answer *http.Response) (status int, errorCode string, applied bool) {
-	said, _ := runtime.Payload(answer) // nothing of it is as good as an error here
-	if failed := batchFailure().FindSubmatch(said); failed != nil {
+// batchOutcome returns the result of a batch. Its response is always a 202, whose body has a response per row, or the one
+// of the row that made it fail: then status and code are that row's.
+func batchOutcome(resp *http.Response) (status int, errorCode string, applied bool) {
+	body, _ := runtime.Payload(resp) // an unreadable body does not count as applied
+	if failed := batchFailure().FindSubmatch(body); failed != nil {
 		status, _ = strconv.Atoi(string(failed[1]))
 		return status, string(failed[2]), false
 	}
-	return answer.StatusCode, "", bytes.Contains(said, []byte("HTTP/1.1 2"))
+	return resp.StatusCode, "", bytes.Contains(body, []byte("HTTP/1.1 2"))
 }
 
-// Compiled when they are needed for the first time: both forms together take longer than all else that this package
-// does before the process listens.
+// Compiled on first use: both together take longer than all else that this package does before the process listens.
 var (
-	// batchFailure is needed at the first answer to a batch, and errorCodeForm at the first answer that is no 2xx, often
-	// an ordinary 404 or 409.
+	// batchFailure finds the failed part of a batch's response.
 	batchFailure = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?s)HTTP/1\.1 ([45][0-9]{2}) (?:.*?"code":\s*"([A-Za-z0-9_]{1,64})")?`)
 	})
-	// errorCodeForm keeps out of telemetry what a proxy in between may have written.
+	// errorCodeForm keeps out of telemetry what a proxy may have written.
 	errorCodeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`) })
 )
 
-// expectedCodes are the error codes that are answers: there is no such row, it is there already, it has changed, the
-// lock is another's; or there is no such table or lock yet, which are made then.
+// expectedCodes are the error codes that count as success: a row, table or lock is not there or is there already, a row
+// has changed, the lock is held by another process.
 var expectedCodes = []string{
 	"ResourceNotFound", "EntityNotFound", "TableNotFound", "ContainerNotFound", "BlobNotFound",
 	"EntityAlreadyExists", "TableAlreadyExists", "ContainerAlreadyExists", "BlobAlreadyExists",

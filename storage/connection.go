@@ -16,15 +16,15 @@ import (
 	"tiney/telemetry"
 )
 
-// developmentStorage is what UseDevelopmentStorage=true stands for, which the SDK does not know: the account that the
-// storage emulator has on every machine. Its key is public.
+// developmentStorage is what UseDevelopmentStorage=true stands for, which the SDK does not know: the storage emulator's
+// account, the same on every machine. Its key is public.
 const developmentStorage = "AccountName=devstoreaccount1;" +
 	"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;" +
 	"BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;TableEndpoint=http://127.0.0.1:10002/devstoreaccount1"
 
-// Connection says where a storage account is and how to prove that we may use it. ParseConnection makes one.
+// Connection is the address of a storage account and the credential for it. ParseConnection returns one.
 type Connection struct {
-	tables, blobs string // service URLs without a slash at the end; "" where the settings name none
+	tables, blobs string // service URLs without a trailing slash; "" if the settings name none
 	account, key  string // shared key
 	sas           string // shared access signature, without "?"
 	identity      azcore.TokenCredential
@@ -36,10 +36,10 @@ const (
 	BlobService  = "blob"
 )
 
-// ParseConnection reads the connection for a service that the first of the named settings gives which is there, in
-// either form that Azure Functions knows: NAME is a connection string, or NAME__accountName, NAME__tableServiceUri and
+// ParseConnection reads the connection for a service from the first of the named settings that is set, in either form
+// that Azure Functions knows: NAME is a connection string, or NAME__accountName, NAME__tableServiceUri and
 // NAME__blobServiceUri name the account, with NAME__credential=managedidentity and NAME__clientId for the identity.
-// A NAME of its own wins over NAME__…. Its errors name settings and never quote what is in them.
+// NAME takes precedence over NAME__…. Its errors name settings and never quote their values.
 func ParseConnection(getenv func(string) string, service string, names ...string) (Connection, error) {
 	c, name, err := parseConnection(getenv, names)
 	if err == nil && (service == TableService && c.tables == "" || service == BlobService && c.blobs == "") {

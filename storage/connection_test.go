@@ -3,7 +3,6 @@ package storage_test
 import (
 	"encoding/base64"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +60,7 @@ func TestParseConnection(t *testing.T) {
 			if _, err := storage.Open(storage.Config{Connection: c}); err != nil {
 				t.Errorf("tables: %v", err)
 			}
-			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default(), nil); err != nil {
+			if _, err := storage.OpenLock(storage.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
 				t.Errorf("lock: %v", err)
 			}
 		})
@@ -127,7 +126,7 @@ func FuzzConnectionString(f *testing.F) {
 			}
 		}
 		if c, err := storage.ParseConnection(getenv, storage.BlobService, "A"); err == nil {
-			if _, err := storage.OpenLock(c, "locks", "lock", slog.Default(), nil); err != nil {
+			if _, err := storage.OpenLock(storage.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
 				t.Errorf("%q: %v", s, err)
 			}
 		}

@@ -14,17 +14,27 @@ import (
 	"tiney/link"
 )
 
-// What a storage call can say. Each is a link.ErrUnavailable too: where it is no answer to what was asked, storage did
-// not answer, and above all has not said that there is no such link.
+// Results of a storage call that the caller has to handle. They stay inside the package: see exported.
 var (
-	errExists  = fmt.Errorf("%w: the row exists already", link.ErrUnavailable)
-	errGone    = fmt.Errorf("%w: the row does not exist", link.ErrUnavailable)
-	errChanged = fmt.Errorf("%w: the row was changed or deleted since it was read", link.ErrUnavailable)
-	errNoTable = fmt.Errorf("%w: the table does not exist", link.ErrUnavailable)
+	errExists  = errors.New("the row exists already")
+	errGone    = errors.New("the row does not exist")
+	errChanged = errors.New("the row was changed or deleted since it was read")
+	errNoTable = errors.New("the table does not exist")
 )
 
-// safely turns a panic of f into an error. It stands where f runs in a goroutine of its own, which no request's
-// recovery reaches: the SDK is known to panic over an answer that it does not expect.
+// exported returns err as callers outside of the package may see it. A result that nothing in here has handled says
+// nothing about the link that was asked for: it must surface as 503, never as 404.
+func exported(err error) error {
+	for _, internal := range []error{errExists, errGone, errChanged, errNoTable} {
+		if errors.Is(err, internal) {
+			return fmt.Errorf("%w: %w", link.ErrUnavailable, err)
+		}
+	}
+	return err
+}
+
+// safely turns a panic of f into an error. It is for goroutines that no request's recovery reaches: the SDK is known to
+// panic over responses that it does not expect.
 func safely(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -34,10 +44,10 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// classify turns the SDK's error of a call into one of those above, or into a plain link.ErrUnavailable.
+// classify turns the SDK's error of a call into one of those above, or into link.ErrUnavailable.
 //
 // The text of the result is fit for a log: it leaves out URLs, since a shared access signature may be in them, and the
-// bodies of answers.
+// bodies of responses.
 func classify(call string, err error) error {
 	if err == nil {
 		return nil
@@ -50,8 +60,8 @@ func classify(call string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: no token for the identity (status %d)", call, link.ErrUnavailable, status)
 	}
-	var answer *azcore.ResponseError
-	if !errors.As(err, &answer) {
+	var response *azcore.ResponseError
+	if !errors.As(err, &response) {
 		var inURL *url.Error
 		if errors.As(err, &inURL) {
 			err = inURL.Err
@@ -61,9 +71,9 @@ func classify(call string, err error) error {
 		}
 		return fmt.Errorf("%s: %w: %w", call, link.ErrUnavailable, err)
 	}
-	status, code := answer.StatusCode, answer.ErrorCode
+	status, code := response.StatusCode, response.ErrorCode
 	if status == http.StatusAccepted && code == "" {
-		status, code, _ = ofBatch(answer.RawResponse)
+		status, code, _ = batchOutcome(response.RawResponse)
 	}
 	kind := link.ErrUnavailable
 	switch code {

@@ -1,9 +1,9 @@
-// Package storage is where links live: three Azure tables, a cache in front of them, and a lock.
+// Package storage keeps links in three Azure tables, with a cache in front of them, and has the lock of the reaper.
 //
-// The order of writes is what keeps the promises. A link is preceded by its expiry row and followed by its index row,
-// and is taken apart the other way round, so that whatever a crash leaves behind has an expiry row, by which the
-// reaper finds it. Nothing is ever deleted or replaced but by the ETag of the very row that was read and found to be due,
-// or that was just written.
+// The order of writes keeps the promises. A link is preceded by its expiry row and followed by its index row, and is
+// deleted the other way round, so that whatever a crash leaves behind has an expiry row, by which the reaper finds it.
+// Nothing is ever deleted or replaced but by the ETag of the very row that was read and found to be due, or that was just
+// written.
 package storage
 
 import (
@@ -20,35 +20,36 @@ import (
 	"tiney/telemetry"
 )
 
-// aliasTries is how many aliases are drawn for one link before it is given up.
+// Timeout is the longest that a request waits for storage, all calls and tries of it together.
+const Timeout = 5 * time.Second
+
+// aliasTries is how many aliases are drawn for one link before the create fails.
 const aliasTries = 10
 
-// Config says where links are kept, and how. Every field is required but where it says so.
+// Config says where links are kept, and how. Every field is required unless it says otherwise.
 type Config struct {
 	Connection  Connection
-	LinkTable   string // "ShortUrls"
-	IndexTable  string // "UrlIndex"
-	ExpiryTable string // "ShortUrlsExpiryIndex"
-
+	Tables      Tables
 	AliasLength int          // characters of a drawn alias
-	Cache       *CacheConfig // nil: every read goes to the table
-
-	ReapBuffer   time.Duration // how long past its expiry a link is kept; zero is fine
-	ReapLimit    time.Duration // how long one Reap may take
-	ReapPageSize int           // expiry rows per page, at most 1000
-	// StorageClock has Reap go by the clock of the storage service where Now is ahead of it: what it deletes is gone for
-	// good, and a clock can be set wrong.
-	StorageClock bool
+	Cache       *CacheConfig // nil disables it: every read goes to the table
+	Reap        ReapConfig
 
 	Now     func() time.Time
 	Random  io.Reader // cryptographic; safe for concurrent use
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
-	Sender  *telemetry.Sender // gets the calls to storage as dependencies; nil: nobody does
+	Sender  *telemetry.Sender // gets the calls to storage as dependencies; nil disables it
 }
 
-// Links keeps links, in tables. Its methods may be called concurrently, and other processes may work on the same
-// tables at the same time.
+// Tables are the names of the tables.
+type Tables struct {
+	Links  string // "ShortUrls"
+	Index  string // "UrlIndex"
+	Expiry string // "ShortUrlsExpiryIndex"
+}
+
+// Links keeps links in tables. Its methods may be called concurrently, and other processes may work on the same tables
+// at the same time.
 type Links struct {
 	config Config
 	links  *linkTable
@@ -58,7 +59,7 @@ type Links struct {
 	cache  *cache   // nil without one
 }
 
-// Open makes a Links. It makes no call yet; the tables are made when they are found missing.
+// Open returns a Links. It makes no call yet; the tables are created when they are found missing.
 func Open(config Config) (*Links, error) {
 	service, err := config.Connection.tableService(config.Sender)
 	if err != nil {
@@ -67,9 +68,9 @@ func Open(config Config) (*Links, error) {
 	open := func(name string) table { return table{name: name, client: service.NewClient(name)} }
 	s := &Links{
 		config: config,
-		links:  &linkTable{open(config.LinkTable)},
-		index:  &indexTable{open(config.IndexTable)},
-		expiry: &expiryTable{open(config.ExpiryTable)},
+		links:  &linkTable{open(config.Tables.Links)},
+		index:  &indexTable{open(config.Tables.Index)},
+		expiry: &expiryTable{open(config.Tables.Expiry)},
 	}
 	s.rows = s.links
 	if config.Cache != nil {
@@ -81,65 +82,71 @@ func Open(config Config) (*Links, error) {
 	return s, nil
 }
 
-// Get returns the link of an alias, expired and disabled ones too: the caller decides what they are worth.
+// Get returns the link of an alias, expired and disabled ones included: the caller decides what they are worth.
 // Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	if s.cache == nil {
-		// The cache has a limit of its own for its reads, and a hit needs none.
+		// The cache has a time limit of its own for its reads, and a hit needs none.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, Timeout)
 		defer cancel()
 	}
 	r, err := s.rows.get(ctx, a)
-	return r.Link, err
+	if err != nil {
+		return link.Link{}, exported(err)
+	}
+	return r.Link, nil
 }
 
 // Create makes a link like want, whose alias it draws, unless its long URL has a live one: then it returns that one,
-// and created is false. However many callers, here and elsewhere, want a link for one URL at the same time, they all
-// get the same one, and created is true for one of them.
+// and created is false. However many callers, here and in other processes, want a link for one URL at the same time,
+// they all get the same one, and created is true for one of them.
 //
 // When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout,
-// and a second more to clean up where it was stopped for too long. It is not cut short by the end of ctx: somebody who
-// hangs up leaves nothing half done.
+// and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short: a client
+// that disconnects leaves nothing half done.
 // Errors: link.ErrDisabled, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	c := &creation{Links: s, want: want, deadline: s.config.Now().Round(0).Add(Timeout)}
-
-	seen, err := s.index.get(ctx, want.LongURL)
-	switch {
-	case err == nil:
-		if l, err := c.live(ctx, seen); !errors.Is(err, errStale) {
-			return l, false, err
-		}
-	case !errors.Is(err, link.ErrNotFound):
-		return link.Link{}, false, err
-	}
-	if err := c.insert(ctx); err != nil {
-		return link.Link{}, false, err
-	}
-	winner, err := c.claim(ctx, seen)
+	l, err = c.create(ctx)
 	if err != nil {
-		return link.Link{}, false, err
+		return link.Link{}, false, exported(err)
 	}
-	return winner, winner.Alias == c.own.Alias, nil
+	return l, l.Alias == c.own.Alias, nil
 }
 
 // creation is one Create at work.
 type creation struct {
 	*Links
 	want     link.Link
-	deadline time.Time // by the clock on the wall
+	deadline time.Time // wall clock
 
-	own       row         // the link that was inserted for want
-	ownExpiry azcore.ETag // of its expiry row, or "" where that must be left to the reaper
+	own       linkRow     // the link that was inserted for want; its alias is "" until then
+	ownExpiry azcore.ETag // of its expiry row, or "" if that has to be left to the reaper
+}
+
+func (c *creation) create(ctx context.Context) (link.Link, error) {
+	seen, err := c.index.get(ctx, c.want.LongURL)
+	switch {
+	case err == nil:
+		if l, err := c.live(ctx, seen); !errors.Is(err, errStale) {
+			return l, err
+		}
+	case !errors.Is(err, errGone):
+		return link.Link{}, err
+	}
+	if err := c.insert(ctx); err != nil {
+		return link.Link{}, err
+	}
+	return c.claim(ctx, seen)
 }
 
 // errStale: the index names no live link for this URL.
 var errStale = errors.New("the index row is stale")
 
-// live returns the link that the index row names, if it is a live one for the wanted URL. errStale: it is not.
+// live returns the link that the index row names, if it is a live one of the wanted URL. errStale: it is not.
 // link.ErrDisabled: it would be, but is disabled.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	a, ok := link.ParseAlias(seen.alias)
@@ -149,13 +156,13 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	r, err := c.rows.get(ctx, a)
 	cached := c.cache != nil && r.etag == ""
 	if cached && (errors.Is(err, link.ErrNotFound) || r.stale || err == nil && r.Expired(c.config.Now())) {
-		// A cached "not found" may be older than the index row, and a cached expiry than one that another hand has
-		// given the link since; and what is good enough for a redirect in an outage is not good enough to promise a
-		// link's life by.
-		r, err = c.links.get(ctx, a)
+		// A cached "not found" may be older than the index row, a cached expiry older than one that somebody has given the
+		// link since, and what is good enough for a redirect in an outage is not good enough to promise a link's life by.
+		// What the table says replaces them: the alias that this create returns must redirect from here too.
+		r, err = c.cache.refresh(ctx, a)
 	}
 	switch {
-	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+	case err != nil && decided(err):
 		return link.Link{}, errStale
 	case err != nil:
 		return link.Link{}, err
@@ -184,8 +191,8 @@ func (c *creation) insert(ctx context.Context) error {
 	return link.ErrAliasesTaken
 }
 
-// insertAs inserts one link with its expiry row. errExists: the alias is taken, and nothing is left behind but for an
-// expiry row that may be another's, which the reaper drops.
+// insertAs inserts one link with its expiry row. errExists: the alias is taken, and nothing is left behind but perhaps
+// an expiry row that may be another link's, which the reaper drops.
 func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	if err := c.inTime(); err != nil {
 		return err
@@ -208,7 +215,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		return late
 	}
 	if c.own.retried {
-		// An earlier try that got stuck on its way may still be applied, after this create has taken the link back.
+		// An earlier try that is stuck on its way may still be applied after this create has undone the insert.
 		c.ownExpiry = ""
 	}
 	if errors.Is(err, errExists) {
@@ -217,8 +224,8 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	return err
 }
 
-// claim makes the index name the inserted link and returns that, or else the live link that it names instead, having
-// taken the own one back.
+// claim makes the index name the inserted link and returns that. If the index has come to name another live link, it
+// undoes the insert and returns that link instead.
 func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) {
 	for {
 		// A crash here leaves a link that nobody was told of. It expires like any other.
@@ -234,19 +241,19 @@ func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) 
 			return c.own.Link, nil
 		}
 		if !errors.Is(err, errChanged) {
-			// The index may name the link or not: it stays, for whoever asks next to find it there, or to expire.
+			// The index may name the link or not. The link stays: the next caller finds it there, or it expires.
 			return link.Link{}, err
 		}
 		seen, err = c.index.get(ctx, c.want.LongURL)
-		if errors.Is(err, link.ErrNotFound) {
-			seen = indexRow{} // the reaper took the stale one away
+		if errors.Is(err, errGone) {
+			seen = indexRow{} // the reaper has deleted the stale one
 			continue
 		}
 		if err != nil {
 			return link.Link{}, err
 		}
 		if seen.alias == string(c.own.Alias) {
-			return c.own.Link, nil // an earlier try was applied, and its answer lost
+			return c.own.Link, nil // an earlier try was applied, and its response lost
 		}
 		winner, err := c.live(ctx, seen)
 		if errors.Is(err, errStale) {
@@ -259,29 +266,29 @@ func (c *creation) claim(ctx context.Context, seen indexRow) (link.Link, error) 
 	}
 }
 
-// undo takes the own link back, and its expiry row after it, so that a crash in between leaves no link without one.
-// It is a courtesy: where it fails, the reaper will do it.
+// undo deletes the own link, and its expiry row after it, so that a crash in between leaves no link without one. It is
+// best effort: if it fails, the reaper deletes them in their time.
 func (c *creation) undo(ctx context.Context) {
 	if err := c.rows.delete(ctx, c.own); err != nil {
-		c.config.Log.Warn("an unused link is left to the reaper", "alias", c.own.Alias, "error", err)
+		c.config.Log.Warn(telemetry.LogLinkLeft, "alias", c.own.Alias, "error", err)
 		return
 	}
 	c.dropExpiry(ctx)
 }
 
-// repair is for a process that was stopped in a write for longer than a create may take: the write may have come after
-// the reaper had been there, whatever its error says. Others may have found the link by its index row and told their
-// callers of it, so it is not taken back. It gets its expiry row again, and where it has been reaped already, the index
-// row goes that nobody else would find.
+// repair is for a process that was stopped in the middle of a write for longer than a create may take: the write may
+// have come after the reaper, whatever its error says. Others may have found the link by its index row and told their
+// callers of it, so it is not undone. It gets its expiry row again; and if it was already reaped, the orphaned index
+// row is deleted.
 func (c *creation) repair(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	left := func(what string, err error) {
-		c.config.Log.Error("a create was stopped for too long and may have left "+what, "alias", c.own.Alias, "error", err)
+	failed := func(left string, err error) {
+		c.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias, "error", err)
 	}
 	if !c.own.ExpiresAt.IsZero() {
 		if _, err := c.expiry.insert(ctx, c.own.Link); err != nil && !errors.Is(err, errExists) {
-			left("a link without its expiry row", err)
+			failed("a link without its expiry row", err)
 		}
 	}
 	if _, err := c.links.get(ctx, c.own.Alias); !errors.Is(err, link.ErrNotFound) {
@@ -291,8 +298,8 @@ func (c *creation) repair(ctx context.Context) {
 	if err == nil && index.alias == string(c.own.Alias) {
 		err = c.index.delete(ctx, c.want.LongURL, index)
 	}
-	if err != nil && !errors.Is(err, link.ErrNotFound) {
-		left("an index row without its link", err)
+	if err != nil && !errors.Is(err, errGone) {
+		failed("an index row without its link", err)
 	}
 }
 
@@ -303,14 +310,14 @@ func (c *creation) dropExpiry(ctx context.Context) {
 	partition, key := expiryKey(c.own.Link)
 	err := c.expiry.delete(ctx, expiryRow{partition: partition, key: key, etag: c.ownExpiry})
 	if err != nil {
-		c.config.Log.Warn("an unused expiry row is left to the reaper", "alias", c.own.Alias, "error", err)
+		c.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
 	}
 }
 
-// inTime says whether the create may still write. The context's deadline ends calls, but it is a timer's business:
-// a process that was stopped and woken may get a write out before its timers are looked at.
+// inTime returns an error if the create must not write any more. The context's deadline alone would not do: a process
+// that was stopped and resumed may send a write before its timers run.
 func (c *creation) inTime() error {
-	// Round(0) leaves the time on the wall: the other clock that Go compares by stands still while a machine is suspended.
+	// Round(0) leaves wall clock time: the monotonic clock stands still while a machine is suspended.
 	if now := c.config.Now().Round(0); now.After(c.deadline) {
 		return fmt.Errorf("%w: the create took longer than %v", link.ErrUnavailable, Timeout)
 	}

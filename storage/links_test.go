@@ -567,6 +567,23 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 	if err != nil || created || got.Alias != "theOne" {
 		t.Errorf("got %+v, created %t, %v, want theOne", got, created, err)
 	}
+	// Whoever was given the alias here has to be redirected from here.
+	if got, err := s.Get(ctx, "theOne"); err != nil || got.LongURL != "https://example.com/" {
+		t.Errorf("the cache still says: %+v, %v", got, err)
+	}
+}
+
+func TestSlowStorageIsNotDown(t *testing.T) {
+	r := newRig(t)
+	s := r.open(withCache)
+	l := r.create(r.open(nil), "https://example.com/", time.Hour)
+	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
+		time.Sleep(3 * time.Second)
+		return faultproxy.None
+	})
+	if got, err := s.Get(hasty, l.Alias); err != nil || got.LongURL != l.LongURL {
+		t.Errorf("got %+v, %v", got, err)
+	}
 }
 
 func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
@@ -607,7 +624,7 @@ func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 		t.Errorf("the table was deleted: %v", err)
 	}
 	r.create(s, "https://example.com/", time.Hour)
-	if err := s.Make(ctx); err != nil {
+	if err := s.EnsureTables(ctx); err != nil {
 		t.Errorf("making what is there: %v", err)
 	}
 }
@@ -668,7 +685,7 @@ func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
 func TestCheck(t *testing.T) {
 	r := newRig(t)
 	s := r.open(nil)
-	if err := s.Check(ctx); err != nil {
+	if err := s.Ping(ctx); err != nil {
 		t.Error(err)
 	}
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
@@ -677,7 +694,7 @@ func TestCheck(t *testing.T) {
 		}
 		return faultproxy.None
 	})
-	if err := s.Check(ctx); !errors.Is(err, link.ErrUnavailable) {
+	if err := s.Ping(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("one table fails: %v", err)
 	}
 }

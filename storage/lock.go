@@ -20,30 +20,37 @@ import (
 )
 
 const (
-	leaseSeconds = 60 // the longest that a lease can have an end; a killed holder blocks others for no longer
+	leaseSeconds = 60 // the longest finite lease, so that a killed holder blocks others for no longer
 	renewEvery   = 20 * time.Second
 )
 
-// Lock is a lease on a blob. One process holds it at a time, as long as all goes well; whoever works under it must
-// do no harm where that fails, since a holder that was stopped does not know that its lease has run out.
+// LockConfig says where the lock is. Every field is required unless it says otherwise.
+type LockConfig struct {
+	Connection      Connection
+	Container, Blob string
+	Log             *slog.Logger
+	Sender          *telemetry.Sender // gets the calls to storage as dependencies; nil disables it
+}
+
+// Lock is a lease on a blob. One process holds it at a time as long as all goes well. Work under it must do no harm if
+// that fails, since a holder that was stopped does not know that its lease has run out.
 type Lock struct {
 	container *container.Client
 	blob      *blockblob.Client
 	log       *slog.Logger
 }
 
-// OpenLock makes a Lock. It makes no call yet; container and blob are made when they are found missing. Its calls go to
-// sender as dependencies, which may be nil.
-func OpenLock(connection Connection, containerName, blobName string, log *slog.Logger, sender *telemetry.Sender) (*Lock, error) {
-	c, err := connection.blobContainer(containerName, sender)
+// OpenLock returns a Lock. It makes no call yet; container and blob are created when they are found missing.
+func OpenLock(config LockConfig) (*Lock, error) {
+	c, err := config.Connection.blobContainer(config.Container, config.Sender)
 	if err != nil {
 		return nil, err
 	}
-	return &Lock{container: c, blob: c.NewBlockBlobClient(blobName), log: log}, nil
+	return &Lock{container: c, blob: c.NewBlockBlobClient(config.Blob), log: config.Log}, nil
 }
 
-// Do runs work while it holds the lock, and gives the lock back afterwards. The context of work ends when the lease
-// could not be renewed; what Do returns then says so. Errors: link.ErrLockHeld, link.ErrUnavailable, those of work.
+// Do runs work while it holds the lock, and releases the lock afterwards. Work's context ends when the lease could not
+// be renewed, with that as its cause. Errors: link.ErrLockHeld, link.ErrUnavailable, and those of work.
 func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 	held, err := lease.NewBlobClient(l.blob, nil)
 	if err != nil {
@@ -51,11 +58,15 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 	}
 	if err := l.acquire(ctx, held); err != nil {
 		if !errors.Is(err, link.ErrLockHeld) {
-			l.release(ctx, held, time.Second) // it may have been taken, and the answer lost
+			_ = release(ctx, held, time.Second) // it may have been acquired, and the response lost
 		}
-		return err
+		return exported(err)
 	}
-	defer l.release(ctx, held, Timeout)
+	defer func() {
+		if err := release(ctx, held, Timeout); err != nil {
+			l.log.Warn(telemetry.LogLockNotReleased, "error", err)
+		}
+	}()
 	return whileRenewed(ctx, func(ctx context.Context) error {
 		const call = "RenewLease"
 		ctx, _ = withCall(ctx, call)
@@ -64,20 +75,20 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 	}, work)
 }
 
-// release gives the lease back, also when ctx is at its end. Where it fails, the lease runs out by itself.
-func (l *Lock) release(ctx context.Context, held *lease.BlobClient, within time.Duration) {
+// release gives the lease back, even if ctx has ended. If it fails, the lease runs out by itself.
+func release(ctx context.Context, held *lease.BlobClient, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	const call = "ReleaseLease"
 	ctx, _ = withCall(ctx, call)
 	_, err := held.ReleaseLease(ctx, nil)
-	// A lease that is not ours, or not any more, has been given back already, by an earlier try or by force.
-	if err != nil && !bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation) {
-		l.log.Warn("the lock could not be given back; it ends by itself within a minute", "error", classify(call, err))
+	if bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation) {
+		return nil // not ours, or not any more: an earlier try released it, or somebody broke it
 	}
+	return classify(call, err)
 }
 
-// whileRenewed runs work, calls renew every so often until work is done, and ends work's context where renew fails.
+// whileRenewed runs work, calls renew every renewEvery until work is done, and ends work's context if renew fails.
 func whileRenewed(ctx context.Context, renew, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
@@ -102,7 +113,7 @@ func whileRenewed(ctx context.Context, renew, work func(context.Context) error) 
 	return err
 }
 
-// acquire takes the lease, making the blob and its container where they are missing.
+// acquire takes the lease, and creates the blob and its container if they are missing.
 func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -114,7 +125,7 @@ func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
 	}
 	err := acquire()
 	if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ContainerNotFound) {
-		if err := l.Make(ctx); err != nil {
+		if err := l.Ensure(ctx); err != nil {
 			return err
 		}
 		err = acquire()
@@ -125,13 +136,13 @@ func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
 	return classify(call, err)
 }
 
-// Make makes the container and the blob unless they exist. Errors: link.ErrUnavailable.
-func (l *Lock) Make(ctx context.Context) error {
+// Ensure creates the container and the blob unless they exist. Errors: link.ErrUnavailable.
+func (l *Lock) Ensure(ctx context.Context) error {
 	const createContainer, createBlob = "CreateContainer", "CreateBlob"
 	called, _ := withCall(ctx, createContainer)
 	_, err := l.container.Create(called, nil)
 	if err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-		return classify(createContainer, err)
+		return exported(classify(createContainer, err))
 	}
 	called, _ = withCall(ctx, createBlob)
 	_, err = l.blob.UploadBuffer(called, nil, &blockblob.UploadBufferOptions{
@@ -139,17 +150,19 @@ func (l *Lock) Make(ctx context.Context) error {
 			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 		},
 	})
-	// A blob that is under lease answers in its own way.
+	// LeaseIDMissing: it exists and is leased.
 	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.LeaseIDMissing) {
-		return classify(createBlob, err)
+		return exported(classify(createBlob, err))
 	}
 	return nil
 }
 
-// Check asks whether the lock's container is there. Errors: link.ErrUnavailable.
-func (l *Lock) Check(ctx context.Context) error {
-	const call = "GetContainer"
-	ctx, _ = withCall(ctx, call)
-	_, err := l.container.GetProperties(ctx, nil)
-	return classify(call, err)
+// Ping asks whether the lock's container is there. Errors: link.ErrUnavailable.
+func (l *Lock) Ping(ctx context.Context) error {
+	return safely(func() error {
+		const call = "GetContainer"
+		ctx, _ := withCall(ctx, call)
+		_, err := l.container.GetProperties(ctx, nil)
+		return exported(classify(call, err))
+	})
 }

@@ -19,7 +19,10 @@ import (
 
 func openLock(t *testing.T, r *rig, container string) *storage.Lock {
 	t.Helper()
-	l, err := storage.OpenLock(connect(t, r.proxy.ConnectionString()), container, "reaper.lock", slog.New(slog.NewTextHandler(t.Output(), nil)), nil)
+	l, err := storage.OpenLock(storage.LockConfig{
+		Connection: connect(t, r.proxy.ConnectionString()), Container: container, Blob: "reaper.lock",
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,17 +55,17 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 	r := newRig(t)
 	name := strings.ToLower(r.Links) // of this run of the test alone
 	l := openLock(t, r, name)
-	if err := l.Check(ctx); !errors.Is(err, link.ErrUnavailable) {
+	if err := l.Ping(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("before there is a container: %v", err)
 	}
 	for range 2 {
 		if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
-		if err := l.Make(ctx); err != nil {
+		if err := l.Ensure(ctx); err != nil {
 			t.Error(err)
 		}
-		if err := l.Check(ctx); err != nil {
+		if err := l.Ping(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -81,7 +84,7 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 func TestMakingALockThatIsHeld(t *testing.T) {
 	r := newRig(t)
 	l := openLock(t, r, "made-while-held")
-	if err := l.Do(ctx, l.Make); err != nil {
+	if err := l.Do(ctx, l.Ensure); err != nil {
 		t.Error(err)
 	}
 }
@@ -113,7 +116,7 @@ func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
 func TestLockWithFaults(t *testing.T) {
 	r := newRig(t)
 	l := openLock(t, r, "faults")
-	if err := l.Make(ctx); err != nil {
+	if err := l.Ensure(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n <= 2; n++ { // acquire, release

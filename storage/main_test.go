@@ -63,7 +63,7 @@ type leftLog struct {
 }
 
 func (l leftLog) Handle(ctx context.Context, line slog.Record) error {
-	if strings.Contains(line.Message, "may have left") {
+	if strings.Contains(line.Message, telemetry.LogCreateTooLate) {
 		l.left.Add(1)
 	}
 	return l.Handler.Handle(ctx, line)
@@ -91,11 +91,11 @@ func newRig(t testing.TB) *rig {
 	t.Cleanup(r.proxy.Close)
 	r.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("T%d", rigs.Add(1)))
 	r.config = storage.Config{
-		Connection: connect(t, r.proxy.ConnectionString()),
-		LinkTable:  r.Links, IndexTable: r.Index, ExpiryTable: r.Expiry,
+		Connection:  connect(t, r.proxy.ConnectionString()),
+		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry},
 		AliasLength: 6,
-		ReapLimit:   time.Minute, ReapPageSize: 1000,
-		Now: r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
+		Reap:        storage.ReapConfig{Limit: time.Minute, PageSize: 1000},
+		Now:         r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
 	return r
 }
@@ -120,7 +120,7 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := s.Make(ctx); err != nil {
+	if err := s.EnsureTables(ctx); err != nil {
 		r.t.Fatal(err)
 	}
 	r.proxy.Reset()

@@ -10,32 +10,43 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/link"
+	"tiney/telemetry"
 )
 
-// ReapConcurrency is how many expired links are taken away at the same time: enough to hide the latency of a storage
-// call, and few enough to leave the instance's one core and its connections to the requests.
-const ReapConcurrency = 16
+// reapConcurrency is how many expired links are deleted at the same time: enough to hide the latency of a storage call,
+// and few enough to leave the instance's one core and its connections to the requests.
+const reapConcurrency = 16
+
+// ReapConfig bounds the work of the reaper.
+type ReapConfig struct {
+	Buffer   time.Duration // how long past its expiry a link is kept; zero is fine
+	Limit    time.Duration // how long one Reap may take
+	PageSize int           // expiry rows per page, at most 1000
+	// StorageClock makes Reap go by the storage service's clock if Now is ahead of it: what it deletes is gone for good,
+	// and the clock of a machine can be wrong.
+	StorageClock bool
+}
 
 // errReapLimit ends a run that has used up its time.
 var errReapLimit = errors.New("the run has used up its time")
 
-// Reap deletes the links whose life, and the buffer after it, is over, oldest first, with their rows in all three
-// tables. It finds them by their expiry rows, those of past days included, so that a reaper that was down for weeks
-// catches up. It holds one page of expiry rows in memory.
+// Reap deletes the links that expired longer than the buffer ago, oldest first, with their rows in all three tables. It
+// finds them by their expiry rows, those of past days included, so that a reaper that was down for weeks catches up. It
+// holds one page of expiry rows in memory.
 //
-// A link that was given a later expiry keeps everything but the old expiry row. A row that fails is counted and
-// logged, and stops nothing. Any number of Reaps may run at once, here and elsewhere, and each may be stopped at any
+// A link that was given a later expiry keeps everything but the old expiry row. A row that fails is counted and logged,
+// and stops nothing. Any number of Reaps may run at once, in any number of processes, and each may be stopped at any
 // point: what is left is found by the next one.
 //
-// A run that reaches its time limit is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx, both
-// with what was done until then.
-func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ReapLimit, errReapLimit)
+// A run that reaches its time limit is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with
+// what was done until then.
+func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.config.Reap.Limit, errReapLimit)
 	defer cancel()
 	now, err := s.reapTime(ctx)
-	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.ReapBuffer)}
+	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.Reap.Buffer)}
 	if err == nil {
-		err = s.expiry.expired(ctx, r.cutoff, s.config.ReapPageSize, func(page []expiryRow) error { return r.page(ctx, page) })
+		err = s.expiry.expired(ctx, r.cutoff, s.config.Reap.PageSize, func(page []expiryRow) error { return r.page(ctx, page) })
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -47,13 +58,13 @@ func (s *Links) Reap(ctx context.Context) (link.Reaped, error) {
 	if errors.Is(err, errReapLimit) {
 		err = nil
 	}
-	return r.done, err
+	return r.done, exported(err)
 }
 
-// reapTime is what Reap takes for now: the earlier one of the own clock and storage's, where that is to be minded.
+// reapTime returns the time that Reap goes by: the earlier of local and storage time, if StorageClock is set.
 func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
 	now := s.config.Now()
-	if !s.config.StorageClock {
+	if !s.config.Reap.StorageClock {
 		return now, nil
 	}
 	there, err := s.expiry.clock(ctx)
@@ -71,14 +82,14 @@ type reaping struct {
 	seen   time.Time // the latest expiry of a row that was listed
 
 	mu        sync.Mutex
-	done      link.Reaped
-	unbatched []expiryRow // rows of the page whose links are gone, and that no batch has taken
+	done      link.ReapResult
+	unbatched []expiryRow // rows of the page whose links are deleted, and that no batch has deleted
 }
 
-// batch is some rows of one page and one partition. When the links of those that are due are gone, one call deletes the
+// batch is some rows of one page and one partition. Once the links of all its due rows are deleted, one call deletes the
 // rows.
 type batch struct {
-	open     int         // rows that are still being looked at
+	open     int         // rows that are still being handled
 	unlinked []expiryRow // rows whose links were deleted
 }
 
@@ -96,22 +107,27 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 		}
 		batches[i].open++
 	}
-	var rows errgroup.Group
-	rows.SetLimit(ReapConcurrency)
-	for i, e := range page {
-		rows.Go(func() error {
-			r.row(ctx, e, batches[i])
-			return nil
-		})
-	}
-	_ = rows.Wait() // a row that fails is counted, not returned
-	r.single(ctx, r.unbatched)
+	r.eachOf(page, func(i int, e expiryRow) { r.handle(ctx, e, batches[i]) })
+	r.eachOf(r.unbatched, func(_ int, e expiryRow) { r.deleteOne(ctx, e) })
 	r.unbatched = nil
 	return ctx.Err()
 }
 
-// row handles one expiry row, and with the last one of its batch the batch.
-func (r *reaping) row(ctx context.Context, e expiryRow, b *batch) {
+// eachOf calls do for each row, reapConcurrency of them at a time. A row that fails is counted by do.
+func (r *reaping) eachOf(rows []expiryRow, do func(i int, e expiryRow)) {
+	var all errgroup.Group
+	all.SetLimit(reapConcurrency)
+	for i, e := range rows {
+		all.Go(func() error {
+			do(i, e)
+			return nil
+		})
+	}
+	_ = all.Wait()
+}
+
+// handle handles one expiry row, and with the last one of its batch the batch.
+func (r *reaping) handle(ctx context.Context, e expiryRow, b *batch) {
 	var deleted bool
 	if !e.expiresAt.After(r.cutoff) { // its key says that it is due, but the property is what counts
 		err := safely(func() (err error) {
@@ -130,13 +146,13 @@ func (r *reaping) row(ctx context.Context, e expiryRow, b *batch) {
 	last := b.open == 0
 	r.mu.Unlock()
 	if last {
-		r.batch(ctx, b.unlinked)
+		r.deleteAll(ctx, b.unlinked)
 	}
 }
 
-// batch deletes rows whose links are gone in one call, or leaves them to be deleted one by one: where a row of them was
-// changed or is gone, storage fails, or an answer is lost and the next try finds that they are gone.
-func (r *reaping) batch(ctx context.Context, rows []expiryRow) {
+// deleteAll deletes rows whose links are deleted in one call, or leaves them to be deleted one by one: because one of
+// them was changed or is gone, storage fails, or a response is lost and the next try finds that they are gone.
+func (r *reaping) deleteAll(ctx context.Context, rows []expiryRow) {
 	if len(rows) > 1 && ctx.Err() == nil {
 		err := r.expiry.deleteBatch(ctx, rows)
 		if err == nil {
@@ -146,8 +162,7 @@ func (r *reaping) batch(ctx context.Context, rows []expiryRow) {
 			return
 		}
 		if ctx.Err() == nil {
-			r.config.Log.Warn("expiry rows could not be deleted in one call, and are deleted one by one",
-				"partition", rows[0].partition, "rows", len(rows), "error", err)
+			r.config.Log.Warn(telemetry.LogBatchRefused, "partition", rows[0].partition, "rows", len(rows), "error", err)
 		}
 	}
 	r.mu.Lock()
@@ -155,24 +170,16 @@ func (r *reaping) batch(ctx context.Context, rows []expiryRow) {
 	r.unbatched = append(r.unbatched, rows...)
 }
 
-// single deletes rows whose links are gone one by one.
-func (r *reaping) single(ctx context.Context, rows []expiryRow) {
-	var singles errgroup.Group
-	singles.SetLimit(ReapConcurrency)
-	for _, e := range rows {
-		singles.Go(func() error {
-			err := ctx.Err()
-			if err == nil {
-				err = safely(func() error { return r.expiry.delete(ctx, e) })
-			}
-			r.count(ctx, e, true, err)
-			return nil
-		})
+// deleteOne deletes a row whose link is deleted.
+func (r *reaping) deleteOne(ctx context.Context, e expiryRow) {
+	err := ctx.Err()
+	if err == nil {
+		err = safely(func() error { return r.expiry.delete(ctx, e) })
 	}
-	_ = singles.Wait()
+	r.count(ctx, e, true, err)
 }
 
-// count counts what came of a row: a link counts as deleted when its expiry row is deleted too.
+// count counts the result of a row: a link counts as deleted once its expiry row is deleted too.
 func (r *reaping) count(ctx context.Context, e expiryRow, deleted bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +191,7 @@ func (r *reaping) count(ctx context.Context, e expiryRow, deleted bool, err erro
 		r.done.Dropped++
 		return
 	case errors.Is(err, errChanged):
-		return // somebody else is at it: the next run sees what came of it
+		return // another process works on it: the next run sees the result
 	}
 	if !e.expiresAt.IsZero() {
 		r.done.Backlog = max(r.done.Backlog, r.now.Sub(e.expiresAt))
@@ -193,12 +200,12 @@ func (r *reaping) count(ctx context.Context, e expiryRow, deleted bool, err erro
 		return // cut short, not failed
 	}
 	r.done.Failed++
-	r.config.Log.Error("an expired link could not be reaped", "partition", e.partition, "row", e.key, "error", err)
+	r.config.Log.Error(telemetry.LogLinkNotReaped, "partition", e.partition, "row", e.key, "error", err)
 }
 
-// reapOne handles one expiry row that is due. Where it deletes the link, it says so, and leaves the row to its batch; the
-// row of a link that is not there, or not due, it drops itself. errChanged: a row that it wanted to delete is not the one
-// that it read any more.
+// reapOne handles one expiry row that is due. If it deletes the link, it leaves the row to its batch; the row of a link
+// that is not there, or not due, it drops itself. errChanged: a row that it wanted to delete is not the one that it read
+// any more.
 func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -207,17 +214,17 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 	if !ok || e.expiresAt.IsZero() {
 		return false, fmt.Errorf("expiry row: %w", link.ErrDamaged)
 	}
-	// From the table itself: what the cache holds may be older than what somebody else has written.
+	// From the table itself: the cache may be older than another program's write.
 	l, err := r.links.get(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrNotFound):
-		// At once, and not with its batch: a create that comes much too late may be about to insert the link, and leaves
-		// the row alone that it finds there.
+		// At once, and not with its batch: a create that comes much too late may be about to insert the link, and would leave
+		// alone the row that it finds there.
 		return false, r.expiry.delete(ctx, e)
 	case err != nil:
 		return false, err
 	case !l.Expired(r.cutoff):
-		// It was extended, or made to stay for ever. Its new expiry row, if it has one, stands elsewhere.
+		// It was extended, or made to last for ever. Its new expiry row, if it has one, stands elsewhere.
 		return false, r.expiry.delete(ctx, e)
 	}
 	// A crash after one of these deletes leaves the expiry row, and the next run goes on from there.
@@ -228,7 +235,7 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 		}
 		err = r.index.delete(ctx, l.LongURL, seen)
 	}
-	if err != nil && !errors.Is(err, link.ErrNotFound) {
+	if err != nil && !errors.Is(err, errGone) {
 		return false, err
 	}
 	if err := r.rows.delete(ctx, l); err != nil {
@@ -237,8 +244,8 @@ func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err e
 	return true, nil
 }
 
-// halfExtended is for an expired link whose index row lives on: somebody has extended the link since it was read, and
-// the next run sees that; or somebody has left it at that, and it needs a hand.
+// halfExtended is for an expired link whose index row has a later expiry. Either another program has extended the link
+// since it was read, and the next run sees that; or it has extended the index row only, and somebody has to repair it.
 func (r *reaping) halfExtended(ctx context.Context, a link.Alias) error {
 	l, err := r.links.get(ctx, a)
 	if err == nil && l.Expired(r.cutoff) {

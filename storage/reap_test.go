@@ -34,7 +34,7 @@ func TestReapCatchesUpOverManyDays(t *testing.T) {
 	for _, pageSize := range []int{1000, 3} {
 		t.Run(fmt.Sprintf("pages of %d", pageSize), func(t *testing.T) {
 			r := newRig(t)
-			r.config.ReapPageSize = pageSize
+			r.config.Reap.PageSize = pageSize
 			s := r.open(withCache)
 			r.expired(7, 10*dayLong, "ten")
 			r.expired(5, 9*dayLong, "nine")
@@ -42,7 +42,7 @@ func TestReapCatchesUpOverManyDays(t *testing.T) {
 			r.expired(1, 0, "zero")
 			alive := r.create(s, "https://example.com/alive", time.Minute)
 			done, err := s.Reap(ctx)
-			if want := (link.Reaped{Deleted: 17, Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Deleted: 17, Complete: true}); err != nil || done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(1, 1, 1)
@@ -55,7 +55,7 @@ func TestReapCatchesUpOverManyDays(t *testing.T) {
 
 func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 	r := newRig(t)
-	r.config.ReapBuffer = time.Hour
+	r.config.Reap.Buffer = time.Hour
 	s := r.open(nil)
 	now := r.clock.Now()
 
@@ -77,7 +77,7 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 	r.Put(r.Expiry, wrongKey)
 
 	done, err := s.Reap(ctx)
-	if want := (link.Reaped{Deleted: 1, Dropped: 3, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Deleted: 1, Dropped: 3, Complete: true}); err != nil || done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	for _, l := range []link.Link{inBuffer, extended, forever, newer, early} {
@@ -116,12 +116,12 @@ func TestReapGoesOnAfterARowThatFails(t *testing.T) {
 		return faultproxy.None
 	})
 	done, err := s.Reap(ctx)
-	if want := (link.Reaped{Failed: 6, Backlog: 10 * dayLong, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Failed: 6, Backlog: 10 * dayLong, Complete: true}); err != nil || done != want {
 		t.Errorf("links cannot be deleted: got %+v, %v, want %+v", done, err, want)
 	}
 	r.proxy.Reset()
 	done, err = s.Reap(ctx)
-	if want := (link.Reaped{Deleted: 4, Failed: 2, Backlog: 5 * dayLong, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Deleted: 4, Failed: 2, Backlog: 5 * dayLong, Complete: true}); err != nil || done != want {
 		t.Errorf("two damaged rows: got %+v, %v, want %+v", done, err, want)
 	}
 }
@@ -138,7 +138,7 @@ func TestReapWhereOnePartitionFails(t *testing.T) {
 		return faultproxy.None
 	})
 	done, err := s.Reap(ctx)
-	if want := (link.Reaped{Deleted: 10, Failed: 10, Backlog: dayLong, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Deleted: 10, Failed: 10, Backlog: dayLong, Complete: true}); err != nil || done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	r.WantRows(10, 10, 10)
@@ -151,8 +151,8 @@ func TestReapWhereOnePartitionFails(t *testing.T) {
 
 func TestReapThatIsCutShortIsResumed(t *testing.T) {
 	r := newRig(t)
-	r.config.ReapLimit = 5 * time.Second
-	r.config.ReapPageSize = 10
+	r.config.Reap.Limit = 5 * time.Second
+	r.config.Reap.PageSize = 10
 	s := r.open(nil)
 	r.expired(40, dayLong, "due")
 	var gets atomic.Int64
@@ -170,7 +170,7 @@ func TestReapThatIsCutShortIsResumed(t *testing.T) {
 	}
 	r.WantNoLeak()
 	r.proxy.Reset()
-	r.config.ReapLimit = time.Minute
+	r.config.Reap.Limit = time.Minute
 	second, err := r.open(nil).Reap(ctx)
 	if err != nil || !second.Complete || first.Deleted+second.Deleted+second.Dropped < 40 || second.Backlog != 0 {
 		t.Errorf("first %+v, then %+v, %v", first, second, err)
@@ -235,7 +235,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 			return faultproxy.None
 		})
 		done, err := s.Reap(ctx)
-		if want := (link.Reaped{Complete: true}); err != nil || done != want {
+		if want := (link.ReapResult{Complete: true}); err != nil || done != want {
 			t.Errorf("got %+v, %v, want %+v", done, err, want)
 		}
 		r.proxy.Reset()
@@ -259,7 +259,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 			return faultproxy.None
 		})
 		done, err := s.Reap(ctx)
-		if want := (link.Reaped{Complete: true}); err != nil || done != want {
+		if want := (link.ReapResult{Complete: true}); err != nil || done != want {
 			t.Errorf("got %+v, %v, want %+v", done, err, want)
 		}
 		r.proxy.Reset()
@@ -314,7 +314,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 // The process's clock jumps an hour ahead, and for the reaper it is as late as it is.
 func TestReapGoesByTheClockOfStorage(t *testing.T) {
 	r := newRig(t)
-	r.config.StorageClock = true
+	r.config.Reap.StorageClock = true
 	s := r.open(nil)
 	r.expired(1, time.Minute, "due")
 	alive := r.create(s, "https://example.com/alive", 30*time.Minute)
@@ -344,7 +344,7 @@ func TestReapWithAnswersLost(t *testing.T) {
 			r.expired(1, dayLong, "due")
 			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
 			done, err := s.Reap(ctx)
-			if want := (link.Reaped{Deleted: 1, Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Deleted: 1, Complete: true}); err != nil || done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			if got := len(r.proxy.Calls()); got != 8 {

@@ -58,11 +58,11 @@ func TestWorkEndsWithItsCaller(t *testing.T) {
 	})
 }
 
-func TestMakeUntilDone(t *testing.T) {
+func TestEnsureWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var tries []time.Duration
-		MakeUntilDone(t.Context(), discard, "test", func(context.Context) error {
+		EnsureWithRetry(t.Context(), discard, "test", func(context.Context) error {
 			if tries = append(tries, time.Since(start)); len(tries) == 8 {
 				return nil
 			}
@@ -74,6 +74,6 @@ func TestMakeUntilDone(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
-		MakeUntilDone(ctx, discard, "test", func(context.Context) error { return errors.New("never") })
+		EnsureWithRetry(ctx, discard, "test", func(context.Context) error { return errors.New("never") })
 	})
 }

@@ -15,16 +15,16 @@ import (
 
 const edmDateTime = "Edm.DateTime"
 
-// A row is a link as the ShortUrls table, or the cache in front of it, knows it.
-type row struct {
+// linkRow is a row of the ShortUrls table, or a link from the cache in front of it.
+type linkRow struct {
 	link.Link
-	etag    azcore.ETag // of the row that was read or written; "" from a cache
-	stale   bool        // served because storage failed, although the cache would have read it again
-	retried bool        // it was sent more than once, and an earlier try may still arrive
+	etag    azcore.ETag // of the row that was read or written; "" from the cache
+	stale   bool        // from the cache and no longer fresh, because storage failed
+	retried bool        // its insert was sent more than once, and an earlier try may still arrive
 }
 
-// linkEntity is a row of ShortUrls on the wire. Properties that it does not name are ignored in what is read, and no
-// call here writes over them.
+// linkEntity is a row of ShortUrls on the wire. Properties that it does not name are ignored on reading and never
+// overwritten.
 type linkEntity struct {
 	PartitionKey  string
 	RowKey        string
@@ -37,7 +37,7 @@ type linkEntity struct {
 	CreatedBy     string `json:",omitempty"`
 }
 
-// linkPartition spreads links over 36² partitions and more, in a way that another program can compute too.
+// linkPartition spreads links over 36² partitions and more, by a rule that other programs can compute too.
 func linkPartition(a link.Alias) string {
 	if len(a) < 2 {
 		return "xx"
@@ -55,18 +55,18 @@ func encodeLink(l link.Link) []byte {
 	return encode(e)
 }
 
-func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (row, error) {
+func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (linkRow, error) {
 	var e linkEntity
 	if err := json.Unmarshal(data, &e); err != nil || e.LongURL == "" {
-		return row{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
+		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
-	return row{etag: etag, Link: link.Link{
+	return linkRow{etag: etag, Link: link.Link{
 		Alias: a, LongURL: e.LongURL, CreatedAt: orZero(e.CreatedAt), ExpiresAt: orZero(e.ExpiresAt),
 		Disabled: e.IsDisabled, CreatedBy: e.CreatedBy,
 	}}, nil
 }
 
-// indexEntity is a row of UrlIndex on the wire: the way from a long URL to its one live link.
+// indexEntity is a row of UrlIndex on the wire: it leads from a long URL to its one live link.
 type indexEntity struct {
 	PartitionKey  string
 	RowKey        string
@@ -89,7 +89,7 @@ func encodeIndex(l link.Link) []byte {
 	return encode(e)
 }
 
-// expiryEntity is a row of ShortUrlsExpiryIndex on the wire: the reaper's way to a link whose life is over.
+// expiryEntity is a row of ShortUrlsExpiryIndex on the wire: it leads the reaper to an expired link.
 type expiryEntity struct {
 	PartitionKey      string
 	RowKey            string
@@ -120,7 +120,7 @@ func encodeExpiry(l link.Link) []byte {
 	return encode(e)
 }
 
-// dateTime returns a time and its type as the wire wants them, and nothing for the zero time.
+// dateTime returns a time and its type for the wire, and neither for the zero time.
 func dateTime(t time.Time) (*time.Time, string) {
 	if t.IsZero() {
 		return nil, ""

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Connection says where telemetry goes. ParseConnection makes one.
+// Connection is the address of an Application Insights resource. ParseConnection returns one.
 type Connection struct {
 	key      string // the instrumentation key
-	endpoint string // the URL that takes items
+	endpoint string // the URL that items are posted to
 }
 
-// defaultEndpoint is where connection strings without an endpoint lead, as they did before there were regional ones.
+// defaultEndpoint is that of connection strings without one, from before there were regional ones.
 const defaultEndpoint = "https://dc.services.visualstudio.com"
 
 var instrumentationKey = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 
 // ParseConnection reads a connection string of Application Insights, such as
-// "InstrumentationKey=…;IngestionEndpoint=https://…". Its errors never quote what is in it.
+// "InstrumentationKey=…;IngestionEndpoint=https://…". Its errors never quote it.
 func ParseConnection(s string) (Connection, error) {
 	values := map[string]string{}
 	for part := range strings.SplitSeq(s, ";") {

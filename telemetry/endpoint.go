@@ -26,21 +26,21 @@ const (
 	longestAsked = 5 * time.Minute
 )
 
-// endpoint is the way to Application Insights. The SDK's channel writes the batches and posts them, one at a time, and
-// endpoint stands in for the network: it does the posting with limits, keeps the answer for whoever sends, and tells
-// the SDK that all is well. For the SDK itself would go on with a batch that fails in a goroutine of its own, for
-// minutes, and any number of such batches at once.
+// endpoint posts to Application Insights. The SDK's channel encodes the batches and posts them, one at a time, to a
+// stand-in for the network, which does the real posting with limits, keeps the result, and tells the SDK that all is well.
+// For the SDK itself would retry a batch that fails in a goroutine of its own, for minutes, and any number of such batches
+// at once.
 type endpoint struct {
 	channel *appinsights.InMemoryChannel
 	client  http.Client
-	answers chan answer
+	results chan result
 
-	ctx    context.Context // ends what is being sent
+	ctx    context.Context // of all posts
 	cancel context.CancelFunc
 }
 
 func (e *endpoint) open(url string) {
-	e.answers = make(chan answer, 1)
+	e.results = make(chan result, 1)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.client = http.Client{
 		Timeout: tryTimeout,
@@ -50,9 +50,9 @@ func (e *endpoint) open(url string) {
 			TLSHandshakeTimeout: 5 * time.Second,
 			MaxConnsPerHost:     1,
 			IdleConnTimeout:     time.Minute,
-			// Not HTTP/2, where a try that runs out of time leaves a dead connection to the next one.
+			// Not HTTP/2, where a try that times out leaves a dead connection to the next one.
 		},
-		// A redirect that turns the batch into a GET has not taken it.
+		// A redirect that turns the POST into a GET would lose the batch.
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.Method != via[0].Method || len(via) >= 10 {
 				return http.ErrUseLastResponse
@@ -62,7 +62,7 @@ func (e *endpoint) open(url string) {
 	}
 	e.channel = appinsights.NewInMemoryChannel(&appinsights.TelemetryConfiguration{
 		EndpointUrl: url,
-		// Batches are of our making: none is sent by itself.
+		// The Sender makes the batches: the channel sends none by itself.
 		MaxBatchSize:     1 << 20,
 		MaxBatchInterval: 1000 * time.Hour,
 		Client:           &http.Client{Transport: (*standIn)(e)},
@@ -75,34 +75,34 @@ func (e *endpoint) close() {
 	e.client.CloseIdleConnections()
 }
 
-// post tries once to send a batch, which is not empty: the SDK does nothing at all with one that is.
-func (e *endpoint) post(batch []*contracts.Envelope) answer {
+// post tries once to send a batch, which must not be empty: the SDK ignores an empty one.
+func (e *endpoint) post(batch []*contracts.Envelope) result {
 	for _, item := range batch {
 		e.channel.Send(item)
 	}
 	e.channel.Flush()
-	return <-e.answers
+	return <-e.results
 }
 
-// standIn is the endpoint as the SDK's HTTP client has it.
+// standIn is the endpoint as the transport of the SDK's HTTP client.
 type standIn endpoint
 
-// RoundTrip posts what the SDK has written.
+// RoundTrip posts a batch that the SDK has encoded.
 func (e *standIn) RoundTrip(r *http.Request) (*http.Response, error) {
-	e.answers <- e.try(r)
+	e.results <- e.try(r)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }
 
-func (e *standIn) try(r *http.Request) (got answer) {
+func (e *standIn) try(r *http.Request) (got result) {
 	post, err := http.NewRequestWithContext(e.ctx, r.Method, r.URL.String(), r.Body)
 	if err != nil {
-		return answer{err: err}
+		return result{err: err}
 	}
 	post.Header, post.ContentLength, post.GetBody = r.Header.Clone(), r.ContentLength, r.GetBody
-	post.Header.Del("Accept-Encoding") // or the answer would not be unpacked
+	post.Header.Del("Accept-Encoding") // or the response would not be decompressed
 	resp, err := e.client.Do(post)
 	if err != nil {
-		return answer{err: err}
+		return result{err: err}
 	}
 	defer resp.Body.Close()
 	got.status = resp.StatusCode
@@ -113,28 +113,28 @@ func (e *standIn) try(r *http.Request) (got answer) {
 	}
 	if resp.StatusCode == http.StatusPartialContent {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-		_ = json.Unmarshal(body, &got.said) // what cannot be read says nothing
+		_ = json.Unmarshal(body, &got.body) // an unreadable one counts as empty
 	}
 	return got
 }
 
-// answer is what came of a try.
-type answer struct {
+// result is the result of a try.
+type result struct {
 	err    error
 	status int
 	asked  time.Duration // the pause that the endpoint asks for
-	said   struct {      // of a batch that was taken in part
+	body   struct {      // of a batch that was accepted in part
 		ItemsReceived, ItemsAccepted int
 		Errors                       []struct{ Index, StatusCode int }
 	}
 }
 
-func (a answer) ok() bool {
+func (a result) ok() bool {
 	return a.err == nil && (a.status == http.StatusOK || a.status == http.StatusPartialContent)
 }
 
-// sort returns the items of a batch that are worth another try, and how many are refused for good.
-func (a answer) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, refused int) {
+// sort returns the items of a batch that are worth another try, and how many were refused for good.
+func (a result) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, refused int) {
 	switch {
 	case a.err != nil:
 		return batch, 0
@@ -143,13 +143,13 @@ func (a answer) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, 
 	case a.status == http.StatusBadRequest || a.status == http.StatusRequestEntityTooLarge:
 		return nil, len(batch) // it would be no better next time
 	case a.status != http.StatusPartialContent:
-		return batch, 0 // also where the quota of the month or the day is used up
+		return batch, 0 // also if the quota of the month or the day is used up
 	}
-	if a.said.ItemsReceived != len(batch) {
-		return nil, len(batch) // there is no telling what was taken, and twice would be worse than not at all
+	if a.body.ItemsReceived != len(batch) {
+		return nil, len(batch) // it is unknown what was accepted, and twice would be worse than not at all
 	}
 	seen := map[int]bool{}
-	for _, item := range a.said.Errors {
+	for _, item := range a.body.Errors {
 		if item.Index < 0 || item.Index >= len(batch) || seen[item.Index] {
 			continue
 		}
@@ -159,21 +159,21 @@ func (a answer) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, 
 			again = append(again, batch[item.Index])
 		}
 	}
-	return again, max(0, len(batch)-a.said.ItemsAccepted-len(again))
+	return again, max(0, len(batch)-a.body.ItemsAccepted-len(again))
 }
 
-// quotaExceeded is what Application Insights answers once the quota of a day is used up.
+// quotaExceeded is the status once the quota of a day is used up.
 const quotaExceeded = 439
 
-// pause is how long to wait after a number of failures in a row.
-func (a answer) pause(failures int) time.Duration {
+// pause returns how long to wait after a number of failures in a row.
+func (a result) pause(failures int) time.Duration {
 	pause := min(time.Second<<min(failures-1, 10), longestPause)
 	pause -= time.Duration(rand.Int64N(int64(pause / 4))) // instances that failed together need not try together
 	return max(pause, min(a.asked, longestAsked))
 }
 
 // String is fit for a log.
-func (a answer) String() string {
+func (a result) String() string {
 	var inURL *url.Error
 	switch {
 	case errors.As(a.err, &inURL):

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// Metrics are all measurements of one process. The zero value is ready; every method may be called concurrently, but
-// for Take.
+// Metrics are all measurements of one process. The zero value is ready. All methods but Take may be called concurrently.
 type Metrics struct {
 	CacheHit         Counter // links served from the cache while fresh
 	CacheNegativeHit Counter // "not found" served from the cache
-	CacheStaleHit    Counter // links served past their freshness because storage failed
-	CacheMiss        Counter // look-ups that had to wait for storage
+	CacheStaleHit    Counter // links served when no longer fresh, because storage failed
+	CacheMiss        Counter // lookups that had to wait for storage
 	CacheEvicted     Counter // entries that made room for others
 	CacheBytes       Gauge   // cost of what the cache holds, in bytes
 
@@ -31,7 +30,7 @@ type Metrics struct {
 	ReaperDuration   Distribution
 	ReaperBacklogAge Gauge // seconds
 
-	TelemetryDropped Counter // items that found no room in the process, or that Application Insights refused
+	TelemetryDropped Counter // items that found no room in the queue, or that Application Insights refused
 	ProcessStarted   Counter // one per process
 }
 
@@ -56,7 +55,18 @@ func (m *Metrics) Snapshot() []Sample {
 	return samples
 }
 
-// Take returns what was measured since the last Take, and leaves out where nothing was. One goroutine may call it.
+// NonZero returns the sums that are not zero, by name.
+func (m *Metrics) NonZero() map[string]float64 {
+	sums := map[string]float64{}
+	for _, s := range m.Snapshot() {
+		if s.Sum != 0 {
+			sums[s.Name] = s.Sum
+		}
+	}
+	return sums
+}
+
+// Take returns what was measured since the last Take, without what was not. Only one goroutine may call it.
 func (m *Metrics) Take() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
@@ -73,7 +83,7 @@ type named struct {
 	metric
 }
 
-// metric is one measurement that goes on.
+// metric is one measurement.
 type metric interface {
 	total() Sample // since the start
 	take() Sample  // since the last take
@@ -158,12 +168,11 @@ func (g *Gauge) take() Sample {
 	return g.total()
 }
 
-// Distribution sums up durations, without keeping them; its samples are in milliseconds. A negative one is a zero. A
-// sample that is taken while an observation is made may hold a part of it, and the next sample the rest.
+// Distribution sums up durations; its samples are in milliseconds. A negative duration counts as zero. A sample that is
+// taken while an observation is made may hold a part of it, and the next sample the rest.
 type Distribution struct {
 	count, sum atomic.Int64
-	// longest is since the last take, as is margin: what the shortest one leaves up to math.MaxInt64, so that zero means
-	// "none yet" here too.
+	// Both since the last take. margin is math.MaxInt64 less the shortest, so that zero means "none yet" here too.
 	longest, margin atomic.Int64
 
 	takenCount, takenSum int64
@@ -185,7 +194,7 @@ func (d *Distribution) total() Sample {
 func (d *Distribution) take() Sample {
 	count := d.count.Load()
 	if count == d.takenCount {
-		return Sample{} // what is under way keeps its longest and its shortest for the next take
+		return Sample{} // an observation in progress keeps its longest and shortest for the next take
 	}
 	sum := d.sum.Load()
 	s := durations(count-d.takenCount, sum-d.takenSum, d.longest.Swap(0), d.margin.Swap(0))
@@ -197,12 +206,12 @@ func durations(count, sum, longest, margin int64) Sample {
 	s := Sample{Count: count, Sum: milliseconds(sum), Max: milliseconds(longest)}
 	if margin != 0 {
 		s.Min = milliseconds(math.MaxInt64 - margin)
-		s.Max = max(s.Max, s.Min) // a take between the two of one observation has had its longest
+		s.Max = max(s.Max, s.Min) // a take in the middle of this observation has had its longest
 	}
 	return s
 }
 
-// raise sets n to v where v is the larger one.
+// raise sets n to v if v is larger.
 func raise(n *atomic.Int64, v int64) {
 	for old := n.Load(); v > old; old = n.Load() {
 		if n.CompareAndSwap(old, v) {

@@ -1,18 +1,18 @@
 package telemetry
 
-// The names under which Application Insights gets what is not a metric. Charts, alerts and docs use them, and a test
-// holds both sides to these lists. The names of the metrics are in metrics.go.
+// Names of what is sent to Application Insights, but for metrics, whose names are in metrics.go. Charts, alerts and docs
+// use them, and a test compares both sides with these lists.
 const (
 	// EventReaperRun is one run of the reaper, by Result.
 	EventReaperRun = "ReaperRun"
-	// EventStorageUnavailable says that storage has failed several calls in a row.
+	// EventStorageUnavailable: storage has failed several calls in a row.
 	EventStorageUnavailable = "StorageUnavailable"
-	// EventStorageRecovered says that it answers again.
+	// EventStorageRecovered: it responds again.
 	EventStorageRecovered = "StorageRecovered"
 
-	// PropertyResult is what a run came to: one of the Result values.
+	// PropertyResult is the result of a run: one of Results.
 	PropertyResult = "Result"
-	// PropertyComplete is "true" where a run reached the end of what was due.
+	// PropertyComplete is "true" if a run handled all that was due.
 	PropertyComplete = "Complete"
 	// PropertyTarget is the host name of a storage service.
 	PropertyTarget = "Target"
@@ -20,19 +20,19 @@ const (
 	PropertyOperation = "Operation"
 	// PropertyResultCode is the HTTP status of a storage call, or "timeout", "canceled" or "unreachable".
 	PropertyResultCode = "ResultCode"
-	// ResultCanceled is the result code of a call that its caller gave up.
+	// ResultCanceled is the result code of a call that its caller canceled.
 	ResultCanceled = "canceled"
-	// ResultTimeout is that of a call that was not answered in time.
+	// ResultTimeout is that of a call without a response in time.
 	ResultTimeout = "timeout"
-	// ResultNoToken is that of a call that was not made, since the identity gave no token for it.
+	// ResultNoToken is that of a call that was not sent, because the identity gave no token for it.
 	ResultNoToken = "no token"
-	// ResultUnreachable is that of a call that found no connection, or lost it.
+	// ResultUnreachable is that of a call without a connection, or that lost it.
 	ResultUnreachable = "unreachable"
-	// PropertyErrorCode is the storage service's own code for what went wrong, such as "ServerBusy".
+	// PropertyErrorCode is the storage service's own error code, such as "ServerBusy".
 	PropertyErrorCode = "ErrorCode"
-	// PropertyInvocationID is the Functions host's id of an invocation.
+	// PropertyInvocationID is the Functions host's invocation ID.
 	PropertyInvocationID = "InvocationId"
-	// PropertyTry says which try of a storage call it was, from "2" on.
+	// PropertyTry is the number of the try of a storage call, from "2" on.
 	PropertyTry = "Try"
 
 	// MeasurementDeleted is how many links a run of the reaper deleted.
@@ -50,15 +50,15 @@ const (
 	// MeasurementFailedCalls is how many calls failed meanwhile, each try counted.
 	MeasurementFailedCalls = "FailedCalls"
 
-	// TypeTable and TypeBlob are the types of dependencies, in Application Insights' own words.
+	// TypeTable and TypeBlob are the types of dependencies, as Application Insights names them.
 	TypeTable = "Azure table"
 	TypeBlob  = "Azure blob"
 
-	// ResultDone is a run that went to its end, or up to its time limit.
+	// ResultDone is a run that reached its end, or its time limit.
 	ResultDone = "done"
 	// ResultFailed is a run that was cut short by an error.
 	ResultFailed = "failed"
-	// ResultHeld is a run that did nothing, since another instance was reaping.
+	// ResultHeld is a run that did nothing, because another instance was reaping.
 	ResultHeld = "held"
 	// ResultStopped is a run that ended with its process.
 	ResultStopped = "stopped"

@@ -9,34 +9,33 @@ import (
 	"strings"
 )
 
-// Operation is what belongs together in telemetry: a request, a run of the reaper, the start of the process. It is the
-// context of whatever is done for it, and is what the storage calls made with that context are found under.
+// Operation groups what belongs together in telemetry: a request, a run of the reaper, the start of the process. It is the
+// context of what is done for it, and the storage calls made with that context are reported under its ID.
 //
-// It is made for each request, so making one costs next to nothing: what the headers say is read when it is needed.
+// One is made for each request, so making one is cheap: the headers are parsed when they are needed.
 type Operation struct {
 	context.Context
 	// Name is the name of the function.
 	Name   string
-	header http.Header // of the request; nil where there is none
+	header http.Header // of the request; nil if there is none
 	hosted bool
 
-	// drawn is at random. It is the id of the request as the parent of what is done for it, where it is this process that
-	// reports it; and with the one of the process before it, it is the id of the operation where the headers give none.
-	drawn uint64
+	// spanID is random. Prefixed by process it is the trace ID when the headers carry none.
+	spanID uint64
 }
 
-// process is the first half of the ids that this process draws.
+// process is the first half of the trace IDs that this process makes.
 var process = rand.Uint64()
 
-// Begin makes the operation of a request, whose header may be nil. Hosted says that it comes from the Functions host:
-// then, and only then, the host's id of the invocation is believed.
+// Begin makes the operation of a request, whose header may be nil. Hosted means that the Functions host is in front: then,
+// and only then, its invocation ID is trusted.
 func Begin(ctx context.Context, name string, header http.Header, hosted bool) Operation {
-	return Operation{Context: ctx, Name: name, header: header, hosted: hosted, drawn: rand.Uint64()}
+	return Operation{Context: ctx, Name: name, header: header, hosted: hosted, spanID: rand.Uint64()}
 }
 
 type operationKey struct{}
 
-// Value gives the operation itself to those who ask for it, and what its context holds to others.
+// Value returns the operation for its own key, and the values of its context for others.
 func (o *Operation) Value(key any) any {
 	if key == (operationKey{}) {
 		return o
@@ -53,14 +52,14 @@ func operationOf(ctx context.Context) *Operation {
 	return &o
 }
 
-// ID returns the id of the operation: the trace id of a valid traceparent, else the host's id of the invocation, else
-// one that was drawn at its beginning. It is made of hexadecimal digits and hyphens, whatever a client sends.
+// ID returns the operation's ID: the trace ID of a valid traceparent, else the host's invocation ID, else a random one. It
+// consists of hexadecimal digits and hyphens, whatever a client sends.
 func (o *Operation) ID() string {
 	var b [idSize]byte
 	return string(o.appendID(b[:0]))
 }
 
-// idSize is the length of the longest id.
+// idSize is the length of the longest ID.
 const idSize = 36
 
 func (o *Operation) appendID(b []byte) []byte {
@@ -70,21 +69,21 @@ func (o *Operation) appendID(b []byte) []byte {
 	if id := o.Invocation(); id != "" {
 		return append(b, id...)
 	}
-	return appendHex(appendHex(b, process), o.drawn)
+	return appendHex(appendHex(b, process), o.spanID)
 }
 
-// parent returns the id of the request, as the parent of what is done for it. Behind the host, whose request it is, that
-// is what the traceparent says, or "".
+// parent returns the parent ID of what is done for the request. Behind the host, which reports the request, that is the
+// one of the traceparent, or "".
 func (o *Operation) parent() string {
 	if o.hosted {
 		_, parent, _ := o.traceparent()
 		return parent
 	}
-	return string(appendHex(nil, o.drawn))
+	return string(appendHex(nil, o.spanID))
 }
 
-// traceparent reads the header of that name as https://www.w3.org/TR/trace-context has it. The host copies a client's
-// own, so nothing but its form can be relied on: a forged one puts an operation beside others of the same id, no more.
+// traceparent parses the header of that name (https://www.w3.org/TR/trace-context). The host copies a client's own, so only
+// its form can be relied on: a forged one groups an operation with others of the same ID, and no more.
 func (o *Operation) traceparent() (trace, parent string, ok bool) {
 	all := o.header["Traceparent"]
 	if len(all) != 1 || len(all[0]) != 55 {
@@ -100,8 +99,8 @@ func (o *Operation) traceparent() (trace, parent string, ok bool) {
 	return trace, parent, true
 }
 
-// Invocation returns the Functions host's id of the invocation, or "". The host's own stands last; an older host puts it
-// on the line of one that the client forged.
+// Invocation returns the Functions host's invocation ID, or "". The host's own comes last; a host that forwards appends it
+// to the line of one that the client forged.
 func (o *Operation) Invocation() string {
 	all := o.header["X-Azure-Functions-Invocationid"]
 	if !o.hosted || len(all) == 0 {
@@ -131,6 +130,6 @@ func appendHex(b []byte, n uint64) []byte {
 	return hex.AppendEncode(b, raw[:])
 }
 
-// sampled says whether an operation is the one of so many that is kept. It goes by what was drawn, and not by an id that
-// a client can choose: with that, a few forged requests could weigh as much as all others.
-func (o *Operation) sampled(oneOf uint64) bool { return o.drawn%oneOf == 0 }
+// sampled reports whether the operation is the one in so many that is kept. It goes by the random span ID, and not by an ID
+// that a client can choose: by that, a few forged requests could weigh as much as all others.
+func (o *Operation) sampled(oneOf uint64) bool { return o.spanID%oneOf == 0 }

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// outageAfter is how many calls to a service fail in a row before that is an outage: all tries of one call.
+	// outageAfter is how many tries in a row have to fail to make an outage: as many as one call has.
 	outageAfter = 3
-	// outageOver is how long none has to fail before a call that succeeds is the end of it, so that a service that comes
-	// and goes is one outage.
+	// outageOver is for how long none must have failed when a success ends the outage, so that a service that flaps has one
+	// outage.
 	outageOver = 5 * time.Second
 )
 
-// outages tell from the calls to each service when it fails, and when it is well again.
+// outages detects from the calls to each service when it begins to fail, and when it has recovered.
 type outages struct {
 	mu       sync.Mutex
 	services map[string]*service // by target
@@ -22,11 +22,10 @@ type outages struct {
 type service struct {
 	failures     int // since the last success, or in this outage
 	down         bool
-	since, until time.Time // the first and the last failure of these
+	since, until time.Time // the first and the last of these failures
 }
 
-// observe takes note of a call, and returns the event that it makes, if any. A call that its caller gave up says
-// nothing.
+// observe takes note of a call, and returns the event that it makes, if any. A canceled call says nothing.
 func (o *outages) observe(d Dependency, now time.Time) (event Event, happened bool) {
 	if d.ResultCode == ResultCanceled {
 		return Event{}, false

@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// sendEvery is how often metrics and items are sent. The Functions host kills without warning, so this is what is
-	// lost at most.
+	// sendEvery is how often metrics and items are sent. The Functions host kills without warning; then at most this much
+	// is lost.
 	sendEvery = 15 * time.Second
-	// sendFirst is the same until the first request has been reported: an instance may not live for sendEvery.
+	// sendFirst is the same until the first request has been counted: an instance may not live for sendEvery.
 	sendFirst = 2 * time.Second
-	// queueSize bounds the items that wait to be sent. One takes about half a kilobyte.
+	// queueSize is how many items may wait to be sent. One takes about half a kilobyte.
 	queueSize = 2048
-	// queueReserve is the part of it for events and failures, which a flood of what goes well must not push out.
+	// queueReserve is the part of it for events and failures, so that a flood of successes leaves them room.
 	queueReserve = 256
-	// batchSize is how many items are sent at once, besides the metrics. As many are sent before their time.
+	// batchSize is how many items are sent at once, besides the metrics. As soon as so many wait, they are sent.
 	batchSize = 500
-	// sendPause keeps a flood of items from taking the processor away from the requests that they tell of.
+	// sendPause is the least time between two batches, so that a flood of items leaves the processor to the requests.
 	sendPause = 250 * time.Millisecond
-	// floodPause is the same while items are being dropped: which of them arrive is chance then, and more of them are not
-	// worth what they would cost the requests.
+	// floodPause is the same while items are being dropped: which of them arrive is chance then, and more of them would
+	// not be worth what they cost the requests.
 	floodPause = time.Second
 )
 
-// Config is what a Sender works with. Every field is required but where it says so.
+// Config is what a Sender works with. Every field is required unless it says otherwise.
 type Config struct {
 	Connection Connection
 	Metrics    *Metrics
@@ -44,8 +44,8 @@ type Config struct {
 	Version    string // of this build
 	// Hosted says that the Functions host is in front, which reports the requests; else the Sender does.
 	Hosted bool
-	// SamplingPercent is how many of a hundred operations are kept, 1 to 100. What is kept is one operation in a whole
-	// number of them, the nearest to that: Application Insights cannot count anything else exactly.
+	// SamplingPercent is the percentage of operations that are kept, 1 to 100. It is rounded to one operation in n, since
+	// Application Insights counts exactly for whole n only.
 	SamplingPercent int
 	ClientAddresses bool // whether requests carry the client's address
 	Log             *slog.Logger
@@ -53,17 +53,17 @@ type Config struct {
 
 // Sender sends metrics, dependencies, requests and events to Application Insights.
 //
-// Nothing that is handed to it waits, fails, or is kept for longer than until it is sent: what finds no room is dropped
-// and counted. One goroutine builds the items and sends one batch at a time, so that memory is bounded whatever the
-// endpoint does. Metrics are not dropped while they cannot be sent: they go on being summed up in Metrics.
+// Its methods neither wait nor fail: an item that finds no room is dropped and counted. One goroutine builds the items and
+// sends one batch at a time, so that memory is bounded whatever the endpoint does. Metrics are not dropped while they
+// cannot be sent: they continue to be summed up in Metrics.
 //
-// A nil Sender sends nothing, and may be called as any other.
+// A nil Sender is valid and sends nothing.
 type Sender struct {
 	config  Config
 	context *appinsights.TelemetryContext
 	queue   chan item
 	wake    chan struct{} // a full batch is waiting
-	oneOf   uint64        // operations, of which one is kept
+	oneOf   uint64        // one operation in so many is kept
 	outages outages
 	to      endpoint
 
@@ -98,7 +98,7 @@ func newContext(config Config) *appinsights.TelemetryContext {
 	return c
 }
 
-// Close sends what there is, within the given time, and ends the Sender. What is handed to it later is lost.
+// Close sends what is left, within the given time, and ends the Sender. Items that come later are lost.
 func (s *Sender) Close(within time.Duration) {
 	if s == nil {
 		return
@@ -107,7 +107,7 @@ func (s *Sender) Close(within time.Duration) {
 	select {
 	case <-s.done:
 	case <-time.After(within):
-		s.to.cancel() // and what is being sent is given up in its own time
+		s.to.cancel()
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *Sender) run() {
 	defer close(s.done)
 	defer func() {
 		if p := recover(); p != nil {
-			s.config.Log.Error("no more telemetry is sent", "panic", p, "stack", string(debug.Stack()))
+			s.config.Log.Error(LogTelemetryStopped, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	defer s.to.close()
@@ -148,8 +148,8 @@ func (s *Sender) run() {
 	}
 }
 
-// wait waits until it is time for the metrics, or a batch of items is waiting and it is not too soon for one, and says
-// whether the Sender is being closed.
+// wait waits until it is time for the metrics, or until a batch of items is waiting and it is not too soon for one. It
+// reports whether the Sender is being closed.
 func (s *Sender) wait(metrics, soonest time.Time) (stopping bool) {
 	at := metrics
 	if len(s.queue) >= batchSize {
@@ -169,7 +169,7 @@ func (s *Sender) wait(metrics, soonest time.Time) (stopping bool) {
 	}
 }
 
-// deliver sends a batch until the endpoint has taken or refused it, or the Sender is closed.
+// deliver sends a batch until the endpoint has accepted or refused it, or the Sender is closed.
 func (s *Sender) deliver(batch []*contracts.Envelope) {
 	for failures, last := 0, false; len(batch) > 0; {
 		got := s.to.post(batch)
@@ -180,7 +180,7 @@ func (s *Sender) deliver(batch []*contracts.Envelope) {
 		again, refused := got.sort(batch)
 		if refused > 0 {
 			s.config.Metrics.TelemetryDropped.Add(int64(refused))
-			s.config.Log.Warn("Application Insights has refused telemetry", "items", refused, "of", len(batch), "answer", got.String())
+			s.config.Log.Warn(LogTelemetryRefused, "items", refused, "of", len(batch), "result", got.String())
 		}
 		if batch = again; len(batch) == 0 {
 			return
@@ -190,7 +190,7 @@ func (s *Sender) deliver(batch []*contracts.Envelope) {
 			return
 		}
 		if failures == 0 {
-			s.config.Log.Warn("telemetry cannot be delivered; it is tried again", "answer", got.String())
+			s.config.Log.Warn(LogTelemetryDelayed, "result", got.String())
 		}
 		failures++
 		select {
@@ -201,16 +201,16 @@ func (s *Sender) deliver(batch []*contracts.Envelope) {
 	}
 }
 
-// item is what waits to be sent. It is a value without pointers to what a request leaves behind.
+// item is what waits to be sent. It is a value that keeps nothing of its request alive.
 type item struct {
 	origin
-	rate       float64 // in percent: one of how many such items this one is
+	rate       float64 // sampling rate in percent
 	request    Request
 	dependency Dependency
 	event      Event
 }
 
-// origin is an operation as its items tell of it.
+// origin is what an item says about its operation.
 type origin struct {
 	name       string
 	id         [idSize]byte
@@ -220,13 +220,13 @@ type origin struct {
 	invocation string
 }
 
-// Request is an answered request, or a run of a timer's function.
+// Request is a request that was responded to, or a run of a timer's function.
 type Request struct {
-	Status   int // the HTTP status; 0 where there is none
+	Status   int // the HTTP status; 0 if there is none
 	Success  bool
 	Start    time.Time
 	Duration time.Duration
-	Remote   string // the address that the request came from, with its port; "" where there is none
+	Remote   string // the address that the request came from, with its port; "" if there is none
 	client   netip.Addr
 }
 
@@ -236,14 +236,14 @@ type Dependency struct {
 	Target     string // host name
 	Name       string // of the operation
 	ResultCode string
-	ErrorCode  string // the service's own, or ""
+	ErrorCode  string // the service's, or ""
 	Try        int    // from 1 on
 	Success    bool
 	Start      time.Time
 	Duration   time.Duration
 }
 
-// Event is something that happened. Its maps are the Sender's from then on.
+// Event is something that happened. The caller must not use its maps afterwards.
 type Event struct {
 	Name         string
 	Time         time.Time // zero: now
@@ -251,7 +251,7 @@ type Event struct {
 	Measurements map[string]float64
 }
 
-// Request reports a request, unless the Functions host does.
+// Request reports a request, unless the Functions host reports it.
 func (s *Sender) Request(o *Operation, r Request) {
 	if s == nil || s.config.Hosted {
 		return
@@ -293,8 +293,8 @@ func (s *Sender) Event(ctx context.Context, e Event) {
 	}
 }
 
-// keeps says whether an item is kept, and at which rate: how many of a hundred such items it stands for. What fails is
-// always kept, and stands for itself. What finds no room is counted as dropped.
+// keeps reports whether an item is kept, and at which sampling rate in percent. Failures are always kept, at 100. An item
+// that finds no room is counted as dropped.
 func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
 	if !success {
 		return 100, s.hasRoom(false)
@@ -302,7 +302,7 @@ func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
 	return 100 / float64(s.oneOf), o.sampled(s.oneOf) && s.hasRoom(true)
 }
 
-// hasRoom says whether there is room in the queue for an item, and counts one as dropped where there is none. It comes
+// hasRoom reports whether there is room in the queue for an item, and counts it as dropped if there is none. It is called
 // before the item is made, so that a flood costs little.
 func (s *Sender) hasRoom(success bool) bool {
 	room := cap(s.queue) - len(s.queue)
@@ -316,13 +316,13 @@ func (s *Sender) hasRoom(success bool) bool {
 }
 
 func originOf(o *Operation, parent string) origin {
-	from := origin{name: o.Name, span: o.drawn, invocation: o.Invocation()}
+	from := origin{name: o.Name, span: o.spanID, invocation: o.Invocation()}
 	from.idLength = len(o.appendID(from.id[:0]))
 	copy(from.parent[:], parent)
 	return from
 }
 
-// put queues an item, unless somebody else has taken the last room.
+// put queues an item, unless another goroutine has taken the last room since hasRoom.
 func (s *Sender) put(i *item) {
 	select {
 	case s.queue <- *i:
@@ -337,8 +337,8 @@ func (s *Sender) put(i *item) {
 	}
 }
 
-// clientAddress returns the address of the client. A proxy on this machine, which IIS is, has added it at the end of
-// X-Forwarded-For; what stands before may be the client's own invention.
+// clientAddress returns the address of the client. If a proxy on this machine, such as IIS, has appended it to
+// X-Forwarded-For, it is the last one there; the client may have made up those before.
 func clientAddress(remote string, forwarded []string) netip.Addr {
 	from, err := netip.ParseAddrPort(remote)
 	if err == nil && (!from.Addr().IsLoopback() || len(forwarded) == 0) {
@@ -357,7 +357,7 @@ func clientAddress(remote string, forwarded []string) netip.Addr {
 	return client.Unmap().WithZone("")
 }
 
-// telemetryItem is what the SDK's items have in common, as far as an envelope needs it.
+// telemetryItem is what an envelope needs of the SDK's items.
 type telemetryItem interface {
 	Time() time.Time
 	TelemetryData() appinsights.TelemetryData
@@ -419,8 +419,8 @@ func (s *Sender) metric(sample Sample, now time.Time) *contracts.Envelope {
 	return s.envelop(out, 100)
 }
 
-// envelop wraps an item as the SDK's client does, but for the rate, which that one fixes at 100: Application Insights
-// takes it from the envelope, and counts the item as so many (itemCount) in its own charts too.
+// envelop wraps an item as the SDK's client does, but for the sampling rate, which that one fixes at 100. Application
+// Insights takes it from the envelope and derives itemCount from it, in its own charts too.
 func (s *Sender) envelop(from telemetryItem, rate float64) *contracts.Envelope {
 	data := contracts.NewData()
 	content := from.TelemetryData()

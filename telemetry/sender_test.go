@@ -463,7 +463,7 @@ func TestRetryAfterIsMinded(t *testing.T) {
 		to.close()
 		e.Close()
 	}
-	if pause := (answer{err: errors.New("down")}).pause(1000); pause > longestPause {
+	if pause := (result{err: errors.New("down")}).pause(1000); pause > longestPause {
 		t.Errorf("a pause of %v", pause)
 	}
 }

@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,14 +14,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tiney/functions"
-	"tiney/link"
-	"tiney/storage"
+	"tiney/handler/app"
 	"tiney/telemetry"
 )
 
-// serveNode is a process of the service: the rooms as the handler puts them together, but with a clock that can be put
-// forward, and three ways in for the test beside those of the functions. It ends when it is killed.
+// serveNode is a process of the service with a clock that can be advanced, and with endpoints for the test beside those of
+// the functions. It ends when it is killed.
 func serveNode() error {
 	var offset, running atomic.Int64
 	start, err := strconv.ParseInt(os.Getenv("NODE_CLOCK"), 10, 64)
@@ -31,44 +28,25 @@ func serveNode() error {
 	}
 	offset.Store(start)
 	now := func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
-	log := telemetry.NewLogger(os.Stderr, slog.LevelError)
-	metrics := new(telemetry.Metrics)
-	connection, err := storage.ParseConnection(os.Getenv, storage.TableService, "NODE_STORAGE")
-	if err != nil {
-		return err
-	}
 	prefix := os.Getenv("NODE_TABLES")
-	pageSize := 10 // small, so that a round's few rows take several pages
+	pageSize := "10" // small, so that a round's few rows take several pages
 	if os.Getenv("NODE_BIG_PAGES") != "" {
-		pageSize = 1000
+		pageSize = "1000"
 	}
-	links, err := storage.Open(storage.Config{
-		Connection: connection,
-		LinkTable:  prefix + "ShortUrls", IndexTable: prefix + "UrlIndex", ExpiryTable: prefix + "ShortUrlsExpiryIndex",
-		AliasLength: 6,
-		Cache:       &storage.CacheConfig{Bytes: 1 << 20, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour},
-		ReapLimit:   time.Minute, ReapPageSize: pageSize,
-		StorageClock: os.Getenv("NODE_STORAGE_CLOCK") != "", // else the test's clock is the only one
-		Now:          now, Random: rand.Reader, Log: log, Metrics: metrics,
-	})
+	env := map[string]string{
+		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // so that nothing runs by a schedule
+		"BaseUrl":                      "https://tiney.to",
+		"AzureWebJobsStorage":          os.Getenv("NODE_STORAGE"),
+		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix + "UrlIndex",
+		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex",
+		"CACHE_SIZE_MB":          "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize,
+	}
+	settings, err := app.ReadSettings(func(name string) string { return env[name] })
 	if err != nil {
 		return err
 	}
-	base, err := link.ParseBase("https://tiney.to")
-	if err != nil {
-		return err
-	}
-	lock, err := storage.OpenLock(connection, "locks", prefix, log, nil)
-	if err != nil {
-		return err
-	}
-	handler, err := functions.New(functions.Config{
-		Version: "chaos", Hosted: true,
-		Rules: link.Rules{Base: base, DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour},
-		Links: links, Tables: links, Lock: lock,
-		Reaper: &functions.Reaper{Lock: lock, Links: links, Stopping: context.Background(), Log: log, Metrics: metrics},
-		Now:    now, Log: log, Metrics: metrics,
-	})
+	settings.Storage.Reap.StorageClock = os.Getenv("NODE_STORAGE_CLOCK") != "" // else the test's clock is the only one
+	node, err := app.New(context.Background(), settings, "chaos", now, telemetry.NewLogger(os.Stderr, slog.LevelError))
 	if err != nil {
 		return err
 	}
@@ -81,7 +59,7 @@ func serveNode() error {
 	})
 	// Without the lock, so that reapers meet.
 	mux.HandleFunc("/control/reap", func(w http.ResponseWriter, r *http.Request) {
-		done, err := links.Reap(r.Context())
+		done, err := node.Links.Reap(r.Context())
 		if err != nil || done.Failed > 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -96,13 +74,13 @@ func serveNode() error {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		running.Add(1)
 		defer running.Add(-1)
-		handler.ServeHTTP(w, r)
+		node.Handler.ServeHTTP(w, r)
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	if err := links.Make(context.Background()); err != nil {
+	if err := node.Links.EnsureTables(context.Background()); err != nil {
 		return err
 	}
 	fmt.Println(listener.Addr())

@@ -20,7 +20,7 @@ import (
 type Store interface {
 	Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error)
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
-	Reap(ctx context.Context) (link.Reaped, error)
+	Reap(ctx context.Context) (link.ReapResult, error)
 }
 
 // Subject is a store without links, and ways to it that a test needs.
@@ -184,11 +184,11 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		for i := range 20 {
 			links = append(links, create(t, s, want(fmt.Sprintf("https://example.com/%d", i), time.Duration(i+1)*time.Hour)))
 		}
-		if done, err := s.Reap(ctx); err != nil || done != (link.Reaped{Complete: true}) {
+		if done, err := s.Reap(ctx); err != nil || done != (link.ReapResult{Complete: true}) {
 			t.Errorf("nothing is due: got %+v, %v", done, err)
 		}
 		clock.Advance(10 * time.Hour)
-		if done, err := s.Reap(ctx); err != nil || done != (link.Reaped{Deleted: 10, Complete: true}) {
+		if done, err := s.Reap(ctx); err != nil || done != (link.ReapResult{Deleted: 10, Complete: true}) {
 			t.Errorf("ten are due: got %+v, %v", done, err)
 		}
 		for i, l := range links {
@@ -200,7 +200,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 				t.Errorf("link %d: got %+v, %v", i, got, err)
 			}
 		}
-		if done, err := s.Reap(ctx); err != nil || done != (link.Reaped{Complete: true}) {
+		if done, err := s.Reap(ctx); err != nil || done != (link.ReapResult{Complete: true}) {
 			t.Errorf("again: got %+v, %v", done, err)
 		}
 		create(t, s, want("https://example.com/0", time.Hour))

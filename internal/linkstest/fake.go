@@ -118,13 +118,13 @@ func (f *Fake) Create(_ context.Context, want link.Link) (link.Link, bool, error
 }
 
 // Reap deletes what has expired.
-func (f *Fake) Reap(context.Context) (link.Reaped, error) {
+func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail != nil {
-		return link.Reaped{}, f.fail
+		return link.ReapResult{}, f.fail
 	}
-	done := link.Reaped{Complete: true}
+	done := link.ReapResult{Complete: true}
 	for a, l := range f.links {
 		if !l.Expired(f.now()) {
 			continue
@@ -138,8 +138,8 @@ func (f *Fake) Reap(context.Context) (link.Reaped, error) {
 	return done, nil
 }
 
-// Check says whether the fake answers.
-func (f *Fake) Check(context.Context) error {
+// Ping fails if the fake was told to.
+func (f *Fake) Ping(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fail

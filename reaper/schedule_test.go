@@ -1,4 +1,4 @@
-package functions_test
+package reaper_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"tiney/functions"
 	"tiney/link"
+	"tiney/reaper"
 	"tiney/telemetry"
 )
 
@@ -18,15 +19,23 @@ type reaps struct {
 	at    []time.Duration
 }
 
-func (r *reaps) Reap(context.Context) (link.Reaped, error) {
+func (r *reaps) Reap(context.Context) (link.ReapResult, error) {
 	r.at = append(r.at, time.Since(r.start))
-	return link.Reaped{Complete: true}, nil
+	return link.ReapResult{Complete: true}, nil
 }
 
 // Inside the bubble it is midnight, 1 January 2000, UTC.
-func TestReaperOnItsOwnClock(t *testing.T) {
+func TestRunOnSchedule(t *testing.T) {
+	written, err := functions.Schedule("reaper")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedule, err := reaper.ParseSchedule(written)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
-		held []bool // what the lock answers, one run after the other
+		held []bool // by run: whether another instance holds the lock
 		want []time.Duration
 	}{
 		"free":                 {nil, []time.Duration{2 * time.Second, 15 * time.Minute, 30 * time.Minute, 45 * time.Minute}},
@@ -40,10 +49,8 @@ func TestReaperOnItsOwnClock(t *testing.T) {
 				lock := &scriptedLock{held: test.held}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
 				defer cancel()
-				rp := &functions.Reaper{Lock: lock, Links: r, Stopping: ctx, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
-				if err := rp.RunOnSchedule(time.Now); err != nil {
-					t.Error(err)
-				}
+				rp := &reaper.Reaper{Lock: lock, Links: r, Stopping: ctx, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
+				rp.RunOnSchedule(schedule, time.Now)
 				if !slices.Equal(r.at, test.want) {
 					t.Errorf("ran at %v, want %v", r.at, test.want)
 				}

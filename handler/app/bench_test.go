@@ -1,33 +1,45 @@
-package main
+package app
 
 import (
-	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"tiney/functions"
+	"tiney/internal/azurite"
 	"tiney/internal/rawtables"
 	"tiney/link"
-	"tiney/storage"
 	"tiney/telemetry"
 )
 
-// cachedRedirect wires the rooms as run does, over real tables and without a listener, and returns what answers a
-// request for a link that is in the cache. Telemetry goes where nothing is done with it.
+var (
+	emulator azurite.Ports
+	tables   atomic.Int64 // sets of them that were made
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
+		emulator = ports
+		return m.Run()
+	}))
+}
+
+// cachedRedirect wires the service over real tables and without a listener, and returns a function that requests a link
+// which is in the cache. Telemetry is thrown away.
 func cachedRedirect(tb testing.TB, hosted, send bool) func() int {
 	tb.Helper()
-	tables := rawtables.Open(tb, emulator.ConnectionString(), fmt.Sprintf("E%d", sites.Add(1)))
-	tables.Make()
-	tables.PutLink(link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query", ExpiresAt: time.Now().Add(time.Hour)})
+	raw := rawtables.Open(tb, emulator.ConnectionString(), fmt.Sprintf("E%d", tables.Add(1)))
+	raw.Make()
+	raw.PutLink(link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query", ExpiresAt: time.Now().Add(time.Hour)})
 	env := map[string]string{
 		"AzureWebJobsStorage": emulator.ConnectionString(), "BaseUrl": "https://tiney.to",
-		"SHORTURL_TABLE_NAME": tables.Links, "URLINDEX_TABLE_NAME": tables.Index, "EXPIRYINDEX_TABLE_NAME": tables.Expiry,
+		"SHORTURL_TABLE_NAME": raw.Links, "URLINDEX_TABLE_NAME": raw.Index, "EXPIRYINDEX_TABLE_NAME": raw.Expiry,
 	}
 	r := httptest.NewRequest(http.MethodGet, "/live42", nil)
 	if hosted {
@@ -40,54 +52,30 @@ func cachedRedirect(tb testing.TB, hosted, send bool) func() int {
 		tb.Cleanup(sink.Close)
 		env["APPLICATIONINSIGHTS_CONNECTION_STRING"] = "InstrumentationKey=11111111-2222-3333-4444-555555555555;IngestionEndpoint=" + sink.URL
 	}
-	s, err := readSettings(func(name string) string { return env[name] })
+	s, err := ReadSettings(func(name string) string { return env[name] })
 	if err != nil {
 		tb.Fatal(err)
 	}
-	log, metrics := telemetry.NewLogger(io.Discard, slog.LevelInfo), new(telemetry.Metrics)
-	var sender *telemetry.Sender
-	if send {
-		s.telemetry.Metrics, s.telemetry.Version, s.telemetry.Log = metrics, version, log
-		sender = telemetry.Start(*s.telemetry)
-		tb.Cleanup(func() { sender.Close(time.Second) })
-	}
-	links, err := storage.Open(storage.Config{
-		Connection: s.tables,
-		LinkTable:  s.linkTable, IndexTable: s.indexTable, ExpiryTable: s.expiryTable,
-		AliasLength: s.aliasLength, Cache: s.cache, ReapLimit: s.reapLimit, ReapPageSize: s.reapPageSize,
-		Now: time.Now, Random: rand.Reader, Log: log, Metrics: metrics, Sender: sender,
-	})
+	service, err := New(tb.Context(), s, "test", time.Now, telemetry.NewLogger(io.Discard, slog.LevelInfo))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	lock, err := storage.OpenLock(s.lock, s.lockContainer, s.lockBlob, log, sender)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	handler, err := functions.New(functions.Config{
-		Version: version, Hosted: s.hosted, Rules: s.rules,
-		Links: links, Tables: links, Lock: lock,
-		Reaper: &functions.Reaper{Lock: lock, Links: links, Stopping: tb.Context(), Log: log, Metrics: metrics, Sender: sender},
-		Now:    time.Now, Log: log, Metrics: metrics, Sender: sender,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	tb.Cleanup(func() { service.Close(time.Second) })
 	w := &nowhere{header: http.Header{}}
 	ask := func() int {
 		clear(w.header)
-		handler.ServeHTTP(w, r)
+		service.Handler.ServeHTTP(w, r)
 		return w.status
 	}
-	for end := time.Now().Add(30 * time.Second); metrics.CacheHit.Value() == 0; {
+	for end := time.Now().Add(30 * time.Second); service.Metrics.CacheHit.Value() == 0; {
 		if status := ask(); status != http.StatusFound || time.Now().After(end) {
-			tb.Fatalf("a redirect was answered with %d, and no link is in the cache", status)
+			tb.Fatalf("a redirect got a %d, and no link is in the cache", status)
 		}
 	}
 	return ask
 }
 
-// nowhere is an answer that nobody gets.
+// nowhere throws a response away.
 type nowhere struct {
 	header http.Header
 	status int

@@ -1,0 +1,136 @@
+package functions
+
+import (
+	"errors"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxBody is the longest body that is read, in bytes: the longest URL with most of its characters escaped, and some.
+const maxBody = 16 << 10
+
+// readBody reads a request's body, up to maxBody bytes. The error is a problem.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, tooLargeProblem
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, timeoutProblem
+	case err != nil:
+		return nil, badRequest("body", "The body is not complete", "The body ended before it was complete. Send the request again.", "")
+	}
+	return body, nil
+}
+
+// decodeJSON decodes a request's body, which must be one JSON object in UTF-8. Names are case-sensitive, known and come
+// once, and no part of a string is replaced. The error is a problem.
+func decodeJSON[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
+	// A host that forwards drops the type of an empty body; then it is the body that is wrong.
+	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
+		return v, mediaTypeProblem
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return v, err
+	}
+	if jsontext.Value(body).Kind() != '{' {
+		return v, notObjectProblem
+	}
+	if err := json.Unmarshal(body, &v, json.RejectUnknownMembers(true)); err != nil {
+		return v, jsonProblem(err)
+	}
+	return v, nil
+}
+
+// jsonProblem returns the problem of a body that cannot be decoded. It names the field, if it is one that is to blame.
+func jsonProblem(err error) *problem {
+	var semantic *json.SemanticError
+	var syntactic *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, json.ErrUnknownName) && errors.As(err, &semantic):
+		return badRequest("body", "Unknown field", "This field is not known; names are case-sensitive.", fieldName(semantic.JSONPointer))
+	case errors.As(err, &semantic):
+		return fieldProblem(fieldName(semantic.JSONPointer), "This field must be "+kindName(semantic.GoType)+".")
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
+		return badRequest("body", "Duplicate field", "This field is there twice; send it once.", fieldName(syntactic.JSONPointer))
+	case errors.As(err, &syntactic) && syntactic.JSONPointer != "" && !errors.Is(err, io.ErrUnexpectedEOF):
+		return fieldProblem(fieldName(syntactic.JSONPointer),
+			`The value of this field is not valid JSON. It must be UTF-8, and a \ud800 to \udfff escape needs its other half.`)
+	}
+	return notObjectProblem
+}
+
+// fieldName returns the name of a field for people: "claims.0.alias" for "/claims/0/alias".
+func fieldName(p jsontext.Pointer) string { return strings.Join(pointerTokens(p), ".") }
+
+func pointerTokens(p jsontext.Pointer) (tokens []string) {
+	for token := range p.Tokens() {
+		tokens = append(tokens, token)
+	}
+	return tokens
+}
+
+// kindName returns what JSON value a Go type is decoded from.
+func kindName(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Int64:
+		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
+}
+
+// integer is a whole number in any notation, 60.0 and 6e1 too. It is cut off at ±2⁵³, far beyond any limit here.
+type integer int64
+
+// UnmarshalJSON decodes a number.
+func (i *integer) UnmarshalJSON(data []byte) error {
+	f, err := strconv.ParseFloat(string(data), 64) // refuses strings, null and so on
+	if f != math.Trunc(f) || err != nil && !errors.Is(err, strconv.ErrRange) {
+		return errors.New("not a whole number")
+	}
+	*i = integer(max(-1<<53, min(f, 1<<53)))
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	kind, params, err := mime.ParseMediaType(contentType)
+	charset, given := params["charset"]
+	return err == nil && kind == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+// writeJSON writes v as one line. An error means that the client has disconnected.
+func writeJSON(w http.ResponseWriter, v any) {
+	if json.MarshalWrite(w, v, jsontext.AllowInvalidUTF8(true)) == nil {
+		_, _ = io.WriteString(w, "\n")
+	}
+}
+
+// formatTime returns a time as responses have it, and nil, for null, if it is zero.
+func formatTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format(time.RFC3339)
+	return &s
+}

@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"tiney/functions"
+	"tiney/reaper"
+	"tiney/storage"
+	"tiney/telemetry"
+)
+
+// App is the service but for its listener.
+type App struct {
+	Handler http.Handler
+	Links   *storage.Links
+	Lock    *storage.Lock
+	Reaper  *reaper.Reaper
+	Metrics *telemetry.Metrics
+
+	hosted bool
+	now    func() time.Time
+	log    *slog.Logger
+	sender *telemetry.Sender // nil without telemetry
+}
+
+// New wires the service. It makes no storage call yet. Runs of the reaper end with ctx; version is that of the build.
+func New(ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger) (*App, error) {
+	a := &App{Metrics: new(telemetry.Metrics), hosted: s.Hosted(), now: now, log: log}
+	a.Metrics.ProcessStarted.Add(1)
+	if s.Telemetry != nil {
+		c := *s.Telemetry
+		c.Metrics, c.Version, c.Log = a.Metrics, version, log
+		a.sender = telemetry.Start(c)
+	}
+	var err error
+	tables := s.Storage
+	tables.Now, tables.Random, tables.Log, tables.Metrics, tables.Sender = now, rand.Reader, log, a.Metrics, a.sender
+	if a.Links, err = storage.Open(tables); err != nil {
+		return nil, fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
+	}
+	lock := s.Lock
+	lock.Log, lock.Sender = log, a.sender
+	if a.Lock, err = storage.OpenLock(lock); err != nil {
+		return nil, fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
+	}
+	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Stopping: ctx, Log: log, Metrics: a.Metrics, Sender: a.sender}
+	f := s.Functions
+	f.Version, f.Now, f.Log, f.Metrics, f.Sender = version, now, log, a.Metrics, a.sender
+	f.Links, f.Tables, f.Lock, f.Reaper = a.Links, a.Links, a.Lock, a.Reaper
+	if a.Handler, err = functions.New(f); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Background does what runs beside the requests until ctx ends: it creates what is missing in storage and, without the
+// Functions host, reaps by the schedule.
+func (a *App) Background(ctx context.Context) error {
+	written, err := functions.Schedule("reaper")
+	if err != nil {
+		return err
+	}
+	schedule, err := reaper.ParseSchedule(written)
+	if err != nil {
+		return fmt.Errorf("the schedule of the reaper: %w", err)
+	}
+	starting := telemetry.Begin(ctx, "start", nil, a.hosted)
+	var all sync.WaitGroup
+	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
+	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
+	if !a.hosted {
+		all.Go(func() { a.Reaper.RunOnSchedule(schedule, a.now) })
+	}
+	all.Wait()
+	return nil
+}
+
+// Close sends the telemetry that is left, for at most the given time.
+func (a *App) Close(within time.Duration) { a.sender.Close(within) }

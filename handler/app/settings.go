@@ -1,0 +1,259 @@
+// Package app reads the settings and wires the rooms of the service.
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tiney/functions"
+	"tiney/link"
+	"tiney/storage"
+	"tiney/telemetry"
+)
+
+// Settings are all that the environment says, as the configurations of the rooms. New fills in the rest of them.
+type Settings struct {
+	Address   string // to listen on
+	LogLevel  slog.Level
+	Functions functions.Config
+	Storage   storage.Config
+	Lock      storage.LockConfig
+	Telemetry *telemetry.Config // nil disables it
+}
+
+// Hosted reports whether the process runs behind the Functions host.
+func (s Settings) Hosted() bool { return s.Functions.HostAddress != "" }
+
+// ReadSettings reads the settings of the environment. Its error names every setting that is wrong and quotes none that
+// may be a secret.
+func ReadSettings(getenv func(string) string) (Settings, error) {
+	r := &reader{getenv: getenv, tables: map[string]string{}}
+	var s Settings
+
+	port := int64(7071) // where the host itself listens under `func start`
+	if getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
+		s.Address = net.JoinHostPort("127.0.0.1", strconv.FormatInt(r.integer("FUNCTIONS_CUSTOMHANDLER_PORT", 0, 1, 65535), 10))
+		s.Functions.HostAddress = s.Address
+	} else {
+		port = r.integer(cmp.Or(r.first("HTTP_PLATFORM_PORT", "PORT"), "PORT"), port, 1, 65535)
+		s.Address = net.JoinHostPort(r.listenAddress(), strconv.FormatInt(port, 10))
+	}
+	s.LogLevel = r.level("LOG_LEVEL")
+
+	s.Functions.Rules.Base = r.base("BaseUrl", port)
+	s.Functions.Rules.DefaultTTL = r.duration("DefaultTtlDays", day, 30, 1, 36500)
+	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
+		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, int64(link.MinTTL/time.Second), 36500*86400))
+	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
+
+	s.Storage.Connection = r.connection(storage.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
+	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
+	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
+	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
+	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
+	s.Storage.Reap = storage.ReapConfig{
+		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
+		Limit:        r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800),
+		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
+		StorageClock: true,
+	}
+	cache := storage.CacheConfig{
+		Bytes:    r.integer("CACHE_SIZE_MB", 10, 1, 1024) << 20,
+		Fresh:    r.duration("CACHE_DURATION_SECONDS", time.Second, 900, 1, 86400),
+		Negative: r.duration("CACHE_NEGATIVE_SECONDS", time.Second, 60, 0, 3600),
+		Stale:    r.duration("CACHE_STALE_SECONDS", time.Second, 3600, 0, 86400),
+	}
+	if r.boolean("CACHE_ENABLED", true) {
+		s.Storage.Cache = &cache
+	}
+
+	s.Lock.Connection = r.connection(storage.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
+	s.Lock.Container = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9]){2,62}$`, "3 to 63 lower-case letters, digits and single hyphens")
+	s.Lock.Blob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock", `^[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?$`,
+		"up to 256 letters, digits, dots, hyphens and underscores, with a letter or a digit at both ends")
+
+	t := telemetry.Config{
+		SamplingPercent: int(r.integer("TELEMETRY_SAMPLING_PERCENT", 100, 1, 100)),
+		ClientAddresses: r.boolean("TELEMETRY_CLIENT_IP", true),
+		Hosted:          s.Hosted(),
+		// The names that the Functions host sends its own telemetry under.
+		Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),
+	}
+	if r.applicationInsights("APPLICATIONINSIGHTS_CONNECTION_STRING", &t.Connection) {
+		s.Telemetry = &t
+	}
+
+	if len(r.errs) > 0 {
+		return Settings{}, fmt.Errorf("these settings are wrong:\n%w", errors.Join(r.errs...))
+	}
+	return s, nil
+}
+
+const day = 24 * time.Hour
+
+// reader reads settings and collects what is wrong with them.
+type reader struct {
+	getenv func(string) string
+	errs   []error
+	tables map[string]string // settings by the table that they name, in lower case
+}
+
+// first returns the first of these settings that is set, or "".
+func (r *reader) first(names ...string) string {
+	for _, name := range names {
+		if r.getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func (r *reader) wrong(name, what string) { r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what)) }
+
+// integer is 64 bits wide on 32-bit machines too, where a hundred years have more seconds than an int can hold.
+func (r *reader) integer(name string, byDefault, low, high int64) int64 {
+	given := r.getenv(name)
+	if given == "" {
+		return byDefault
+	}
+	n, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || n < low || n > high {
+		r.wrong(name, fmt.Sprintf("must be a whole number from %d to %d, not %q", low, high, given))
+		return byDefault // so that nothing that is derived from it is wrong too
+	}
+	return n
+}
+
+func (r *reader) duration(name string, unit time.Duration, byDefault, low, high int64) time.Duration {
+	return time.Duration(r.integer(name, byDefault, low, high)) * unit
+}
+
+func (r *reader) boolean(name string, byDefault bool) bool {
+	given := r.getenv(name)
+	if given == "" {
+		return byDefault
+	}
+	b, err := strconv.ParseBool(strings.ToLower(given))
+	if err != nil {
+		r.wrong(name, fmt.Sprintf("must be true or false, not %q", given))
+	}
+	return b
+}
+
+func (r *reader) text(name, byDefault, pattern, form string) string {
+	given := r.getenv(name)
+	if given == "" {
+		return byDefault
+	}
+	if !regexp.MustCompile(pattern).MatchString(given) {
+		r.wrong(name, fmt.Sprintf("must be %s, not %q", form, given))
+	}
+	return given
+}
+
+// table reads the name of a table, which no other setting may have given to another one: they are case-insensitive.
+func (r *reader) table(name, byDefault string) string {
+	table := r.text(name, byDefault, `^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first")
+	key := strings.ToLower(table)
+	if key == "tables" {
+		r.wrong(name, `must not be "Tables", a name that the service reserves`)
+	}
+	if other, taken := r.tables[key]; taken {
+		r.wrong(name+" and "+other, "must differ; names are case-insensitive")
+	}
+	r.tables[key] = name
+	return table
+}
+
+func (r *reader) level(name string) slog.Level {
+	switch given := r.getenv(name); strings.ToLower(given) {
+	case "", "info":
+		return slog.LevelInfo
+	case "debug":
+		return slog.LevelDebug
+	case "warn":
+		return slog.LevelWarn
+	case "error":
+		return slog.LevelError
+	default:
+		r.wrong(name, fmt.Sprintf("must be debug, info, warn or error, not %q", given))
+		return 0
+	}
+}
+
+func (r *reader) connection(service string, names ...string) storage.Connection {
+	c, err := storage.ParseConnection(r.getenv, service, names...)
+	if err == nil {
+		return c
+	}
+	err = fmt.Errorf("  %w", err)
+	// If both connections come from one setting, its error is reported once.
+	if !slices.ContainsFunc(r.errs, func(said error) bool { return said.Error() == err.Error() }) {
+		r.errs = append(r.errs, err)
+	}
+	return c
+}
+
+func (r *reader) applicationInsights(name string, c *telemetry.Connection) (given bool) {
+	if r.getenv(name) == "" {
+		return false
+	}
+	var err error
+	if *c, err = telemetry.ParseConnection(r.getenv(name)); err != nil {
+		r.wrong(name, err.Error())
+	}
+	return true
+}
+
+// instanceName is what Azure calls this instance, or the machine's name.
+func instanceName(getenv func(string) string) string {
+	if id := getenv("WEBSITE_INSTANCE_ID"); id != "" {
+		return id
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}
+
+func (r *reader) listenAddress() string {
+	given := r.getenv("LISTEN_ADDRESS")
+	if given == "" {
+		return "127.0.0.1"
+	}
+	if _, err := netip.ParseAddr(given); err != nil {
+		r.wrong("LISTEN_ADDRESS", fmt.Sprintf("must be an IP address of this machine, or 0.0.0.0 or :: for all of them, not %q", given))
+	}
+	return given
+}
+
+// base reads the start of short URLs. It has a default on a developer's machine only: in Azure, people would be given
+// short URLs that start with localhost. Azure sets WEBSITE_HOSTNAME to the site's host name, and the Core Tools to their
+// own address, such as localhost:7071.
+func (r *reader) base(name string, port int64) link.Base {
+	given := r.getenv(name)
+	if given == "" {
+		given = "http://localhost:" + strconv.FormatInt(port, 10)
+		if site := r.getenv("WEBSITE_HOSTNAME"); strings.HasPrefix(site, "localhost:") || strings.HasPrefix(site, "127.0.0.1:") {
+			given = "http://" + site
+		} else if site != "" {
+			r.wrong(name, "is required in Azure: the URL that people reach this service by, such as https://"+site)
+		}
+	}
+	base, err := link.ParseBase(given)
+	if err != nil {
+		r.wrong(name, err.Error())
+	}
+	return base
+}

@@ -1,0 +1,182 @@
+package app
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+func environment(pairs ...string) func(string) string {
+	values := map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
+	for i := 0; i < len(pairs); i += 2 {
+		values[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) string { return values[name] }
+}
+
+const insightsString = "InstrumentationKey=11111111-2222-3333-4444-555555555555;IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/"
+
+func TestDefaultSettings(t *testing.T) {
+	s, err := ReadSettings(environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Hosted() || s.Address != "127.0.0.1:7071" || s.Functions.Rules.Base.String() != "http://localhost:7071" {
+		t.Errorf("hosted %t, at %s, base %s", s.Hosted(), s.Address, s.Functions.Rules.Base)
+	}
+	if s.Storage.Tables.Links != "ShortUrls" || s.Storage.Tables.Expiry != "ShortUrlsExpiryIndex" || s.Storage.Tables.Index != "UrlIndex" || s.Lock.Container != "locks" || s.Lock.Blob != "expiry-reaper.lock" {
+		t.Errorf("names: %+v", s)
+	}
+	if s.Storage.Reap.Buffer != 0 || s.Storage.Reap.Limit != 4*time.Minute || s.Storage.Reap.PageSize != 1000 {
+		t.Errorf("reaper: %v %v %d", s.Storage.Reap.Buffer, s.Storage.Reap.Limit, s.Storage.Reap.PageSize)
+	}
+	// 90 days: the smaller one of MaxTtlDays and MAX_TTL_SECONDS.
+	if s.Functions.Rules.DefaultTTL != 30*day || s.Functions.Rules.MaxTTL != 90*day || s.Storage.AliasLength != 6 {
+		t.Errorf("links: %v %v %d", s.Functions.Rules.DefaultTTL, s.Functions.Rules.MaxTTL, s.Storage.AliasLength)
+	}
+	if c := s.Storage.Cache; c == nil || c.Bytes != 10<<20 || c.Fresh != 15*time.Minute || c.Negative != time.Minute || c.Stale != time.Hour {
+		t.Errorf("cache: %+v", c)
+	}
+	if s.Functions.RedirectMaxAge != 0 || s.LogLevel != slog.LevelInfo || s.Telemetry != nil {
+		t.Errorf("%v, %v, %v", s.Functions.RedirectMaxAge, s.LogLevel, s.Telemetry)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		given []string
+		holds func(Settings) bool
+	}{
+		"behind the host": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "PORT", "6000", "LISTEN_ADDRESS", "0.0.0.0"},
+			func(s Settings) bool {
+				return s.Hosted() && s.Address == "127.0.0.1:5000" && s.Functions.Rules.Base.String() == "http://localhost:7071"
+			}},
+		"PORT": {[]string{"PORT", "6000"}, func(s Settings) bool {
+			return s.Address == "127.0.0.1:6000" && s.Functions.Rules.Base.String() == "http://localhost:6000"
+		}},
+		"httpPlatformHandler": {[]string{"HTTP_PLATFORM_PORT", "5000", "PORT", "6000"}, func(s Settings) bool { return s.Address == "127.0.0.1:5000" }},
+		"all addresses":       {[]string{"LISTEN_ADDRESS", "0.0.0.0"}, func(s Settings) bool { return s.Address == "0.0.0.0:7071" }},
+		"IPv6":                {[]string{"LISTEN_ADDRESS", "::1"}, func(s Settings) bool { return s.Address == "[::1]:7071" }},
+		"Azure":               {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s Settings) bool { return s.Functions.Rules.Base.String() == "https://tiney.to" }},
+		"telemetry": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString}, func(s Settings) bool {
+			c := s.Telemetry
+			return c != nil && !c.Hosted && c.SamplingPercent == 100 && c.ClientAddresses && c.Role == "tiney" && c.Instance != ""
+		}},
+		"telemetry in Azure": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
+			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "false", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s Settings) bool {
+			c := s.Telemetry
+			return c != nil && c.Hosted && c.SamplingPercent == 10 && !c.ClientAddresses && c.Role == "short" && c.Instance == "abc"
+		}},
+		"no cache":               {[]string{"CACHE_ENABLED", "False"}, func(s Settings) bool { return s.Storage.Cache == nil }},
+		"MaxTtlDays is smaller":  {[]string{"MaxTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},
+		"longer than a year":     {[]string{"MaxTtlDays", "3650", "MAX_TTL_SECONDS", "315360000"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 3650*day }},
+		"log level":              {[]string{"LOG_LEVEL", "WARN"}, func(s Settings) bool { return s.LogLevel == slog.LevelWarn }},
+		"connections of its own": {[]string{"AzureWebJobsStorage", "", "TABLE_CONNECTION__accountName", "a", "GC_BLOB_LOCK_CONNECTION", "UseDevelopmentStorage=true"}, func(Settings) bool { return true }},
+	} {
+		s, err := ReadSettings(environment(test.given...))
+		if err != nil || !test.holds(s) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
+// wrongSettings is a value for each setting that must not be accepted.
+var wrongSettings = map[string]string{
+	"AzureWebJobsStorage":                   "AccountName=a;AccountKey=a secret",
+	"SHORTURL_TABLE_NAME":                   "no-hyphens",
+	"EXPIRYINDEX_TABLE_NAME":                "1st",
+	"URLINDEX_TABLE_NAME":                   "ab",
+	"GC_BLOB_LOCK_CONTAINER":                "Capitals",
+	"GC_BLOB_LOCK_BLOB":                     "a/b",
+	"GC_BUFFER_SECONDS":                     "-1",
+	"GC_MAX_SECONDS":                        "0",
+	"GC_PAGE_SIZE":                          "1001",
+	"BaseUrl":                               "tiney.to",
+	"DefaultTtlDays":                        "0",
+	"MaxTtlDays":                            "1.5",
+	"MAX_TTL_SECONDS":                       "59",
+	"ALIAS_LENGTH":                          "3",
+	"CACHE_ENABLED":                         "maybe",
+	"CACHE_SIZE_MB":                         "10MB",
+	"CACHE_DURATION_SECONDS":                "0",
+	"CACHE_NEGATIVE_SECONDS":                "ten",
+	"CACHE_STALE_SECONDS":                   "1e3",
+	"REDIRECT_MAX_AGE_SECONDS":              " 5",
+	"LOG_LEVEL":                             "loud",
+	"TELEMETRY_SAMPLING_PERCENT":            "0",
+	"TELEMETRY_CLIENT_IP":                   "sometimes",
+	"APPLICATIONINSIGHTS_CONNECTION_STRING": "InstrumentationKey=a secret",
+	"PORT":                                  "70000",
+	"LISTEN_ADDRESS":                        "a b",
+	"FUNCTIONS_CUSTOMHANDLER_PORT":          "x",
+}
+
+func TestEachWrongSettingIsNamed(t *testing.T) {
+	for name, value := range wrongSettings {
+		_, err := ReadSettings(environment(name, value))
+		if err == nil || !strings.Contains(err.Error(), name+" ") {
+			t.Errorf("%s=%s: got %v", name, value, err)
+		}
+	}
+	if _, err := ReadSettings(environment("WEBSITE_HOSTNAME", "x.azurewebsites.net")); err == nil || !strings.Contains(err.Error(), "BaseUrl is required in Azure") {
+		t.Errorf("in Azure without BaseUrl: %v", err)
+	}
+	for name, value := range map[string]string{
+		"SHORTURL_TABLE_NAME": "tables", "GC_BLOB_LOCK_BLOB": "..", "GC_BLOB_LOCK_CONTAINER": strings.Repeat("a", 64), "LISTEN_ADDRESS": "127.0.0.1:80",
+		"TABLE_CONNECTION": "BlobEndpoint=https://a.example;SharedAccessSignature=x", "GC_BLOB_LOCK_CONNECTION": "TableEndpoint=https://a.example;SharedAccessSignature=x",
+	} {
+		if _, err := ReadSettings(environment(name, value)); err == nil || !strings.Contains(err.Error(), name+" ") {
+			t.Errorf("%s=%s: got %v", name, value, err)
+		}
+	}
+	if _, err := ReadSettings(environment("AzureWebJobsStorage", "x")); err == nil || strings.Count(err.Error(), "AzureWebJobsStorage") != 1 {
+		t.Errorf("one setting for two connections: %v", err)
+	}
+	if s, err := ReadSettings(environment("FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "WEBSITE_HOSTNAME", "localhost:8080")); err != nil || s.Functions.Rules.Base.String() != "http://localhost:8080" {
+		t.Errorf("under the Core Tools: %v, %v", s.Functions.Rules.Base, err)
+	}
+	if _, err := ReadSettings(environment("URLINDEX_TABLE_NAME", "shorturls")); err == nil || !strings.Contains(err.Error(), "must differ") {
+		t.Errorf("two tables of one name: %v", err)
+	}
+	if _, err := ReadSettings(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "AzureWebJobsStorage is required") {
+		t.Errorf("nothing set: %v", err)
+	}
+}
+
+func TestAllWrongSettingsAreNamedAtOnce(t *testing.T) {
+	_, err := ReadSettings(func(name string) string {
+		if name == "FUNCTIONS_CUSTOMHANDLER_PORT" {
+			return "" // else PORT and LISTEN_ADDRESS are not looked at
+		}
+		return wrongSettings[name]
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for name := range wrongSettings {
+		if name != "FUNCTIONS_CUSTOMHANDLER_PORT" && !strings.Contains(err.Error(), name+" ") {
+			t.Errorf("%s is not named in:\n%v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "a secret") {
+		t.Errorf("a key is told:\n%v", err)
+	}
+}
+
+func FuzzSettings(f *testing.F) {
+	for name, value := range wrongSettings {
+		f.Add(name, value)
+	}
+	f.Add("ALIAS_LENGTH", "32")
+	f.Add("BaseUrl", "https://bücher.example/s/")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		s, err := ReadSettings(environment(name, value))
+		if err != nil {
+			return
+		}
+		if s.Storage.AliasLength < 4 || s.Storage.AliasLength > 32 || s.Functions.Rules.DefaultTTL < day || s.Functions.Rules.MaxTTL < time.Minute || s.Functions.Rules.Base.String() == "" || s.Storage.Reap.PageSize < 1 || s.Storage.Reap.PageSize > 1000 {
+			t.Errorf("%s=%q gives %+v", name, value, s)
+		}
+	})
+}

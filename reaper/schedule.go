@@ -1,0 +1,66 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+const (
+	// firstAfter is how long after the start of a process the first run is: after the first requests, but soon, since a
+	// reaper that was down has something to catch up with.
+	firstAfter = 2 * time.Second
+	// againAfter is when a first run that found the lock held tries again: by then the lease of a process that was killed,
+	// most likely this one's predecessor, has run out.
+	againAfter = 65 * time.Second
+)
+
+// ParseSchedule parses a schedule as function.json has it: the host's six fields, seconds first, in UTC.
+func ParseSchedule(schedule string) (cron.Schedule, error) {
+	return cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(schedule)
+}
+
+// RunOnSchedule reaps soon after it is called and then by the schedule, until Stopping ends. It is for a process without
+// the Functions host.
+func (rp *Reaper) RunOnSchedule(schedule cron.Schedule, now func() time.Time) {
+	wait := func(d time.Duration) bool {
+		select {
+		case <-time.After(d):
+			return true
+		case <-rp.Stopping.Done():
+			return false
+		}
+	}
+	if !wait(firstAfter) {
+		return
+	}
+	if err := rp.runAndReport(); errors.Is(err, link.ErrLockHeld) {
+		if !wait(againAfter) {
+			return
+		}
+		_ = rp.runAndReport() // logged by Run
+	}
+	for {
+		at := now().UTC()
+		if !wait(schedule.Next(at).Sub(at)) {
+			return
+		}
+		_ = rp.runAndReport()
+	}
+}
+
+// runAndReport runs once and reports the run as a request, as the Functions host does for its invocations.
+func (rp *Reaper) runAndReport() error {
+	operation := telemetry.Begin(context.Background(), "reaper", nil, false) // Run respects Stopping
+	start := time.Now()
+	_, err := rp.Run(&operation)
+	rp.Sender.Request(&operation, telemetry.Request{
+		Success: err == nil || errors.Is(err, link.ErrLockHeld), Start: start, Duration: time.Since(start),
+	})
+	return err
+}

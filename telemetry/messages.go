@@ -1,0 +1,51 @@
+package telemetry
+
+// The messages of warnings and errors in the log. docs/operations.md says for each what to do, and queries look for them, so
+// each is a constant, and a test holds the docs and the queries to LogMessages. What differs from one line to the next is in
+// the line's attributes.
+const (
+	// LogStorageUnavailable: a request got a 503.
+	LogStorageUnavailable = "storage is unavailable"
+	// LogStorageNotReady: the tables or the lock's container could not be created at the start; it is tried again.
+	LogStorageNotReady = "storage is not ready yet"
+	// LogNotReady: a check of /api/ready failed.
+	LogNotReady = "not ready"
+	// LogRequestFailed: a request got a 500.
+	LogRequestFailed = "request failed"
+	// LogPanic: a request got a 500, and the program has a bug.
+	LogPanic = "panic"
+	// LogLinkCorrupt: a row of the table of links has no valid long URL.
+	LogLinkCorrupt = "link row is corrupt; repair it by hand"
+	// LogLinkNotReaped: a link that is due stays for the next run of the reaper.
+	LogLinkNotReaped = "an expired link could not be reaped"
+	// LogBatchRefused: a batch of expiry rows is deleted row by row instead.
+	LogBatchRefused = "expiry rows could not be deleted in one call; deleting them one by one"
+	// LogReaperFailed: a run of the reaper ended before its time limit and before it had seen all that is due.
+	LogReaperFailed = "reaper: the run was cut short"
+	// LogCreateTooLate: the process was stopped in the middle of a create, and repairing what that left has failed.
+	LogCreateTooLate = "a create was stopped for too long and may have left an inconsistent row"
+	// LogLinkLeft: a create that lost a race could not delete its link.
+	LogLinkLeft = "an unused link is left to the reaper"
+	// LogExpiryRowLeft: a create that lost a race could not delete its expiry row.
+	LogExpiryRowLeft = "an unused expiry row is left to the reaper"
+	// LogLockNotReleased: the lease on the lock's blob runs out by itself.
+	LogLockNotReleased = "the lock could not be released; its lease expires within a minute"
+	// LogTelemetryDelayed: the ingestion endpoint cannot be reached or is busy.
+	LogTelemetryDelayed = "telemetry cannot be delivered; trying again"
+	// LogTelemetryRefused: the ingestion endpoint has refused some items, which are lost.
+	LogTelemetryRefused = "Application Insights has refused telemetry"
+	// LogTelemetryStopped: the goroutine that sends telemetry has panicked.
+	LogTelemetryStopped = "no more telemetry is sent"
+	// LogLocationRewritten: the Functions host forwards requests instead of proxying them.
+	LogLocationRewritten = "this Functions host forwards requests, and rewrites the Location of redirects"
+	// LogHostEnded: the process has lost its parent, and ends too.
+	LogHostEnded = "the Functions host has ended; stopping"
+)
+
+// LogMessages are all of them.
+var LogMessages = []string{
+	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
+	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft, LogLockNotReleased,
+	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
+	LogLocationRewritten, LogHostEnded,
+}

@@ -198,7 +198,7 @@ func (r *reader) connection(service string, names ...string) storage.Connection 
 	}
 	err = fmt.Errorf("  %w", err)
 	// If both connections come from one setting, its error is reported once.
-	if !slices.ContainsFunc(r.errs, func(said error) bool { return said.Error() == err.Error() }) {
+	if !slices.ContainsFunc(r.errs, func(reported error) bool { return reported.Error() == err.Error() }) {
 		r.errs = append(r.errs, err)
 	}
 	return c

@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench benchstat profile wine azurite kql bicep powershell clean compiler wrk nginx shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine azurite kql bicep powershell clean compiler wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -11,12 +11,6 @@ NODES ?= 2
 SEED ?= 0
 # What `make bench` is told, such as BENCH='-only cost' or BENCH='-write docs/performance.md'.
 BENCH ?=
-# How often `make benchstat` runs each benchmark and for how long, which ones (a regular expression), and the branch or
-# commit that the work tree is compared with.
-ROUNDS ?= 10
-BENCHTIME ?= 200ms
-BENCHMARKS ?= .
-BASE ?= main
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -69,38 +63,6 @@ chaos: azurite ## check random histories under faults for DURATION (10m), with N
 
 bench: azurite wrk nginx ## measure redirects, shorten, reap, start, growth, cost, allocations, faults (an hour and a half; BENCH='-only cost' for one)
 	@go run ./bench $(BENCH)
-
-# The two take turns, so that whatever else the machine does meets both.
-benchstat: azurite compiler ## compare the Go benchmarks of the work tree with those of BASE (main), over ROUNDS (10) that take turns
-	@rm -rf build/benchstat && git worktree prune
-	@git worktree add --quiet --detach build/benchstat/base $(BASE)
-	@$(MAKE) --no-print-directory -C build/benchstat/base azurite
-	@set -e; out=$$PWD/build/benchstat; trap 'git worktree remove --force build/benchstat/base' EXIT; \
-	packages=$$(git grep --untracked -l '^func Benchmark' -- '*_test.go' | xargs -n 1 dirname | sort -u); \
-	for package in $$packages; do \
-		go test -c -o $$out/work/$$package.test ./$$package; \
-		if [ -d $$out/base/$$package ]; then (cd $$out/base && go test -c -o $$out/before/$$package.test ./$$package); fi; \
-	done; \
-	run() { if [ -x $$out/$$1/$$3.test ]; then (cd $$2/$$3 && $$out/$$1/$$3.test -test.run '^$$' \
-		-test.bench '$(BENCHMARKS)' -test.benchtime $(BENCHTIME) >>$$out/$$1.txt) || { tail -n 30 $$out/$$1.txt; exit 1; }; fi; }; \
-	: >$$out/before.txt; \
-	for round in $$(seq $(ROUNDS)); do \
-		echo "round $$round of $(ROUNDS),$$(uptime | sed 's/.*\(load\)/ \1/')"; \
-		for package in $$packages; do run before $$out/base $$package; run work . $$package; done; \
-	done; \
-	cd $$out && go tool benchstat $(BASE)=before.txt work=work.txt
-
-# The function of net/http that serves a connection, for pprof.
-SERVING = net/http.\(\*conn\).serve
-
-profile: azurite compiler ## profile a cached redirect under load: build/profile/cpu.pprof, allocs.pprof, and the top of both
-	@mkdir -p build/profile
-	go test -run '^$$' -bench '^BenchmarkServedRedirect$$' -benchtime 10s -o build/profile/handler.test \
-		-outputdir build/profile -cpuprofile cpu.pprof -memprofile allocs.pprof ./handler
-	@# The clients are in the same process, and are left out here. The second table is what of it the rooms take.
-	@go tool pprof -top -nodecount 20 -focus '$(SERVING)' build/profile/cpu.pprof
-	@go tool pprof -top -cum -nodecount 20 -focus '$(SERVING)' -show 'tiney/|ristretto|$(SERVING)' build/profile/cpu.pprof
-	@go tool pprof -top -nodecount 20 -sample_index alloc_space -focus '$(SERVING)' build/profile/allocs.pprof
 
 wine: azurite wine-installed ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
 	go test -count=1 -run TestThePackagesForWindowsRun ./internal/pack -pack.wine

@@ -9,7 +9,7 @@ FUZZTIME ?= 30s
 DURATION ?= 10m
 NODES ?= 2
 SEED ?= 0
-# What `make bench` is told, such as BENCH='-only cost' or BENCH='-write docs/performance.md'.
+# What `make bench` is told, such as BENCH='-only redirects,start' or BENCH='-write docs/performance.md'.
 BENCH ?=
 
 help: ## list the targets
@@ -61,8 +61,8 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 chaos: azurite ## check random histories under faults for DURATION (10m), with NODES processes (2)
 	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/chaos -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
 
-bench: azurite wrk nginx ## measure redirects, shorten, reap, start, growth, cost, allocations, faults (an hour and a half; BENCH='-only cost' for one)
-	@go run ./bench $(BENCH)
+bench: azurite wrk nginx ## measure redirects, shorten, reap and start (ten minutes; BENCH='-only start' for one of them)
+	@PATH="$$PATH:/usr/sbin" go run ./bench $(BENCH)
 
 wine: azurite wine-installed ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
 	go test -count=1 -run TestThePackagesForWindowsRun ./internal/pack -pack.wine
@@ -82,11 +82,11 @@ compiler:
 		else echo "The race detector needs a C compiler: install gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)"; exit 1; fi; }
 
 wrk:
-	@command -v wrk >/dev/null || \
-		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq; apt-get install -y -qq wrk; }; } || \
-		echo "wrk is not installed (Debian, Ubuntu: apt-get install wrk): measuring with a load generator of the bench's own"
+	@command -v wrk >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq wrk; \
+		else echo "The load is made by wrk: https://github.com/wg/wrk (Debian, Ubuntu: apt-get install wrk)"; exit 1; fi; }
 
-# Only where no systemd runs, in containers mostly: it would serve port 80 as soon as nginx is there.
+# With systemd, which containers mostly lack, nginx would serve port 80 as soon as it is installed.
 nginx:
 	@PATH="$$PATH:/usr/sbin"; command -v nginx >/dev/null || \
 		{ [ "$$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null && \

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +10,7 @@ import (
 	"time"
 )
 
-// machine says what it is measured on.
+// machine describes what the figures are from.
 func machine() string {
 	model := "unknown processor"
 	data, _ := os.ReadFile("/proc/cpuinfo")
@@ -24,13 +23,10 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// measuredOn says when, and on what.
-func measuredOn() string { return time.Now().UTC().Format(time.DateOnly) + ": " + machine() }
-
-// tick is what /proc counts processor time in, on every Linux that matters.
+// tick is the unit of processor time in /proc on all common platforms.
 const tick = 10 * time.Millisecond
 
-// stat returns the fields of a process in /proc, from its state, which is the third, on. None: there is no such process.
+// stat returns the fields of /proc/PROCESS/stat from the third on, which is the state, or none without such a process.
 func stat(process string) []string {
 	data, _ := os.ReadFile(filepath.Join("/proc", process, "stat"))
 	s := string(data)
@@ -46,7 +42,7 @@ func ticks(fields ...string) time.Duration {
 	return time.Duration(sum) * tick
 }
 
-// memory is what a process holds in memory, and the most that it ever held, in MB.
+// memory returns the resident memory of a process, and the most that it was, in MB.
 func memory(pid int) (now, most float64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -66,36 +62,18 @@ func memory(pid int) (now, most float64, err error) {
 	return now, most, nil
 }
 
-// meter measures how much of the processors others use meanwhile: all that is not ours is noise.
-type meter struct {
-	since     time.Time
-	all, ours time.Duration
-}
-
-func newMeter() meter { return meter{time.Now(), allTime(), ourTime()} }
-
-// others is their share of all processors, in percent.
-func (m meter) others() float64 {
-	all, ours := allTime()-m.all, ourTime()-m.ours
-	return max(0, float64(all-ours)/float64(time.Since(m.since))/float64(runtime.NumCPU())*100)
-}
-
-// allTime is what the machine was busy.
-func allTime() time.Duration {
+// otherTime is how long the processors have worked for others than this process and its descendants, which is noise.
+func otherTime() time.Duration {
 	data, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(data), "\n")
 	f := strings.Fields(line)
 	if len(f) < 9 {
 		return 0
 	}
-	return ticks(f[1], f[2], f[3], f[6], f[7], f[8]) // not: idle, waiting for a disk
+	return ticks(f[1], f[2], f[3], f[6], f[7], f[8]) - processorTime(os.Getpid()) // without idle and waiting for a disk
 }
 
-// ourTime is what this process and all that it has started have used.
-func ourTime() time.Duration { return processorTime(os.Getpid()) }
-
-// processorTime is what a process and all that descend from it have used, with those that have ended: what these used, their
-// parents have in fields of their own.
+// processorTime is what a process and its descendants have used. Those that have ended are in the fields of their parents.
 func processorTime(pid int) (sum time.Duration) {
 	parents, used := map[string]string{}, map[string]time.Duration{}
 	all, _ := filepath.Glob("/proc/[0-9]*")
@@ -114,19 +92,4 @@ func processorTime(pid int) (sum time.Duration) {
 		}
 	}
 	return sum
-}
-
-// patience is how long quiet still waits, all in all.
-var patience time.Duration
-
-// quiet waits until others leave the machine alone, while there is patience.
-func quiet(ctx context.Context) {
-	for ctx.Err() == nil {
-		m := newMeter()
-		time.Sleep(time.Second)
-		if m.others() < tooLoud/2 || patience <= 0 {
-			return
-		}
-		patience -= time.Second
-	}
 }

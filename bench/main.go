@@ -1,13 +1,10 @@
-// Bench measures redirects beside what the platform and the machine can do, links made and reaped beside the storage SDK
-// alone, the start, and what grows with the links; and the service beside itself: what telemetry costs, and what an
-// ingestion endpoint that fails does to redirects.
+// Bench measures the service beside bare net/http and nginx: redirects, links created and reaped, and the start.
 //
-//	go run ./bench -only cost -rounds 3
+//	go run ./bench -only redirects -rounds 3
 //	go run ./bench -write docs/performance.md
 //
-// What is compared is run in turns, A B C A B C …, each time in a fresh process, and reported by medians and spread, so
-// that a machine that gets slower or has other work for a while does not favour anybody. It runs on Linux alone, whose
-// /proc says what a process has used.
+// Servers that are compared take turns, and tables show medians and ranges, so that a machine that slows down for a while
+// favours none of them. Bench needs wrk, and Linux, whose /proc tells what a process has used.
 package main
 
 import (
@@ -30,90 +27,40 @@ import (
 
 // bench is what all parts share.
 type bench struct {
-	rounds      int
-	length      time.Duration // of one measurement of throughput
-	connections int
-	reapRounds  int // against a table service in memory
-	faultRounds int
-	faultLength time.Duration
-	rate        int // redirects a second
-	shortens    int // links made a second beside them
-	mostLinks   int // in the largest tables
-
-	executable string
-	emulator   azurite.Ports
-	alias      string // of the link that redirects are measured with
-	wrk        string // where it is; "" where it is not
-	bare       string // the executable of a bare net/http server
-	dir        string // for what is of use only while this runs
-	file       string // where the tables go to; "" where they are only printed
+	rounds                int
+	dir, executable, bare string // a folder for this run, and the executables of the service and of bench/bare in it
+	storage               azurite.Ports
+	tables                int // created so far
 }
 
 func main() {
-	if os.Getenv(rawVariable) != "" {
-		fmt.Fprintln(os.Stderr, "bench, raw:", serveRaw())
-		os.Exit(1)
-	}
 	b := new(bench)
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds of everything but the faults")
-	flag.DurationVar(&b.length, "time", 5*time.Second, "how long one measurement of throughput goes on")
-	flag.IntVar(&b.connections, "connections", 32, "connections of the load generator")
-	flag.IntVar(&b.reapRounds, "reap-rounds", 2, "rounds of reaps of up to 100,000 links")
-	flag.IntVar(&b.faultRounds, "fault-rounds", 3, "rounds of the faults")
-	flag.DurationVar(&b.faultLength, "fault-time", time.Minute, "how long the endpoint fails")
-	flag.IntVar(&b.rate, "rate", 2000, "redirects a second while it fails")
-	flag.IntVar(&b.shortens, "shortens", 20, "links made a second while it fails")
-	flag.IntVar(&b.mostLinks, "most-links", 30_000, "links in the largest tables of growth, three rows each")
-	flag.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait, all in all, for others to leave the machine alone")
-	flag.IntVar(&tries, "tries", 3, "how often to try a run that others disturb")
-	var names []string
-	for _, p := range b.parts() {
-		names = append(names, p.name)
-	}
-	only := flag.String("only", strings.Join(names, ","), "the `parts` to run")
-	flag.StringVar(&b.file, "write", "", "put the tables into this `file` too, between its marks, and a plot beside it")
+	flag.IntVar(&b.rounds, "rounds", 5, "how often everything but the million redirects is measured")
+	only := flag.String("only", "redirects,shorten,reap,start", "the `parts` to run")
+	file := flag.String("write", "", "also put the tables into this `file`, between its markers")
 	flag.Parse()
 
-	// Everything that is started ends with ctx.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := b.run(ctx, strings.Split(*only, ",")); err != nil {
+	if err := b.run(ctx, strings.Split(*only, ","), *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// part is one table.
-type part struct {
-	name    string
-	measure func(context.Context) (string, error)
-}
-
-func (b *bench) parts() []part {
-	return []part{
-		{"redirects", b.redirects}, {"shorten", b.shorten}, {"reap", b.reap}, {"start", b.startUp}, {"growth", b.growth},
-		{"cost", b.cost}, {"allocations", b.allocations}, {"faults", b.faults},
+func (b *bench) run(ctx context.Context, only []string, file string) error {
+	parts := map[string]func(context.Context) (string, error){
+		"redirects": b.redirects, "shorten": b.shorten, "reap": b.reap, "start": b.starts,
 	}
-}
-
-func (b *bench) run(ctx context.Context, only []string) error {
-	parts := b.parts()
-	for _, name := range only {
-		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
-			return fmt.Errorf("there is no part %q", name)
-		}
+	if i := slices.IndexFunc(only, func(name string) bool { return parts[name] == nil }); i >= 0 {
+		return fmt.Errorf("there is no part %q", only[i])
 	}
-	dir, err := os.MkdirTemp("", "tiney-bench-")
-	if err != nil {
+	var err error
+	if b.dir, err = os.MkdirTemp("", "tiney-bench-"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	if err := pack.Dir(".", dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
-		return err
-	}
-	b.dir, b.executable = dir, filepath.Join(dir, "handler")
-	b.wrk, _ = exec.LookPath("wrk")
-	if err := b.buildBare(ctx); err != nil {
+	defer os.RemoveAll(b.dir)
+	if err := b.build(ctx); err != nil {
 		return err
 	}
 	emulator, err := azurite.StartAnywhere(ctx)
@@ -121,22 +68,20 @@ func (b *bench) run(ctx context.Context, only []string) error {
 		return err
 	}
 	defer emulator.Stop()
-	b.emulator = emulator.Ports
-	if err := b.makeLink(ctx); err != nil {
-		return err
-	}
-	for _, p := range parts {
-		if !slices.Contains(only, p.name) {
-			continue
-		}
-		table, err := p.measure(ctx)
+	b.storage = emulator.Ports
+	for _, name := range only {
+		fmt.Fprintln(os.Stderr, "measuring", name)
+		others, start := otherTime(), time.Now()
+		table, err := parts[name](ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		text := fmt.Sprintf("Measured on %s.\n\n%s", measuredOn(), table)
-		fmt.Printf("\n## %s\n\n%s", p.name, text)
-		if b.file != "" {
-			if err := replace(b.file, p.name, text); err != nil {
+		others = max(0, otherTime()-others) * 100 / time.Since(start) / time.Duration(runtime.NumCPU())
+		text := fmt.Sprintf("Measured on %s, %s, while other processes used %d %% of the processors.\n\n%s",
+			time.Now().UTC().Format(time.DateOnly), machine(), others, table)
+		fmt.Printf("\n## %s\n\n%s", name, text)
+		if file != "" {
+			if err := write(file, name, text); err != nil {
 				return err
 			}
 		}
@@ -144,8 +89,22 @@ func (b *bench) run(ctx context.Context, only []string) error {
 	return nil
 }
 
-// replace puts text between the marks of a part in a file.
-func replace(file, part, text string) error {
+func (b *bench) build(ctx context.Context) error {
+	if err := pack.Dir(".", b.dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
+		return err
+	}
+	b.executable, b.bare = filepath.Join(b.dir, "handler"), filepath.Join(b.dir, "bare")
+	// The flags are those of the service.
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.bare, "-trimpath", "-ldflags", "-s -w", "tiney/bench/bare")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, output)
+	}
+	return nil
+}
+
+// write replaces what is between the markers of a part in a file.
+func write(file, part, text string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -154,7 +113,7 @@ func replace(file, part, text string) error {
 	before, rest, found := strings.Cut(string(data), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return fmt.Errorf("%s has no place for a table: no line %q, or none %q after it", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+		return fmt.Errorf("%s lacks the line %q, or %q after it", file, begin, end)
 	}
 	return os.WriteFile(file, []byte(before+begin+"\n"+text+"\n"+end+after), 0o644)
 }

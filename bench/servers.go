@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"tiney/internal/freeport"
+)
+
+// server is a process that is measured.
+type server struct {
+	cmd      *exec.Cmd
+	address  string
+	log      bytes.Buffer // its stdout
+	requests float64      // of all loads
+}
+
+// command is how to start a server that listens on a port of 127.0.0.1.
+type command func(port string) *exec.Cmd
+
+// service runs with the given tables, on its own or as if it were behind the Functions host: there is no host, which would
+// take a share of the processors.
+func (b *bench) service(t *tables, hosted bool, more ...string) command {
+	return func(port string) *exec.Cmd {
+		variable := "PORT"
+		if hosted {
+			variable = "FUNCTIONS_CUSTOMHANDLER_PORT"
+		}
+		cmd := exec.Command(b.executable)
+		cmd.Env = append([]string{variable + "=" + port, "AzureWebJobsStorage=" + b.storage.ConnectionString(), "BaseUrl=https://tiney.to",
+			"SHORTURL_TABLE_NAME=" + t.links, "URLINDEX_TABLE_NAME=" + t.index, "EXPIRYINDEX_TABLE_NAME=" + t.expiry}, more...)
+		return cmd
+	}
+}
+
+// bareHTTP is bench/bare, which redirects a path.
+func (b *bench) bareHTTP(path string) command {
+	return func(port string) *exec.Cmd { return exec.Command(b.bare, "127.0.0.1:"+port, path, longURL(0)) }
+}
+
+// nginxSettings keep nginx to its folder. Like the others it limits no connection and writes no log.
+const nginxSettings = `daemon off;
+worker_processes auto;
+pid nginx.pid;
+error_log stderr crit;
+events { worker_connections 1024; }
+http {
+	access_log off;
+	keepalive_requests 1000000000;
+	client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+	server {
+		listen 127.0.0.1:%s;
+		location / { return 302 %q; }
+	}
+}
+`
+
+func (b *bench) nginx() command {
+	return func(port string) *exec.Cmd {
+		settings := filepath.Join(b.dir, "nginx.conf")
+		if err := os.WriteFile(settings, fmt.Appendf(nil, nginxSettings, port, longURL(0)), 0o600); err != nil {
+			return &exec.Cmd{Err: err}
+		}
+		return exec.Command("nginx", "-p", b.dir, "-c", settings)
+	}
+}
+
+// start starts a server. It must be stopped.
+func (b *bench) start(c command) (*server, error) {
+	port, err := freeport.Find()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{cmd: c(strconv.Itoa(port)), address: fmt.Sprintf("127.0.0.1:%d", port)}
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, os.Stderr
+	return s, s.cmd.Start()
+}
+
+// startReady starts a server and returns when it is ready, as wait says.
+func (b *bench) startReady(ctx context.Context, c command, path string) (*server, error) {
+	s, err := b.start(c)
+	if err == nil {
+		if err = s.wait(ctx, path, 10*time.Millisecond); err != nil {
+			s.stop()
+		}
+	}
+	return s, err
+}
+
+// wait returns when a GET of the path succeeds or is redirected, and pauses between two attempts.
+func (s *server) wait(ctx context.Context, path string, pause time.Duration) (err error) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(pause) {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", s.address); err != nil { // which takes less than a request while nobody listens
+			continue
+		}
+		conn.Close()
+		if err = s.send(http.MethodGet, path, ""); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not serve %s: %w", s.cmd.Path, path, errors.Join(err, ctx.Err()))
+}
+
+// client follows no redirects. A reap may take a while.
+var client = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 64},
+	Timeout:       5 * time.Minute,
+}
+
+// send sends one request. A status of 400 and more is an error.
+func (s *server) send(method, path, body string) error {
+	r, err := http.NewRequest(method, "http://"+s.address+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s %s: %s\n%s", method, path, response.Status, text)
+	}
+	return err
+}
+
+// stop ends the process if it still runs, and returns the metrics in the last line of its log. Only the service has them.
+func (s *server) stop() map[string]float64 {
+	client.CloseIdleConnections()
+	if s.cmd.ProcessState == nil {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // nginx would leave its workers behind if it was killed
+		_ = s.cmd.Wait()
+	}
+	log := bytes.TrimSpace(s.log.Bytes())
+	var last struct{ Metrics map[string]float64 }
+	_ = json.Unmarshal(log[bytes.LastIndexByte(log, '\n')+1:], &last)
+	return last.Metrics
+}
+
+// stopCounted is stop with a check that the loads measured what they should: by the given metric the service must have
+// counted nearly all of their requests. The first ones may fill the cache. Other servers count nothing.
+func (s *server) stopCounted(metric string) (map[string]float64, error) {
+	counts := s.stop()
+	if metric != "" && counts[metric] < 0.99*s.requests {
+		return nil, fmt.Errorf("of %v requests, only %v count as %s: %v", s.requests, counts[metric], metric, counts)
+	}
+	return counts, nil
+}

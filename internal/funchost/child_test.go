@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
-	"os/signal"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // childMode is the environment variable that turns this test binary into a custom handler.
@@ -17,111 +19,123 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(childMode) {
 	case "":
 		os.Exit(m.Run())
-	case "serve":
-		serve()
-	case "mute":
-		interrupted := make(chan os.Signal, 1)
-		signal.Notify(interrupted, os.Interrupt)
-		fmt.Println("up, and silent")
-		<-interrupted
 	case "exit":
 		fmt.Fprintln(os.Stderr, "no storage configured")
 		os.Exit(3)
+	case "mute":
+		time.Sleep(time.Hour) // it is killed long before
+	case "serve":
+		fmt.Println("to stdout")
+		fmt.Fprintln(os.Stderr, "to stderr")
+		serve()
+	}
+}
+
+// serve listens again some time after /t/deaf has closed the listener, so that connections are refused meanwhile.
+func serve() {
+	for ; ; time.Sleep(200 * time.Millisecond) {
+		listener, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"))
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if respond, ok := responses[r.URL.Path]; ok {
+				respond(w, r)
+			} else if r.URL.Path == "/t/deaf" {
+				w.Header().Set("Connection", "close")
+				listener.Close()
+			} else {
+				echo(w, r)
+			}
+		}))
 	}
 }
 
 // seen is what the child saw of a request, and of its surroundings.
 type seen struct {
 	Method, URI, Host, Body string
-	ContentLength           int64
 	Header                  http.Header
-	Dir, Port               string
+	ContentLength           int64
+	TransferEncoding        []string
+	Dir                     string
 	Env                     []string
 }
 
-func see(r *http.Request) seen {
+// echo responds to HTTP and timer requests alike.
+func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	dir, _ := os.Getwd()
-	return seen{
-		Method: r.Method, URI: r.RequestURI, Host: r.Host, Body: string(body),
-		ContentLength: r.ContentLength, Header: r.Header,
-		Dir: dir, Port: os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"), Env: os.Environ(),
-	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]any{"Logs": []string{"swept", "done"}, "ReturnValue": seen{
+		r.Method, r.RequestURI, r.Host, string(body), r.Header, r.ContentLength, r.TransferEncoding, dir, os.Environ(),
+	}})
 }
 
-func serve() {
-	fmt.Println("to stdout")
-	fmt.Fprintln(os.Stderr, "to stderr")
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt)
-	go func() {
-		<-interrupted
-		os.Exit(7)
-	}()
-	err := http.ListenAndServe("127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"), handler())
-	fmt.Println(err)
-	os.Exit(1)
-}
+var (
+	calls   atomic.Int32
+	release = make(chan bool) // unbuffered: /t/release waits until /t/stream is half-way
+	ended   = make(chan string, 1)
+)
 
-func handler() http.Handler {
-	reply := func(status int, contentType, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", contentType)
-			w.WriteHeader(status)
-			io.WriteString(w, body)
-		}
-	}
-	withHeader := func(value string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Name", value) }
-	}
-	release := make(chan struct{}) // unbuffered: /t/release waits until a stream is half-way
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/t/echo", func(w http.ResponseWriter, r *http.Request) { json.NewEncoder(w).Encode(see(r)) })
-	mux.HandleFunc("/t/redirect", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/t/echo?from=redirect", http.StatusFound)
-	})
-	mux.HandleFunc("/t/headers", func(w http.ResponseWriter, _ *http.Request) {
+// responses are the child's other responses, by path.
+var responses = map[string]http.HandlerFunc{
+	"/t/redirect": func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", r.FormValue("to"))
+		w.WriteHeader(http.StatusFound)
+	},
+	"/t/headers": func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h["Content-Type"] = nil
 		h["Set-Cookie"] = []string{"a=1", "b=2"}
 		h.Set("X-Tab", "a\tb")
+		h.Set("Vary", "Accept, Origin")
 		h.Set("Keep-Alive", "timeout=5")
 		w.WriteHeader(http.StatusTeapot)
 		io.WriteString(w, "<html>")
-	})
-	mux.HandleFunc("/t/notmodified", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("ETag", `"1"`)
-		w.WriteHeader(http.StatusNotModified)
-	})
-	mux.HandleFunc("/t/latin", withHeader("caf\xe9"))
-	mux.HandleFunc("/t/control", withHeader("a\x01b"))
-	mux.HandleFunc("/t/abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	mux.HandleFunc("/t/crash", func(http.ResponseWriter, *http.Request) { os.Exit(9) })
-	mux.HandleFunc("/t/stream", func(w http.ResponseWriter, r *http.Request) {
-		if length := r.FormValue("length"); length != "" {
-			w.Header().Set("Content-Length", length)
+	},
+	"/t/notmodified": respond(304, "", ""),
+	"/t/early":       respond(413, "text/plain", "too large"),
+	"/t/latin":       func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Name", "caf\xe9") },
+	"/t/abort":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	"/t/flaky": func(http.ResponseWriter, *http.Request) {
+		if calls.Add(1) <= 30 {
+			panic(http.ErrAbortHandler)
 		}
-		io.WriteString(w, "first")
-		http.NewResponseController(w).Flush()
-		<-release
-		io.WriteString(w, "second")
-	})
-	mux.HandleFunc("/t/cut", func(w http.ResponseWriter, _ *http.Request) {
+	},
+	"/t/cut": func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "first")
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
-	})
-	mux.HandleFunc("/t/release", func(http.ResponseWriter, *http.Request) { release <- struct{}{} })
-	mux.HandleFunc("POST /reaper", func(w http.ResponseWriter, r *http.Request) {
-		request, _ := json.Marshal(see(r))
-		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(map[string]any{"Outputs": map[string]any{}, "Logs": []string{"swept", "done"}, "ReturnValue": string(request)})
-	})
-	mux.HandleFunc("POST /empty", reply(200, "application/json", ""))
-	mux.HandleFunc("POST /nullish", reply(200, "application/json", "null\n"))
-	mux.HandleFunc("POST /array", reply(200, "application/json", "[]"))
-	mux.HandleFunc("POST /broken", reply(500, "application/json", `{"Outputs":{},"Logs":["lost"],"ReturnValue":null}`))
-	mux.HandleFunc("POST /plain", reply(200, "text/plain; charset=utf-8", `{"Outputs":{},"Logs":[],"ReturnValue":null}`))
-	return mux
+	},
+	"/t/stream": func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "first")
+		http.NewResponseController(w).Flush()
+		select {
+		case <-release:
+			io.WriteString(w, "second")
+			ended <- "released"
+		case <-r.Context().Done():
+			ended <- "cancelled"
+		}
+	},
+	"/t/release": func(http.ResponseWriter, *http.Request) { release <- true },
+	"/t/ended":   func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, <-ended) },
+
+	"/least":     respond(200, "application/json", "{}"),
+	"/empty":     respond(200, "application/json", ""),
+	"/nothing":   respond(204, "", ""),
+	"/nullish":   respond(200, "application/json", "null\n"),
+	"/array":     respond(200, "application/json", "[]"),
+	"/numbers":   respond(200, "application/json", `{"Logs":[1]}`),
+	"/broken":    respond(500, "application/json", `{"Logs":["lost"]}`),
+	"/plaintext": respond(200, "text/plain; charset=utf-8", "{}"),
+}
+
+func respond(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}
 }

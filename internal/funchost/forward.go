@@ -1,14 +1,20 @@
 package funchost
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -17,48 +23,42 @@ const (
 	userAgent        = "Azure-Functions-Host/" + hostVersion
 )
 
-// serve answers one public request.
+// serve handles one public request.
 func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 	// The key without a value keeps net/http from guessing a type that the child never sent.
 	w.Header()["Content-Type"] = nil
-	f := h.script.find(r)
-	c := h.child.Load()
+	path := requestPath(r.URL)
+	f := h.script.find(r.Method, path)
 	switch {
-	case f == nil:
+	case len(r.Method+" "+r.RequestURI+" HTTP/1.1\r\n") > 8<<10:
+		w.WriteHeader(http.StatusRequestURITooLong)
+	case checkHeaders(r.Header) != nil:
+		w.WriteHeader(http.StatusBadRequest)
+	case f == nil && path != "/":
 		w.WriteHeader(http.StatusNotFound)
+	case f == nil && slices.Contains(h.opt.Env, "AzureWebJobsDisableHomepage=true"):
+		w.WriteHeader(http.StatusNoContent)
+	case f == nil:
+		w.Header().Set("Content-Type", "text/html")
+		io.WriteString(w, "<!DOCTYPE html><title>Your Functions 4.0 app is up and running</title>")
 	case f.trigger.AuthLevel != "anonymous":
 		w.WriteHeader(http.StatusUnauthorized)
-	case !c.alive():
-		w.WriteHeader(http.StatusInternalServerError)
-	case h.proxy:
-		h.proxyRequest(w, r, c)
 	default:
-		if err := h.forward(w, r, c); err != nil {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
+		h.relay(w, r, path)
 	}
 }
 
-// proxyRequest is the newer host's way: a streaming reverse proxy.
-//
-// Without enableForwardingHttpRequest the double follows redirects here too, although the newest
-// host's proxy relays them: an older host needs that setting, and a script root without it should
-// fail in either mode.
-func (h *Host) proxyRequest(w http.ResponseWriter, r *http.Request, c *child) {
+// relay sends a request to the child and its response to the client.
+func (h *Host) relay(w http.ResponseWriter, r *http.Request, path string) {
+	rewrite, send := rewriteForwarded, h.forward
+	if h.opt.Proxy {
+		rewrite, send = rewriteProxied, h.retry
+	}
 	proxy := httputil.ReverseProxy{
-		Transport:     roundTripper(h.client.Do),
-		FlushInterval: -1,
-		ErrorLog:      discard,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Scheme, p.Out.URL.Host = "http", c.addr
-			p.Out.URL.RawQuery = p.In.URL.RawQuery // ReverseProxy drops what Go cannot parse
-			p.Out.Host = c.addr
-			p.Out.RequestURI = "" // a client's request must not have one
-			// The host sets these; what a client sent under their names is gone.
-			p.SetXForwarded()
-			p.Out.Header.Set(headerVersion, hostVersion)
-			p.Out.Header.Set(headerInvocation, newGUID())
-		},
+		Transport:      roundTripper(send),
+		FlushInterval:  -1,
+		ErrorLog:       discard,
+		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, path) },
 		ModifyResponse: func(resp *http.Response) error { return checkHeaders(resp.Header) },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.WriteHeader(http.StatusInternalServerError)
@@ -71,131 +71,137 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// forward is the older host's way: it rebuilds the request and buffers the response. An error means
-// that nothing has been written yet.
-//
-// Without enableForwardingHttpRequest the host sends no such request but a JSON payload. The double
-// does not go that far: it forwards all the same, and follows redirects as the host then does.
-func (h *Host) forward(w http.ResponseWriter, r *http.Request, c *child) error {
-	// The host copies the Transfer-Encoding header but no body without a Content-Length, and its
-	// HTTP client refuses that combination.
-	if len(r.TransferEncoding) > 0 {
-		return errors.New("chunked request")
-	}
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+c.addr+r.URL.EscapedPath(), nil)
-	if err != nil {
-		return err
-	}
-	out.URL.RawQuery = rebuildQuery(r.URL.RawQuery)
-	out.Host = r.Host
-	out.Header = forwardedHeaders(r)
-	if r.ContentLength > 0 {
-		out.Body, out.ContentLength = r.Body, r.ContentLength
-	}
-	resp, err := h.client.Do(out)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	removeHopByHop(resp.Header)
-	if err := checkHeaders(resp.Header); err != nil {
-		return err
-	}
-	for name, values := range resp.Header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(resp.StatusCode)
-	w.Write(body)
-	return nil
+// rewriteProxied rebuilds a request as a newer host does. It replaces what a client sent in the host's own headers.
+func rewriteProxied(p *httputil.ProxyRequest, path string) {
+	p.Out.URL = verbatimURL(escape(path, pathChars), canonical(p.In.URL.RawQuery))
+	p.Out.Host = "" // the child's address
+	p.SetXForwarded()
+	id := newGUID()
+	p.Out.Header.Set(headerVersion, hostVersion)
+	p.Out.Header.Set(headerInvocation, id)
+	p.Out.Header.Set("X-Ms-Invocation-Id", id)
 }
 
-// contentHeaders are those that .NET keeps with the body: the host drops them all when it copies a
-// request, and puts back Content-Type and Content-Length if there is a body.
-var contentHeaders = []string{
-	"Allow", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
-	"Content-Location", "Content-Md5", "Content-Range", "Content-Type", "Expires", "Last-Modified",
+// retry sends a proxied request in up to ten rounds over 1.9 s, until there is a response. Only a request without a body
+// can be sent again after a connection was made, and a round sends it up to four times.
+func (h *Host) retry(r *http.Request) (*http.Response, error) {
+	delay := 50 * time.Millisecond
+	for round := 1; ; round++ {
+		resp, refused, err := h.try(r)
+		for n := 1; n < 4 && err != nil && !refused && r.Body == nil; n++ {
+			resp, refused, err = h.try(r)
+		}
+		if err == nil || !refused && r.Body != nil || round == 10 {
+			return resp, err
+		}
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(delay):
+		}
+		delay = min(2*delay, 250*time.Millisecond)
+	}
 }
 
-// forwardedHeaders copies the client's headers raw and adds the host's own. Several values of one
-// header leave the host's HTTP client as one line, so a forged invocation id stands first on the
-// line that ends with the real one.
-func forwardedHeaders(r *http.Request) http.Header {
-	header := r.Header.Clone()
-	removeHopByHop(header)
-	for _, name := range contentHeaders {
-		header.Del(name)
+// try sends a copy of a request and reports whether the connection was refused, so that its body is still unread.
+func (h *Host) try(r *http.Request) (_ *http.Response, refused bool, _ error) {
+	again := r.Clone(r.Context())
+	if r.Body != nil {
+		again.Body = io.NopCloser(r.Body) // net/http closes the body of a refused request too
 	}
-	if t := r.Header.Get("Content-Type"); t != "" && r.ContentLength > 0 {
-		header.Set("Content-Type", t)
+	resp, err := h.send(again)
+	var failed *net.OpError
+	return resp, errors.As(err, &failed) && failed.Op == "dial", err
+}
+
+// rewriteForwarded rebuilds a request as an older host does. Several values of one header leave the host as one line, so a
+// forged invocation id stands first on the line that ends with the real one.
+func rewriteForwarded(p *httputil.ProxyRequest, path string) {
+	p.Out.URL = verbatimURL(forwardedPath(path), forwardedQuery(p.In.URL.RawQuery))
+	header := p.Out.Header
+	for name, values := range p.In.Header {
+		if strings.Contains(name, "Forwarded") { // ReverseProxy has removed them
+			header[name] = values
+		}
 	}
 	header.Add(headerVersion, hostVersion)
 	header.Add(headerInvocation, newGUID())
 	header.Add("User-Agent", userAgent)
 	for name, values := range header {
-		separator := ", "
-		switch name {
-		case "User-Agent":
-			separator = " "
-		case "Cookie":
-			separator = "; "
-		}
+		separator := cmp.Or(map[string]string{"User-Agent": " ", "Cookie": "; "}[name], ", ")
 		header[name] = []string{strings.Join(values, separator)}
-	}
-	return header
-}
-
-// rebuildQuery passes a query through a dictionary: keys that differ in case only are one, and the
-// values of one key are joined with commas.
-func rebuildQuery(raw string) string {
-	var keys, values []string
-	for pair := range strings.SplitSeq(raw, "&") {
-		if pair == "" {
-			continue
-		}
-		key, value, _ := strings.Cut(pair, "=")
-		key, value = unescapeQuery(key), unescapeQuery(value)
-		if i := slices.IndexFunc(keys, func(k string) bool { return strings.EqualFold(k, key) }); i >= 0 {
-			values[i] += "," + value
-		} else {
-			keys, values = append(keys, key), append(values, value)
+		if strings.HasPrefix(name, "Content-") && (name != "Content-Type" || p.Out.Body == nil) {
+			delete(header, name)
 		}
 	}
-	var b strings.Builder
-	for i, key := range keys {
-		if i > 0 {
-			b.WriteByte('&')
+}
+
+// forward reads a whole request before it sends it and a whole response before it returns. The child does not learn that
+// the client has gone away.
+func (h *Host) forward(r *http.Request) (*http.Response, error) {
+	// The host copies the Transfer-Encoding header but no body without a Content-Length, and its HTTP client refuses that
+	// combination.
+	if len(r.TransferEncoding) > 0 {
+		return nil, errors.New("chunked request")
+	}
+	r = r.WithContext(context.WithoutCancel(r.Context()))
+	unsent := new(bytes.Reader)
+	sending, stop := context.WithCancel(context.Background()) // until net/http closes the body
+	defer stop()
+	if r.Body == nil {
+		stop()
+	} else {
+		if t := r.Header.Get("Content-Type"); t != "" {
+			if mediaType, _, err := mime.ParseMediaType(t); err != nil || !strings.Contains(mediaType, "/") {
+				return nil, errors.New("unparseable Content-Type")
+			}
 		}
-		b.WriteString(escapeQuery(key) + "=" + escapeQuery(values[i]))
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		unsent.Reset(body)
+		r.Body = &requestBody{unsent, stop}
 	}
-	return b.String()
-}
-
-func unescapeQuery(s string) string {
-	if u, err := url.QueryUnescape(s); err == nil {
-		return u
+	resp, err := h.send(r)
+	if err != nil {
+		return nil, err
 	}
-	return s
-}
-
-// escapeQuery leaves alone what .NET's UrlEncoder.Default does.
-func escapeQuery(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		c := s[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~!$()*,:;@", c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	<-sending.Done() // which may be after the response
+	if unsent.Len() > 0 {
+		return nil, errors.New("the child responded and closed the connection before the whole request was sent")
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	for name, values := range resp.Header {
+		switch name {
+		case "Location":
+			values[0] = absoluteURI(values[0])
+		case "Allow", "Vary": // the host writes one line for each element
+			resp.Header[name] = strings.Split(strings.ReplaceAll(strings.Join(values, ","), " ", ""), ",")
 		}
 	}
-	return b.String()
+	return resp, nil
 }
 
-// checkHeaders refuses what the host's web server refuses to write: anything but printable ASCII.
+type requestBody struct {
+	io.Reader
+	close func()
+}
+
+func (b *requestBody) Close() error { b.close(); return nil }
+
+// verbatimURL returns a URL whose path, which must be escaped, and query net/http sends as they are.
+func verbatimURL(path, query string) *url.URL {
+	decoded, _ := url.PathUnescape(path)
+	return &url.URL{Path: decoded, RawPath: path, RawQuery: query}
+}
+
+// checkHeaders rejects values that are not printable ASCII: the host's web server neither accepts nor sends them.
 func checkHeaders(header http.Header) error {
 	for name, values := range header {
 		for _, value := range values {
@@ -205,16 +211,4 @@ func checkHeaders(header http.Header) error {
 		}
 	}
 	return nil
-}
-
-// removeHopByHop removes what concerns one connection only (RFC 9110, section 7.6.1).
-func removeHopByHop(header http.Header) {
-	for _, value := range header["Connection"] {
-		for name := range strings.SplitSeq(value, ",") {
-			header.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		header.Del(name)
-	}
 }

@@ -1,10 +1,12 @@
-// Package funchost is a small double of the Azure Functions host (v4) for custom handlers. It
-// starts a handler the way the host does, sends it HTTP requests and timer invocations the way the
-// host does, and kills it the way the host does, so that end-to-end tests need no host installed.
+// Package funchost is a small double of the Azure Functions host (v4) for custom handlers, so that end-to-end tests need
+// no host installed. It starts a handler, sends it HTTP requests and timer invocations, restarts it and kills it as the
+// host does.
 //
-// It differs from the host on purpose in two ways: what would put one function in error fails
-// [Start], and a child that dies stays down until [Host.Restart]. Requests then get the host's 500
-// at once, without its retries. The host's own pages (the root's landing page, /admin) are absent.
+// It differs from the host on purpose. What would put one function in error fails [Start], and so does a host.json that
+// needs more than the double supports. App settings do not override host.json. A timer's response that would make the
+// host wait for the function's time limit is an error at once. A child that exits with code 0 stays down until
+// [Host.Restart]; the host starts it again after 30 s. When a third failure ends the host, requests under way end at
+// once, not after 30 s. /admin is absent.
 package funchost
 
 import (
@@ -16,6 +18,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -31,90 +34,77 @@ import (
 const (
 	hostVersion = "4.1037.0.0"
 
-	readyInterval = 25 * time.Millisecond // the host's polling interval
-	readyTimeout  = 30 * time.Second      // the host's patience
-	// portAttempts bounds the ports tried for one child.
-	portAttempts = 5
-	// interruptTimeout bounds the wait for a child that ignores SIGINT.
-	interruptTimeout = 10 * time.Second
-	// pipeDelay bounds the wait for the child's output to end when a grandchild holds its pipe open.
-	pipeDelay = 2 * time.Second
-	// tailSize is how much of a child's last output an error carries, in bytes.
-	tailSize = 4 << 10
+	readyInterval = 25 * time.Millisecond // the host's
+	readyTimeout  = 30 * time.Second      // the host's
+	maxFailures   = 3                     // the host's: the third failure ends it
+	failureGap    = 30 * time.Minute      // the host's: a gap of this length starts the count again
+	pipeDelay     = 2 * time.Second       // for the end of a dead child's output, which a grandchild may hold open
+	tailSize      = 4 << 10               // bytes of a child's last output that an error carries
 )
 
-// Options says what to host.
+// Options configures a Host.
 type Options struct {
 	// ScriptRoot is the directory that holds host.json and one folder for each function.
 	ScriptRoot string
-	// Env is the complete environment of the child but for what the host adds. App settings that
-	// override host.json are read from it too. Nil means os.Environ().
+	// Env is the complete environment of the child except for what the host adds. Nil means os.Environ().
 	Env []string
-	// Launcher is the command that starts the executable, such as wine for one that was built for
-	// Windows. Nil starts the executable itself, as the host does.
+	// Launcher is the command that starts the executable, such as wine. Nil starts the executable itself, as the host does.
 	Launcher []string
-	// Proxy selects the newer host, which honours enableProxyingHttpRequest. False is an older one,
-	// which ignores it and forwards.
+	// Proxy selects a newer host, which proxies requests. False selects an older one, which forwards them.
 	Proxy bool
+	// Traceparent adds a traceparent to every request without one, as the host does if Application Insights is on.
+	Traceparent bool
 	// Output receives the child's stdout and stderr, one Write at a time. Nil discards them.
 	Output io.Writer
 }
 
-// Host is a running host with one custom handler as its child. Its methods may be called
-// concurrently.
+// Host is a running host with one custom handler as its child. Its methods may be called concurrently.
 type Host struct {
-	script  *script
-	command []string // the launcher and the executable
-	env     []string
-	proxy   bool
-	output  io.Writer
+	opt    Options // Env is set
+	script *script
 
 	transport *http.Transport
-	client    *http.Client // follows redirects only without enableForwardingHttpRequest
 	server    *http.Server
 	url       string
 
-	// lifecycle is held by whatever starts or stops a child, so that there is never more than one.
-	lifecycle sync.Mutex
-	closed    bool
-	child     atomic.Pointer[child] // the latest one, alive or not; never nil after Start
+	lifecycle   sync.Mutex // held while a child is started or stopped, so that there is one at most; guards the next three
+	closed      bool
+	failures    int
+	lastFailure time.Time
+
+	child atomic.Pointer[child] // the latest one, alive or not; never nil after Start
 }
 
-// Start reads the script root, starts the handler, waits until it answers HTTP (30 s at most) and
-// serves on a loopback port of its own. Cancelling ctx ends the wait; it has no effect once Start
-// has returned. The caller must Close the Host.
+// Start reads the script root, starts the handler, waits until it responds to HTTP (30 s at most) and serves on a
+// loopback port of its own. Cancelling ctx ends the wait; it has no effect once Start has returned. The caller must Close
+// the Host.
 func Start(ctx context.Context, opt Options) (*Host, error) {
-	env := opt.Env
-	if env == nil {
-		env = os.Environ()
-	}
-	s, err := readScript(opt.ScriptRoot, env)
+	s, err := readScript(opt.ScriptRoot)
 	if err != nil {
 		return nil, fmt.Errorf("funchost: %w", err)
 	}
+	if opt.Env == nil {
+		opt.Env = os.Environ()
+	}
 	h := &Host{
-		script:  s,
-		command: append(slices.Clone(opt.Launcher), s.executable),
-		env:     env,
-		proxy:   opt.Proxy && s.proxying,
-		output:  opt.Output,
+		opt:    opt,
+		script: s,
 		// Without DisableCompression Go would ask the child for gzip in the client's name.
 		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256},
 	}
-	h.client = &http.Client{Transport: h.transport}
-	if s.forwarding {
-		h.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	}
+	// The host's limits are 32 KiB of headers and 8 KiB of request line; net/http counts both together and adds 4 KiB.
+	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), MaxHeaderBytes: (32 + 8 - 4) << 10, ErrorLog: discard}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("funchost: %w", err)
 	}
 	h.url = "http://" + listener.Addr().String()
+	h.lifecycle.Lock()
+	defer h.lifecycle.Unlock()
 	if err := h.startChild(ctx); err != nil {
 		listener.Close()
 		return nil, err
 	}
-	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), ErrorLog: discard}
 	go h.server.Serve(listener)
 	return h, nil
 }
@@ -130,34 +120,24 @@ func (h *Host) HandlerURL() string { return "http://" + h.child.Load().addr }
 // PID returns the process id of the latest child, which may have ended.
 func (h *Host) PID() int { return h.child.Load().cmd.Process.Pid }
 
-// Kill ends the child with SIGKILL and waits for its end. It is how the host stops a handler: there
-// is no SIGTERM before it and no grace.
+// Failures returns how often the child has failed by itself since the last Restart, or since a gap of 30 minutes. The host
+// restarts it so fast that requests may not show it. The call waits while a child is being started.
+func (h *Host) Failures() int {
+	h.lifecycle.Lock()
+	defer h.lifecycle.Unlock()
+	return h.failures
+}
+
+// Kill ends the child with SIGKILL, waits for its end and leaves it down. It is how the host stops a handler: there is no
+// SIGTERM before it and no grace.
 func (h *Host) Kill() {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
 	h.kill(h.child.Load())
 }
 
-// Interrupt sends SIGINT, as Ctrl-C under func start does, waits for the child's end and returns its
-// exit code, -1 if a signal ended it. A child that outlives it by ten seconds is killed, an error.
-func (h *Host) Interrupt() (int, error) {
-	h.lifecycle.Lock()
-	defer h.lifecycle.Unlock()
-	c := h.child.Load()
-	if err := c.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return 0, fmt.Errorf("funchost: interrupt: %w", err)
-	}
-	select {
-	case <-c.done:
-		return c.cmd.ProcessState.ExitCode(), nil
-	case <-time.After(interruptTimeout):
-		h.kill(c)
-		return 0, fmt.Errorf("funchost: the child was still running %v after SIGINT", interruptTimeout)
-	}
-}
-
-// Restart kills the child if it is alive, starts a new one on a new port and waits until that one
-// is ready. On error the host stays up with no child.
+// Restart kills the child if it is alive, starts a new one on a new port and waits until that one is ready, as a host
+// that starts again does: earlier failures no longer count. On error the host stays up with no child.
 func (h *Host) Restart(ctx context.Context) error {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
@@ -165,6 +145,7 @@ func (h *Host) Restart(ctx context.Context) error {
 		return errors.New("funchost: restart of a closed host")
 	}
 	h.kill(h.child.Load())
+	h.failures = 0
 	return h.startChild(ctx)
 }
 
@@ -179,9 +160,10 @@ func (h *Host) Close() {
 
 // child is one process of the handler.
 type child struct {
-	cmd  *exec.Cmd
-	addr string
-	done chan struct{} // closed when the process has been waited for
+	cmd     *exec.Cmd
+	addr    string
+	stopped bool          // by a method of Host, so it is not restarted; guarded by Host.lifecycle
+	done    chan struct{} // closed when the process has been waited for
 }
 
 func (c *child) alive() bool {
@@ -195,6 +177,7 @@ func (c *child) alive() bool {
 
 // kill needs no error: all that can be wrong is that the process has ended already.
 func (h *Host) kill(c *child) {
+	c.stopped = true
 	c.cmd.Process.Kill()
 	<-c.done
 	h.transport.CloseIdleConnections()
@@ -202,40 +185,67 @@ func (h *Host) kill(c *child) {
 
 // startChild publishes a new child once it is ready; until then requests see the old, dead one.
 func (h *Host) startChild(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		port, err := freeport.Find()
-		if err != nil {
-			return fmt.Errorf("funchost: %w", err)
-		}
-		c, err := h.spawn(ctx, port)
+	for {
+		c, err := h.spawn(ctx)
 		if err == nil {
 			h.child.Store(c)
+			go h.watch(c)
 			return nil
 		}
-		// Somebody may have taken the port before the child did. That is no fault of the child's.
-		if !errors.Is(err, errExited) || freeport.IsFree(port) || attempt == portAttempts {
+		// The failure may be a port that another process took first: every child has a port of its own.
+		if !errors.Is(err, errFailed) || h.tooManyFailures() {
 			return fmt.Errorf("funchost: %w", err)
 		}
 	}
 }
 
-var errExited = errors.New("the handler exited before it was ready")
+// watch restarts a child that fails, or ends the host.
+func (h *Host) watch(c *child) {
+	<-c.done
+	h.lifecycle.Lock()
+	defer h.lifecycle.Unlock()
+	if c.stopped || c.cmd.ProcessState.Success() {
+		return
+	}
+	if h.tooManyFailures() || h.startChild(context.Background()) != nil {
+		h.closed = true
+		h.server.Close()
+	}
+}
+
+// tooManyFailures counts a failure of the handler and reports whether it ends the host.
+func (h *Host) tooManyFailures() bool {
+	if time.Since(h.lastFailure) > failureGap {
+		h.failures = 0
+	}
+	h.failures++
+	h.lastFailure = time.Now()
+	return h.failures >= maxFailures
+}
+
+var errFailed = errors.New("the handler failed before it was ready")
 
 // spawn starts a child and waits until it is ready.
-func (h *Host) spawn(ctx context.Context, port int) (*child, error) {
+func (h *Host) spawn(ctx context.Context) (*child, error) {
+	number, err := freeport.Find()
+	if err != nil {
+		return nil, err
+	}
+	port, id := strconv.Itoa(number), newGUID()
+	command := append(slices.Clone(h.opt.Launcher), h.script.executable)
 	c := &child{
-		cmd:  exec.Command(h.command[0], h.command[1:]...),
-		addr: loopback(port),
+		cmd:  exec.Command(command[0], command[1:]...),
+		addr: net.JoinHostPort("127.0.0.1", port),
 		done: make(chan struct{}),
 	}
 	c.cmd.Dir = h.script.root
-	c.cmd.Env = append(h.env[:len(h.env):len(h.env)],
-		"FUNCTIONS_CUSTOMHANDLER_PORT="+strconv.Itoa(port),
-		"FUNCTIONS_CUSTOMHANDLER_WORKER_ID="+newGUID(),
+	c.cmd.Env = append(slices.Clone(h.opt.Env),
+		"FUNCTIONS_CUSTOMHANDLER_PORT="+port, "FUNCTIONS_CUSTOMHANDLER_WORKER_ID="+id,
+		"FUNCTIONS_HTTPWORKER_PORT="+port, "FUNCTIONS_HTTPWORKER_ID="+id,
 		"FUNCTIONS_APP_ROOT_PATH="+h.script.root,
-		"WEBSITE_HOSTNAME="+strings.TrimPrefix(h.url, "http://"), // as the Core Tools have it
+		"WEBSITE_HOSTNAME="+strings.TrimPrefix(h.url, "http://"), // as the Core Tools set it
 	)
-	out := &output{w: h.output}
+	out := &output{w: h.opt.Output}
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.WaitDelay = pipeDelay
 	if err := c.cmd.Start(); err != nil {
@@ -253,44 +263,51 @@ func (h *Host) spawn(ctx context.Context, port int) (*child, error) {
 }
 
 func (h *Host) waitReady(ctx context.Context, c *child) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("it did not answer within %v", readyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %v", readyTimeout))
 	defer cancel()
-	tick := time.NewTicker(readyInterval)
-	defer tick.Stop()
 	for {
-		answered := h.ping(ctx, c)
-		select {
-		case <-c.done:
-			return fmt.Errorf("%w: %v", errExited, c.cmd.ProcessState)
-		default:
-		}
-		if answered {
+		ready := h.ping(ctx, c)
+		switch {
+		case !c.alive() && c.cmd.ProcessState.Success():
+			return errors.New("the handler exited before it was ready")
+		case !c.alive():
+			return fmt.Errorf("%w: %v", errFailed, c.cmd.ProcessState)
+		case ready:
 			return nil
 		}
 		select {
 		case <-c.done:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the handler: %w", context.Cause(ctx))
-		case <-tick.C:
+		case <-time.After(readyInterval):
 		}
 	}
 }
 
-// ping reports whether the child answers HTTP; any status counts.
+// ping reports whether the child responds to HTTP; any status counts.
 func (h *Host) ping(ctx context.Context, c *child) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.addr+"/", nil)
-	if err != nil {
-		return false
+	req := http.Request{URL: &url.URL{Scheme: "http", Host: c.addr, Path: "/"}, Header: http.Header{}}
+	resp, err := h.transport.RoundTrip(req.WithContext(ctx))
+	if err == nil {
+		resp.Body.Close()
 	}
-	resp, err := h.transport.RoundTrip(req)
-	if err != nil {
-		return false
-	}
-	resp.Body.Close()
-	return true
+	return err == nil
 }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// send sends a request to the latest child.
+func (h *Host) send(req *http.Request) (*http.Response, error) {
+	c := h.child.Load()
+	if !c.alive() { // another process may listen on its port by now
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("the child is down")}
+	}
+	if h.opt.Traceparent && req.Header["Traceparent"] == nil { // a client's own passes, valid or not
+		var id [24]byte
+		rand.Read(id[:])
+		req.Header.Set("Traceparent", fmt.Sprintf("00-%x-%x-01", id[:16], id[16:]))
+	}
+	req.URL.Scheme, req.URL.Host = "http", c.addr
+	return h.transport.RoundTrip(req)
+}
 
 // newGUID returns a random UUID, version 4.
 func newGUID() string {
@@ -300,9 +317,8 @@ func newGUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// output passes a child's output on and remembers the end of it. It needs no lock: os/exec writes
-// from one goroutine when stdout and stderr are the same writer, and the tail is read after the
-// child's end.
+// output passes a child's output on and remembers the end of it. It needs no lock: os/exec writes from one goroutine when
+// stdout and stderr are the same writer, and the tail is read after the child's end.
 type output struct {
 	w    io.Writer // may be nil
 	tail []byte

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -13,13 +12,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/fstest"
+	"time"
 
 	"tiney/internal/funchost"
 )
 
-// app is a script root in the making: a file's path to its content.
+// app is the content of a script root: files by path.
 type app map[string]string
 
 const (
@@ -29,8 +29,7 @@ const (
 	timerJSON = `{"bindings":[{"name":"timer","type":"timerTrigger","direction":"in","schedule":"0 */15 * * * *"}]}`
 )
 
-// httpJSON is the function.json of an HTTP function. Attributes go into the trigger, each with a
-// comma before it.
+// httpJSON is the function.json of an HTTP function. Attributes go into the trigger, each with a comma before it.
 func httpJSON(attributes string) string {
 	return `{"bindings":[{"name":"req","type":"httpTrigger","direction":"in"` + attributes + `},
 		{"name":"res","type":"http","direction":"out"}]}`
@@ -42,7 +41,7 @@ func all() app {
 		"host.json":       hostJSON,
 		"t/function.json": httpJSON(`,"authLevel":"anonymous","route":"t/{action}"`),
 	}
-	for _, name := range []string{"reaper", "empty", "nullish", "array", "broken", "plain"} {
+	for _, name := range []string{"reaper", "least", "empty", "nothing", "nullish", "array", "numbers", "broken", "plaintext"} {
 		a[name+"/function.json"] = timerJSON
 	}
 	return a
@@ -56,29 +55,16 @@ func (a app) with(path, content string) app {
 // write puts the script root on disk, with this test binary as its handler.
 func (a app) write(t *testing.T) string {
 	t.Helper()
-	root := t.TempDir()
+	files := fstest.MapFS{}
 	for path, content := range a {
-		path = filepath.Join(root, filepath.FromSlash(path))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		files[path] = &fstest.MapFile{Data: []byte(content)}
 	}
-	link(t, filepath.Join(root, "handler"))
-	return root
-}
-
-func link(t *testing.T, path string) {
-	t.Helper()
+	root := t.TempDir()
 	self, err := os.Executable()
-	if err != nil {
+	if err := errors.Join(err, os.CopyFS(root, files), os.Symlink(self, filepath.Join(root, "handler"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(self, path); err != nil {
-		t.Fatal(err)
-	}
+	return root
 }
 
 // env is the environment that turns the test binary into a handler.
@@ -86,9 +72,14 @@ func env(mode string, more ...string) []string {
 	return append([]string{childMode + "=" + mode}, more...)
 }
 
-func start(t *testing.T, a app, proxy bool, settings ...string) *funchost.Host {
+// start starts a host on the app, whose handler serves unless opt.Env says otherwise.
+func start(t *testing.T, a app, opt funchost.Options) *funchost.Host {
 	t.Helper()
-	h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: a.write(t), Env: env("serve", settings...), Proxy: proxy})
+	opt.ScriptRoot = a.write(t)
+	if opt.Env == nil {
+		opt.Env = env("serve")
+	}
+	h, err := funchost.Start(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +89,7 @@ func start(t *testing.T, a app, proxy bool, settings ...string) *funchost.Host {
 
 // bothModes runs a test against the older, forwarding host and the newer, proxying one.
 func bothModes(t *testing.T, test func(t *testing.T, proxy bool)) {
+	t.Parallel()
 	for name, proxy := range map[string]bool{"forward": false, "proxy": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,154 +98,118 @@ func bothModes(t *testing.T, test func(t *testing.T, proxy bool)) {
 	}
 }
 
-// client sends what it is told and shows what it gets: no redirects, no compression of its own.
-var client = &http.Client{
-	Transport:     &http.Transport{DisableCompression: true},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
+// transport sends what it is told and shows what it gets: no redirects, no compression of its own.
+var transport = &http.Transport{DisableCompression: true}
 
-type answer struct {
+type response struct {
 	*http.Response
 	body string
+	err  error // of reading the body
 }
 
-// do sends a request whose headers are given as alternating names and values; repeats add up. It
-// may be called from any goroutine: on error it fails the test and returns an empty answer.
-func do(t *testing.T, method, url string, body io.Reader, headers ...string) answer {
+// do sends a request whose headers are given as alternating names and values; repeats add up.
+func do(t *testing.T, method, url string, body io.Reader, headers ...string) response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	if err != nil {
-		t.Error(err)
-		return answer{new(http.Response), ""}
+		t.Fatal(err)
 	}
 	for pair := range slices.Chunk(headers, 2) {
-		if pair[0] == "Host" {
-			req.Host = pair[1]
-		}
 		req.Header.Add(pair[0], pair[1])
 	}
-	resp, err := client.Do(req)
+	req.Host = req.Header.Get("Host")
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		t.Error(err)
-		return answer{new(http.Response), ""}
+		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	return answer{resp, string(b)}
+	return response{resp, string(b), err}
 }
 
-// echo sends a request to the child's echo and returns what the child saw.
-func echo(t *testing.T, h *funchost.Host, method, query string, body io.Reader, headers ...string) seen {
+// arrived sends a request and returns what the child saw of it.
+func arrived(t *testing.T, h *funchost.Host, method, target string, body io.Reader, headers ...string) seen {
 	t.Helper()
-	a := do(t, method, h.URL()+"/t/echo"+query, body, headers...)
-	var s seen
-	if err := json.Unmarshal([]byte(a.body), &s); err != nil {
-		t.Errorf("status %s, body %q: %v", a.Status, a.body, err)
+	a := do(t, method, h.URL()+target, body, headers...)
+	var echoed struct{ ReturnValue seen }
+	if err := json.Unmarshal([]byte(a.body), &echoed); err != nil {
+		t.Fatalf("%s %s: status %s, body %q: %v", method, target, a.Status, a.body, err)
 	}
-	return s
+	return echoed.ReturnValue
 }
 
-func TestChildThatExits(t *testing.T) {
+// A handler that fails at its start is tried three times.
+func TestChildFailsToStart(t *testing.T) {
 	t.Parallel()
-	_, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: all().write(t), Env: env("exit")})
+	var out bytes.Buffer
+	_, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: all().write(t), Env: env("exit"), Output: &out})
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no storage configured") {
-		t.Errorf("error %v carries neither the exit nor the last output", err)
+		t.Errorf("error %v lacks the exit or the last output", err)
+	}
+	if got := strings.Count(out.String(), "no storage configured"); got != 3 {
+		t.Errorf("started %d times", got)
 	}
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	// The child's own words say when it is up; it never listens.
-	_, err := funchost.Start(ctx, funchost.Options{ScriptRoot: all().write(t), Env: env("mute"), Output: writerFunc(cancel)})
-	if !errors.Is(err, context.Canceled) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
+	defer cancel()
+	_, err := funchost.Start(ctx, funchost.Options{ScriptRoot: all().write(t), Env: env("mute")})
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 }
 
-type writerFunc func()
+const (
+	guid        = `[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`
+	traceparent = `00-[0-9a-f]{32}-[0-9a-f]{16}-01`
+)
 
-func (f writerFunc) Write(p []byte) (int, error) { f(); return len(p), nil }
+func matches(pattern, s string) bool { return regexp.MustCompile("^" + pattern + "$").MatchString(s) }
 
 func TestChildEnvironment(t *testing.T) {
 	t.Parallel()
-	root := all().write(t)
-	h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: root, Env: env("serve", "SETTING=from settings", "FUNCTIONS_CUSTOMHANDLER_PORT=1")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(h.Close)
-	s := echo(t, h, "GET", "", nil)
-	if s.Dir != root {
-		t.Errorf("working directory %s, want %s", s.Dir, root)
-	}
-	for _, want := range []string{
-		"SETTING=from settings",
-		"FUNCTIONS_APP_ROOT_PATH=" + root,
-		"WEBSITE_HOSTNAME=" + strings.TrimPrefix(h.URL(), "http://"),
-		"FUNCTIONS_CUSTOMHANDLER_PORT=" + h.HandlerURL()[strings.LastIndex(h.HandlerURL(), ":")+1:],
-	} {
-		if !slices.Contains(s.Env, want) {
-			t.Errorf("no %s in %q", want, s.Env)
-		}
-	}
-	if !slices.ContainsFunc(s.Env, func(v string) bool {
-		return guid.MatchString(strings.TrimPrefix(v, "FUNCTIONS_CUSTOMHANDLER_WORKER_ID="))
-	}) {
-		t.Errorf("no worker id in %q", s.Env)
-	}
-}
-
-func TestLauncher(t *testing.T) {
-	t.Parallel()
-	h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: all().write(t), Env: env("serve"), Launcher: []string{"env", "LAUNCHED=yes"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(h.Close)
+	var out bytes.Buffer
+	h := start(t, all(), funchost.Options{
+		Env:      env("serve", "SETTING=from settings", "FUNCTIONS_CUSTOMHANDLER_PORT=1"),
+		Launcher: []string{"env", "LAUNCHED=yes"},
+		Output:   &out,
+	})
 	for range 2 {
-		if s := echo(t, h, "GET", "", nil); !slices.Contains(s.Env, "LAUNCHED=yes") {
-			t.Errorf("started without the launcher: %q", s.Env)
+		s := arrived(t, h, "GET", "/t/echo", nil)
+		environment := strings.Join(s.Env, "\n")
+		_, port, _ := strings.Cut(h.HandlerURL(), "http://127.0.0.1:")
+		for _, want := range []string{
+			"LAUNCHED=yes", "SETTING=from settings", "FUNCTIONS_APP_ROOT_PATH=" + s.Dir,
+			"WEBSITE_HOSTNAME=" + strings.TrimPrefix(h.URL(), "http://"),
+			"FUNCTIONS_CUSTOMHANDLER_PORT=" + port, "FUNCTIONS_CUSTOMHANDLER_WORKER_ID=" + guid,
+			"FUNCTIONS_HTTPWORKER_PORT=" + port, "FUNCTIONS_HTTPWORKER_ID=" + guid,
+		} {
+			if !matches("(?s)(.*\n)?"+want+"(\n.*)?", environment) {
+				t.Errorf("no %s in\n%s", want, environment)
+			}
 		}
 		if err := h.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-var guid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-
-func TestOutput(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: all().write(t), Env: env("serve"), Output: &out})
-	if err != nil {
-		t.Fatal(err)
-	}
 	h.Close()
-	for _, want := range []string{"to stdout", "to stderr"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("output %q lacks %q", out.String(), want)
-		}
+	if !strings.Contains(out.String(), "to stdout\n") || !strings.Contains(out.String(), "to stderr\n") {
+		t.Errorf("output %q", out.String())
 	}
 }
 
-func TestKillAndRestart(t *testing.T) {
-	t.Parallel()
+func TestKillRestartAndClose(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
-		h := start(t, all(), proxy)
+		h := start(t, all(), funchost.Options{Proxy: proxy})
 		url, handler, pid := h.URL(), h.HandlerURL(), h.PID()
-		do(t, "GET", h.URL()+"/t/echo", nil)
 		h.Kill()
-		h.Kill() // of a dead child: nothing happens
-		if a := do(t, "GET", h.URL()+"/t/echo", nil); a.StatusCode != 500 || a.body != "" {
-			t.Errorf("while the child is down: status %s, body %q", a.Status, a.body)
-		}
-		if a := do(t, "GET", h.URL()+"/nowhere/at/all", nil); a.StatusCode != 404 {
-			t.Errorf("unknown path while the child is down: %s", a.Status)
+		h.Kill() // a dead child stays dead
+		for path, want := range map[string]int{"/t/echo": 500, "/nowhere/at/all": 404} {
+			if a := do(t, "GET", h.URL()+path, nil); a.StatusCode != want || a.body != "" {
+				t.Errorf("%s while the child is down: status %s, body %q", path, a.Status, a.body)
+			}
 		}
 		if _, err := h.FireTimer(t.Context(), "reaper"); err == nil {
 			t.Error("a dead child ran a timer")
@@ -262,76 +218,55 @@ func TestKillAndRestart(t *testing.T) {
 			if err := h.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if a := do(t, "GET", h.URL()+"/t/echo", nil); a.StatusCode != 200 {
-				t.Errorf("after the restart: %s", a.Status)
-			}
+			arrived(t, h, "GET", "/t/echo", nil)
 		}
 		if h.URL() != url || h.HandlerURL() == handler || h.PID() == pid {
 			t.Errorf("after the restart: %s %s %d, before: %s %s %d", h.URL(), h.HandlerURL(), h.PID(), url, handler, pid)
 		}
-		if a := do(t, "GET", h.HandlerURL()+"/t/echo", nil); a.StatusCode != 200 {
-			t.Errorf("around the host: %s", a.Status)
+		h.Close()
+		h.Close()
+		wantNoResponse(t, h.URL())
+		wantNoResponse(t, h.HandlerURL())
+		if err := h.Restart(t.Context()); err == nil {
+			t.Error("a closed host restarted")
 		}
 	})
 }
 
-// A child that dies by itself is down too, and what it was answering is a 500.
-func TestChildCrash(t *testing.T) {
+// A child that fails is restarted at once; the third failure ends the host. Those before a Restart do not count.
+func TestChildFails(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(t *testing.T, proxy bool) {
-		h := start(t, all(), proxy)
-		if a := do(t, "GET", h.URL()+"/t/crash", nil); a.StatusCode != 500 {
-			t.Errorf("status %s", a.Status)
-		}
-		if a := do(t, "GET", h.URL()+"/t/echo", nil); a.StatusCode != 500 {
-			t.Errorf("afterwards: status %s", a.Status)
-		}
-	})
-}
-
-func TestInterrupt(t *testing.T) {
-	t.Parallel()
-	h := start(t, all(), false)
-	for range 2 { // the second time it is dead and its code is still known
-		if code, err := h.Interrupt(); code != 7 || err != nil {
-			t.Errorf("exit code %d, %v", code, err)
-		}
-	}
-}
-
-func TestClose(t *testing.T) {
-	t.Parallel()
-	h := start(t, all(), false)
-	h.Close()
-	h.Close()
-	for _, url := range []string{h.URL(), h.HandlerURL()} {
-		if resp, err := client.Get(url); err == nil {
-			resp.Body.Close()
-			t.Errorf("%s still answers", url)
-		}
-	}
-	if err := h.Restart(t.Context()); err == nil {
-		t.Error("a closed host restarted")
-	}
-}
-
-func TestHostsSideBySide(t *testing.T) {
-	t.Parallel()
-	a, b := start(t, all(), true), start(t, all(), false)
-	var wg sync.WaitGroup
-	for i, h := range []*funchost.Host{a, b, a, b} {
-		wg.Go(func() {
-			for n := range 5 {
-				query := fmt.Sprintf("?n=%d-%d", i, n)
-				if s := echo(t, h, "GET", query, nil); s.URI != "/t/echo"+query || !strings.HasSuffix(h.HandlerURL(), s.Port) {
-					t.Errorf("%s asked for %s, got %+v", h.URL(), query, s)
-				}
+	h := start(t, all(), funchost.Options{})
+	for _, failures := range []int{1, 2, 1, 2, 3} {
+		if failures == 1 {
+			if err := h.Restart(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-		})
+		}
+		process, err := os.FindProcess(h.PID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for h.Failures() < failures {
+			time.Sleep(time.Millisecond)
+		}
+		if failures < 3 {
+			arrived(t, h, "GET", "/t/echo", nil)
+		}
 	}
-	wg.Wait()
-	a.Close()
-	if got := do(t, "GET", b.URL()+"/t/echo", nil).StatusCode; got != 200 {
-		t.Errorf("one host's end reached the other: %d", got)
+	wantNoResponse(t, h.URL())
+	if err := h.Restart(t.Context()); err == nil {
+		t.Error("a host that had ended restarted")
+	}
+}
+
+func wantNoResponse(t *testing.T, url string) {
+	t.Helper()
+	if resp, err := http.Get(url); err == nil {
+		resp.Body.Close()
+		t.Errorf("%s still responds", url)
 	}
 }

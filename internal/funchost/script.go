@@ -1,15 +1,14 @@
 package funchost
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,17 +20,13 @@ import (
 type script struct {
 	root       string // absolute
 	executable string
-	forwarding bool
-	proxying   bool
 	functions  []*function // in the order in which their routes are tried
 }
 
 type function struct {
 	name    string
 	trigger binding
-	// route holds the segments of an HTTP trigger's whole path, prefix included. A segment in
-	// braces matches any one segment.
-	route []string
+	route   func(path string) bool // reports a match; nil for a timer
 }
 
 // binding is one entry of function.json, of any type.
@@ -43,276 +38,193 @@ type binding struct {
 	Schedule              string
 }
 
-func (b binding) is(kind string) bool { return strings.EqualFold(b.Type, kind) }
-
-// hostJSON is the part of host.json that the double acts on, or refuses because it does not.
-type hostJSON struct {
-	Version       string
-	CustomHandler *struct {
-		Description struct {
-			DefaultExecutablePath, DefaultWorkerPath, WorkingDirectory string
-			Arguments, WorkerArguments                                 []string
-		}
-		EnableForwardingHTTPRequest bool
-		EnableProxyingHTTPRequest   bool
-		Port                        json.RawMessage
-		HTTP                        struct{ Routes []json.RawMessage }
-	}
-	Extensions struct {
-		HTTP struct{ RoutePrefix *string }
-	}
-}
-
 var (
-	functionName  = regexp.MustCompile(`(?i)^[a-z][a-z0-9_-]{0,127}$`)
-	bindingName   = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9]{0,127}|\$return)$`)
-	routeVariable = regexp.MustCompile(`^\{[a-zA-Z_][a-zA-Z0-9_]*\}$`)
+	functionName = regexp.MustCompile(`(?i)^[a-z][a-z0-9_-]{0,127}$`)
+	bindingName  = regexp.MustCompile(`(?i)^([a-z][a-z0-9]{0,127}|\$return)$`)
 )
 
-// readScript reads and checks a script root. Where the host would only put one function in error
-// and go on, readScript refuses the lot: a test wants to hear of it.
-func readScript(dir string, env []string) (*script, error) {
+// readScript reads and checks a script root.
+func readScript(dir string) (*script, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	var host hostJSON
-	if err := readJSON(filepath.Join(root, "host.json"), &host); err != nil {
+	var host struct {
+		Version       string
+		CustomHandler json.RawMessage
+		Extensions    struct {
+			HTTP struct{ RoutePrefix *string }
+		}
+	}
+	files := os.DirFS(root)
+	if err := readJSON(files, "host.json", &host); err != nil {
 		return nil, err
 	}
 	if host.Version != "2.0" {
 		return nil, fmt.Errorf("host.json: version is %q, the host takes only \"2.0\"", host.Version)
 	}
-	if host.CustomHandler == nil {
-		return nil, errors.New("host.json: no customHandler section")
+	if p := host.Extensions.HTTP.RoutePrefix; p == nil || *p != "" {
+		return nil, errors.New("host.json: the double takes only an empty extensions.http.routePrefix")
 	}
-	if err := host.override(env); err != nil {
-		return nil, err
+	var handler struct {
+		Description                                            struct{ DefaultExecutablePath string }
+		EnableForwardingHTTPRequest, EnableProxyingHTTPRequest bool
 	}
-	handler, description := host.CustomHandler, host.CustomHandler.Description
-	if len(description.Arguments)+len(description.WorkerArguments) > 0 || handler.Port != nil ||
-		description.DefaultWorkerPath+description.WorkingDirectory != "" {
-		return nil, errors.New("host.json: customHandler: the double knows no arguments, workerArguments, " +
-			"defaultWorkerPath, workingDirectory or port")
+	section := json.NewDecoder(bytes.NewReader(host.CustomHandler))
+	section.DisallowUnknownFields() // a typo, or something that the double does not support
+	if err := section.Decode(&handler); err != nil {
+		return nil, fmt.Errorf("host.json: customHandler: %w", err)
 	}
-
-	s := &script{root: root, forwarding: handler.EnableForwardingHTTPRequest, proxying: handler.EnableProxyingHTTPRequest}
-	prefix := "api"
-	if p := host.Extensions.HTTP.RoutePrefix; p != nil {
-		prefix = *p
+	if !handler.EnableForwardingHTTPRequest || !handler.EnableProxyingHTTPRequest {
+		return nil, errors.New("host.json: enableForwardingHttpRequest is for older hosts and enableProxyingHttpRequest for newer ones: set both")
 	}
-	if s.functions, err = readFunctions(root, prefix); err != nil {
-		return nil, err
+	s := &script{root: root, executable: filepath.Join(root, handler.Description.DefaultExecutablePath)}
+	if info, err := os.Stat(s.executable); err != nil || info.IsDir() {
+		return nil, fmt.Errorf("host.json: defaultExecutablePath %q is not a file in the script root", handler.Description.DefaultExecutablePath)
 	}
-	if len(handler.HTTP.Routes) > 0 {
-		if len(s.functions) > 0 {
-			return nil, fmt.Errorf("host.json: customHandler.http.routes cannot stand beside function.json files: function %q has one", s.functions[0].name)
-		}
-		return nil, errors.New("host.json: customHandler.http.routes: the double knows function.json only")
-	}
-	s.executable, err = findExecutable(root, description.DefaultExecutablePath, env)
-	return s, err
-}
-
-// override applies the app settings that stand in for values of host.json.
-func (h *hostJSON) override(env []string) error {
-	for _, setting := range env {
-		name, value, _ := strings.Cut(setting, "=")
-		var err error
-		switch strings.ToLower(name) {
-		case "azurefunctionsjobhost__customhandler__description__defaultexecutablepath":
-			h.CustomHandler.Description.DefaultExecutablePath = value
-		case "azurefunctionsjobhost__customhandler__enableforwardinghttprequest":
-			h.CustomHandler.EnableForwardingHTTPRequest, err = strconv.ParseBool(value)
-		case "azurefunctionsjobhost__customhandler__enableproxyinghttprequest":
-			h.CustomHandler.EnableProxyingHTTPRequest, err = strconv.ParseBool(value)
-		case "azurefunctionsjobhost__extensions__http__routeprefix":
-			h.Extensions.HTTP.RoutePrefix = &value
-		}
+	names, _ := fs.Glob(files, "*/function.json") // fails for a bad pattern only
+	for _, name := range names {
+		f, err := readFunction(files, path.Dir(name))
 		if err != nil {
-			return fmt.Errorf("app setting %s: %w", name, err)
+			return nil, fmt.Errorf("function %q: %w", path.Dir(name), err)
 		}
+		s.functions = append(s.functions, f)
 	}
-	return nil
-}
-
-// findExecutable follows the host: below the script root if the file is there, else on PATH, and
-// never with a guessed suffix.
-func findExecutable(root, name string, env []string) (string, error) {
-	if name == "" {
-		return "", errors.New("host.json: customHandler.description.defaultExecutablePath is empty")
-	}
-	if filepath.IsAbs(name) {
-		return name, nil
-	}
-	joined := filepath.Join(root, name)
-	if _, err := os.Stat(joined); err == nil {
-		return joined, nil
-	}
-	if filepath.Base(name) == name {
-		for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
-			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				return found, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("host.json: defaultExecutablePath %q is neither in the script root nor on PATH", name)
-}
-
-// lookup returns the value a child started with env would see: the last one wins.
-func lookup(env []string, name string) (value string) {
-	for _, setting := range env {
-		if n, v, _ := strings.Cut(setting, "="); n == name {
-			value = v
-		}
-	}
-	return value
-}
-
-// readFunctions reads the direct children of root that hold a function.json.
-func readFunctions(root, prefix string) ([]*function, error) {
-	entries, err := os.ReadDir(root)
-	if err != nil {
-		return nil, err
-	}
-	var functions []*function
-	for _, entry := range entries {
-		var file struct{ Bindings []binding }
-		switch err := readJSON(filepath.Join(root, entry.Name(), "function.json"), &file); {
-		case errors.Is(err, fs.ErrNotExist), !isDir(filepath.Join(root, entry.Name())):
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("function %q: %w", entry.Name(), err)
-		}
-		f, err := newFunction(entry.Name(), prefix, file.Bindings)
-		if err != nil {
-			return nil, fmt.Errorf("function %q: %w", entry.Name(), err)
-		}
-		functions = append(functions, f)
-	}
-	slices.SortFunc(functions, func(a, b *function) int {
+	slices.SortFunc(s.functions, func(a, b *function) int {
 		return cmp.Compare(strings.ToUpper(a.name), strings.ToUpper(b.name))
 	})
-	return functions, nil
+	return s, nil
 }
 
-func newFunction(name, prefix string, bindings []binding) (*function, error) {
+func readFunction(files fs.FS, name string) (*function, error) {
 	if !functionName.MatchString(name) || strings.EqualFold(name, "host") {
 		return nil, errors.New("not a valid function name")
 	}
-	var triggers, in, out []binding
-	for _, b := range bindings {
+	var file struct{ Bindings []binding }
+	if err := readJSON(files, name+"/function.json", &file); err != nil {
+		return nil, err
+	}
+	f := &function{name: name}
+	var kinds []string
+	for _, b := range file.Bindings {
 		if !bindingName.MatchString(b.Name) {
 			return nil, fmt.Errorf("binding name %q: letters and digits only", b.Name)
 		}
-		isTrigger := strings.HasSuffix(strings.ToLower(b.Type), "trigger")
-		direction := strings.ToLower(b.Direction)
-		if isTrigger && direction != "in" {
-			return nil, fmt.Errorf("binding %q: direction of a trigger is \"in\", not %q", b.Name, b.Direction)
+		kind := strings.ToLower(b.Type + " " + b.Direction)
+		if strings.HasSuffix(kind, "trigger in") {
+			f.trigger = b
 		}
-		switch direction {
-		case "in", "":
-			in = append(in, b)
-		case "out":
-			out = append(out, b)
-		case "inout":
-			in, out = append(in, b), append(out, b)
-		default:
-			return nil, fmt.Errorf("binding %q: unknown direction %q", b.Name, b.Direction)
-		}
-		if isTrigger {
-			triggers = append(triggers, b)
-		}
+		kinds = append(kinds, kind)
 	}
-	if len(triggers) != 1 {
-		return nil, fmt.Errorf("%d triggers, the host takes exactly one", len(triggers))
-	}
-	f := &function{name: name, trigger: triggers[0]}
-	switch {
-	case f.trigger.is("httpTrigger"):
-		if len(in) != 1 || len(out) != 1 || !out[0].is("http") {
-			return nil, errors.New("only exactly one httpTrigger in and one http out is forwarded as a request")
-		}
-		return f, f.readHTTP(prefix)
-	case f.trigger.is("timerTrigger"):
-		if len(bindings) != 1 {
-			return nil, errors.New("the double knows no other binding beside a timerTrigger")
-		}
+	slices.Sort(kinds)
+	switch strings.Join(kinds, ", ") {
+	case "http out, httptrigger in":
+		return f, f.readHTTP()
+	case "timertrigger in":
 		// A schedule in percent signs names an app setting and is left to the host.
 		if s := f.trigger.Schedule; !strings.HasPrefix(s, "%") && len(strings.Fields(s)) != 6 {
 			return nil, fmt.Errorf("schedule %q has not six fields, seconds first", s)
 		}
 		return f, nil
-	default:
-		return nil, fmt.Errorf("the double knows no trigger of type %q", f.trigger.Type)
 	}
+	return nil, fmt.Errorf("bindings %q: the double takes an httpTrigger in with an http out, or a timerTrigger in", kinds)
 }
 
-// readHTTP checks the trigger of an HTTP function, fills in the host's defaults and sets f.route.
-func (f *function) readHTTP(prefix string) error {
-	t := &f.trigger
-	t.AuthLevel = strings.ToLower(cmp.Or(t.AuthLevel, "function"))
+// readHTTP checks the trigger of an HTTP function and fills in the host's defaults.
+func (f *function) readHTTP() (err error) {
+	f.trigger.AuthLevel = strings.ToLower(cmp.Or(f.trigger.AuthLevel, "function"))
 	// Only a missing route falls back to the name: "/" is the root.
-	route := strings.Trim(cmp.Or(t.Route, f.name), "/")
+	template := strings.Trim(cmp.Or(f.trigger.Route, f.name), "/")
 	for _, reserved := range []string{"admin", "runtime"} {
-		if strings.HasPrefix(strings.ToLower(route), reserved) {
-			return fmt.Errorf("route %q conflicts with the built-in routes below %s", t.Route, reserved)
+		if strings.HasPrefix(strings.ToLower(template), reserved) {
+			return fmt.Errorf("route %q conflicts with the built-in routes below %s", template, reserved)
 		}
 	}
-	f.route = append(segments(strings.Trim(prefix, "/")), segments(route)...)
-	for _, segment := range f.route {
-		if segment == "" || strings.ContainsAny(segment, "{}*?") && !routeVariable.MatchString(segment) {
-			return fmt.Errorf("route %q: the double knows literal and {name} segments only", t.Route)
+	f.route, err = compileRoute(template)
+	return err
+}
+
+var variable = regexp.MustCompile(`(?i)\{(\*?)[a-z_][a-z0-9_]*(?::(int|length|regex)(?:\(([^{}]*)\))?)?\}`)
+
+// compileRoute returns a function that reports whether a path matches the route template.
+func compileRoute(template string) (func(path string) bool, error) {
+	var constraints []func(value string) bool // one for each group of the expression
+	expression, literals, rest := "(?is)^", "", strings.TrimSuffix("/"+template, "/")
+	for _, v := range variable.FindAllStringSubmatch(template, -1) {
+		literal, after, _ := strings.Cut(rest, v[0])
+		rest = after
+		catchAll, kind, argument := v[1] != "", strings.ToLower(v[2]), v[3]
+		value := "([^/]+)"
+		switch {
+		case catchAll && rest != "":
+			return nil, fmt.Errorf("route %q: a catch-all stands at the end", template)
+		case catchAll && kind == "":
+			literal, value = strings.TrimSuffix(literal, "/"), "(?:/(.*))?"
+		case catchAll: // a constraint fails without a value
+			value = "(.+)"
 		}
+		constraint, err := compileConstraint(kind, argument)
+		if err != nil {
+			return nil, fmt.Errorf("route %q: %w", template, err)
+		}
+		constraints = append(constraints, constraint)
+		expression += regexp.QuoteMeta(literal) + value
+		literals += literal
 	}
-	return nil
+	if strings.ContainsAny(literals+rest, "{}*?") {
+		return nil, fmt.Errorf("route %q: the double knows {name} and {*name} with at most one constraint: int, length or regex", template)
+	}
+	compiled := regexp.MustCompile(expression + regexp.QuoteMeta(rest) + "$")
+	return func(path string) bool {
+		values := compiled.FindStringSubmatch(strings.TrimSuffix(path, "/"))
+		if values == nil {
+			return false
+		}
+		for i, value := range values[1:] {
+			if !constraints[i](value) {
+				return false
+			}
+		}
+		return true
+	}, nil
 }
 
-func (f *function) takes(method string) bool {
-	return f.trigger.Methods == nil ||
-		slices.ContainsFunc(f.trigger.Methods, func(m string) bool { return strings.EqualFold(m, method) })
+func compileConstraint(kind, argument string) (func(string) bool, error) {
+	switch kind {
+	case "":
+		return func(string) bool { return true }, nil
+	case "int":
+		return func(v string) bool { _, err := strconv.ParseInt(v, 10, 32); return err == nil }, nil
+	case "length":
+		argument = "(?s)^.{" + argument + "}$"
+	}
+	// .NET's \w includes all letters and digits of Unicode. The replacement is valid only inside a character class.
+	expression, err := regexp.Compile("(?i)" + strings.ReplaceAll(argument, `\w`, `\p{L}\p{Mn}\p{Nd}\p{Pc}`))
+	if err != nil {
+		return nil, err
+	}
+	return expression.MatchString, nil
 }
 
-// find returns the function that answers the request, or nil. The order of function names decides
-// between routes that overlap, not how specific they are.
-func (s *script) find(r *http.Request) *function {
-	path := strings.TrimSuffix(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+// find returns the function that takes the request, or nil. The order of function names decides between routes that
+// overlap, not how specific they are.
+func (s *script) find(method, path string) *function {
+	sameMethod := func(m string) bool { return strings.EqualFold(m, method) }
 	for _, f := range s.functions {
-		if f.trigger.is("httpTrigger") && f.takes(r.Method) && slices.EqualFunc(f.route, segments(path), segmentMatches) {
+		if f.route != nil && (f.trigger.Methods == nil || slices.ContainsFunc(f.trigger.Methods, sameMethod)) && f.route(path) {
 			return f
 		}
 	}
 	return nil
 }
 
-func segmentMatches(template, escaped string) bool {
-	if template[0] == '{' {
-		return escaped != ""
-	}
-	segment, err := url.PathUnescape(escaped)
-	return err == nil && strings.EqualFold(template, segment)
-}
-
-// segments splits a path without its outer slashes; the root has none.
-func segments(path string) []string {
-	if path == "" {
-		return []string{}
-	}
-	return strings.Split(path, "/")
-}
-
-func readJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
+func readJSON(files fs.FS, name string, v any) error {
+	b, err := fs.ReadFile(files, name)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+		return fmt.Errorf("%s: %w", path.Base(name), err)
 	}
 	return nil
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

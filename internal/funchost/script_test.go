@@ -1,96 +1,53 @@
 package funchost_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"tiney/internal/funchost"
 )
 
-func TestStartRefuses(t *testing.T) {
+func TestStartRejectsScriptRoot(t *testing.T) {
 	t.Parallel()
 	anonymous := httpJSON(`,"authLevel":"anonymous"`)
-	two := strings.Replace(anonymous, `"bindings":[`, `"bindings":[{"name":"q","type":"queue","direction":"out"},`, 1)
+	host := func(old, new string) app { return all().with("host.json", strings.Replace(hostJSON, old, new, 1)) }
+	function := func(name, content string) app { return all().with(name+"/function.json", content) }
+	route := func(r string) app { return function("f", httpJSON(`,"route":"`+r+`"`)) }
 	tests := []struct {
 		name string
 		app  app
 		want string
 	}{
 		{"no host.json", app{}, "host.json"},
-		{"malformed host.json", app{"host.json": "{"}, "host.json"},
-		{"no version", app{"host.json": strings.Replace(hostJSON, `"version":"2.0",`, "", 1)}, "version"},
-		{"no custom handler", app{"host.json": `{"version":"2.0"}`}, "customHandler"},
-		{"no executable named", app{"host.json": strings.Replace(hostJSON, `"handler"`, `""`, 1)}, "defaultExecutablePath"},
-		{"executable nowhere", app{"host.json": strings.Replace(hostJSON, `"handler"`, `"elsewhere"`, 1)}, `"elsewhere"`},
-		{"arguments", app{"host.json": strings.Replace(hostJSON, `"description":{`, `"description":{"arguments":["x"],`, 1)}, "arguments"},
-		{"routes beside function.json", all().with("host.json",
-			strings.Replace(hostJSON, `"customHandler":{`, `"customHandler":{"http":{"routes":[{"route":"{*all}"}]},`, 1)), `function "array"`},
-		{"malformed function.json", all().with("bad/function.json", "["), `function "bad"`},
-		{"function name with a dot", all().with("a.b/function.json", anonymous), `function "a.b"`},
-		{"function name with a digit first", all().with("1st/function.json", anonymous), `function "1st"`},
-		{"function name host", all().with("Host/function.json", anonymous), `function "Host"`},
-		{"binding name with an underscore", all().with("f/function.json", strings.Replace(anonymous, `"req"`, `"my_req"`, 1)), `function "f": binding name "my_req"`},
-		{"unknown direction", all().with("f/function.json", strings.Replace(anonymous, `"out"`, `"up"`, 1)), `function "f": binding "res": unknown direction "up"`},
-		{"trigger goes out", all().with("f/function.json", strings.Replace(anonymous, `"in"`, `"out"`, 1)), `function "f": binding "req": direction`},
-		{"no trigger", all().with("f/function.json", `{"bindings":[]}`), `function "f": 0 triggers`},
-		{"two triggers", all().with("f/function.json", strings.Replace(anonymous, `"http",`, `"timerTrigger",`, 1)), `function "f"`},
-		{"trigger of another type", all().with("f/function.json", strings.Replace(timerJSON, "timerT", "queueT", 1)), `"queueTrigger"`},
-		{"http out lacks its direction", all().with("f/function.json", strings.Replace(anonymous, `,"direction":"out"`, "", 1)), `function "f": only exactly one`},
-		{"two outputs", all().with("f/function.json", two), `function "f": only exactly one`},
-		{"no output", all().with("f/function.json", `{"bindings":[{"name":"r","type":"httpTrigger","direction":"in"}]}`), `function "f": only exactly one`},
-		{"admin route", all().with("f/function.json", httpJSON(`,"route":"/Admin/x"`)), `function "f": route "/Admin/x"`},
-		{"runtime route", all().with("f/function.json", httpJSON(`,"route":"runtimes"`)), `function "f": route "runtimes"`},
-		{"catch-all route", all().with("f/function.json", httpJSON(`,"route":"{*rest}"`)), `function "f": route "{*rest}"`},
-		{"five fields", all().with("f/function.json", strings.Replace(timerJSON, "0 */15", "*/15", 1)), `function "f": schedule`},
+		{"no version", host(`"version":"2.0",`, ""), "version"},
+		{"route prefix left out", host(`"routePrefix":""`, ""), "routePrefix"},
+		{"no custom handler", host(`"customHandler"`, `"handler"`), "customHandler"},
+		{"no such executable", host(`"handler"`, `"elsewhere"`), `"elsewhere"`},
+		{"no proxying", host(`"enableProxyingHttpRequest":true`, `"enableProxyingHttpRequest":false`), "enableProxyingHttpRequest"},
+		{"no forwarding", host(`"enableForwardingHttpRequest":true,`, ""), "enableForwardingHttpRequest"},
+		{"arguments", host(`"description":{`, `"description":{"arguments":["x"],`), "arguments"},
+		{"routes in host.json", host(`"customHandler":{`, `"customHandler":{"http":{"routes":[{"route":"{*all}"}]},`), "http"},
+		{"malformed function.json", function("bad", "["), `function "bad"`},
+		{"function name with a dot", function("a.b", anonymous), `function "a.b"`},
+		{"function name host", function("Host", anonymous), `function "Host"`},
+		{"binding name with an underscore", function("f", strings.Replace(anonymous, `"req"`, `"my_req"`, 1)), `function "f": binding name "my_req"`},
+		{"trigger goes out", function("f", strings.Replace(anonymous, `"in"`, `"out"`, 1)), `function "f": bindings`},
+		{"trigger of another type", function("f", strings.Replace(timerJSON, "timerT", "queueT", 1)), `queuetrigger`},
+		{"another output", function("f", strings.Replace(anonymous, `"bindings":[`, `"bindings":[{"name":"q","type":"queue","direction":"out"},`, 1)), `"queue out"`},
+		{"five fields", function("f", strings.Replace(timerJSON, "0 */15", "*/15", 1)), `function "f": schedule`},
+		{"admin route", route("/Admin/x"), `function "f": route "Admin/x"`},
+		{"catch-all in the middle", route("{*rest}/x"), `function "f": route "{*rest}/x"`},
+		{"optional variable", route("x/{id?}"), `function "f": route "x/{id?}"`},
+		{"malformed constraint", route("{id:regex([)}"), `function "f": route "{id:regex([)}"`},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: tt.app.write(t), Env: env("serve")})
-			if err == nil {
-				h.Close()
-				t.Fatal("accepted")
-			}
-			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %q does not name %q", err, tt.want)
-			}
-		})
-	}
-}
-
-func TestStartReadsDirectChildrenOnly(t *testing.T) {
-	t.Parallel()
-	h := start(t, all().with("lib/deep/function.json", "not read"), false)
-	if got := do(t, "GET", h.URL()+"/t/echo", nil).StatusCode; got != 200 {
-		t.Errorf("status %d", got)
-	}
-}
-
-func TestExecutable(t *testing.T) {
-	t.Parallel()
-	bin := t.TempDir()
-	link(t, filepath.Join(bin, "tiney-on-path"))
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const override = "AzureFunctionsJobHost__customHandler__description__defaultExecutablePath="
-	tests := []struct {
-		name     string
-		settings []string
-	}{
-		{"below the script root", nil},
-		{"on PATH", []string{"PATH=/nowhere:" + bin, override + "tiney-on-path"}},
-		{"absolute", []string{override + self}},
-		{"app setting in another case", []string{"PATH=" + bin, strings.ToUpper(override) + "tiney-on-path"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			start(t, all(), false, tt.settings...)
-		})
+		h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: tt.app.write(t), Env: env("serve")})
+		if err == nil {
+			h.Close()
+			t.Errorf("%s: accepted", tt.name)
+		} else if !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %q does not name %q", tt.name, err, tt.want)
+		}
 	}
 }
 
@@ -98,100 +55,83 @@ func TestRouting(t *testing.T) {
 	t.Parallel()
 	anonymous := func(attributes string) string { return httpJSON(`,"authLevel":"anonymous"` + attributes) }
 	h := start(t, app{
-		"host.json":            hostJSON,
-		"Alias/function.json":  anonymous(`,"route":"{alias}","methods":["get","HEAD"]`),
-		"alpha/function.json":  anonymous(`,"route":"beta","methods":["get"]`), // "Alias" shadows it
-		"aaa/function.json":    anonymous(`,"route":"first","methods":["post"]`),
-		"api/function.json":    anonymous(`,"route":"API/shorten/{id}"`),
-		"named/function.json":  anonymous(`,"methods":["put"]`),
-		"root/function.json":   anonymous(`,"route":"/"`),
-		"locked/function.json": httpJSON(`,"route":"locked/default"`),
-		"admin1/function.json": httpJSON(`,"route":"locked/admin","authLevel":"admin"`),
-		"reaper/function.json": timerJSON,
-	}, true)
+		"host.json":                   hostJSON,
+		"lib/deep/function.json":      "not read: it is no direct child of the root",
+		"aaa/function.json":           anonymous(`,"route":"first","methods":["post"]`),
+		"alias/function.json":         anonymous(`,"route":"{alias}","methods":["get","HEAD"]`),
+		"Beta/function.json":          httpJSON(`,"route":"beta"`), // after "alias": case plays no part in the order
+		"api/function.json":           anonymous(`,"route":"API/shorten/{id}"`),
+		"named/function.json":         anonymous(`,"methods":["put"]`),
+		"root/function.json":          anonymous(`,"route":"/","methods":["get"]`),
+		"locked/function.json":        httpJSON(`,"route":"locked/default"`),
+		"rest/function.json":          anonymous(`,"route":"rest/{*path}"`),
+		"number/function.json":        anonymous(`,"route":"c/int/{n:int}"`),
+		"length/function.json":        anonymous(`,"route":"c/length/{n:length(2,3)}"`),
+		"expression/function.json":    anonymous(`,"route":"c/regex/{n:regex(^[a-f]+$)}/end"`),
+		"expressionAll/function.json": anonymous(`,"route":"c/all/{*n:regex(^[\\w./-]*$)}"`),
+		"reaper/function.json":        timerJSON,
+	}, funchost.Options{Proxy: true})
 	tests := []struct {
 		name, method, path string
 		want               int
 	}{
 		{"root", "GET", "/", 200},
-		{"root by any method", "PROPFIND", "/", 200},
 		{"variable", "GET", "/abc", 200},
 		{"variable with a trailing slash", "GET", "/abc/", 200},
 		{"variable holds an escaped slash", "GET", "/a%2Fb", 200},
 		{"method in another case", "HEAD", "/abc", 200},
 		{"wrong method", "DELETE", "/abc", 404},
-		{"wrong method on a shadowed route", "POST", "/beta", 404},
+		{"first name wins", "GET", "/beta", 200},
+		{"second name takes what is left", "POST", "/beta", 401},
 		{"wrong method goes on to the next route", "GET", "/first", 200},
+		{"no methods", "PROPFIND", "/api/shorten/x", 200},
 		{"literal in another case", "POST", "/api/SHORTEN/x", 200},
 		{"literal with escapes", "POST", "/%61pi/shorten/x", 200},
+		{"dot segments", "POST", "/x/../api/%2e/shorten/x", 200},
 		{"empty segment is no value", "GET", "/api/shorten//", 404},
 		{"too few segments", "GET", "/api/shorten", 404},
 		{"too many segments", "GET", "/api/shorten/x/y", 404},
 		{"route left out", "PUT", "/named", 200},
 		{"timer from outside", "POST", "/reaper", 404},
 		{"authLevel left out", "GET", "/locked/default", 401},
-		{"authLevel admin", "GET", "/locked/admin", 401},
+		{"catch-all", "PATCH", "/rest/a/b//c", 200},
+		{"catch-all in another case with a trailing slash", "PATCH", "/REST/", 200},
+		{"catch-all wants a slash", "PATCH", "/resty", 404},
+		{"int", "GET", "/c/int/-42", 200},
+		{"int: a word", "GET", "/c/int/x", 404},
+		{"int: 33 bits", "GET", "/c/int/4294967296", 404},
+		{"length", "GET", "/c/length/%C3%A4%C3%B6%C3%BC", 200},
+		{"length: too long", "GET", "/c/length/abcd", 404},
+		{"regex in another case", "GET", "/c/regex/ABC/end", 200},
+		{"regex: no match", "GET", "/c/regex/xyz/end", 404},
+		{"regex of a catch-all", "GET", "/c/all/m%C3%BCnchen.example/x-1", 200},
+		{"regex of a catch-all: no match", "GET", "/c/all/a%5Cb", 404},
+		{"regex of a catch-all without a value", "GET", "/c/all", 404},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			a := do(t, tt.method, h.URL()+tt.path, nil)
-			if a.StatusCode != tt.want {
-				t.Errorf("status %d, want %d", a.StatusCode, tt.want)
-			}
-			if a.StatusCode != 200 && (a.body != "" || a.Header.Get("Content-Type") != "") {
-				t.Errorf("the host's own answer has a body: %q %q", a.Header, a.body)
-			}
-		})
-	}
-}
-
-// The order of function names decides, whatever the templates.
-func TestFirstNameWins(t *testing.T) {
-	t.Parallel()
-	routes := func(first, second string) app {
-		return app{
-			"host.json":           hostJSON,
-			"aaa/function.json":   httpJSON(`,"route":"x/` + first + `","authLevel":"anonymous"`),
-			"Bbb/function.json":   httpJSON(`,"route":"x/` + second + `","authLevel":"function"`), // case plays no part
-			"notes/readme.json":   "",
-			"not-a-function.json": "",
+		a := do(t, tt.method, h.URL()+tt.path, nil)
+		if a.StatusCode != tt.want {
+			t.Errorf("%s: status %d, want %d", tt.name, a.StatusCode, tt.want)
+		}
+		if a.StatusCode != 200 && (a.body != "" || a.Header.Get("Content-Type") != "") {
+			t.Errorf("%s: the host's own response has a body: %q %q", tt.name, a.Header, a.body)
 		}
 	}
-	for _, tt := range []struct{ name, first, second string }{
-		{"literal first", "literal", "{variable}"},
-		{"variable first", "{variable}", "literal"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			h := start(t, routes(tt.first, tt.second), false)
-			if got := do(t, "GET", h.URL()+"/x/literal", nil).StatusCode; got != 200 {
-				t.Errorf("the second function answered: %d", got)
-			}
-		})
-	}
 }
 
-func TestRoutePrefix(t *testing.T) {
-	t.Parallel()
-	withoutPrefix := strings.Replace(hostJSON, `"extensions":{"http":{"routePrefix":""}},`, "", 1)
-	tests := []struct {
-		name, host, setting, path string
-	}{
-		{"default", withoutPrefix, "A=B", "/api/t/echo"},
-		{"two segments", strings.Replace(hostJSON, `"routePrefix":""`, `"routePrefix":"v1/x"`, 1), "A=B", "/v1/x/t/echo"},
-		{"app setting", withoutPrefix, "AzureFunctionsJobHost__extensions__http__routePrefix=", "/t/echo"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			h := start(t, all().with("host.json", tt.host), true, tt.setting)
-			if a := do(t, "GET", h.URL()+tt.path, nil); a.StatusCode != 200 {
-				t.Errorf("status %d", a.StatusCode)
-			}
-			if a := do(t, "GET", h.URL()+"/elsewhere/t/echo", nil); a.StatusCode != 404 {
-				t.Errorf("status %d without the prefix", a.StatusCode)
-			}
-		})
-	}
+func TestHomePage(t *testing.T) {
+	bothModes(t, func(t *testing.T, proxy bool) {
+		root := all().with("root/function.json", httpJSON(`,"authLevel":"anonymous","route":"/","methods":["get"]`))
+		h := start(t, root, funchost.Options{Proxy: proxy})
+		if s := arrived(t, h, "GET", "/", nil); s.URI != "/" {
+			t.Errorf("the function's own method: %+v", s)
+		}
+		if a := do(t, "POST", h.URL()+"/", nil); a.StatusCode != 200 || a.Header.Get("Content-Type") != "text/html" || !strings.Contains(a.body, "<title>") {
+			t.Errorf("another method: status %s, headers %v, body %q", a.Status, a.Header, a.body)
+		}
+		h = start(t, root, funchost.Options{Proxy: proxy, Env: env("serve", "AzureWebJobsDisableHomepage=true")})
+		if a := do(t, "POST", h.URL()+"/", nil); a.StatusCode != 204 {
+			t.Errorf("home page disabled: status %s, body %q", a.Status, a.body)
+		}
+	})
 }

@@ -2,7 +2,8 @@ package funchost_test
 
 import (
 	"encoding/json"
-	"regexp"
+	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,24 +11,25 @@ import (
 	"tiney/internal/funchost"
 )
 
-func TestTimer(t *testing.T) {
+func TestTimerRequest(t *testing.T) {
 	t.Parallel()
-	h := start(t, all(), false)
+	h := start(t, all(), funchost.Options{Traceparent: true})
 	const (
-		text = `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,7})?`
-		zero = `"0001-01-01T00:00:00"`
-		tail = `}},"Metadata":{"sys":{"MethodName":"reaper","UtcNow":` + text + `Z","RandGuid":"[0-9a-f-]{36}"}}}$`
-		head = `^{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":`
+		text  = `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,7})?`
+		zoned = text + `\+00:00"`
+		zero  = `"0001-01-01T00:00:00\+00:00"`
+		tail  = `}},"Metadata":{"sys":{"MethodName":"reaper","UtcNow":` + text + `Z","RandGuid":"` + guid + `"}}}`
+		head  = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":`
 	)
 	tests := []struct {
 		name  string
 		timer funchost.Timer
 		want  string
 	}{
-		{"on time", funchost.Timer{}, `{"Last":` + text + `\+00:00","Next":` + text + `\+00:00","LastUpdated":` + text + `\+00:00"},"IsPastDue":false`},
+		{"on time", funchost.Timer{}, `{"Last":` + zoned + `,"Next":` + zoned + `,"LastUpdated":` + zoned + `},"IsPastDue":false`},
 		{"past due", funchost.Timer{PastDue: true}, `{.*},"IsPastDue":true`},
 		{"null status", funchost.Timer{NullStatus: true}, `null,"IsPastDue":false`},
-		{"first run", funchost.Timer{FirstRun: true}, `{"Last":` + zero + `,"Next":` + text + `\+00:00","LastUpdated":` + zero + `},"IsPastDue":false`},
+		{"first run", funchost.Timer{FirstRun: true}, `{"Last":` + zero + `,"Next":` + zoned + `,"LastUpdated":` + zero + `},"IsPastDue":false`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -39,37 +41,51 @@ func TestTimer(t *testing.T) {
 				t.Errorf("logs %q", inv.Logs)
 			}
 			var s seen
-			if err := json.Unmarshal([]byte(inv.ReturnValue.(string)), &s); err != nil {
+			encoded, _ := json.Marshal(inv.ReturnValue)
+			if err := json.Unmarshal(encoded, &s); err != nil {
 				t.Fatal(err)
 			}
-			if !regexp.MustCompile(head + tt.want + tail).MatchString(s.Body) {
+			if !matches(head+tt.want+tail, s.Body) {
 				t.Errorf("payload %s", s.Body)
 			}
-			if s.Method != "POST" || s.URI != "/reaper" || s.ContentLength != -1 || s.Header.Get("Content-Type") != "application/json; charset=utf-8" ||
-				!guid.MatchString(s.Header.Get("X-Azure-Functions-InvocationId")) {
+			if s.Method != "POST" || s.URI != "/reaper" || "http://"+s.Host != h.HandlerURL() || !slices.Equal(s.TransferEncoding, []string{"chunked"}) {
 				t.Errorf("request %+v", s)
+			}
+			id, trace := s.Header.Get("X-Azure-Functions-InvocationId"), s.Header.Get("Traceparent")
+			if !matches(guid, id) || !matches(traceparent, trace) {
+				t.Errorf("invocation id %q, traceparent %q", id, trace)
+			}
+			want := http.Header{
+				"Content-Type": {"application/json; charset=utf-8"}, "User-Agent": {"Azure-Functions-Host/4.1037.0.0"},
+				"X-Azure-Functions-Hostversion": {"4.1037.0.0"}, "X-Azure-Functions-Invocationid": {id}, "Traceparent": {trace},
+			}
+			if !reflect.DeepEqual(s.Header, want) {
+				t.Errorf("headers %v, want %v", s.Header, want)
 			}
 		})
 	}
 }
 
-func TestTimerRefuses(t *testing.T) {
+func TestTimerResponse(t *testing.T) {
 	t.Parallel()
-	h := start(t, all(), false)
+	h := start(t, all(), funchost.Options{})
 	for function, want := range map[string]string{
-		"unheard": "no such timer",
-		"t":       "no such timer", // an HTTP function
-		"empty":   "hang",
-		"nullish": "hang",
-		"array":   "JSON object",
-		"broken":  "drop its Logs",
-		"plain":   "Content-Type",
+		"least":     "",
+		"unheard":   "no such timer",
+		"t":         "no such timer", // an HTTP function
+		"empty":     "hang",
+		"nothing":   "hang",
+		"nullish":   "hang",
+		"array":     "JSON object",
+		"numbers":   "Logs",
+		"broken":    "drop its Logs",
+		"plaintext": "Content-Type",
 	} {
-		t.Run(function, func(t *testing.T) {
-			_, err := h.FireTimer(t.Context(), function)
-			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), function) {
-				t.Errorf("error %v, want one with %q", err, want)
-			}
-		})
+		switch _, err := h.FireTimer(t.Context(), function); {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", function, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), function)):
+			t.Errorf("%s: error %v, want one with %q", function, err, want)
+		}
 	}
 }

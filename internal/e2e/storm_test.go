@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"bufio"
@@ -214,7 +214,7 @@ func TestClientsThatMisbehave(t *testing.T) {
 func shipped(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := pack.Dir("..", dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
+	if err := pack.Dir("../..", dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"fmt"
@@ -276,7 +276,7 @@ func TestTelemetryThatIsFrozen(t *testing.T) {
 	}
 	start := time.Now()
 	stopProcess(t, p)
-	if took := time.Since(start); took > lastTelemetry+6*time.Second { // one try without a limit takes ten
+	if took := time.Since(start); took > 9*time.Second { // the process gives it three; one try without a limit takes ten
 		t.Errorf("stopping took %v", took)
 	}
 }

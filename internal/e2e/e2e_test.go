@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		var err error
 		if app, err = os.MkdirTemp("", "tiney-app-"); err == nil {
 			defer os.RemoveAll(app)
-			err = pack.Dir("..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH, Race: true})
+			err = pack.Dir("../..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH, Race: true})
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"runtime"
@@ -252,6 +253,38 @@ func descriptors(t *testing.T, h *funchost.Host) int {
 		t.Fatal(err)
 	}
 	return len(open)
+}
+
+func TestStorageThatIsDownAtTheStartAndComesUp(t *testing.T) {
+	ports, err := azurite.FreePorts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t)
+	p := s.alone(ports.ConnectionString())
+	for target, want := range map[string]int{"/": 200, "/api/health": 200, "/favicon.ico": 204, "/a.b": 404, "/nobody": 503, "/api/ready": 503} {
+		if got := must(t, http.MethodGet, p.url+target, ""); got.status != want || want == 503 && got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: got %+v, want %d", target, got, want)
+		}
+	}
+	if got := must(t, http.MethodPost, p.url+"/api/shorten", `{"longUrl":"https://example.com/"}`); got.status != 503 || got.header.Get("Retry-After") != "5" {
+		t.Errorf("shorten: got %+v", got)
+	}
+	storage, err := azurite.Start(ctx, ports, "", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer storage.Stop()
+	var l shortened
+	eventually(t, "a link is made after it came up", func() (made bool) {
+		var status int
+		l, status = shorten(t, p.url, "https://example.com/")
+		return status == 201 || status == 200 // the answer to the first one may have been late
+	})
+	if got := must(t, http.MethodGet, p.url+"/"+l.Alias, ""); got.status != 302 {
+		t.Errorf("got %+v", got)
+	}
+	eventually(t, "the container for the lock is made", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
 }
 
 func TestStorageThatCannotBeReachedAtAll(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -311,18 +310,5 @@ func TestEventsOfAnOutage(t *testing.T) {
 		if d := i.Data.BaseData; d.ResultCode == "unreachable" && (d.Success || i.SampleRate != 100) {
 			t.Errorf("a failure: %+v", d)
 		}
-	}
-}
-
-// stopProcess stops a process as a terminal does, and waits until it has ended.
-func stopProcess(t *testing.T, p *process) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-p.exited:
-	case <-time.After(time.Minute):
-		t.Fatal("it does not stop")
 	}
 }

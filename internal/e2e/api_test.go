@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tiney/internal/linkstest"
+	"tiney/internal/rawtables"
+	"tiney/link"
+)
+
+// exchange is a request and what must come back.
+type exchange struct {
+	name, method, target, body string
+	header                     []string
+	status                     int
+	contentType, contains      string
+	location                   string
+	hostStatus                 int // where a host in front answers itself, without a body
+}
+
+const (
+	page    = "text/html; charset=utf-8"
+	problem = "application/problem+json"
+	browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+	good    = `{"longUrl":"https://example.com/?a=1&a=2#<x>","expiresInSeconds":3600}`
+)
+
+// everyAnswer is in this order since the second shorten of a URL finds the first one's link.
+var everyAnswer = []exchange{
+	{name: "home", method: "GET", target: "/", status: 200, contentType: page, contains: "https://tiney.to/api/shorten"},
+	{name: "home, HEAD", method: "HEAD", target: "/", status: 200, contentType: page},
+	{name: "home, POST", method: "POST", target: "/", status: 405, contentType: problem, hostStatus: 404},
+	{name: "health", method: "GET", target: "/api/health", status: 200, contentType: "application/json", contains: `{"status":"healthy","timestamp":"20`},
+	{name: "ready", method: "GET", target: "/api/ready", status: 200, contentType: "application/json", contains: `"status":"ready"`},
+	{name: "favicon", method: "GET", target: "/favicon.ico", status: 204},
+	{name: "robots", method: "GET", target: "/robots.txt", status: 200, contentType: "text/plain; charset=utf-8", contains: "User-agent: *"},
+
+	{name: "new", method: "POST", target: "/api/shorten", body: good, status: 201, contentType: "application/json", contains: `"longUrl":"https://example.com/?a=1&a=2#<x>"`},
+	{name: "known", method: "POST", target: "/api/shorten", body: good, status: 200, contentType: "application/json", contains: `"shortUrl":"https://tiney.to/`},
+	{name: "with charset", method: "POST", target: "/api/shorten", body: good, header: []string{"Content-Type", "application/json; charset=utf-8"}, status: 200},
+	{name: "forged host", method: "POST", target: "/api/shorten", body: good, header: []string{"Host", "evil.example", "X-Forwarded-Host", "evil.example"}, status: 200, contains: `"shortUrl":"https://tiney.to/`},
+	{name: "no body", method: "POST", target: "/api/shorten", status: 400, contentType: problem, contains: `"type":"/problems/body"`},
+	{name: "not JSON", method: "POST", target: "/api/shorten", body: "x", status: 400, contentType: problem},
+	{name: "not UTF-8", method: "POST", target: "/api/shorten", body: "{\"longUrl\":\"https://example.com/\xff\"}", status: 400, contentType: problem},
+	{name: "unknown field", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com","alias":"x"}`, status: 400, contentType: problem, contains: `"field":"alias"`},
+	{name: "bad URL", method: "POST", target: "/api/shorten", body: `{"longUrl":"http://1.2.3.08"}`, status: 400, contentType: problem, contains: `"field":"longUrl"`},
+	{name: "our own URL", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://TINEY.to.:444/x"}`, status: 400, contentType: problem, contains: `"field":"longUrl"`},
+	{name: "bad lifetime", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com","expiresInSeconds":59}`, status: 400, contentType: problem, contains: `"field":"expiresInSeconds"`},
+	{name: "disabled target", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/disabled"}`, status: 403, contentType: problem, contains: "target-disabled"},
+	{name: "a form", method: "POST", target: "/api/shorten", body: "longUrl=x", header: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415, contentType: problem},
+	{name: "too large", method: "POST", target: "/api/shorten", body: strings.Repeat(" ", 16<<10) + good, status: 413, contentType: problem},
+	{name: "GET on shorten", method: "GET", target: "/api/shorten", status: 405, contentType: problem, hostStatus: 404},
+
+	{name: "redirect", method: "GET", target: "/live", status: 302, location: "https://example.com/live?a=<b>"},
+	{name: "redirect, query ignored", method: "GET", target: "/live?a=1&a=2", status: 302, location: "https://example.com/live?a=<b>"},
+	{name: "redirect, HEAD", method: "HEAD", target: "/live", status: 302, location: "https://example.com/live?a=<b>"},
+	{name: "redirect, browser", method: "GET", target: "/live", header: []string{"Accept", browser}, status: 302, location: "https://example.com/live?a=<b>"},
+	{name: "redirect to non-ASCII", method: "GET", target: "/q", status: 302, location: "https://xn--bcher-kva.example:8080/%C3%BC"},
+	{name: "redirect of another program", method: "GET", target: "/Other-1", status: 302, location: "https://example.com/other"},
+	{name: "unknown", method: "GET", target: "/nobody", status: 404, contentType: problem, contains: "not-found"},
+	{name: "unknown, other case", method: "GET", target: "/LIVE", status: 404, contentType: problem},
+	{name: "unknown, browser", method: "GET", target: "/nobody", header: []string{"Accept", browser}, status: 404, contentType: page, contains: "No such link"},
+	{name: "no alias", method: "GET", target: "/a.b", status: 404, contentType: problem},
+	{name: "too long for an alias", method: "GET", target: "/" + strings.Repeat("a", 33), status: 404, contentType: problem},
+	{name: "several segments", method: "GET", target: "/a/b/c", status: 404, contentType: problem, hostStatus: 404},
+	{name: "path to be cleaned", method: "GET", target: "/x/../live", status: 404, contentType: problem, hostStatus: 404},
+	{name: "expired", method: "GET", target: "/expired", status: 410, contentType: problem, contains: "link-expired"},
+	{name: "expired, browser", method: "GET", target: "/expired", header: []string{"Accept", browser}, status: 410, contentType: page},
+	{name: "disabled", method: "GET", target: "/disabled", status: 410, contentType: problem, contains: "link-disabled"},
+	{name: "POST on an alias", method: "POST", target: "/live", status: 405, contentType: problem, hostStatus: 404},
+	{name: "DELETE on an alias", method: "DELETE", target: "/live", status: 405, contentType: problem, hostStatus: 404},
+	{name: "the timer's endpoint", method: "POST", target: "/reaper", body: "{}", status: 405, contentType: problem, hostStatus: 404},
+}
+
+func TestEveryAnswerInEveryMode(t *testing.T) {
+	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	for mode, start := range modes {
+		t.Run(mode, func(t *testing.T) {
+			s := newSite(t)
+			for _, l := range []link.Link{
+				{Alias: "live", LongURL: "https://example.com/live?a=<b>", ExpiresAt: future},
+				{Alias: "q", LongURL: "https://bücher.example:8080/ü"},
+				{Alias: "expired", LongURL: "https://example.com/expired", ExpiresAt: past},
+				{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true},
+			} {
+				s.PutLink(l)
+			}
+			s.Put(s.Links, rawtables.Entity{"PartitionKey": "ot", "RowKey": "Other-1", "LongUrl": "https://example.com/other", "Clicks": 3, "Owner": "x"})
+			base, hosted := start(s)
+			eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, base+"/api/ready", "").status == 200 })
+			for _, e := range everyAnswer {
+				t.Run(e.name, func(t *testing.T) { e.check(t, base, hosted) })
+			}
+		})
+	}
+}
+
+func (e exchange) check(t *testing.T, base string, hosted bool) {
+	got := must(t, e.method, base+e.target, e.body, e.header...)
+	if hosted && e.hostStatus != 0 {
+		if got.status != e.hostStatus || got.body != "" {
+			t.Errorf("got %+v, want the host's own %d", got, e.hostStatus)
+		}
+		return
+	}
+	if got.status != e.status || !strings.Contains(got.body, e.contains) {
+		t.Errorf("got %+v", got)
+	}
+	if location := got.header.Get("Location"); location != e.location && e.status == 302 {
+		t.Errorf("Location %q, want %q", location, e.location)
+	}
+	if contentType := got.header.Get("Content-Type"); e.contentType != "" && contentType != e.contentType {
+		t.Errorf("Content-Type %q, want %q", contentType, e.contentType)
+	}
+}
+
+func TestAChunkedBody(t *testing.T) {
+	s := newSite(t)
+	for _, test := range []struct {
+		base string
+		want int
+	}{
+		{s.hosted(false, emulator.ConnectionString()).URL(), 500}, // by the host, which cannot forward one
+		{s.hosted(true, emulator.ConnectionString()).URL(), 201},
+		{s.alone(emulator.ConnectionString()).url, 200},
+	} {
+		req, err := http.NewRequest(http.MethodPost, test.base+"/api/shorten", io.MultiReader(strings.NewReader(`{"longUrl":"https://example.com/"}`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		got, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != test.want {
+			t.Errorf("got %d, want %d", got.StatusCode, test.want)
+		}
+	}
+}
+
+// A link from its making to its end, as its users see it.
+func TestALinksLife(t *testing.T) {
+	for mode, start := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			base, _ := start(s)
+			l, status := shorten(t, base, "https://example.com/page")
+			if status != 201 || l.ShortURL != "https://tiney.to/"+l.Alias || !l.ExpiresAtUTC.Equal(l.CreatedAtUTC.Add(30*24*time.Hour)) {
+				t.Fatalf("got %d %+v", status, l)
+			}
+			if got := must(t, http.MethodGet, base+"/"+l.Alias, ""); got.status != 302 || got.header.Get("Location") != "https://example.com/page" {
+				t.Errorf("got %+v", got)
+			}
+			s.WantRows(1, 1, 1)
+			for life := 6 * time.Second; ; life *= 2 {
+				short := link.Link{Alias: link.Alias(fmt.Sprintf("short-%.0f", life.Seconds())), LongURL: "https://example.com/short",
+					ExpiresAt: time.Now().Add(life).Truncate(time.Second)}
+				s.PutLink(short)
+				url := base + "/" + string(short.Alias)
+				got := must(t, http.MethodGet, url, "")
+				if !time.Now().Before(short.ExpiresAt) && life < time.Minute {
+					continue // the machine is too slow to see it alive
+				}
+				if got.status != 302 {
+					t.Errorf("while it lives: %+v", got)
+				}
+				eventually(t, "the link expires", func() bool { return must(t, http.MethodGet, url, "").status == 410 })
+				break
+			}
+		})
+	}
+}
+
+// Under `func start` nobody has to say where the service is reached.
+func TestBaseUrlUnderTheCoreTools(t *testing.T) {
+	s := newSite(t)
+	h := s.hosted(true, emulator.ConnectionString(), "BaseUrl=")
+	l, status := shorten(t, h.URL(), "https://example.com/")
+	if status != 201 || l.ShortURL != h.URL()+"/"+l.Alias {
+		t.Errorf("got %d %+v, want a short URL at %s", status, l, h.URL())
+	}
+}
+
+func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
+	s := newSite(t)
+	h := s.hosted(true, emulator.ConnectionString())
+	bases := []string{h.URL(), s.alone(emulator.ConnectionString()).url}
+	inTime := true // no call can have been tried again, which leaves an expiry row to the reaper
+	for round := range 3 {
+		start := time.Now()
+		var aliases sync.Map
+		linkstest.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
+			l, status := shorten(t, bases[i%2], fmt.Sprintf("https://example.com/%d", round))
+			switch status {
+			case 200, 201:
+				aliases.Store(l.Alias, true)
+				return link.Link{Alias: link.Alias(l.Alias)}, status == 201, nil
+			case 503:
+				return link.Link{}, false, link.ErrUnavailable
+			}
+			return link.Link{}, false, fmt.Errorf("got %d", status)
+		})
+		inTime = inTime && time.Since(start) < time.Second
+		aliases.Range(func(a, _ any) bool {
+			for _, base := range bases {
+				if got := must(t, http.MethodGet, base+"/"+a.(string), ""); got.status != 302 {
+					t.Errorf("%s: %+v", a, got)
+				}
+			}
+			return true
+		})
+		if index := len(s.Rows(s.Index)); index != round+1 {
+			t.Errorf("%d index rows, want %d", index, round+1)
+		}
+		if inTime {
+			s.WantRows(round+1, round+1, round+1)
+		}
+	}
+	s.WantNoLeak()
+	s.Age(40 * 24 * time.Hour)
+	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+		t.Error(err)
+	}
+	s.WantRows(0, 0, 0)
+}

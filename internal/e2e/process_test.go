@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/funchost"
+	"tiney/link"
+)
+
+func TestReaperCatchesUpBehindTheHostAndOnItsOwn(t *testing.T) {
+	backlog := func(s *site) {
+		for d := range 10 {
+			for i := range 5 {
+				s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due-%d-%d", d, i)), LongURL: fmt.Sprintf("https://example.com/%d/%d", d, i),
+					ExpiresAt: time.Now().Add(-time.Duration(d)*24*time.Hour - time.Minute)})
+			}
+		}
+		s.PutLink(link.Link{Alias: "forever", LongURL: "https://example.com/forever"})
+		s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/live", ExpiresAt: time.Now().Add(time.Hour)})
+	}
+	t.Run("behind the host", func(t *testing.T) {
+		s := newSite(t)
+		backlog(s)
+		h := s.hosted(true, emulator.ConnectionString())
+		for _, timer := range []funchost.Timer{{PastDue: true}, {NullStatus: true}, {FirstRun: true}} {
+			if got, err := h.FireTimerWith(ctx, "reaper", timer); err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted ") {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			s.WantRows(2, 2, 1)
+		}
+	})
+	t.Run("on its own", func(t *testing.T) {
+		s := newSite(t)
+		backlog(s)
+		p := s.alone(emulator.ConnectionString())
+		eventually(t, "the first run is over", func() bool { return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":50`) })
+		s.WantRows(2, 2, 1)
+	})
+}
+
+func TestStopFinishesWhatRuns(t *testing.T) {
+	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := newSite(t)
+			proxy := s.proxy()
+			p := s.alone(proxy.ConnectionString())
+			eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
+			reached, release := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			proxy.Reset()
+			proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.Operation == "InsertEntity" && c.Target == s.Links {
+					once.Do(func() { close(reached); <-release })
+				}
+				return faultproxy.None
+			})
+			done := make(chan int, 1)
+			go func() {
+				_, status := shorten(t, p.url, "https://example.com/")
+				done <- status
+			}()
+			<-reached
+			if err := p.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it takes no more connections", func() bool {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+				if err == nil {
+					conn.Close()
+				}
+				return err != nil
+			})
+			close(release)
+			if status := <-done; status != 201 {
+				t.Errorf("the request that ran got %d, want 201", status)
+			}
+			<-p.exited
+			if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if !strings.Contains(p.output.String(), `"shorten.created":1`) {
+				t.Errorf("the last line does not tell what was done:\n%s", p.output)
+			}
+			s.WantRows(1, 1, 1)
+		})
+	}
+}
+
+func TestStartsThatFail(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s := newSite(t)
+	for name, test := range map[string]struct {
+		connection string
+		more       []string
+		says       []string
+	}{
+		"two settings are wrong": {emulator.ConnectionString(), []string{"ALIAS_LENGTH=2", "CACHE_SIZE_MB=no"}, []string{"these settings are wrong", "ALIAS_LENGTH must be", "CACHE_SIZE_MB must be"}},
+		"no storage is named":    {"", nil, []string{"AzureWebJobsStorage is required"}},
+		"the port is taken":      {emulator.ConnectionString(), []string{"PORT=" + strings.Split(taken.Addr().String(), ":")[1]}, []string{"cannot listen on 127.0.0.1:", "PORT"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := s.start(test.connection, test.more...)
+			<-p.exited
+			if code := p.cmd.ProcessState.ExitCode(); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			for _, says := range test.says {
+				if !strings.Contains(p.output.String(), says) {
+					t.Errorf("it does not say %q:\n%s", says, p.output)
+				}
+			}
+		})
+	}
+}

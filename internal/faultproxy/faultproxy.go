@@ -37,6 +37,7 @@ const (
 	ServerBusy            // it is not passed on; the answer is a 503 as Azure words it
 	TooManyRequests       // the same with a 429 and a Retry-After of ten seconds
 	BeingDeleted          // the same with a 409: the table is being deleted, and cannot be made yet
+	NotFound              // the same with a 404: there is no such row
 	Freeze                // it is not passed on, and not answered while the client waits
 	EmptyAnswer           // it is passed on and applied; its answer arrives without a body
 
@@ -162,7 +163,7 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		case Freeze:
 			<-r.Context().Done()
 			panic(http.ErrAbortHandler)
-		case ServerBusy, TooManyRequests, BeingDeleted:
+		case ServerBusy, TooManyRequests, BeingDeleted, NotFound:
 			code, status := "ServerBusy", http.StatusServiceUnavailable
 			switch fault {
 			case TooManyRequests:
@@ -170,6 +171,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 				w.Header().Set("Retry-After", "10")
 			case BeingDeleted:
 				code, status = "TableBeingDeleted", http.StatusConflict
+			case NotFound:
+				code, status = "ResourceNotFound", http.StatusNotFound
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("x-ms-error-code", code)

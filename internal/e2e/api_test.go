@@ -11,17 +11,18 @@ import (
 
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
 	"tiney/link"
 )
 
-// exchange is a request and what must come back.
+// exchange is a request and the response that it must get.
 type exchange struct {
 	name, method, target, body string
-	header                     []string
+	headers                    []string
 	status                     int
 	contentType, contains      string
 	location                   string
-	hostStatus                 int // where a host in front answers itself, without a body
+	hostStatus                 int // of the host's own response, without a body, if the request does not reach the app
 }
 
 const (
@@ -31,8 +32,8 @@ const (
 	good    = `{"longUrl":"https://example.com/?a=1&a=2#<x>","expiresInSeconds":3600}`
 )
 
-// everyAnswer is in this order since the second shorten of a URL finds the first one's link.
-var everyAnswer = []exchange{
+// exchanges are made in this order: the second shorten of a URL finds the first one's link.
+var exchanges = []exchange{
 	{name: "home", method: "GET", target: "/", status: 200, contentType: page, contains: "https://tiney.to/api/shorten"},
 	{name: "home, HEAD", method: "HEAD", target: "/", status: 200, contentType: page},
 	{name: "home, POST", method: "POST", target: "/", status: 405, contentType: problem, hostStatus: 404},
@@ -43,8 +44,8 @@ var everyAnswer = []exchange{
 
 	{name: "new", method: "POST", target: "/api/shorten", body: good, status: 201, contentType: "application/json", contains: `"longUrl":"https://example.com/?a=1&a=2#<x>"`},
 	{name: "known", method: "POST", target: "/api/shorten", body: good, status: 200, contentType: "application/json", contains: `"shortUrl":"https://tiney.to/`},
-	{name: "with charset", method: "POST", target: "/api/shorten", body: good, header: []string{"Content-Type", "application/json; charset=utf-8"}, status: 200},
-	{name: "forged host", method: "POST", target: "/api/shorten", body: good, header: []string{"Host", "evil.example", "X-Forwarded-Host", "evil.example"}, status: 200, contains: `"shortUrl":"https://tiney.to/`},
+	{name: "with charset", method: "POST", target: "/api/shorten", body: good, headers: []string{"Content-Type", "application/json; charset=utf-8"}, status: 200},
+	{name: "forged host", method: "POST", target: "/api/shorten", body: good, headers: []string{"Host", "evil.example", "X-Forwarded-Host", "evil.example"}, status: 200, contains: `"shortUrl":"https://tiney.to/`},
 	{name: "no body", method: "POST", target: "/api/shorten", status: 400, contentType: problem, contains: `"type":"/problems/body"`},
 	{name: "not JSON", method: "POST", target: "/api/shorten", body: "x", status: 400, contentType: problem},
 	{name: "not UTF-8", method: "POST", target: "/api/shorten", body: "{\"longUrl\":\"https://example.com/\xff\"}", status: 400, contentType: problem},
@@ -53,35 +54,36 @@ var everyAnswer = []exchange{
 	{name: "our own URL", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://TINEY.to.:444/x"}`, status: 400, contentType: problem, contains: `"field":"longUrl"`},
 	{name: "bad lifetime", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com","expiresInSeconds":59}`, status: 400, contentType: problem, contains: `"field":"expiresInSeconds"`},
 	{name: "disabled target", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/disabled"}`, status: 403, contentType: problem, contains: "target-disabled"},
-	{name: "a form", method: "POST", target: "/api/shorten", body: "longUrl=x", header: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415, contentType: problem},
+	{name: "a form", method: "POST", target: "/api/shorten", body: "longUrl=x", headers: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415, contentType: problem},
 	{name: "too large", method: "POST", target: "/api/shorten", body: strings.Repeat(" ", 16<<10) + good, status: 413, contentType: problem},
 	{name: "GET on shorten", method: "GET", target: "/api/shorten", status: 405, contentType: problem, hostStatus: 404},
 
 	{name: "redirect", method: "GET", target: "/live", status: 302, location: "https://example.com/live?a=<b>"},
 	{name: "redirect, query ignored", method: "GET", target: "/live?a=1&a=2", status: 302, location: "https://example.com/live?a=<b>"},
 	{name: "redirect, HEAD", method: "HEAD", target: "/live", status: 302, location: "https://example.com/live?a=<b>"},
-	{name: "redirect, browser", method: "GET", target: "/live", header: []string{"Accept", browser}, status: 302, location: "https://example.com/live?a=<b>"},
+	{name: "redirect, browser", method: "GET", target: "/live", headers: []string{"Accept", browser}, status: 302, location: "https://example.com/live?a=<b>"},
 	{name: "redirect to non-ASCII", method: "GET", target: "/q", status: 302, location: "https://xn--bcher-kva.example:8080/%C3%BC"},
-	{name: "redirect of another program", method: "GET", target: "/Other-1", status: 302, location: "https://example.com/other"},
+	{name: "redirect of a row by another program", method: "GET", target: "/Other-1", status: 302, location: "https://example.com/other"},
 	{name: "unknown", method: "GET", target: "/nobody", status: 404, contentType: problem, contains: "not-found"},
 	{name: "unknown, other case", method: "GET", target: "/LIVE", status: 404, contentType: problem},
-	{name: "unknown, browser", method: "GET", target: "/nobody", header: []string{"Accept", browser}, status: 404, contentType: page, contains: "No such link"},
+	{name: "unknown, browser", method: "GET", target: "/nobody", headers: []string{"Accept", browser}, status: 404, contentType: page, contains: "No such link"},
 	{name: "no alias", method: "GET", target: "/a.b", status: 404, contentType: problem},
 	{name: "too long for an alias", method: "GET", target: "/" + strings.Repeat("a", 33), status: 404, contentType: problem},
 	{name: "several segments", method: "GET", target: "/a/b/c", status: 404, contentType: problem, hostStatus: 404},
 	{name: "path to be cleaned", method: "GET", target: "/x/../live", status: 404, contentType: problem, hostStatus: 404},
 	{name: "expired", method: "GET", target: "/expired", status: 410, contentType: problem, contains: "link-expired"},
-	{name: "expired, browser", method: "GET", target: "/expired", header: []string{"Accept", browser}, status: 410, contentType: page},
+	{name: "expired, browser", method: "GET", target: "/expired", headers: []string{"Accept", browser}, status: 410, contentType: page},
 	{name: "disabled", method: "GET", target: "/disabled", status: 410, contentType: problem, contains: "link-disabled"},
 	{name: "POST on an alias", method: "POST", target: "/live", status: 405, contentType: problem, hostStatus: 404},
 	{name: "DELETE on an alias", method: "DELETE", target: "/live", status: 405, contentType: problem, hostStatus: 404},
 	{name: "the timer's endpoint", method: "POST", target: "/reaper", body: "{}", status: 405, contentType: problem, hostStatus: 404},
 }
 
-func TestEveryAnswerInEveryMode(t *testing.T) {
+func TestExchangesInEveryMode(t *testing.T) {
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	for mode, start := range modes {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			for _, l := range []link.Link{
 				{Alias: "live", LongURL: "https://example.com/live?a=<b>", ExpiresAt: future},
@@ -93,8 +95,8 @@ func TestEveryAnswerInEveryMode(t *testing.T) {
 			}
 			s.Put(s.Links, rawtables.Entity{"PartitionKey": "ot", "RowKey": "Other-1", "LongUrl": "https://example.com/other", "Clicks": 3, "Owner": "x"})
 			base, hosted := start(s)
-			eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, base+"/api/ready", "").status == 200 })
-			for _, e := range everyAnswer {
+			awaitReady(t, base)
+			for _, e := range exchanges {
 				t.Run(e.name, func(t *testing.T) { e.check(t, base, hosted) })
 			}
 		})
@@ -102,52 +104,53 @@ func TestEveryAnswerInEveryMode(t *testing.T) {
 }
 
 func (e exchange) check(t *testing.T, base string, hosted bool) {
-	got := must(t, e.method, base+e.target, e.body, e.header...)
+	got := request(t, e.method, base+e.target, e.body, e.headers...)
 	if hosted && e.hostStatus != 0 {
-		if got.status != e.hostStatus || got.body != "" {
+		if got.Status != e.hostStatus || got.Body != "" {
 			t.Errorf("got %+v, want the host's own %d", got, e.hostStatus)
 		}
 		return
 	}
-	if got.status != e.status || !strings.Contains(got.body, e.contains) {
-		t.Errorf("got %+v", got)
+	if got.Status != e.status || !strings.Contains(got.Body, e.contains) {
+		t.Errorf("got %+v, want %d with %q", got, e.status, e.contains)
 	}
-	if location := got.header.Get("Location"); location != e.location && e.status == 302 {
+	if location := got.Header.Get("Location"); location != e.location && e.status == 302 {
 		t.Errorf("Location %q, want %q", location, e.location)
 	}
-	if contentType := got.header.Get("Content-Type"); e.contentType != "" && contentType != e.contentType {
+	if contentType := got.Header.Get("Content-Type"); e.contentType != "" && contentType != e.contentType {
 		t.Errorf("Content-Type %q, want %q", contentType, e.contentType)
 	}
 }
 
-func TestAChunkedBody(t *testing.T) {
+func TestChunkedBody(t *testing.T) {
 	s := newSite(t)
 	for _, test := range []struct {
 		base string
 		want int
 	}{
-		{s.hosted(false, emulator.ConnectionString()).URL(), 500}, // by the host, which cannot forward one
+		{s.hosted(false, emulator.ConnectionString()).URL(), 500}, // the host's own: it cannot forward such a body
 		{s.hosted(true, emulator.ConnectionString()).URL(), 201},
-		{s.alone(emulator.ConnectionString()).url, 200},
+		{s.standalone(emulator.ConnectionString()).url, 200},
 	} {
 		req, err := http.NewRequest(http.MethodPost, test.base+"/api/shorten", io.MultiReader(strings.NewReader(`{"longUrl":"https://example.com/"}`)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", "application/json")
-		got, err := client.Do(req)
+		resp, err := testutil.Client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.Body.Close()
-		if got.StatusCode != test.want {
-			t.Errorf("got %d, want %d", got.StatusCode, test.want)
+		resp.Body.Close()
+		if resp.StatusCode != test.want {
+			t.Errorf("got %d, want %d", resp.StatusCode, test.want)
 		}
 	}
 }
 
-// A link from its making to its end, as its users see it.
-func TestALinksLife(t *testing.T) {
+// A link from its creation to its expiry, as its users see it.
+func TestLinkLifecycle(t *testing.T) {
+	t.Parallel()
 	for mode, start := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -157,30 +160,30 @@ func TestALinksLife(t *testing.T) {
 			if status != 201 || l.ShortURL != "https://tiney.to/"+l.Alias || !l.ExpiresAtUTC.Equal(l.CreatedAtUTC.Add(30*24*time.Hour)) {
 				t.Fatalf("got %d %+v", status, l)
 			}
-			if got := must(t, http.MethodGet, base+"/"+l.Alias, ""); got.status != 302 || got.header.Get("Location") != "https://example.com/page" {
+			if got := get(t, base+"/"+l.Alias); got.Status != 302 || got.Header.Get("Location") != "https://example.com/page" {
 				t.Errorf("got %+v", got)
 			}
 			s.WantRows(1, 1, 1)
-			for life := 6 * time.Second; ; life *= 2 {
+			for life := 3 * time.Second; ; life *= 2 {
 				short := link.Link{Alias: link.Alias(fmt.Sprintf("short-%.0f", life.Seconds())), LongURL: "https://example.com/short",
 					ExpiresAt: time.Now().Add(life).Truncate(time.Second)}
 				s.PutLink(short)
 				url := base + "/" + string(short.Alias)
-				got := must(t, http.MethodGet, url, "")
+				got := get(t, url)
 				if !time.Now().Before(short.ExpiresAt) && life < time.Minute {
-					continue // the machine is too slow to see it alive
+					continue // it expired before the request was served: try a longer life
 				}
-				if got.status != 302 {
-					t.Errorf("while it lives: %+v", got)
+				if got.Status != 302 {
+					t.Errorf("before its expiry: %+v", got)
 				}
-				eventually(t, "the link expires", func() bool { return must(t, http.MethodGet, url, "").status == 410 })
+				testutil.Eventually(t, "the link expires", func() bool { return get(t, url).Status == 410 })
 				break
 			}
 		})
 	}
 }
 
-// Under `func start` nobody has to say where the service is reached.
+// Under `func start` the base URL is the host's own, without a setting.
 func TestBaseUrlUnderTheCoreTools(t *testing.T) {
 	s := newSite(t)
 	h := s.hosted(true, emulator.ConnectionString(), "BaseUrl=")
@@ -193,8 +196,8 @@ func TestBaseUrlUnderTheCoreTools(t *testing.T) {
 func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 	s := newSite(t)
 	h := s.hosted(true, emulator.ConnectionString())
-	bases := []string{h.URL(), s.alone(emulator.ConnectionString()).url}
-	inTime := true // no call can have been tried again, which leaves an expiry row to the reaper
+	bases := []string{h.URL(), s.standalone(emulator.ConnectionString()).url}
+	inTime := true // so that no storage call was tried again, which may leave an expiry row to the reaper
 	for round := range 3 {
 		start := time.Now()
 		var aliases sync.Map
@@ -212,7 +215,7 @@ func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 		inTime = inTime && time.Since(start) < time.Second
 		aliases.Range(func(a, _ any) bool {
 			for _, base := range bases {
-				if got := must(t, http.MethodGet, base+"/"+a.(string), ""); got.status != 302 {
+				if got := get(t, base+"/"+a.(string)); got.Status != 302 {
 					t.Errorf("%s: %+v", a, got)
 				}
 			}

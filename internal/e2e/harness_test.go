@@ -1,18 +1,17 @@
+// Package e2e tests the executable as it is deployed, from outside: behind a double of the Functions host and on its
+// own, over Azurite.
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,10 +22,11 @@ import (
 	"tiney/internal/funchost"
 	"tiney/internal/pack"
 	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
 )
 
-// What the end-to-end tests share: one Azurite, and the app as it is laid out to be run and deployed, but for the race
-// detector in its executable.
+// All tests share one Azurite, and the app as it is laid out to be deployed, except that its executable is built with
+// the race detector.
 var (
 	emulator azurite.Ports
 	app      string
@@ -52,12 +52,12 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
-// site is one set of tables with processes that serve from it, each with a way to storage that can be tampered with.
+// site is one set of tables, and starts processes that serve from it.
 type site struct {
 	t *testing.T
 	*rawtables.Tables
-	prefix string
-	app    string // where the app is laid out
+	lock string // the container of the reaper's lock
+	app  string // the folder of the app
 }
 
 var sites atomic.Int64
@@ -65,30 +65,31 @@ var sites atomic.Int64
 func newSite(t *testing.T) *site {
 	t.Helper()
 	prefix := fmt.Sprintf("E%d", sites.Add(1))
-	s := &site{t: t, prefix: prefix, app: app, Tables: rawtables.Open(t, emulator.ConnectionString(), prefix)}
+	s := &site{t: t, lock: strings.ToLower(prefix) + "-locks", app: app, Tables: rawtables.Open(t, emulator.ConnectionString(), prefix)}
 	s.Make()
 	return s
 }
 
-// environment is all that a process of the site gets, the additional settings included.
+// environment is the whole environment of a process, the additional settings included.
 func (s *site) environment(connectionString string, more ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
-		"GORACE=halt_on_error=1", // a race ends the process, which no test takes for granted
+		"GORACE=halt_on_error=1", // a race ends the process, which fails every test
 		"AzureWebJobsStorage=" + connectionString,
 		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index, "EXPIRYINDEX_TABLE_NAME=" + s.Expiry,
-		"GC_BLOB_LOCK_CONTAINER=" + strings.ToLower(s.prefix) + "-locks",
+		"GC_BLOB_LOCK_CONTAINER=" + s.lock,
 		"BaseUrl=https://tiney.to",
 	}, more...)
 }
 
+// proxy starts a proxy to storage that injects faults.
 func (s *site) proxy() *faultproxy.Proxy {
 	p := faultproxy.Start(emulator)
 	s.t.Cleanup(p.Close)
 	return p
 }
 
-// hosted starts the app behind the host double.
+// hosted starts the app behind the double of the host.
 func (s *site) hosted(proxy bool, connectionString string, more ...string) *funchost.Host {
 	s.t.Helper()
 	h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app, Env: s.environment(connectionString, more...), Proxy: proxy, Output: s.t.Output()})
@@ -99,41 +100,24 @@ func (s *site) hosted(proxy bool, connectionString string, more ...string) *func
 	return h
 }
 
-// process is the executable on its own.
+// process is the executable without a host.
 type process struct {
 	cmd    *exec.Cmd
 	url    string
-	output *lockedBuffer
-	exited chan struct{}
+	output testutil.Buffer
+	exited chan struct{} // closed when it has been waited for
 }
 
-type lockedBuffer struct {
-	mu   sync.Mutex
-	said bytes.Buffer // not embedded: its ReadFrom would go round the lock
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.said.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.said.String()
-}
-
-// start starts the executable on its own, on a free port, and does not wait for it.
+// start starts the executable on a free port, and does not wait for it.
 func (s *site) start(connectionString string, more ...string) *process {
 	s.t.Helper()
 	port, err := freeport.Find()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(filepath.Join(s.app, "handler")), url: fmt.Sprintf("http://127.0.0.1:%d", port), output: new(lockedBuffer), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(filepath.Join(s.app, "handler")), url: fmt.Sprintf("http://127.0.0.1:%d", port), exited: make(chan struct{})}
 	p.cmd.Env = s.environment(connectionString, append([]string{fmt.Sprintf("PORT=%d", port)}, more...)...)
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -142,120 +126,44 @@ func (s *site) start(connectionString string, more ...string) *process {
 		p.cmd.Process.Kill()
 		<-p.exited
 		if s.t.Failed() {
-			s.t.Logf("a process said:\n%s", p.output)
+			s.t.Logf("output of a process:\n%s", &p.output)
 		}
 	})
 	return p
 }
 
-// alone starts the executable on its own and waits until it answers.
-func (s *site) alone(connectionString string, more ...string) *process {
+// standalone starts the executable and waits until it responds. Another process may take its port before it listens, so
+// that it ends; it is started again then.
+func (s *site) standalone(connectionString string, more ...string) *process {
 	s.t.Helper()
-	p := s.start(connectionString, more...)
-	eventually(s.t, "it answers", func() bool {
-		answer, err := http.Get(p.url + "/api/health")
-		if err != nil {
-			return false
+	for attempt := 1; ; attempt++ {
+		p := s.start(connectionString, more...)
+		responds := false
+		testutil.Eventually(s.t, "the process responds or ends", func() bool {
+			_, err := testutil.Send(http.MethodGet, p.url+"/api/health", "")
+			responds = err == nil
+			return responds || p.ended()
+		})
+		if responds && !p.ended() {
+			return p
 		}
-		answer.Body.Close()
+		if attempt == 3 {
+			s.t.Fatal("the process ends as soon as it is started")
+		}
+	}
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.exited:
 		return true
-	})
-	return p
-}
-
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within two minutes: %s", what)
-		}
+	default:
+		return false
 	}
 }
 
-// answer is what came back for a request.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-}
-
-var client = &http.Client{
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Timeout:       time.Minute,
-}
-
-func send(method, url, body string, header ...string) (answer, error) {
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	got, err := client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer got.Body.Close()
-	said, err := io.ReadAll(got.Body)
-	return answer{got.StatusCode, got.Header, string(said)}, err
-}
-
-func must(t *testing.T, method, url, body string, header ...string) answer {
-	t.Helper()
-	a, err := send(method, url, body, header...)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, url, err)
-	}
-	return a
-}
-
-type shortened struct {
-	Alias, ShortURL, LongURL   string
-	CreatedAtUTC, ExpiresAtUTC time.Time
-}
-
-// shorten asks for a short link; a status of 0 means that no answer came.
-func shorten(t *testing.T, base, longURL string) (shortened, int) {
-	t.Helper()
-	a, err := send(http.MethodPost, base+"/api/shorten", fmt.Sprintf(`{"longUrl":%q}`, longURL))
-	if err != nil {
-		return shortened{}, 0
-	}
-	var l shortened
-	if a.status == 200 || a.status == 201 {
-		if err := json.Unmarshal([]byte(a.body), &l); err != nil {
-			t.Error(err)
-		}
-	}
-	return l, a.status
-}
-
-// modes are the ways to run the app. Behind the host, what no route matches never reaches it.
-var modes = map[string]func(s *site) (base string, hosted bool){
-	"behind a host that forwards": func(s *site) (string, bool) { return s.hosted(false, emulator.ConnectionString()).URL(), true },
-	"behind a host that proxies":  func(s *site) (string, bool) { return s.hosted(true, emulator.ConnectionString()).URL(), true },
-	"on its own":                  func(s *site) (string, bool) { return s.alone(emulator.ConnectionString()).url, false },
-}
-
-// stillWell checks that a process answers as if nothing were the matter.
-func stillWell(t *testing.T, base string) {
-	t.Helper()
-	for target, want := range map[string]int{"/warm": 302, "/nobody": 404, "/api/health": 200} {
-		if got := must(t, http.MethodGet, base+target, ""); got.status != want {
-			t.Errorf("%s: got %+v, want %d", target, got, want)
-		}
-	}
-	if _, status := shorten(t, base, "https://example.com/well"); status != 201 && status != 200 {
-		t.Errorf("shorten: got %d", status)
-	}
-}
-
-// stopProcess stops a process as a terminal does, and waits until it has ended.
-func stopProcess(t *testing.T, p *process) {
+// stop interrupts a process, as Ctrl-C does, and waits for its end.
+func (p *process) stop(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -265,4 +173,53 @@ func stopProcess(t *testing.T, p *process) {
 	case <-time.After(time.Minute):
 		t.Fatal("it does not stop")
 	}
+}
+
+// request sends a request and fails the test if there is no response.
+func request(t *testing.T, method, url, body string, headers ...string) testutil.Response {
+	t.Helper()
+	got, err := testutil.Send(method, url, body, headers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func get(t *testing.T, url string, headers ...string) testutil.Response {
+	t.Helper()
+	return request(t, http.MethodGet, url, "", headers...)
+}
+
+// awaitReady waits until a process has made its tables and its lock.
+func awaitReady(t *testing.T, base string) {
+	t.Helper()
+	testutil.Eventually(t, "it is ready", func() bool { return get(t, base+"/api/ready").Status == 200 })
+}
+
+type shortLink struct {
+	Alias, ShortURL, LongURL   string
+	CreatedAtUTC, ExpiresAtUTC time.Time
+}
+
+// shorten asks for a short link. A status of 0 means that there was no response.
+func shorten(t *testing.T, base, longURL string) (shortLink, int) {
+	t.Helper()
+	got, err := testutil.Send(http.MethodPost, base+"/api/shorten", fmt.Sprintf(`{"longUrl":%q}`, longURL))
+	if err != nil {
+		return shortLink{}, 0
+	}
+	var l shortLink
+	if got.Status == 200 || got.Status == 201 {
+		if err := json.Unmarshal([]byte(got.Body), &l); err != nil {
+			t.Error(err)
+		}
+	}
+	return l, got.Status
+}
+
+// modes are the ways to run the app. Behind the host, what no route matches does not reach it.
+var modes = map[string]func(s *site) (base string, hosted bool){
+	"behind a host that forwards": func(s *site) (string, bool) { return s.hosted(false, emulator.ConnectionString()).URL(), true },
+	"behind a host that proxies":  func(s *site) (string, bool) { return s.hosted(true, emulator.ConnectionString()).URL(), true },
+	"on its own":                  func(s *site) (string, bool) { return s.standalone(emulator.ConnectionString()).url, false },
 }

@@ -19,24 +19,25 @@ import (
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/testutil"
 	"tiney/link"
 )
 
-// wire is the network between a process and storage.
-type wire struct {
+// network is what lies between a process and storage.
+type network struct {
 	t                   *testing.T
 	tables, blobs       *toxiproxy.Proxy
 	tablePort, blobPort int
 }
 
-// newWire makes a network that leads to the Azurite on the given ports.
-func newWire(t *testing.T, to azurite.Ports) *wire {
+// newNetwork makes a network that leads to the Azurite on the given ports.
+func newNetwork(t *testing.T, to azurite.Ports) *network {
 	t.Helper()
 	from, err := azurite.FreePorts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{t: t, tablePort: from.Table, blobPort: from.Blob}
+	n := &network{t: t, tablePort: from.Table, blobPort: from.Blob}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	start := func(name string, from, to int) *toxiproxy.Proxy {
 		p := toxiproxy.NewProxy(server, name, fmt.Sprintf("127.0.0.1:%d", from), fmt.Sprintf("127.0.0.1:%d", to))
@@ -46,32 +47,32 @@ func newWire(t *testing.T, to azurite.Ports) *wire {
 		t.Cleanup(p.Stop)
 		return p
 	}
-	w.tables, w.blobs = start("tables", from.Table, to.Table), start("blobs", from.Blob, to.Blob)
-	return w
+	n.tables, n.blobs = start("tables", from.Table, to.Table), start("blobs", from.Blob, to.Blob)
+	return n
 }
 
-func (w *wire) connectionString() string {
-	return azurite.Ports{Table: w.tablePort, Blob: w.blobPort}.ConnectionString()
+func (n *network) connectionString() string {
+	return azurite.Ports{Table: n.tablePort, Blob: n.blobPort}.ConnectionString()
 }
 
-func (w *wire) each(do func(*toxiproxy.Proxy)) {
-	do(w.tables)
-	do(w.blobs)
+func (n *network) each(do func(*toxiproxy.Proxy)) {
+	do(n.tables)
+	do(n.blobs)
 }
 
-// poison adds a toxic to all connections, those that stand included.
-func (w *wire) poison(kind, attributes string) {
-	w.each(func(p *toxiproxy.Proxy) {
+// impair adds one of toxiproxy's toxics to all connections, those that are open included.
+func (n *network) impair(kind, attributes string) {
+	n.each(func(p *toxiproxy.Proxy) {
 		if _, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":%q,"stream":"downstream","attributes":{%s}}`, kind, attributes))); err != nil {
-			w.t.Error(err)
+			n.t.Error(err)
 		}
 	})
 }
 
-func (w *wire) heal() { w.each(func(p *toxiproxy.Proxy) { p.Toxics.ResetToxics(ctx) }) }
-func (w *wire) down() { w.each((*toxiproxy.Proxy).Stop) }
-func (w *wire) up() {
-	w.each(func(p *toxiproxy.Proxy) {
+func (n *network) heal() { n.each(func(p *toxiproxy.Proxy) { p.Toxics.ResetToxics(ctx) }) }
+func (n *network) down() { n.each((*toxiproxy.Proxy).Stop) }
+func (n *network) up() {
+	n.each(func(p *toxiproxy.Proxy) {
 		err := p.Start()
 		for range 100 { // another connection may have the port for a moment
 			if err == nil {
@@ -80,45 +81,45 @@ func (w *wire) up() {
 			time.Sleep(50 * time.Millisecond)
 			err = p.Start()
 		}
-		w.t.Error(err)
+		n.t.Error(err)
 	})
 }
 
 // outage is a fault of storage that lasts.
 type outage struct {
 	// begin begins it and returns what ends it.
-	begin func(s *site, w *wire, p *faultproxy.Proxy) (end func())
-	// partly says that some calls get through meanwhile, so that nothing can be said of a single one.
-	partly bool
+	begin func(n *network, p *faultproxy.Proxy) (end func())
+	// partial says that some calls get through, so that a single one may succeed or fail.
+	partial bool
 }
 
-func poisoned(kind, attributes string) func(*site, *wire, *faultproxy.Proxy) func() {
-	return func(_ *site, w *wire, _ *faultproxy.Proxy) func() {
-		w.poison(kind, attributes)
-		return w.heal
-	}
+func impaired(kind, attributes string) outage {
+	return outage{begin: func(n *network, _ *faultproxy.Proxy) func() {
+		n.impair(kind, attributes)
+		return n.heal
+	}}
 }
 
-func answering(fault faultproxy.Fault) func(*site, *wire, *faultproxy.Proxy) func() {
-	return func(_ *site, _ *wire, p *faultproxy.Proxy) func() {
+func faulty(fault faultproxy.Fault) outage {
+	return outage{begin: func(_ *network, p *faultproxy.Proxy) func() {
 		p.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
 		return p.Reset
-	}
+	}}
 }
 
 var outages = map[string]outage{
-	"down": {begin: func(_ *site, w *wire, _ *faultproxy.Proxy) func() {
-		w.down()
-		return w.up
+	"down": {begin: func(n *network, _ *faultproxy.Proxy) func() {
+		n.down()
+		return n.up
 	}},
-	"slow":              {begin: poisoned("latency", `"latency":5000`)},
-	"frozen":            {begin: poisoned("timeout", `"timeout":0`)},
-	"connections reset": {begin: poisoned("reset_peer", `"timeout":0`)},
-	"answers cut off":   {begin: poisoned("limit_data", `"bytes":100`)},
-	"busy":              {begin: answering(faultproxy.ServerBusy)},
-	"too many requests": {begin: answering(faultproxy.TooManyRequests)},
-	"answers lost":      {begin: answering(faultproxy.DropAnswer)},
-	"flapping": {partly: true, begin: func(_ *site, w *wire, _ *faultproxy.Proxy) func() {
+	"slow":              impaired("latency", `"latency":5000`),
+	"frozen":            impaired("timeout", `"timeout":0`),
+	"connections reset": impaired("reset_peer", `"timeout":0`),
+	"responses cut off": impaired("limit_data", `"bytes":100`),
+	"busy":              faulty(faultproxy.ServerBusy),
+	"too many requests": faulty(faultproxy.TooManyRequests),
+	"responses lost":    faulty(faultproxy.DropAnswer),
+	"flapping": {partial: true, begin: func(n *network, _ *faultproxy.Proxy) func() {
 		stop := make(chan struct{})
 		var flaps sync.WaitGroup
 		flaps.Go(func() {
@@ -126,15 +127,15 @@ var outages = map[string]outage{
 				select {
 				case <-stop:
 					if !up {
-						w.up()
+						n.up()
 					}
 					return
 				case <-time.After(200 * time.Millisecond):
 				}
 				if up {
-					w.down()
+					n.down()
 				} else {
-					w.up()
+					n.up()
 				}
 			}
 		})
@@ -143,31 +144,33 @@ var outages = map[string]outage{
 }
 
 func TestOutages(t *testing.T) {
+	t.Parallel()
 	for name, o := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			p := s.proxy()
-			w := newWire(t, p.Ports())
-			h := s.hosted(true, w.connectionString(), "CACHE_DURATION_SECONDS=1")
-			eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, h.URL()+"/api/ready", "").status == 200 })
-			warm := link.Link{Alias: "warm", LongURL: "https://example.com/warm", ExpiresAt: time.Now().Add(time.Hour)}
-			// Long enough to be followed first on a slow machine; most outages take longer than that below.
-			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief", ExpiresAt: time.Now().Add(20 * time.Second)}
-			cold := link.Link{Alias: "cold", LongURL: "https://example.com/cold"}
-			for _, l := range []link.Link{warm, brief, cold} {
-				s.PutLink(l)
+			n := newNetwork(t, p.Ports())
+			h := s.hosted(true, n.connectionString(), "CACHE_DURATION_SECONDS=1")
+			awaitReady(t, h.URL())
+			fetch := func(target string) int { // 0: no response
+				got, _ := testutil.Send(http.MethodGet, h.URL()+target, "")
+				return got.Status
 			}
-			fetch := func(a link.Alias) int { return must(t, http.MethodGet, h.URL()+"/"+string(a), "").status }
-			if fetch("warm") != 302 || fetch("brief") != 302 {
+			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
+			s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm", ExpiresAt: time.Now().Add(time.Hour)})
+			// Long enough for a slow machine to follow it first.
+			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief", ExpiresAt: time.Now().Add(10 * time.Second)}
+			s.PutLink(brief)
+			if fetch("/warm") != 302 || fetch("/brief") != 302 {
 				t.Fatal("not warm")
 			}
 			before := descriptors(t, h)
+			time.Sleep(1100 * time.Millisecond) // until the cached links are not fresh any more
 
-			time.Sleep(1100 * time.Millisecond) // the cached links are not fresh any more
-			end := o.begin(s, w, p)
-			// What is too slow is done again, when the cache would ask the table again too: a slow machine is not slow each
-			// time, and a service that waits for too long is.
+			end := o.begin(n, p)
+			// within repeats what was too slow, after the time in which the cache does not ask the table again: a slow machine
+			// is not slow each time, but a service that waits for too long is.
 			within := func(limit time.Duration, what string, do func() int, want ...int) {
 				t.Helper()
 				for try := 1; ; try++ {
@@ -186,46 +189,54 @@ func TestOutages(t *testing.T) {
 					time.Sleep(6 * time.Second)
 				}
 			}
-			orElse := func(want int, partly ...int) []int {
-				if o.partly {
-					return append(partly, want)
+			orElse := func(want int, partial ...int) []int {
+				if o.partial {
+					return append(partial, want)
 				}
 				return []int{want}
 			}
-			const slack = 4 * time.Second // a slow machine's, under the race detector: what hangs takes longer still
-			within(time.Second+slack, "warm redirect", func() int { return fetch("warm") }, 302)
-			within(slack, "warm redirect, again", func() int { return fetch("warm") }, 302)
-			within(slack, "health", func() int { return must(t, http.MethodGet, h.URL()+"/api/health", "").status }, 200)
-			within(5*time.Second+slack, "cold redirect", func() int { return fetch("cold") }, orElse(503, 302)...)
-			within(5*time.Second+slack, "shorten", func() int {
-				_, status := shorten(t, h.URL(), "https://example.com/during")
-				return status
-			}, orElse(503, 201, 200)...)
-			within(2*time.Second+slack, "ready", func() int { return must(t, http.MethodGet, h.URL()+"/api/ready", "").status }, orElse(503, 200)...)
-			within(15*time.Second+slack, "reaper", func() int {
-				if _, err := h.FireTimer(ctx, "reaper"); err != nil {
-					return 503
-				}
-				return 200
-			}, orElse(503, 200)...)
+			const slack = 4 * time.Second // of a slow machine under the race detector: what hangs takes longer
+			within(time.Second+slack, "warm redirect", func() int { return fetch("/warm") }, 302)
+			within(slack, "warm redirect, again", func() int { return fetch("/warm") }, 302)
+			within(slack, "health", func() int { return fetch("/api/health") }, 200)
+			var all sync.WaitGroup
+			all.Go(func() {
+				within(5*time.Second+slack, "cold redirect", func() int { return fetch("/cold") }, orElse(503, 302)...)
+			})
+			all.Go(func() {
+				within(5*time.Second+slack, "shorten", func() int {
+					_, status := shorten(t, h.URL(), "https://example.com/during")
+					return status
+				}, orElse(503, 201, 200)...)
+			})
+			all.Go(func() {
+				within(2*time.Second+slack, "ready", func() int { return fetch("/api/ready") }, orElse(503, 200)...)
+			})
+			all.Go(func() {
+				within(15*time.Second+slack, "reaper", func() int {
+					if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+						return 503
+					}
+					return 200
+				}, orElse(503, 200)...)
+			})
+			all.Wait()
 			time.Sleep(time.Until(brief.ExpiresAt))
-			within(5*time.Second+slack, "warm redirect past its expiry", func() int { return fetch("brief") }, 410, 503)
+			within(5*time.Second+slack, "warm redirect past its expiry", func() int { return fetch("/brief") }, 410, 503)
 
 			end()
 			start := time.Now()
-			eventually(t, "all is well again", func() bool {
+			testutil.Eventually(t, "all is well again", func() bool {
 				_, status := shorten(t, h.URL(), "https://example.com/after")
-				return (status == 201 || status == 200) && fetch("cold") == 302 && fetch("warm") == 302 && must(t, http.MethodGet, h.URL()+"/api/ready", "").status == 200
+				return (status == 201 || status == 200) && fetch("/cold") == 302 && fetch("/warm") == 302 && fetch("/api/ready") == 200
 			})
-			t.Logf("well again after %v", time.Since(start).Round(10*time.Millisecond))
 			if took := time.Since(start); took > 25*time.Second {
 				t.Errorf("well again after %v only", took)
 			}
-			// A lease that was taken in the outage, and whose answer was lost, stands for a minute; another lock stands for
-			// the waiting. By now the link with the short life is due; where some calls get through, it may be gone already.
-			other := s.hosted(true, emulator.ConnectionString(), "GC_BLOB_LOCK_BLOB=another.lock")
-			got, err := other.FireTimer(ctx, "reaper")
-			if err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted 1 links") && !(o.partly && strings.HasPrefix(got.Logs[0], "deleted 0 links")) {
+			// A lease that was taken in the outage, and whose response was lost, would stand for a minute.
+			s.RemoveContainer(s.lock)
+			got, err := h.FireTimer(ctx, "reaper")
+			if err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted 1 links") && !(o.partial && strings.HasPrefix(got.Logs[0], "deleted 0 links")) {
 				t.Errorf("the reaper afterwards: %+v, %v", got, err)
 			}
 			for _, row := range s.Rows(s.Links) {
@@ -233,16 +244,13 @@ func TestOutages(t *testing.T) {
 					t.Error("the expired link is still there")
 				}
 			}
-			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
-				t.Errorf("its own reaper afterwards: %v", err)
-			}
 			s.WantNoLeak()
-			eventually(t, "connections are given back", func() bool { return descriptors(t, h) <= before+8 })
+			testutil.Eventually(t, "connections are closed", func() bool { return descriptors(t, h) <= before+8 })
 		})
 	}
 }
 
-// descriptors returns how many files and connections the host's process has open, where the system tells.
+// descriptors returns how many files and connections the host's process has open, and 0 on systems without /proc.
 func descriptors(t *testing.T, h *funchost.Host) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -255,19 +263,20 @@ func descriptors(t *testing.T, h *funchost.Host) int {
 	return len(open)
 }
 
-func TestStorageThatIsDownAtTheStartAndComesUp(t *testing.T) {
+func TestStorageDownAtStart(t *testing.T) {
+	t.Parallel()
 	ports, err := azurite.FreePorts()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newSite(t)
-	p := s.alone(ports.ConnectionString())
+	p := s.standalone(ports.ConnectionString())
 	for target, want := range map[string]int{"/": 200, "/api/health": 200, "/favicon.ico": 204, "/a.b": 404, "/nobody": 503, "/api/ready": 503} {
-		if got := must(t, http.MethodGet, p.url+target, ""); got.status != want || want == 503 && got.header.Get("Retry-After") == "" {
+		if got := get(t, p.url+target); got.Status != want || want == 503 && got.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: got %+v, want %d", target, got, want)
 		}
 	}
-	if got := must(t, http.MethodPost, p.url+"/api/shorten", `{"longUrl":"https://example.com/"}`); got.status != 503 || got.header.Get("Retry-After") != "5" {
+	if got := request(t, http.MethodPost, p.url+"/api/shorten", `{"longUrl":"https://example.com/"}`); got.Status != 503 || got.Header.Get("Retry-After") != "5" {
 		t.Errorf("shorten: got %+v", got)
 	}
 	storage, err := azurite.Start(ctx, ports, "", io.Discard)
@@ -275,19 +284,20 @@ func TestStorageThatIsDownAtTheStartAndComesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer storage.Stop()
-	var l shortened
-	eventually(t, "a link is made after it came up", func() (made bool) {
+	var l shortLink
+	testutil.Eventually(t, "a link is made after storage came up", func() (made bool) {
 		var status int
 		l, status = shorten(t, p.url, "https://example.com/")
-		return status == 201 || status == 200 // the answer to the first one may have been late
+		return status == 201 || status == 200 // 200 if a first response was lost
 	})
-	if got := must(t, http.MethodGet, p.url+"/"+l.Alias, ""); got.status != 302 {
+	if got := get(t, p.url+"/"+l.Alias); got.Status != 302 {
 		t.Errorf("got %+v", got)
 	}
-	eventually(t, "the container for the lock is made", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
+	testutil.Eventually(t, "the container for the lock is made", func() bool { return get(t, p.url+"/api/ready").Status == 200 })
 }
 
-func TestStorageThatCannotBeReachedAtAll(t *testing.T) {
+func TestStorageUnreachable(t *testing.T) {
+	t.Parallel()
 	for name, connection := range map[string]string{
 		"no such host":   "AccountName=a;AccountKey=YQ==;TableEndpoint=https://tables.invalid/a;BlobEndpoint=https://blobs.invalid/a",
 		"TLS not spoken": strings.ReplaceAll(emulator.ConnectionString(), "Endpoint=http://", "Endpoint=https://"),
@@ -295,36 +305,37 @@ func TestStorageThatCannotBeReachedAtAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newSite(t).alone(connection)
+			p := newSite(t).standalone(connection)
 			for target, want := range map[string]int{"/": 200, "/api/health": 200, "/nobody": 503, "/api/ready": 503} {
-				if got := must(t, http.MethodGet, p.url+target, ""); got.status != want {
+				if got := get(t, p.url+target); got.Status != want {
 					t.Errorf("%s: got %+v, want %d", target, got, want)
 				}
 			}
 			if _, status := shorten(t, p.url, "https://example.com/"); status != 503 {
 				t.Errorf("shorten: got %d", status)
 			}
-			if said := p.output.String(); strings.Contains(said, "YQ==") || strings.Contains(said, azurite.Key) || strings.Contains(said, "example.com") {
-				t.Errorf("a key or a long URL is in the log:\n%s", said)
+			if log := p.output.String(); strings.Contains(log, "YQ==") || strings.Contains(log, azurite.Key) || strings.Contains(log, "example.com") {
+				t.Errorf("a key or a long URL is in the log:\n%s", log)
 			}
 		})
 	}
 }
 
-func TestStorageThatIsDeletedBehindItsBack(t *testing.T) {
+func TestStorageDeleted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	h := s.hosted(false, emulator.ConnectionString())
 	l, status := shorten(t, h.URL(), "https://example.com/")
 	if status != 201 {
 		t.Fatalf("got %d", status)
 	}
-	eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, h.URL()+"/api/ready", "").status == 200 })
+	awaitReady(t, h.URL())
 	s.Remove()
-	s.RemoveContainer(strings.ToLower(s.prefix) + "-locks")
-	if got := must(t, http.MethodGet, h.URL()+"/"+l.Alias, ""); got.status != 302 {
+	s.RemoveContainer(s.lock)
+	if got := get(t, h.URL()+"/"+l.Alias); got.Status != 302 {
 		t.Errorf("the cached link: %+v", got)
 	}
-	if got := must(t, http.MethodGet, h.URL()+"/nobody", ""); got.status != 404 {
+	if got := get(t, h.URL()+"/nobody"); got.Status != 404 {
 		t.Errorf("an unknown link: %+v", got)
 	}
 	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
@@ -333,7 +344,7 @@ func TestStorageThatIsDeletedBehindItsBack(t *testing.T) {
 	if _, status := shorten(t, h.URL(), "https://example.com/2"); status != 201 {
 		t.Errorf("shorten: %d", status)
 	}
-	if got := must(t, http.MethodGet, h.URL()+"/api/ready", ""); got.status != 200 {
+	if got := get(t, h.URL()+"/api/ready"); got.Status != 200 {
 		t.Errorf("ready: %+v", got)
 	}
 	s.WantRows(1, 1, 1)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -13,10 +12,12 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/testutil"
 	"tiney/link"
 )
 
-func TestReaperCatchesUpBehindTheHostAndOnItsOwn(t *testing.T) {
+func TestReaperCatchesUp(t *testing.T) {
+	t.Parallel()
 	backlog := func(s *site) {
 		for d := range 10 {
 			for i := range 5 {
@@ -28,6 +29,7 @@ func TestReaperCatchesUpBehindTheHostAndOnItsOwn(t *testing.T) {
 		s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/live", ExpiresAt: time.Now().Add(time.Hour)})
 	}
 	t.Run("behind the host", func(t *testing.T) {
+		t.Parallel()
 		s := newSite(t)
 		backlog(s)
 		h := s.hosted(true, emulator.ConnectionString())
@@ -39,21 +41,24 @@ func TestReaperCatchesUpBehindTheHostAndOnItsOwn(t *testing.T) {
 		}
 	})
 	t.Run("on its own", func(t *testing.T) {
+		t.Parallel()
 		s := newSite(t)
 		backlog(s)
-		p := s.alone(emulator.ConnectionString())
-		eventually(t, "the first run is over", func() bool { return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":50`) })
+		p := s.standalone(emulator.ConnectionString())
+		testutil.Eventually(t, "the first run is over", func() bool { return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":50`) })
 		s.WantRows(2, 2, 1)
 	})
 }
 
-func TestStopFinishesWhatRuns(t *testing.T) {
+func TestStopFinishesRequests(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			proxy := s.proxy()
-			p := s.alone(proxy.ConnectionString())
-			eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
+			p := s.standalone(proxy.ConnectionString())
+			awaitReady(t, p.url)
 			reached, release := make(chan struct{}), make(chan struct{})
 			var once sync.Once
 			proxy.Reset()
@@ -72,7 +77,7 @@ func TestStopFinishesWhatRuns(t *testing.T) {
 			if err := p.cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it takes no more connections", func() bool {
+			testutil.Eventually(t, "it accepts no more connections", func() bool {
 				conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 				if err == nil {
 					conn.Close()
@@ -81,21 +86,21 @@ func TestStopFinishesWhatRuns(t *testing.T) {
 			})
 			close(release)
 			if status := <-done; status != 201 {
-				t.Errorf("the request that ran got %d, want 201", status)
+				t.Errorf("the request in flight got %d, want 201", status)
 			}
 			<-p.exited
 			if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 			if !strings.Contains(p.output.String(), `"shorten.created":1`) {
-				t.Errorf("the last line does not tell what was done:\n%s", p.output)
+				t.Errorf("the last line has no counts:\n%s", &p.output)
 			}
 			s.WantRows(1, 1, 1)
 		})
 	}
 }
 
-func TestStartsThatFail(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -105,10 +110,10 @@ func TestStartsThatFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		connection string
 		more       []string
-		says       []string
+		output     []string
 	}{
 		"two settings are wrong": {emulator.ConnectionString(), []string{"ALIAS_LENGTH=2", "CACHE_SIZE_MB=no"}, []string{"these settings are wrong", "ALIAS_LENGTH must be", "CACHE_SIZE_MB must be"}},
-		"no storage is named":    {"", nil, []string{"AzureWebJobsStorage is required"}},
+		"no storage is given":    {"", nil, []string{"AzureWebJobsStorage is required"}},
 		"the port is taken":      {emulator.ConnectionString(), []string{"PORT=" + strings.Split(taken.Addr().String(), ":")[1]}, []string{"cannot listen on 127.0.0.1:", "PORT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,9 +122,9 @@ func TestStartsThatFail(t *testing.T) {
 			if code := p.cmd.ProcessState.ExitCode(); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			for _, says := range test.says {
-				if !strings.Contains(p.output.String(), says) {
-					t.Errorf("it does not say %q:\n%s", says, p.output)
+			for _, text := range test.output {
+				if !strings.Contains(p.output.String(), text) {
+					t.Errorf("the output lacks %q:\n%s", text, &p.output)
 				}
 			}
 		})

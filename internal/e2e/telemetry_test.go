@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"tiney/internal/ingest"
+	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/telemetry"
 )
 
-func insights(t *testing.T) (e *ingest.Endpoint, setting string) {
+// newMonitoredSite makes a site, an ingestion endpoint, and the setting that makes processes report to it.
+func newMonitoredSite(t *testing.T) (s *site, e *ingest.Endpoint, setting string) {
 	t.Helper()
 	e = ingest.Start()
 	t.Cleanup(e.Close)
@@ -24,10 +26,10 @@ func insights(t *testing.T) (e *ingest.Endpoint, setting string) {
 			t.Errorf("the endpoint got what is no telemetry: %q", wrong)
 		}
 	})
-	return e, "APPLICATIONINSIGHTS_CONNECTION_STRING=" + e.ConnectionString()
+	return newSite(t), e, "APPLICATIONINSIGHTS_CONNECTION_STRING=" + e.ConnectionString()
 }
 
-// secret is in every long URL and every query of the mix, and must be nowhere else.
+// secret is in every long URL and every query of the mix, and must never be reported or logged.
 const secret = "s3cr3t"
 
 // mix sends a mix of requests, and returns what must have been counted.
@@ -38,7 +40,7 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 	s.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled#" + secret, Disabled: true})
 	counts, requests = map[string]float64{"process.started": 1}, map[string]int{}
 	post := func(body string) {
-		status := must(t, http.MethodPost, base+"/api/shorten?code="+secret, body, "x-functions-key", secret).status
+		status := request(t, http.MethodPost, base+"/api/shorten?code="+secret, body, "x-functions-key", secret).Status
 		counts[map[int]string{201: "shorten.created", 200: "shorten.deduplicated"}[status]]++
 		if status >= 400 {
 			delete(counts, "")
@@ -49,8 +51,8 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 		}
 		requests[fmt.Sprint("shorten ", status)]++
 	}
-	get := func(alias string) {
-		status := must(t, http.MethodGet, base+"/"+alias+"?"+secret, "").status
+	redirect := func(alias string) {
+		status := get(t, base+"/"+alias+"?"+secret).Status
 		counts[map[int]string{302: "redirect.found", 404: "redirect.not_found", 410: "redirect.gone"}[status]]++
 		counts["redirect.duration_ms"]++
 		if _, possible := link.ParseAlias(alias); possible {
@@ -64,19 +66,19 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 	post(`{"longUrl":"ftp://` + secret + `"}`)
 	post(secret)
 	post(`{"longUrl":"https://example.com/disabled#` + secret + `"}`)
-	counts["cache look-ups"]++ // for the disabled one, to see that it is
+	counts["cache look-ups"]++ // of the disabled one
 	for range 10 {
-		get("live")
-		get("nobody")
-		get("expired")
+		redirect("live")
+		redirect("nobody")
+		redirect("expired")
 	}
-	get("disabled")
-	get("no.alias-" + secret)
+	redirect("disabled")
+	redirect("no.alias-" + secret)
 	return counts, requests
 }
 
-// counted returns what has arrived, with the four counters that make up the look-ups added up: which of them counts
-// one depends on how soon the cache has taken something in.
+// counted returns the metrics that have arrived. The four counters of look-ups in the cache are added up: which of them
+// counts one depends on how soon the cache takes an entry in.
 func counted(e *ingest.Endpoint) map[string]float64 {
 	got := map[string]float64{}
 	for name, m := range e.Metrics() {
@@ -93,32 +95,33 @@ func counted(e *ingest.Endpoint) map[string]float64 {
 	return got
 }
 
-func TestTelemetryOfAMixOfRequests(t *testing.T) {
+func TestTelemetryOfRequests(t *testing.T) {
+	t.Parallel()
 	t.Run("behind the host", func(t *testing.T) {
 		t.Parallel()
-		s, e, setting := newSiteWithInsights(t)
+		s, e, setting := newMonitoredSite(t)
 		h := s.hosted(true, emulator.ConnectionString(), setting)
 		want, _ := mix(t, s, h.URL())
 		if _, err := h.FireTimer(ctx, "reaper"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "all is counted", func() bool { return maps.Equal(counted(e), want) })
-		eventually(t, "the reaper's run arrives", func() bool { return len(e.Items("EventData")) == 1 })
+		testutil.Eventually(t, "all is counted", func() bool { return maps.Equal(counted(e), want) })
+		testutil.Eventually(t, "the reaper's run arrives", func() bool { return len(e.Items("EventData")) == 1 })
 		if got := e.Metrics()["reaper.deleted"].Value; got != 1 {
 			t.Errorf("reaper.deleted %v, want 1", got)
 		}
 		if all := e.Items("RequestData"); len(all) > 0 {
-			t.Errorf("the host reports requests; here are %d more: %+v", len(all), all[0])
+			t.Errorf("%d requests are reported twice, by the host too: %+v", len(all), all[0])
 		}
 		checkItems(t, e, "s3cr3t", "AccountKey", s.Links+"(")
 	})
 	t.Run("on its own", func(t *testing.T) {
 		t.Parallel()
-		s, e, setting := newSiteWithInsights(t)
-		p := s.alone(emulator.ConnectionString(), setting, "LOG_LEVEL=debug")
-		eventually(t, "the first run of the reaper is over", func() bool { return strings.Contains(p.output.String(), "reaper: ") })
+		s, e, setting := newMonitoredSite(t)
+		p := s.standalone(emulator.ConnectionString(), setting, "LOG_LEVEL=debug")
+		testutil.Eventually(t, "the first run of the reaper is over", func() bool { return strings.Contains(p.output.String(), "reaper: ") })
 		want, requests := mix(t, s, p.url)
-		stopProcess(t, p) // sends what there is
+		p.stop(t) // which sends what is left
 		if got := counted(e); !maps.Equal(got, want) {
 			t.Errorf("counted\n%v, want\n%v", got, want)
 		}
@@ -129,7 +132,7 @@ func TestTelemetryOfAMixOfRequests(t *testing.T) {
 				got[name]++
 			}
 			if i.Tags["ai.location.ip"] != "127.0.0.1" && !strings.HasPrefix(name, "reaper") {
-				t.Errorf("%s from %q", name, i.Tags["ai.location.ip"])
+				t.Errorf("%s is reported as from %q", name, i.Tags["ai.location.ip"])
 			}
 		}
 		if !maps.Equal(got, requests) {
@@ -142,15 +145,9 @@ func TestTelemetryOfAMixOfRequests(t *testing.T) {
 	})
 }
 
-func newSiteWithInsights(t *testing.T) (*site, *ingest.Endpoint, string) {
-	t.Helper()
-	e, setting := insights(t)
-	return newSite(t), e, setting
-}
-
 var hexID = regexp.MustCompile(`^[0-9a-f-]{32,36}$`)
 
-// checkItems checks that everything sent goes by the names that charts and alerts use, and holds none of the given.
+// checkItems checks that everything sent has the names that charts and alerts use, and none of the given texts.
 func checkItems(t *testing.T, e *ingest.Endpoint, never ...string) {
 	t.Helper()
 	for _, text := range never {
@@ -200,8 +197,8 @@ func checkItems(t *testing.T, e *ingest.Endpoint, never ...string) {
 	}
 }
 
-// What one request did is found under its id.
-func TestStorageCallsAreFoundUnderTheirRequest(t *testing.T) {
+func TestStorageCallsBelongToTheirRequest(t *testing.T) {
+	t.Parallel()
 	const (
 		trace  = "4bf92f3577b34da6a3ce929d0e0e4736"
 		parent = "00f067aa0ba902b7"
@@ -209,15 +206,15 @@ func TestStorageCallsAreFoundUnderTheirRequest(t *testing.T) {
 	for name, proxy := range map[string]bool{"forwarded": false, "proxied": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, e, setting := newSiteWithInsights(t)
+			s, e, setting := newMonitoredSite(t)
 			h := s.hosted(proxy, emulator.ConnectionString(), setting)
 			s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/", ExpiresAt: time.Now().Add(time.Hour)})
 			for range 3 {
-				must(t, http.MethodGet, h.URL()+"/live", "", "X-Azure-Functions-InvocationId", "11111111-1111-1111-1111-111111111111")
+				get(t, h.URL()+"/live", "X-Azure-Functions-InvocationId", "11111111-1111-1111-1111-111111111111")
 			}
-			must(t, http.MethodGet, h.URL()+"/nobody", "", "traceparent", "<script>")
-			must(t, http.MethodPost, h.URL()+"/api/shorten", `{"longUrl":"https://example.com/new"}`, "traceparent", "00-"+trace+"-"+parent+"-01")
-			// By operation. A link that is asked for again may not be in the cache yet, and is read again.
+			get(t, h.URL()+"/nobody", "traceparent", "<script>")
+			request(t, http.MethodPost, h.URL()+"/api/shorten", `{"longUrl":"https://example.com/new"}`, "traceparent", "00-"+trace+"-"+parent+"-01")
+			// By operation. A link that is requested again may be read again, if it is not in the cache yet.
 			calls := func() map[string][]string {
 				by := map[string][]string{}
 				for _, i := range e.Items("RemoteDependencyData") {
@@ -246,7 +243,7 @@ func TestStorageCallsAreFoundUnderTheirRequest(t *testing.T) {
 					"InsertEntity " + s.Links + " 201 true", "InsertEntity " + s.Index + " 201 true"},
 				"invocation of redirect": {"GetEntity " + s.Links + " 200 true", "GetEntity " + s.Links + " 404 true"},
 			}
-			eventually(t, "all calls arrive", func() bool {
+			testutil.Eventually(t, "all calls arrive", func() bool {
 				got := calls()
 				return len(got[trace]) == 4 && len(got["invocation of redirect"]) == 2
 			})
@@ -259,47 +256,49 @@ func TestStorageCallsAreFoundUnderTheirRequest(t *testing.T) {
 	}
 }
 
-// A way out that does not answer costs the stop a few seconds, and the requests nothing.
-func TestTelemetryThatIsFrozen(t *testing.T) {
-	s, e, setting := newSiteWithInsights(t)
+// An endpoint that does not respond delays the stop by a few seconds, and no request.
+func TestTelemetryFrozen(t *testing.T) {
+	t.Parallel()
+	s, e, setting := newMonitoredSite(t)
 	e.Freeze()
-	p := s.alone(emulator.ConnectionString(), setting)
+	p := s.standalone(emulator.ConnectionString(), setting)
 	l, status := shorten(t, p.url, "https://example.com/")
 	if status != 201 {
-		t.Fatalf("shorten answered %d", status)
+		t.Fatalf("shorten: got %d", status)
 	}
-	for range 3000 {
-		if got := must(t, http.MethodGet, p.url+"/"+l.Alias, "").status; got != 302 {
+	for range 2500 { // more than the queue of telemetry holds
+		if got := get(t, p.url+"/"+l.Alias).Status; got != 302 {
 			t.Fatalf("got %d", got)
 		}
 	}
 	start := time.Now()
-	stopProcess(t, p)
+	p.stop(t)
 	if took := time.Since(start); took > 9*time.Second { // the process gives it three; one try without a limit takes ten
 		t.Errorf("stopping took %v", took)
 	}
 }
 
-func TestEventsOfAnOutage(t *testing.T) {
-	s, e, setting := newSiteWithInsights(t)
-	w := newWire(t, emulator)
-	p := s.alone(w.connectionString(), setting)
-	eventually(t, "it is ready", func() bool { return must(t, http.MethodGet, p.url+"/api/ready", "").status == 200 })
-	w.down()
+func TestEventsOfOutage(t *testing.T) {
+	t.Parallel()
+	s, e, setting := newMonitoredSite(t)
+	n := newNetwork(t, emulator)
+	p := s.standalone(n.connectionString(), setting)
+	awaitReady(t, p.url)
+	n.down()
 	for n := range 3 {
-		must(t, http.MethodGet, fmt.Sprint(p.url, "/cold", n), "")
+		get(t, fmt.Sprint(p.url, "/cold", n))
 	}
-	w.up()
-	time.Sleep(6 * time.Second) // what comes and goes is one outage
-	must(t, http.MethodGet, p.url+"/cold0", "")
-	stopProcess(t, p)
+	n.up()
+	time.Sleep(6 * time.Second) // what recovers sooner and fails again counts as one outage
+	get(t, p.url+"/cold0")
+	p.stop(t)
 	var got []string
 	for _, i := range e.Items("EventData") {
 		if d := i.Data.BaseData; d.Name != telemetry.EventReaperRun {
 			got = append(got, fmt.Sprint(d.Name, " ", d.Properties["Target"], " ", d.Properties["ResultCode"]))
 		}
 	}
-	// On a busy machine the last call that makes it an outage may be one that was on its way before.
+	// On a busy machine the call that makes it an outage may be one that was under way before.
 	if len(got) > 0 && got[0] == "StorageUnavailable 127.0.0.1 timeout" {
 		got[0] = "StorageUnavailable 127.0.0.1 unreachable"
 	}

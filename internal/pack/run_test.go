@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -21,18 +20,21 @@ import (
 	"tiney/internal/freeport"
 	"tiney/internal/funchost"
 	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
 	"tiney/link"
 )
 
 // Wine is large to install and slow to start.
 var underWine = flag.Bool("pack.wine", false, "also run the packages for Windows, under Wine, which has to be installed")
 
-func TestThePackageForLinuxRuns(t *testing.T) {
+func TestLinuxPackageRuns(t *testing.T) {
 	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
 		t.Skip("it runs on linux/amd64 only, as CI does")
 	}
+	packed(t, "tiney-linux-amd64.zip") // once for both
 	for name, proxy := range map[string]bool{"behind a host that forwards": false, "behind a host that proxies": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			runBehindTheHost(t, "tiney-linux-amd64.zip", funchost.Options{Proxy: proxy}, "127.0.0.1")
 		})
 	}
@@ -72,8 +74,8 @@ func runBehindTheHost(t *testing.T, name string, options funchost.Options, stora
 	tables.WantNoLeak()
 }
 
-// runUnderIIS uses the package of a web app, as far as IIS can be done without: web.config says what is started, and
-// HTTP_PLATFORM_PORT where it listens.
+// runUnderIIS uses the package of a web app as IIS would: web.config names the executable, and HTTP_PLATFORM_PORT the
+// port on which it listens.
 func runUnderIIS(t *testing.T, name string, env []string) {
 	home := t.TempDir()
 	root := unpacked(t, filepath.Join(home, "site", "wwwroot"), name)
@@ -104,7 +106,7 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	said := func() string {
+	log := func() string {
 		data, err := os.ReadFile(output.Name())
 		if err != nil {
 			t.Error(err)
@@ -114,19 +116,16 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		if t.Failed() {
-			t.Logf("it said:\n%s", said())
+			t.Logf("output:\n%s", log())
 		}
 	})
 
 	base := "http://127.0.0.1:" + port
-	eventually(t, "it answers", func() bool {
-		answer, err := http.Get(base + "/api/health")
-		if err == nil {
-			answer.Body.Close()
-		}
+	testutil.Eventually(t, "it responds", func() bool {
+		_, err := testutil.Send(http.MethodGet, base+"/api/health", "")
 		return err == nil
 	})
-	eventually(t, "the expired link is reaped, as soon as it runs", func() bool { return len(tables.Rows(tables.Expiry)) == 0 })
+	testutil.Eventually(t, "the expired link is reaped, as soon as it runs", func() bool { return len(tables.Rows(tables.Expiry)) == 0 })
 	use(t, base)
 	tables.WantRows(2, 2, 1)
 	tables.WantNoLeak()
@@ -137,7 +136,7 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 	}
 	select {
 	case err := <-exited:
-		if err != nil || !strings.Contains(said(), `"msg":"stopped"`) {
+		if err != nil || !strings.Contains(log(), `"msg":"stopped"`) {
 			t.Errorf("after Ctrl-C: %v", err)
 		}
 	case <-time.After(time.Minute):
@@ -152,40 +151,40 @@ func expired() link.Link {
 // use shortens a URL and follows links, through whatever is in front of the package.
 func use(t *testing.T, base string) {
 	t.Helper()
-	eventually(t, "it is ready", func() bool {
-		status, _, _ := send(t, http.MethodGet, base+"/api/ready", "")
-		return status == http.StatusOK
+	testutil.Eventually(t, "it is ready", func() bool {
+		got, err := testutil.Send(http.MethodGet, base+"/api/ready", "")
+		return err == nil && got.Status == http.StatusOK
 	})
-	if _, body := want(t, http.MethodGet, base+"/api/health", "", http.StatusOK); !strings.Contains(body, `"version":"`+version("../..")+`"`) {
-		t.Errorf("health says %s", body)
+	if got := want(t, http.MethodGet, base+"/api/health", "", http.StatusOK); !strings.Contains(got.Body, `"version":"`+version("../..")+`"`) {
+		t.Errorf("health: %s", got.Body)
 	}
 	const longURL = "https://example.com/ü?a=1&a=2"
-	_, body := want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+`","expiresInSeconds":3600}`, http.StatusCreated)
+	created := want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+`","expiresInSeconds":3600}`, http.StatusCreated)
 	var made struct {
 		Alias, ShortURL, LongURL   string
 		CreatedAtUTC, ExpiresAtUTC time.Time
 	}
-	if err := json.Unmarshal([]byte(body), &made); err != nil {
+	if err := json.Unmarshal([]byte(created.Body), &made); err != nil {
 		t.Fatal(err)
 	}
 	if age := time.Since(made.CreatedAtUTC); made.LongURL != longURL || made.ShortURL != "https://tiney.to/"+made.Alias ||
 		age < -time.Minute || age > time.Minute || made.ExpiresAtUTC.Sub(made.CreatedAtUTC) != time.Hour {
-		t.Errorf("made %s", body)
+		t.Errorf("made %s", created.Body)
 	}
 	want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+`"}`, http.StatusOK)
-	if header, _ := want(t, http.MethodGet, base+"/"+made.Alias, "", http.StatusFound); header.Get("Location") != "https://example.com/%C3%BC?a=1&a=2" {
-		t.Errorf("redirects to %s", header.Get("Location"))
+	if got := want(t, http.MethodGet, base+"/"+made.Alias, "", http.StatusFound); got.Header.Get("Location") != "https://example.com/%C3%BC?a=1&a=2" {
+		t.Errorf("redirects to %s", got.Header.Get("Location"))
 	}
 	for target, status := range map[string]int{"/disabled": http.StatusGone, "/nobody": http.StatusNotFound, "/a.b": http.StatusNotFound} {
-		if header, body := want(t, http.MethodGet, base+target, "", status); header.Get("Content-Type") != "application/problem+json" || !strings.Contains(body, "detail") {
-			t.Errorf("%s: %v %s", target, header, body)
+		if got := want(t, http.MethodGet, base+target, "", status); got.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(got.Body, "detail") {
+			t.Errorf("%s: %+v", target, got)
 		}
 	}
 	want(t, http.MethodGet, base+"/", "", http.StatusOK)
 }
 
 // storage starts an Azurite with one disabled link in it, and returns its tables and the settings that lead to them by
-// the given name of this machine. The settings have a time zone in which the day is mostly another one than in UTC.
+// the given name of this machine. The settings have a time zone whose date mostly differs from UTC's.
 func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
 	t.Helper()
 	server, err := azurite.StartAnywhere(t.Context())
@@ -218,48 +217,17 @@ func unpacked(t *testing.T, dir, name string) string {
 	return dir
 }
 
-var client = &http.Client{
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Timeout:       30 * time.Second,
-}
-
-func send(t *testing.T, method, url, body string) (int, http.Header, string) {
+// want sends a request and checks the status of its response.
+func want(t *testing.T, method, url, body string, status int) testutil.Response {
 	t.Helper()
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	got, err := testutil.Send(method, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
+	if got.Status != status {
+		t.Fatalf("%s %s: got %+v, want %d", method, url, got, status)
 	}
-	got, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Body.Close()
-	said, err := io.ReadAll(got.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got.StatusCode, got.Header, string(said)
-}
-
-func want(t *testing.T, method, url, body string, status int) (http.Header, string) {
-	t.Helper()
-	got, header, said := send(t, method, url, body)
-	if got != status {
-		t.Fatalf("%s %s: got %d %s, want %d", method, url, got, said, status)
-	}
-	return header, said
-}
-
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !so(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within two minutes: %s", what)
-		}
-	}
+	return got
 }
 
 // startWine makes build/wine a disk for Wine and returns the environment to run wine in. It ends what runs there at the
@@ -306,8 +274,8 @@ func start(t *testing.T, env []string, name string, args ...string) {
 	cmd := exec.Command(name, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, output, output
 	if err := cmd.Run(); err != nil {
-		said, _ := os.ReadFile(output.Name())
-		t.Fatalf("%s: %v (`make wine` installs it where it can)\n%s", fmt.Sprint(name, args), err, said)
+		log, _ := os.ReadFile(output.Name())
+		t.Fatalf("%s: %v (`make wine` installs it if it can)\n%s", fmt.Sprint(name, args), err, log)
 	}
 }
 

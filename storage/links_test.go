@@ -16,6 +16,7 @@ import (
 	"tiney/internal/faultproxy"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/storage"
 )
@@ -134,12 +135,12 @@ func TestStorageCallsPerOperation(t *testing.T) {
 	const read, index = "GetEntity ShortUrls", "GetEntity UrlIndex"
 	check("shorten, new URL", r.calls(func() { l = r.create(warm, "https://example.com/", time.Hour) }),
 		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls", "InsertEntity UrlIndex")
-	eventually(t, "the link is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0 })
+	testutil.Eventually(t, "the link is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0 })
 	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Alias) }))
 	check("shorten, known URL, cached", r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour)) }), index)
 	check("shorten, known URL, not cached", r.calls(func() { cold.Create(ctx, r.want("https://example.com/", time.Hour)) }), index, read)
 	check("redirect, not cached, unknown", r.calls(func() { warm.Get(ctx, "nobody") }), read)
-	eventually(t, "the unknown alias is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0 })
+	testutil.Eventually(t, "the unknown alias is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0 })
 
 	uncached := r.open(withCache)
 	got := r.calls(func() {
@@ -156,7 +157,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "all have joined the read", func() bool { return waiting.Load() == 1000 })
+		testutil.Eventually(t, "all have joined the read", func() bool { return waiting.Load() == 1000 })
 		close(release)
 		all.Wait()
 	})
@@ -170,15 +171,6 @@ func TestStorageCallsPerOperation(t *testing.T) {
 	})
 	got = slices.DeleteFunc(got, func(c string) bool { return strings.HasPrefix(c, "QueryEntities") })
 	check("reap, per link", got, read, index, "DeleteEntity UrlIndex", "DeleteEntity ShortUrls", "DeleteEntity ShortUrlsExpiryIndex")
-}
-
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // createCalls is how many calls make a link for a URL that has none.
@@ -414,7 +406,7 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	r := newRig(t)
 	s := r.open(withCache)
 	l := r.create(s, "https://example.com/", 5*time.Minute)
-	eventually(t, "the link is cached", func() bool { return len(r.calls(func() { s.Get(ctx, l.Alias) })) == 0 })
+	testutil.Eventually(t, "the link is cached", func() bool { return len(r.calls(func() { s.Get(ctx, l.Alias) })) == 0 })
 	l.ExpiresAt = l.ExpiresAt.Add(time.Hour) // by another hand
 	r.PutLink(l)
 	r.clock.Advance(6 * time.Minute)
@@ -552,7 +544,7 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 	if _, err := s.Get(ctx, "theOne"); !errors.Is(err, link.ErrNotFound) {
 		t.Fatal(err)
 	}
-	eventually(t, "not found is cached", func() bool { return len(r.calls(func() { s.Get(ctx, "theOne") })) == 0 })
+	testutil.Eventually(t, "not found is cached", func() bool { return len(r.calls(func() { s.Get(ctx, "theOne") })) == 0 })
 	r.create(elsewhere, "https://example.com/", time.Hour)
 	// The other instance drew the very alias that this one was asked for.
 	row := r.Rows(r.Links)[0]

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/microsoft/ApplicationInsights-Go/appinsights/contracts"
 
 	"tiney/internal/ingest"
+	"tiney/internal/testutil"
 )
 
 // rig is a Sender and the endpoint that it sends to.
@@ -28,29 +28,12 @@ type rig struct {
 	*Sender
 	to      *ingest.Endpoint
 	metrics *Metrics
-	log     *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	said bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.said.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.said.String()
+	log     *testutil.Buffer
 }
 
 func newRig(t *testing.T, change ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{to: ingest.Start(), metrics: new(Metrics), log: new(lockedBuffer)}
+	r := &rig{to: ingest.Start(), metrics: new(Metrics), log: new(testutil.Buffer)}
 	t.Cleanup(r.to.Close)
 	connection, err := ParseConnection(r.to.ConnectionString())
 	if err != nil {
@@ -72,15 +55,6 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 		}
 	})
 	return r
-}
-
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within two minutes: %s", what)
-		}
-	}
 }
 
 func call(try int, code string, success bool) Dependency {
@@ -230,7 +204,7 @@ func TestMetricsAreSentInTime(t *testing.T) {
 	asked := time.Now()
 	r.metrics.RedirectFound.Add(1)
 	r.metrics.RedirectDuration.Observe(3 * time.Millisecond)
-	eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
+	testutil.Eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
 	const slack = 5 * time.Second // for a slow machine; what is late here comes 11 s after it, with the regular sending
 	if took := time.Since(asked); took > 5*time.Second+slack {
 		t.Errorf("the first request was reported after %v", took)
@@ -239,7 +213,7 @@ func TestMetricsAreSentInTime(t *testing.T) {
 	r.metrics.RedirectFound.Add(5)
 	r.metrics.RedirectDuration.Observe(1 * time.Millisecond)
 	r.metrics.RedirectDuration.Observe(8 * time.Millisecond)
-	eventually(t, "the next ones are reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 6 })
+	testutil.Eventually(t, "the next ones are reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 6 })
 	if took := time.Since(asked); took > 30*time.Second {
 		t.Errorf("the next ones were reported after %v", took)
 	}
@@ -426,7 +400,7 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r.to.Heal()
-			eventually(t, "all metrics arrive", func() bool { return r.to.Metrics()["redirect.found"].Value == items })
+			testutil.Eventually(t, "all metrics arrive", func() bool { return r.to.Metrics()["redirect.found"].Value == items })
 			r.Close(time.Minute)
 			if got, dropped := len(r.to.Items("RemoteDependencyData")), int(r.metrics.TelemetryDropped.Value()); got+dropped != items || got < queueSize-queueReserve {
 				t.Errorf("%d arrived and %d were dropped, of %d", got, dropped, items)
@@ -487,7 +461,7 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 		o := Begin(t.Context(), fmt.Sprint("f", n), nil, true)
 		r.Dependency(&o, call(1, "200", true))
 	}
-	eventually(t, "the rest arrives", func() bool { return len(r.to.Items("RemoteDependencyData")) == 5 })
+	testutil.Eventually(t, "the rest arrives", func() bool { return len(r.to.Items("RemoteDependencyData")) == 5 })
 	r.Close(time.Minute)
 	var got []string
 	for _, i := range r.to.Items("RemoteDependencyData") {
@@ -621,14 +595,14 @@ func TestABurstIsSentAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.metrics.RedirectFound.Add(1)
-	eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
+	testutil.Eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
 	o := Begin(t.Context(), "redirect", nil, false)
 	const burst = queueSize - queueReserve
 	start := time.Now()
 	for range burst {
 		r.Request(&o, Request{Status: 302, Success: true, Start: time.Now()})
 	}
-	eventually(t, "nearly all has arrived", func() bool { return len(r.to.Items("RequestData")) > burst-batchSize })
+	testutil.Eventually(t, "nearly all has arrived", func() bool { return len(r.to.Items("RequestData")) > burst-batchSize })
 	if took := time.Since(start); took > 2*sendEvery {
 		t.Errorf("it took %v", took)
 	}
@@ -665,7 +639,7 @@ func TestStoppingAfterAnOutageTriesOnceMore(t *testing.T) {
 	r := newRig(t)
 	r.to.Fail(ingest.Answer{Status: 503, RetryAfter: "60"})
 	r.metrics.RedirectFound.Add(10)
-	eventually(t, "it has failed", func() bool { return r.to.Posts() > 0 })
+	testutil.Eventually(t, "it has failed", func() bool { return r.to.Posts() > 0 })
 	time.Sleep(200 * time.Millisecond)
 	r.to.Heal()
 	r.Close(time.Minute)
@@ -680,7 +654,7 @@ func TestABatchThatIsRefusedIsNotSentAgain(t *testing.T) {
 	r.to.Fail(ingest.Answer{Status: 400})
 	o := Begin(t.Context(), "f", nil, false)
 	r.Dependency(&o, call(1, "200", true))
-	eventually(t, "it is refused", func() bool { return r.metrics.TelemetryDropped.Value() == 1 })
+	testutil.Eventually(t, "it is refused", func() bool { return r.metrics.TelemetryDropped.Value() == 1 })
 	r.to.Heal()
 	r.Close(time.Minute)
 	if got := r.to.Items("RemoteDependencyData"); len(got) != 0 {
@@ -707,7 +681,7 @@ func TestCloseReturnsInTime(t *testing.T) {
 			if took := time.Since(start); took > 8*time.Second { // without a limit a frozen endpoint takes ten and more
 				t.Errorf("closing took %v", took)
 			}
-			eventually(t, "it has ended", func() bool {
+			testutil.Eventually(t, "it has ended", func() bool {
 				select {
 				case <-r.done:
 					return true

@@ -79,6 +79,7 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 // Whatever becomes of a batch, each of its rows is deleted that still is as it was read, and counted as if it had been
 // deleted alone.
 func TestReapWhereABatchFails(t *testing.T) {
+	t.Parallel()
 	const due = 5
 	all := link.ReapResult{Deleted: due, Complete: true}
 	onExpiryRows := func(r *rig, fault faultproxy.Fault) func(faultproxy.Call) faultproxy.Fault {
@@ -208,6 +209,7 @@ func TestABatchThatIsAppliedIsReported(t *testing.T) {
 
 // The run ends when links are deleted and the batch of their expiry rows is not on its way, or not answered.
 func TestReapThatIsStoppedAtABatch(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{"before it": faultproxy.Freeze, "after it": faultproxy.DropAnswer} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -177,6 +177,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 const createCalls = 4
 
 func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
 		"answer lost": faultproxy.DropAnswer, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
 	} {
@@ -206,6 +207,7 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 }
 
 func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
+	t.Parallel()
 	// Calls: read index, read link, insert expiry row, insert link, update index.
 	for n := 1; n <= 5; n++ {
 		t.Run(fmt.Sprintf("answer lost in call %d", n), func(t *testing.T) {
@@ -240,6 +242,7 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 }
 
 func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
 		"answers lost": faultproxy.DropAnswer, "connections closed": faultproxy.Refuse, "frozen": faultproxy.Freeze,
 	} {
@@ -282,6 +285,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 }
 
 func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) {
+	t.Parallel()
 	for n := 1; n <= createCalls; n++ {
 		for _, when := range []string{"before", "after"} {
 			t.Run(fmt.Sprintf("%s call %d", when, n), func(t *testing.T) {
@@ -325,6 +329,7 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 // The process stops in a write for so long that its link has expired and the reaper has been there when the write
 // arrives, and then gets no answer either.
 func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
+	t.Parallel()
 	for n := 3; n <= createCalls; n++ { // the link, the index row
 		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {
 			t.Parallel()
@@ -368,6 +373,7 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 // The first try of inserting a link gets stuck on its way, the second one succeeds, another instance wins the race for
 // the URL, and when the link has been taken back, the first try arrives.
 func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s, other := r.open(nil), r.open(nil)
 	arrive, arrived := make(chan struct{}), make(chan struct{})
@@ -463,7 +469,7 @@ func TestConcurrentCreatesOnTwoInstances(t *testing.T) {
 	r := newRig(t)
 	instances := []*storage.Links{r.open(withCache), r.open(withCache)}
 	inTime := true // no create can have come to its time limit
-	for round := range 5 {
+	for round := range 3 {
 		url := fmt.Sprintf("https://example.com/%d", round)
 		start := time.Now()
 		linkstest.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
@@ -647,6 +653,7 @@ func TestATableThatIsBeingDeleted(t *testing.T) {
 }
 
 func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s, err := storage.Open(r.config)
 	if err != nil {
@@ -692,6 +699,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestNoStorage(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := r.open(withCache)
 	for name, fault := range map[string]faultproxy.Fault{

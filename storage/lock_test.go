@@ -114,6 +114,7 @@ func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
 }
 
 func TestLockWithFaults(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	l := openLock(t, r, "faults")
 	if err := l.Ensure(ctx); err != nil {

@@ -150,6 +150,7 @@ func TestReapWhereOnePartitionFails(t *testing.T) {
 }
 
 func TestReapThatIsCutShortIsResumed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.config.Reap.Limit = 5 * time.Second
 	r.config.Reap.PageSize = 10
@@ -335,6 +336,7 @@ func TestReapGoesByTheClockOfStorage(t *testing.T) {
 }
 
 func TestReapWithAnswersLost(t *testing.T) {
+	t.Parallel()
 	// Calls: two listings, two reads, three deletes.
 	for n := 1; n <= 7; n++ {
 		t.Run(fmt.Sprintf("call %d", n), func(t *testing.T) {

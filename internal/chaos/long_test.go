@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +13,7 @@ import (
 	"time"
 
 	"tiney/internal/faultproxy"
+	"tiney/internal/testutil"
 	"tiney/link"
 )
 
@@ -167,29 +165,13 @@ func TestLongABigBacklog(t *testing.T) {
 			}
 			left = len(r.tables.Rows(r.tables.Expiry))
 		}
-		peak[count] = n.peakMemory(t)
+		peak[count] = testutil.Memory(t, n.cmd.Process.Pid, "VmHWM")
 		t.Logf("%d links reaped in %v, with at most %d MB in memory", count, time.Since(start).Round(time.Second), peak[count]>>10)
 		r.tables.WantRows(0, 0, 0)
 	}
 	if growth := peak[*rows] - peak[1000]; growth > 10<<10 {
 		t.Errorf("%d MB more for %d links than for 1000", growth>>10, *rows)
 	}
-}
-
-var memory = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
-
-// peakMemory returns the most that the process has had in memory, in KiB.
-func (n *node) peakMemory(t *testing.T) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
-	if err != nil {
-		t.Skip("the system does not tell how much memory a process has: ", err)
-	}
-	kib, err := strconv.Atoi(string(memory.FindSubmatch(status)[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib
 }
 
 // The clock of one process jumps an hour ahead and back. What it says of links follows its clock; nothing is lost by it.

@@ -8,12 +8,12 @@ import (
 )
 
 // The linker leaves out methods that nothing calls, unless something calls methods by their names, as templates do.
-func TestTheExecutableHoldsNoTemplates(t *testing.T) {
-	said, err := exec.Command("go", "list", "-deps", ".").Output()
+func TestExecutableHasNoTemplates(t *testing.T) {
+	list, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := strings.Fields(string(said))
+	packages := strings.Fields(string(list))
 	if !slices.Contains(packages, "net/http") || slices.Contains(packages, "text/template") {
 		t.Errorf("text/template makes the executable a third larger; the packages are %v", packages)
 	}

@@ -3,7 +3,7 @@
 // Package chaos breaks everything around the service that can be broken here, and looks whether it keeps its promises.
 //
 // Each round starts a few processes on a set of tables of their own. Clients shorten a few URLs, so that they collide,
-// follow the links and disable some of them, and reapers run, while storage calls fail or lose their answers, processes
+// follow the links and disable some of them, and reapers run, while storage calls fail or lose their responses, processes
 // are killed and stopped, storage is cut off, and the clock is put forward past expiries. The history of each URL is
 // then checked against a model with porcupine, and the tables are searched for what no reaper would ever find.
 package chaos
@@ -63,7 +63,7 @@ type tally struct {
 }
 
 func (c *tally) String() string {
-	return fmt.Sprintf("%d rounds, %d requests (%d without a clear answer), %d faulty storage calls, %d kills, %d stops, %d outages, %d clock changes, %d reaps",
+	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, %d kills, %d stops, %d outages, %d clock changes, %d reaps",
 		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load())
 }
 
@@ -152,7 +152,7 @@ type round struct {
 
 	mu           sync.Mutex
 	history      []porcupine.Operation
-	owner        map[string]string    // alias → URL, by every answer that named both
+	owner        map[string]string    // alias → URL, by every response that named both
 	promised     map[string]time.Time // alias → expiry, of links that were acknowledged
 	told         map[string]bool      // aliases that so far were only found, and whose 201 is to come
 	acknowledged []string             // the aliases of promised, in order
@@ -326,8 +326,8 @@ func (n *node) control(what string) (int, string) {
 		return 0, err.Error()
 	}
 	defer got.Body.Close()
-	said, _ := io.ReadAll(got.Body)
-	return got.StatusCode, string(said)
+	body, _ := io.ReadAll(got.Body)
+	return got.StatusCode, string(body)
 }
 
 // makeTrouble does something to one process after the other until ctx ends, and leaves all of them running.
@@ -434,10 +434,10 @@ func (r *round) shorten(n *node, url string, ttl time.Duration) response {
 			ExpiresAtUTC time.Time
 		}
 		if err := json.NewDecoder(got.Body).Decode(&l); err != nil {
-			return response{} // killed in the middle of its answer
+			return response{} // killed in the middle of its response
 		}
 		if (got.StatusCode == 200 || got.StatusCode == 201) && l.LongURL != url {
-			r.violation("shorten of %s answered for %s", url, l.LongURL)
+			r.violation("shorten of %s returned a link to %s", url, l.LongURL)
 		}
 		return response{got.StatusCode, l.Alias, l.ExpiresAtUTC}
 	}()
@@ -531,23 +531,23 @@ func (r *round) settle() {
 		n.clean.Store(true)
 	}
 	for _, n := range r.nodes {
-		if status, said := n.control("idle"); status != 200 {
-			r.violation("a node does not come to rest: %d %s", status, said)
+		if status, body := n.control("idle"); status != 200 {
+			r.violation("a node does not come to rest: %d %s", status, body)
 		}
 		n.proxy.Wait()
 	}
 	// All is well now, so each URL gets a link, or has one, or is told that it is disabled: the same from every node.
 	for u := range urls {
-		answers := map[string]bool{}
+		aliases := map[string]bool{}
 		for _, n := range r.nodes {
 			out := r.shorten(n, r.url(u), time.Hour)
 			if !out.known() {
 				r.violation("shorten of %s: got %d although all is well", r.url(u), out.status)
 			}
-			answers[out.alias] = true
+			aliases[out.alias] = true
 		}
-		if len(answers) != 1 && !answers[""] { // a 403 of one node, where another has the link cached, names none
-			r.violation("the nodes do not agree on the alias of %s: %v", r.url(u), answers)
+		if len(aliases) != 1 && !aliases[""] { // a 403 of one node, where another has the link cached, names none
+			r.violation("the nodes do not agree on the alias of %s: %v", r.url(u), aliases)
 		}
 	}
 	r.mu.Lock()
@@ -570,17 +570,17 @@ func (r *round) settle() {
 	}
 	for _, n := range r.nodes {
 		// A few for each connection; requests that hang would leave hundreds over a round.
-		_, said := n.control("goroutines")
-		if left, err := strconv.Atoi(said); err != nil || left > 150 {
-			r.violation("%s goroutines are left at rest", said)
+		_, body := n.control("goroutines")
+		if left, err := strconv.Atoi(body); err != nil || left > 150 {
+			r.violation("%s goroutines are left at rest", body)
 		}
 	}
 	for _, n := range r.nodes {
 		n.advance(48 * time.Hour)
 	}
 	for _, n := range r.nodes {
-		if status, said := n.control("reap"); status != 200 {
-			r.violation("reap: %d %s", status, said)
+		if status, body := n.control("reap"); status != 200 {
+			r.violation("reap: %d %s", status, body)
 		}
 	}
 	for _, table := range []string{r.tables.Links, r.tables.Index, r.tables.Expiry} {

@@ -17,7 +17,7 @@ import (
 	"tiney/link"
 )
 
-// These wait for real lifetimes and leases to run out, or work through many rows. `make chaos` runs them.
+// needsLong skips what waits for real lifetimes and leases to end, or works through many rows: `make chaos` runs it.
 func needsLong(t *testing.T) {
 	if !*long {
 		t.Skip("takes minutes: make chaos runs it")
@@ -26,7 +26,7 @@ func needsLong(t *testing.T) {
 
 // The process is stopped when its expiry row is written and its link is not, and woken when the link's life is over and
 // another process has reaped the row.
-func TestLongACreatorThatIsStopped(t *testing.T) {
+func TestLongStoppedCreator(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
 	r, end := newRound(t, 1, new(tally), nil)
@@ -56,8 +56,8 @@ func TestLongACreatorThatIsStopped(t *testing.T) {
 		t.Fatalf("the create ended with %d before it was stopped", got)
 	}
 	time.Sleep(2 * time.Minute)
-	if code, said := other.control("reap"); code != 200 {
-		t.Errorf("reap: %d %s", code, said)
+	if code, body := other.control("reap"); code != 200 {
+		t.Errorf("reap: %d %s", code, body)
 	}
 	if rows := r.tables.Rows(r.tables.Expiry); len(rows) != 0 {
 		t.Errorf("the expiry row was not reaped: %v", rows)
@@ -71,7 +71,7 @@ func TestLongACreatorThatIsStopped(t *testing.T) {
 }
 
 // The process is stopped in the middle of a reap for longer than its lease, while another one does the work.
-func TestLongAReaperThatIsStopped(t *testing.T) {
+func TestLongStoppedReaper(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
 	r, end := newRound(t, 1, new(tally), nil)
@@ -140,7 +140,7 @@ func TestLongAReaperThatIsStopped(t *testing.T) {
 }
 
 // A reaper's memory is bounded by a page of rows, however many are due.
-func TestLongABigBacklog(t *testing.T) {
+func TestLongBacklog(t *testing.T) {
 	needsLong(t)
 	t.Setenv("NODE_BIG_PAGES", "yes")
 	r, end := newRound(t, 1, new(tally), nil)
@@ -159,9 +159,9 @@ func TestLongABigBacklog(t *testing.T) {
 				t.Fatalf("%d of %d are left after an hour", left, count)
 			}
 			// Its limit is a minute; the next run goes on.
-			code, said := n.control("reap")
+			code, body := n.control("reap")
 			if code != 200 {
-				t.Fatalf("reap: %d %s", code, said)
+				t.Fatalf("reap: %d %s", code, body)
 			}
 			left = len(r.tables.Rows(r.tables.Expiry))
 		}

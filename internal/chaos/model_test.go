@@ -31,7 +31,7 @@ func (r response) known() bool { return r.status == 200 || r.status == 201 || r.
 
 // urlState is what a model of one URL knows of its link. The zero urlState is a URL that has none.
 type urlState struct {
-	alias string // "?": one that was made by a request whose answer nobody got
+	alias string // "?": one that was made by a request without a response
 	// The link's expiry is not before earliest, and not after latest; they differ where the alias is not known.
 	earliest, latest int64
 	disabled         bool

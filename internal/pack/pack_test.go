@@ -33,11 +33,11 @@ func TestMain(m *testing.M) {
 		if err == nil {
 			defer os.RemoveAll(dir)
 			packer = filepath.Join(dir, "pack.exe") // .exe is for Windows, and does no harm elsewhere
-			var said []byte
-			if said, err = exec.Command("go", "build", "-o", packer, "./cmd").CombinedOutput(); err == nil {
+			var output []byte
+			if output, err = exec.Command("go", "build", "-o", packer, "./cmd").CombinedOutput(); err == nil {
 				return m.Run()
 			}
-			err = fmt.Errorf("%w\n%s", err, said)
+			err = fmt.Errorf("%w\n%s", err, output)
 		}
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -238,11 +238,11 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, said)
+		t.Fatalf("%s %q: %v\n%s", name, args, err, output)
 	}
-	return string(said)
+	return string(output)
 }
 
 // webConfig is what matters in web.config.

@@ -55,6 +55,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	host := os.Getppid()
 	log := telemetry.NewLogger(stdout, s.LogLevel)
 	a, err := app.New(ctx, s, version, time.Now, log)
 	if err != nil {
@@ -88,7 +89,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	})
 	if s.Hosted() && runtime.GOOS != "windows" { // Windows keeps a parent's id, and its host ends its children
 		background.Go(func() {
-			if orphaned(ctx, os.Getppid) {
+			if orphaned(ctx, host, os.Getppid) {
 				log.Warn(telemetry.LogHostEnded)
 				cancel()
 			}
@@ -111,12 +112,12 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	return nil
 }
 
-// orphaned waits until the process has another parent than now, because a Functions host that is killed leaves its
+// orphaned waits until the process has another parent than host, because a Functions host that is killed leaves its
 // handler running and listening. It returns false if ctx ends before.
-func orphaned(ctx context.Context, parent func() int) bool {
+func orphaned(ctx context.Context, host int, parent func() int) bool {
 	ticker := time.NewTicker(parentInterval)
 	defer ticker.Stop()
-	for host := parent(); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return false

@@ -16,12 +16,12 @@ func TestOrphaned(t *testing.T) {
 			}
 			return 1
 		}
-		if !orphaned(t.Context(), parent) || time.Since(start) > time.Minute+2*parentInterval {
+		if !orphaned(t.Context(), 7, parent) || time.Since(start) > time.Minute+2*parentInterval {
 			t.Errorf("found out after %v", time.Since(start))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if orphaned(ctx, func() int { return 7 }) {
+		if orphaned(ctx, 7, func() int { return 7 }) {
 			t.Error("the parent was there all the time")
 		}
 	})

@@ -36,7 +36,7 @@ const (
 var exchanges = []exchange{
 	{name: "home", method: "GET", target: "/", status: 200, contentType: page, contains: "https://tiney.to/api/shorten"},
 	{name: "home, HEAD", method: "HEAD", target: "/", status: 200, contentType: page},
-	{name: "home, POST", method: "POST", target: "/", status: 405, contentType: problem, hostStatus: 404},
+	{name: "home, POST", method: "POST", target: "/", status: 405, contentType: problem},
 	{name: "health", method: "GET", target: "/api/health", status: 200, contentType: "application/json", contains: `{"status":"healthy","timestamp":"20`},
 	{name: "ready", method: "GET", target: "/api/ready", status: 200, contentType: "application/json", contains: `"status":"ready"`},
 	{name: "favicon", method: "GET", target: "/favicon.ico", status: 204},
@@ -70,7 +70,9 @@ var exchanges = []exchange{
 	{name: "no alias", method: "GET", target: "/a.b", status: 404, contentType: problem},
 	{name: "too long for an alias", method: "GET", target: "/" + strings.Repeat("a", 33), status: 404, contentType: problem},
 	{name: "several segments", method: "GET", target: "/a/b/c", status: 404, contentType: problem, hostStatus: 404},
-	{name: "path to be cleaned", method: "GET", target: "/x/../live", status: 404, contentType: problem, hostStatus: 404},
+	{name: "path that the host cleans", method: "GET", target: "/x/../live", status: 404, contentType: problem, hostStatus: 302},
+	{name: "path of the API in another case", method: "POST", target: "/API/Shorten", body: good, status: 200},
+	{name: "path of the API with a slash", method: "GET", target: "/api/health/", status: 200},
 	{name: "expired", method: "GET", target: "/expired", status: 410, contentType: problem, contains: "link-expired"},
 	{name: "expired, browser", method: "GET", target: "/expired", headers: []string{"Accept", browser}, status: 410, contentType: page},
 	{name: "disabled", method: "GET", target: "/disabled", status: 410, contentType: problem, contains: "link-disabled"},
@@ -97,6 +99,9 @@ func TestExchangesInEveryMode(t *testing.T) {
 			base, hosted := start(s)
 			awaitReady(t, base)
 			for _, e := range exchanges {
+				if strings.Contains(mode, "forwards") { // and so rewrites Location
+					e.location = strings.NewReplacer("<", "%3C", ">", "%3E").Replace(e.location)
+				}
 				t.Run(e.name, func(t *testing.T) { e.check(t, base, hosted) })
 			}
 		})

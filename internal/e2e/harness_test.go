@@ -58,6 +58,8 @@ type site struct {
 	*rawtables.Tables
 	lock string // the container of the reaper's lock
 	app  string // the folder of the app
+
+	failures int // how often the test itself kills a handler that the host starts again
 }
 
 var sites atomic.Int64
@@ -96,7 +98,13 @@ func (s *site) hosted(proxy bool, connectionString string, more ...string) *func
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(h.Close)
+	s.t.Cleanup(func() {
+		// The host starts a handler again that ends by itself, as one does in which a race is detected.
+		if n := h.Failures(); n != s.failures {
+			s.t.Errorf("the handler has ended %d times, want %d", n, s.failures)
+		}
+		h.Close()
+	})
 	return h
 }
 

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tiney/internal/freeport"
+	"tiney/internal/funchost"
+	"tiney/internal/testutil"
+	"tiney/link"
+)
+
+func TestStrangersCannotFireTheTimer(t *testing.T) {
+	t.Parallel()
+	for _, proxy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("proxy %t", proxy), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: time.Now().Add(-time.Hour)})
+			h := s.hosted(proxy, emulator.ConnectionString())
+			const payload = `{"Data":{"timer":{"IsPastDue":false}},"Metadata":{}}`
+			own := strings.TrimPrefix(h.HandlerURL(), "http://")
+			for _, host := range []string{"tiney.to", own} {
+				for _, path := range append(funchost.HostilePaths, "/reaper", "/api/reaper", "/api/../reaper") {
+					request(t, http.MethodPost, h.URL()+path, payload, "Host", host)
+				}
+			}
+			// Past the host, as only a process of the same machine could.
+			for _, header := range [][]string{{"Host", "tiney.to"}, {"X-Forwarded-For", "203.0.113.7"}, {"X-Ms-Invocation-Id", "1"}} {
+				if got := request(t, http.MethodPost, h.HandlerURL()+"/reaper", payload, header...); got.Status != 404 {
+					t.Errorf("%v: got %+v", header, got)
+				}
+			}
+			s.WantRows(1, 1, 1)
+			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+				t.Error(err)
+			}
+			s.WantRows(0, 0, 0)
+		})
+	}
+}
+
+// A host that forwards sends the whole body before it reads the response.
+func TestLargeBodiesBehindTheHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hosted(false, emulator.ConnectionString())
+	for _, mib := range []int{1, 5, 16} {
+		body := strings.Repeat("x", mib<<20)
+		for contentType, want := range map[string]int{"application/json": 413, "text/plain": 415} {
+			if got := request(t, http.MethodPost, h.URL()+"/api/shorten", body, "Content-Type", contentType); got.Status != want {
+				t.Errorf("%d MiB of %s: got %d %s, want %d", mib, contentType, got.Status, got.Body, want)
+			}
+		}
+	}
+}
+
+func TestLocationBehindTheHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	forwarding, proxying := s.hosted(false, emulator.ConnectionString()), s.hosted(true, emulator.ConnectionString())
+	for longURL, rewritten := range map[string]string{
+		"HTTPS://EXAMPLE.com":              "https://example.com/",
+		"https://example.com:443/a/../b":   "https://example.com/b",
+		"https://example.com/%41?q=%42#%":  "https://example.com/A?q=B#%25",
+		"https://example.com/{}|^`\"<>":    "https://example.com/%7B%7D%7C%5E%60%22%3C%3E",
+		"http://0x7f.1/":                   "http://127.0.0.1/",
+		"https://example.com/%2F%20?a=b&c": "https://example.com/%2F%20?a=b&c",
+	} {
+		l, status := shorten(t, proxying.URL(), longURL)
+		if status != 201 || l.LongURL != longURL {
+			t.Fatalf("got %d %+v", status, l)
+		}
+		for base, want := range map[string]string{proxying.URL(): longURL, forwarding.URL(): rewritten} {
+			req, err := http.NewRequest(http.MethodGet, base+"/"+l.Alias, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.DefaultTransport.RoundTrip(req) // a Client parses Location
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if got := resp.Header.Get("Location"); got != want {
+				t.Errorf("%q became %q, want %q", longURL, got, want)
+			}
+		}
+	}
+}
+
+func TestHandlerThatIsKilledIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.failures = 1
+	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/"})
+	h := s.hosted(true, emulator.ConnectionString())
+	if err := syscall.Kill(h.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "it redirects again", func() bool { return get(t, h.URL()+"/live").Status == 302 })
+}
+
+// A host that is killed leaves its handler behind, which then ends by itself.
+func TestHandlerEndsWithItsHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := exec.Command("sh", "-c", `"$0" >/dev/null 2>&1 & echo $!; wait`, filepath.Join(s.app, "handler"))
+	host.Env = s.environment(emulator.ConnectionString(), fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
+	stdout, err := host.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	health := fmt.Sprintf("http://127.0.0.1:%d/api/health", port)
+	responds := func() bool {
+		_, err := testutil.Send(http.MethodGet, health, "")
+		return err == nil
+	}
+	testutil.Eventually(t, "it responds", responds)
+	if err := host.Process.Signal(os.Kill); err != nil {
+		t.Fatal(err)
+	}
+	_ = host.Wait()
+	testutil.Eventually(t, "it has ended", func() bool { return !responds() })
+}

@@ -102,7 +102,9 @@ type statusWriter struct {
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
+	if status >= 200 { // else another one follows
+		w.status = status
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -117,14 +119,17 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	to, err := s.routes.find(r)
-	w := &statusWriter{ResponseWriter: rw, operation: telemetry.Begin(r.Context(), to.function, r.Header, s.hosted)}
+	w := &statusWriter{ResponseWriter: rw, operation: telemetry.Begin(r.Context(), "none", r.Header, s.hosted)}
 	if !s.hosted && s.sender != nil || s.log.Enabled(r.Context(), slog.LevelDebug) {
 		defer s.report(w, r, time.Now())
 	}
 	defer s.recoverPanic(w, r)
 	if s.hosted && !s.forwardingKnown.Load() {
 		s.noteForwarding(r)
+	}
+	to, err := s.routes.find(r)
+	if to.function != "" {
+		w.operation.Name = to.function
 	}
 	if err == nil {
 		err = to.serve(&w.operation, w, r)
@@ -140,6 +145,8 @@ const maxDrain = 100 << 20
 func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	switch {
+	case errors.Is(err, errNotTheHost):
+		s.logger(w).Warn(telemetry.LogTimerRefused, "error", err)
 	case errors.Is(err, link.ErrDamaged):
 		s.logger(w).Error(telemetry.LogLinkCorrupt, "error", err)
 	case p.Status == http.StatusServiceUnavailable:
@@ -147,9 +154,9 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	case p.Status >= 500:
 		s.logger(w).Error(telemetry.LogRequestFailed, "error", err)
 	}
-	if s.hosted {
-		// A host that forwards writes the whole body before it reads the response, and turns a connection that is closed
-		// meanwhile into a 500 of its own.
+	if s.hosted && !proxied(r) {
+		// A host that forwards has the whole body, writes it before it reads the response, and turns a connection that is
+		// closed meanwhile into a 500 of its own.
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
 	}
 	p.write(w, r)
@@ -172,10 +179,14 @@ func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 	}
 	s.logger(w).Error(telemetry.LogPanic, "panic", p, "stack", string(debug.Stack()))
 	if w.status != 0 {
+		w.status = http.StatusInternalServerError // for the report
 		panic(http.ErrAbortHandler)
 	}
 	internalProblem.write(w, r)
 }
+
+// proxied reports whether a request comes by a Functions host that proxies.
+func proxied(r *http.Request) bool { return r.Header["X-Ms-Invocation-Id"] != nil }
 
 // noteForwarding logs once if the Functions host is one that forwards requests instead of proxying them: it rewrites the
 // Location of redirects. Such a host appends its name to the client's User-Agent; the host's own requests consist of it.
@@ -185,7 +196,7 @@ func (s *service) noteForwarding(r *http.Request) {
 	if r.Header.Get("X-Azure-Functions-Invocationid") == "" || strings.HasPrefix(agent, name) || s.forwardingKnown.Swap(true) {
 		return
 	}
-	if strings.Contains(agent, " "+name) {
+	if strings.Contains(agent, " "+name) && !proxied(r) {
 		s.log.Warn(telemetry.LogLocationRewritten)
 	}
 }

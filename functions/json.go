@@ -66,21 +66,26 @@ func jsonProblem(err error) *problem {
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
 		return badRequest("body", "Duplicate field", "This field is there twice; send it once.", fieldName(syntactic.JSONPointer))
 	case errors.As(err, &syntactic) && syntactic.JSONPointer != "" && !errors.Is(err, io.ErrUnexpectedEOF):
-		return fieldProblem(fieldName(syntactic.JSONPointer),
-			`The value of this field is not valid JSON. It must be UTF-8, and a \ud800 to \udfff escape needs its other half.`)
+		return badRequest("body", "Invalid JSON", `The value of this field is not valid JSON. Check quotes, escapes and line breaks; `+
+			`text must be UTF-8, and a \ud800 to \udfff escape needs its other half.`, fieldName(syntactic.JSONPointer))
 	}
 	return notObjectProblem
 }
 
-// fieldName returns the name of a field for people: "claims.0.alias" for "/claims/0/alias".
-func fieldName(p jsontext.Pointer) string { return strings.Join(pointerTokens(p), ".") }
-
-func pointerTokens(p jsontext.Pointer) (tokens []string) {
+// fieldName returns the name of a field for people: "claims.0.alias" for "/claims/0/alias". No field is deeper than that,
+// or has a longer name than maxFieldName bytes.
+func fieldName(p jsontext.Pointer) string {
+	var tokens []string
 	for token := range p.Tokens() {
-		tokens = append(tokens, token)
+		if tokens = append(tokens, token); len(tokens) == 3 {
+			break
+		}
 	}
-	return tokens
+	name := strings.Join(tokens, ".")
+	return strings.ToValidUTF8(name[:min(len(name), maxFieldName)], "")
 }
+
+const maxFieldName = 100
 
 // kindName returns what JSON value a Go type is decoded from.
 func kindName(t reflect.Type) string {
@@ -119,9 +124,9 @@ func isJSON(contentType string) bool {
 	return err == nil && kind == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// writeJSON writes v as one line. An error means that the client has disconnected.
+// writeJSON writes v, which must be what JSON can hold, as one line. An error means that the client has disconnected.
 func writeJSON(w http.ResponseWriter, v any) {
-	if json.MarshalWrite(w, v, jsontext.AllowInvalidUTF8(true)) == nil {
+	if json.MarshalWrite(w, v, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) == nil {
 		_, _ = io.WriteString(w, "\n")
 	}
 }

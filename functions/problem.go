@@ -49,7 +49,7 @@ var (
 	internalProblem = newProblem(http.StatusInternalServerError, "internal", "Something went wrong here",
 		"The service failed in a way that it should not. Repeat the request; the log of the service says more.")
 	notObjectProblem = badRequest("body", "Invalid body",
-		`The body must be one JSON object such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
+		`The body must be one JSON object in UTF-8, such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
 	tooLargeProblem = newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",

@@ -3,6 +3,7 @@ package functions
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/robfig/cron/v3"
 )
 
 // functionFiles are the function.json files: this handler takes its routes from what the Functions host takes them from,
@@ -41,18 +44,18 @@ func bindings(files fs.FS, function string) ([]binding, error) {
 	return file.Bindings, nil
 }
 
-// Schedule returns the schedule of a timer's function, in the host's six fields: seconds come first.
-func Schedule(function string) (string, error) {
+// Schedule returns the schedule of a timer's function, which has the host's six fields: seconds come first.
+func Schedule(function string) (cron.Schedule, error) {
 	all, err := bindings(functionFiles, function)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, b := range all {
 		if b.Type == "timerTrigger" {
-			return b.Schedule, nil
+			return cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(b.Schedule)
 		}
 	}
-	return "", fmt.Errorf("%s/function.json has no timer", function)
+	return nil, fmt.Errorf("%s/function.json has no timer", function)
 }
 
 // router finds functions by method and path. It is http.ServeMux below /api/ only: elsewhere, ServeMux would redirect a
@@ -77,6 +80,7 @@ type endpoint map[string]route
 // ServeHTTP is never called: it makes an endpoint fit for http.ServeMux, which is only asked which one it would call.
 func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
+// newRouter panics, as http.ServeMux does, if two routes below /api/ match the same paths and neither is the narrower one.
 func newRouter(files fs.FS, hostAddress string, functions map[string]handlerFunc) (*router, error) {
 	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, api: http.NewServeMux()}
 	api := map[string]endpoint{}
@@ -111,11 +115,14 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 	free := p != "/" && routeParameter.FindString(p) == p[1:]
 	var at endpoint
 	switch {
-	case strings.HasPrefix(p, "/api/"):
+	case strings.HasPrefix(lowerASCII(p), "/api/"):
 		p = routeParameter.ReplaceAllStringFunc(p, func(parameter string) string {
 			m := routeParameter.FindStringSubmatch(parameter)
 			return "{" + m[2] + strings.Repeat("...", len(m[1])) + "}"
 		})
+		if p != lowerASCII(p) {
+			return fmt.Errorf("function %s: route %q must be in lower case", to.function, b.Route)
+		}
 		at = entry(api, p)
 	case free && !strings.Contains(p, "*"):
 		if rt.alias == nil {
@@ -149,14 +156,12 @@ func entry(all map[string]endpoint, p string) endpoint {
 	return all[p]
 }
 
-// find returns the route of a request. The error is a problem; then only the name in the route may be set.
+// find returns the route of a request. The error is a problem; then the route has its function's name at most.
 func (rt *router) find(r *http.Request) (route, error) {
 	p := r.URL.Path
 	if r.Method == http.MethodPost && rt.hostAddress != "" {
-		if timer, ok := rt.timers[p]; ok && rt.fromHost(r) {
-			return timer, nil
-		} else if ok {
-			return route{function: "none"}, notFoundProblem
+		if timer, ok := rt.timers[p]; ok {
+			return timer, rt.fromHost(r)
 		}
 	}
 	at, ok := rt.paths[p]
@@ -168,7 +173,7 @@ func (rt *router) find(r *http.Request) (route, error) {
 		at = rt.findAPI(r)
 	}
 	if at == nil {
-		return route{function: "none"}, notFoundProblem
+		return route{}, notFoundProblem
 	}
 	if to, ok := at[r.Method]; ok {
 		return to, nil
@@ -180,22 +185,37 @@ func (rt *router) find(r *http.Request) (route, error) {
 	return route{function: at[allowed[0]].function}, methodProblem(strings.Join(allowed, ", "))
 }
 
-// fromHost reports whether the Functions host itself has sent a request, and not a client through it. A host that
-// forwards can be made to post to a timer's path: it matches routes before it removes dot segments.
-func (rt *router) fromHost(r *http.Request) bool {
-	return r.Host == rt.hostAddress && r.Header["X-Forwarded-For"] == nil && r.Header["X-Ms-Invocation-Id"] == nil
+// errNotTheHost: somebody else than the Functions host has posted to a timer.
+var errNotTheHost = errors.New("the request is not the Functions host's own")
+
+// fromHost returns an error unless the Functions host itself has sent a request, and not a client through it. A host that
+// forwards can be made to post to a timer's path, since it removes dot segments after it has matched a route. What keeps
+// clients out is that no route with POST lets such a path through; this is the second line.
+func (rt *router) fromHost(r *http.Request) error {
+	switch {
+	case r.Host != rt.hostAddress:
+		return fmt.Errorf("%w: wrong Host: %w", errNotTheHost, notFoundProblem)
+	case r.Header["X-Forwarded-For"] != nil, proxied(r):
+		return fmt.Errorf("%w: it was forwarded: %w", errNotTheHost, notFoundProblem)
+	}
+	return nil
 }
 
 // findAPI finds the endpoint of a path below /api/ as the host does, without regard to case and one trailing slash, and
-// sets the path values of r. They keep their case.
+// sets the path values of r, but for the one of a catch-all. They keep their case.
 func (rt *router) findAPI(r *http.Request) endpoint {
-	lower := func(s string) string { return strings.ToLower(strings.TrimSuffix(s, "/")) }
-	h, pattern := rt.api.Handler(&http.Request{Method: r.Method, URL: &url.URL{Path: lower(r.URL.Path), RawPath: lower(r.URL.RawPath)}})
+	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
+	lower := lowerASCII(escaped) // letters alone, so that escaped slashes stay where they are
+	path, err := url.PathUnescape(lower)
+	if err != nil {
+		return nil
+	}
+	h, pattern := rt.api.Handler(&http.Request{Method: r.Method, URL: &url.URL{Path: path, RawPath: lower}})
 	at, ok := h.(endpoint)
 	if !ok {
 		return nil // not found, or a redirect to a clean path
 	}
-	segments := strings.Split(r.URL.EscapedPath(), "/")
+	segments := strings.Split(escaped, "/")
 	for i, name := range strings.Split(pattern, "/") {
 		if name, ok := strings.CutPrefix(name, "{"); ok && !strings.HasSuffix(name, "...}") {
 			value, _ := url.PathUnescape(segments[i]) // the mux has unescaped it already
@@ -203,6 +223,15 @@ func (rt *router) findAPI(r *http.Request) endpoint {
 		}
 	}
 	return at
+}
+
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
 }
 
 func isSegment(p string) bool {

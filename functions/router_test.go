@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -65,6 +66,10 @@ func TestRoutes(t *testing.T) {
 		"GET /api/links//":               "web-api",
 		"GET /api/links/../links":        "404",
 		"GET /api/links/%2e%2e/restore/": "405 POST",
+		"GET /api/links%2FAbC":           "web-api",
+		"GET /%41pi%2Flinks/abc":         "404",
+		"POST /api/links/%41%2Frestore":  "405 GET",
+		"GET /api/lin%E2%84%AAs":         "web-api", // a Kelvin sign
 	} {
 		method, target, _ := strings.Cut(request, " ")
 		r := httptest.NewRequest(method, target, nil)
@@ -87,6 +92,7 @@ func TestRoutesThatAreRefused(t *testing.T) {
 		"two free segments":     {"a": "get {a}", "b": "get {b}"},
 		"a name outside of api": {"a": "get a/{b}"},
 		"a catch-all at root":   {"a": "get {*path}"},
+		"upper case":            {"a": "get api/Links"},
 	} {
 		if _, err := routesOf(t, routes); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -94,30 +100,36 @@ func TestRoutesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzFind: only a path of one segment leads to redirect, and no path reaches the timer without the host.
+// FuzzFind: only a path of one segment leads to redirect, no path reaches the timer without the host, and a path value is
+// the segment that its route has at its place.
 func FuzzFind(f *testing.F) {
-	for _, path := range []string{"/", "/abc", "/api/shorten", "/API/Health/", "/reaper", "//", "/api//health", "/a/b", ""} {
-		f.Add(path)
+	for _, target := range []string{"/", "/abc", "/api/shorten", "/API/Links/aB%2Fc/", "/reaper", "//", "/api//health", "/a/b", "/%41pi%2Flinks/x", "/api/links/%41%2Frestore"} {
+		f.Add(target)
 	}
-	functions := map[string]handlerFunc{}
-	for _, name := range []string{"shorten", "redirect", "health", "ready", "home", "reaper"} {
-		functions[name] = nothing
-	}
-	rt, err := newRouter(functionFiles, "127.0.0.1:49152", functions)
+	rt, err := routesOf(f, map[string]string{"home": "/", "redirect": "get {alias}", "read": "get api/links/{alias}", "restore": "post api/links/{alias}/restore"})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, path string) {
+	rt.hostAddress, rt.timers = "127.0.0.1:49152", map[string]route{"/reaper": {"reaper", nothing}}
+	f.Fuzz(func(t *testing.T, target string) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			u, err := url.ParseRequestURI(target)
+			if err != nil || !strings.HasPrefix(u.Path, "/") {
+				return
+			}
 			r := httptest.NewRequest(method, "/", nil)
-			r.URL.Path = path
+			r.URL = u
 			to, err := rt.find(r)
 			if err == nil && (to.serve == nil || to.function == "reaper") {
-				t.Fatalf("%s %q led to %q", method, path, to.function)
+				t.Fatalf("%s %q led to %q", method, target, to.function)
 			}
-			segment := len(path) > 1 && path[0] == '/' && !strings.Contains(path[1:], "/")
-			if (to.function == "redirect") != segment && path != "/reaper" {
-				t.Fatalf("%s %q led to %q", method, path, to.function)
+			if segment := isSegment(u.Path); (to.function == "redirect") != segment && u.Path != "/reaper" {
+				t.Fatalf("%s %q led to %q", method, target, to.function)
+			}
+			if alias := r.PathValue("alias"); alias != "" {
+				if segment, err := url.PathUnescape(strings.Split(u.EscapedPath(), "/")[3]); err != nil || segment != alias {
+					t.Fatalf("%q has the alias %q", target, alias)
+				}
 			}
 		}
 	})
@@ -131,7 +143,7 @@ func BenchmarkFind(b *testing.B) {
 	for _, test := range []struct{ name, method, path, function string }{
 		{"alias", http.MethodGet, "/6GV88b", "redirect"},
 		{"fixed path", http.MethodPost, "/api/shorten", "shorten"},
-		{"unknown path", http.MethodGet, "/no/such/path", "none"},
+		{"unknown path", http.MethodGet, "/no/such/path", ""},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			r := httptest.NewRequest(test.method, test.path, nil)

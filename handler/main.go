@@ -39,8 +39,6 @@ func main() {
 const (
 	// drainTimeout is how long requests have to finish when the process stops.
 	drainTimeout = 10 * time.Second
-	// lastTelemetry is how long sending the rest of the telemetry may take after that.
-	lastTelemetry = 3 * time.Second
 	// maxHeader is the limit for a request's headers, in bytes. Browsers and proxies stay within half of it.
 	maxHeader = 32 << 10
 	// parentInterval is how often a process behind the Functions host checks that the host is alive.
@@ -49,19 +47,19 @@ const (
 
 // run serves until ctx ends, and then finishes the requests that are in progress.
 func run(ctx context.Context, getenv func(string) string, stdout io.Writer) error {
+	parent := os.Getppid()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	s, err := app.ReadSettings(getenv)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	host := os.Getppid()
 	log := telemetry.NewLogger(stdout, s.LogLevel)
 	a, err := app.New(ctx, s, version, time.Now, log)
 	if err != nil {
 		return err
 	}
-	defer a.Close(lastTelemetry)
+	defer a.Close()
 
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
@@ -77,19 +75,17 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 
 	// What runs beside the requests ends with ctx, while they drain.
 	var background sync.WaitGroup
-	background.Go(func() {
-		if err := a.Background(ctx); err != nil {
-			failed <- err
-		}
-	})
+	background.Go(a.Background)
 	if s.Hosted() && runtime.GOOS != "windows" { // Windows keeps a parent's id, and its host ends its children
+		// A host that has ended reads no more of what is logged, and that must not end this process before it has drained.
+		signal.Ignore(syscall.SIGPIPE)
 		background.Go(func() {
-			if orphaned(ctx, host, os.Getppid) {
+			if orphaned(ctx, parent, os.Getppid) {
 				log.Warn(telemetry.LogHostEnded)
 				cancel()
 			}
@@ -112,9 +108,9 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	return nil
 }
 
-// orphaned waits until the process has another parent than host, because a Functions host that is killed leaves its
+// orphaned waits until the process has another parent than it had, because a Functions host that is killed leaves its
 // handler running and listening. It returns false if ctx ends before.
-func orphaned(ctx context.Context, host int, parent func() int) bool {
+func orphaned(ctx context.Context, had int, parent func() int) bool {
 	ticker := time.NewTicker(parentInterval)
 	defer ticker.Stop()
 	for {
@@ -122,7 +118,7 @@ func orphaned(ctx context.Context, host int, parent func() int) bool {
 		case <-ctx.Done():
 			return false
 		case <-ticker.C:
-			if parent() != host {
+			if parent() != had {
 				return true
 			}
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"tiney/link"
 	"tiney/telemetry"
 )
@@ -20,14 +18,14 @@ const (
 	againAfter = 65 * time.Second
 )
 
-// ParseSchedule parses a schedule as function.json has it: the host's six fields, seconds first, in UTC.
-func ParseSchedule(schedule string) (cron.Schedule, error) {
-	return cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(schedule)
+// Schedule returns the first time to run after another one.
+type Schedule interface {
+	Next(after time.Time) time.Time
 }
 
-// RunOnSchedule reaps soon after it is called and then by the schedule, until Stopping ends. It is for a process without
+// RunOnSchedule reaps soon after it is called and then by the schedule, in UTC, until Stopping ends. It is for a process without
 // the Functions host.
-func (rp *Reaper) RunOnSchedule(schedule cron.Schedule, now func() time.Time) {
+func (rp *Reaper) RunOnSchedule(schedule Schedule, now func() time.Time) {
 	wait := func(d time.Duration) bool {
 		select {
 		case <-time.After(d):

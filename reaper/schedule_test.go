@@ -26,11 +26,7 @@ func (r *reaps) Reap(context.Context) (link.ReapResult, error) {
 
 // Inside the bubble it is midnight, 1 January 2000, UTC.
 func TestRunOnSchedule(t *testing.T) {
-	written, err := functions.Schedule("reaper")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schedule, err := reaper.ParseSchedule(written)
+	schedule, err := functions.Schedule("reaper")
 	if err != nil {
 		t.Fatal(err)
 	}

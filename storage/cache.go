@@ -162,7 +162,8 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 	return linkRow{Link: old.link, stale: true}, nil
 }
 
-// refresh reads the table and caches what it says.
+// refresh reads the table and caches what it says, but no "not found" over a link that was inserted while the read was on
+// its way.
 func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 	start := c.now()
 	r, err := c.table.get(ctx, a)
@@ -170,7 +171,6 @@ func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 	case err == nil:
 		c.put(a, r.Link)
 	case errors.Is(err, link.ErrNotFound):
-		// Unless the link was inserted while this read was on its way: then "not found" is already wrong.
 		if e, ok := c.entries.Get(string(a)); !ok || e.link.Alias == "" || e.freshUntil.Add(-c.config.Fresh).Before(start) {
 			c.put(a, link.Link{})
 		}
@@ -234,15 +234,20 @@ func (c *cache) sweep(now time.Time) {
 func (c *cache) insert(ctx context.Context, l link.Link) (linkRow, error) {
 	r, err := c.table.insert(ctx, l)
 	if err == nil {
+		c.forget(l.Alias)
 		c.put(l.Alias, r.Link)
 	}
 	return r, err
 }
 
+// forget evicts what is cached for an alias, or about to be: ristretto sets new keys a moment later, and drops the second
+// of two that come in that moment.
+func (c *cache) forget(a link.Alias) { c.entries.Del(string(a)) }
+
 // delete evicts first, so that a link whose row is being deleted is not served meanwhile, and once more afterwards,
 // because a read may have come between.
 func (c *cache) delete(ctx context.Context, r linkRow) error {
-	c.entries.Del(string(r.Alias))
-	defer c.entries.Del(string(r.Alias))
+	c.forget(r.Alias)
+	defer c.forget(r.Alias)
 	return c.table.delete(ctx, r)
 }

@@ -314,6 +314,24 @@ func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
 	}
 }
 
+// Ristretto sets a new key a moment after it is told to; a link that is inserted in that moment must be served all the same.
+func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
+	r := newCacheRig(t, 10<<20)
+	for i := range 200 {
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("a%d", i)), LongURL: "https://example.com/"}
+		if _, err := r.get(context.Background(), l.Alias); !errors.Is(err, link.ErrNotFound) {
+			t.Fatalf("got %v", err)
+		}
+		if _, err := r.insert(context.Background(), l); err != nil {
+			t.Fatal(err)
+		}
+		r.entries.Wait()
+		if got, err := r.get(context.Background(), l.Alias); err != nil || got.Link != l {
+			t.Fatalf("after %d: got %+v, %v", i, got, err)
+		}
+	}
+}
+
 type panicRows struct{ memoryRows }
 
 func (*panicRows) get(context.Context, link.Alias) (linkRow, error) { panic("in the SDK") }

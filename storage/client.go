@@ -20,8 +20,8 @@ import (
 	"tiney/telemetry"
 )
 
-// firstTryTimeout is the limit of a call's first try. Later tries get what is left of Timeout: a network that has lost the
-// first one is given a second chance in time, and a service that is merely slow still gets to respond.
+// firstTryTimeout is the limit of a call's first try. Later ones get all that is left of the call's time: a network that
+// has lost the first try is given another chance, and a service that is merely slow still gets to respond.
 const firstTryTimeout = 1400 * time.Millisecond
 
 // httpClient is one pool of connections for all tables and the lock.
@@ -44,9 +44,10 @@ var httpClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// clientOptions makes up to three tries fit into Timeout. The pause between them is short, because a connection that was
-// refused or dropped mostly works at the next try. The SDK's defaults (pauses of 0.8 s, 1.6 s, … and no limit per try)
-// would spend Timeout on a single frozen try. A Retry-After beyond MaxRetryDelay ends the tries at once.
+// clientOptions makes tries fit into Timeout: three if they fail fast, two if they get no response. The pause between them
+// is short, because a connection that was refused or dropped mostly works at the next try. The SDK's defaults (pauses of
+// 0.8 s, 1.6 s, … and no limit per try) would spend Timeout on a single frozen try. A Retry-After beyond MaxRetryDelay ends
+// the tries at once.
 func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 	return policy.ClientOptions{
 		Transport: httpClient,
@@ -55,7 +56,7 @@ func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			MaxRetries:    2,
 			RetryDelay:    50 * time.Millisecond,
 			MaxRetryDelay: 200 * time.Millisecond,
-			TryTimeout:    firstTryTimeout, // tryPolicy replaces it in later tries
+			TryTimeout:    firstTryTimeout, // of the token too; tryPolicy lifts it from the request in later tries
 		},
 		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}},
 		PerRetryPolicies: []policy.Policy{tryPolicy{kind, sender}},
@@ -73,8 +74,9 @@ type callKey struct{}
 
 // withCall names the one call that is made with the context it returns.
 func withCall(ctx context.Context, name string) (context.Context, *call) {
-	c := &call{ctx: ctx, name: name}
-	return context.WithValue(ctx, callKey{}, c), c
+	c := &call{name: name}
+	c.ctx = context.WithValue(ctx, callKey{}, c)
+	return c.ctx, c
 }
 
 func callOf(req *policy.Request) *call {
@@ -94,8 +96,8 @@ type tryPolicy struct {
 func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 	c := callOf(req)
 	if c.tries++; c.tries > 1 {
-		ctx, cancel := lastTry(c.ctx, req.Raw().Context())
-		defer cancel() // the body has been read by then
+		ctx, cancel := context.WithTimeout(c.ctx, Timeout)
+		defer cancel() // the body of the response has been read by then
 		req = req.WithContext(ctx)
 	}
 	if p.sender == nil {
@@ -107,17 +109,6 @@ func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 	d.ResultCode, d.ErrorCode, d.Success = outcome(resp, err)
 	p.sender.Dependency(req.Raw().Context(), d)
 	return resp, err
-}
-
-// lastTry returns a context with the values of a try's and the time limit of its whole call, at most Timeout.
-func lastTry(call, try context.Context) (context.Context, context.CancelFunc) {
-	until := time.Now().Add(Timeout)
-	if deadline, ok := call.Deadline(); ok && deadline.Before(until) {
-		until = deadline
-	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(try), until)
-	stop := context.AfterFunc(call, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // tokenErrorPolicy reports calls that fail before their first try, because there is no token for them.

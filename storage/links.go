@@ -159,6 +159,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		// A cached "not found" may be older than the index row, a cached expiry older than one that somebody has given the
 		// link since, and what is good enough for a redirect in an outage is not good enough to promise a link's life by.
 		// What the table says replaces them: the alias that this create returns must redirect from here too.
+		c.cache.forget(a)
 		r, err = c.cache.refresh(ctx, a)
 	}
 	switch {

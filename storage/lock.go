@@ -21,7 +21,8 @@ import (
 
 const (
 	leaseSeconds = 60 // the longest finite lease, so that a killed holder blocks others for no longer
-	renewEvery   = 20 * time.Second
+	// renewEvery leaves time for a renewal, whose tries may take 12 s together, before the lease ends.
+	renewEvery = 20 * time.Second
 )
 
 // LockConfig says where the lock is. Every field is required unless it says otherwise.

@@ -38,6 +38,8 @@ const (
 	LogTelemetryStopped = "no more telemetry is sent"
 	// LogLocationRewritten: the Functions host forwards requests instead of proxying them.
 	LogLocationRewritten = "this Functions host forwards requests, and rewrites the Location of redirects"
+	// LogTimerRefused: somebody but the Functions host has posted to a timer's endpoint.
+	LogTimerRefused = "a request to the timer's endpoint was refused"
 	// LogHostEnded: the process has lost its parent, and ends too.
 	LogHostEnded = "the Functions host has ended; stopping"
 )
@@ -47,5 +49,5 @@ var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
 	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
-	LogLocationRewritten, LogHostEnded,
+	LogLocationRewritten, LogTimerRefused, LogHostEnded,
 }

@@ -18,7 +18,8 @@ const (
 	PropertyTarget = "Target"
 	// PropertyOperation names a storage call, such as "GetEntity ShortUrls".
 	PropertyOperation = "Operation"
-	// PropertyResultCode is the HTTP status of a storage call, or "timeout", "canceled" or "unreachable".
+	// PropertyResultCode is the HTTP status of a storage call, or one of "timeout", "canceled",
+	// "unreachable" and "no token".
 	PropertyResultCode = "ResultCode"
 	// ResultCanceled is the result code of a call that its caller canceled.
 	ResultCanceled = "canceled"

@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	// outageAfter is how many tries in a row have to fail to make an outage: as many as one call has.
+	// outageAfter is how many tries in a row have to fail to make an outage: those of one call, or of two if they get no
+	// response.
 	outageAfter = 3
 	// outageOver is for how long none must have failed when a success ends the outage, so that a service that flaps has one
 	// outage.

@@ -9,11 +9,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/robfig/cron/v3"
+
 	"tiney/functions"
 	"tiney/reaper"
 	"tiney/storage"
 	"tiney/telemetry"
 )
+
+// lastTelemetry is how long sending the rest of the telemetry may take.
+const lastTelemetry = 3 * time.Second
 
 // App is the service but for its listener.
 type App struct {
@@ -23,22 +28,32 @@ type App struct {
 	Reaper  *reaper.Reaper
 	Metrics *telemetry.Metrics
 
-	hosted bool
-	now    func() time.Time
-	log    *slog.Logger
-	sender *telemetry.Sender // nil without telemetry
+	schedule cron.Schedule // of the reaper; nil behind the Functions host, which has its own
+	now      func() time.Time
+	log      *slog.Logger
+	sender   *telemetry.Sender // nil without telemetry
 }
 
-// New wires the service. It makes no storage call yet. Runs of the reaper end with ctx; version is that of the build.
-func New(ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger) (*App, error) {
-	a := &App{Metrics: new(telemetry.Metrics), hosted: s.Hosted(), now: now, log: log}
+// New wires the service. It makes no storage call yet. What runs in the background ends with ctx; version is that of the
+// build. The caller must Close the App.
+func New(ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger) (a *App, err error) {
+	a = &App{Metrics: new(telemetry.Metrics), now: now, log: log}
 	a.Metrics.ProcessStarted.Add(1)
 	if s.Telemetry != nil {
 		c := *s.Telemetry
 		c.Metrics, c.Version, c.Log = a.Metrics, version, log
 		a.sender = telemetry.Start(c)
+		defer func() {
+			if err != nil {
+				a.Close()
+			}
+		}()
 	}
-	var err error
+	if !s.Hosted() {
+		if a.schedule, err = functions.Schedule("reaper"); err != nil {
+			return nil, err
+		}
+	}
 	tables := s.Storage
 	tables.Now, tables.Random, tables.Log, tables.Metrics, tables.Sender = now, rand.Reader, log, a.Metrics, a.sender
 	if a.Links, err = storage.Open(tables); err != nil {
@@ -59,27 +74,18 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	return a, nil
 }
 
-// Background does what runs beside the requests until ctx ends: it creates what is missing in storage and, without the
-// Functions host, reaps by the schedule.
-func (a *App) Background(ctx context.Context) error {
-	written, err := functions.Schedule("reaper")
-	if err != nil {
-		return err
-	}
-	schedule, err := reaper.ParseSchedule(written)
-	if err != nil {
-		return fmt.Errorf("the schedule of the reaper: %w", err)
-	}
-	starting := telemetry.Begin(ctx, "start", nil, a.hosted)
+// Background does what runs beside the requests until New's ctx ends: it creates what is missing in storage and, without
+// the Functions host, reaps by the schedule.
+func (a *App) Background() {
+	starting := telemetry.Begin(a.Reaper.Stopping, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
-	if !a.hosted {
-		all.Go(func() { a.Reaper.RunOnSchedule(schedule, a.now) })
+	if a.schedule != nil {
+		all.Go(func() { a.Reaper.RunOnSchedule(a.schedule, a.now) })
 	}
 	all.Wait()
-	return nil
 }
 
-// Close sends the telemetry that is left, for at most the given time.
-func (a *App) Close(within time.Duration) { a.sender.Close(within) }
+// Close sends the telemetry that is left, for at most a few seconds.
+func (a *App) Close() { a.sender.Close(lastTelemetry) }

@@ -60,7 +60,7 @@ func cachedRedirect(tb testing.TB, hosted, send bool) func() int {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { service.Close(time.Second) })
+	tb.Cleanup(service.Close)
 	w := &nowhere{header: http.Header{}}
 	ask := func() int {
 		clear(w.header)

@@ -78,7 +78,10 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 
 	s.Lock.Connection = r.connection(storage.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
-	s.Lock.Container = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9]){2,62}$`, "3 to 63 lower-case letters, digits and single hyphens")
+	s.Lock.Container = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9])*$`, "lower-case letters and digits, with single hyphens between them")
+	if n := len(s.Lock.Container); n < 3 || n > 63 {
+		r.wrong("GC_BLOB_LOCK_CONTAINER", "must have 3 to 63 characters")
+	}
 	s.Lock.Blob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock", `^[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?$`,
 		"up to 256 letters, digits, dots, hyphens and underscores, with a letter or a digit at both ends")
 

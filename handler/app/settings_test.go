@@ -72,6 +72,8 @@ func TestSettings(t *testing.T) {
 		"MaxTtlDays is smaller":  {[]string{"MaxTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},
 		"longer than a year":     {[]string{"MaxTtlDays", "3650", "MAX_TTL_SECONDS", "315360000"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 3650*day }},
 		"log level":              {[]string{"LOG_LEVEL", "WARN"}, func(s Settings) bool { return s.LogLevel == slog.LevelWarn }},
+		"container with hyphens": {[]string{"GC_BLOB_LOCK_CONTAINER", "a-b"}, func(s Settings) bool { return s.Lock.Container == "a-b" }},
+		"longest container":      {[]string{"GC_BLOB_LOCK_CONTAINER", "a" + strings.Repeat("-b", 31)}, func(s Settings) bool { return len(s.Lock.Container) == 63 }},
 		"connections of its own": {[]string{"AzureWebJobsStorage", "", "TABLE_CONNECTION__accountName", "a", "GC_BLOB_LOCK_CONNECTION", "UseDevelopmentStorage=true"}, func(Settings) bool { return true }},
 	} {
 		s, err := ReadSettings(environment(test.given...))
@@ -128,6 +130,11 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	} {
 		if _, err := ReadSettings(environment(name, value)); err == nil || !strings.Contains(err.Error(), name+" ") {
 			t.Errorf("%s=%s: got %v", name, value, err)
+		}
+	}
+	for _, container := range []string{"ab", "a" + strings.Repeat("-b", 32), "a--b", "-ab", "ab-"} {
+		if _, err := ReadSettings(environment("GC_BLOB_LOCK_CONTAINER", container)); err == nil {
+			t.Errorf("the container %q was accepted", container)
 		}
 	}
 	if _, err := ReadSettings(environment("AzureWebJobsStorage", "x")); err == nil || strings.Count(err.Error(), "AzureWebJobsStorage") != 1 {

@@ -4,15 +4,16 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"tiney/internal/faultproxy"
 	"tiney/internal/freeport"
 	"tiney/internal/funchost"
 	"tiney/internal/testutil"
@@ -109,7 +110,8 @@ func TestHandlerThatIsKilledIsStartedAgain(t *testing.T) {
 	testutil.Eventually(t, "it redirects again", func() bool { return get(t, h.URL()+"/live").Status == 302 })
 }
 
-// A host that is killed leaves its handler behind, which then ends by itself.
+// A host that is killed leaves its handler behind, which then finishes its requests and ends, although nobody reads its log
+// any more.
 func TestHandlerEndsWithItsHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -117,8 +119,10 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := exec.Command("sh", "-c", `"$0" >/dev/null 2>&1 & echo $!; wait`, filepath.Join(s.app, "handler"))
-	host.Env = s.environment(emulator.ConnectionString(), fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
+	proxy := s.proxy()
+	// The shell stands for the host.
+	host := exec.Command("sh", "-c", `"$0" & echo $!; wait`, filepath.Join(s.app, "handler"))
+	host.Env = s.environment(proxy.ConnectionString(), fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
 	stdout, err := host.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -135,15 +139,29 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
-	health := fmt.Sprintf("http://127.0.0.1:%d/api/health", port)
+	base := fmt.Sprintf("http://127.0.0.1:%d", port)
 	responds := func() bool {
-		_, err := testutil.Send(http.MethodGet, health, "")
+		_, err := testutil.Send(http.MethodGet, base+"/api/health", "")
 		return err == nil
 	}
 	testutil.Eventually(t, "it responds", responds)
-	if err := host.Process.Signal(os.Kill); err != nil {
+	awaitReady(t, base)
+	frozen := make(chan struct{}, 100)
+	proxy.Before(func(faultproxy.Call) faultproxy.Fault {
+		frozen <- struct{}{}
+		return faultproxy.Freeze
+	})
+	var requests sync.WaitGroup
+	requests.Go(func() {
+		if got, err := testutil.Send(http.MethodGet, base+"/nobody", ""); err != nil || got.Status != 503 {
+			t.Errorf("the last request: %+v, %v", got, err)
+		}
+	})
+	<-frozen
+	if err := host.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = host.Wait()
+	stdout.Close()
 	testutil.Eventually(t, "it has ended", func() bool { return !responds() })
+	requests.Wait()
 }

@@ -16,7 +16,7 @@ targetScope = 'resourceGroup'
 ])
 param plan string = 'Y1'
 
-@description('What the names of all resources start with: a letter first, then small letters and digits.')
+@description('What the names of all resources start with: a letter first, then lower-case letters and digits.')
 @minLength(2)
 @maxLength(8)
 param name string = 'tiney'
@@ -46,7 +46,7 @@ param expiryIndexTableName string = 'ShortUrlsExpiryIndex'
 @maxLength(63)
 param urlIndexTableName string = 'UrlIndex'
 
-@description('GC_BLOB_LOCK_CONTAINER: the container of the reaper\'s lock. Small letters, digits and single hyphens.')
+@description('GC_BLOB_LOCK_CONTAINER: the container of the reaper\'s lock. Lower-case letters, digits and single hyphens.')
 @minLength(3)
 @maxLength(63)
 param lockContainerName string = 'locks'
@@ -74,17 +74,17 @@ param gcPageSize int = 1000
 @description('BaseUrl: the start of every short URL, without a slash at its end. Empty: https:// and the custom domain, Front Door\'s host name or the site\'s own, the first of these that there is.')
 param baseUrl string = ''
 
-@description('DefaultTtlDays: a link\'s life, in days, where none is asked for.')
+@description('DefaultTtlDays: the lifetime of a link, in days, if the request has none.')
 @minValue(1)
 @maxValue(36500)
 param defaultTtlDays int = 30
 
-@description('MaxTtlDays: the longest life that may be asked for, in days.')
+@description('MaxTtlDays: the longest lifetime that a request may have, in days.')
 @minValue(1)
 @maxValue(36500)
 param maxTtlDays int = 365
 
-@description('MAX_TTL_SECONDS: the longest life that may be asked for, in seconds. The smaller one of the two holds.')
+@description('MAX_TTL_SECONDS: the longest lifetime that a request may have, in seconds. The shorter of the two applies.')
 @minValue(60)
 @maxValue(3153600000)
 param maxTtlSeconds int = 7776000
@@ -107,12 +107,12 @@ param cacheSizeMB int = 10
 @maxValue(86400)
 param cacheDurationSeconds int = 900
 
-@description('CACHE_NEGATIVE_SECONDS: how long "no such link" is answered without asking the table.')
+@description('CACHE_NEGATIVE_SECONDS: how long "no such link" is cached.')
 @minValue(0)
 @maxValue(3600)
 param cacheNegativeSeconds int = 60
 
-@description('CACHE_STALE_SECONDS: how much longer a cached link is served while the table does not answer.')
+@description('CACHE_STALE_SECONDS: how much longer a cached link is served while the table is unavailable.')
 @minValue(0)
 @maxValue(86400)
 param cacheStaleSeconds int = 3600
@@ -201,7 +201,7 @@ param availabilityTestPlaces array = [
   'emea-nl-ams-azr'
 ]
 
-@description('Whether the alerts are on, that of the availability test among them. On F1 the site sleeps while nobody asks for it, and its reaper with it, which they would tell of.')
+@description('Whether the alerts are on, that of the availability test among them. On F1 the site and its reaper sleep while there are no requests, which would raise them.')
 param alertsEnabled bool = true
 
 @description('Who gets the alerts, an e-mail address. Empty: alerts are seen in the portal only.')
@@ -211,13 +211,13 @@ param alertEmail string = ''
 @minValue(0)
 param budgetAmount int = 0
 
-@description('The first day of the month from which the budget counts, such as 2026-12-01: that of its creation, and ever the same after that, since Azure lets nobody change it.')
+@description('The first day of the month from which the budget counts, such as 2026-12-01: that of its creation. Keep it in later deployments: Azure refuses another date.')
 param budgetStartDate string = ''
 
 @description('A domain of your own, such as go.example.com. Its DNS records must be there first (docs/deployment.md). Not on F1, unless Front Door stands before it.')
 param customDomain string = ''
 
-@description('Whether the custom domain is still to be added to the site. False leaves a domain that has its certificate as it is, where true would take the certificate off it for a minute.')
+@description('Whether the custom domain is still to be added to the site. False leaves a domain that has its certificate as it is, while true takes the certificate off it for a minute.')
 param addCustomDomain bool = true
 
 @description('Front Door before the site, with a cache, a rate limit, and a site that takes requests from it alone. None: no Front Door.')
@@ -244,16 +244,16 @@ var dataStorageName = '${prefix}${suffix}'
 var hostStorageName = '${prefix}${toLower(plan)}${suffix}'
 var hasFrontDoor = frontDoor != 'None'
 
-// The domain belongs to Front Door where there is one. The Free plan takes none.
+// The domain belongs to Front Door if there is one. The Free plan takes none.
 var siteDomain = hasFrontDoor || plan == 'F1' ? '' : customDomain
 var frontDoorDomain = hasFrontDoor ? customDomain : ''
 var ownDomain = hasFrontDoor ? frontDoorDomain : siteDomain
 
-// What everybody who asks for a short URL reaches it by, where that is not the site's own name.
+// The public address, if it is not the site's own name.
 var publicUrl = !empty(baseUrl) ? baseUrl : !empty(ownDomain) ? 'https://${ownDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
 
 // The tables and the lock, by the identity: no key gets into a setting. BaseUrl and the connection string of
-// Application Insights are added where they are known, in modules/site-settings.bicep.
+// Application Insights are added in modules/site-settings.bicep, which knows them.
 var settings = {
   TABLE_CONNECTION__accountName: empty(tableAccountName) ? dataStorage.outputs.name : tableAccountName
   TABLE_CONNECTION__credential: 'managedidentity'
@@ -282,6 +282,19 @@ var settings = {
   LOG_LEVEL: logLevel
   TELEMETRY_SAMPLING_PERCENT: string(telemetrySamplingPercent)
   TELEMETRY_CLIENT_IP: string(telemetryClientIp)
+}
+
+// The settings of the Functions host itself, on the two plans that have one.
+//
+// By default, an outage of the host's own storage of about 30 seconds ends the host process that holds the timer's lock, and with
+// it the handler and its cache. With these retries it has survived 100 seconds. The price: a host that starts in an outage does
+// not listen before 2 to 4 seconds after its end.
+//
+// Without AzureWebJobsDisableHomepage, the host answers / with a page of its own for every method but GET and HEAD.
+var hostSettings = {
+  AzureWebJobsDisableHomepage: 'true'
+  AzureWebJobsStorage__retry__maxRetries: '40'
+  AzureWebJobsStorage__retry__maxDelay: '00:00:05'
 }
 
 // Behind Front Door, the site answers this one Front Door and nobody else. Deployment goes to another address, the
@@ -368,7 +381,7 @@ module consumption 'modules/site-consumption.bicep' = if (plan == 'Y1') {
     identityId: identity.id
     clientId: identity.properties.clientId
     principalId: identity.properties.principalId
-    settings: settings
+    settings: union(settings, hostSettings)
     baseUrl: publicUrl
     accessRestrictions: accessRestrictions
     accessOtherwise: accessOtherwise
@@ -405,7 +418,7 @@ module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
     identityId: identity.id
     clientId: identity.properties.clientId
     principalId: identity.properties.principalId
-    settings: settings
+    settings: union(settings, hostSettings)
     baseUrl: publicUrl
     accessRestrictions: accessRestrictions
     accessOtherwise: accessOtherwise

@@ -6,7 +6,7 @@ param name string
 @description('The amount, in the subscription\'s currency.')
 param amount int
 
-@description('The first day of the month from which it counts. Azure lets nobody change it later.')
+@description('The first day of the month from which it counts. Azure refuses another date later.')
 param startDate string
 
 @description('Who is warned.')

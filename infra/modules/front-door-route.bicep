@@ -55,7 +55,7 @@ resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2024-02-01' = {
   name: 'cache'
 }
 
-// The handler says of every answer of its own whether it may be kept (REDIRECT_MAX_AGE_SECONDS), and Front Door goes
+// Every response of the handler says whether it may be cached (REDIRECT_MAX_AGE_SECONDS), and Front Door goes
 // by that. What says nothing comes from the platform, such as an error while a new version starts: by default Front
 // Door would keep that for days.
 //

@@ -24,7 +24,7 @@ var hasShare = content == 'share'
 var shareName = 'content'
 var containerName = 'packages'
 
-// What the host's documentation asks for where AzureWebJobsStorage is an identity's.
+// What the host's documentation asks for if AzureWebJobsStorage uses an identity.
 var roles = {
   'Storage Blob Data Owner': 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
   'Storage Queue Data Contributor': '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
@@ -86,8 +86,8 @@ resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
 @description('Name of the account.')
 output name string = account.name
 
-@description('Name of the share, where there is one.')
+@description('Name of the share, if there is one.')
 output shareName string = shareName
 
-@description('Address of the container, where there is one.')
+@description('Address of the container, if there is one.')
 output containerUrl string = '${account.properties.primaryEndpoints.blob}${containerName}'

@@ -22,7 +22,7 @@ resource workbook 'Microsoft.Insights/workbooks@2022-04-01' = {
     category: 'workbook'
     sourceId: applicationInsightsId
     version: 'Notebook/1.0'
-    // Which component it is about where it is opened from elsewhere, such as by a link.
+    // The component to query when it is opened from elsewhere, such as by a link.
     serializedData: string(union(loadJsonContent('../workbook.json'), {
       fallbackResourceIds: [
         applicationInsightsId

@@ -95,7 +95,7 @@ function compared(node) {
 // tables are put together.
 function columnsOf(node) {
   if (node instanceof Syntax.ParenthesizedExpression) return columnsOf(node.Expression);
-  if (node instanceof Syntax.FunctionCallExpression && /^(tostring|tolower|trim)$/.test(node.Name.SimpleName)) {
+  if (node instanceof Syntax.FunctionCallExpression && /^(tostring|tolower|trim|parse_json)$/.test(node.Name.SimpleName)) {
     return columnsOf(elements(node.ArgumentList.Expressions)[0]);
   }
   if (node instanceof Syntax.PathExpression) {

@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench wine azurite kql powershell clean compiler wrk nginx shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine azurite kql clean compiler wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -29,7 +29,7 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
 	@ls -l build/*.zip
 
-test: azurite kql powershell compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -parallel 16 -timeout 20m ./...
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
@@ -67,8 +67,8 @@ bench: azurite wrk nginx ## measure redirects, shorten, reap and start (ten minu
 wine: azurite wine-installed ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
 	go test -count=1 -run TestThePackagesForWindowsRun ./internal/pack -pack.wine
 
-# What is installed from npm: the storage emulator, and the parsers of Kusto queries and of PowerShell.
-azurite kql powershell: %: internal/%/node_modules/.installed
+# What is installed from npm: the storage emulator, and the parser of Kusto queries.
+azurite kql: %: internal/%/node_modules/.installed
 
 # No package needs its install scripts; some would compile what is there as WebAssembly too.
 internal/%/node_modules/.installed: internal/%/package-lock.json

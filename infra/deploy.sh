@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Takes a resource group to a working shortener: infrastructure, package, and a test that it answers. deploy.ps1 does the
-# same step by step; docs/deployment.md explains both.
+# Deploys tiney to a resource group: infrastructure, package, and a test that shortens a URL and follows it.
+# docs/deployment.md explains the steps.
 #
 # Kept to what bash 3.2 knows, which is the bash of macOS. Progress goes to stderr; stdout gets the what-if and, as its
 # last line, the URL.
@@ -10,14 +10,14 @@ usage() {
   cat <<'USAGE'
 usage: infra/deploy.sh -g GROUP [options]
 
-  -g, --resource-group GROUP  the resource group; it is created where it is missing
+  -g, --resource-group GROUP  the resource group; it is created if it does not exist
   -l, --location REGION       the region (default: canadacentral, or what the parameters file says)
       --plan Y1|F1|FC1        the plan (default: what the parameters file says)
       --parameters FILE       values for main.bicep (default: parameters.dev.json for F1, else parameters.prod.json)
       --param NAME=VALUE      one more value for main.bicep; may be repeated
       --package FILE          upload this package, and build none
       --skip-build            upload the package that the last `make package` left in build
-      --expect VERSION        the version that has to answer (default: the one that was built; any, where none was)
+      --expect VERSION        the version that has to run (default: the one that was built; any, if none was)
       --what-if               show what a deployment would change, and end
   -y, --yes                   ask nothing
       --destroy               delete the resource group with all that is in it
@@ -26,7 +26,7 @@ usage: infra/deploy.sh -g GROUP [options]
 The subscription is the one of `az account show`. Running it again is safe: it changes what differs.
 
   TINEY_WAIT=900              seconds to wait for a site that answers, and as long again for one that works
-  TINEY_INTERVAL=5            seconds between two tries; between two uploads 30, where it is not set
+  TINEY_INTERVAL=5            seconds between two tries; between two uploads 30, if it is not set
   TINEY_UPLOAD_WAIT=900       seconds for the upload, all its tries together
 
 exit status: 0 done, 1 unexpected, 2 wrong usage, 3 something needed is missing, 4 declined, 5 the build failed,
@@ -44,8 +44,8 @@ interval=${TINEY_INTERVAL:-5}
 upload_interval=${TINEY_INTERVAL:-30}
 upload_seconds=${TINEY_UPLOAD_WAIT:-900}
 
-# The group carries this tag where this script made it. Only such a group is deleted without its name being typed, so it
-# is no tag that somebody gives a group of their own.
+# The tag of groups that this script has created. Only those are deleted without their name being typed, so it is a tag that
+# nobody uses for anything else.
 readonly tag_name=created-by tag_value=tiney-deploy
 
 say() { printf '%s\n' "$*" >&2; }
@@ -138,7 +138,7 @@ need_az() {
        fi ;;
   esac
   if ! subscription=$(az account show --query '[name, id]' --output tsv 2>/dev/null | tr -d '\r' | tr '\n' ' '); then
-    need "a login: az login, and az account set --subscription NAME where there are several"
+    need "a login: az login, and az account set --subscription NAME if there are several"
   fi
 }
 
@@ -321,14 +321,14 @@ leave() {
 }
 trap leave EXIT
 
-# published tells whether az has said that a Flex Consumption app has its package. It goes on then until the host's own
-# address answers it well: for ever, where only Front Door gets an answer there. The test below knows better.
+# published tells whether az has said that a Flex Consumption app has its package. After that, az waits until the site itself is
+# healthy: for ever if the site takes requests from Front Door alone. The test below finds out in another way.
 published() {
   [ "$plan" = FC1 ] && grep -q -e 'Checking the health of the function app' -e 'Deployment was successful' "$temporary/said"
 }
 
-# limited runs COMMAND and ends it after SECONDS, or as soon as it has published. What it says is in the file said, and is
-# shown at its end. It gets a process group of its own, since az is a script that starts another process.
+# limited runs COMMAND and ends it after SECONDS, or as soon as it has published. Its output is in the file said, and is shown
+# at its end. It gets a process group of its own, since az is a script that starts another process.
 limited() { # SECONDS COMMAND...
   local end=$((SECONDS + $1)) status=0
   shift
@@ -475,8 +475,8 @@ redirect() {
   esac
 }
 
-# Each try has a URL of its own. One whose link was made while its answer was lost would get a 200, and a link lives for a
-# minute only.
+# Each try has a URL of its own: if the response to a create was lost, the same URL would get a 200 instead of a 201, and a link
+# that may have expired.
 try() {
   long_url=https://example.com/tiney-smoke-test/$(date -u +%Y%m%d%H%M%S)-$RANDOM$RANDOM
   alias=''

@@ -74,7 +74,7 @@ function check({ name, text }) {
 
 const isText = (node) => node instanceof Syntax.LiteralExpression && typeof node.LiteralValue === "string";
 
-// compared returns what is compared with what in this node, with a literal on the right where there is one.
+// compared returns what is compared with what in this node, with a literal on the right if there is one.
 function compared(node) {
   if (node instanceof Syntax.BinaryExpression) {
     const operator = node.Operator.Text;
@@ -91,8 +91,8 @@ function compared(node) {
   return [];
 }
 
-// columnsOf returns the columns of tables that an expression stands for: none where it is computed, and several where
-// tables are put together.
+// columnsOf returns the columns of tables, or keys in them, that an expression stands for: none if it is computed, and several
+// if tables are combined.
 function columnsOf(node) {
   if (node instanceof Syntax.ParenthesizedExpression) return columnsOf(node.Expression);
   if (node instanceof Syntax.FunctionCallExpression && /^(tostring|tolower|trim|parse_json)$/.test(node.Name.SimpleName)) {
@@ -120,7 +120,7 @@ function origins(column) {
   return column.Source ? columnsOf(column.Source) : [];
 }
 
-// givesOneRow tells whether the query ends in a summarize without "by", which gives a row also where there is nothing.
+// givesOneRow tells whether the query ends in a summarize without "by", which gives a row even for no rows.
 function givesOneRow(syntax) {
   let node = elements(syntax.Statements).at(-1)?.Expression;
   while (node instanceof Syntax.PipeExpression) {

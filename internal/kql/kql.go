@@ -25,12 +25,12 @@ type Checked struct {
 	Name string `json:"name"`
 	// Problems are what is wrong with it, with line and column: syntax, unknown names, types that do not go together.
 	Problems []string `json:"problems"`
-	// Uses are the columns of tables that it compares with texts, and the keys that it takes out of customDimensions
-	// and customMeasurements, whatever they are called by then.
+	// Uses are the columns of tables that it compares with texts, also by a key of theirs, and the keys that it takes out of
+	// customDimensions and customMeasurements, whatever they are called by then.
 	Uses []Use `json:"uses"`
 	// Columns are those of its result.
 	Columns []Column `json:"columns"`
-	// OneRow says that it returns one row also where the tables are empty.
+	// OneRow says that it returns one row even if the tables are empty.
 	OneRow bool `json:"oneRow"`
 }
 
@@ -38,7 +38,7 @@ type Checked struct {
 type Use struct {
 	Table  string `json:"table"`
 	Column string `json:"column"`
-	Key    string `json:"key"` // in customDimensions or customMeasurements
+	Key    string `json:"key"` // in a column of properties, or of JSON
 	// Operator and Value say what it is compared with. No operator: the key is taken. "unknown": with something that
 	// is not a literal, which is in Value then.
 	Operator string `json:"operator"`

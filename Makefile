@@ -100,8 +100,9 @@ shellcheck:
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq shellcheck; \
 		else echo "The scripts are checked by shellcheck: https://www.shellcheck.net (Debian, Ubuntu: apt-get install shellcheck)"; exit 1; fi; }
 
-# Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks. Its packages for i386 are at times behind those of
-# the machine's own architecture, and then cannot be installed: the architecture goes again, for it would spoil the next update.
+# Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks. Its packages for i386 are at times
+# behind those of the machine's own architecture, and then cannot be installed: the architecture goes again, for it
+# would spoil the next update.
 WINE_PACKAGES = wine wine32:i386 binutils-mingw-w64-i686
 wine-installed:
 	@if command -v wine >/dev/null && command -v i686-w64-mingw32-ld >/dev/null; then :; \

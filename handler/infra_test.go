@@ -24,8 +24,8 @@ func parse(getenv func(string) string) (any, error) {
 // platformSettings come from the platform itself, or from developers on their own machines.
 var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT", "LISTEN_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
 
-// plans are the modules of the sites: the port that the platform sets on each, the settings that it gets from main.bicep, and
-// those that it adds.
+// plans are the modules of the sites: the port that the platform sets on each, the settings that it gets from
+// main.bicep, and those that it adds.
 var plans = []struct{ module, port, settings, adds string }{
 	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", `APPLICATIONINSIGHTS_AUTHENTICATION_STRING
 		AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION
@@ -65,7 +65,8 @@ var (
 	otherLine   = regexp.MustCompile(`(?m)^ +[^ \w/].*$`) // neither a setting nor a comment
 )
 
-// settingsIn returns the properties of the object that begins at start and goes to a line that is end: one on each line.
+// settingsIn returns the properties of the object that begins at start and goes to a line that is end: one on each
+// line.
 func settingsIn(text, start, end string) map[string]string {
 	_, text, ok := strings.Cut(text, start)
 	text, _, closed := strings.Cut(text, "\n"+end+"\n")
@@ -79,8 +80,9 @@ func settingsIn(text, start, end string) map[string]string {
 	return properties
 }
 
-// compare returns where main.bicep, with the modules, does not give the handler the settings that it reads, with its own defaults
-// and its own limits, or does not give the Functions host what that needs. modules are the texts of site-*.bicep.
+// compare returns where main.bicep, with the modules, does not give the handler the settings that it reads, with its
+// own defaults and its own limits, or does not give the Functions host what that needs. modules are the texts of
+// site-*.bicep.
 func compare(main string, modules map[string]string) (problems []string) {
 	problem := func(format string, arguments ...any) {
 		problems = append(problems, fmt.Sprintf(format, arguments...))

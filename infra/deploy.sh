@@ -25,18 +25,18 @@ usage: infra/deploy.sh -g GROUP [options]
 
 The subscription is the one of `az account show`. Running it again is safe: it changes what differs.
 
-  TINEY_WAIT=900              seconds to wait for a site that answers, and as long again for one that works
+  TINEY_WAIT=900              seconds to wait for a site that responds, and as long again for one that works
   TINEY_INTERVAL=5            seconds between two tries; between two uploads 30, if it is not set
   TINEY_UPLOAD_WAIT=900       seconds for the upload, all its tries together
 
 exit status: 0 done, 1 unexpected, 2 wrong usage, 3 something needed is missing, 4 declined, 5 the build failed,
-6 Azure refused the deployment, 7 the upload failed, 8 the site does not answer, 9 the site answers but does not work,
+6 Azure refused the deployment, 7 the upload failed, 8 the site does not respond, 9 the site responds but does not work,
 10 the group could not be deleted
 USAGE
 }
 
 readonly unexpected=1 wrong_usage=2 missing_needs=3 declined=4 build_failed=5 deployment_failed=6 upload_failed=7 \
-  no_answer=8 not_working=9 not_deleted=10
+  no_response=8 not_working=9 not_deleted=10
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 wait_seconds=${TINEY_WAIT:-900}
@@ -44,8 +44,8 @@ interval=${TINEY_INTERVAL:-5}
 upload_interval=${TINEY_INTERVAL:-30}
 upload_seconds=${TINEY_UPLOAD_WAIT:-900}
 
-# The tag of groups that this script has created. Only those are deleted without their name being typed, so it is a tag that
-# nobody uses for anything else.
+# The tag of groups that this script has created. Only those are deleted without their name being typed, so it is a tag
+# that nobody uses for anything else.
 readonly tag_name=created-by tag_value=tiney-deploy
 
 say() { printf '%s\n' "$*" >&2; }
@@ -236,7 +236,7 @@ if command -v az >/dev/null && ! az bicep version >/dev/null 2>&1; then
   need "Bicep for the Azure CLI: az bicep install"
 fi
 if ! command -v curl >/dev/null && [ "$what_if" = false ]; then
-  need "curl, to see whether the site answers"
+  need "curl, to test the site"
 fi
 if [ -n "$package" ]; then
   [ -f "$package" ] || need "the package $package"
@@ -321,14 +321,14 @@ leave() {
 }
 trap leave EXIT
 
-# published tells whether az has said that a Flex Consumption app has its package. After that, az waits until the site itself is
-# healthy: for ever if the site takes requests from Front Door alone. The test below finds out in another way.
+# published tells whether az has said that a Flex Consumption app has its package. After that, az waits until the site
+# itself is healthy: for ever if the site takes requests from Front Door alone. The test below finds out in another way.
 published() {
   [ "$plan" = FC1 ] && grep -q -e 'Checking the health of the function app' -e 'Deployment was successful' "$temporary/said"
 }
 
-# limited runs COMMAND and ends it after SECONDS, or as soon as it has published. Its output is in the file said, and is shown
-# at its end. It gets a process group of its own, since az is a script that starts another process.
+# limited runs COMMAND and ends it after SECONDS, or as soon as it has published. Its output is in the file said, and is
+# shown at its end. It gets a process group of its own, since az is a script that starts another process.
 limited() { # SECONDS COMMAND...
   local end=$((SECONDS + $1)) status=0
   shift
@@ -383,10 +383,10 @@ until upload $((end - SECONDS)); do
   say "a new site, and its roles, may need some minutes before it takes a package; trying again"
 done
 
-# --- does it answer? --------------------------------------------------------------------------------------------------
+# --- does it respond? -------------------------------------------------------------------------------------------------
 
 # By its public address first, which may be a domain that is yet to be pointed at it, then by the name that Azure gave
-# Front Door, and then by the site's own, which may be locked to Front Door.
+# Front Door, and then by the site's own, which Front Door alone may reach.
 addresses=("${base_url%/}")
 for one in "$front_door_name" "$host_name"; do
   if [ -n "$one" ] && [ "${base_url%/}" != "https://$one" ]; then addresses+=("https://$one"); fi
@@ -397,23 +397,23 @@ healthy() { # ADDRESS: sets seen, what was there, and version
   code=$(curl --silent --max-time 15 --output "$temporary/health" --write-out '%{http_code}' "$1/api/health") || code=000
   version=''
   case $code in
-    000) seen="$1 does not answer" ;;
+    000) seen="$1 does not respond" ;;
     200)
       version=$(sed -n 's/.*"version" *: *"\([^"]*\)".*/\1/p' "$temporary/health")
       if ! grep -q '"status" *: *"healthy"' "$temporary/health"; then
-        seen="$1/api/health is answered by something else"
+        seen="$1/api/health returns something else"
       elif [ -n "$expected" ] && [ -n "$version" ] && [ "$version" != "$expected" ]; then
         seen="$1 still runs version $version"
       else
         return 0
       fi
       ;;
-    *) seen="$1/api/health answers $code" ;;
+    *) seen="$1/api/health returns $code" ;;
   esac
   return 1
 }
 
-say "waiting until ${addresses[0]}/api/health answers${expected:+ with version $expected}"
+say "waiting until ${addresses[0]}/api/health returns 200${expected:+ with version $expected}"
 address='' seen=''
 end=$((SECONDS + wait_seconds))
 while [ -z "$address" ]; do
@@ -427,14 +427,14 @@ while [ -z "$address" ]; do
   done
   if [ -z "$address" ]; then
     if [ $SECONDS -ge $end ]; then
-      die $no_answer "no good answer within $wait_seconds seconds; what there was: $all. See Troubleshooting in" \
+      die $no_response "no good response within $wait_seconds seconds; what there was: $all. See Troubleshooting in" \
         "docs/deployment.md"
     fi
     sleep "$interval"
   fi
 done
 if [ "$address" != "${addresses[0]}" ]; then
-  say "the site answers at $address, but ${addresses[0]} does not yet: look at its DNS record and certificate"
+  say "the site responds at $address, but ${addresses[0]} does not yet: look at its DNS record and certificate"
 fi
 
 # --- does it work? ----------------------------------------------------------------------------------------------------
@@ -447,12 +447,12 @@ shorten() {
     "$address/api/shorten") || code=000
   case $code in
     201) ;;
-    000 | 5??) seen="POST /api/shorten answers $code"; return 1 ;;
-    *) seen="POST /api/shorten answers $code"; return 2 ;;
+    000 | 5??) seen="POST /api/shorten returns $code"; return 1 ;;
+    *) seen="POST /api/shorten returns $code"; return 2 ;;
   esac
   alias=$(sed -n 's/.*"alias" *: *"\([A-Za-z0-9_-]*\)".*/\1/p' "$temporary/link")
   if [ -z "$alias" ] || ! grep -qF "\"${base_url%/}/$alias\"" "$temporary/link"; then
-    seen="POST /api/shorten does not answer with a link that starts with $base_url"
+    seen="POST /api/shorten does not return a link that starts with $base_url"
     return 2
   fi
 }
@@ -466,17 +466,17 @@ redirect() {
     302) if [ "$to" = "$long_url" ]; then return 0; fi; seen="GET /$alias leads to '$to', not to $long_url"; return 2 ;;
     404)
       not_found=$((not_found + 1)) # for a moment that may be a host that has just started, and has no routes yet
-      seen="GET /$alias answers 404"
+      seen="GET /$alias returns 404"
       if [ $not_found -lt 5 ]; then return 1; fi
       return 2
       ;;
-    000 | 5??) seen="GET /$alias answers $code"; return 1 ;;
-    *) seen="GET /$alias answers $code"; return 2 ;;
+    000 | 5??) seen="GET /$alias returns $code"; return 1 ;;
+    *) seen="GET /$alias returns $code"; return 2 ;;
   esac
 }
 
-# Each try has a URL of its own: if the response to a create was lost, the same URL would get a 200 instead of a 201, and a link
-# that may have expired.
+# Each try has a URL of its own: if the response to a create was lost, the same URL would get a 200 instead of a 201,
+# and a link that may have expired.
 try() {
   long_url=https://example.com/tiney-smoke-test/$(date -u +%Y%m%d%H%M%S)-$RANDOM$RANDOM
   alias=''
@@ -493,7 +493,7 @@ while true; do
   try || status=$?
   if [ $status -eq 0 ]; then break; fi
   if [ $status -eq 2 ] || [ $SECONDS -ge $end ]; then
-    die $not_working "the site answers, but does not work: $seen. See Troubleshooting in docs/deployment.md"
+    die $not_working "the site responds but does not work: $seen. See Troubleshooting in docs/deployment.md"
   fi
   sleep "$interval"
 done

@@ -37,7 +37,7 @@ const (
 	upload  = "functionapp deployment source config-zip"
 	create  = "deployment group create"
 
-	notWorking = "the site answers, but does not work"
+	notWorking = "the site responds but does not work"
 )
 
 // Rights as az lists them: one line for each role of the caller, "actions|exceptions".
@@ -46,8 +46,8 @@ const (
 	rbacAdmin   = "microsoft.authorization/roleassignments/write,Microsoft.Authorization/roleAssignments/delete,*/read|\n"
 )
 
-// azScript passes its arguments on to azure.serve and prints what that says: to stderr first, then to stdout. Like the real az, it
-// is a script that starts another process.
+// azScript passes its arguments on to azure.serve and prints what that says: to stderr first, then to stdout. Like the
+// real az, it is a script that starts another process.
 const azScript = `(
 exec 3<>/dev/tcp/127.0.0.1/%s
 printf '%%s\0' "$#" "$@" >&3
@@ -85,8 +85,8 @@ type reply struct {
 	used     int
 }
 
-// azure stands for what az and curl reach: it answers the calls of azScript, and it is the site, which answers 503 until a package
-// has arrived, and then as that package's version. The fields from healthStatus on make the site worse.
+// azure stands for what az and curl reach: it answers the calls of azScript, and it is the site, which answers 503
+// until a package has arrived, and then as that package's version. The fields from healthStatus on make the site worse.
 type azure struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -112,8 +112,8 @@ type azure struct {
 	shortBase    string // what short URLs begin with
 }
 
-// serve answers one call after the other: deploy.sh makes no two at once. A call that does not end by itself keeps all later ones
-// waiting until its process has been killed.
+// serve answers one call after the other: deploy.sh makes no two at once. A call that does not end by itself keeps all
+// later ones waiting until its process has been killed.
 func (az *azure) serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
@@ -212,8 +212,9 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deployer has a copy of deploy.sh in a project of its own, with stubs of what takes long and of what is not here. Make it before
-// t.Parallel: a script cannot be run while a process that another test has just forked still holds it open for writing.
+// deployer has a copy of deploy.sh in a project of its own, with stubs of what takes long and of what is not here. Make
+// it before t.Parallel: a script cannot be run while a process that another test has just forked still holds it open
+// for writing.
 type deployer struct {
 	t    *testing.T
 	root string // the project
@@ -448,32 +449,32 @@ var outcomes = []struct {
 	{name: "upload never succeeds", replies: []reply{fails(upload)}, env: briefly, status: 7, says: []string{"Forbidden", "trying again", "run this again"}},
 	{name: "upload never succeeds on F1", replies: []reply{fails("webapp deploy")}, plan: "F1", env: briefly, status: 7},
 	{name: "upload hangs", replies: []reply{{to: upload, hang: true}}, env: briefly, status: 7, says: []string{"no end within the time for it"}},
-	// On Flex Consumption, az looks at the app once it has the package, and sees nothing with Front Door before it: it never ends,
-	// or fails. The version that answers tells whether the package is there.
+	// On Flex Consumption, az looks at the app once it has the package, and sees nothing with Front Door before it: it
+	// never ends, or fails. The version that answers tells whether the package is there.
 	{name: "upload to FC1 hangs", replies: []reply{{to: upload, hang: true}}, plan: "FC1", env: briefly,
 		says: []string{"no end within the time for it", "version " + version}},
 	{name: "upload to FC1 hangs without a package", replies: []reply{{to: upload, hang: true, exit: 1}}, plan: "FC1",
-		env: briefly, status: 8, says: []string{"no end within the time for it", "answers 503"}},
+		env: briefly, status: 8, says: []string{"no end within the time for it", "returns 503"}},
 	{name: "upload to FC1 waits for its health", replies: []reply{{to: upload, err: "Checking the health of the function app\n", hang: true}}, plan: "FC1",
 		env: []string{"TINEY_UPLOAD_WAIT=300"}, says: []string{"Checking the health"}}, // and a run takes two minutes at most
 	{name: "FC1 seems to be unhealthy", replies: []reply{unhealthy}, plan: "FC1", says: []string{"appears to be unhealthy"}},
 	{name: "Y1 seems to be unhealthy", replies: []reply{unhealthy}, env: briefly, status: 7},
 	// health
 	{name: "503", site: func(az *azure) { az.healthStatus = 503 }, env: briefly, status: 8,
-		says: []string{"/api/health answers 503", "within 1 seconds", "docs/deployment.md"}},
-	{name: "something else", site: func(az *azure) { az.health = "<html>Your app is up" }, env: briefly, status: 8, says: []string{"answered by something else"}},
+		says: []string{"/api/health returns 503", "within 1 seconds", "docs/deployment.md"}},
+	{name: "something else", site: func(az *azure) { az.health = "<html>Your app is up" }, env: briefly, status: 8, says: []string{"returns something else"}},
 	{name: "another version", site: func(az *azure) { az.health = `{"status":"healthy","version":"older"}` }, env: briefly, status: 8,
 		says: []string{"still runs version older"}},
 	{name: "no version", site: func(az *azure) { az.health = `{"status": "healthy"}` }},
 	{name: "no connection", site: func(az *azure) { az.base, az.frontDoorName = "http://127.0.0.1:2", "127.0.0.1:3" }, env: briefly, status: 8,
 		says: []string{"http://127.0.0.1:2 does not", "https://127.0.0.1:3 does not", "https://127.0.0.1:1 does not"}},
 	// shorten and redirect
-	{name: "shorten is 200", site: func(az *azure) { az.shorten = 200 }, status: 9, says: []string{notWorking, "POST /api/shorten answers 200"}},
-	{name: "shorten is 503", site: func(az *azure) { az.refusals = 1e6 }, env: briefly, status: 9, says: []string{notWorking, "POST /api/shorten answers 503"}},
+	{name: "shorten is 200", site: func(az *azure) { az.shorten = 200 }, status: 9, says: []string{notWorking, "POST /api/shorten returns 200"}},
+	{name: "shorten is 503", site: func(az *azure) { az.refusals = 1e6 }, env: briefly, status: 9, says: []string{notWorking, "POST /api/shorten returns 503"}},
 	{name: "another base", site: func(az *azure) { az.shortBase = "http://elsewhere.example" }, status: 9, says: []string{notWorking, "a link that starts with"}},
-	{name: "redirect is 404", site: func(az *azure) { az.redirect = 404 }, status: 9, says: []string{notWorking, "answers 404"}},
-	{name: "redirect is 503", site: func(az *azure) { az.redirect = 503 }, env: briefly, status: 9, says: []string{notWorking, "answers 503"}},
-	{name: "redirect is 301", site: func(az *azure) { az.redirect = 301 }, status: 9, says: []string{notWorking, "answers 301"}},
+	{name: "redirect is 404", site: func(az *azure) { az.redirect = 404 }, status: 9, says: []string{notWorking, "returns 404"}},
+	{name: "redirect is 503", site: func(az *azure) { az.redirect = 503 }, env: briefly, status: 9, says: []string{notWorking, "returns 503"}},
+	{name: "redirect is 301", site: func(az *azure) { az.redirect = 301 }, status: 9, says: []string{notWorking, "returns 301"}},
 	{name: "redirect leads elsewhere", site: func(az *azure) { az.to = "https://elsewhere.example/" }, status: 9,
 		says: []string{notWorking, "leads to 'https://elsewhere.example/'"}},
 	{name: "roles arrive late", site: func(az *azure) { az.refusals = 3 }},
@@ -598,14 +599,14 @@ func TestDeployBeforeDNSRecord(t *testing.T) {
 	d.env = []string{"CURL_CA_BUNDLE=" + file}
 	d.az.base, d.az.shortBase = "http://127.0.0.1:1", "http://127.0.0.1:1"
 	d.az.frontDoorName = strings.TrimPrefix(server.URL, "https://")
-	r := d.run("Y1", nil, "", "-g", group, "--yes").ends(0, "answers at "+server.URL, "http://127.0.0.1:1 does not yet", "DNS")
+	r := d.run("Y1", nil, "", "-g", group, "--yes").ends(0, "responds at "+server.URL, "http://127.0.0.1:1 does not yet", "DNS")
 	if !strings.HasSuffix(r.stdout, "http://127.0.0.1:1\n") {
 		t.Errorf("it prints %q", r.stdout)
 	}
 }
 
-// TestDeployRealPackage: the package of this tree, uploaded by deploy.sh, unpacked and run as it is, on Azurite. The version that
-// deploy.sh expects is the one that the build gives.
+// TestDeployRealPackage: the package of this tree, uploaded by deploy.sh, unpacked and run as it is, on Azurite. The
+// version that deploy.sh expects is the one that the build gives.
 func TestDeployRealPackage(t *testing.T) {
 	d := newDeployer(t)
 	tree, err := filepath.Abs("..")

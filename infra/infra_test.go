@@ -1,6 +1,6 @@
-// Package infra_test tests what is deployed beside the executable. The Bicep files are compiled and linted by the Bicep CLI in
-// .github/workflows/build.yml. Here is what a compiler cannot tell: the IDs of roles, properties that keep promises, names that
-// the scripts and the docs share with the template, the queries, and deploy.sh.
+// Package infra_test tests what is deployed beside the executable. The Bicep files are compiled and linted by the Bicep
+// CLI in .github/workflows/build.yml. Here is what a compiler cannot tell: the IDs of roles, properties that keep
+// promises, names that the scripts and the docs share with the template, the queries, and deploy.sh.
 package infra_test
 
 import (
@@ -67,8 +67,8 @@ var assigned = map[string][]string{
 	"modules/monitoring.bicep":   {"Monitoring Metrics Publisher"},
 }
 
-// assignment assigns all roles of a file on one resource. Its name is the same in every deployment, and another one if anything
-// about it differs. The principal's type is there because a new identity is not found at once without it.
+// assignment assigns all roles of a file on one resource. Its name is the same in every deployment, and another one if
+// anything about it differs. The principal's type is there because a new identity is not found at once without it.
 const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
   name: guid(%[1]s.id, principalId, role.value)
   scope: %[1]s

@@ -286,9 +286,9 @@ var settings = {
 
 // The settings of the Functions host itself, on the two plans that have one.
 //
-// By default, an outage of the host's own storage of about 30 seconds ends the host process that holds the timer's lock, and with
-// it the handler and its cache. With these retries it has survived 100 seconds. The price: a host that starts in an outage does
-// not listen before 2 to 4 seconds after its end.
+// By default, an outage of the host's own storage of about 30 seconds ends the host process that holds the timer's
+// lock, and with it the handler and its cache. With these retries it has survived 100 seconds. The price: a host that
+// starts in an outage starts to listen only 2 to 4 seconds after the outage has ended.
 //
 // Without AzureWebJobsDisableHomepage, the host answers / with a page of its own for every method but GET and HEAD.
 var hostSettings = {

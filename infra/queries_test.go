@@ -1,5 +1,5 @@
-// The queries of the workbook, of the alerts and of the docs are valid, and name only what the code and the Functions host
-// send.
+// The queries of the workbook, of the alerts and of the docs are valid, and name only what the code and the Functions
+// host send.
 package infra_test
 
 import (
@@ -89,7 +89,8 @@ var (
 	results   = map[string]kql.Checked{}
 )
 
-// checked returns what the parser finds about all queries and badQueries, by name. It is started once, which takes seconds.
+// checked returns what the parser finds about all queries and badQueries, by name. It is started once, which takes
+// seconds.
 func checked(t *testing.T) map[string]kql.Checked {
 	t.Helper()
 	checkOnce.Do(func() {
@@ -146,7 +147,8 @@ func TestWorkbookShowsEverythingSent(t *testing.T) {
 	}
 }
 
-// sent are the values that arrive, by the place where a query finds them: table and column, with the key if there is one.
+// sent are the values that arrive, by the place where a query finds them: table and column, with the key if there is
+// one.
 type sent map[string][]string
 
 func vocabulary(t *testing.T) sent {
@@ -254,7 +256,8 @@ func (s sent) unknown(uses []kql.Use) []string {
 	return all
 }
 
-// badQueries have one mistake each. What the parser refuses is tested in internal/kql; one of each kind shows that it is asked.
+// badQueries have one mistake each. What the parser refuses is tested in internal/kql; one of each kind shows that it
+// is asked.
 var badQueries = []struct{ text, want string }{
 	{"requests | whre name == 'redirect'", "operator expected"},
 	{"customMetrics | where name in ('cache.hit', 'cache.mis')", `customMetrics name is never "cache.mis"`},

@@ -1,8 +1,8 @@
 package telemetry
 
-// The messages of warnings and errors in the log. docs/operations.md says for each what to do, and queries look for them, so
-// each is a constant, and a test holds the docs and the queries to LogMessages. What differs from one line to the next is in
-// the line's attributes.
+// The messages of warnings and errors in the log. docs/operations.md says for each what to do, and queries look for
+// them, so each is a constant, and a test holds the docs and the queries to LogMessages. What differs from one line to
+// the next is in the line's attributes.
 const (
 	// LogStorageUnavailable: a request got a 503.
 	LogStorageUnavailable = "storage is unavailable"

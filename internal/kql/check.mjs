@@ -91,8 +91,8 @@ function compared(node) {
   return [];
 }
 
-// columnsOf returns the columns of tables, or keys in them, that an expression stands for: none if it is computed, and several
-// if tables are combined.
+// columnsOf returns the columns of tables, or keys in them, that an expression stands for: none if it is computed, and
+// several if tables are combined.
 function columnsOf(node) {
   if (node instanceof Syntax.ParenthesizedExpression) return columnsOf(node.Expression);
   if (node instanceof Syntax.FunctionCallExpression && /^(tostring|tolower|trim|parse_json)$/.test(node.Name.SimpleName)) {

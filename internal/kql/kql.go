@@ -25,8 +25,8 @@ type Checked struct {
 	Name string `json:"name"`
 	// Problems are what is wrong with it, with line and column: syntax, unknown names, types that do not go together.
 	Problems []string `json:"problems"`
-	// Uses are the columns of tables that it compares with texts, also by a key of theirs, and the keys that it takes out of
-	// customDimensions and customMeasurements, whatever they are called by then.
+	// Uses are the columns of tables that it compares with texts, also by a key of theirs, and the keys that it takes
+	// out of customDimensions and customMeasurements, whatever they are called by then.
 	Uses []Use `json:"uses"`
 	// Columns are those of its result.
 	Columns []Column `json:"columns"`

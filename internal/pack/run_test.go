@@ -238,8 +238,8 @@ func want(t *testing.T, method, url, body string, status int) testutil.Response 
 	return got
 }
 
-// startWine makes build/wine a disk for Wine and returns the environment to run wine in. Its error says that Wine does not work on
-// this machine. What runs there ends with the test.
+// startWine makes build/wine a disk for Wine and returns the environment to run wine in. Its error says that Wine does
+// not work on this machine. What runs there ends with the test.
 func startWine(t *testing.T) ([]string, error) {
 	t.Helper()
 	prefix, err := filepath.Abs("../../build/wine")
@@ -257,8 +257,8 @@ func startWine(t *testing.T) ([]string, error) {
 	}
 	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 
-	// Go's random numbers come from a library that Wine did not have before 2023. If it is missing, make one that has no code,
-	// not even an entry point, and only passes the call on to the function that Wine has.
+	// Go's random numbers come from a library that Wine did not have before 2023. If it is missing, make one that has
+	// no code, not even an entry point, and only passes the call on to the function that Wine has.
 	windows := filepath.Join(prefix, "drive_c", "windows")
 	system := filepath.Join(windows, "system32")
 	if of32 := filepath.Join(windows, "syswow64"); exists(t, of32) {

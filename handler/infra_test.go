@@ -223,7 +223,6 @@ func TestInfraSettings(t *testing.T) {
 		{"  GC_PAGE_SIZE: ", "  GC_PAGESIZE: ", "GC_PAGESIZE is set, and the handler does not read it"},
 		{"DefaultTtlDays: string(defaultTtlDays)", "DefaultTtlDays: string(maxTtlDays)", "the defaults give"},
 		{"@minValue(4)", "@minValue(5)", "ALIAS_LENGTH=4: main.bicep takes it: false; the handler: <nil>"},
-		{"@minLength(3)", "@minLength(2)", "SHORTURL_TABLE_NAME=aa: main.bicep takes it: true"},
 		{"@minValue(1)\n@maxValue(1800)\n", "", "GC_MAX_SECONDS has no @minValue"},
 		{"  'debug'\n", "  'trace'\n", "LOG_LEVEL=trace: main.bicep takes it: true"},
 		{"  LOG_LEVEL: logLevel\n", "  LOG_LEVEL: 'info'\n", "LOG_LEVEL is no parameter"},

@@ -57,9 +57,6 @@ IFS= read -r -d '' status <&3; exit "$status"
 )
 exit $?`
 
-// azChanges are the commands that change something in Azure.
-var azChanges = []string{"group create", "group delete", create, upload, "webapp deploy"}
-
 // call is one call of az.
 type call struct {
 	command string
@@ -212,9 +209,8 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deployer has a copy of deploy.sh in a project of its own, with stubs of what takes long and of what is not here. Make
-// it before t.Parallel: a script cannot be run while a process that another test has just forked still holds it open
-// for writing.
+// deployer has a copy of deploy.sh in a project of its own, with stubs of other commands. Make it before t.Parallel: a
+// script that another test's forked process still holds open for writing cannot be run.
 type deployer struct {
 	t    *testing.T
 	root string // the project
@@ -294,7 +290,7 @@ type result struct {
 	status         int
 	stdout, stderr string
 	calls          []call
-	changes        []string // the commands of calls that change something in Azure
+	changes        []string // the commands that change something in Azure
 }
 
 // run runs deploy.sh with input as what is typed. The plan is the one that the deployment says it has deployed.
@@ -325,7 +321,7 @@ func (d *deployer) run(plan string, replies []reply, input string, args ...strin
 	defer d.az.mu.Unlock()
 	r := &result{d.t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), d.az.calls, nil}
 	for _, c := range r.calls {
-		if slices.Contains(azChanges, c.command) {
+		if slices.Contains([]string{"group create", "group delete", create, upload, "webapp deploy"}, c.command) {
 			r.changes = append(r.changes, c.command)
 		}
 	}

@@ -29,7 +29,7 @@ param tags object = {
   application: 'tiney'
 }
 
-// The settings of the handler. README.md says more about each. A test compares their defaults and limits with the code.
+// The settings of the handler. docs/settings.md says more about each. A test compares their defaults and limits with the code.
 
 @description('SHORTURL_TABLE_NAME: the table of links.')
 @minLength(3)

@@ -5,6 +5,7 @@ package infra_test
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -380,6 +381,22 @@ func TestDocsExplainLogMessages(t *testing.T) {
 	got := slices.Sorted(slices.Values(matches(t, section, "(?m)^\\| `([^`]*)`")))
 	if want := slices.Sorted(slices.Values(telemetry.LogMessages)); !slices.Equal(got, want) {
 		t.Errorf("%s explains %q, want %q", operations, got, want)
+	}
+}
+
+// Queries and docs can rely on a message only if it is a constant.
+func TestLogMessagesAreConstants(t *testing.T) {
+	literal := regexp.MustCompile(`\.(Warn|Error)\("`)
+	for _, dir := range []string{"functions", "handler", "link", "reaper", "storage", "telemetry"} {
+		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && literal.MatchString(read(t, path)) {
+				t.Errorf("%s logs a warning or an error that is no constant of package telemetry", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package infra_test
 
 import (
 	"fmt"
@@ -11,13 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"tiney/handler/app"
 	"tiney/storage"
 )
 
 // parse is what the handler makes of an environment, without the connections: no two by identity are equal.
 func parse(getenv func(string) string) (any, error) {
-	s, err := readSettings(getenv)
-	s.tables, s.lock = storage.Connection{}, storage.Connection{}
+	s, err := app.ReadSettings(getenv)
+	s.Storage.Connection, s.Lock.Connection = storage.Connection{}, storage.Connection{}
 	return s, err
 }
 
@@ -211,7 +212,7 @@ func TestInfraSettings(t *testing.T) {
 	texts := map[string]string{}
 	for name, file := range map[string]string{"main": "main", "settings": "modules/site-settings", "consumption": "modules/site-consumption",
 		"flex": "modules/site-flex", "web": "modules/site-web"} {
-		text, err := os.ReadFile("../infra/" + file + ".bicep")
+		text, err := os.ReadFile(file + ".bicep")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -330,6 +330,21 @@ func (n *node) control(what string) (int, string) {
 	return got.StatusCode, string(body)
 }
 
+// fireTimer runs the reaper under the lock, as the Functions host does.
+func (n *node) fireTimer() (int, error) {
+	req, err := http.NewRequest(http.MethodPost, *n.url.Load()+"/reaper", strings.NewReader(`{}`))
+	if err != nil {
+		return 0, err
+	}
+	req.Host = hostAddress
+	got, err := n.round.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	got.Body.Close()
+	return got.StatusCode, nil
+}
+
 // makeTrouble does something to one process after the other until ctx ends, and leaves all of them running.
 func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand) {
 	for {

@@ -92,17 +92,9 @@ func TestLongStoppedReaper(t *testing.T) {
 		return faultproxy.None
 	})
 	r.client.Timeout = 5 * time.Minute
-	reap := func(n *node) (int, error) {
-		got, err := r.client.Post(*n.url.Load()+"/reaper", "application/json", strings.NewReader(`{}`))
-		if err != nil {
-			return 0, err
-		}
-		got.Body.Close()
-		return got.StatusCode, nil
-	}
 	ended := make(chan int, 1)
 	go func() {
-		status, err := reap(stale)
+		status, err := stale.fireTimer()
 		if err != nil {
 			t.Error(err)
 		}
@@ -114,7 +106,7 @@ func TestLongStoppedReaper(t *testing.T) {
 		t.Fatalf("the first reaper ended with %d before it deleted a link", status)
 	}
 	time.Sleep(65 * time.Second)
-	if code, err := reap(other); code != 200 || err != nil {
+	if code, err := other.fireTimer(); code != 200 || err != nil {
 		t.Errorf("the other reaper: %d, %v", code, err)
 	}
 	// One of the expired links gets a second life before the first reaper wakes up.
@@ -220,13 +212,8 @@ func TestClockJumps(t *testing.T) {
 			t.Errorf("shorten %s: got %d", jump.name, got.StatusCode)
 		}
 		// The reaper goes by another clock where its own is ahead.
-		got, err = r.client.Post(*n.url.Load()+"/reaper", "application/json", strings.NewReader(`{}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got.Body.Close()
-		if got.StatusCode != 200 {
-			t.Errorf("reaper %s: got %d", jump.name, got.StatusCode)
+		if status, err := n.fireTimer(); status != 200 || err != nil {
+			t.Errorf("reaper %s: got %d, %v", jump.name, status, err)
 		}
 	}
 	r.tables.WantRows(4, 4, 4)

@@ -18,6 +18,9 @@ import (
 	"tiney/telemetry"
 )
 
+// hostAddress is where a node takes the Functions host to reach it. It listens elsewhere.
+const hostAddress = "127.0.0.1:1"
+
 // serveNode is a process of the service with a clock that can be advanced, and with endpoints for the test beside those of
 // the functions. It ends when it is killed.
 func serveNode() error {
@@ -34,7 +37,7 @@ func serveNode() error {
 		pageSize = "1000"
 	}
 	env := map[string]string{
-		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // so that nothing runs by a schedule
+		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // see hostAddress; nothing runs by a schedule
 		"BaseUrl":                      "https://tiney.to",
 		"AzureWebJobsStorage":          os.Getenv("NODE_STORAGE"),
 		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix + "UrlIndex",

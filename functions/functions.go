@@ -73,6 +73,9 @@ func New(c Config) (http.Handler, error) {
 		"ready":    (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, log: c.Log}).serve,
 		"home":     newHome(c.Rules.Base).serve,
 		"reaper":   (&timer{reaper: c.Reaper, log: c.Log}).serve,
+		webAPI:     notFound,
+	}, map[string]handlerFunc{
+		"GET /api/links/{alias}/qr": (&qr{base: c.Rules.Base}).serve,
 	})
 	if err != nil {
 		return nil, err
@@ -83,6 +86,8 @@ func New(c Config) (http.Handler, error) {
 // handlerFunc is one function. It responds, or returns an error before it has written anything. The context is that of
 // the request and of its operation; it is passed beside the request, because a request with another context is a copy.
 type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request) error
+
+func notFound(context.Context, http.ResponseWriter, *http.Request) error { return notFoundProblem }
 
 // service handles every request: it finds the function, turns its error into a response, and reports the result.
 type service struct {

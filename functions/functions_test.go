@@ -374,11 +374,11 @@ func TestMethods(t *testing.T) {
 		{http.MethodDelete, "/abcdef", "GET, HEAD"},
 		{http.MethodOptions, "/abcdef", "GET, HEAD"},
 		{http.MethodPost, "/", "GET, HEAD"},
-		{http.MethodGet, "/api/shorten", "POST"},
-		{http.MethodGet, "/API/Shorten/", "POST"},
-		{http.MethodPut, "/api/shorten", "POST"},
-		{http.MethodPost, "/api/health", "GET, HEAD"},
-		{http.MethodPost, "/api/ready", "GET, HEAD"},
+		{http.MethodGet, "/api/shorten", "POST, OPTIONS"},
+		{http.MethodGet, "/API/Shorten/", "POST, OPTIONS"},
+		{http.MethodPut, "/api/shorten", "POST, OPTIONS"},
+		{http.MethodPost, "/api/health", "GET, HEAD, OPTIONS"},
+		{http.MethodPost, "/api/ready", "GET, HEAD, OPTIONS"},
 		{http.MethodPost, "/favicon.ico", "GET, HEAD"},
 	} {
 		w := r.do(test.method, test.target, "")

@@ -136,6 +136,9 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	}
 	switch p.Status {
 	case http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable:
+		if isAPI(r.URL.Path) {
+			break
+		}
 		w.Header().Set("Vary", "Accept")
 		if prefersHTML(r.Header) {
 			writePage(w, p)

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -80,8 +81,12 @@ type endpoint map[string]route
 // ServeHTTP is never called: it makes an endpoint fit for http.ServeMux, which is only asked which one it would call.
 func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// newRouter panics, as http.ServeMux does, if two routes below /api/ match the same paths and neither is the narrower one.
-func newRouter(files fs.FS, hostAddress string, functions map[string]handlerFunc) (*router, error) {
+// webAPI is the function that gets what is below /api/ and no other function's.
+const webAPI = "web-api"
+
+// newRouter routes to functions, and, by method and path, to what is behind the function web-api. It panics, as
+// http.ServeMux does, if two routes below /api/ match the same paths and neither is the narrower one.
+func newRouter(files fs.FS, hostAddress string, functions, behind map[string]handlerFunc) (*router, error) {
 	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, api: http.NewServeMux()}
 	api := map[string]endpoint{}
 	for name, serve := range functions {
@@ -99,6 +104,14 @@ func newRouter(files fs.FS, hostAddress string, functions map[string]handlerFunc
 			if err != nil {
 				return nil, err
 			}
+		}
+	}
+	for pattern, serve := range behind {
+		method, path, _ := strings.Cut(pattern, " ")
+		at := entry(api, path)
+		at[method] = route{webAPI, serve}
+		if method == http.MethodGet {
+			at[http.MethodHead] = at[method]
 		}
 	}
 	for pattern, at := range api {
@@ -169,7 +182,7 @@ func (rt *router) find(r *http.Request) (route, error) {
 	case ok:
 	case isSegment(p):
 		at = rt.alias
-	case len(p) > 5 && strings.EqualFold(p[:5], "/api/"):
+	case isAPI(p):
 		at = rt.findAPI(r)
 	}
 	if at == nil {
@@ -181,8 +194,21 @@ func (rt *router) find(r *http.Request) (route, error) {
 	if to, ok := at[""]; ok {
 		return to, nil
 	}
-	allowed := slices.Sorted(maps.Keys(at))
-	return route{function: at[allowed[0]].function}, methodProblem(strings.Join(allowed, ", "))
+	methods := slices.Sorted(maps.Keys(at))
+	to := route{function: at[methods[0]].function}
+	if !isAPI(p) {
+		return to, methodProblem(strings.Join(methods, ", "))
+	}
+	allow := strings.Join(append(methods, http.MethodOptions), ", ")
+	if r.Method != http.MethodOptions {
+		return to, methodProblem(allow)
+	}
+	to.serve = func(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Allow", allow)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return to, nil
 }
 
 // errNotTheHost: somebody else than the Functions host has posted to a timer.
@@ -233,6 +259,9 @@ func lowerASCII(s string) string {
 		return r
 	}, s)
 }
+
+// isAPI reports whether a path is below /api/. There, responses are for programs.
+func isAPI(p string) bool { return len(p) > 5 && strings.EqualFold(p[:5], "/api/") }
 
 func isSegment(p string) bool {
 	return len(p) > 1 && p[0] == '/' && strings.IndexByte(p[1:], '/') < 0

@@ -29,7 +29,7 @@ func routesOf(t testing.TB, routes map[string]string) (*router, error) {
 		files[name+"/function.json"] = &fstest.MapFile{Data: fmt.Appendf(nil, `{"bindings":[{"type":"httpTrigger","methods":[%s],"route":%q}]}`, list, route)}
 		functions[name] = nothing
 	}
-	return newRouter(files, "", functions)
+	return newRouter(files, "", functions, map[string]handlerFunc{"GET /api/things/{alias}": nothing})
 }
 
 func TestRoutes(t *testing.T) {
@@ -56,19 +56,21 @@ func TestRoutes(t *testing.T) {
 		"GET //":                         "404",
 		"GET /api/links":                 "list",
 		"POST /API/Links/":               "create",
-		"PUT /api/links":                 "405 GET, POST",
+		"PUT /api/links":                 "405 GET, POST, OPTIONS",
 		"GET /api/links/AbC":             "read AbC",
 		"GET /API/LINKS/AbC/":            "read AbC",
 		"GET /api/links/A%2fB":           "read A/B",
 		"POST /api/Links/AbC/RESTORE":    "restore AbC",
-		"GET /api/links/AbC/restore":     "405 POST",
+		"GET /api/links/AbC/restore":     "405 POST, OPTIONS",
 		"DELETE /api/what/ever":          "web-api",
+		"HEAD /api/things/x":             "web-api x",
+		"OPTIONS /api/things/x":          "web-api x",
 		"GET /api/links//":               "web-api",
 		"GET /api/links/../links":        "404",
-		"GET /api/links/%2e%2e/restore/": "405 POST",
+		"GET /api/links/%2e%2e/restore/": "405 POST, OPTIONS",
 		"GET /api/links%2FAbC":           "web-api",
 		"GET /%41pi%2Flinks/abc":         "404",
-		"POST /api/links/%41%2Frestore":  "405 GET",
+		"POST /api/links/%41%2Frestore":  "405 GET, OPTIONS",
 		"GET /api/lin%E2%84%AAs":         "web-api", // a Kelvin sign
 	} {
 		method, target, _ := strings.Cut(request, " ")

@@ -1,0 +1,208 @@
+package functions
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"rsc.io/qr/coding"
+
+	"tiney/link"
+)
+
+// qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a code can be printed before
+// its link exists, and whether it leads anywhere is told by following it.
+type qr struct{ base link.Base }
+
+// qrLevels are the levels of error correction, from the least to the most.
+var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding.Q, "H": coding.H}
+
+func (q *qr) serve(_ context.Context, w http.ResponseWriter, r *http.Request) error {
+	a, ok := link.ParseAlias(r.PathValue("alias"))
+	if !ok {
+		return notFoundProblem
+	}
+	query := parameters{Values: r.URL.Query()}
+	format := query.oneOf("format", "svg", "png")
+	size := query.integer("size", 300, 64, 2000)
+	margin := query.integer("margin", 4, 0, 16)
+	level := query.oneOf("level", "M", "L", "Q", "H")
+	if query.problem != nil {
+		return query.problem
+	}
+	code, err := encodeQR(q.base.ShortURL(a), qrLevels[level])
+	if err != nil {
+		return err
+	}
+	if modules := code.Size + 2*margin; size < modules {
+		return badRequest("parameter", "Invalid parameter", fmt.Sprintf("This code with its margin has %d modules a side; size must be at least that.", modules), "size")
+	}
+	contentType, image := "image/svg+xml", svgOf(code, size, margin)
+	if format == "png" {
+		contentType, image = "image/png", pngOf(code, size, margin)
+	}
+	setHeaders(w, contentType)
+	w.Header().Set("Cache-Control", "public, max-age=86400")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'") // an SVG is a document too
+	_, _ = w.Write(image)
+	return nil
+}
+
+// parameters are those of a query. The first one that is wrong is kept as a problem.
+type parameters struct {
+	url.Values
+	problem *problem
+}
+
+func (p *parameters) wrong(name, detail string) {
+	if p.problem == nil {
+		p.problem = badRequest("parameter", "Invalid parameter", detail, name)
+	}
+}
+
+// oneOf returns a parameter, which must be one of some values; the first of them if it is not given.
+func (p *parameters) oneOf(name string, values ...string) string {
+	given := p.Values[name]
+	if len(given) == 0 {
+		return values[0]
+	}
+	for _, value := range values {
+		if len(given) == 1 && given[0] == value {
+			return value
+		}
+	}
+	p.wrong(name, name+" must be one of "+strings.Join(values, ", ")+".")
+	return values[0]
+}
+
+func (p *parameters) integer(name string, byDefault, low, high int) int {
+	given := p.Values[name]
+	if len(given) == 0 {
+		return byDefault
+	}
+	n, err := strconv.Atoi(given[0])
+	if err != nil || n < low || n > high || len(given) > 1 {
+		p.wrong(name, fmt.Sprintf("%s must be a whole number from %d to %d.", name, low, high))
+		return byDefault
+	}
+	return n
+}
+
+// encodeQR encodes a text of bytes in the smallest version that holds it, with the mask that scanners like best.
+func encodeQR(text string, level coding.Level) (*coding.Code, error) {
+	data := coding.String(text)
+	version := coding.Version(coding.MinVersion)
+	for data.Bits(version) > version.DataBytes(level)*8 {
+		if version++; version > coding.MaxVersion {
+			return nil, fmt.Errorf("a QR code cannot hold %d bytes", len(text))
+		}
+	}
+	var best *coding.Code
+	least := math.MaxInt
+	for mask := range coding.Mask(8) {
+		plan, err := coding.NewPlan(version, level, mask)
+		if err != nil {
+			return nil, err
+		}
+		code, err := plan.Encode(data)
+		if err != nil {
+			return nil, err
+		}
+		if p := penalty(code); p < least {
+			best, least = code, p
+		}
+	}
+	return best, nil
+}
+
+// penalty rates a code as ISO/IEC 18004, section 7.8.3, does: runs and blocks of one colour, patterns that look like a
+// finder, and an imbalance of black and white make it hard to scan.
+func penalty(c *coding.Code) (points int) {
+	black := 0
+	for y := range c.Size {
+		for _, at := range []func(x int) bool{
+			func(x int) bool { return c.Black(x, y) }, // the row
+			func(x int) bool { return c.Black(y, x) }, // the column
+		} {
+			run, last := 0, uint(0) // length of the run, and the last eleven modules
+			for x := range c.Size {
+				bit := uint(0)
+				if at(x) {
+					bit = 1
+				}
+				if x > 0 && bit == last&1 {
+					run++
+				} else {
+					run = 1
+				}
+				switch {
+				case run == 5:
+					points += 3
+				case run > 5:
+					points++
+				}
+				last = (last<<1 | bit) & 0b11111111111
+				if x >= 10 && (last == 0b10111010000 || last == 0b00001011101) {
+					points += 40
+				}
+			}
+		}
+		for x := range c.Size {
+			b := c.Black(x, y)
+			if b {
+				black++
+			}
+			if x > 0 && y > 0 && b == c.Black(x-1, y) && b == c.Black(x, y-1) && b == c.Black(x-1, y-1) {
+				points += 3
+			}
+		}
+	}
+	percent := black * 100 / (c.Size * c.Size)
+	return points + max(percent-50, 50-percent)/5*10
+}
+
+// svgOf draws a code as one path of horizontal runs.
+func svgOf(c *coding.Code, size, margin int) []byte {
+	var b bytes.Buffer
+	modules := c.Size + 2*margin
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" shape-rendering="crispEdges">`+
+		`<path fill="#fff" d="M0 0h%dv%dH0z"/><path d="`, size, size, modules, modules, modules, modules)
+	for y := range c.Size {
+		for x := 0; x < c.Size; x++ {
+			start := x
+			for x < c.Size && c.Black(x, y) {
+				x++
+			}
+			if x > start {
+				fmt.Fprintf(&b, "M%d %dh%dv1h-%dz", start+margin, y+margin, x-start, x-start)
+			}
+		}
+	}
+	b.WriteString(`"/></svg>`)
+	return b.Bytes()
+}
+
+// pngOf draws a code with modules of whole pixels, in the middle of the image.
+func pngOf(c *coding.Code, size, margin int) []byte {
+	scale := size / (c.Size + 2*margin)
+	offset := (size - c.Size*scale) / 2
+	img := image.NewPaletted(image.Rect(0, 0, size, size), color.Palette{color.White, color.Black})
+	for y := range size {
+		for x := range size {
+			if x >= offset && y >= offset && c.Black((x-offset)/scale, (y-offset)/scale) { // beyond its edge a code is white
+				img.Pix[y*img.Stride+x] = 1
+			}
+		}
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, img) // a buffer takes all
+	return b.Bytes()
+}

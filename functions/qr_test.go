@@ -1,0 +1,136 @@
+package functions_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/makiuchi-d/gozxing"
+	"github.com/makiuchi-d/gozxing/qrcode"
+
+	"tiney/link"
+)
+
+func scan(t *testing.T, img image.Image) string {
+	t.Helper()
+	bitmap, err := gozxing.NewBinaryBitmapFromImage(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := qrcode.NewQRCodeReader().Decode(bitmap, map[gozxing.DecodeHintType]any{gozxing.DecodeHintType_PURE_BARCODE: true})
+	if err != nil {
+		t.Fatalf("it cannot be scanned: %v", err)
+	}
+	return result.GetText()
+}
+
+// drawn draws an SVG as qr writes it, a module a pixel.
+func drawn(t *testing.T, svg []byte) (img *image.Gray, size int) {
+	t.Helper()
+	var doc struct {
+		Width   int    `xml:"width,attr"`
+		ViewBox string `xml:"viewBox,attr"`
+		Paths   []struct {
+			D string `xml:"d,attr"`
+		} `xml:"path"`
+	}
+	var modules int
+	if err := xml.Unmarshal(svg, &doc); err != nil || len(doc.Paths) != 2 {
+		t.Fatalf("%v in %s", err, svg)
+	}
+	if _, err := fmt.Sscanf(doc.ViewBox, "0 0 %d", &modules); err != nil {
+		t.Fatal(err)
+	}
+	img = image.NewGray(image.Rect(0, 0, modules, modules))
+	for i := range img.Pix {
+		img.Pix[i] = 255
+	}
+	for run := range strings.SplitSeq(strings.Trim(doc.Paths[1].D, "Mz"), "zM") {
+		var x, y, n, back int
+		if _, err := fmt.Sscanf(run, "%d %dh%dv1h-%d", &x, &y, &n, &back); err != nil || n != back {
+			t.Fatalf("%q: %v", run, err)
+		}
+		for i := range n {
+			img.SetGray(x+i, y, color.Gray{})
+		}
+	}
+	return img, doc.Width
+}
+
+func TestQR(t *testing.T) {
+	r := newRig(t)
+	for _, alias := range []string{"a", "6GV88b", strings.Repeat("Z", link.MaxAliasLength)} {
+		for _, level := range []string{"", "L", "M", "Q", "H"} {
+			for _, margin := range []int{0, 4, 16} {
+				query := fmt.Sprintf("?margin=%d", margin)
+				if level != "" {
+					query += "&level=" + level
+				}
+				w := r.do(http.MethodGet, "/api/links/"+alias+"/qr"+query, "")
+				if w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" || w.Header().Get("Cache-Control") != "public, max-age=86400" {
+					t.Fatalf("got %d %v %s", w.Code, w.Header(), w.Body)
+				}
+				img, size := drawn(t, w.Body.Bytes())
+				if got := scan(t, img); got != "https://tiney.to/"+alias || size != 300 {
+					t.Errorf("%s%s: %q in %d pixels", alias, query, got, size)
+				}
+				if img.GrayAt(margin, margin).Y != 0 || margin > 0 && img.GrayAt(margin-1, margin).Y != 255 {
+					t.Errorf("%s%s: the margin is not %d", alias, query, margin)
+				}
+			}
+		}
+	}
+	for _, size := range []int{64, 301, 2000} {
+		w := r.do(http.MethodGet, "/API/Links/6GV88b/QR/?format=png&size="+strconv.Itoa(size), "")
+		img, err := png.Decode(bytes.NewReader(w.Body.Bytes()))
+		if err != nil || w.Header().Get("Content-Type") != "image/png" {
+			t.Fatalf("%v in %d %v", err, w.Code, w.Header())
+		}
+		if got := scan(t, img); got != "https://tiney.to/6GV88b" || img.Bounds().Dx() != size || img.Bounds().Dy() != size {
+			t.Errorf("%q in %v", got, img.Bounds())
+		}
+	}
+	if r.fake.Gets() != 0 {
+		t.Error("it looked the link up")
+	}
+}
+
+func TestQRThatIsRefused(t *testing.T) {
+	r := newRig(t)
+	for query, field := range map[string]string{
+		"size=63":              "size",
+		"size=2001":            "size",
+		"size=":                "size",
+		"size=1e2":             "size",
+		"size=100&size=200":    "size",
+		"margin=-1":            "margin",
+		"margin=17":            "margin",
+		"level=m":              "level",
+		"format=gif":           "format",
+		"size=64&margin=16":    "size", // 33 modules and 32 of margin
+		"size=100&size=&level": "size",
+	} {
+		alias := strings.Repeat("Z", link.MaxAliasLength)
+		wantProblem(t, r.do(http.MethodGet, "/api/links/"+alias+"/qr?"+query, ""), 400, "parameter", field)
+	}
+	wantProblem(t, r.do(http.MethodGet, "/api/links/a.b/qr", ""), 404, "not-found", "")
+	wantProblem(t, r.do(http.MethodPost, "/api/links/abc/qr", ""), 405, "method", "")
+}
+
+func TestBelowAPI(t *testing.T) {
+	r := newRig(t)
+	// Problems, and never pages.
+	wantProblem(t, r.do(http.MethodGet, "/api/nothing", "", "Accept", "text/html"), 404, "not-found", "")
+	for target, want := range map[string]string{"/api/shorten": "POST, OPTIONS", "/Api/Links/x/qr": "GET, HEAD, OPTIONS"} {
+		if w := r.do(http.MethodOptions, target, ""); w.Code != 204 || w.Header().Get("Allow") != want || w.Body.Len() > 0 {
+			t.Errorf("%s: got %d %v %s", target, w.Code, w.Header(), w.Body)
+		}
+	}
+}

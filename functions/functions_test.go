@@ -353,17 +353,24 @@ func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 	for _, target := range []string{
 		"/a.b", "/a%20b", "/" + strings.Repeat("a", 33), "/é", "/a%00", "/%2e%2e", "/wp-login.php",
 		"//", "//abcdef", "/abcdef/", "/abcdef/x", "/./abcdef", "/x/../abcdef", "/a%2Fb", "/api", "/api/", "/api/nothing", "/api//health", "/api/./health",
-		"/https://example.com/",
+		"/https://example.com/", "/Admin", "/manage", "/RUNTIME.", "/...",
 	} {
-		w := r.do(http.MethodGet, target, "")
-		if target == "/api" {
-			continue // an alias, and looked up
+		wantProblem(t, r.do(http.MethodGet, target, ""), 404, "not-found", "")
+	}
+	if got := r.fake.Gets(); got != 0 {
+		t.Errorf("%d look-ups", got)
+	}
+}
+
+func TestALinkPastedWithItsPunctuation(t *testing.T) {
+	r := newRig(t)
+	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+	for _, target := range []string{"/abcdef.", "/abcdef,", "/abcdef;", "/abcdef:", "/abcdef!", "/abcdef%3F", "/abcdef)", "/abcdef]", "/abcdef%7D", "/abcdef'", "/abcdef%22).", "/abcdef...", "/abcdef"} {
+		if w := r.do(http.MethodGet, target, ""); w.Code != 302 {
+			t.Errorf("%s: got %d", target, w.Code)
 		}
-		wantProblem(t, w, 404, "not-found", "")
 	}
-	if got := r.fake.Gets(); got != 1 {
-		t.Errorf("%d look-ups, want that of /api", got)
-	}
+	wantProblem(t, r.do(http.MethodGet, "/.abcdef", ""), 404, "not-found", "")
 }
 
 func TestMethods(t *testing.T) {

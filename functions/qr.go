@@ -27,7 +27,7 @@ var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding
 
 func (q *qr) serve(_ context.Context, w http.ResponseWriter, r *http.Request) error {
 	a, ok := link.ParseAlias(r.PathValue("alias"))
-	if !ok {
+	if !ok || a.Reserved() {
 		return notFoundProblem
 	}
 	query := parameters{Values: r.URL.Query()}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"tiney/link"
@@ -25,6 +26,10 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if !ok && wellKnown(w, name) {
 		return nil
 	}
+	if !ok {
+		a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
+	}
+	ok = ok && !a.Reserved()
 	var l link.Link
 	err := error(notFoundProblem)
 	start := rd.now()
@@ -58,6 +63,9 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	w.WriteHeader(http.StatusFound)
 	return nil
 }
+
+// punctuation is what follows a link in a sentence, and is pasted with it.
+const punctuation = ".,;:!?)]}'\""
 
 // noStore is the value of a header, shared by all responses: not to be written to.
 var noStore = []string{"no-store"}

@@ -3,6 +3,8 @@ package link
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 )
 
 // MaxAliasLength is the longest alias, in characters, all of them ASCII.
@@ -26,11 +28,28 @@ func ParseAlias(s string) (Alias, bool) {
 	return Alias(s), true
 }
 
+// reserved are paths of this service and of the Functions host.
+var reserved = []string{"api", "manage", "admin", "runtime"}
+
+// Reserved reports whether no link may have this alias. Case does not matter, as it does not in the host's routes.
+func (a Alias) Reserved() bool {
+	return slices.ContainsFunc(reserved, func(r string) bool { return len(a) == len(r) && strings.EqualFold(string(a), r) })
+}
+
 const aliasAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // NewAlias draws an alias of length characters (1 to MaxAliasLength) of 0-9A-Za-z from random, each equally likely.
 // It fails only if random does.
 func NewAlias(random io.Reader, length int) (Alias, error) {
+	for {
+		a, err := drawAlias(random, length)
+		if err != nil || !a.Reserved() {
+			return a, err
+		}
+	}
+}
+
+func drawAlias(random io.Reader, length int) (Alias, error) {
 	// 248 is the largest multiple of 62 in a byte. Taking bytes from 248 up modulo 62 as well would make the first
 	// eight characters likelier than the others, so those bytes are drawn again.
 	const fair = 256 - 256%len(aliasAlphabet)

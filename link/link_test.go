@@ -37,6 +37,22 @@ func TestParseAlias(t *testing.T) {
 	}
 }
 
+func TestReserved(t *testing.T) {
+	for a, want := range map[link.Alias]bool{"api": true, "Manage": true, "ADMIN": true, "runtime": true, "apis": false, "ap": false, "6GV88b": false} {
+		if got := a.Reserved(); got != want {
+			t.Errorf("%s: %t", a, got)
+		}
+	}
+	// A reserved one that is drawn is drawn again.
+	var draws []byte
+	for _, c := range []byte("aDmInadmit") {
+		draws = append(draws, byte(strings.IndexByte("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", c)))
+	}
+	if a, err := link.NewAlias(bytes.NewReader(draws), 5); err != nil || a != "admit" {
+		t.Errorf("drew %q, %v", a, err)
+	}
+}
+
 func FuzzAlias(f *testing.F) {
 	f.Add("abc")
 	f.Add("a|b")

@@ -17,16 +17,6 @@ import (
 
 const batch = "SubmitTransaction"
 
-// onBatches does fault to batches alone.
-func onBatches(fault faultproxy.Fault) func(faultproxy.Call) faultproxy.Fault {
-	return func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == batch {
-			return fault
-		}
-		return faultproxy.None
-	}
-}
-
 func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 	for pageSize, want := range map[int]struct {
 		batches []int
@@ -121,19 +111,19 @@ func TestReapWhereABatchFails(t *testing.T) {
 			}
 		}, all, 0, "unreachable false; 404 ResourceNotFound true 2"},
 		"all answers are lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return onBatches(faultproxy.DropAnswer)
+			return faultproxy.On(batch, "", faultproxy.DropAnswer)
 		}, all, 0, "unreachable false; unreachable false 2; unreachable false 3"},
 		"an answer is empty, over which the SDK panics": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return onBatches(faultproxy.EmptyAnswer)
+			return faultproxy.On(batch, "", faultproxy.EmptyAnswer)
 		}, all, 0, "202 false"},
 		"batches are refused": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return onBatches(faultproxy.Refuse)
+			return faultproxy.On(batch, "", faultproxy.Refuse)
 		}, all, 0, "unreachable false; unreachable false 2; unreachable false 3"},
 		"batches freeze": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return onBatches(faultproxy.Freeze)
+			return faultproxy.On(batch, "", faultproxy.Freeze)
 		}, all, 0, "timeout false; timeout false 2; timeout false 3"},
 		"busy for batches": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return onBatches(faultproxy.ServerBusy)
+			return faultproxy.On(batch, "", faultproxy.ServerBusy)
 		}, all, 0, "503 ServerBusy false; 503 ServerBusy false 2; 503 ServerBusy false 3"},
 		"busy for single rows too": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onExpiryRows(r, faultproxy.ServerBusy)

@@ -633,12 +633,7 @@ func TestATableThatIsBeingDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "CreateTable" {
-			return faultproxy.BeingDeleted
-		}
-		return faultproxy.None
-	})
+	r.proxy.Before(faultproxy.On("CreateTable", "", faultproxy.BeingDeleted))
 	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrNotFound) {
 		t.Errorf("get: %v", err)
 	}
@@ -659,12 +654,7 @@ func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "CreateTable" {
-			return faultproxy.Freeze
-		}
-		return faultproxy.None
-	})
+	r.proxy.Before(faultproxy.On("CreateTable", "", faultproxy.Freeze))
 	var all sync.WaitGroup
 	for i := range 3 {
 		all.Go(func() {
@@ -687,12 +677,7 @@ func TestCheck(t *testing.T) {
 	if err := s.Ping(ctx); err != nil {
 		t.Error(err)
 	}
-	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Target == r.Index {
-			return faultproxy.Refuse
-		}
-		return faultproxy.None
-	})
+	r.proxy.Before(faultproxy.On("", r.Index, faultproxy.Refuse))
 	if err := s.Ping(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("one table fails: %v", err)
 	}

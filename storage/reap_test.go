@@ -109,12 +109,7 @@ func TestReapGoesOnAfterARowThatFails(t *testing.T) {
 	at := r.clock.Now().Add(-5 * dayLong)
 	r.Put(r.Expiry, rawtables.Expiry(link.Link{Alias: "broken", ExpiresAt: at}))
 	r.Put(r.Expiry, rawtables.Entity{"PartitionKey": "20200101", "RowKey": "not what it should be"})
-	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "DeleteEntity" && c.Target == r.Links {
-			return faultproxy.ServerBusy
-		}
-		return faultproxy.None
-	})
+	r.proxy.Before(faultproxy.On("DeleteEntity", r.Links, faultproxy.ServerBusy))
 	done, err := s.Reap(ctx)
 	if want := (link.ReapResult{Failed: 6, Backlog: 10 * dayLong, Complete: true}); err != nil || done != want {
 		t.Errorf("links cannot be deleted: got %+v, %v, want %+v", done, err, want)
@@ -224,52 +219,34 @@ func TestReapersAtOnceDoNoHarm(t *testing.T) {
 
 // Between a reaper's read and its delete, the link is given more time, or its URL a new link.
 func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
-	t.Run("the link", func(t *testing.T) {
-		r := newRig(t)
-		s := r.open(nil)
-		l := r.expired(1, dayLong, "due")[0]
-		l.ExpiresAt = r.clock.Now().Add(dayLong)
-		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-			if c.Operation == "DeleteEntity" && c.Target == r.Links {
-				r.PutLink(l)
+	for _, before := range []string{"DeleteEntity", "GetEntity"} { // of the link, and of its index row
+		t.Run("the link, before "+before, func(t *testing.T) {
+			r := newRig(t)
+			s := r.open(nil)
+			l := r.expired(1, dayLong, "due")[0]
+			l.ExpiresAt = r.clock.Now().Add(dayLong)
+			table := map[string]string{"DeleteEntity": r.Links, "GetEntity": r.Index}[before]
+			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.Operation == before && c.Target == table {
+					r.PutLink(l)
+				}
+				return faultproxy.None
+			})
+			done, err := s.Reap(ctx)
+			if want := (link.ReapResult{Complete: true}); err != nil || done != want {
+				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
-			return faultproxy.None
-		})
-		done, err := s.Reap(ctx)
-		if want := (link.ReapResult{Complete: true}); err != nil || done != want {
-			t.Errorf("got %+v, %v, want %+v", done, err, want)
-		}
-		r.proxy.Reset()
-		if done, err = s.Reap(ctx); err != nil || done.Dropped != 1 || done.Deleted != 0 {
-			t.Errorf("got %+v, %v, want the old expiry row dropped", done, err)
-		}
-		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
-			t.Errorf("got %+v, %v", got, err)
-		}
-		r.WantRows(1, 1, 1)
-	})
-	t.Run("the link, before its index row is read", func(t *testing.T) {
-		r := newRig(t)
-		s := r.open(nil)
-		l := r.expired(1, dayLong, "due")[0]
-		l.ExpiresAt = r.clock.Now().Add(dayLong)
-		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-			if c.Operation == "GetEntity" && c.Target == r.Index {
-				r.PutLink(l)
+			r.proxy.Reset()
+			r.WantRows(1, 1, 2)
+			if done, err = s.Reap(ctx); err != nil || done.Dropped != 1 || done.Deleted != 0 {
+				t.Errorf("got %+v, %v, want the old expiry row dropped", done, err)
 			}
-			return faultproxy.None
+			if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			r.WantRows(1, 1, 1)
 		})
-		done, err := s.Reap(ctx)
-		if want := (link.ReapResult{Complete: true}); err != nil || done != want {
-			t.Errorf("got %+v, %v, want %+v", done, err, want)
-		}
-		r.proxy.Reset()
-		r.WantRows(1, 1, 2)
-		if done, err = s.Reap(ctx); err != nil || done.Dropped != 1 || done.Deleted != 0 {
-			t.Errorf("got %+v, %v, want the old expiry row dropped", done, err)
-		}
-		r.WantRows(1, 1, 1)
-	})
+	}
 	t.Run("half of it", func(t *testing.T) {
 		r := newRig(t)
 		s := r.open(nil)

@@ -128,6 +128,16 @@ func Fail(n int, fault Fault) func(Call) Fault {
 	}
 }
 
+// On returns a function for Before that does fault to the calls of an operation on a target, "" for any.
+func On(operation, target string, fault Fault) func(Call) Fault {
+	return func(c Call) Fault {
+		if (operation == "" || c.Operation == operation) && (target == "" || c.Target == target) {
+			return fault
+		}
+		return None
+	}
+}
+
 func (p *Proxy) forward(target string, name func(*http.Request) (operation, target string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

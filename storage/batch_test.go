@@ -105,16 +105,16 @@ func TestReapWhereABatchFails(t *testing.T) {
 			var once sync.Once
 			return func(c faultproxy.Call) (f faultproxy.Fault) {
 				if c.Operation == batch {
-					once.Do(func() { f = faultproxy.DropAnswer })
+					once.Do(func() { f = faultproxy.DropResponse })
 				}
 				return f
 			}
 		}, all, 0, "unreachable false; 404 ResourceNotFound true 2"},
 		"all answers are lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return faultproxy.On(batch, "", faultproxy.DropAnswer)
+			return faultproxy.On(batch, "", faultproxy.DropResponse)
 		}, all, 0, "unreachable false; unreachable false 2; unreachable false 3"},
 		"an answer is empty, over which the SDK panics": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
-			return faultproxy.On(batch, "", faultproxy.EmptyAnswer)
+			return faultproxy.On(batch, "", faultproxy.EmptyResponse)
 		}, all, 0, "202 false"},
 		"batches are refused": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return faultproxy.On(batch, "", faultproxy.Refuse)
@@ -200,7 +200,7 @@ func TestABatchThatIsAppliedIsReported(t *testing.T) {
 // The run ends when links are deleted and the batch of their expiry rows is not on its way, or not answered.
 func TestReapThatIsStoppedAtABatch(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]faultproxy.Fault{"before it": faultproxy.Freeze, "after it": faultproxy.DropAnswer} {
+	for name, fault := range map[string]faultproxy.Fault{"before it": faultproxy.Freeze, "after it": faultproxy.DropResponse} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -221,7 +221,7 @@ func TestReapThatIsStoppedAtABatch(t *testing.T) {
 			}
 			r.proxy.Wait()
 			left := 5
-			if fault == faultproxy.DropAnswer {
+			if fault == faultproxy.DropResponse {
 				left = 0
 			}
 			r.WantRows(0, 0, left)

@@ -131,7 +131,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			func(t *testing.T, r *rig, s *storage.Links) {
 				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 					if c.N == 3 {
-						return faultproxy.DropAnswer
+						return faultproxy.DropResponse
 					}
 					return faultproxy.None
 				})

@@ -179,7 +179,7 @@ const createCalls = 4
 func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
-		"answer lost": faultproxy.DropAnswer, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
+		"answer lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
 	} {
 		for n := 1; n <= createCalls; n++ {
 			t.Run(fmt.Sprintf("%s in call %d", name, n), func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 			r.Put(r.Index, index)
 			r.clock.Advance(2 * time.Hour)
 			r.proxy.Reset()
-			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
+			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropResponse))
 			l := r.create(s, "https://example.com/", time.Hour)
 			if got := len(r.proxy.Calls()); got < 6 {
 				t.Errorf("%d calls, the fault was not met", got)
@@ -244,7 +244,7 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
-		"answers lost": faultproxy.DropAnswer, "connections closed": faultproxy.Refuse, "frozen": faultproxy.Freeze,
+		"answers lost": faultproxy.DropResponse, "connections closed": faultproxy.Refuse, "frozen": faultproxy.Freeze,
 	} {
 		for n := 1; n <= createCalls; n++ {
 			t.Run(fmt.Sprintf("%s from call %d on", name, n), func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 						}
 						return faultproxy.None
 					})
-					return faultproxy.DropAnswer
+					return faultproxy.DropResponse
 				})
 				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute))
 				return func() {
@@ -386,7 +386,7 @@ func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {
 		case 1:
 			<-arrive
 			defer close(arrived)
-			return faultproxy.DropAnswer
+			return faultproxy.DropResponse
 		case 2:
 			if _, created, err := other.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || !created {
 				t.Errorf("created %t, %v", created, err)

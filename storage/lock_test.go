@@ -122,7 +122,7 @@ func TestLockWithFaults(t *testing.T) {
 	}
 	for n := 1; n <= 2; n++ { // acquire, release
 		r.proxy.Reset()
-		r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
+		r.proxy.Before(faultproxy.Fail(n, faultproxy.DropResponse))
 		if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
 			t.Errorf("answer %d lost: %v", n, err)
 		}

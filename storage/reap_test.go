@@ -321,7 +321,7 @@ func TestReapWithAnswersLost(t *testing.T) {
 			r := newRig(t)
 			s := r.open(nil)
 			r.expired(1, dayLong, "due")
-			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropAnswer))
+			r.proxy.Before(faultproxy.Fail(n, faultproxy.DropResponse))
 			done, err := s.Reap(ctx)
 			if want := (link.ReapResult{Deleted: 1, Complete: true}); err != nil || done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)

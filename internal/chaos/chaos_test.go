@@ -254,7 +254,7 @@ func (n *node) fault(c faultproxy.Call) faultproxy.Fault {
 		n.rngMu.Unlock()
 		switch {
 		case p < 0.02:
-			f = faultproxy.DropAnswer
+			f = faultproxy.DropResponse
 		case p < 0.035:
 			f = faultproxy.Refuse
 		case p < 0.045:

@@ -67,6 +67,12 @@ func TestLongStoppedCreator(t *testing.T) {
 		t.Errorf("got %d, want 503", got)
 	}
 	creator.proxy.Wait()
+	// The signal takes a moment, in which the process may come as far as to its link. It sends it when it is woken then,
+	// and gives it its expiry row again.
+	r.tables.WantNoLeak()
+	if code, body := other.control("reap"); code != 200 {
+		t.Errorf("reap: %d %s", code, body)
+	}
 	r.tables.WantRows(0, 0, 0)
 }
 

@@ -118,7 +118,7 @@ var outages = map[string]outage{
 	"responses cut off": impaired("limit_data", `"bytes":100`),
 	"busy":              faulty(faultproxy.ServerBusy),
 	"too many requests": faulty(faultproxy.TooManyRequests),
-	"responses lost":    faulty(faultproxy.DropAnswer),
+	"responses lost":    faulty(faultproxy.DropResponse),
 	"flapping": {partial: true, begin: func(n *network, _ *faultproxy.Proxy) func() {
 		stop := make(chan struct{})
 		var flaps sync.WaitGroup

@@ -33,18 +33,18 @@ type Fault int
 const (
 	None            Fault = iota
 	Refuse                // it is not passed on, and the connection is closed
-	DropAnswer            // it is passed on and applied; its answer is lost with the connection
-	ServerBusy            // it is not passed on; the answer is a 503 as Azure words it
+	DropResponse          // it is passed on and applied; its response is lost with the connection
+	ServerBusy            // it is not passed on; the response is a 503 as Azure words it
 	TooManyRequests       // the same with a 429 and a Retry-After of ten seconds
 	BeingDeleted          // the same with a 409: the table is being deleted, and cannot be made yet
 	NotFound              // the same with a 404: there is no such row
-	Freeze                // it is not passed on, and not answered while the client waits
-	EmptyAnswer           // it is passed on and applied; its answer arrives without a body
+	Freeze                // it is not passed on, and gets no response while the client waits
+	EmptyResponse         // it is passed on and applied; its response arrives without a body
 
 	// The next ones are not faults of a storage service, but ways to break what the service relies on: with one of
 	// them in force, a test that looks for broken promises must find one.
 
-	Lie           // it is not passed on, and answered as if it had been applied
+	Lie           // it is not passed on, and gets a response as if it had been applied
 	Unconditional // it is passed on without the ETag that it is conditional on
 )
 
@@ -94,7 +94,7 @@ func (p *Proxy) Before(f func(Call) Fault) {
 	p.before = f
 }
 
-// After has a function look at every call when it was applied and its answer is on its way; nil for none.
+// After has a function look at every call when it was applied and its response is under way; nil for none.
 func (p *Proxy) After(f func(Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,27 +212,27 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		if fault == Unconditional && out.Header.Get("If-Match") != "" {
 			out.Header.Set("If-Match", "*")
 		}
-		answer, err := http.DefaultTransport.RoundTrip(out)
+		resp, err := http.DefaultTransport.RoundTrip(out)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		defer answer.Body.Close()
-		said, err := io.ReadAll(answer.Body)
-		if err != nil || fault == DropAnswer {
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || fault == DropResponse {
 			panic(http.ErrAbortHandler)
 		}
 		if after != nil {
 			after(call)
 		}
-		for name, values := range answer.Header {
+		for name, values := range resp.Header {
 			w.Header()[name] = values
 		}
-		if fault == EmptyAnswer {
+		if fault == EmptyResponse {
 			w.Header().Del("Content-Length")
-			said = nil
+			text = nil
 		}
-		w.WriteHeader(answer.StatusCode)
-		w.Write(said)
+		w.WriteHeader(resp.StatusCode)
+		w.Write(text)
 	})
 }
 

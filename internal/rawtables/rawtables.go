@@ -260,7 +260,7 @@ func (r *Tables) Disable(alias string) {
 		r.t.Fatal(err)
 	}
 	_, err = r.service.NewClient(r.Links).UpdateEntity(context.Background(), data, nil) // merges
-	if answer := (*azcore.ResponseError)(nil); err != nil && !(errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound) {
+	if failed := (*azcore.ResponseError)(nil); err != nil && !(errors.As(err, &failed) && failed.StatusCode == http.StatusNotFound) {
 		r.t.Error(err)
 	}
 }

@@ -263,6 +263,26 @@ func descriptors(t *testing.T, h *funchost.Host) int {
 	return len(open)
 }
 
+// Storage that takes three seconds for each call is slow, and not down.
+func TestSlowStorage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
+	p := s.proxy()
+	process := s.standalone(p.ConnectionString())
+	p.Before(func(faultproxy.Call) faultproxy.Fault {
+		time.Sleep(3 * time.Second)
+		return faultproxy.None
+	})
+	var status int
+	for range 3 { // half a second is left of the five, which may be too little for a busy machine
+		if status = get(t, process.url+"/cold").Status; status == 302 {
+			return
+		}
+	}
+	t.Errorf("got %d", status)
+}
+
 func TestStorageDownAtStart(t *testing.T) {
 	t.Parallel()
 	ports, err := azurite.FreePorts()

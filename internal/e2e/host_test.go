@@ -2,14 +2,15 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -104,9 +105,7 @@ func TestHandlerThatIsKilledIsStartedAgain(t *testing.T) {
 	s.failures = 1
 	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/"})
 	h := s.hosted(true, emulator.ConnectionString())
-	if err := syscall.Kill(h.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	kill(t, h.PID())
 	testutil.Eventually(t, "it redirects again", func() bool { return get(t, h.URL()+"/live").Status == 302 })
 }
 
@@ -138,7 +137,7 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
+	t.Cleanup(func() { kill(t, pid) })
 	base := fmt.Sprintf("http://127.0.0.1:%d", port)
 	responds := func() bool {
 		_, err := testutil.Send(http.MethodGet, base+"/api/health", "")
@@ -164,4 +163,16 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 	stdout.Close()
 	testutil.Eventually(t, "it has ended", func() bool { return !responds() })
 	requests.Wait()
+}
+
+// kill kills a process that may have ended.
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
 }

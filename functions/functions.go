@@ -1,5 +1,5 @@
-// Package functions holds the functions of the app, one file and one folder with its function.json each. What they need
-// from other packages they declare as interfaces here.
+// Package functions responds to requests: one file per function or route, and a folder with a function.json for each
+// function that the Functions host knows. What it needs from other packages it declares as interfaces.
 package functions
 
 import (
@@ -30,8 +30,8 @@ type Getter interface {
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
 }
 
-// Pinger tells ready whether a part of storage responds: by an error if it does not. It returns when ctx ends, and does
-// not panic.
+// Pinger checks, for ready, whether a part of storage responds; an error says that it does not. It returns when ctx ends,
+// and does not panic.
 type Pinger interface {
 	Ping(ctx context.Context) error
 }
@@ -64,7 +64,7 @@ type Config struct {
 	Sender  *telemetry.Sender // gets the requests if no host reports them; nil disables it
 }
 
-// New returns the handler of all functions, with the routes that their function.json files give.
+// New returns the handler of all functions, with the routes of the function.json files and those behind web-api.
 func New(c Config) (http.Handler, error) {
 	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
 		"shorten":  (&shorten{links: c.Links, rules: c.Rules, now: c.Now, metrics: c.Metrics}).serve,
@@ -87,7 +87,7 @@ func New(c Config) (http.Handler, error) {
 // the request and of its operation; it is passed beside the request, because a request with another context is a copy.
 type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request) error
 
-func notFound(context.Context, http.ResponseWriter, *http.Request) error { return notFoundProblem }
+func notFound(context.Context, http.ResponseWriter, *http.Request) error { return nothingHereProblem }
 
 // service handles every request: it finds the function, turns its error into a response, and reports the result.
 type service struct {
@@ -96,7 +96,7 @@ type service struct {
 	log    *slog.Logger
 	sender *telemetry.Sender
 
-	forwardingKnown atomic.Bool // whether the host forwards or proxies has been found out
+	forwardingKnown atomic.Bool // set once it is known whether the host forwards or proxies
 }
 
 // statusWriter is the writer of a response. It remembers the status, and holds the operation to save an allocation.
@@ -107,7 +107,7 @@ type statusWriter struct {
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	if status >= 200 { // else another one follows
+	if status >= 200 { // else it is informational, and the final one follows
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -160,8 +160,8 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 		s.logger(w).Error(telemetry.LogRequestFailed, "error", err)
 	}
 	if s.hosted && !proxied(r) {
-		// A host that forwards has the whole body, writes it before it reads the response, and turns a connection that is
-		// closed meanwhile into a 500 of its own.
+		// A host that forwards sends the whole body before it reads the response. If the connection closes meanwhile, its
+		// client gets a 500, so the body is read first.
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
 	}
 	p.write(w, r)
@@ -193,8 +193,8 @@ func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 // proxied reports whether a request comes by a Functions host that proxies.
 func proxied(r *http.Request) bool { return r.Header["X-Ms-Invocation-Id"] != nil }
 
-// noteForwarding logs once if the Functions host is one that forwards requests instead of proxying them: it rewrites the
-// Location of redirects. Such a host appends its name to the client's User-Agent; the host's own requests consist of it.
+// noteForwarding logs once if the Functions host forwards requests, because such a host rewrites Location. It appends its
+// name to the client's User-Agent; in the host's own requests that name is all there is.
 func (s *service) noteForwarding(r *http.Request) {
 	const name = "Azure-Functions-Host/"
 	agent := r.UserAgent()

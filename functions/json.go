@@ -16,7 +16,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxBody is the longest body that is read, in bytes: the longest URL with most of its characters escaped, and some.
+// maxBody is the longest body that is read, in bytes: the longest URL with most of its characters escaped, and a little
+// more.
 const maxBody = 16 << 10
 
 // readBody reads a request's body, up to maxBody bytes. The error is a problem.
@@ -34,10 +35,10 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// decodeJSON decodes a request's body, which must be one JSON object in UTF-8. Names are case-sensitive, known and come
-// once, and no part of a string is replaced. The error is a problem.
+// decodeJSON decodes a request's body, which must be one JSON object. Names are case-sensitive, known and come once, and
+// invalid UTF-8 is refused, not replaced. The error is a problem.
 func decodeJSON[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
-	// A host that forwards drops the type of an empty body; then it is the body that is wrong.
+	// A host that forwards drops the Content-Type of an empty body: then the problem is the body, not its type.
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
 		return v, mediaTypeProblem
 	}
@@ -72,8 +73,8 @@ func jsonProblem(err error) *problem {
 	return notObjectProblem
 }
 
-// fieldName returns the name of a field for people: "claims.0.alias" for "/claims/0/alias". No field is deeper than that,
-// or has a longer name than maxFieldName bytes.
+// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". A hostile body may nest its fields deeper than
+// any request does, and give them names of any length: the rest is cut off.
 func fieldName(p jsontext.Pointer) string {
 	var tokens []string
 	for token := range p.Tokens() {
@@ -105,7 +106,7 @@ func kindName(t reflect.Type) string {
 	return "an object"
 }
 
-// integer is a whole number in any notation, 60.0 and 6e1 too. It is cut off at ±2⁵³, far beyond any limit here.
+// integer is a whole number in any notation, 60.0 and 6e1 too. It is clamped to ±2⁵³, far beyond any limit here.
 type integer int64
 
 // UnmarshalJSON decodes a number.

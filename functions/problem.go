@@ -28,6 +28,8 @@ func (p *problem) Error() string { return p.Title }
 var (
 	notFoundProblem = newProblem(http.StatusNotFound, "not-found", "No such link",
 		"There is no short link at this address. Check it for typing mistakes: upper-case and lower-case letters differ.")
+	nothingHereProblem = newProblem(http.StatusNotFound, "not-found", "Nothing at this path",
+		"The API has nothing at this path. Check it for typing mistakes.")
 	expiredProblem = newProblem(http.StatusGone, "link-expired", "This link has expired",
 		"The short link at this address has come to the end of its life. Ask whoever gave it to you for a new one.")
 	disabledProblem = newProblem(http.StatusGone, "link-disabled", "This link is disabled",
@@ -110,8 +112,8 @@ func methodProblem(allow string) *problem {
 	return p
 }
 
-// problemOf returns the problem that stands for an error. An error that it does not know gets a text that tells nothing
-// of the inside.
+// problemOf returns the problem that stands for an error. An unknown error becomes internalProblem, whose text reveals
+// nothing about its cause.
 func problemOf(err error) *problem {
 	var p *problem
 	var invalid *link.InvalidError
@@ -129,7 +131,7 @@ func problemOf(err error) *problem {
 	return internalProblem
 }
 
-// write responds with the problem: as a page if a person is looking who can do something about it, else as JSON.
+// write responds with the problem: as a page for 404, 410 and 503 outside of /api/ if the client prefers HTML, else as JSON.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	for name, values := range p.header {
 		w.Header()[name] = values
@@ -150,8 +152,8 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, p)
 }
 
-// prefersHTML reports whether a client prefers a page to JSON: whether it accepts text/html by name, and nothing that
-// JSON matches more than that.
+// prefersHTML reports whether a client prefers a page to JSON: whether it names text/html, with at least the quality of
+// every type that matches JSON.
 func prefersHTML(h http.Header) bool {
 	var html, json float64
 	for part := range strings.SplitSeq(strings.Join(h.Values("Accept"), ","), ",") {

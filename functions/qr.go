@@ -19,7 +19,7 @@ import (
 )
 
 // qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a code can be printed before
-// its link exists, and whether it leads anywhere is told by following it.
+// its link exists, and only following the link shows whether it does.
 type qr struct{ base link.Base }
 
 // qrLevels are the levels of error correction, from the least to the most.
@@ -96,7 +96,7 @@ func (p *parameters) integer(name string, byDefault, low, high int) int {
 	return n
 }
 
-// encodeQR encodes a text of bytes in the smallest version that holds it, with the mask that scanners like best.
+// encodeQR encodes a text in the smallest QR version that holds it, with the mask of the lowest penalty.
 func encodeQR(text string, level coding.Level) (*coding.Code, error) {
 	data := coding.String(text)
 	version := coding.Version(coding.MinVersion)
@@ -203,6 +203,6 @@ func pngOf(c *coding.Code, size, margin int) []byte {
 		}
 	}
 	var b bytes.Buffer
-	_ = png.Encode(&b, img) // a buffer takes all
+	_ = png.Encode(&b, img) // writing to a buffer cannot fail
 	return b.Bytes()
 }

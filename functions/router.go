@@ -59,8 +59,8 @@ func Schedule(function string) (cron.Schedule, error) {
 	return nil, fmt.Errorf("%s/function.json has no timer", function)
 }
 
-// router finds functions by method and path. It is http.ServeMux below /api/ only: elsewhere, ServeMux would redirect a
-// path that is not clean to a clean one, and here a path that is no alias is a 404.
+// router finds functions by method and path. It uses http.ServeMux below /api/ only: ServeMux redirects a path that is not
+// clean, and outside of /api/ such a path must be a 404.
 type router struct {
 	hostAddress string              // see Config
 	timers      map[string]route    // by path; the host fires them
@@ -75,13 +75,13 @@ type route struct {
 	serve    handlerFunc
 }
 
-// endpoint is what is at one path: routes by method, "" for every method that is not there.
+// endpoint is what is at one path: routes by method; the key "" stands for all other methods.
 type endpoint map[string]route
 
 // ServeHTTP is never called: it makes an endpoint fit for http.ServeMux, which is only asked which one it would call.
 func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// webAPI is the function that gets what is below /api/ and no other function's.
+// webAPI is the function for every path below /api/ that has no function of its own.
 const webAPI = "web-api"
 
 // newRouter routes to functions, and, by method and path, to what is behind the function web-api. It panics, as
@@ -108,10 +108,15 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 	}
 	for pattern, serve := range behind {
 		method, path, _ := strings.Cut(pattern, " ")
-		at := entry(api, path)
-		at[method] = route{webAPI, serve}
+		b := binding{Route: path, Methods: []string{method}}
 		if method == http.MethodGet {
-			at[http.MethodHead] = at[method]
+			b.Methods = append(b.Methods, http.MethodHead)
+		}
+		if !isAPI(path) || method == "" {
+			return nil, fmt.Errorf("%q must be a method and a path below /api/", pattern)
+		}
+		if err := rt.add(api, b, route{webAPI, serve}); err != nil {
+			return nil, err
 		}
 	}
 	for pattern, at := range api {
@@ -169,7 +174,7 @@ func entry(all map[string]endpoint, p string) endpoint {
 	return all[p]
 }
 
-// find returns the route of a request. The error is a problem; then the route has its function's name at most.
+// find returns the route of a request. The error is a problem; with it, the route has the function's name or nothing.
 func (rt *router) find(r *http.Request) (route, error) {
 	p := r.URL.Path
 	if r.Method == http.MethodPost && rt.hostAddress != "" {
@@ -185,7 +190,10 @@ func (rt *router) find(r *http.Request) (route, error) {
 	case isAPI(p):
 		at = rt.findAPI(r)
 	}
-	if at == nil {
+	switch {
+	case at == nil && isAPI(p):
+		return route{}, nothingHereProblem
+	case at == nil:
 		return route{}, notFoundProblem
 	}
 	if to, ok := at[r.Method]; ok {
@@ -216,7 +224,7 @@ var errNotTheHost = errors.New("the request is not the Functions host's own")
 
 // fromHost returns an error unless the Functions host itself has sent a request, and not a client through it. A host that
 // forwards can be made to post to a timer's path, since it removes dot segments after it has matched a route. What keeps
-// clients out is that no route with POST lets such a path through; this is the second line.
+// clients out is that no route with POST lets such a path through; this is the second line of defence.
 func (rt *router) fromHost(r *http.Request) error {
 	switch {
 	case r.Host != rt.hostAddress:
@@ -227,11 +235,11 @@ func (rt *router) fromHost(r *http.Request) error {
 	return nil
 }
 
-// findAPI finds the endpoint of a path below /api/ as the host does, without regard to case and one trailing slash, and
-// sets the path values of r, but for the one of a catch-all. They keep their case.
+// findAPI finds the endpoint of a path below /api/ as the host does, ignoring case and one trailing slash. It sets the path
+// values of r as they were sent, except a catch-all's.
 func (rt *router) findAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
-	lower := lowerASCII(escaped) // letters alone, so that escaped slashes stay where they are
+	lower := lowerASCII(escaped) // still escaped, so that an escaped slash separates no segments
 	path, err := url.PathUnescape(lower)
 	if err != nil {
 		return nil

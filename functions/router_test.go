@@ -100,6 +100,12 @@ func TestRoutesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+	for _, pattern := range []string{"GET /api/myLinks", "get stats/x", "GET /stats/x", "/api/mine", "GET /api/health"} {
+		files := fstest.MapFS{"health/function.json": &fstest.MapFile{Data: []byte(`{"bindings":[{"type":"httpTrigger","methods":["get"],"route":"api/health"}]}`)}}
+		if _, err := newRouter(files, "", map[string]handlerFunc{"health": nothing}, map[string]handlerFunc{pattern: nothing}); err == nil {
+			t.Errorf("%s: accepted", pattern)
+		}
+	}
 }
 
 // FuzzFind: only a path of one segment leads to redirect, no path reaches the timer without the host, and a path value is

@@ -22,7 +22,7 @@ type shortenRequest struct {
 	Seconds *integer `json:"expiresInSeconds"`
 }
 
-// shortened is the response. A time is null if the link has none, as one that another program made may.
+// shortened is the response. A time is null if the link has none; only other programs make such links.
 type shortened struct {
 	Alias     link.Alias `json:"alias"`
 	ShortURL  string     `json:"shortUrl"`

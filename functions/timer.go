@@ -44,7 +44,7 @@ func (t *timer) serve(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		return err
 	}
 	setHeaders(w, "application/json")
-	// The host waits until its time limit for a body that is empty or null; each of Logs becomes a trace.
+	// If the body were empty or null, the host would wait until its time limit. Each of Logs becomes a trace.
 	writeJSON(w, struct {
 		Outputs     struct{}
 		Logs        []string

@@ -1,5 +1,5 @@
-// Handler is the custom handler of an Azure Functions app that shortens URLs. It is the same service without a Functions
-// host.
+// Handler is the executable: an Azure Functions custom handler that shortens URLs, and the same service on its own if there
+// is no Functions host.
 package main
 
 import (
@@ -25,8 +25,8 @@ import (
 var version = "development"
 
 func main() {
-	// The Functions host kills without a signal; these two come from a terminal, a container or systemd. The first one
-	// drains, and a second one ends the process at once.
+	// The Functions host ends its handler without a signal that can be handled. These two come from a terminal, a container
+	// or systemd: the first one drains, and a second one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {

@@ -18,7 +18,7 @@ const (
 	againAfter = 65 * time.Second
 )
 
-// Schedule returns the first time to run after another one.
+// Schedule says when to run: Next returns the first time after the given one.
 type Schedule interface {
 	Next(after time.Time) time.Time
 }

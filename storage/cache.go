@@ -38,7 +38,7 @@ const (
 	// costs a popular link one slow response now and then, and the table is not stormed when it comes back.
 	staleRetry = 5 * time.Second
 
-	// sweepEvery is how often a full cache drops what has come to its end.
+	// sweepEvery is how often a full cache drops the entries past their staleUntil.
 	sweepEvery = time.Minute
 )
 
@@ -62,7 +62,7 @@ type entry struct {
 	link       link.Link
 	freshUntil time.Time
 	staleUntil time.Time
-	notBefore  atomic.Int64 // Unix nanoseconds; no refresh is tried earlier, since the last one failed; zero: none has
+	notBefore  atomic.Int64 // the earliest time of the next refresh after one failed, in Unix nanoseconds; zero: none failed
 }
 
 func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
@@ -71,7 +71,7 @@ func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics 
 		NumCounters: max(config.Bytes/entryOverhead, 100) * countersPerEntry,
 		BufferItems: 64,
 		OnEvict: func(i *ristretto.Item[*entry]) {
-			// An entry that had come to its end made no room for others.
+			// An entry past its end counts as none.
 			if i.Value != nil && now().Before(i.Value.staleUntil) {
 				metrics.CacheEvicted.Add(1)
 			}
@@ -184,7 +184,7 @@ func (c *cache) put(a link.Alias, l link.Link) {
 	e := &entry{alias: l.Alias, link: l, freshUntil: now.Add(c.config.Fresh)}
 	e.staleUntil = e.freshUntil.Add(c.config.Stale)
 	if l.Alias == "" {
-		e.alias = link.Alias(strings.Clone(string(a))) // and not the whole request that it is a part of
+		e.alias = link.Alias(strings.Clone(string(a))) // or the entry would keep the whole request in memory
 		e.freshUntil = now.Add(c.config.Negative)
 		e.staleUntil = e.freshUntil
 	}
@@ -197,9 +197,9 @@ func (c *cache) put(a link.Alias, l link.Link) {
 		c.entries.Del(string(a))
 		return
 	}
-	// Without a time to live: for each five seconds in which entries expire ristretto would keep a list that never shrinks
-	// before its time comes, and with many links passing through, the lists would take many times the memory of the entries.
-	// What has come to its end is not served (see get), and is swept out when others need the room.
+	// Without ristretto's time to live: it keeps a list for every five seconds in which entries expire, and frees none before
+	// that time, so that with many links passing through the lists outgrow the entries. An entry past its end is not served
+	// (see get), and is swept out when others need the room.
 	text := int64(2*len(a) + len(l.LongURL) + len(l.CreatedBy))
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
@@ -209,8 +209,8 @@ func (c *cache) put(a link.Alias, l link.Link) {
 	c.metrics.CacheBytes.Set(c.entries.MaxCost() - c.entries.RemainingCost())
 }
 
-// sweep drops what has come to its end. Ristretto alone would keep it for days: it admits no newcomer that is asked for
-// less often than the entries that are there have ever been.
+// sweep drops the entries past their staleUntil. Ristretto alone would keep them for days: it admits a new entry only if it
+// is asked for more often than the one that it would evict, dead or not.
 func (c *cache) sweep(now time.Time) {
 	last := c.swept.Load()
 	if now.UnixNano()-last < int64(sweepEvery) || !c.swept.CompareAndSwap(last, now.UnixNano()) {
@@ -240,8 +240,8 @@ func (c *cache) insert(ctx context.Context, l link.Link) (linkRow, error) {
 	return r, err
 }
 
-// forget evicts what is cached for an alias, or about to be: ristretto sets new keys a moment later, and drops the second
-// of two that come in that moment.
+// forget evicts what is cached for an alias, or about to be. In ristretto the Set of a new key takes effect a moment later,
+// and a second Set within that moment is lost; a Del between the two makes the second one count.
 func (c *cache) forget(a link.Alias) { c.entries.Del(string(a)) }
 
 // delete evicts first, so that a link whose row is being deleted is not served meanwhile, and once more afterwards,

@@ -26,8 +26,8 @@ const firstTryTimeout = 1400 * time.Millisecond
 
 // httpClient is one pool of connections for all tables and the lock.
 //
-// An instance on the Consumption plan has 600 outbound connections; one host may take less than half of them, and as
-// many are kept open between bursts. The timeouts here cover what a context does not end: with them, a network that
+// An instance on the Consumption plan has 600 outbound connections; one storage endpoint may take less than half of them,
+// and as many are kept open between bursts. The timeouts here cover what a context does not end: with them, a network that
 // drops packets costs one try and not a whole request.
 var httpClient = &http.Client{
 	Transport: &http.Transport{
@@ -56,7 +56,7 @@ func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			MaxRetries:    2,
 			RetryDelay:    50 * time.Millisecond,
 			MaxRetryDelay: 200 * time.Millisecond,
-			TryTimeout:    firstTryTimeout, // of the token too; tryPolicy lifts it from the request in later tries
+			TryTimeout:    firstTryTimeout, // includes getting a token; in later tries, tryPolicy replaces it for the request
 		},
 		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}},
 		PerRetryPolicies: []policy.Policy{tryPolicy{kind, sender}},
@@ -129,7 +129,7 @@ func (p tokenErrorPolicy) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// outcome returns the result of a try. An error response that the code asks for, such as that there is no such row, is a
+// outcome returns the result of a try. An error that the caller expects, such as that there is no such row, counts as
 // success.
 func outcome(resp *http.Response, err error) (code, errorCode string, success bool) {
 	switch {

@@ -85,8 +85,7 @@ func Open(config Config) (*Links, error) {
 // Get returns the link of an alias, expired and disabled ones included: the caller decides what they are worth.
 // Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
-	if s.cache == nil {
-		// The cache has a time limit of its own for its reads, and a hit needs none.
+	if s.cache == nil { // the cache limits its reads itself, and a hit needs no limit
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, Timeout)
 		defer cancel()
@@ -124,7 +123,7 @@ type creation struct {
 	deadline time.Time // wall clock
 
 	own       linkRow     // the link that was inserted for want; its alias is "" until then
-	ownExpiry azcore.ETag // of its expiry row, or "" if that has to be left to the reaper
+	ownExpiry azcore.ETag // of its expiry row, or "" if only the reaper may delete that
 }
 
 func (c *creation) create(ctx context.Context) (link.Link, error) {
@@ -156,9 +155,9 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	r, err := c.rows.get(ctx, a)
 	cached := c.cache != nil && r.etag == ""
 	if cached && (errors.Is(err, link.ErrNotFound) || r.stale || err == nil && r.Expired(c.config.Now())) {
-		// A cached "not found" may be older than the index row, a cached expiry older than one that somebody has given the
-		// link since, and what is good enough for a redirect in an outage is not good enough to promise a link's life by.
-		// What the table says replaces them: the alias that this create returns must redirect from here too.
+		// Before an alias is promised, the table decides in three cases: a cached "not found" may be older than the index row;
+		// a cached expiry may have been extended since; and a stale link is good enough for a redirect, but not for a promise.
+		// What the table says is cached, since the alias must redirect from here too.
 		c.cache.forget(a)
 		r, err = c.cache.refresh(ctx, a)
 	}
@@ -277,8 +276,8 @@ func (c *creation) undo(ctx context.Context) {
 	c.dropExpiry(ctx)
 }
 
-// repair is for a process that was stopped in the middle of a write for longer than a create may take: the write may
-// have come after the reaper, whatever its error says. Others may have found the link by its index row and told their
+// repair is for a process that was stopped in the middle of a write for longer than a create may take: the write may have
+// been applied after the reaper was there, even if it returned an error. Others may have found the link by its index row and told their
 // callers of it, so it is not undone. It gets its expiry row again; and if it was already reaped, the orphaned index
 // row is deleted.
 func (c *creation) repair(ctx context.Context) {

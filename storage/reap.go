@@ -53,7 +53,7 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	}
 	r.done.Complete = err == nil
 	if !r.done.Complete && r.done.Backlog == 0 && !r.seen.IsZero() {
-		r.done.Backlog = now.Sub(r.seen) // what was not listed expired later than what was
+		r.done.Backlog = now.Sub(r.seen) // rows come oldest first: what was not listed expired later
 	}
 	if errors.Is(err, errReapLimit) {
 		err = nil
@@ -83,11 +83,11 @@ type reaping struct {
 
 	mu        sync.Mutex
 	done      link.ReapResult
-	unbatched []expiryRow // rows of the page whose links are deleted, and that no batch has deleted
+	unbatched []expiryRow // rows of the page that are left to delete one by one; their links are gone
 }
 
-// batch is some rows of one page and one partition. Once the links of all its due rows are deleted, one call deletes the
-// rows.
+// batch is some rows of one page and one partition. Once all of them have been handled, one call deletes those whose links
+// were deleted.
 type batch struct {
 	open     int         // rows that are still being handled
 	unlinked []expiryRow // rows whose links were deleted
@@ -126,7 +126,7 @@ func (r *reaping) eachOf(rows []expiryRow, do func(i int, e expiryRow)) {
 	_ = all.Wait()
 }
 
-// handle handles one expiry row, and with the last one of its batch the batch.
+// handle handles one expiry row, and deletes its batch after the last row of that.
 func (r *reaping) handle(ctx context.Context, e expiryRow, b *batch) {
 	var deleted bool
 	if !e.expiresAt.After(r.cutoff) { // its key says that it is due, but the property is what counts
@@ -150,8 +150,8 @@ func (r *reaping) handle(ctx context.Context, e expiryRow, b *batch) {
 	}
 }
 
-// deleteAll deletes rows whose links are deleted in one call, or leaves them to be deleted one by one: because one of
-// them was changed or is gone, storage fails, or a response is lost and the next try finds that they are gone.
+// deleteAll deletes, in one call, rows whose links are gone. If that fails, because a row was changed or is gone already,
+// it leaves them to be deleted one by one.
 func (r *reaping) deleteAll(ctx context.Context, rows []expiryRow) {
 	if len(rows) > 1 && ctx.Err() == nil {
 		err := r.expiry.deleteBatch(ctx, rows)
@@ -203,9 +203,8 @@ func (r *reaping) count(ctx context.Context, e expiryRow, deleted bool, err erro
 	r.config.Log.Error(telemetry.LogLinkNotReaped, "partition", e.partition, "row", e.key, "error", err)
 }
 
-// reapOne handles one expiry row that is due. If it deletes the link, it leaves the row to its batch; the row of a link
-// that is not there, or not due, it drops itself. errChanged: a row that it wanted to delete is not the one that it read
-// any more.
+// reapOne handles one due expiry row. If it deletes the link, it leaves the row to the batch; if the link is gone or not
+// due, it deletes the row itself. errChanged: a row has changed since it was read.
 func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -15,7 +15,7 @@ func (s *Links) EnsureTables(ctx context.Context) error {
 	return s.eachTable(ctx, (*table).ensure)
 }
 
-// Ping reads a row from each table that does not exist, the cheapest way to tell that all tables respond.
+// Ping asks each table for a row that cannot exist, the cheapest way to tell that all of them respond.
 // Errors: link.ErrUnavailable.
 func (s *Links) Ping(ctx context.Context) error {
 	return s.eachTable(ctx, (*table).ping)

@@ -48,9 +48,9 @@ func (t *table) ensure(ctx context.Context) error {
 	}
 }
 
-// do makes one call, and once more if the table had to be created first: to a process that has just started, or after
-// somebody deleted the table, that costs the first request a moment instead of an error. Tries is how often the (last)
-// call was sent: more than once means that an earlier try may have been applied although its response never came.
+// do makes one call. If the table is missing, it creates it and calls again, so that the first request after a start, or
+// after somebody deleted the table, is slower instead of failing. Tries is how often the last call was sent: if more than
+// once, an earlier try may have been applied although its response never came.
 func (t *table) do(ctx context.Context, operation string, send func(context.Context) error) (tries int, err error) {
 	once := func() (int, error) {
 		ctx, c := withCall(ctx, operation+" "+t.name)
@@ -77,7 +77,7 @@ func (t *table) get(ctx context.Context, partition, key string) (data []byte, et
 	return data, etag, err
 }
 
-// ping reads a row that no table of ours can hold.
+// ping asks for a row whose key no link can have.
 func (t *table) ping(ctx context.Context) error {
 	_, _, err := t.get(ctx, "-", "-")
 	if errors.Is(err, errGone) {

@@ -20,7 +20,7 @@ import (
 // lastTelemetry is how long sending the rest of the telemetry may take.
 const lastTelemetry = 3 * time.Second
 
-// App is the service but for its listener.
+// App is the whole service except its listener.
 type App struct {
 	Handler http.Handler
 	Links   *storage.Links

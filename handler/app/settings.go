@@ -1,4 +1,4 @@
-// Package app reads the settings and wires the rooms of the service.
+// Package app reads the settings and wires the packages of the service.
 package app
 
 import (
@@ -21,7 +21,7 @@ import (
 	"tiney/telemetry"
 )
 
-// Settings are all that the environment says, as the configurations of the rooms. New fills in the rest of them.
+// Settings are all that the environment says, as the configurations of the packages. New fills in the rest of them.
 type Settings struct {
 	Address   string // to listen on
 	LogLevel  slog.Level

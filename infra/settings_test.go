@@ -218,8 +218,10 @@ func TestInfraSettings(t *testing.T) {
 		}
 		texts[name] = string(text)
 	}
+	if problems := compare(texts["main"], texts); len(problems) > 0 {
+		t.Errorf("infra/main.bicep and the handler differ:\n%s", strings.Join(problems, "\n"))
+	}
 	for _, test := range []struct{ from, to, problem string }{
-		{"", "", ""},
 		{"  GC_PAGE_SIZE: string(gcPageSize)\n", "", "GC_PAGE_SIZE is not set"},
 		{"  GC_PAGE_SIZE: ", "  GC_PAGESIZE: ", "GC_PAGESIZE is set, and the handler does not read it"},
 		{"DefaultTtlDays: string(defaultTtlDays)", "DefaultTtlDays: string(maxTtlDays)", "the defaults give"},
@@ -234,8 +236,68 @@ func TestInfraSettings(t *testing.T) {
 	} {
 		main := strings.Replace(texts["main"], test.from, test.to, 1)
 		problems := strings.Join(compare(main, texts), "\n")
-		if main == texts["main"] && test.from != "" || !strings.Contains(problems, test.problem) || (test.problem == "") != (problems == "") {
+		if main == texts["main"] || !strings.Contains(problems, test.problem) {
 			t.Errorf("%q for %q: want %q, found\n%s", test.to, test.from, test.problem, problems)
+		}
+	}
+}
+
+// settingRow is a row of docs/settings.md: the setting, its default and its range.
+var settingRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]*) \\| (?:([^|]*) )?\\|")
+
+// TestDocumentedSettings holds docs/settings.md to the code: one row for each setting, with its default, and with the
+// limits of numbers.
+func TestDocumentedSettings(t *testing.T) {
+	asked := map[string]bool{}
+	with := func(name, value string) (any, error) {
+		return parse(func(setting string) string {
+			asked[setting] = true
+			switch setting {
+			case name:
+				return value
+			case "AzureWebJobsStorage":
+				return "UseDevelopmentStorage=true"
+			case "APPLICATIONINSIGHTS_CONNECTION_STRING": // else the telemetry's settings change nothing
+				return "InstrumentationKey=00000000-0000-0000-0000-000000000000;IngestionEndpoint=https://ingestion.example/"
+			}
+			return ""
+		})
+	}
+	want, err := with("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := regexp.MustCompile(`^(\d+) to (\d+)$`)
+	documented := map[string]bool{}
+	for _, row := range settingRow.FindAllStringSubmatch(read(t, "../docs/settings.md"), -1) {
+		name, byDefault, of := row[1], row[2], limits.FindStringSubmatch(row[3])
+		documented[name] = true
+		byDefault, _, _ = strings.Cut(byDefault, ",")
+		byDefault = strings.Trim(byDefault, "`")
+		if byDefault != "none" && byDefault != "AzureWebJobsStorage" && !strings.HasPrefix(byDefault, "set by ") {
+			if got, err := with(name, byDefault); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("the default of %s is not %s: %v", name, byDefault, err)
+			}
+		}
+		if of == nil {
+			continue
+		}
+		least, _ := strconv.Atoi(of[1])
+		most, _ := strconv.Atoi(of[2])
+		for value, valid := range map[int]bool{least - 1: false, least: true, most: true, most + 1: false} {
+			if _, err := with(name, strconv.Itoa(value)); (err == nil) != valid {
+				t.Errorf("%s=%d, documented as %s: %v", name, value, row[3], err)
+			}
+		}
+	}
+	for name := range asked {
+		if !documented[name] && !strings.Contains(name, "__") { // parts of connections
+			t.Errorf("docs/settings.md has no row for %s", name)
+		}
+	}
+	for name := range documented {
+		if !asked[name] {
+			t.Errorf("docs/settings.md has a row for %s, which the handler does not read", name)
 		}
 	}
 }

@@ -83,7 +83,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// wrongSettings is a value for each setting that must not be accepted.
+// wrongSettings is a value for each setting that must not be accepted. The platform's own and the connections that
+// stand in for AzureWebJobsStorage are not among them.
 var wrongSettings = map[string]string{
 	"AzureWebJobsStorage":                   "AccountName=a;AccountKey=a secret",
 	"SHORTURL_TABLE_NAME":                   "no-hyphens",
@@ -112,6 +113,22 @@ var wrongSettings = map[string]string{
 	"PORT":                                  "70000",
 	"LISTEN_ADDRESS":                        "a b",
 	"FUNCTIONS_CUSTOMHANDLER_PORT":          "x",
+}
+
+func TestEverySettingCanBeWrong(t *testing.T) {
+	get := environment()
+	_, err := ReadSettings(func(name string) string {
+		_, ok := wrongSettings[name]
+		exempt := name == "TABLE_CONNECTION" || name == "GC_BLOB_LOCK_CONNECTION" || strings.Contains(name, "__") ||
+			name == "HTTP_PLATFORM_PORT" || strings.HasPrefix(name, "WEBSITE_")
+		if !ok && !exempt {
+			t.Errorf("wrongSettings has no value for %s", name)
+		}
+		return get(name)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestEachWrongSettingIsNamed(t *testing.T) {

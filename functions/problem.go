@@ -17,7 +17,7 @@ type problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`          // what to do about it
-	Field  string `json:"field,omitempty"` // the field of the request's body that is wrong
+	Field  string `json:"field,omitempty"` // the field of the body, or the parameter of the query, that is wrong
 
 	header http.Header // further headers of the response
 }

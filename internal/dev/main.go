@@ -81,7 +81,7 @@ func run() error {
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 
-	if answers(stop, base, exited) {
+	if responds(stop, base, exited) {
 		fmt.Printf("\ntiney is at %s — open it, or try:\n\n  curl %s/api/shorten -H 'Content-Type: application/json' -d '{\"longUrl\":\"https://example.com/a/long/path\"}'\n\nCtrl-C ends it.\n\n", base, base)
 	}
 	select {
@@ -142,8 +142,8 @@ func namesStorage(env []string) bool {
 	})
 }
 
-// answers waits until the service takes connections; false where it ended or the user lost patience.
-func answers(stop context.Context, base string, exited chan error) bool {
+// responds waits until the service takes connections; false where it ended or the user lost patience.
+func responds(stop context.Context, base string, exited chan error) bool {
 	for {
 		conn, err := net.DialTimeout("tcp", base[len("http://"):], time.Second)
 		if err == nil {

@@ -70,12 +70,12 @@ func New(c Config) (http.Handler, error) {
 		"shorten":  (&shorten{links: c.Links, rules: c.Rules, now: c.Now, metrics: c.Metrics}).serve,
 		"redirect": (&redirect{links: c.Links, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}).serve,
 		"health":   (&health{version: c.Version, now: c.Now}).serve,
-		"ready":    (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, log: c.Log}).serve,
+		"ready":    (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
 		"home":     newHome(c.Rules.Base).serve,
 		"reaper":   (&timer{reaper: c.Reaper, log: c.Log}).serve,
 		webAPI:     notFound,
 	}, map[string]handlerFunc{
-		"GET /api/links/{alias}/qr": (&qr{base: c.Rules.Base}).serve,
+		"GET /api/links/{alias}/qr": newQR(c.Rules.Base).serve,
 	})
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	defer s.recoverPanic(w, r)
 	if s.hosted && !s.forwardingKnown.Load() {
-		s.noteForwarding(r)
+		s.noteForwarding(w, r)
 	}
 	to, err := s.routes.find(r)
 	if to.function != "" {
@@ -159,7 +159,7 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	case p.Status >= 500:
 		s.logger(w).Error(telemetry.LogRequestFailed, "error", err)
 	}
-	if s.hosted && !proxied(r) {
+	if s.hosted && !proxied(w, r) {
 		// A host that forwards sends the whole body before it reads the response. If the connection closes meanwhile, its
 		// client gets a 500, so the body is read first.
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
@@ -190,18 +190,24 @@ func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 	internalProblem.write(w, r)
 }
 
-// proxied reports whether a request comes by a Functions host that proxies.
-func proxied(r *http.Request) bool { return r.Header["X-Ms-Invocation-Id"] != nil }
+// proxied reports whether a request comes by a Functions host that proxies. Such a host gives the id of the invocation in
+// a header of its own too; through a host that forwards, a client can send that header, but not guess the id.
+func proxied(w *statusWriter, r *http.Request) bool {
+	id := w.operation.Invocation()
+	return id != "" && strings.EqualFold(r.Header.Get(proxyHeader), id)
+}
+
+const proxyHeader = "X-Ms-Invocation-Id"
 
 // noteForwarding logs once if the Functions host forwards requests, because such a host rewrites Location. It appends its
 // name to the client's User-Agent; in the host's own requests that name is all there is.
-func (s *service) noteForwarding(r *http.Request) {
+func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 	const name = "Azure-Functions-Host/"
 	agent := r.UserAgent()
 	if r.Header.Get("X-Azure-Functions-Invocationid") == "" || strings.HasPrefix(agent, name) || s.forwardingKnown.Swap(true) {
 		return
 	}
-	if strings.Contains(agent, " "+name) && !proxied(r) {
+	if strings.Contains(agent, " "+name) && !proxied(w, r) {
 		s.log.Warn(telemetry.LogLocationRewritten)
 	}
 }
@@ -212,8 +218,17 @@ func (s *service) report(w *statusWriter, r *http.Request, start time.Time) {
 	took := time.Since(start)
 	s.sender.Request(&w.operation, telemetry.Request{Status: w.status, Success: w.status < 500, Start: start, Duration: took, Remote: r.RemoteAddr})
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
-		s.logger(w).Debug("request", "method", r.Method, "status", w.status, "ms", float64(took.Microseconds())/1000)
+		s.logger(w).Debug("request", "method", methodName(r.Method), "status", w.status, "ms", float64(took.Microseconds())/1000)
 	}
+}
+
+// methodName returns a method for the log. A client may send any word.
+func methodName(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "other"
 }
 
 // setHeaders sets the headers that every response with a body has. Nobody may cache it unless its function says

@@ -14,8 +14,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +53,8 @@ func (l *fakeLock) Ping(ctx context.Context) error {
 type run func(context.Context) (string, error)
 
 func (f run) Run(ctx context.Context) (string, error) { return f(ctx) }
+
+const invocation = "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"
 
 // hostAddress is where the Functions host would reach the process.
 const hostAddress = "127.0.0.1:49152"
@@ -544,10 +549,51 @@ func TestReady(t *testing.T) {
 	}
 	ask(200, "ready", "ok", "ok")
 	r.fake.Fail(errors.New("a secret"))
+	ask(200, "ready", "ok", "ok") // checked a moment ago
+	r.clock.Advance(time.Second)
 	ask(503, "unavailable", "failed", "ok")
+	r.clock.Advance(time.Second)
+	ask(503, "unavailable", "failed", "ok")
+	if got := strings.Count(r.log.String(), telemetry.LogNotReady); got != 1 {
+		t.Errorf("%d lines for one outage", got)
+	}
 	r.fake.Fail(nil)
 	r.lock.fail = errors.New("it hangs")
+	r.clock.Advance(time.Second)
 	ask(503, "unavailable", "ok", "failed")
+}
+
+// counted counts the checks of a part of storage, each of which takes until it may go on.
+type counted struct {
+	checks atomic.Int64
+	goOn   chan struct{}
+}
+
+func (c *counted) Ping(context.Context) error {
+	c.checks.Add(1)
+	<-c.goOn
+	return nil
+}
+
+func TestReadyChecksOnceForAllWhoAsk(t *testing.T) {
+	c := &counted{goOn: make(chan struct{})}
+	r := newRig(t, func(config *functions.Config) { config.Tables = c })
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if w := r.do(http.MethodGet, "/api/ready", ""); w.Code != 200 {
+				t.Errorf("got %d", w.Code)
+			}
+		})
+	}
+	for c.checks.Load() == 0 {
+		runtime.Gosched()
+	}
+	close(c.goOn)
+	all.Wait()
+	if got := c.checks.Load(); got != 1 {
+		t.Errorf("%d checks, want 1", got)
+	}
 }
 
 func TestPanicIsA500AndALine(t *testing.T) {
@@ -580,15 +626,16 @@ func TestPanicAfterPartOfAResponseAbortsTheConnection(t *testing.T) {
 func TestRefusedBodiesAreReadToTheirEndBehindAHostThatForwards(t *testing.T) {
 	for _, test := range []struct {
 		address string
-		header  string
+		id      string // in the header of a host that proxies
 		left    bool
-	}{{hostAddress, "X-Other", false}, {hostAddress, "X-Ms-Invocation-Id", true}, {"", "X-Other", true}} {
+	}{{hostAddress, "", false}, {hostAddress, "forged", false}, {hostAddress, invocation, true}, {"", "", true}} {
 		r := newRig(t, func(c *functions.Config) { c.HostAddress = test.address })
 		for contentType, status := range map[string]int{"application/json": 413, "text/plain": 415} {
 			body := strings.NewReader(strings.Repeat("x", 8<<20))
 			req := httptest.NewRequest(http.MethodPost, "/api/shorten", body)
 			req.Header.Set("Content-Type", contentType)
-			req.Header.Set(test.header, "x")
+			req.Header.Set("X-Azure-Functions-InvocationId", invocation)
+			req.Header.Set("X-Ms-Invocation-Id", test.id)
 			w := httptest.NewRecorder()
 			if r.ServeHTTP(w, req); w.Code != status || (body.Len() > 0) != test.left {
 				t.Errorf("%+v: got %d with %d bytes left", test, w.Code, body.Len())
@@ -598,17 +645,22 @@ func TestRefusedBodiesAreReadToTheirEndBehindAHostThatForwards(t *testing.T) {
 }
 
 func TestAHostThatForwardsIsLoggedOnce(t *testing.T) {
-	for agent, want := range map[string]int{
-		"curl/8 Azure-Functions-Host/4.1037.0": 1,
-		"curl/8":                               0,
-		"Azure-Functions-Host/4.1037.0":        0,
+	for _, test := range []struct {
+		agent, proxy string
+		want         int
+	}{
+		{"curl/8 Azure-Functions-Host/4.1037.0", "", 1},
+		{"curl/8 Azure-Functions-Host/4.1037.0", "forged", 1},
+		{"curl/8 Azure-Functions-Host/4.1037.0", invocation, 0}, // the client's own invention
+		{"curl/8", "", 0},
+		{"Azure-Functions-Host/4.1037.0", "", 0},
 	} {
 		r := newRig(t)
 		for range 2 {
-			r.do(http.MethodGet, "/abcdef", "", "User-Agent", agent, "X-Azure-Functions-InvocationId", "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c")
+			r.do(http.MethodGet, "/abcdef", "", "User-Agent", test.agent, "X-Azure-Functions-InvocationId", invocation, "X-Ms-Invocation-Id", test.proxy)
 		}
-		if got := strings.Count(r.log.String(), telemetry.LogLocationRewritten); got != want {
-			t.Errorf("%s: %d lines, want %d", agent, got, want)
+		if got := strings.Count(r.log.String(), telemetry.LogLocationRewritten); got != test.want {
+			t.Errorf("%+v: %d lines", test, got)
 		}
 	}
 }
@@ -616,8 +668,12 @@ func TestAHostThatForwardsIsLoggedOnce(t *testing.T) {
 func TestLogHasOneLineARequestWithoutItsPath(t *testing.T) {
 	r := newRig(t)
 	r.do(http.MethodGet, "/https://example.com/secret?x", "", "X-Azure-Functions-InvocationId", "forged, 4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c")
+	r.do("FORGED", "/abcdef", "")
 	lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
-	if len(lines) != 1 || strings.Contains(lines[0], "secret") || strings.Contains(lines[0], "forged") ||
+	if len(lines) != 2 || !strings.Contains(lines[1], `"method":"other"`) {
+		t.Errorf("logged %q", lines)
+	}
+	if lines = lines[:1]; len(lines) != 1 || strings.Contains(lines[0], "secret") || strings.Contains(lines[0], "forged") ||
 		!strings.Contains(lines[0], `"status":404`) || !strings.Contains(lines[0], `"invocation":"4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"`) {
 		t.Errorf("logged %q", lines)
 	}
@@ -703,13 +759,14 @@ func TestTimerRespondsToTheHostAlone(t *testing.T) {
 		{"Host", "tiney.to"},
 		{"Host", "127.0.0.1"},
 		{"X-Forwarded-For", "203.0.113.7"},
-		{"X-Ms-Invocation-Id", "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"},
+		{"X-Ms-Invocation-Id", invocation},
+		{"Origin", "https://example.com"},
 	} {
 		if status, body := r.fire(url, fmt.Sprintf(timerPayload, "null", false), header...); status != 404 {
 			t.Errorf("%v: got %d %s", header, status, body)
 		}
 	}
-	if got := strings.Count(r.log.String(), telemetry.LogTimerRefused); got != 4 {
+	if got := strings.Count(r.log.String(), telemetry.LogTimerRefused); got != 5 {
 		t.Errorf("%d lines in %s", got, r.log)
 	}
 	alone := newRig(t, func(c *functions.Config) { c.HostAddress = "" })

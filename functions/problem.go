@@ -155,15 +155,19 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 // prefersHTML reports whether a client prefers a page to JSON: whether it names text/html, with at least the quality of
 // every type that matches JSON.
 func prefersHTML(h http.Header) bool {
+	accept := strings.Join(h.Values("Accept"), ",")
+	if len(accept) > 1<<10 {
+		return false // no browser's
+	}
 	var html, json float64
-	for part := range strings.SplitSeq(strings.Join(h.Values("Accept"), ","), ",") {
+	for part := range strings.SplitSeq(accept, ",") {
 		kind, params, err := mime.ParseMediaType(part)
 		if err != nil {
 			continue
 		}
 		q := 1.0
 		if given, ok := params["q"]; ok {
-			if q, err = strconv.ParseFloat(given, 64); err != nil {
+			if q, err = strconv.ParseFloat(given, 64); err != nil || !(q >= 0 && q <= 1) { // NaN is refused too
 				continue
 			}
 		}

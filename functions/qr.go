@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -20,23 +21,41 @@ import (
 
 // qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a code can be printed before
 // its link exists, and only following the link shows whether it does.
-type qr struct{ base link.Base }
+type qr struct {
+	base link.Base
+	// drawing limits how many images are drawn at once: one may take megabytes and milliseconds, and costs its caller nothing.
+	drawing chan struct{}
+}
+
+func newQR(base link.Base) *qr {
+	return &qr{base: base, drawing: make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
 
 // qrLevels are the levels of error correction, from the least to the most.
 var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding.Q, "H": coding.H}
 
-func (q *qr) serve(_ context.Context, w http.ResponseWriter, r *http.Request) error {
+func (q *qr) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	a, ok := link.ParseAlias(r.PathValue("alias"))
 	if !ok || a.Reserved() {
 		return notFoundProblem
 	}
-	query := parameters{Values: r.URL.Query()}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return badRequest("parameter", "Invalid parameter", "The query is not valid: check its percent-encoding, and separate parameters by &.", "")
+	}
+	query := parameters{Values: values}
 	format := query.oneOf("format", "svg", "png")
 	size := query.integer("size", 300, 64, 2000)
 	margin := query.integer("margin", 4, 0, 16)
 	level := query.oneOf("level", "M", "L", "Q", "H")
 	if query.problem != nil {
 		return query.problem
+	}
+	select {
+	case q.drawing <- struct{}{}:
+		defer func() { <-q.drawing }()
+	case <-ctx.Done():
+		return ctx.Err() // nobody waits for the response
 	}
 	code, err := encodeQR(q.base.ShortURL(a), qrLevels[level])
 	if err != nil {
@@ -52,6 +71,7 @@ func (q *qr) serve(_ context.Context, w http.ResponseWriter, r *http.Request) er
 	setHeaders(w, contentType)
 	w.Header().Set("Cache-Control", "public, max-age=86400")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'") // an SVG is a document too
+	w.Header().Set("Content-Length", strconv.Itoa(len(image)))
 	_, _ = w.Write(image)
 	return nil
 }
@@ -195,14 +215,21 @@ func pngOf(c *coding.Code, size, margin int) []byte {
 	scale := size / (c.Size + 2*margin)
 	offset := (size - c.Size*scale) / 2
 	img := image.NewPaletted(image.Rect(0, 0, size, size), color.Palette{color.White, color.Black})
-	for y := range size {
-		for x := range size {
-			if x >= offset && y >= offset && c.Black((x-offset)/scale, (y-offset)/scale) { // beyond its edge a code is white
-				img.Pix[y*img.Stride+x] = 1
+	row := make([]byte, size)
+	for y := range c.Size {
+		clear(row)
+		for x := range c.Size {
+			if c.Black(x, y) {
+				for i := range scale {
+					row[offset+x*scale+i] = 1
+				}
 			}
+		}
+		for i := range scale {
+			copy(img.Pix[(offset+y*scale+i)*img.Stride:], row)
 		}
 	}
 	var b bytes.Buffer
-	_ = png.Encode(&b, img) // writing to a buffer cannot fail
+	_ = (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, img) // writing to a buffer cannot fail
 	return b.Bytes()
 }

@@ -8,9 +8,12 @@ import (
 	"image/color"
 	"image/png"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/makiuchi-d/gozxing"
 	"github.com/makiuchi-d/gozxing/qrcode"
@@ -116,12 +119,50 @@ func TestQRThatIsRefused(t *testing.T) {
 		"format=gif":           "format",
 		"size=64&margin=16":    "size", // 33 modules and 32 of margin
 		"size=100&size=&level": "size",
+		"size=%zz":             "",
+		"size=300;margin=1":    "",
 	} {
 		alias := strings.Repeat("Z", link.MaxAliasLength)
 		wantProblem(t, r.do(http.MethodGet, "/api/links/"+alias+"/qr?"+query, ""), 400, "parameter", field)
 	}
 	wantProblem(t, r.do(http.MethodGet, "/api/links/a.b/qr", ""), 404, "not-found", "")
 	wantProblem(t, r.do(http.MethodPost, "/api/links/abc/qr", ""), 405, "method", "")
+}
+
+// A QR code costs its caller nothing, so that what many of them cost at once has to be bounded.
+func TestQRsAtOnceTakeLittleMemory(t *testing.T) {
+	r := newRig(t)
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var all sync.WaitGroup
+	for range 60 {
+		all.Go(func() {
+			w := r.do(http.MethodGet, "/api/links/"+strings.Repeat("a", link.MaxAliasLength)+"/qr?format=png&size=2000&margin=0&level=H", "")
+			if w.Code != 200 {
+				t.Errorf("got %d", w.Code)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all.Wait()
+	}()
+	most, ticker := uint64(0), time.NewTicker(5*time.Millisecond)
+	defer ticker.Stop()
+	for drawing := true; drawing; {
+		select {
+		case <-done:
+			drawing = false
+		case <-ticker.C:
+			runtime.ReadMemStats(&now)
+			most = max(most, now.HeapAlloc)
+		}
+	}
+	if most -= min(most, before.HeapAlloc); most > 80<<20 { // 60 images of 4 MB are 240
+		t.Errorf("%d MB more", most>>20)
+	}
 }
 
 func TestBelowAPI(t *testing.T) {

@@ -7,16 +7,33 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"tiney/telemetry"
 )
 
-// readyTimeout is how long the parts of storage have to respond.
-const readyTimeout = 2 * time.Second
+const (
+	// readyTimeout is how long the parts of storage have to respond.
+	readyTimeout = 2 * time.Second
+	// readyFor is how long a result is used again. Anybody may ask, and each check takes several storage calls.
+	readyFor = time.Second
+)
 
 // ready handles GET /api/ready: whether each part of storage responds, and how fast.
 type ready struct {
 	parts map[string]Pinger
+	now   func() time.Time
 	log   *slog.Logger
+
+	checking singleflight.Group
+	last     readiness // guarded by checking
+}
+
+// readiness is the response.
+type readiness struct {
+	Status string            `json:"status"`
+	Checks map[string]pinged `json:"checks"`
+	at     time.Time
 }
 
 type pinged struct {
@@ -25,14 +42,31 @@ type pinged struct {
 }
 
 func (rd *ready) serve(ctx context.Context, w http.ResponseWriter, _ *http.Request) error {
+	// Shared; one caller's cancellation must not fail the others.
+	result, _, _ := rd.checking.Do("", func() (any, error) {
+		if now := rd.now(); rd.last.at.IsZero() || now.Sub(rd.last.at) >= readyFor {
+			rd.last = rd.check(context.WithoutCancel(ctx), now)
+		}
+		return rd.last, nil
+	})
+	is := result.(readiness)
+	setHeaders(w, "application/json")
+	if is.Status != "ready" {
+		w.Header().Set("Retry-After", unavailableProblem.header.Get("Retry-After"))
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	writeJSON(w, is)
+	return nil
+}
+
+func (rd *ready) check(ctx context.Context, now time.Time) readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var (
-		all     sync.WaitGroup
-		mu      sync.Mutex
-		status  = "ready"
-		results = map[string]pinged{}
+		all sync.WaitGroup
+		mu  sync.Mutex
 	)
+	is := readiness{Status: "ready", Checks: map[string]pinged{}, at: now}
 	for name, part := range rd.parts {
 		all.Go(func() {
 			start := time.Now()
@@ -41,21 +75,14 @@ func (rd *ready) serve(ctx context.Context, w http.ResponseWriter, _ *http.Reque
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				rd.log.Warn(telemetry.LogNotReady, "check", name, "error", err)
-				result.Status, status = "failed", "unavailable"
+				result.Status, is.Status = "failed", "unavailable"
+				if rd.last.Checks[name].Status != "failed" { // once per outage, however often somebody asks
+					rd.log.Warn(telemetry.LogNotReady, "check", name, "error", err)
+				}
 			}
-			results[name] = result
+			is.Checks[name] = result
 		})
 	}
 	all.Wait()
-	setHeaders(w, "application/json")
-	if status != "ready" {
-		w.Header().Set("Retry-After", unavailableProblem.header.Get("Retry-After"))
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	writeJSON(w, struct {
-		Status string            `json:"status"`
-		Checks map[string]pinged `json:"checks"`
-	}{status, results})
-	return nil
+	return is
 }

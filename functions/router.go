@@ -229,8 +229,10 @@ func (rt *router) fromHost(r *http.Request) error {
 	switch {
 	case r.Host != rt.hostAddress:
 		return fmt.Errorf("%w: wrong Host: %w", errNotTheHost, notFoundProblem)
-	case r.Header["X-Forwarded-For"] != nil, proxied(r):
+	case r.Header["X-Forwarded-For"] != nil, r.Header[proxyHeader] != nil:
 		return fmt.Errorf("%w: it was forwarded: %w", errNotTheHost, notFoundProblem)
+	case r.Header["Origin"] != nil:
+		return fmt.Errorf("%w: it is a web page's: %w", errNotTheHost, notFoundProblem)
 	}
 	return nil
 }

@@ -1,7 +1,10 @@
 package link
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,6 +17,13 @@ import (
 const (
 	MaxLongURLBytes  = 4096
 	MaxLocationBytes = 8192
+)
+
+const (
+	// maxAuthority bounds what is parsed, in bytes: punycode takes time that grows with the square of a label's length.
+	maxAuthority = 1024
+	// maxHost is the longest name that DNS can look up, in bytes (RFC 1035).
+	maxHost = 253
 )
 
 // checkTarget returns what is wrong with longURL as the target of a link, in words for the caller, or "".
@@ -47,7 +57,10 @@ func checkTarget(longURL string, base Base) string {
 		return "The URL's host has too many brackets."
 	}
 	host, err := target.host()
-	if err != nil || strings.Trim(host, ".") == "" {
+	switch {
+	case errors.Is(err, errTooLong), len(host) > maxHost+1: // one for a trailing dot
+		return fmt.Sprintf("The URL's host is too long: a domain name has at most %d characters.", maxHost)
+	case err != nil, strings.Trim(host, ".") == "", target.misread(host):
 		// Without the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
@@ -101,11 +114,26 @@ func split(longURL string) (parts, bool) {
 // host returns the host that a browser connects to, without the port. Only scheme and authority are parsed: the rest
 // cannot make a URL invalid, and costs the parser 100 ns and an allocation per character.
 func (p parts) host() (string, error) {
+	if len(p.authority) > maxAuthority {
+		return "", errTooLong
+	}
 	parsed, err := whatwg.Parse(p.scheme + "://" + p.authority)
 	if err != nil {
 		return "", err
 	}
 	return parsed.Hostname(), nil
+}
+
+var errTooLong = errors.New("the host is too long")
+
+// misread reports whether the parser takes the authority for another host than browsers do. It reads a number with a sign
+// as an address, and drops an empty punycode label.
+func (p parts) misread(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil && strings.Trim(p.authority, "0123456789abcdefABCDEFxX.:") != "" {
+		return true
+	}
+	return slices.ContainsFunc(strings.FieldsFunc(p.authority, func(r rune) bool { return strings.ContainsRune(".。．｡:", r) }),
+		func(label string) bool { return strings.EqualFold(label, "xn--") })
 }
 
 func printableASCII(s string) bool {

@@ -52,6 +52,8 @@ func TestLongURLsThatAreAccepted(t *testing.T) {
 		"the replacement character":     {"https://example.com/\ufffd", "https://example.com/%EF%BF%BD"},
 		"host that only begins like us": {"https://tiney.to.example.com/", ""},
 		"host above us":                 {"https://to/", ""},
+		"longest host":                  {"https://" + strings.Repeat("a.", 125) + "com/", ""},
+		"address in other notation":     {"http://0x7f.1:80/", ""},
 		"as long as can be":             {"https://example.com/" + strings.Repeat("a", link.MaxLongURLBytes-20), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +123,13 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 		"bad punycode":            "https://xn--a/",
 		"soft hyphen for a host":  "https://\u00ad/",
 		"not UTF-8":               "https://example.com/\xff",
+		"signed address":          "http://-①/",
+		"signed address, other":   "http://-2130706433\u2060/",
+		"address in full width":   "http://１27.0.0.1/",
+		"empty punycode label":    "https://z。xn--/",
+		"empty punycode, first":   "http://XN--.ẞ/",
+		"host too long":           "https://" + strings.Repeat("a.", 126) + "com/",
+		"host too long to parse":  "https://" + strings.Repeat("東", 1300),
 		"too long":                "https://example.com/" + strings.Repeat("a", link.MaxLongURLBytes-19),
 		"too long once encoded":   "https://example.com/" + strings.Repeat("東", 1000),
 		"ourselves":               "https://tiney.to/abc",
@@ -165,12 +174,13 @@ func TestOurselvesInEverySpelling(t *testing.T) {
 
 func TestLocationOfAnythingIsPrintableASCII(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                        "",
-		"not a URL at all\r\n":    "not%20a%20URL%20at%20all%0D%0A",
-		"http://ex ample.com/ü":   "http://ex%20ample.com/%C3%BC",
-		"http://\xff\xfe/":        "http://%FF%FE/",
-		"http://bü<cher.example/": "http://b%C3%BC<cher.example/",
-		"mailto:ü@example.com":    "mailto:%C3%BC@example.com",
+		"":                                    "",
+		"not a URL at all\r\n":                "not%20a%20URL%20at%20all%0D%0A",
+		"http://ex ample.com/ü":               "http://ex%20ample.com/%C3%BC",
+		"http://\xff\xfe/":                    "http://%FF%FE/",
+		"http://bü<cher.example/":             "http://b%C3%BC<cher.example/",
+		"mailto:ü@example.com":                "mailto:%C3%BC@example.com",
+		"http://" + strings.Repeat("ü", 1300): "http://" + strings.Repeat("%C3%BC", 1300), // not parsed
 	} {
 		if got := link.Location(in); got != want {
 			t.Errorf("Location(%q) = %q, want %q", in, got, want)

@@ -119,7 +119,7 @@ func (r *rig) wantMetrics(want map[string]float64) {
 	}
 }
 
-// wantProblem checks that an answer is a problem of that status and kind.
+// wantProblem checks that a response is a problem of that status and kind.
 func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, kind, field string) {
 	t.Helper()
 	var p struct {
@@ -290,7 +290,7 @@ func TestShortenFailures(t *testing.T) {
 		w := r.shorten(body)
 		wantProblem(t, w, 500, "internal", "")
 		if strings.Contains(w.Body.String(), "secret") || !strings.Contains(r.log.String(), "with a secret") {
-			t.Errorf("answered %s, logged %s", w.Body, r.log)
+			t.Errorf("got %s, logged %s", w.Body, r.log)
 		}
 	})
 	t.Run("a body that does not arrive", func(t *testing.T) {

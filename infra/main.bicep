@@ -290,14 +290,14 @@ var settings = {
 // lock, and with it the handler and its cache. With these retries it has survived 100 seconds. The price: a host that
 // starts in an outage starts to listen only 2 to 4 seconds after the outage has ended.
 //
-// Without AzureWebJobsDisableHomepage, the host answers / with a page of its own for every method but GET and HEAD.
+// Without AzureWebJobsDisableHomepage, the host responds to / with a page of its own for every method but GET and HEAD.
 var hostSettings = {
   AzureWebJobsDisableHomepage: 'true'
   AzureWebJobsStorage__retry__maxRetries: '40'
   AzureWebJobsStorage__retry__maxDelay: '00:00:05'
 }
 
-// Behind Front Door, the site answers this one Front Door and nobody else. Deployment goes to another address, the
+// Behind Front Door, the site responds to this one Front Door only. Deployment goes to another address, the
 // scm site, which stays open to those who have the right to deploy.
 var accessRestrictions = hasFrontDoor ? [
   {

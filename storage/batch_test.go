@@ -101,7 +101,7 @@ func TestReapWhereABatchFails(t *testing.T) {
 		"a row is gone": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onFirstBatch(func() { r.Drop(r.Expiry, rawtables.Expiry(links[0])) })
 		}, all, 0, "404 ResourceNotFound true"},
-		"an answer is lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		"a response is lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			var once sync.Once
 			return func(c faultproxy.Call) (f faultproxy.Fault) {
 				if c.Operation == batch {
@@ -110,10 +110,10 @@ func TestReapWhereABatchFails(t *testing.T) {
 				return f
 			}
 		}, all, 0, "unreachable false; 404 ResourceNotFound true 2"},
-		"all answers are lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		"all responses are lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return faultproxy.On(batch, "", faultproxy.DropResponse)
 		}, all, 0, "unreachable false; unreachable false 2; unreachable false 3"},
-		"an answer is empty, over which the SDK panics": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		"a response is empty, over which the SDK panics": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return faultproxy.On(batch, "", faultproxy.EmptyResponse)
 		}, all, 0, "202 false"},
 		"batches are refused": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
@@ -197,7 +197,7 @@ func TestABatchThatIsAppliedIsReported(t *testing.T) {
 	}
 }
 
-// The run ends when links are deleted and the batch of their expiry rows is not on its way, or not answered.
+// The run ends when links are deleted and the batch of their expiry rows is not sent yet, or got no response.
 func TestReapThatIsStoppedAtABatch(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{"before it": faultproxy.Freeze, "after it": faultproxy.DropResponse} {

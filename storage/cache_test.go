@@ -235,13 +235,13 @@ func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 		t.Errorf("took %v, want about %v", took, staleWait)
 	}
 	r.want(t, "abcdef", nil, 0)
-	close(wait) // the answer comes, nobody waits for it, and it is kept all the same
+	close(wait) // the response comes, nobody waits for it, and it is kept all the same
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if got := r.want(t, "abcdef", nil, 0); !got.stale {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("the late answer was not kept")
+			t.Fatal("the late response was not kept")
 		}
 	}
 }
@@ -272,7 +272,7 @@ func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 			}
 		})
 	}
-	for waiting.Load() < 100 { // one that came after the answer might come before ristretto shows it, and read again
+	for waiting.Load() < 100 { // one that came after the response might come before ristretto shows it, and read again
 		runtime.Gosched()
 	}
 	giveUp()
@@ -437,7 +437,7 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 	}
 }
 
-// cacheHits are the two answers that the cache gives without a call, of a cache that has them.
+// cacheHits are the two responses that the cache gives without a call, of a cache that has them.
 var cacheHits = []struct {
 	name  string
 	alias link.Alias

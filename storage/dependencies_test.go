@@ -60,7 +60,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 		do   func(t *testing.T, r *rig, s *storage.Links)
 		want func(r *rig) []string
 	}{
-		"answers that are expected": {
+		"errors that are expected": {
 			func(t *testing.T, r *rig, s *storage.Links) {
 				l := r.create(s, "https://example.com/", time.Minute)
 				if _, err := s.Get(ctx, l.Alias); err != nil {
@@ -127,7 +127,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 				return []string{"GetEntity " + r.Links + " unreachable false", "GetEntity " + r.Links + " 404 ResourceNotFound true 2"}
 			},
 		},
-		"an answer that is lost": {
+		"a response that is lost": {
 			func(t *testing.T, r *rig, s *storage.Links) {
 				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 					if c.N == 3 {

@@ -179,7 +179,7 @@ const createCalls = 4
 func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
-		"answer lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
+		"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
 	} {
 		for n := 1; n <= createCalls; n++ {
 			t.Run(fmt.Sprintf("%s in call %d", name, n), func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 	t.Parallel()
 	// Calls: read index, read link, insert expiry row, insert link, update index.
 	for n := 1; n <= 5; n++ {
-		t.Run(fmt.Sprintf("answer lost in call %d", n), func(t *testing.T) {
+		t.Run(fmt.Sprintf("response lost in call %d", n), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			s := r.open(nil)
@@ -244,7 +244,7 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
-		"answers lost": faultproxy.DropResponse, "connections closed": faultproxy.Refuse, "frozen": faultproxy.Freeze,
+		"responses lost": faultproxy.DropResponse, "connections closed": faultproxy.Refuse, "frozen": faultproxy.Freeze,
 	} {
 		for n := 1; n <= createCalls; n++ {
 			t.Run(fmt.Sprintf("%s from call %d on", name, n), func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 }
 
 // The process stops in a write for so long that its link has expired and the reaper has been there when the write
-// arrives, and then gets no answer either.
+// arrives, and then gets no response either.
 func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 	t.Parallel()
 	for n := 3; n <= createCalls; n++ { // the link, the index row
@@ -343,7 +343,7 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 					if _, err := reaper.Reap(ctx); err != nil {
 						t.Error(err)
 					}
-					// From here on answers are lost, for as long as the SDK tries; what comes after that gets through.
+					// From here on responses are lost, for as long as the SDK tries; what comes after that gets through.
 					lost := len(r.proxy.Calls())
 					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 						if c.N <= lost+2 {
@@ -429,7 +429,7 @@ func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 		if c.Operation != "InsertEntity" || c.Target != r.Index {
 			return
 		}
-		// The index names the link, and before its own process goes on, another one answers with it.
+		// The index names the link, and before its own process goes on, another one returns it.
 		var created bool
 		var err error
 		if told, created, err = other.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || created {

@@ -124,7 +124,7 @@ func TestLockWithFaults(t *testing.T) {
 		r.proxy.Reset()
 		r.proxy.Before(faultproxy.Fail(n, faultproxy.DropResponse))
 		if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
-			t.Errorf("answer %d lost: %v", n, err)
+			t.Errorf("response %d lost: %v", n, err)
 		}
 	}
 	for name, fault := range map[string]faultproxy.Fault{"closed": faultproxy.Refuse, "frozen": faultproxy.Freeze} {

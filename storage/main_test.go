@@ -42,7 +42,7 @@ var ctx = policy.WithRetryOptions(hasty, policy.RetryOptions{
 var hasty = context.Background()
 
 // slack is what a slow machine may take longer than the clock says. What is really late here is later than that: it waits
-// for what nobody answers, until the connection's own limit of ten seconds ends it.
+// for what nobody responds to, until the connection's own limit of ten seconds ends it.
 const slack = 4500 * time.Millisecond
 
 // rig is one set of tables, and the ways to it.

@@ -349,10 +349,10 @@ func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
 var faults = map[string]func(*ingest.Endpoint){
 	"refusing": (*ingest.Endpoint).Refuse,
 	"frozen":   (*ingest.Endpoint).Freeze,
-	"429":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 429}) },
-	"500":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 500}) },
-	"402":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 402}) },
-	"403":      func(e *ingest.Endpoint) { e.Fail(ingest.Answer{Status: 403}) },
+	"429":      func(e *ingest.Endpoint) { e.Fail(ingest.Response{Status: 429}) },
+	"500":      func(e *ingest.Endpoint) { e.Fail(ingest.Response{Status: 500}) },
+	"402":      func(e *ingest.Endpoint) { e.Fail(ingest.Response{Status: 402}) },
+	"403":      func(e *ingest.Endpoint) { e.Fail(ingest.Response{Status: 403}) },
 }
 
 // Whatever the endpoint does, handing things over stays quick, memory stays bounded, and when it is well again the
@@ -427,7 +427,7 @@ func TestRetryAfterIsMinded(t *testing.T) {
 		{"nonsense", 700 * time.Millisecond, time.Second},
 	} {
 		e := ingest.Start()
-		e.Fail(ingest.Answer{Status: 429, RetryAfter: c.asked})
+		e.Fail(ingest.Response{Status: 429, RetryAfter: c.asked})
 		var to endpoint
 		to.open("http" + strings.SplitN(e.ConnectionString(), "http", 2)[1] + "v2/track")
 		got := to.post([]*contracts.Envelope{contracts.NewEnvelope()})
@@ -447,7 +447,7 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Hosted = true })
 	var once sync.Once
-	r.to.Fail(ingest.Answer{Status: 206, Refuse: func(index int) int {
+	r.to.Fail(ingest.Response{Status: 206, Refuse: func(index int) int {
 		switch {
 		case index == 1:
 			return 400
@@ -475,14 +475,14 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 	}
 }
 
-// Answers that are not what they should be: nothing is counted twice, and what is lost is counted.
+// Responses that are not what they should be: nothing is counted twice, and what is lost is counted.
 func TestOddAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer  func(http.ResponseWriter, *http.Request)
-		arrives bool // with that very answer
+		respond func(http.ResponseWriter, *http.Request)
+		arrives bool // with that very response
 		refused int64
 	}{
-		"taken, and the answer breaks off": {func(w http.ResponseWriter, _ *http.Request) {
+		"taken, and the response breaks off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			w.Write([]byte("{"))
 		}, true, 0},
@@ -510,7 +510,7 @@ func TestOddAnswers(t *testing.T) {
 			var posts atomic.Int64
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if posts.Add(1) == 1 || r.URL.Path == "/login" {
-					c.answer(w, r)
+					c.respond(w, r)
 				}
 			}))
 			t.Cleanup(server.Close)
@@ -637,7 +637,7 @@ func TestItemsKeepTheirTime(t *testing.T) {
 func TestStoppingAfterAnOutageTriesOnceMore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.to.Fail(ingest.Answer{Status: 503, RetryAfter: "60"})
+	r.to.Fail(ingest.Response{Status: 503, RetryAfter: "60"})
 	r.metrics.RedirectFound.Add(10)
 	testutil.Eventually(t, "it has failed", func() bool { return r.to.Posts() > 0 })
 	time.Sleep(200 * time.Millisecond)
@@ -651,7 +651,7 @@ func TestStoppingAfterAnOutageTriesOnceMore(t *testing.T) {
 func TestABatchThatIsRefusedIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.to.Fail(ingest.Answer{Status: 400})
+	r.to.Fail(ingest.Response{Status: 400})
 	o := Begin(t.Context(), "f", nil, false)
 	r.Dependency(&o, call(1, "200", true))
 	testutil.Eventually(t, "it is refused", func() bool { return r.metrics.TelemetryDropped.Value() == 1 })

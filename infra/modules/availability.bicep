@@ -1,4 +1,4 @@
-// Whether the service answers, asked from outside.
+// Whether the service responds, seen from outside.
 
 @description('Name of the test and of its alert.')
 param name string
@@ -67,7 +67,7 @@ resource alert 'Microsoft.Insights/metricAlerts@2018-03-01' = {
   location: 'global'
   tags: tags
   properties: {
-    description: 'The service does not answer ${url} from at least two places.'
+    description: 'The service does not respond at ${url} from at least two places.'
     severity: 1
     enabled: alertEnabled
     autoMitigate: true

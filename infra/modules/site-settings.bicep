@@ -30,7 +30,7 @@ resource component 'Microsoft.Insights/components@2020-02-02' existing = {
 // No user name and password for FTP, nor for deployment: that takes a token of Microsoft Entra ID, as az and azd send
 // it. A publish profile does not work.
 //
-// These two and the settings come one after the other: a site may answer 409 to a change while another is under way.
+// These two and the settings come one after the other: a site may respond 409 to a change while another is under way.
 resource ftpPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
   parent: site
   name: 'ftp'

@@ -58,7 +58,7 @@ type Server struct {
 }
 
 // Start runs Azurite on the given ports and returns when it takes connections, which is within a second or so. It
-// keeps its data in the folder location, or in memory where location is empty. What it prints goes to output.
+// keeps its data in the folder location, or in memory if location is empty. Its output goes to output.
 func Start(ctx context.Context, ports Ports, location string, output io.Writer) (*Server, error) {
 	script, err := script()
 	if err != nil {
@@ -148,7 +148,7 @@ func StartAnywhere(ctx context.Context) (*Server, error) {
 }
 
 // ForTests starts an Azurite of its own, runs body and stops it again. It returns body's exit code, for a TestMain, and
-// 1 with a line on stderr where there is no Azurite: without one, nothing passes.
+// 1 with a line on stderr if there is no Azurite, since nothing passes without one.
 func ForTests(body func(Ports) int) int {
 	s, err := StartAnywhere(context.Background())
 	if err != nil {

@@ -97,7 +97,7 @@ func run() error {
 	return err
 }
 
-// service is `func start` where the Azure Functions Core Tools are installed, else the executable on its own.
+// service is `func start` if the Azure Functions Core Tools are installed, else the executable on its own.
 func service(port string) *exec.Cmd {
 	if tools, err := exec.LookPath("func"); err == nil {
 		fmt.Println("Service: the Functions host of the Azure Functions Core Tools, in", app)
@@ -113,7 +113,7 @@ func service(port string) *exec.Cmd {
 	return exec.Command(handler)
 }
 
-// developmentSettings returns the environment, with the values of local.settings.json where it has none: what
+// developmentSettings returns the environment, with the values of local.settings.json for what it lacks: what
 // `func start` does by itself.
 func developmentSettings() ([]string, error) {
 	data, err := os.ReadFile("local.settings.json")
@@ -142,7 +142,7 @@ func namesStorage(env []string) bool {
 	})
 }
 
-// responds waits until the service takes connections; false where it ended or the user lost patience.
+// responds waits until the service takes connections. False: it has ended, or the user has interrupted it.
 func responds(stop context.Context, base string, exited chan error) bool {
 	for {
 		conn, err := net.DialTimeout("tcp", base[len("http://"):], time.Second)

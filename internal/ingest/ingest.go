@@ -53,11 +53,11 @@ type Metric struct {
 // Operation returns the id of the operation that the item belongs to.
 func (i Item) Operation() string { return i.Tags["ai.operation.id"] }
 
-// Answer is what the endpoint says instead of taking everything.
-type Answer struct {
+// Response is what the endpoint responds instead of accepting everything.
+type Response struct {
 	Status     int
 	RetryAfter string
-	// Refuse gives the status for an item, by its place in the batch, where Status is 206: 200 takes it.
+	// Refuse returns the status of an item by its place in the batch, if Status is 206: 200 accepts it.
 	Refuse func(index int) int
 }
 
@@ -65,14 +65,14 @@ type Answer struct {
 type Endpoint struct {
 	address string
 
-	mu     sync.Mutex
-	server *httptest.Server
-	items  []Item
-	raw    bytes.Buffer
-	posts  int
-	wrong  []string
-	answer *Answer
-	frozen chan struct{} // nil: it is not
+	mu       sync.Mutex
+	server   *httptest.Server
+	items    []Item
+	raw      bytes.Buffer
+	posts    int
+	wrong    []string
+	response *Response
+	frozen   chan struct{} // nil: it is not
 }
 
 // Start starts a double on a free port of this machine, which nobody else gets while it refuses connections.
@@ -108,14 +108,14 @@ func (e *Endpoint) ConnectionString() string {
 	return "InstrumentationKey=" + Key + ";IngestionEndpoint=http://" + e.address + "/"
 }
 
-// Fail has it answer so until it heals.
-func (e *Endpoint) Fail(a Answer) {
+// Fail makes it respond so until Heal.
+func (e *Endpoint) Fail(r Response) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.answer = &a
+	e.response = &r
 }
 
-// Freeze has it take requests and not answer, until it heals.
+// Freeze makes it take requests and not respond until Heal.
 func (e *Endpoint) Freeze() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,7 +134,7 @@ func (e *Endpoint) Refuse() {
 func (e *Endpoint) Heal() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.answer = nil
+	e.response = nil
 	if e.frozen != nil {
 		close(e.frozen)
 		e.frozen = nil
@@ -159,7 +159,7 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e.mu.Lock()
-	answer, frozen := e.answer, e.frozen
+	response, frozen := e.response, e.frozen
 	e.posts++
 	e.mu.Unlock()
 	if frozen != nil {
@@ -167,13 +167,13 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 		case <-frozen:
 		case <-r.Context().Done():
 		}
-		panic(http.ErrAbortHandler) // what was frozen is never answered
+		panic(http.ErrAbortHandler) // a frozen request never gets a response
 	}
 	status, refuse, taken := http.StatusOK, func(int) int { return 200 }, 0
-	if answer != nil {
-		status = answer.Status
-		if answer.Refuse != nil {
-			refuse = answer.Refuse
+	if response != nil {
+		status = response.Status
+		if response.Refuse != nil {
+			refuse = response.Refuse
 		}
 	}
 	type refusal struct {
@@ -207,8 +207,8 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	said.ItemsAccepted = taken
-	if answer != nil && answer.RetryAfter != "" {
-		w.Header().Set("Retry-After", answer.RetryAfter)
+	if response != nil && response.RetryAfter != "" {
+		w.Header().Set("Retry-After", response.RetryAfter)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

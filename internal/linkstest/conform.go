@@ -208,7 +208,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 }
 
 // CreateAtOnce makes so many calls of create at once, which are to make one link, and checks that they all get the same
-// and at most one is told that it has made it. A call that storage did not answer in time, which a busy machine may
+// and at most one is told that it has made it. A call that storage did not respond to in time, which a busy machine may
 // bring about, is made again, as its caller would; where there was none, one is told.
 func CreateAtOnce(t *testing.T, calls int, create func(call int) (link.Link, bool, error)) {
 	t.Helper()

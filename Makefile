@@ -30,7 +30,7 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@ls -l build/*.zip
 
 test: azurite kql compiler ## run all tests, with the race detector, against an Azurite of their own
-	CGO_ENABLED=1 go test -race -parallel 16 -timeout 20m ./...
+	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./...
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
 	@test -z "$$(gofmt -l .)" || { echo "not formatted, run gofmt -w:"; gofmt -l .; exit 1; }

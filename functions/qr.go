@@ -51,22 +51,9 @@ func (q *qr) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) 
 	if query.problem != nil {
 		return query.problem
 	}
-	select {
-	case q.drawing <- struct{}{}:
-		defer func() { <-q.drawing }()
-	case <-ctx.Done():
-		return ctx.Err() // nobody waits for the response
-	}
-	code, err := encodeQR(q.base.ShortURL(a), qrLevels[level])
+	contentType, image, err := q.draw(ctx, q.base.ShortURL(a), qrLevels[level], format, size, margin)
 	if err != nil {
 		return err
-	}
-	if modules := code.Size + 2*margin; size < modules {
-		return badRequest("parameter", "Invalid parameter", fmt.Sprintf("This code with its margin has %d modules a side; size must be at least that.", modules), "size")
-	}
-	contentType, image := "image/svg+xml", svgOf(code, size, margin)
-	if format == "png" {
-		contentType, image = "image/png", pngOf(code, size, margin)
 	}
 	setHeaders(w, contentType)
 	w.Header().Set("Cache-Control", "public, max-age=86400")
@@ -74,6 +61,28 @@ func (q *qr) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) 
 	w.Header().Set("Content-Length", strconv.Itoa(len(image)))
 	_, _ = w.Write(image)
 	return nil
+}
+
+// draw draws one code, when it is its turn. It is done before the image is sent, so that no slow client keeps the others
+// waiting.
+func (q *qr) draw(ctx context.Context, text string, level coding.Level, format string, size, margin int) (contentType string, image []byte, err error) {
+	select {
+	case q.drawing <- struct{}{}:
+		defer func() { <-q.drawing }()
+	case <-ctx.Done():
+		panic(http.ErrAbortHandler) // the client has disconnected
+	}
+	code, err := encodeQR(text, level)
+	if err != nil {
+		return "", nil, err
+	}
+	if modules := code.Size + 2*margin; size < modules {
+		return "", nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf("This code with its margin has %d modules a side; size must be at least that.", modules), "size")
+	}
+	if format == "png" {
+		return "image/png", pngOf(code, size, margin), nil
+	}
+	return "image/svg+xml", svgOf(code, size, margin), nil
 }
 
 // parameters are those of a query. The first one that is wrong is kept as a problem.

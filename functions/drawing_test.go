@@ -1,0 +1,55 @@
+package functions
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"tiney/link"
+)
+
+// slow is a response to a client that does not read it until it is told to.
+type slow struct {
+	*httptest.ResponseRecorder
+	writing, read chan struct{}
+}
+
+func (s slow) Write(p []byte) (int, error) {
+	close(s.writing)
+	<-s.read
+	return s.ResponseRecorder.Write(p)
+}
+
+func TestSlowClientsKeepNobodyFromDrawing(t *testing.T) {
+	base, err := link.ParseBase("https://tiney.to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &qr{base: base, drawing: make(chan struct{}, 1)}
+	r := httptest.NewRequest(http.MethodGet, "/api/links/abc/qr", nil)
+	r.SetPathValue("alias", "abc")
+	s := slow{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	done := make(chan error)
+	go func() { done <- q.serve(t.Context(), s, r) }()
+	<-s.writing
+	if err := q.serve(t.Context(), httptest.NewRecorder(), r); err != nil {
+		t.Error(err)
+	}
+	close(s.read)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+
+	// Whoever disconnects while waiting is no failure of the service.
+	q.drawing <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("recovered %v", p)
+		}
+	}()
+	_ = q.serve(ctx, httptest.NewRecorder(), r)
+	t.Error("it went on")
+}

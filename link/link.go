@@ -1,28 +1,78 @@
-// Package link holds what a short link is: its alias, the long URL it stands for, its lifetime, and the rules that
-// each of them must meet. It does no I/O; the time and the source of randomness are arguments.
+// Package link holds what a short link is: its alias, the long URL it stands for, its lifetime and states, and the rules
+// that each of them must meet. It does no I/O; the time and the source of randomness are arguments.
 package link
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
-// Link is one short link. Times are UTC and whole seconds.
+// Link is one short link, or the tombstone of one. Times are UTC and whole seconds, unless another program wrote them.
 type Link struct {
-	Alias     Alias
-	LongURL   string // what the caller sent, byte for byte
-	CreatedAt time.Time
-	ExpiresAt time.Time // zero: never
-	Disabled  bool
-	CreatedBy string // empty: not recorded
+	Alias      Alias
+	LongURL    string // what the caller sent, byte for byte; "" in a tombstone
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never
+	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero stands for 302
+	Disabled   bool
+	Shared     bool      // somebody else than its maker was given it too; it never becomes false again
+	Owner      string    // "": nobody
+	DeletedAt  time.Time // zero: it is not deleted
+
+	// GoneReason is why there is only a tombstone left, StateExpired or StateDeleted, and GoneAt since when the alias leads
+	// nowhere. It is StateLive if this is a link.
+	GoneReason State
+	GoneAt     time.Time
+
+	// The following are not known of a link that comes from a cache.
+	UpdatedAt time.Time // zero: it was never edited
+	Title     string
+	Tags      []string
+	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
+	Version   string // another one after each change; "": it comes from a cache
 }
 
-// Expired reports whether the link's life is over at now. A link expires at the very instant of ExpiresAt.
+// State is what became of a link.
+type State string
+
+// The states of a link. All but StateLive lead nowhere.
+const (
+	StateLive     State = ""
+	StateExpired  State = "expired"
+	StateDisabled State = "disabled" // can be enabled again
+	StateDeleted  State = "deleted"  // can be restored for a while
+)
+
+// State returns the state of a link at now. A link expires at the very instant of ExpiresAt.
+func (l Link) State(now time.Time) State {
+	switch {
+	case l.GoneReason != StateLive:
+		return l.GoneReason
+	case !l.DeletedAt.IsZero():
+		return StateDeleted
+	case l.Expired(now):
+		return StateExpired
+	case l.Disabled:
+		return StateDisabled
+	}
+	return StateLive
+}
+
+// Expired reports whether the link's life is over at now, deleted or not.
 func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
-// Errors of a store of links. Whoever returns one of them may wrap it with more detail.
+// equal compares all that can be edited, and all that Edit, Delete, Restore and Claim change.
+func (l Link) equal(other Link) bool {
+	return l.LongURL == other.LongURL && l.ExpiresAt.Equal(other.ExpiresAt) && l.StatusCode == other.StatusCode &&
+		l.Disabled == other.Disabled && l.Owner == other.Owner && l.DeletedAt.Equal(other.DeletedAt) &&
+		l.Title == other.Title && slices.Equal(l.Tags, other.Tags) && l.ClaimHash == other.ClaimHash
+}
+
+// Errors of a store of links, and of the changes that a caller asks for. Whoever returns one of them may wrap it with
+// more detail.
 var (
 	// ErrNotFound: the store was read and holds no such link.
 	ErrNotFound = errors.New("no such link")
@@ -36,6 +86,12 @@ var (
 	ErrConflict = errors.New("the link was changed meanwhile")
 	// ErrForbidden: the link is another owner's.
 	ErrForbidden = errors.New("the link is another owner's")
+	// ErrShared: others were given the link too, so what it does for them stays.
+	ErrShared = errors.New("the link is shared")
+	// ErrDeleted: the link is deleted, and has to be restored first.
+	ErrDeleted = errors.New("the link is deleted")
+	// ErrNotDeleted: the link is not deleted, or was for longer than it can be restored.
+	ErrNotDeleted = errors.New("the link cannot be restored")
 	// ErrDamaged: the store holds something under this alias that is no link, such as a row without a long URL.
 	ErrDamaged = errors.New("the link's row is corrupt")
 	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was applied.
@@ -46,8 +102,8 @@ var (
 
 // ReapResult counts what one run of the reaper did.
 type ReapResult struct {
-	Deleted int64 // expired links deleted
-	Dropped int64 // expiry rows deleted whose link was gone or had been given a later expiry
+	Deleted int64 // links, and tombstones, whose time was over
+	Dropped int64 // expiry rows deleted whose link was gone or ends later
 	Failed  int64 // expiry rows that could not be handled; the next run finds them again
 	// Backlog is how long ago the oldest link expired that the run knows it left behind: zero if it left none, or was cut
 	// short before it saw any.

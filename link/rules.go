@@ -3,8 +3,11 @@ package link
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
@@ -13,6 +16,14 @@ import (
 // longest create, so an expiry row is never due while its link is still being written.
 const MinTTL = time.Minute
 
+// Limits of links that have an owner, and of what can be said about a link.
+const (
+	MaxOwnedSeconds = 100 * 365 * 86400
+	MaxTitle        = 200 // characters, as code points
+	MaxTags         = 20
+	MaxTag          = 50 // characters, as code points
+)
+
 // Field is a part of a link that a rule is about.
 type Field int
 
@@ -20,9 +31,16 @@ type Field int
 const (
 	FieldLongURL Field = iota
 	FieldLifetime
+	FieldExpiresAt
+	FieldAlias
+	FieldStatusCode
+	FieldTitle
+	FieldTags
 )
 
-func (f Field) String() string { return [...]string{"long URL", "lifetime"}[f] }
+func (f Field) String() string {
+	return [...]string{"long URL", "lifetime", "expiry", "alias", "status code", "title", "tags"}[f]
+}
 
 // InvalidError is the error of a link that breaks a rule.
 type InvalidError struct {
@@ -62,27 +80,142 @@ func (b Base) String() string { return b.url }
 // ShortURL returns the URL that leads to the link of this alias.
 func (b Base) ShortURL(a Alias) string { return b.url + "/" + string(a) }
 
-// Rules are the limits of new links that a service can set.
+// Rules are the limits of links that a service can set.
 type Rules struct {
 	Base       Base
-	DefaultTTL time.Duration // lifetime of a link if the caller asks for none
-	MaxTTL     time.Duration // longest lifetime, DefaultTTL included
+	DefaultTTL time.Duration // lifetime of a link without an owner if the caller asks for none
+	MaxTTL     time.Duration // longest lifetime of a link without an owner, DefaultTTL included
 }
 
-// New makes the link that a caller asks for at now; its alias is still to be drawn. ttlSeconds is nil if the caller
-// asks for no particular lifetime. The error is always an *InvalidError.
-func (r Rules) New(longURL string, ttlSeconds *int64, now time.Time) (Link, error) {
-	if wrong := checkTarget(longURL, r.Base); wrong != "" {
+// End is when a link is to end: at most one of the two is set. The zero End leaves it to the rules.
+type End struct {
+	Seconds *int64 // from now
+	At      *time.Time
+}
+
+// Wish is a new link as its caller asks for it.
+type Wish struct {
+	LongURL    string
+	Owner      string  // "": nobody
+	Alias      *string // nil: one is drawn
+	End        End
+	StatusCode *int64 // nil: 302
+	Title      string
+	Tags       []string
+}
+
+// New makes the link that a caller asks for at now. Its alias is "" if one is to be drawn. The error is always an
+// *InvalidError.
+func (r Rules) New(w Wish, now time.Time) (Link, error) {
+	l := Link{LongURL: w.LongURL, Owner: w.Owner, CreatedAt: now.UTC().Truncate(time.Second)}
+	if wrong := checkTarget(w.LongURL, r.Base); wrong != "" {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
-	ttl := min(r.DefaultTTL, r.MaxTTL)
-	if ttlSeconds != nil {
-		low, high := int64(MinTTL/time.Second), int64(r.MaxTTL/time.Second)
-		if *ttlSeconds < low || *ttlSeconds > high {
-			return Link{}, &InvalidError{FieldLifetime, fmt.Sprintf("The lifetime must be a whole number of seconds from %d to %d.", low, high)}
+	if w.Alias != nil {
+		a, ok := ParseAlias(*w.Alias)
+		if !ok || a.Reserved() {
+			return Link{}, &InvalidError{FieldAlias, fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", and is none of: %s.`,
+				MaxAliasLength, strings.Join(reserved, ", "))}
 		}
-		ttl = time.Duration(*ttlSeconds) * time.Second
+		l.Alias = a
 	}
-	created := now.UTC().Truncate(time.Second)
-	return Link{LongURL: longURL, CreatedAt: created, ExpiresAt: created.Add(ttl)}, nil
+	var err error
+	if l.ExpiresAt, err = r.end(w.End, w.Owner != "", l.CreatedAt); err != nil {
+		return Link{}, err
+	}
+	if l.StatusCode, err = statusCode(w.StatusCode); err != nil {
+		return Link{}, err
+	}
+	if err := checkWords(w.Title, w.Tags); err != nil {
+		return Link{}, err
+	}
+	l.Title, l.Tags = w.Title, distinct(w.Tags)
+	return l, nil
+}
+
+// end returns the time at which a link is to end, and zero for never. Links with an owner live as long as that wants.
+func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
+	const low = int64(MinTTL / time.Second)
+	high := int64(MaxOwnedSeconds)
+	if !owned {
+		high = int64(r.MaxTTL / time.Second)
+	}
+	switch {
+	case e.Seconds != nil:
+		if *e.Seconds < low || *e.Seconds > high {
+			return time.Time{}, &InvalidError{FieldLifetime, fmt.Sprintf("The lifetime must be a whole number of seconds from %d to %d.", low, high)}
+		}
+		return now.Add(time.Duration(*e.Seconds) * time.Second), nil
+	case e.At != nil:
+		at := e.At.UTC().Truncate(time.Second)
+		if at.Before(now.Add(MinTTL)) {
+			return time.Time{}, &InvalidError{FieldExpiresAt, fmt.Sprintf("The end must be at least %d seconds away.", low)}
+		}
+		if !owned && at.After(now.Add(r.MaxTTL)) {
+			return time.Time{}, &InvalidError{FieldExpiresAt, fmt.Sprintf("The end may be at most %d seconds away.", high)}
+		}
+		if at.Year() > 9999 { // by its offset; storage has no such dates
+			return time.Time{}, &InvalidError{FieldExpiresAt, "The end must be before the year 10000."}
+		}
+		return at, nil
+	case owned:
+		return time.Time{}, nil
+	}
+	return now.Add(min(r.DefaultTTL, r.MaxTTL)), nil
+}
+
+func statusCode(asked *int64) (int, error) {
+	if asked == nil {
+		return DefaultStatusCode, nil
+	}
+	if !ValidStatusCode(int(*asked)) {
+		return 0, &InvalidError{FieldStatusCode, "The status code must be 301, 302, 307 or 308."}
+	}
+	return int(*asked), nil
+}
+
+// DefaultStatusCode is the status code of redirects unless a link has another one.
+const DefaultStatusCode = 302
+
+// ValidStatusCode reports whether a link may redirect with this status code.
+func ValidStatusCode(code int) bool { return slices.Contains([]int{301, 302, 307, 308}, code) }
+
+func checkWords(title string, tags []string) error {
+	if wrong := checkText("The title", title, MaxTitle); wrong != "" {
+		return &InvalidError{FieldTitle, wrong}
+	}
+	if len(tags) > MaxTags {
+		return &InvalidError{FieldTags, fmt.Sprintf("There may be at most %d tags.", MaxTags)}
+	}
+	for _, tag := range tags {
+		wrong := checkText("A tag", tag, MaxTag)
+		if tag == "" {
+			wrong = "A tag must not be empty."
+		}
+		if wrong != "" {
+			return &InvalidError{FieldTags, wrong}
+		}
+	}
+	return nil
+}
+
+func checkText(what, text string, most int) string {
+	switch {
+	case utf8.RuneCountInString(text) > most:
+		return fmt.Sprintf("%s may have at most %d characters.", what, most)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return what + " must be valid UTF-8 without control characters."
+	}
+	return ""
+}
+
+// distinct returns the tags without repetitions, in the order in which they were given.
+func distinct(tags []string) []string {
+	var once []string
+	for _, tag := range tags {
+		if !slices.Contains(once, tag) {
+			once = append(once, tag)
+		}
+	}
+	return once
 }

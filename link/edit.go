@@ -1,0 +1,108 @@
+package link
+
+import "time"
+
+// Patch is an edit of a link as its caller asks for it. What is nil stays as it is.
+type Patch struct {
+	LongURL    *string
+	End        *End // the zero End: never
+	StatusCode *int64
+	Disabled   *bool
+	Title      *string
+	Tags       *[]string
+}
+
+// Edit returns the link as a patch at now makes it: an owner's, or an admin's, who may also take away what others were
+// given. An edit that changes nothing returns the link as it was. Errors: *InvalidError, ErrDeleted, ErrShared.
+func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
+	if l.State(now) == StateDeleted {
+		return Link{}, ErrDeleted
+	}
+	edited := l
+	if p.LongURL != nil && *p.LongURL != l.LongURL {
+		if wrong := checkTarget(*p.LongURL, r.Base); wrong != "" {
+			return Link{}, &InvalidError{FieldLongURL, wrong}
+		}
+		edited.LongURL = *p.LongURL
+	}
+	now = now.UTC().Truncate(time.Second)
+	var err error
+	if p.End != nil && (p.End.At == nil || !p.End.At.Equal(l.ExpiresAt)) {
+		if edited.ExpiresAt, err = r.end(*p.End, true, now); err != nil {
+			return Link{}, err
+		}
+	}
+	if p.StatusCode != nil {
+		if edited.StatusCode, err = statusCode(p.StatusCode); err != nil {
+			return Link{}, err
+		}
+	}
+	if p.Disabled != nil {
+		edited.Disabled = *p.Disabled
+	}
+	if p.Title != nil {
+		err = checkWords(*p.Title, nil)
+		edited.Title = *p.Title
+	}
+	if p.Tags != nil && err == nil {
+		if err = checkWords("", *p.Tags); err == nil {
+			edited.Tags = distinct(*p.Tags)
+		}
+	}
+	if err != nil {
+		return Link{}, err
+	}
+	earlier := !edited.ExpiresAt.IsZero() && (l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
+	if l.Shared && !admin && (edited.LongURL != l.LongURL || earlier || edited.Disabled != l.Disabled) {
+		return Link{}, ErrShared
+	}
+	return touched(l, edited, now), nil
+}
+
+// Deleted returns the link as it is after it has been deleted at now; one that is deleted already stays as it is. Others
+// than an admin may not delete a link that is shared. Error: ErrShared.
+func (l Link) Deleted(admin bool, now time.Time) (Link, error) {
+	if l.State(now) == StateDeleted {
+		return l, nil
+	}
+	if l.Shared && !admin {
+		return Link{}, ErrShared
+	}
+	deleted := l
+	deleted.DeletedAt = now.UTC().Truncate(time.Second)
+	return touched(l, deleted, now), nil
+}
+
+// Restored returns the link as it is after it has been restored at now, which can be done until keep after it was deleted.
+// Error: ErrNotDeleted.
+func (l Link) Restored(keep time.Duration, now time.Time) (Link, error) {
+	if l.State(now) != StateDeleted || !l.DeletedAt.Add(keep).After(now) {
+		return Link{}, ErrNotDeleted
+	}
+	restored := l
+	restored.DeletedAt = time.Time{}
+	return touched(l, restored, now), nil
+}
+
+// Claimed returns the link as it is after owner has taken it over at now: its claim token is void, and it never expires
+// unless keepExpiry is set.
+func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
+	claimed := l
+	claimed.Owner, claimed.ClaimHash = owner, ""
+	if !keepExpiry {
+		claimed.ExpiresAt = time.Time{}
+	}
+	return touched(l, claimed, now)
+}
+
+// Changed reports whether a link differs from what it was in anything that can be changed.
+func (l Link) Changed(was Link) bool { return !l.equal(was) }
+
+// touched returns the edited link with its time, or the link as it was if nothing has changed.
+func touched(was, edited Link, now time.Time) Link {
+	if edited.equal(was) {
+		return was
+	}
+	edited.UpdatedAt = now.UTC().Truncate(time.Second)
+	return edited
+}

@@ -161,6 +161,17 @@ func TestRequiredLines(t *testing.T) {
 	}
 }
 
+// TestSecretsStaySecret: what a deployment passes to a module without @secure can be read in its history.
+func TestSecretsStaySecret(t *testing.T) {
+	for path, text := range bicepFiles(t) {
+		for _, found := range paramText.FindAllStringSubmatch(text, -1) {
+			if decorators, name := found[1], found[2]; (name == "settings" || name == "adminKey") && !strings.Contains(decorators, "@secure()\n") {
+				t.Errorf("%s: %s is not secure", path, name)
+			}
+		}
+	}
+}
+
 // TestNamesInTemplate: what deploy.sh reads, and what the docs and the parameter files set, is in main.bicep.
 func TestNamesInTemplate(t *testing.T) {
 	template := read(t, "main.bicep")

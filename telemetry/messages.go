@@ -28,6 +28,12 @@ const (
 	LogLinkLeft = "an unused link is left to the reaper"
 	// LogExpiryRowLeft: a create that lost a race could not delete its expiry row.
 	LogExpiryRowLeft = "an unused expiry row is left to the reaper"
+	// LogChangesNotPolled: the changes of other processes are not known, so each redirect asks the table.
+	LogChangesNotPolled = "changes of other processes cannot be asked for"
+	// LogEditLeft: an edit was applied, and could not tidy up after itself.
+	LogEditLeft = "an edit left rows to the reaper"
+	// LogKeyUseNotSaved: the list of keys shows an older day of last use.
+	LogKeyUseNotSaved = "the day of a key's last use was not saved"
 	// LogLockNotReleased: the lease on the lock's blob runs out by itself.
 	LogLockNotReleased = "the lock could not be released; its lease expires within a minute"
 	// LogTelemetryDelayed: the ingestion endpoint cannot be reached or is busy.
@@ -47,7 +53,8 @@ const (
 // LogMessages are all of them.
 var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
-	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft, LogLockNotReleased,
+	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft, LogChangesNotPolled, LogEditLeft,
+	LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogTimerRefused, LogHostEnded,
 }

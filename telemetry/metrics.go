@@ -30,6 +30,10 @@ type Metrics struct {
 	ReaperDuration   Distribution
 	ReaperBacklogAge Gauge // seconds
 
+	ChangesPolls  Counter // questions to storage for changes of other processes, failed ones included
+	ChangesFailed Counter
+	ChangesAge    Gauge // seconds since the last one that succeeded began
+
 	TelemetryDropped Counter // items that found no room in the queue, or that Application Insights refused
 	ProcessStarted   Counter // one per process
 }

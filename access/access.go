@@ -1,0 +1,169 @@
+// Package access says who sends a request, by API key, by ID token of an OpenID Connect provider, by the admin key or by
+// the claim token of a link.
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Caller is who sends a request. The zero Caller is anyone.
+type Caller struct {
+	Owner     string // "" for nobody
+	Admin     bool
+	Name      string // for people: the key's, or what the ID token calls them; "" for none
+	ClaimHash string // the hash of the claim token that was presented; "" for none
+}
+
+// AdminOwner is the owner that the admin key stands for. No other key may be made for it.
+const AdminOwner = "admin"
+
+// Errors of Caller. Texts of what wraps them are for the log: none quotes a credential.
+var (
+	// ErrInvalid: the credential is malformed, unknown, expired, revoked, or of a kind that is not taken there.
+	ErrInvalid = errors.New("the credential is not valid")
+	// ErrAmbiguous: there are two credentials, or two lines of one.
+	ErrAmbiguous = errors.New("there is more than one credential")
+	// ErrUnavailable: the credential cannot be looked up or checked now.
+	ErrUnavailable = errors.New("the credential cannot be checked now")
+	// ErrUnknownKey is what Keys returns for a hash that no key has.
+	ErrUnknownKey = errors.New("there is no such key")
+)
+
+// Keys finds API keys.
+type Keys interface {
+	// Key returns the key with this hash. Its errors are ErrUnknownKey, and any other if it could not be looked up.
+	Key(ctx context.Context, hash string) (Key, error)
+}
+
+// Config says which credentials there are besides API keys and claim tokens.
+type Config struct {
+	AdminKey string      // "" for none
+	OIDC     *OIDCConfig // nil: no sign-in
+}
+
+// Authenticator tells who sends a request. It is safe for concurrent use.
+type Authenticator struct {
+	adminKey *[sha256.Size]byte // its hash; nil for none
+	keys     Keys
+	provider *provider // nil for none
+	now      func() time.Time
+}
+
+// New checks the configuration and asks nobody for anything: the provider is asked at the first token.
+func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
+	a := &Authenticator{keys: keys, now: now}
+	if c.AdminKey != "" {
+		if err := CheckAdminKey(c.AdminKey); err != nil {
+			return nil, fmt.Errorf("the admin key %w", err)
+		}
+		sum := sha256.Sum256([]byte(c.AdminKey))
+		a.adminKey = &sum
+	}
+	if c.OIDC != nil {
+		var err error
+		if a.provider, err = newProvider(*c.OIDC, now); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// Credentials are at most so long, in bytes. ID tokens with many roles come close; the largest real ones have 4 KiB.
+const maxCredential = 8 << 10
+
+// CheckAdminKey returns what a key must be like to be the admin's, as the end of a sentence, and nil if it is.
+func CheckAdminKey(key string) error {
+	if len(key) < 32 || len(key) > 1024 || !printableASCII(key) || strings.Contains(key, " ") {
+		return errors.New("must be 32 to 1,024 printable ASCII characters without spaces")
+	}
+	return nil
+}
+
+func printableASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// Caller tells who sends a request with these headers. Its errors are ErrInvalid, ErrAmbiguous and ErrUnavailable, wrapped.
+func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, error) {
+	authorization, apiKey := h.Values("Authorization"), h.Values("X-Api-Key")
+	switch {
+	case len(authorization)+len(apiKey) == 0:
+		return Caller{}, nil
+	case len(authorization)+len(apiKey) > 1:
+		return Caller{}, ErrAmbiguous
+	case len(apiKey) == 1:
+		return a.secret(ctx, apiKey[0], false)
+	}
+	scheme, token, _ := strings.Cut(authorization[0], " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return a.secret(ctx, strings.TrimLeft(token, " "), true)
+	}
+	// A host that forwards joins two lines into one.
+	for line := range strings.SplitSeq(authorization[0], ",") {
+		if scheme, _, _ := strings.Cut(strings.TrimLeft(line, " "), " "); strings.EqualFold(scheme, "Bearer") {
+			return Caller{}, ErrAmbiguous
+		}
+	}
+	return Caller{}, fmt.Errorf("%w: its scheme is not Bearer", ErrInvalid)
+}
+
+// secret tells who presents s. A bearer may be a person with an ID token, or have the claim token of a link.
+func (a *Authenticator) secret(ctx context.Context, s string, bearer bool) (Caller, error) {
+	switch {
+	case len(s) > maxCredential:
+		return Caller{}, fmt.Errorf("%w: it is longer than %d bytes", ErrInvalid, maxCredential)
+	case a.isAdminKey(s): // which may look like anything, a key or two lines among it
+		return Caller{Owner: AdminOwner, Admin: true}, nil
+	case strings.Contains(s, ","): // as a host that forwards joins two lines
+		return Caller{}, ErrAmbiguous
+	case strings.HasPrefix(s, keyPrefix):
+		return a.keyOwner(ctx, s)
+	case !bearer:
+		return Caller{}, fmt.Errorf("%w: it is no API key", ErrInvalid)
+	case strings.HasPrefix(s, claimPrefix):
+		hash, ok := ClaimHash(s)
+		if !ok {
+			return Caller{}, fmt.Errorf("%w: the claim token is malformed", ErrInvalid)
+		}
+		return Caller{ClaimHash: hash}, nil
+	case a.provider == nil:
+		return Caller{}, fmt.Errorf("%w: it is no API key, and there is no provider of ID tokens", ErrInvalid)
+	default:
+		return a.provider.caller(ctx, s)
+	}
+}
+
+func (a *Authenticator) isAdminKey(s string) bool {
+	if a.adminKey == nil {
+		return false
+	}
+	// Hashes have one length, and are compared in constant time: how long this takes tells nothing about the key.
+	sum := sha256.Sum256([]byte(s))
+	return subtle.ConstantTimeCompare(sum[:], a.adminKey[:]) == 1
+}
+
+func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) {
+	hash, ok := ParseKey(s)
+	if !ok {
+		return Caller{}, fmt.Errorf("%w: the API key is malformed", ErrInvalid)
+	}
+	key, err := a.keys.Key(ctx, hash)
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		return Caller{}, fmt.Errorf("%w: the API key is unknown", ErrInvalid)
+	case err != nil:
+		return Caller{}, fmt.Errorf("%w: looking up the API key: %w", ErrUnavailable, err)
+	case key.Owner == "":
+		return Caller{}, fmt.Errorf("%w: the API key's row has no owner", ErrInvalid) // never a caller without credentials
+	case key.Expired(a.now()):
+		return Caller{}, fmt.Errorf("%w: the API key has expired", ErrInvalid)
+	}
+	return Caller{Owner: key.Owner, Name: key.Name}, nil
+}

@@ -1,0 +1,107 @@
+package access
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"time"
+)
+
+// Key is an API key as it is stored: everything but the key itself.
+type Key struct {
+	Hash        string // SHA-256 of the whole key, lower-case hex
+	Owner, Name string
+	Last4       string // the last four characters of the key, for people to tell theirs apart
+	CreatedAt   time.Time
+	ExpiresAt   time.Time // zero: never
+	LastUsedOn  string    // the UTC day of its last use, as 2006-01-02; "" if it was never used
+}
+
+// ID is what the key is called where it is listed and revoked: the first 16 hex digits of its hash.
+func (k Key) ID() string { return k.Hash[:min(16, len(k.Hash))] }
+
+// Expired reports whether the key's life is over: one that expires now has expired.
+func (k Key) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) }
+
+// A secret is a prefix and 43 characters of base62, which are 256 bits. A key ends in 6 more, a checksum that tells typos
+// from keys without asking storage, and lets scanners for secrets be sure of what they found.
+const (
+	keyPrefix, claimPrefix     = "tny_", "tnc_"
+	prefixLength, secretLength = 4, 43
+	checksumLength             = 6
+	unchecked                  = prefixLength + secretLength
+	base62                     = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	fair                       = 256 - 256%len(base62) // bytes from here on would make the first characters likelier
+)
+
+// NewKey draws an API key from random. It fails only if random does.
+func NewKey(random io.Reader) (key string, err error) {
+	key, err = draw(random, keyPrefix)
+	if err != nil {
+		return "", err
+	}
+	return key + checksum(key), nil
+}
+
+// NewClaimToken draws a claim token from random. It fails only if random does.
+func NewClaimToken(random io.Reader) (token string, err error) { return draw(random, claimPrefix) }
+
+func draw(random io.Reader, prefix string) (string, error) {
+	secret := append(make([]byte, 0, unchecked), prefix...)
+	var bytes [secretLength]byte
+	for len(secret) < unchecked {
+		some := bytes[:unchecked-len(secret)]
+		if _, err := io.ReadFull(random, some); err != nil {
+			return "", fmt.Errorf("drawing a secret: %w", err)
+		}
+		for _, b := range some {
+			if int(b) < fair {
+				secret = append(secret, base62[int(b)%len(base62)])
+			}
+		}
+	}
+	return string(secret), nil
+}
+
+// checksum returns the CRC-32 (IEEE) of s in base62, zero-padded.
+func checksum(s string) string {
+	sum := crc32.ChecksumIEEE([]byte(s))
+	digits := bytes.Repeat([]byte{'0'}, checksumLength)
+	for i := checksumLength - 1; sum > 0; i-- {
+		digits[i] = base62[sum%uint32(len(base62))]
+		sum /= uint32(len(base62))
+	}
+	return string(digits)
+}
+
+// ParseKey returns the hash of an API key, and reports whether s is one at all: prefix, length, alphabet, checksum.
+func ParseKey(s string) (hash string, ok bool) {
+	if len(s) != unchecked+checksumLength || !isSecret(s[:unchecked], keyPrefix) || s[unchecked:] != checksum(s[:unchecked]) {
+		return "", false
+	}
+	return Hash(s), true
+}
+
+// ClaimHash returns the hash of a claim token, and reports whether it has the form of one.
+func ClaimHash(token string) (hash string, ok bool) {
+	if !isSecret(token, claimPrefix) {
+		return "", false
+	}
+	return Hash(token), true
+}
+
+func isSecret(s, prefix string) bool {
+	drawn, ok := strings.CutPrefix(s, prefix)
+	return ok && len(drawn) == secretLength && strings.Trim(drawn, base62) == ""
+}
+
+// Hash returns the SHA-256 of a secret in lower-case hex. A plain hash is right for a secret of 256 random bits, which
+// nobody can guess (OWASP ASVS 5, V6.5.2).
+func Hash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,97 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	leeway     = time.Minute // between the provider's clock and ours
+	maxSubject = 255         // characters (OpenID Connect Core 1.0, section 2)
+	maxName    = 100         // characters
+)
+
+func (p *provider) newParser() *jwt.Parser {
+	return jwt.NewParser(jwt.WithValidMethods([]string{"RS256", "ES256"}), jwt.WithIssuer(p.Issuer), jwt.WithAudience(p.ClientID),
+		jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(p.now), jwt.WithStrictDecoding())
+}
+
+// caller tells whose an ID token is.
+func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
+	claims := jwt.MapClaims{} // and no struct, which would take "Sub" for "sub"
+	var keyErr error
+	_, err := p.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
+		var keys jwt.VerificationKeySet
+		keys.Keys, keyErr = p.keysOf(ctx, t)
+		return keys, keyErr
+	})
+	switch {
+	case keyErr != nil:
+		return Caller{}, keyErr
+	case err != nil:
+		return Caller{}, fmt.Errorf("%w: %w", ErrInvalid, reason(err))
+	}
+	subject, _ := claims["sub"].(string)
+	if subject == "" || len(subject) > maxSubject || !printableASCII(subject) {
+		return Caller{}, fmt.Errorf("%w: the token's subject is not 1 to %d printable ASCII characters", ErrInvalid, maxSubject)
+	}
+	return Caller{
+		Owner: p.host + "|" + subject,
+		Admin: p.AdminRole != "" && hasRole(claims["roles"], p.AdminRole),
+		Name:  cmp.Or(printable(claims["name"]), printable(claims["preferred_username"])),
+	}, nil
+}
+
+// keysOf returns the keys that may have signed a token, according to its header.
+func (p *provider) keysOf(ctx context.Context, t *jwt.Token) ([]jwt.VerificationKey, error) {
+	if _, ok := t.Header["crit"]; ok {
+		return nil, fmt.Errorf("%w: the token has critical extensions, and none is known here", ErrInvalid)
+	}
+	// Providers sign more than ID tokens with these keys, such as logout tokens and access tokens, which say so.
+	if typ, ok := t.Header["typ"].(string); ok && !strings.EqualFold(typ, "JWT") {
+		return nil, fmt.Errorf("%w: the token is no ID token by its type", ErrInvalid)
+	}
+	kid, ok := t.Header["kid"].(string)
+	if _, given := t.Header["kid"]; given && !ok {
+		return nil, fmt.Errorf("%w: the name of the token's key is no text", ErrInvalid)
+	}
+	return p.keysFor(ctx, kid, t.Method.Alg())
+}
+
+// reason is why a token was refused. The parser's own text may quote the token.
+func reason(err error) error {
+	for _, known := range []error{jwt.ErrTokenMalformed, jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
+		jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenRequiredClaimMissing} {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	return jwt.ErrTokenInvalidClaims
+}
+
+// hasRole looks for a role in a claim that may be a list or one text.
+func hasRole(claim any, role string) bool {
+	list, ok := claim.([]any)
+	return claim == any(role) || ok && slices.Contains(list, any(role))
+}
+
+// printable makes a claim fit to be shown. What is no text is "".
+func printable(claim any) string {
+	text, _ := claim.(string)
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text)
+	characters := []rune(strings.TrimSpace(text))
+	return string(characters[:min(len(characters), maxName)])
+}

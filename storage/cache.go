@@ -51,7 +51,7 @@ const (
 // The methods that only forget or replace may be called on a nil cache.
 type cache struct {
 	table   func(context.Context, link.Alias) (linkRow, error)
-	current func(context.Context) bool // whether what is cached is right, but for the last seconds
+	current func(context.Context, time.Time) bool // whether what is cached is right, but for the last seconds
 	config  CacheConfig
 	now     func() time.Time
 	metrics *telemetry.Metrics
@@ -84,24 +84,27 @@ type entry struct {
 	shared     bool
 }
 
-// row returns what the entry says of its link.
-func (e *entry) row() linkRow {
-	l := link.Link{Alias: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt, ExpiresAt: e.expiresAt,
-		StatusCode: int(e.statusCode), Shared: e.shared}
+// link returns the link or tombstone of the entry.
+func (e *entry) link() link.Link {
 	if e.gone != link.StateLive {
-		l = link.Link{Alias: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
+		return link.Link{Alias: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
 	}
-	return linkRow{Link: l, etag: e.etag, cached: true}
+	return link.Link{Alias: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt, ExpiresAt: e.expiresAt,
+		StatusCode: int(e.statusCode), Shared: e.shared}
 }
 
-// link reports whether the entry is of a link.
-func (e *entry) link() bool { return e.longURL != "" }
+func (e *entry) row(stale bool) linkRow {
+	return linkRow{Link: e.link(), etag: e.etag, cached: true, stale: stale}
+}
+
+// isLink reports whether the entry is of a link, and no tombstone.
+func (e *entry) isLink() bool { return e.longURL != "" }
 
 func (e *entry) expired(now time.Time) bool {
-	return e.link() && !e.expiresAt.IsZero() && !e.expiresAt.After(now)
+	return e.isLink() && !e.expiresAt.IsZero() && !e.expiresAt.After(now)
 }
 
-func newCache(table func(context.Context, link.Alias) (linkRow, error), current func(context.Context) bool, config CacheConfig,
+func newCache(table func(context.Context, link.Alias) (linkRow, error), current func(context.Context, time.Time) bool, config CacheConfig,
 	now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
 	entries, err := ristretto.NewCache(&ristretto.Config[string, *entry]{
 		MaxCost:     config.Bytes,
@@ -120,14 +123,29 @@ func newCache(table func(context.Context, link.Alias) (linkRow, error), current 
 	return &cache{table: table, current: current, config: config, now: now, metrics: metrics, entries: entries, seed: maphash.MakeSeed()}, nil
 }
 
+// hit returns the entry of a live link that can be served from memory, or nil. It is all that most redirects need, and
+// spares them the copies that get makes.
+func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
+	now := c.now()
+	if !c.current(ctx, now) {
+		return nil
+	}
+	e, ok := c.entries.Get(string(a))
+	if !ok || !e.isLink() || e.expired(now) || now.UnixNano()-e.cachedAt >= int64(c.config.Fresh) || e.cachedAt <= c.doubted.Load() {
+		return nil
+	}
+	c.metrics.CacheHit.Add(1)
+	return e
+}
+
 // get serves a link from memory, or reads it.
 func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
-	current := c.current(ctx)
+	now := c.now()
+	current := c.current(ctx, now)
 	e, ok := c.entries.Get(string(a))
 	if !ok {
 		return c.read(ctx, a, nil)
 	}
-	now := c.now()
 	age := now.UnixNano() - e.cachedAt
 	current = current && e.cachedAt > c.doubted.Load()
 	switch {
@@ -135,18 +153,18 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 		// The table can say nothing new about it, unless it was given more time; the next call asks.
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
-		return e.row(), nil
-	case !e.link() && (!current || age >= int64(c.config.Negative)):
+		return e.row(false), nil
+	case !e.isLink() && (!current || age >= int64(c.config.Negative)):
 		return c.read(ctx, a, nil)
 	case e.gone != link.StateLive:
 		c.metrics.CacheHit.Add(1)
-		return e.row(), nil
-	case !e.link():
+		return e.row(false), nil
+	case !e.isLink():
 		c.metrics.CacheNegativeHit.Add(1)
 		return linkRow{cached: true}, link.ErrNotFound
 	case current && age < int64(c.config.Fresh):
 		c.metrics.CacheHit.Add(1)
-		return e.row(), nil
+		return e.row(false), nil
 	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
@@ -157,13 +175,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 		return c.read(ctx, a, e)
 	}
 	c.metrics.CacheStaleHit.Add(1)
-	return e.staleRow(), nil
-}
-
-func (e *entry) staleRow() linkRow {
-	r := e.row()
-	r.stale = true
-	return r
+	return e.row(true), nil
 }
 
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
@@ -208,7 +220,7 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 	}
 	old.notBefore.Store(now.Add(staleRetry).UnixNano())
 	c.metrics.CacheStaleHit.Add(1)
-	return old.staleRow(), nil
+	return old.row(true), nil
 }
 
 // refresh reads the table and caches what it says, unless the alias was forgotten or replaced meanwhile.
@@ -246,11 +258,11 @@ func (c *cache) put(a link.Alias, r linkRow) {
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
 	}
-	if !e.link() {
+	if !e.isLink() {
 		e.staleUntil = now.Add(c.config.Negative).UnixNano()
 	}
 	dead := e.expired(now) || now.UnixNano() >= e.staleUntil
-	if e.link() && !e.expiresAt.IsZero() && e.expiresAt.Before(now.Add(c.config.Fresh+c.config.Stale)) {
+	if e.isLink() && !e.expiresAt.IsZero() && e.expiresAt.Before(now.Add(c.config.Fresh+c.config.Stale)) {
 		e.staleUntil = e.expiresAt.UnixNano()
 	}
 

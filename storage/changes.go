@@ -65,13 +65,13 @@ func (c *changes) tell(ctx context.Context, names ...string) error {
 	return c.table.upsertBatch(ctx, rows)
 }
 
-// current reports whether what is cached is right, but for changes of the last seconds. If nobody has asked for a while, it
+// current reports whether what is cached is right now, but for changes of the last seconds. If nobody has asked for a while, it
 // waits for a poll. While polls fail it returns false, and the caller has to ask the table.
-func (c *changes) current(ctx context.Context) bool {
+func (c *changes) current(ctx context.Context, at time.Time) bool {
 	if c.every == 0 {
 		return true
 	}
-	now := c.now().UnixNano()
+	now := at.UnixNano()
 	if asked := c.asked.Load(); now-asked > int64(time.Second) || now < asked {
 		c.asked.Store(now) // not each time: the processors would pass it to and fro
 	}

@@ -192,9 +192,10 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
 		}
 		return err != nil
 	}
-	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" {
+	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.config.Now().Add(link.MinTTL)) {
 		// By an ETag that was known before the link was written: if somebody has made the link end then again, the row has
-		// another one by now.
+		// another one by now. A row that is due, or nearly, is left: a reaper may have deleted what leads to the link and then
+		// crashed, and whoever finds the row puts that back.
 		partition, key := expiryKey(was.ExpiresAt, was.Alias)
 		if err := e.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err, errChanged) {
 			left(err)

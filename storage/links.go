@@ -107,6 +107,8 @@ func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, Timeout)
 		defer cancel()
+	} else if e := s.cache.hit(ctx, a); e != nil {
+		return e.link(), nil
 	}
 	r, err := s.get(ctx, a)
 	if err != nil {

@@ -94,6 +94,8 @@ var (
 	ErrNotDeleted = errors.New("the link cannot be restored")
 	// ErrDamaged: the store holds something under this alias that is no link, such as a row without a long URL.
 	ErrDamaged = errors.New("the link's row is corrupt")
+	// ErrPosition: no list can have returned this position.
+	ErrPosition = errors.New("not a position in a list")
 	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was applied.
 	ErrUnavailable = errors.New("the store of links is unavailable")
 	// ErrLockHeld: another instance is doing this work right now.

@@ -86,7 +86,8 @@ func Open(config Config) (*Links, error) {
 	s.changes = &changes{table: s.state, every: config.ChangesEvery, now: config.Now, log: config.Log, metrics: config.Metrics,
 		forget: s.forgetChange, doubt: func() { s.cache.doubt() }}
 	s.changes.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
-	s.Keys = newKeys(open(config.Tables.Keys), config, s.changes)
+	keys := open(config.Tables.Keys)
+	s.Keys = newKeys(&keys, config, s.changes)
 	if config.Cache != nil {
 		if s.cache, err = newCache(s.links.get, s.changes.current, *config.Cache, config.Now, config.Metrics); err != nil {
 			return nil, err
@@ -157,24 +158,35 @@ func (s *Links) end(l link.Link) time.Time {
 	return l.ExpiresAt
 }
 
-// writing is an operation that writes, with the time until which it may.
+// writing is an operation that writes links, with the time until which it may.
 type writing struct {
 	*Links
-	deadline time.Time // wall clock
+	deadline
 }
 
 // write begins an operation that writes. The end of ctx does not cut it short: a client that disconnects leaves nothing half
 // done.
 func (s *Links) write(ctx context.Context) (writing, context.Context, context.CancelFunc) {
+	d, ctx, cancel := startWrite(ctx, s.config.Now)
+	return writing{s, d}, ctx, cancel
+}
+
+// deadline is the time until which an operation may write.
+type deadline struct {
+	at  time.Time // wall clock
+	now func() time.Time
+}
+
+func startWrite(ctx context.Context, now func() time.Time) (deadline, context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-	return writing{s, s.config.Now().Round(0).Add(Timeout)}, ctx, cancel
+	return deadline{now().Round(0).Add(Timeout), now}, ctx, cancel
 }
 
 // inTime returns an error if the operation must not write any more. The context's deadline alone would not do: a process
 // that was stopped and resumed may send a write before its timers run.
-func (w *writing) inTime() error {
+func (d deadline) inTime() error {
 	// Round(0) leaves wall clock time: the monotonic clock stands still while a machine is suspended.
-	if now := w.config.Now().Round(0); now.After(w.deadline) {
+	if now := d.now().Round(0); now.After(d.at) {
 		return fmt.Errorf("%w: it took longer than %v", link.ErrUnavailable, Timeout)
 	}
 	return nil

@@ -73,11 +73,7 @@ func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
 	if !s.config.Reap.StorageClock {
 		return now, nil
 	}
-	there, err := s.expiry.clock(ctx)
-	if err == nil && there.Before(now) {
-		now = there
-	}
-	return now, err
+	return s.expiry.earlier(ctx, now)
 }
 
 // reaping is one Reap at work.

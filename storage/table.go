@@ -99,6 +99,15 @@ func (t *table) clock(ctx context.Context) (time.Time, error) {
 	return at, nil
 }
 
+// earlier returns now, or the storage service's time if that is earlier.
+func (t *table) earlier(ctx context.Context, now time.Time) (time.Time, error) {
+	there, err := t.clock(ctx)
+	if err == nil && there.Before(now) {
+		now = there
+	}
+	return now, err
+}
+
 // insert adds a row. errExists: a row with that key is there. retried: it may be there by an earlier try of this very
 // call whose response was lost.
 func (t *table) insert(ctx context.Context, entity []byte) (etag azcore.ETag, retried bool, err error) {

@@ -392,6 +392,89 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+func TestRedirectStatusCodes(t *testing.T) {
+	r := newRig(t)
+	for code, want := range map[int]int{0: 302, 301: 301, 302: 302, 307: 307, 308: 308} {
+		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", StatusCode: code})
+		if w := r.do(http.MethodGet, "/abcdef", ""); w.Code != want || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%d: got %d %v", code, w.Code, w.Header())
+		}
+	}
+}
+
+// What leads nowhere says what happened, and when if that is known. The preview says the same.
+func TestLinksThatAreGone(t *testing.T) {
+	r := newRig(t)
+	at := time.Date(2024, 2, 29, 23, 59, 59, 0, time.FixedZone("", -3600)) // the 1st of March in UTC
+	for i, test := range []struct {
+		l    link.Link
+		kind string
+		says string
+	}{
+		{link.Link{ExpiresAt: at}, "link-expired", "came to the end of its life on 1 March 2024 (UTC). Ask "},
+		{link.Link{DeletedAt: at, Disabled: true}, "link-deleted", "was deleted on 1 March 2024 (UTC). Ask "},
+		{link.Link{DeletedAt: at, ExpiresAt: at.AddDate(-1, 0, 0)}, "link-deleted", "was deleted on 1 March 2024"},
+		{link.Link{Disabled: true}, "link-disabled", "has been disabled. Ask "},
+		{link.Link{GoneReason: link.StateExpired, GoneAt: at}, "link-expired", "life on 1 March 2024"},
+		{link.Link{GoneReason: link.StateDeleted, GoneAt: at}, "link-deleted", "deleted on 1 March 2024"},
+		{link.Link{GoneReason: link.StateExpired}, "link-expired", "has come to the end of its life. Ask "},
+		{link.Link{GoneReason: link.StateDeleted}, "link-deleted", "has been deleted. Ask "},
+	} {
+		test.l.Alias = "abcdef"
+		if test.l.GoneReason == link.StateLive {
+			test.l.LongURL = "https://example.com/"
+		}
+		r.fake.Put(test.l)
+		w := r.do(http.MethodGet, "/abcdef", "")
+		wantProblem(t, w, 410, test.kind, "")
+		if !strings.Contains(w.Body.String(), test.says) {
+			t.Errorf("%d: %s does not say %q", i, w.Body, test.says)
+		}
+		if preview := r.do(http.MethodGet, "/abcdef+", ""); preview.Code != 410 || preview.Body.String() != w.Body.String() {
+			t.Errorf("%d: the preview says %d %s, not %s", i, preview.Code, preview.Body, w.Body)
+		}
+		if page := r.do(http.MethodGet, "/abcdef", "", "Accept", "text/html"); !strings.Contains(page.Body.String(), test.says) {
+			t.Errorf("%d: the page does not say %q: %s", i, test.says, page.Body)
+		}
+	}
+	r.wantMetrics(map[string]float64{"redirect.gone": 16}) // without the previews
+}
+
+func TestPreview(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/ü", CreatedAt: now, ExpiresAt: now.Add(time.Hour), Owner: "ann", Title: "a secret", StatusCode: 308})
+	want := `{"alias":"abcdef","shortUrl":"https://tiney.to/abcdef","longUrl":"https://example.com/ü","createdAtUtc":"` + now.Format(time.RFC3339) +
+		`","expiresAtUtc":"` + now.Add(time.Hour).Format(time.RFC3339) + "\"}\n"
+	for _, target := range []string{"/abcdef+", "/abcdef%2B", "/abcdef+?x=y"} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			w := r.do(method, target, "")
+			if w.Code != 200 || w.Body.String() != want || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%s %s: got %d %v %s, want %s", method, target, w.Code, w.Header(), w.Body, want)
+			}
+		}
+	}
+	calls := r.fake.Calls()
+	for _, target := range []string{"/+", "/api+", "/a.b+", "/abcdef++", "/abcdef+.", "/favicon.ico+"} {
+		wantProblem(t, r.do(http.MethodGet, target, ""), 404, "not-found", "")
+	}
+	if r.fake.Calls() != calls {
+		t.Error("an impossible alias was looked up")
+	}
+	wantProblem(t, r.do(http.MethodGet, "/nobody+", ""), 404, "not-found", "")
+	wantProblem(t, r.do(http.MethodPost, "/abcdef+", ""), 405, "method", "")
+	if w := r.do(http.MethodGet, "/nobody+", "", "Accept", "text/html"); !strings.HasPrefix(w.Body.String(), "<!doctype html>") {
+		t.Errorf("a browser gets %s", w.Body)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, r.do(http.MethodGet, "/abcdef+", ""), 503, "storage-unavailable", "")
+	r.fake.Fail(link.ErrDamaged)
+	wantProblem(t, r.do(http.MethodGet, "/abcdef+", ""), 410, "link-damaged", "")
+	if n := r.metrics.RedirectFound.Value() + r.metrics.RedirectGone.Value(); n != 0 {
+		t.Errorf("%d previews were counted as redirects", n)
+	}
+}
+
 func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 	r := newRig(t)
 	for _, target := range []string{

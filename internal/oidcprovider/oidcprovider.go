@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -103,12 +104,14 @@ func Start(t testing.TB, options Options) *Provider {
 
 	p := &Provider{options: options, input: input, output: bufio.NewScanner(output)}
 	p.server = httptest.NewServer(p)
+	// A client repeats a request on a connection that it kept, if that is closed; and then it would come twice when down.
+	p.server.Config.SetKeepAlivesEnabled(false)
 	t.Cleanup(func() {
 		p.server.CloseClientConnections() // some may wait for a response that never comes
 		p.server.Close()
 	})
 	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", p.configure(t, []Key{p.newKey(t)}))}
-	p.proxy = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	p.proxy = &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host // which the provider's addresses start with
 	}}

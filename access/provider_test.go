@@ -304,17 +304,25 @@ func TestNonsense(t *testing.T) {
 		"a place of keys in a file":      {discoveryPath, body(200, discovery(p.Issuer(), "file:///etc/passwd"))},
 		"a place of keys that is a path": {discoveryPath, body(200, discovery(p.Issuer(), "/jwks"))},
 		"a large document":               {discoveryPath, body(200, discovery(p.Issuer(), p.Issuer()+keysPath)+strings.Repeat(" ", 256<<10))},
-		"a document elsewhere":           {discoveryPath, http.RedirectHandler(elsewhere.URL+discoveryPath, http.StatusFound).ServeHTTP},
-		"a connection that is cut":       {discoveryPath, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		"keys that are a page":           {keysPath, body(200, "<!DOCTYPE html>")},
-		"keys with a 500":                {keysPath, body(500, `{"keys":[]}`)},
-		"no keys at all":                 {keysPath, body(200, `{}`)},
-		"null for keys":                  {keysPath, body(200, `{"keys":null}`)},
-		"an object for keys":             {keysPath, body(200, `{"keys":{}}`)},
-		"a list of keys alone":           {keysPath, body(200, `[]`)},
-		"too many keys":                  {keysPath, body(200, manyKeys)},
-		"a large set of keys":            {keysPath, body(200, `{"keys":[]}`+strings.Repeat(" ", 256<<10))},
-		"keys elsewhere":                 {keysPath, http.RedirectHandler(elsewhere.URL+keysPath, http.StatusTemporaryRedirect).ServeHTTP},
+		"a document without end": {discoveryPath, func(w http.ResponseWriter, _ *http.Request) {
+			for range 1024 {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+			t.Error("64 MiB of a document were read")
+		}},
+		"a document elsewhere":     {discoveryPath, http.RedirectHandler(elsewhere.URL+discoveryPath, http.StatusFound).ServeHTTP},
+		"a connection that is cut": {discoveryPath, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		"keys that are a page":     {keysPath, body(200, "<!DOCTYPE html>")},
+		"keys with a 500":          {keysPath, body(500, `{"keys":[]}`)},
+		"no keys at all":           {keysPath, body(200, `{}`)},
+		"null for keys":            {keysPath, body(200, `{"keys":null}`)},
+		"an object for keys":       {keysPath, body(200, `{"keys":{}}`)},
+		"a list of keys alone":     {keysPath, body(200, `[]`)},
+		"too many keys":            {keysPath, body(200, manyKeys)},
+		"a large set of keys":      {keysPath, body(200, `{"keys":[]}`+strings.Repeat(" ", 256<<10))},
+		"keys elsewhere":           {keysPath, http.RedirectHandler(elsewhere.URL+keysPath, http.StatusTemporaryRedirect).ServeHTTP},
 		"keys whose connection is cut": {keysPath, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			io.WriteString(w, `{"keys":[`)
@@ -413,6 +421,9 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 			wantOwner(t, name, p, a, token, "ada")
 		} else {
 			wantError(t, name, a, token, access.ErrInvalid)
+			if _, err := bearer(t, a, token); err != nil && !strings.Contains(err.Error(), "no such key") {
+				t.Errorf("%s: it was tried: %v", name, err)
+			}
 		}
 		// The others of the set are none the worse for it.
 		wantOwner(t, "beside one "+name, p, a, p.Key().Sign(t, p.Claims("grace"), nil), "grace")

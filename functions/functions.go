@@ -13,21 +13,69 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tiney/access"
 	"tiney/link"
 	"tiney/telemetry"
 )
 
-// Creator makes links, for shorten. Create returns the live link of want's long URL, one that it makes if there is
-// none, and whether it made it; what it returns is durable. It is safe to repeat after any error.
-// Errors: link.ErrDisabled, link.ErrAliasesTaken, link.ErrUnavailable.
+// Creator makes links, for shorten. Create returns the live link that want's owner has of its long URL, one that it makes
+// if there is none, and whether it made it; what it returns is durable. If want has an alias, it makes that link, or returns
+// the one that the same owner has under that alias, if it is live and of the same long URL. A caller without an owner who is
+// given a link that was there makes it Shared, unless presented, the hash of a claim token or "", is its ClaimHash.
+// It is safe to repeat after any error.
+// Errors: link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken, link.ErrUnavailable.
 type Creator interface {
-	Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error)
+	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool, err error)
 }
 
-// Getter finds links, for redirect. The link it returns may be expired or disabled.
+// Getter finds links, for redirects and previews, which need an answer fast. The link it returns may come from a cache, and
+// may be expired, disabled, deleted, or a tombstone.
 // Errors: link.ErrNotFound only if there is no such link, link.ErrDamaged, link.ErrUnavailable.
 type Getter interface {
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
+}
+
+// Reader reads links as they are in the table, with all that is known of them.
+// Errors: link.ErrNotFound, of a tombstone too, link.ErrDamaged, link.ErrUnavailable.
+type Reader interface {
+	Read(ctx context.Context, a link.Alias) (link.Link, error)
+}
+
+// Editor changes links.
+type Editor interface {
+	// Edit reads a link, and writes what change makes of it, which is durable on return. Where another edit came between,
+	// it calls change again, up to five times in all, or only once if once is set. It writes nothing if change returns an
+	// error, which is then Edit's, or the link as it was. It returns the link as it is now, and is safe to repeat.
+	// Errors: those of change, link.ErrNotFound, link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
+	Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error)
+	// EditAll edits several links, an alias that comes twice in this order; change gets the index. errs has the error of
+	// each. If err is not nil, nothing was done; it is link.ErrUnavailable.
+	EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link, error)) (errs []error, err error)
+}
+
+// Lister lists the links of an owner, newest first: up to limit of those that keep is true of, after a position, "" being
+// the start. next is the position to continue from, and "" at the end. A position may be anybody's invention. One call reads
+// 1,000 links at most, so it may return fewer than there are; it returns no tombstones.
+// Errors: link.ErrUnavailable.
+type Lister interface {
+	List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) (links []link.Link, next string, err error)
+}
+
+// Callers tells who sends a request, by its headers. The zero Caller is anyone.
+// Errors: access.ErrInvalid, access.ErrAmbiguous, access.ErrUnavailable.
+type Callers interface {
+	Caller(ctx context.Context, h http.Header) (access.Caller, error)
+}
+
+// Keys keeps API keys. What Create and Revoke did is durable on return.
+type Keys interface {
+	// Create adds a key. Error: link.ErrUnavailable; then the key may be there, but nobody has it.
+	Create(ctx context.Context, k access.Key) error
+	// List returns the keys of an owner, of all owners if it is "", newest first. Error: link.ErrUnavailable.
+	List(ctx context.Context, owner string) ([]access.Key, error)
+	// Revoke deletes the key with this id, if it is owner's; anybody's if owner is "".
+	// Errors: access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
+	Revoke(ctx context.Context, id, owner string) error
 }
 
 // Pinger checks, for ready, whether a part of storage responds; an error says that it does not. It returns when ctx ends,
@@ -51,14 +99,23 @@ type Config struct {
 	Rules          link.Rules
 	RedirectMaxAge time.Duration // how long caches in front may keep a redirect; zero: not at all
 
-	Links interface {
+	OwnersOnly  bool          // only owners may shorten
+	DeletedKeep time.Duration // how long a deleted link can be restored
+
+	Callers Callers
+	Keys    Keys
+	Links   interface {
 		Creator
 		Getter
+		Reader
+		Editor
+		Lister
 	}
 	Tables, Lock Pinger
 	Reaper       Runner
 
 	Now     func() time.Time
+	Random  io.Reader // a cryptographic source, for keys and claim tokens
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
 	Sender  *telemetry.Sender // gets the requests if no host reports them; nil disables it
@@ -66,16 +123,30 @@ type Config struct {
 
 // New returns the handler of all functions, with the routes of the function.json files and those behind web-api.
 func New(c Config) (http.Handler, error) {
+	ask := &callers{Callers: c.Callers, metrics: c.Metrics}
+	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, metrics: c.Metrics}
+	ls := &links{store: c.Links, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
+	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
 	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
-		"shorten":  (&shorten{links: c.Links, rules: c.Rules, now: c.Now, metrics: c.Metrics}).serve,
-		"redirect": (&redirect{links: c.Links, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}).serve,
+		"shorten":  create.counted(ask.anyone(create.serve)),
+		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}).serve,
 		"health":   (&health{version: c.Version, now: c.Now}).serve,
 		"ready":    (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
 		"home":     newHome(c.Rules.Base).serve,
 		"reaper":   (&timer{reaper: c.Reaper, log: c.Log}).serve,
 		webAPI:     notFound,
 	}, map[string]handlerFunc{
-		"GET /api/links/{alias}/qr": newQR(c.Rules.Base).serve,
+		"GET /api/links/{alias}/qr":       newQR(c.Rules.Base).serve,
+		"GET /api/me":                     ask.anyone(me),
+		"GET /api/links":                  ask.owners(ls.list),
+		"GET /api/links/{alias}":          ask.holders(ls.read),
+		"PATCH /api/links/{alias}":        ask.owners(ls.edit),
+		"DELETE /api/links/{alias}":       ask.holders(ls.delete),
+		"POST /api/links/{alias}/restore": ask.holders(ls.restore),
+		"POST /api/claims":                ask.owners(ls.claim),
+		"POST /api/keys":                  ask.owners(ks.create),
+		"GET /api/keys":                   ask.owners(ks.list),
+		"DELETE /api/keys/{id}":           ask.owners(ks.revoke),
 	})
 	if err != nil {
 		return nil, err
@@ -154,6 +225,10 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 		s.logger(w).Warn(telemetry.LogTimerRefused, "error", err)
 	case errors.Is(err, link.ErrDamaged):
 		s.logger(w).Error(telemetry.LogLinkCorrupt, "error", err)
+	case p.Status == http.StatusUnauthorized:
+		s.logger(w).Debug("credentials refused", "error", err) // why, for who sets up a provider
+	case p == uncheckedProblem && !errors.Is(err, link.ErrUnavailable):
+		s.logger(w).Warn(telemetry.LogProviderUnavailable, "error", err)
 	case p.Status == http.StatusServiceUnavailable:
 		s.logger(w).Warn(telemetry.LogStorageUnavailable, "error", err)
 	case p.Status >= 500:

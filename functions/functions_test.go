@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"tiney/access"
 	"tiney/functions"
 	"tiney/internal/linkstest"
 	"tiney/link"
@@ -33,6 +34,7 @@ type rig struct {
 	t testing.TB
 	http.Handler
 	fake    *linkstest.Fake
+	keys    *fakeKeys
 	lock    *fakeLock
 	clock   *linkstest.Clock
 	metrics *telemetry.Metrics
@@ -63,6 +65,11 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: linkstest.NewClock(), metrics: new(telemetry.Metrics), lock: new(fakeLock), log: new(bytes.Buffer)}
 	r.fake = linkstest.NewFake(r.clock.Now, rand.Reader)
+	r.keys = &fakeKeys{of: map[string]string{}}
+	callers, err := access.New(access.Config{AdminKey: adminKey}, r.keys, r.clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
 	base, err := link.ParseBase("https://tiney.to")
 	if err != nil {
 		t.Fatal(err)
@@ -70,10 +77,11 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	log := telemetry.NewLogger(r.log, slog.LevelDebug)
 	config := functions.Config{
 		Version: "v1.2.3", HostAddress: hostAddress,
-		Rules: link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
+		Rules:       link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
+		DeletedKeep: linkstest.DeletedKeep, Callers: callers, Keys: r.keys,
 		Links: r.fake, Tables: r.fake, Lock: r.lock,
 		Reaper: run(func(context.Context) (string, error) { return "ran", nil }),
-		Now:    r.clock.Now, Log: log, Metrics: r.metrics,
+		Now:    r.clock.Now, Random: rand.Reader, Log: log, Metrics: r.metrics,
 	}
 	for _, c := range change {
 		c(&config)
@@ -87,7 +95,7 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 func (r *rig) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
 	r.t.Helper()
 	req := httptest.NewRequest(method, "http://internal.example"+target, strings.NewReader(body))
-	if method == http.MethodPost {
+	if method == http.MethodPost || method == http.MethodPatch {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(header); i += 2 {
@@ -151,15 +159,20 @@ func TestShorten(t *testing.T) {
 	alias, _ := got["alias"].(string)
 	want := map[string]any{
 		"alias": alias, "shortUrl": "https://tiney.to/" + alias, "longUrl": "https://example.com/?a=<b>&c",
-		"createdAtUtc": now.Format(time.RFC3339), "expiresAtUtc": now.Add(time.Hour).Format(time.RFC3339),
+		"createdAtUtc": now.Format(time.RFC3339), "expiresAtUtc": now.Add(time.Hour).Format(time.RFC3339), "claimToken": got["claimToken"],
 	}
+	token, _ := got["claimToken"].(string)
+	if l, err := r.fake.Read(t.Context(), link.Alias(alias)); err != nil || !strings.HasPrefix(token, "tnc_") || l.ClaimHash != access.Hash(token) {
+		t.Errorf("%+v, %v is not the link of the claim token %q", l, err, token)
+	}
+	five, _, _ := strings.Cut(w.Body.String(), `,"claimToken":`)
 	if w.Code != http.StatusCreated || fmt.Sprint(got) != fmt.Sprint(want) || w.Header().Get("Location") != "https://tiney.to/"+alias {
 		t.Errorf("got %d %v %v, want 201 %v", w.Code, w.Header(), got, want)
 	}
 	r.clock.Advance(time.Minute)
 	again := r.shorten(`{"longUrl":"https://example.com/?a=<b>&c"}`)
-	if again.Code != http.StatusOK || again.Body.String() != w.Body.String() || again.Header().Get("Location") != "" {
-		t.Errorf("again: got %d %v %s, want 200 and the same body", again.Code, again.Header(), again.Body)
+	if again.Code != http.StatusOK || again.Body.String() != five+"}\n" || again.Header().Get("Location") != "" {
+		t.Errorf("again: got %d %v %s, want 200 and the same body without a claim token", again.Code, again.Header(), again.Body)
 	}
 	r.wantMetrics(map[string]float64{"shorten.created": 1, "shorten.deduplicated": 1})
 }
@@ -176,6 +189,8 @@ func TestShortenOfALinkWithoutAnExpiry(t *testing.T) {
 
 func TestShortenBodies(t *testing.T) {
 	const url = `"longUrl":"https://example.com/"`
+	in := linkstest.NewClock().Now().Add(time.Hour)
+	soon, soonElsewhere := in.Format(time.RFC3339), in.In(time.FixedZone("", 9*3600)).Format("2006-01-02T15:04:05.999Z07:00")
 	for name, test := range map[string]struct {
 		body   string
 		status int
@@ -191,30 +206,54 @@ func TestShortenBodies(t *testing.T) {
 		"whole number with exponent": {`{` + url + `,"expiresInSeconds":6e1}`, 201, "", ""},
 		"longest lifetime":           {`{` + url + `,"expiresInSeconds":7776000}`, 201, "", ""},
 
-		"empty":                {"", 400, "body", ""},
-		"not JSON":             {"longUrl=https://example.com/", 400, "body", ""},
-		"cut off":              {`{` + url, 400, "body", ""},
-		"null":                 {"null", 400, "body", ""},
-		"a string":             {`"https://example.com/"`, 400, "body", ""},
-		"an array":             {`[{` + url + `}]`, 400, "body", ""},
-		"two objects":          {`{` + url + `}{` + url + `}`, 400, "body", ""},
-		"something after":      {`{` + url + `} x`, 400, "body", ""},
-		"unknown field":        {`{` + url + `,"alias":"mine"}`, 400, "body", "alias"},
-		"other capitals":       {`{"LongURL":"https://example.com/"}`, 400, "body", "LongURL"},
-		"twice":                {`{` + url + `,` + url + `}`, 400, "body", "longUrl"},
-		"not UTF-8":            {"{\"longUrl\":\"https://example.com/\xff\"}", 400, "body", "longUrl"},
-		"name not UTF-8":       {"{\"long\xffUrl\":1}", 400, "body", ""},
-		"byte order mark":      {"\ufeff{" + url + "}", 400, "body", ""},
-		"no URL":               {`{}`, 400, "long-url", "longUrl"},
-		"null URL":             {`{"longUrl":null}`, 400, "long-url", "longUrl"},
-		"URL is a number":      {`{"longUrl":7}`, 400, "long-url", "longUrl"},
-		"half a character":     {`{"longUrl":"https://example.com/\ud83d"}`, 400, "body", "longUrl"},
-		"line break in text":   {"{\"longUrl\":\"https://example.com/\n\"}", 400, "body", "longUrl"},
-		"nested":               {`{"longUrl":{"longUrl":1}}`, 400, "long-url", "longUrl"},
-		"nested deeply":        {`{"longUrl":` + strings.Repeat("[", 16000), 400, "body", "longUrl.0.0"},
-		"long name":            {`{"` + strings.Repeat("x", 1000) + `":1}`, 400, "body", strings.Repeat("x", 100)},
-		"bad URL":              {`{"longUrl":"ftp://example.com/"}`, 400, "long-url", "longUrl"},
-		"our own URL":          {`{"longUrl":"http://TINEY.to:1/x"}`, 400, "long-url", "longUrl"},
+		"empty":                    {"", 400, "body", ""},
+		"not JSON":                 {"longUrl=https://example.com/", 400, "body", ""},
+		"cut off":                  {`{` + url, 400, "body", ""},
+		"null":                     {"null", 400, "body", ""},
+		"a string":                 {`"https://example.com/"`, 400, "body", ""},
+		"an array":                 {`[{` + url + `}]`, 400, "body", ""},
+		"two objects":              {`{` + url + `}{` + url + `}`, 400, "body", ""},
+		"something after":          {`{` + url + `} x`, 400, "body", ""},
+		"unknown field":            {`{` + url + `,"slug":"mine"}`, 400, "body", "slug"},
+		"other capitals":           {`{"LongURL":"https://example.com/"}`, 400, "body", "LongURL"},
+		"twice":                    {`{` + url + `,` + url + `}`, 400, "body", "longUrl"},
+		"not UTF-8":                {"{\"longUrl\":\"https://example.com/\xff\"}", 400, "body", "longUrl"},
+		"name not UTF-8":           {"{\"long\xffUrl\":1}", 400, "body", ""},
+		"byte order mark":          {"\ufeff{" + url + "}", 400, "body", ""},
+		"no URL":                   {`{}`, 400, "long-url", "longUrl"},
+		"null URL":                 {`{"longUrl":null}`, 400, "long-url", "longUrl"},
+		"URL is a number":          {`{"longUrl":7}`, 400, "long-url", "longUrl"},
+		"half a character":         {`{"longUrl":"https://example.com/\ud83d"}`, 400, "body", "longUrl"},
+		"line break in text":       {"{\"longUrl\":\"https://example.com/\n\"}", 400, "body", "longUrl"},
+		"nested":                   {`{"longUrl":{"longUrl":1}}`, 400, "long-url", "longUrl"},
+		"nested deeply":            {`{"longUrl":` + strings.Repeat("[", 16000), 400, "body", "longUrl.0.0"},
+		"long name":                {`{"` + strings.Repeat("x", 1000) + `":1}`, 400, "body", strings.Repeat("x", 100)},
+		"bad URL":                  {`{"longUrl":"ftp://example.com/"}`, 400, "long-url", "longUrl"},
+		"our own URL":              {`{"longUrl":"http://TINEY.to:1/x"}`, 400, "long-url", "longUrl"},
+		"null for all that can be": {`{` + url + `,"alias":null,"expiresAtUtc":null,"statusCode":null,"title":null,"tags":null}`, 201, "", ""},
+		"all that can be given":    {`{` + url + `,"alias":"Mine_-9","expiresAtUtc":"` + soon + `","statusCode":308,"title":"ü","tags":["a","a"]}`, 201, "", ""},
+		"an end with an offset":    {`{` + url + `,"expiresAtUtc":"` + soonElsewhere + `"}`, 201, "", ""},
+		"one of two ends is null":  {`{` + url + `,"expiresAtUtc":"` + soon + `","expiresInSeconds":null}`, 201, "", ""},
+
+		"two ends":              {`{` + url + `,"expiresAtUtc":"` + soon + `","expiresInSeconds":3600}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end a day":             {`{` + url + `,"expiresAtUtc":"2099-01-01"}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end without an offset": {`{` + url + `,"expiresAtUtc":"2099-01-01T00:00:00"}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end a number":          {`{` + url + `,"expiresAtUtc":1893456000}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end in the past":       {`{` + url + `,"expiresAtUtc":"2020-01-01T00:00:00Z"}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end too late":          {`{` + url + `,"expiresAtUtc":"9999-01-01T00:00:00Z"}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"alias of a path":       {`{` + url + `,"alias":"a/b"}`, 400, "alias", "alias"},
+		"reserved alias":        {`{` + url + `,"alias":"Manage"}`, 400, "alias", "alias"},
+		"empty alias":           {`{` + url + `,"alias":""}`, 400, "alias", "alias"},
+		"alias is a number":     {`{` + url + `,"alias":7}`, 400, "alias", "alias"},
+		"status code":           {`{` + url + `,"statusCode":303}`, 400, "status-code", "statusCode"},
+		"status code in text":   {`{` + url + `,"statusCode":"301"}`, 400, "status-code", "statusCode"},
+		"title too long":        {`{` + url + `,"title":"` + strings.Repeat("é", 201) + `"}`, 400, "title", "title"},
+		"title is a list":       {`{` + url + `,"title":[]}`, 400, "title", "title"},
+		"tags are a text":       {`{` + url + `,"tags":"a,b"}`, 400, "tags", "tags"},
+		"a tag is a number":     {`{` + url + `,"tags":["a",1]}`, 400, "tags", "tags.1"},
+		"a tag is null":         {`{` + url + `,"tags":[null]}`, 400, "tags", "tags"},
+		"an empty tag":          {`{` + url + `,"tags":[""]}`, 400, "tags", "tags"},
+
 		"lifetime in a string": {`{` + url + `,"expiresInSeconds":"60"}`, 400, "expires-in-seconds", "expiresInSeconds"},
 		"lifetime a fraction":  {`{` + url + `,"expiresInSeconds":60.5}`, 400, "expires-in-seconds", "expiresInSeconds"},
 		"lifetime true":        {`{` + url + `,"expiresInSeconds":true}`, 400, "expires-in-seconds", "expiresInSeconds"},
@@ -353,6 +392,89 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+func TestRedirectStatusCodes(t *testing.T) {
+	r := newRig(t)
+	for code, want := range map[int]int{0: 302, 301: 301, 302: 302, 307: 307, 308: 308} {
+		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", StatusCode: code})
+		if w := r.do(http.MethodGet, "/abcdef", ""); w.Code != want || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%d: got %d %v", code, w.Code, w.Header())
+		}
+	}
+}
+
+// What leads nowhere says what happened, and when if that is known. The preview says the same.
+func TestLinksThatAreGone(t *testing.T) {
+	r := newRig(t)
+	at := time.Date(2024, 2, 29, 23, 59, 59, 0, time.FixedZone("", -3600)) // the 1st of March in UTC
+	for i, test := range []struct {
+		l    link.Link
+		kind string
+		says string
+	}{
+		{link.Link{ExpiresAt: at}, "link-expired", "came to the end of its life on 1 March 2024 (UTC). Ask "},
+		{link.Link{DeletedAt: at, Disabled: true}, "link-deleted", "was deleted on 1 March 2024 (UTC). Ask "},
+		{link.Link{DeletedAt: at, ExpiresAt: at.AddDate(-1, 0, 0)}, "link-deleted", "was deleted on 1 March 2024"},
+		{link.Link{Disabled: true}, "link-disabled", "has been disabled. Ask "},
+		{link.Link{GoneReason: link.StateExpired, GoneAt: at}, "link-expired", "life on 1 March 2024"},
+		{link.Link{GoneReason: link.StateDeleted, GoneAt: at}, "link-deleted", "deleted on 1 March 2024"},
+		{link.Link{GoneReason: link.StateExpired}, "link-expired", "has come to the end of its life. Ask "},
+		{link.Link{GoneReason: link.StateDeleted}, "link-deleted", "has been deleted. Ask "},
+	} {
+		test.l.Alias = "abcdef"
+		if test.l.GoneReason == link.StateLive {
+			test.l.LongURL = "https://example.com/"
+		}
+		r.fake.Put(test.l)
+		w := r.do(http.MethodGet, "/abcdef", "")
+		wantProblem(t, w, 410, test.kind, "")
+		if !strings.Contains(w.Body.String(), test.says) {
+			t.Errorf("%d: %s does not say %q", i, w.Body, test.says)
+		}
+		if preview := r.do(http.MethodGet, "/abcdef+", ""); preview.Code != 410 || preview.Body.String() != w.Body.String() {
+			t.Errorf("%d: the preview says %d %s, not %s", i, preview.Code, preview.Body, w.Body)
+		}
+		if page := r.do(http.MethodGet, "/abcdef", "", "Accept", "text/html"); !strings.Contains(page.Body.String(), test.says) {
+			t.Errorf("%d: the page does not say %q: %s", i, test.says, page.Body)
+		}
+	}
+	r.wantMetrics(map[string]float64{"redirect.gone": 16}) // without the previews
+}
+
+func TestPreview(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/ü", CreatedAt: now, ExpiresAt: now.Add(time.Hour), Owner: "ann", Title: "a secret", StatusCode: 308})
+	want := `{"alias":"abcdef","shortUrl":"https://tiney.to/abcdef","longUrl":"https://example.com/ü","createdAtUtc":"` + now.Format(time.RFC3339) +
+		`","expiresAtUtc":"` + now.Add(time.Hour).Format(time.RFC3339) + "\"}\n"
+	for _, target := range []string{"/abcdef+", "/abcdef%2B", "/abcdef+?x=y"} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			w := r.do(method, target, "")
+			if w.Code != 200 || w.Body.String() != want || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%s %s: got %d %v %s, want %s", method, target, w.Code, w.Header(), w.Body, want)
+			}
+		}
+	}
+	calls := r.fake.Calls()
+	for _, target := range []string{"/+", "/api+", "/a.b+", "/abcdef++", "/abcdef+.", "/favicon.ico+"} {
+		wantProblem(t, r.do(http.MethodGet, target, ""), 404, "not-found", "")
+	}
+	if r.fake.Calls() != calls {
+		t.Error("an impossible alias was looked up")
+	}
+	wantProblem(t, r.do(http.MethodGet, "/nobody+", ""), 404, "not-found", "")
+	wantProblem(t, r.do(http.MethodPost, "/abcdef+", ""), 405, "method", "")
+	if w := r.do(http.MethodGet, "/nobody+", "", "Accept", "text/html"); !strings.HasPrefix(w.Body.String(), "<!doctype html>") {
+		t.Errorf("a browser gets %s", w.Body)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, r.do(http.MethodGet, "/abcdef+", ""), 503, "storage-unavailable", "")
+	r.fake.Fail(link.ErrDamaged)
+	wantProblem(t, r.do(http.MethodGet, "/abcdef+", ""), 410, "link-damaged", "")
+	if n := r.metrics.RedirectFound.Value() + r.metrics.RedirectGone.Value(); n != 0 {
+		t.Errorf("%d previews were counted as redirects", n)
+	}
+}
+
 func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 	r := newRig(t)
 	for _, target := range []string{
@@ -362,7 +484,7 @@ func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 	} {
 		wantProblem(t, r.do(http.MethodGet, target, ""), 404, "not-found", "")
 	}
-	if got := r.fake.Gets(); got != 0 {
+	if got := r.fake.Calls(); got != 0 {
 		t.Errorf("%d look-ups", got)
 	}
 }

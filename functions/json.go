@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,9 +40,14 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // invalid UTF-8 is refused, not replaced. The error is a problem.
 func decodeJSON[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
 	// A host that forwards drops the Content-Type of an empty body: then the problem is the body, not its type.
-	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
+	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), "application/json") {
 		return v, mediaTypeProblem
 	}
+	return decodeObject[T](w, r)
+}
+
+// decodeObject is decodeJSON without regard to the body's type.
+func decodeObject[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
 	body, err := readBody(w, r)
 	if err != nil {
 		return v, err
@@ -93,6 +99,9 @@ func kindName(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if t == reflect.TypeFor[time.Time]() {
+		return "a time such as 2030-01-31T12:00:00Z"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
@@ -119,10 +128,23 @@ func (i *integer) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func isJSON(contentType string) bool {
+// isJSON reports whether a Content-Type is one of some kinds of JSON.
+func isJSON(contentType string, kinds ...string) bool {
 	kind, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
-	return err == nil && kind == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
+	return err == nil && slices.Contains(kinds, kind) && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+// optional is a member of a JSON merge patch (RFC 7396), where null is not the same as no member at all.
+type optional[T any] struct {
+	given bool
+	value *T // nil: it is null
+}
+
+// UnmarshalJSONFrom decodes the value.
+func (o *optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	o.given = true
+	return json.UnmarshalDecode(d, &o.value)
 }
 
 // writeJSON writes v, which must be what JSON can hold, as one line. An error means that the client has disconnected.
@@ -130,6 +152,14 @@ func writeJSON(w http.ResponseWriter, v any) {
 	if json.MarshalWrite(w, v, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) == nil {
 		_, _ = io.WriteString(w, "\n")
 	}
+}
+
+// orNull returns a text as responses have it, and nil, for null, if it is empty.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }
 
 // formatTime returns a time as responses have it, and nil, for null, if it is zero.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tiney/access"
 	"tiney/link"
 )
 
@@ -34,16 +35,40 @@ var (
 		"The short link at this address has come to the end of its life. Ask whoever gave it to you for a new one.")
 	disabledProblem = newProblem(http.StatusGone, "link-disabled", "This link is disabled",
 		"The short link at this address has been disabled. Ask whoever gave it to you for the address that it led to.")
+	deletedProblem = newProblem(http.StatusGone, "link-deleted", "This link has been deleted",
+		"The short link at this address has been deleted. Ask whoever gave it to you for the address that it led to.")
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
 	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
 		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
-	forbiddenProblem = newProblem(http.StatusForbidden, "forbidden", "Not your link",
-		"This link belongs to somebody else.")
+	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid", "These credentials are not valid",
+		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as Authorization: Bearer or, if it is an API key, as X-Api-Key.").
+		with("WWW-Authenticate", `Bearer error="invalid_token"`)
+	noCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-missing", "Sign in first",
+		"This needs credentials: send an API key or an ID token as Authorization: Bearer.").
+		with("WWW-Authenticate", "Bearer")
+	uncheckedProblem = newProblem(http.StatusServiceUnavailable, "credentials-unchecked", "Try again in a moment",
+		"The credentials cannot be checked at the moment. Nothing is wrong with your request: repeat it in a few seconds.")
+	ambiguousProblem = badRequest("credentials-ambiguous", "More than one credential",
+		"Send one credential: either Authorization or X-Api-Key, and one line of it.", "")
+	forbiddenProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
+		"This belongs to somebody else. Sign in as its owner.")
+	ownerNeededProblem = newProblem(http.StatusForbidden, "owner-needed", "A claim token is not enough",
+		"A claim token can read, delete and restore its one link. Sign in with an API key or an ID token; POST /api/claims makes the link yours.")
 	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
 		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
 	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",
 		"The alias leads elsewhere, or once did. Choose another one.")
+	linkDeletedProblem = newProblem(http.StatusConflict, "link-deleted", "This link is deleted",
+		"A deleted link cannot be edited. Restore it first, by POST to its address with /restore at the end.")
+	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",
+		"This link is not deleted, or was deleted too long ago to be restored.")
+	sharedProblem = newProblem(http.StatusConflict, "link-shared", "This link is shared",
+		"Others were given this link too, and rely on it: its long URL stays, and it cannot end earlier, be disabled or deleted. An admin can do that.")
+	preconditionProblem = newProblem(http.StatusPreconditionFailed, "precondition", "The link is not what you expect",
+		"The link has changed since you read it: none of the tags in If-Match is its ETag. Read it again, and repeat the request if it still applies.")
+	noKeyProblem = newProblem(http.StatusNotFound, "not-found", "No such key",
+		"There is no API key with this id. GET /api/keys lists yours.")
 	unavailableProblem = newProblem(http.StatusServiceUnavailable, "storage-unavailable", "Try again in a moment",
 		"The place where links are kept does not respond at the moment. Nothing is wrong with your request: repeat it in a few seconds.")
 	aliasesTakenProblem = newProblem(http.StatusInternalServerError, "aliases-taken", "No free alias found",
@@ -56,20 +81,30 @@ var (
 		"The body must be JSON: send it with the header Content-Type: application/json.")
 	tooLargeProblem = newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",
 		fmt.Sprintf("The body may have at most %d bytes.", maxBody))
+	patchTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a JSON merge patch",
+		"The body must be a JSON merge patch: send it with the header Content-Type: "+mergePatch+", or application/json.").
+		with("Accept-Patch", mergePatch+", application/json")
 	timeoutProblem = newProblem(http.StatusRequestTimeout, "body-too-slow", "The body took too long",
 		"The body did not arrive in time. Send the request again.")
 )
 
-// linkProblems are the problems of the errors of package link.
-var linkProblems = []struct {
+// problems are those of the errors of other packages. The first one that an error is counts.
+var problems = []struct {
 	err     error
 	problem *problem
 }{
+	{access.ErrInvalid, invalidCredentialsProblem},
+	{access.ErrAmbiguous, ambiguousProblem},
+	{access.ErrUnavailable, uncheckedProblem},
+	{access.ErrUnknownKey, noKeyProblem},
 	{link.ErrNotFound, notFoundProblem},
 	{link.ErrDamaged, damagedProblem},
 	{link.ErrDisabled, targetDisabledProblem},
 	{link.ErrForbidden, forbiddenProblem},
 	{link.ErrConflict, conflictProblem},
+	{link.ErrShared, sharedProblem},
+	{link.ErrDeleted, linkDeletedProblem},
+	{link.ErrNotDeleted, notDeletedProblem},
 	{link.ErrAliasTaken, aliasTakenProblem},
 	{link.ErrAliasesTaken, aliasesTakenProblem},
 	{link.ErrUnavailable, unavailableProblem},
@@ -77,8 +112,13 @@ var linkProblems = []struct {
 
 // linkFields are the names that requests have for the fields of package link.
 var linkFields = map[link.Field]string{
-	link.FieldLongURL:  "longUrl",
-	link.FieldLifetime: "expiresInSeconds",
+	link.FieldLongURL:    "longUrl",
+	link.FieldLifetime:   "expiresInSeconds",
+	link.FieldExpiresAt:  "expiresAtUtc",
+	link.FieldAlias:      "alias",
+	link.FieldStatusCode: "statusCode",
+	link.FieldTitle:      "title",
+	link.FieldTags:       "tags",
 }
 
 func newProblem(status int, kind, title, detail string) *problem {
@@ -95,21 +135,34 @@ func badRequest(kind, title, detail, field string) *problem {
 	return p
 }
 
-// fieldProblem returns the problem of a field of the body that is wrong.
+// fieldKinds are the kinds of problem that fields of a body have.
+var fieldKinds = map[string]struct{ kind, title string }{
+	"longUrl":          {"long-url", "This URL cannot be shortened"},
+	"expiresInSeconds": {"expires-in-seconds", "Invalid lifetime"},
+	"expiresAtUtc":     {"expires-at-utc", "Invalid end"},
+	"alias":            {"alias", "Invalid alias"},
+	"statusCode":       {"status-code", "Invalid status code"},
+	"title":            {"title", "Invalid title"},
+	"tags":             {"tags", "Invalid tags"},
+}
+
+// fieldProblem returns the problem of a field of the body that is wrong. It may be an element of one: "tags.0".
 func fieldProblem(field, detail string) *problem {
-	switch field {
-	case "longUrl":
-		return badRequest("long-url", "This URL cannot be shortened", detail, field)
-	case "expiresInSeconds":
-		return badRequest("expires-in-seconds", "Invalid lifetime", detail, field)
+	name, _, _ := strings.Cut(field, ".")
+	if is, ok := fieldKinds[name]; ok {
+		return badRequest(is.kind, is.title, detail, field)
 	}
 	return badRequest("body", "Invalid field", detail, field)
 }
 
-func methodProblem(allow string) *problem {
-	p := newProblem(http.StatusMethodNotAllowed, "method", "Method not allowed", "Allowed here: "+allow+".")
-	p.header.Set("Allow", allow)
+// with returns the problem with a header of the response.
+func (p *problem) with(name, value string) *problem {
+	p.header.Set(name, value)
 	return p
+}
+
+func methodProblem(allow string) *problem {
+	return newProblem(http.StatusMethodNotAllowed, "method", "Method not allowed", "Allowed here: "+allow+".").with("Allow", allow)
 }
 
 // problemOf returns the problem that stands for an error. An unknown error becomes internalProblem, whose text reveals
@@ -123,7 +176,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &invalid):
 		return fieldProblem(linkFields[invalid.Field], invalid.Detail)
 	}
-	for _, known := range linkProblems {
+	for _, known := range problems {
 		if errors.Is(err, known.err) {
 			return known.problem
 		}

@@ -9,10 +9,8 @@ import (
 	"image/png"
 	"math"
 	"net/http"
-	"net/url"
 	"runtime"
 	"strconv"
-	"strings"
 
 	"rsc.io/qr/coding"
 
@@ -39,11 +37,7 @@ func (q *qr) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) 
 	if !ok || a.Reserved() {
 		return notFoundProblem
 	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return badRequest("parameter", "Invalid parameter", "The query is not valid: check its percent-encoding, and separate parameters by &.", "")
-	}
-	query := parameters{Values: values}
+	query := parametersOf(r)
 	format := query.oneOf("format", "svg", "png")
 	size := query.integer("size", 300, 64, 2000)
 	margin := query.integer("margin", 4, 0, 16)
@@ -83,46 +77,6 @@ func (q *qr) draw(ctx context.Context, text string, level coding.Level, format s
 		return "image/png", pngOf(code, size, margin), nil
 	}
 	return "image/svg+xml", svgOf(code, size, margin), nil
-}
-
-// parameters are those of a query. The first one that is wrong is kept as a problem.
-type parameters struct {
-	url.Values
-	problem *problem
-}
-
-func (p *parameters) wrong(name, detail string) {
-	if p.problem == nil {
-		p.problem = badRequest("parameter", "Invalid parameter", detail, name)
-	}
-}
-
-// oneOf returns a parameter, which must be one of some values; the first of them if it is not given.
-func (p *parameters) oneOf(name string, values ...string) string {
-	given := p.Values[name]
-	if len(given) == 0 {
-		return values[0]
-	}
-	for _, value := range values {
-		if len(given) == 1 && given[0] == value {
-			return value
-		}
-	}
-	p.wrong(name, name+" must be one of "+strings.Join(values, ", ")+".")
-	return values[0]
-}
-
-func (p *parameters) integer(name string, byDefault, low, high int) int {
-	given := p.Values[name]
-	if len(given) == 0 {
-		return byDefault
-	}
-	n, err := strconv.Atoi(given[0])
-	if err != nil || n < low || n > high || len(given) > 1 {
-		p.wrong(name, fmt.Sprintf("%s must be a whole number from %d to %d.", name, low, high))
-		return byDefault
-	}
-	return n
 }
 
 // encodeQR encodes a text in the smallest QR version that holds it, with the mask of the lowest penalty.

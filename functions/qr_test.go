@@ -100,7 +100,7 @@ func TestQR(t *testing.T) {
 			t.Errorf("%q in %v", got, img.Bounds())
 		}
 	}
-	if r.fake.Gets() != 0 {
+	if r.fake.Calls() != 0 {
 		t.Error("it looked the link up")
 	}
 }

@@ -1,8 +1,10 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,9 +14,10 @@ import (
 	"tiney/telemetry"
 )
 
-// redirect handles GET and HEAD /{alias}.
+// redirect handles GET and HEAD /{alias}, and with a + at the end, the preview.
 type redirect struct {
 	links   Getter
+	base    link.Base
 	maxAge  time.Duration
 	now     func() time.Time
 	metrics *telemetry.Metrics
@@ -23,10 +26,13 @@ type redirect struct {
 func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Path[1:]
 	a, ok := link.ParseAlias(name)
-	if !ok && wellKnown(w, name) {
-		return nil
-	}
 	if !ok {
+		if wellKnown(w, name) {
+			return nil
+		}
+		if name, is := strings.CutSuffix(name, "+"); is {
+			return rd.preview(ctx, w, name)
+		}
 		a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
 	}
 	ok = ok && !a.Reserved()
@@ -48,20 +54,56 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	case err != nil:
 		return err
 	}
-	if expired := l.Expired(now); expired || l.Disabled {
+	if state := l.State(now); state != link.StateLive {
 		rd.metrics.RedirectGone.Add(1)
-		if expired {
-			return expiredProblem
-		}
-		return disabledProblem
+		return goneProblem(l, state)
 	}
 	rd.metrics.RedirectFound.Add(1)
 	// Not http.Redirect, which would change the URL and add a body.
 	h := w.Header()
 	h["Location"] = []string{link.Location(l.LongURL)}
 	h["Cache-Control"] = rd.cacheControl(l, now)
-	w.WriteHeader(http.StatusFound)
+	w.WriteHeader(cmp.Or(l.StatusCode, link.DefaultStatusCode))
 	return nil
+}
+
+// preview shows where a link leads. It is no redirect, so it is not measured as one.
+func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, name string) error {
+	a, ok := link.ParseAlias(name)
+	if !ok || a.Reserved() {
+		return notFoundProblem
+	}
+	l, err := rd.links.Get(ctx, a)
+	if err != nil {
+		return err
+	}
+	if state := l.State(rd.now()); state != link.StateLive {
+		return goneProblem(l, state)
+	}
+	setHeaders(w, "application/json")
+	writeJSON(w, summaryOf(l, rd.base))
+	return nil
+}
+
+// goneProblem returns the problem of a link that leads nowhere, and since when if that is known.
+func goneProblem(l link.Link, state link.State) *problem {
+	if state == link.StateDisabled {
+		return disabledProblem
+	}
+	p, what, since := expiredProblem, "came to the end of its life", l.ExpiresAt
+	if state == link.StateDeleted {
+		p, what, since = deletedProblem, "was deleted", l.DeletedAt
+	}
+	if l.GoneReason != link.StateLive {
+		since = l.GoneAt
+	}
+	if since.IsZero() {
+		return p
+	}
+	_, advice, _ := strings.Cut(p.Detail, ". ")
+	dated := *p
+	dated.Detail = fmt.Sprintf("The short link at this address %s on %s (UTC). %s", what, since.UTC().Format("2 January 2006"), advice)
+	return &dated
 }
 
 // punctuation is what follows a link in a sentence, and is pasted with it.

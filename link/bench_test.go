@@ -52,7 +52,7 @@ func BenchmarkRules(b *testing.B) {
 		b.Run(target.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := r.New(target.longURL, &hour, now); err != nil {
+				if _, err := r.New(link.Wish{LongURL: target.longURL, End: link.End{Seconds: &hour}}, now); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -104,8 +104,8 @@ var (
 
 // ReapResult counts what one run of the reaper did.
 type ReapResult struct {
-	Deleted int64 // links, and tombstones, whose time was over
-	Dropped int64 // expiry rows deleted whose link was gone or ends later
+	Deleted int64 // links whose time was over; a tombstone may be left of them
+	Dropped int64 // expiry rows deleted whose link was gone or ends later, or that were of tombstones
 	Failed  int64 // expiry rows that could not be handled; the next run finds them again
 	// Backlog is how long ago the oldest link expired that the run knows it left behind: zero if it left none, or was cut
 	// short before it saw any.

@@ -105,46 +105,6 @@ func TestNewAliasDrawsEveryCharacterAsOften(t *testing.T) {
 	}
 }
 
-func TestLifetimes(t *testing.T) {
-	r := rules(t, "https://tiney.to")
-	seconds := func(n int64) *int64 { return &n }
-	created := time.Date(2026, 9, 1, 3, 15, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		ttl  *int64
-		want time.Duration // 0: refused
-	}{
-		"none asked for": {nil, 30 * 24 * time.Hour},
-		"shortest":       {seconds(60), time.Minute},
-		"too short":      {seconds(59), 0},
-		"zero":           {seconds(0), 0},
-		"negative":       {seconds(-60), 0},
-		"longest":        {seconds(90 * 86400), 90 * 24 * time.Hour},
-		"too long":       {seconds(90*86400 + 1), 0},
-		"overflow":       {seconds(1 << 62), 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l, err := r.New("https://example.com", test.ttl, now.In(time.FixedZone("", 3600)))
-			var invalid *link.InvalidError
-			if errors.As(err, &invalid) != (test.want == 0) {
-				t.Fatalf("got %v", err)
-			}
-			if err != nil {
-				if invalid.Field != link.FieldLifetime || !strings.Contains(invalid.Detail, "from 60 to 7776000") {
-					t.Errorf("got %+v", invalid)
-				}
-				return
-			}
-			if l.CreatedAt != created || l.ExpiresAt != created.Add(test.want) {
-				t.Errorf("from %v to %v, want %v from %v", l.CreatedAt, l.ExpiresAt, test.want, created)
-			}
-		})
-	}
-	r.MaxTTL = time.Hour
-	if l, err := r.New("https://example.com", nil, now); err != nil || l.ExpiresAt.Sub(l.CreatedAt) != time.Hour {
-		t.Errorf("the default lifetime exceeds the ceiling: %v, %v", l, err)
-	}
-}
-
 func TestExpired(t *testing.T) {
 	l := link.Link{ExpiresAt: now}
 	for at, want := range map[time.Time]bool{

@@ -168,10 +168,11 @@ func statusCode(asked *int64) (int, error) {
 	if asked == nil {
 		return DefaultStatusCode, nil
 	}
-	if !ValidStatusCode(int(*asked)) {
+	code := int(*asked)
+	if int64(code) != *asked || !ValidStatusCode(code) { // an int may have 32 bits
 		return 0, &InvalidError{FieldStatusCode, "The status code must be 301, 302, 307 or 308."}
 	}
-	return int(*asked), nil
+	return code, nil
 }
 
 // DefaultStatusCode is the status code of redirects unless a link has another one.

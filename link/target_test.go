@@ -57,7 +57,7 @@ func TestLongURLsThatAreAccepted(t *testing.T) {
 		"as long as can be":             {"https://example.com/" + strings.Repeat("a", link.MaxLongURLBytes-20), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := rules(t, "https://tiney.to").New(test.longURL, nil, now)
+			l, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: test.longURL}, now)
 			if err != nil {
 				t.Fatalf("refused: %v", err)
 			}
@@ -143,7 +143,7 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 		"ourselves, other dot":    "https://tiney。to/abc",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := rules(t, "https://tiney.to").New(longURL, nil, now)
+			_, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: longURL}, now)
 			var invalid *link.InvalidError
 			if !errors.As(err, &invalid) {
 				t.Fatalf("got %v, want it refused", err)
@@ -166,7 +166,7 @@ func TestOurselvesInEverySpelling(t *testing.T) {
 		"http://[::1]:7071":              "http://[0:0:0:0:0:0:0:1]/a",
 		"https://example.com./s":         "https://example.com/a",
 	} {
-		if _, err := rules(t, base).New(longURL, nil, now); err == nil {
+		if _, err := rules(t, base).New(link.Wish{LongURL: longURL}, now); err == nil {
 			t.Errorf("base %s: %s is not seen to be the same host", base, longURL)
 		}
 	}
@@ -203,7 +203,7 @@ func FuzzLongURL(f *testing.F) {
 				t.Fatalf("Location(%q) = %q is not printable ASCII", longURL, location)
 			}
 		}
-		l, err := r.New(longURL, nil, now)
+		l, err := r.New(link.Wish{LongURL: longURL}, now)
 		if err != nil {
 			return
 		}

@@ -12,11 +12,10 @@ import (
 	"tiney/telemetry"
 )
 
-// aliasTries is how many aliases are drawn for one link before the create fails, and shareTries how often a link is read
-// again that others are changing.
 const (
-	aliasTries = 10
-	shareTries = 5
+	aliasTries  = 10 // how many aliases are drawn for one link before the create fails
+	shareTries  = 5  // how often a link is read again that others are changing
+	comingTries = 10 // how often a chosen alias is read again whose link is on its way, a tenth of a second apart
 )
 
 // Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live link of its long URL, or, if
@@ -83,6 +82,14 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		return c.own.Link, true, err
 	}
 	there, err := c.links.get(ctx, c.want.Alias)
+	for range comingTries {
+		if c.want.Owner == "" || !errors.Is(err, link.ErrNotFound) {
+			break
+		}
+		// Who wants it too at this very second has come to its other rows only. It may be the same caller, who has asked twice.
+		time.Sleep(100 * time.Millisecond)
+		there, err = c.links.get(ctx, c.want.Alias)
+	}
 	switch {
 	case err != nil && !decided(err):
 		return link.Link{}, false, err

@@ -84,16 +84,19 @@ func untilRepaired(t *testing.T, play func(r *rig) (check func())) {
 
 var rigs atomic.Int64
 
-// newRig makes a rig. Its stores reach storage through a proxy of their own.
+// newRig makes a rig. Its stores reach storage through a proxy of their own, leave no tombstones, and do not ask for the
+// changes of others: tests that are about that set it.
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, proxy: faultproxy.Start(emulator), clock: linkstest.NewClock(), metrics: new(telemetry.Metrics)}
 	t.Cleanup(r.proxy.Close)
 	r.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("T%d", rigs.Add(1)))
+	r.TombstoneFor, r.Now = 0, r.clock.Now
 	r.config = storage.Config{
 		Connection:  connect(t, r.proxy.ConnectionString()),
-		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry},
+		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State},
 		AliasLength: 6,
+		DeletedKeep: linkstest.DeletedKeep,
 		Reap:        storage.ReapConfig{Limit: time.Minute, PageSize: 1000},
 		Now:         r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
@@ -139,9 +142,36 @@ func (r *rig) create(s *storage.Links, url string, life time.Duration) link.Link
 
 func (r *rig) createIn(ctx context.Context, s *storage.Links, url string, life time.Duration) link.Link {
 	r.t.Helper()
-	l, created, err := s.Create(ctx, r.want(url, life))
+	l, created, err := s.Create(ctx, r.want(url, life), "")
 	if err != nil || !created {
 		r.t.Fatalf("Create: created %t, %v", created, err)
 	}
 	return l
+}
+
+// listing stands in for the list of an owner's links.
+type listing struct {
+	*storage.Links
+	r *rig
+}
+
+// List lists them from the rows.
+func (l listing) List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) ([]link.Link, string, error) {
+	var links []link.Link
+	partition := rawtables.Owner(link.Link{Owner: owner})["PartitionKey"]
+	last := ""
+	for _, row := range l.r.Rows(l.r.Owners) {
+		key := row["RowKey"].(string)
+		if row["PartitionKey"] != partition || key <= after {
+			continue
+		}
+		if len(links) == limit {
+			return links, last, nil
+		}
+		_, alias, _ := strings.Cut(key, "|")
+		if there, err := l.Read(ctx, link.Alias(alias)); err == nil && there.Owner == owner && keep(there) {
+			links, last = append(links, there), key
+		}
+	}
+	return links, "", nil
 }

@@ -28,11 +28,13 @@ const (
 	LogLinkLeft = "an unused link is left to the reaper"
 	// LogExpiryRowLeft: a create that lost a race could not delete its expiry row.
 	LogExpiryRowLeft = "an unused expiry row is left to the reaper"
-	// LogChangesNotPolled: the changes of other processes are not known, so each redirect asks the table.
-	LogChangesNotPolled = "changes of other processes cannot be asked for"
-	// LogEditLeft: an edit was applied, and could not tidy up after itself.
+	// LogEditLeft: an edit was made, and rows that it no longer needs could not be deleted.
 	LogEditLeft = "an edit left rows to the reaper"
-	// LogKeyUseNotSaved: the list of keys shows an older day of last use.
+	// LogChangesNotPolled: until it succeeds again, every redirect reads the table.
+	LogChangesNotPolled = "changes of other processes cannot be asked for"
+	// LogProviderUnavailable: the keys that ID tokens are checked with cannot be fetched.
+	LogProviderUnavailable = "the sign-in provider does not respond, or not as it should"
+	// LogKeyUseNotSaved: the list of API keys may have an older day.
 	LogKeyUseNotSaved = "the day of a key's last use was not saved"
 	// LogLockNotReleased: the lease on the lock's blob runs out by itself.
 	LogLockNotReleased = "the lock could not be released; its lease expires within a minute"
@@ -53,8 +55,8 @@ const (
 // LogMessages are all of them.
 var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
-	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft, LogChangesNotPolled, LogEditLeft,
-	LogKeyUseNotSaved, LogLockNotReleased,
+	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
+	LogEditLeft, LogChangesNotPolled, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogTimerRefused, LogHostEnded,
 }

@@ -25,14 +25,19 @@ type Metrics struct {
 	ShortenRejected       Counter // every 4xx
 	ShortenAliasCollision Counter
 
+	SigninsRefused Counter // requests whose credentials are not valid
+	LinkEdited     Counter // links changed: edits, deletes and restores
+	LinkClaimed    Counter
+
+	ChangesPolls  Counter // how often changes of other processes were asked for
+	ChangesFailed Counter // those of them that failed
+	// ChangesAge is set at each of them: seconds since the last one that succeeded began, or since the process started.
+	ChangesAge Gauge
+
 	ReaperDeleted    Counter
 	ReaperFailed     Counter
 	ReaperDuration   Distribution
 	ReaperBacklogAge Gauge // seconds
-
-	ChangesPolls  Counter // questions to storage for changes of other processes, failed ones included
-	ChangesFailed Counter
-	ChangesAge    Gauge // seconds since the last one that succeeded began
 
 	TelemetryDropped Counter // items that found no room in the queue, or that Application Insights refused
 	ProcessStarted   Counter // one per process
@@ -109,6 +114,12 @@ func (m *Metrics) all() []named {
 		{"shorten.deduplicated", &m.ShortenDeduplicated},
 		{"shorten.rejected", &m.ShortenRejected},
 		{"shorten.alias_collision", &m.ShortenAliasCollision},
+		{"signin.refused", &m.SigninsRefused},
+		{"link.edited", &m.LinkEdited},
+		{"link.claimed", &m.LinkClaimed},
+		{"changes.polls", &m.ChangesPolls},
+		{"changes.failed", &m.ChangesFailed},
+		{"changes.age_s", &m.ChangesAge},
 		{"reaper.deleted", &m.ReaperDeleted},
 		{"reaper.failed", &m.ReaperFailed},
 		{"reaper.duration_ms", &m.ReaperDuration},

@@ -24,8 +24,8 @@ func TestSnapshotNamesEveryMeasurementOnce(t *testing.T) {
 		}
 		seen[s.Name] = s
 	}
-	if len(seen) != 20 {
-		t.Errorf("%d measurements, want 20", len(seen))
+	if len(seen) != 26 {
+		t.Errorf("%d measurements, want 26", len(seen))
 	}
 	if got := seen["cache.hit"].Sum; got != 2 {
 		t.Errorf("cache.hit = %v, want 2", got)

@@ -1,12 +1,13 @@
 package linkstest
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,16 +19,29 @@ import (
 
 // Store is what the suite tests.
 type Store interface {
-	Create(ctx context.Context, want link.Link) (l link.Link, created bool, err error)
+	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool, err error)
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
+	Read(ctx context.Context, a link.Alias) (link.Link, error)
+	Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error)
+	EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link, error)) (errs []error, err error)
+	List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) (links []link.Link, next string, err error)
 	Reap(ctx context.Context) (link.ReapResult, error)
 }
 
-// Subject is a store without links, and ways to it that a test needs.
+// Subject is a store without links, which keeps what is over for DeletedKeep and TombstoneKeep, and ways to it that a test
+// needs.
 type Subject struct {
 	Store
 	// Put writes a link behind the store's back, in the place of what is there.
 	Put func(link.Link)
+}
+
+// Same reports whether two links are the same in all that a cache knows of them.
+func Same(a, b link.Link) bool {
+	for _, l := range []*link.Link{&a, &b} {
+		l.StatusCode = cmp.Or(l.StatusCode, link.DefaultStatusCode)
+	}
+	return reflect.DeepEqual(cached(a), cached(b))
 }
 
 // settle is longer than any cache in front of a store keeps what it has without asking again.
@@ -36,24 +50,18 @@ const settle = 20 * time.Minute
 // Conform tests the stores that open makes, which draw six characters from random for an alias.
 func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random io.Reader) Subject) {
 	ctx := context.Background()
-	start := func(t *testing.T, random io.Reader) (Subject, *Clock, func(url string, life time.Duration) link.Link) {
+	start := func(t *testing.T, random io.Reader) (Subject, *Clock, wisher) {
 		clock := NewClock()
 		return open(t, clock.Now, random), clock, func(url string, life time.Duration) link.Link {
-			l := link.Link{LongURL: url, CreatedAt: clock.Now()}
+			l := link.Link{LongURL: url, CreatedAt: clock.Now(), StatusCode: link.DefaultStatusCode}
 			if life > 0 {
 				l.ExpiresAt = clock.Now().Add(life)
 			}
 			return l
 		}
 	}
-	create := func(t *testing.T, s Store, want link.Link) link.Link {
-		t.Helper()
-		l, created, err := s.Create(ctx, want)
-		if err != nil || !created {
-			t.Fatalf("Create: created %t, %v", created, err)
-		}
-		return l
-	}
+	conformOwners(t, start)
+	conformEdits(t, start)
 
 	t.Run("a link is found as it was made", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
@@ -67,7 +75,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 			}
 			w.Alias = l.Alias
 			got, err := s.Get(ctx, l.Alias)
-			if err != nil || got != w || l != w {
+			if err != nil || !Same(got, w) || !Same(l, w) {
 				t.Errorf("made %+v, got %+v, %v, want %+v", l, got, err, w)
 			}
 		}
@@ -89,7 +97,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		s.Put(upper)
 		s.Put(lower)
 		for _, w := range []link.Link{upper, lower} {
-			if got, err := s.Get(ctx, w.Alias); err != nil || got != w {
+			if got, err := s.Get(ctx, w.Alias); err != nil || !Same(got, w) {
 				t.Errorf("%s: got %+v, %v", w.Alias, got, err)
 			}
 		}
@@ -98,8 +106,9 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		s, clock, want := start(t, rand.Reader)
 		first := create(t, s, want("https://example.com/", time.Hour))
 		clock.Advance(59 * time.Minute)
-		again, created, err := s.Create(ctx, want("https://example.com/", 24*time.Hour))
-		if err != nil || created || again != first {
+		again, created, err := s.Create(ctx, want("https://example.com/", 24*time.Hour), "")
+		first.Shared = true
+		if err != nil || created || !Same(again, first) {
 			t.Errorf("got %+v, created %t, %v, want %+v", again, created, err, first)
 		}
 		clock.Advance(time.Minute)
@@ -121,29 +130,29 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		}
 	})
 	t.Run("a taken alias is not given out again", func(t *testing.T) {
-		// Six bytes make an alias. The second link draws the first one's alias nine times, and then its own.
-		random := bytes.NewReader([]byte(strings.Repeat("aaaaaa", 10) + "bbbbbb"))
+		// The second link draws the first one's alias nine times, and then its own.
+		random := Draws(strings.Repeat("aaaaaa", 10), "bbbbbb")
 		s, _, want := start(t, random)
 		first := create(t, s, want("https://example.com/1", time.Hour))
 		second := create(t, s, want("https://example.com/2", 2*time.Hour))
 		if first.Alias == second.Alias {
 			t.Fatalf("both got %s", first.Alias)
 		}
-		if got, err := s.Get(ctx, first.Alias); err != nil || got != first {
+		if got, err := s.Get(ctx, first.Alias); err != nil || !Same(got, first) {
 			t.Errorf("got %+v, %v, want %+v", got, err, first)
 		}
 	})
 	t.Run("ten taken aliases in a row are an error", func(t *testing.T) {
-		random := bytes.NewReader([]byte(strings.Repeat("aaaaaa", 11)))
+		random := Draws(strings.Repeat("aaaaaa", 11))
 		s, _, want := start(t, random)
 		create(t, s, want("https://example.com/1", time.Hour))
-		if _, _, err := s.Create(ctx, want("https://example.com/2", 2*time.Hour)); !errors.Is(err, link.ErrAliasesTaken) {
+		if _, _, err := s.Create(ctx, want("https://example.com/2", 2*time.Hour), ""); !errors.Is(err, link.ErrAliasesTaken) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("any number of creates of one URL make one link", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
-		CreateAtOnce(t, 32, func(int) (link.Link, bool, error) { return s.Create(ctx, want("https://example.com/", time.Hour)) })
+		CreateAtOnce(t, 32, func(int) (link.Link, bool, error) { return s.Create(ctx, want("https://example.com/", time.Hour), "") })
 	})
 	t.Run("a disabled link is told as such and its URL gets no other", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
@@ -151,15 +160,16 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		l.Disabled = true
 		s.Put(l)
 		clock.Advance(settle)
-		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+		if got, err := s.Get(ctx, l.Alias); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if _, _, err := s.Create(ctx, want("https://example.com/", time.Hour)); !errors.Is(err, link.ErrDisabled) {
+		if _, _, err := s.Create(ctx, want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrDisabled) {
 			t.Errorf("got %v, want %v", err, link.ErrDisabled)
 		}
 		l.Disabled = false
 		s.Put(l)
-		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour)); err != nil || created || got != l {
+		l.Shared = true
+		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour), ""); err != nil || created || !Same(got, l) {
 			t.Errorf("enabled again: got %+v, %t, %v", got, created, err)
 		}
 		l.Disabled = true
@@ -174,7 +184,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		if done, err := s.Reap(ctx); err != nil || done.Deleted != 0 {
 			t.Errorf("reaped %+v, %v", done, err)
 		}
-		if got, err := s.Get(ctx, l.Alias); err != nil || got != l {
+		if got, err := s.Get(ctx, l.Alias); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -193,10 +203,10 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		}
 		for i, l := range links {
 			got, err := s.Get(ctx, l.Alias)
-			if i < 10 && !errors.Is(err, link.ErrNotFound) {
-				t.Errorf("link %d is there: %+v, %v", i, got, err)
+			if gone := (link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}); i < 10 && (err != nil || !Same(got, gone)) {
+				t.Errorf("link %d: got %+v, %v, want a tombstone", i, got, err)
 			}
-			if i >= 10 && (err != nil || got != l) {
+			if i >= 10 && (err != nil || !Same(got, l)) {
 				t.Errorf("link %d: got %+v, %v", i, got, err)
 			}
 		}
@@ -205,6 +215,19 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		}
 		create(t, s, want("https://example.com/0", time.Hour))
 	})
+}
+
+// wisher returns a link that is to be made now and to live for so long, for ever if life is zero.
+type wisher func(url string, life time.Duration) link.Link
+
+// create makes a link.
+func create(t *testing.T, s Store, want link.Link) link.Link {
+	t.Helper()
+	l, created, err := s.Create(t.Context(), want, "")
+	if err != nil || !created {
+		t.Fatalf("Create: created %t, %v", created, err)
+	}
+	return l
 }
 
 // CreateAtOnce makes so many calls of create at once, which are to make one link, and checks that they all get the same

@@ -4,7 +4,10 @@ package linkstest
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,21 +37,29 @@ func (c *Clock) Advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// Fake keeps links in memory.
+// How long the stores of the suite keep what is over.
+const (
+	DeletedKeep   = 7 * 24 * time.Hour  // a deleted link, which can be restored for so long
+	TombstoneKeep = 30 * 24 * time.Hour // a tombstone
+)
+
+// Fake keeps links in memory, for DeletedKeep and TombstoneKeep after their end.
 type Fake struct {
 	now    func() time.Time
 	random io.Reader
 
-	mu    sync.Mutex
-	links map[link.Alias]link.Link
-	index map[string]link.Alias
-	fail  error
-	gets  int
+	mu       sync.Mutex
+	links    map[link.Alias]link.Link
+	index    map[string]link.Alias    // by owner and long URL
+	until    map[link.Alias]time.Time // the ends of tombstones
+	versions int
+	fail     error
+	calls    int
 }
 
 // NewFake makes a fake without links.
 func NewFake(now func() time.Time, random io.Reader) *Fake {
-	return &Fake{now: now, random: random, links: map[link.Alias]link.Link{}, index: map[string]link.Alias{}}
+	return &Fake{now: now, random: random, links: map[link.Alias]link.Link{}, index: map[string]link.Alias{}, until: map[link.Alias]time.Time{}}
 }
 
 // Fail makes all calls fail with err, until it is called with nil.
@@ -58,48 +69,100 @@ func (f *Fake) Fail(err error) {
 	f.fail = err
 }
 
-// Gets returns how often Get was called.
-func (f *Fake) Gets() int {
+// Calls returns how often the store was asked for something.
+func (f *Fake) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.gets
+	return f.calls
 }
 
 // Put puts a link there as it is, as another program would.
 func (f *Fake) Put(l link.Link) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.links[l.Alias] = l
-	f.index[l.LongURL] = l.Alias
+	f.put(l)
+	f.index[indexKey(l)] = l.Alias
 }
 
-// Get returns a link.
-func (f *Fake) Get(_ context.Context, a link.Alias) (link.Link, error) {
+func indexKey(l link.Link) string { return l.Owner + "\n" + l.LongURL }
+
+// call begins a call, and returns its error if the fake was told to fail. The caller unlocks mu.
+func (f *Fake) call() error {
 	f.mu.Lock()
+	f.calls++
+	return f.fail
+}
+
+// put stores a link as a new version.
+func (f *Fake) put(l link.Link) link.Link {
+	f.versions++
+	l.Version = strconv.Itoa(f.versions)
+	f.links[l.Alias] = l
+	return l
+}
+
+// cached returns what a cache knows of a link.
+func cached(l link.Link) link.Link {
+	l.UpdatedAt, l.Title, l.Tags, l.ClaimHash, l.Version = time.Time{}, "", nil, "", ""
+	return l
+}
+
+// Get returns a link, as a cache has it.
+func (f *Fake) Get(_ context.Context, a link.Alias) (link.Link, error) {
+	err := f.call()
 	defer f.mu.Unlock()
-	f.gets++
-	if f.fail != nil {
-		return link.Link{}, f.fail
+	if err != nil {
+		return link.Link{}, err
 	}
 	l, ok := f.links[a]
 	if !ok {
 		return link.Link{}, link.ErrNotFound
 	}
+	return cached(l), nil
+}
+
+// Read returns all of a link.
+func (f *Fake) Read(_ context.Context, a link.Alias) (link.Link, error) {
+	err := f.call()
+	defer f.mu.Unlock()
+	if err != nil {
+		return link.Link{}, err
+	}
+	l, ok := f.links[a]
+	if !ok || l.GoneReason != link.StateLive {
+		return link.Link{}, link.ErrNotFound
+	}
 	return l, nil
 }
 
-// Create makes a link or returns the one that its URL has.
-func (f *Fake) Create(_ context.Context, want link.Link) (link.Link, bool, error) {
-	f.mu.Lock()
+// Create makes a link or returns the one that its owner has for its URL.
+func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link.Link, bool, error) {
+	err := f.call()
 	defer f.mu.Unlock()
-	if f.fail != nil {
-		return link.Link{}, false, f.fail
+	if err != nil {
+		return link.Link{}, false, err
 	}
-	if l, ok := f.links[f.index[want.LongURL]]; ok && l.LongURL == want.LongURL && !l.Expired(f.now()) {
-		if l.Disabled {
-			return link.Link{}, false, link.ErrDisabled
+	if want.Alias != "" {
+		l, taken := f.links[want.Alias]
+		switch {
+		case !taken:
+			return f.put(want), true, nil
+		case want.Owner != "" && indexKey(l) == indexKey(want) && l.State(f.now()) == link.StateLive:
+			return cached(l), false, nil
 		}
-		return l, false, nil
+		return link.Link{}, false, link.ErrAliasTaken
+	}
+	if l, ok := f.links[f.index[indexKey(want)]]; ok && indexKey(l) == indexKey(want) {
+		switch l.State(f.now()) {
+		case link.StateDisabled:
+			return link.Link{}, false, link.ErrDisabled
+		case link.StateLive:
+			if want.Owner == "" && !l.Shared && (presented == "" || presented != l.ClaimHash) {
+				l.Shared = true
+				f.put(l)
+			}
+			return cached(l), false, nil
+		}
 	}
 	for range 10 {
 		a, err := link.NewAlias(f.random, 6)
@@ -110,30 +173,129 @@ func (f *Fake) Create(_ context.Context, want link.Link) (link.Link, bool, error
 			continue
 		}
 		want.Alias = a
-		f.links[a] = want
-		f.index[want.LongURL] = a
-		return want, true, nil
+		f.index[indexKey(want)] = a
+		return f.put(want), true, nil
 	}
 	return link.Link{}, false, link.ErrAliasesTaken
 }
 
-// Reap deletes what has expired.
-func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
+// Edit applies a change to a link. It calls change without a lock, so that another edit can come between.
+func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
+	for range 5 {
+		was, err := f.Read(ctx, a)
+		if err != nil {
+			return link.Link{}, err
+		}
+		l, err := change(was)
+		if err != nil {
+			return link.Link{}, err
+		}
+		if !l.Changed(was) {
+			return was, nil
+		}
+		if l, ok := f.replace(was, l); ok {
+			return l, nil
+		}
+		if once {
+			break
+		}
+	}
+	return link.Link{}, link.ErrConflict
+}
+
+// replace writes a link and its index, unless it was changed since it was read.
+func (f *Fake) replace(was, l link.Link) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fail != nil {
-		return link.ReapResult{}, f.fail
+	if f.links[l.Alias].Version != was.Version {
+		return link.Link{}, false
+	}
+	enters := l.Owner != was.Owner || l.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
+	if indexKey(l) != indexKey(was) && f.index[indexKey(was)] == l.Alias {
+		delete(f.index, indexKey(was))
+		enters = true
+	}
+	if _, taken := f.index[indexKey(l)]; enters && !taken {
+		f.index[indexKey(l)] = l.Alias
+	}
+	return f.put(l), true
+}
+
+// EditAll edits several links, one after the other.
+func (f *Fake) EditAll(ctx context.Context, aliases []link.Alias, change func(int, link.Link) (link.Link, error)) ([]error, error) {
+	err := f.call()
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(aliases))
+	for i, a := range aliases {
+		_, errs[i] = f.Edit(ctx, a, false, func(l link.Link) (link.Link, error) { return change(i, l) })
+	}
+	return errs, nil
+}
+
+// List returns an owner's links, newest first.
+func (f *Fake) List(_ context.Context, owner, after string, limit int, keep func(link.Link) bool) ([]link.Link, string, error) {
+	err := f.call()
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, "", err
+	}
+	var positions []string
+	at := map[string]link.Link{}
+	for _, l := range f.links {
+		position := fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)
+		if l.Owner == owner && l.GoneReason == link.StateLive && position > after {
+			positions = append(positions, position)
+			at[position] = l
+		}
+	}
+	slices.Sort(positions)
+	var links []link.Link
+	for i, position := range positions {
+		if l := at[position]; keep(l) {
+			links = append(links, l)
+		}
+		if (len(links) == limit || i+1 == 1000) && i+1 < len(positions) {
+			return links, position, nil
+		}
+	}
+	return links, "", nil
+}
+
+// Reap puts a tombstone in the place of each link whose time is over, and drops tombstones whose own time is.
+func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
+	err := f.call()
+	defer f.mu.Unlock()
+	if err != nil {
+		return link.ReapResult{}, err
 	}
 	done := link.ReapResult{Complete: true}
 	for a, l := range f.links {
-		if !l.Expired(f.now()) {
+		end, reason, since := l.ExpiresAt, link.StateExpired, l.ExpiresAt
+		switch {
+		case l.GoneReason != link.StateLive:
+			end = f.until[a]
+		case !l.DeletedAt.IsZero():
+			end, reason, since = l.DeletedAt.Add(DeletedKeep), link.StateDeleted, l.DeletedAt
+		}
+		if end.IsZero() || end.After(f.now()) {
 			continue
 		}
-		delete(f.links, a)
-		if f.index[l.LongURL] == a {
-			delete(f.index, l.LongURL)
+		if l.GoneReason == link.StateLive {
+			done.Deleted++
+		} else {
+			done.Dropped++
 		}
-		done.Deleted++
+		if f.index[indexKey(l)] == a {
+			delete(f.index, indexKey(l))
+		}
+		delete(f.links, a)
+		if l.GoneReason == link.StateLive {
+			f.put(link.Link{Alias: a, GoneReason: reason, GoneAt: since})
+			f.until[a] = f.now().Add(TombstoneKeep)
+		}
 	}
 	return done, nil
 }

@@ -1,0 +1,293 @@
+package functions_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/access"
+	"tiney/functions"
+	"tiney/link"
+)
+
+const adminKey = "the-admin-key-has-32-characters-!"
+
+// fakeKeys keeps API keys in memory.
+type fakeKeys struct {
+	all     []access.Key
+	of      map[string]string // the keys that tests sign in with, by owner
+	fail    error
+	lookups int
+}
+
+func (f *fakeKeys) Key(_ context.Context, hash string) (access.Key, error) {
+	f.lookups++
+	if f.fail != nil {
+		return access.Key{}, f.fail
+	}
+	for _, k := range f.all {
+		if k.Hash == hash {
+			return k, nil
+		}
+	}
+	return access.Key{}, access.ErrUnknownKey
+}
+
+func (f *fakeKeys) Create(_ context.Context, k access.Key) error {
+	if f.fail == nil {
+		f.all = append(f.all, k)
+	}
+	return f.fail
+}
+
+func (f *fakeKeys) List(_ context.Context, owner string) (keys []access.Key, err error) {
+	for _, k := range slices.Backward(f.all) {
+		if owner == "" || k.Owner == owner {
+			keys = append(keys, k)
+		}
+	}
+	return keys, f.fail
+}
+
+func (f *fakeKeys) Revoke(_ context.Context, id, owner string) error {
+	i := slices.IndexFunc(f.all, func(k access.Key) bool { return k.ID() == id })
+	switch {
+	case f.fail != nil:
+		return f.fail
+	case i < 0:
+		return access.ErrUnknownKey
+	case owner != "" && f.all[i].Owner != owner:
+		return link.ErrForbidden
+	}
+	f.all = slices.Delete(f.all, i, i+1)
+	return nil
+}
+
+// as sends a request with the credentials of somebody: "" has none, "admin" the admin key, what starts with tn is a
+// credential itself, and anybody else has an API key.
+func (r *rig) as(who, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	secret := who
+	switch {
+	case who == "":
+		return r.do(method, target, body, header...)
+	case who == "admin":
+		secret = adminKey
+	case strings.HasPrefix(who, "tn"):
+	case r.keys.of[who] != "":
+		secret = r.keys.of[who]
+	default:
+		var err error
+		if secret, err = access.NewKey(rand.Reader); err != nil {
+			r.t.Fatal(err)
+		}
+		r.keys.of[who] = secret
+		r.keys.all = append(r.keys.all, access.Key{Hash: access.Hash(secret), Owner: who, Name: who + "'s key"})
+	}
+	return r.do(method, target, body, append([]string{"Authorization", "Bearer " + secret}, header...)...)
+}
+
+// claimToken returns a claim token and its hash.
+func claimToken(t testing.TB) (token, hash string) {
+	t.Helper()
+	token, err := access.NewClaimToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, access.Hash(token)
+}
+
+// apiRoutes are all routes below /api/, and who may use each: anyone, holders of a claim token too, or owners. Public ones
+// do not look at credentials.
+var apiRoutes = map[string]string{
+	"GET /api/health":                   "public",
+	"GET /api/ready":                    "public",
+	"GET /api/links/abcdef/qr":          "public",
+	"POST /api/shorten":                 "anyone",
+	"GET /api/me":                       "anyone",
+	"GET /api/links":                    "owners",
+	"GET /api/links/abcdef":             "holders",
+	"PATCH /api/links/abcdef":           "owners",
+	"DELETE /api/links/abcdef":          "holders",
+	"POST /api/links/abcdef/restore":    "holders",
+	"POST /api/claims":                  "owners",
+	"POST /api/keys":                    "owners",
+	"GET /api/keys":                     "owners",
+	"DELETE /api/keys/0123456789abcdef": "owners",
+}
+
+func TestEveryRouteLooksAtCredentials(t *testing.T) {
+	token, _ := claimToken(t)
+	for request, who := range apiRoutes {
+		method, target, _ := strings.Cut(request, " ")
+		for name, test := range map[string]struct {
+			header    []string
+			status    int
+			kind      string
+			challenge string
+			but       string // of whom another response is expected
+		}{
+			"none":         {nil, 401, "credentials-missing", "Bearer", "anyone"},
+			"a malformed":  {[]string{"Authorization", "Bearer tny_x"}, 401, "credentials-invalid", `Bearer error="invalid_token"`, ""},
+			"an unknown":   {[]string{"X-Api-Key", unknownKey(t)}, 401, "credentials-invalid", `Bearer error="invalid_token"`, ""},
+			"another kind": {[]string{"Authorization", "Basic dXNlcjpwYXNz"}, 401, "credentials-invalid", `Bearer error="invalid_token"`, ""},
+			"two":          {[]string{"Authorization", "Bearer " + adminKey, "X-Api-Key", adminKey}, 400, "credentials-ambiguous", "", ""},
+			"claim token":  {[]string{"Authorization", "Bearer " + token}, 403, "owner-needed", "", "anyone holders"},
+		} {
+			r := newRig(t)
+			w := r.do(method, target, "not read", test.header...)
+			switch {
+			case who == "public":
+				if w.Code != 200 {
+					t.Errorf("%s with %s: got %d %s", request, name, w.Code, w.Body)
+				}
+			case strings.Contains(test.but, who):
+				if w.Code == test.status {
+					t.Errorf("%s with %s: got %d %s", request, name, w.Code, w.Body)
+				}
+			default:
+				wantProblem(t, w, test.status, test.kind, "")
+				if got := w.Header().Get("WWW-Authenticate"); got != test.challenge {
+					t.Errorf("%s with %s: WWW-Authenticate %q, want %q", request, name, got, test.challenge)
+				}
+				if r.fake.Calls() != 0 {
+					t.Errorf("%s with %s: the store was asked", request, name)
+				}
+				if refused := r.metrics.SigninsRefused.Value() == 1; refused != (test.kind == "credentials-invalid") {
+					t.Errorf("%s with %s: counted %t as refused", request, name, refused)
+				}
+				if rejected := r.metrics.ShortenRejected.Value() == 1; rejected != (target == "/api/shorten") {
+					t.Errorf("%s with %s: counted %t as rejected", request, name, rejected)
+				}
+			}
+		}
+	}
+}
+
+func unknownKey(t testing.TB) string {
+	t.Helper()
+	key, err := access.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestCredentialsThatCannotBeChecked(t *testing.T) {
+	for request, who := range apiRoutes {
+		method, target, _ := strings.Cut(request, " ")
+		r := newRig(t)
+		r.keys.fail = fmt.Errorf("with a secret: %w", link.ErrUnavailable)
+		w := r.do(method, target, "", "X-Api-Key", unknownKey(t))
+		if who == "public" {
+			if w.Code != 200 {
+				t.Errorf("%s: got %d", request, w.Code)
+			}
+			continue
+		}
+		wantProblem(t, w, 503, "credentials-unchecked", "")
+		if w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "secret") || r.fake.Calls() != 0 {
+			t.Errorf("%s: got %v %s", request, w.Header(), w.Body)
+		}
+		if !strings.Contains(r.log.String(), `"msg":"storage is unavailable"`) {
+			t.Errorf("%s: logged %s", request, r.log)
+		}
+	}
+	r := newRig(t, func(c *functions.Config) { c.Callers = noProvider{} })
+	wantProblem(t, r.do(http.MethodGet, "/api/me", ""), 503, "credentials-unchecked", "")
+	if !strings.Contains(r.log.String(), "the sign-in provider does not respond") {
+		t.Errorf("logged %s", r.log)
+	}
+}
+
+type noProvider struct{}
+
+func (noProvider) Caller(context.Context, http.Header) (access.Caller, error) {
+	return access.Caller{}, fmt.Errorf("%w: its keys are not known", access.ErrUnavailable)
+}
+
+// What is not there, and what is no page of the API, does not depend on who asks.
+func TestCredentialsThatAreNotLookedAt(t *testing.T) {
+	for request, status := range map[string]int{
+		"GET /abcdef":                 302,
+		"GET /abcdef+":                200,
+		"GET /nobody":                 404,
+		"GET /":                       200,
+		"GET /api/nothing":            404,
+		"PUT /api/links/abcdef":       405,
+		"GET /api/shorten":            405,
+		"OPTIONS /api/links/abcdef":   204,
+		"GET /api/keys/0123456789abc": 405,
+	} {
+		r := newRig(t)
+		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+		method, target, _ := strings.Cut(request, " ")
+		if w := r.do(method, target, "", "X-Api-Key", unknownKey(t)); w.Code != status || r.keys.lookups != 0 {
+			t.Errorf("%s: got %d and %d look-ups, want %d", request, w.Code, r.keys.lookups, status)
+		}
+	}
+}
+
+func TestMe(t *testing.T) {
+	r := newRig(t)
+	token, _ := claimToken(t)
+	for who, want := range map[string]string{
+		"":      `{"owner":null}`,
+		token:   `{"owner":null}`,
+		"ann":   `{"owner":"ann","admin":false,"name":"ann's key"}`,
+		"admin": `{"owner":"admin","admin":true,"name":null}`,
+	} {
+		w := r.as(who, http.MethodGet, "/API/me/", "")
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%q: got %d %v %s, want %s", who, w.Code, w.Header(), got, want)
+		}
+	}
+}
+
+// A key that expires or is revoked does so for the next request.
+func TestKeysEnd(t *testing.T) {
+	r := newRig(t)
+	r.as("ann", http.MethodGet, "/api/me", "")
+	r.keys.all[0].ExpiresAt = r.clock.Now().Add(time.Second)
+	if w := r.as("ann", http.MethodGet, "/api/me", ""); w.Code != 200 {
+		t.Errorf("got %d", w.Code)
+	}
+	r.clock.Advance(time.Second)
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/me", ""), 401, "credentials-invalid", "")
+	if !strings.Contains(r.log.String(), "has expired") {
+		t.Errorf("the log does not say why: %s", r.log)
+	}
+}
+
+func TestOnlyOwnersMayShorten(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.OwnersOnly = true })
+	token, _ := claimToken(t)
+	const body = `{"longUrl":"https://example.com/"}`
+	wantProblem(t, r.shorten(body), 401, "credentials-missing", "")
+	wantProblem(t, r.shorten("not read"), 401, "credentials-missing", "")
+	wantProblem(t, r.as(token, http.MethodPost, "/api/shorten", body), 403, "owner-needed", "")
+	r.wantMetrics(map[string]float64{"shorten.rejected": 3})
+	for _, who := range []string{"ann", "admin"} {
+		if w := r.as(who, http.MethodPost, "/api/shorten", body); w.Code != 201 {
+			t.Errorf("%s: got %d %s", who, w.Code, w.Body)
+		}
+	}
+}
+
+func TestNoRandomness(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.Random = failingReader{} })
+	wantProblem(t, r.shorten(`{"longUrl":"https://example.com/"}`), 500, "internal", "")
+	wantProblem(t, r.as("ann", http.MethodPost, "/api/keys", `{"name":"x"}`), 500, "internal", "")
+	if len(r.keys.all) != 1 || r.fake.Calls() != 0 {
+		t.Error("something was made without a secret")
+	}
+	if !strings.Contains(r.log.String(), "drawing a secret") {
+		t.Errorf("logged %s", r.log)
+	}
+}

@@ -1,0 +1,158 @@
+package functions_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/functions"
+	"tiney/internal/linkstest"
+	"tiney/link"
+)
+
+func TestClaims(t *testing.T) {
+	r := newRig(t)
+	token, hash := claimToken(t)
+	now := r.clock.Now()
+	for _, l := range []link.Link{
+		{Alias: "free", ClaimHash: hash, Shared: true},
+		{Alias: "kept", ClaimHash: hash},
+		{Alias: "disabled", ClaimHash: hash, Disabled: true},
+		{Alias: "deleted", ClaimHash: hash, DeletedAt: now},
+		{Alias: "expired", ClaimHash: hash, ExpiresAt: now},
+		{Alias: "tokenless"},
+		{Alias: "anns", Owner: "ann"},
+		{Alias: "annsDeleted", Owner: "ann", DeletedAt: now},
+		{Alias: "bobs", Owner: "bob", ClaimHash: hash},
+		{Alias: "tombstone", GoneReason: link.StateExpired, GoneAt: now},
+	} {
+		if l.GoneReason == link.StateLive {
+			l.LongURL, l.CreatedAt = "https://example.com/"+string(l.Alias), now
+		}
+		if l.ExpiresAt.IsZero() {
+			l.ExpiresAt = now.Add(time.Hour)
+		}
+		r.fake.Put(l)
+	}
+	var claims, want []string
+	for _, c := range []struct{ alias, token, more, result string }{
+		{"free", token, "", "claimed"},
+		{"free", token, "", "already yours"},
+		{"kept", token, `,"keepExpiry":true`, "claimed"},
+		{"disabled", token, `,"keepExpiry":false`, "claimed"},
+		{"deleted", token, "", "gone"},
+		{"deleted", "tnc_wrong", "", "invalid"},
+		{"expired", token, "", "gone"},
+		{"tokenless", token, "", "invalid"},
+		{"tokenless", "", "", "invalid"},
+		{"anns", "whatever", "", "already yours"},
+		{"annsDeleted", "", "", "already yours"},
+		{"bobs", token, "", "invalid"},
+		{"tombstone", token, "", "gone"},
+		{"unknown", token, "", "gone"},
+		{"no/alias", token, "", "gone"},
+		{"API", token, "", "gone"},
+		{"", token, "", "gone"},
+		{"ü\\u0000", token, "", "gone"},
+	} {
+		claims = append(claims, fmt.Sprintf(`{"alias":"%s","claimToken":"%s"%s}`, c.alias, c.token, c.more))
+		want = append(want, fmt.Sprintf(`{"alias":"%s","result":"%s"}`, c.alias, c.result))
+	}
+	body := `{"claims":[` + strings.Join(claims, ",") + `]}`
+	w := r.as("ann", http.MethodPost, "/api/claims", body)
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"results":[`+strings.Join(want, ",")+`]}` {
+		t.Errorf("got %d %s, want %s", w.Code, got, want)
+	}
+	r.wantMetrics(map[string]float64{"link.claimed": 3})
+	for alias, expires := range map[string]string{"free": "null", "disabled": "null", "kept": `"` + now.Add(time.Hour).Format(time.RFC3339) + `"`} {
+		got := members(t, r.as("ann", http.MethodGet, "/api/links/"+alias, ""))
+		if got["owner"] != `"ann"` || got["expiresAtUtc"] != expires || got["shared"] != fmt.Sprint(alias == "free") {
+			t.Errorf("%s: %v", alias, got)
+		}
+		wantProblem(t, r.as(token, http.MethodGet, "/api/links/"+alias, ""), 403, "forbidden", "") // the token is void
+	}
+	// Nobody is given a claimed link any more, and its owner is.
+	if w := r.shorten(`{"longUrl":"https://example.com/free"}`); w.Code != 201 {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if w := r.as("ann", http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/free"}`); w.Code != 200 || members(t, w)["alias"] != `"free"` {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestClaimsThatAreRefused(t *testing.T) {
+	many := func(n int) string {
+		token, _ := claimToken(t)
+		return `{"claims":[` + strings.TrimSuffix(strings.Repeat(`{"alias":"`+strings.Repeat("a", 32)+`","claimToken":"`+token+`","keepExpiry":false},`, n), ",") + `]}`
+	}
+	r := newRig(t)
+	if w := r.as("ann", http.MethodPost, "/api/claims", many(100)); w.Code != 200 {
+		t.Errorf("a hundred: got %d %s", w.Code, w.Body)
+	}
+	for name, test := range map[string]struct {
+		body   string
+		status int
+		kind   string
+		field  string
+	}{
+		"none":              {`{"claims":[]}`, 400, "body", "claims"},
+		"no list":           {`{}`, 400, "body", "claims"},
+		"null":              {`{"claims":null}`, 400, "body", "claims"},
+		"too many":          {many(101), 400, "body", "claims"},
+		"too large":         {many(200), 413, "body-too-large", ""},
+		"a claim a text":    {`{"claims":["abc"]}`, 400, "body", "claims.0"},
+		"alias a number":    {`{"claims":[{"alias":1}]}`, 400, "body", "claims.0.alias"},
+		"unknown field":     {`{"claims":[{"alias":"a","token":"x"}]}`, 400, "body", "claims.0.token"},
+		"keepExpiry a text": {`{"claims":[{"alias":"a","keepExpiry":"no"}]}`, 400, "body", "claims.0.keepExpiry"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantProblem(t, r.as("ann", http.MethodPost, "/api/claims", test.body), test.status, test.kind, test.field)
+		})
+	}
+}
+
+// failing is a store in which the last of several edits fails.
+type failing struct {
+	*linkstest.Fake
+	with error
+}
+
+func (f failing) EditAll(ctx context.Context, aliases []link.Alias, change func(int, link.Link) (link.Link, error)) ([]error, error) {
+	last := len(aliases) - 1
+	errs, err := f.Fake.EditAll(ctx, aliases[:last], change)
+	return append(errs, f.with), err
+}
+
+// Where storage fails in the middle, the call fails, and can be repeated.
+func TestClaimsThatFailInTheMiddle(t *testing.T) {
+	token, hash := claimToken(t)
+	body := fmt.Sprintf(`{"claims":[{"alias":"first","claimToken":%q},{"alias":"second","claimToken":%q}]}`, token, token)
+	for _, test := range []struct {
+		err    error
+		status int
+		kind   string
+	}{
+		{link.ErrUnavailable, 503, "storage-unavailable"},
+		{link.ErrConflict, 409, "conflict"},
+		{errors.New("something unknown"), 500, "internal"},
+		{link.ErrDamaged, 200, ""}, // one that is damaged stops no others
+	} {
+		store := &failing{with: test.err}
+		r := newRig(t, func(c *functions.Config) { store.Fake = c.Links.(*linkstest.Fake); c.Links = store })
+		r.fake.Put(link.Link{Alias: "first", LongURL: "https://example.com/1", ClaimHash: hash})
+		r.fake.Put(link.Link{Alias: "second", LongURL: "https://example.com/2", ClaimHash: hash})
+		w := r.as("ann", http.MethodPost, "/api/claims", body)
+		if test.status == 200 {
+			if want := `{"results":[{"alias":"first","result":"claimed"},{"alias":"second","result":"gone"}]}`; strings.TrimSpace(w.Body.String()) != want {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+		} else {
+			wantProblem(t, w, test.status, test.kind, "")
+		}
+		r.wantMetrics(map[string]float64{"link.claimed": 1})
+	}
+}

@@ -1,0 +1,126 @@
+package functions_test
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/access"
+	"tiney/link"
+)
+
+func TestKeys(t *testing.T) {
+	r := newRig(t)
+	ends := r.clock.Now().Add(time.Minute)
+	w := r.as("admin", http.MethodPost, "/api/keys", `{"name":"Ann's laptop","owner":"ann","expiresAtUtc":"`+ends.In(time.FixedZone("", 3600)).Format("2006-01-02T15:04:05.9Z07:00")+`"}`)
+	got := members(t, w)
+	key := strings.Trim(got["key"], `"`)
+	hash, ok := access.ParseKey(key)
+	if w.Code != 201 || !ok || w.Header().Get("Cache-Control") != "no-store" {
+		t.Fatalf("got %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	listed := `{"id":"` + hash[:16] + `","name":"Ann's laptop","owner":"ann","createdAtUtc":"` + r.clock.Now().Format(time.RFC3339) +
+		`","expiresAtUtc":"` + ends.Format(time.RFC3339) + `","lastUsedOn":null,"last4":"` + key[len(key)-4:] + `"`
+	if want := listed + `,"key":"` + key + "\"}\n"; w.Body.String() != want {
+		t.Errorf("got %s, want %s", w.Body, want)
+	}
+	if w := r.as(key, http.MethodGet, "/api/me", ""); members(t, w)["owner"] != `"ann"` {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if w := r.as(key, http.MethodGet, "/api/keys", ""); w.Code != 200 || w.Body.String() != `{"items":[`+listed+"}]}\n" {
+		t.Errorf("got %d %s, want %s", w.Code, w.Body, listed)
+	}
+	if strings.Contains(r.log.String(), key) {
+		t.Error("the key is in the log")
+	}
+
+	// Owners make keys for themselves, and see their own; an admin sees all.
+	second := members(t, r.as(key, http.MethodPost, "/api/keys", `{"name":"2","expiresAtUtc":null}`))
+	if second["owner"] != `"ann"` || second["expiresAtUtc"] != "null" {
+		t.Errorf("got %v", second)
+	}
+	if w := r.as(key, http.MethodPost, "/api/keys", `{"name":"3","owner":"ann"}`); w.Code != 201 {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	r.as("bob", http.MethodGet, "/api/me", "") // makes one
+	r.keys.all[len(r.keys.all)-1].LastUsedOn = "2026-11-22"
+	ids := regexp.MustCompile(`"id":"[0-9a-f]{16}"`)
+	for who, n := range map[string]int{key: 3, "bob": 1, "admin": 4} {
+		if w := r.as(who, http.MethodGet, "/api/keys", ""); len(ids.FindAllString(w.Body.String(), -1)) != n {
+			t.Errorf("%s sees %s, want %d", who, w.Body, n)
+		}
+	}
+	if w := r.as("bob", http.MethodGet, "/api/keys", ""); !strings.Contains(w.Body.String(), `"lastUsedOn":"2026-11-22"`) {
+		t.Errorf("got %s", w.Body)
+	}
+
+	// A revoked key is no key.
+	target := "/api/keys/" + hash[:16]
+	wantProblem(t, r.as("bob", http.MethodDelete, target, ""), 403, "forbidden", "")
+	if w := r.as(key, http.MethodDelete, target, ""); w.Code != 204 || w.Body.Len() != 0 {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	wantProblem(t, r.as(key, http.MethodGet, "/api/me", ""), 401, "credentials-invalid", "")
+	wantProblem(t, r.as("admin", http.MethodDelete, target, ""), 404, "not-found", "")
+	if w := r.as("admin", http.MethodDelete, "/api/keys/"+strings.Trim(second["id"], `"`), ""); w.Code != 204 {
+		t.Errorf("an admin: got %d %s", w.Code, w.Body)
+	}
+	for _, id := range []string{"x", "0123456789ABCDEF", "0123456789abcdef0", "..%2f..", "0123456789abcde%00"} {
+		wantProblem(t, r.as("admin", http.MethodDelete, "/api/keys/"+id, ""), 404, "not-found", "")
+	}
+	r.keys.fail = link.ErrUnavailable
+	for _, request := range []string{"GET /api/keys", "POST /api/keys", "DELETE " + target} {
+		method, target, _ := strings.Cut(request, " ")
+		wantProblem(t, r.as("admin", method, target, `{"name":"x","owner":"ann"}`), 503, "storage-unavailable", "")
+	}
+}
+
+func TestKeysThatAreRefused(t *testing.T) {
+	r := newRig(t)
+	in59, in60 := r.clock.Now().Add(60*time.Second-time.Millisecond), r.clock.Now().Add(time.Minute)
+	for name, test := range map[string]struct {
+		who, body string
+		status    int
+		kind      string
+		field     string
+	}{
+		"longest name":         {"ann", `{"name":"` + strings.Repeat("東", 100) + `"}`, 201, "", ""},
+		"earliest end":         {"ann", `{"name":"x","expiresAtUtc":"` + in60.Format(time.RFC3339) + `"}`, 201, "", ""},
+		"longest owner":        {"admin", `{"name":"x","owner":"` + strings.Repeat("~", 200) + `"}`, 201, "", ""},
+		"owner with a space":   {"admin", `{"name":"x","owner":"Ann Lee"}`, 201, "", ""},
+		"null owner":           {"ann", `{"name":"x","owner":null}`, 201, "", ""},
+		"no name":              {"ann", `{}`, 400, "body", "name"},
+		"empty name":           {"ann", `{"name":""}`, 400, "body", "name"},
+		"null name":            {"ann", `{"name":null}`, 400, "body", "name"},
+		"name too long":        {"ann", `{"name":"` + strings.Repeat("é", 101) + `"}`, 400, "body", "name"},
+		"name of two lines":    {"ann", `{"name":"a\nb"}`, 400, "body", "name"},
+		"name a number":        {"ann", `{"name":7}`, 400, "body", "name"},
+		"somebody else":        {"ann", `{"name":"x","owner":"bob"}`, 403, "forbidden", ""},
+		"nobody":               {"ann", `{"name":"x","owner":""}`, 403, "forbidden", ""},
+		"the admin, by owner":  {"ann", `{"name":"x","owner":"admin"}`, 403, "forbidden", ""},
+		"an admin, no owner":   {"admin", `{"name":"x"}`, 400, "body", "owner"},
+		"an admin, null owner": {"admin", `{"name":"x","owner":null}`, 400, "body", "owner"},
+		"an admin, itself":     {"admin", `{"name":"x","owner":"admin"}`, 400, "body", "owner"},
+		"an admin, nobody":     {"admin", `{"name":"x","owner":""}`, 400, "body", "owner"},
+		"owner too long":       {"admin", `{"name":"x","owner":"` + strings.Repeat("x", 201) + `"}`, 400, "body", "owner"},
+		"owner not ASCII":      {"admin", `{"name":"x","owner":"jürgen"}`, 400, "body", "owner"},
+		"owner of two lines":   {"admin", `{"name":"x","owner":"a\nb"}`, 400, "body", "owner"},
+		"end too early":        {"ann", `{"name":"x","expiresAtUtc":"` + in59.Format(time.RFC3339Nano) + `"}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end in year 10000":    {"ann", `{"name":"x","expiresAtUtc":"9999-12-31T23:59:59-01:00"}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end a number":         {"ann", `{"name":"x","expiresAtUtc":1}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"unknown field":        {"ann", `{"name":"x","admin":true}`, 400, "body", "admin"},
+		"no object":            {"ann", `"x"`, 400, "body", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := r.as(test.who, http.MethodPost, "/api/keys", test.body)
+			if test.status != 201 {
+				wantProblem(t, w, test.status, test.kind, test.field)
+			} else if w.Code != 201 {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+		})
+	}
+	wantProblem(t, r.as("ann", http.MethodPost, "/api/keys", "name=x", "Content-Type", "text/plain"), 415, "media-type", "")
+}

@@ -1,0 +1,105 @@
+package functions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"tiney/access"
+	"tiney/link"
+)
+
+// filter says which links a list has.
+type filter struct{ owner, q, tag, state string }
+
+// list handles GET /api/links.
+func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+	query := parametersOf(r)
+	f := filter{owner: query.text("owner"), q: query.text("q"), tag: query.text("tag")}
+	if query.Has("state") {
+		f.state = query.oneOf("state", "live", string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
+	}
+	if f.owner == "" {
+		f.owner = who.Owner
+	}
+	limit := query.integer("limit", 50, 1, 100)
+	after, ok := f.position(query.text("cursor"))
+	if !ok {
+		query.wrong("cursor", "cursor must be the nextCursor of a list with the same owner, q, tag and state. Leave it out to start again.")
+	}
+	switch {
+	case f.owner != who.Owner && !who.Admin:
+		return link.ErrForbidden
+	case query.problem != nil:
+		return query.problem
+	}
+	found, next, err := ls.store.List(ctx, f.owner, after, limit, f.keep(ls.now()))
+	if err != nil {
+		return err
+	}
+	page := struct {
+		Items []linkView `json:"items"`
+		Next  *string    `json:"nextCursor"`
+	}{Items: make([]linkView, len(found))}
+	for i, l := range found {
+		page.Items[i] = ls.view(l)
+	}
+	if next != "" {
+		page.Next = new(f.cursor(next))
+	}
+	setHeaders(w, "application/json")
+	writeJSON(w, page)
+	return nil
+}
+
+// keep returns whether a link is in the list. Without a state, all but deleted links are.
+func (f filter) keep(now time.Time) func(link.Link) bool {
+	q := fold(f.q)
+	return func(l link.Link) bool {
+		switch state := l.State(now); {
+		case f.state == "" && state == link.StateDeleted,
+			f.state == "live" && state != link.StateLive,
+			f.state != "" && f.state != "live" && f.state != string(state):
+			return false
+		}
+		if f.tag != "" && !slices.Contains(l.Tags, f.tag) {
+			return false
+		}
+		return strings.Contains(fold(string(l.Alias)), q) || strings.Contains(fold(l.LongURL), q) || strings.Contains(fold(l.Title), q)
+	}
+}
+
+// fold returns a text so that the case of its letters does not matter. To upper case first: some letters have two lower
+// cases, such as the Greek sigma.
+func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
+
+// cursor returns a position in a list for the client. The checksum is no secret: it keeps a cursor from being used with
+// other filters by mistake, where it would leave out links.
+func (f filter) cursor(position string) string {
+	return base64.RawURLEncoding.EncodeToString(append(f.checksum(position), position...))
+}
+
+// position returns the position that a cursor stands for, and "" for no cursor.
+func (f filter) position(cursor string) (position string, ok bool) {
+	if cursor == "" {
+		return "", true
+	}
+	data, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	if err != nil || len(data) <= checksumBytes {
+		return "", false
+	}
+	position = string(data[checksumBytes:])
+	return position, string(f.checksum(position)) == string(data[:checksumBytes])
+}
+
+const checksumBytes = 8
+
+func (f filter) checksum(position string) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{f.owner, f.q, f.tag, f.state, position}))
+	return sum[:checksumBytes]
+}

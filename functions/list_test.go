@@ -1,0 +1,186 @@
+package functions_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/link"
+)
+
+type page struct {
+	Items []struct{ Alias string }
+	Next  *string `json:"nextCursor"`
+}
+
+// list returns a page of a list, as its aliases and the cursor of the next one.
+func (r *rig) list(who string, query url.Values) (aliases []string, next string) {
+	r.t.Helper()
+	w := r.as(who, http.MethodGet, "/api/links?"+query.Encode(), "")
+	var p page
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 200 || p.Items == nil {
+		r.t.Fatalf("%v: got %d %s, %v", query, w.Code, w.Body, err)
+	}
+	for _, l := range p.Items {
+		aliases = append(aliases, l.Alias)
+	}
+	if p.Next != nil {
+		next = *p.Next
+	}
+	return aliases, next
+}
+
+func TestList(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for i, l := range []link.Link{
+		{Alias: "plain", LongURL: "https://example.com/Path"},
+		{Alias: "tagged", LongURL: "https://example.org/", Tags: []string{"work", "Home"}, Title: "ΟΔΟΣ"},
+		{Alias: "expired", LongURL: "https://example.com/e", ExpiresAt: now},
+		{Alias: "disabled", LongURL: "https://example.com/d", Disabled: true},
+		{Alias: "deleted", LongURL: "https://example.com/x", DeletedAt: now},
+		{Alias: "both", LongURL: "https://example.com/b", Disabled: true, ExpiresAt: now},
+	} {
+		l.Owner, l.CreatedAt = "ann", now.Add(time.Duration(i)*time.Second)
+		r.fake.Put(l)
+	}
+	r.fake.Put(link.Link{Alias: "bobs", LongURL: "https://example.com/", Owner: "bob"})
+	for query, want := range map[string]string{
+		"":                              "both disabled expired tagged plain",
+		"state=live":                    "tagged plain",
+		"state=expired":                 "both expired",
+		"state=disabled":                "disabled",
+		"state=deleted":                 "deleted",
+		"tag=work":                      "tagged",
+		"tag=Work":                      "",
+		"tag=wor":                       "",
+		"q=PLAIN":                       "plain",
+		"q=path":                        "plain",
+		"q=EXAMPLE.ORG":                 "tagged",
+		"q=οδος":                        "tagged", // with the sigma of the end of a word
+		"q=nothing":                     "",
+		"q=":                            "both disabled expired tagged plain",
+		"q=example.com&state=live":      "plain",
+		"owner=ann":                     "both disabled expired tagged plain",
+		"clicks=true&unknown=1&tag=":    "both disabled expired tagged plain",
+		"limit=100":                     "both disabled expired tagged plain",
+		"q=example&tag=work&state=live": "tagged",
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, next := r.list("ann", values); strings.Join(got, " ") != want || next != "" {
+			t.Errorf("%s: got %v, next %q, want %s", query, got, next, want)
+		}
+	}
+	if got, _ := r.list("admin", url.Values{"owner": {"bob"}}); fmt.Sprint(got) != "[bobs]" {
+		t.Errorf("an admin sees %v", got)
+	}
+	if got, _ := r.list("admin", nil); got != nil {
+		t.Errorf("an admin has %v", got)
+	}
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?owner=bob", ""), 403, "forbidden", "")
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?owner=bob&limit=x", ""), 403, "forbidden", "")
+	if got := strings.TrimSpace(r.as("eve", http.MethodGet, "/api/links", "").Body.String()); got != `{"items":[],"nextCursor":null}` {
+		t.Errorf("an empty list is %s", got)
+	}
+	// A link in a list is the link by itself.
+	var p struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(r.as("ann", http.MethodGet, "/api/links?q=tagged", "").Body.Bytes(), &p); err != nil {
+		t.Fatal(err)
+	}
+	if alone := strings.TrimSpace(r.as("ann", http.MethodGet, "/api/links/tagged", "").Body.String()); string(p.Items[0]) != alone {
+		t.Errorf("listed %s, alone %s", p.Items[0], alone)
+	}
+}
+
+func TestPages(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	var want []string
+	for i := range 1005 {
+		a := fmt.Sprintf("a%04d", 1004-i)
+		want = append(want, a)
+		r.fake.Put(link.Link{Alias: link.Alias(a), LongURL: "https://example.com/" + a, Owner: "ann", CreatedAt: now.Add(-time.Duration(i) * time.Second)})
+	}
+	for _, limit := range []string{"", "1", "7", "100"} {
+		query := url.Values{}
+		size := 50
+		if limit != "" {
+			query.Set("limit", limit)
+			_, _ = fmt.Sscan(limit, &size)
+		}
+		var got []string
+		for {
+			some, next := r.list("ann", query)
+			if len(some) > size || next != "" && len(some) < size {
+				t.Fatalf("limit %s: %d on a page", limit, len(some))
+			}
+			got = append(got, some...)
+			if next == "" {
+				break
+			}
+			query.Set("cursor", next)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %s: %d links, or not in their order", limit, len(got))
+		}
+	}
+	// One call reads 1,000 links; what it seeks is further on.
+	query := url.Values{"q": {"a0002"}}
+	some, next := r.list("ann", query)
+	if some != nil || next == "" {
+		t.Fatalf("got %v, next %q", some, next)
+	}
+	query.Set("cursor", next)
+	if some, next = r.list("ann", query); fmt.Sprint(some) != "[a0002]" || next != "" {
+		t.Errorf("got %v, next %q", some, next)
+	}
+}
+
+func TestListsThatAreRefused(t *testing.T) {
+	r := newRig(t)
+	for i := range 3 {
+		for _, owner := range []string{"ann", "bob"} {
+			r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprint(owner, i)), LongURL: "https://example.com/", Owner: owner, Tags: []string{"t"}})
+		}
+	}
+	_, cursor := r.list("ann", url.Values{"limit": {"1"}})
+	if _, err := base64.RawURLEncoding.DecodeString(cursor); err != nil || cursor == "" {
+		t.Fatalf("cursor %q: %v", cursor, err)
+	}
+	if got, _ := r.list("ann", url.Values{"limit": {"2"}, "cursor": {cursor}}); fmt.Sprint(got) != "[ann1 ann2]" {
+		t.Errorf("another limit: got %v", got)
+	}
+	for query, field := range map[string]string{
+		"limit=0":                                "limit",
+		"limit=101":                              "limit",
+		"limit=":                                 "limit",
+		"limit=1&limit=2":                        "limit",
+		"state=all":                              "state",
+		"state=":                                 "state",
+		"q=a&q=b":                                "q",
+		"cursor=x":                               "cursor",
+		"cursor=AAAAAAAAAAAAAAAA":                "cursor",
+		"cursor=" + cursor + "=":                 "cursor",
+		"cursor=" + cursor + "A":                 "cursor",
+		"cursor=" + cursor + "&q=x":              "cursor",
+		"cursor=" + cursor + "&tag=t":            "cursor",
+		"cursor=" + cursor + "&state=live":       "cursor",
+		"cursor=" + cursor + "&cursor=" + cursor: "cursor",
+		"q=%zz":                                  "",
+	} {
+		wantProblem(t, r.as("ann", http.MethodGet, "/api/links?"+query, ""), 400, "parameter", field)
+	}
+	wantProblem(t, r.as("bob", http.MethodGet, "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
+	if got, _ := r.list("admin", url.Values{"owner": {"ann"}, "cursor": {cursor}}); fmt.Sprint(got) != "[ann1 ann2]" {
+		t.Errorf("an admin who lists the same: got %v", got)
+	}
+}

@@ -1,0 +1,67 @@
+package functions
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// parameters are those of a query. The first one that is wrong is kept as a problem.
+type parameters struct {
+	url.Values
+	problem *problem
+}
+
+// parametersOf returns the parameters of a request. Unknown ones are ignored.
+func parametersOf(r *http.Request) parameters {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	p := parameters{Values: values}
+	if err != nil {
+		p.problem = badRequest("parameter", "Invalid parameter", "The query is not valid: check its percent-encoding, and separate parameters by &.", "")
+	}
+	return p
+}
+
+func (p *parameters) wrong(name, detail string) {
+	if p.problem == nil {
+		p.problem = badRequest("parameter", "Invalid parameter", detail, name)
+	}
+}
+
+// oneOf returns a parameter, which must be one of some values; the first of them if it is not given.
+func (p *parameters) oneOf(name string, values ...string) string {
+	given := p.Values[name]
+	if len(given) == 0 {
+		return values[0]
+	}
+	for _, value := range values {
+		if len(given) == 1 && given[0] == value {
+			return value
+		}
+	}
+	p.wrong(name, name+" must be one of "+strings.Join(values, ", ")+".")
+	return values[0]
+}
+
+// text returns a parameter, and "" if it is not given.
+func (p *parameters) text(name string) string {
+	if len(p.Values[name]) > 1 {
+		p.wrong(name, name+" may be given once.")
+	}
+	return p.Get(name)
+}
+
+func (p *parameters) integer(name string, byDefault, low, high int) int {
+	given := p.Values[name]
+	if len(given) == 0 {
+		return byDefault
+	}
+	n, err := strconv.Atoi(given[0])
+	if err != nil || n < low || n > high || len(given) > 1 {
+		p.wrong(name, fmt.Sprintf("%s must be a whole number from %d to %d.", name, low, high))
+		return byDefault
+	}
+	return n
+}

@@ -337,8 +337,10 @@ func (r *Tables) Leaks() []string {
 	listed := map[string]bool{}
 	owners := r.Rows(r.Owners)
 	for _, e := range owners {
-		_, alias, _ := strings.Cut(e.text("RowKey"), "|")
-		listed[e.text("PartitionKey")+alias] = true
+		listed[e.text("PartitionKey")+e.text("RowKey")] = true
+	}
+	ownerRow := func(l Entity) Entity {
+		return Owner(link.Link{Alias: link.Alias(l.text("RowKey")), Owner: l.text("Owner"), CreatedAt: l.at("CreatedAtUtc")})
 	}
 	links := map[string]Entity{}
 	for _, e := range r.Rows(r.Links) {
@@ -357,7 +359,7 @@ func (r *Tables) Leaks() []string {
 		if !end.IsZero() && !due[fmt.Sprint(alias, end)] {
 			leak("link %v has no expiry row for %v", e, end)
 		}
-		if owner := e.text("Owner"); owner != "" && !listed[ownerPartition(owner)+alias] && !late[alias] {
+		if own := ownerRow(e); e.text("Owner") != "" && !listed[own.text("PartitionKey")+own.text("RowKey")] && !late[alias] {
 			leak("link %v is not listed", e)
 		}
 	}
@@ -373,7 +375,9 @@ func (r *Tables) Leaks() []string {
 	}
 	for _, e := range owners {
 		_, alias, _ := strings.Cut(e.text("RowKey"), "|")
-		if owner := links[alias].text("Owner"); owner == "" || ownerPartition(owner) != e.text("PartitionKey") {
+		l := links[alias]
+		own := ownerRow(l)
+		if l.text("Owner") == "" || own.text("PartitionKey") != e.text("PartitionKey") || own.text("RowKey") != e.text("RowKey") {
 			leak("owner's row %v leads nowhere", e)
 		}
 	}

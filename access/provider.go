@@ -58,6 +58,7 @@ type provider struct {
 	local  bool   // the issuer is on this machine, by http
 	parser *jwt.Parser
 	client *http.Client
+	limit  time.Duration // of a fetch
 	now    func() time.Time
 
 	mu       sync.Mutex
@@ -99,7 +100,7 @@ func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
 		return nil, errors.New("the client ID must not be empty")
 	}
 	u, _ := url.Parse(c.Issuer)
-	p := &provider{OIDCConfig: c, host: strings.ToLower(u.Host), local: isLocal(u), now: now,
+	p := &provider{OIDCConfig: c, host: strings.ToLower(u.Host), local: isLocal(u), limit: fetchLimit, now: now,
 		// A redirect might lead anywhere, and no provider needs one: it says itself where its keys are.
 		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
@@ -171,7 +172,7 @@ func (p *provider) fetch(now time.Time, last *time.Time, every time.Duration) <-
 
 // refresh fetches the keys for all who wait, whoever of them gives up.
 func (p *provider) refresh(began time.Time) {
-	ctx, cancel := context.WithTimeout(context.Background(), fetchLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
 	keys, err := p.download(ctx)
 	if err != nil && p.Failed != nil {
@@ -244,7 +245,10 @@ func (p *provider) get(ctx context.Context, address string, document any) error 
 	if len(data) > maxDocument {
 		return fmt.Errorf("it is larger than %d bytes", maxDocument)
 	}
-	return json.Unmarshal(data, document)
+	if json.Unmarshal(data, document) != nil {
+		return errors.New("it is not of the JSON that it should be")
+	}
+	return nil
 }
 
 // parseKey reads a JSON Web Key (RFC 7517). Sets hold keys for other purposes too: one that is of no use here is not ok.

@@ -105,9 +105,10 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 	if strings.EqualFold(scheme, "Bearer") {
 		return a.secret(ctx, strings.TrimLeft(token, " "), true)
 	}
-	// A host that forwards joins two lines into one.
-	for line := range strings.SplitSeq(authorization[0], ",") {
-		if scheme, _, _ := strings.Cut(strings.TrimLeft(line, " "), " "); strings.EqualFold(scheme, "Bearer") {
+	// A host that forwards joins two lines into one. The commas of a single line stand between parameters, as in Digest.
+	_, more, _ := strings.Cut(authorization[0], ",")
+	for part := range strings.SplitSeq(more, ",") {
+		if scheme, _, ok := strings.Cut(strings.TrimLeft(part, " "), " "); ok && !strings.ContainsAny(scheme, `="`) {
 			return Caller{}, ErrAmbiguous
 		}
 	}

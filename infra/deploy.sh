@@ -439,7 +439,7 @@ fi
 
 # --- does it work? ----------------------------------------------------------------------------------------------------
 
-# shorten and redirect return 0: works; 1: may work later, such as when the site's new roles have arrived; 2: wrong.
+# shorten, redirect and ready return 0: works; 1: may work later, such as when the site's new roles have arrived; 2: wrong.
 shorten() {
   local code
   code=$(curl --silent --max-time 30 --output "$temporary/link" --write-out '%{http_code}' \
@@ -447,6 +447,7 @@ shorten() {
     "$address/api/shorten") || code=000
   case $code in
     201) ;;
+    401) return 0 ;; # SHORTEN_ACCESS is owners
     000 | 5??) seen="POST /api/shorten returns $code"; return 1 ;;
     *) seen="POST /api/shorten returns $code"; return 2 ;;
   esac
@@ -475,6 +476,13 @@ redirect() {
   esac
 }
 
+ready() {
+  local code
+  code=$(curl --silent --max-time 15 --output /dev/null --write-out '%{http_code}' "$address/api/ready") || code=000
+  seen="GET /api/ready returns $code"
+  [ "$code" = 200 ]
+}
+
 # Each try has a URL of its own: if the response to a create was lost, the same URL would get a 200 instead of a 201,
 # and a link that may have expired.
 try() {
@@ -482,7 +490,7 @@ try() {
   alias=''
   : >"$temporary/headers"
   shorten || return $?
-  redirect
+  if [ -n "$alias" ]; then redirect; else ready; fi
 }
 
 say "shortening a URL for a minute, and following it"
@@ -498,5 +506,7 @@ while true; do
   sleep "$interval"
 done
 
-say "done: ${version:+version $version }shortens and redirects on $plan; alerts, workbook and logs are in the resource group $group"
+works='shortens and redirects'
+if [ -z "$alias" ]; then works='responds, and so does its storage (only owners may shorten, so no link was tried)'; fi
+say "done: ${version:+version $version }$works on $plan; alerts, workbook and logs are in the resource group $group"
 printf '%s\n' "${base_url%/}"

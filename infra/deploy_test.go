@@ -102,6 +102,7 @@ type azure struct {
 	health       string
 	refusals     int    // how many calls of shorten get a 503
 	shorten      int    // the status of shorten, else 201
+	ready        int    // the status of /api/ready, else 200
 	lost         int    // how many responses of shorten get lost
 	unknown      int    // how many redirects get a 404
 	redirect     int    // the status of redirects, else 302
@@ -199,7 +200,12 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(cmp.Or(az.shorten, status))
+		if az.shorten == http.StatusUnauthorized {
+			return
+		}
 		fmt.Fprintf(w, `{"alias":%q,"shortUrl":%q,"longUrl":%q}`, alias, az.shortBase+"/"+alias, asked.LongURL)
+	case r.URL.Path == "/api/ready":
+		w.WriteHeader(cmp.Or(az.ready, 200))
 	case az.links[r.URL.Path] != "" && az.unknown == 0:
 		w.Header().Set("Location", cmp.Or(az.to, az.links[r.URL.Path]))
 		w.WriteHeader(cmp.Or(az.redirect, http.StatusFound))
@@ -467,6 +473,9 @@ var outcomes = []struct {
 	// shorten and redirect
 	{name: "shorten is 200", site: func(az *azure) { az.shorten = 200 }, status: 9, says: []string{notWorking, "POST /api/shorten returns 200"}},
 	{name: "shorten is 503", site: func(az *azure) { az.refusals = 1e6 }, env: briefly, status: 9, says: []string{notWorking, "POST /api/shorten returns 503"}},
+	{name: "shorten is for owners", site: func(az *azure) { az.shorten = 401 }, says: []string{"responds, and so does its storage"}},
+	{name: "shorten is for owners, without storage", site: func(az *azure) { az.shorten, az.ready = 401, 503 }, env: briefly, status: 9,
+		says: []string{notWorking, "GET /api/ready returns 503"}},
 	{name: "another base", site: func(az *azure) { az.shortBase = "http://elsewhere.example" }, status: 9, says: []string{notWorking, "a link that starts with"}},
 	{name: "redirect is 404", site: func(az *azure) { az.redirect = 404 }, status: 9, says: []string{notWorking, "returns 404"}},
 	{name: "redirect is 503", site: func(az *azure) { az.redirect = 503 }, env: briefly, status: 9, says: []string{notWorking, "returns 503"}},

@@ -161,6 +161,22 @@ func TestRequiredLines(t *testing.T) {
 	}
 }
 
+// TestSecretsStaySecret: what a deployment passes to a module without @secure can be read in its history.
+func TestSecretsStaySecret(t *testing.T) {
+	secret, checked := regexp.MustCompile(`(?m)^((?:@.*\n)*)param (adminKey|settings) `), 0
+	for path, text := range bicepFiles(t) {
+		for _, found := range secret.FindAllStringSubmatch(text, -1) {
+			checked++
+			if !strings.Contains(found[1], "@secure()\n") {
+				t.Errorf("%s: %s is not secure", path, found[2])
+			}
+		}
+	}
+	if checked != 5 { // the key, and the settings of three sites and of what they share
+		t.Errorf("%d parameters hold the key, want 5", checked)
+	}
+}
+
 // TestNamesInTemplate: what deploy.sh reads, and what the docs and the parameter files set, is in main.bicep.
 func TestNamesInTemplate(t *testing.T) {
 	template := read(t, "main.bicep")

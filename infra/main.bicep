@@ -46,6 +46,21 @@ param expiryIndexTableName string = 'ShortUrlsExpiryIndex'
 @maxLength(63)
 param urlIndexTableName string = 'UrlIndex'
 
+@description('OWNERS_TABLE_NAME: the table of links by their owners.')
+@minLength(3)
+@maxLength(63)
+param ownersTableName string = 'ShortUrlsByOwner'
+
+@description('KEYS_TABLE_NAME: the table of API keys.')
+@minLength(3)
+@maxLength(63)
+param keysTableName string = 'ShortUrlsKeys'
+
+@description('STATE_TABLE_NAME: the table by which instances tell each other of changes.')
+@minLength(3)
+@maxLength(63)
+param stateTableName string = 'ShortUrlsState'
+
 @description('GC_BLOB_LOCK_CONTAINER: the container of the reaper\'s lock. Lower-case letters, digits and single hyphens.')
 @minLength(3)
 @maxLength(63)
@@ -79,15 +94,59 @@ param baseUrl string = ''
 @maxValue(36500)
 param defaultTtlDays int = 30
 
-@description('MaxTtlDays: the longest lifetime that a request may have, in days.')
+@description('ANONYMOUS_TTL_SECONDS: the same in seconds, which wins. Both are for links without an owner; an owner\'s never expire unless the request says so.')
+@minValue(60)
+@maxValue(3153600000)
+param anonymousTtlSeconds int = defaultTtlDays * 86400
+
+@description('MaxTtlDays: the longest lifetime of a link without an owner, in days.')
 @minValue(1)
 @maxValue(36500)
 param maxTtlDays int = 365
 
-@description('MAX_TTL_SECONDS: the longest lifetime that a request may have, in seconds. The shorter of the two applies.')
+@description('MAX_TTL_SECONDS: the same in seconds. The shorter of the two applies.')
 @minValue(60)
 @maxValue(3153600000)
 param maxTtlSeconds int = 7776000
+
+@description('SHORTEN_ACCESS: who may shorten, anyone or owners only.')
+@allowed([
+  'anyone'
+  'owners'
+])
+param shortenAccess string = 'anyone'
+
+@description('ADMIN_KEY: the key that may do everything and makes the first API keys, 32 characters or more. Empty: there is none.')
+@secure()
+@maxLength(1024)
+param adminKey string = ''
+
+@description('OIDC_ISSUER: the provider that owners sign in with, by OpenID Connect. Empty: owners have API keys only.')
+param oidcIssuer string = ''
+
+@description('OIDC_CLIENT_ID: the application at that provider whose ID tokens are taken.')
+@maxLength(200)
+param oidcClientId string = ''
+
+@description('OIDC_ADMIN_ROLE: the role in an ID token that makes its bearer an admin.')
+@minLength(1)
+@maxLength(200)
+param oidcAdminRole string = 'admin'
+
+@description('DELETED_KEEP_SECONDS: how long a deleted link can be restored.')
+@minValue(1)
+@maxValue(31536000)
+param deletedKeepSeconds int = 604800
+
+@description('TOMBSTONE_DAYS: how long an alias responds 410, and stays taken, once its link was removed.')
+@minValue(0)
+@maxValue(3650)
+param tombstoneDays int = 30
+
+@description('CHANGES_SECONDS: how often an instance in use asks what others have changed. 0: never, and edits show when caches forget.')
+@minValue(0)
+@maxValue(10)
+param changesSeconds int = 5
 
 @description('ALIAS_LENGTH: characters of a new alias.')
 @minValue(4)
@@ -264,14 +323,26 @@ var settings = {
   SHORTURL_TABLE_NAME: shortUrlTableName
   EXPIRYINDEX_TABLE_NAME: expiryIndexTableName
   URLINDEX_TABLE_NAME: urlIndexTableName
+  OWNERS_TABLE_NAME: ownersTableName
+  KEYS_TABLE_NAME: keysTableName
+  STATE_TABLE_NAME: stateTableName
   GC_BLOB_LOCK_CONTAINER: lockContainerName
   GC_BLOB_LOCK_BLOB: lockBlobName
   GC_BUFFER_SECONDS: string(gcBufferSeconds)
   GC_MAX_SECONDS: string(gcMaxSeconds)
   GC_PAGE_SIZE: string(gcPageSize)
   DefaultTtlDays: string(defaultTtlDays)
+  ANONYMOUS_TTL_SECONDS: string(anonymousTtlSeconds)
   MaxTtlDays: string(maxTtlDays)
   MAX_TTL_SECONDS: string(maxTtlSeconds)
+  SHORTEN_ACCESS: shortenAccess
+  ADMIN_KEY: adminKey
+  OIDC_ISSUER: oidcIssuer
+  OIDC_CLIENT_ID: oidcClientId
+  OIDC_ADMIN_ROLE: oidcAdminRole
+  DELETED_KEEP_SECONDS: string(deletedKeepSeconds)
+  TOMBSTONE_DAYS: string(tombstoneDays)
+  CHANGES_SECONDS: string(changesSeconds)
   ALIAS_LENGTH: string(aliasLength)
   CACHE_ENABLED: string(cacheEnabled)
   CACHE_SIZE_MB: string(cacheSizeMB)
@@ -348,6 +419,9 @@ module dataStorage 'modules/data-storage.bicep' = {
       shortUrlTableName
       expiryIndexTableName
       urlIndexTableName
+      ownersTableName
+      keysTableName
+      stateTableName
     ]
     lockContainerName: lockContainerName
     principalId: identity.properties.principalId

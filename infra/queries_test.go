@@ -389,7 +389,7 @@ func TestDocsExplainLogMessages(t *testing.T) {
 // Queries and docs can rely on a message only if it is a constant.
 func TestLogMessagesAreConstants(t *testing.T) {
 	literal := regexp.MustCompile(`\.(Warn|Error)\("`)
-	for _, dir := range []string{"functions", "handler", "link", "reaper", "storage", "telemetry"} {
+	for _, dir := range []string{"access", "functions", "handler", "link", "reaper", "storage", "telemetry"} {
 		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && literal.MatchString(read(t, path)) {
 				t.Errorf("%s logs a warning or an error that is no constant of package telemetry", path)

@@ -40,6 +40,9 @@ var plans = []struct{ module, port, settings, adds string }{
 var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'", "AzureWebJobsStorage__retry__maxRetries": "'40'",
 	"AzureWebJobsStorage__retry__maxDelay": "'00:00:05'"}
 
+// signIn are two settings that need each other.
+var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "an-app"}
+
 // isConnection tells the settings of which the handler reads one form or another.
 func isConnection(name string) bool {
 	prefix, _, _ := strings.Cut(name, "__")
@@ -63,6 +66,7 @@ func (p param) limit(decorator string) (int, error) {
 var (
 	paramText   = regexp.MustCompile(`(?m)^((?:(?:@|  |\]).*\n)*)param (\w+) (\w+) = (.*)$`)
 	settingLine = regexp.MustCompile(`(?m)^ +(\w+): (.*)$`)
+	product     = regexp.MustCompile(`^(\w+) \* (\d+)$`)
 	otherLine   = regexp.MustCompile(`(?m)^ +[^ \w/].*$`) // neither a setting nor a comment
 )
 
@@ -100,6 +104,14 @@ func compare(main string, modules map[string]string) (problems []string) {
 		switch {
 		case ok:
 			used[name], given[name] = p, p.byDefault
+			if times := product.FindStringSubmatch(p.byDefault); times != nil { // of another parameter
+				n, err1 := strconv.Atoi(params[times[1]].byDefault)
+				m, err2 := strconv.Atoi(times[2])
+				if err1 != nil || err2 != nil {
+					problem("%s has the default %s", name, p.byDefault)
+				}
+				given[name] = strconv.Itoa(n * m)
+			}
 			if p.of == "bool" { // as string() writes it
 				given[name] = strings.ToUpper(p.byDefault[:1]) + p.byDefault[1:]
 			}
@@ -174,7 +186,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 	// A parameter takes what the code takes, and nothing else.
 	for name, p := range used {
 		try := func(value string, want bool) {
-			if _, err := read("PORT", map[string]string{name: value}, needed); (err == nil) != want {
+			if _, err := read("PORT", map[string]string{name: value}, signIn, needed); (err == nil) != want {
 				problem("%s=%s: main.bicep takes it: %t; the handler: %v", name, value[:min(len(value), 70)], want, err)
 			}
 		}
@@ -183,6 +195,10 @@ func compare(main string, modules map[string]string) (problems []string) {
 			low, high, text = "minValue", "maxValue", strconv.Itoa
 		}
 		least, err1 := p.limit(low)
+		optional := p.byDefault == "" // which no least length could allow
+		if optional {
+			err1 = nil
+		}
 		most, err2 := p.limit(high)
 		switch {
 		case p.of == "bool":
@@ -193,12 +209,16 @@ func compare(main string, modules map[string]string) (problems []string) {
 				try(value[1], true)
 			}
 			try("something else", false)
+		case name == "OIDC_ISSUER": // a URL, whose length has no limit
+			try("https://login.example/tenant/v2.0", true)
 		case err1 != nil || err2 != nil:
 			problem("%s %v, %v", name, err1, err2)
 		default:
-			try(text(least), true)
 			try(text(most), true)
 			try(text(most+1), false)
+			if !optional {
+				try(text(least), true)
+			}
 			if p.of == "int" || least > 1 { // an empty text is the default
 				try(text(least-1), false)
 			}
@@ -224,9 +244,11 @@ func TestInfraSettings(t *testing.T) {
 	for _, test := range []struct{ from, to, problem string }{
 		{"  GC_PAGE_SIZE: string(gcPageSize)\n", "", "GC_PAGE_SIZE is not set"},
 		{"  GC_PAGE_SIZE: ", "  GC_PAGESIZE: ", "GC_PAGESIZE is set, and the handler does not read it"},
-		{"DefaultTtlDays: string(defaultTtlDays)", "DefaultTtlDays: string(maxTtlDays)", "the defaults give"},
+		{"MaxTtlDays: string(maxTtlDays)", "MaxTtlDays: string(defaultTtlDays)", "the defaults give"},
 		{"@minValue(4)", "@minValue(5)", "ALIAS_LENGTH=4: main.bicep takes it: false; the handler: <nil>"},
 		{"@minValue(1)\n@maxValue(1800)\n", "", "GC_MAX_SECONDS has no @minValue"},
+		{"= defaultTtlDays * 86400", "= defaultTtlDays * 3600", "the defaults give"},
+		{"@maxLength(1024)", "@maxLength(1025)", "ADMIN_KEY=aaaa"},
 		{"  'debug'\n", "  'trace'\n", "LOG_LEVEL=trace: main.bicep takes it: true"},
 		{"  LOG_LEVEL: logLevel\n", "  LOG_LEVEL: 'info'\n", "LOG_LEVEL is no parameter"},
 		{"TABLE_CONNECTION__accountName", "TABLE_CONNECTION__account", "TABLE_CONNECTION__account is no parameter"},
@@ -274,7 +296,7 @@ func TestDocumentedSettings(t *testing.T) {
 		documented[name] = true
 		byDefault, _, _ = strings.Cut(byDefault, ",")
 		byDefault = strings.Trim(byDefault, "`")
-		if byDefault != "none" && byDefault != "AzureWebJobsStorage" && !strings.HasPrefix(byDefault, "set by ") {
+		if byDefault != "none" && byDefault != "AzureWebJobsStorage" && byDefault != "DefaultTtlDays" && !strings.HasPrefix(byDefault, "set by ") {
 			if got, err := with(name, byDefault); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("the default of %s is not %s: %v", name, byDefault, err)
 			}

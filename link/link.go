@@ -94,6 +94,8 @@ var (
 	ErrNotDeleted = errors.New("the link cannot be restored")
 	// ErrDamaged: the store holds something under this alias that is no link, such as a row without a long URL.
 	ErrDamaged = errors.New("the link's row is corrupt")
+	// ErrPosition: no list can have returned this position.
+	ErrPosition = errors.New("not a position in a list")
 	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was applied.
 	ErrUnavailable = errors.New("the store of links is unavailable")
 	// ErrLockHeld: another instance is doing this work right now.
@@ -102,8 +104,8 @@ var (
 
 // ReapResult counts what one run of the reaper did.
 type ReapResult struct {
-	Deleted int64 // links, and tombstones, whose time was over
-	Dropped int64 // expiry rows deleted whose link was gone or ends later
+	Deleted int64 // links whose time was over; a tombstone may be left of them
+	Dropped int64 // expiry rows deleted whose link was gone or ends later, or that were of tombstones
 	Failed  int64 // expiry rows that could not be handled; the next run finds them again
 	// Backlog is how long ago the oldest link expired that the run knows it left behind: zero if it left none, or was cut
 	// short before it saw any.

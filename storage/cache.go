@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/dgraph-io/ristretto/v2"
 	"golang.org/x/sync/singleflight"
 
@@ -45,8 +47,11 @@ const (
 // cache serves links from memory, in front of the table.
 //
 // A hit takes no lock but that of ristretto's shard, makes no call and allocates nothing.
+//
+// The methods that only forget or replace may be called on a nil cache.
 type cache struct {
-	table   linkRows
+	table   func(context.Context, link.Alias) (linkRow, error)
+	current func(context.Context, time.Time) bool // whether what is cached is right, but for the last seconds
 	config  CacheConfig
 	now     func() time.Time
 	metrics *telemetry.Metrics
@@ -54,25 +59,60 @@ type cache struct {
 	entries *ristretto.Cache[string, *entry] // never closed: a Set during a Close panics, and the cache lives as long as the process
 	reads   singleflight.Group
 	swept   atomic.Int64 // when the last sweep began, in Unix nanoseconds
+	doubted atomic.Int64 // what was cached until then counts as stale, in Unix nanoseconds
+
+	// forgotten counts how often aliases were forgotten, in slots that many aliases share. A read during which that has
+	// happened may have seen the link as it was before, so it is not cached.
+	forgotten [256]atomic.Uint32
+	seed      maphash.Seed
 }
 
-// entry does not change but for notBefore, so that a hit needs no lock. A zero link stands for "not found".
+// entry is what is known of a link, of a tombstone, or, without a long URL and a state, that there is neither. It does not
+// change but for notBefore, so that a hit needs no lock.
 type entry struct {
 	alias      link.Alias
-	link       link.Link
-	freshUntil time.Time
-	staleUntil time.Time
-	notBefore  atomic.Int64 // the earliest time of the next refresh after one failed, in Unix nanoseconds; zero: none failed
+	longURL    string
+	owner      string
+	etag       azcore.ETag // "" unless the link may become shared
+	createdAt  time.Time
+	expiresAt  time.Time  // of a tombstone: since when there is only that
+	gone       link.State // why there is only a tombstone
+	cachedAt   int64      // these are in Unix nanoseconds
+	staleUntil int64
+	notBefore  atomic.Int64 // the earliest time of the next refresh after one failed; zero: none failed
+	statusCode int16
+	shared     bool
 }
 
-func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
+// link returns the link or tombstone of the entry.
+func (e *entry) link() link.Link {
+	if e.gone != link.StateLive {
+		return link.Link{Alias: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
+	}
+	return link.Link{Alias: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt, ExpiresAt: e.expiresAt,
+		StatusCode: int(e.statusCode), Shared: e.shared}
+}
+
+func (e *entry) row(stale bool) linkRow {
+	return linkRow{Link: e.link(), etag: e.etag, cached: true, stale: stale}
+}
+
+// isLink reports whether the entry is of a link, and no tombstone.
+func (e *entry) isLink() bool { return e.longURL != "" }
+
+func (e *entry) expired(now time.Time) bool {
+	return e.isLink() && !e.expiresAt.IsZero() && !e.expiresAt.After(now)
+}
+
+func newCache(table func(context.Context, link.Alias) (linkRow, error), current func(context.Context, time.Time) bool, config CacheConfig,
+	now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
 	entries, err := ristretto.NewCache(&ristretto.Config[string, *entry]{
 		MaxCost:     config.Bytes,
 		NumCounters: max(config.Bytes/entryOverhead, 100) * countersPerEntry,
 		BufferItems: 64,
 		OnEvict: func(i *ristretto.Item[*entry]) {
 			// An entry past its end counts as none.
-			if i.Value != nil && now().Before(i.Value.staleUntil) {
+			if i.Value != nil && now().UnixNano() < i.Value.staleUntil {
 				metrics.CacheEvicted.Add(1)
 			}
 		},
@@ -80,31 +120,52 @@ func newCache(table linkRows, config CacheConfig, now func() time.Time, metrics 
 	if err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
-	return &cache{table: table, config: config, now: now, metrics: metrics, entries: entries}, nil
+	return &cache{table: table, current: current, config: config, now: now, metrics: metrics, entries: entries, seed: maphash.MakeSeed()}, nil
+}
+
+// hit returns the entry of a live link that can be served from memory, or nil. It is all that most redirects need, and
+// spares them the copies that get makes.
+func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
+	now := c.now()
+	if !c.current(ctx, now) {
+		return nil
+	}
+	e, ok := c.entries.Get(string(a))
+	if !ok || !e.isLink() || e.expired(now) || now.UnixNano()-e.cachedAt >= int64(c.config.Fresh) || e.cachedAt <= c.doubted.Load() {
+		return nil
+	}
+	c.metrics.CacheHit.Add(1)
+	return e
 }
 
 // get serves a link from memory, or reads it.
 func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
+	now := c.now()
+	current := c.current(ctx, now)
 	e, ok := c.entries.Get(string(a))
 	if !ok {
 		return c.read(ctx, a, nil)
 	}
-	now := c.now()
+	age := now.UnixNano() - e.cachedAt
+	current = current && e.cachedAt > c.doubted.Load()
 	switch {
-	case e.link.Alias == "" && now.Before(e.freshUntil):
-		c.metrics.CacheNegativeHit.Add(1)
-		return linkRow{}, link.ErrNotFound
-	case e.link.Alias == "":
-		return c.read(ctx, a, nil)
-	case e.link.Expired(now):
+	case current && e.expired(now):
 		// The table can say nothing new about it, unless it was given more time; the next call asks.
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
-		return linkRow{Link: e.link}, nil
-	case now.Before(e.freshUntil):
+		return e.row(false), nil
+	case !e.isLink() && (!current || age >= int64(c.config.Negative)):
+		return c.read(ctx, a, nil)
+	case e.gone != link.StateLive:
 		c.metrics.CacheHit.Add(1)
-		return linkRow{Link: e.link}, nil
-	case !now.Before(e.staleUntil):
+		return e.row(false), nil
+	case !e.isLink():
+		c.metrics.CacheNegativeHit.Add(1)
+		return linkRow{cached: true}, link.ErrNotFound
+	case current && age < int64(c.config.Fresh):
+		c.metrics.CacheHit.Add(1)
+		return e.row(false), nil
+	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
 	// All who come while the table is asked for the first time wait for it, as it may well respond. Once it has failed, one
@@ -114,7 +175,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 		return c.read(ctx, a, e)
 	}
 	c.metrics.CacheStaleHit.Add(1)
-	return linkRow{Link: e.link, stale: true}, nil
+	return e.row(true), nil
 }
 
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
@@ -153,54 +214,70 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 		return linkRow{}, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err())
 	}
 	now := c.now()
-	if old == nil || old.link.Expired(now) {
+	if old == nil || old.expired(now) {
 		c.metrics.CacheMiss.Add(1)
 		return linkRow{}, err
 	}
 	old.notBefore.Store(now.Add(staleRetry).UnixNano())
 	c.metrics.CacheStaleHit.Add(1)
-	return linkRow{Link: old.link, stale: true}, nil
+	return old.row(true), nil
 }
 
-// refresh reads the table and caches what it says, but no "not found" over a link that was inserted while the read was on
-// its way.
+// refresh reads the table and caches what it says, unless the alias was forgotten or replaced meanwhile.
 func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
-	start := c.now()
-	r, err := c.table.get(ctx, a)
+	forgotten := c.slot(a).Load()
+	r, err := c.table(ctx, a)
+	if c.slot(a).Load() != forgotten {
+		return r, err
+	}
 	switch {
 	case err == nil:
-		c.put(a, r.Link)
+		c.put(a, r)
 	case errors.Is(err, link.ErrNotFound):
-		if e, ok := c.entries.Get(string(a)); !ok || e.link.Alias == "" || e.freshUntil.Add(-c.config.Fresh).Before(start) {
-			c.put(a, link.Link{})
-		}
+		c.put(a, linkRow{})
+	}
+	if c.slot(a).Load() != forgotten { // between the look and the put
+		c.entries.Del(string(a))
 	}
 	return r, err
 }
 
-// put caches a link, or "not found" if it is zero, in place of what was cached for the alias.
-func (c *cache) put(a link.Alias, l link.Link) {
+func (c *cache) slot(a link.Alias) *atomic.Uint32 {
+	return &c.forgotten[maphash.String(c.seed, string(a))%uint64(len(c.forgotten))]
+}
+
+// put caches what was read, or "not found" if that is zero, in place of what was cached for the alias.
+func (c *cache) put(a link.Alias, r linkRow) {
 	now := c.now()
-	e := &entry{alias: l.Alias, link: l, freshUntil: now.Add(c.config.Fresh)}
-	e.staleUntil = e.freshUntil.Add(c.config.Stale)
-	if l.Alias == "" {
-		e.alias = link.Alias(strings.Clone(string(a))) // or the entry would keep the whole request in memory
-		e.freshUntil = now.Add(c.config.Negative)
-		e.staleUntil = e.freshUntil
+	e := &entry{
+		// Cloned, or the entry would keep the whole request in memory.
+		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner, createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
+		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
+		cachedAt: now.UnixNano(), staleUntil: now.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
-	if !l.ExpiresAt.IsZero() && e.staleUntil.After(l.ExpiresAt) {
-		e.staleUntil = l.ExpiresAt
+	if e.owner == "" && !e.shared {
+		e.etag = r.etag
+	}
+	if e.gone != link.StateLive {
+		e.expiresAt = r.GoneAt
+	}
+	if !e.isLink() {
+		e.staleUntil = now.Add(c.config.Negative).UnixNano()
+	}
+	dead := e.expired(now) || now.UnixNano() >= e.staleUntil
+	if e.isLink() && !e.expiresAt.IsZero() && e.expiresAt.Before(now.Add(c.config.Fresh+c.config.Stale)) {
+		e.staleUntil = e.expiresAt.UnixNano()
 	}
 
-	// A disabled link is not cached, so that enabling it shows at once.
-	if l.Disabled || !now.Before(e.staleUntil) {
+	// A disabled or deleted link is not cached, so that it shows at once if it is enabled or restored here.
+	if dead || r.Disabled || !r.DeletedAt.IsZero() {
 		c.entries.Del(string(a))
 		return
 	}
 	// Without ristretto's time to live: it keeps a list for every five seconds in which entries expire, and frees none before
 	// that time, so that with many links passing through the lists outgrow the entries. An entry past its end is not served
 	// (see get), and is swept out when others need the room.
-	text := int64(2*len(a) + len(l.LongURL) + len(l.CreatedBy))
+	text := int64(2*len(a) + len(e.longURL) + len(e.owner) + len(e.etag))
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
 		c.sweep(now)
@@ -219,7 +296,7 @@ func (c *cache) sweep(now time.Time) {
 	go func() { // a large cache takes a while, and nobody waits for it
 		var dead []link.Alias
 		c.entries.IterValues(func(e *entry) (stop bool) {
-			if !now.Before(e.staleUntil) {
+			if now.UnixNano() >= e.staleUntil {
 				dead = append(dead, e.alias)
 			}
 			return false
@@ -230,24 +307,28 @@ func (c *cache) sweep(now time.Time) {
 	}()
 }
 
-// insert writes through: the table first, which alone decides the result.
-func (c *cache) insert(ctx context.Context, l link.Link) (linkRow, error) {
-	r, err := c.table.insert(ctx, l)
-	if err == nil {
-		c.forget(l.Alias)
-		c.put(l.Alias, r.Link)
+// replace caches a link that was just written, in place of what was cached, or is about to be.
+func (c *cache) replace(r linkRow) {
+	if c != nil {
+		c.forget(r.Alias)
+		c.put(r.Alias, r)
 	}
-	return r, err
 }
 
-// forget evicts what is cached for an alias, or about to be. In ristretto the Set of a new key takes effect a moment later,
-// and a second Set within that moment is lost; a Del between the two makes the second one count.
-func (c *cache) forget(a link.Alias) { c.entries.Del(string(a)) }
+// forget evicts what is cached for an alias, or about to be; who wants it from now on does not join a read that is under way.
+// In ristretto the Set of a new key takes effect a moment later, and a second Set within that moment is lost; a Del between
+// the two makes the second one count.
+func (c *cache) forget(a link.Alias) {
+	if c != nil {
+		c.slot(a).Add(1)
+		c.reads.Forget(string(a))
+		c.entries.Del(string(a))
+	}
+}
 
-// delete evicts first, so that a link whose row is being deleted is not served meanwhile, and once more afterwards,
-// because a read may have come between.
-func (c *cache) delete(ctx context.Context, r linkRow) error {
-	c.forget(r.Alias)
-	defer c.forget(r.Alias)
-	return c.table.delete(ctx, r)
+// doubt makes all that is cached count as stale.
+func (c *cache) doubt() {
+	if c != nil {
+		c.doubted.Store(c.now().UnixNano())
+	}
 }

@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ func TestTablesBehindACacheConform(t *testing.T) { conform(t, withCache) }
 func conform(t *testing.T, cache *storage.CacheConfig) {
 	linkstest.Conform(t, func(t *testing.T, now func() time.Time, random io.Reader) linkstest.Subject {
 		r := newRig(t)
-		r.config.Now, r.config.Random = now, random
+		r.config.Now, r.config.Random, r.config.TombstoneFor = now, random, linkstest.TombstoneKeep
 		return linkstest.Subject{Store: r.open(cache), Put: func(l link.Link) {
 			r.Put(r.Links, rawtables.Link(l))
 		}}
@@ -36,7 +35,7 @@ func conform(t *testing.T, cache *storage.CacheConfig) {
 
 func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 	r := newRig(t)
-	r.config.Random = bytes.NewReader([]byte{36, 37, 10, 11, 0, 1}) // "abABab" reads better than random letters
+	r.config.Random = linkstest.Draws("\x24\x25\x0a\x0b\x00\x01") // "abAB01" reads better than random letters
 	s := r.open(nil)
 	l := r.create(s, "https://example.com/a", time.Hour)
 	if l.Alias != "abAB01" {
@@ -59,6 +58,14 @@ func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 		}
 		got := rows[0]
 		delete(got, "Timestamp@odata.type")
+		if id := got["CreateId"]; table != r.Index && (id == nil || id != r.Rows(r.Links)[0]["CreateId"]) {
+			t.Errorf("%s: the id is %v", table, id)
+		}
+		if etag := got["ExpiryETag"]; table == r.Links && etag == nil {
+			t.Errorf("%s: no ETag of the expiry row", table)
+		}
+		delete(got, "CreateId")
+		delete(got, "ExpiryETag")
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s:\n got %v\nwant %v", table, got, want)
 		}
@@ -74,9 +81,9 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		more      rawtables.Entity
 		want      link.Link
 	}{
-		"all properties, and unknown ones": {"my", "MyLink", rawtables.Entity{"IsDisabled": true, "CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b",
+		"all properties, and unknown ones": {"my", "MyLink", rawtables.Entity{"IsDisabled": true, "CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b", "StatusCode": 200,
 			"CreatedAtUtc": "2024-02-29T12:00:00.1234567Z", "CreatedAtUtc@odata.type": "Edm.DateTime"},
-			link.Link{Disabled: true, CreatedBy: "somebody", CreatedAt: time.Date(2024, 2, 29, 12, 0, 0, 123456700, time.UTC)}},
+			link.Link{Disabled: true, CreatedAt: time.Date(2024, 2, 29, 12, 0, 0, 123456700, time.UTC)}},
 		"the URL alone":             {"pl", "plain", nil, link.Link{}},
 		"an alias of one character": {"xx", "q", nil, link.Link{}},
 		"an alias of 32":            {"--", link.Alias(strings.Repeat("-", 32)), nil, link.Link{}},
@@ -88,7 +95,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 			}
 			r.Put(r.Links, e)
 			test.want.Alias, test.want.LongURL = test.alias, "https://example.com/ü"
-			if got, err := s.Get(ctx, test.alias); err != nil || got != test.want {
+			if got, err := s.Get(ctx, test.alias); err != nil || !linkstest.Same(got, test.want) {
 				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
 			}
 		})
@@ -137,8 +144,12 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls", "InsertEntity UrlIndex")
 	testutil.Eventually(t, "the link is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0 })
 	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Alias) }))
-	check("shorten, known URL, cached", r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour)) }), index)
-	check("shorten, known URL, not cached", r.calls(func() { cold.Create(ctx, r.want("https://example.com/", time.Hour)) }), index, read)
+	check("shorten, known URL, for the first time", r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }),
+		index, "UpdateEntity ShortUrls")
+	testutil.Eventually(t, "it is cached again", func() bool { return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0 })
+	l.Shared = true
+	check("shorten, known URL, cached", r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index)
+	check("shorten, known URL, not cached", r.calls(func() { cold.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index, read)
 	check("redirect, not cached, unknown", r.calls(func() { warm.Get(ctx, "nobody") }), read)
 	testutil.Eventually(t, "the unknown alias is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0 })
 
@@ -152,7 +163,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		)
 		for range 1000 {
 			all.Go(func() {
-				if got, err := uncached.Get(storage.WatchedContext{Context: ctx, Waiting: &waiting}, l.Alias); err != nil || got != l {
+				if got, err := uncached.Get(storage.WatchedContext{Context: ctx, Waiting: &waiting}, l.Alias); err != nil || !linkstest.Same(got, l) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			})
@@ -197,8 +208,9 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 				if got := r.metrics.ShortenAliasCollision.Value(); got != 0 {
 					t.Errorf("%d collisions, want none", got)
 				}
-				again, created, err := r.open(nil).Create(ctx, r.want("https://example.com/", time.Hour))
-				if err != nil || created || again != l {
+				l.Shared = true
+				again, created, err := r.open(nil).Create(ctx, r.want("https://example.com/", time.Hour), "")
+				if err != nil || created || !linkstest.Same(again, l) {
 					t.Errorf("again: %+v, created %t, %v, want %+v", again, created, err, l)
 				}
 			})
@@ -258,7 +270,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 					return faultproxy.None
 				})
 				start := time.Now()
-				_, _, err := s.Create(hasty, r.want("https://example.com/", time.Hour))
+				_, _, err := s.Create(hasty, r.want("https://example.com/", time.Hour), "")
 				if !errors.Is(err, link.ErrUnavailable) {
 					t.Errorf("got %v", err)
 				}
@@ -267,11 +279,11 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 				}
 				r.proxy.Reset()
 				r.WantNoLeak()
-				l, _, err := s.Create(ctx, r.want("https://example.com/", 2*time.Hour))
+				l, _, err := s.Create(ctx, r.want("https://example.com/", 2*time.Hour), "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := r.open(nil).Get(ctx, l.Alias); err != nil || got != l {
+				if got, err := r.open(nil).Get(ctx, l.Alias); err != nil || !linkstest.Same(got, l) {
 					t.Errorf("got %+v, %v, want %+v", got, err, l)
 				}
 				r.clock.Advance(3 * time.Hour)
@@ -307,7 +319,7 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 					} else {
 						r.proxy.After(stop)
 					}
-					_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute))
+					_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
 					return func() {
 						if !errors.Is(err, link.ErrUnavailable) {
 							t.Errorf("got %v, want %v", err, link.ErrUnavailable)
@@ -353,7 +365,7 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 					})
 					return faultproxy.DropResponse
 				})
-				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute))
+				_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
 				return func() {
 					if !errors.Is(err, link.ErrUnavailable) {
 						t.Errorf("got %v, want %v", err, link.ErrUnavailable)
@@ -388,13 +400,13 @@ func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {
 			defer close(arrived)
 			return faultproxy.DropResponse
 		case 2:
-			if _, created, err := other.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || !created {
+			if _, created, err := other.Create(ctx, r.want("https://example.com/", time.Hour), ""); err != nil || !created {
 				t.Errorf("created %t, %v", created, err)
 			}
 		}
 		return faultproxy.None
 	})
-	if _, created, err := s.Create(hasty, r.want("https://example.com/", 2*time.Hour)); err != nil || created {
+	if _, created, err := s.Create(hasty, r.want("https://example.com/", 2*time.Hour), ""); err != nil || created {
 		t.Errorf("created %t, %v, want the other's link", created, err)
 	}
 	close(arrive)
@@ -416,7 +428,8 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	l.ExpiresAt = l.ExpiresAt.Add(time.Hour) // by another hand
 	r.PutLink(l)
 	r.clock.Advance(6 * time.Minute)
-	if got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || created || got != l {
+	l.Shared = true
+	if got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); err != nil || created || !linkstest.Same(got, l) {
 		t.Errorf("got %+v, created %t, %v, want %+v", got, created, err, l)
 	}
 }
@@ -432,15 +445,15 @@ func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 		// The index names the link, and before its own process goes on, another one returns it.
 		var created bool
 		var err error
-		if told, created, err = other.Create(ctx, r.want("https://example.com/", time.Hour)); err != nil || created {
+		if told, created, err = other.Create(ctx, r.want("https://example.com/", time.Hour), ""); err != nil || created {
 			t.Errorf("created %t, %v", created, err)
 		}
 		r.clock.Advance(storage.Timeout + time.Second)
 	})
-	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour)); !errors.Is(err, link.ErrUnavailable) {
+	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
-	if got, err := other.Get(ctx, told.Alias); err != nil || got != told {
+	if got, err := other.Get(ctx, told.Alias); err != nil || !linkstest.Same(got, told) {
 		t.Errorf("got %+v, %v, want %+v", got, err, told)
 	}
 	r.WantRows(1, 1, 1)
@@ -458,7 +471,7 @@ func TestACallerThatHangsUpLeavesNothingHalfDone(t *testing.T) {
 			}
 			return faultproxy.None
 		})
-		if _, created, err := s.Create(gone, r.want("https://example.com/", time.Hour)); err != nil || !created {
+		if _, created, err := s.Create(gone, r.want("https://example.com/", time.Hour), ""); err != nil || !created {
 			t.Errorf("call %d: created %t, %v", n, created, err)
 		}
 		r.WantRows(1, 1, 1)
@@ -473,7 +486,7 @@ func TestConcurrentCreatesOnTwoInstances(t *testing.T) {
 		url := fmt.Sprintf("https://example.com/%d", round)
 		start := time.Now()
 		linkstest.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
-			return instances[i%2].Create(ctx, r.want(url, time.Hour))
+			return instances[i%2].Create(ctx, r.want(url, time.Hour), "")
 		})
 		inTime = inTime && time.Since(start) < storage.Timeout
 		if index := len(r.Rows(r.Index)); index != round+1 {
@@ -506,7 +519,7 @@ func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
 				}
 			})
 		}
-		return instances[i%2].Create(ctx, r.want("https://example.com/", time.Hour))
+		return instances[i%2].Create(ctx, r.want("https://example.com/", time.Hour), "")
 	})
 	inTime := time.Since(start) < storage.Timeout
 	if _, err := instances[1].Reap(ctx); err != nil {
@@ -561,7 +574,7 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 	index["Alias"] = "theOne"
 	r.Put(r.Index, index)
 
-	got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour))
+	got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour), "")
 	if err != nil || created || got.Alias != "theOne" {
 		t.Errorf("got %+v, created %t, %v, want theOne", got, created, err)
 	}
@@ -586,7 +599,7 @@ func TestSlowStorageIsNotDown(t *testing.T) {
 
 func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
 	r := newRig(t)
-	r.config.Random = bytes.NewReader([]byte(strings.Repeat("aaaaaa", 2) + "bbbbbb"))
+	r.config.Random = linkstest.Draws("aaaaaa", "aaaaaa", "bbbbbb")
 	s := r.open(nil)
 	first := r.create(s, "https://example.com/1", time.Hour)
 	// Only the expiry row is left, as of a create on another instance that has not come to its link yet.
@@ -637,7 +650,7 @@ func TestATableThatIsBeingDeleted(t *testing.T) {
 	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrNotFound) {
 		t.Errorf("get: %v", err)
 	}
-	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour)); !errors.Is(err, link.ErrUnavailable) {
+	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("create: %v", err)
 	}
 	if _, err := s.Reap(ctx); !errors.Is(err, link.ErrUnavailable) {

@@ -84,16 +84,19 @@ func untilRepaired(t *testing.T, play func(r *rig) (check func())) {
 
 var rigs atomic.Int64
 
-// newRig makes a rig. Its stores reach storage through a proxy of their own.
+// newRig makes a rig. Its stores reach storage through a proxy of their own, leave no tombstones, and do not ask for the
+// changes of others: tests that are about that set it.
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, proxy: faultproxy.Start(emulator), clock: linkstest.NewClock(), metrics: new(telemetry.Metrics)}
 	t.Cleanup(r.proxy.Close)
 	r.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("T%d", rigs.Add(1)))
+	r.TombstoneFor, r.Now = 0, r.clock.Now
 	r.config = storage.Config{
 		Connection:  connect(t, r.proxy.ConnectionString()),
-		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry},
+		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State},
 		AliasLength: 6,
+		DeletedKeep: linkstest.DeletedKeep,
 		Reap:        storage.ReapConfig{Limit: time.Minute, PageSize: 1000},
 		Now:         r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
@@ -127,6 +130,18 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	return s
 }
 
+// other opens another instance, without a cache, whose calls the proxy does not see.
+func (r *rig) other() *storage.Links {
+	r.t.Helper()
+	config := r.config
+	config.Connection = connect(r.t, emulator.ConnectionString())
+	s, err := storage.Open(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
 // want is a link to be made, that lives for life from the clock's now on.
 func (r *rig) want(url string, life time.Duration) link.Link {
 	return link.Link{LongURL: url, CreatedAt: r.clock.Now(), ExpiresAt: r.clock.Now().Add(life)}
@@ -139,7 +154,7 @@ func (r *rig) create(s *storage.Links, url string, life time.Duration) link.Link
 
 func (r *rig) createIn(ctx context.Context, s *storage.Links, url string, life time.Duration) link.Link {
 	r.t.Helper()
-	l, created, err := s.Create(ctx, r.want(url, life))
+	l, created, err := s.Create(ctx, r.want(url, life), "")
 	if err != nil || !created {
 		r.t.Fatalf("Create: created %t, %v", created, err)
 	}

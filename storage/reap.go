@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"golang.org/x/sync/errgroup"
 
 	"tiney/link"
 	"tiney/telemetry"
 )
 
-// reapConcurrency is how many expired links are deleted at the same time: enough to hide the latency of a storage call,
+// reapConcurrency is how many expired links are handled at the same time: enough to hide the latency of a storage call,
 // and few enough to leave the instance's one core and its connections to the requests.
 const reapConcurrency = 16
 
@@ -30,12 +32,13 @@ type ReapConfig struct {
 // errReapLimit ends a run that has used up its time.
 var errReapLimit = errors.New("the run has used up its time")
 
-// Reap deletes the links that expired longer than the buffer ago, oldest first, with their rows in all three tables. It
-// finds them by their expiry rows, those of past days included, so that a reaper that was down for weeks catches up. It
-// holds one page of expiry rows in memory.
+// Reap ends the links whose time was over longer than the buffer ago, oldest first: it deletes their rows in all tables, and
+// leaves a tombstone for as long as that is wanted. It finds them by their expiry rows, those of past days included, so
+// that a reaper that was down for weeks catches up. It holds one page of expiry rows in memory. It also deletes what is old
+// among the announced changes.
 //
-// A link that was given a later expiry keeps everything but the old expiry row. A row that fails is counted and logged,
-// and stops nothing. Any number of Reaps may run at once, in any number of processes, and each may be stopped at any
+// A link that ends later by now keeps everything but the old expiry row. A row that fails is counted and logged, and stops
+// nothing. Any number of Reaps may run at once, in any number of processes, and each may be stopped at any
 // point: what is left is found by the next one.
 //
 // A run that reaches its time limit is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with
@@ -47,6 +50,9 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.Reap.Buffer)}
 	if err == nil {
 		err = s.expiry.expired(ctx, r.cutoff, s.config.Reap.PageSize, func(page []expiryRow) error { return r.page(ctx, page) })
+	}
+	if err == nil {
+		err = s.changes.drop(ctx, now)
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -67,11 +73,7 @@ func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
 	if !s.config.Reap.StorageClock {
 		return now, nil
 	}
-	there, err := s.expiry.clock(ctx)
-	if err == nil && there.Before(now) {
-		now = there
-	}
-	return now, err
+	return s.expiry.earlier(ctx, now)
 }
 
 // reaping is one Reap at work.
@@ -81,110 +83,108 @@ type reaping struct {
 	cutoff time.Time
 	seen   time.Time // the latest expiry of a row that was listed
 
-	mu        sync.Mutex
-	done      link.ReapResult
-	unbatched []expiryRow // rows of the page that are left to delete one by one; their links are gone
+	mu   sync.Mutex
+	done link.ReapResult
 }
 
-// batch is some rows of one page and one partition. Once all of them have been handled, one call deletes those whose links
-// were deleted.
-type batch struct {
-	open     int         // rows that are still being handled
-	unlinked []expiryRow // rows whose links were deleted
+// due is an expiry row that is due, and what it leads to.
+type due struct {
+	expiryRow
+	link linkRow
+	over bool // the link's time is over, so that it is to end now
+	gone bool // it has ended: only the expiry row is left
+	tomb bool // a tombstone is to take its place
 }
 
-// page reaps one page of rows.
+// page reaps one page of rows, those of each partition in groups as large as a batch can be.
 func (r *reaping) page(ctx context.Context, page []expiryRow) error {
-	batches := make([]*batch, len(page)) // of each row
+	var group []*due
 	for i, e := range page {
 		if e.expiresAt.After(r.seen) {
 			r.seen = e.expiresAt
 		}
-		if i > 0 && e.partition == page[i-1].partition && batches[i-1].open < batchSize {
-			batches[i] = batches[i-1]
-		} else {
-			batches[i] = new(batch)
+		if !e.expiresAt.After(r.cutoff) { // its key says that it is due, but the property is what counts
+			group = append(group, &due{expiryRow: e})
 		}
-		batches[i].open++
+		if len(group) == batchSize || i == len(page)-1 || page[i+1].partition != e.partition {
+			r.group(ctx, group)
+			group = nil
+		}
 	}
-	r.eachOf(page, func(i int, e expiryRow) { r.handle(ctx, e, batches[i]) })
-	r.eachOf(r.unbatched, func(_ int, e expiryRow) { r.deleteOne(ctx, e) })
-	r.unbatched = nil
 	return ctx.Err()
 }
 
-// eachOf calls do for each row, reapConcurrency of them at a time. A row that fails is counted by do.
-func (r *reaping) eachOf(rows []expiryRow, do func(i int, e expiryRow)) {
+// group reaps some rows of one partition. Reading their links first lets one batch write the rows of all their tombstones,
+// and another one delete the rows of all that have ended.
+func (r *reaping) group(ctx context.Context, rows []*due) {
+	r.eachOf(ctx, rows, func(d *due) error { return r.look(ctx, d) })
+	var over, again []*due
+	seen := map[link.Alias]bool{}
+	for _, d := range rows {
+		switch {
+		case !d.over:
+		case seen[d.alias]:
+			again = append(again, d)
+		default:
+			seen[d.alias] = true
+			over = append(over, d)
+		}
+	}
+	r.endLinks(ctx, over)
+	// A link may have several rows that are due. What it ended by was the first one, and now the others lead nowhere.
+	r.eachOf(ctx, again, func(d *due) error { return r.look(ctx, d) })
+}
+
+// endLinks ends the links of rows that are over, each another one, and deletes the rows.
+func (r *reaping) endLinks(ctx context.Context, over []*due) {
+	over = r.prepareTombstones(ctx, over)
+	r.eachOf(ctx, over, func(d *due) error { return r.endLink(ctx, d) })
+	over = slices.DeleteFunc(over, func(d *due) bool { return !d.gone })
+	if len(over) > 1 && ctx.Err() == nil {
+		var keys []rowKey
+		for _, d := range over {
+			keys = append(keys, d.rowKey)
+		}
+		err := r.expiry.deleteBatch(ctx, keys)
+		if err == nil {
+			for _, d := range over {
+				r.count(ctx, d, nil)
+			}
+			return
+		}
+		if ctx.Err() == nil {
+			r.config.Log.Warn(telemetry.LogBatchRefused, "partition", keys[0].partition, "rows", len(keys), "error", err)
+		}
+	}
+	r.eachOf(ctx, over, func(d *due) error { return r.drop(ctx, d) })
+}
+
+// eachOf calls do for each row, reapConcurrency of them at a time, and counts those that fail.
+func (r *reaping) eachOf(ctx context.Context, rows []*due, do func(*due) error) {
 	var all errgroup.Group
 	all.SetLimit(reapConcurrency)
-	for i, e := range rows {
+	for _, d := range rows {
 		all.Go(func() error {
-			do(i, e)
+			err := ctx.Err()
+			if err == nil {
+				err = safely(func() error { return do(d) })
+			}
+			if err != nil {
+				d.over, d.gone = false, false
+				r.count(ctx, d, err)
+			}
 			return nil
 		})
 	}
 	_ = all.Wait()
 }
 
-// handle handles one expiry row, and deletes its batch after the last row of that.
-func (r *reaping) handle(ctx context.Context, e expiryRow, b *batch) {
-	var deleted bool
-	if !e.expiresAt.After(r.cutoff) { // its key says that it is due, but the property is what counts
-		err := safely(func() (err error) {
-			deleted, err = r.reapOne(ctx, e)
-			return err
-		})
-		if !deleted {
-			r.count(ctx, e, false, err)
-		}
-	}
-	r.mu.Lock()
-	if deleted {
-		b.unlinked = append(b.unlinked, e)
-	}
-	b.open--
-	last := b.open == 0
-	r.mu.Unlock()
-	if last {
-		r.deleteAll(ctx, b.unlinked)
-	}
-}
-
-// deleteAll deletes, in one call, rows whose links are gone. If that fails, because a row was changed or is gone already,
-// it leaves them to be deleted one by one.
-func (r *reaping) deleteAll(ctx context.Context, rows []expiryRow) {
-	if len(rows) > 1 && ctx.Err() == nil {
-		err := r.expiry.deleteBatch(ctx, rows)
-		if err == nil {
-			for _, e := range rows {
-				r.count(ctx, e, true, nil)
-			}
-			return
-		}
-		if ctx.Err() == nil {
-			r.config.Log.Warn(telemetry.LogBatchRefused, "partition", rows[0].partition, "rows", len(rows), "error", err)
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unbatched = append(r.unbatched, rows...)
-}
-
-// deleteOne deletes a row whose link is deleted.
-func (r *reaping) deleteOne(ctx context.Context, e expiryRow) {
-	err := ctx.Err()
-	if err == nil {
-		err = safely(func() error { return r.expiry.delete(ctx, e) })
-	}
-	r.count(ctx, e, true, err)
-}
-
 // count counts the result of a row: a link counts as deleted once its expiry row is deleted too.
-func (r *reaping) count(ctx context.Context, e expiryRow, deleted bool, err error) {
+func (r *reaping) count(ctx context.Context, d *due, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case err == nil && deleted:
+	case err == nil && d.gone && d.link.GoneReason == link.StateLive:
 		r.done.Deleted++
 		return
 	case err == nil:
@@ -193,62 +193,162 @@ func (r *reaping) count(ctx context.Context, e expiryRow, deleted bool, err erro
 	case errors.Is(err, errChanged):
 		return // another process works on it: the next run sees the result
 	}
-	if !e.expiresAt.IsZero() {
-		r.done.Backlog = max(r.done.Backlog, r.now.Sub(e.expiresAt))
+	if !d.expiresAt.IsZero() {
+		r.done.Backlog = max(r.done.Backlog, r.now.Sub(d.expiresAt))
 	}
 	if ctx.Err() != nil {
 		return // cut short, not failed
 	}
 	r.done.Failed++
-	r.config.Log.Error(telemetry.LogLinkNotReaped, "partition", e.partition, "row", e.key, "error", err)
+	r.config.Log.Error(telemetry.LogLinkNotReaped, "partition", d.partition, "row", d.key, "error", err)
 }
 
-// reapOne handles one due expiry row. If it deletes the link, it leaves the row to the batch; if the link is gone or not
-// due, it deletes the row itself. errChanged: a row has changed since it was read.
-func (r *reaping) reapOne(ctx context.Context, e expiryRow) (deleted bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
+// drop deletes an expiry row that has nothing left to say.
+func (r *reaping) drop(ctx context.Context, d *due) error {
+	err := r.expiry.delete(ctx, d.rowKey)
+	if err == nil {
+		r.count(ctx, d, nil)
 	}
-	a, ok := link.ParseAlias(string(e.alias))
-	if !ok || e.expiresAt.IsZero() {
-		return false, fmt.Errorf("expiry row: %w", link.ErrDamaged)
+	return err
+}
+
+// look reads the link of a due row. If it is gone or not over, it deletes the row. errChanged: the row has changed since it
+// was read.
+func (r *reaping) look(ctx context.Context, d *due) error {
+	a, ok := link.ParseAlias(string(d.alias))
+	if !ok || d.expiresAt.IsZero() {
+		return fmt.Errorf("expiry row: %w", link.ErrDamaged)
 	}
 	// From the table itself: the cache may be older than another program's write.
-	l, err := r.links.get(ctx, a)
-	switch {
-	case errors.Is(err, link.ErrNotFound):
-		// At once, and not with its batch: a create that comes much too late may be about to insert the link, and would leave
-		// alone the row that it finds there.
-		return false, r.expiry.delete(ctx, e)
-	case err != nil:
-		return false, err
-	case !l.Expired(r.cutoff):
-		// It was extended, or made to last for ever. Its new expiry row, if it has one, stands elsewhere.
-		return false, r.expiry.delete(ctx, e)
+	var err error
+	d.link, err = r.links.get(ctx, a)
+	if err != nil && !errors.Is(err, link.ErrNotFound) {
+		return err
 	}
-	// A crash after one of these deletes leaves the expiry row, and the next run goes on from there.
-	seen, err := r.index.get(ctx, l.LongURL)
-	if err == nil && seen.alias == string(a) {
-		if seen.expiresAt.After(r.cutoff) {
-			return false, r.halfExtended(ctx, a)
+	end := r.end(d.link.Link)
+	if d.over = err == nil && !end.IsZero() && !end.After(r.cutoff); d.over {
+		return nil
+	}
+	if err := r.dropMoved(ctx, d); err != nil {
+		return err
+	}
+	if err == nil {
+		if err := r.keep(ctx, d.link, end); err != nil {
+			return err
 		}
-		err = r.index.delete(ctx, l.LongURL, seen)
 	}
-	if err != nil && !errors.Is(err, errGone) {
-		return false, err
-	}
-	if err := r.rows.delete(ctx, l); err != nil {
-		return false, err
-	}
-	return true, nil
+	// At once, and not with its group: a create that comes much too late may be about to insert the link, and would leave
+	// alone the row that it finds there.
+	return r.drop(ctx, d)
 }
 
-// halfExtended is for an expired link whose index row has a later expiry. Either another program has extended the link
-// since it was read, and the next run sees that; or it has extended the index row only, and somebody has to repair it.
-func (r *reaping) halfExtended(ctx context.Context, a link.Alias) error {
-	l, err := r.links.get(ctx, a)
-	if err == nil && l.Expired(r.cutoff) {
-		return fmt.Errorf("link %s has expired, and its index row has a later expiry: %w", a, link.ErrDamaged)
+// keep makes sure that a link that ends later than one of its expiry rows says lacks nothing: it may have been renewed while
+// a reaper that then crashed was about to delete it, and the row is all that told of it.
+func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
+	if !end.IsZero() {
+		if _, err := r.expiry.put(ctx, end, l.Alias); err != nil {
+			return err
+		}
 	}
-	return errChanged
+	if l.GoneReason != link.StateLive {
+		return nil // a tombstone has nothing else
+	}
+	if l.Owner != "" {
+		if err := r.owners.put(ctx, l); err != nil {
+			return err
+		}
+	}
+	if !l.DeletedAt.IsZero() {
+		return nil // it may have lost its place in the index
+	}
+	return r.enterIndex(ctx, l.Link)
+}
+
+// dropMoved deletes the index rows that an edit of the long URL has left: those that name the link and are not of its
+// present URL.
+func (r *reaping) dropMoved(ctx context.Context, d *due) error {
+	for _, key := range d.moved {
+		if d.link.LongURL != "" && key == indexKey(d.link.Link) && !d.over {
+			continue
+		}
+		if err := r.index.remove(ctx, key, d.alias); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareTombstones inserts the expiry rows of the tombstones that are to replace links, and returns the rows that can go on.
+func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
+	byDay := map[string][][]byte{}
+	for _, d := range rows {
+		if end := r.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive && end.After(r.now) && r.config.TombstoneFor > 0 {
+			d.tomb = true
+			row := newExpiry(end, d.alias)
+			byDay[row.PartitionKey] = append(byDay[row.PartitionKey], encode(row))
+		}
+	}
+	for day, entities := range byDay {
+		err := ctx.Err()
+		if err == nil {
+			err = r.expiry.upsertBatch(ctx, entities)
+		}
+		if err == nil {
+			continue
+		}
+		// All of them fail together, and the next run tries again.
+		rows = slices.DeleteFunc(rows, func(d *due) bool {
+			failed := d.tomb && newExpiry(r.end(r.tombstone(d.link.Link)), d.alias).PartitionKey == day
+			if failed {
+				r.count(ctx, d, err)
+			}
+			return failed
+		})
+	}
+	return rows
+}
+
+// tombstone returns what is to be left of a link.
+func (r *reaping) tombstone(l link.Link) link.Link {
+	if !l.DeletedAt.IsZero() {
+		return link.Link{Alias: l.Alias, GoneReason: link.StateDeleted, GoneAt: l.DeletedAt}
+	}
+	return link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
+}
+
+// endLink deletes a link, or replaces it by its tombstone, and deletes before it what leads to it. A crash after one of
+// these leaves the expiry row, and the next run goes on from there. errChanged: the link was renewed.
+func (r *reaping) endLink(ctx context.Context, d *due) error {
+	l := d.link
+	if l.GoneReason == link.StateLive {
+		if err := r.index.remove(ctx, indexKey(l.Link), l.Alias); err != nil {
+			return err
+		}
+		if l.Owner != "" {
+			if err := r.owners.delete(ctx, l.Link, azcore.ETagAny); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.dropMoved(ctx, d); err != nil {
+		return err
+	}
+	var err error
+	r.cache.forget(l.Alias)
+	if d.tomb {
+		_, err = r.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
+	} else {
+		err = r.links.delete(ctx, l)
+	}
+	r.cache.forget(l.Alias)
+	if errors.Is(err, errChanged) {
+		// Its owner was faster. What leads to it is put back, now, or by whoever handles the expiry row again.
+		if now, readErr := r.read(ctx, l.Alias); readErr == nil && !r.end(now.Link).Equal(r.end(l.Link)) {
+			if keepErr := r.keep(ctx, now, time.Time{}); keepErr != nil {
+				return keepErr
+			}
+		}
+	}
+	d.gone = err == nil
+	return err
 }

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/singleflight"
 
 	"tiney/link"
@@ -99,6 +99,15 @@ func (t *table) clock(ctx context.Context) (time.Time, error) {
 	return at, nil
 }
 
+// earlier returns now, or the storage service's time if that is earlier.
+func (t *table) earlier(ctx context.Context, now time.Time) (time.Time, error) {
+	there, err := t.clock(ctx)
+	if err == nil && there.Before(now) {
+		now = there
+	}
+	return now, err
+}
+
 // insert adds a row. errExists: a row with that key is there. retried: it may be there by an earlier try of this very
 // call whose response was lost.
 func (t *table) insert(ctx context.Context, entity []byte) (etag azcore.ETag, retried bool, err error) {
@@ -110,9 +119,21 @@ func (t *table) insert(ctx context.Context, entity []byte) (etag azcore.ETag, re
 	return etag, tries > 1, err
 }
 
-// update overwrites a row if it is unchanged since it was read. errChanged: it is not.
-func (t *table) update(ctx context.Context, entity []byte, read azcore.ETag, mode aztables.UpdateMode) (etag azcore.ETag, err error) {
-	_, err = t.do(ctx, "UpdateEntity", func(ctx context.Context) error {
+// upsert writes a row's properties, whether there is a row with that key or not. The row gets a new ETag, so that nobody
+// can delete it by an older one.
+func (t *table) upsert(ctx context.Context, entity []byte) (etag azcore.ETag, err error) {
+	_, err = t.do(ctx, "UpsertEntity", func(ctx context.Context) error {
+		resp, err := t.client.UpsertEntity(ctx, entity, &aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeMerge})
+		etag = resp.ETag
+		return err
+	})
+	return etag, err
+}
+
+// update overwrites a row if it is unchanged since it was read. errChanged: it is not; if retried, perhaps by an earlier
+// try of this very call.
+func (t *table) update(ctx context.Context, entity []byte, read azcore.ETag, mode aztables.UpdateMode) (etag azcore.ETag, retried bool, err error) {
+	tries, err := t.do(ctx, "UpdateEntity", func(ctx context.Context) error {
 		resp, err := t.client.UpdateEntity(ctx, entity, &aztables.UpdateEntityOptions{IfMatch: &read, UpdateMode: mode})
 		etag = resp.ETag
 		return err
@@ -120,7 +141,7 @@ func (t *table) update(ctx context.Context, entity []byte, read azcore.ETag, mod
 	if errors.Is(err, errGone) {
 		err = fmt.Errorf("%w: %w", errChanged, err)
 	}
-	return etag, err
+	return etag, tries > 1, err
 }
 
 // delete deletes a row if it is unchanged since it was read; a row that is gone is fine. errChanged: it was written since.
@@ -139,22 +160,80 @@ func (t *table) delete(ctx context.Context, partition, key string, read azcore.E
 	return err
 }
 
-// linkRows is the ShortUrls table as the rest of the package sees it: the table itself, or the cache in front of it.
-type linkRows interface {
-	// get returns the link of an alias, disabled and expired ones included. A cache may serve a link, or that there is
-	// none, from memory, and serves a stale link while storage fails.
-	// Errors: link.ErrNotFound, link.ErrDamaged, or any other, which says nothing about the link.
-	get(ctx context.Context, a link.Alias) (linkRow, error)
-	// insert makes the link durable before it returns. errExists: the alias is another link's. After any other error the
-	// link may or may not be there.
-	insert(ctx context.Context, l link.Link) (linkRow, error)
-	// delete deletes the link unless its row has changed since it was read (errChanged). It is safe to repeat.
-	delete(ctx context.Context, r linkRow) error
+// batchSize is how many rows a batch may have, the service's own limit.
+const batchSize = 100
+
+// rowKey is the key of a row, and the ETag by which it was read.
+type rowKey struct {
+	partition, key string
+	etag           azcore.ETag
+}
+
+// deleteBatch deletes up to batchSize rows of one partition in one call: all of them if each is unchanged since it was
+// read, else none. No error says which row is to blame, and an earlier try whose response was lost may have been applied:
+// after any error, delete them one by one.
+func (t *table) deleteBatch(ctx context.Context, rows []rowKey) error {
+	var actions []aztables.TransactionAction
+	for _, r := range rows {
+		// Without an ETag the delete would be unconditional. And in a batch the SDK does not escape quotes in keys.
+		if r.etag == "" || strings.Contains(r.partition+r.key, "'") {
+			return fmt.Errorf("SubmitTransaction %s: a row that is not fit for a batch: %w", t.name, link.ErrUnavailable)
+		}
+		entity := encode(map[string]string{"PartitionKey": r.partition, "RowKey": r.key})
+		actions = append(actions, aztables.TransactionAction{ActionType: aztables.TransactionTypeDelete, Entity: entity, IfMatch: &r.etag})
+	}
+	return t.submit(ctx, actions)
+}
+
+// upsertBatch upserts up to batchSize rows of one partition, whose keys have no quotes, in one call: all of them or none.
+func (t *table) upsertBatch(ctx context.Context, entities [][]byte) error {
+	var actions []aztables.TransactionAction
+	for _, entity := range entities {
+		actions = append(actions, aztables.TransactionAction{ActionType: aztables.TransactionTypeInsertMerge, Entity: entity})
+	}
+	return t.submit(ctx, actions)
+}
+
+func (t *table) submit(ctx context.Context, actions []aztables.TransactionAction) error {
+	_, err := t.do(ctx, "SubmitTransaction", func(ctx context.Context) error {
+		return safely(func() error { // the SDK panics over an empty response
+			_, err := t.client.SubmitTransaction(ctx, actions, nil)
+			return err
+		})
+	})
+	return err
+}
+
+// list lists the rows that match a filter, in the order of their keys and with their ETags, in pages of at most size rows,
+// until page returns an error.
+func (t *table) list(ctx context.Context, filter string, size int, page func(entities [][]byte) error) error {
+	pager := t.client.NewListEntitiesPager(&aztables.ListEntitiesOptions{
+		Filter: &filter,
+		Top:    to.Ptr(int32(size)),
+		Format: to.Ptr(aztables.MetadataFormatFull), // the one that is documented to carry ETags
+	})
+	for pager.More() {
+		called, c := withCall(ctx, "QueryEntities "+t.name)
+		resp, err := pager.NextPage(called)
+		err = classify(c.name, err)
+		if errors.Is(err, errNoTable) {
+			return t.ensure(ctx) // it is empty
+		}
+		if err == nil {
+			err = page(resp.Entities)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // linkTable is the ShortUrls table.
 type linkTable struct{ table }
 
+// get reads the row of an alias, a link or a tombstone. Errors: link.ErrNotFound, link.ErrDamaged, or any other, which says
+// nothing about the link.
 func (t *linkTable) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	data, etag, err := t.table.get(ctx, linkPartition(a), string(a))
 	if errors.Is(err, errGone) {
@@ -166,28 +245,54 @@ func (t *linkTable) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	return decodeLink(data, a, etag)
 }
 
-func (t *linkTable) insert(ctx context.Context, l link.Link) (linkRow, error) {
-	etag, retried, err := t.table.insert(ctx, encodeLink(l))
-	if errors.Is(err, errExists) && retried {
-		// Ours, if an earlier try was applied and only its response was lost.
-		there, readErr := t.get(ctx, l.Alias)
-		switch {
-		case readErr == nil && sameLink(there.Link, l):
-			etag, err = there.etag, nil
-		case readErr != nil && !decided(readErr):
-			return linkRow{}, readErr
-		}
-	}
-	return linkRow{Link: l, etag: etag, retried: retried}, err
-}
-
-// decided reports whether the error of a linkRows.get says something about the link.
+// decided reports whether the error of a get says something about the link.
 func decided(err error) bool {
 	return errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrDamaged)
 }
 
-func sameLink(a, b link.Link) bool {
-	return a.Alias == b.Alias && a.LongURL == b.LongURL && a.CreatedAt.Equal(b.CreatedAt) && a.ExpiresAt.Equal(b.ExpiresAt)
+// insert makes the link durable before it returns. errExists: the alias is another link's. After any other error the link
+// may or may not be there.
+func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
+	etag, retried, err := t.table.insert(ctx, encodeLink(r))
+	if errors.Is(err, errExists) && retried {
+		// Ours, if an earlier try was applied and only its response was lost.
+		there, readErr := t.get(ctx, r.Alias)
+		switch {
+		case readErr == nil && there.createID == r.createID:
+			etag, err = there.etag, nil
+		case readErr != nil && !decided(readErr):
+			return r, readErr
+		}
+	}
+	r.etag, r.Version, r.retried = etag, string(etag), retried
+	return r, err
+}
+
+// replace writes next over the row that was read, if that is unchanged. errChanged: it is not.
+func (t *linkTable) replace(ctx context.Context, read azcore.ETag, next linkRow) (linkRow, error) {
+	etag, retried, err := t.update(ctx, encodeLink(next), read, aztables.UpdateModeReplace)
+	if errors.Is(err, errChanged) && retried {
+		there, readErr := t.get(ctx, next.Alias)
+		switch {
+		case readErr == nil && (there.editID == next.editID && next.editID != "" || there.GoneReason != "" && next.GoneReason != ""):
+			return there, nil // an earlier try was applied, and its response lost
+		case readErr != nil && !decided(readErr):
+			return linkRow{}, readErr
+		}
+	}
+	next.etag, next.Version = etag, string(etag)
+	return next, err
+}
+
+// share sets Shared in the row that was read, if that is unchanged. errChanged: it is not, or this was done already.
+func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
+	entity := encode(struct {
+		PartitionKey, RowKey string
+		Shared               bool
+	}{linkPartition(r.Alias), string(r.Alias), true})
+	etag, _, err := t.update(ctx, entity, r.etag, aztables.UpdateModeMerge)
+	r.etag, r.Version, r.Shared = etag, string(etag), true
+	return r, err
 }
 
 func (t *linkTable) delete(ctx context.Context, r linkRow) error {
@@ -197,29 +302,25 @@ func (t *linkTable) delete(ctx context.Context, r linkRow) error {
 // indexTable is the UrlIndex table.
 type indexTable struct{ table }
 
-// indexRow is the index row of a long URL. The zero indexRow stands for no row.
+// indexRow is a row of the index. The zero indexRow stands for no row.
 type indexRow struct {
-	alias     string    // as the row has it; another program may have written anything
-	expiresAt time.Time // as the row has it; zero: none
-	etag      azcore.ETag
+	alias string // as the row has it; another program may have written anything
+	etag  azcore.ETag
 }
 
-// get reads the index row of a long URL. errGone: there is none.
-func (t *indexTable) get(ctx context.Context, longURL string) (indexRow, error) {
-	partition, key := indexKey(longURL)
-	data, etag, err := t.table.get(ctx, partition, key)
+// get reads the row of a key. errGone: there is none.
+func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
+	data, etag, err := t.table.get(ctx, indexPartition(key), key)
 	if err != nil {
 		return indexRow{}, err
 	}
 	var e indexEntity
-	if err := json.Unmarshal(data, &e); err != nil {
-		return indexRow{etag: etag}, nil // names no alias, so it is stale and will be replaced
-	}
-	return indexRow{alias: e.Alias, expiresAt: orZero(e.ExpiresAt), etag: etag}, nil
+	_ = json.Unmarshal(data, &e) // a row that does not parse names no alias, so it is stale and will be replaced
+	return indexRow{alias: e.Alias, etag: etag}, nil
 }
 
-// put makes the index name l for its long URL: by an insert if seen is no row, else in place of seen and of no other.
-// errChanged: the index is not as seen any more, or an earlier try of this very call was applied.
+// put makes the index name l: by an insert if seen is no row, else in place of seen and of no other. errChanged: the index
+// is not as seen any more, or an earlier try of this very call was applied.
 func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) error {
 	if seen.etag == "" {
 		_, _, err := t.insert(ctx, encodeIndex(l))
@@ -232,13 +333,71 @@ func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) error 
 	if l.ExpiresAt.IsZero() {
 		mode = aztables.UpdateModeReplace // the only way to remove the old expiry
 	}
-	_, err := t.update(ctx, encodeIndex(l), seen.etag, mode)
+	_, _, err := t.update(ctx, encodeIndex(l), seen.etag, mode)
 	return err
 }
 
-func (t *indexTable) delete(ctx context.Context, longURL string, r indexRow) error {
-	partition, key := indexKey(longURL)
-	return t.table.delete(ctx, partition, key, r.etag)
+// enter makes the index name l unless it names another link, and returns the ETag of the row if it was added.
+func (t *indexTable) enter(ctx context.Context, l link.Link) (added azcore.ETag, err error) {
+	etag, retried, err := t.insert(ctx, encodeIndex(l))
+	if !errors.Is(err, errExists) {
+		return etag, err
+	}
+	if !retried {
+		return "", nil
+	}
+	there, err := t.get(ctx, indexKey(l)) // an earlier try may have been applied
+	if errors.Is(err, errGone) || there.alias != string(l.Alias) {
+		return "", nil
+	}
+	return there.etag, err
+}
+
+// remove deletes the row of a key if it names the alias. A row that is gone, or that came to name another one, is fine.
+func (t *indexTable) remove(ctx context.Context, key string, a link.Alias) error {
+	seen, err := t.get(ctx, key)
+	if err == nil && seen.alias == string(a) {
+		err = t.delete(ctx, indexPartition(key), key, seen.etag)
+	}
+	if errors.Is(err, errGone) || errors.Is(err, errChanged) {
+		return nil
+	}
+	return err
+}
+
+// ownerTable is the ShortUrlsByOwner table.
+type ownerTable struct{ table }
+
+// insert lists a link among those of its owner, before the link itself is there. errExists: the row is another link's.
+//
+// It returns the ETag by which the row may be deleted again, or "" if that has to be left to who lists the links.
+func (t *ownerTable) insert(ctx context.Context, r linkRow) (azcore.ETag, error) {
+	e := ownerEntity{PartitionKey: ownerPartition(r.Owner), RowKey: ownerKey(r.Link), CreateID: r.createID}
+	etag, retried, err := t.table.insert(ctx, encode(e))
+	if !retried {
+		return etag, err
+	}
+	if errors.Is(err, errExists) {
+		var there ownerEntity
+		var data []byte
+		if data, _, err = t.get(ctx, e.PartitionKey, e.RowKey); err != nil {
+			return "", err
+		}
+		if json.Unmarshal(data, &there) != nil || there.CreateID != r.createID {
+			return "", errExists
+		}
+	}
+	return "", err // an earlier try may still arrive after this row has been deleted
+}
+
+// put lists a link that exists, unless it is listed already.
+func (t *ownerTable) put(ctx context.Context, r linkRow) error {
+	_, err := t.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner), RowKey: ownerKey(r.Link), CreateID: r.createID}))
+	return err
+}
+
+func (t *ownerTable) delete(ctx context.Context, l link.Link, read azcore.ETag) error {
+	return t.table.delete(ctx, ownerPartition(l.Owner), ownerKey(l), read)
 }
 
 // expiryTable is the ShortUrlsExpiryIndex table.
@@ -246,64 +405,60 @@ type expiryTable struct{ table }
 
 // expiryRow is a row that the reaper may have to handle.
 type expiryRow struct {
-	partition, key string
-	etag           azcore.ETag
-	alias          link.Alias
-	expiresAt      time.Time
+	rowKey
+	alias     link.Alias
+	expiresAt time.Time
+	moved     []string // keys of the index between which an edit moves the link, or none
 }
 
 // insert adds the expiry row of a link, before the link itself. errExists: the row belongs to another link, so the
 // alias counts as taken.
 //
 // It returns the ETag by which the row may be deleted again, or "" if that has to be left to the reaper.
-func (t *expiryTable) insert(ctx context.Context, l link.Link) (azcore.ETag, error) {
-	entity := encodeExpiry(l)
-	etag, retried, err := t.table.insert(ctx, entity)
-	if !errors.Is(err, errExists) || !retried {
+func (t *expiryTable) insert(ctx context.Context, r linkRow) (azcore.ETag, error) {
+	e := newExpiry(r.ExpiresAt, r.Alias)
+	e.CreateID = r.createID
+	etag, retried, err := t.table.insert(ctx, encode(e))
+	if !retried {
 		return etag, err
 	}
-	// Most likely ours, by an earlier try. But it could be the row of another create that drew this alias for this very
-	// second, and that may still insert its link, or delete the row when it loses its race. So the row is adopted: writing
-	// it once more gives it a new ETag, by which no other create can delete it, and this one never deletes it either.
-	// Whichever link ends up there has its expiry row.
-	partition, key := expiryKey(l)
-	_, read, err := t.get(ctx, partition, key)
-	if err == nil {
-		_, err = t.update(ctx, entity, read, aztables.UpdateModeMerge)
-	}
-	if errors.Is(err, errChanged) || errors.Is(err, errGone) {
-		err = errExists
-	}
-	return "", err
-}
-
-func (t *expiryTable) delete(ctx context.Context, r expiryRow) error {
-	return t.table.delete(ctx, r.partition, r.key, r.etag)
-}
-
-// batchSize is how many rows a batch may have, the service's own limit.
-const batchSize = 100
-
-// deleteBatch deletes up to batchSize rows of one partition in one call: all of them if each is unchanged since it was
-// read, else none. No error says which row is to blame, and an earlier try whose response was lost may have been applied:
-// after any error, delete them one by one.
-func (t *expiryTable) deleteBatch(ctx context.Context, rows []expiryRow) error {
-	var actions []aztables.TransactionAction
-	for _, r := range rows {
-		// Without an ETag the delete would be unconditional. And in a batch the SDK does not escape quotes in keys.
-		if r.etag == "" || strings.Contains(r.partition+r.key, "'") {
-			return fmt.Errorf("SubmitTransaction %s: a row that is not fit for a batch: %w", t.name, link.ErrUnavailable)
+	if errors.Is(err, errExists) {
+		// Most likely ours, by an earlier try. But it could be the row of another create of this alias for this very second.
+		var there expiryEntity
+		var data []byte
+		data, _, err = t.get(ctx, e.PartitionKey, e.RowKey)
+		switch {
+		case errors.Is(err, errGone), err == nil && (json.Unmarshal(data, &there) != nil || there.CreateID != r.createID):
+			return "", errExists
+		case err != nil:
+			return "", err
 		}
-		entity := encode(map[string]string{"PartitionKey": r.partition, "RowKey": r.key})
-		actions = append(actions, aztables.TransactionAction{ActionType: aztables.TransactionTypeDelete, Entity: entity, IfMatch: &r.etag})
 	}
-	_, err := t.do(ctx, "SubmitTransaction", func(ctx context.Context) error {
-		return safely(func() error { // the SDK panics over an empty response
-			_, err := t.client.SubmitTransaction(ctx, actions, nil)
-			return err
-		})
-	})
-	return err
+	return "", err // an earlier try may still arrive after this row has been deleted
+}
+
+// put makes sure that the reaper looks at a link at the given time, and returns the ETag of the row for it. The row may
+// have been there before.
+func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Alias) (azcore.ETag, error) {
+	return t.upsert(ctx, encode(newExpiry(at, a)))
+}
+
+// insertMove adds a row that makes the reaper look, at the given time or the first free second after it, at the keys of the
+// index between which an edit moves a link.
+func (t *expiryTable) insertMove(ctx context.Context, at time.Time, a link.Alias, oldKey, newKey string) (rowKey, error) {
+	for {
+		e := newExpiry(at, a)
+		e.OldIndexKey, e.NewIndexKey = oldKey, newKey
+		etag, _, err := t.table.insert(ctx, encode(e))
+		if !errors.Is(err, errExists) {
+			return rowKey{e.PartitionKey, e.RowKey, etag}, err
+		}
+		at = at.Add(time.Second)
+	}
+}
+
+func (t *expiryTable) delete(ctx context.Context, r rowKey) error {
+	return t.table.delete(ctx, r.partition, r.key, r.etag)
 }
 
 // expired lists the rows of links that had expired at cutoff, oldest first, in pages of at most size rows, until page
@@ -315,27 +470,8 @@ func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int, p
 		fmt.Sprintf("PartitionKey lt '%s'", day),
 		fmt.Sprintf("PartitionKey eq '%s' and RowKey lt '%s'", day, second+afterBar),
 	} {
-		pager := t.client.NewListEntitiesPager(&aztables.ListEntitiesOptions{
-			Filter: &filter,
-			Top:    to.Ptr(int32(size)),
-			Format: to.Ptr(aztables.MetadataFormatFull), // the one that is documented to carry ETags
-		})
-		for pager.More() {
-			called, c := withCall(ctx, "QueryEntities "+t.name)
-			resp, err := pager.NextPage(called)
-			err = classify(c.name, err)
-			if errors.Is(err, errNoTable) {
-				if err := t.ensure(ctx); err != nil {
-					return err
-				}
-				break // it is empty; and a pager that has failed never recovers
-			}
-			if err != nil {
-				return err
-			}
-			if err := page(decodeExpired(resp.Entities)); err != nil {
-				return err
-			}
+		if err := t.list(ctx, filter, size, func(entities [][]byte) error { return page(decodeExpired(entities)) }); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -347,8 +483,13 @@ func decodeExpired(entities [][]byte) []expiryRow {
 		var e expiryEntity
 		// A row that does not parse has a zero expiry and no ETag, and is counted as failed by whoever handles it.
 		_ = json.Unmarshal(data, &e)
-		rows = append(rows, expiryRow{partition: e.PartitionKey, key: e.RowKey, etag: e.ETag,
-			alias: link.Alias(e.AliasRowKey), expiresAt: orZero(e.ExpiresAt)})
+		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag}, alias: link.Alias(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC()}
+		for _, key := range []string{e.OldIndexKey, e.NewIndexKey} {
+			if len(key) == len(indexKey(link.Link{})) {
+				r.moved = append(r.moved, key)
+			}
+		}
+		rows = append(rows, r)
 	}
 	return rows
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"tiney/access"
 	"tiney/functions"
 	"tiney/reaper"
 	"tiney/storage"
@@ -65,22 +66,34 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 		return nil, fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
 	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Stopping: ctx, Log: log, Metrics: a.Metrics, Sender: a.sender}
+	who := s.Access
+	if who.OIDC != nil {
+		provider := *who.OIDC
+		provider.Failed = func(err error) { log.Warn(telemetry.LogProviderUnavailable, "error", err) }
+		who.OIDC = &provider
+	}
+	callers, err := access.New(who, a.Links.Keys, now)
+	if err != nil {
+		return nil, fmt.Errorf("ADMIN_KEY or OIDC_ISSUER: %w", err)
+	}
 	f := s.Functions
 	f.Version, f.Now, f.Log, f.Metrics, f.Sender = version, now, log, a.Metrics, a.sender
 	f.Links, f.Tables, f.Lock, f.Reaper = a.Links, a.Links, a.Lock, a.Reaper
+	f.Callers, f.Keys, f.Random = callers, a.Links.Keys, rand.Reader
 	if a.Handler, err = functions.New(f); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// Background does what runs beside the requests until New's ctx ends: it creates what is missing in storage and, without
-// the Functions host, reaps by the schedule.
+// Background does what runs beside the requests until New's ctx ends: it creates what is missing in storage, asks what other
+// processes have changed and, without the Functions host, reaps by the schedule.
 func (a *App) Background() {
 	starting := telemetry.Begin(a.Reaper.Stopping, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
+	all.Go(func() { a.Links.FollowChanges(a.Reaper.Stopping) })
 	if a.schedule != nil {
 		all.Go(func() { a.Reaper.RunOnSchedule(a.schedule, a.now) })
 	}

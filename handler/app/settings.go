@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"tiney/access"
 	"tiney/functions"
 	"tiney/link"
 	"tiney/storage"
@@ -25,6 +27,7 @@ import (
 type Settings struct {
 	Address   string // to listen on
 	LogLevel  slog.Level
+	Access    access.Config
 	Functions functions.Config
 	Storage   storage.Config
 	Lock      storage.LockConfig
@@ -50,16 +53,29 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 	s.LogLevel = r.level("LOG_LEVEL")
 
+	const minTTL, maxTTL = int64(link.MinTTL / time.Second), 36500 * 86400
 	s.Functions.Rules.Base = r.base("BaseUrl", port)
-	s.Functions.Rules.DefaultTTL = r.duration("DefaultTtlDays", day, 30, 1, 36500)
+	days := r.integer("DefaultTtlDays", 30, 1, 36500)
+	s.Functions.Rules.DefaultTTL = r.duration("ANONYMOUS_TTL_SECONDS", time.Second, days*86400, minTTL, maxTTL)
 	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
-		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, int64(link.MinTTL/time.Second), 36500*86400))
+		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, minTTL, maxTTL))
+	s.Functions.OwnersOnly = strings.EqualFold(r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners"), "owners")
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
+
+	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Functions.Rules.Base)
+	s.Access.OIDC = r.oidc("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_ADMIN_ROLE")
 
 	s.Storage.Connection = r.connection(storage.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
 	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
 	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
 	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
+	s.Storage.Tables.Owners = r.table("OWNERS_TABLE_NAME", "ShortUrlsByOwner")
+	s.Storage.Tables.Keys = r.table("KEYS_TABLE_NAME", "ShortUrlsKeys")
+	s.Storage.Tables.State = r.table("STATE_TABLE_NAME", "ShortUrlsState")
+	s.Storage.DeletedKeep = r.duration("DELETED_KEEP_SECONDS", time.Second, 604800, 1, 365*86400)
+	s.Functions.DeletedKeep = s.Storage.DeletedKeep
+	s.Storage.TombstoneFor = r.duration("TOMBSTONE_DAYS", day, 30, 0, 3650)
+	s.Storage.ChangesEvery = r.duration("CHANGES_SECONDS", time.Second, 5, 0, 10)
 	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
 	s.Storage.Reap = storage.ReapConfig{
 		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
@@ -192,6 +208,59 @@ func (r *reader) level(name string) slog.Level {
 		r.wrong(name, fmt.Sprintf("must be debug, info, warn or error, not %q", given))
 		return 0
 	}
+}
+
+// developmentKey is the ADMIN_KEY of local.settings.json, which the whole world knows. The Core Tools can publish that
+// file's values, and somebody may copy them.
+const developmentKey = "not-secret-and-for-development-only"
+
+// adminKey reads a key, of which no error quotes a part.
+func (r *reader) adminKey(name string, base link.Base) string {
+	key := r.getenv(name)
+	if key == "" {
+		return ""
+	}
+	if err := access.CheckAdminKey(key); err != nil {
+		r.wrong(name, err.Error())
+	}
+	switch {
+	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // else it would be the key, and is easy to guess
+		r.wrong(name, "is a reference to Key Vault that Azure has not resolved: look at the site's identity and its rights")
+	case key == developmentKey && !onThisMachine(base):
+		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl of this machine only; set one of your own")
+	}
+	return key
+}
+
+func onThisMachine(base link.Base) bool {
+	u, err := url.Parse(base.String())
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// oidc reads which provider people sign in with: nil if there is none. A role alone changes nothing, and is no mistake:
+// the Bicep always sets it.
+func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
+	c := access.OIDCConfig{
+		Issuer:    r.getenv(issuer),
+		ClientID:  r.text(client, "", `^[!-~]{1,200}$`, "up to 200 printable ASCII characters without spaces"),
+		AdminRole: r.text(role, "admin", `^[!-~]([ -~]{0,198}[!-~])?$`, "up to 200 printable ASCII characters without spaces at its ends"),
+	}
+	switch {
+	case c.Issuer == "" && c.ClientID == "":
+		return nil
+	case c.Issuer == "":
+		r.wrong(issuer, "is required, since "+client+" is set")
+	case c.ClientID == "":
+		r.wrong(client, "is required, since "+issuer+" is set")
+	}
+	if err := access.CheckIssuer(c.Issuer); err != nil && c.Issuer != "" {
+		r.wrong(issuer, err.Error())
+	}
+	return &c
 }
 
 func (r *reader) connection(service string, names ...string) storage.Connection {

@@ -1,7 +1,9 @@
 package app
 
 import (
+	"encoding/json"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,15 @@ func TestDefaultSettings(t *testing.T) {
 	}
 	if s.Storage.Reap.Buffer != 0 || s.Storage.Reap.Limit != 4*time.Minute || s.Storage.Reap.PageSize != 1000 {
 		t.Errorf("reaper: %v %v %d", s.Storage.Reap.Buffer, s.Storage.Reap.Limit, s.Storage.Reap.PageSize)
+	}
+	if tables := s.Storage.Tables; tables.Owners != "ShortUrlsByOwner" || tables.Keys != "ShortUrlsKeys" || tables.State != "ShortUrlsState" {
+		t.Errorf("tables: %+v", tables)
+	}
+	if s.Functions.OwnersOnly || s.Access.AdminKey != "" || s.Access.OIDC != nil {
+		t.Errorf("access: %t, %+v", s.Functions.OwnersOnly, s.Access)
+	}
+	if s.Functions.DeletedKeep != 7*day || s.Storage.DeletedKeep != 7*day || s.Storage.TombstoneFor != 30*day || s.Storage.ChangesEvery != 5*time.Second {
+		t.Errorf("changes: %v, %v, %v, %v", s.Functions.DeletedKeep, s.Storage.DeletedKeep, s.Storage.TombstoneFor, s.Storage.ChangesEvery)
 	}
 	// 90 days: the smaller one of MaxTtlDays and MAX_TTL_SECONDS.
 	if s.Functions.Rules.DefaultTTL != 30*day || s.Functions.Rules.MaxTTL != 90*day || s.Storage.AliasLength != 6 {
@@ -68,9 +79,30 @@ func TestSettings(t *testing.T) {
 			c := s.Telemetry
 			return c != nil && c.Hosted && c.SamplingPercent == 10 && !c.ClientAddresses && c.Role == "short" && c.Instance == "abc"
 		}},
-		"no cache":               {[]string{"CACHE_ENABLED", "False"}, func(s Settings) bool { return s.Storage.Cache == nil }},
-		"MaxTtlDays is smaller":  {[]string{"MaxTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},
-		"longer than a year":     {[]string{"MaxTtlDays", "3650", "MAX_TTL_SECONDS", "315360000"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 3650*day }},
+		"no cache":              {[]string{"CACHE_ENABLED", "False"}, func(s Settings) bool { return s.Storage.Cache == nil }},
+		"MaxTtlDays is smaller": {[]string{"MaxTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},
+		"longer than a year":    {[]string{"MaxTtlDays", "3650", "MAX_TTL_SECONDS", "315360000"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 3650*day }},
+		"eight hours without an owner": {[]string{"ANONYMOUS_TTL_SECONDS", "28800", "MAX_TTL_SECONDS", "28800"}, func(s Settings) bool {
+			return s.Functions.Rules.DefaultTTL == 8*time.Hour && s.Functions.Rules.MaxTTL == 8*time.Hour
+		}},
+		"ANONYMOUS_TTL_SECONDS wins":    {[]string{"ANONYMOUS_TTL_SECONDS", "60", "DefaultTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.DefaultTTL == time.Minute }},
+		"DefaultTtlDays stands for it":  {[]string{"DefaultTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.DefaultTTL == 7*day }},
+		"no tombstones, and no polling": {[]string{"TOMBSTONE_DAYS", "0", "CHANGES_SECONDS", "0"}, func(s Settings) bool { return s.Storage.TombstoneFor == 0 && s.Storage.ChangesEvery == 0 }},
+		"kept for an hour": {[]string{"DELETED_KEEP_SECONDS", "3600"}, func(s Settings) bool {
+			return s.Functions.DeletedKeep == time.Hour && s.Storage.DeletedKeep == time.Hour
+		}},
+		"owners only":                 {[]string{"SHORTEN_ACCESS", "Owners"}, func(s Settings) bool { return s.Functions.OwnersOnly }},
+		"admin key":                   {[]string{"ADMIN_KEY", ownKey}, func(s Settings) bool { return s.Access.AdminKey == ownKey }},
+		"development key":             {[]string{"ADMIN_KEY", developmentKey}, func(s Settings) bool { return s.Access.AdminKey == developmentKey }},
+		"development key, by address": {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "http://[::1]:7071"}, func(s Settings) bool { return s.Access.AdminKey == developmentKey }},
+		"sign-in": {[]string{"OIDC_ISSUER", "https://login.example/tenant/v2.0", "OIDC_CLIENT_ID", "an-app"}, func(s Settings) bool {
+			c := s.Access.OIDC
+			return c != nil && c.Issuer == "https://login.example/tenant/v2.0" && c.ClientID == "an-app" && c.AdminRole == "admin"
+		}},
+		"sign-in on this machine, with a role": {[]string{"OIDC_ISSUER", "http://127.0.0.1:9000", "OIDC_CLIENT_ID", "an-app", "OIDC_ADMIN_ROLE", "link admins"}, func(s Settings) bool {
+			return s.Access.OIDC != nil && s.Access.OIDC.AdminRole == "link admins"
+		}},
+		"a role without sign-in": {[]string{"OIDC_ADMIN_ROLE", "admin"}, func(s Settings) bool { return s.Access.OIDC == nil }},
 		"log level":              {[]string{"LOG_LEVEL", "WARN"}, func(s Settings) bool { return s.LogLevel == slog.LevelWarn }},
 		"container with hyphens": {[]string{"GC_BLOB_LOCK_CONTAINER", "a-b"}, func(s Settings) bool { return s.Lock.Container == "a-b" }},
 		"longest container":      {[]string{"GC_BLOB_LOCK_CONTAINER", "a" + strings.Repeat("-b", 31)}, func(s Settings) bool { return len(s.Lock.Container) == 63 }},
@@ -83,6 +115,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+const ownKey = "32-characters-that-are-no-secret"
+
 // wrongSettings is a value for each setting that must not be accepted. The platform's own and the connections that
 // stand in for AzureWebJobsStorage are not among them.
 var wrongSettings = map[string]string{
@@ -90,6 +124,9 @@ var wrongSettings = map[string]string{
 	"SHORTURL_TABLE_NAME":                   "no-hyphens",
 	"EXPIRYINDEX_TABLE_NAME":                "1st",
 	"URLINDEX_TABLE_NAME":                   "ab",
+	"OWNERS_TABLE_NAME":                     "no-hyphens",
+	"KEYS_TABLE_NAME":                       "tables",
+	"STATE_TABLE_NAME":                      "state table",
 	"GC_BLOB_LOCK_CONTAINER":                "Capitals",
 	"GC_BLOB_LOCK_BLOB":                     "a/b",
 	"GC_BUFFER_SECONDS":                     "-1",
@@ -99,6 +136,15 @@ var wrongSettings = map[string]string{
 	"DefaultTtlDays":                        "0",
 	"MaxTtlDays":                            "1.5",
 	"MAX_TTL_SECONDS":                       "59",
+	"SHORTEN_ACCESS":                        "nobody",
+	"ANONYMOUS_TTL_SECONDS":                 "59",
+	"ADMIN_KEY":                             "a secret",
+	"OIDC_ISSUER":                           "http://login.example",
+	"OIDC_CLIENT_ID":                        "two words",
+	"OIDC_ADMIN_ROLE":                       "admin ",
+	"DELETED_KEEP_SECONDS":                  "0",
+	"TOMBSTONE_DAYS":                        "3651",
+	"CHANGES_SECONDS":                       "11",
 	"ALIAS_LENGTH":                          "3",
 	"CACHE_ENABLED":                         "maybe",
 	"CACHE_SIZE_MB":                         "10MB",
@@ -165,6 +211,44 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 	if _, err := ReadSettings(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "AzureWebJobsStorage is required") {
 		t.Errorf("nothing set: %v", err)
+	}
+}
+
+// What else may be wrong with who may do what: settings, and what has to be said of which.
+func TestWrongAccess(t *testing.T) {
+	for name, test := range map[string]struct {
+		given []string
+		want  string
+	}{
+		"a key of 31 characters":     {[]string{"ADMIN_KEY", ownKey[1:]}, "ADMIN_KEY must be 32"},
+		"a key with a space":         {[]string{"ADMIN_KEY", strings.Replace(ownKey, "-", " ", 1)}, "ADMIN_KEY must be 32"},
+		"a key with an umlaut":       {[]string{"ADMIN_KEY", ownKey + "ä"}, "ADMIN_KEY must be 32"},
+		"the development key online": {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "https://go.example.com"}, "ADMIN_KEY is the key of local.settings.json"},
+		"a reference that is none":   {[]string{"ADMIN_KEY", "@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)"}, "ADMIN_KEY is a reference"},
+		"an issuer alone":            {[]string{"OIDC_ISSUER", "https://login.example"}, "OIDC_CLIENT_ID is required"},
+		"a client alone":             {[]string{"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER is required"},
+		"an issuer with a query":     {[]string{"OIDC_ISSUER", "https://login.example?p=policy", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"an issuer with a fragment":  {[]string{"OIDC_ISSUER", "https://login.example#x", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"an issuer that is no URL":   {[]string{"OIDC_ISSUER", "login.example", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+	} {
+		_, err := ReadSettings(environment(test.given...))
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Count(err.Error(), "\n") != 1 {
+			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
+		} else if test.given[0] == "ADMIN_KEY" && strings.Contains(err.Error(), test.given[1]) {
+			t.Errorf("%s: a key is told: %v", name, err)
+		}
+	}
+}
+
+// TestDevelopmentKey: the key of local.settings.json is the one that the settings refuse anywhere else.
+func TestDevelopmentKey(t *testing.T) {
+	data, err := os.ReadFile("../../local.settings.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var local struct{ Values map[string]string }
+	if err := json.Unmarshal(data, &local); err != nil || local.Values["ADMIN_KEY"] != developmentKey {
+		t.Errorf("ADMIN_KEY of local.settings.json is %q, want %q (%v)", local.Values["ADMIN_KEY"], developmentKey, err)
 	}
 }
 

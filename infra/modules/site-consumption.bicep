@@ -25,6 +25,7 @@ param clientId string
 param principalId string
 
 @description('The handler\'s settings.')
+@secure()
 param settings object
 
 @description('BaseUrl, or empty.')

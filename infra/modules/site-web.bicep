@@ -17,6 +17,7 @@ param tags object
 param identityId string
 
 @description('The handler\'s settings.')
+@secure()
 param settings object
 
 @description('BaseUrl, or empty.')

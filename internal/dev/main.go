@@ -32,7 +32,7 @@ func run() error {
 	stop, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer restore()
 
-	env, err := developmentSettings()
+	env, adminKey, err := developmentSettings()
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,18 @@ func run() error {
 	go func() { exited <- cmd.Wait() }()
 
 	if responds(stop, base, exited) {
-		fmt.Printf("\ntiney is at %s — open it, or try:\n\n  curl %s/api/shorten -H 'Content-Type: application/json' -d '{\"longUrl\":\"https://example.com/a/long/path\"}'\n\nCtrl-C ends it.\n\n", base, base)
+		fmt.Printf(`
+tiney is at %[1]s — open it, or try:
+
+  curl %[1]s/api/shorten -H 'Content-Type: application/json' -d '{"longUrl":"https://example.com/a/long/path"}'
+
+An owner lists and edits their links with an API key, which this makes:
+
+  curl %[1]s/api/keys -H "Authorization: Bearer %[2]s" -H 'Content-Type: application/json' -d '{"name":"my first key","owner":"me"}'
+
+Ctrl-C ends it.
+
+`, base, adminKey)
 	}
 	select {
 	case err := <-exited:
@@ -114,24 +125,27 @@ func service(port string) *exec.Cmd {
 }
 
 // developmentSettings returns the environment, with the values of local.settings.json for what it lacks: what
-// `func start` does by itself.
-func developmentSettings() ([]string, error) {
+// `func start` does by itself. It also returns what stands for the admin key in a command of a shell.
+func developmentSettings() (env []string, adminKey string, err error) {
 	data, err := os.ReadFile("local.settings.json")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	var file struct{ Values map[string]string }
 	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, fmt.Errorf("local.settings.json: %w", err)
+		return nil, "", fmt.Errorf("local.settings.json: %w", err)
 	}
-	env := os.Environ()
+	env, adminKey = os.Environ(), file.Values["ADMIN_KEY"]
+	if os.Getenv("ADMIN_KEY") != "" {
+		adminKey = "$ADMIN_KEY" // the user's own is not shown
+	}
 	named := namesStorage(env)
 	for name, value := range file.Values {
 		if os.Getenv(name) == "" && !(named && name == "AzureWebJobsStorage") {
 			env = append(env, name+"="+value)
 		}
 	}
-	return env, nil
+	return env, adminKey, nil
 }
 
 // namesStorage says whether the environment names a storage account, in any of the forms that the setting has.

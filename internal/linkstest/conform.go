@@ -1,7 +1,6 @@
 package linkstest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -37,8 +36,8 @@ type Subject struct {
 	Put func(link.Link)
 }
 
-// same compares what a cache knows of two links.
-func same(a, b link.Link) bool {
+// Same reports whether two links are the same in all that a cache knows of them.
+func Same(a, b link.Link) bool {
 	for _, l := range []*link.Link{&a, &b} {
 		l.StatusCode = cmp.Or(l.StatusCode, link.DefaultStatusCode)
 	}
@@ -76,7 +75,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 			}
 			w.Alias = l.Alias
 			got, err := s.Get(ctx, l.Alias)
-			if err != nil || !same(got, w) || !same(l, w) {
+			if err != nil || !Same(got, w) || !Same(l, w) {
 				t.Errorf("made %+v, got %+v, %v, want %+v", l, got, err, w)
 			}
 		}
@@ -98,7 +97,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		s.Put(upper)
 		s.Put(lower)
 		for _, w := range []link.Link{upper, lower} {
-			if got, err := s.Get(ctx, w.Alias); err != nil || !same(got, w) {
+			if got, err := s.Get(ctx, w.Alias); err != nil || !Same(got, w) {
 				t.Errorf("%s: got %+v, %v", w.Alias, got, err)
 			}
 		}
@@ -109,7 +108,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		clock.Advance(59 * time.Minute)
 		again, created, err := s.Create(ctx, want("https://example.com/", 24*time.Hour), "")
 		first.Shared = true
-		if err != nil || created || !same(again, first) {
+		if err != nil || created || !Same(again, first) {
 			t.Errorf("got %+v, created %t, %v, want %+v", again, created, err, first)
 		}
 		clock.Advance(time.Minute)
@@ -131,20 +130,20 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		}
 	})
 	t.Run("a taken alias is not given out again", func(t *testing.T) {
-		// Six bytes make an alias. The second link draws the first one's alias nine times, and then its own.
-		random := bytes.NewReader([]byte(strings.Repeat("aaaaaa", 10) + "bbbbbb"))
+		// The second link draws the first one's alias nine times, and then its own.
+		random := Draws(strings.Repeat("aaaaaa", 10), "bbbbbb")
 		s, _, want := start(t, random)
 		first := create(t, s, want("https://example.com/1", time.Hour))
 		second := create(t, s, want("https://example.com/2", 2*time.Hour))
 		if first.Alias == second.Alias {
 			t.Fatalf("both got %s", first.Alias)
 		}
-		if got, err := s.Get(ctx, first.Alias); err != nil || !same(got, first) {
+		if got, err := s.Get(ctx, first.Alias); err != nil || !Same(got, first) {
 			t.Errorf("got %+v, %v, want %+v", got, err, first)
 		}
 	})
 	t.Run("ten taken aliases in a row are an error", func(t *testing.T) {
-		random := bytes.NewReader([]byte(strings.Repeat("aaaaaa", 11)))
+		random := Draws(strings.Repeat("aaaaaa", 11))
 		s, _, want := start(t, random)
 		create(t, s, want("https://example.com/1", time.Hour))
 		if _, _, err := s.Create(ctx, want("https://example.com/2", 2*time.Hour), ""); !errors.Is(err, link.ErrAliasesTaken) {
@@ -161,7 +160,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		l.Disabled = true
 		s.Put(l)
 		clock.Advance(settle)
-		if got, err := s.Get(ctx, l.Alias); err != nil || !same(got, l) {
+		if got, err := s.Get(ctx, l.Alias); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		if _, _, err := s.Create(ctx, want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrDisabled) {
@@ -170,7 +169,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		l.Disabled = false
 		s.Put(l)
 		l.Shared = true
-		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour), ""); err != nil || created || !same(got, l) {
+		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour), ""); err != nil || created || !Same(got, l) {
 			t.Errorf("enabled again: got %+v, %t, %v", got, created, err)
 		}
 		l.Disabled = true
@@ -185,7 +184,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		if done, err := s.Reap(ctx); err != nil || done.Deleted != 0 {
 			t.Errorf("reaped %+v, %v", done, err)
 		}
-		if got, err := s.Get(ctx, l.Alias); err != nil || !same(got, l) {
+		if got, err := s.Get(ctx, l.Alias); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -204,10 +203,10 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		}
 		for i, l := range links {
 			got, err := s.Get(ctx, l.Alias)
-			if gone := (link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}); i < 10 && (err != nil || !same(got, gone)) {
+			if gone := (link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}); i < 10 && (err != nil || !Same(got, gone)) {
 				t.Errorf("link %d: got %+v, %v, want a tombstone", i, got, err)
 			}
-			if i >= 10 && (err != nil || !same(got, l)) {
+			if i >= 10 && (err != nil || !Same(got, l)) {
 				t.Errorf("link %d: got %+v, %v", i, got, err)
 			}
 		}

@@ -283,7 +283,11 @@ func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
 		if end.IsZero() || end.After(f.now()) {
 			continue
 		}
-		done.Deleted++
+		if l.GoneReason == link.StateLive {
+			done.Deleted++
+		} else {
+			done.Dropped++
+		}
 		if f.index[indexKey(l)] == a {
 			delete(f.index, indexKey(l))
 		}

@@ -51,7 +51,7 @@ func conformOwners(t *testing.T, start starter) {
 			if err != nil || !reflect.DeepEqual(got, w) {
 				t.Errorf("got %+v, %v, want %+v", got, err, w)
 			}
-			if got, err := s.Get(t.Context(), l.Alias); err != nil || !same(got, w) {
+			if got, err := s.Get(t.Context(), l.Alias); err != nil || !Same(got, w) {
 				t.Errorf("Get: got %+v, %v, want %+v", got, err, w)
 			}
 		}
@@ -67,7 +67,7 @@ func conformOwners(t *testing.T, start starter) {
 		}
 		for owner, l := range first {
 			l.Shared = owner == ""
-			if got, created, err := s.Create(t.Context(), owned(want(url, 2*time.Hour), owner), ""); err != nil || created || !same(got, l) {
+			if got, created, err := s.Create(t.Context(), owned(want(url, 2*time.Hour), owner), ""); err != nil || created || !Same(got, l) {
 				t.Errorf("%q again: got %+v, created %t, %v, want %+v", owner, got, created, err, l)
 			}
 		}
@@ -110,7 +110,7 @@ func conformOwners(t *testing.T, start starter) {
 		if mine.Alias != "mine" {
 			t.Errorf("got the alias %s", mine.Alias)
 		}
-		if got, created, err := s.Create(t.Context(), owned(chosen(want(url, 0), "mine"), "a"), ""); err != nil || created || !same(got, mine) {
+		if got, created, err := s.Create(t.Context(), owned(chosen(want(url, 0), "mine"), "a"), ""); err != nil || created || !Same(got, mine) {
 			t.Errorf("the same again: got %+v, created %t, %v", got, created, err)
 		}
 		taken := func(what string, want link.Link) {
@@ -250,7 +250,7 @@ func conformEdits(t *testing.T, start starter) {
 		if err != nil || !reflect.DeepEqual(got, w) || !reflect.DeepEqual(again, w) {
 			t.Errorf("got %+v, then %+v, %v, want %+v", got, again, err, w)
 		}
-		if got, err := s.Get(t.Context(), l.Alias); err != nil || !same(got, w) {
+		if got, err := s.Get(t.Context(), l.Alias); err != nil || !Same(got, w) {
 			t.Errorf("Get: got %+v, %v", got, err)
 		}
 		none := edit(t, s, l.Alias, func(l *link.Link) { l.Title, l.Tags, l.ExpiresAt = "", nil, time.Time{} })

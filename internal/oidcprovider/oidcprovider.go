@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -61,14 +62,12 @@ type Key struct {
 
 // Provider is a running provider.
 type Provider struct {
-	options Options
-	server  *httptest.Server // at the issuer's address
-	input   io.Writer
-	output  *bufio.Scanner
-	proxy   *httputil.ReverseProxy
-
-
-	made, keyRequests atomic.Int64
+	options       Options
+	server        *httptest.Server // at the issuer's address
+	input         io.Writer
+	output        *bufio.Scanner
+	proxy         *httputil.ReverseProxy
+	made, fetches atomic.Int64
 
 	mu        sync.Mutex
 	intercept func(w http.ResponseWriter, r *http.Request, provider http.Handler) // nil: the provider responds
@@ -105,12 +104,14 @@ func Start(t testing.TB, options Options) *Provider {
 
 	p := &Provider{options: options, input: input, output: bufio.NewScanner(output)}
 	p.server = httptest.NewServer(p)
+	// A client repeats a request on a connection that it kept, if that is closed; and then it would come twice when down.
+	p.server.Config.SetKeepAlivesEnabled(false)
 	t.Cleanup(func() {
 		p.server.CloseClientConnections() // some may wait for a response that never comes
 		p.server.Close()
 	})
 	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", p.configure(t, []Key{p.newKey(t)}))}
-	p.proxy = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	p.proxy = &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host // which the provider's addresses start with
 	}}
@@ -174,7 +175,7 @@ func (p *Provider) configure(t testing.TB, keys []Key) (port string) {
 		Life    int                 `json:"life"` // seconds
 	}{Issuer: p.Issuer(), Life: int(p.options.Life / time.Second)}
 	for _, k := range keys {
-		config.Keys = append(config.Keys, k.jwk(t))
+		config.Keys = append(config.Keys, k.JWK(t))
 	}
 	for _, id := range []string{ClientID, OtherClientID} {
 		config.Clients = append(config.Clients, client{id, append([]string{callback}, p.options.RedirectURIs...), "none", p.options.Alg})
@@ -206,8 +207,8 @@ func (p *Provider) Intercept(respond func(w http.ResponseWriter, r *http.Request
 
 // ServeHTTP implements http.Handler, for the proxy in front of the provider.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/jwks" {
-		p.keyRequests.Add(1)
+	if r.URL.Path == "/.well-known/openid-configuration" {
+		p.fetches.Add(1)
 	}
 	p.mu.Lock()
 	intercept := p.intercept
@@ -219,8 +220,8 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// KeyRequests returns how often the provider's keys were asked for.
-func (p *Provider) KeyRequests() int { return int(p.keyRequests.Load()) }
+// Fetches returns how often somebody came for the provider's keys, down or not: each time it begins with discovery.
+func (p *Provider) Fetches() int { return int(p.fetches.Load()) }
 
 // SignIn signs a user in, with the claim "roles", and returns the ID token: by authorization code and PKCE, as a page does.
 func (p *Provider) SignIn(t testing.TB, user string, roles ...string) (idToken string) {
@@ -304,8 +305,8 @@ func (k Key) Sign(t testing.TB, claims jwt.MapClaims, header map[string]any) str
 	return signed
 }
 
-// jwk returns the key as a JSON Web Key (RFC 7518, section 6), private members included.
-func (k Key) jwk(t testing.TB) map[string]string {
+// JWK returns the key as a JSON Web Key (RFC 7518, section 6), private members included.
+func (k Key) JWK(t testing.TB) map[string]string {
 	t.Helper()
 	text := base64.RawURLEncoding.EncodeToString
 	switch key := k.Private.(type) {

@@ -153,6 +153,15 @@ func checkLinux(t *testing.T, data []byte) {
 	}
 }
 
+// local.settings.json has a key that everybody knows. TestPackages shows that it is in no package, this that
+// `func azure functionapp publish` leaves it behind too.
+func TestLocalSettingsStayLocal(t *testing.T) {
+	ignored, err := os.ReadFile("../../.funcignore")
+	if err != nil || !slices.Contains(strings.Fields(string(ignored)), "local.settings.json") {
+		t.Errorf(".funcignore has %q (%v)", ignored, err)
+	}
+}
+
 func TestWebAppNeedsWindows(t *testing.T) {
 	if err := Zip("../..", filepath.Join(t.TempDir(), "app.zip"), Target{OS: "linux", Arch: "amd64", WebApp: true}); err == nil {
 		t.Error("packed for linux")

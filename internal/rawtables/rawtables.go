@@ -1,5 +1,5 @@
-// Package rawtables reads and writes the three tables in tests as another program would: through the SDK alone, with
-// the rows' format written out here anew.
+// Package rawtables reads and writes the tables in tests as another program would: through the SDK alone, with the rows'
+// format written out here anew.
 package rawtables
 
 import (
@@ -28,17 +28,25 @@ type Tables struct {
 	connectionString string
 	service          *aztables.ServiceClient
 	// The names of the tables.
-	Links, Index, Expiry string
+	Links, Index, Expiry, Owners, Keys, State string
+	// What Leaks goes by: how long deleted links and tombstones are kept, and the time.
+	DeletedKeep, TombstoneFor time.Duration
+	Now                       func() time.Time
 }
 
-// Open opens the tables whose names begin with prefix.
+// Open opens the tables whose names begin with prefix. Leaks goes by the defaults of the settings.
 func Open(t testing.TB, connectionString, prefix string) *Tables {
 	t.Helper()
 	service, err := aztables.NewServiceClientFromConnectionString(connectionString, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Tables{t: t, connectionString: connectionString, service: service, Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex"}
+	return &Tables{
+		t: t, connectionString: connectionString, service: service,
+		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex",
+		Owners: prefix + "ShortUrlsByOwner", Keys: prefix + "ShortUrlsKeys", State: prefix + "ShortUrlsState",
+		DeletedKeep: 7 * 24 * time.Hour, TombstoneFor: 30 * 24 * time.Hour, Now: time.Now,
+	}
 }
 
 // Entity is a row as it is on the wire.
@@ -48,6 +56,17 @@ func (e Entity) time(name string, t time.Time) {
 	if !t.IsZero() {
 		e[name], e[name+"@odata.type"] = t.UTC().Format(time.RFC3339), "Edm.DateTime"
 	}
+}
+
+// at returns a time of the row, and zero if there is none.
+func (e Entity) at(name string) time.Time {
+	at, _ := time.Parse(time.RFC3339, fmt.Sprint(e[name]))
+	return at
+}
+
+func (e Entity) text(name string) string {
+	text, _ := e[name].(string)
+	return text
 }
 
 // Rows returns all rows of a table.
@@ -73,24 +92,33 @@ func (r *Tables) Rows(table string) []Entity {
 	return all
 }
 
+func (r *Tables) all() []string {
+	return []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State}
+}
+
 // Make makes the tables.
 func (r *Tables) Make() {
 	r.t.Helper()
-	for _, table := range []string{r.Links, r.Index, r.Expiry} {
+	for _, table := range r.all() {
 		if _, err := r.service.CreateTable(context.Background(), table, nil); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 }
 
-// Remove removes the tables.
+// Remove removes the tables that are there.
 func (r *Tables) Remove() {
 	r.t.Helper()
-	for _, table := range []string{r.Links, r.Index, r.Expiry} {
-		if _, err := r.service.DeleteTable(context.Background(), table, nil); err != nil {
+	for _, table := range r.all() {
+		if _, err := r.service.DeleteTable(context.Background(), table, nil); err != nil && !notFound(err) {
 			r.t.Fatal(err)
 		}
 	}
+}
+
+func notFound(err error) bool {
+	failed := (*azcore.ResponseError)(nil)
+	return errors.As(err, &failed) && failed.StatusCode == http.StatusNotFound
 }
 
 // RemoveContainer removes a blob container of the same account.
@@ -125,11 +153,34 @@ func (r *Tables) Drop(table string, e Entity) {
 	}
 }
 
-// Link returns the row of a link.
+// Link returns the row of a link, or of a tombstone. What is unset in it is not in the row.
 func Link(l link.Link) Entity {
-	e := Entity{"PartitionKey": partition(l.Alias), "RowKey": string(l.Alias), "LongUrl": l.LongURL, "IsDisabled": l.Disabled}
+	e := Entity{"PartitionKey": partition(l.Alias), "RowKey": string(l.Alias)}
+	if l.GoneReason != link.StateLive {
+		e["GoneReason"] = string(l.GoneReason)
+		e.time("GoneAtUtc", l.GoneAt)
+		return e
+	}
+	e["LongUrl"], e["IsDisabled"] = l.LongURL, l.Disabled
+	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title, "ClaimHash": l.ClaimHash} {
+		if text != "" {
+			e[name] = text
+		}
+	}
+	if l.StatusCode != 0 {
+		e["StatusCode"] = l.StatusCode
+	}
+	if l.Shared {
+		e["Shared"] = true
+	}
+	if len(l.Tags) > 0 {
+		tags, _ := json.Marshal(l.Tags)
+		e["Tags"] = string(tags)
+	}
 	e.time("CreatedAtUtc", l.CreatedAt)
 	e.time("ExpiresAtUtc", l.ExpiresAt)
+	e.time("UpdatedAtUtc", l.UpdatedAt)
+	e.time("DeletedAtUtc", l.DeletedAt)
 	return e
 }
 
@@ -140,21 +191,42 @@ func partition(a link.Alias) string {
 	return strings.ToLower(string(a[:2]))
 }
 
+// IndexKey returns the key of a long URL in the index, for an owner or for "".
+func IndexKey(owner, longURL string) string {
+	if owner != "" {
+		longURL = owner + "\n" + longURL
+	}
+	sum := sha256.Sum256([]byte(longURL))
+	return hex.EncodeToString(sum[:])
+}
+
 // Index returns the index row of a link.
 func Index(l link.Link) Entity {
-	sum := sha256.Sum256([]byte(l.LongURL))
-	hash := hex.EncodeToString(sum[:])
+	hash := IndexKey(l.Owner, l.LongURL)
 	e := Entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": string(l.Alias), "LongUrl": l.LongURL}
 	e.time("ExpiresAtUtc", l.ExpiresAt)
 	return e
 }
 
-// Expiry returns the expiry row of a link.
-func Expiry(l link.Link) Entity {
-	e := Entity{"PartitionKey": l.ExpiresAt.UTC().Format("20060102"), "RowKey": l.ExpiresAt.UTC().Format("150405") + "|" + string(l.Alias),
-		"AliasPartitionKey": partition(l.Alias), "AliasRowKey": string(l.Alias)}
-	e.time("ExpiresAtUtc", l.ExpiresAt)
+// Expiry returns the expiry row of a link for its own end.
+func Expiry(l link.Link) Entity { return Due(l.Alias, l.ExpiresAt) }
+
+// Due returns the expiry row by which the reaper looks at a link at the given time.
+func Due(a link.Alias, at time.Time) Entity {
+	e := Entity{"PartitionKey": at.UTC().Format("20060102"), "RowKey": at.UTC().Format("150405") + "|" + string(a),
+		"AliasPartitionKey": partition(a), "AliasRowKey": string(a)}
+	e.time("ExpiresAtUtc", at)
 	return e
+}
+
+func ownerPartition(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:])[:32]
+}
+
+// Owner returns the row of a link among those of its owner.
+func Owner(l link.Link) Entity {
+	return Entity{"PartitionKey": ownerPartition(l.Owner), "RowKey": fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)}
 }
 
 // PutLink writes a link with all its rows.
@@ -164,6 +236,9 @@ func (r *Tables) PutLink(l link.Link) {
 	r.Put(r.Index, Index(l))
 	if !l.ExpiresAt.IsZero() {
 		r.Put(r.Expiry, Expiry(l))
+	}
+	if l.Owner != "" {
+		r.Put(r.Owners, Owner(l))
 	}
 }
 
@@ -192,22 +267,27 @@ func (r *Tables) PutMany(count int, at time.Time) {
 	}
 }
 
-// Age moves the expiry of every row by d into the past, as if d had gone by.
+// Age moves the ends of every row by d into the past, as if d had gone by.
 func (r *Tables) Age(d time.Duration) {
 	r.t.Helper()
 	for _, table := range []string{r.Links, r.Index, r.Expiry} {
 		for _, e := range r.Rows(table) {
-			at, err := time.Parse(time.RFC3339, fmt.Sprint(e["ExpiresAtUtc"]))
-			if err != nil {
-				continue // never expires
+			aged := false
+			for _, name := range []string{"ExpiresAtUtc", "DeletedAtUtc", "GoneAtUtc"} {
+				at := e.at(name)
+				if at.IsZero() {
+					continue
+				}
+				at, aged = at.Add(-d), true
+				if table == r.Expiry {
+					r.Drop(table, e)
+					e["PartitionKey"], e["RowKey"] = at.Format("20060102"), at.Format("150405")+"|"+e["AliasRowKey"].(string)
+				}
+				e.time(name, at)
 			}
-			at = at.Add(-d)
-			if table == r.Expiry {
-				r.Drop(table, e)
-				e["PartitionKey"], e["RowKey"] = at.Format("20060102"), at.Format("150405")+"|"+e["AliasRowKey"].(string)
+			if aged {
+				r.Put(table, e)
 			}
-			e.time("ExpiresAtUtc", at)
-			r.Put(table, e)
 		}
 	}
 }
@@ -229,24 +309,76 @@ func (r *Tables) WantNoLeak() {
 	}
 }
 
-// Leaks returns what the reaper would never find: links with an expiry that have no expiry row for it, and index rows
-// that name no link.
+// WantNothing checks that no row of any link is left.
+func (r *Tables) WantNothing() {
+	r.t.Helper()
+	for _, table := range []string{r.Links, r.Index, r.Expiry, r.Owners} {
+		for _, row := range r.Rows(table) {
+			r.t.Errorf("%s has %v", table, row)
+		}
+	}
+}
+
+// Leaks returns what nothing would ever find: links and tombstones that have no expiry row for their end, index rows that
+// lead nowhere or to a link of another URL or owner, links that their owner's list lacks, and rows in it that lead nowhere. An
+// expiry row that makes the reaper put something in order excuses that.
 func (r *Tables) Leaks() []string {
 	r.t.Helper()
 	var leaks []string
-	due, links := map[string]bool{}, map[string]bool{}
+	leak := func(format string, args ...any) { leaks = append(leaks, fmt.Sprintf(format, args...)) }
+	now := r.Now()
+	due, late, moves := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, e := range r.Rows(r.Expiry) {
-		due[fmt.Sprint(e["AliasRowKey"], e["ExpiresAtUtc"])] = true
+		alias, at := e.text("AliasRowKey"), e.at("ExpiresAtUtc")
+		due[fmt.Sprint(alias, at)] = true
+		late[alias] = late[alias] || !at.After(now)
+		moves[alias+e.text("OldIndexKey")], moves[alias+e.text("NewIndexKey")] = true, true
 	}
+	listed := map[string]bool{}
+	owners := r.Rows(r.Owners)
+	for _, e := range owners {
+		listed[e.text("PartitionKey")+e.text("RowKey")] = true
+	}
+	ownerRow := func(l Entity) Entity {
+		return Owner(link.Link{Alias: link.Alias(l.text("RowKey")), Owner: l.text("Owner"), CreatedAt: l.at("CreatedAtUtc")})
+	}
+	links := map[string]Entity{}
 	for _, e := range r.Rows(r.Links) {
-		links[e["RowKey"].(string)] = true
-		if e["ExpiresAtUtc"] != nil && !due[fmt.Sprint(e["RowKey"], e["ExpiresAtUtc"])] {
-			leaks = append(leaks, fmt.Sprintf("link %v has no expiry row", e))
+		alias := e.text("RowKey")
+		links[alias] = e
+		end := e.at("ExpiresAtUtc")
+		if deleted := e.at("DeletedAtUtc"); !deleted.IsZero() {
+			end = deleted.Add(r.DeletedKeep)
+		}
+		if gone := e.at("GoneAtUtc"); !gone.IsZero() {
+			end = gone.Add(r.TombstoneFor)
+			if e.text("GoneReason") == "deleted" {
+				end = end.Add(r.DeletedKeep)
+			}
+		}
+		if !end.IsZero() && !due[fmt.Sprint(alias, end)] {
+			leak("link %v has no expiry row for %v", e, end)
+		}
+		if own := ownerRow(e); e.text("Owner") != "" && !listed[own.text("PartitionKey")+own.text("RowKey")] && !late[alias] {
+			leak("link %v is not listed", e)
 		}
 	}
 	for _, e := range r.Rows(r.Index) {
-		if !links[e["Alias"].(string)] {
-			leaks = append(leaks, fmt.Sprintf("index row %v names no link", e))
+		alias := e.text("Alias")
+		switch l := links[alias]; {
+		case moves[alias+e.text("RowKey")]:
+		case l.text("LongUrl") == "":
+			leak("index row %v names no link", e)
+		case IndexKey(l.text("Owner"), l.text("LongUrl")) != e.text("RowKey"):
+			leak("index row %v is not of link %v", e, l)
+		}
+	}
+	for _, e := range owners {
+		_, alias, _ := strings.Cut(e.text("RowKey"), "|")
+		l := links[alias]
+		own := ownerRow(l)
+		if l.text("Owner") == "" || own.text("PartitionKey") != e.text("PartitionKey") || own.text("RowKey") != e.text("RowKey") {
+			leak("owner's row %v leads nowhere", e)
 		}
 	}
 	return leaks
@@ -260,7 +392,7 @@ func (r *Tables) Disable(alias string) {
 		r.t.Fatal(err)
 	}
 	_, err = r.service.NewClient(r.Links).UpdateEntity(context.Background(), data, nil) // merges
-	if failed := (*azcore.ResponseError)(nil); err != nil && !(errors.As(err, &failed) && failed.StatusCode == http.StatusNotFound) {
+	if err != nil && !notFound(err) {
 		r.t.Error(err)
 	}
 }

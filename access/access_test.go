@@ -1,0 +1,251 @@
+package access_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/access"
+)
+
+const adminKey = "correct-horse-battery-staple-0123456789,:;"
+
+// keys are API keys by their hashes, and what looking one up fails with.
+type keys struct {
+	byHash map[string]access.Key
+	err    error
+	asked  int
+}
+
+func (k *keys) Key(_ context.Context, hash string) (access.Key, error) {
+	k.asked++
+	if k.err != nil {
+		return access.Key{}, k.err
+	}
+	key, ok := k.byHash[hash]
+	if !ok {
+		return access.Key{}, access.ErrUnknownKey
+	}
+	return key, nil
+}
+
+// add makes a key and returns it as its owner has it.
+func (k *keys) add(t testing.TB, key access.Key) string {
+	t.Helper()
+	secret, err := access.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key.Hash = access.Hash(secret)
+	if k.byHash == nil {
+		k.byHash = map[string]access.Key{}
+	}
+	k.byHash[key.Hash] = key
+	return secret
+}
+
+func open(t testing.TB, c access.Config, k access.Keys, now func() time.Time) *access.Authenticator {
+	t.Helper()
+	a, err := access.New(c, k, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// headers are given as they come, one line each.
+func headers(lines ...string) http.Header {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ":")
+		h.Add(name, strings.TrimSpace(value))
+	}
+	return h
+}
+
+func TestCaller(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	var k keys
+	key := k.add(t, access.Key{Owner: "ada", Name: "laptop"})
+	ending := k.add(t, access.Key{Owner: "ada", ExpiresAt: now.Add(time.Second)})
+	ended := k.add(t, access.Key{Owner: "ada", ExpiresAt: now})
+	damaged := k.add(t, access.Key{})
+	unknown, err := access.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := access.NewClaimToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const jwt = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZGEifQ."
+	ada, admin := access.Caller{Owner: "ada", Name: "laptop"}, access.Caller{Owner: "admin", Admin: true}
+	a := open(t, access.Config{AdminKey: adminKey}, &k, func() time.Time { return now })
+
+	for name, c := range map[string]struct {
+		headers []string
+		want    access.Caller
+		err     error
+	}{
+		"no credentials":             {[]string{"Accept: */*"}, access.Caller{}, nil},
+		"what is not one":            {[]string{"X-Functions-Key: " + key, "Cookie: a=" + key}, access.Caller{}, nil},
+		"a key":                      {[]string{"Authorization: Bearer " + key}, ada, nil},
+		"a key in X-Api-Key":         {[]string{"X-Api-Key: " + key}, ada, nil},
+		"bearer":                     {[]string{"Authorization: bearer " + key}, ada, nil},
+		"BEARER":                     {[]string{"Authorization: BEARER " + key}, ada, nil},
+		"several spaces":             {[]string{"Authorization: Bearer   " + key}, ada, nil},
+		"a key in its last second":   {[]string{"X-Api-Key: " + ending}, access.Caller{Owner: "ada"}, nil},
+		"the admin key":              {[]string{"Authorization: Bearer " + adminKey}, admin, nil},
+		"the admin key in X-Api-Key": {[]string{"X-Api-Key: " + adminKey}, admin, nil},
+		"a claim token":              {[]string{"Authorization: Bearer " + claim}, access.Caller{ClaimHash: access.Hash(claim)}, nil},
+
+		"an expired key":             {[]string{"X-Api-Key: " + ended}, access.Caller{}, access.ErrInvalid},
+		"an unknown key":             {[]string{"X-Api-Key: " + unknown}, access.Caller{}, access.ErrInvalid},
+		"a key whose row is damaged": {[]string{"X-Api-Key: " + damaged}, access.Caller{}, access.ErrInvalid},
+		"a malformed key":            {[]string{"X-Api-Key: " + key[:52]}, access.Caller{}, access.ErrInvalid},
+		"a malformed claim token":    {[]string{"Authorization: Bearer tnc_1"}, access.Caller{}, access.ErrInvalid},
+		"almost the admin key":       {[]string{"Authorization: Bearer " + adminKey[:len(adminKey)-4]}, access.Caller{}, access.ErrInvalid},
+		"a token in X-Api-Key":       {[]string{"X-Api-Key: " + jwt}, access.Caller{}, access.ErrInvalid},
+		"a claim token in X-Api-Key": {[]string{"X-Api-Key: " + claim}, access.Caller{}, access.ErrInvalid},
+		"a token without a provider": {[]string{"Authorization: Bearer " + jwt}, access.Caller{}, access.ErrInvalid},
+		"Basic":                      {[]string{"Authorization: Basic YWRhOmFkYQ=="}, access.Caller{}, access.ErrInvalid},
+		"Digest": {[]string{`Authorization: Digest username="ada", realm="a", nonce="b", uri="/", response="c"`},
+			access.Caller{}, access.ErrInvalid},
+		"a key without a scheme":      {[]string{"Authorization: " + key}, access.Caller{}, access.ErrInvalid},
+		"the admin key without one":   {[]string{"Authorization: " + adminKey}, access.Caller{}, access.ErrInvalid},
+		"a key with a Basic scheme":   {[]string{"Authorization: Basic " + key}, access.Caller{}, access.ErrInvalid},
+		"a tab for a space":           {[]string{"Authorization: Bearer\t" + key}, access.Caller{}, access.ErrInvalid},
+		"Bearer in X-Api-Key":         {[]string{"X-Api-Key: Bearer " + key}, access.Caller{}, access.ErrInvalid},
+		"an empty Authorization":      {[]string{"Authorization:"}, access.Caller{}, access.ErrInvalid},
+		"an empty X-Api-Key":          {[]string{"X-Api-Key:"}, access.Caller{}, access.ErrInvalid},
+		"Bearer alone":                {[]string{"Authorization: Bearer"}, access.Caller{}, access.ErrInvalid},
+		"two words":                   {[]string{"Authorization: Bearer " + key + " " + key}, access.Caller{}, access.ErrInvalid},
+		"something long":              {[]string{"Authorization: Bearer " + strings.Repeat("a", 9<<10)}, access.Caller{}, access.ErrInvalid},
+		"something long in X-Api-Key": {[]string{"X-Api-Key: tny_" + strings.Repeat("a", 9<<10)}, access.Caller{}, access.ErrInvalid},
+
+		"two credentials":              {[]string{"Authorization: Bearer " + key, "X-Api-Key: " + key}, access.Caller{}, access.ErrAmbiguous},
+		"two, one of them Basic":       {[]string{"Authorization: Basic YWRhOmFkYQ==", "X-Api-Key: " + key}, access.Caller{}, access.ErrAmbiguous},
+		"two, one of them empty":       {[]string{"Authorization:", "X-Api-Key: " + key}, access.Caller{}, access.ErrAmbiguous},
+		"two lines":                    {[]string{"Authorization: Bearer " + key, "Authorization: Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
+		"two lines of X-Api-Key":       {[]string{"X-Api-Key: " + key, "X-Api-Key: " + unknown}, access.Caller{}, access.ErrAmbiguous},
+		"two lines, joined":            {[]string{"Authorization: Bearer " + key + ", Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
+		"without a space":              {[]string{"Authorization: Bearer " + key + ",Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
+		"the second one Basic":         {[]string{"Authorization: Bearer " + key + ", Basic YWRhOmFkYQ=="}, access.Caller{}, access.ErrAmbiguous},
+		"the first one Basic":          {[]string{"Authorization: Basic YWRhOmFkYQ==, Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
+		"both Basic":                   {[]string{"Authorization: Basic YWRhOmFkYQ==, Basic YWRhOmFkYQ=="}, access.Caller{}, access.ErrAmbiguous},
+		"X-Api-Key, joined":            {[]string{"X-Api-Key: " + key + ", " + key}, access.Caller{}, access.ErrAmbiguous},
+		"X-Api-Key without a space":    {[]string{"X-Api-Key: " + key + "," + unknown}, access.Caller{}, access.ErrAmbiguous},
+		"the admin key twice, joined":  {[]string{"X-Api-Key: " + adminKey + ", " + adminKey}, access.Caller{}, access.ErrAmbiguous},
+		"the admin key and a key":      {[]string{"X-Api-Key: " + adminKey + "," + key}, access.Caller{}, access.ErrAmbiguous},
+		"one and an empty one, joined": {[]string{"Authorization: Bearer " + key + ", "}, access.Caller{}, access.ErrAmbiguous},
+	} {
+		got, err := a.Caller(t.Context(), headers(c.headers...))
+		if got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%s: %+v, %v; wanted %+v, %v", name, got, err, c.want, c.err)
+		}
+		for _, secret := range []string{key, ended, unknown, claim, adminKey, jwt} {
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the error quotes what was sent: %v", name, err)
+			}
+		}
+	}
+}
+
+// The admin key is a setting and may look like any other credential.
+func TestAdminKeyLooksLikeAnything(t *testing.T) {
+	var k keys
+	key := k.add(t, access.Key{Owner: "ada"})
+	claim, err := access.NewClaimToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, adminKey := range []string{key, claim, "tny_" + strings.Repeat("-", 40), strings.Repeat("a.", 30), strings.Repeat("~", 32), strings.Repeat("Bearer,", 9)} {
+		a := open(t, access.Config{AdminKey: adminKey}, &k, time.Now)
+		for _, line := range []string{"Authorization: Bearer " + adminKey, "X-Api-Key: " + adminKey} {
+			if got, err := a.Caller(t.Context(), headers(line)); err != nil || !got.Admin || got.Owner != access.AdminOwner {
+				t.Errorf("%s: %+v, %v", line, got, err)
+			}
+		}
+	}
+	// None is none, and not the empty key.
+	a := open(t, access.Config{}, &k, time.Now)
+	for _, line := range []string{"Authorization: Bearer ", "X-Api-Key:"} {
+		if got, err := a.Caller(t.Context(), headers(line)); got != (access.Caller{}) || !errors.Is(err, access.ErrInvalid) {
+			t.Errorf("%s: %+v, %v", line, got, err)
+		}
+	}
+}
+
+func TestKeysThatCannotBeLookedUp(t *testing.T) {
+	down := errors.New("storage is down")
+	k := keys{err: down}
+	a := open(t, access.Config{AdminKey: adminKey}, &k, time.Now)
+	key := k.add(t, access.Key{Owner: "ada"})
+	if got, err := a.Caller(t.Context(), headers("X-Api-Key: "+key)); got != (access.Caller{}) || !errors.Is(err, access.ErrUnavailable) ||
+		!errors.Is(err, down) || errors.Is(err, access.ErrInvalid) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// What can be told without storage is, and asks it for nothing.
+	k.asked = 0
+	for line, want := range map[string]error{
+		"X-Api-Key: " + key[:52] + "-":             access.ErrInvalid,
+		"X-Api-Key: tny_":                          access.ErrInvalid,
+		"X-Api-Key: " + adminKey:                   nil,
+		"Authorization: Bearer " + adminKey:        nil,
+		"Authorization: Basic " + key:              access.ErrInvalid,
+		"Authorization: Bearer " + key + "," + key: access.ErrAmbiguous,
+	} {
+		if _, err := a.Caller(t.Context(), headers(line)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, wanted %v", line, err, want)
+		}
+	}
+	if k.asked > 0 {
+		t.Errorf("storage was asked %d times for what no key is", k.asked)
+	}
+}
+
+func TestNewChecksTheConfiguration(t *testing.T) {
+	oidc := func(issuer, client string) access.Config {
+		return access.Config{OIDC: &access.OIDCConfig{Issuer: issuer, ClientID: client}}
+	}
+	for name, c := range map[string]struct {
+		config access.Config
+		ok     bool
+	}{
+		"nothing":               {access.Config{}, true},
+		"an admin key":          {access.Config{AdminKey: strings.Repeat("k", 32)}, true},
+		"a short one":           {access.Config{AdminKey: strings.Repeat("k", 31)}, false},
+		"a long one":            {access.Config{AdminKey: strings.Repeat("k", 1025)}, false},
+		"with a space":          {access.Config{AdminKey: strings.Repeat("k", 32) + " k"}, false},
+		"with a line's end":     {access.Config{AdminKey: strings.Repeat("k", 32) + "\n"}, false},
+		"not ASCII":             {access.Config{AdminKey: strings.Repeat("ü", 32)}, false},
+		"a provider":            {oidc("https://login.example.org", "c"), true},
+		"with a path":           {oidc("https://login.example.org/tenant/v2.0", "c"), true},
+		"with a slash":          {oidc("https://login.example.org/", "c"), true},
+		"on this machine":       {oidc("http://127.0.0.1:4000", "c"), true},
+		"on localhost":          {oidc("http://localhost:4000", "c"), true},
+		"on ::1":                {oidc("http://[::1]:4000", "c"), true},
+		"without TLS":           {oidc("http://login.example.org", "c"), false},
+		"as if on this machine": {oidc("http://localhost.example.org", "c"), false},
+		"of another scheme":     {oidc("ftp://localhost", "c"), false},
+		"without a scheme":      {oidc("login.example.org", "c"), false},
+		"without a host":        {oidc("https:///tenant", "c"), false},
+		"with a port alone":     {oidc("https://:443", "c"), false},
+		"with a user":           {oidc("https://ada@login.example.org", "c"), false},
+		"with a query":          {oidc("https://login.example.org?a", "c"), false},
+		"with an empty query":   {oidc("https://login.example.org?", "c"), false},
+		"with a fragment":       {oidc("https://login.example.org#a", "c"), false},
+		"with spaces":           {oidc("https://login.example.org/a b", "c"), false},
+		"not ASCII, the issuer": {oidc("https://lögin.example.org", "c"), false},
+		"no issuer":             {oidc("", "c"), false},
+		"no client":             {oidc("https://login.example.org", ""), false},
+	} {
+		if _, err := access.New(c.config, &keys{}, time.Now); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

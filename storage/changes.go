@@ -1,0 +1,209 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/singleflight"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+const (
+	// changesTrusted is how old the last poll may be for what is cached to count as right: so a change shows in every
+	// process this long after it was acknowledged, at the latest.
+	changesTrusted = 15 * time.Second
+	// changesWait is how long a request waits for a poll.
+	changesWait = 500 * time.Millisecond
+	// changesOverlap is how far before the last poll the next one looks back: clocks may differ by half of it, and a read may
+	// have been under way when its link was changed.
+	changesOverlap = time.Minute
+	// changesKept is how long a row is kept, and changesGap how long a process may go without a poll and still find all of them.
+	changesKept = time.Hour
+	changesGap  = 30 * time.Minute
+
+	changesPrefix = "change|"
+	changesMinute = "200601021504"
+)
+
+// changes tells other processes what this one is about to change, by rows in ShortUrlsState, and forgets what others have
+// changed. A process polls only while it gets requests.
+type changes struct {
+	table   *table
+	every   time.Duration // between polls; zero: no polls
+	now     func() time.Time
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	forget  func(name string) // forgets what is cached of an alias, or of a key
+	doubt   func()            // makes all that is cached count as stale
+
+	asked   atomic.Int64 // when somebody last asked, give or take a second; these are in Unix nanoseconds
+	polled  atomic.Int64 // when the last successful poll began
+	failed  atomic.Int64 // when the last poll failed; zero if it succeeded
+	warned  atomic.Bool  // of the failure
+	polling singleflight.Group
+}
+
+// tell announces changes, which must be done before the first write of any of them: so a process that has read the rows
+// either sees the change, or forgets what it saw before. Errors: link.ErrUnavailable.
+func (c *changes) tell(ctx context.Context, names ...string) error {
+	partition := changesPrefix + c.now().UTC().Format(changesMinute)
+	var rows [][]byte
+	for _, name := range names {
+		rows = append(rows, encode(map[string]string{"PartitionKey": partition, "RowKey": name}))
+	}
+	if len(rows) == 1 {
+		_, err := c.table.upsert(ctx, rows[0])
+		return err
+	}
+	return c.table.upsertBatch(ctx, rows)
+}
+
+// current reports whether what is cached is right now, but for changes of the last seconds. If nobody has asked for a while, it
+// waits for a poll. While polls fail it returns false, and the caller has to ask the table.
+func (c *changes) current(ctx context.Context, at time.Time) bool {
+	if c.every == 0 {
+		return true
+	}
+	now := at.UnixNano()
+	if asked := c.asked.Load(); now-asked > int64(time.Second) || now < asked {
+		c.asked.Store(now) // not each time: the processors would pass it to and fro
+	}
+	if age := now - c.polled.Load(); 0 <= age && age <= int64(changesTrusted) {
+		return true
+	}
+	if failed := c.failed.Load(); failed != 0 && failed <= now && now-failed < int64(c.every) {
+		return false
+	}
+	polled := c.poll(ctx)
+	wait := time.NewTimer(changesWait)
+	defer wait.Stop()
+	select {
+	case got := <-polled:
+		return got.Err == nil
+	case <-wait.C:
+		c.failed.Store(c.now().UnixNano()) // if it succeeded at this very moment, polled is looked at first
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// follow polls as long as there are requests, until ctx ends.
+func (c *changes) follow(ctx context.Context) {
+	if c.every == 0 {
+		return
+	}
+	ticker := time.NewTicker(c.every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if c.now().UnixNano()-c.asked.Load() <= int64(changesTrusted) {
+				<-c.poll(ctx)
+			}
+		}
+	}
+}
+
+// poll asks for the changes since the last successful poll, once for all who want to know at the same time.
+func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
+	return c.polling.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer cancel()
+		begin, last := c.now(), time.Unix(0, c.polled.Load())
+		err := safely(func() error { return c.ask(ctx, begin, last) })
+		c.metrics.ChangesPolls.Add(1)
+		if err == nil {
+			c.polled.Store(begin.UnixNano())
+			c.failed.Store(0)
+			c.warned.Store(false)
+			last = begin
+		} else {
+			c.metrics.ChangesFailed.Add(1)
+			c.failed.Store(c.now().UnixNano())
+			if !c.warned.Swap(true) { // once per outage
+				c.log.Warn(telemetry.LogChangesNotPolled, "error", err)
+			}
+		}
+		c.metrics.ChangesAge.Set(int64(c.now().Sub(last) / time.Second))
+		return nil, err
+	})
+}
+
+func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
+	if gap := begin.Sub(last); gap < 0 || gap > changesGap {
+		// Some rows may have been dropped. Nothing that was cached until now is trusted again.
+		c.doubt()
+		last = begin
+	}
+	from := last.Add(-changesOverlap).UTC().Format(changesMinute)
+	filter := fmt.Sprintf("PartitionKey ge '%s%s' and PartitionKey lt 'change%s'", changesPrefix, from, afterBar)
+	return c.table.list(ctx, filter, 1000, func(entities [][]byte) error {
+		for _, data := range entities {
+			var row struct{ RowKey string }
+			if err := json.Unmarshal(data, &row); err != nil {
+				return fmt.Errorf("a change: %w: %w", link.ErrUnavailable, err)
+			}
+			c.forget(row.RowKey)
+		}
+		return nil
+	})
+}
+
+// drop deletes the rows that are older than any process may need.
+func (c *changes) drop(ctx context.Context, now time.Time) error {
+	before := now.Add(-changesKept).UTC().Format(changesMinute)
+	filter := fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt '%s%s'", changesPrefix, changesPrefix, before)
+	return c.table.list(ctx, filter, 1000, func(entities [][]byte) error {
+		var rows []rowKey
+		for i, data := range entities {
+			var e expiryEntity // its keys and ETag
+			if err := json.Unmarshal(data, &e); err != nil {
+				return err
+			}
+			if len(rows) > 0 && (rows[0].partition != e.PartitionKey || len(rows) == batchSize) {
+				if err := c.dropBatch(ctx, rows); err != nil {
+					return err
+				}
+				rows = nil
+			}
+			rows = append(rows, rowKey{e.PartitionKey, e.RowKey, e.ETag})
+			if i == len(entities)-1 {
+				return c.dropBatch(ctx, rows)
+			}
+		}
+		return nil
+	})
+}
+
+func (c *changes) dropBatch(ctx context.Context, rows []rowKey) error {
+	if err := c.table.deleteBatch(ctx, rows); err == nil {
+		return nil
+	}
+	for _, r := range rows { // another process may have dropped one of them
+		if err := c.table.delete(ctx, r.partition, r.key, r.etag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyChange is the name of a change of an API key, which no alias can have.
+const keyChange = "key|"
+
+// forgetChange forgets what is cached of an alias or a key.
+func (s *Links) forgetChange(name string) {
+	if hash, ok := strings.CutPrefix(name, keyChange); ok {
+		s.Keys.forget(hash)
+	} else {
+		s.cache.forget(link.Alias(name))
+	}
+}

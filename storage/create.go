@@ -1,0 +1,349 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"golang.org/x/sync/errgroup"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+const (
+	aliasTries  = 10 // how many aliases are drawn for one link before the create fails
+	shareTries  = 5  // how often a link is read again that others are changing
+	comingTries = 10 // how often a chosen alias is read again whose link is on its way, a tenth of a second apart
+)
+
+// Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live link of its long URL, or, if
+// it has no owner, there is one for everybody: then it returns that one, and created is false. However many callers, here
+// and in other processes, want a link for one URL at the same time, they all get the same one, and created is true for one
+// of them. A link that want has an alias for is found by that only; if its owner has it already, and it is live and leads to
+// the same URL, created is false.
+//
+// A caller who is given a link that has no owner shares it with whoever made it, unless claimHash is that link's.
+//
+// When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout,
+// and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short.
+// Errors: link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
+func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link, created bool, err error) {
+	w, ctx, cancel := s.write(ctx)
+	defer cancel()
+	c := &creation{writing: w, want: want, claimHash: claimHash}
+	if want.Alias != "" {
+		l, created, err = c.createChosen(ctx)
+	} else {
+		l, created, err = c.create(ctx)
+	}
+	if err != nil {
+		return link.Link{}, false, exported(err)
+	}
+	return l, created, nil
+}
+
+// creation is one Create at work.
+type creation struct {
+	writing
+	want      link.Link
+	claimHash string // of the token that the caller has
+	takeOver  bool   // rows that are in the way, and that no link follows, may be this link's
+
+	own       linkRow     // the link that was inserted for want
+	ownExpiry azcore.ETag // of its expiry row, or "" if only the reaper may delete that
+	ownListed azcore.ETag // of its row among those of its owner, or "" if that is not to be deleted here
+}
+
+func (c *creation) create(ctx context.Context) (l link.Link, created bool, err error) {
+	seen, err := c.index.get(ctx, indexKey(c.want))
+	switch {
+	case err == nil:
+		if l, err := c.live(ctx, seen); !errors.Is(err, errStale) {
+			return l, false, err
+		}
+	case !errors.Is(err, errGone):
+		return link.Link{}, false, err
+	}
+	if err := c.insert(ctx); err != nil {
+		return link.Link{}, false, err
+	}
+	return c.enter(ctx, seen)
+}
+
+// createChosen inserts the wanted link under the alias that its caller chose.
+func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool, err error) {
+	// Some process may have cached that there is no such link.
+	if err := c.changes.tell(ctx, string(c.want.Alias)); err != nil {
+		return link.Link{}, false, err
+	}
+	err = c.insertAs(ctx, c.want)
+	if !errors.Is(err, errExists) {
+		return c.own.Link, true, err
+	}
+	there, err := c.links.get(ctx, c.want.Alias)
+	for range comingTries {
+		if c.want.Owner == "" || !errors.Is(err, link.ErrNotFound) {
+			break
+		}
+		// Who wants it too at this very second has come to its other rows only. It may be the same caller, who has asked twice.
+		time.Sleep(100 * time.Millisecond)
+		there, err = c.links.get(ctx, c.want.Alias)
+	}
+	if errors.Is(err, link.ErrNotFound) {
+		// The rows were left behind by a create that broke off, which this one may repeat, or are those of a slow one. Whose
+		// they are is decided by who inserts the link.
+		c.takeOver = true
+		if err := c.insertAs(ctx, c.want); !errors.Is(err, errExists) {
+			return c.own.Link, true, err
+		}
+		there, err = c.links.get(ctx, c.want.Alias)
+	}
+	switch {
+	case err != nil && !decided(err):
+		return link.Link{}, false, err
+	case err == nil && c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL &&
+		there.State(c.config.Now()) == link.StateLive:
+		return there.Link, false, nil
+	}
+	return link.Link{}, false, link.ErrAliasTaken
+}
+
+// errStale: the index names no live link for this URL.
+var errStale = errors.New("the index row is stale")
+
+// live returns the link that the index row names, if it is a live one of the wanted URL and owner. errStale: it is not.
+// link.ErrDisabled: it would be, but is disabled.
+func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
+	a, ok := link.ParseAlias(seen.alias)
+	if !ok {
+		return link.Link{}, errStale
+	}
+	r, err := c.get(ctx, a)
+	for range shareTries {
+		if r.cached && (err != nil || r.stale || r.State(c.config.Now()) != link.StateLive || c.claimHash != "") {
+			// Before an alias is promised, the table decides in some cases: a cached "not found" may be older than the index row; a
+			// cached expiry may have been extended since; and a stale link is good enough for a redirect, but not for a promise.
+			// Nor does the cache know claims. What the table says is cached, since the alias must redirect from here too.
+			c.cache.forget(a)
+			r, err = c.cache.refresh(ctx, a)
+		}
+		state := r.State(c.config.Now())
+		switch {
+		case err != nil && decided(err):
+			return link.Link{}, errStale
+		case err != nil:
+			return link.Link{}, err
+		case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner, state != link.StateLive && state != link.StateDisabled:
+			return link.Link{}, errStale
+		case state == link.StateDisabled:
+			return link.Link{}, link.ErrDisabled
+		case r.Shared, r.Owner != "", c.claimHash != "" && c.claimHash == r.ClaimHash:
+			return r.Link, nil
+		}
+		// From now on others rely on the link. A claim that comes first changes the row, and then it is not theirs.
+		if r, err = c.links.share(ctx, r); err == nil {
+			c.cache.replace(r)
+			return r.Link, nil
+		}
+		if !errors.Is(err, errChanged) {
+			return link.Link{}, err
+		}
+		c.cache.forget(a)
+		r, err = c.get(ctx, a)
+	}
+	return link.Link{}, errChanged
+}
+
+// insert inserts the wanted link under a fresh alias, its other rows before it.
+func (c *creation) insert(ctx context.Context) error {
+	for range aliasTries {
+		a, err := link.NewAlias(c.config.Random, c.config.AliasLength)
+		if err != nil {
+			return err
+		}
+		l := c.want
+		l.Alias = a
+		if err = c.insertAs(ctx, l); !errors.Is(err, errExists) {
+			return err
+		}
+		c.config.Metrics.ShortenAliasCollision.Add(1)
+	}
+	return link.ErrAliasesTaken
+}
+
+// insertAs inserts one link with its expiry row and its row among its owner's. errExists: the alias is taken, and nothing
+// is left behind but perhaps rows that may be another link's.
+func (c *creation) insertAs(ctx context.Context, l link.Link) error {
+	if err := c.inTime(); err != nil {
+		return err
+	}
+	id, err := c.newID()
+	if err != nil {
+		return err
+	}
+	c.own, c.ownExpiry, c.ownListed = linkRow{Link: l, createID: id}, "", ""
+	if err := c.insertBefore(ctx); err != nil {
+		if errors.Is(err, errExists) {
+			c.dropBefore(ctx)
+		}
+		return err
+	}
+	// A crash here leaves rows without a link. The reaper drops the expiry row when its time has come, and whoever lists the
+	// owner's links the other one.
+	if err := c.inTime(); err != nil {
+		return err
+	}
+	c.own.expiryETag = c.ownExpiry
+	c.own, err = c.links.insert(ctx, c.own)
+	if err == nil {
+		c.cache.replace(c.own)
+	}
+	if late := c.inTime(); late != nil {
+		c.repair(ctx)
+		return late
+	}
+	if c.own.retried {
+		// An earlier try that is stuck on its way may still be applied after this create has undone the insert.
+		c.ownExpiry, c.ownListed = "", ""
+	}
+	if errors.Is(err, errExists) {
+		c.dropBefore(ctx)
+	}
+	return err
+}
+
+// insertBefore inserts what has to be there before the link. errExists: one of the rows is another link's.
+func (c *creation) insertBefore(ctx context.Context) error {
+	// A row that is taken over is written anew, so that whoever inserted it cannot delete it by its ETag any more. Nor does
+	// this create: either of the two may be the one whose link is there in the end.
+	expiry := func() (err error) {
+		if !c.own.ExpiresAt.IsZero() {
+			c.ownExpiry, err = c.expiry.insert(ctx, c.own)
+		}
+		if c.takeOver && errors.Is(err, errExists) {
+			_, err = c.expiry.put(ctx, c.own.ExpiresAt, c.own.Alias)
+		}
+		return err
+	}
+	listed := func() (err error) {
+		if c.own.Owner != "" {
+			c.ownListed, err = c.owners.insert(ctx, c.own)
+		}
+		if c.takeOver && errors.Is(err, errExists) {
+			err = c.owners.put(ctx, c.own)
+		}
+		return err
+	}
+	if c.want.Alias != "" {
+		// One after the other: many may want the alias at this very second, and most of them end here.
+		if err := expiry(); err != nil {
+			return err
+		}
+		return listed()
+	}
+	var both errgroup.Group
+	both.Go(func() error { return safely(expiry) })
+	both.Go(func() error { return safely(listed) })
+	return both.Wait()
+}
+
+// dropBefore deletes what insertBefore has inserted.
+func (c *creation) dropBefore(ctx context.Context) {
+	left := func(err error) {
+		if err != nil {
+			c.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
+		}
+	}
+	if c.ownListed != "" {
+		left(c.owners.delete(ctx, c.own.Link, c.ownListed))
+	}
+	if c.ownExpiry != "" {
+		partition, key := expiryKey(c.own.ExpiresAt, c.own.Alias)
+		left(c.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
+	}
+}
+
+// enter makes the index name the inserted link and returns that. If the index has come to name another live link, it
+// undoes the insert and returns that link instead.
+func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, created bool, err error) {
+	for {
+		// A crash here leaves a link that nobody was told of. It expires like any other; without an expiry, its owner sees it.
+		if err := c.inTime(); err != nil {
+			return link.Link{}, false, err
+		}
+		err := c.index.put(ctx, c.own.Link, seen)
+		if late := c.inTime(); late != nil {
+			c.repair(ctx)
+			return link.Link{}, false, late
+		}
+		if err == nil {
+			return c.own.Link, true, nil
+		}
+		if !errors.Is(err, errChanged) {
+			// The index may name the link or not. The link stays: the next caller finds it there, or it expires.
+			return link.Link{}, false, err
+		}
+		seen, err = c.index.get(ctx, indexKey(c.want))
+		if errors.Is(err, errGone) {
+			seen = indexRow{} // the reaper has deleted the stale one
+			continue
+		}
+		if err != nil {
+			return link.Link{}, false, err
+		}
+		if seen.alias == string(c.own.Alias) {
+			return c.own.Link, true, nil // an earlier try was applied, and its response lost
+		}
+		winner, err := c.live(ctx, seen)
+		if errors.Is(err, errStale) {
+			continue
+		}
+		if err == nil || errors.Is(err, link.ErrDisabled) {
+			c.undo(ctx)
+		}
+		return winner, false, err
+	}
+}
+
+// undo deletes the own link, and what was there before it after it, so that a crash in between leaves no link without
+// those. It is best effort: if it fails, the reaper deletes them in their time.
+func (c *creation) undo(ctx context.Context) {
+	defer c.cache.forget(c.own.Alias)
+	c.cache.forget(c.own.Alias)
+	if err := c.links.delete(ctx, c.own); err != nil {
+		c.config.Log.Warn(telemetry.LogLinkLeft, "alias", c.own.Alias, "error", err)
+		return
+	}
+	c.dropBefore(ctx)
+}
+
+// repair is for a process that was stopped in the middle of a write for longer than a create may take: the write may have
+// been applied after the reaper was there, even if it returned an error. Others may have found the link by its index row and told their
+// callers of it, so it is not undone. It gets its expiry row and its owner's row again; and if it was already reaped, the
+// orphaned index row is deleted.
+func (c *creation) repair(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	failed := func(left string, err error) {
+		c.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias, "error", err)
+	}
+	if !c.own.ExpiresAt.IsZero() {
+		if _, err := c.expiry.insert(ctx, c.own); err != nil && !errors.Is(err, errExists) {
+			failed("a link without its expiry row", err)
+		}
+	}
+	there, err := c.links.get(ctx, c.own.Alias)
+	if err == nil && there.createID == c.own.createID && there.Owner != "" {
+		if err := c.owners.put(ctx, there); err != nil {
+			failed("a link that its owner's list lacks", err)
+		}
+	}
+	if err == nil && there.createID == c.own.createID || err != nil && !errors.Is(err, link.ErrNotFound) {
+		return
+	}
+	if err := c.index.remove(ctx, indexKey(c.own.Link), c.own.Alias); err != nil {
+		failed("an index row without its link", err)
+	}
+}

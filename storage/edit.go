@@ -1,0 +1,290 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+const (
+	// editTries is how often a link is read and written again because somebody else has changed it in between.
+	editTries = 5
+	// editConcurrency is how many links EditAll edits at the same time.
+	editConcurrency = 16
+)
+
+// Edit changes a link: it reads it, lets change say what it is to become, and writes that if the link is still the one that
+// was read. Otherwise it begins again, a few times, but not if once is set. If change returns an error, nothing is written,
+// and Edit returns that error; if it returns the link as it was, nothing is written either. Change may be called more than
+// once, and must do nothing else.
+//
+// When it returns without an error, the change is durable, and within 15 seconds every process knows of it. It takes at most
+// Timeout, and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short.
+// Errors: those of change, link.ErrNotFound, also for a tombstone, link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
+func (s *Links) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
+	return s.edit(ctx, a, once, false, change)
+}
+
+// EditAll edits several links as Edit does, announcing all of them first; change gets the index of the link. An alias may be
+// there more than once. It returns the error of each, or one error if it did nothing at all.
+func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
+	at := map[link.Alias][]int{}
+	var names []string
+	for i, a := range aliases {
+		if at[a] == nil {
+			names = append(names, string(a))
+		}
+		at[a] = append(at[a], i)
+	}
+	_, telling, cancel := s.write(ctx)
+	defer cancel()
+	for len(names) > 0 {
+		n := min(len(names), batchSize)
+		if err := s.changes.tell(telling, names[:n]...); err != nil {
+			return nil, exported(err)
+		}
+		names = names[n:]
+	}
+	errs := make([]error, len(aliases))
+	var all errgroup.Group
+	all.SetLimit(editConcurrency)
+	for a, indices := range at {
+		all.Go(func() error {
+			for _, i := range indices {
+				errs[i] = safely(func() error {
+					_, err := s.edit(ctx, a, false, true, func(l link.Link) (link.Link, error) { return change(i, l) })
+					return err
+				})
+			}
+			return nil
+		})
+	}
+	_ = all.Wait()
+	return errs, nil
+}
+
+// editing is one Edit at work.
+type editing struct {
+	writing
+	told    bool      // other processes know that the link is about to change
+	indexed link.Link // the index row of this link was deleted or inserted, and the link may be as it was
+}
+
+func (s *Links) edit(ctx context.Context, a link.Alias, once, told bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
+	w, ctx, cancel := s.write(ctx)
+	defer cancel()
+	e := &editing{writing: w, told: told}
+	var l linkRow
+	var err error
+	for range editTries {
+		if l, err = e.try(ctx, a, change); once || !errors.Is(err, errChanged) {
+			break
+		}
+	}
+	if e.indexed.Alias != "" {
+		e.reindex(ctx)
+	}
+	if errors.Is(err, errChanged) {
+		err = link.ErrConflict
+	}
+	return l.Link, exported(err)
+}
+
+// try reads, changes and writes the link once. errChanged: somebody else has changed it in between.
+func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) (link.Link, error)) (linkRow, error) {
+	was, err := e.read(ctx, a)
+	if err != nil {
+		return linkRow{}, err
+	}
+	next := was
+	if next.Link, err = change(was.Link); err != nil {
+		return linkRow{}, err
+	}
+	if !next.Changed(was.Link) {
+		return was, nil
+	}
+	if next.editID, err = e.newID(); err != nil {
+		return linkRow{}, err
+	}
+	if err := e.inTime(); err != nil {
+		return linkRow{}, err
+	}
+	if !e.told {
+		if err := e.changes.tell(ctx, string(a)); err != nil {
+			return linkRow{}, err
+		}
+		e.told = true
+	}
+	moved, err := e.prepare(ctx, was, &next)
+	if err != nil {
+		return linkRow{}, err
+	}
+	// A crash here leaves an expiry row whose link says otherwise, which the reaper drops.
+	if err := e.inTime(); err != nil {
+		return linkRow{}, err
+	}
+	e.cache.forget(a)
+	written, err := e.links.replace(ctx, was.etag, next)
+	e.cache.forget(a)
+	if late := e.inTime(); late != nil {
+		e.repair(ctx, was, next)
+		if err == nil {
+			err = late
+		}
+	}
+	if err != nil {
+		return linkRow{}, err
+	}
+	e.indexed = link.Link{}
+	e.tidy(ctx, was, written, moved)
+	return written, nil
+}
+
+// prepare writes what has to be there before the link is written. It returns the row for a change of the long URL, if it is
+// one.
+func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (moved rowKey, err error) {
+	if !next.ExpiresAt.Equal(was.ExpiresAt) {
+		next.expiryETag = ""
+	}
+	if end := e.end(next.Link); !end.IsZero() && !end.Equal(e.end(was.Link)) {
+		etag, err := e.expiry.put(ctx, end, next.Alias)
+		if err != nil {
+			return rowKey{}, err
+		}
+		if end.Equal(next.ExpiresAt) {
+			next.expiryETag = etag
+		}
+	}
+	if next.LongURL != was.LongURL {
+		if moved, err = e.insertMove(ctx, was.Link, next.Link); err != nil {
+			return rowKey{}, err
+		}
+	}
+	if next.Owner != was.Owner { // a claim
+		if err := e.owners.put(ctx, *next); err != nil {
+			return rowKey{}, err
+		}
+		e.indexed = was.Link
+		if err := e.index.remove(ctx, indexKey(was.Link), was.Alias); err != nil {
+			return rowKey{}, err
+		}
+	}
+	if next.DeletedAt.IsZero() && !was.DeletedAt.IsZero() {
+		// While the link is deleted, nobody can change its long URL. A create that finds the row now replaces it.
+		e.indexed = next.Link
+		if _, err := e.index.enter(ctx, next.Link); err != nil {
+			return rowKey{}, err
+		}
+	}
+	return moved, nil
+}
+
+// insertMove makes the reaper look at a link whose long URL changes, later than this edit can take.
+func (e *editing) insertMove(ctx context.Context, was, next link.Link) (rowKey, error) {
+	at := e.config.Now().Add(link.MinTTL).Truncate(time.Second).Add(time.Second)
+	return e.expiry.insertMove(ctx, at, next.Alias, indexKey(was), indexKey(next))
+}
+
+// tidy does what is left to do after the link was written. It is best effort: what it cannot do, the reaper does.
+func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
+	left := func(err error) bool {
+		if err != nil {
+			e.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Alias, "error", err)
+		}
+		return err != nil
+	}
+	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.config.Now().Add(link.MinTTL)) {
+		// By an ETag that was known before the link was written: if somebody has made the link end then again, the row has
+		// another one by now. A row that is due, or nearly, is left: a reaper may have deleted what leads to the link and then
+		// crashed, and whoever finds the row puts that back.
+		partition, key := expiryKey(was.ExpiresAt, was.Alias)
+		if err := e.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err, errChanged) {
+			left(err)
+		}
+	}
+	if next.Owner != was.Owner {
+		left(e.enterIndex(ctx, next.Link))
+	}
+	if next.LongURL != was.LongURL && !left(e.move(ctx, was.Link, next.Link)) {
+		left(e.expiry.delete(ctx, moved))
+	}
+}
+
+// move makes the index lead from the new long URL of a link to it, if it did from the old one.
+func (e *editing) move(ctx context.Context, was, next link.Link) error {
+	old, err := e.index.get(ctx, indexKey(was))
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	if err != nil || old.alias != string(was.Alias) {
+		return err
+	}
+	if err := e.enterIndex(ctx, next); err != nil {
+		return err
+	}
+	key := indexKey(was)
+	if err := e.index.delete(ctx, indexPartition(key), key, old.etag); !errors.Is(err, errChanged) {
+		return err
+	}
+	return nil
+}
+
+// enterIndex makes the index lead to a link, unless it leads to another one of the same long URL and owner. If the link has been
+// changed meanwhile, whoever did that may not have seen the row, so it is taken back.
+func (s *Links) enterIndex(ctx context.Context, l link.Link) error {
+	added, err := s.index.enter(ctx, l)
+	if err != nil || added == "" {
+		return err
+	}
+	there, err := s.links.get(ctx, l.Alias)
+	if err != nil && !decided(err) || err == nil && there.LongURL == l.LongURL && there.Owner == l.Owner {
+		return err
+	}
+	key := indexKey(l)
+	if err := s.index.delete(ctx, indexPartition(key), key, added); !errors.Is(err, errChanged) {
+		return err
+	}
+	return nil
+}
+
+// reindex puts the index in order for a link that was not claimed or restored after all: it gets its row back, or, if it has
+// ended meanwhile, loses the one that its end has not met.
+func (e *editing) reindex(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	there, err := e.read(ctx, e.indexed.Alias)
+	switch {
+	case errors.Is(err, link.ErrNotFound):
+		err = e.index.remove(ctx, indexKey(e.indexed), e.indexed.Alias)
+	case err == nil && there.Owner == e.indexed.Owner:
+		err = e.enterIndex(ctx, there.Link)
+	}
+	if err != nil {
+		e.config.Log.Warn(telemetry.LogEditLeft, "alias", e.indexed.Alias, "error", err)
+	}
+}
+
+// repair is for a process that was stopped in the middle of the write of the link for longer than an edit may take: the
+// write may have been applied after the reaper had dropped the expiry rows of the new state, even if it returned an error.
+func (e *editing) repair(ctx context.Context, was, next linkRow) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	var err error
+	if end := e.end(next.Link); !end.IsZero() {
+		_, err = e.expiry.put(ctx, end, next.Alias)
+	}
+	if err == nil && next.Owner != "" {
+		err = e.owners.put(ctx, next)
+	}
+	if err == nil && next.LongURL != was.LongURL {
+		_, err = e.insertMove(ctx, was.Link, next.Link)
+	}
+	if err != nil {
+		e.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row", "alias", next.Alias, "error", err)
+	}
+}

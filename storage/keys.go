@@ -1,0 +1,356 @@
+package storage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/go-json-experiment/json"
+
+	"tiney/access"
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+const (
+	// keyFresh is how long a key is served after it was read, whether storage responds or not: an outage must not let a key
+	// live on that was revoked.
+	keyFresh = time.Minute
+	// keysCached bounds the cached keys. Unknown ones are not cached, so that strangers cannot push out the others.
+	keysCached = 1000
+	// keyUseRetry is how long after a try to save the day of a key's last use nobody tries again.
+	keyUseRetry = time.Minute
+
+	keyIDLength = 16
+	hashLength  = 64
+)
+
+// Keys keeps API keys in a table, with a cache of those in use. Its methods may be called concurrently, and other processes
+// may work on the same table at the same time.
+//
+// A key has a row by its hash, and one in the list of its owner's keys. The latter is inserted first and deleted last, so
+// that an owner sees every key that works.
+type Keys struct {
+	table   *table
+	config  Config
+	changes *changes
+	warned  atomic.Bool // that the day of a key's last use was not saved
+
+	mu        sync.Mutex
+	cached    map[string]*cachedKey // by hash
+	forgotten int                   // how often a key was forgotten: what was being read meanwhile is not cached
+}
+
+type cachedKey struct {
+	access.Key
+	readAt int64 // these are in Unix nanoseconds
+	usedAt int64 // since when the day of its last use is to be saved; zero: it is
+}
+
+func newKeys(t *table, config Config, c *changes) *Keys {
+	return &Keys{table: t, config: config, changes: c, cached: map[string]*cachedKey{}}
+}
+
+// Key returns the key with this hash, expired or not, as it was in the table within the last minute. The day of its last use
+// is saved in the background. Errors: access.ErrUnknownKey, link.ErrUnavailable.
+func (k *Keys) Key(ctx context.Context, hash string) (access.Key, error) {
+	current := k.changes.current(ctx, k.config.Now())
+	key, cached := k.lookUp(ctx, hash)
+	if cached && current {
+		return key, nil
+	}
+	limit := Timeout
+	if cached {
+		limit = staleWait
+	}
+	reading, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	key, err := k.read(reading, hash)
+	if err == nil || errors.Is(err, access.ErrUnknownKey) {
+		return key, err
+	}
+	// In an outage the keys in use work on for a while, unless they were found to be revoked.
+	if key, cached := k.lookUp(ctx, hash); cached {
+		return key, nil
+	}
+	return access.Key{}, exported(err)
+}
+
+// lookUp returns a key from the cache.
+func (k *Keys) lookUp(ctx context.Context, hash string) (key access.Key, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.cached[hash]
+	if c == nil {
+		return access.Key{}, false
+	}
+	now := k.config.Now()
+	if age := now.UnixNano() - c.readAt; age < 0 || age >= int64(keyFresh) {
+		return access.Key{}, false
+	}
+	k.used(ctx, c, now)
+	return c.Key, true
+}
+
+// read reads a key from the table and caches it, unless it was forgotten meanwhile.
+func (k *Keys) read(ctx context.Context, hash string) (access.Key, error) {
+	k.mu.Lock()
+	forgotten := k.forgotten
+	k.mu.Unlock()
+	now := k.config.Now()
+	data, _, err := k.table.get(ctx, keyPartition(hash), hash)
+	if err != nil && !errors.Is(err, errGone) {
+		return access.Key{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.cached[hash]
+	if err != nil {
+		delete(k.cached, hash)
+		return access.Key{}, access.ErrUnknownKey
+	}
+	c := &cachedKey{Key: decodeKey(data, hash), readAt: now.UnixNano()}
+	if k.forgotten != forgotten {
+		return c.Key, nil
+	}
+	if old != nil {
+		c.usedAt = old.usedAt
+	} else if len(k.cached) >= keysCached {
+		for other := range k.cached { // whichever comes first
+			delete(k.cached, other)
+			break
+		}
+	}
+	k.cached[hash] = c
+	k.used(ctx, c, now)
+	return c.Key, nil
+}
+
+// used has the day of a key's use saved, unless that was done. k.mu is held.
+func (k *Keys) used(ctx context.Context, c *cachedKey, now time.Time) {
+	day := now.UTC().Format(time.DateOnly)
+	if c.LastUsedOn < day && !c.Expired(now) && now.UnixNano()-c.usedAt >= int64(keyUseRetry) {
+		c.usedAt = now.UnixNano()
+		go k.saveUse(context.WithoutCancel(ctx), c.Hash, day)
+	}
+}
+
+func (k *Keys) saveUse(ctx context.Context, hash, day string) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	err := safely(func() error {
+		// Not an upsert, which would bring back a key that was revoked meanwhile.
+		row := encode(map[string]string{"PartitionKey": keyPartition(hash), "RowKey": hash, "LastUsedOn": day})
+		_, _, err := k.table.update(ctx, row, azcore.ETagAny, aztables.UpdateModeMerge)
+		return err
+	})
+	if err != nil && !errors.Is(err, errChanged) {
+		if !k.warned.Swap(true) { // once per outage
+			k.config.Log.Warn(telemetry.LogKeyUseNotSaved, "error", err)
+		}
+		return
+	}
+	k.warned.Store(false)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.cached[hash]; c != nil {
+		c.LastUsedOn, c.usedAt = max(c.LastUsedOn, day), 0
+	}
+}
+
+// forget evicts what is cached of a key, or about to be.
+func (k *Keys) forget(hash string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgotten++
+	delete(k.cached, hash)
+}
+
+// Create adds a key. When it returns without an error, the key is durable. After an error it may be there all the same; to
+// repeat it, draw another one. The end of ctx does not cut it short. Errors: link.ErrUnavailable.
+func (k *Keys) Create(ctx context.Context, key access.Key) error {
+	d, ctx, cancel := startWrite(ctx, k.config.Now)
+	defer cancel()
+	listed := encode(keyListEntity{PartitionKey: keyList(key.Owner), RowKey: key.ID(), Hash: key.Hash})
+	if _, err := k.table.upsert(ctx, listed); err != nil {
+		return exported(err)
+	}
+	// A crash here leaves a row that leads nowhere, which List drops.
+	if err := d.inTime(); err != nil {
+		return err
+	}
+	_, _, err := k.table.insert(ctx, encodeKey(key))
+	if errors.Is(err, errExists) {
+		// Ours, if an earlier try was applied and only its response was lost.
+		data, _, readErr := k.table.get(ctx, keyPartition(key.Hash), key.Hash)
+		if there := decodeKey(data, key.Hash); readErr == nil && there.Owner == key.Owner && there.Name == key.Name {
+			err = nil
+		}
+	}
+	if err == nil && d.inTime() != nil {
+		// The process was stopped for so long that List may have dropped the other row.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, err = k.table.upsert(ctx, listed)
+	}
+	return exported(err)
+}
+
+// List returns the keys of an owner, or of everybody if that is "", the newest first, as they are in the table. It deletes
+// rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
+func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	if owner == "" {
+		keys, err = k.all(ctx)
+	} else {
+		keys, err = k.ofOwner(ctx, owner)
+	}
+	slices.SortFunc(keys, func(a, b access.Key) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Hash, b.Hash))
+	})
+	return keys, exported(err)
+}
+
+func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
+	filter := fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt 'key%s'", keysPrefix, afterBar)
+	rows, err := k.table.rows(ctx, filter, math.MaxInt)
+	var keys []access.Key
+	for _, r := range rows {
+		keys = append(keys, decodeKey(r.data, r.key))
+	}
+	return keys, err
+}
+
+func (k *Keys) ofOwner(ctx context.Context, owner string) ([]access.Key, error) {
+	strays := newStrays(ctx, k.table, &k.config)
+	rows, err := k.table.rows(ctx, fmt.Sprintf("PartitionKey eq '%s'", keyList(owner)), math.MaxInt)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]access.Key, len(rows))
+	err = eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
+		var listed keyListEntity
+		if json.Unmarshal(rows[i].data, &listed) != nil || len(listed.Hash) != hashLength {
+			return nil // another program's
+		}
+		data, _, err := k.table.get(ctx, keyPartition(listed.Hash), listed.Hash)
+		if errors.Is(err, errGone) {
+			strays.drop(ctx, rows[i])
+			return nil
+		}
+		keys[i] = decodeKey(data, listed.Hash)
+		return err
+	})
+	return slices.DeleteFunc(keys, func(key access.Key) bool { return key.Owner != owner }), err
+}
+
+// Revoke deletes the key with this id if it is the owner's, or anybody's if owner is "". When it returns without an error,
+// this process refuses the key from now on, and every other one within 15 seconds. The end of ctx does not cut it short.
+//
+// After an error it is safe to repeat. If it turns out that the key is gone already, an owner gets no error as long as the
+// list of their keys has its row, and else access.ErrUnknownKey.
+// Errors: access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
+func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
+	if len(id) != keyIDLength || strings.Trim(id, "0123456789abcdef") != "" {
+		return access.ErrUnknownKey
+	}
+	d, ctx, cancel := startWrite(ctx, k.config.Now)
+	defer cancel()
+	filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey lt '%sg'", keyPartition(id), id, id)
+	rows, err := k.table.rows(ctx, filter, 1)
+	if err != nil {
+		return exported(err)
+	}
+	if len(rows) == 0 {
+		return k.revoked(ctx, id, owner)
+	}
+	key := decodeKey(rows[0].data, rows[0].key)
+	if owner != "" && key.Owner != owner {
+		return link.ErrForbidden
+	}
+	if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {
+		return exported(err)
+	}
+	if err := d.inTime(); err != nil { // others may have read it again since they were told
+		return err
+	}
+	err = k.table.delete(ctx, keyPartition(key.Hash), key.Hash, azcore.ETagAny)
+	k.forget(key.Hash)
+	if err != nil {
+		return exported(err)
+	}
+	// The key is revoked. A row that is left leads nowhere, and List drops it.
+	_ = k.table.delete(ctx, keyList(key.Owner), key.ID(), azcore.ETagAny)
+	return nil
+}
+
+// revoked finishes what a Revoke that was cut short has left.
+func (k *Keys) revoked(ctx context.Context, id, owner string) error {
+	if owner == "" {
+		return access.ErrUnknownKey // whose list it may be in is not known; they drop it themselves
+	}
+	strays := newStrays(ctx, k.table, &k.config)
+	rows, err := k.table.rows(ctx, fmt.Sprintf("PartitionKey eq '%s' and RowKey eq '%s'", keyList(owner), id), 1)
+	if err == nil && len(rows) == 0 {
+		return access.ErrUnknownKey
+	}
+	for _, r := range rows {
+		strays.drop(ctx, r)
+	}
+	return exported(err)
+}
+
+// keyEntity is a row of ShortUrlsKeys on the wire, by the hash of a key.
+type keyEntity struct {
+	PartitionKey  string
+	RowKey        string
+	Owner         string
+	Name          string
+	Last4         string
+	CreatedAt     time.Time `json:"CreatedAtUtc,omitzero"`
+	CreatedAtType string    `json:"CreatedAtUtc@odata.type,omitzero"`
+	ExpiresAt     time.Time `json:"ExpiresAtUtc,omitzero"`
+	ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
+	LastUsedOn    string    `json:",omitzero"`
+}
+
+// keyListEntity is a row of the same table that lists a key among those of its owner.
+type keyListEntity struct {
+	PartitionKey string
+	RowKey       string
+	Hash         string
+}
+
+const keysPrefix = "key|"
+
+// keyPartition returns the partition of a key by its hash, or by its id.
+func keyPartition(hash string) string { return keysPrefix + hash[:2] }
+
+func keyList(owner string) string { return "owner|" + ownerPartition(owner) }
+
+func encodeKey(k access.Key) []byte {
+	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner, Name: k.Name, Last4: k.Last4, LastUsedOn: k.LastUsedOn}
+	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
+	e.ExpiresAt, e.ExpiresAtType = dateTime(k.ExpiresAt)
+	return encode(e)
+}
+
+// decodeKey returns the key of a row. One that is corrupt has no owner, so that nobody can use it.
+func decodeKey(data []byte, hash string) access.Key {
+	var e keyEntity
+	if json.Unmarshal(data, &e) != nil {
+		return access.Key{Hash: hash}
+	}
+	return access.Key{Hash: hash, Owner: e.Owner, Name: e.Name, Last4: e.Last4,
+		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), LastUsedOn: e.LastUsedOn}
+}

@@ -110,9 +110,15 @@ func (r *Tables) Make() {
 func (r *Tables) Remove() {
 	r.t.Helper()
 	for _, table := range r.all() {
-		if _, err := r.service.DeleteTable(context.Background(), table, nil); err != nil && !notFound(err) {
-			r.t.Fatal(err)
-		}
+		r.DropTable(table)
+	}
+}
+
+// DropTable removes one table if it is there.
+func (r *Tables) DropTable(name string) {
+	r.t.Helper()
+	if _, err := r.service.DeleteTable(context.Background(), name, nil); err != nil && !notFound(err) {
+		r.t.Fatal(err)
 	}
 }
 

@@ -149,7 +149,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	age := now.UnixNano() - e.cachedAt
 	current = current && e.cachedAt > c.doubted.Load()
 	switch {
-	case e.expired(now):
+	case current && e.expired(now):
 		// The table can say nothing new about it, unless it was given more time; the next call asks.
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
@@ -236,6 +236,9 @@ func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 	case errors.Is(err, link.ErrNotFound):
 		c.put(a, linkRow{})
 	}
+	if c.slot(a).Load() != forgotten { // between the look and the put
+		c.entries.Del(string(a))
+	}
 	return r, err
 }
 
@@ -312,11 +315,13 @@ func (c *cache) replace(r linkRow) {
 	}
 }
 
-// forget evicts what is cached for an alias, or about to be. In ristretto the Set of a new key takes effect a moment later,
-// and a second Set within that moment is lost; a Del between the two makes the second one count.
+// forget evicts what is cached for an alias, or about to be; who wants it from now on does not join a read that is under way.
+// In ristretto the Set of a new key takes effect a moment later, and a second Set within that moment is lost; a Del between
+// the two makes the second one count.
 func (c *cache) forget(a link.Alias) {
 	if c != nil {
 		c.slot(a).Add(1)
+		c.reads.Forget(string(a))
 		c.entries.Del(string(a))
 	}
 }

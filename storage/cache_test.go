@@ -76,7 +76,7 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 	config := CacheConfig{Bytes: bytes, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour}
 	now := func() time.Time { return start.Add(time.Duration(nanoseconds.Load())) }
 	var err error
-	if r.cache, err = newCache(r.table.get, func(context.Context) bool { return !r.outdated.Load() }, config, now, r.metrics); err != nil {
+	if r.cache, err = newCache(r.table.get, func(context.Context, time.Time) bool { return !r.outdated.Load() }, config, now, r.metrics); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.entries.Close)

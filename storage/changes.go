@@ -88,7 +88,7 @@ func (c *changes) current(ctx context.Context, at time.Time) bool {
 	case got := <-polled:
 		return got.Err == nil
 	case <-wait.C:
-		c.failed.CompareAndSwap(0, c.now().UnixNano())
+		c.failed.Store(c.now().UnixNano()) // if it succeeded at this very moment, polled is looked at first
 	case <-ctx.Done():
 	}
 	return false

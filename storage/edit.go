@@ -71,8 +71,8 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 // editing is one Edit at work.
 type editing struct {
 	writing
-	told     bool      // other processes know that the link is about to change
-	unlisted link.Link // the index row of this link was deleted, and the link may be as it was
+	told    bool      // other processes know that the link is about to change
+	indexed link.Link // the index row of this link was deleted or inserted, and the link may be as it was
 }
 
 func (s *Links) edit(ctx context.Context, a link.Alias, once, told bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
@@ -86,8 +86,8 @@ func (s *Links) edit(ctx context.Context, a link.Alias, once, told bool, change 
 			break
 		}
 	}
-	if err != nil && e.unlisted.Alias != "" {
-		e.relist(ctx)
+	if e.indexed.Alias != "" {
+		e.reindex(ctx)
 	}
 	if errors.Is(err, errChanged) {
 		err = link.ErrConflict
@@ -132,7 +132,7 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	written, err := e.links.replace(ctx, was.etag, next)
 	e.cache.forget(a)
 	if late := e.inTime(); late != nil {
-		e.repair(ctx, next)
+		e.repair(ctx, was, next)
 		if err == nil {
 			err = late
 		}
@@ -140,7 +140,7 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	if err != nil {
 		return linkRow{}, err
 	}
-	e.unlisted = link.Link{}
+	e.indexed = link.Link{}
 	e.tidy(ctx, was, written, moved)
 	return written, nil
 }
@@ -161,8 +161,7 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (move
 		}
 	}
 	if next.LongURL != was.LongURL {
-		at := e.config.Now().Add(link.MinTTL).Truncate(time.Second).Add(time.Second)
-		if moved, err = e.expiry.insertMove(ctx, at, next.Alias, indexKey(was.Link), indexKey(next.Link)); err != nil {
+		if moved, err = e.insertMove(ctx, was.Link, next.Link); err != nil {
 			return rowKey{}, err
 		}
 	}
@@ -170,18 +169,25 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (move
 		if err := e.owners.put(ctx, *next); err != nil {
 			return rowKey{}, err
 		}
-		e.unlisted = was.Link
+		e.indexed = was.Link
 		if err := e.index.remove(ctx, indexKey(was.Link), was.Alias); err != nil {
 			return rowKey{}, err
 		}
 	}
 	if next.DeletedAt.IsZero() && !was.DeletedAt.IsZero() {
 		// While the link is deleted, nobody can change its long URL. A create that finds the row now replaces it.
+		e.indexed = next.Link
 		if _, err := e.index.enter(ctx, next.Link); err != nil {
 			return rowKey{}, err
 		}
 	}
 	return moved, nil
+}
+
+// insertMove makes the reaper look at a link whose long URL changes, later than this edit can take.
+func (e *editing) insertMove(ctx context.Context, was, next link.Link) (rowKey, error) {
+	at := e.config.Now().Add(link.MinTTL).Truncate(time.Second).Add(time.Second)
+	return e.expiry.insertMove(ctx, at, next.Alias, indexKey(was), indexKey(next))
 }
 
 // tidy does what is left to do after the link was written. It is best effort: what it cannot do, the reaper does.
@@ -246,22 +252,26 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) error {
 	return nil
 }
 
-// relist puts back the index row of a link that nobody has claimed after all.
-func (e *editing) relist(ctx context.Context) {
+// reindex puts the index in order for a link that was not claimed or restored after all: it gets its row back, or, if it has
+// ended meanwhile, loses the one that its end has not met.
+func (e *editing) reindex(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	there, err := e.links.get(ctx, e.unlisted.Alias)
-	if err == nil && there.Owner == "" && there.State(e.config.Now()) == link.StateLive {
+	there, err := e.read(ctx, e.indexed.Alias)
+	switch {
+	case errors.Is(err, link.ErrNotFound):
+		err = e.index.remove(ctx, indexKey(e.indexed), e.indexed.Alias)
+	case err == nil && there.Owner == e.indexed.Owner:
 		err = e.enterIndex(ctx, there.Link)
 	}
-	if err != nil && !decided(err) {
-		e.config.Log.Warn(telemetry.LogEditLeft, "alias", e.unlisted.Alias, "error", err)
+	if err != nil {
+		e.config.Log.Warn(telemetry.LogEditLeft, "alias", e.indexed.Alias, "error", err)
 	}
 }
 
 // repair is for a process that was stopped in the middle of the write of the link for longer than an edit may take: the
-// write may have been applied after the reaper had dropped the expiry row of the new state, even if it returned an error.
-func (e *editing) repair(ctx context.Context, next linkRow) {
+// write may have been applied after the reaper had dropped the expiry rows of the new state, even if it returned an error.
+func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	var err error
@@ -270,6 +280,9 @@ func (e *editing) repair(ctx context.Context, next linkRow) {
 	}
 	if err == nil && next.Owner != "" {
 		err = e.owners.put(ctx, next)
+	}
+	if err == nil && next.LongURL != was.LongURL {
+		_, err = e.insertMove(ctx, was.Link, next.Link)
 	}
 	if err != nil {
 		e.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row", "alias", next.Alias, "error", err)

@@ -27,7 +27,7 @@ func conform(t *testing.T, cache *storage.CacheConfig) {
 	linkstest.Conform(t, func(t *testing.T, now func() time.Time, random io.Reader) linkstest.Subject {
 		r := newRig(t)
 		r.config.Now, r.config.Random, r.config.TombstoneFor = now, random, linkstest.TombstoneKeep
-		return linkstest.Subject{Store: listing{r.open(cache), r}, Put: func(l link.Link) {
+		return linkstest.Subject{Store: r.open(cache), Put: func(l link.Link) {
 			r.Put(r.Links, rawtables.Link(l))
 		}}
 	})

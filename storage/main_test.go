@@ -130,6 +130,18 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	return s
 }
 
+// other opens another instance, without a cache, whose calls the proxy does not see.
+func (r *rig) other() *storage.Links {
+	r.t.Helper()
+	config := r.config
+	config.Connection = connect(r.t, emulator.ConnectionString())
+	s, err := storage.Open(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
 // want is a link to be made, that lives for life from the clock's now on.
 func (r *rig) want(url string, life time.Duration) link.Link {
 	return link.Link{LongURL: url, CreatedAt: r.clock.Now(), ExpiresAt: r.clock.Now().Add(life)}
@@ -147,31 +159,4 @@ func (r *rig) createIn(ctx context.Context, s *storage.Links, url string, life t
 		r.t.Fatalf("Create: created %t, %v", created, err)
 	}
 	return l
-}
-
-// listing stands in for the list of an owner's links.
-type listing struct {
-	*storage.Links
-	r *rig
-}
-
-// List lists them from the rows.
-func (l listing) List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) ([]link.Link, string, error) {
-	var links []link.Link
-	partition := rawtables.Owner(link.Link{Owner: owner})["PartitionKey"]
-	last := ""
-	for _, row := range l.r.Rows(l.r.Owners) {
-		key := row["RowKey"].(string)
-		if row["PartitionKey"] != partition || key <= after {
-			continue
-		}
-		if len(links) == limit {
-			return links, last, nil
-		}
-		_, alias, _ := strings.Cut(key, "|")
-		if there, err := l.Read(ctx, link.Alias(alias)); err == nil && there.Owner == owner && keep(there) {
-			links, last = append(links, there), key
-		}
-	}
-	return links, "", nil
 }

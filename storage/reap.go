@@ -118,7 +118,25 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 // and another one delete the rows of all that have ended.
 func (r *reaping) group(ctx context.Context, rows []*due) {
 	r.eachOf(ctx, rows, func(d *due) error { return r.look(ctx, d) })
-	over := slices.DeleteFunc(slices.Clone(rows), func(d *due) bool { return !d.over })
+	var over, again []*due
+	seen := map[link.Alias]bool{}
+	for _, d := range rows {
+		switch {
+		case !d.over:
+		case seen[d.alias]:
+			again = append(again, d)
+		default:
+			seen[d.alias] = true
+			over = append(over, d)
+		}
+	}
+	r.endLinks(ctx, over)
+	// A link may have several rows that are due. What it ended by was the first one, and now the others lead nowhere.
+	r.eachOf(ctx, again, func(d *due) error { return r.look(ctx, d) })
+}
+
+// endLinks ends the links of rows that are over, each another one, and deletes the rows.
+func (r *reaping) endLinks(ctx context.Context, over []*due) {
 	over = r.prepareTombstones(ctx, over)
 	r.eachOf(ctx, over, func(d *due) error { return r.endLink(ctx, d) })
 	over = slices.DeleteFunc(over, func(d *due) bool { return !d.gone })
@@ -232,13 +250,16 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 			return err
 		}
 	}
-	if l.GoneReason != link.StateLive || !l.DeletedAt.IsZero() {
-		return nil // a tombstone has nothing else, and a deleted link may have lost its place in the index
+	if l.GoneReason != link.StateLive {
+		return nil // a tombstone has nothing else
 	}
 	if l.Owner != "" {
 		if err := r.owners.put(ctx, l); err != nil {
 			return err
 		}
+	}
+	if !l.DeletedAt.IsZero() {
+		return nil // it may have lost its place in the index
 	}
 	return r.enterIndex(ctx, l.Link)
 }

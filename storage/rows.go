@@ -100,6 +100,11 @@ func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (linkRow, error) {
 	if err := json.Unmarshal(data, &e); err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
+	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt} {
+		if year := at.UTC().Year(); year < 0 || year > 9999 { // by its offset; it could not be written again
+			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
+		}
+	}
 	l := link.Link{Alias: a, Version: string(etag)}
 	if e.LongURL == "" {
 		l.GoneAt, l.GoneReason = e.GoneAt.UTC(), link.StateExpired

@@ -110,9 +110,15 @@ func (r *Tables) Make() {
 func (r *Tables) Remove() {
 	r.t.Helper()
 	for _, table := range r.all() {
-		if _, err := r.service.DeleteTable(context.Background(), table, nil); err != nil && !notFound(err) {
-			r.t.Fatal(err)
-		}
+		r.DropTable(table)
+	}
+}
+
+// DropTable removes one table if it is there.
+func (r *Tables) DropTable(name string) {
+	r.t.Helper()
+	if _, err := r.service.DeleteTable(context.Background(), name, nil); err != nil && !notFound(err) {
+		r.t.Fatal(err)
 	}
 }
 
@@ -337,8 +343,10 @@ func (r *Tables) Leaks() []string {
 	listed := map[string]bool{}
 	owners := r.Rows(r.Owners)
 	for _, e := range owners {
-		_, alias, _ := strings.Cut(e.text("RowKey"), "|")
-		listed[e.text("PartitionKey")+alias] = true
+		listed[e.text("PartitionKey")+e.text("RowKey")] = true
+	}
+	ownerRow := func(l Entity) Entity {
+		return Owner(link.Link{Alias: link.Alias(l.text("RowKey")), Owner: l.text("Owner"), CreatedAt: l.at("CreatedAtUtc")})
 	}
 	links := map[string]Entity{}
 	for _, e := range r.Rows(r.Links) {
@@ -357,7 +365,7 @@ func (r *Tables) Leaks() []string {
 		if !end.IsZero() && !due[fmt.Sprint(alias, end)] {
 			leak("link %v has no expiry row for %v", e, end)
 		}
-		if owner := e.text("Owner"); owner != "" && !listed[ownerPartition(owner)+alias] && !late[alias] {
+		if own := ownerRow(e); e.text("Owner") != "" && !listed[own.text("PartitionKey")+own.text("RowKey")] && !late[alias] {
 			leak("link %v is not listed", e)
 		}
 	}
@@ -373,7 +381,9 @@ func (r *Tables) Leaks() []string {
 	}
 	for _, e := range owners {
 		_, alias, _ := strings.Cut(e.text("RowKey"), "|")
-		if owner := links[alias].text("Owner"); owner == "" || ownerPartition(owner) != e.text("PartitionKey") {
+		l := links[alias]
+		own := ownerRow(l)
+		if l.text("Owner") == "" || own.text("PartitionKey") != e.text("PartitionKey") || own.text("RowKey") != e.text("RowKey") {
 			leak("owner's row %v leads nowhere", e)
 		}
 	}

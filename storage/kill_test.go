@@ -1,0 +1,329 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/linkstest"
+	"tiney/internal/rawtables"
+	"tiney/link"
+	"tiney/storage"
+)
+
+// dying is the context of a process that is about to be killed: it tries nothing twice.
+var dying = policy.WithRetryOptions(hasty, policy.RetryOptions{MaxRetries: -1, TryTimeout: time.Minute})
+
+// Who edits, in these tests: "a" and "b" are owners.
+const url1, url2, url3 = "https://example.com/1", "https://example.com/2", "https://example.com/3"
+
+// An operation is one that writes, on links that are there before it. It can be done by any instance, and repeated.
+type operation struct {
+	before func(r *rig, s *storage.Links) // makes the links, and puts the clock forward
+	do     func(ctx context.Context, r *rig, s *storage.Links) error
+}
+
+// edit returns an operation on the link "one".
+func edit(change func(now time.Time, l link.Link) (link.Link, error)) func(context.Context, *rig, *storage.Links) error {
+	return func(ctx context.Context, r *rig, s *storage.Links) error {
+		_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) { return change(r.clock.Now(), l) })
+		return err
+	}
+}
+
+func setURL(url string) func(context.Context, *rig, *storage.Links) error {
+	return edit(func(now time.Time, l link.Link) (link.Link, error) {
+		l.LongURL, l.UpdatedAt = url, now
+		return l, nil
+	})
+}
+
+func setEnd(life time.Duration) func(context.Context, *rig, *storage.Links) error {
+	return edit(func(now time.Time, l link.Link) (link.Link, error) {
+		l.ExpiresAt = time.Time{}
+		if life > 0 {
+			l.ExpiresAt = now.Truncate(time.Hour).Add(life) // the same if it is repeated
+		}
+		l.UpdatedAt = now
+		return l, nil
+	})
+}
+
+var (
+	deleteOne  = edit(func(now time.Time, l link.Link) (link.Link, error) { return l.Deleted(false, now) })
+	restoreOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
+		if l.DeletedAt.IsZero() {
+			return l, nil
+		}
+		return l.Restored(linkstest.DeletedKeep, now)
+	})
+)
+
+func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.Links) error {
+	return func(ctx context.Context, r *rig, s *storage.Links) error {
+		errs, err := s.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link, error) {
+			if l.Owner != "" || l.State(r.clock.Now()) != link.StateLive {
+				return l, nil
+			}
+			return l.Claimed(owner, keepExpiry, r.clock.Now()), nil
+		})
+		if err != nil {
+			return err
+		}
+		return errs[0]
+	}
+}
+
+func create(owner string, a link.Alias, url string, life time.Duration) func(context.Context, *rig, *storage.Links) error {
+	return func(ctx context.Context, r *rig, s *storage.Links) error {
+		_, _, err := s.Create(ctx, r.wish(owner, a, url, life), "")
+		if errors.Is(err, link.ErrAliasTaken) && owner == "" {
+			return nil // done before: there is no telling
+		}
+		return err
+	}
+}
+
+func reap(ctx context.Context, r *rig, s *storage.Links) error {
+	done, err := s.Reap(ctx)
+	if err == nil && done.Failed > 0 {
+		err = fmt.Errorf("%w: %d rows failed", link.ErrUnavailable, done.Failed)
+	}
+	return err
+}
+
+// wish is a link to be made, for ever if life is zero.
+func (r *rig) wish(owner string, a link.Alias, url string, life time.Duration) link.Link {
+	l := link.Link{Alias: a, Owner: owner, LongURL: url, CreatedAt: r.clock.Now(), StatusCode: link.DefaultStatusCode}
+	if life > 0 {
+		l.ExpiresAt = l.CreatedAt.Add(life)
+	}
+	return l
+}
+
+// there returns the making of a link "one" before an operation. It is in the index, as if the alias had been drawn.
+func there(owner, url string, life time.Duration, more ...func(context.Context, *rig, *storage.Links) error) func(*rig, *storage.Links) {
+	return func(r *rig, s *storage.Links) {
+		r.t.Helper()
+		l := r.wish(owner, "one", url, life)
+		if owner == "" {
+			l.ClaimHash = "its hash"
+		}
+		// A link that was made there, and restored: that enters the index.
+		for _, do := range append([]func(context.Context, *rig, *storage.Links) error{
+			func(ctx context.Context, r *rig, s *storage.Links) error {
+				_, _, err := s.Create(ctx, l, "")
+				return err
+			},
+			deleteOne, restoreOne,
+		}, more...) {
+			if err := do(ctx, r, s); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func later(d time.Duration) func(context.Context, *rig, *storage.Links) error {
+	return func(_ context.Context, r *rig, _ *storage.Links) error { r.clock.Advance(d); return nil }
+}
+
+// operations are all ways to write, from all states that they differ for.
+var operations = map[string]operation{
+	"create":                       {nil, create("", "", url1, time.Hour)},
+	"create, owner's":              {nil, create("a", "", url1, 0)},
+	"create, owner's with an end":  {nil, create("a", "", url1, time.Hour)},
+	"create, chosen":               {nil, create("", "one", url1, time.Hour)},
+	"create, chosen by an owner":   {nil, create("a", "one", url1, time.Hour)},
+	"create, known":                {there("", url1, time.Hour), create("", "", url1, time.Hour)},
+	"create, expired before":       {there("", url1, time.Hour, later(2*time.Hour)), create("", "", url1, time.Hour)},
+	"create, deleted before":       {there("a", url1, 0, deleteOne), create("a", "", url1, 0)},
+	"edit, target":                 {there("a", url1, 0), setURL(url2)},
+	"edit, target of no owner":     {there("", url1, time.Hour), setURL(url2)},
+	"edit, target that is taken":   {there("a", url1, 0, create("a", "two", url2, time.Hour)), setURL(url2)},
+	"edit, end":                    {there("a", url1, time.Hour), setEnd(5 * time.Hour)},
+	"edit, first end":              {there("a", url1, 0), setEnd(5 * time.Hour)},
+	"edit, no end any more":        {there("a", url1, time.Hour), setEnd(0)},
+	"edit, end of an expired link": {there("a", url1, time.Hour, later(2*time.Hour)), setEnd(5 * time.Hour)},
+	"edit, target and end": {there("a", url1, time.Hour), edit(func(now time.Time, l link.Link) (link.Link, error) {
+		l.LongURL, l.ExpiresAt, l.Title = url2, now.Truncate(time.Hour).Add(5*time.Hour), "both"
+		return l, nil
+	})},
+	"edit, title": {there("a", url1, time.Hour), edit(func(_ time.Time, l link.Link) (link.Link, error) {
+		l.Title = "a title"
+		return l, nil
+	})},
+	"delete":                     {there("a", url1, 0), deleteOne},
+	"delete, with an end":        {there("", url1, time.Hour), deleteOne},
+	"restore":                    {there("a", url1, 0, deleteOne), restoreOne},
+	"restore, with an end":       {there("", url1, time.Hour, deleteOne), restoreOne},
+	"restore, expired meanwhile": {there("a", url1, time.Hour, deleteOne, later(2*time.Hour), reap), restoreOne},
+	"restore, URL taken":         {there("a", url1, 0, deleteOne, create("a", "", url1, time.Hour)), restoreOne},
+	"claim":                      {there("", url1, time.Hour), claim("a", false)},
+	"claim, end kept":            {there("", url1, time.Hour), claim("a", true)},
+	"claim, shared":              {there("", url1, time.Hour, create("", "", url1, time.Hour)), claim("a", false)},
+	"reap":                       {there("", url1, time.Hour, later(2*time.Hour)), reap},
+	"reap, owner's":              {there("a", url1, time.Hour, later(2*time.Hour)), reap},
+	"reap, deleted":              {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)), reap},
+	"reap, tombstone":            {there("a", url1, time.Hour, later(2*time.Hour), reap, later(linkstest.TombstoneKeep)), reap},
+	"reap, extended": {there("a", url1, time.Hour, setEnd(5*time.Hour), func(_ context.Context, r *rig, _ *storage.Links) error {
+		l := r.wish("a", "one", url1, time.Minute) // of an edit that was stopped
+		r.Put(r.Expiry, rawtables.Expiry(l))
+		r.clock.Advance(2 * time.Minute)
+		return nil
+	}), reap},
+	"reap, several": {func(r *rig, s *storage.Links) {
+		r.expired(5, time.Hour, "due")
+	}, reap},
+}
+
+// endAll ends all links that are there, lets time pass until nothing has to be kept, and checks that nothing is.
+func (r *rig) endAll(s *storage.Links) {
+	r.t.Helper()
+	r.clock.Advance(10 * time.Minute) // rows that lead nowhere are dropped once they are a minute old
+	for _, owner := range []string{"a", "b"} {
+		if _, _, err := s.List(ctx, owner, "", 1000, func(link.Link) bool { return true }); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.WantNoLeak()
+	for _, row := range r.Rows(r.Links) {
+		if row["GoneReason"] != nil {
+			continue
+		}
+		if _, err := s.Edit(ctx, link.Alias(row["RowKey"].(string)), false, func(l link.Link) (link.Link, error) { return l.Deleted(true, r.clock.Now()) }); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.WantNoLeak()
+	for _, d := range []time.Duration{linkstest.DeletedKeep, linkstest.TombstoneKeep + time.Hour} {
+		r.clock.Advance(d)
+		if err := reap(ctx, r, s); err != nil {
+			r.t.Error(err)
+		}
+	}
+	r.WantNothing()
+}
+
+// kill makes the proxy let through the calls of a process until it is killed, right before its nth call: to storage that is
+// the same as right after the call before.
+func kill(n int) func(faultproxy.Call) faultproxy.Fault {
+	return func(c faultproxy.Call) faultproxy.Fault {
+		if c.N < n {
+			return faultproxy.None
+		}
+		return faultproxy.Refuse
+	}
+}
+
+// A process is killed at any point of any operation. Whatever that leaves behind harms nobody, can be done again, and is found
+// when its time has come.
+func TestKilledAtAnyPoint(t *testing.T) {
+	t.Parallel()
+	for name, op := range operations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, again := range []bool{false, true} {
+				r := newRig(t)
+				r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
+				other := r.other()
+				for n := 1; ; n++ {
+					s := r.open(nil)
+					r.begin(op, other)
+					r.proxy.Before(kill(n))
+					err := op.do(dying, r, s)
+					calls := len(r.proxy.Calls())
+					r.proxy.Reset()
+					if calls < n && err != nil {
+						t.Fatalf("unharmed: %v", err)
+					}
+					if again {
+						r.clock.Advance(time.Second)
+						if err := op.do(ctx, r, other); err != nil {
+							t.Errorf("done again: %v", err)
+						}
+					}
+					r.endAll(other)
+					if t.Failed() {
+						t.Fatalf("killed before call %d, done again: %t", n, again)
+					}
+					if calls < n {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// begin makes what an operation needs.
+func (r *rig) begin(op operation, s *storage.Links) {
+	r.t.Helper()
+	if op.before != nil {
+		op.before(r, s)
+	}
+}
+
+// A call is refused, its response is lost, or storage is busy, once: the operation succeeds, and leaves what it would have
+// left otherwise.
+func TestOneFaultAtAnyPoint(t *testing.T) {
+	t.Parallel()
+	for name, op := range operations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for faultName, fault := range map[string]faultproxy.Fault{"response lost": faultproxy.DropResponse, "busy": faultproxy.ServerBusy} {
+				r := newRig(t)
+				r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
+				other := r.other()
+				want := ""
+				for n := 0; ; n++ { // the first time without a fault
+					s := r.open(nil)
+					r.begin(op, other)
+					r.proxy.Before(faultproxy.Fail(n, fault))
+					if err := op.do(ctx, r, s); err != nil {
+						t.Errorf("got %v", err)
+					}
+					calls := len(r.proxy.Calls())
+					r.proxy.Reset()
+					if got := r.shape(); want == "" {
+						want = got
+					} else if got != want {
+						t.Errorf("left %s, want %s", got, want)
+					}
+					r.endAll(other)
+					if t.Failed() {
+						t.Fatalf("%s, call %d of %d", faultName, n, calls)
+					}
+					if calls < n {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// shape tells what links, index rows and owners' rows there are, whatever their aliases and times. Expiry rows may be left
+// over.
+func (r *rig) shape() string {
+	r.t.Helper()
+	var all []string
+	for _, row := range r.Rows(r.Links) {
+		all = append(all, fmt.Sprint(row["LongUrl"], row["Owner"], row["Shared"], row["Title"], row["GoneReason"], row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil))
+	}
+	for _, row := range r.Rows(r.Index) {
+		all = append(all, fmt.Sprint(row["RowKey"]))
+	}
+	for _, row := range r.Rows(r.Owners) {
+		all = append(all, fmt.Sprint(row["PartitionKey"]))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}

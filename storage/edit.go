@@ -199,6 +199,9 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
 		}
 		return err != nil
 	}
+	if next.Owner != was.Owner && left(e.enterIndex(ctx, next.Link)) {
+		return // the expiry row stays, and by that the reaper comes to enter it
+	}
 	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.config.Now().Add(link.MinTTL)) {
 		// By an ETag that was known before the link was written: if somebody has made the link end then again, the row has
 		// another one by now. A row that is due, or nearly, is left: a reaper may have deleted what leads to the link and then
@@ -207,9 +210,6 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
 		if err := e.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err, errChanged) {
 			left(err)
 		}
-	}
-	if next.Owner != was.Owner {
-		left(e.enterIndex(ctx, next.Link))
 	}
 	if next.LongURL != was.LongURL && !left(e.move(ctx, was.Link, next.Link)) {
 		left(e.expiry.delete(ctx, moved))

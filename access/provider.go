@@ -27,21 +27,21 @@ type OIDCConfig struct {
 	Issuer    string // exactly as it is in the tokens
 	ClientID  string // the audience that tokens must be for
 	AdminRole string // who has it among the claim "roles" is an admin; "" for nobody
-	// Failed, if there is one, is told of each time that the provider's keys could not be fetched, at most every five
-	// seconds: no request fails as long as the known ones serve. The error's text is fit for a log.
+	// Failed is told of each time that the provider's keys could not be fetched, about every five seconds at most; nil:
+	// nobody is. As long as known keys serve, no request fails. The error's text is fit for a log.
 	Failed func(error)
 }
 
 // The life of a provider's keys. Ages count from the start of the fetch that they came with.
 const (
-	refreshAfter = 15 * time.Minute // they are fetched anew, while they still serve
-	trustedFor   = time.Hour        // from then on who comes waits for the fetch, so that a withdrawn key has ended
-	keptFor      = 24 * time.Hour   // the provider may be down for so long
+	refreshAfter = 15 * time.Minute // from then on a token has them fetched anew, and is still checked with these
+	trustedFor   = time.Hour        // from then on it waits for the new ones: a withdrawn key is refused by now
+	keptFor      = 24 * time.Hour   // unless the provider is down; from then on these are forgotten
 
-	unknownEvery = 30 * time.Second // fetches that were made by tokens of a key that is not among them
-	retryEvery   = 30 * time.Second // fetches after one that failed, while there are keys
-	retryFirst   = 5 * time.Second  // and while there are none
-	fetchLimit   = 5 * time.Second  // for both documents of a fetch together
+	unknownEvery = 30 * time.Second // between fetches for tokens of keys that are not known
+	retryEvery   = 30 * time.Second // between the others, after one that failed
+	retryFirst   = 5 * time.Second  // the same while no keys are known
+	fetchLimit   = 5 * time.Second  // for both documents of a fetch
 )
 
 const (
@@ -58,6 +58,7 @@ type provider struct {
 	local  bool   // the issuer is on this machine, by http
 	parser *jwt.Parser
 	client *http.Client
+	limit  time.Duration // of a fetch
 	now    func() time.Time
 
 	mu       sync.Mutex
@@ -85,7 +86,7 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// isLocal reports whether nothing between here and there can listen, or respond instead, without TLS either.
+// isLocal reports whether a URL stays on this machine, where http is as good as https.
 func isLocal(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	return u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback())
@@ -99,7 +100,7 @@ func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
 		return nil, errors.New("the client ID must not be empty")
 	}
 	u, _ := url.Parse(c.Issuer)
-	p := &provider{OIDCConfig: c, host: strings.ToLower(u.Host), local: isLocal(u), now: now,
+	p := &provider{OIDCConfig: c, host: strings.ToLower(u.Host), local: isLocal(u), limit: fetchLimit, now: now,
 		// A redirect might lead anywhere, and no provider needs one: it says itself where its keys are.
 		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
@@ -171,7 +172,7 @@ func (p *provider) fetch(now time.Time, last *time.Time, every time.Duration) <-
 
 // refresh fetches the keys for all who wait, whoever of them gives up.
 func (p *provider) refresh(began time.Time) {
-	ctx, cancel := context.WithTimeout(context.Background(), fetchLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
 	keys, err := p.download(ctx)
 	if err != nil && p.Failed != nil {
@@ -244,7 +245,10 @@ func (p *provider) get(ctx context.Context, address string, document any) error 
 	if len(data) > maxDocument {
 		return fmt.Errorf("it is larger than %d bytes", maxDocument)
 	}
-	return json.Unmarshal(data, document)
+	if json.Unmarshal(data, document) != nil {
+		return errors.New("it is not of the JSON that it should be")
+	}
+	return nil
 }
 
 // parseKey reads a JSON Web Key (RFC 7517). Sets hold keys for other purposes too: one that is of no use here is not ok.

@@ -121,12 +121,12 @@ func TestProviderThatIsDown(t *testing.T) {
 	t.Parallel()
 	p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
 	var failed atomic.Int64
-	a := open(t, access.Config{OIDC: &access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID, Failed: func(err error) {
+	a := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID, Failed: func(err error) {
 		if err == nil || strings.Contains(err.Error(), "/.well-known/") {
 			t.Errorf("what is told of the failure is %v", err)
 		}
 		failed.Add(1)
-	}}}, &keys{}, clock.Now)
+	}}, clock)
 	token := p.SignIn(t, "ada")
 
 	p.Down()
@@ -166,7 +166,7 @@ func TestProviderThatIsDown(t *testing.T) {
 	// Where nobody listens at all.
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	nowhere := open(t, access.Config{OIDC: &access.OIDCConfig{Issuer: gone.URL, ClientID: oidcprovider.ClientID}}, &keys{}, clock.Now)
+	nowhere := signInWith(t, access.OIDCConfig{Issuer: gone.URL, ClientID: oidcprovider.ClientID}, clock)
 	wantError(t, "nobody listens", nowhere, token, access.ErrUnavailable)
 }
 
@@ -191,7 +191,9 @@ func TestSlowProvider(t *testing.T) {
 		a := signIn(t, p, clock)
 		token := p.SignIn(t, "ada")
 		release := hold(p)
+		a.SetFetchLimit(100 * time.Millisecond)
 		wantError(t, "slow", a, token, access.ErrUnavailable)
+		a.SetFetchLimit(time.Minute)
 		release()
 		clock.Advance(5 * time.Second)
 		wantOwner(t, "no longer slow", p, a, token, "ada")
@@ -284,35 +286,43 @@ func TestNonsense(t *testing.T) {
 		path    string
 		respond http.HandlerFunc
 	}{
-		"a page":                      {discoveryPath, body(200, "<!DOCTYPE html><title>Maintenance</title>")},
-		"nothing":                     {discoveryPath, body(200, "")},
-		"no document":                 {discoveryPath, body(404, "")},
-		"a right document with a 500": {discoveryPath, body(500, discovery(p.Issuer(), p.Issuer()+keysPath))},
-		"a right document with a 203": {discoveryPath, body(203, discovery(p.Issuer(), p.Issuer()+keysPath))},
-		"null":                        {discoveryPath, body(200, "null")},
-		"an empty object":             {discoveryPath, body(200, "{}")},
-		"a list":                      {discoveryPath, body(200, "[]")},
-		"half a document":             {discoveryPath, body(200, `{"issuer":"`+p.Issuer())},
-		"two documents":               {discoveryPath, body(200, discovery(p.Issuer(), p.Issuer()+keysPath)+"{}")},
-		"another issuer":              {discoveryPath, body(200, discovery("https://login.example.org", p.Issuer()+keysPath))},
-		"the issuer with a slash":     {discoveryPath, body(200, discovery(p.Issuer()+"/", p.Issuer()+keysPath))},
-		"no place of keys":            {discoveryPath, body(200, discovery(p.Issuer(), ""))},
-		"a place that is no URL":      {discoveryPath, body(200, discovery(p.Issuer(), "http://127.0.0.1:x/"))},
-		"keys without TLS":            {discoveryPath, body(200, discovery(p.Issuer(), "http://keys.example.org/jwks"))},
-		"keys in a file":              {discoveryPath, body(200, discovery(p.Issuer(), "file:///etc/passwd"))},
-		"keys at a path":              {discoveryPath, body(200, discovery(p.Issuer(), "/jwks"))},
-		"a large document":            {discoveryPath, body(200, discovery(p.Issuer(), p.Issuer()+keysPath)+strings.Repeat(" ", 256<<10))},
-		"a document elsewhere":        {discoveryPath, http.RedirectHandler(elsewhere.URL+discoveryPath, http.StatusFound).ServeHTTP},
-		"a connection that is cut":    {discoveryPath, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		"keys that are a page":        {keysPath, body(200, "<!DOCTYPE html>")},
-		"keys with a 500":             {keysPath, body(500, `{"keys":[]}`)},
-		"no keys at all":              {keysPath, body(200, `{}`)},
-		"null for keys":               {keysPath, body(200, `{"keys":null}`)},
-		"an object for keys":          {keysPath, body(200, `{"keys":{}}`)},
-		"a list of keys alone":        {keysPath, body(200, `[]`)},
-		"too many keys":               {keysPath, body(200, manyKeys)},
-		"a large set of keys":         {keysPath, body(200, `{"keys":[]}`+strings.Repeat(" ", 256<<10))},
-		"keys elsewhere":              {keysPath, http.RedirectHandler(elsewhere.URL+keysPath, http.StatusTemporaryRedirect).ServeHTTP},
+		"a page":                         {discoveryPath, body(200, "<!DOCTYPE html><title>Maintenance</title>")},
+		"nothing":                        {discoveryPath, body(200, "")},
+		"no document":                    {discoveryPath, body(404, "")},
+		"a right document with a 500":    {discoveryPath, body(500, discovery(p.Issuer(), p.Issuer()+keysPath))},
+		"a right document with a 203":    {discoveryPath, body(203, discovery(p.Issuer(), p.Issuer()+keysPath))},
+		"null":                           {discoveryPath, body(200, "null")},
+		"an empty object":                {discoveryPath, body(200, "{}")},
+		"a list":                         {discoveryPath, body(200, "[]")},
+		"half a document":                {discoveryPath, body(200, `{"issuer":"`+p.Issuer())},
+		"two documents":                  {discoveryPath, body(200, discovery(p.Issuer(), p.Issuer()+keysPath)+"{}")},
+		"another issuer":                 {discoveryPath, body(200, discovery("https://login.example.org", p.Issuer()+keysPath))},
+		"the issuer with a slash":        {discoveryPath, body(200, discovery(p.Issuer()+"/", p.Issuer()+keysPath))},
+		"no place of keys":               {discoveryPath, body(200, discovery(p.Issuer(), ""))},
+		"a place of keys that is no URL": {discoveryPath, body(200, discovery(p.Issuer(), "http://127.0.0.1:x/"))},
+		"a place of keys without TLS":    {discoveryPath, body(200, discovery(p.Issuer(), "http://keys.example.org/jwks"))},
+		"a place of keys in a file":      {discoveryPath, body(200, discovery(p.Issuer(), "file:///etc/passwd"))},
+		"a place of keys that is a path": {discoveryPath, body(200, discovery(p.Issuer(), "/jwks"))},
+		"a large document":               {discoveryPath, body(200, discovery(p.Issuer(), p.Issuer()+keysPath)+strings.Repeat(" ", 256<<10))},
+		"a document without end": {discoveryPath, func(w http.ResponseWriter, _ *http.Request) {
+			for range 1024 {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+			t.Error("64 MiB of a document were read")
+		}},
+		"a document elsewhere":     {discoveryPath, http.RedirectHandler(elsewhere.URL+discoveryPath, http.StatusFound).ServeHTTP},
+		"a connection that is cut": {discoveryPath, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		"keys that are a page":     {keysPath, body(200, "<!DOCTYPE html>")},
+		"keys with a 500":          {keysPath, body(500, `{"keys":[]}`)},
+		"no keys at all":           {keysPath, body(200, `{}`)},
+		"null for keys":            {keysPath, body(200, `{"keys":null}`)},
+		"an object for keys":       {keysPath, body(200, `{"keys":{}}`)},
+		"a list of keys alone":     {keysPath, body(200, `[]`)},
+		"too many keys":            {keysPath, body(200, manyKeys)},
+		"a large set of keys":      {keysPath, body(200, `{"keys":[]}`+strings.Repeat(" ", 256<<10))},
+		"keys elsewhere":           {keysPath, http.RedirectHandler(elsewhere.URL+keysPath, http.StatusTemporaryRedirect).ServeHTTP},
 		"keys whose connection is cut": {keysPath, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			io.WriteString(w, `{"keys":[`)
@@ -330,6 +340,10 @@ func TestNonsense(t *testing.T) {
 			}
 		})
 		wantError(t, name, signIn(t, p, clock), token, access.ErrUnavailable)
+		// Where keys must not be is not asked, whether or not there are any.
+		if _, err := bearer(t, signIn(t, p, clock), token); strings.Contains(name, "place of keys") != strings.Contains(err.Error(), "jwks_uri") {
+			t.Errorf("%s: %v", name, err)
+		}
 		clock.Advance(time.Hour)
 		fetches := p.Fetches()
 		wantOwner(t, "in spite of "+name, p, knows, token, "ada")
@@ -407,6 +421,9 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 			wantOwner(t, name, p, a, token, "ada")
 		} else {
 			wantError(t, name, a, token, access.ErrInvalid)
+			if _, err := bearer(t, a, token); err != nil && !strings.Contains(err.Error(), "no such key") {
+				t.Errorf("%s: it was tried: %v", name, err)
+			}
 		}
 		// The others of the set are none the worse for it.
 		wantOwner(t, "beside one "+name, p, a, p.Key().Sign(t, p.Claims("grace"), nil), "grace")
@@ -464,6 +481,7 @@ func FuzzCaller(f *testing.F) {
 	issuer = provider.URL
 	clock := linkstest.NewClock()
 	a := open(f, access.Config{AdminKey: adminKey, OIDC: &access.OIDCConfig{Issuer: issuer, ClientID: "c"}}, &keys{}, clock.Now)
+	a.SetFetchLimit(time.Minute)
 
 	claims := jwt.MapClaims{"iss": issuer, "aud": "c", "sub": "ada", "exp": clock.Now().Add(time.Hour).Unix()}
 	token := key.Sign(f, claims, nil)

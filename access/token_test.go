@@ -21,10 +21,18 @@ import (
 	"tiney/internal/oidcprovider"
 )
 
-// signIn is an authenticator that takes the tokens of p, at the clock's time.
+// signIn is an authenticator that takes the tokens of p, at the clock's time. It waits for the provider's keys longer than
+// the product does: a busy machine may stand still for a while.
 func signIn(t testing.TB, p *oidcprovider.Provider, clock *linkstest.Clock) *access.Authenticator {
 	t.Helper()
-	return open(t, access.Config{OIDC: &access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID, AdminRole: "admin"}}, &keys{}, clock.Now)
+	return signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID, AdminRole: "admin"}, clock)
+}
+
+func signInWith(t testing.TB, c access.OIDCConfig, clock *linkstest.Clock) *access.Authenticator {
+	t.Helper()
+	a := open(t, access.Config{OIDC: &c}, &keys{}, clock.Now)
+	a.SetFetchLimit(time.Minute)
+	return a
 }
 
 func owner(p *oidcprovider.Provider, user string) string {
@@ -281,7 +289,7 @@ func TestClaims(t *testing.T) {
 	}
 
 	// Without an admin role nobody is an admin by token, not even who has the role without a name.
-	none := open(t, access.Config{OIDC: &access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID}}, &keys{}, clock.Now)
+	none := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID}, clock)
 	claims := p.Claims("ada")
 	claims["roles"] = []string{"", "admin"}
 	if got, err := bearer(t, none, p.Key().Sign(t, claims, nil)); err != nil || got.Admin {

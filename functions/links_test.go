@@ -15,7 +15,8 @@ import (
 	"tiney/link"
 )
 
-// someLinks puts links of several owners there: "anns" and "bobs", and nobody's "nobodys" with a claim token.
+// someLinks puts links of several owners there: "anns" and "bobs"; nobody's "nobodys" with a claim token, and "tokenless"
+// without; and "claimed", which is bob's, with the token still in its row.
 func someLinks(t testing.TB, r *rig) (token string) {
 	t.Helper()
 	token, hash := claimToken(t)
@@ -23,6 +24,8 @@ func someLinks(t testing.TB, r *rig) (token string) {
 	r.fake.Put(link.Link{Alias: "anns", LongURL: "https://example.com/ann", Owner: "ann", CreatedAt: now, ExpiresAt: now.Add(time.Hour), StatusCode: 301, Title: "Ann's <title>", Tags: []string{"b", "a"}})
 	r.fake.Put(link.Link{Alias: "bobs", LongURL: "https://example.com/bob", Owner: "bob", CreatedAt: now})
 	r.fake.Put(link.Link{Alias: "nobodys", LongURL: "https://example.com/nobody", CreatedAt: now, ExpiresAt: now.Add(time.Hour), ClaimHash: hash})
+	r.fake.Put(link.Link{Alias: "tokenless", LongURL: "https://example.com/tokenless", CreatedAt: now})
+	r.fake.Put(link.Link{Alias: "claimed", LongURL: "https://example.com/claimed", CreatedAt: now, Owner: "bob", ClaimHash: hash})
 	return token
 }
 
@@ -75,6 +78,9 @@ func TestPermissions(t *testing.T) {
 		{"ann", "nobodys", "403 403 403 403"},
 		{stranger, "nobodys", "403 403 403 403"},
 		{"", "nobodys", "401 401 401 401"},
+		{"ann", "tokenless", "403 403 403 403"},
+		{"holder", "tokenless", "403 403 403 403"},
+		{"holder", "claimed", "403 403 403 403"},
 		{"ann", "unknown", "404 404 404 404"},
 		{"admin", "unknown", "404 404 404 404"},
 		{"holder", "unknown", "404 403 404 404"},
@@ -428,21 +434,23 @@ func (c *crossed) Edit(ctx context.Context, a link.Alias, once bool, change func
 func TestEditsThatCross(t *testing.T) {
 	for _, test := range []struct {
 		others int
-		match  bool
+		match  string // TAG stands for the link's own
 		status int
 		kind   string
 	}{
-		{0, true, 200, ""},
-		{4, false, 200, ""},
-		{5, false, 409, "conflict"},
-		{1, true, 412, "precondition"},
+		{0, "TAG", 200, ""},
+		{4, "", 200, ""},
+		{5, "", 409, "conflict"},
+		{1, "TAG", 412, "precondition"},
+		{1, "*", 412, "precondition"}, // it is never repeated
 	} {
 		store := &crossed{}
 		r := newRig(t, func(c *functions.Config) { store.Fake = c.Links.(*linkstest.Fake); c.Links = store })
 		someLinks(t, r)
 		var header []string
-		if test.match {
-			header = []string{"If-Match", r.as("ann", http.MethodGet, "/api/links/anns", "").Header().Get("ETag")}
+		if test.match != "" {
+			tag := r.as("ann", http.MethodGet, "/api/links/anns", "").Header().Get("ETag")
+			header = []string{"If-Match", strings.ReplaceAll(test.match, "TAG", tag)}
 		}
 		store.others = test.others
 		w := r.as("ann", http.MethodPatch, "/api/links/anns", `{"title":"mine"}`, header...)

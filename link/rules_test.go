@@ -365,7 +365,7 @@ func FuzzRules(f *testing.F) {
 		case !errors.As(err, &invalid) || invalid.Detail == "":
 			t.Fatalf("New: %v", err)
 		}
-		was := link.Link{LongURL: "https://example.com/", Owner: "o", StatusCode: 302, ExpiresAt: second.Add(time.Hour), Shared: given&128 != 0}
+		was := link.Link{LongURL: "https://example.com/", Owner: "o", StatusCode: 302, ClaimHash: "h", ExpiresAt: second.Add(time.Hour), Shared: given&128 != 0}
 		edited, err := r.Edit(was, p, false, now)
 		switch {
 		case err == nil:
@@ -379,6 +379,23 @@ func FuzzRules(f *testing.F) {
 		case errors.Is(err, link.ErrShared) && was.Shared:
 		case !errors.As(err, &invalid) || invalid.Detail == "":
 			t.Fatalf("Edit: %v", err)
+		}
+		if err != nil {
+			return
+		}
+		// Deleted and restored, a link is as it was, and a claim takes only its end and its token.
+		deleted, err := edited.Deleted(true, now)
+		if err != nil || deleted.State(now) != link.StateDeleted {
+			t.Fatalf("deleted: %+v, %v", deleted, err)
+		}
+		restored, err := deleted.Restored(time.Hour, now)
+		if err != nil || restored.Changed(edited) {
+			t.Fatalf("restored: %+v, %v, and it was %+v", restored, err, edited)
+		}
+		claimed := edited.Claimed(owner, given&1 != 0, now)
+		if claimed.Owner != owner || claimed.ClaimHash != "" || claimed.Shared != edited.Shared || claimed.LongURL != edited.LongURL ||
+			!claimed.ExpiresAt.IsZero() && (given&1 == 0 || claimed.ExpiresAt != edited.ExpiresAt) {
+			t.Fatalf("claimed: %+v, and it was %+v", claimed, edited)
 		}
 	})
 }

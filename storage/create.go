@@ -49,6 +49,7 @@ type creation struct {
 	writing
 	want      link.Link
 	claimHash string // of the token that the caller has
+	takeOver  bool   // rows that are in the way, and that no link follows, may be this link's
 
 	own       linkRow     // the link that was inserted for want
 	ownExpiry azcore.ETag // of its expiry row, or "" if only the reaper may delete that
@@ -88,6 +89,15 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		}
 		// Who wants it too at this very second has come to its other rows only. It may be the same caller, who has asked twice.
 		time.Sleep(100 * time.Millisecond)
+		there, err = c.links.get(ctx, c.want.Alias)
+	}
+	if errors.Is(err, link.ErrNotFound) {
+		// The rows were left behind by a create that broke off, which this one may repeat, or are those of a slow one. Whose
+		// they are is decided by who inserts the link.
+		c.takeOver = true
+		if err := c.insertAs(ctx, c.want); !errors.Is(err, errExists) {
+			return c.own.Link, true, err
+		}
 		there, err = c.links.get(ctx, c.want.Alias)
 	}
 	switch {
@@ -206,15 +216,23 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 
 // insertBefore inserts what has to be there before the link. errExists: one of the rows is another link's.
 func (c *creation) insertBefore(ctx context.Context) error {
+	// A row that is taken over is written anew, so that whoever inserted it cannot delete it by its ETag any more. Nor does
+	// this create: either of the two may be the one whose link is there in the end.
 	expiry := func() (err error) {
 		if !c.own.ExpiresAt.IsZero() {
 			c.ownExpiry, err = c.expiry.insert(ctx, c.own)
+		}
+		if c.takeOver && errors.Is(err, errExists) {
+			_, err = c.expiry.put(ctx, c.own.ExpiresAt, c.own.Alias)
 		}
 		return err
 	}
 	listed := func() (err error) {
 		if c.own.Owner != "" {
 			c.ownListed, err = c.owners.insert(ctx, c.own)
+		}
+		if c.takeOver && errors.Is(err, errExists) {
+			err = c.owners.put(ctx, c.own)
 		}
 		return err
 	}

@@ -27,7 +27,7 @@ const (
 	keyFresh = time.Minute
 	// keysCached bounds the cached keys. Unknown ones are not cached, so that strangers cannot push out the others.
 	keysCached = 1000
-	// keyUseRetry is how long nobody tries again to save the day of a key's last use.
+	// keyUseRetry is how long after a try to save the day of a key's last use nobody tries again.
 	keyUseRetry = time.Minute
 
 	keyIDLength = 16
@@ -53,7 +53,7 @@ type Keys struct {
 type cachedKey struct {
 	access.Key
 	readAt int64 // these are in Unix nanoseconds
-	usedAt int64 // when the day of its last use was last being saved
+	usedAt int64 // since when the day of its last use is to be saved; zero: it is
 }
 
 func newKeys(t *table, config Config, c *changes) *Keys {
@@ -163,7 +163,7 @@ func (k *Keys) saveUse(ctx context.Context, hash, day string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.cached[hash]; c != nil {
-		c.LastUsedOn = max(c.LastUsedOn, day)
+		c.LastUsedOn, c.usedAt = max(c.LastUsedOn, day), 0
 	}
 }
 

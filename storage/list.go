@@ -18,17 +18,19 @@ import (
 )
 
 const (
-	maxPage         = 1000 // how many rows the service returns at a time
-	listReads       = 1000 // how many links one List reads at most
-	listPage        = 200  // how many rows it asks for at a time if those of the first query do not do
-	listConcurrency = 32   // how many links, or keys, are read at the same time
-	maxRowKey       = 1024 // bytes, the service's own limit
+	maxPage         = 1000        // how many rows the service returns at a time
+	listReads       = 1000        // how many links one List reads at most
+	listPage        = 200         // how many rows it asks for at a time if those of the first query do not do
+	listTime        = Timeout / 2 // after which it looks no further
+	listChunk       = 128         // how many links it reads before it looks what is still wanted
+	listConcurrency = 32          // how many links, or keys, are read at the same time
+	maxRowKey       = 1024        // bytes, the service's own limit
 )
 
-// List returns up to limit of an owner's links for which keep is true, the newest first, as they are in the table. It begins
+// List returns up to limit, which is at least 1, of an owner's links for which keep is true, the newest first, as they are in the table. It begins
 // after a position, "" for the start, and returns the position of the last link that it looked at, or "" if there are no
-// more. It looks at 1,000 links at most, so that it may return fewer than limit although there are more. Keep is called for
-// one link after the other.
+// more. It looks at 1,000 links at most, and at fewer if storage is slow, so that it may return fewer than limit although there
+// are more. Keep is called for one link after the other.
 //
 // Without a filter it makes one call more than there are links in the page. It also deletes rows that lead nowhere.
 // Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
@@ -39,42 +41,42 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int, keep f
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	strays := newStrays(ctx, &s.owners.table, &s.config)
-	for looked, wanted := 0, min(limit, maxPage-1); ; wanted = min(listPage, listReads-looked) {
-		filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey gt '%s'", ownerPartition(owner), strings.ReplaceAll(after, "'", "''"))
-		rows, err := s.owners.rows(ctx, filter, wanted+1) // one more tells whether there are more
+	var rows []listedRow // that were not looked at yet
+	more := true         // of them in the table
+	end := s.config.Now().Add(listTime)
+	for looked := 0; looked < listReads && !s.config.Now().After(end); {
+		if len(rows) == 0 {
+			wanted := min(listPage, listReads-looked)
+			if looked == 0 {
+				wanted = min(limit, maxPage-1)
+			}
+			filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey gt '%s'", ownerPartition(owner), strings.ReplaceAll(after, "'", "''"))
+			if rows, err = s.owners.rows(ctx, filter, wanted+1); err != nil { // one more tells whether there are more
+				return nil, "", exported(err)
+			}
+			more = len(rows) > wanted
+			rows = rows[:min(len(rows), wanted)]
+		}
+		n := min(len(rows), max(limit-len(links), listConcurrency), listChunk)
+		found, err := s.readListed(ctx, owner, rows[:n], strays)
 		if err != nil {
 			return nil, "", exported(err)
 		}
-		more := len(rows) > wanted
-		rows = rows[:min(len(rows), wanted)]
-		for len(rows) > 0 {
-			n := min(len(rows), max(limit-len(links), listConcurrency))
-			found, err := s.readListed(ctx, owner, rows[:n], strays)
-			if err != nil {
-				return nil, "", exported(err)
+		for i, l := range found {
+			after = rows[i].key
+			if l.Alias != "" && keep(l) {
+				links = append(links, l)
 			}
-			for i, l := range found {
-				after, looked = rows[i].key, looked+1
-				if l.Alias != "" && keep(l) {
-					links = append(links, l)
-				}
-				if len(links) < limit {
-					continue
-				}
-				if i == len(rows)-1 && !more {
-					after = ""
-				}
+			if len(links) == limit && (i < len(rows)-1 || more) {
 				return links, after, nil
 			}
-			rows = rows[n:]
 		}
-		switch {
-		case !more:
+		looked += n
+		if rows = rows[n:]; len(rows) == 0 && !more {
 			return links, "", nil
-		case looked == listReads:
-			return links, after, nil
 		}
 	}
+	return links, after, nil
 }
 
 // readListed reads the links that rows lead to. A row that leads to none of the owner's has a link without an alias in its

@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +52,7 @@ var exchanges = []exchange{
 	{name: "no body", method: "POST", target: "/api/shorten", status: 400, contentType: problem, contains: `"type":"/problems/body"`},
 	{name: "not JSON", method: "POST", target: "/api/shorten", body: "x", status: 400, contentType: problem},
 	{name: "not UTF-8", method: "POST", target: "/api/shorten", body: "{\"longUrl\":\"https://example.com/\xff\"}", status: 400, contentType: problem},
-	{name: "unknown field", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com","alias":"x"}`, status: 400, contentType: problem, contains: `"field":"alias"`},
+	{name: "unknown field", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com","Alias":"x"}`, status: 400, contentType: problem, contains: `"field":"Alias"`},
 	{name: "bad URL", method: "POST", target: "/api/shorten", body: `{"longUrl":"http://1.2.3.08"}`, status: 400, contentType: problem, contains: `"field":"longUrl"`},
 	{name: "our own URL", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://TINEY.to.:444/x"}`, status: 400, contentType: problem, contains: `"field":"longUrl"`},
 	{name: "bad lifetime", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com","expiresInSeconds":59}`, status: 400, contentType: problem, contains: `"field":"expiresInSeconds"`},
@@ -87,21 +90,26 @@ var exchanges = []exchange{
 	{name: "the timer's endpoint", method: "POST", target: "/reaper", body: "{}", status: 405, contentType: problem, hostStatus: 404},
 }
 
-func TestExchangesInEveryMode(t *testing.T) {
+// putExchanged writes the links that the exchanges are about.
+func putExchanged(s *site) {
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	for _, l := range []link.Link{
+		{Alias: "live", LongURL: "https://example.com/live?a=<b>", ExpiresAt: future},
+		{Alias: "q", LongURL: "https://bücher.example:8080/ü"},
+		{Alias: "expired", LongURL: "https://example.com/expired", ExpiresAt: past},
+		{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true},
+	} {
+		s.PutLink(l)
+	}
+	s.Put(s.Links, rawtables.Entity{"PartitionKey": "ot", "RowKey": "Other-1", "LongUrl": "https://example.com/other", "Clicks": 3, "Owner": "x"})
+}
+
+func TestExchangesInEveryMode(t *testing.T) {
 	for mode, start := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			for _, l := range []link.Link{
-				{Alias: "live", LongURL: "https://example.com/live?a=<b>", ExpiresAt: future},
-				{Alias: "q", LongURL: "https://bücher.example:8080/ü"},
-				{Alias: "expired", LongURL: "https://example.com/expired", ExpiresAt: past},
-				{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true},
-			} {
-				s.PutLink(l)
-			}
-			s.Put(s.Links, rawtables.Entity{"PartitionKey": "ot", "RowKey": "Other-1", "LongUrl": "https://example.com/other", "Clicks": 3, "Owner": "x"})
+			putExchanged(s)
 			base, hosted := start(s)
 			awaitReady(t, base)
 			for _, e := range exchanges {
@@ -131,6 +139,67 @@ func (e exchange) check(t *testing.T, base string, hosted bool) {
 	if contentType := got.Header.Get("Content-Type"); e.contentType != "" && contentType != e.contentType {
 		t.Errorf("Content-Type %q, want %q", contentType, e.contentType)
 	}
+}
+
+var updateResponses = flag.Bool("e2e.update", false, "write testdata/responses.txt anew")
+
+// Callers without credentials get what they got before there were any, byte for byte, but for the claim token of a new link
+// and the day since when a link leads nowhere.
+func TestResponsesWithoutCredentials(t *testing.T) {
+	const file = "testdata/responses.txt"
+	s := newSite(t)
+	putExchanged(s)
+	base := s.standalone(emulator.ConnectionString()).url
+	awaitReady(t, base)
+	var got []string
+	for _, e := range exchanges {
+		r := request(t, e.method, base+e.target, e.body, e.headers...)
+		if contentType := r.Header.Get("Content-Type"); contentType != page && !strings.HasPrefix(contentType, "image/") {
+			got = append(got, fmt.Sprintf("### %s\n%s", e.name, shape(r)))
+		}
+	}
+	if *updateResponses {
+		if err := os.WriteFile(file, []byte(strings.Join(got, "")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range strings.SplitAfter(string(want), "\n\n\n") {
+		if got := strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	}
+}
+
+// varying is what differs from run to run in a response, and what says it in its place.
+var varying = []struct {
+	what    *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`,"claimToken":"tnc_[0-9A-Za-z]{43}"`), ""},
+	{regexp.MustCompile(`"alias":"[0-9A-Za-z]{6}"`), `"alias":"ALIAS6"`},
+	{regexp.MustCompile(`https://tiney\.to/[0-9A-Za-z]{6}\b`), "https://tiney.to/ALIAS6"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
+	{regexp.MustCompile(`on \d+ [A-Z][a-z]+ \d{4} \(UTC\)`), "on DATE (UTC)"},
+	{regexp.MustCompile(`"version":"[^"]*"`), `"version":"VERSION"`},
+	{regexp.MustCompile(`"milliseconds":\d+`), `"milliseconds":0`},
+}
+
+// shape returns a response without what differs from run to run.
+func shape(r testutil.Response) string {
+	r.Header.Del("Date")
+	r.Header.Del("Content-Length")
+	var text strings.Builder
+	fmt.Fprintln(&text, r.Status)
+	_ = r.Header.Write(&text) // sorted
+	shape := strings.ReplaceAll(strings.TrimSpace(text.String()+"\n"+r.Body), "\r", "") + "\n\n\n"
+	for _, v := range varying {
+		shape = v.what.ReplaceAllString(shape, v.instead)
+	}
+	return shape
 }
 
 func TestChunkedBody(t *testing.T) {
@@ -206,6 +275,7 @@ func TestBaseUrlUnderTheCoreTools(t *testing.T) {
 
 func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 	s := newSite(t)
+	s.TombstoneFor = 0
 	h := s.hosted(true, emulator.ConnectionString())
 	bases := []string{h.URL(), s.standalone(emulator.ConnectionString()).url}
 	inTime := true // so that no storage call was tried again, which may leave an expiry row to the reaper

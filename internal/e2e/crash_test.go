@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/testutil"
 	"tiney/link"
 )
 
@@ -47,6 +50,7 @@ func TestKilledAtEveryStorageCallOfCreate(t *testing.T) {
 				t.Run(fmt.Sprintf("replacing=%t, call %d, after=%t", replace, n, after), func(t *testing.T) {
 					t.Parallel()
 					s := newSite(t)
+					s.TombstoneFor = 0 // so that nothing is left in the end
 					if replace {
 						s.PutLink(link.Link{Alias: "stale", LongURL: "https://example.com/page", ExpiresAt: time.Now().Add(-time.Hour)})
 					}
@@ -128,6 +132,104 @@ func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// change is a request of an owner that makes several storage calls. $NEW stands for another text before each kill, $ALIAS and
+// $TOKEN for the alias and the claim token of a link that is there before, made by its owner or by nobody.
+type change struct {
+	link                 string // the body of the shorten that makes it; "" for none
+	nobodys, deleted     bool   // whose it is, and what became of it
+	method, target, body string
+	repeated             []int // what the request may get when it is repeated after a kill
+}
+
+var changes = map[string]change{
+	"shorten":         {method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`, repeated: []int{200, 201}},
+	"shorten, chosen": {method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/","alias":"$NEW","expiresAtUtc":"2099-01-01T00:00:00Z"}`, repeated: []int{200, 201}},
+	"move": {link: `{"longUrl":"https://example.com/$NEW"}`,
+		method: "PATCH", target: "/api/links/$ALIAS", body: `{"longUrl":"https://example.com/$NEW/moved"}`, repeated: []int{200}},
+	"end": {link: `{"longUrl":"https://example.com/","alias":"$NEW","expiresInSeconds":3600}`,
+		method: "PATCH", target: "/api/links/$ALIAS", body: `{"expiresInSeconds":7200}`, repeated: []int{200}},
+	"delete": {link: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
+		method: "DELETE", target: "/api/links/$ALIAS", repeated: []int{204}},
+	"restore": {link: `{"longUrl":"https://example.com/$NEW","alias":"$NEW","expiresInSeconds":3600}`, deleted: true,
+		method: "POST", target: "/api/links/$ALIAS/restore", repeated: []int{200, 409}}, // 409: it has been restored, so it is not deleted any more
+	"claim": {link: `{"longUrl":"https://example.com/$NEW"}`, nobodys: true,
+		method: "POST", target: "/api/claims", body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, repeated: []int{200}},
+	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, repeated: []int{201}},
+}
+
+// Whatever a request was doing when its process was killed, nothing leaks, the link is as it was or as it was to become, and
+// the request can be repeated.
+func TestKilledAfterEveryStorageCallOfAChange(t *testing.T) {
+	t.Parallel()
+	for name, c := range changes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.TombstoneFor = 0 // so that nothing is left in the end
+			p := s.proxy()
+			h := s.hosted(false, p.ConnectionString())
+			ada := owner(t, h.URL(), "ada")
+			for n := 1; ; n++ {
+				stands := map[string]string{"NEW": fmt.Sprintf("new%d", n)}
+				in := func(text string) string { return os.Expand(text, func(name string) string { return stands[name] }) }
+				if c.link != "" {
+					maker := ada
+					if c.nobodys {
+						maker.token = ""
+					}
+					made := maker.must(201, "POST", "/api/shorten", in(c.link))
+					stands["ALIAS"], stands["TOKEN"] = fmt.Sprint(made["alias"]), fmt.Sprint(made["claimToken"])
+				}
+				if c.deleted {
+					ada.must(204, "DELETE", in("/api/links/$ALIAS"), "")
+				}
+				ada.must(200, "GET", "/api/me", "") // so that the key is cached
+				killAt(p, h, int64(n), true)
+				got, err := testutil.Send(c.method, h.URL()+in(c.target), in(c.body), "Content-Type", "application/json", "Authorization", "Bearer "+ada.token)
+				p.Reset()
+				if err == nil && got.Status < 300 { // it makes fewer calls
+					if n < 3 {
+						t.Errorf("it makes %d storage calls only", n-1)
+					}
+					break
+				}
+				p.Wait()
+				wantNoLeakOfCrash(s)
+				if err := h.Restart(ctx); err != nil {
+					t.Fatal(err)
+				}
+				testutil.Eventually(t, "it is repeated", func() bool {
+					got = ada.send(c.method, in(c.target), in(c.body))
+					return got.Status != 503
+				})
+				if !slices.Contains(c.repeated, got.Status) {
+					t.Errorf("killed after call %d, and repeated: got %+v, want %v", n, got, c.repeated)
+				}
+				wantNoLeakOfCrash(s)
+			}
+			for _, item := range ada.must(200, "GET", "/api/links?limit=100", "")["items"].([]any) { // a claimed link among them
+				ada.must(204, "DELETE", "/api/links/"+item.(map[string]any)["alias"].(string), "")
+			}
+			s.Age(100 * 365 * 24 * time.Hour)
+			s.RemoveContainer(s.lock) // and the lease that a killed process may have taken
+			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+				t.Error(err)
+			}
+			s.WantRows(0, 0, 0)
+		})
+	}
+}
+
+// wantNoLeakOfCrash checks that there are no leaks but rows of owners: who lists links drops those.
+func wantNoLeakOfCrash(s *site) {
+	s.t.Helper()
+	for _, leak := range s.Leaks() {
+		if !strings.HasPrefix(leak, "owner's row") {
+			s.t.Error(leak)
 		}
 	}
 }

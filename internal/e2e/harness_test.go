@@ -72,6 +72,9 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
+// adminKey is that of all processes.
+const adminKey = "the-admin-key-of-the-tests-9f8e7d6c5b4a"
+
 // environment is the whole environment of a process, the additional settings included.
 func (s *site) environment(connectionString string, more ...string) []string {
 	return append([]string{
@@ -79,8 +82,11 @@ func (s *site) environment(connectionString string, more ...string) []string {
 		"GORACE=halt_on_error=1", // a race ends the process, which fails every test
 		"AzureWebJobsStorage=" + connectionString,
 		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index, "EXPIRYINDEX_TABLE_NAME=" + s.Expiry,
+		"OWNERS_TABLE_NAME=" + s.Owners, "KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State,
 		"GC_BLOB_LOCK_CONTAINER=" + s.lock,
+		fmt.Sprintf("TOMBSTONE_DAYS=%d", s.TombstoneFor/(24*time.Hour)),
 		"BaseUrl=https://tiney.to",
+		"ADMIN_KEY=" + adminKey,
 	}, more...)
 }
 
@@ -245,4 +251,56 @@ var modes = map[string]func(s *site) (base string, hosted bool){
 	"behind a host that forwards": func(s *site) (string, bool) { return s.hosted(false, emulator.ConnectionString()).URL(), true },
 	"behind a host that proxies":  func(s *site) (string, bool) { return s.hosted(true, emulator.ConnectionString()).URL(), true },
 	"on its own":                  func(s *site) (string, bool) { return s.standalone(emulator.ConnectionString()).url, false },
+}
+
+// caller sends requests to a process, with one credential or none.
+type caller struct {
+	t           *testing.T
+	base, token string
+}
+
+// send returns the response, and fails the test if there is none. The body of a PATCH is a merge patch, unless the headers
+// say otherwise.
+func (c caller) send(method, target, body string, headers ...string) testutil.Response {
+	c.t.Helper()
+	if method == http.MethodPatch {
+		headers = append([]string{"Content-Type", "application/merge-patch+json"}, headers...)
+	}
+	if c.token != "" {
+		headers = append([]string{"Authorization", "Bearer " + c.token}, headers...)
+	}
+	return request(c.t, method, c.base+target, body, headers...)
+}
+
+// must sends a request until the response is no 503, which a busy machine may cause. It has to have the given status then,
+// or that of a repeated request. It returns the members of the body.
+func (c caller) must(status int, method, target, body string, headers ...string) map[string]any {
+	c.t.Helper()
+	var got testutil.Response
+	testutil.Eventually(c.t, method+" "+target, func() bool {
+		got = c.send(method, target, body, headers...)
+		return got.Status != http.StatusServiceUnavailable
+	})
+	if got.Status != status && (status != http.StatusCreated || got.Status != http.StatusOK) {
+		c.t.Fatalf("%s %s: got %+v, want %d", method, target, got, status)
+	}
+	return members(got)
+}
+
+// members returns the members of a response's body, and its headers by their canonical names.
+func members(r testutil.Response) map[string]any {
+	all := map[string]any{}
+	_ = json.Unmarshal([]byte(r.Body), &all) // a body that is no object has no members
+	for name, values := range r.Header {
+		all[name] = strings.Join(values, ", ") // a host that forwards splits some
+	}
+	return all
+}
+
+// owner makes a key for an owner, and returns a caller with it.
+func owner(t *testing.T, base, name string) caller {
+	t.Helper()
+	made := caller{t, base, adminKey}.must(201, "POST", "/api/keys", fmt.Sprintf(`{"name":"test","owner":%q}`, name))
+	key, _ := made["key"].(string)
+	return caller{t, base, key}
 }

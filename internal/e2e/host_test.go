@@ -27,13 +27,18 @@ func TestStrangersCannotFireTheTimer(t *testing.T) {
 		t.Run(fmt.Sprintf("proxy %t", proxy), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
+			s.TombstoneFor = 0
 			s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: time.Now().Add(-time.Hour)})
 			h := s.hosted(proxy, emulator.ConnectionString())
 			const payload = `{"Data":{"timer":{"IsPastDue":false}},"Metadata":{}}`
 			own := strings.TrimPrefix(h.HandlerURL(), "http://")
 			for _, host := range []string{"tiney.to", own} {
-				for _, path := range append(funchost.HostilePaths, "/reaper", "/api/reaper", "/api/../reaper") {
+				for _, path := range append(funchost.HostilePaths, "/reaper", "/api/reaper", "/api/../reaper", "/api/links/../../reaper") {
 					request(t, http.MethodPost, h.URL()+path, payload, "Host", host)
+					path = strings.Replace(path, "/api/", "/api/links/x%5C..%5C..%5C", 1)
+					for _, method := range []string{"POST", "PATCH", "DELETE", "PUT"} {
+						request(t, method, h.URL()+path, payload, "Host", host, "Authorization", "Bearer "+adminKey)
+					}
 				}
 			}
 			// Past the host, as only a process of the same machine could.

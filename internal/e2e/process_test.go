@@ -19,6 +19,7 @@ import (
 func TestReaperCatchesUp(t *testing.T) {
 	t.Parallel()
 	backlog := func(s *site) {
+		s.TombstoneFor = 0
 		for d := range 10 {
 			for i := range 5 {
 				s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due-%d-%d", d, i)), LongURL: fmt.Sprintf("https://example.com/%d/%d", d, i),

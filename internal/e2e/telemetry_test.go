@@ -7,10 +7,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"tiney/internal/faultproxy"
 	"tiney/internal/ingest"
+	"tiney/internal/oidcprovider"
 	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/telemetry"
@@ -143,6 +146,57 @@ func TestTelemetryOfRequests(t *testing.T) {
 			t.Errorf("logged %s", log)
 		}
 	})
+}
+
+// Whatever owners do, and whatever fails then, no credential, title, tag or long URL is in the log or in telemetry.
+func TestNothingSecretIsReported(t *testing.T) {
+	t.Parallel()
+	s, e, setting := newMonitoredSite(t)
+	provider := oidcprovider.Start(t, oidcprovider.Options{})
+	proxy := s.proxy()
+	p := s.standalone(proxy.ConnectionString(), setting, "LOG_LEVEL=debug", "OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+oidcprovider.ClientID)
+	awaitReady(t, p.url)
+	kept := take(t, p.url, owned)
+	kept["ID"], kept["SPOILED"] = provider.SignIn(t, "ada"), provider.SignInTo(t, oidcprovider.OtherClientID, "ada")
+	everybody := func() {
+		var all sync.WaitGroup
+		for _, as := range []string{"ADA", "BOB", "CLAIM3", "ID", "SPOILED", "FORGED"} {
+			c := caller{t, p.url, kept[as]}
+			all.Go(func() { c.send("DELETE", "/api/links/docs?"+secret, "") })
+			all.Go(func() {
+				c.send("POST", "/api/shorten", `{"longUrl":"https://example.com/s3cr3t/late","title":"s3cr3t"}`)
+			})
+			all.Go(func() { c.send("GET", "/api/links?q="+secret+"&tag="+secret, "") })
+		}
+		all.Wait()
+	}
+	everybody()
+	for _, fault := range []faultproxy.Fault{faultproxy.Refuse, faultproxy.ServerBusy} {
+		proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
+		everybody()
+	}
+	proxy.Reset()
+	provider.Down()
+	everybody()
+	p.stop(t) // which sends what is left
+	never := []string{secret, ingest.Key, "AccountKey"}
+	for name, value := range kept {
+		if strings.HasPrefix(value, "tn") || name == "ADMIN" || name == "ID" || name == "SPOILED" {
+			never = append(never, value, value[len(value)-12:])
+		}
+	}
+	log := p.output.String()
+	for _, text := range never {
+		if at := strings.Index(log, text); at >= 0 {
+			t.Errorf("%q was logged: %s", text, log[max(0, at-300):at+50])
+		}
+	}
+	checkItems(t, e, slices.DeleteFunc(never, func(text string) bool { return text == ingest.Key })...)
+	for _, text := range []string{`"msg":"request"`, "credentials refused", "storage is unavailable"} {
+		if !strings.Contains(log, text) {
+			t.Errorf("the log lacks %q, so this has tested nothing", text)
+		}
+	}
 }
 
 var hexID = regexp.MustCompile(`^[0-9a-f-]{32,36}$`)

@@ -452,6 +452,15 @@ func conformEdits(t *testing.T, start starter) {
 			t.Errorf("the URL has %s, of %s and %s", got, first.Alias, second.Alias)
 		}
 	})
+	t.Run("a restored link is found by its URL", func(t *testing.T) {
+		s, clock, want := start(t, rand.Reader)
+		l := create(t, s, owned(chosen(want(url, 0), "mine"), "a")) // which is not in the index yet
+		edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
+		edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		if got := of(t, s, owned(want(url, 0), "a")); got != l.Alias {
+			t.Errorf("its URL has %s", got)
+		}
+	})
 	t.Run("claimed links have an owner", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
 		var a []link.Alias

@@ -1,0 +1,684 @@
+package storage_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tiney/access"
+	"tiney/internal/faultproxy"
+	"tiney/internal/rawtables"
+	"tiney/link"
+	"tiney/storage"
+	"tiney/telemetry"
+)
+
+// newKey draws a key. It counts as used already, so that no day of its last use has to be saved.
+func (r *rig) newKey(owner string) access.Key {
+	r.t.Helper()
+	secret, err := access.NewKey(rand.Reader)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return access.Key{Hash: access.Hash(secret), Owner: owner, Name: "a name", Last4: secret[len(secret)-4:], CreatedAt: r.clock.Now(),
+		LastUsedOn: r.clock.Now().AddDate(0, 0, 2).Format(time.DateOnly)}
+}
+
+func (r *rig) addKey(s *storage.Links, owner string) access.Key {
+	r.t.Helper()
+	key := r.newKey(owner)
+	if err := s.Keys.Create(ctx, key); err != nil {
+		r.t.Fatal(err)
+	}
+	return key
+}
+
+// keyRows returns the two rows of a key as the format has them.
+func keyRows(k access.Key) (byHash, listed rawtables.Entity) {
+	byHash = rawtables.Entity{"PartitionKey": "key|" + k.Hash[:2], "RowKey": k.Hash, "Owner": k.Owner, "Name": k.Name, "Last4": k.Last4}
+	for name, at := range map[string]time.Time{"CreatedAtUtc": k.CreatedAt, "ExpiresAtUtc": k.ExpiresAt} {
+		if !at.IsZero() {
+			byHash[name], byHash[name+"@odata.type"] = at.Format(time.RFC3339), "Edm.DateTime"
+		}
+	}
+	if k.LastUsedOn != "" {
+		byHash["LastUsedOn"] = k.LastUsedOn
+	}
+	owner := sha256.Sum256([]byte(k.Owner))
+	return byHash, rawtables.Entity{"PartitionKey": "owner|" + hex.EncodeToString(owner[:16]), "RowKey": k.Hash[:16], "Hash": k.Hash}
+}
+
+func (r *rig) wantKeyRows(keys ...access.Key) {
+	r.t.Helper()
+	var got, want []string
+	for _, row := range r.Rows(r.Keys) {
+		for name, value := range row { // Azurite writes times with more digits than they had
+			if text, ok := value.(string); ok && row[name+"@odata.type"] != nil {
+				at, err := time.Parse(time.RFC3339, text)
+				if err != nil {
+					r.t.Error(err)
+				}
+				row[name] = at.Format(time.RFC3339)
+			}
+		}
+		got = append(got, fmt.Sprint(row))
+	}
+	for _, key := range keys {
+		byHash, listed := keyRows(key)
+		want = append(want, fmt.Sprint(byHash), fmt.Sprint(listed))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		r.t.Errorf("the rows are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// wantKey looks up a key, and checks the error, nil for none, and how many calls that took.
+func (r *rig) wantKey(s *storage.Links, key access.Key, want error, calls int) {
+	r.t.Helper()
+	before := len(r.proxy.Calls())
+	got, err := s.Keys.Key(ctx, key.Hash)
+	if !errors.Is(err, want) || err != nil && want == nil || err == nil && got != key {
+		r.t.Errorf("got %+v, %v, want %+v, %v", got, err, key, want)
+	}
+	if made := r.proxy.Calls()[before:]; calls >= 0 && len(made) != calls {
+		r.t.Errorf("it took %v, want %d calls", made, calls)
+	}
+}
+
+func wantListed(t *testing.T, s *storage.Links, owner string, want ...access.Key) {
+	t.Helper()
+	if got, err := s.Keys.List(ctx, owner); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q has the keys\n%+v, %v, want\n%+v", owner, got, err, want)
+	}
+}
+
+func TestKeysFromCreateToRevoke(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, b := r.open(nil), r.open(nil)
+	owners := []string{"ann", "o'brien' or 'x' eq 'x", `login.example:8443|a"b\c/d#e?f`, strings.Repeat("z", 200)}
+	var keys []access.Key // the newest first
+	for i, owner := range owners {
+		for _, name := range []string{"laptop", "Büro 東京 🗝 'n' \"m\"", strings.Repeat("é", 100)} {
+			key := r.newKey(owner)
+			key.Name = name
+			if i == 0 {
+				key.ExpiresAt, key.LastUsedOn = r.clock.Now().Add(time.Minute), ""
+			}
+			if err := a.Keys.Create(ctx, key); err != nil {
+				t.Fatal(err)
+			}
+			keys = slices.Insert(keys, 0, key)
+			r.clock.Advance(time.Second)
+		}
+	}
+	r.wantKeyRows(keys...)
+	r.clock.Advance(time.Hour) // an expired key is a key
+	for _, key := range keys[:9] {
+		r.wantKey(b, key, nil, 1)
+	}
+	wantListed(t, b, "", keys...)
+	for i, owner := range owners {
+		wantListed(t, b, owner, keys[9-3*i:12-3*i]...)
+	}
+	wantListed(t, b, "nobody")
+
+	key := keys[4]
+	for id, want := range map[string]error{
+		key.ID(): link.ErrForbidden, "0123456789abcdef": access.ErrUnknownKey, strings.ToUpper(key.ID()): access.ErrUnknownKey,
+		key.ID()[:15]: access.ErrUnknownKey, key.Hash: access.ErrUnknownKey, "": access.ErrUnknownKey, "' or RowKey ge '": access.ErrUnknownKey,
+	} {
+		if err := a.Keys.Revoke(ctx, id, "ann"); !errors.Is(err, want) {
+			t.Errorf("revoking %q: got %v, want %v", id, err, want)
+		}
+	}
+	r.wantKeyRows(keys...)
+	for i, key := range keys {
+		by := key.Owner
+		if i%3 == 0 {
+			by = "" // an admin
+		}
+		if err := a.Keys.Revoke(ctx, key.ID(), by); err != nil {
+			t.Errorf("revoking %+v: %v", key, err)
+		}
+		r.wantKey(a, key, access.ErrUnknownKey, 1)
+		if err := b.Keys.Revoke(ctx, key.ID(), by); !errors.Is(err, access.ErrUnknownKey) {
+			t.Errorf("revoking it again: %v", err)
+		}
+	}
+	r.wantKeyRows()
+}
+
+func TestCallsPerOperationOnKeys(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.config.ChangesEvery = 5 * time.Second
+	s := r.open(nil)
+	key, unknown := r.newKey("ann"), r.newKey("ann")
+	count := func(what string, want int, do func() error) {
+		t.Helper()
+		before := len(r.proxy.Calls())
+		if err := do(); err != nil && !errors.Is(err, access.ErrUnknownKey) && !errors.Is(err, link.ErrForbidden) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if made := r.proxy.Calls()[before:]; len(made) != want {
+			t.Errorf("%s: got the calls %v, want %d", what, made, want)
+		}
+	}
+	count("create", 2, func() error { return s.Keys.Create(ctx, key) })
+	r.wantKey(s, key, nil, 1)
+	r.wantKey(s, key, nil, 0)
+	r.wantKey(s, unknown, access.ErrUnknownKey, 1)
+	r.wantKey(s, unknown, access.ErrUnknownKey, 1)
+	r.clock.Advance(16 * time.Second)
+	r.wantKey(s, key, nil, 1) // to ask for changes
+	r.wantKey(s, key, nil, 0)
+	r.clock.Advance(43 * time.Second)
+	r.wantKey(s, key, nil, 1)
+	r.clock.Advance(time.Second)
+	r.wantKey(s, key, nil, 1) // it was read a minute ago
+	r.wantKey(s, key, nil, 0)
+
+	list := func(owner string) func() error {
+		return func() error { _, err := s.Keys.List(ctx, owner); return err }
+	}
+	count("list", 2, list("ann"))
+	count("list of nobody", 1, list("nobody"))
+	count("list of all", 1, list(""))
+	revoke := func(id, owner string) func() error { return func() error { return s.Keys.Revoke(ctx, id, owner) } }
+	count("revoke what is no id", 0, revoke("nonsense", ""))
+	count("revoke another's", 1, revoke(key.ID(), "bob"))
+	count("revoke", 4, revoke(key.ID(), "ann"))
+	count("revoke again", 2, revoke(key.ID(), "ann"))
+	count("revoke again, as an admin", 1, revoke(key.ID(), ""))
+}
+
+// A revoked key is refused by the process that revoked it at once, and by others once they know.
+func TestARevokedKeyIsRefusedByOthers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		every time.Duration
+		fails func(r *rig) string // the table that fails after the revocation; "" for none, "*" for all
+		after []time.Duration     // since the revocation
+		want  []error
+	}{
+		"with polls": {5 * time.Second, func(*rig) string { return "" },
+			[]time.Duration{15 * time.Second, 16 * time.Second}, []error{nil, access.ErrUnknownKey}},
+		"without polls": {0, func(*rig) string { return "" },
+			[]time.Duration{59 * time.Second, time.Minute}, []error{nil, access.ErrUnknownKey}},
+		"polls fail, and the table is asked": {5 * time.Second, func(r *rig) string { return r.State },
+			[]time.Duration{15 * time.Second, 16 * time.Second}, []error{nil, access.ErrUnknownKey}},
+		"nothing can be asked": {5 * time.Second, func(r *rig) string { return "*" },
+			[]time.Duration{30 * time.Second, 59 * time.Second, time.Minute}, []error{nil, nil, link.ErrUnavailable}},
+		"the table cannot be asked": {5 * time.Second, func(r *rig) string { return r.Keys },
+			[]time.Duration{15 * time.Second, 16 * time.Second}, []error{nil, link.ErrUnavailable}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.config.ChangesEvery = test.every
+			here, there := r.open(nil), r.open(nil)
+			key := r.addKey(here, "ann")
+			r.wantKey(there, key, nil, -1)
+			r.wantKey(here, key, nil, -1)
+			if err := here.Keys.Revoke(ctx, key.ID(), ""); err != nil {
+				t.Fatal(err)
+			}
+			r.wantKey(here, key, access.ErrUnknownKey, 1)
+			if failing := test.fails(r); failing != "" {
+				r.proxy.Before(faultproxy.On("", strings.Trim(failing, "*"), faultproxy.Refuse))
+			}
+			revoked := r.clock.Now()
+			for i, after := range test.after {
+				r.clock.Advance(revoked.Add(after).Sub(r.clock.Now()))
+				r.wantKey(there, key, test.want[i], -1)
+			}
+			r.proxy.Reset()
+			r.clock.Advance(5 * time.Second)
+			r.wantKey(there, key, access.ErrUnknownKey, -1)
+		})
+	}
+}
+
+func TestAKeyThatIsRevokedWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	key := r.addKey(s, "ann")
+	r.proxy.Reset()
+	r.proxy.After(func(c faultproxy.Call) {
+		if c.N == 1 { // its response is on the way
+			if err := s.Keys.Revoke(ctx, key.ID(), "ann"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	r.wantKey(s, key, nil, -1)
+	r.wantKey(s, key, access.ErrUnknownKey, 1)
+}
+
+// Killed after any of its calls, a create or a revocation leaves nothing that a list and a repetition do not put in order.
+func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
+	t.Parallel()
+	const calls = 4 // of a revocation; the create has 2
+	for n := range calls + 1 {
+		for _, by := range []string{"ann", ""} {
+			t.Run(fmt.Sprintf("after call %d, by %q", n, by), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				// Each process uses its own tables; whatever it does after call n does not arrive.
+				kill := func(do func(s *storage.Links) error) (error, *storage.Links) {
+					s := r.open(nil)
+					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+						if c.N > n {
+							return faultproxy.Refuse
+						}
+						return faultproxy.None
+					})
+					err := do(s)
+					r.proxy.Reset()
+					return err, r.open(nil)
+				}
+				key := r.newKey("ann")
+				err, s := kill(func(s *storage.Links) error { return s.Keys.Create(ctx, key) })
+				if n >= 2 != (err == nil) {
+					t.Errorf("create: %v", err)
+				}
+				if n >= 2 {
+					r.wantKey(s, key, nil, 1)
+					wantListed(t, s, "ann", key)
+				} else {
+					r.wantKey(s, key, access.ErrUnknownKey, 1)
+					wantListed(t, s, "ann")
+					r.clock.Advance(time.Hour)
+					wantListed(t, s, "ann")
+					r.wantKeyRows()
+					key = r.addKey(s, "ann")
+				}
+
+				err, s = kill(func(s *storage.Links) error { return s.Keys.Revoke(ctx, key.ID(), by) })
+				if n >= 3 != (err == nil) || err != nil && !errors.Is(err, link.ErrUnavailable) {
+					t.Errorf("revoke: %v", err)
+				}
+				if n >= 3 {
+					r.wantKey(s, key, access.ErrUnknownKey, 1)
+					wantListed(t, s, "ann")
+				} else {
+					r.wantKey(s, key, nil, 1)
+					wantListed(t, s, "ann", key)
+				}
+				r.clock.Advance(time.Hour)
+				var want error
+				if n == 4 || n == 3 && by == "" {
+					want = access.ErrUnknownKey
+				}
+				if err := s.Keys.Revoke(ctx, key.ID(), by); !errors.Is(err, want) || err != nil && want == nil {
+					t.Errorf("revoke again: got %v, want %v", err, want)
+				}
+				wantListed(t, s, "ann")
+				r.wantKey(s, key, access.ErrUnknownKey, 1)
+				r.wantKeyRows()
+			})
+		}
+	}
+}
+
+func TestYoungRowsOfTheListOfKeysStay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	key := r.newKey("ann")
+	_, listed := keyRows(key)
+	r.Put(r.Keys, listed) // its key is on its way
+	wantListed(t, s, "ann")
+	if err := s.Keys.Revoke(ctx, key.ID(), "ann"); err != nil {
+		t.Error(err)
+	}
+	if rows := r.Rows(r.Keys); len(rows) != 1 {
+		t.Errorf("the rows are %v", rows)
+	}
+	// What the process read before it was stopped says nothing about the age of what it meets afterwards.
+	var once sync.Once
+	r.proxy.After(func(faultproxy.Call) { once.Do(func() { r.clock.Advance(time.Hour) }) })
+	wantListed(t, s, "ann")
+	if rows := r.Rows(r.Keys); len(rows) != 1 {
+		t.Errorf("the rows are %v", rows)
+	}
+}
+
+func TestFaultsAroundKeys(t *testing.T) {
+	t.Parallel()
+	do := map[string]func(r *rig, s *storage.Links, key access.Key) error{
+		"create": func(r *rig, s *storage.Links, key access.Key) error { return s.Keys.Create(ctx, r.newKey("bob")) },
+		"key":    func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.Key(ctx, key.Hash); return err },
+		"revoke": func(r *rig, s *storage.Links, key access.Key) error { return s.Keys.Revoke(ctx, key.ID(), "ann") },
+		"list":   func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.List(ctx, "ann"); return err },
+		"all":    func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.List(ctx, ""); return err },
+	}
+	for operation, calls := range map[string]int{"create": 2, "key": 1, "revoke": 4, "list": 2, "all": 1} {
+		for name, fault := range map[string]faultproxy.Fault{
+			"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy,
+		} {
+			for n := 1; n <= calls; n++ {
+				t.Run(fmt.Sprintf("%s, %s at call %d", operation, name, n), func(t *testing.T) {
+					t.Parallel()
+					r := newRig(t)
+					s := r.open(nil)
+					key := r.addKey(s, "ann")
+					r.proxy.Reset()
+					r.proxy.Before(faultproxy.Fail(n, fault))
+					if err := do[operation](r, s, key); err != nil {
+						t.Error(err)
+					}
+					want := map[string]int{"create": 4, "revoke": 0}
+					if got, ok := want[operation]; ok && len(r.Rows(r.Keys)) != got {
+						t.Errorf("the rows are %v", r.Rows(r.Keys))
+					}
+				})
+			}
+		}
+		t.Run(operation+", no storage", func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s := r.open(nil)
+			key := r.addKey(s, "ann")
+			r.proxy.Before(faultproxy.On("", "", faultproxy.Refuse))
+			if err := do[operation](r, s, key); !errors.Is(err, link.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+			r.wantKeyRows(key)
+		})
+	}
+}
+
+func TestAKeyThatIsThereIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	key := r.addKey(s, "ann")
+	if err := s.Keys.Create(ctx, key); err != nil {
+		t.Errorf("the very same key: %v", err)
+	}
+	other := key
+	other.Owner = "bob"
+	if err := s.Keys.Create(ctx, other); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("another's: %v", err)
+	}
+	r.wantKey(s, key, nil, 1)
+	wantListed(t, s, "bob") // though there is a row
+	r.clock.Advance(time.Hour)
+	wantListed(t, s, "ann", key)
+}
+
+// A process that was stopped in a create lists its key again: somebody else may have dropped the row meanwhile.
+func TestACreateOfAKeyThatWasStopped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, other := r.open(nil), r.open(nil)
+	key := r.newKey("ann")
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.N == 2 {
+			r.clock.Advance(time.Hour)
+			wantListed(t, other, "ann")
+		}
+		return faultproxy.None
+	})
+	if err := s.Keys.Create(ctx, key); err != nil {
+		t.Error(err)
+	}
+	r.wantKeyRows(key)
+
+	// One that was stopped before the key was on its way does not insert it any more.
+	r.proxy.Reset()
+	r.proxy.After(func(c faultproxy.Call) { r.clock.Advance(time.Hour) })
+	if err := s.Keys.Create(ctx, r.newKey("bob")); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	wantListed(t, other, "", key)
+}
+
+func TestAnyNumberOfRevocationsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	stores := []*storage.Links{r.open(nil), r.open(nil)}
+	key, stays := r.addKey(stores[0], "ann"), r.addKey(stores[1], "ann")
+	var done atomic.Int64
+	var all errgroup.Group
+	for i := range 16 {
+		all.Go(func() error {
+			err := stores[i%2].Keys.Revoke(ctx, key.ID(), "ann")
+			if err == nil {
+				done.Add(1)
+			} else if !errors.Is(err, access.ErrUnknownKey) {
+				return err
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil || done.Load() == 0 {
+		t.Errorf("%d have revoked it, %v", done.Load(), err)
+	}
+	r.wantKeyRows(stays)
+}
+
+func TestACorruptKeyIsNobodys(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	key := r.addKey(s, "ann")
+	byHash, _ := keyRows(key)
+	byHash["ExpiresAtUtc"] = "next year"
+	r.Put(r.Keys, byHash)
+	if got, err := s.Keys.Key(ctx, key.Hash); err != nil || got != (access.Key{Hash: key.Hash}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	wantListed(t, s, "ann")
+	wantListed(t, s, "", access.Key{Hash: key.Hash})
+	if err := s.Keys.Revoke(ctx, key.ID(), "ann"); !errors.Is(err, link.ErrForbidden) {
+		t.Errorf("by its owner: %v", err)
+	}
+	if err := s.Keys.Revoke(ctx, key.ID(), ""); err != nil {
+		t.Error(err)
+	}
+	r.clock.Advance(time.Hour)
+	wantListed(t, s, "ann")
+	r.wantKeyRows()
+}
+
+func TestTheCacheOfKeysIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	const cached, keys = 1000, 1050
+	var all []access.Key
+	var work errgroup.Group
+	work.SetLimit(16)
+	for range keys {
+		key := r.newKey("ann")
+		all = append(all, key)
+		work.Go(func() error {
+			byHash, _ := keyRows(key)
+			r.Put(r.Keys, byHash)
+			_, err := s.Keys.Key(ctx, key.Hash)
+			return err
+		})
+	}
+	if err := work.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Reset()
+	for _, key := range all {
+		if _, err := s.Keys.Key(ctx, key.Hash); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// At least what was too much is read again, and each of these reads may push out one that is still to come.
+	if n := len(r.proxy.Calls()); n < keys-cached || n > keys/2 {
+		t.Errorf("%d of %d keys were read again", n, keys)
+	}
+}
+
+// logged counts how often a message was logged.
+type logged struct {
+	slog.Handler
+	message string
+	times   *atomic.Int64
+}
+
+func (logged) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l logged) Handle(_ context.Context, line slog.Record) error {
+	if line.Message == l.message && line.Level == slog.LevelWarn {
+		l.times.Add(1)
+	}
+	return nil
+}
+
+// eventually waits until what happens in the background has happened.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func TestTheDayOfAKeysLastUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s, other := r.open(nil), r.open(nil)
+	day := func() string { return r.clock.Now().Format(time.DateOnly) }
+	saves := func(want int, on string) {
+		t.Helper()
+		eventually(t, "it was used on "+on, func() bool {
+			keys, err := s.Keys.List(ctx, "ann")
+			return err == nil && keys[0].LastUsedOn == on
+		})
+		n := 0
+		for _, c := range r.proxy.Calls() {
+			if c.Operation == "UpdateEntity" && c.Target == r.Keys {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%s: %d saves, want %d", on, n, want)
+		}
+	}
+	use := func(s *storage.Links, key access.Key) {
+		t.Helper()
+		if got, err := s.Keys.Key(ctx, key.Hash); err != nil || got.Owner != key.Owner {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	key := r.newKey("ann")
+	key.LastUsedOn = ""
+	if err := s.Keys.Create(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Reset()
+	r.clock.Advance(r.clock.Now().Truncate(24 * time.Hour).Add(48*time.Hour - 10*time.Second).Sub(r.clock.Now()))
+	for range 3 {
+		use(s, key)
+	}
+	saves(1, day())
+	use(other, key)
+	use(other, key)
+	r.clock.Advance(9 * time.Second)
+	use(s, key)
+	saves(1, day())
+	r.clock.Advance(time.Second) // midnight, and it is in the cache
+	use(s, key)
+	saves(2, day())
+	for range 3 {
+		r.clock.Advance(time.Hour)
+		use(s, key)
+		use(other, key)
+	}
+	saves(2, day())
+}
+
+func TestTheDayOfAKeysLastUseThatCannotBeSaved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var warned atomic.Int64
+	r.config.Log = slog.New(logged{slog.DiscardHandler, telemetry.LogKeyUseNotSaved, &warned})
+	s := r.open(nil)
+	key := r.newKey("ann")
+	key.LastUsedOn = ""
+	if err := s.Keys.Create(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		r.proxy.Reset()
+		arrived := make(chan bool)
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if c.Operation == "UpdateEntity" {
+				if c.N == 2 {
+					<-arrived // no use of the key waits for it
+				}
+				return faultproxy.Refuse
+			}
+			return faultproxy.None
+		})
+		for range 3 { // and only one of them tries
+			r.wantKey(s, key, nil, -1)
+		}
+		close(arrived)
+		eventually(t, "it has failed", func() bool { return len(r.proxy.Calls()) == 1+3 && warned.Load() > 0 })
+		r.clock.Advance(time.Minute)
+	}
+	if n := warned.Load(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+	r.proxy.Reset()
+	r.wantKey(s, key, nil, -1)
+	eventually(t, "it was saved", func() bool { return r.Rows(r.Keys)[0]["LastUsedOn"] == r.clock.Now().Format(time.DateOnly) })
+}
+
+func TestAUseDoesNotBringBackARevokedKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var warned atomic.Int64
+	r.config.Log = slog.New(logged{slog.DiscardHandler, telemetry.LogKeyUseNotSaved, &warned})
+	s, other := r.open(nil), r.open(nil)
+	key := r.newKey("ann")
+	key.LastUsedOn = ""
+	if err := s.Keys.Create(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan bool, 1)
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "UpdateEntity" && c.Target == r.Keys {
+			if err := other.Keys.Revoke(ctx, key.ID(), "ann"); err != nil {
+				t.Error(err)
+			}
+		}
+		return faultproxy.None
+	})
+	r.proxy.After(func(c faultproxy.Call) {
+		if c.Operation == "UpdateEntity" && c.Target == r.Keys {
+			saved <- true
+		}
+	})
+	r.wantKey(s, key, nil, -1)
+	<-saved
+	r.wantKeyRows()
+	if n := warned.Load(); n != 0 {
+		t.Errorf("%d warnings", n)
+	}
+}

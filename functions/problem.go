@@ -40,7 +40,7 @@ var (
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
 	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
-		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
+		"The link of this URL has been disabled, so it gets no new one. Its owner, or the people who run this service, can enable it.")
 	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid", "These credentials are not valid",
 		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as Authorization: Bearer or, if it is an API key, as X-Api-Key.").
 		with("WWW-Authenticate", `Bearer error="invalid_token"`)

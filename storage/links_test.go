@@ -434,6 +434,40 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	}
 }
 
+// What another instance has changed is cached here as it was, for seconds. A create must not go by that.
+func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		owner  string // of the link before the change
+		change doing
+		url    string // that owner a asks for afterwards
+		same   bool   // and is given the link
+		err    error
+	}{
+		"edited":     {"a", setURL(url2), url2, true, nil},
+		"claimed":    {"", claim("a", false), url1, true, nil},
+		"deleted":    {"a", deleteOne, url1, false, nil},
+		"moved away": {"a", setURL(url2), url1, false, nil},
+		"disabled": {"a", edit(func(_ time.Time, l link.Link) (link.Link, error) { l.Disabled = true; return l, nil }),
+			url1, false, link.ErrDisabled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s, other := r.open(withCache), r.other()
+			there(test.owner, url1, time.Hour)(r, other)
+			r.cached(s, "one")
+			if err := test.change(ctx, r, other); err != nil {
+				t.Fatal(err)
+			}
+			l, created, err := s.Create(ctx, r.wish("a", "", test.url, 0), "")
+			if !errors.Is(err, test.err) || err == nil && (created == test.same || (l.Alias == "one") != test.same) {
+				t.Errorf("got %+v, created %t, %v", l, created, err)
+			}
+		})
+	}
+}
+
 func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 	r := newRig(t)
 	s, other := r.open(nil), r.open(nil)

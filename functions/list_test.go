@@ -180,6 +180,10 @@ func TestListsThatAreRefused(t *testing.T) {
 		wantProblem(t, r.as("ann", http.MethodGet, "/api/links?"+query, ""), 400, "parameter", field)
 	}
 	wantProblem(t, r.as("bob", http.MethodGet, "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
+	// The checksum of a cursor can be calculated by anybody, for a position that storage cannot have.
+	r.fake.Fail(fmt.Errorf("with a secret: %w", link.ErrPosition))
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
+	r.fake.Fail(nil)
 	if got, _ := r.list("admin", url.Values{"owner": {"ann"}, "cursor": {cursor}}); fmt.Sprint(got) != "[ann1 ann2]" {
 		t.Errorf("an admin who lists the same: got %v", got)
 	}

@@ -15,6 +15,8 @@ import (
 	"tiney/link"
 )
 
+const wrongCursor = "cursor must be the nextCursor of a list with the same owner, q, tag and state. Leave it out to start again."
+
 // filter says which links a list has.
 type filter struct{ owner, q, tag, state string }
 

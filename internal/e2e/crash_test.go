@@ -93,6 +93,7 @@ func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
 			t.Run(fmt.Sprintf("call %d, after=%t", n, after), func(t *testing.T) {
 				t.Parallel()
 				s := newSite(t)
+				s.TombstoneFor = 0
 				at := time.Now().Add(-10 * 24 * time.Hour)
 				due := []link.Link{
 					{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: at},

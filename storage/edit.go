@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -71,15 +72,19 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 	return errs, nil
 }
 
+// errOverwritten: it is not known whether a write was applied, since the link has been changed after it.
+var errOverwritten = errors.New("the response was lost, and the link has been changed since")
+
 // editing is one Edit at work.
 type editing struct {
 	writing
+	once    bool      // the link is to be as it is read first, or not to be changed
 	told    bool      // other processes know that the link is about to change
 	indexed link.Link // the index row of this link was deleted or inserted, and the link may be as it was
 }
 
 func (w writing) edit(ctx context.Context, a link.Alias, once, told bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
-	e := &editing{writing: w, told: told}
+	e := &editing{writing: w, once: once, told: told}
 	var l linkRow
 	var err error
 	for range editTries {
@@ -139,6 +144,14 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		}
 	}
 	if err != nil {
+		switch changed := errors.Is(err, errChanged); {
+		case changed && written.retried && e.once:
+			// The edit may have been applied, its response lost, and another edit applied after it.
+			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
+		case changed && !written.retried && moved.etag != "":
+			// This try has changed nothing. The next one, and those of others, would have to find a free second beyond the row.
+			_ = e.expiry.delete(ctx, moved)
+		}
 		return linkRow{}, err
 	}
 	e.indexed = link.Link{}

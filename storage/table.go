@@ -280,7 +280,7 @@ func (t *linkTable) replace(ctx context.Context, read azcore.ETag, next linkRow)
 			return linkRow{}, readErr
 		}
 	}
-	next.etag, next.Version = etag, string(etag)
+	next.etag, next.Version, next.retried = etag, string(etag), retried
 	return next, err
 }
 

@@ -133,6 +133,9 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			r, err = c.cache.refresh(ctx, a)
 		}
 		state := r.State(c.config.Now())
+		if state == link.StateDeleted && r.Disabled && r.Owner == "" && !r.Expired(c.config.Now()) {
+			state = link.StateDisabled // by an admin: who has its claim token cannot delete that away
+		}
 		switch {
 		case err != nil && decided(err):
 			return link.Link{}, errStale

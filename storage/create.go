@@ -258,7 +258,7 @@ func (c *creation) insertBefore(ctx context.Context) error {
 // dropBefore deletes what insertBefore has inserted.
 func (c *creation) dropBefore(ctx context.Context) {
 	left := func(err error) {
-		if err != nil {
+		if err != nil && !errors.Is(err, errChanged) { // then another create has taken the row over
 			c.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,9 +130,10 @@ func TestOperationsThatCross(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)
 				r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
+				r.Make()
 				other := r.other()
 				for n := 1; ; n++ {
-					s := r.open(nil)
+					s := r.instance()
 					if c.before != nil {
 						c.before(r, other)
 					}
@@ -145,11 +147,15 @@ func TestOperationsThatCross(t *testing.T) {
 						}
 						return faultproxy.None
 					})
+					begun := time.Now()
 					first := c.first(map[bool]context.Context{true: dying, false: ctx}[dies], r, s)
 					calls := len(r.proxy.Calls())
+					r.proxy.Wait()
 					r.proxy.Reset()
-					if !dies && !isOne(first, either) || !isOne(second, either) {
-						t.Errorf("got %v and %v", first, second)
+					for i, err := range []error{first, second} {
+						if !(dies && i == 0) && !isOne(err, either) && !tooSlow(err, begun) {
+							t.Errorf("got %v and %v", first, second)
+						}
 					}
 					if c.check != nil && !dies && calls >= n && second == nil && first == nil {
 						c.check(t, r, other)
@@ -185,9 +191,10 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
+			r.Make()
 			other := r.other()
 			for n := 1; ; n++ {
-				s := r.open(nil)
+				s := r.instance()
 				there("a", url1, time.Hour, later(time.Hour))(r, other)
 				var renewed error
 				r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
@@ -201,11 +208,12 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 				})
 				first := reap(map[bool]context.Context{true: dying, false: ctx}[dies], r, s)
 				calls := len(r.proxy.Calls())
+				r.proxy.Wait()
 				r.proxy.Reset()
 				if first != nil && !dies {
 					t.Error(first)
 				}
-				if err := reap(ctx, r, other); err != nil { // the next one
+				if err := patiently(func() error { return reap(ctx, r, other) }); err != nil { // the next one
 					t.Error(err)
 				}
 				if calls >= n && renewed == nil {
@@ -234,18 +242,21 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {
+		if strings.HasPrefix(name, "reap") {
+			continue // the lock and the limit of a run are what keeps a reaper from that
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for n, all := 1, false; !all; n++ {
 				untilRepaired(t, func(r *rig) (check func()) {
 					r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
-					other := r.other()
-					s := r.open(nil)
+					r.Make()
+					other, s := r.other(), r.instance()
 					r.begin(op, other)
 					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
 						if call.N == n {
 							r.clock.Advance(10 * time.Minute)
-							if err := reap(ctx, r, other); err != nil {
+							if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
 								t.Error(err)
 							}
 						}
@@ -254,6 +265,7 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 					err := op.do(ctx, r, s)
 					all = len(r.proxy.Calls()) < n
 					return func() {
+						r.proxy.Wait()
 						r.proxy.Reset()
 						if !isOne(err, append([]error{link.ErrUnavailable}, either...)) {
 							t.Errorf("got %v", err)

@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -130,16 +131,37 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	return s
 }
 
-// other opens another instance, without a cache, whose calls the proxy does not see.
-func (r *rig) other() *storage.Links {
+// instance opens another instance on tables that are there, without a cache.
+func (r *rig) instance() *storage.Links {
 	r.t.Helper()
-	config := r.config
-	config.Connection = connect(r.t, emulator.ConnectionString())
-	s, err := storage.Open(config)
+	s, err := storage.Open(r.config)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return s
+}
+
+// other opens another instance, without a cache, whose calls the proxy does not see.
+func (r *rig) other() *storage.Links {
+	r.t.Helper()
+	through := r.config.Connection
+	defer func() { r.config.Connection = through }()
+	r.config.Connection = connect(r.t, emulator.ConnectionString())
+	return r.instance()
+}
+
+// patiently repeats what storage did not respond to in time, as on a busy machine.
+func patiently(do func() error) error {
+	err := do()
+	for end := time.Now().Add(time.Minute); errors.Is(err, link.ErrUnavailable) && time.Now().Before(end); {
+		err = do()
+	}
+	return err
+}
+
+// tooSlow reports whether an operation has failed because storage took longer than it had time for.
+func tooSlow(err error, begun time.Time) bool {
+	return errors.Is(err, link.ErrUnavailable) && time.Since(begun) >= storage.Timeout
 }
 
 // want is a link to be made, that lives for life from the clock's now on.

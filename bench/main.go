@@ -1,4 +1,4 @@
-// Bench measures the service beside bare net/http and nginx: redirects, links created and reaped, and the start.
+// Bench measures the service beside bare net/http and nginx: redirects, links created, listed and reaped, and the start.
 //
 //	go run ./bench -only redirects -rounds 3
 //	go run ./bench -write docs/performance.md
@@ -36,7 +36,7 @@ type bench struct {
 func main() {
 	b := new(bench)
 	flag.IntVar(&b.rounds, "rounds", 5, "how often everything but the million redirects is measured")
-	only := flag.String("only", "redirects,shorten,reap,start", "the `parts` to run")
+	only := flag.String("only", "redirects,shorten,list,reap,start", "the `parts` to run")
 	file := flag.String("write", "", "also put the tables into this `file`, between its markers")
 	flag.Parse()
 
@@ -50,7 +50,7 @@ func main() {
 
 func (b *bench) run(ctx context.Context, only []string, file string) error {
 	parts := map[string]func(context.Context) (string, error){
-		"redirects": b.redirects, "shorten": b.shorten, "reap": b.reap, "start": b.starts,
+		"redirects": b.redirects, "shorten": b.shorten, "list": b.list, "reap": b.reap, "start": b.starts,
 	}
 	if i := slices.IndexFunc(only, func(name string) bool { return parts[name] == nil }); i >= 0 {
 		return fmt.Errorf("there is no part %q", only[i])

@@ -16,7 +16,7 @@ const timer = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatu
 func (b *bench) reap(ctx context.Context) (string, error) {
 	now := time.Now()
 	links := makeLinks(reaped, func(n int) time.Time { return now.Add(-time.Duration(1+n) * time.Minute) })
-	calls, err := b.calls(ctx, links, "/reaper", timer, 1)
+	calls, err := b.calls(ctx, links, http.MethodPost, "/reaper", timer, 1)
 	if err != nil {
 		return "", err
 	}

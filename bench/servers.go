@@ -31,6 +31,9 @@ type server struct {
 // command is how to start a server that listens on a port of 127.0.0.1.
 type command func(port string) *exec.Cmd
 
+// adminKey is the credential of the requests that need one.
+const adminKey = "the-admin-key-of-the-bench-1a2b3c4d"
+
 // service runs with the given tables, on its own or as if it were behind the Functions host: there is no host, which would
 // take a share of the processors.
 func (b *bench) service(t *tables, hosted bool, more ...string) command {
@@ -40,8 +43,11 @@ func (b *bench) service(t *tables, hosted bool, more ...string) command {
 			variable = "FUNCTIONS_CUSTOMHANDLER_PORT"
 		}
 		cmd := exec.Command(b.executable)
-		cmd.Env = append([]string{variable + "=" + port, "AzureWebJobsStorage=" + b.storage.ConnectionString(), "BaseUrl=https://tiney.to",
-			"SHORTURL_TABLE_NAME=" + t.links, "URLINDEX_TABLE_NAME=" + t.index, "EXPIRYINDEX_TABLE_NAME=" + t.expiry}, more...)
+		cmd.Env = []string{variable + "=" + port, "AzureWebJobsStorage=" + b.storage.ConnectionString(), "BaseUrl=https://tiney.to", "ADMIN_KEY=" + adminKey}
+		for i, setting := range tableSettings {
+			cmd.Env = append(cmd.Env, setting+"="+t[i])
+		}
+		cmd.Env = append(cmd.Env, more...)
 		return cmd
 	}
 }
@@ -130,6 +136,9 @@ func (s *server) send(method, path, body string) error {
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if strings.HasPrefix(path, "/api/links") {
+		r.Header.Set("Authorization", "Bearer "+adminKey)
 	}
 	response, err := client.Do(r)
 	if err != nil {

@@ -15,8 +15,10 @@ import (
 	"tiney/link"
 )
 
-// tables are three tables that no other run uses.
-type tables struct{ links, index, expiry string }
+// tables are tables that no other run uses, in the order of their settings.
+type tables [6]string
+
+var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME", "OWNERS_TABLE_NAME", "KEYS_TABLE_NAME", "STATE_TABLE_NAME"}
 
 // newTables creates tables and inserts the rows of links into them, or only those of the first table, which are all that a
 // redirect reads. They are inserted one by one, since a batch is for one partition.
@@ -28,19 +30,23 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 	}
 	b.tables++
 	prefix := fmt.Sprintf("Bench%d", b.tables)
-	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry"}
-	for i, name := range []string{t.links, t.index, t.expiry} {
+	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry", prefix + "Owners", prefix + "Keys", prefix + "State"}
+	rows := []func(link.Link) rawtables.Entity{rawtables.Link, rawtables.Index, rawtables.Expiry, rawtables.Owner}
+	for i, name := range t {
 		table := service.NewClient(name)
 		if _, err := table.CreateTable(ctx, nil); err != nil {
 			return nil, err
 		}
-		if onlyLinks && i > 0 {
+		if i >= len(rows) || onlyLinks && i > 0 {
 			continue
 		}
-		row := []func(link.Link) rawtables.Entity{rawtables.Link, rawtables.Index, rawtables.Expiry}[i]
+		row := rows[i]
 		var inserts errgroup.Group
 		inserts.SetLimit(16)
 		for _, l := range links {
+			if name == t[3] && l.Owner == "" {
+				continue
+			}
 			inserts.Go(func() error {
 				data, err := json.Marshal(row(l))
 				if err == nil {

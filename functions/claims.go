@@ -60,7 +60,7 @@ func (ls *links) claim(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return l, errYours
 		case l.Owner != "" || !holds(access.Hash(c.Token), l):
 			return l, errInvalid
-		case state == link.StateDeleted || state == link.StateExpired:
+		case state != link.StateLive: // an owner could enable again what an admin has disabled
 			return l, errGone
 		}
 		return l.Claimed(who.Owner, c.KeepExpiry, now), nil

@@ -21,6 +21,7 @@ func TestClaims(t *testing.T) {
 	for _, l := range []link.Link{
 		{Alias: "free", ClaimHash: hash, Shared: true},
 		{Alias: "kept", ClaimHash: hash},
+		{Alias: "plain", ClaimHash: hash},
 		{Alias: "disabled", ClaimHash: hash, Disabled: true},
 		{Alias: "deleted", ClaimHash: hash, DeletedAt: now},
 		{Alias: "expired", ClaimHash: hash, ExpiresAt: now},
@@ -43,7 +44,8 @@ func TestClaims(t *testing.T) {
 		{"free", token, "", "claimed"},
 		{"free", token, "", "already yours"},
 		{"kept", token, `,"keepExpiry":true`, "claimed"},
-		{"disabled", token, `,"keepExpiry":false`, "claimed"},
+		{"plain", token, `,"keepExpiry":false`, "claimed"},
+		{"disabled", token, "", "gone"}, // or its new owner could undo what an admin did
 		{"deleted", token, "", "gone"},
 		{"deleted", "tnc_wrong", "", "invalid"},
 		{"expired", token, "", "gone"},
@@ -68,7 +70,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("got %d %s, want %s", w.Code, got, want)
 	}
 	r.wantMetrics(map[string]float64{"link.claimed": 3})
-	for alias, expires := range map[string]string{"free": "null", "disabled": "null", "kept": `"` + now.Add(time.Hour).Format(time.RFC3339) + `"`} {
+	for alias, expires := range map[string]string{"free": "null", "plain": "null", "kept": `"` + now.Add(time.Hour).Format(time.RFC3339) + `"`} {
 		got := members(t, r.as("ann", http.MethodGet, "/api/links/"+alias, ""))
 		if got["owner"] != `"ann"` || got["expiresAtUtc"] != expires || got["shared"] != fmt.Sprint(alias == "free") {
 			t.Errorf("%s: %v", alias, got)

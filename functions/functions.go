@@ -56,7 +56,7 @@ type Editor interface {
 // Lister lists the links of an owner, newest first: up to limit of those that keep is true of, after a position, "" being
 // the start. next is the position to continue from, and "" at the end. A position may be anybody's invention. One call reads
 // 1,000 links at most, so it may return fewer than there are; it returns no tombstones.
-// Errors: link.ErrUnavailable.
+// Errors: link.ErrPosition if after can be no position, link.ErrUnavailable.
 type Lister interface {
 	List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) (links []link.Link, next string, err error)
 }

@@ -88,7 +88,8 @@ func newKey(body keyRequest, who access.Caller, now time.Time) (access.Key, erro
 		return k, link.ErrForbidden
 	case k.Owner == access.AdminOwner:
 		return k, fieldProblem("owner", "Name the owner whose key it will be. It cannot be "+access.AdminOwner+": the admin key is a setting of the service.")
-	case k.Owner == "" || len(k.Owner) > maxKeyOwner || strings.ContainsFunc(k.Owner, func(r rune) bool { return r < ' ' || r > '~' }):
+	case k.Owner != who.Owner && // whom a provider may call what it likes
+		(k.Owner == "" || len(k.Owner) > maxKeyOwner || strings.ContainsFunc(k.Owner, func(r rune) bool { return r < ' ' || r > '~' })):
 		return k, fieldProblem("owner", fmt.Sprintf("The owner must have 1 to %d printable ASCII characters.", maxKeyOwner))
 	case k.Name == "" || utf8.RuneCountInString(k.Name) > maxKeyName || strings.ContainsFunc(k.Name, unicode.IsControl):
 		return k, fieldProblem("name", fmt.Sprintf("Give the key a name of 1 to %d characters, without control characters.", maxKeyName))

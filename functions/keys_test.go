@@ -107,6 +107,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"owner too long":       {"admin", `{"name":"x","owner":"` + strings.Repeat("x", 201) + `"}`, 400, "body", "owner"},
 		"owner not ASCII":      {"admin", `{"name":"x","owner":"jürgen"}`, 400, "body", "owner"},
 		"owner of two lines":   {"admin", `{"name":"x","owner":"a\nb"}`, 400, "body", "owner"},
+		"own, by a long name":  {strings.Repeat("s", 300), `{"name":"x"}`, 201, "", ""},
 		"end too early":        {"ann", `{"name":"x","expiresAtUtc":"` + in59.Format(time.RFC3339Nano) + `"}`, 400, "expires-at-utc", "expiresAtUtc"},
 		"end in year 10000":    {"ann", `{"name":"x","expiresAtUtc":"9999-12-31T23:59:59-01:00"}`, 400, "expires-at-utc", "expiresAtUtc"},
 		"end a number":         {"ann", `{"name":"x","expiresAtUtc":1}`, 400, "expires-at-utc", "expiresAtUtc"},

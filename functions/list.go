@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"tiney/access"
 	"tiney/link"
 )
+
+const wrongCursor = "cursor must be the nextCursor of a list with the same owner, q, tag and state. Leave it out to start again."
 
 // filter says which links a list has.
 type filter struct{ owner, q, tag, state string }
@@ -30,7 +33,7 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	limit := query.integer("limit", 50, 1, 100)
 	after, ok := f.position(query.text("cursor"))
 	if !ok {
-		query.wrong("cursor", "cursor must be the nextCursor of a list with the same owner, q, tag and state. Leave it out to start again.")
+		query.wrong("cursor", wrongCursor)
 	}
 	switch {
 	case f.owner != who.Owner && !who.Admin:
@@ -39,6 +42,10 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		return query.problem
 	}
 	found, next, err := ls.store.List(ctx, f.owner, after, limit, f.keep(ls.now()))
+	if errors.Is(err, link.ErrPosition) { // anybody can compute the checksum
+		query.wrong("cursor", wrongCursor)
+		return query.problem
+	}
 	if err != nil {
 		return err
 	}

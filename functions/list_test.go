@@ -180,6 +180,9 @@ func TestListsThatAreRefused(t *testing.T) {
 		wantProblem(t, r.as("ann", http.MethodGet, "/api/links?"+query, ""), 400, "parameter", field)
 	}
 	wantProblem(t, r.as("bob", http.MethodGet, "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
+	r.fake.Fail(link.ErrPosition) // as a store says of what somebody has put into a cursor of their own
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
+	r.fake.Fail(nil)
 	if got, _ := r.list("admin", url.Values{"owner": {"ann"}, "cursor": {cursor}}); fmt.Sprint(got) != "[ann1 ann2]" {
 		t.Errorf("an admin who lists the same: got %v", got)
 	}

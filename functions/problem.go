@@ -40,7 +40,7 @@ var (
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
 	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
-		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
+		"The link of this URL is disabled, so it gets no new one. Its owner, or an admin, can enable it.")
 	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid", "These credentials are not valid",
 		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as Authorization: Bearer or, if it is an API key, as X-Api-Key.").
 		with("WWW-Authenticate", `Bearer error="invalid_token"`)
@@ -58,7 +58,7 @@ var (
 	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
 		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
 	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",
-		"The alias leads elsewhere, or once did. Choose another one.")
+		"There is a link with this alias, or once was. Choose another one.")
 	linkDeletedProblem = newProblem(http.StatusConflict, "link-deleted", "This link is deleted",
 		"A deleted link cannot be edited. Restore it first, by POST to its address with /restore at the end.")
 	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",
@@ -76,7 +76,7 @@ var (
 	internalProblem = newProblem(http.StatusInternalServerError, "internal", "Something went wrong here",
 		"The service failed in a way that it should not. Repeat the request; the log of the service says more.")
 	notObjectProblem = badRequest("body", "Invalid body",
-		`The body must be one JSON object in UTF-8, such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
+		"The body must be one JSON object in UTF-8, and nothing else.", "")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
 	tooLargeProblem = newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",

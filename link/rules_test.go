@@ -184,9 +184,11 @@ func TestEdit(t *testing.T) {
 		err     error
 		invalid *link.Field
 	}{
-		"nothing":             {was: was},
-		"all as it is":        {was: was, patch: link.Patch{LongURL: &was.LongURL, End: ptr(at(was.ExpiresAt)), StatusCode: ptr(int64(302)), Disabled: ptr(false), Title: ptr("old"), Tags: ptr([]string{"a", "a"})}},
-		"a default as it is":  {was: link.Link{LongURL: was.LongURL}, patch: link.Patch{End: &link.End{}, Tags: ptr([]string{})}},
+		"nothing":            {was: was},
+		"all as it is":       {was: was, patch: link.Patch{LongURL: &was.LongURL, End: ptr(at(was.ExpiresAt)), StatusCode: ptr(int64(302)), Disabled: ptr(false), Title: ptr("old"), Tags: ptr([]string{"a", "a"})}},
+		"a default as it is": {was: link.Link{LongURL: was.LongURL}, patch: link.Patch{End: &link.End{}, Tags: ptr([]string{})}},
+		"an end as it is shown": {was: link.Link{LongURL: was.LongURL, ExpiresAt: second.Add(30*time.Second + time.Second/2)},
+			patch: link.Patch{End: ptr(at(second.Add(30 * time.Second)))}},
 		"another URL":         {was: was, patch: link.Patch{LongURL: ptr("https://example.com/2")}, want: func(l *link.Link) { l.LongURL = "https://example.com/2" }},
 		"a bad URL":           {was: was, patch: link.Patch{LongURL: ptr("https://tiney.to/x")}, invalid: ptr(link.FieldLongURL)},
 		"an empty URL":        {was: was, patch: link.Patch{LongURL: ptr("")}, invalid: ptr(link.FieldLongURL)},

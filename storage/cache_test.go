@@ -347,6 +347,160 @@ func TestCacheWritesThroughAndForgets(t *testing.T) {
 	r.want(t, "abcdef", link.ErrNotFound, 1)
 }
 
+// While changes of others are not known, the table decides, and what is cached is for outages only.
+func TestCacheAsksTheTableWhileChangesAreNotKnown(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.add("abcdef", time.Hour)
+	short := r.add("short", time.Minute)
+	r.want(t, "abcdef", nil, 1)
+	r.want(t, "short", nil, 1)
+	r.want(t, "nobody", link.ErrNotFound, 1)
+	r.outdated.Store(true)
+	for range 2 {
+		r.want(t, "abcdef", nil, 1)
+		r.want(t, "nobody", link.ErrNotFound, 1)
+	}
+	l.LongURL += "/edited"
+	short.ExpiresAt = short.ExpiresAt.Add(time.Hour) // by another process
+	r.table.set(func() { r.table.links["abcdef"], r.table.links["short"] = l, short })
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) {
+		t.Errorf("got %+v, want %+v", got, l)
+	}
+	r.advance(time.Minute)
+	if got := r.want(t, "short", nil, 1); !linkstest.Same(got.Link, short) {
+		t.Errorf("an expiry that is out of date is believed: %+v", got)
+	}
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.stale {
+		t.Errorf("in an outage: got %+v", got)
+	}
+	r.want(t, "nobody", link.ErrUnavailable, 1)
+	r.table.set(func() { r.table.fail = nil })
+	r.outdated.Store(false)
+	r.want(t, "abcdef", nil, 0)
+}
+
+func TestCacheDoubtsWhatItHasUntilItAsks(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.add("abcdef", time.Hour)
+	r.want(t, "abcdef", nil, 1)
+	r.want(t, "nobody", link.ErrNotFound, 1)
+	r.doubt()
+	r.advance(1)
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.stale {
+		t.Errorf("in an outage: got %+v", got)
+	}
+	r.want(t, "nobody", link.ErrUnavailable, 1)
+	r.advance(staleRetry)
+	r.table.set(func() { r.table.fail = nil })
+	for _, reads := range []int64{1, 0} {
+		r.want(t, "abcdef", nil, reads)
+		r.want(t, "nobody", link.ErrNotFound, reads)
+	}
+}
+
+func TestCacheKeepsATombstoneAsLongAsNotFound(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	tomb := link.Link{Alias: "abcdef", GoneReason: link.StateDeleted, GoneAt: r.now().Add(-time.Hour)}
+	r.table.set(func() { r.table.links["abcdef"] = tomb })
+	for _, reads := range []int64{1, 0} {
+		if got := r.want(t, "abcdef", nil, reads); !linkstest.Same(got.Link, tomb) {
+			t.Errorf("got %+v, want %+v", got, tomb)
+		}
+	}
+	r.advance(time.Minute)
+	r.want(t, "abcdef", nil, 1)
+	r.table.set(func() { r.table.fail = link.ErrUnavailable })
+	r.advance(time.Minute)
+	r.want(t, "abcdef", link.ErrUnavailable, 1) // it is not served stale either
+}
+
+// A deleted link can be restored, so it is asked for each time.
+func TestCacheDoesNotKeepADeletedLink(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	l := r.add("abcdef", time.Hour)
+	l.DeletedAt = r.now()
+	r.table.set(func() { r.table.links["abcdef"] = l })
+	for range 2 {
+		if got := r.want(t, "abcdef", nil, 1); got.State(r.now()) != link.StateDeleted {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
+// What a create needs to know of a cached link is there: whose it is, whether it is shared, and if not, what its row's ETag is.
+func TestCacheKnowsWhatCreateAsksFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		link link.Link
+		etag bool
+	}{
+		"nobody's":       {link.Link{StatusCode: 301}, true},
+		"nobody's, told": {link.Link{StatusCode: 302, Shared: true}, false},
+		"an owner's":     {link.Link{StatusCode: 308, Owner: "a"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newCacheRig(t, 1<<20)
+			test.link.Alias, test.link.LongURL = "abcdef", "https://example.com/"
+			r.insert(test.link)
+			r.entries.Wait()
+			if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, test.link) || !got.cached || (got.etag != "") != test.etag {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// A read that began before its alias was forgotten is neither cached nor joined by whoever comes after that.
+func TestCacheForgetsWhatIsUnderWay(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	old := r.add("abcdef", time.Hour)
+	wait := make(chan struct{})
+	r.table.set(func() { r.table.wait = wait })
+	read := make(chan linkRow, 1)
+	go func() {
+		got, _ := r.get(context.Background(), "abcdef")
+		read <- got
+	}()
+	for r.table.gets.Load() == 0 {
+		runtime.Gosched()
+	}
+	edited := old
+	edited.LongURL += "/edited"
+	r.table.set(func() { r.table.links["abcdef"], r.table.wait = edited, nil })
+	r.forget("abcdef")
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, edited) {
+		t.Errorf("got %+v, want %+v", got, edited)
+	}
+	close(wait)
+	if got := <-read; !linkstest.Same(got.Link, old) {
+		t.Errorf("the older read got %+v", got)
+	}
+	r.entries.Wait()
+	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, edited) {
+		t.Errorf("got %+v, want %+v", got, edited)
+	}
+}
+
+// The alias is forgotten in the very moment between the look whether it was, and the caching of what was read.
+func TestCacheForgetsInTheLastMoment(t *testing.T) {
+	r := newCacheRig(t, 1<<20)
+	r.add("abcdef", time.Hour)
+	clock, looks := r.cache.now, 0
+	r.cache.now = func() time.Time { // put asks for the time
+		if looks++; looks == 2 {
+			r.forget("abcdef")
+		}
+		return clock()
+	}
+	r.want(t, "abcdef", nil, 1)
+	if looks < 2 {
+		t.Fatalf("the time was asked for %d times: adapt this test", looks)
+	}
+	r.want(t, "abcdef", nil, 1)
+	r.want(t, "abcdef", nil, 0)
+}
+
 func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
 	popular := r.add("popular", 24*time.Hour)

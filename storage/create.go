@@ -122,10 +122,13 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	}
 	r, err := c.get(ctx, a)
 	for range shareTries {
-		if r.cached && (err != nil || r.stale || r.State(c.config.Now()) != link.StateLive || c.claimHash != "") {
+		if r.cached && (err != nil || r.stale || r.State(c.config.Now()) != link.StateLive || c.claimHash != "" ||
+			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL) {
 			// Before an alias is promised, the table decides in some cases: a cached "not found" may be older than the index row; a
 			// cached expiry may have been extended since; and a stale link is good enough for a redirect, but not for a promise.
-			// Nor does the cache know claims. What the table says is cached, since the alias must redirect from here too.
+			// What an owner has claimed, edited or deleted elsewhere may be cached here as it was, for seconds: to believe that
+			// would give one URL two links, or its owner one that they have just deleted. Nor does the cache know claim tokens.
+			// What the table says is cached, since the alias must redirect from here too.
 			c.cache.forget(a)
 			r, err = c.cache.refresh(ctx, a)
 		}

@@ -280,8 +280,8 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 			t.Run(fmt.Sprintf("after call %d, by %q", n, by), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)
-				// Each process uses its own tables; whatever it does after call n does not arrive.
-				kill := func(do func(s *storage.Links) error) (error, *storage.Links) {
+				// Nothing arrives that the process does after call n. The next one is another process.
+				kill := func(do func(s *storage.Links) error) (*storage.Links, error) {
 					s := r.open(nil)
 					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 						if c.N > n {
@@ -291,10 +291,10 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 					})
 					err := do(s)
 					r.proxy.Reset()
-					return err, r.open(nil)
+					return r.open(nil), err
 				}
 				key := r.newKey("ann")
-				err, s := kill(func(s *storage.Links) error { return s.Keys.Create(ctx, key) })
+				s, err := kill(func(s *storage.Links) error { return s.Keys.Create(ctx, key) })
 				if n >= 2 != (err == nil) {
 					t.Errorf("create: %v", err)
 				}
@@ -310,7 +310,7 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 					key = r.addKey(s, "ann")
 				}
 
-				err, s = kill(func(s *storage.Links) error { return s.Keys.Revoke(ctx, key.ID(), by) })
+				s, err = kill(func(s *storage.Links) error { return s.Keys.Revoke(ctx, key.ID(), by) })
 				if n >= 3 != (err == nil) || err != nil && !errors.Is(err, link.ErrUnavailable) {
 					t.Errorf("revoke: %v", err)
 				}

@@ -434,6 +434,61 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	}
 }
 
+// What another instance has changed is cached here as it was, for seconds. A create must not go by that.
+func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		owner  string // of the link before the change
+		change doing
+		url    string // that owner a asks for afterwards
+		same   bool   // and is given the link
+		err    error
+	}{
+		"edited":     {"a", setURL(url2), url2, true, nil},
+		"claimed":    {"", claim("a", false), url1, true, nil},
+		"deleted":    {"a", deleteOne, url1, false, nil},
+		"moved away": {"a", setURL(url2), url1, false, nil},
+		"disabled": {"a", edit(func(_ time.Time, l link.Link) (link.Link, error) { l.Disabled = true; return l, nil }),
+			url1, false, link.ErrDisabled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			s, other := r.open(withCache), r.other()
+			there(test.owner, url1, time.Hour)(r, other)
+			r.cached(s, "one")
+			if err := test.change(ctx, r, other); err != nil {
+				t.Fatal(err)
+			}
+			l, created, err := s.Create(ctx, r.wish("a", "", test.url, 0), "")
+			if !errors.Is(err, test.err) || err == nil && (created == test.same || (l.Alias == "one") != test.same) {
+				t.Errorf("got %+v, created %t, %v", l, created, err)
+			}
+		})
+	}
+}
+
+// The old expiry row of a claimed link goes last: as long as it is there, the reaper mends what the claim did not get done.
+func TestAClaimThatDidNotEnterTheIndex(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	there("", url1, time.Hour)(r, s)
+	r.proxy.Before(faultproxy.On("InsertEntity", r.Index, faultproxy.ServerBusy))
+	if err := claim("a", false)(ctx, r, s); err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Reset()
+	r.clock.Advance(time.Hour)
+	if err := reap(ctx, r, s); err != nil {
+		t.Fatal(err)
+	}
+	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created || l.Alias != "one" {
+		t.Errorf("its owner is given %+v, created %t, %v", l, created, err)
+	}
+	r.WantNoLeak()
+}
+
 func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 	r := newRig(t)
 	s, other := r.open(nil), r.open(nil)

@@ -27,10 +27,10 @@ const (
 	maxRowKey       = 1024        // bytes, the service's own limit
 )
 
-// List returns up to limit, which is at least 1, of an owner's links for which keep is true, the newest first, as they are in the table. It begins
-// after a position, "" for the start, and returns the position of the last link that it looked at, or "" if there are no
-// more. It looks at 1,000 links at most, and at fewer if storage is slow, so that it may return fewer than limit although there
-// are more. Keep is called for one link after the other.
+// List returns up to limit, which is at least 1, of an owner's links for which keep is true, the newest first, as they are in
+// the table. It begins after a position, "" for the start, and returns the position of the last link that it looked at, or ""
+// if there are no more. It looks at 1,000 links at most, and at fewer if storage is slow, so that it may return fewer than limit
+// although there are more. Keep is called for one link after the other.
 //
 // Without a filter it makes one call more than there are links in the page. It also deletes rows that lead nowhere.
 // Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.

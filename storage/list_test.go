@@ -68,8 +68,8 @@ func TestListInPages(t *testing.T) {
 			r.proxy.Reset()
 			links, next, err := s.List(ctx, "ann", after, limit, all)
 			want := min(limit, count-len(listed))
-			if err != nil || len(links) != want {
-				t.Fatalf("page %d of %d: got %d links, %v", page, limit, len(links), err)
+			if last := len(listed)+want == count; err != nil || len(links) != want || last != (next == "") {
+				t.Fatalf("page %d of %d: got %d links, next %q, %v", page, limit, len(links), next, err)
 			}
 			if calls := r.proxy.Calls(); len(calls) != want+1 {
 				t.Errorf("page %d of %d took %d calls, want %d: %v", page, limit, len(calls), want+1, calls)

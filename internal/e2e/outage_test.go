@@ -149,6 +149,7 @@ func TestOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
+			s.TombstoneFor = 0
 			p := s.proxy()
 			n := newNetwork(t, p.Ports())
 			h := s.hosted(true, n.connectionString(), "CACHE_DURATION_SECONDS=1")

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+const (
+	ownedLinks = 1000
+	pageSize   = 50 // links, the default
+	pages      = 100
+)
+
+// list measures how long an owner waits for a page of their links: one client asks for page after page.
+func (b *bench) list(ctx context.Context) (string, error) {
+	links := makeLinks(ownedLinks, func(n int) time.Time { return time.Now().AddDate(1, 0, 0).Add(time.Duration(n) * time.Minute) })
+	for i := range links {
+		links[i].Owner = "admin" // whom the admin key stands for
+	}
+	calls, err := b.calls(ctx, links, http.MethodGet, "/api/links", "", 1)
+	if err != nil {
+		return "", err
+	}
+	var waits results
+	for range b.rounds {
+		t, err := b.newTables(ctx, links, false)
+		if err != nil {
+			return "", err
+		}
+		v, err := b.listOnce(ctx, t)
+		if err != nil {
+			return "", err
+		}
+		v["calls"] = calls
+		waits.add(fmt.Sprintf("%d of %d links", pageSize, ownedLinks), v)
+	}
+	return fmt.Sprintf("Rounds with fresh processes and tables: %d, of %d pages each.\n\n", b.rounds, pages) + waits.table([]column{
+		{head: "p50 ms", value: "p50", digits: 1, atMost: 60},
+		{head: "p99 ms", value: "p99", digits: 1},
+		{head: "storage calls each", value: "calls"},
+	}), nil
+}
+
+func (b *bench) listOnce(ctx context.Context, t *tables) (values, error) {
+	s, err := b.startReady(ctx, b.service(t, true), "/api/ready")
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	var took []time.Duration
+	for range pages {
+		start := time.Now()
+		if err := s.send(http.MethodGet, "/api/links", ""); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return values{"p50": milliseconds(took[pages/2]), "p99": milliseconds(took[pages*99/100])}, nil
+}

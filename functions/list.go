@@ -20,8 +20,6 @@ const wrongCursor = "cursor must be the nextCursor of a list with the same owner
 // filter says which links a list has.
 type filter struct{ owner, q, tag, state string }
 
-const wrongCursor = "cursor must be the nextCursor of a list with the same owner, q, tag and state. Leave it out to start again."
-
 // list handles GET /api/links.
 func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
 	query := parametersOf(r)

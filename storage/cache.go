@@ -131,7 +131,10 @@ func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
 		return nil
 	}
 	e, ok := c.entries.Get(string(a))
-	if !ok || !e.isLink() || e.expired(now) || now.UnixNano()-e.cachedAt >= int64(c.config.Fresh) || e.cachedAt <= c.doubted.Load() {
+	if !ok || !e.isLink() || e.expired(now) || e.cachedAt <= c.doubted.Load() {
+		return nil
+	}
+	if age := now.UnixNano() - e.cachedAt; age < 0 || age >= int64(c.config.Fresh) {
 		return nil
 	}
 	c.metrics.CacheHit.Add(1)
@@ -147,7 +150,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 		return c.read(ctx, a, nil)
 	}
 	age := now.UnixNano() - e.cachedAt
-	current = current && e.cachedAt > c.doubted.Load()
+	current = current && e.cachedAt > c.doubted.Load() && age > -int64(time.Second) // or the clock was put back
 	switch {
 	case current && e.expired(now):
 		// The table can say nothing new about it, unless it was given more time; the next call asks.

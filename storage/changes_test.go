@@ -474,3 +474,26 @@ func TestTheTableOfChangesIsMissing(t *testing.T) {
 		})
 	}
 }
+
+// Others look for what was announced for about a minute, so what takes longer than an edit may is not done any more.
+func TestEditsThatWereAnnouncedTooLongAgo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	there("", url1, time.Hour)(r, s)
+	r.proxy.After(func(c faultproxy.Call) {
+		if c.Operation == "UpdateEntity" && c.Target == r.Links {
+			r.clock.Advance(storage.Timeout + time.Second)
+		}
+	})
+	errs, err := s.EditAll(ctx, []link.Alias{"one", "one"}, func(i int, l link.Link) (link.Link, error) {
+		l.Title = fmt.Sprint("title ", i)
+		return l, nil
+	})
+	if err != nil || !errors.Is(errs[0], link.ErrUnavailable) || !errors.Is(errs[1], link.ErrUnavailable) {
+		t.Errorf("got %v, %v", errs, err)
+	}
+	if l, err := s.Read(ctx, "one"); err != nil || l.Title != "title 0" {
+		t.Errorf("got %+v, %v", l, err)
+	}
+}

@@ -133,6 +133,9 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			r, err = c.cache.refresh(ctx, a)
 		}
 		state := r.State(c.config.Now())
+		if state == link.StateDeleted && r.Disabled && r.Owner == "" && !r.Expired(c.config.Now()) {
+			state = link.StateDisabled // by an admin: who has its claim token cannot delete that away
+		}
 		switch {
 		case err != nil && decided(err):
 			return link.Link{}, errStale
@@ -255,7 +258,7 @@ func (c *creation) insertBefore(ctx context.Context) error {
 // dropBefore deletes what insertBefore has inserted.
 func (c *creation) dropBefore(ctx context.Context) {
 	left := func(err error) {
-		if err != nil {
+		if err != nil && !errors.Is(err, errChanged) { // then another create has taken the row over
 			c.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
 		}
 	}

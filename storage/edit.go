@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,11 +28,14 @@ const (
 // Timeout, and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short.
 // Errors: those of change, link.ErrNotFound, also for a tombstone, link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
-	return s.edit(ctx, a, once, false, change)
+	w, ctx, cancel := s.write(ctx)
+	defer cancel()
+	return w.edit(ctx, a, once, false, change)
 }
 
 // EditAll edits several links as Edit does, announcing all of them first; change gets the index of the link. An alias may be
-// there more than once. It returns the error of each, or one error if it did nothing at all.
+// there more than once. It returns the error of each, or one error if it did nothing at all. All of them together take as long
+// as one Edit may: other processes look for an announcement for about a minute only.
 func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
 	at := map[link.Alias][]int{}
 	var names []string
@@ -41,11 +45,11 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 		}
 		at[a] = append(at[a], i)
 	}
-	_, telling, cancel := s.write(ctx)
+	w, ctx, cancel := s.write(ctx)
 	defer cancel()
 	for len(names) > 0 {
 		n := min(len(names), batchSize)
-		if err := s.changes.tell(telling, names[:n]...); err != nil {
+		if err := s.changes.tell(ctx, names[:n]...); err != nil {
 			return nil, exported(err)
 		}
 		names = names[n:]
@@ -57,7 +61,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 		all.Go(func() error {
 			for _, i := range indices {
 				errs[i] = safely(func() error {
-					_, err := s.edit(ctx, a, false, true, func(l link.Link) (link.Link, error) { return change(i, l) })
+					_, err := w.edit(ctx, a, false, true, func(l link.Link) (link.Link, error) { return change(i, l) })
 					return err
 				})
 			}
@@ -68,17 +72,19 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 	return errs, nil
 }
 
+// errOverwritten: it is not known whether a write was applied, since the link has been changed after it.
+var errOverwritten = errors.New("the response was lost, and the link has been changed since")
+
 // editing is one Edit at work.
 type editing struct {
 	writing
+	once    bool      // the link is to be as it is read first, or not to be changed
 	told    bool      // other processes know that the link is about to change
 	indexed link.Link // the index row of this link was deleted or inserted, and the link may be as it was
 }
 
-func (s *Links) edit(ctx context.Context, a link.Alias, once, told bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
-	w, ctx, cancel := s.write(ctx)
-	defer cancel()
-	e := &editing{writing: w, told: told}
+func (w writing) edit(ctx context.Context, a link.Alias, once, told bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
+	e := &editing{writing: w, once: once, told: told}
 	var l linkRow
 	var err error
 	for range editTries {
@@ -138,6 +144,14 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		}
 	}
 	if err != nil {
+		switch changed := errors.Is(err, errChanged); {
+		case changed && written.retried && e.once:
+			// The edit may have been applied, its response lost, and another edit applied after it.
+			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
+		case changed && !written.retried && moved.etag != "":
+			// This try has changed nothing. The next one, and those of others, would have to find a free second beyond the row.
+			_ = e.expiry.delete(ctx, moved)
+		}
 		return linkRow{}, err
 	}
 	e.indexed = link.Link{}
@@ -198,6 +212,9 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
 		}
 		return err != nil
 	}
+	if next.Owner != was.Owner && left(e.enterIndex(ctx, next.Link)) {
+		return // the expiry row stays, and by that the reaper comes to enter it
+	}
 	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.config.Now().Add(link.MinTTL)) {
 		// By an ETag that was known before the link was written: if somebody has made the link end then again, the row has
 		// another one by now. A row that is due, or nearly, is left: a reaper may have deleted what leads to the link and then
@@ -206,9 +223,6 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
 		if err := e.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err, errChanged) {
 			left(err)
 		}
-	}
-	if next.Owner != was.Owner {
-		left(e.enterIndex(ctx, next.Link))
 	}
 	if next.LongURL != was.LongURL && !left(e.move(ctx, was.Link, next.Link)) {
 		left(e.expiry.delete(ctx, moved))

@@ -468,6 +468,27 @@ func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
 	}
 }
 
+// The old expiry row of a claimed link goes last: as long as it is there, the reaper mends what the claim did not get done.
+func TestAClaimThatDidNotEnterTheIndex(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	there("", url1, time.Hour)(r, s)
+	r.proxy.Before(faultproxy.On("InsertEntity", r.Index, faultproxy.ServerBusy))
+	if err := claim("a", false)(ctx, r, s); err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Reset()
+	r.clock.Advance(time.Hour)
+	if err := reap(ctx, r, s); err != nil {
+		t.Fatal(err)
+	}
+	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created || l.Alias != "one" {
+		t.Errorf("its owner is given %+v, created %t, %v", l, created, err)
+	}
+	r.WantNoLeak()
+}
+
 func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 	r := newRig(t)
 	s, other := r.open(nil), r.open(nil)

@@ -229,8 +229,15 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 	if d.over = err == nil && !end.IsZero() && !end.After(r.cutoff); d.over {
 		return nil
 	}
-	if err := r.dropMoved(ctx, d); err != nil {
-		return err
+	if len(d.moved) > 0 {
+		if err := r.dropMoved(ctx, d); err != nil {
+			return err
+		}
+		// An edit may have gone back to a URL just before its row was deleted.
+		if d.link, err = r.links.get(ctx, a); err != nil && !errors.Is(err, link.ErrNotFound) {
+			return err
+		}
+		end = r.end(d.link.Link)
 	}
 	if err == nil {
 		if err := r.keep(ctx, d.link, end); err != nil {

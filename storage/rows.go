@@ -26,7 +26,7 @@ type linkRow struct {
 	unknown    jsontext.Value // the properties of other programs
 	cached     bool           // from the cache
 	stale      bool           // from the cache and no longer fresh, because storage failed
-	retried    bool           // its insert was sent more than once, and an earlier try may still arrive
+	retried    bool           // its write was sent more than once, and an earlier try may still arrive
 }
 
 // linkEntity is a row of ShortUrls on the wire, of a link or of a tombstone.

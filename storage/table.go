@@ -280,7 +280,7 @@ func (t *linkTable) replace(ctx context.Context, read azcore.ETag, next linkRow)
 			return linkRow{}, readErr
 		}
 	}
-	next.etag, next.Version = etag, string(etag)
+	next.etag, next.Version, next.retried = etag, string(etag), retried
 	return next, err
 }
 
@@ -347,10 +347,13 @@ func (t *indexTable) enter(ctx context.Context, l link.Link) (added azcore.ETag,
 		return "", nil
 	}
 	there, err := t.get(ctx, indexKey(l)) // an earlier try may have been applied
-	if errors.Is(err, errGone) || there.alias != string(l.Alias) {
+	switch {
+	case err != nil && !errors.Is(err, errGone):
+		return "", err
+	case there.alias != string(l.Alias):
 		return "", nil
 	}
-	return there.etag, err
+	return there.etag, nil
 }
 
 // remove deletes the row of a key if it names the alias. A row that is gone, or that came to name another one, is fine.

@@ -29,7 +29,7 @@ func needsLong(t *testing.T) {
 func TestLongStoppedCreator(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
-	r, end := newRound(t, 1, new(tally), nil)
+	r, end := newRound(t, setup{})
 	defer end()
 	creator, other := r.nodes[0], r.nodes[1]
 	var once sync.Once
@@ -80,7 +80,7 @@ func TestLongStoppedCreator(t *testing.T) {
 func TestLongStoppedReaper(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
-	r, end := newRound(t, 1, new(tally), nil)
+	r, end := newRound(t, setup{})
 	defer end()
 	past := time.Now().Add(-24 * time.Hour)
 	for i := range 40 {
@@ -140,8 +140,7 @@ func TestLongStoppedReaper(t *testing.T) {
 // A reaper's memory is bounded by a page of rows, however many are due.
 func TestLongBacklog(t *testing.T) {
 	needsLong(t)
-	t.Setenv("NODE_BIG_PAGES", "yes")
-	r, end := newRound(t, 1, new(tally), nil)
+	r, end := newRound(t, setup{env: []string{"NODE_BIG_PAGES=yes"}})
 	defer end()
 	r.client.Timeout = time.Hour
 	n := r.nodes[0]
@@ -174,8 +173,7 @@ func TestLongBacklog(t *testing.T) {
 
 // The clock of one process jumps an hour ahead and back. What it says of links follows its clock; nothing is lost by it.
 func TestClockJumps(t *testing.T) {
-	t.Setenv("NODE_STORAGE_CLOCK", "yes")
-	r, end := newRound(t, 1, new(tally), nil)
+	r, end := newRound(t, setup{env: []string{"NODE_STORAGE_CLOCK=yes"}})
 	defer end()
 	n, other := r.nodes[0], r.nodes[1]
 	long := link.Link{Alias: "long", LongURL: "https://example.com/long", ExpiresAt: time.Now().Add(3 * time.Hour)}

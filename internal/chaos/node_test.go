@@ -3,23 +3,42 @@
 package chaos
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"tiney/handler/app"
+	"tiney/internal/faultproxy"
 	"tiney/telemetry"
 )
 
-// hostAddress is where a node takes the Functions host to reach it. It listens elsewhere.
-const hostAddress = "127.0.0.1:1"
+const (
+	// hostAddress is where a node takes the Functions host to reach it. It listens elsewhere.
+	hostAddress = "127.0.0.1:1"
+
+	adminKey     = "the-admin-key-of-the-histories-of-chaos"
+	deletedKeep  = 90 * time.Second // so short that it ends within a round
+	tombstoneFor = 24 * time.Hour
+	// trusted is how old what a node has cached may be, by its own clock.
+	trusted = 15 * time.Second
+	// retried is how long after a read has failed a node may serve what it has, by its own clock, without asking again.
+	retried = 5 * time.Second
+)
 
 // serveNode is a process of the service with a clock that can be advanced, and with endpoints for the test beside those of
 // the functions. It ends when it is killed.
@@ -41,8 +60,10 @@ func serveNode() error {
 		"BaseUrl":                      "https://tiney.to",
 		"AzureWebJobsStorage":          os.Getenv("NODE_STORAGE"),
 		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix + "UrlIndex",
-		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex",
-		"CACHE_SIZE_MB":          "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize,
+		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix + "ShortUrlsByOwner",
+		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
+		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
+		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": "1",
 	}
 	settings, err := app.ReadSettings(func(name string) string { return env[name] })
 	if err != nil {
@@ -86,6 +107,175 @@ func serveNode() error {
 	if err := node.Links.EnsureTables(context.Background()); err != nil {
 		return err
 	}
+	go node.Links.FollowChanges(context.Background())
 	fmt.Println(listener.Addr())
 	return http.Serve(listener, mux)
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
+
+// node is a process, with its own way to storage.
+type node struct {
+	round *round
+	proxy *faultproxy.Proxy
+	cut   atomic.Bool // storage is cut off
+	clean atomic.Bool // no faults any more
+	down  atomic.Bool // nobody listens
+
+	mu  sync.Mutex // held while the process changes
+	cmd *exec.Cmd
+	url atomic.Pointer[string]
+
+	ahead atomic.Int64 // how far its clock is ahead of the real one, in nanoseconds
+	jump  atomic.Int64 // when the clock was last advanced by more than trusted, or the process started; real, in Unix nanoseconds
+
+	faults sync.Mutex
+	rng    *rand.Rand         // of the proxy's faults
+	failed map[string][]int64 // when calls failed, or may have, by partition, or by alias; real, in Unix nanoseconds
+}
+
+// fault decides what becomes of a storage call.
+func (n *node) fault(c faultproxy.Call) faultproxy.Fault {
+	if broken := n.round.sabotage; broken != nil {
+		if f := broken.fault(c); f != faultproxy.None {
+			return f
+		}
+	}
+	if n.clean.Load() {
+		return faultproxy.None
+	}
+	n.faults.Lock()
+	defer n.faults.Unlock()
+	f := faultproxy.None
+	switch p := n.rng.Float64(); {
+	case n.cut.Load():
+		f = faultproxy.Refuse
+	case p < 0.02:
+		f = faultproxy.DropResponse
+	case p < 0.035:
+		f = faultproxy.Refuse
+	case p < 0.045:
+		f = faultproxy.ServerBusy
+	case p < 0.046:
+		f = faultproxy.Freeze
+	}
+	if f != faultproxy.None {
+		n.round.count.faults.Add(1)
+		name := c.Partition
+		switch {
+		case c.Target == n.round.tables.Keys:
+			name = keyReads
+		case c.Operation == "UpdateEntity":
+			name = writesOf(c.Partition)
+		}
+		n.failed[name] = append(n.failed[name], time.Now().UnixNano())
+	}
+	return f
+}
+
+// keyReads stands for all reads of keys.
+const keyReads = "keys"
+
+// writesOf stands for the writes of links in a partition, where its name is for the reads.
+func writesOf(partition string) string { return "writes of " + partition }
+
+// failedBetween reports whether calls of one of these names may have failed between two times, real in Unix nanoseconds.
+func (n *node) failedBetween(from, until int64, names ...string) bool {
+	n.faults.Lock()
+	defer n.faults.Unlock()
+	for _, name := range names {
+		if slices.ContainsFunc(n.failed[name], func(at int64) bool { return from <= at && at <= until }) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHaveFailed notes that a request has taken so long that the node may have given up a call.
+func (n *node) mayHaveFailed(names ...string) {
+	n.faults.Lock()
+	defer n.faults.Unlock()
+	for _, name := range names {
+		n.failed[name] = append(n.failed[name], time.Now().UnixNano())
+	}
+}
+
+// start starts the node's process with its clock where it was.
+func (n *node) start() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), n.round.env...), "NODE_STORAGE="+n.proxy.ConnectionString(), "NODE_TABLES="+n.round.prefix,
+		"GORACE=halt_on_error=1", fmt.Sprintf("NODE_CLOCK=%d", n.ahead.Load()))
+	cmd.Stderr = n.round.t.Output()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		n.round.t.Error(err)
+		return
+	}
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		n.round.t.Errorf("a node did not start: %v", err)
+	}
+	url := "http://" + strings.TrimSpace(address)
+	n.cmd = cmd
+	n.url.Store(&url)
+	n.jump.Store(time.Now().UnixNano())
+	n.down.Store(false)
+}
+
+func (n *node) kill() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down.Store(true)
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+}
+
+func (n *node) signal(s os.Signal) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_ = n.cmd.Process.Signal(s)
+}
+
+// clock is the node's clock.
+func (n *node) clock() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }
+
+// advance puts the node's clock forward. No request may be under way.
+func (n *node) advance(by time.Duration) {
+	if status, body := n.control("advance?by=" + by.String()); status != 200 {
+		n.round.t.Errorf("a clock cannot be advanced: %d %s", status, body)
+	}
+	n.ahead.Add(int64(by))
+	if by > trusted {
+		n.jump.Store(time.Now().UnixNano())
+	}
+}
+
+func (n *node) control(what string) (int, string) {
+	got, err := n.round.client.Post(*n.url.Load()+"/control/"+what, "", nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer got.Body.Close()
+	body, _ := io.ReadAll(got.Body)
+	return got.StatusCode, string(body)
+}
+
+// fireTimer runs the reaper under the lock, as the Functions host does.
+func (n *node) fireTimer() (int, error) {
+	req, err := http.NewRequest(http.MethodPost, *n.url.Load()+"/reaper", strings.NewReader(`{}`))
+	if err != nil {
+		return 0, err
+	}
+	req.Host = hostAddress
+	got, err := n.round.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	got.Body.Close()
+	return got.StatusCode, nil
 }

@@ -154,7 +154,8 @@ func TestPageOfFiftyLinks(t *testing.T) {
 	s := newSite(t)
 	now := time.Now().Truncate(time.Second)
 	for i := range 120 {
-		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("listed-%03d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: "ada", CreatedAt: now.Add(time.Duration(i-200) * time.Second)})
+		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("listed-%03d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i),
+			Owner: "ada", CreatedAt: now.Add(time.Duration(i-200) * time.Second)})
 	}
 	proxy := s.proxy()
 	ada := owner(t, s.hosted(true, proxy.ConnectionString()).URL(), "ada") // where nothing is reaped at the start

@@ -147,8 +147,9 @@ type change struct {
 }
 
 var changes = map[string]change{
-	"shorten":         {method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`, repeated: []int{200, 201}},
-	"shorten, chosen": {method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/","alias":"$NEW","expiresAtUtc":"2099-01-01T00:00:00Z"}`, repeated: []int{200, 201}},
+	"shorten": {method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`, repeated: []int{200, 201}},
+	"shorten, chosen": {method: "POST", target: "/api/shorten", repeated: []int{200, 201},
+		body: `{"longUrl":"https://example.com/","alias":"$NEW","expiresAtUtc":"2099-01-01T00:00:00Z"}`},
 	"move": {link: `{"longUrl":"https://example.com/$NEW"}`,
 		method: "PATCH", target: "/api/links/$ALIAS", body: `{"longUrl":"https://example.com/$NEW/moved"}`, repeated: []int{200}},
 	"end": {link: `{"longUrl":"https://example.com/","alias":"$NEW","expiresInSeconds":3600}`,

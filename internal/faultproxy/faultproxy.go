@@ -53,18 +53,19 @@ type Proxy struct {
 	tables, blobs *httptest.Server
 	ports         azurite.Ports
 
-	passing sync.WaitGroup // calls that are being passed on
-
-	mu     sync.Mutex
-	n      int
-	calls  []Call
-	before func(Call) Fault
-	after  func(Call)
+	mu      sync.Mutex
+	passing int       // calls that are on their way
+	idle    sync.Cond // there are none
+	n       int
+	calls   []Call
+	before  func(Call) Fault
+	after   func(Call)
 }
 
 // Start starts a proxy in front of the Azurite on the given ports. Close ends it.
 func Start(target azurite.Ports) *Proxy {
 	p := &Proxy{}
+	p.idle.L = &p.mu
 	p.tables = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Table), tableCall))
 	p.blobs = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Blob), blobCall))
 	p.ports = azurite.Ports{
@@ -109,7 +110,13 @@ func (p *Proxy) Reset() {
 }
 
 // Wait returns when no call is on its way to storage. Calls of a client that was killed may still be.
-func (p *Proxy) Wait() { p.passing.Wait() }
+func (p *Proxy) Wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.passing > 0 {
+		p.idle.Wait()
+	}
+}
 
 // Calls returns the calls since the last Reset.
 func (p *Proxy) Calls() []Call {
@@ -138,6 +145,14 @@ func On(operation, target string, fault Fault) func(Call) Fault {
 	}
 }
 
+func (p *Proxy) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.passing--; p.passing == 0 {
+		p.idle.Broadcast()
+	}
+}
+
 func (p *Proxy) forward(target string, name func(*http.Request) (operation, target string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -145,8 +160,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 			panic(http.ErrAbortHandler)
 		}
 		p.mu.Lock()
-		p.passing.Add(1)
-		defer p.passing.Done()
+		p.passing++
+		defer p.done()
 		p.n++
 		call := Call{N: p.n}
 		call.Operation, call.Target = name(r)

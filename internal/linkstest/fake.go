@@ -153,10 +153,10 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 		return link.Link{}, false, link.ErrAliasTaken
 	}
 	if l, ok := f.links[f.index[indexKey(want)]]; ok && indexKey(l) == indexKey(want) {
-		switch l.State(f.now()) {
-		case link.StateDisabled:
+		switch state := l.State(f.now()); {
+		case state == link.StateDisabled, state == link.StateDeleted && l.Disabled && l.Owner == "" && !l.Expired(f.now()):
 			return link.Link{}, false, link.ErrDisabled
-		case link.StateLive:
+		case state == link.StateLive:
 			if want.Owner == "" && !l.Shared && (presented == "" || presented != l.ClaimHash) {
 				l.Shared = true
 				f.put(l)

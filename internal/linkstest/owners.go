@@ -351,6 +351,26 @@ func conformEdits(t *testing.T, start starter) {
 			t.Errorf("its URL has %s", got)
 		}
 	})
+	t.Run("a disabled link that is deleted, too", func(t *testing.T) {
+		s, clock, want := start(t, rand.Reader)
+		for _, owner := range []string{"", "a"} {
+			w := owned(want(url, time.Hour), owner)
+			l := create(t, s, w)
+			edit(t, s, l.Alias, func(l *link.Link) { l.Disabled = true })
+			edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
+			_, created, err := s.Create(t.Context(), w, "")
+			if owner == "" && !errors.Is(err, link.ErrDisabled) { // an admin has disabled it, and anybody may have its token
+				t.Errorf("nobody's: created %t, %v", created, err)
+			}
+			if owner != "" && (err != nil || !created) { // what its owner has disabled they may delete
+				t.Errorf("an owner's: created %t, %v", created, err)
+			}
+		}
+		clock.Advance(time.Hour)
+		if _, created, err := s.Create(t.Context(), want(url, time.Hour), ""); err != nil || !created {
+			t.Errorf("past its end: created %t, %v", created, err)
+		}
+	})
 	// reap runs the reaper, and returns the states of links after it.
 	reap := func(t *testing.T, s Store, now time.Time, aliases ...link.Alias) string {
 		t.Helper()

@@ -1,0 +1,417 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// key is a credential.
+type key struct {
+	owner, id, secret string
+	revoking, revoked int64 // when somebody began to revoke it, and when that was acknowledged; real, in Unix nanoseconds
+}
+
+var admin = &key{owner: "admin", secret: adminKey}
+
+// use is the use of a key.
+type use struct {
+	key *key
+	event
+}
+
+// body is what responses have.
+type body struct {
+	Alias, LongURL, ClaimToken, Type, Key, ID string
+	ExpiresAtUTC, DeletedAtUTC                time.Time
+	Owner, Title, NextCursor                  *string
+	Tags                                      []string
+	Disabled, Shared                          bool
+	Items                                     []body
+	Results                                   []struct{ Alias, Result string }
+}
+
+func (b body) view() view {
+	v := view{alias: b.Alias, url: b.LongURL, tags: strings.Join(b.Tags, " "), disabled: b.Disabled, shared: b.Shared}
+	set(&v.owner, b.Owner)
+	set(&v.title, b.Title)
+	if !b.ExpiresAtUTC.IsZero() {
+		v.end = b.ExpiresAtUTC.Unix()
+	}
+	if !b.DeletedAtUTC.IsZero() {
+		v.deleted = b.DeletedAtUTC.Unix()
+	}
+	return v
+}
+
+// do sends a request with a credential, which may be nil, and fills in the event. It returns what the response says.
+func (r *round) do(e *event, n *node, k *key, method, path string, send any) body {
+	var data []byte
+	if send != nil {
+		data, _ = json.Marshal(send)
+		e.sent = string(data)
+	}
+	r.count.requests.Add(1)
+	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), time.Now().UnixNano()
+	var got body
+	e.status, got = func() (int, body) {
+		req, err := http.NewRequest(method, *n.url.Load()+path, bytes.NewReader(data))
+		if err != nil {
+			panic(err)
+		}
+		if data != nil {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		if k != nil {
+			req.Header.Set("Authorization", "Bearer "+k.secret)
+		}
+		if e.match != "" {
+			req.Header.Set("If-Match", e.match)
+		}
+		resp, err := r.client.Do(req)
+		if err != nil {
+			return 0, body{}
+		}
+		defer resp.Body.Close()
+		var got body
+		if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+			if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+				return 0, body{} // killed in the middle of its response
+			}
+		}
+		e.etag, e.target = resp.Header.Get("ETag"), resp.Header.Get("Location")
+		return resp.StatusCode, got
+	}()
+	e.ret, e.until, e.latest = time.Now().UnixNano(), n.clock().Unix(), r.latest().Unix()
+	e.problem, e.told = strings.TrimPrefix(got.Type, "/problems/"), got.view()
+	if e.ret-e.call > int64(900*time.Millisecond) {
+		n.mayHaveFailed(append(strings.Split(e.alias, ","), e.told.alias, keyReads)...)
+	}
+	if !e.known() {
+		r.count.unknown.Add(1)
+		if e.status != 0 && e.status != 503 {
+			r.violation("%v", e)
+		}
+	}
+	if k != nil && k.id != "" {
+		r.mu.Lock()
+		r.uses = append(r.uses, use{k, *e})
+		r.mu.Unlock()
+	}
+	return got
+}
+
+func (r *round) record(e event) {
+	if e.status == 401 {
+		return // its key was revoked, and nothing was done
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history = append(r.history, e)
+	if e.etag != "" {
+		r.etags[e.alias] = e.etag
+	}
+	if a := e.told.alias; a != "" && !slices.Contains(r.aliases, a) {
+		r.aliases = append(r.aliases, a)
+	}
+}
+
+const (
+	urls   = 2 // how many URLs a round's clients shorten
+	chosen = 2 // how many aliases they choose
+)
+
+// Owners have keys of their own, but for the admin, who may have links too.
+var owners = []string{"alice", "bob"}
+
+func (r *round) url(i int) string            { return fmt.Sprintf("https://example.com/%s/%d", r.prefix, i) }
+func (r *round) chosen(i int) string         { return fmt.Sprintf("own-%s-%d", r.prefix, i) }
+func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+
+// someAlias is one of the links that were told of, most likely a recent one, or one that is chosen by many.
+func (r *round) someAlias(rng *rand.Rand) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch p := rng.IntN(10); {
+	case p < 4 || len(r.aliases) == 0:
+		return r.chosen(rng.IntN(chosen))
+	case p < 8:
+		return pick(rng, r.aliases[max(0, len(r.aliases)-8):])
+	}
+	return pick(rng, r.aliases)
+}
+
+// someKey is the key of an owner, at times one that was revoked, or that of the admin.
+func (r *round) someKey(rng *rand.Rand) *key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	owner := rng.IntN(2*len(owners) + 1)
+	if owner == 2*len(owners) {
+		return admin
+	}
+	keys := r.keys[owners[owner/2]]
+	if rng.IntN(5) > 0 {
+		return keys[len(keys)-1]
+	}
+	return pick(rng, keys)
+}
+
+// act is one thing that a client does.
+func (r *round) act(rng *rand.Rand) {
+	n := pick(rng, r.nodes)
+	for n.down.Load() {
+		time.Sleep(time.Millisecond) // with one node only
+		n = pick(rng, r.nodes)
+	}
+	p := rng.IntN(100)
+	if p < 3 { // a list drops rows whose create is not a minute old, by the clock of the node that is ahead
+		r.quiet.Lock()
+		defer r.quiet.Unlock()
+		r.list(n, r.someKey(rng))
+		return
+	}
+	r.quiet.RLock()
+	defer r.quiet.RUnlock()
+	switch {
+	case p < 20:
+		r.shorten(n, nil, r.url(rng.IntN(urls)), "", r.someEnd(rng, n))
+	case p < 30:
+		k := r.someKey(rng)
+		end := r.someEnd(rng, n)
+		if rng.IntN(2) == 0 {
+			end = 0
+		}
+		r.shorten(n, k, r.url(rng.IntN(urls)), "", end)
+	case p < 37:
+		var k *key
+		if rng.IntN(4) > 0 {
+			k = r.someKey(rng)
+		}
+		r.shorten(n, k, r.url(rng.IntN(urls)), r.chosen(rng.IntN(chosen)), r.someEnd(rng, n))
+	case p < 60:
+		r.follow(n, r.someAlias(rng))
+	case p < 68:
+		r.read(n, r.someKey(rng), r.someAlias(rng))
+	case p < 80:
+		r.edit(n, r.someKey(rng), r.someAlias(rng), rng)
+	case p < 86:
+		k, a := r.someOwn(rng)
+		r.delete(n, k, a)
+	case p < 92:
+		k, a := r.someOwn(rng)
+		r.restore(n, k, a)
+	case p < 97:
+		r.claim(n, r.someKey(rng), rng)
+	default:
+		r.renewKey(n, rng)
+	}
+}
+
+// someEnd is an end of a link, hardly later than the earliest one possible.
+func (r *round) someEnd(rng *rand.Rand, n *node) int64 {
+	return n.clock().Add(63*time.Second + pick(rng, []time.Duration{0, 0, 20 * time.Second, time.Hour})).Unix()
+}
+
+// someOwn is a link, and a key or, if there is one, the link's claim token.
+func (r *round) someOwn(rng *rand.Rand) (k *key, alias string) {
+	a, k := r.someAlias(rng), r.someKey(rng)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if token := r.tokens[a]; token != "" && rng.IntN(2) == 0 {
+		k = &key{secret: token}
+	}
+	return k, a
+}
+
+func (r *round) shorten(n *node, k *key, url, alias string, end int64) event {
+	e := event{op: "shorten", alias: alias, change: change{url: &url, end: &end}}
+	send := map[string]any{"longUrl": url}
+	if end != 0 {
+		send["expiresAtUtc"] = time.Unix(end, 0).UTC()
+	}
+	if alias != "" {
+		send["alias"] = alias
+	}
+	if k != nil {
+		e.by = k.owner
+	}
+	got := r.do(&e, n, k, "POST", "/api/shorten", send)
+	if got.ClaimToken != "" {
+		r.mu.Lock()
+		r.tokens[got.Alias] = got.ClaimToken
+		r.mu.Unlock()
+	}
+	r.record(e)
+	return e
+}
+
+func (r *round) follow(n *node, alias string) event {
+	e := event{op: "follow", alias: alias}
+	r.do(&e, n, nil, "GET", "/"+alias, nil)
+	r.record(e)
+	return e
+}
+
+// about is an event of a credential and a link.
+func about(op string, k *key, alias string) event {
+	return event{op: op, by: k.owner, token: k.owner == "", alias: alias}
+}
+
+func (r *round) read(n *node, k *key, alias string) event {
+	e := about("read", k, alias)
+	r.do(&e, n, k, "GET", "/api/links/"+alias, nil)
+	r.record(e)
+	return e
+}
+
+func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
+	e, send := about("edit", k, alias), map[string]any{}
+	if rng.IntN(4) == 0 {
+		e.change.url = new(r.url(rng.IntN(urls)))
+		send["longUrl"] = *e.change.url
+	}
+	if rng.IntN(3) == 0 {
+		e.change.end = new(r.someEnd(rng, n))
+		send["expiresAtUtc"] = time.Unix(*e.change.end, 0).UTC()
+	} else if rng.IntN(6) == 0 {
+		e.change.end = new(int64)
+		send["expiresAtUtc"] = nil
+	}
+	if rng.IntN(3) == 0 {
+		e.change.disabled = new(rng.IntN(2) == 0)
+		send["disabled"] = *e.change.disabled
+	}
+	if rng.IntN(3) == 0 {
+		e.change.title = new(fmt.Sprintf("title %d", rng.IntN(1000)))
+		send["title"] = *e.change.title
+	}
+	if rng.IntN(4) == 0 {
+		e.change.tags = new(fmt.Sprintf("tag-%d", rng.IntN(1000)))
+		send["tags"] = []string{*e.change.tags}
+	}
+	if rng.IntN(3) == 0 {
+		r.mu.Lock()
+		e.match = r.etags[alias]
+		r.mu.Unlock()
+	}
+	r.do(&e, n, k, "PATCH", "/api/links/"+alias, send)
+	r.record(e)
+}
+
+func (r *round) delete(n *node, k *key, alias string) event {
+	e := about("delete", k, alias)
+	r.do(&e, n, k, "DELETE", "/api/links/"+alias, nil)
+	r.record(e)
+	return e
+}
+
+func (r *round) restore(n *node, k *key, alias string) {
+	e := about("restore", k, alias)
+	r.do(&e, n, k, "POST", "/api/links/"+alias+"/restore", nil)
+	r.record(e)
+}
+
+// claim claims two links at once, which may be one.
+func (r *round) claim(n *node, k *key, rng *rand.Rand) {
+	type claim struct {
+		Alias      string `json:"alias"`
+		Token      string `json:"claimToken"`
+		KeepExpiry bool   `json:"keepExpiry"`
+	}
+	var claims []claim
+	var events []event
+	for range 2 {
+		c := claim{Alias: r.someAlias(rng), Token: "tnc_wrong", KeepExpiry: rng.IntN(2) == 0}
+		r.mu.Lock()
+		if token := r.tokens[c.Alias]; token != "" && rng.IntN(8) > 0 {
+			c.Token = token
+		}
+		r.mu.Unlock()
+		claims = append(claims, c)
+		events = append(events, event{op: "claim", by: k.owner, token: c.Token != "tnc_wrong", alias: c.Alias, keep: c.KeepExpiry})
+	}
+	call := event{alias: claims[0].Alias + "," + claims[1].Alias}
+	got := r.do(&call, n, k, "POST", "/api/claims", map[string]any{"claims": claims})
+	for i, e := range events {
+		e.node, e.jump, e.call, e.ret, e.from, e.until, e.latest = n, call.jump, call.call, call.ret, call.from, call.until, call.latest
+		e.status, e.problem = call.status, call.problem
+		if len(got.Results) == len(claims) {
+			e.problem = got.Results[i].Result
+		}
+		if e.status == 409 {
+			e.status = 0 // one of the two has failed, and nobody knows which
+		}
+		r.record(e)
+	}
+}
+
+// list lists the links of an owner. It tells of links that nobody was told of when they were made.
+func (r *round) list(n *node, k *key) (items []body, complete bool) {
+	for path := "/api/links?limit=20"; ; {
+		var e event
+		got := r.do(&e, n, k, "GET", path, nil)
+		if e.status != 200 {
+			return items, false
+		}
+		for _, item := range got.Items {
+			e := e
+			e.op, e.by, e.alias, e.told, e.etag = "read", k.owner, item.Alias, item.view(), ""
+			if e.told.owner != k.owner {
+				r.violation("the list of %s has %+v", k.owner, e.told)
+			}
+			r.record(e)
+		}
+		items = append(items, got.Items...)
+		if got.NextCursor == nil {
+			return items, true
+		}
+		path = "/api/links?limit=20&cursor=" + *got.NextCursor
+	}
+}
+
+// newKey makes a key for an owner.
+func (r *round) newKey(n *node, owner string) {
+	var e event
+	got := r.do(&e, n, admin, "POST", "/api/keys", map[string]any{"name": "chaos", "owner": owner})
+	if e.status == 201 {
+		r.mu.Lock()
+		r.keys[owner] = append(r.keys[owner], &key{owner: owner, id: got.ID, secret: got.Key})
+		r.mu.Unlock()
+	}
+}
+
+// renewKey makes a new key for an owner, if there is none but the first, and revokes the one before.
+func (r *round) renewKey(n *node, rng *rand.Rand) {
+	owner := pick(rng, owners)
+	r.newKey(n, owner)
+	r.mu.Lock()
+	keys := r.keys[owner]
+	r.mu.Unlock()
+	if len(keys) < 2 {
+		return
+	}
+	r.revoke(n, pick(rng, []*key{admin, keys[len(keys)-1]}), keys[len(keys)-2])
+}
+
+func (r *round) revoke(n *node, by, k *key) int {
+	r.mu.Lock()
+	if k.revoking == 0 {
+		k.revoking = time.Now().UnixNano()
+	}
+	r.mu.Unlock()
+	var e event
+	r.do(&e, n, by, "DELETE", "/api/keys/"+k.id, nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if (e.status == 204 || e.status == 404) && k.revoked == 0 {
+		k.revoked = e.ret
+	}
+	return e.status
+}

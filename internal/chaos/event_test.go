@@ -1,0 +1,158 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// event is a request of a client, and its response.
+type event struct {
+	op     string // shorten, follow, read, edit, delete, restore or claim
+	by     string // an owner, "admin", or "" for nobody
+	token  bool   // the link's claim token was presented
+	alias  string // of shorten: the one that was chosen, or ""
+	change change // of shorten: what the link is to be
+	match  string // If-Match
+	keep   bool   // of claim: the link's end
+
+	node        *node
+	call, ret   int64 // real, in Unix nanoseconds
+	jump        int64 // the node's, when it was sent
+	from, until int64 // the node's clock then and at its response, in Unix seconds
+	latest      int64 // of all clocks at its response
+
+	sent    string // its body
+	status  int    // 0: none
+	problem string // the kind of problem, or the result of a claim
+	told    view   // the link in the response
+	etag    string
+	target  string // of follow
+	birth   bool   // of shorten: nobody was told that this made the link, and somebody was told of the link
+}
+
+// known reports whether the response tells what became of the request. Otherwise it may have had its effect, or may have it
+// yet.
+func (e event) known() bool { return 200 <= e.status && e.status < 500 }
+
+// choice reports whether it is a shorten with an alias that its caller chose.
+func (e event) choice() bool { return e.op == "shorten" && e.alias != "" }
+
+// done is when the request has had its effect for sure.
+func (e event) done() int64 {
+	if e.known() {
+		return e.ret
+	}
+	return math.MaxInt64
+}
+
+// view is what a response tells of a link. Times are in Unix seconds; zero stands for never.
+type view struct {
+	alias, url, owner, title, tags string
+	end, deleted                   int64
+	disabled, shared               bool
+}
+
+// change is what a request wants a link to be. What is nil stays as it is.
+type change struct {
+	url, title, tags *string
+	end              *int64 // 0: never
+	disabled         *bool
+}
+
+func (c change) apply(v view) view {
+	set(&v.url, c.url)
+	set(&v.title, c.title)
+	set(&v.tags, c.tags)
+	set(&v.end, c.end)
+	set(&v.disabled, c.disabled)
+	return v
+}
+
+func set[T any](to *T, value *T) {
+	if value != nil {
+		*to = *value
+	}
+}
+
+// partition is where a link is stored.
+func partition(alias string) string { return strings.ToLower(alias[:min(2, len(alias))]) }
+
+func (e event) String() string {
+	clock := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.TimeOnly) }
+	return fmt.Sprintf("%s to %s: %s %s by %q, token %t, if %q, %s -> %d %s %s%s %+v", clock(e.from), clock(e.until),
+		e.op, e.alias, e.by, e.token, e.match, e.sent, e.status, e.problem, e.etag, e.target, e.told)
+}
+
+// births returns the events by which those links were made that nobody was told of at first: a request without a response
+// has made them, or one that lost a race for the index and could not take its own link back.
+func (r *round) births(history []event) []event {
+	first, named := map[string]event{}, map[string]bool{}
+	for _, e := range history {
+		a := e.told.alias
+		if f, ok := first[a]; a != "" && (!ok || e.ret < f.ret) {
+			first[a] = e
+		}
+		if e.op == "shorten" && (e.choice() || e.status == 201) {
+			named[cmp.Or(e.alias, a)] = true
+		}
+	}
+	var births []event
+	for a, e := range first {
+		if named[a] {
+			continue
+		}
+		birth := e
+		birth.op, birth.status, birth.alias, birth.birth = "shorten", 201, "", true
+		birth.change = change{url: &e.told.url, end: &e.told.end}
+		if e.op != "shorten" {
+			birth.by = e.told.owner
+		}
+		birth.call = e.ret
+		for _, made := range history {
+			if made.op == "shorten" && !made.choice() && made.told.alias != a && made.status != 201 && made.by == birth.by &&
+				*made.change.url == e.told.url && *made.change.end == e.told.end {
+				birth.call = min(birth.call, made.call)
+			}
+		}
+		if birth.call == e.ret {
+			r.violation("nobody has made this link: %v", e)
+		}
+		births = append(births, birth)
+	}
+	return births
+}
+
+// attempts returns what changes may have done besides what their responses say: where storage did not respond to a write, the
+// service cannot know whether it was applied and then overwritten, and writes again.
+func attempts(history []event) (more []event) {
+	for _, e := range history {
+		switch e.op {
+		case "edit", "delete", "restore", "claim":
+			if e.known() && e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)), e.alias) {
+				e.status, e.problem, e.etag, e.told = 0, "", "", view{}
+				more = append(more, e)
+			}
+		}
+	}
+	return more
+}
+
+// describe returns the history of a link as text.
+func (r *round) describe(alias string, history []event) string {
+	return text(slices.DeleteFunc(slices.Clone(history), func(e event) bool { return e.alias != alias && e.told.alias != alias }))
+}
+
+func text(history []event) string {
+	slices.SortFunc(history, func(a, b event) int { return int(a.call - b.call) })
+	var b strings.Builder
+	for _, e := range history {
+		fmt.Fprintf(&b, "  %7.1f-%7.1f ms: %v\n", float64(e.call-history[0].call)/1e6, float64(e.ret-history[0].call)/1e6, e)
+	}
+	return b.String()
+}

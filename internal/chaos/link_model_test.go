@@ -1,0 +1,237 @@
+//go:build unix
+
+package chaos
+
+import (
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// linkState is what becomes of an alias.
+type linkState struct {
+	phase phase
+	view         // deleted is the earliest time
+	until int64  // the latest time at which it was deleted
+	etag  string // "" if nobody was told of it
+}
+
+type phase int
+
+const (
+	never phase = iota // there is no link
+	tried              // nor here, but a request that failed may have left rows that take the alias
+	made
+	gone // reaped
+)
+
+// linkModel says what the API promises of one link: that each request sees what those before it have left, that edits
+// change what they name and nothing else, and who may do what.
+var linkModel = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{linkState{}} },
+	Step: func(state, input, _ any) []any {
+		var next []any
+		for _, n := range state.(linkState).step(input.(linkEvent)) {
+			next = append(next, n)
+		}
+		return next
+	},
+}
+
+// linkEvent is an event in the history of one link.
+type linkEvent struct {
+	event
+	of string // the link's alias
+}
+
+func (s linkState) step(e linkEvent) []linkState {
+	switch {
+	case e.op == "shorten" && (e.choice() || e.status == 201):
+		return s.create(e)
+	case e.op == "shorten":
+		return s.share(e)
+	case !e.known():
+		next, _, _ := s.apply(e.event, false)
+		return []linkState{next}
+	case e.problem == "conflict":
+		return []linkState{s} // others were faster, five times in a row
+	}
+	var all []linkState
+	for _, late := range []bool{false, true} {
+		next, status, problem := s.apply(e.event, late)
+		if status != e.status || problem != e.problem {
+			continue
+		}
+		if next, ok := next.as(e.event); ok && !slices.Contains(all, next) {
+			all = append(all, next)
+		}
+	}
+	if (e.status == 404 || e.problem == "gone") && s.phase == made && s.over(e.latest) {
+		all = append(all, linkState{phase: gone})
+	}
+	return all
+}
+
+// live reports whether the link leads somewhere at now.
+func (s linkState) live(now int64) bool {
+	return s.phase == made && s.deleted == 0 && !s.disabled && (s.end == 0 || s.end > now)
+}
+
+// over reports whether the link's time is over, so that it may have been reaped.
+func (s linkState) over(now int64) bool {
+	if s.deleted != 0 {
+		return s.deleted+int64(deletedKeep.Seconds()) <= now
+	}
+	return s.end != 0 && s.end <= now
+}
+
+// as returns the link as a response tells it, if that is how it is.
+func (s linkState) as(e event) (linkState, bool) {
+	if e.status != 200 || e.op == "claim" {
+		return s, true
+	}
+	if s.deleted != 0 && s.deleted <= e.told.deleted && e.told.deleted <= s.until {
+		s.deleted, s.until = e.told.deleted, e.told.deleted
+	}
+	known := s.etag == "" || e.etag == "" || s.etag == e.etag
+	if e.etag != "" {
+		s.etag = e.etag
+	}
+	return s, known && s.view == e.told
+}
+
+// create is a request for this alias, or the one that was given it.
+func (s linkState) create(e linkEvent) []linkState {
+	free := s.phase == never || s.phase == tried
+	same := s.phase == made && e.by != "" && s.owner == e.by && s.url == *e.change.url
+	next := linkState{phase: made, view: e.change.apply(view{alias: e.of, owner: e.by})}
+	switch {
+	case !e.known() && free:
+		return []linkState{next, {phase: tried}}
+	case !e.known(),
+		e.status == 200 && same && s.live(e.from) && s.end == e.told.end,
+		e.status == 409 && s.phase != never && !(same && s.live(e.latest)):
+		return []linkState{s}
+	case e.status == 201 && free:
+		return []linkState{next}
+	}
+	return nil
+}
+
+// share is a request that was given this link, or that may have been: then others than its maker have it.
+func (s linkState) share(e linkEvent) []linkState {
+	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url && !s.shared {
+		s.shared, s.etag = true, ""
+	}
+	if s.phase < made && e.known() {
+		return nil
+	}
+	return []linkState{s}
+}
+
+// apply returns what becomes of the link by a request, and with what response: as early or as late as may be.
+func (s linkState) apply(e event, late bool) (next linkState, status int, problem string) {
+	next = s
+	now, deleted := e.from, s.until
+	if late {
+		now, deleted = e.until, s.deleted
+	}
+	switch permitted := e.by == "admin" || e.by != "" && e.by == s.owner || e.token && s.owner == ""; {
+	case e.op == "claim":
+		return s.claim(e, now)
+	case s.phase != made:
+		return s, 404, "not-found"
+	case !permitted:
+		return s, 403, "forbidden"
+	case e.match != "" && e.match != s.etag:
+		return s, 412, "precondition"
+	}
+	switch e.op {
+	case "edit":
+		next.view = e.change.apply(s.view)
+		earlier := next.end != 0 && (s.end == 0 || next.end < s.end)
+		switch {
+		case s.deleted != 0:
+			return s, 409, "link-deleted"
+		case next.end != 0 && next.end != s.end && next.end < now+60:
+			return s, 400, "expires-at-utc"
+		case s.shared && e.by != "admin" && (next.url != s.url || earlier || next.disabled != s.disabled):
+			return s, 409, "link-shared"
+		}
+	case "delete":
+		status = 204
+		switch {
+		case s.deleted != 0:
+			return s, status, ""
+		case s.shared && e.by != "admin":
+			return s, 409, "link-shared"
+		}
+		next.deleted, next.until = e.from, e.until
+	case "restore":
+		if s.deleted == 0 || deleted+int64(deletedKeep.Seconds()) <= now {
+			return s, 409, "link-not-deleted"
+		}
+		next.deleted, next.until = 0, 0
+	}
+	if next != s {
+		next.etag = ""
+	}
+	return next, max(status, 200), ""
+}
+
+func (s linkState) claim(e event, now int64) (next linkState, status int, result string) {
+	next = s
+	switch {
+	case s.phase != made:
+		return s, 200, "gone"
+	case s.owner == e.by:
+		return s, 200, "already yours"
+	case s.owner != "" || !e.token:
+		return s, 200, "invalid"
+	case s.deleted != 0 || s.end != 0 && s.end <= now:
+		return s, 200, "gone"
+	}
+	next.owner, next.etag = e.by, ""
+	if !e.keep {
+		next.end = 0
+	}
+	return next, 200, "claimed"
+}
+
+// links returns the history of each link.
+func links(history []event) map[string][]event {
+	parts, of := map[string][]event{}, map[string]map[string]bool{}
+	for _, e := range history {
+		a := e.alias
+		if e.op == "shorten" && a == "" {
+			a = e.told.alias
+		}
+		if a == "" || e.op == "follow" {
+			continue
+		}
+		parts[a] = append(parts[a], e)
+		if of[e.told.url] == nil {
+			of[e.told.url] = map[string]bool{}
+		}
+		of[e.told.url][a] = true
+	}
+	for _, e := range history {
+		if e.op == "shorten" && e.alias == "" && e.by == "" && !e.known() {
+			for a := range of[*e.change.url] {
+				parts[a] = append(parts[a], e) // it may have been given this link
+			}
+		}
+	}
+	return parts
+}
+
+// checkLinks checks the history of each link.
+func (r *round) checkLinks(history []event) {
+	for alias, part := range links(history) {
+		var operations []porcupine.Operation
+		for _, e := range part {
+			operations = append(operations, operation(e, linkEvent{e, alias}))
+		}
+		r.linearizable(linkModel, operations, "a link", func() []event { return part })
+	}
+}

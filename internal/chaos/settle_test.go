@@ -1,0 +1,189 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// settle ends all faults, looks at what the round has left, ends all links and looks again.
+func (r *round) settle() {
+	for _, n := range r.nodes {
+		n.clean.Store(true)
+	}
+	for _, n := range r.nodes {
+		if status, body := n.control("idle"); status != 200 {
+			r.violation("a node does not come to rest: %d %s", status, body)
+		}
+		n.proxy.Wait()
+	}
+	r.advance(2 * time.Minute) // what is cached is not trusted any more, and rows that lead nowhere are old
+	known := r.agree()
+	for _, n := range r.nodes {
+		// A few for each connection; requests that hang would leave hundreds over a round.
+		_, body := n.control("goroutines")
+		if left, err := strconv.Atoi(body); err != nil || left > 150 {
+			r.violation("%s goroutines are left at rest", body)
+		}
+	}
+	r.mu.Lock()
+	history := slices.Clone(r.history)
+	r.mu.Unlock()
+	if r.sabotage == nil {
+		r.end(known)
+	}
+	r.tables.Remove()
+	history = append(history, r.births(history)...)
+	history = append(history, attempts(history)...)
+	r.checkTimes(history)
+	r.checkKeys()
+	r.checkLinks(history)
+	r.checkSlots(history)
+}
+
+func (r *round) advance(by time.Duration) {
+	for _, n := range r.nodes {
+		n.advance(by)
+	}
+}
+
+// agree asks all nodes about all that is there, and returns the aliases.
+func (r *round) agree() []string {
+	all := r.lastKeys()
+	for _, k := range all {
+		for _, n := range r.nodes {
+			if _, complete := r.list(n, k); !complete {
+				r.violation("the links of %s cannot be listed although all is well", k.owner)
+			}
+		}
+	}
+	for _, leak := range r.tables.Leaks() {
+		r.violation("%s", leak)
+	}
+	// Each URL gets a link, or has one, or is told that it is disabled: the same from every node.
+	for u := range urls {
+		for _, k := range append(all, nil) {
+			told := map[string]bool{}
+			for _, n := range r.nodes {
+				e := r.shorten(n, k, r.url(u), "", n.clock().Add(time.Hour).Unix())
+				if !e.known() {
+					r.violation("%v, although all is well", e)
+				}
+				told[fmt.Sprint(e.told.alias, e.status == 403)] = true
+			}
+			if len(told) != 1 {
+				r.violation("the nodes do not agree on the alias of %s: %v", r.url(u), told)
+			}
+		}
+	}
+	r.mu.Lock()
+	known := slices.Clone(r.aliases)
+	r.mu.Unlock()
+	listed := map[string]bool{}
+	for _, k := range all {
+		items, _ := r.list(r.nodes[0], k)
+		for _, item := range items {
+			listed[item.Alias] = true
+		}
+	}
+	for _, a := range known {
+		for _, n := range r.nodes {
+			if e := r.follow(n, a); !e.known() {
+				r.violation("%v, although all is well", e)
+			}
+		}
+		e := r.read(r.nodes[0], admin, a)
+		if e.status != 200 && e.status != 404 {
+			r.violation("%v, although all is well", e)
+		}
+		if want := e.told.owner != "" && e.told.deleted == 0; want != listed[a] {
+			r.violation("%+v is listed: %t", e.told, listed[a])
+		}
+	}
+	return known
+}
+
+// lastKeys returns a valid key of each owner.
+func (r *round) lastKeys() []*key {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keys := []*key{admin}
+	for _, owner := range owners {
+		keys = append(keys, r.keys[owner][len(r.keys[owner])-1])
+	}
+	return keys
+}
+
+// end ends all links and keys, and looks whether anything is left when their time has passed.
+func (r *round) end(known []string) {
+	n := r.nodes[0]
+	for _, k := range r.lastKeys() {
+		items, _ := r.list(n, k)
+		for _, item := range items {
+			if e := r.delete(n, k, item.Alias); e.status != 204 && !(e.problem == "link-shared" && item.Shared) {
+				r.violation("%v: its owner cannot delete it", e)
+			}
+		}
+		var e event
+		r.do(&e, n, k, "GET", "/api/keys", nil) // drops rows that lead nowhere
+	}
+	for _, a := range known {
+		if e := r.delete(n, admin, a); e.status != 204 && e.status != 404 {
+			r.violation("%v: the admin cannot delete it", e)
+		}
+	}
+	var e event
+	for _, item := range r.do(&e, n, admin, "GET", "/api/keys", nil).Items {
+		if status := r.revoke(n, admin, &key{id: item.ID}); status != 204 {
+			r.violation("a key cannot be revoked: %d", status)
+		}
+	}
+	reap := func() {
+		for _, n := range r.nodes {
+			if status, body := n.control("reap"); status != 200 {
+				r.violation("reap: %d %s", status, body)
+			}
+		}
+	}
+	look := func(when string, want int) {
+		for i, a := range known {
+			var e event
+			if r.do(&e, r.nodes[i%len(r.nodes)], nil, "GET", "/"+a, nil); e.status != want {
+				r.violation("%s, %s: got %d, want %d", a, when, e.status, want)
+			}
+		}
+	}
+	r.advance(2 * time.Hour)
+	reap()
+	look("a tombstone", 410)
+	r.advance(48 * time.Hour)
+	reap()
+	look("forgotten", 404)
+	for _, table := range []string{r.tables.Links, r.tables.Index, r.tables.Expiry, r.tables.Owners, r.tables.Keys, r.tables.State} {
+		for _, row := range r.tables.Rows(table) {
+			r.violation("left in %s when all was over: %v", table, row)
+		}
+	}
+}
+
+// linearizable checks the history of one thing against its model.
+func (r *round) linearizable(model porcupine.NondeterministicModel, history []porcupine.Operation, of string, events func() []event) {
+	patience := time.Minute
+	if r.sabotage != nil {
+		patience = 10 * time.Second // another round may find it sooner
+		if r.found(r.sabotage.found) {
+			return
+		}
+	}
+	switch porcupine.CheckOperationsTimeout(model.ToModel(), history, patience) {
+	case porcupine.Illegal:
+		r.violation("this is not the history of %s:\n%s", of, text(events()))
+	case porcupine.Unknown:
+		r.violation("the history of %s took too long to check:\n%s", of, text(events()))
+	}
+}

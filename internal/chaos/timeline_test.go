@@ -1,0 +1,154 @@
+//go:build unix
+
+package chaos
+
+import (
+	"slices"
+)
+
+// timeline is what was written of one link, by all who have changed it.
+type timeline struct {
+	made              []write[bool]
+	url, owner        []write[string]
+	end               []write[int64]
+	disabled, deleted []write[bool]
+}
+
+// write is a value that was written at some time between two, which are real, in Unix nanoseconds.
+type write[T any] struct {
+	value     T
+	call, ret int64
+}
+
+// possible returns the values that somebody may see who asks before until, and must know what was acknowledged before since.
+func possible[T any](writes []write[T], since, until int64) (values []T) {
+	for _, w := range writes {
+		overwritten := slices.ContainsFunc(writes, func(later write[T]) bool { return later.call > w.ret && later.ret < since })
+		if w.call <= until && !overwritten {
+			values = append(values, w.value)
+		}
+	}
+	return values
+}
+
+// timelines returns that of each link.
+func timelines(history []event) map[string]*timeline {
+	all := map[string]*timeline{}
+	for _, e := range history {
+		alias, ret := e.alias, e.done()
+		if e.op == "shorten" && alias == "" {
+			alias = e.told.alias
+		}
+		t := all[alias]
+		if t == nil {
+			t = new(timeline)
+			all[alias] = t
+		}
+		if e.known() && e.status >= 300 || e.op == "claim" && e.known() && e.problem != "claimed" {
+			continue
+		}
+		c := e.change
+		switch e.op {
+		case "shorten":
+			if e.status == 200 || alias == "" {
+				continue
+			}
+			t.made = append(t.made, write[bool]{true, e.call, ret})
+			t.owner = append(t.owner, write[string]{e.by, e.call, ret})
+			t.disabled = append(t.disabled, write[bool]{false, e.call, ret})
+			t.deleted = append(t.deleted, write[bool]{false, e.call, ret})
+		case "delete", "restore":
+			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret})
+			continue
+		case "claim":
+			t.owner = append(t.owner, write[string]{e.by, e.call, ret})
+			if !e.keep {
+				c.end = new(int64)
+			}
+		case "edit":
+		default:
+			continue
+		}
+		if c.url != nil {
+			t.url = append(t.url, write[string]{*c.url, e.call, ret})
+		}
+		if c.end != nil {
+			t.end = append(t.end, write[int64]{*c.end, e.call, ret})
+		}
+		if c.disabled != nil {
+			t.disabled = append(t.disabled, write[bool]{*c.disabled, e.call, ret})
+		}
+	}
+	return all
+}
+
+// since returns the time before which what was acknowledged must show in the response to a request, in real Unix
+// nanoseconds: for 15 seconds by its own clock a node trusts what it has cached. Where a read fails, it serves that for as
+// long as it can. Then it is never.
+func (e event) since(reads ...string) int64 {
+	if e.node.failedBetween(max(e.call-int64(retried), e.jump), e.ret+1e9, reads...) {
+		return 0
+	}
+	return max(e.call-int64(trusted), e.jump)
+}
+
+// checkTimes checks what nodes say of links that they may have cached: each property must be one that the link had within
+// the last 15 seconds, and a link whose time is over never leads anywhere.
+func (r *round) checkTimes(history []event) {
+	all := timelines(history)
+	for _, e := range history {
+		alias, since, leads, target, owner := e.alias, int64(0), false, e.target, []string(nil)
+		switch {
+		case e.op == "follow":
+			since, leads = e.since(alias, partition(alias)), 300 <= e.status && e.status < 400
+		case e.op == "shorten" && e.status == 200 && alias == "":
+			// A promise, which is not given for what may be out of date.
+			alias, since, leads, target, owner = e.told.alias, e.since(), true, e.told.url, []string{e.by}
+		default:
+			continue
+		}
+		t := all[alias]
+		ends := possible(t.end, since, e.ret)
+		alive := func(end int64) bool { return end == 0 || end > e.from }
+		over := func(end int64) bool { return end != 0 && end <= e.latest }
+		switch {
+		case leads:
+			ok := slices.Contains(possible(t.url, since, e.ret), target) &&
+				slices.Contains(possible(t.disabled, since, e.ret), false) &&
+				slices.Contains(possible(t.deleted, since, e.ret), false) &&
+				(owner == nil || slices.Contains(possible(t.owner, since, e.ret), owner[0]))
+			if !ok {
+				r.violation("%v: that is out of date\n%s", e, r.describe(alias, history))
+			}
+			if !slices.ContainsFunc(ends, alive) {
+				r.violation("%v: that is past its end\n%s", e, r.describe(alias, history))
+			}
+		case e.status == 410:
+			if !slices.ContainsFunc(ends, over) && !slices.Contains(possible(t.disabled, since, e.ret), true) &&
+				!slices.Contains(possible(t.deleted, since, e.ret), true) {
+				r.violation("%v: it is gone, and should live\n%s", e, r.describe(alias, history))
+			}
+		case e.status == 404:
+			if slices.ContainsFunc(t.made, func(w write[bool]) bool { return w.ret < since }) {
+				r.violation("%v: it is not found, and should be\n%s", e, r.describe(alias, history))
+			}
+		case e.status != 503 && e.status != 0:
+			r.violation("%v", e)
+		}
+	}
+}
+
+// checkKeys checks that a key is refused once it was revoked, and not before.
+func (r *round) checkKeys() {
+	r.mu.Lock()
+	uses := slices.Clone(r.uses)
+	r.mu.Unlock()
+	for _, u := range uses {
+		switch e := u.event; {
+		case e.status == 401 && (u.key.revoking == 0 || u.key.revoking > e.ret):
+			r.violation("%v: the key was refused, and nobody has revoked it", e)
+		case e.status != 401 && e.status != 503 && e.status != 0 && u.key.revoked != 0 && u.key.revoked < e.since(keyReads):
+			r.violation("%v: the key was accepted although it was revoked", e)
+		}
+	}
+}

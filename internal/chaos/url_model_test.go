@@ -1,0 +1,186 @@
+//go:build unix
+
+package chaos
+
+import (
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// slot is the place of a URL and an owner, or nobody, in the index.
+type slot struct{ url, owner string }
+
+// slotState is the link in it that the next shorten of that URL gets. The zero slotState is of a URL that has none.
+type slotState struct {
+	alias    string
+	end      int64
+	left     int64 // the earliest time at which it was deleted; 0: it was not
+	disabled bool
+}
+
+// over reports whether the link's time may be over by a clock, so that a reaper may have been there.
+func (s slotState) over(latest int64) bool {
+	return s.end != 0 && s.end <= latest || s.left != 0 && s.left+int64(deletedKeep.Seconds()) <= latest
+}
+
+// vacant reports whether a shorten may find no live link there.
+func (s slotState) vacant(latest int64) bool {
+	return s.alias == "" || s.left != 0 || s.over(latest)
+}
+
+// slotModel says what shorten promises: a URL has one link at a time that shorten makes and gives, for each owner and for
+// nobody. It stays until it ends, or is edited, claimed or deleted, and a 201 comes only where there is none. A link that
+// enters in another way, by an edit, a claim or its restoration, may take a place that is free.
+//
+// What responses without a 201 say about a link itself is checked by others: see timeline.
+func slotModel(s slot) porcupine.NondeterministicModel {
+	return porcupine.NondeterministicModel{
+		Init: func() []any { return []any{slotState{}} },
+		Step: func(state, input, _ any) []any {
+			var next []any
+			for _, n := range s.step(state.(slotState), input.(slotEvent)) {
+				next = append(next, n)
+			}
+			return next
+		},
+	}
+}
+
+// slotEvent is an event with what is known from others.
+type slotEvent struct {
+	event
+	entered  bool // its link may enter the index in other ways than by a shorten
+	disabled bool // some link that may be there was disabled at some time
+}
+
+// slots returns the history of each slot: what was shortened there, and what was done to the links that came of it.
+func slots(history []event) map[slot][]slotEvent {
+	parts, in, changed := map[slot][]slotEvent{}, map[slot]map[string]bool{}, map[string]bool{}
+	for _, e := range history {
+		if s, ok := e.slot(); ok {
+			if in[s] == nil {
+				in[s] = map[string]bool{}
+			}
+			in[s][e.told.alias] = true
+		} else if e.op != "shorten" && e.writes() {
+			changed[e.alias] = true
+		}
+	}
+	times := timelines(history)
+	for s, aliases := range in {
+		disabled := false
+		for alias, t := range times {
+			disabled = disabled || changed[alias] && has(t.url, s.url) && has(t.owner, s.owner) && has(t.disabled, true)
+		}
+		for _, e := range history {
+			if of, ok := e.slot(); ok && of == s || e.op != "shorten" && e.writes() && aliases[e.alias] {
+				parts[s] = append(parts[s], slotEvent{e, changed[e.told.alias], disabled})
+			}
+		}
+	}
+	return parts
+}
+
+// slot returns that of a shorten that had a link drawn, or was given the one that is there.
+func (e event) slot() (s slot, ok bool) {
+	if e.op != "shorten" || e.choice() || !e.known() {
+		return slot{}, false // an unknown one counts once somebody is told of its link: see births
+	}
+	return slot{*e.change.url, e.by}, true
+}
+
+func has[T comparable](writes []write[T], value T) bool {
+	return slices.ContainsFunc(writes, func(w write[T]) bool { return w.value == value })
+}
+
+// writes reports whether the request may have changed a link, or its place in the index.
+func (e event) writes() bool {
+	switch e.op {
+	case "follow", "read":
+		return false
+	case "claim": // its first write is to the index, and is taken back where the claim is lost
+		return !e.known() || e.problem == "claimed" || e.problem == "gone"
+	}
+	return e.status < 300 || !e.known()
+}
+
+func (s slot) step(at slotState, e slotEvent) []slotState {
+	if e.op != "shorten" {
+		return s.change(at, e.event)
+	}
+	made := slotState{alias: e.told.alias, end: *e.change.end}
+	vacant := at.vacant(e.latest)
+	switch {
+	case e.birth && vacant:
+		return []slotState{made, at} // at, if the process died before it entered the index
+	case e.birth, e.status == 403 && (at.alias != "" && at.disabled || vacant && e.disabled), e.status == 200 && at.alias == e.told.alias:
+		return []slotState{at}
+	case e.status == 201 && vacant:
+		return []slotState{made}
+	case e.status == 200 && vacant && e.entered:
+		return []slotState{{alias: e.told.alias, end: e.told.end}}
+	}
+	return nil
+}
+
+// change returns what becomes of the slot when a link is changed.
+func (s slot) change(at slotState, e event) []slotState {
+	if at.alias != e.alias {
+		return []slotState{at}
+	}
+	next, gone := at, slotState{}
+	switch e.op {
+	case "delete":
+		if next.left == 0 {
+			next.left = e.from
+		}
+		return []slotState{next}
+	case "claim":
+		if e.problem == "claimed" || !e.known() {
+			return []slotState{gone}
+		}
+		return []slotState{at, gone}
+	case "restore":
+		next.left = 0
+	case "edit":
+		v := e.change.apply(view{url: s.url, owner: s.owner, end: at.end, disabled: at.disabled})
+		if e.known() {
+			v = e.told
+		}
+		if v.url != s.url || v.owner != s.owner {
+			return []slotState{gone}
+		}
+		next.end, next.disabled = v.end, v.disabled
+	}
+	if at.over(e.latest) { // a reaper may have made room already
+		return []slotState{next, gone}
+	}
+	return []slotState{next}
+}
+
+// checkSlots checks the history of each slot.
+func (r *round) checkSlots(history []event) {
+	for s, part := range slots(history) {
+		var operations []porcupine.Operation
+		for _, e := range part {
+			operations = append(operations, operation(e.event, e))
+		}
+		r.linearizable(slotModel(s), operations, "a URL with one live link at a time", func() []event {
+			var events []event
+			for _, e := range part {
+				events = append(events, e.event)
+			}
+			return events
+		})
+	}
+}
+
+// operation returns an event for porcupine. A request of unknown outcome may take effect much later, which stands for never.
+func operation(e event, input any) porcupine.Operation {
+	o := porcupine.Operation{Input: input, Call: e.call, Return: e.ret}
+	if !e.known() {
+		o.Return = e.call + int64(1e9*3600)
+	}
+	return o
+}

@@ -197,6 +197,7 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 				return all
 			}
 			r.clock.Advance(past)
+			begun := time.Now()
 			fail := func() { r.proxy.Before(faultproxy.On("QueryEntities", r.State, test.fault)) }
 			r.wantCalls("the first one", append(polls(test.tries), read), func() {
 				fail()
@@ -217,7 +218,10 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 			}
 			r.clock.Advance(5 * time.Second)
 			if test.fault == faultproxy.Freeze {
-				test.tries = 0 // the first one is still under way
+				if time.Since(begun) > storage.Timeout/2 {
+					return // on a machine that slow, the first one may have ended
+				}
+				test.tries = 0 // it is still under way
 			}
 			r.wantCalls("the next one", append(polls(test.tries), read), func() { fail(); get(s, url2) })
 			r.wantCalls("and then", []string{read}, func() {

@@ -320,6 +320,36 @@ func TestAResponseIsLostAtAnyPoint(t *testing.T) {
 	}
 }
 
+// One call fails for good, applied or not, and storage works again: what the operation does about it leaves nothing behind.
+func TestACallFailsAtAnyPoint(t *testing.T) {
+	t.Parallel()
+	for name, op := range operations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
+			r.Make()
+			other := r.other()
+			for n, met := 1, true; met; n++ {
+				for _, fault := range []faultproxy.Fault{faultproxy.ServerBusy, faultproxy.DropResponse} {
+					s := r.instance()
+					r.begin(op, other)
+					r.proxy.Before(faultproxy.Fail(n, fault))
+					if err := op.do(dying, r, s); err != nil && !errors.Is(err, link.ErrUnavailable) {
+						t.Errorf("got %v", err)
+					}
+					met = len(r.proxy.Calls()) >= n
+					r.proxy.Reset()
+					r.endAll(other)
+					if t.Failed() {
+						t.Fatalf("call %d, response lost: %t", n, fault == faultproxy.DropResponse)
+					}
+				}
+			}
+		})
+	}
+}
+
 // shape tells what links, index rows and owners' rows there are, whatever their aliases and times. Expiry rows may be left
 // over.
 func (r *rig) shape() string {

@@ -183,7 +183,6 @@ var varying = []struct {
 	{regexp.MustCompile(`"alias":"[0-9A-Za-z]{6}"`), `"alias":"ALIAS6"`},
 	{regexp.MustCompile(`https://tiney\.to/[0-9A-Za-z]{6}\b`), "https://tiney.to/ALIAS6"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
-	{regexp.MustCompile(`on \d+ [A-Z][a-z]+ \d{4} \(UTC\)`), "on DATE (UTC)"},
 	{regexp.MustCompile(`"version":"[^"]*"`), `"version":"VERSION"`},
 	{regexp.MustCompile(`"milliseconds":\d+`), `"milliseconds":0`},
 }

@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	aliasTries  = 10 // how many aliases are drawn for one link before the create fails
-	shareTries  = 5  // how often a link is read again that others are changing
-	comingTries = 10 // how often a chosen alias is read again whose link is on its way, a tenth of a second apart
+	aliasTries = 10 // how many aliases are drawn for one link before the create fails
+	shareTries = 5  // how often a link is read again that others are changing
 )
 
 // Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live link of its long URL, or, if
@@ -83,17 +82,9 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		return c.own.Link, true, err
 	}
 	there, err := c.links.get(ctx, c.want.Alias)
-	for range comingTries {
-		if c.want.Owner == "" || !errors.Is(err, link.ErrNotFound) {
-			break
-		}
-		// Who wants it too at this very second has come to its other rows only. It may be the same caller, who has asked twice.
-		time.Sleep(100 * time.Millisecond)
-		there, err = c.links.get(ctx, c.want.Alias)
-	}
 	if errors.Is(err, link.ErrNotFound) {
-		// The rows were left behind by a create that broke off, which this one may repeat, or are those of a slow one. Whose
-		// they are is decided by who inserts the link.
+		// The rows were left behind by a create that broke off, which this one may repeat, or are those of one that is under way.
+		// Whose they are is decided by who inserts the link.
 		c.takeOver = true
 		if err := c.insertAs(ctx, c.want); !errors.Is(err, errExists) {
 			return c.own.Link, true, err

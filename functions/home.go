@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -82,7 +83,7 @@ func (h *home) serve(_ context.Context, w http.ResponseWriter, r *http.Request) 
 func writePage(w http.ResponseWriter, p *problem) {
 	pageHeaders(w)
 	w.WriteHeader(p.Status)
-	_, _ = io.WriteString(w, fill(problemPage, "Title", p.Title, "Detail", p.Detail, "Status", strconv.Itoa(p.Status)))
+	_, _ = io.WriteString(w, fill(problemPage, "Title", p.Title, "Detail", cmp.Or(p.page, p.Detail), "Status", strconv.Itoa(p.Status)))
 }
 
 func pageHeaders(w http.ResponseWriter) {

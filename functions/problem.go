@@ -20,6 +20,7 @@ type problem struct {
 	Detail string `json:"detail"`          // what to do about it
 	Field  string `json:"field,omitempty"` // the field of the body, or the parameter of the query, that is wrong
 
+	page   string      // what a page says instead of the detail, if it can say more
 	header http.Header // further headers of the response
 }
 
@@ -40,7 +41,9 @@ var (
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
 	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
-		"The link of this URL is disabled, so it gets no new one. Its owner, or an admin, can enable it.")
+		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
+	ownDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
+		"Your link of this URL is disabled, so the URL gets no new one. Enable that link, or choose an alias for another one.")
 	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid", "These credentials are not valid",
 		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as Authorization: Bearer or, if it is an API key, as X-Api-Key.").
 		with("WWW-Authenticate", `Bearer error="invalid_token"`)
@@ -77,6 +80,8 @@ var (
 		"The service failed in a way that it should not. Repeat the request; the log of the service says more.")
 	notObjectProblem = badRequest("body", "Invalid body",
 		"The body must be one JSON object in UTF-8, and nothing else.", "")
+	noURLProblem = badRequest("body", "Invalid body",
+		`The body must be one JSON object in UTF-8, such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
 	tooLargeProblem = newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",

@@ -85,7 +85,7 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, name str
 	return nil
 }
 
-// goneProblem returns the problem of a link that leads nowhere, and since when if that is known.
+// goneProblem returns the problem of a link that leads nowhere. Its page also says since when, if that is known.
 func goneProblem(l link.Link, state link.State) *problem {
 	if state == link.StateDisabled {
 		return disabledProblem
@@ -102,7 +102,7 @@ func goneProblem(l link.Link, state link.State) *problem {
 	}
 	_, advice, _ := strings.Cut(p.Detail, ". ")
 	dated := *p
-	dated.Detail = fmt.Sprintf("The short link at this address %s on %s (UTC). %s", what, since.UTC().Format("2 January 2006"), advice)
+	dated.page = fmt.Sprintf("The short link at this address %s on %s (UTC). %s", what, since.UTC().Format("2 January 2006"), advice)
 	return &dated
 }
 

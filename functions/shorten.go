@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -75,6 +76,9 @@ func (s *shorten) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		want.ClaimHash = access.Hash(token)
 	}
 	l, created, err := s.links.Create(ctx, want, who.ClaimHash)
+	if errors.Is(err, link.ErrDisabled) && who.Owner != "" {
+		return ownDisabledProblem
+	}
 	if err != nil {
 		return err
 	}
@@ -98,6 +102,9 @@ func (s *shorten) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // wanted returns the link that a request asks for.
 func (s *shorten) wanted(w http.ResponseWriter, r *http.Request, owner string) (link.Link, error) {
 	body, err := decodeJSON[shortenRequest](w, r)
+	if errors.Is(err, notObjectProblem) {
+		return link.Link{}, noURLProblem
+	}
 	if err != nil {
 		return link.Link{}, err
 	}

@@ -61,7 +61,7 @@ var (
 	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
 		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
 	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",
-		"There is a link with this alias, or once was. Choose another one.")
+		"There is a link with this alias, or there was one not long ago. Choose another one.")
 	linkDeletedProblem = newProblem(http.StatusConflict, "link-deleted", "This link is deleted",
 		"A deleted link cannot be edited. Restore it first, by POST to its address with /restore at the end.")
 	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",

@@ -50,15 +50,16 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	for range 4 {
 		writes.Go(func() {
 			for a := range next {
-				if a[:3] == "new" {
-					r.shorten(writer, nil, "https://example.com/"+a, a, time.Now().Add(time.Hour).Unix())
-					continue
-				}
-				e := about("edit", admin, a)
-				e.change.disabled = new(true)
-				r.do(&e, writer, admin, "PATCH", "/api/links/"+a, map[string]any{"disabled": true})
-				if r.record(e); e.status != 200 {
-					t.Errorf("%v", e)
+				var e event
+				for !e.known() { // a busy machine may take longer than a request may
+					if a[:3] == "new" {
+						e = r.shorten(writer, nil, "https://example.com/"+a, a, time.Now().Add(time.Hour).Unix())
+						continue
+					}
+					e = about("edit", admin, a)
+					e.change.disabled = new(true)
+					r.do(&e, writer, admin, "PATCH", "/api/links/"+a, map[string]any{"disabled": true})
+					r.record(e)
 				}
 			}
 		})
@@ -92,8 +93,7 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	for _, v := range r.violations[:min(len(r.violations), 5)] {
 		t.Error(v)
 	}
-	follows := len(r.history) - 2*disabled - made
-	t.Logf("%d changes, %d requests meanwhile", disabled+made, follows)
+	t.Logf("%d changes in %d requests", len(aliases), r.count.requests.Load())
 }
 
 // Where a process cannot ask what others have changed, whether its calls fail or nobody responds, it asks the table for each

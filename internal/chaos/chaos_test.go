@@ -67,6 +67,7 @@ func (c *tally) String() string {
 type sabotage struct {
 	fault func(faultproxy.Call) faultproxy.Fault
 	found string // in the text of the violation
+	acts  int    // how many of the first kinds of 100 acts there are; 0: all
 }
 
 func TestHistories(t *testing.T) {
@@ -97,18 +98,19 @@ func on(operation, table string, every int, fault faultproxy.Fault) func(faultpr
 // The service keeps its promises only because storage does what it says and writes come in the order they are made.
 // With that broken, the checks must find a violation, or they are worth nothing.
 func TestChecksFindBrokenPromises(t *testing.T) {
+	t.Parallel()
 	for name, broken := range map[string]sabotage{
-		"expiry rows are not written before their links":      {on("InsertEntity", "ExpiryIndex", 5, faultproxy.Lie), "has no expiry row"},
-		"expiry rows are not written before a change":         {on("UpdateEntity", "ExpiryIndex", 1, faultproxy.Lie), "has no expiry row"},
-		"every insert into the index wins":                    {on("InsertEntity", "UrlIndex", 1, faultproxy.Lie), "not the history of a URL with one live link"},
-		"index rows stay where a link is no more":             {on("DeleteEntity", "UrlIndex", 1, faultproxy.Lie), "is not of link"},
-		"links are not written":                               {on("InsertEntity", "ShortUrls", 3, faultproxy.Lie), "is not found"},
-		"links are not listed":                                {on("InsertEntity", "ByOwner", 1, faultproxy.Lie), "is listed: false"},
-		"stale index rows are replaced by whoever comes last": {on("UpdateEntity", "UrlIndex", 1, faultproxy.Unconditional), "not the history of a URL with one live link"},
-		"edits overwrite what they have not seen":             {on("UpdateEntity", "ShortUrls", 1, faultproxy.Unconditional), "not the history of a link"},
-		"changes are not announced":                           {on("UpdateEntity", "State", 1, faultproxy.Lie), "out of date"},
-		"revoked keys stay":                                   {on("DeleteEntity", "Keys", 1, faultproxy.Lie), "accepted although it was revoked"},
-		"no link is ever written":                             {on("InsertEntity", "ShortUrls", 1, faultproxy.Refuse), "although all is well"},
+		"expiry rows are not written before their links":      {on("InsertEntity", "ExpiryIndex", 5, faultproxy.Lie), "has no expiry row", 0},
+		"expiry rows are not written before a change":         {on("UpdateEntity", "ExpiryIndex", 1, faultproxy.Lie), "has no expiry row", 0},
+		"every insert into the index wins":                    {on("InsertEntity", "UrlIndex", 1, faultproxy.Lie), "not the history of a URL with one live link", shortens},
+		"index rows stay where a link is no more":             {on("DeleteEntity", "UrlIndex", 1, faultproxy.Lie), "is not of link", 0},
+		"links are not written":                               {on("InsertEntity", "ShortUrls", 3, faultproxy.Lie), "is not found", 0},
+		"links are not listed":                                {on("InsertEntity", "ByOwner", 1, faultproxy.Lie), "is listed: false", 0},
+		"stale index rows are replaced by whoever comes last": {on("UpdateEntity", "UrlIndex", 1, faultproxy.Unconditional), "not the history of a URL with one live link", shortens},
+		"edits overwrite what they have not seen":             {on("UpdateEntity", "ShortUrls", 1, faultproxy.Unconditional), "not the history of a link", 0},
+		"changes are not announced":                           {on("UpdateEntity", "State", 1, faultproxy.Lie), "out of date", 0},
+		"revoked keys stay":                                   {on("DeleteEntity", "Keys", 1, faultproxy.Lie), "accepted although it was revoked", 0},
+		"no link is ever written":                             {on("InsertEntity", "ShortUrls", 1, faultproxy.Refuse), "although all is well", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,7 +226,7 @@ func play(t *testing.T, seed uint64, count *tally, broken *sabotage) []string {
 	trouble.Go(func() { r.makeTrouble(ctx, random(seed, 0)) })
 	acts := 40
 	if broken != nil {
-		acts = 20 // porcupine may take long over an illegal history
+		acts = 30 // porcupine may take long over an illegal history
 	}
 	for i := range 8 {
 		clients.Go(func() {

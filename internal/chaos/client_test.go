@@ -152,16 +152,19 @@ func (r *round) someAlias(rng *rand.Rand) string {
 func (r *round) someKey(rng *rand.Rand) *key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	owner := rng.IntN(2*len(owners) + 1)
-	if owner == 2*len(owners) {
+	owner := rng.IntN(len(owners) + 1)
+	if owner == len(owners) {
 		return admin
 	}
-	keys := r.keys[owners[owner/2]]
+	keys := r.keys[owners[owner]]
 	if rng.IntN(5) > 0 {
 		return keys[len(keys)-1]
 	}
 	return pick(rng, keys)
 }
+
+// shortens is how many of 100 acts list or shorten.
+const shortens = 30
 
 // act is one thing that a client does.
 func (r *round) act(rng *rand.Rand) {
@@ -171,6 +174,9 @@ func (r *round) act(rng *rand.Rand) {
 		n = pick(rng, r.nodes)
 	}
 	p := rng.IntN(100)
+	if r.sabotage != nil && r.sabotage.acts != 0 {
+		p = rng.IntN(r.sabotage.acts)
+	}
 	if p < 3 { // a list drops rows whose create is not a minute old, by the clock of the node that is ahead
 		r.quiet.Lock()
 		defer r.quiet.Unlock()
@@ -182,7 +188,7 @@ func (r *round) act(rng *rand.Rand) {
 	switch {
 	case p < 20:
 		r.shorten(n, nil, r.url(rng.IntN(urls)), "", r.someEnd(rng, n))
-	case p < 30:
+	case p < shortens:
 		k := r.someKey(rng)
 		end := r.someEnd(rng, n)
 		if rng.IntN(2) == 0 {

@@ -188,7 +188,7 @@ func (s linkState) claim(e event, now int64) (next linkState, status int, result
 		return s, 200, "already yours"
 	case s.owner != "" || !e.token:
 		return s, 200, "invalid"
-	case s.deleted != 0 || s.end != 0 && s.end <= now:
+	case !s.live(now): // a disabled one too, or its new owner could undo what an admin did
 		return s, 200, "gone"
 	}
 	next.owner, next.etag = e.by, ""

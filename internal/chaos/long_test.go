@@ -17,6 +17,9 @@ import (
 	"tiney/link"
 )
 
+// noTombstones lets reaped links leave nothing.
+const noTombstones = "NODE_TOMBSTONE_DAYS=0"
+
 // needsLong skips what waits for real lifetimes and leases to end, or works through many rows: `make chaos` runs it.
 func needsLong(t *testing.T) {
 	if !*long {
@@ -29,7 +32,7 @@ func needsLong(t *testing.T) {
 func TestLongStoppedCreator(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
-	r, end := newRound(t, setup{})
+	r, end := newRound(t, setup{env: []string{noTombstones}})
 	defer end()
 	creator, other := r.nodes[0], r.nodes[1]
 	var once sync.Once
@@ -80,7 +83,7 @@ func TestLongStoppedCreator(t *testing.T) {
 func TestLongStoppedReaper(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
-	r, end := newRound(t, setup{})
+	r, end := newRound(t, setup{env: []string{noTombstones}})
 	defer end()
 	past := time.Now().Add(-24 * time.Hour)
 	for i := range 40 {
@@ -140,7 +143,7 @@ func TestLongStoppedReaper(t *testing.T) {
 // A reaper's memory is bounded by a page of rows, however many are due.
 func TestLongBacklog(t *testing.T) {
 	needsLong(t)
-	r, end := newRound(t, setup{env: []string{"NODE_BIG_PAGES=yes"}})
+	r, end := newRound(t, setup{env: []string{"NODE_BIG_PAGES=yes", noTombstones}})
 	defer end()
 	r.client.Timeout = time.Hour
 	n := r.nodes[0]

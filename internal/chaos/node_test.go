@@ -63,7 +63,7 @@ func serveNode() error {
 		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix + "ShortUrlsByOwner",
 		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
 		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
-		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": "1",
+		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
 	}
 	settings, err := app.ReadSettings(func(name string) string { return env[name] })
 	if err != nil {

@@ -23,6 +23,7 @@ func (s *Links) Ping(ctx context.Context) error {
 
 func (s *Links) eachTable(ctx context.Context, do func(*table, context.Context) error) error {
 	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(3) // each connection costs memory, also at rest
 	for _, t := range []*table{&s.links.table, &s.index.table, &s.expiry.table, &s.owners.table, s.Keys.table, s.state} {
 		all.Go(func() error { return safely(func() error { return do(t, ctx) }) })
 	}

@@ -167,7 +167,9 @@ func build(root string, target Target) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, target.executable())
-	args := []string{"build", "-o", out, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version(root)}
+	// Without net/http's HTTP/2, which nothing here speaks, the executable and its memory at rest are half a megabyte smaller:
+	// the host and Azure Storage use HTTP/1.1, and what else is asked offers both.
+	args := []string{"build", "-o", out, "-tags", "nethttpomithttp2", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version(root)}
 	cgo := "CGO_ENABLED=0"
 	if target.Race {
 		args, cgo = append(args, "-race"), "CGO_ENABLED=1"

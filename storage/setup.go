@@ -12,18 +12,19 @@ import (
 
 // EnsureTables creates the tables that do not exist yet. Errors: link.ErrUnavailable.
 func (s *Links) EnsureTables(ctx context.Context) error {
-	return s.eachTable(ctx, (*table).ensure)
+	// One after the other: nobody waits for it, and each connection costs memory, also at rest.
+	return s.eachTable(ctx, 1, (*table).ensure)
 }
 
 // Ping asks each table for a row that cannot exist, the cheapest way to tell that all of them respond.
 // Errors: link.ErrUnavailable.
 func (s *Links) Ping(ctx context.Context) error {
-	return s.eachTable(ctx, (*table).ping)
+	return s.eachTable(ctx, -1, (*table).ping)
 }
 
-func (s *Links) eachTable(ctx context.Context, do func(*table, context.Context) error) error {
+func (s *Links) eachTable(ctx context.Context, atOnce int, do func(*table, context.Context) error) error {
 	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(3) // each connection costs memory, also at rest
+	all.SetLimit(atOnce)
 	for _, t := range []*table{&s.links.table, &s.index.table, &s.expiry.table, &s.owners.table, s.Keys.table, s.state} {
 		all.Go(func() error { return safely(func() error { return do(t, ctx) }) })
 	}

@@ -86,11 +86,14 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// isLocal reports whether a URL stays on this machine, where http is as good as https.
-func isLocal(u *url.URL) bool {
+// IsLoopback reports whether a URL stays on this machine.
+func IsLoopback(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
+
+// isLocal reports whether a URL stays on this machine by http, which is as good as https there.
+func isLocal(u *url.URL) bool { return u.Scheme == "http" && IsLoopback(u) }
 
 func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {

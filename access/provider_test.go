@@ -38,8 +38,7 @@ func wantFetches(t testing.TB, what string, p *oidcprovider.Provider, want int) 
 
 func TestRotatedKey(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-	a := signIn(t, p, clock)
+	p, clock, a := start(t, longLived)
 	before := p.SignIn(t, "ada")
 	wantOwner(t, "before", p, a, before, "ada")
 	p.Rotate(t, true)
@@ -53,8 +52,7 @@ func TestWithdrawnKey(t *testing.T) {
 	t.Parallel()
 	t.Run("while nobody comes", func(t *testing.T) {
 		t.Parallel()
-		p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-		a := signIn(t, p, clock)
+		p, clock, a := start(t, longLived)
 		before := p.SignIn(t, "ada")
 		wantOwner(t, "before", p, a, before, "ada")
 		p.Rotate(t, false)
@@ -64,8 +62,7 @@ func TestWithdrawnKey(t *testing.T) {
 	})
 	t.Run("while it is used", func(t *testing.T) {
 		t.Parallel()
-		p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-		a := signIn(t, p, clock)
+		p, clock, a := start(t, longLived)
 		before := p.SignIn(t, "ada")
 		wantOwner(t, "before", p, a, before, "ada")
 		p.Rotate(t, false)
@@ -82,8 +79,7 @@ func TestWithdrawnKey(t *testing.T) {
 	})
 	t.Run("with all others", func(t *testing.T) {
 		t.Parallel()
-		p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-		a := signIn(t, p, clock)
+		p, clock, a := start(t, longLived)
 		before := p.SignIn(t, "ada")
 		wantOwner(t, "before", p, a, before, "ada")
 		publish(t, p, func([]map[string]any) []map[string]any { return []map[string]any{} })
@@ -95,8 +91,7 @@ func TestWithdrawnKey(t *testing.T) {
 // TestUnknownKey counts what tokens of keys that do not exist can make the provider do.
 func TestUnknownKey(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-	a := signIn(t, p, clock)
+	p, clock, a := start(t, longLived)
 	right := p.SignIn(t, "ada")
 	junk := func() string {
 		return p.Key().Sign(t, p.Claims("ada"), map[string]any{"kid": rand.Text()})
@@ -187,8 +182,7 @@ func TestSlowProvider(t *testing.T) {
 
 	t.Run("is as one that is down", func(t *testing.T) {
 		t.Parallel()
-		p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-		a := signIn(t, p, clock)
+		p, clock, a := start(t, longLived)
 		token := p.SignIn(t, "ada")
 		release := hold(p)
 		a.SetFetchLimit(100 * time.Millisecond)
@@ -200,8 +194,7 @@ func TestSlowProvider(t *testing.T) {
 	})
 	t.Run("is asked once for all who wait", func(t *testing.T) {
 		t.Parallel()
-		p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-		a := signIn(t, p, clock)
+		p, _, a := start(t, longLived)
 		token := p.SignIn(t, "ada")
 		release := hold(p)
 		ctx, giveUp := context.WithCancel(t.Context())
@@ -225,8 +218,7 @@ func TestSlowProvider(t *testing.T) {
 	})
 	t.Run("holds up nobody whose key is known", func(t *testing.T) {
 		t.Parallel()
-		p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
-		a := signIn(t, p, clock)
+		p, clock, a := start(t, longLived)
 		token := p.SignIn(t, "ada")
 		wantOwner(t, "before", p, a, token, "ada")
 		release := hold(p)

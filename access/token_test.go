@@ -21,6 +21,13 @@ import (
 	"tiney/internal/oidcprovider"
 )
 
+// start starts a provider, and what people sign in with there.
+func start(t testing.TB, o oidcprovider.Options) (*oidcprovider.Provider, *linkstest.Clock, *access.Authenticator) {
+	t.Helper()
+	p, clock := oidcprovider.Start(t, o), linkstest.NewClock()
+	return p, clock, signIn(t, p, clock)
+}
+
 // signIn is an authenticator that takes the tokens of p, at the clock's time. It waits for the provider's keys longer than
 // the product does: a busy machine may stand still for a while.
 func signIn(t testing.TB, p *oidcprovider.Provider, clock *linkstest.Clock) *access.Authenticator {
@@ -252,8 +259,7 @@ func TestHostileTokens(t *testing.T) {
 
 func TestClaims(t *testing.T) {
 	t.Parallel()
-	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
-	a := signIn(t, p, clock)
+	p, clock, a := start(t, oidcprovider.Options{Alg: "ES256"})
 	longest := strings.Repeat("~ ", 127) + "|"
 	for name, c := range map[string]struct {
 		claims jwt.MapClaims

@@ -234,11 +234,7 @@ func (r *reader) adminKey(name string, base link.Base) string {
 
 func onThisMachine(base link.Base) bool {
 	u, err := url.Parse(base.String())
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+	return err == nil && access.IsLoopback(u)
 }
 
 // oidc reads which provider people sign in with: nil if there is none. A role alone changes nothing, and is no mistake:

@@ -1,6 +1,9 @@
 package link
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Patch is an edit of a link as its caller asks for it. What is nil stays as it is.
 type Patch struct {
@@ -96,12 +99,16 @@ func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
 	return touched(l, claimed, now)
 }
 
-// Changed reports whether a link differs from what it was in anything that can be changed.
-func (l Link) Changed(was Link) bool { return !l.equal(was) }
+// Changed reports whether a link differs from what it was in anything that Edit, Deleted, Restored and Claimed change.
+func (l Link) Changed(was Link) bool {
+	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) || l.StatusCode != was.StatusCode ||
+		l.Disabled != was.Disabled || l.Owner != was.Owner || !l.DeletedAt.Equal(was.DeletedAt) ||
+		l.Title != was.Title || !slices.Equal(l.Tags, was.Tags) || l.ClaimHash != was.ClaimHash
+}
 
 // touched returns the edited link with its time, or the link as it was if nothing has changed.
 func touched(was, edited Link, now time.Time) Link {
-	if edited.equal(was) {
+	if !edited.Changed(was) {
 		return was
 	}
 	edited.UpdatedAt = now.UTC().Truncate(time.Second)

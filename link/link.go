@@ -4,7 +4,6 @@ package link
 
 import (
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -62,13 +61,6 @@ func (l Link) State(now time.Time) State {
 // Expired reports whether the link's life is over at now, deleted or not.
 func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
-}
-
-// equal compares all that can be edited, and all that Edit, Delete, Restore and Claim change.
-func (l Link) equal(other Link) bool {
-	return l.LongURL == other.LongURL && l.ExpiresAt.Equal(other.ExpiresAt) && l.StatusCode == other.StatusCode &&
-		l.Disabled == other.Disabled && l.Owner == other.Owner && l.DeletedAt.Equal(other.DeletedAt) &&
-		l.Title == other.Title && slices.Equal(l.Tags, other.Tags) && l.ClaimHash == other.ClaimHash
 }
 
 // Errors of a store of links, and of the changes that a caller asks for. Whoever returns one of them may wrap it with

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/singleflight"
 
 	"tiney/link"
@@ -146,15 +145,12 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	}
 	from := last.Add(-changesOverlap).UTC().Format(changesMinute)
 	filter := fmt.Sprintf("PartitionKey ge '%s%s' and PartitionKey lt 'change%s'", changesPrefix, from, afterBar)
-	return c.table.list(ctx, filter, 1000, func(entities [][]byte) error {
-		for _, data := range entities {
-			var row struct{ RowKey string }
-			if err := json.Unmarshal(data, &row); err != nil {
-				return fmt.Errorf("a change: %w: %w", link.ErrUnavailable, err)
-			}
-			c.forget(row.RowKey)
+	return c.table.list(ctx, filter, maxPage, func(entities [][]byte) error {
+		rows, err := c.table.decode(entities)
+		for _, r := range rows {
+			c.forget(r.key)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -162,25 +158,18 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 func (c *changes) drop(ctx context.Context, now time.Time) error {
 	before := now.Add(-changesKept).UTC().Format(changesMinute)
 	filter := fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt '%s%s'", changesPrefix, changesPrefix, before)
-	return c.table.list(ctx, filter, 1000, func(entities [][]byte) error {
-		var rows []rowKey
-		for i, data := range entities {
-			var e expiryEntity // its keys and ETag
-			if err := json.Unmarshal(data, &e); err != nil {
-				return err
-			}
-			if len(rows) > 0 && (rows[0].partition != e.PartitionKey || len(rows) == batchSize) {
-				if err := c.dropBatch(ctx, rows); err != nil {
-					return err
+	return c.table.list(ctx, filter, maxPage, func(entities [][]byte) error {
+		rows, err := c.table.decode(entities)
+		for err == nil && len(rows) > 0 {
+			var batch []rowKey
+			for _, r := range rows[:min(len(rows), batchSize)] {
+				if r.partition == rows[0].partition {
+					batch = append(batch, r.rowKey)
 				}
-				rows = nil
 			}
-			rows = append(rows, rowKey{e.PartitionKey, e.RowKey, e.ETag})
-			if i == len(entities)-1 {
-				return c.dropBatch(ctx, rows)
-			}
+			err, rows = c.dropBatch(ctx, batch), rows[len(batch):]
 		}
-		return nil
+		return err
 	})
 }
 

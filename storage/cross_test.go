@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"tiney/internal/faultproxy"
 	"tiney/internal/linkstest"
 	"tiney/link"
 	"tiney/storage"
@@ -128,27 +127,16 @@ func TestOperationsThatCross(t *testing.T) {
 		for _, dies := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, the first dies: %t", name, dies), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t)
-				r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
-				r.Make()
-				other := r.other()
+				r, other := newCrashRig(t)
 				for n := 1; ; n++ {
 					s := r.instance()
 					if c.before != nil {
 						c.before(r, other)
 					}
 					var second error
-					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
-						if call.N == n {
-							second = c.second(ctx, r, other)
-						}
-						if dies && call.N >= n {
-							return faultproxy.Refuse
-						}
-						return faultproxy.None
-					})
+					r.meet(n, dies, func() { second = c.second(ctx, r, other) })
 					begun := time.Now()
-					first := c.first(map[bool]context.Context{true: dying, false: ctx}[dies], r, s)
+					first := c.first(lifeOf(dies), r, s)
 					calls := len(r.proxy.Calls())
 					r.proxy.Wait()
 					r.proxy.Reset()
@@ -173,13 +161,16 @@ func TestOperationsThatCross(t *testing.T) {
 	}
 }
 
-func isOne(err error, of []error) bool {
-	for _, one := range of {
-		if errors.Is(err, one) {
-			return true
-		}
+// lifeOf returns the context of a process that may die.
+func lifeOf(dies bool) context.Context {
+	if dies {
+		return dying
 	}
-	return false
+	return ctx
+}
+
+func isOne(err error, of []error) bool {
+	return slices.ContainsFunc(of, func(one error) bool { return errors.Is(err, one) })
 }
 
 // Whoever renews a link is not undone by a reaper that has already begun to end it, nor is the link left without what leads to
@@ -189,24 +180,13 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		t.Run(fmt.Sprintf("the reaper dies: %t", dies), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
-			r.Make()
-			other := r.other()
+			r, other := newCrashRig(t)
 			for n := 1; ; n++ {
 				s := r.instance()
 				there("a", url1, time.Hour, later(time.Hour))(r, other)
 				var renewed error
-				r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
-					if call.N == n {
-						renewed = setEnd(5*time.Hour)(ctx, r, other)
-					}
-					if dies && call.N >= n {
-						return faultproxy.Refuse
-					}
-					return faultproxy.None
-				})
-				first := reap(map[bool]context.Context{true: dying, false: ctx}[dies], r, s)
+				r.meet(n, dies, func() { renewed = setEnd(5*time.Hour)(ctx, r, other) })
+				first := reap(lifeOf(dies), r, s)
 				calls := len(r.proxy.Calls())
 				r.proxy.Wait()
 				r.proxy.Reset()
@@ -249,18 +229,15 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 			t.Parallel()
 			for n, all := 1, false; !all; n++ {
 				untilRepaired(t, func(r *rig) (check func()) {
-					r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
+					r.leaveTombstones(linkstest.TombstoneKeep)
 					r.Make()
 					other, s := r.other(), r.instance()
 					r.begin(op, other)
-					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
-						if call.N == n {
-							r.clock.Advance(10 * time.Minute)
-							if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
-								t.Error(err)
-							}
+					r.meet(n, false, func() {
+						r.clock.Advance(10 * time.Minute)
+						if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
+							t.Error(err)
 						}
-						return faultproxy.None
 					})
 					err := op.do(ctx, r, s)
 					all = len(r.proxy.Calls()) < n

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,12 +48,10 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 	}
 	w, ctx, cancel := s.write(ctx)
 	defer cancel()
-	for len(names) > 0 {
-		n := min(len(names), batchSize)
-		if err := s.changes.tell(ctx, names[:n]...); err != nil {
+	for some := range slices.Chunk(names, batchSize) {
+		if err := s.changes.tell(ctx, some...); err != nil {
 			return nil, exported(err)
 		}
-		names = names[n:]
 	}
 	errs := make([]error, len(aliases))
 	var all errgroup.Group

@@ -237,10 +237,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 	for name, op := range operations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
-			r.Make()
-			other := r.other()
+			r, other := newCrashRig(t)
 			for n := 1; ; n++ {
 				s := r.instance()
 				r.begin(op, other)
@@ -285,10 +282,7 @@ func TestAResponseIsLostAtAnyPoint(t *testing.T) {
 	for name, op := range operations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
-			r.Make()
-			other := r.other()
+			r, other := newCrashRig(t)
 			want := ""
 			for n := 0; ; n++ { // the first time without a fault
 				s := r.instance()
@@ -326,10 +320,7 @@ func TestACallFailsAtAnyPoint(t *testing.T) {
 	for name, op := range operations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
-			r.Make()
-			other := r.other()
+			r, other := newCrashRig(t)
 			for n, met := 1, true; met; n++ {
 				for _, fault := range []faultproxy.Fault{faultproxy.ServerBusy, faultproxy.DropResponse} {
 					s := r.instance()

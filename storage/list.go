@@ -128,17 +128,11 @@ var errEnough = errors.New("there are enough rows")
 // rows lists the rows that match a filter, at least size of them unless there are fewer.
 func (t *table) rows(ctx context.Context, filter string, size int) (rows []listedRow, err error) {
 	err = t.list(ctx, filter, min(size, maxPage), func(entities [][]byte) error {
-		for _, data := range entities {
-			var e struct {
-				PartitionKey, RowKey string
-				ETag                 azcore.ETag `json:"odata.etag"`
-				Timestamp            time.Time
-			}
-			if err := json.Unmarshal(data, &e); err != nil {
-				return fmt.Errorf("a row of %s: %w: %w", t.name, link.ErrUnavailable, err)
-			}
-			rows = append(rows, listedRow{rowKey{e.PartitionKey, e.RowKey, e.ETag}, e.Timestamp, data})
+		page, err := t.decode(entities)
+		if err != nil {
+			return err
 		}
+		rows = append(rows, page...)
 		if len(rows) >= size { // the service may return fewer at a time, even none, although there are more
 			return errEnough
 		}
@@ -148,6 +142,23 @@ func (t *table) rows(ctx context.Context, filter string, size int) (rows []liste
 		err = nil
 	}
 	return rows, err
+}
+
+// decode reads what all rows of a query have.
+func (t *table) decode(entities [][]byte) ([]listedRow, error) {
+	rows := make([]listedRow, 0, len(entities))
+	for _, data := range entities {
+		var e struct {
+			PartitionKey, RowKey string
+			ETag                 azcore.ETag `json:"odata.etag"`
+			Timestamp            time.Time
+		}
+		if err := json.Unmarshal(data, &e); err != nil {
+			return nil, fmt.Errorf("a row of %s: %w: %w", t.name, link.ErrUnavailable, err)
+		}
+		rows = append(rows, listedRow{rowKey{e.PartitionKey, e.RowKey, e.ETag}, e.Timestamp, data})
+	}
+	return rows, nil
 }
 
 // strays deletes rows that list something and lead nowhere. Such a row is inserted before what it leads to, so that one is

@@ -104,6 +104,31 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
+// leaveTombstones makes the rig's stores leave tombstones for so long.
+func (r *rig) leaveTombstones(d time.Duration) { r.TombstoneFor, r.config.TombstoneFor = d, d }
+
+// newCrashRig makes a rig for operations that break off: with tombstones, tables, and a store that nothing harms.
+func newCrashRig(t testing.TB) (r *rig, other *storage.Links) {
+	t.Helper()
+	r = newRig(t)
+	r.leaveTombstones(linkstest.TombstoneKeep)
+	r.Make()
+	return r, r.other()
+}
+
+// meet makes the proxy do something right before a process's nth call, and lets the process die there if it is to.
+func (r *rig) meet(n int, dies bool, do func()) {
+	r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+		if call.N == n {
+			do()
+		}
+		if dies && call.N >= n {
+			return faultproxy.Refuse
+		}
+		return faultproxy.None
+	})
+}
+
 func connect(t testing.TB, connectionString string) storage.Connection {
 	t.Helper()
 	c, err := storage.ParseConnection(func(string) string { return connectionString }, storage.TableService, "X")

@@ -55,7 +55,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = linkstest.TombstoneKeep, linkstest.TombstoneKeep
+			r.leaveTombstones(linkstest.TombstoneKeep)
 			s := r.open(nil)
 			r.begin(test.operation, r.other())
 			got := r.calls(func() {
@@ -397,7 +397,7 @@ func TestTombstones(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = keep, keep
+			r.leaveTombstones(keep)
 			s, other := r.open(withCache), r.open(withCache)
 			test.before(r, s)
 			if _, err := other.Get(ctx, "one"); err != nil {
@@ -463,7 +463,7 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 	t.Parallel()
 	with := func(r *rig, deleted, tombstone time.Duration) *storage.Links {
 		r.DeletedKeep, r.config.DeletedKeep = deleted, deleted
-		r.TombstoneFor, r.config.TombstoneFor = tombstone, tombstone
+		r.leaveTombstones(tombstone)
 		return r.other()
 	}
 	for name, test := range map[string]struct {
@@ -522,7 +522,7 @@ func TestReapALinkWithSeveralRows(t *testing.T) {
 		t.Run(fmt.Sprint("tombstones for ", tombstones), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = tombstones, tombstones
+			r.leaveTombstones(tombstones)
 			s := r.open(nil)
 			links := r.expired(5, 2*time.Hour, "due")
 			for _, l := range links[:3] {
@@ -545,7 +545,7 @@ func TestReapALinkWithSeveralRows(t *testing.T) {
 func TestReapAfterTombstonesWereDue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.TombstoneFor, r.config.TombstoneFor = dayLong, dayLong
+	r.leaveTombstones(dayLong)
 	s := r.open(nil)
 	r.expired(3, 3*dayLong, "due")
 	r.expired(2, time.Hour, "new")
@@ -566,7 +566,7 @@ func TestTombstonesThatCannotBePrepared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.TombstoneFor, r.config.TombstoneFor = 10*dayLong, 10*dayLong
+			r.leaveTombstones(10 * dayLong)
 			s := r.open(nil)
 			r.expired(3, dayLong, "one")
 			r.expired(2, 2*dayLong, "two")

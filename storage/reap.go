@@ -91,9 +91,9 @@ type reaping struct {
 type due struct {
 	expiryRow
 	link linkRow
-	over bool // the link's time is over, so that it is to end now
-	gone bool // it has ended: only the expiry row is left
-	tomb bool // a tombstone is to take its place
+	over bool   // the link's time is over, so that it is to end now
+	gone bool   // it has ended: only the expiry row is left
+	tomb []byte // the expiry row of the tombstone that is to take its place; nil: none is
 }
 
 // page reaps one page of rows, those of each partition in groups as large as a batch can be.
@@ -287,15 +287,19 @@ func (r *reaping) dropMoved(ctx context.Context, d *due) error {
 
 // prepareTombstones inserts the expiry rows of the tombstones that are to replace links, and returns the rows that can go on.
 func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
-	byDay := map[string][][]byte{}
+	byDay := map[string][]*due{}
 	for _, d := range rows {
 		if end := r.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive && end.After(r.now) && r.config.TombstoneFor > 0 {
-			d.tomb = true
 			row := newExpiry(end, d.alias)
-			byDay[row.PartitionKey] = append(byDay[row.PartitionKey], encode(row))
+			d.tomb = encode(row)
+			byDay[row.PartitionKey] = append(byDay[row.PartitionKey], d)
 		}
 	}
-	for day, entities := range byDay {
+	for _, day := range byDay {
+		var entities [][]byte
+		for _, d := range day {
+			entities = append(entities, d.tomb)
+		}
 		err := ctx.Err()
 		if err == nil {
 			err = r.expiry.upsertBatch(ctx, entities)
@@ -303,16 +307,12 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 		if err == nil {
 			continue
 		}
-		// All of them fail together, and the next run tries again.
-		rows = slices.DeleteFunc(rows, func(d *due) bool {
-			failed := d.tomb && newExpiry(r.end(r.tombstone(d.link.Link)), d.alias).PartitionKey == day
-			if failed {
-				r.count(ctx, d, err)
-			}
-			return failed
-		})
+		for _, d := range day { // all of them fail together, and the next run tries again
+			d.over = false
+			r.count(ctx, d, err)
+		}
 	}
-	return rows
+	return slices.DeleteFunc(rows, func(d *due) bool { return !d.over })
 }
 
 // tombstone returns what is to be left of a link.
@@ -342,7 +342,7 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 	}
 	var err error
 	r.cache.forget(l.Alias)
-	if d.tomb {
+	if d.tomb != nil {
 		_, err = r.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
 	} else {
 		err = r.links.delete(ctx, l)

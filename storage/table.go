@@ -119,6 +119,31 @@ func (t *table) insert(ctx context.Context, entity []byte) (etag azcore.ETag, re
 	return etag, tries > 1, err
 }
 
+// create inserts a row that carries the id of whoever creates it. errExists: the row there carries another one. errGone: there
+// was a row, and it cannot be told whose.
+//
+// It returns the ETag by which the row may be deleted again, or "" if it may not: an earlier try of the insert may still
+// arrive after that.
+func (t *table) create(ctx context.Context, entity []byte, partition, key, id string) (azcore.ETag, error) {
+	etag, retried, err := t.insert(ctx, entity)
+	if !retried {
+		return etag, err
+	}
+	if errors.Is(err, errExists) {
+		var data []byte
+		if data, _, err = t.get(ctx, partition, key); err != nil {
+			return "", err
+		}
+		var there struct {
+			CreateID string `json:"CreateId"`
+		}
+		if json.Unmarshal(data, &there) != nil || there.CreateID != id {
+			return "", errExists
+		}
+	}
+	return "", err
+}
+
 // upsert writes a row's properties, whether there is a row with that key or not. The row gets a new ETag, so that nobody
 // can delete it by an older one.
 func (t *table) upsert(ctx context.Context, entity []byte) (etag azcore.ETag, err error) {
@@ -375,22 +400,8 @@ type ownerTable struct{ table }
 //
 // It returns the ETag by which the row may be deleted again, or "" if that has to be left to who lists the links.
 func (t *ownerTable) insert(ctx context.Context, r linkRow) (azcore.ETag, error) {
-	e := ownerEntity{PartitionKey: ownerPartition(r.Owner), RowKey: ownerKey(r.Link), CreateID: r.createID}
-	etag, retried, err := t.table.insert(ctx, encode(e))
-	if !retried {
-		return etag, err
-	}
-	if errors.Is(err, errExists) {
-		var there ownerEntity
-		var data []byte
-		if data, _, err = t.get(ctx, e.PartitionKey, e.RowKey); err != nil {
-			return "", err
-		}
-		if json.Unmarshal(data, &there) != nil || there.CreateID != r.createID {
-			return "", errExists
-		}
-	}
-	return "", err // an earlier try may still arrive after this row has been deleted
+	partition, key := ownerPartition(r.Owner), ownerKey(r.Link)
+	return t.create(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key, CreateID: r.createID}), partition, key, r.createID)
 }
 
 // put lists a link that exists, unless it is listed already.
@@ -421,23 +432,11 @@ type expiryRow struct {
 func (t *expiryTable) insert(ctx context.Context, r linkRow) (azcore.ETag, error) {
 	e := newExpiry(r.ExpiresAt, r.Alias)
 	e.CreateID = r.createID
-	etag, retried, err := t.table.insert(ctx, encode(e))
-	if !retried {
-		return etag, err
+	etag, err := t.create(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
+	if errors.Is(err, errGone) {
+		err = errExists // most likely ours, but it could be the row of another create of this alias for this very second
 	}
-	if errors.Is(err, errExists) {
-		// Most likely ours, by an earlier try. But it could be the row of another create of this alias for this very second.
-		var there expiryEntity
-		var data []byte
-		data, _, err = t.get(ctx, e.PartitionKey, e.RowKey)
-		switch {
-		case errors.Is(err, errGone), err == nil && (json.Unmarshal(data, &there) != nil || there.CreateID != r.createID):
-			return "", errExists
-		case err != nil:
-			return "", err
-		}
-	}
-	return "", err // an earlier try may still arrive after this row has been deleted
+	return etag, err
 }
 
 // put makes sure that the reaper looks at a link at the given time, and returns the ETag of the row for it. The row may

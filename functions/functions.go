@@ -101,6 +101,9 @@ type Config struct {
 
 	OwnersOnly  bool          // only owners may shorten
 	DeletedKeep time.Duration // how long a deleted link can be restored
+	PublicStats bool          // anyone may ask for the statistics of the whole service, not only an admin
+
+	Addresses access.Addresses // whose address a request comes from
 
 	Callers Callers
 	Keys    Keys

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"time"
 
+	"tiney/clicks"
 	"tiney/link"
 	"tiney/telemetry"
 )
@@ -30,6 +31,7 @@ type Config struct {
 	AliasLength int          // characters of a drawn alias
 	Cache       *CacheConfig // nil disables it: every read goes to the table
 	Reap        ReapConfig
+	Clicks      ClicksConfig
 
 	DeletedKeep  time.Duration // how long a deleted link can be restored
 	TombstoneFor time.Duration // how long an alias still leads nowhere after its link's time; zero: not at all
@@ -50,6 +52,16 @@ type Tables struct {
 	Owners string // "ShortUrlsByOwner"
 	Keys   string // "ShortUrlsKeys"
 	State  string // "ShortUrlsState"
+
+	Clicks      string // "ShortUrlsClicks"
+	ClickTotals string // "ShortUrlsClickTotals"
+}
+
+// ClicksConfig says what is counted of clicks, and for how long that is kept.
+type ClicksConfig struct {
+	Mode       clicks.Mode
+	FlushEvery time.Duration // how often the counts in memory are written
+	KeepDays   int           // how many days the counts of a day are kept; totals stay as long as their link
 }
 
 // Links keeps links in tables. Its methods may be called concurrently, and other processes may work on the same tables

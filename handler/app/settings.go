@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"tiney/access"
+	"tiney/clicks"
 	"tiney/functions"
 	"tiney/link"
 	"tiney/storage"
@@ -62,6 +64,9 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Functions.OwnersOnly = strings.EqualFold(r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners"), "owners")
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 
+	s.Functions.PublicStats = r.boolean("PUBLIC_STATS", true)
+	s.Functions.Addresses = r.addresses("CLIENT_ADDRESS_HEADER", "CLIENT_ADDRESS_HOPS", s.Hosted())
+
 	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Functions.Rules.Base)
 	s.Access.OIDC = r.oidc("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_ADMIN_ROLE")
 
@@ -72,6 +77,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Storage.Tables.Owners = r.table("OWNERS_TABLE_NAME", "ShortUrlsByOwner")
 	s.Storage.Tables.Keys = r.table("KEYS_TABLE_NAME", "ShortUrlsKeys")
 	s.Storage.Tables.State = r.table("STATE_TABLE_NAME", "ShortUrlsState")
+	s.Storage.Tables.Clicks = r.table("CLICKS_TABLE_NAME", "ShortUrlsClicks")
+	s.Storage.Tables.ClickTotals = r.table("CLICK_TOTALS_TABLE_NAME", "ShortUrlsClickTotals")
 	s.Storage.DeletedKeep = r.duration("DELETED_KEEP_SECONDS", time.Second, 604800, 1, 365*86400)
 	s.Functions.DeletedKeep = s.Storage.DeletedKeep
 	s.Storage.TombstoneFor = r.duration("TOMBSTONE_DAYS", day, 30, 0, 3650)
@@ -82,6 +89,11 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		Limit:        r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800),
 		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
 		StorageClock: true,
+	}
+	s.Storage.Clicks = storage.ClicksConfig{
+		Mode:       clicks.Mode(strings.ToLower(r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`, "full, totals or off"))),
+		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
+		KeepDays:   int(r.integer("CLICKS_KEEP_DAYS", 400, 3, 3650)),
 	}
 	cache := storage.CacheConfig{
 		Bytes:    r.integer("CACHE_SIZE_MB", 10, 1, 1024) << 20,
@@ -257,6 +269,21 @@ func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 		r.wrong(issuer, err.Error())
 	}
 	return &c
+}
+
+// addresses reads which proxies are believed. Behind the Functions host there is one: Azure's front end.
+func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
+	a := access.Addresses{Header: http.CanonicalHeaderKey(r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
+		"the name of a header, up to 100 characters"))}
+	if a.Header == "Forwarded" {
+		r.wrong(header, "must not be Forwarded, which is no plain list of addresses")
+	}
+	proxies := int64(0)
+	if hosted {
+		proxies = 1
+	}
+	a.Hops = int(r.integer(hops, proxies, 0, 10))
+	return a
 }
 
 func (r *reader) connection(service string, names ...string) storage.Connection {

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tiney/access"
+	"tiney/clicks"
+	"tiney/storage"
 )
 
 func environment(pairs ...string) func(string) string {
@@ -35,6 +39,15 @@ func TestDefaultSettings(t *testing.T) {
 	}
 	if tables := s.Storage.Tables; tables.Owners != "ShortUrlsByOwner" || tables.Keys != "ShortUrlsKeys" || tables.State != "ShortUrlsState" {
 		t.Errorf("tables: %+v", tables)
+	}
+	if tables := s.Storage.Tables; tables.Clicks != "ShortUrlsClicks" || tables.ClickTotals != "ShortUrlsClickTotals" {
+		t.Errorf("tables of clicks: %+v", tables)
+	}
+	if c := s.Storage.Clicks; c != (storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: 10 * time.Second, KeepDays: 400}) || !s.Functions.PublicStats {
+		t.Errorf("clicks: %+v, public: %t", c, s.Functions.PublicStats)
+	}
+	if a := s.Functions.Addresses; a != (access.Addresses{Header: "X-Forwarded-For"}) {
+		t.Errorf("addresses: %+v", a)
 	}
 	if s.Functions.OwnersOnly || s.Access.AdminKey != "" || s.Access.OIDC != nil {
 		t.Errorf("access: %t, %+v", s.Functions.OwnersOnly, s.Access)
@@ -91,6 +104,19 @@ func TestSettings(t *testing.T) {
 		"kept for an hour": {[]string{"DELETED_KEEP_SECONDS", "3600"}, func(s Settings) bool {
 			return s.Functions.DeletedKeep == time.Hour && s.Storage.DeletedKeep == time.Hour
 		}},
+		"totals of clicks, written each minute, for ten years": {[]string{"CLICKS", "Totals", "CLICKS_FLUSH_SECONDS", "60", "CLICKS_KEEP_DAYS", "3650"}, func(s Settings) bool {
+			return s.Storage.Clicks == storage.ClicksConfig{Mode: clicks.ModeTotals, FlushEvery: time.Minute, KeepDays: 3650}
+		}},
+		"no clicks, and statistics for admins": {[]string{"CLICKS", "off", "PUBLIC_STATS", "false"}, func(s Settings) bool {
+			return s.Storage.Clicks.Mode == clicks.ModeOff && !s.Functions.PublicStats
+		}},
+		"one proxy in Azure": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HEADER", "CLIENT-IP"}, func(s Settings) bool {
+			return s.Functions.Addresses == access.Addresses{Header: "Client-Ip", Hops: 1}
+		}},
+		"proxies of one's own": {[]string{"CLIENT_ADDRESS_HOPS", "2"}, func(s Settings) bool {
+			return s.Functions.Addresses == access.Addresses{Header: "X-Forwarded-For", Hops: 2}
+		}},
+		"no proxy behind the host":    {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HOPS", "0"}, func(s Settings) bool { return s.Functions.Addresses.Hops == 0 }},
 		"owners only":                 {[]string{"SHORTEN_ACCESS", "Owners"}, func(s Settings) bool { return s.Functions.OwnersOnly }},
 		"admin key":                   {[]string{"ADMIN_KEY", ownKey}, func(s Settings) bool { return s.Access.AdminKey == ownKey }},
 		"development key":             {[]string{"ADMIN_KEY", developmentKey}, func(s Settings) bool { return s.Access.AdminKey == developmentKey }},
@@ -127,6 +153,8 @@ var wrongSettings = map[string]string{
 	"OWNERS_TABLE_NAME":                     "no-hyphens",
 	"KEYS_TABLE_NAME":                       "tables",
 	"STATE_TABLE_NAME":                      "state table",
+	"CLICKS_TABLE_NAME":                     "1clicks",
+	"CLICK_TOTALS_TABLE_NAME":               "Tables",
 	"GC_BLOB_LOCK_CONTAINER":                "Capitals",
 	"GC_BLOB_LOCK_BLOB":                     "a/b",
 	"GC_BUFFER_SECONDS":                     "-1",
@@ -145,6 +173,12 @@ var wrongSettings = map[string]string{
 	"DELETED_KEEP_SECONDS":                  "0",
 	"TOMBSTONE_DAYS":                        "3651",
 	"CHANGES_SECONDS":                       "11",
+	"CLICKS":                                "some",
+	"CLICKS_FLUSH_SECONDS":                  "301",
+	"CLICKS_KEEP_DAYS":                      "2",
+	"CLIENT_ADDRESS_HEADER":                 "Client IP",
+	"CLIENT_ADDRESS_HOPS":                   "11",
+	"PUBLIC_STATS":                          "often",
 	"ALIAS_LENGTH":                          "3",
 	"CACHE_ENABLED":                         "maybe",
 	"CACHE_SIZE_MB":                         "10MB",
@@ -188,7 +222,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		t.Errorf("in Azure without BaseUrl: %v", err)
 	}
 	for name, value := range map[string]string{
-		"SHORTURL_TABLE_NAME": "tables", "GC_BLOB_LOCK_BLOB": "..", "GC_BLOB_LOCK_CONTAINER": strings.Repeat("a", 64), "LISTEN_ADDRESS": "127.0.0.1:80",
+		"CLIENT_ADDRESS_HEADER": "forwarded", "SHORTURL_TABLE_NAME": "tables", "GC_BLOB_LOCK_BLOB": "..", "GC_BLOB_LOCK_CONTAINER": strings.Repeat("a", 64), "LISTEN_ADDRESS": "127.0.0.1:80",
 		"TABLE_CONNECTION": "BlobEndpoint=https://a.example;SharedAccessSignature=x", "GC_BLOB_LOCK_CONNECTION": "TableEndpoint=https://a.example;SharedAccessSignature=x",
 	} {
 		if _, err := ReadSettings(environment(name, value)); err == nil || !strings.Contains(err.Error(), name+" ") {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tiney/access"
+	"tiney/clicks"
 	"tiney/link"
 	"tiney/telemetry"
 )
@@ -78,6 +79,12 @@ type Keys interface {
 	Revoke(ctx context.Context, id, owner string) error
 }
 
+// Clicks counts what became of links. It neither waits for storage nor fails.
+type Clicks interface {
+	Click(a link.Alias, k clicks.Click)
+	Created(links int)
+}
+
 // Pinger checks, for ready, whether a part of storage responds; an error says that it does not. It returns when ctx ends,
 // and does not panic.
 type Pinger interface {
@@ -105,8 +112,11 @@ type Config struct {
 
 	Addresses access.Addresses // whose address a request comes from
 
+	CountClicks clicks.Mode // what is counted of them
+
 	Callers Callers
 	Keys    Keys
+	Clicks  Clicks
 	Links   interface {
 		Creator
 		Getter
@@ -127,17 +137,18 @@ type Config struct {
 // New returns the handler of all functions, with the routes of the function.json files and those behind web-api.
 func New(c Config) (http.Handler, error) {
 	ask := &callers{Callers: c.Callers, metrics: c.Metrics}
-	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, metrics: c.Metrics}
+	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
 	ls := &links{store: c.Links, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
 	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
-		"shorten":  create.counted(ask.anyone(create.serve)),
-		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, maxAge: c.RedirectMaxAge, now: c.Now, metrics: c.Metrics}).serve,
-		"health":   (&health{version: c.Version, now: c.Now}).serve,
-		"ready":    (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
-		"home":     newHome(c.Rules.Base).serve,
-		"reaper":   (&timer{reaper: c.Reaper, log: c.Log}).serve,
-		webAPI:     notFound,
+		"shorten": create.counted(ask.anyone(create.serve)),
+		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, maxAge: c.RedirectMaxAge, clicks: c.Clicks, counted: c.CountClicks,
+			addresses: c.Addresses, now: c.Now, metrics: c.Metrics}).serve,
+		"health": (&health{version: c.Version, now: c.Now}).serve,
+		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
+		"home":   newHome(c.Rules.Base).serve,
+		"reaper": (&timer{reaper: c.Reaper, log: c.Log}).serve,
+		webAPI:   notFound,
 	}, map[string]handlerFunc{
 		"GET /api/links/{alias}/qr":       newQR(c.Rules.Base).serve,
 		"GET /api/me":                     ask.anyone(me),

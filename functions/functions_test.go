@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"tiney/access"
+	"tiney/clicks"
 	"tiney/functions"
 	"tiney/internal/linkstest"
 	"tiney/link"
@@ -35,6 +36,7 @@ type rig struct {
 	http.Handler
 	fake    *linkstest.Fake
 	keys    *fakeKeys
+	clicks  fakeClicks
 	lock    *fakeLock
 	clock   *linkstest.Clock
 	metrics *telemetry.Metrics
@@ -78,8 +80,9 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	config := functions.Config{
 		Version: "v1.2.3", HostAddress: hostAddress,
 		Rules:       link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
-		DeletedKeep: linkstest.DeletedKeep, Callers: callers, Keys: r.keys,
-		Links: r.fake, Tables: r.fake, Lock: r.lock,
+		DeletedKeep: linkstest.DeletedKeep, Callers: callers, Keys: r.keys, Clicks: &r.clicks, CountClicks: clicks.ModeFull,
+		Addresses: access.Addresses{Header: "X-Forwarded-For", Hops: 1},
+		Links:     r.fake, Tables: r.fake, Lock: r.lock,
 		Reaper: run(func(context.Context) (string, error) { return "ran", nil }),
 		Now:    r.clock.Now, Random: rand.Reader, Log: log, Metrics: r.metrics,
 	}

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"tiney/access"
+	"tiney/clicks"
 	"tiney/link"
 	"tiney/telemetry"
 )
@@ -21,6 +24,10 @@ type redirect struct {
 	maxAge  time.Duration
 	now     func() time.Time
 	metrics *telemetry.Metrics
+
+	clicks    Clicks
+	counted   clicks.Mode
+	addresses access.Addresses
 }
 
 func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
@@ -43,7 +50,8 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 		l, err = rd.links.Get(ctx, a)
 	}
 	now := rd.now()
-	rd.metrics.RedirectDuration.Observe(now.Sub(start))
+	took := now.Sub(start)
+	rd.metrics.RedirectDuration.Observe(took)
 	switch {
 	case !ok || errors.Is(err, link.ErrNotFound):
 		rd.metrics.RedirectNotFound.Add(1)
@@ -64,7 +72,31 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	h["Location"] = []string{link.Location(l.LongURL)}
 	h["Cache-Control"] = rd.cacheControl(l, now)
 	w.WriteHeader(cmp.Or(l.StatusCode, link.DefaultStatusCode))
+	if rd.counted != clicks.ModeOff && r.Method == http.MethodGet && !prefetched(r.Header) {
+		rd.clicks.Click(a, rd.click(r, now, took))
+	}
 	return nil
+}
+
+// prefetched reports whether a browser only prepares for somebody who may never follow the link.
+func prefetched(h http.Header) bool {
+	return h["Sec-Purpose"] != nil || h["Purpose"] != nil || h["X-Purpose"] != nil || h["X-Moz"] != nil
+}
+
+// click returns what is kept of a request that was answered with a redirect. Nothing of it is kept as it was sent.
+func (rd *redirect) click(r *http.Request, at time.Time, took time.Duration) clicks.Click {
+	k := clicks.Click{At: at, Took: took}
+	userAgent := clicks.StripHost(r.UserAgent())
+	agent := clicks.ParseAgent(userAgent)
+	k.Bot = agent.Bot
+	if k.Bot || rd.counted != clicks.ModeFull || slices.Contains(r.Header["Sec-Gpc"], "1") { // who asks for it is not told apart
+		return k
+	}
+	address := rd.addresses.Of(r)
+	k.Names = [clicks.Dimensions]string{clicks.Referrers: clicks.Referrer(r.Referer()), clicks.Countries: clicks.Country(address),
+		clicks.Browsers: agent.Browser, clicks.Systems: agent.System, clicks.Devices: agent.Device}
+	k.Visitor = clicks.NewVisitor(address, userAgent)
+	return k
 }
 
 // preview shows where a link leads. It is no redirect, so it is not measured as one.

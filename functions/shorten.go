@@ -19,6 +19,7 @@ type shorten struct {
 	ownersOnly bool
 	now        func() time.Time
 	random     io.Reader
+	clicks     Clicks
 	metrics    *telemetry.Metrics
 }
 
@@ -89,6 +90,7 @@ func (s *shorten) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	setHeaders(w, "application/json")
 	if created {
 		s.metrics.ShortenCreated.Add(1)
+		s.clicks.Created(1)
 		response.ClaimToken = token
 		w.Header().Set("Location", response.ShortURL)
 		w.WriteHeader(http.StatusCreated)

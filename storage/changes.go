@@ -61,7 +61,8 @@ func (c *changes) tell(ctx context.Context, names ...string) error {
 		_, err := c.table.upsert(ctx, rows[0])
 		return err
 	}
-	return c.table.upsertBatch(ctx, rows)
+	_, err := c.table.upsertBatch(ctx, rows)
+	return err
 }
 
 // current reports whether what is cached is right now, but for changes of the last seconds. If nobody has asked for a while, it

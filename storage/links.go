@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"time"
 
-	"tiney/clicks"
 	"tiney/link"
 	"tiney/telemetry"
 )
@@ -57,17 +56,11 @@ type Tables struct {
 	ClickTotals string // "ShortUrlsClickTotals"
 }
 
-// ClicksConfig says what is counted of clicks, and for how long that is kept.
-type ClicksConfig struct {
-	Mode       clicks.Mode
-	FlushEvery time.Duration // how often the counts in memory are written
-	KeepDays   int           // how many days the counts of a day are kept; totals stay as long as their link
-}
-
 // Links keeps links in tables. Its methods may be called concurrently, and other processes may work on the same tables
 // at the same time.
 type Links struct {
-	Keys *Keys // of the owners
+	Keys   *Keys // of the owners
+	Clicks *Clicks
 
 	config  Config
 	links   *linkTable
@@ -98,6 +91,10 @@ func Open(config Config) (*Links, error) {
 	s.changes = &changes{table: s.state, every: config.ChangesEvery, now: config.Now, log: config.Log, metrics: config.Metrics,
 		forget: s.forgetChange, doubt: func() { s.cache.doubt() }}
 	s.changes.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
+	days, totals := open(config.Tables.Clicks), open(config.Tables.ClickTotals)
+	if s.Clicks, err = newClicks(config, &days, &totals, s.state, s.links); err != nil {
+		return nil, err
+	}
 	keys := open(config.Tables.Keys)
 	s.Keys = newKeys(&keys, config, s.changes)
 	if config.Cache != nil {
@@ -205,7 +202,9 @@ func (d deadline) inTime() error {
 }
 
 // newID returns a random id, by which a write is known again.
-func (s *Links) newID() (string, error) {
-	id, err := link.NewAlias(s.config.Random, 22) // 131 bits
+func (s *Links) newID() (string, error) { return newID(s.config.Random) }
+
+func newID(random io.Reader) (string, error) {
+	id, err := link.NewAlias(random, 22) // 131 bits
 	return string(id), err
 }

@@ -302,7 +302,7 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 		}
 		err := ctx.Err()
 		if err == nil {
-			err = r.expiry.upsertBatch(ctx, entities)
+			_, err = r.expiry.upsertBatch(ctx, entities)
 		}
 		if err == nil {
 			continue

@@ -25,7 +25,7 @@ func (s *Links) Ping(ctx context.Context) error {
 func (s *Links) eachTable(ctx context.Context, atOnce int, do func(*table, context.Context) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(atOnce)
-	for _, t := range []*table{&s.links.table, &s.index.table, &s.expiry.table, &s.owners.table, s.Keys.table, s.state} {
+	for _, t := range []*table{&s.links.table, &s.index.table, &s.expiry.table, &s.owners.table, s.Keys.table, s.state, s.Clicks.days, s.Clicks.totals} {
 		all.Go(func() error { return safely(func() error { return do(t, ctx) }) })
 	}
 	return exported(all.Wait())

@@ -207,11 +207,13 @@ func (t *table) deleteBatch(ctx context.Context, rows []rowKey) error {
 		entity := encode(map[string]string{"PartitionKey": r.partition, "RowKey": r.key})
 		actions = append(actions, aztables.TransactionAction{ActionType: aztables.TransactionTypeDelete, Entity: entity, IfMatch: &r.etag})
 	}
-	return t.submit(ctx, actions)
+	_, err := t.submit(ctx, actions)
+	return err
 }
 
 // upsertBatch upserts up to batchSize rows of one partition, whose keys have no quotes, in one call: all of them or none.
-func (t *table) upsertBatch(ctx context.Context, entities [][]byte) error {
+// retried: an earlier try, without a response, may still arrive.
+func (t *table) upsertBatch(ctx context.Context, entities [][]byte) (retried bool, err error) {
 	var actions []aztables.TransactionAction
 	for _, entity := range entities {
 		actions = append(actions, aztables.TransactionAction{ActionType: aztables.TransactionTypeInsertMerge, Entity: entity})
@@ -219,14 +221,14 @@ func (t *table) upsertBatch(ctx context.Context, entities [][]byte) error {
 	return t.submit(ctx, actions)
 }
 
-func (t *table) submit(ctx context.Context, actions []aztables.TransactionAction) error {
-	_, err := t.do(ctx, "SubmitTransaction", func(ctx context.Context) error {
+func (t *table) submit(ctx context.Context, actions []aztables.TransactionAction) (retried bool, err error) {
+	tries, err := t.do(ctx, "SubmitTransaction", func(ctx context.Context) error {
 		return safely(func() error { // the SDK panics over an empty response
 			_, err := t.client.SubmitTransaction(ctx, actions, nil)
 			return err
 		})
 	})
-	return err
+	return tries > 1, err
 }
 
 // list lists the rows that match a filter, in the order of their keys and with their ETags, in pages of at most size rows,

@@ -32,6 +32,8 @@ const (
 	LogEditLeft = "an edit left rows to the reaper"
 	// LogChangesNotPolled: until it succeeds again, every redirect reads the table.
 	LogChangesNotPolled = "changes of other processes cannot be asked for"
+	// LogClicksNotSaved: what was counted of clicks stays in memory until it can be written.
+	LogClicksNotSaved = "clicks could not be saved; trying again"
 	// LogProviderUnavailable: the keys that ID tokens are checked with cannot be fetched.
 	LogProviderUnavailable = "the sign-in provider does not respond, or not as it should"
 	// LogKeyUseNotSaved: the list of API keys may have an older day.
@@ -56,7 +58,7 @@ const (
 var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
 	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
-	LogEditLeft, LogChangesNotPolled, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
+	LogEditLeft, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogTimerRefused, LogHostEnded,
 }

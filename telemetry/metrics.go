@@ -34,6 +34,12 @@ type Metrics struct {
 	// ChangesAge is set at each of them: seconds since the last one that succeeded began, or since the process started.
 	ChangesAge Gauge
 
+	ClicksCounted Counter // of people
+	ClicksBots    Counter
+	ClicksDropped Counter      // that found no room in memory while nothing could be saved
+	ClicksFlush   Distribution // of writes of what was counted
+	ClicksAge     Gauge        // set at each of them: seconds since the last one that succeeded, if it failed
+
 	ReaperDeleted    Counter
 	ReaperFailed     Counter
 	ReaperDuration   Distribution
@@ -120,6 +126,11 @@ func (m *Metrics) all() []named {
 		{"changes.polls", &m.ChangesPolls},
 		{"changes.failed", &m.ChangesFailed},
 		{"changes.age_s", &m.ChangesAge},
+		{"clicks.counted", &m.ClicksCounted},
+		{"clicks.bots", &m.ClicksBots},
+		{"clicks.dropped", &m.ClicksDropped},
+		{"clicks.flush_ms", &m.ClicksFlush},
+		{"clicks.age_s", &m.ClicksAge},
 		{"reaper.deleted", &m.ReaperDeleted},
 		{"reaper.failed", &m.ReaperFailed},
 		{"reaper.duration_ms", &m.ReaperDuration},

@@ -79,7 +79,8 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	f := s.Functions
 	f.Version, f.Now, f.Log, f.Metrics, f.Sender = version, now, log, a.Metrics, a.sender
 	f.Links, f.Tables, f.Lock, f.Reaper = a.Links, a.Links, a.Lock, a.Reaper
-	f.Callers, f.Keys, f.Random = callers, a.Links.Keys, rand.Reader
+	f.Callers, f.Keys, f.Clicks, f.Random = callers, a.Links.Keys, a.Links.Clicks, rand.Reader
+	f.CountClicks = s.Storage.Clicks.Mode
 	if a.Handler, err = functions.New(f); err != nil {
 		return nil, err
 	}
@@ -94,11 +95,19 @@ func (a *App) Background() {
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
 	all.Go(func() { a.Links.FollowChanges(a.Reaper.Stopping) })
+	all.Go(func() { a.Links.Clicks.FlushRegularly(a.Reaper.Stopping) })
 	if a.schedule != nil {
 		all.Go(func() { a.Reaper.RunOnSchedule(a.schedule, a.now) })
 	}
 	all.Wait()
 }
 
-// Close sends the telemetry that is left, for at most a few seconds.
-func (a *App) Close() { a.sender.Close(lastTelemetry) }
+// Close saves the clicks that are not saved, and sends the telemetry that is left, for at most a few seconds each.
+func (a *App) Close() {
+	if a.Links != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), storage.Timeout)
+		defer cancel()
+		_ = a.Links.Clicks.Flush(ctx) // logged
+	}
+	a.sender.Close(lastTelemetry)
+}

@@ -1,0 +1,220 @@
+package clicks
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Dimension is what clicks are told apart by.
+type Dimension int
+
+// The dimensions, and how many there are.
+const (
+	Referrers Dimension = iota // host names
+	Countries                  // ISO 3166 alpha-2
+	Browsers
+	Systems
+	Devices
+	Dimensions
+)
+
+// maxNames is how many names of a dimension are told apart in one Count of a process; the clicks of the rest are those of Other.
+const maxNames = 50
+
+// Click is a request that was answered with a redirect.
+type Click struct {
+	At      time.Time
+	Took    time.Duration      // what it took to handle it
+	Bot     bool               // a bot's: it has no names and no visitor
+	Names   [Dimensions]string // all "": nothing is known of who clicked, or is to be kept
+	Visitor Visitor            // zero: not to be told apart from others
+}
+
+// Day is a day, UTC: the number of days since 1 January 1970.
+type Day int32
+
+const dayFormat = "20060102"
+
+// DayOf returns the day of a time.
+func DayOf(t time.Time) Day { return Day((t.Unix() - t.Unix()%86400) / 86400) }
+
+// ParseDay reads what String returns.
+func ParseDay(s string) (Day, bool) {
+	t, err := time.Parse(dayFormat, s)
+	return DayOf(t), err == nil
+}
+
+// Start returns the first instant of the day, in UTC.
+func (d Day) Start() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
+
+// String returns a day as "20260102", which sorts by time.
+func (d Day) String() string { return d.Start().Format(dayFormat) }
+
+// Total is what is known of clicks of all days.
+type Total struct {
+	Clicks  int64 // of people
+	Bots    int64
+	Created int64         // links that were made; of the whole service only
+	Took    time.Duration // the handling of all clicks together
+	Last    time.Time     // of the last click of a person; zero: there was none
+}
+
+// Add adds what another total has.
+func (t *Total) Add(other Total) {
+	t.Clicks += other.Clicks
+	t.Bots += other.Bots
+	t.Created += other.Created
+	t.Took += other.Took
+	if other.Last.After(t.Last) {
+		t.Last = other.Last
+	}
+}
+
+// Average returns how long the handling of a click took, and false if there was no click.
+func (t Total) Average() (time.Duration, bool) {
+	if t.Clicks <= 0 {
+		return 0, false
+	}
+	return t.Took / time.Duration(t.Clicks), true
+}
+
+// Hour is how often a link was clicked in an hour.
+type Hour struct{ Clicks, Bots uint32 }
+
+// Named is how often people clicked whom a dimension has this name for.
+type Named struct {
+	Name   string
+	Clicks int64
+}
+
+// Count is what became of one link on one day, as one process saw it, or as several did together. The zero value counts nothing.
+type Count struct {
+	Total
+	Hours    [24]Hour
+	Names    [Dimensions][]Named
+	Visitors Visitors
+}
+
+// click adds a click, and returns by how many bytes the count has grown. Without room it does not grow: a name that is new
+// counts as Other then.
+func (c *Count) click(k *Click, room bool) (grown int) {
+	hour := &c.Hours[k.At.UTC().Hour()]
+	if k.Bot {
+		c.Bots++
+		hour.Bots++
+		return 0
+	}
+	hour.Clicks++
+	c.Total.Add(Total{Clicks: 1, Took: k.Took, Last: k.At})
+	for d, name := range k.Names {
+		if name != "" {
+			grown += c.name(Dimension(d), name, 1, room)
+		}
+	}
+	return grown
+}
+
+const namedBytes = 32 // of a Named in a slice that grows by doubling, without its name
+
+func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown int) {
+	names := c.Names[d]
+	for i := range names {
+		if names[i].Name == name {
+			names[i].Clicks += clicks
+			return 0
+		}
+	}
+	if name != Other && (len(names) >= maxNames-1 || !room) {
+		return c.name(d, Other, clicks, true)
+	}
+	c.Names[d] = append(names, Named{strings.Clone(name), clicks}) // what a header has may be part of something large
+	return namedBytes + len(name)
+}
+
+// Merge adds what another count has, of the same day or of another one.
+func (c *Count) Merge(other *Count) {
+	c.Total.Add(other.Total)
+	for i, h := range other.Hours {
+		c.Hours[i].Clicks += h.Clicks
+		c.Hours[i].Bots += h.Bots
+	}
+	for d, names := range other.Names {
+		for _, n := range names {
+			c.add(Dimension(d), n)
+		}
+	}
+	c.Visitors.Merge(&other.Visitors)
+}
+
+// add counts a name like name, without a limit.
+func (c *Count) add(d Dimension, n Named) {
+	i := slices.IndexFunc(c.Names[d], func(have Named) bool { return have.Name == n.Name })
+	if i < 0 {
+		c.Names[d] = append(c.Names[d], n)
+		return
+	}
+	c.Names[d][i].Clicks += n.Clicks
+}
+
+// copy returns a count that shares nothing with c.
+func (c *Count) copy() Count {
+	n := *c
+	for d := range n.Names {
+		n.Names[d] = slices.Clone(n.Names[d])
+	}
+	n.Visitors = c.Visitors.copy()
+	return n
+}
+
+// lacks returns what c counts and saved, an earlier state of it, does not, as clicks of the hour of at. Visitors cannot be
+// told apart, so it has them only if saved counts nothing.
+func (c *Count) lacks(saved *Count, at time.Time) Count {
+	n := Count{Total: Total{Clicks: c.Clicks - saved.Clicks, Bots: c.Bots - saved.Bots, Created: c.Created - saved.Created,
+		Took: c.Took - saved.Took, Last: c.Last}}
+	n.Hours[at.UTC().Hour()] = Hour{uint32(n.Clicks), uint32(n.Bots)}
+	for d, names := range c.Names {
+		for _, name := range names {
+			i := slices.IndexFunc(saved.Names[d], func(have Named) bool { return have.Name == name.Name })
+			if i >= 0 {
+				name.Clicks -= saved.Names[d][i].Clicks
+			}
+			if name.Clicks > 0 {
+				n.Names[d] = append(n.Names[d], name)
+			}
+		}
+	}
+	if saved.Clicks == 0 {
+		n.Visitors = c.Visitors.copy()
+	}
+	return n
+}
+
+// Top returns the names of a dimension with the most clicks, at most n of them, and those of the rest as Other, at the end.
+func (c *Count) Top(d Dimension, n int) []Named {
+	names := slices.Clone(c.Names[d])
+	slices.SortFunc(names, func(a, b Named) int {
+		switch {
+		case a.Name == Other:
+			return 1
+		case b.Name == Other:
+			return -1
+		case a.Clicks != b.Clicks:
+			return int(b.Clicks - a.Clicks)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	if len(names) <= n {
+		return names
+	}
+	top := names[:n:n]
+	rest := Named{Name: Other}
+	for _, name := range names[n:] {
+		rest.Clicks += name.Clicks
+	}
+	if i := slices.IndexFunc(top, func(t Named) bool { return t.Name == Other }); i >= 0 {
+		top[i].Clicks += rest.Clicks
+		return top
+	}
+	return append(top, rest)
+}

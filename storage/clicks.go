@@ -1,0 +1,265 @@
+package storage
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
+
+	"tiney/clicks"
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+const (
+	flushConcurrency = 4 // batches of counts at the same time
+	flushTime        = 30 * time.Second
+	// flushBytes bounds what one batch holds; the service's own limit is 4 MiB.
+	flushBytes = 3 << 20
+	// lateAfter is how long after its end a day's rows are still written. What comes later counts for today, since the roll-up
+	// takes a day as final once rollUpAfter has passed; the hour between them is for clocks that differ and calls that take long.
+	lateAfter   = 23 * time.Hour
+	rollUpAfter = 24 * time.Hour
+	// keyAhead is how long before its day a key is made, so that an outage at midnight costs no visitors.
+	keyAhead = time.Hour
+)
+
+// ClicksConfig says what is counted of clicks.
+type ClicksConfig struct {
+	Mode       clicks.Mode
+	FlushEvery time.Duration // between two writes of what was counted
+	KeepDays   int           // for how many days the counts of each day are kept
+}
+
+// Clicks counts what became of links, in memory, and writes that to a table now and then: one row for each alias, day and
+// process, which holds all that the process counted. A row is written whole, so that it does not matter how often it arrives.
+//
+// A process that is killed loses what it has not written. Nothing else loses a click or counts one twice.
+type Clicks struct {
+	config  Config
+	days    *table // a row for each alias, day and process
+	totals  *table // a row for each alias: what was counted on days that are over
+	state   *table
+	links   *linkTable
+	process string // random, new with each start
+
+	counter  *clicks.Counter // nil: nothing is counted
+	flushing sync.Mutex
+	saved    time.Time // when the last flush began that saved all, or that found nothing to save
+}
+
+func newClicks(config Config, days, totals, state *table, links *linkTable) (*Clicks, error) {
+	id, err := newID(config.Random)
+	c := &Clicks{config: config, days: days, totals: totals, state: state, links: links, process: id, saved: config.Now()}
+	if config.Clicks.Mode != clicks.ModeOff {
+		c.counter = clicks.NewCounter()
+	}
+	return c, err
+}
+
+// Click counts a redirect to a link. It takes well below a microsecond and never waits for storage.
+func (c *Clicks) Click(a link.Alias, k clicks.Click) {
+	if c.counter == nil {
+		return
+	}
+	if c.config.Clicks.Mode == clicks.ModeTotals {
+		k.Names, k.Visitor = [clicks.Dimensions]string{}, clicks.Visitor{}
+	}
+	switch {
+	case !c.counter.Click(string(a), &k):
+		c.config.Metrics.ClicksDropped.Add(1)
+	case k.Bot:
+		c.config.Metrics.ClicksBots.Add(1)
+	default:
+		c.config.Metrics.ClicksCounted.Add(1)
+	}
+}
+
+// Created counts links that were made.
+func (c *Clicks) Created(links int) {
+	if c.counter != nil {
+		c.counter.Created(c.config.Now(), int64(links))
+	}
+}
+
+// FlushRegularly writes what was counted every so often, until ctx ends. It makes no call while nothing is counted.
+func (c *Clicks) FlushRegularly(ctx context.Context) {
+	if c.counter == nil {
+		return
+	}
+	ticker := time.NewTicker(c.config.Clicks.FlushEvery)
+	defer ticker.Stop()
+	soon := c.counter.Soon
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-soon:
+		}
+		soon = c.counter.Soon
+		if err := c.Flush(ctx); err != nil {
+			soon = nil // the next one in its time
+		}
+	}
+}
+
+// Flush writes what was counted and is not written yet. What cannot be written now is left for the next one.
+// Errors: link.ErrUnavailable.
+func (c *Clicks) Flush(ctx context.Context) error {
+	if c.counter == nil {
+		return nil
+	}
+	c.flushing.Lock()
+	defer c.flushing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	begin := c.config.Now()
+	err := safely(func() error { return c.flush(ctx, begin) })
+	if err == nil {
+		c.counter.Forget(clicks.DayOf(begin))
+		c.saved = begin
+	} else if ctx.Err() == nil {
+		c.config.Log.Warn(telemetry.LogClicksNotSaved, "error", err)
+	}
+	c.config.Metrics.ClicksAge.Set(int64(max(begin.Sub(c.saved), 0) / time.Second))
+	return exported(err)
+}
+
+func (c *Clicks) flush(ctx context.Context, now time.Time) error {
+	pending := c.counter.Pending()
+	if len(pending) == 0 {
+		return nil
+	}
+	defer func() { c.config.Metrics.ClicksFlush.Observe(c.config.Now().Sub(now)) }()
+	keys := c.makeKeys(ctx, now) // without one, visitors wait, and the clicks do not
+	late, err := c.moveLate(ctx, pending, now)
+	if err != nil {
+		return err
+	}
+	if late {
+		pending = c.counter.Pending()
+	}
+	partitions := map[string][]*clicks.Pending{}
+	for _, p := range pending {
+		partition := clickPartition(p.Day, p.Alias)
+		partitions[partition] = append(partitions[partition], p)
+	}
+	var all errgroup.Group // one that fails does not keep others from being written
+	all.SetLimit(flushConcurrency)
+	for partition, pending := range partitions {
+		all.Go(func() error { return safely(func() error { return c.save(ctx, partition, pending) }) })
+	}
+	return errors.Join(all.Wait(), keys)
+}
+
+// save writes counts of one partition.
+func (c *Clicks) save(ctx context.Context, partition string, pending []*clicks.Pending) error {
+	for len(pending) > 0 {
+		var rows [][]byte
+		for size := 0; len(rows) < min(len(pending), batchSize) && size < flushBytes-maxClickRow; size += len(rows[len(rows)-1]) {
+			p := pending[len(rows)]
+			count := p.Take()
+			rows = append(rows, encodeCount(partition, c.rowKey(p), &count))
+		}
+		retried, err := c.days.upsertBatch(ctx, rows)
+		if err != nil {
+			return err
+		}
+		if !retried { // else an earlier try may still arrive, and put an older state back: the next flush writes it again
+			for _, p := range pending[:len(rows)] {
+				p.Saved()
+			}
+		}
+		pending = pending[len(rows):]
+	}
+	return nil
+}
+
+func (c *Clicks) rowKey(p *clicks.Pending) string {
+	return fmt.Sprintf("%s|%s-%d", p.Alias, c.process, p.Row)
+}
+
+// moveLate moves what was counted on days that are over for too long to today, and reports whether there was any.
+func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now time.Time) (moved bool, err error) {
+	for _, p := range pending {
+		if now.Before((p.Day + 1).Start().Add(lateAfter)) {
+			continue
+		}
+		// Writes that failed may have been applied.
+		data, _, err := c.days.get(ctx, clickPartition(p.Day, p.Alias), c.rowKey(p))
+		var saved clicks.Count
+		if err == nil {
+			_, saved, err = decodeCount(data)
+		} else if errors.Is(err, errGone) {
+			err = nil
+		}
+		if err != nil {
+			return moved, err
+		}
+		c.counter.Move(p, &saved, now)
+		moved = true
+	}
+	return moved, nil
+}
+
+const (
+	keyPrefix = "salt|"
+	keyRow    = "key"
+)
+
+// makeKeys makes the key of today, and in time that of tomorrow, known to the counter.
+func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
+	if c.config.Clicks.Mode != clicks.ModeFull {
+		return nil
+	}
+	today := clicks.DayOf(now)
+	for day := today; day <= clicks.DayOf(now.Add(keyAhead)); day++ {
+		if c.counter.HasKey(day) {
+			continue
+		}
+		key, err := c.key(ctx, day)
+		if err != nil {
+			return err
+		}
+		c.counter.SetKey(day, key, today)
+	}
+	return nil
+}
+
+// key returns the key of a day, which the first process that asks for it makes.
+func (c *Clicks) key(ctx context.Context, day clicks.Day) (clicks.Key, error) {
+	partition := keyPrefix + day.String()
+	data, _, err := c.state.get(ctx, partition, keyRow)
+	if errors.Is(err, errGone) {
+		var made clicks.Key
+		if _, err := io.ReadFull(c.config.Random, made[:]); err != nil {
+			return made, err
+		}
+		_, _, err = c.state.insert(ctx, encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow, "Key": hex.EncodeToString(made[:])}))
+		if err != nil && !errors.Is(err, errExists) { // perhaps by an earlier try of this very call
+			return made, err
+		}
+		data, _, err = c.state.get(ctx, partition, keyRow)
+		if err != nil {
+			return made, err
+		}
+	} else if err != nil {
+		return clicks.Key{}, err
+	}
+	var e struct{ Key string }
+	var key clicks.Key
+	if err := json.Unmarshal(data, &e); err != nil {
+		return key, fmt.Errorf("the key of %s: %w: %w", day, link.ErrUnavailable, err)
+	}
+	if n, err := hex.Decode(key[:], []byte(e.Key)[:min(len(e.Key), 2*len(key))]); err != nil || n != len(key) {
+		return key, fmt.Errorf("the key of %s: %w", day, link.ErrUnavailable)
+	}
+	return key, nil
+}

@@ -30,6 +30,9 @@ type Link struct {
 	Tags      []string
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
 	Version   string // another one after each change; "": it comes from a cache
+	// CountedFrom is the day on which the alias became this link's, from which on clicks are its own: an alias may have been
+	// another link's before. It is set by the store. Zero: all are.
+	CountedFrom time.Time
 }
 
 // State is what became of a link.

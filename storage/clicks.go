@@ -2,10 +2,10 @@ package storage
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -54,13 +54,12 @@ type Clicks struct {
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 }
 
-func newClicks(config Config, days, totals, state *table, links *linkTable) (*Clicks, error) {
-	id, err := newID(config.Random)
-	c := &Clicks{config: config, days: days, totals: totals, state: state, links: links, process: id, saved: config.Now()}
+func newClicks(config Config, days, totals, state *table, links *linkTable) *Clicks {
+	c := &Clicks{config: config, days: days, totals: totals, state: state, links: links, process: rand.Text(), saved: config.Now()}
 	if config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
-	return c, err
+	return c
 }
 
 // Click counts a redirect to a link. It takes well below a microsecond and never waits for storage.
@@ -239,9 +238,7 @@ func (c *Clicks) key(ctx context.Context, day clicks.Day) (clicks.Key, error) {
 	data, _, err := c.state.get(ctx, partition, keyRow)
 	if errors.Is(err, errGone) {
 		var made clicks.Key
-		if _, err := io.ReadFull(c.config.Random, made[:]); err != nil {
-			return made, err
-		}
+		_, _ = rand.Read(made[:]) // it never fails
 		_, _, err = c.state.insert(ctx, encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow, "Key": hex.EncodeToString(made[:])}))
 		if err != nil && !errors.Is(err, errExists) { // perhaps by an earlier try of this very call
 			return made, err

@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"golang.org/x/sync/errgroup"
 
+	"tiney/clicks"
 	"tiney/link"
 	"tiney/telemetry"
 )
@@ -180,6 +181,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	if err != nil {
 		return err
 	}
+	l.CountedFrom = clicks.DayOf(c.config.Now()).Start()
 	c.own, c.ownExpiry, c.ownListed = linkRow{Link: l, createID: id}, "", ""
 	if err := c.insertBefore(ctx); err != nil {
 		if errors.Is(err, errExists) {

@@ -92,9 +92,7 @@ func Open(config Config) (*Links, error) {
 		forget: s.forgetChange, doubt: func() { s.cache.doubt() }}
 	s.changes.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
 	days, totals := open(config.Tables.Clicks), open(config.Tables.ClickTotals)
-	if s.Clicks, err = newClicks(config, &days, &totals, s.state, s.links); err != nil {
-		return nil, err
-	}
+	s.Clicks = newClicks(config, &days, &totals, s.state, s.links)
 	keys := open(config.Tables.Keys)
 	s.Keys = newKeys(&keys, config, s.changes)
 	if config.Cache != nil {
@@ -202,9 +200,7 @@ func (d deadline) inTime() error {
 }
 
 // newID returns a random id, by which a write is known again.
-func (s *Links) newID() (string, error) { return newID(s.config.Random) }
-
-func newID(random io.Reader) (string, error) {
-	id, err := link.NewAlias(random, 22) // 131 bits
+func (s *Links) newID() (string, error) {
+	id, err := link.NewAlias(s.config.Random, 22) // 131 bits
 	return string(id), err
 }

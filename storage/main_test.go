@@ -95,7 +95,7 @@ func newRig(t testing.TB) *rig {
 	r.TombstoneFor, r.Now = 0, r.clock.Now
 	r.config = storage.Config{
 		Connection:  connect(t, r.proxy.ConnectionString()),
-		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State},
+		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State, Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		AliasLength: 6,
 		DeletedKeep: linkstest.DeletedKeep,
 		Reap:        storage.ReapConfig{Limit: time.Minute, PageSize: 1000},

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"tiney/clicks"
 	"tiney/link"
 )
 
@@ -49,6 +50,7 @@ type linkEntity struct {
 	UpdatedAtType string      `json:"UpdatedAtUtc@odata.type,omitzero"`
 	DeletedAt     time.Time   `json:"DeletedAtUtc,omitzero"`
 	DeletedAtType string      `json:"DeletedAtUtc@odata.type,omitzero"`
+	CountedFrom   string      `json:",omitzero"` // "20060102"
 	CreateID      string      `json:"CreateId,omitzero"`
 	EditID        string      `json:"EditId,omitzero"`
 	ExpiryETag    azcore.ETag `json:",omitzero"`
@@ -87,6 +89,9 @@ func encodeLink(r linkRow) []byte {
 	if len(r.Tags) > 0 {
 		e.Tags = string(encode(r.Tags))
 	}
+	if !r.CountedFrom.IsZero() {
+		e.CountedFrom = clicks.DayOf(r.CountedFrom).String()
+	}
 	e.CreatedAt, e.CreatedAtType = dateTime(r.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = dateTime(r.ExpiresAt)
 	e.UpdatedAt, e.UpdatedAtType = dateTime(r.UpdatedAt)
@@ -118,6 +123,9 @@ func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (linkRow, error) {
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash
 	if !link.ValidStatusCode(l.StatusCode) {
 		l.StatusCode = link.DefaultStatusCode
+	}
+	if day, ok := clicks.ParseDay(e.CountedFrom); ok {
+		l.CountedFrom = day.Start()
 	}
 	_ = json.Unmarshal([]byte(e.Tags), &l.Tags) // another program may keep its own there
 	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID, editID: e.EditID, unknown: e.Unknown}, nil

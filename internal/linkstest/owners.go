@@ -47,7 +47,7 @@ func conformOwners(t *testing.T, start starter) {
 			if got.Version == "" {
 				t.Error("it has no version")
 			}
-			w.Alias, w.Version = l.Alias, got.Version
+			w.Alias, w.Version, w.CountedFrom = l.Alias, got.Version, got.CountedFrom
 			if err != nil || !reflect.DeepEqual(got, w) {
 				t.Errorf("got %+v, %v, want %+v", got, err, w)
 			}

@@ -1,9 +1,15 @@
 package functions_test
 
 import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"strings"
 	"sync"
+	"testing"
 
 	"tiney/clicks"
+	"tiney/functions"
 	"tiney/link"
 )
 
@@ -27,4 +33,111 @@ func (f *fakeClicks) Created(links int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.created += links
+}
+
+const (
+	chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+	host   = " Azure-Functions-Host/4.1037.0"
+)
+
+// TestWhatCountsAsAClick goes over requests for a live link.
+func TestWhatCountsAsAClick(t *testing.T) {
+	from := func(address, userAgent string) clicks.Visitor {
+		return clicks.NewVisitor(netip.MustParseAddr(address), userAgent)
+	}
+	whole := clicks.Click{
+		Names:   [...]string{"example.com", "DE", "Chrome", "Windows", "desktop"},
+		Visitor: from("84.128.0.1", chrome),
+	}
+	with := func(change func(*clicks.Click)) *clicks.Click {
+		k := whole
+		change(&k)
+		return &k
+	}
+	bare, bot := &clicks.Click{}, &clicks.Click{Bot: true}
+	headers := []string{"User-Agent", chrome, "Referer", "https://example.com/page?secret=1", "X-Forwarded-For", "84.128.0.1"}
+	for name, test := range map[string]struct {
+		mode   clicks.Mode
+		method string
+		more   []string
+		want   *clicks.Click
+	}{
+		"a browser":               {want: &whole},
+		"through the host":        {more: []string{"User-Agent", chrome + host}, want: &whole},
+		"a forged address":        {more: []string{"X-Forwarded-For", "1.1.1.1, 84.128.0.1:4711"}, want: &whole},
+		"no referrer":             {more: []string{"Referer", ""}, want: with(func(k *clicks.Click) { k.Names[clicks.Referrers] = "(direct)" })},
+		"a referrer that is HTML": {more: []string{"Referer", "<img src=x>"}, want: with(func(k *clicks.Click) { k.Names[clicks.Referrers] = clicks.Other })},
+		"an address of no country": {more: []string{"X-Forwarded-For", "10.0.0.1"}, want: with(func(k *clicks.Click) {
+			k.Names[clicks.Countries], k.Visitor = "(unknown)", from("10.0.0.1", chrome)
+		})},
+		"a bot":                     {more: []string{"User-Agent", "curl/8.5.0"}, want: bot},
+		"a bot through the host":    {more: []string{"User-Agent", "curl/8.5.0" + host}, want: bot},
+		"no User-Agent":             {more: []string{"User-Agent", ""}, want: bot},
+		"no User-Agent, but a host": {more: []string{"User-Agent", strings.TrimSpace(host)}, want: bot},
+		"Sec-GPC":                   {more: []string{"Sec-GPC", "1"}, want: bare},
+		"Sec-GPC that is no wish":   {more: []string{"Sec-GPC", "0"}, want: &whole},
+		"totals only":               {mode: clicks.ModeTotals, want: bare},
+		"a bot, totals only":        {mode: clicks.ModeTotals, more: []string{"User-Agent", "curl/8.5.0"}, want: bot},
+		"off":                       {mode: clicks.ModeOff},
+		"HEAD":                      {method: http.MethodHead},
+		"a prefetch":                {more: []string{"Sec-Purpose", "prefetch;prerender"}},
+		"a prefetch of old":         {more: []string{"Purpose", "prefetch"}},
+		"a preview":                 {more: []string{"X-Purpose", "preview"}},
+		"Firefox's prefetch":        {more: []string{"X-Moz", "prefetch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(c *functions.Config) { c.CountClicks = cmp.Or(test.mode, clicks.ModeFull) })
+			r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+			if w := r.do(cmp.Or(test.method, http.MethodGet), "/abcdef", "", append(headers, test.more...)...); w.Code != http.StatusFound {
+				t.Fatalf("got %d", w.Code)
+			}
+			got := r.clicks.clicked["abcdef"]
+			if test.want == nil {
+				if len(got) != 0 {
+					t.Errorf("it counts: %+v", got)
+				}
+				return
+			}
+			if len(got) != 1 {
+				t.Fatalf("%d clicks, want 1", len(got))
+			}
+			test.want.At = r.clock.Now()
+			if got[0] != *test.want {
+				t.Errorf("got  %+v\nwant %+v", got[0], *test.want)
+			}
+		})
+	}
+}
+
+// TestWhatIsNoClick goes over requests that are answered otherwise than by a redirect.
+func TestWhatIsNoClick(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for _, l := range []link.Link{
+		{Alias: "abcdef", LongURL: "https://example.com/"},
+		{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: now},
+		{Alias: "disabled", LongURL: "https://example.com/", Disabled: true},
+		{Alias: "deleted", LongURL: "https://example.com/", DeletedAt: now},
+	} {
+		r.fake.Put(l)
+	}
+	for _, target := range []string{"/expired", "/disabled", "/deleted", "/nobody", "/abcdef+", "/a.b", "/", "/robots.txt", "/api/links/abcdef/qr"} {
+		r.do(http.MethodGet, target, "", "User-Agent", chrome)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	r.do(http.MethodGet, "/abcdef", "", "User-Agent", chrome)
+	if len(r.clicks.clicked) != 0 {
+		t.Errorf("got %+v", r.clicks.clicked)
+	}
+}
+
+// TestOnlyNewLinksCountAsCreated: the second caller is given the link of the first.
+func TestOnlyNewLinksCountAsCreated(t *testing.T) {
+	r := newRig(t)
+	for _, url := range []string{"https://example.com/", "https://example.com/", "https://example.com/2", "ftp://example.com"} {
+		r.do(http.MethodPost, "/api/shorten", `{"longUrl":"`+url+`"}`)
+	}
+	if r.clicks.created != 2 {
+		t.Errorf("%d, want 2", r.clicks.created)
+	}
 }

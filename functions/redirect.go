@@ -78,9 +78,16 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	return nil
 }
 
-// prefetched reports whether a browser only prepares for somebody who may never follow the link.
+// prefetched reports whether a browser only prepares for, or shows a preview to, somebody who may never follow the link.
 func prefetched(h http.Header) bool {
-	return h["Sec-Purpose"] != nil || h["Purpose"] != nil || h["X-Purpose"] != nil || h["X-Moz"] != nil
+	for _, name := range [...]string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		for _, value := range h[name] {
+			if value = strings.ToLower(value); strings.Contains(value, "prefetch") || strings.Contains(value, "preview") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // click returns what is kept of a request that was answered with a redirect. Nothing of it is kept as it was sent.

@@ -52,6 +52,7 @@ type Clicks struct {
 	counter  *clicks.Counter // nil: nothing is counted
 	flushing sync.Mutex
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
+	warned   bool      // once per outage
 }
 
 func newClicks(config Config, days, totals, state *table, links *linkTable) *Clicks {
@@ -121,10 +122,11 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	defer cancel()
 	begin := c.config.Now()
 	err := safely(func() error { return c.flush(ctx, begin) })
+	c.counter.Forget(clicks.DayOf(begin))
 	if err == nil {
-		c.counter.Forget(clicks.DayOf(begin))
-		c.saved = begin
-	} else if ctx.Err() == nil {
+		c.saved, c.warned = begin, false
+	} else if !c.warned {
+		c.warned = true
 		c.config.Log.Warn(telemetry.LogClicksNotSaved, "error", err)
 	}
 	c.config.Metrics.ClicksAge.Set(int64(max(begin.Sub(c.saved), 0) / time.Second))

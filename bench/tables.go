@@ -16,9 +16,10 @@ import (
 )
 
 // tables are tables that no other run uses, in the order of their settings.
-type tables [6]string
+type tables [8]string
 
-var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME", "OWNERS_TABLE_NAME", "KEYS_TABLE_NAME", "STATE_TABLE_NAME"}
+var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME", "OWNERS_TABLE_NAME",
+	"KEYS_TABLE_NAME", "STATE_TABLE_NAME", "CLICKS_TABLE_NAME", "CLICK_TOTALS_TABLE_NAME"}
 
 // newTables creates tables and inserts the rows of links into them, or only those of the first table, which are all that a
 // redirect reads. They are inserted one by one, since a batch is for one partition.
@@ -30,7 +31,8 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 	}
 	b.tables++
 	prefix := fmt.Sprintf("Bench%d", b.tables)
-	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry", prefix + "Owners", prefix + "Keys", prefix + "State"}
+	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry", prefix + "Owners", prefix + "Keys", prefix + "State",
+		prefix + "Clicks", prefix + "ClickTotals"}
 	rows := []func(link.Link) rawtables.Entity{rawtables.Link, rawtables.Index, rawtables.Expiry, rawtables.Owner}
 	for i, name := range t {
 		table := service.NewClient(name)

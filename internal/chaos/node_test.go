@@ -62,6 +62,7 @@ func serveNode() error {
 		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix + "UrlIndex",
 		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix + "ShortUrlsByOwner",
 		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
+		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix + "ShortUrlsClickTotals",
 		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
 		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
 	}

@@ -28,7 +28,7 @@ type Tables struct {
 	connectionString string
 	service          *aztables.ServiceClient
 	// The names of the tables.
-	Links, Index, Expiry, Owners, Keys, State string
+	Links, Index, Expiry, Owners, Keys, State, Clicks, ClickTotals string
 	// What Leaks goes by: how long deleted links and tombstones are kept, and the time.
 	DeletedKeep, TombstoneFor time.Duration
 	Now                       func() time.Time
@@ -45,6 +45,7 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 		t: t, connectionString: connectionString, service: service,
 		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex",
 		Owners: prefix + "ShortUrlsByOwner", Keys: prefix + "ShortUrlsKeys", State: prefix + "ShortUrlsState",
+		Clicks: prefix + "ShortUrlsClicks", ClickTotals: prefix + "ShortUrlsClickTotals",
 		DeletedKeep: 7 * 24 * time.Hour, TombstoneFor: 30 * 24 * time.Hour, Now: time.Now,
 	}
 }
@@ -93,7 +94,7 @@ func (r *Tables) Rows(table string) []Entity {
 }
 
 func (r *Tables) all() []string {
-	return []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State}
+	return []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State, r.Clicks, r.ClickTotals}
 }
 
 // Make makes the tables.

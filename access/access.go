@@ -1,5 +1,5 @@
 // Package access says who sends a request, by API key, by ID token of an OpenID Connect provider, by the admin key or by
-// the claim token of a link.
+// the claim token of a link, and from which address.
 package access
 
 import (

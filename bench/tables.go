@@ -18,8 +18,8 @@ import (
 // tables are tables that no other run uses, in the order of their settings.
 type tables [8]string
 
-var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME", "OWNERS_TABLE_NAME", "KEYS_TABLE_NAME", "STATE_TABLE_NAME",
-	"CLICKS_TABLE_NAME", "CLICK_TOTALS_TABLE_NAME"}
+var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME", "OWNERS_TABLE_NAME",
+	"KEYS_TABLE_NAME", "STATE_TABLE_NAME", "CLICKS_TABLE_NAME", "CLICK_TOTALS_TABLE_NAME"}
 
 // newTables creates tables and inserts the rows of links into them, or only those of the first table, which are all that a
 // redirect reads. They are inserted one by one, since a batch is for one partition.

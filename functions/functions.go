@@ -165,7 +165,7 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{routes: routes, hosted: c.HostAddress != "", log: c.Log, sender: c.Sender}, nil
+	return &service{routes: routes, hosted: c.HostAddress != "", addresses: c.Addresses, log: c.Log, sender: c.Sender}, nil
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. The context is that of
@@ -176,10 +176,11 @@ func notFound(context.Context, http.ResponseWriter, *http.Request) error { retur
 
 // service handles every request: it finds the function, turns its error into a response, and reports the result.
 type service struct {
-	routes *router
-	hosted bool
-	log    *slog.Logger
-	sender *telemetry.Sender
+	routes    *router
+	hosted    bool
+	addresses access.Addresses
+	log       *slog.Logger
+	sender    *telemetry.Sender
 
 	forwardingKnown atomic.Bool // set once it is known whether the host forwards or proxies
 }
@@ -288,15 +289,19 @@ func proxied(w *statusWriter, r *http.Request) bool {
 
 const proxyHeader = "X-Ms-Invocation-Id"
 
-// noteForwarding logs once if the Functions host forwards requests, because such a host rewrites Location. It appends its
-// name to the client's User-Agent; in the host's own requests that name is all there is.
+// noteForwarding logs once what the kind of the Functions host means. One that forwards rewrites Location, and appends its
+// name to the client's User-Agent; in the host's own requests that name is all there is. One that proxies replaces
+// X-Forwarded-For by its own peer's address, which is the same for all clients.
 func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 	const name = "Azure-Functions-Host/"
 	agent := r.UserAgent()
 	if r.Header.Get("X-Azure-Functions-Invocationid") == "" || strings.HasPrefix(agent, name) || s.forwardingKnown.Swap(true) {
 		return
 	}
-	if strings.Contains(agent, " "+name) && !proxied(w, r) {
+	switch proxies := proxied(w, r); {
+	case proxies && s.addresses.Hops > 0 && strings.EqualFold(s.addresses.Header, "X-Forwarded-For"):
+		s.log.Warn(telemetry.LogClientAddressLost)
+	case !proxies && strings.Contains(agent, " "+name):
 		s.log.Warn(telemetry.LogLocationRewritten)
 	}
 }

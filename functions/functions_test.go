@@ -793,6 +793,37 @@ func TestAHostThatForwardsIsLoggedOnce(t *testing.T) {
 	}
 }
 
+func TestLostClientAddressesAreLoggedOnce(t *testing.T) {
+	const proxying, forwarding = invocation, ""
+	forwarded := access.Addresses{Header: "X-Forwarded-For", Hops: 1}
+	for _, test := range []struct {
+		proxy     string
+		addresses access.Addresses
+		want      int
+	}{
+		{proxying, forwarded, 1},
+		{proxying, access.Addresses{Header: "x-forwarded-for", Hops: 3}, 1},
+		{proxying, access.Addresses{Header: "Client-Ip", Hops: 1}, 0},
+		{proxying, access.Addresses{Header: "X-Forwarded-For"}, 0},
+		{forwarding, forwarded, 0},
+		{"forged", forwarded, 0},
+	} {
+		r := newRig(t, func(c *functions.Config) { c.Addresses = test.addresses })
+		for range 2 {
+			r.do(http.MethodGet, "/abcdef", "", "User-Agent", "curl/8", "X-Azure-Functions-InvocationId", invocation,
+				"X-Ms-Invocation-Id", test.proxy, "X-Forwarded-For", "203.0.113.7")
+		}
+		if got := strings.Count(r.log.String(), telemetry.LogClientAddressLost); got != test.want || strings.Contains(r.log.String(), "203.0.113.7") {
+			t.Errorf("%+v: %d lines: %s", test, got, r.log)
+		}
+	}
+	r := newRig(t, func(c *functions.Config) { c.HostAddress, c.Addresses = "", forwarded })
+	r.do(http.MethodGet, "/abcdef", "", "X-Azure-Functions-InvocationId", invocation, "X-Ms-Invocation-Id", invocation)
+	if strings.Contains(r.log.String(), telemetry.LogClientAddressLost) {
+		t.Errorf("without a host: %s", r.log)
+	}
+}
+
 func TestLogHasOneLineARequestWithoutItsPath(t *testing.T) {
 	r := newRig(t)
 	r.do(http.MethodGet, "/https://example.com/secret?x", "", "X-Azure-Functions-InvocationId", "forged, 4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c")

@@ -61,6 +61,16 @@ param keysTableName string = 'ShortUrlsKeys'
 @maxLength(63)
 param stateTableName string = 'ShortUrlsState'
 
+@description('CLICKS_TABLE_NAME: the table of clicks by day.')
+@minLength(3)
+@maxLength(63)
+param clicksTableName string = 'ShortUrlsClicks'
+
+@description('CLICK_TOTALS_TABLE_NAME: the table of clicks by link.')
+@minLength(3)
+@maxLength(63)
+param clickTotalsTableName string = 'ShortUrlsClickTotals'
+
 @description('GC_BLOB_LOCK_CONTAINER: the container of the reaper\'s lock. Lower-case letters, digits and single hyphens.')
 @minLength(3)
 @maxLength(63)
@@ -147,6 +157,35 @@ param tombstoneDays int = 30
 @minValue(0)
 @maxValue(10)
 param changesSeconds int = 5
+
+@description('CLICKS: what is counted of clicks. full: also referrers, countries, browsers and visitors; totals: their number; off: nothing.')
+@allowed([
+  'full'
+  'totals'
+  'off'
+])
+param clicks string = 'full'
+
+@description('CLICKS_FLUSH_SECONDS: how often an instance writes the clicks that it has counted. Those since then are lost if it is killed.')
+@minValue(1)
+@maxValue(300)
+param clicksFlushSeconds int = 10
+
+@description('CLICKS_KEEP_DAYS: how many days of clicks are kept. Totals stay as long as their link.')
+@minValue(3)
+@maxValue(3650)
+param clicksKeepDays int = 400
+
+@description('CLIENT_ADDRESS_HEADER: the header with the addresses of clients. Empty: that of Azure\'s front end or, with Front Door, of that. Set it for another proxy, if nobody can reach the site but through it.')
+param clientAddressHeader string = ''
+
+@description('CLIENT_ADDRESS_HOPS: how many proxies add to that header. Both headers of Azure have one address.')
+@minValue(0)
+@maxValue(10)
+param clientAddressHops int = 1
+
+@description('PUBLIC_STATS: whether anyone may ask for the statistics of the whole service, and not only an admin.')
+param publicStats bool = true
 
 @description('ALIAS_LENGTH: characters of a new alias.')
 @minValue(4)
@@ -311,6 +350,10 @@ var ownDomain = hasFrontDoor ? frontDoorDomain : siteDomain
 // The public address, if it is not the site's own name.
 var publicUrl = !empty(baseUrl) ? baseUrl : !empty(ownDomain) ? 'https://${ownDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
 
+// Who sets the header overwrites what a client has sent in it. X-Azure-ClientIP would not do: Front Door takes it from the
+// client's own X-Forwarded-For.
+var addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'
+
 // The tables and the lock, by the identity: no key gets into a setting. BaseUrl and the connection string of
 // Application Insights are added in modules/site-settings.bicep, which knows them.
 var settings = {
@@ -326,6 +369,8 @@ var settings = {
   OWNERS_TABLE_NAME: ownersTableName
   KEYS_TABLE_NAME: keysTableName
   STATE_TABLE_NAME: stateTableName
+  CLICKS_TABLE_NAME: clicksTableName
+  CLICK_TOTALS_TABLE_NAME: clickTotalsTableName
   GC_BLOB_LOCK_CONTAINER: lockContainerName
   GC_BLOB_LOCK_BLOB: lockBlobName
   GC_BUFFER_SECONDS: string(gcBufferSeconds)
@@ -343,6 +388,12 @@ var settings = {
   DELETED_KEEP_SECONDS: string(deletedKeepSeconds)
   TOMBSTONE_DAYS: string(tombstoneDays)
   CHANGES_SECONDS: string(changesSeconds)
+  CLICKS: clicks
+  CLICKS_FLUSH_SECONDS: string(clicksFlushSeconds)
+  CLICKS_KEEP_DAYS: string(clicksKeepDays)
+  CLIENT_ADDRESS_HEADER: addressHeader
+  CLIENT_ADDRESS_HOPS: string(clientAddressHops)
+  PUBLIC_STATS: string(publicStats)
   ALIAS_LENGTH: string(aliasLength)
   CACHE_ENABLED: string(cacheEnabled)
   CACHE_SIZE_MB: string(cacheSizeMB)
@@ -422,6 +473,8 @@ module dataStorage 'modules/data-storage.bicep' = {
       ownersTableName
       keysTableName
       stateTableName
+      clicksTableName
+      clickTotalsTableName
     ]
     lockContainerName: lockContainerName
     principalId: identity.properties.principalId

@@ -40,6 +40,9 @@ var plans = []struct{ module, port, settings, adds string }{
 var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'", "AzureWebJobsStorage__retry__maxRetries": "'40'",
 	"AzureWebJobsStorage__retry__maxDelay": "'00:00:05'"}
 
+// addressHeader is how main.bicep chooses the header of the client's address: one that a client cannot set.
+const addressHeader = "\nvar addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'\n"
+
 // signIn are two settings that need each other.
 var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "an-app"}
 
@@ -119,6 +122,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 			given[name] = strings.Trim(value, "'")
 		case strings.HasSuffix(name, "__accountName"), strings.HasSuffix(name, "__clientId"):
 			given[name] = "account"
+		case name == "CLIENT_ADDRESS_HEADER" && strings.Contains(main, addressHeader):
+			given[name] = "CLIENT-IP"
 		case name == "BaseUrl":
 			given[name] = "https://tiney.example"
 		case name == "APPLICATIONINSIGHTS_CONNECTION_STRING":
@@ -146,6 +151,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 	}
 	needed := maps.Clone(given) // without what the handler has defaults for
 	maps.DeleteFunc(needed, func(name, _ string) bool { _, ok := used[name]; return ok })
+	needed["CLIENT_ADDRESS_HOPS"] = "1" // Azure's front end is there on F1 too, which the handler does not know
 	for _, plan := range plans {
 		own := settingsIn(modules[plan.module], "settings: union(settings, {", "    })")
 		if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, strings.Fields(plan.adds)) {
@@ -253,6 +259,8 @@ func TestInfraSettings(t *testing.T) {
 		{"  LOG_LEVEL: logLevel\n", "  LOG_LEVEL: 'info'\n", "LOG_LEVEL is no parameter"},
 		{"TABLE_CONNECTION__accountName", "TABLE_CONNECTION__account", "TABLE_CONNECTION__account is no parameter"},
 		{"  GC_BLOB_LOCK_CONNECTION__credential: 'managedidentity'\n", "", "needs GC_BLOB_LOCK_CONNECTION__credential"},
+		{"'X-Azure-SocketIP'", "'X-Azure-ClientIP'", "CLIENT_ADDRESS_HEADER is no parameter"},
+		{"param clientAddressHops int = 1", "param clientAddressHops int = 0", "the defaults give"},
 		{"  AzureWebJobsDisableHomepage: 'true'\n", "", "hostSettings are"},
 		{"settings: union(settings, hostSettings)", "settings: settings", "consumption does not get union(settings, hostSettings)"},
 	} {

@@ -94,8 +94,9 @@ func newRig(t testing.TB) *rig {
 	r.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("T%d", rigs.Add(1)))
 	r.TombstoneFor, r.Now = 0, r.clock.Now
 	r.config = storage.Config{
-		Connection:  connect(t, r.proxy.ConnectionString()),
-		Tables:      storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State, Clicks: r.Clicks, ClickTotals: r.ClickTotals},
+		Connection: connect(t, r.proxy.ConnectionString()),
+		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
+			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		AliasLength: 6,
 		DeletedKeep: linkstest.DeletedKeep,
 		Reap:        storage.ReapConfig{Limit: time.Minute, PageSize: 1000},

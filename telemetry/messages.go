@@ -48,6 +48,8 @@ const (
 	LogTelemetryStopped = "no more telemetry is sent"
 	// LogLocationRewritten: the Functions host forwards requests instead of proxying them.
 	LogLocationRewritten = "this Functions host forwards requests, and rewrites the Location of redirects"
+	// LogClientAddressLost: the Functions host proxies requests, and CLIENT_ADDRESS_HEADER is a header that it replaces.
+	LogClientAddressLost = "this Functions host replaces X-Forwarded-For, and all clients seem to have one address"
 	// LogTimerRefused: somebody but the Functions host has posted to a timer's endpoint.
 	LogTimerRefused = "a request to the timer's endpoint was refused"
 	// LogHostEnded: the process has lost its parent, and ends too.
@@ -60,5 +62,5 @@ var LogMessages = []string{
 	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
 	LogEditLeft, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
-	LogLocationRewritten, LogTimerRefused, LogHostEnded,
+	LogLocationRewritten, LogClientAddressLost, LogTimerRefused, LogHostEnded,
 }

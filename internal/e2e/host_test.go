@@ -19,6 +19,7 @@ import (
 	"tiney/internal/funchost"
 	"tiney/internal/testutil"
 	"tiney/link"
+	"tiney/telemetry"
 )
 
 func TestStrangersCannotFireTheTimer(t *testing.T) {
@@ -100,6 +101,31 @@ func TestLocationBehindTheHost(t *testing.T) {
 			if got := resp.Header.Get("Location"); got != want {
 				t.Errorf("%q became %q, want %q", longURL, got, want)
 			}
+		}
+	}
+}
+
+// A host that proxies tells the handler its own peer's address in X-Forwarded-For, and leaves what Azure's front end adds.
+func TestLostClientAddressesBehindTheHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, test := range []struct {
+		proxy  bool
+		header string
+		want   int
+	}{{true, "", 1}, {true, "CLIENT-IP", 0}, {false, "", 0}} {
+		var output testutil.Buffer
+		h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app, Proxy: test.proxy, Output: &output,
+			Env: s.environment(emulator.ConnectionString(), "CLIENT_ADDRESS_HEADER="+test.header)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			get(t, h.URL()+"/api/health")
+		}
+		h.Close()
+		if got := strings.Count(output.String(), telemetry.LogClientAddressLost); got != test.want {
+			t.Errorf("%+v: %d lines in\n%s", test, got, &output)
 		}
 	}
 }

@@ -1,0 +1,203 @@
+package access_test
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"tiney/access"
+)
+
+const (
+	connection = "198.51.100.1:49152"
+	peer       = "198.51.100.1"
+)
+
+// from is a request by that connection, with these lines of X-Forwarded-For.
+func from(lines ...string) *http.Request {
+	return &http.Request{RemoteAddr: connection, Header: http.Header{"X-Forwarded-For": lines}}
+}
+
+func TestAddressOfARequest(t *testing.T) {
+	long := strings.Repeat(",", 32<<10)
+	for name, test := range map[string]struct {
+		hops  int
+		lines []string
+		want  string
+	}{
+		"no proxy":                          {0, []string{"203.0.113.7"}, peer},
+		"one proxy":                         {1, []string{"203.0.113.7"}, "203.0.113.7"},
+		"forged, and one proxy":             {1, []string{"9.9.9.9, 203.0.113.7"}, "203.0.113.7"},
+		"forged in front of two proxies":    {2, []string{"9.9.9.9, 203.0.113.7, 192.0.2.3"}, "203.0.113.7"},
+		"forged in a line of its own":       {2, []string{"9.9.9.9", "203.0.113.7, 192.0.2.3"}, "203.0.113.7"},
+		"proxies with a line each":          {2, []string{"9.9.9.9", "203.0.113.7", "192.0.2.3"}, "203.0.113.7"},
+		"a list over lines":                 {3, []string{"9.9.9.9, 203.0.113.7", "192.0.2.3, 192.0.2.4"}, "203.0.113.7"},
+		"ten proxies":                       {10, []string{"9.9.9.9,203.0.113.7" + strings.Repeat(",192.0.2.3", 9)}, "203.0.113.7"},
+		"forged and many":                   {1, []string{strings.Repeat("9.9.9.9,", 4000) + "203.0.113.7"}, "203.0.113.7"},
+		"without spaces":                    {2, []string{"203.0.113.7,192.0.2.3"}, "203.0.113.7"},
+		"with many":                         {2, []string{"9.9.9.9 , \t 203.0.113.7\t , 192.0.2.3 "}, "203.0.113.7"},
+		"no header":                         {1, nil, peer},
+		"an empty header":                   {1, []string{""}, peer},
+		"spaces":                            {1, []string{"  \t "}, peer},
+		"fewer entries than proxies":        {2, []string{"203.0.113.7"}, peer},
+		"fewer entries, over lines":         {3, []string{"203.0.113.7", "192.0.2.3"}, peer},
+		"an empty entry counts":             {2, []string{"9.9.9.9, , 192.0.2.3"}, peer},
+		"an empty line counts":              {2, []string{"9.9.9.9", "", "192.0.2.3"}, peer},
+		"empty at the end":                  {1, []string{"9.9.9.9,"}, peer},
+		"empty, and not asked for":          {1, []string{"9.9.9.9,, 203.0.113.7"}, "203.0.113.7"},
+		"commas":                            {1, []string{long}, peer},
+		"commas, and one proxy":             {1, []string{long, "203.0.113.7"}, "203.0.113.7"},
+		"commas, and ten proxies":           {10, []string{long}, peer},
+		"no comma":                          {2, []string{strings.Repeat("9", 32<<10) + ", 203.0.113.7"}, peer},
+		"unknown":                           {1, []string{"9.9.9.9, unknown"}, peer},
+		"an obfuscated identifier":          {1, []string{"9.9.9.9, _hidden"}, peer},
+		"an obfuscated port":                {1, []string{"9.9.9.9, 203.0.113.7:_port"}, peer},
+		"a name":                            {1, []string{"9.9.9.9, localhost"}, peer},
+		"unknown, and not asked for":        {1, []string{"unknown, 203.0.113.7"}, "203.0.113.7"},
+		"unknown proxy, and not asked for":  {2, []string{"203.0.113.7, unknown"}, "203.0.113.7"},
+		"with a port":                       {1, []string{"203.0.113.7:4711"}, "203.0.113.7"},
+		"with a port that is none":          {1, []string{"203.0.113.7:65536"}, peer},
+		"with no port after the colon":      {1, []string{"203.0.113.7:"}, peer},
+		"with a sign before the port":       {1, []string{"203.0.113.7:+80"}, peer},
+		"octal":                             {1, []string{"203.0.113.007"}, peer},
+		"too short":                         {1, []string{"203.0.113"}, peer},
+		"a number":                          {1, []string{"3405803783"}, peer},
+		"in quotes":                         {1, []string{`"203.0.113.7"`}, peer},
+		"a network":                         {1, []string{"203.0.113.0/24"}, peer},
+		"IPv6":                              {1, []string{"2001:db8::7"}, "2001:db8::7"},
+		"IPv6 in full":                      {1, []string{"2001:0DB8:0000:0000:0000:0000:0000:0007"}, "2001:db8::7"},
+		"IPv6 in brackets":                  {1, []string{"[2001:db8::7]"}, "2001:db8::7"},
+		"IPv6 with a port":                  {1, []string{"9.9.9.9, [2001:db8::7]:4711"}, "2001:db8::7"},
+		"IPv6 with a port that is none":     {1, []string{"[2001:db8::7]:x"}, peer},
+		"IPv6 and something":                {1, []string{"[2001:db8::7]4711"}, peer},
+		"IPv6 in half a bracket":            {1, []string{"[2001:db8::7"}, peer},
+		"IPv6 in the other half":            {1, []string{"2001:db8::7]"}, peer},
+		"IPv6 in two brackets":              {1, []string{"[[2001:db8::7]]"}, peer},
+		"brackets":                          {1, []string{"[]"}, peer},
+		"brackets and a port":               {1, []string{"[]:80"}, peer},
+		"colons":                            {1, []string{":::"}, peer},
+		"a zone":                            {1, []string{"fe80::7%eth0"}, "fe80::7"},
+		"a zone in brackets":                {1, []string{"[fe80::7%25eth0]:80"}, "fe80::7"},
+		"an empty zone":                     {1, []string{"fe80::7%"}, peer},
+		"IPv4 in IPv6":                      {1, []string{"::ffff:203.0.113.7"}, "203.0.113.7"},
+		"IPv4 in IPv6, in hex":              {1, []string{"::ffff:cb00:7107"}, "203.0.113.7"},
+		"IPv4 in IPv6, in brackets":         {1, []string{"[::ffff:203.0.113.7]:80"}, "203.0.113.7"},
+		"IPv4 in IPv6, with a zone":         {1, []string{"::ffff:203.0.113.7%eth0"}, "203.0.113.7"},
+		"the longest":                       {1, []string{"[2001:0db8:0000:0000:0000:0000:255.255.255.255]:65535"}, "2001:db8::ffff:ffff"},
+		"a zone that makes it longer":       {1, []string{"fe80::7%" + strings.Repeat("x", 100)}, peer},
+		"control characters":                {1, []string{"203.0.113.7\x00"}, peer},
+		"spaces that are none in a header":  {1, []string{"\u00a0203.0.113.7"}, peer},
+		"a list in Forwarded's form":        {1, []string{"for=203.0.113.7;proto=https"}, peer},
+		"another separator":                 {1, []string{"9.9.9.9;203.0.113.7"}, peer},
+		"more proxies than may be believed": {-1, []string{"203.0.113.7"}, peer},
+	} {
+		a := access.Addresses{Header: "X-Forwarded-For", Hops: test.hops}
+		if got := a.Of(from(test.lines...)); got != netip.MustParseAddr(test.want) {
+			t.Errorf("%s: got %v, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestAddressOfAConnection(t *testing.T) {
+	for remote, want := range map[string]string{
+		"198.51.100.1:49152":          "198.51.100.1",
+		"[2001:db8::7]:49152":         "2001:db8::7",
+		"[fe80::7%eth0]:49152":        "fe80::7",
+		"[::ffff:198.51.100.1]:49152": "198.51.100.1",
+		"@":                           "invalid IP", // a Unix socket's
+		"":                            "invalid IP",
+	} {
+		for hops := range 2 {
+			a := access.Addresses{Header: "X-Forwarded-For", Hops: hops}
+			if got := a.Of(&http.Request{RemoteAddr: remote}); got.String() != want {
+				t.Errorf("%q, with %d proxies: got %v, want %s", remote, hops, got, want)
+			}
+		}
+	}
+}
+
+// TestAddressHeader: only the header of the setting is read, whatever its spelling.
+func TestAddressHeader(t *testing.T) {
+	r := from("9.9.9.9")
+	r.Header.Set("CLIENT-IP", "203.0.113.7:4711")
+	for header, want := range map[string]string{"CLIENT-IP": "203.0.113.7", "client-ip": "203.0.113.7", "Client-Ip": "203.0.113.7",
+		"X-Client-IP": peer, "X-Forwarded-For": "9.9.9.9"} {
+		if got := (access.Addresses{Header: header, Hops: 1}).Of(r); got != netip.MustParseAddr(want) {
+			t.Errorf("%s: got %v, want %s", header, got, want)
+		}
+	}
+}
+
+// FuzzAddress: whatever a client sends, in the header's line before that of the proxies or at the start of the same line,
+// the address is what the proxies say. What a list of the client's own says is an address in its one form, or that of the
+// connection; what net/netip reads, it reads alike.
+func FuzzAddress(f *testing.F) {
+	for _, seed := range []string{"9.9.9.9", "9.9.9.9,, ", "[fe80::7%eth0]:80", "::ffff:9.9.9.9", "[::1]]:1"} {
+		f.Add(seed, uint8(2))
+	}
+	f.Fuzz(func(t *testing.T, sent string, proxies uint8) {
+		hops := 1 + int(proxies%10)
+		said := slices.Repeat([]string{"192.0.2.3"}, hops)
+		said[0] = "203.0.113.7"
+		list, a := strings.Join(said, ", "), access.Addresses{Header: "X-Forwarded-For", Hops: hops}
+		for _, lines := range [][]string{{sent, list}, {sent + "," + list}, append([]string{sent}, said...)} {
+			if got := a.Of(from(lines...)); got != netip.MustParseAddr("203.0.113.7") {
+				t.Errorf("%q, %d proxies: got %v", lines, hops, got)
+			}
+		}
+		switch got := a.Of(from(sent)); {
+		case !got.IsValid() || got.Is4In6() || got.Zone() != "":
+			t.Errorf("%q: got %v", sent, got)
+		case strings.Count(sent, ",") < hops-1 && got != netip.MustParseAddr(peer):
+			t.Errorf("%q has fewer entries than %d: got %v", sent, hops, got)
+		}
+		if len(sent) > 64 || strings.ContainsAny(sent, ", \t%") {
+			return
+		}
+		own := (access.Addresses{Header: "X-Forwarded-For", Hops: 1}).Of(from(sent))
+		if want, err := netip.ParseAddrPort(sent); err == nil && own != want.Addr().Unmap() {
+			t.Errorf("%q: got %v", sent, own)
+		}
+		if want, err := netip.ParseAddr(sent); err == nil && own != want.Unmap() {
+			t.Errorf("%q: got %v", sent, own)
+		}
+	})
+}
+
+// Searching a long entry for its comma takes 10 µs, which is less than it took to receive it.
+func BenchmarkAddress(b *testing.B) {
+	for _, bench := range []struct {
+		name  string
+		hops  int
+		lines []string
+	}{
+		{"connection", 0, nil},
+		{"without the header", 1, nil},
+		{"one entry", 1, []string{"203.0.113.7:4711"}},
+		{"two entries", 2, []string{"203.0.113.7, 192.0.2.3"}},
+		{"IPv6", 1, []string{"9.9.9.9, [2001:db8::7]:4711"}},
+		{"32 KiB of commas", 10, []string{strings.Repeat(",", 32<<10)}},
+		{"32 KiB before one proxy", 1, []string{strings.Repeat("9.9.9.9,", 4<<10) + "203.0.113.7"}},
+		{"32 KiB in one entry", 2, []string{strings.Repeat("9", 32<<10) + ",203.0.113.7"}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			a, r := access.Addresses{Header: "X-Forwarded-For", Hops: bench.hops}, from(bench.lines...)
+			for b.Loop() {
+				a.Of(r)
+			}
+		})
+	}
+}
+
+func TestAddressAllocatesNothing(t *testing.T) {
+	for _, lines := range [][]string{nil, {"203.0.113.7"}, {"203.0.113.7:4711, 192.0.2.3"}, {strings.Repeat(",", 32<<10), "[2001:db8::7]:4711"}} {
+		for hops := range 3 {
+			a, r := access.Addresses{Header: "X-Forwarded-For", Hops: hops}, from(lines...)
+			if n := testing.AllocsPerRun(100, func() { a.Of(r) }); n != 0 {
+				t.Errorf("%d lines, %d proxies: %v allocations", len(lines), hops, n)
+			}
+		}
+	}
+}

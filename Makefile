@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench wine azurite kql oidcprovider clean compiler wrk nginx shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine azurite kql oidcprovider useragents clean compiler wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -29,11 +29,12 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
 	@ls -l build/*.zip
 
-test: azurite kql oidcprovider compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql oidcprovider useragents compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./...
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
-	@test -z "$$(gofmt -l .)" || { echo "not formatted, run gofmt -w:"; gofmt -l .; exit 1; }
+	@files=$$(gofmt -l $$(find . -name node_modules -prune -o -name '*.go' -print)) && test -z "$$files" || \
+		{ echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; }
 	go vet ./...
 	GOOS=windows GOARCH=386 go vet ./...
 	go tool staticcheck ./...
@@ -72,8 +73,9 @@ wine: azurite wine-installed ## run the packages for Windows under Wine, which i
 	go test -count=1 -v -run '^TestWindowsPackages$$' ./internal/pack -pack.wine >build/wine.txt 2>&1 || { cat build/wine.txt; exit 1; }
 	@grep 'NOT CHECKED' build/wine.txt || echo "The packages for Windows run under Wine."
 
-# What is installed from npm: the storage emulator, the parser of Kusto queries, and the provider that tests sign in with.
-azurite kql oidcprovider: %: internal/%/node_modules/.installed
+# What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, and
+# the user agents of bots and people.
+azurite kql oidcprovider useragents: %: internal/%/node_modules/.installed
 
 # No package needs its install scripts; some would compile what is there as WebAssembly too.
 internal/%/node_modules/.installed: internal/%/package-lock.json

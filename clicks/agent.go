@@ -1,5 +1,3 @@
-// Package clicks tells what a click is worth counting by: who asked (a person or a robot, with which browser, on what),
-// and where they came from.
 package clicks
 
 import (

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// Other is the name of everything that has none of its own.
-const Other = "(other)"
-
 // Agent is what a User-Agent tells. The names are of a fixed set of words; a bot's are all Other.
 type Agent struct {
 	Bot     bool

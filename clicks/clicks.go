@@ -10,3 +10,6 @@ const (
 	ModeTotals Mode = "totals" // clicks only
 	ModeOff    Mode = "off"    // nothing; what was counted before is still told
 )
+
+// Other is the name of what is none of the names that are told apart.
+const Other = "(other)"

@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench wine azurite kql oidcprovider useragents clean compiler wrk nginx shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine country azurite kql oidcprovider useragents clean compiler wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -29,7 +29,7 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
 	@ls -l build/*.zip
 
-test: azurite kql oidcprovider useragents compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql oidcprovider useragents internal/country/node_modules/.installed compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./...
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
@@ -45,9 +45,9 @@ check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packag
 	$(MAKE) test
 	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be misaligned. Not every machine
 	@# runs them, which a test of nothing tells.
-	CGO_ENABLED=0 GOARCH=386 go vet ./link ./access ./clicks ./telemetry ./functions ./storage
+	CGO_ENABLED=0 GOARCH=386 go vet ./link ./clicks ./access ./telemetry ./functions ./storage
 	@if CGO_ENABLED=0 GOARCH=386 go test -run '^$$' ./link >/dev/null 2>&1; then set -x; \
-		CGO_ENABLED=0 GOARCH=386 go test ./link ./access ./clicks ./telemetry ./functions && \
+		CGO_ENABLED=0 GOARCH=386 go test ./link ./clicks ./access ./telemetry ./functions && \
 		CGO_ENABLED=0 GOARCH=386 go test -run 'Cache|Calls' ./storage; \
 		else echo "NOT CHECKED: the 32-bit tests, since this machine runs no 32-bit executables."; fi
 	@# Wine cannot be installed on every machine, nor runs on every one. Without it, this is left out.
@@ -73,8 +73,11 @@ wine: azurite wine-installed ## run the packages for Windows under Wine, which i
 	go test -count=1 -v -run '^TestWindowsPackages$$' ./internal/pack -pack.wine >build/wine.txt 2>&1 || { cat build/wine.txt; exit 1; }
 	@grep 'NOT CHECKED' build/wine.txt || echo "The packages for Windows run under Wine."
 
+country: internal/country/node_modules/.installed ## write the table of countries by address anew, from its data set
+	go run ./internal/country
+
 # What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, and
-# the user agents of bots and people.
+# the user agents of bots and people; for `make country`, the data set too.
 azurite kql oidcprovider useragents: %: internal/%/node_modules/.installed
 
 # No package needs its install scripts; some would compile what is there as WebAssembly too.

@@ -1,5 +1,0 @@
-package clicks
-
-import "net/netip"
-
-func Country(netip.Addr) string { return "(unknown)" }

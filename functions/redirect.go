@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tiney/access"
@@ -28,6 +30,7 @@ type redirect struct {
 	clicks    Clicks
 	counted   clicks.Mode
 	addresses access.Addresses
+	prepare   sync.Once
 }
 
 func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
@@ -47,6 +50,7 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	err := error(notFoundProblem)
 	start := rd.now()
 	if ok {
+		rd.prepare.Do(rd.prepareCountries)
 		l, err = rd.links.Get(ctx, a)
 	}
 	now := rd.now()
@@ -76,6 +80,14 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 		rd.clicks.Click(a, rd.click(r, now, took))
 	}
 	return nil
+}
+
+// prepareCountries has the table of countries decoded while the first link is read. A process that redirects nobody needs no
+// table, and no memory for it.
+func (rd *redirect) prepareCountries() {
+	if rd.counted == clicks.ModeFull {
+		go clicks.Country(netip.Addr{})
+	}
 }
 
 // prefetched reports whether a browser only prepares for, or shows a preview to, somebody who may never follow the link.

@@ -120,8 +120,9 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	defer c.flushing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
+	operation := telemetry.Begin(ctx, "clicks", nil, true)
 	begin := c.config.Now()
-	err := safely(func() error { return c.flush(ctx, begin) })
+	err := safely(func() error { return c.flush(&operation, begin) })
 	c.counter.Forget(clicks.DayOf(begin))
 	if err == nil {
 		c.saved, c.warned = begin, false

@@ -55,9 +55,12 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 		requests[fmt.Sprint("shorten ", status)]++
 	}
 	redirect := func(alias string) {
-		status := get(t, base+"/"+alias+"?"+secret).Status
+		status := get(t, base+"/"+alias+"?"+secret, "User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0", "Referer", "https://"+secret+".example/").Status
 		counts[map[int]string{302: "redirect.found", 404: "redirect.not_found", 410: "redirect.gone"}[status]]++
 		counts["redirect.duration_ms"]++
+		if status == http.StatusFound {
+			counts["clicks.counted"]++
+		}
 		if _, possible := link.ParseAlias(alias); possible {
 			counts["cache look-ups"]++
 		}
@@ -88,7 +91,7 @@ func counted(e *ingest.Endpoint) map[string]float64 {
 		switch {
 		case name == "redirect.duration_ms":
 			got[name] = float64(m.Count)
-		case name == "cache.bytes" || strings.HasPrefix(name, "reaper.") || strings.HasPrefix(name, "changes."):
+		case name == "cache.bytes" || strings.HasPrefix(name, "reaper.") || strings.HasPrefix(name, "changes."), name == "clicks.flush_ms", name == "clicks.age_s":
 		case strings.HasPrefix(name, "cache."):
 			got["cache look-ups"] += m.Value
 		default:
@@ -272,7 +275,8 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 				by := map[string][]string{}
 				for _, i := range e.Items("RemoteDependencyData") {
 					// Polls for changes are nobody's in particular.
-					if d := i.Data.BaseData; i.Tags["ai.operation.name"] != "start" && !strings.HasSuffix(d.Name, " "+s.State) {
+					name := i.Tags["ai.operation.name"]
+					if d := i.Data.BaseData; name != "start" && name != "clicks" && !strings.HasSuffix(d.Name, " "+s.State) {
 						id := i.Operation()
 						switch invocation := d.Properties["InvocationId"]; {
 						case !hexID.MatchString(invocation) || strings.HasPrefix(invocation, "1111"):

@@ -122,24 +122,26 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	defer cancel()
 	operation := telemetry.Begin(ctx, "clicks", nil, true)
 	begin := c.config.Now()
-	err := safely(func() error { return c.flush(&operation, begin) })
+	pending := c.counter.Pending()
+	err := safely(func() error { return c.flush(&operation, pending, begin) })
 	c.counter.Forget(clicks.DayOf(begin))
 	if err == nil {
 		c.saved, c.warned = begin, false
-	} else if !c.warned {
+	} else if !c.warned && !errors.Is(ctx.Err(), context.Canceled) { // a stop, after which the last flush follows
 		c.warned = true
 		c.config.Log.Warn(telemetry.LogClicksNotSaved, "error", err)
 	}
-	c.config.Metrics.ClicksAge.Set(int64(max(begin.Sub(c.saved), 0) / time.Second))
+	if len(pending) > 0 { // an idle process sends no metrics
+		c.config.Metrics.ClicksFlush.Observe(c.config.Now().Sub(begin))
+		c.config.Metrics.ClicksAge.Set(int64(max(begin.Sub(c.saved), 0) / time.Second))
+	}
 	return exported(err)
 }
 
-func (c *Clicks) flush(ctx context.Context, now time.Time) error {
-	pending := c.counter.Pending()
+func (c *Clicks) flush(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
 	if len(pending) == 0 {
 		return nil
 	}
-	defer func() { c.config.Metrics.ClicksFlush.Observe(c.config.Now().Sub(now)) }()
 	keys := c.makeKeys(ctx, now) // without one, visitors wait, and the clicks do not
 	late, err := c.moveLate(ctx, pending, now)
 	if err != nil {

@@ -38,7 +38,7 @@ type Metrics struct {
 	ClicksBots    Counter
 	ClicksDropped Counter      // that found no room in memory while nothing could be saved
 	ClicksFlush   Distribution // of writes of what was counted
-	ClicksAge     Gauge        // set at each of them: seconds since the last one that succeeded, if it failed
+	ClicksAge     Gauge        // set at each of them: seconds since what was counted was last saved, zero if it is now
 
 	ReaperDeleted    Counter
 	ReaperFailed     Counter

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tiney/clicks"
 	"tiney/internal/azurite"
 	"tiney/internal/rawtables"
 	"tiney/link"
@@ -30,9 +31,19 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// variant is a way to run the service. Telemetry is thrown away.
+type variant struct {
+	hosted, telemetry bool
+	clicks            clicks.Mode
+}
+
+func (v variant) String() string {
+	return fmt.Sprintf("hosted=%t/telemetry=%t/clicks=%s", v.hosted, v.telemetry, v.clicks)
+}
+
 // cachedRedirect wires the service over real tables and without a listener, and returns a function that requests a link
-// which is in the cache. Telemetry is thrown away.
-func cachedRedirect(tb testing.TB, hosted, send bool) func() int {
+// which is in the cache, as a browser does. The key of today's visitors is known.
+func cachedRedirect(tb testing.TB, v variant) func() int {
 	tb.Helper()
 	raw := rawtables.Open(tb, emulator.ConnectionString(), fmt.Sprintf("E%d", tables.Add(1)))
 	raw.Make()
@@ -40,14 +51,18 @@ func cachedRedirect(tb testing.TB, hosted, send bool) func() int {
 	env := map[string]string{
 		"AzureWebJobsStorage": emulator.ConnectionString(), "BaseUrl": "https://tiney.to",
 		"SHORTURL_TABLE_NAME": raw.Links, "URLINDEX_TABLE_NAME": raw.Index, "EXPIRYINDEX_TABLE_NAME": raw.Expiry,
+		"CLICKS": string(v.clicks), "CLIENT_ADDRESS_HOPS": "1",
 	}
 	r := httptest.NewRequest(http.MethodGet, "/live42", nil)
-	if hosted {
+	r.Header.Set("User-Agent", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36")
+	r.Header.Set("Referer", "https://www.example.org/news/today?page=2")
+	r.Header.Set("X-Forwarded-For", "198.51.100.7, 203.0.113.42:50123")
+	if v.hosted {
 		env["FUNCTIONS_CUSTOMHANDLER_PORT"] = "1"
 		r.Header.Set("X-Azure-Functions-InvocationId", "3c9b4f1e-0d4f-4c5e-9d1f-0a6b7c8d9e0f")
 		r.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	}
-	if send {
+	if v.telemetry {
 		sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 		tb.Cleanup(sink.Close)
 		env["APPLICATIONINSIGHTS_CONNECTION_STRING"] = "InstrumentationKey=11111111-2222-3333-4444-555555555555;IngestionEndpoint=" + sink.URL
@@ -72,6 +87,9 @@ func cachedRedirect(tb testing.TB, hosted, send bool) func() int {
 			tb.Fatalf("a redirect got a %d, and no link is in the cache", status)
 		}
 	}
+	if err := service.Links.Clicks.Flush(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
 	return ask
 }
 
@@ -87,9 +105,9 @@ func (w *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
 func BenchmarkCachedRedirect(b *testing.B) {
 	for _, hosted := range []bool{false, true} {
-		for _, send := range []bool{false, true} {
-			b.Run(fmt.Sprintf("hosted=%t/telemetry=%t", hosted, send), func(b *testing.B) {
-				ask := cachedRedirect(b, hosted, send)
+		for _, v := range []variant{{hosted, false, clicks.ModeOff}, {hosted, false, clicks.ModeTotals}, {hosted, false, clicks.ModeFull}, {hosted, true, clicks.ModeFull}} {
+			b.Run(v.String(), func(b *testing.B) {
+				ask := cachedRedirect(b, v)
 				b.ReportAllocs()
 				for b.Loop() {
 					ask()
@@ -99,22 +117,34 @@ func BenchmarkCachedRedirect(b *testing.B) {
 	}
 }
 
+// allocations returns how often a cached redirect allocates: the least of a few tries, since what other goroutines allocate
+// meanwhile, as for the metrics of the first two seconds, counts too.
+func allocations(t *testing.T, v variant) float64 {
+	const requests = 400 // fewer than make a batch of telemetry: what is allocated to send one would be counted too
+	least := math.Inf(1)
+	for range 3 {
+		ask := cachedRedirect(t, v)
+		least = min(least, testing.AllocsPerRun(requests, func() { ask() }))
+	}
+	return least
+}
+
 func TestTelemetryAllocatesNothingForACachedRedirect(t *testing.T) {
-	// Fewer requests than make a batch: what is allocated to send one would be counted too.
-	const requests = 400
 	for _, hosted := range []bool{false, true} {
-		var allocations [2]float64
-		for i, send := range []bool{false, true} {
-			// The least of a few: what other goroutines allocate meanwhile, as for the metrics of the first two seconds, counts
-			// too.
-			allocations[i] = math.Inf(1)
-			for range 3 {
-				ask := cachedRedirect(t, hosted, send)
-				allocations[i] = min(allocations[i], testing.AllocsPerRun(requests, func() { ask() }))
-			}
-		}
-		if without, with := allocations[0], allocations[1]; with > without {
+		without, with := allocations(t, variant{hosted, false, clicks.ModeFull}), allocations(t, variant{hosted, true, clicks.ModeFull})
+		if with > without {
 			t.Errorf("hosted %t: %v allocations with telemetry, and %v without", hosted, with, without)
+		}
+	}
+}
+
+func TestClicksAllocateAtMostOnceForACachedRedirect(t *testing.T) {
+	for _, hosted := range []bool{false, true} {
+		without := allocations(t, variant{hosted, false, clicks.ModeOff})
+		for _, mode := range []clicks.Mode{clicks.ModeTotals, clicks.ModeFull} {
+			if with := allocations(t, variant{hosted, false, mode}); with > without+1 {
+				t.Errorf("hosted %t: %v allocations with clicks=%s, and %v without", hosted, with, mode, without)
+			}
 		}
 	}
 }

@@ -11,5 +11,13 @@ const (
 	ModeOff    Mode = "off"    // nothing; what was counted before is still told
 )
 
+// Window is how far back the links with the most clicks are looked for.
+type Window string
+
+const (
+	LastDay  Window = "24h" // the last 24 hours, and the hour in which they began from its start on
+	LastWeek Window = "7d"  // today, UTC, and the six days before
+)
+
 // Other is the name of what is none of the names that are told apart.
 const Other = "(other)"

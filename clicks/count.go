@@ -1,6 +1,7 @@
 package clicks
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,13 @@ type Day int32
 const dayFormat = "20060102"
 
 // DayOf returns the day of a time.
-func DayOf(t time.Time) Day { return Day((t.Unix() - t.Unix()%86400) / 86400) }
+func DayOf(t time.Time) Day {
+	seconds := t.Unix()
+	if seconds < 0 {
+		seconds -= 86399 // division rounds towards zero
+	}
+	return Day(seconds / 86400)
+}
 
 // ParseDay reads what String returns.
 func ParseDay(s string) (Day, bool) {
@@ -132,29 +139,32 @@ func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown i
 	return namedBytes + len(name)
 }
 
-// Merge adds what another count has, of the same day or of another one.
-func (c *Count) Merge(other *Count) {
-	c.Total.Add(other.Total)
-	for i, h := range other.Hours {
-		c.Hours[i].Clicks += h.Clicks
-		c.Hours[i].Bots += h.Bots
+// Merge adds what other counts have, of the same day or of others.
+func (c *Count) Merge(others ...*Count) {
+	for _, other := range others {
+		c.Total.Add(other.Total)
+		for i, h := range other.Hours {
+			c.Hours[i].Clicks += h.Clicks
+			c.Hours[i].Bots += h.Bots
+		}
+		c.Visitors.Merge(&other.Visitors)
 	}
-	for d, names := range other.Names {
-		for _, n := range names {
-			c.add(Dimension(d), n)
+	for d := range c.Names {
+		at := map[string]int{} // of many counts, there may be many names together
+		for i, n := range c.Names[d] {
+			at[n.Name] = i
+		}
+		for _, other := range others {
+			for _, n := range other.Names[d] {
+				if i, ok := at[n.Name]; ok {
+					c.Names[d][i].Clicks += n.Clicks
+					continue
+				}
+				at[n.Name] = len(c.Names[d])
+				c.Names[d] = append(c.Names[d], n)
+			}
 		}
 	}
-	c.Visitors.Merge(&other.Visitors)
-}
-
-// add counts a name like name, without a limit.
-func (c *Count) add(d Dimension, n Named) {
-	i := slices.IndexFunc(c.Names[d], func(have Named) bool { return have.Name == n.Name })
-	if i < 0 {
-		c.Names[d] = append(c.Names[d], n)
-		return
-	}
-	c.Names[d][i].Clicks += n.Clicks
 }
 
 // copy returns a count that shares nothing with c.
@@ -200,7 +210,7 @@ func (c *Count) Top(d Dimension, n int) []Named {
 		case b.Name == Other:
 			return -1
 		case a.Clicks != b.Clicks:
-			return int(b.Clicks - a.Clicks)
+			return cmp.Compare(b.Clicks, a.Clicks)
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
@@ -212,9 +222,17 @@ func (c *Count) Top(d Dimension, n int) []Named {
 	for _, name := range names[n:] {
 		rest.Clicks += name.Clicks
 	}
-	if i := slices.IndexFunc(top, func(t Named) bool { return t.Name == Other }); i >= 0 {
-		top[i].Clicks += rest.Clicks
-		return top
-	}
 	return append(top, rest)
+}
+
+// IsName reports whether a text may be a name of some dimension. What is in a table, another program may have written.
+func IsName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(".- ()", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxHostName
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -69,7 +70,10 @@ func (e *countEntity) dimensions() [clicks.Dimensions]*string {
 		clicks.Systems: &e.Systems, clicks.Devices: &e.Devices}
 }
 
-// clickPartition spreads the counts of a day over 16 partitions.
+// clickPartitions is over how many partitions the counts of a day are spread.
+const clickPartitions = 16
+
+// clickPartition returns the partition of an alias on a day.
 func clickPartition(day clicks.Day, alias string) string {
 	sum := sha256.Sum256([]byte(alias))
 	return day.String() + "-" + hex.EncodeToString(sum[:1])[:1]
@@ -112,31 +116,62 @@ func decodeCount(data []byte) (alias string, c clicks.Count, err error) {
 	}
 	alias, _, _ = strings.Cut(e.RowKey, "|")
 	c.Total = e.total()
-	if e.Hours != "" {
-		var hours [][3]uint32
-		if err := json.Unmarshal([]byte(e.Hours), &hours); err != nil {
-			return damaged(err)
-		}
-		for _, h := range hours {
-			if h[0] < uint32(len(c.Hours)) {
-				c.Hours[h[0]] = clicks.Hour{Clicks: h[1], Bots: h[2]}
-			}
-		}
+	if c.Clicks < 0 || c.Bots < 0 || c.Created < 0 || c.Took < 0 {
+		return damaged(errNegative)
+	}
+	if c.Hours, err = decodeHours(e.Hours); err != nil {
+		return damaged(err)
 	}
 	for d, text := range e.dimensions() {
-		if *text == "" {
-			continue
-		}
-		byName := map[string]int64{}
-		if err := json.Unmarshal([]byte(*text), &byName); err != nil {
+		if c.Names[d], err = decodeNames(*text); err != nil {
 			return damaged(err)
-		}
-		for name, n := range byName {
-			c.Names[d] = append(c.Names[d], clicks.Named{Name: name, Clicks: n})
 		}
 	}
 	if c.Visitors, err = clicks.DecodeVisitors(e.Visitors); err != nil {
 		return damaged(err)
 	}
 	return alias, c, nil
+}
+
+var errNegative = errors.New("a negative number")
+
+func decodeHours(text string) (hours [24]clicks.Hour, err error) {
+	if text == "" {
+		return hours, nil
+	}
+	var all [][3]uint32
+	err = json.Unmarshal([]byte(text), &all)
+	for _, h := range all {
+		if h[0] < uint32(len(hours)) {
+			hours[h[0]] = clicks.Hour{Clicks: h[1], Bots: h[2]}
+		}
+	}
+	return hours, err
+}
+
+// decodeNames reads the names of a dimension. Whatever else has written the row, all of them are fit to be shown: what no
+// Click can have is Other.
+func decodeNames(text string) (names []clicks.Named, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	var byName map[string]int64
+	if err := json.Unmarshal([]byte(text), &byName); err != nil {
+		return nil, err
+	}
+	other := clicks.Named{Name: clicks.Other}
+	for name, n := range byName {
+		switch {
+		case n < 0:
+			return nil, errNegative
+		case name == clicks.Other || !clicks.IsName(name):
+			other.Clicks += n
+		default:
+			names = append(names, clicks.Named{Name: name, Clicks: n})
+		}
+	}
+	if other.Clicks > 0 {
+		names = append(names, other)
+	}
+	return names, nil
 }

@@ -18,6 +18,9 @@ type Link struct {
 	Shared     bool      // somebody else than its maker was given it too; it never becomes false again
 	Owner      string    // "": nobody
 	DeletedAt  time.Time // zero: it is not deleted
+	// CountedFrom is the day on which the alias became this link's, from which on clicks are its own: an alias may have been
+	// another link's before. It is set by the store. Zero: all are.
+	CountedFrom time.Time
 
 	// GoneReason is why there is only a tombstone left, StateExpired or StateDeleted, and GoneAt since when the alias leads
 	// nowhere. It is StateLive if this is a link.
@@ -30,9 +33,6 @@ type Link struct {
 	Tags      []string
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
 	Version   string // another one after each change; "": it comes from a cache
-	// CountedFrom is the day on which the alias became this link's, from which on clicks are its own: an alias may have been
-	// another link's before. It is set by the store. Zero: all are.
-	CountedFrom time.Time
 }
 
 // State is what became of a link.

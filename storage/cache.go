@@ -13,6 +13,7 @@ import (
 	"github.com/dgraph-io/ristretto/v2"
 	"golang.org/x/sync/singleflight"
 
+	"tiney/clicks"
 	"tiney/link"
 	"tiney/telemetry"
 )
@@ -82,6 +83,7 @@ type entry struct {
 	notBefore  atomic.Int64 // the earliest time of the next refresh after one failed; zero: none failed
 	statusCode int16
 	shared     bool
+	counted    clicks.Day // from that day on, clicks are its own
 }
 
 // link returns the link or tombstone of the entry.
@@ -90,7 +92,7 @@ func (e *entry) link() link.Link {
 		return link.Link{Alias: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
 	}
 	return link.Link{Alias: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt, ExpiresAt: e.expiresAt,
-		StatusCode: int(e.statusCode), Shared: e.shared}
+		StatusCode: int(e.statusCode), Shared: e.shared, CountedFrom: e.counted.Start()}
 }
 
 func (e *entry) row(stale bool) linkRow {
@@ -255,7 +257,7 @@ func (c *cache) put(a link.Alias, r linkRow) {
 	e := &entry{
 		// Cloned, or the entry would keep the whole request in memory.
 		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner, createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
-		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
+		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared, counted: clicks.DayOf(r.CountedFrom),
 		cachedAt: now.UnixNano(), staleUntil: now.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
 	if e.owner == "" && !e.shared {

@@ -47,17 +47,23 @@ type Clicks struct {
 	totals  *table // a row for each alias: what was counted on days that are over
 	state   *table
 	links   *linkTable
-	process string // random, new with each start
+	owners  *ownerTable
+	get     func(context.Context, link.Alias) (linkRow, error) // a link from the cache, if there is one
+	process string                                             // random, new with each start
 
 	counter  *clicks.Counter // nil: nothing is counted
 	flushing sync.Mutex
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
+
+	perDay kept[*activeDay] // what statistics have read
+	sums   kept[summed]
 }
 
-func newClicks(config Config, days, totals, state *table, links *linkTable) *Clicks {
-	c := &Clicks{config: config, days: days, totals: totals, state: state, links: links, process: rand.Text(), saved: config.Now()}
-	if config.Clicks.Mode != clicks.ModeOff {
+func newClicks(s *Links, days, totals *table) *Clicks {
+	c := &Clicks{config: s.config, days: days, totals: totals, state: s.state, links: s.links, owners: s.owners, get: s.get,
+		process: rand.Text(), saved: s.config.Now()}
+	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
 	return c

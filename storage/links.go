@@ -92,7 +92,7 @@ func Open(config Config) (*Links, error) {
 		forget: s.forgetChange, doubt: func() { s.cache.doubt() }}
 	s.changes.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
 	days, totals := open(config.Tables.Clicks), open(config.Tables.ClickTotals)
-	s.Clicks = newClicks(config, &days, &totals, s.state, s.links)
+	s.Clicks = newClicks(s, &days, &totals)
 	keys := open(config.Tables.Keys)
 	s.Keys = newKeys(&keys, config, s.changes)
 	if config.Cache != nil {

@@ -54,6 +54,16 @@ func (c *callers) owners(serve callerFunc) handlerFunc {
 	})
 }
 
+// admins returns a function for admins only.
+func (c *callers) admins(serve callerFunc) handlerFunc {
+	return c.owners(func(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+		if !who.Admin {
+			return adminNeededProblem
+		}
+		return serve(ctx, w, r, who)
+	})
+}
+
 // needOwner returns an error unless the caller is an owner.
 func needOwner(who access.Caller) error {
 	switch {

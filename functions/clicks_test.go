@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -13,11 +14,14 @@ import (
 	"tiney/link"
 )
 
-// fakeClicks keeps what it is told to count.
+// fakeClicks keeps what it is told to count, and tells it.
 type fakeClicks struct {
 	mu      sync.Mutex
 	clicked map[link.Alias][]clicks.Click
 	created int
+
+	top  []link.Link // for Top, the first one clicked most
+	fail error       // of all that tells
 }
 
 func (f *fakeClicks) Click(a link.Alias, k clicks.Click) {
@@ -33,6 +37,69 @@ func (f *fakeClicks) Created(links int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.created += links
+}
+
+func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counter := clicks.NewCounter()
+	for day := from; day <= to; day++ {
+		counter.SetKey(day, clicks.Key{}, from)
+	}
+	for _, k := range f.clicked[l.Alias] {
+		if day := clicks.DayOf(k.At); day >= from && day <= to {
+			counter.Click(string(l.Alias), &k)
+		}
+	}
+	days := make([]clicks.Count, to-from+1)
+	for _, p := range counter.Pending() {
+		if p.Alias == string(l.Alias) {
+			days[p.Day-from] = p.Take()
+		}
+	}
+	return days, f.fail
+}
+
+func (f *fakeClicks) total(a link.Alias) (t clicks.Total) {
+	for _, k := range f.clicked[a] {
+		if k.Bot {
+			t.Bots++
+			continue
+		}
+		t.Add(clicks.Total{Clicks: 1, Took: k.Took, Last: k.At})
+	}
+	return t
+}
+
+func (f *fakeClicks) Totals(_ context.Context, links []link.Link) (totals []clicks.Total, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range links {
+		totals = append(totals, f.total(l.Alias))
+	}
+	return totals, f.fail
+}
+
+func (f *fakeClicks) Top(_ context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error) {
+	for i, l := range f.top {
+		if (owner == "" || l.Owner == owner) && len(links) < limit {
+			links, counts = append(links, l), append(counts, int64(len(f.top)-i))
+		}
+		if window == clicks.LastDay { // all but the first were clicked before
+			break
+		}
+	}
+	return links, counts, f.fail
+}
+
+func (f *fakeClicks) Service(context.Context) (clicks.Total, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := clicks.Total{Created: int64(f.created)}
+	for a := range f.clicked {
+		all.Add(f.total(a))
+	}
+	return all, f.fail
 }
 
 const (

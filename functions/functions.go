@@ -85,6 +85,20 @@ type Clicks interface {
 	Created(links int)
 }
 
+// Statistics tells what was counted of links, as of the last time that it was saved. Error of all: link.ErrUnavailable.
+type Statistics interface {
+	// Days returns what became of a link on each day from one to another, which is not before it, both included. What was
+	// counted before the alias was this link's is left out.
+	Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error)
+	// Totals returns the clicks and bots of each of some links since ever, and the last click. They may be a minute old.
+	Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error)
+	// Top returns up to limit of the links that were clicked most within a window, and how often, the first one most: an
+	// owner's, anybody's if owner is "". Deleted ones are left out. They may be a minute old.
+	Top(ctx context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error)
+	// Service returns what became of all links since ever. It may be a minute old.
+	Service(ctx context.Context) (clicks.Total, error)
+}
+
 // Pinger checks, for ready, whether a part of storage responds; an error says that it does not. It returns when ctx ends,
 // and does not panic.
 type Pinger interface {
@@ -113,11 +127,13 @@ type Config struct {
 	Addresses access.Addresses // whose address a request comes from
 
 	CountClicks clicks.Mode // what is counted of them
+	CountsKept  int         // for how many days the counts of each day are kept
 
-	Callers Callers
-	Keys    Keys
-	Clicks  Clicks
-	Links   interface {
+	Callers    Callers
+	Keys       Keys
+	Clicks     Clicks
+	Statistics Statistics
+	Links      interface {
 		Creator
 		Getter
 		Reader
@@ -138,8 +154,13 @@ type Config struct {
 func New(c Config) (http.Handler, error) {
 	ask := &callers{Callers: c.Callers, metrics: c.Metrics}
 	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
-	ls := &links{store: c.Links, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
+	ls := &links{store: c.Links, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
+	st := &stats{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, kept: c.CountsKept, now: c.Now}
+	serviceStats := ask.anyone(st.service)
+	if !c.PublicStats {
+		serviceStats = ask.admins(st.service)
+	}
 	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
 		"shorten": create.counted(ask.anyone(create.serve)),
 		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, maxAge: c.RedirectMaxAge, clicks: c.Clicks, counted: c.CountClicks,
@@ -157,6 +178,9 @@ func New(c Config) (http.Handler, error) {
 		"PATCH /api/links/{alias}":        ask.owners(ls.edit),
 		"DELETE /api/links/{alias}":       ask.holders(ls.delete),
 		"POST /api/links/{alias}/restore": ask.holders(ls.restore),
+		"GET /api/links/{alias}/stats":    ask.holders(st.link),
+		"GET /api/stats/top":              ask.owners(st.top),
+		"GET /api/stats":                  serviceStats,
 		"POST /api/claims":                ask.owners(ls.claim),
 		"POST /api/keys":                  ask.owners(ks.create),
 		"GET /api/keys":                   ask.owners(ks.list),

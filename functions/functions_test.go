@@ -81,6 +81,7 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 		Version: "v1.2.3", HostAddress: hostAddress,
 		Rules:       link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
 		DeletedKeep: linkstest.DeletedKeep, Callers: callers, Keys: r.keys, Clicks: &r.clicks, CountClicks: clicks.ModeFull,
+		Statistics: &r.clicks, CountsKept: 400, PublicStats: true,
 		Addresses: access.Addresses{Header: "X-Forwarded-For", Hops: 1},
 		Links:     r.fake, Tables: r.fake, Lock: r.lock,
 		Reaper: run(func(context.Context) (string, error) { return "ran", nil }),

@@ -18,10 +18,11 @@ type links struct {
 		Editor
 		Lister
 	}
-	rules   link.Rules
-	keep    time.Duration // how long a deleted link can be restored
-	now     func() time.Time
-	metrics *telemetry.Metrics
+	statistics Statistics
+	rules      link.Rules
+	keep       time.Duration // how long a deleted link can be restored
+	now        func() time.Time
+	metrics    *telemetry.Metrics
 }
 
 // linkView is a link as its owner sees it. All members are always there.
@@ -35,6 +36,14 @@ type linkView struct {
 	Title      *string  `json:"title"`
 	Tags       []string `json:"tags"`
 	Owner      *string  `json:"owner"`
+	*clicksView
+}
+
+// clicksView is what became of a link since ever, for whoever asks for it.
+type clicksView struct {
+	Clicks int64   `json:"clicks"`
+	Bots   int64   `json:"bots"`
+	LastAt *string `json:"lastClickAtUtc"`
 }
 
 func (ls *links) view(l link.Link) linkView {

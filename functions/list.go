@@ -31,6 +31,7 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		f.owner = who.Owner
 	}
 	limit := query.integer("limit", 50, 1, 100)
+	withClicks := query.oneOf("clicks", "false", "true") == "true"
 	after, ok := f.position(query.text("cursor"))
 	if !ok {
 		query.wrong("cursor", wrongCursor)
@@ -55,6 +56,15 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}{Items: make([]linkView, len(found))}
 	for i, l := range found {
 		page.Items[i] = ls.view(l)
+	}
+	if withClicks {
+		totals, err := ls.statistics.Totals(ctx, found)
+		if err != nil {
+			return err
+		}
+		for i, t := range totals {
+			page.Items[i].clicksView = &clicksView{t.Clicks, t.Bots, formatTime(t.Last)}
+		}
 	}
 	if next != "" {
 		page.Next = new(f.cursor(next))

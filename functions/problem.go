@@ -57,7 +57,9 @@ var (
 	forbiddenProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
 		"This belongs to somebody else. Sign in as its owner.")
 	ownerNeededProblem = newProblem(http.StatusForbidden, "owner-needed", "A claim token is not enough",
-		"A claim token can read, delete and restore its one link. Sign in with an API key or an ID token; POST /api/claims makes the link yours.")
+		"A claim token can read, delete and restore its one link, and read its statistics. Sign in with an API key or an ID token; POST /api/claims makes the link yours.")
+	adminNeededProblem = newProblem(http.StatusForbidden, "admin-needed", "For admins only",
+		"This takes an admin: sign in with the admin key of this service, or as somebody who has the role of an admin.")
 	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
 		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
 	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",
@@ -200,7 +202,7 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		w.Header().Set("Vary", "Accept")
-		if prefersHTML(r.Header) {
+		if prefers(r.Header, "text/html") {
 			writePage(w, p)
 			return
 		}
@@ -210,14 +212,14 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, p)
 }
 
-// prefersHTML reports whether a client prefers a page to JSON: whether it names text/html, with at least the quality of
-// every type that matches JSON.
-func prefersHTML(h http.Header) bool {
+// prefers reports whether a client prefers a media type to JSON: whether it names the type, with at least the quality of every
+// type that matches JSON.
+func prefers(h http.Header, mediaType string) bool {
 	accept := strings.Join(h.Values("Accept"), ",")
 	if len(accept) > 1<<10 {
 		return false // no browser's
 	}
-	var html, json float64
+	var named, json float64
 	for part := range strings.SplitSeq(accept, ",") {
 		kind, params, err := mime.ParseMediaType(part)
 		if err != nil {
@@ -230,11 +232,11 @@ func prefersHTML(h http.Header) bool {
 			}
 		}
 		switch kind {
-		case "text/html":
-			html = max(html, q)
+		case mediaType:
+			named = max(named, q)
 		case "application/json", "application/problem+json", "application/*", "*/*":
 			json = max(json, q)
 		}
 	}
-	return html > 0 && html >= json
+	return named > 0 && named >= json
 }

@@ -6,6 +6,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
+
+	"tiney/clicks"
 )
 
 // parameters are those of a query. The first one that is wrong is kept as a problem.
@@ -64,4 +67,20 @@ func (p *parameters) integer(name string, byDefault, low, high int) int {
 		return byDefault
 	}
 	return n
+}
+
+// day returns a parameter that is a day, or a time on it, UTC. given is false if there is none.
+func (p *parameters) day(name string) (d clicks.Day, given bool) {
+	text := p.text(name)
+	if !p.Has(name) {
+		return 0, false
+	}
+	at, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		at, err = time.Parse(time.RFC3339, text)
+	}
+	if year := at.UTC().Year(); err != nil || year < 1 || year > 9999 {
+		p.wrong(name, name+" must be a day such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z; a + in it has to be sent as %2B.")
+	}
+	return clicks.DayOf(at), true
 }

@@ -80,7 +80,7 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	f.Version, f.Now, f.Log, f.Metrics, f.Sender = version, now, log, a.Metrics, a.sender
 	f.Links, f.Tables, f.Lock, f.Reaper = a.Links, a.Links, a.Lock, a.Reaper
 	f.Callers, f.Keys, f.Clicks, f.Random = callers, a.Links.Keys, a.Links.Clicks, rand.Reader
-	f.CountClicks = s.Storage.Clicks.Mode
+	f.Statistics, f.CountClicks, f.CountsKept = a.Links.Clicks, s.Storage.Clicks.Mode, s.Storage.Clicks.KeepDays
 	if a.Handler, err = functions.New(f); err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 
 	t := telemetry.Config{
 		SamplingPercent: int(r.integer("TELEMETRY_SAMPLING_PERCENT", 100, 1, 100)),
-		ClientAddresses: r.boolean("TELEMETRY_CLIENT_IP", true),
+		ClientAddresses: r.boolean("TELEMETRY_CLIENT_IP", false),
 		Hosted:          s.Hosted(),
 		// The names that the Functions host sends its own telemetry under.
 		Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),

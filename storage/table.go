@@ -49,7 +49,7 @@ func (t *table) ensure(ctx context.Context) error {
 }
 
 // do makes one call. If the table is missing, it creates it and calls again, so that the first request after a start, or
-// after somebody deleted the table, is slower instead of failing. Tries is how often the last call was sent: if more than
+// after somebody deleted the table, is slower instead of failing. Tries is how often a call was sent: if more than
 // once, an earlier try may have been applied although its response never came.
 func (t *table) do(ctx context.Context, operation string, send func(context.Context) error) (tries int, err error) {
 	once := func() (int, error) {
@@ -64,7 +64,8 @@ func (t *table) do(ctx context.Context, operation string, send func(context.Cont
 	if err := t.ensure(ctx); err != nil {
 		return tries, err
 	}
-	return once()
+	again, err := once()
+	return max(tries, again), err
 }
 
 // get reads one row. errGone: the table was read, and the row is not there.

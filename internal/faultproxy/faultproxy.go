@@ -23,6 +23,7 @@ type Call struct {
 	Target    string // the table, or the blob's container
 	Partition string // of a row that is named in the call's URL, as inserts do not, and of a batch
 	Rows      int    // that a batch names; 0 for what is none
+	Bytes     int    // of its body
 }
 
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }
@@ -163,7 +164,7 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		p.passing++
 		defer p.done()
 		p.n++
-		call := Call{N: p.n}
+		call := Call{N: p.n, Bytes: len(body)}
 		call.Operation, call.Target = name(r)
 		if m := partitionKey.FindStringSubmatch(r.URL.Path); m != nil {
 			call.Partition = m[1]

@@ -18,14 +18,18 @@ const (
 	shards = 16
 	// countBytes is what a count takes in memory with its alias and its place in a map, but for names and visitors.
 	countBytes = 640
-	// fullCounts and fullBytes are when storage is asked to save what was counted, and then to forget the oldest of it; keptCounts
-	// and keptBytes are what may stay, so that links that are clicked now and then need no new row each time; and maxBytes is what
-	// it may take while nothing can be saved. All that is new after that is dropped.
-	fullCounts = 10_000
-	fullBytes  = 10 << 20
-	keptCounts = 5_000
-	keptBytes  = 6 << 20
-	maxBytes   = 20 << 20
+	// changedCounts is after how many counts that have begun to change storage is asked to save them, and fullBytes how much
+	// memory all may take until then.
+	changedCounts = 10_000
+	fullBytes     = 18 << 20
+	// keptCounts and keptBytes are what stays when it is saved: a link that is forgotten needs a new row when it is clicked again,
+	// and many are clicked now and then. While there are no clicks at all, idleCounts and idleBytes stay.
+	keptCounts = 20_000
+	keptBytes  = 16 << 20
+	idleCounts = 2_000
+	idleBytes  = 2 << 20
+	// maxBytes is what all may take while nothing can be saved. What is new after that is dropped.
+	maxBytes = 24 << 20
 	// maxWaiting is how many visitors may wait for the key of their day.
 	maxWaiting = 1 << 16
 )
@@ -40,6 +44,7 @@ type Counter struct {
 	seed    maphash.Seed
 	keys    atomic.Pointer[map[Day]Key]
 	counts  atomic.Int64
+	changed atomic.Int64 // counts that have begun to change since Pending
 	bytes   atomic.Int64
 	waiting atomic.Int64  // visitors
 	rows    atomic.Uint32 // that were begun
@@ -91,7 +96,7 @@ func (c *Counter) Click(alias string, k *Click) bool {
 		c.visit(count, k)
 	}
 	c.count(s, All, k.At, true).click(&Click{At: k.At, Took: k.Took, Bot: k.Bot}, true)
-	if c.bytes.Load() > fullBytes || c.counts.Load() > fullCounts {
+	if c.bytes.Load() > fullBytes || c.changed.Load() > changedCounts {
 		c.soon()
 	}
 	return true
@@ -129,6 +134,9 @@ func (c *Counter) count(s *shard, alias string, at time.Time, room bool) *counti
 		s.counts[of] = count
 		c.counts.Add(1)
 		c.grow(count, countBytes)
+	}
+	if count.changed == count.saved {
+		c.changed.Add(1)
 	}
 	count.changed++
 	count.at = at.UnixNano()
@@ -235,6 +243,7 @@ type Pending struct {
 
 // Pending returns all counts that changed since they were saved, first those of which a write has failed.
 func (c *Counter) Pending() []*Pending {
+	c.changed.Store(0)
 	var all []*Pending
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -354,14 +363,20 @@ func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
 }
 
 // Forget forgets what is saved: what is of days before today, and of today the counts that changed the longest ago, as far as
-// they take more memory than they may. Visitors of yesterday who wait for its key count as of today.
-func (c *Counter) Forget(today Day) {
-	type idle struct {
+// they take more memory than they may, which is less while there are no clicks. Visitors of yesterday who wait for its key
+// count as of today.
+func (c *Counter) Forget(today Day, idle bool) {
+	maxCounts, maxBytes := int64(keptCounts), int64(keptBytes)
+	if idle {
+		maxCounts, maxBytes = idleCounts, idleBytes
+	}
+	few := func() bool { return c.counts.Load() <= maxCounts && c.bytes.Load() <= maxBytes }
+	type saved struct {
 		countOf
 		shard *shard
 		at    int64
 	}
-	var all []idle
+	var all []saved
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
@@ -371,17 +386,17 @@ func (c *Counter) Forget(today Day) {
 			case of.day < today-1, of.day < today && count.waiting == nil:
 				c.drop(s, of)
 			default:
-				all = append(all, idle{of, s, count.at})
+				all = append(all, saved{of, s, count.at})
 			}
 		}
 		s.mu.Unlock()
 	}
-	if c.counts.Load() <= keptCounts && c.bytes.Load() <= keptBytes {
+	if few() {
 		return
 	}
-	slices.SortFunc(all, func(a, b idle) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(all, func(a, b saved) int { return cmp.Compare(a.at, b.at) })
 	for _, i := range all {
-		if c.counts.Load() <= keptCounts && c.bytes.Load() <= keptBytes {
+		if few() {
 			return
 		}
 		i.shard.mu.Lock()

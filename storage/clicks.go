@@ -29,6 +29,9 @@ const (
 	rollUpAfter = 24 * time.Hour
 	// settledAfter is how long after a write failed it has had its effect, or never will.
 	settledAfter = 10 * time.Minute
+	// flushPause is between two flushes at least, and idleAfter is after how long without clicks less of them is kept.
+	flushPause = time.Second
+	idleAfter  = 30 * time.Second
 	// keyTime is how long counts wait for a key to be made. Without it visitors wait on, and the clicks are written.
 	keyTime = 2 * time.Second
 	// keyAhead is how long before its day a key is made, so that an outage at midnight costs no visitors.
@@ -58,6 +61,7 @@ type Clicks struct {
 
 	counter  *clicks.Counter // nil: nothing is counted
 	flushing sync.Mutex
+	busy     time.Time // when the last flush began that had something to save
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
 
@@ -110,6 +114,10 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			// The process is stopping. What comes until it has ended is saved by whoever flushes last.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+			defer cancel()
+			_ = c.Flush(ctx)
 			return
 		case <-ticker.C:
 		case <-soon:
@@ -117,6 +125,10 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 		soon = c.counter.Soon
 		if err := c.Flush(ctx); err != nil {
 			soon = nil // the next one in its time
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(flushPause):
 		}
 	}
 }
@@ -135,11 +147,12 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	begin := c.config.Now()
 	today := clicks.DayOf(begin)
 	idle := len(c.counter.Pending()) == 0 && !c.counter.Waiting(today) && !c.counter.Waiting(today-1)
-	err := error(nil)
+	var err error
 	if !idle {
+		c.busy = begin
 		err = safely(func() error { return c.flush(&operation, begin) })
 	}
-	c.counter.Forget(today)
+	c.counter.Forget(today, begin.Sub(c.busy) >= idleAfter)
 	if err == nil {
 		c.saved, c.warned = begin, false
 	} else if !c.warned && !errors.Is(ctx.Err(), context.Canceled) { // a stop, after which the last flush follows
@@ -156,11 +169,18 @@ func (c *Clicks) Flush(ctx context.Context) error {
 func (c *Clicks) flush(ctx context.Context, now time.Time) error {
 	keys := c.makeKeys(ctx, now) // without one, visitors wait, and the clicks do not
 	pending := c.counter.Pending()
-	var late error
+	saved := c.saveInTime(ctx, pending, now)
+	var moved error
 	if slices.ContainsFunc(pending, func(p *clicks.Pending) bool { return isLate(p.Day, now) }) {
-		late = c.moveLate(ctx, pending, now)
-		pending = c.counter.Pending()
+		if moved = c.moveLate(ctx, pending, now); saved == nil {
+			saved = c.saveInTime(ctx, c.counter.Pending(), now)
+		}
 	}
+	return errors.Join(saved, moved, keys)
+}
+
+// saveInTime writes the counts that are not late.
+func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
 	partitions := map[string][]*clicks.Pending{}
 	for _, p := range pending {
 		if !isLate(p.Day, now) {
@@ -173,7 +193,7 @@ func (c *Clicks) flush(ctx context.Context, now time.Time) error {
 	for partition, pending := range partitions {
 		all.Go(func() error { return safely(func() error { return c.save(ctx, partition, pending) }) })
 	}
-	return errors.Join(all.Wait(), late, keys)
+	return all.Wait()
 }
 
 // save writes counts of one partition.

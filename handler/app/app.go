@@ -18,6 +18,9 @@ import (
 	"tiney/telemetry"
 )
 
+// flushAgain is how long the last clicks wait for the next try to save them.
+const flushAgain = 200 * time.Millisecond
+
 // lastTelemetry is how long sending the rest of the telemetry may take.
 const lastTelemetry = 3 * time.Second
 
@@ -107,7 +110,9 @@ func (a *App) Close() {
 	if a.Links != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), storage.Timeout)
 		defer cancel()
-		_ = a.Links.Clicks.Flush(ctx) // logged
+		for a.Links.Clicks.Flush(ctx) != nil && ctx.Err() == nil {
+			time.Sleep(flushAgain)
+		}
 	}
 	a.sender.Close(lastTelemetry)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tiney/clicks"
 	"tiney/internal/ingest"
 	"tiney/link"
 	"tiney/reaper"
@@ -27,6 +28,14 @@ func (l lock) Do(ctx context.Context, work func(context.Context) error) error {
 type reap func(context.Context) (link.ReapResult, error)
 
 func (r reap) Reap(ctx context.Context) (link.ReapResult, error) { return r(ctx) }
+
+type rollUp func(context.Context) (clicks.RollUpResult, error)
+
+func (r rollUp) RollUp(ctx context.Context) (clicks.RollUpResult, error) { return r(ctx) }
+
+func rollUpNothing(context.Context) (clicks.RollUpResult, error) {
+	return clicks.RollUpResult{Complete: true}, nil
+}
 
 func TestRun(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
@@ -67,7 +76,7 @@ func TestRun(t *testing.T) {
 			metrics.ReaperBacklogAge.Set(99)
 			sender := telemetry.Start(telemetry.Config{Connection: to, Metrics: new(telemetry.Metrics), SamplingPercent: 100, Hosted: true, Log: slog.New(slog.DiscardHandler)})
 			var log strings.Builder
-			rp := &reaper.Reaper{Lock: lock{test.lock}, Links: test.reap, Stopping: t.Context(), Metrics: metrics, Sender: sender,
+			rp := &reaper.Reaper{Lock: lock{test.lock}, Links: test.reap, Clicks: rollUp(rollUpNothing), Limit: time.Minute, Stopping: t.Context(), Metrics: metrics, Sender: sender,
 				Log: telemetry.NewLogger(&log, slog.LevelInfo)}
 			if test.stopping != nil {
 				rp.Stopping = test.stopping

@@ -45,7 +45,7 @@ func TestRunOnSchedule(t *testing.T) {
 				lock := &scriptedLock{held: test.held}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
 				defer cancel()
-				rp := &reaper.Reaper{Lock: lock, Links: r, Stopping: ctx, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
+				rp := &reaper.Reaper{Lock: lock, Links: r, Clicks: rollUp(rollUpNothing), Limit: time.Minute, Stopping: ctx, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
 				rp.RunOnSchedule(schedule, time.Now)
 				if !slices.Equal(r.at, test.want) {
 					t.Errorf("ran at %v, want %v", r.at, test.want)

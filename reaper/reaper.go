@@ -16,10 +16,13 @@ import (
 	"tiney/telemetry"
 )
 
-// Locker keeps instances from doing the same work. Do runs work while it holds the lock and ends work's context if it
-// loses it. If another instance holds the lock, it returns link.ErrLockHeld.
+// Locker keeps instances from doing the same work.
 type Locker interface {
+	// Do runs work while it holds the lock and ends work's context if it loses it. If another instance holds the lock, it
+	// returns link.ErrLockHeld.
 	Do(ctx context.Context, work func(context.Context) error) error
+	// Held reports whether some instance holds the lock. Error: link.ErrUnavailable.
+	Held(ctx context.Context) (bool, error)
 }
 
 // Links are what is reaped. Reap deletes what has expired, as far as the time of ctx allows, whose end is no error, and does no
@@ -34,11 +37,20 @@ type Clicks interface {
 	RollUp(ctx context.Context) (clicks.RollUpResult, error)
 }
 
+// Runs keeps statistics of the runs of all instances.
+type Runs interface {
+	// Record adds a run, also if ctx has ended. If that fails, it is done after the next one.
+	Record(ctx context.Context, r link.ReapRun)
+	// Stats returns the statistics. Error: link.ErrUnavailable.
+	Stats(ctx context.Context) (link.ReapStats, error)
+}
+
 // Reaper deletes expired links. Every field is required unless it says otherwise.
 type Reaper struct {
 	Lock   Locker
 	Links  Links
 	Clicks Clicks
+	Runs   Runs
 	Limit  time.Duration // how long a run may take; the roll-up gets half of it at most
 	// Stopping ends when the process is about to: a run ends then too, and releases the lock.
 	Stopping context.Context
@@ -86,6 +98,7 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	}
 	err = errors.Join(err, open)
 	stopped := err != nil && errors.Is(context.Cause(ctx), errStopping)
+	rp.Runs.Record(ctx, link.ReapRun{At: start, Took: took, Deleted: done.Deleted, Failed: err != nil && !stopped})
 	log := rp.Log.With("deleted", done.Deleted, "dropped", done.Dropped, "failed", done.Failed,
 		"backlogSeconds", int64(done.Backlog/time.Second), "rolledUp", rolled.Added, "complete", done.Complete, "ms", took.Milliseconds())
 	switch {
@@ -114,6 +127,20 @@ func (rp *Reaper) rollUp(ctx context.Context) (done clicks.RollUpResult, err err
 		}
 	}()
 	return rp.Clicks.RollUp(ctx)
+}
+
+// statsTimeout is how long any request waits for storage.
+const statsTimeout = 5 * time.Second
+
+// Stats tells how the runs of all instances went. Error: link.ErrUnavailable.
+func (rp *Reaper) Stats(ctx context.Context) (link.ReapStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	stats, err := rp.Runs.Stats(ctx)
+	if err == nil {
+		stats.Running, err = rp.Lock.Held(ctx)
+	}
+	return stats, err
 }
 
 func (rp *Reaper) report(ctx context.Context, result string, done link.ReapResult, took time.Duration) {

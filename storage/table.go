@@ -271,6 +271,37 @@ func (t *table) query(ctx context.Context, options aztables.ListEntitiesOptions,
 	return nil
 }
 
+// deleteAll deletes the rows that match a filter. A row that was written since it was listed is an error, errChanged.
+func (t *table) deleteAll(ctx context.Context, filter string) error {
+	options := aztables.ListEntitiesOptions{Filter: &filter, Select: to.Ptr("PartitionKey,RowKey,Timestamp"), Format: to.Ptr(aztables.MetadataFormatFull)}
+	return t.query(ctx, options, func(entities [][]byte) error {
+		rows, err := t.decode(entities)
+		for err == nil && len(rows) > 0 {
+			var batch []rowKey
+			for _, r := range rows[:min(len(rows), batchSize)] {
+				if r.partition == rows[0].partition {
+					batch = append(batch, r.rowKey)
+				}
+			}
+			err, rows = t.deleteEach(ctx, batch), rows[len(batch):]
+		}
+		return err
+	})
+}
+
+// deleteEach deletes up to batchSize rows of one partition, one by one if it cannot be done in one call.
+func (t *table) deleteEach(ctx context.Context, rows []rowKey) error {
+	if err := t.deleteBatch(ctx, rows); err == nil {
+		return nil
+	}
+	for _, r := range rows { // another process may have deleted one of them
+		if err := t.delete(ctx, r.partition, r.key, r.etag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // linkTable is the ShortUrls table.
 type linkTable struct{ table }
 

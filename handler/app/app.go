@@ -68,7 +68,8 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	if a.Lock, err = storage.OpenLock(lock); err != nil {
 		return nil, fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
-	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Stopping: ctx, Log: log, Metrics: a.Metrics, Sender: a.sender}
+	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Clicks: a.Links.Clicks, Runs: a.Links.Reaps, Limit: s.ReapLimit, Stopping: ctx,
+		Log: log, Metrics: a.Metrics, Sender: a.sender}
 	who := s.Access
 	if who.OIDC != nil {
 		provider := *who.OIDC

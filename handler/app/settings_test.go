@@ -34,8 +34,8 @@ func TestDefaultSettings(t *testing.T) {
 	if s.Storage.Tables.Links != "ShortUrls" || s.Storage.Tables.Expiry != "ShortUrlsExpiryIndex" || s.Storage.Tables.Index != "UrlIndex" || s.Lock.Container != "locks" || s.Lock.Blob != "expiry-reaper.lock" {
 		t.Errorf("names: %+v", s)
 	}
-	if s.Storage.Reap.Buffer != 0 || s.Storage.Reap.Limit != 4*time.Minute || s.Storage.Reap.PageSize != 1000 {
-		t.Errorf("reaper: %v %v %d", s.Storage.Reap.Buffer, s.Storage.Reap.Limit, s.Storage.Reap.PageSize)
+	if s.Storage.Reap.Buffer != 0 || s.ReapLimit != 4*time.Minute || s.Storage.Reap.PageSize != 1000 {
+		t.Errorf("reaper: %v %v %d", s.Storage.Reap.Buffer, s.ReapLimit, s.Storage.Reap.PageSize)
 	}
 	if tables := s.Storage.Tables; tables.Owners != "ShortUrlsByOwner" || tables.Keys != "ShortUrlsKeys" || tables.State != "ShortUrlsState" {
 		t.Errorf("tables: %+v", tables)

@@ -65,13 +65,15 @@ type Clicks struct {
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
 
-	perDay kept[*activeDay] // what statistics have read
-	sums   kept[summed]
+	perDay     kept[*activeDay] // what statistics have read
+	tops       kept[[]candidate]
+	sums       kept[summed]
+	mostActive int // links of a partition of a day that are kept
 }
 
 func newClicks(s *Links, days, totals *table) *Clicks {
 	c := &Clicks{config: s.config, days: days, totals: totals, state: s.state, links: s.links, owners: s.owners, get: s.get,
-		process: rand.Text(), saved: s.config.Now()}
+		process: rand.Text(), saved: s.config.Now(), mostActive: maxActive / clickPartitions}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}

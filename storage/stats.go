@@ -21,45 +21,70 @@ import (
 )
 
 const (
-	// keptFor is how long the counts of all links are kept in memory once they were read.
+	// keptFor is how long the counts of all links are kept in memory once they were read, and what top links they make.
 	keptFor = time.Minute
+	// maxKept is how many answers of a kind are kept. Those that are too many are read each time.
+	maxKept = 1000
 	// weekDays is how many days top links are looked for at most, and how many that are not rolled up yet totals have. The
 	// reaper leaves three of them to do, at most, as long as it runs.
 	weekDays = 7
 	// daysAtOnce is how many days are read at the same time, clickPartitions calls each.
 	daysAtOnce = 2
+	// linkDaysAtOnce is how many days of one link are read at the same time, each a page of up to 4 MiB.
+	linkDaysAtOnce = 8
+	// maxDayNames is how many names of a dimension are told apart in a day of a link.
+	maxDayNames = 1000
 	// maxActive is how many links of a day are kept in memory, which takes about 90 bytes each.
 	maxActive = 50_000
 	// maxOwned is how many links of an owner are looked at for the top ones.
 	maxOwned = 50_000
+	// maxMissed is how many links that turn out deleted, or another owner's, are read in the search for top ones.
+	maxMissed = 1000
+
+	// activeColumns are those of a row that statistics of many links need.
+	activeColumns = "RowKey,Clicks,Bots,LastAtUtc"
 )
 
 // Days returns what became of a link on each day from one to another, which is not before it, both included. Days before the
 // link's CountedFrom are not its own, and empty. It makes one call for each of the others, or more if very many processes
-// have counted. Rows that are corrupt count as none. Error: link.ErrUnavailable.
+// have counted. Of each dimension of a day, the 1,000 names with the most clicks or so are told apart, the rest is
+// clicks.Other. Rows that are corrupt count as none. Error: link.ErrUnavailable.
 func (c *Clicks) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	days := make([]clicks.Count, to-from+1)
-	err := eachListed(ctx, len(days), func(ctx context.Context, i int) error {
-		day := from + clicks.Day(i)
-		if day < clicks.DayOf(l.CountedFrom) {
-			return nil
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(linkDaysAtOnce)
+	for i := range days {
+		if day := from + clicks.Day(i); day >= clicks.DayOf(l.CountedFrom) {
+			all.Go(func() error { return safely(func() error { return c.readDayOf(ctx, l.Alias, day, &days[i]) }) })
 		}
+	}
+	return days, exported(all.Wait())
+}
+
+// readDayOf adds up what became of an alias on a day.
+func (c *Clicks) readDayOf(ctx context.Context, a link.Alias, day clicks.Day, sum *clicks.Count) error {
+	return c.days.scan(ctx, dayFilter(day, a), "", func(entities [][]byte) error {
 		var rows []*clicks.Count
-		filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s|' and RowKey lt '%[2]s%s'", clickPartition(day, string(l.Alias)), l.Alias, afterBar)
-		err := c.days.scan(ctx, filter, "", func(entities [][]byte) error {
-			for _, data := range entities {
-				if _, count, err := decodeCount(data); err == nil {
-					rows = append(rows, &count)
-				}
+		for _, data := range entities {
+			if _, count, err := decodeCount(data); err == nil {
+				rows = append(rows, &count)
 			}
-			return nil
-		})
-		days[i].Merge(rows...)
-		return err
+		}
+		sum.Merge(rows...)
+		for d, names := range sum.Names {
+			if len(names) > maxDayNames {
+				sum.Names[d] = sum.Top(clicks.Dimension(d), maxDayNames)
+			}
+		}
+		return nil
 	})
-	return days, exported(err)
+}
+
+// dayFilter matches the rows of an alias on a day.
+func dayFilter(day clicks.Day, a link.Alias) string {
+	return fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s|' and RowKey lt '%[2]s%s'", clickPartition(day, string(a)), a, afterBar)
 }
 
 // Service returns what became of all links since ever, as it was in the tables within the last minute.
@@ -98,11 +123,11 @@ func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total,
 			}
 			n, ok := d.links[string(l.Alias)]
 			if !ok && d.cut {
-				one, err := c.Days(ctx, l, d.day, d.day)
-				if err != nil {
+				one := activeDay{links: map[string]activeLink{}}
+				if err := c.days.scan(ctx, dayFilter(d.day, l.Alias), activeColumns, one.adding(0, 1)); err != nil {
 					return err
 				}
-				t.Add(one[0].Total)
+				n = one.links[string(l.Alias)]
 			}
 			t.Add(n.total())
 		}
@@ -115,67 +140,105 @@ func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total,
 
 // Top returns the links that people have clicked most within a window, and how often, the first one most; at most limit of
 // them, which is at least 1. They are an owner's, of whom the newest 50,000 links are looked at, or anybody's if owner is "".
-// Deleted links are left out. The counts are as they were in the table within the last minute.
-// Error: link.ErrUnavailable.
+// Of each day, the 50,000 links that were clicked most are looked at. Which links they are, and their counts, is kept for a
+// minute; those that were deleted since are left out, without others in their place. Error: link.ErrUnavailable.
 func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	today := clicks.DayOf(c.config.Now())
+	key := fmt.Sprintf("%s|%s|%d|%s", today, window, limit, owner)
+	top, err := c.tops.get(ctx, key, c.config.Now, func(ctx context.Context) ([]candidate, error) {
+		return c.top(ctx, owner, window, limit, today)
+	})
+	if err != nil {
+		return nil, nil, exported(err)
+	}
+	found := make([]link.Link, len(top))
+	err = eachListed(ctx, len(top), func(ctx context.Context, i int) (err error) {
+		found[i], err = c.live(ctx, top[i].alias, owner)
+		return err
+	})
+	if err != nil {
+		return nil, nil, exported(err)
+	}
+	for i, l := range found {
+		if l.Alias != "" {
+			links, counts = append(links, l), append(counts, top[i].clicks)
+		}
+	}
+	return links, counts, nil
+}
+
+// top returns the aliases of the top links, and the clicks of the links.
+func (c *Clicks) top(ctx context.Context, owner string, window clicks.Window, limit int, today clicks.Day) (top []candidate, err error) {
 	first := today - 1
 	if window == clicks.LastWeek {
 		first = today - weekDays + 1
 	}
 	days, err := c.read(ctx, first, today)
 	if err != nil {
-		return nil, nil, exported(err)
+		return nil, err
 	}
 	candidates, err := c.candidates(ctx, owner, window, days)
 	if err != nil {
-		return nil, nil, exported(err)
+		return nil, err
 	}
-	type clicked struct {
-		link.Link
-		clicks int64
-	}
-	var top []clicked
+	missed := 0
 	// The candidates' own count is not larger than theirs with those who had the alias before, by which they are sorted.
-	for n := limit; len(candidates) > 0 && (len(top) < limit || candidates[0].clicks > top[limit-1].clicks); n = listConcurrency {
+	for n := limit; len(candidates) > 0 && missed < maxMissed && (len(top) < limit || candidates[0].clicks > top[limit-1].clicks); n = listConcurrency {
 		some := candidates[:min(n, len(candidates))]
 		candidates = candidates[len(some):]
-		found := make([]clicked, len(some))
+		found := make([]candidate, len(some))
 		err := eachListed(ctx, len(some), func(ctx context.Context, i int) error {
-			r, err := c.get(ctx, some[i].alias)
-			switch {
-			case err != nil && !decided(err):
+			l, err := c.live(ctx, some[i].alias, owner)
+			if err != nil || l.Alias == "" {
 				return err
-			case err != nil, r.GoneReason != link.StateLive, !r.DeletedAt.IsZero(), owner != "" && r.Owner != owner:
-				return nil
 			}
+			found[i].alias = l.Alias
 			for _, d := range days {
-				if d.day >= clicks.DayOf(r.CountedFrom) {
-					found[i].clicks += d.links[string(r.Alias)].in(window)
+				if d.day >= clicks.DayOf(l.CountedFrom) {
+					found[i].clicks += d.links[string(l.Alias)].in(window)
 				}
 			}
-			found[i].Link = r.Link
 			return nil
 		})
 		if err != nil {
-			return nil, nil, exported(err)
+			return nil, err
 		}
-		top = append(top, slices.DeleteFunc(found, func(f clicked) bool { return f.clicks == 0 })...)
-		slices.SortFunc(top, func(a, b clicked) int { return cmp.Or(cmp.Compare(b.clicks, a.clicks), cmp.Compare(a.Alias, b.Alias)) })
+		for _, f := range found {
+			if f.clicks > 0 {
+				top = append(top, f)
+			} else {
+				missed++
+			}
+		}
+		slices.SortFunc(top, candidate.compare)
 		top = top[:min(len(top), limit)]
 	}
-	for _, t := range top {
-		links, counts = append(links, t.Link), append(counts, t.clicks)
+	return top, nil
+}
+
+// live reads a link, from the cache if there is one. One that is deleted, or not the owner's, has no alias.
+func (c *Clicks) live(ctx context.Context, a link.Alias, owner string) (link.Link, error) {
+	r, err := c.get(ctx, a)
+	switch {
+	case err != nil && !decided(err):
+		return link.Link{}, err
+	case err != nil, r.GoneReason != link.StateLive, !r.DeletedAt.IsZero(), owner != "" && r.Owner != owner:
+		return link.Link{}, nil
 	}
-	return links, counts, nil
+	return r.Link, nil
 }
 
 // candidate is an alias that may be of a top link.
 type candidate struct {
 	alias  link.Alias
-	clicks int64 // of whoever had the alias
+	clicks int64 // of whoever had the alias, until the link is read
+}
+
+// compare sorts those with the most clicks first.
+func (c candidate) compare(other candidate) int {
+	return cmp.Or(cmp.Compare(other.clicks, c.clicks), cmp.Compare(c.alias, other.alias))
 }
 
 // candidates returns all that were clicked within a window, those with the most clicks first.
@@ -198,9 +261,7 @@ func (c *Clicks) candidates(ctx context.Context, owner string, window clicks.Win
 			all = append(all, candidate{a, n})
 		}
 	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.clicks, a.clicks), cmp.Compare(a.alias, b.alias))
-	})
+	slices.SortFunc(all, candidate.compare)
 	return all, nil
 }
 
@@ -345,22 +406,18 @@ func (c *Clicks) read(ctx context.Context, from, to clicks.Day) ([]*activeDay, e
 func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error) {
 	// Of yesterday, the hours count that are in the last 24, and the one in which they begin. What was read before midnight
 	// as of today has all hours.
-	columns, since := "RowKey,Clicks,Bots,LastAtUtc", 0
+	columns, since := activeColumns, 0
 	if now := c.config.Now(); day == clicks.DayOf(now)-1 {
 		columns, since = columns+",Hours", now.UTC().Hour()
 	}
-	partitions := make([]map[string]activeLink, clickPartitions)
+	partitions := make([]activeDay, clickPartitions)
 	all, ctx := errgroup.WithContext(ctx)
 	for h := range partitions {
-		partitions[h] = map[string]activeLink{}
+		p := &partitions[h]
+		p.links = map[string]activeLink{}
 		all.Go(func() error {
 			return safely(func() error {
-				return c.days.scan(ctx, fmt.Sprintf("PartitionKey eq '%s-%x'", day, h), columns, func(entities [][]byte) error {
-					for _, data := range entities {
-						addActive(partitions[h], data, since)
-					}
-					return nil
-				})
+				return c.days.scan(ctx, fmt.Sprintf("PartitionKey eq '%s-%x'", day, h), columns, p.adding(since, c.mostActive))
 			})
 		})
 	}
@@ -368,15 +425,26 @@ func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error
 		return nil, err
 	}
 	d := &activeDay{day: day, links: map[string]activeLink{}}
-	for _, links := range partitions {
-		delete(links, clicks.All)
-		d.add(links, maxActive/clickPartitions)
+	for _, p := range partitions {
+		p.cutTo(c.mostActive)
+		maps.Copy(d.links, p.links)
+		d.cut = d.cut || p.cut
 	}
 	return d, nil
 }
 
-// addActive adds a row to the counts of its link. One that is corrupt counts as none.
-func addActive(links map[string]activeLink, data []byte, since int) {
+// adding returns a function that adds rows of a partition, in their order, to the counts of their links. Not many more than
+// twice most links are kept. Rows that are corrupt count as none.
+func (d *activeDay) adding(since, most int) func(entities [][]byte) error {
+	return func(entities [][]byte) error {
+		for _, data := range entities {
+			d.add(data, since, most)
+		}
+		return nil
+	}
+}
+
+func (d *activeDay) add(data []byte, since, most int) {
 	var e struct {
 		RowKey       string
 		Clicks, Bots int64     `json:",string"`
@@ -387,9 +455,8 @@ func addActive(links map[string]activeLink, data []byte, since int) {
 		return
 	}
 	alias, _, _ := strings.Cut(e.RowKey, "|")
-	n, ok := links[alias]
-	if !ok {
-		alias = strings.Clone(alias) // or the whole key stays in memory
+	if alias == clicks.All {
+		return
 	}
 	recent := e.Clicks
 	if since > 0 {
@@ -402,23 +469,31 @@ func addActive(links map[string]activeLink, data []byte, since int) {
 			recent += int64(h.Clicks)
 		}
 	}
-	links[alias] = activeLink{n.clicks + e.Clicks, n.bots + e.Bots, n.recent + recent, max(n.last, e.LastAt.Unix())}
+	n, ok := d.links[alias]
+	if !ok {
+		if len(d.links) >= 2*most { // all of them are complete: the rows of an alias follow each other
+			d.cutTo(most)
+		}
+		alias = strings.Clone(alias) // or the whole key stays in memory
+	}
+	d.links[alias] = activeLink{n.clicks + e.Clicks, n.bots + e.Bots, n.recent + recent, max(n.last, e.LastAt.Unix())}
 }
 
-// add adds those of some links that were clicked most.
-func (d *activeDay) add(links map[string]activeLink, most int) {
-	aliases := slices.Collect(maps.Keys(links))
-	if len(aliases) > most {
-		d.cut = true
-		slices.SortFunc(aliases, func(a, b string) int { return cmp.Compare(links[b].clicks, links[a].clicks) })
-		aliases = aliases[:most]
+// cutTo leaves the links that were clicked most; of those clicked as often, the first ones by alias.
+func (d *activeDay) cutTo(most int) {
+	if len(d.links) <= most {
+		return
 	}
-	for _, alias := range aliases {
-		d.links[alias] = links[alias]
+	d.cut = true
+	aliases := slices.SortedFunc(maps.Keys(d.links), func(a, b string) int {
+		return cmp.Or(cmp.Compare(d.links[b].clicks, d.links[a].clicks), cmp.Compare(a, b))
+	})
+	for _, alias := range aliases[most:] {
+		delete(d.links, alias)
 	}
 }
 
-// kept keeps what was read for a minute. All who ask for the same at the same time share one read, and one who gives up does
+// kept keeps what was read for a minute, if it is not too much. All who ask for the same at the same time share one read, and one who gives up does
 // not end it. What has failed is not kept. The zero value is ready for use.
 type kept[T any] struct {
 	reading singleflight.Group
@@ -465,6 +540,9 @@ func (k *kept[T]) keep(key string, v keptValue[T]) {
 	defer k.mu.Unlock()
 	if k.values == nil {
 		k.values = map[string]keptValue[T]{}
+	}
+	if _, again := k.values[key]; !again && len(k.values) >= maxKept {
+		return
 	}
 	k.values[key] = v
 	time.AfterFunc(keptFor, func() { // nobody may ask again, and it is large

@@ -65,6 +65,7 @@ type router struct {
 	hostAddress string              // see Config
 	timers      map[string]route    // by path; the host fires them
 	paths       map[string]endpoint // fixed paths outside of /api/
+	trees       map[string]endpoint // first segments, each with all that is below it, in any case
 	alias       endpoint            // any other path of one segment
 	api         *http.ServeMux      // of endpoints, paths in lower case
 }
@@ -87,7 +88,7 @@ const webAPI = "web-api"
 // newRouter routes to functions, and, by method and path, to what is behind the function web-api. It panics, as
 // http.ServeMux does, if two routes below /api/ match the same paths and neither is the narrower one.
 func newRouter(files fs.FS, hostAddress string, functions, behind map[string]handlerFunc) (*router, error) {
-	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, api: http.NewServeMux()}
+	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, trees: map[string]endpoint{}, api: http.NewServeMux()}
 	api := map[string]endpoint{}
 	for name, serve := range functions {
 		all, err := bindings(files, name)
@@ -125,6 +126,9 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 	return rt, nil
 }
 
+// treeRoute is a first segment and all that is below it.
+var treeRoute = regexp.MustCompile(`^/([^/{}]+)/\{\*\w+\}$`)
+
 // routeParameter is {name}, {name:constraint} or {*name:constraint} in a function.json.
 var routeParameter = regexp.MustCompile(`\{(\*?)(\w+)[^}]*\}`)
 
@@ -147,8 +151,10 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 			rt.alias = endpoint{}
 		}
 		at = rt.alias
+	case treeRoute.MatchString(p):
+		at = entry(rt.trees, lowerASCII(treeRoute.FindStringSubmatch(p)[1]))
 	case strings.Contains(p, "{"):
-		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path or one free segment", to.function, b.Route)
+		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path, one free segment, or one fixed segment and all below it", to.function, b.Route)
 	default:
 		at = entry(rt.paths, p)
 	}
@@ -185,6 +191,8 @@ func (rt *router) find(r *http.Request) (route, error) {
 	at, ok := rt.paths[p]
 	switch {
 	case ok:
+	case rt.treeOf(p) != nil:
+		at = rt.treeOf(p)
 	case isSegment(p):
 		at = rt.alias
 	case isAPI(p):
@@ -217,6 +225,16 @@ func (rt *router) find(r *http.Request) (route, error) {
 		return nil
 	}
 	return to, nil
+}
+
+// treeOf returns the endpoint of a path's first segment, and nil if that has none.
+func (rt *router) treeOf(p string) endpoint {
+	for name, at := range rt.trees {
+		if len(p) > len(name) && strings.EqualFold(p[1:len(name)+1], name) && (len(p) == len(name)+1 || p[len(name)+1] == '/') {
+			return at
+		}
+	}
+	return nil
 }
 
 // errNotTheHost: somebody else than the Functions host has posted to a timer.

@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench wine country azurite kql oidcprovider useragents clean compiler wrk nginx shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine country azurite kql oidcprovider useragents browser clean compiler chromium wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -90,6 +90,12 @@ compiler:
 	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq gcc libc6-dev; \
 		else echo "The race detector needs a C compiler: install gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)"; exit 1; fi; }
+
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "Installing Chromium, which takes a minute"; \
+			apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+		else echo "The pages are tested in Chromium or Chrome: install it (Debian: apt-get install chromium)"; exit 1; fi; }
 
 wrk:
 	@command -v wrk >/dev/null || { \

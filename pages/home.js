@@ -15,8 +15,8 @@ function load() {
     kept = JSON.parse(localStorage.getItem(key) ?? "[]");
   } catch { /* what is kept here, or nothing */ }
   if (!Array.isArray(kept)) kept = [];
-  return kept = kept.filter((l) => /^[\w-]{1,32}$/.test(l?.alias) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
-    (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && !(Date.parse(l.expiresAtUtc) <= Date.now()));
+  return kept = kept.filter((l) => l && /^[\w-]{1,32}$/.test(l.alias) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
+    (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()));
 }
 
 function save(links) {
@@ -118,8 +118,7 @@ function show(link, isNew) {
   byId("result").dataset.alias = link.alias;
   byId("result").hidden = false;
   offer();
-  say(`${byId("result-title").textContent}: ${bare(link.shortUrl)}`);
-  byId("copy").focus(); // so that Enter twice shortens and copies
+  byId("copy").focus(); // so that Enter twice shortens and copies; screen readers read what describes it
 }
 
 // offer shows what needs this script.

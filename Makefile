@@ -29,7 +29,7 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
 	@ls -l build/*.zip
 
-test: azurite kql oidcprovider useragents internal/country/node_modules/.installed compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql oidcprovider useragents browser internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./...
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
@@ -76,9 +76,9 @@ wine: azurite wine-installed ## run the packages for Windows under Wine, which i
 country: internal/country/node_modules/.installed ## write the table of countries by address anew, from its data set
 	go run ./internal/country
 
-# What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, and
-# the user agents of bots and people; for `make country`, the data set too.
-azurite kql oidcprovider useragents: %: internal/%/node_modules/.installed
+# What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, the
+# user agents of bots and people, and what checks that pages are accessible; for `make country`, the data set too.
+azurite kql oidcprovider useragents browser: %: internal/%/node_modules/.installed
 
 # No package needs its install scripts; some would compile what is there as WebAssembly too.
 internal/%/node_modules/.installed: internal/%/package-lock.json

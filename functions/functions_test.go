@@ -469,7 +469,7 @@ func TestPreview(t *testing.T) {
 	wantProblem(t, r.do(http.MethodPost, "/abcdef+", ""), 405, "method", "")
 	page := r.do(http.MethodGet, "/abcdef+", "", "Accept", "text/html")
 	if body := page.Body.String(); page.Code != 200 || page.Header().Get("Vary") != "Accept" || strings.Contains(body, "a secret") ||
-		!strings.Contains(body, "<strong><bdi>example.com</bdi></strong><bdi dir=\"ltr\">/ü</bdi>") || !strings.Contains(body, "https://example.com/%C3%BC") ||
+		!strings.Contains(body, "<strong><bdi dir=\"ltr\">example.com</bdi></strong><bdi dir=\"ltr\">/ü</bdi>") || !strings.Contains(body, "https://example.com/%C3%BC") ||
 		!strings.Contains(body, now.Add(time.Hour).Format("2 January 2006, 15:04 UTC")) {
 		t.Errorf("a browser gets %d %v %s", page.Code, page.Header(), body)
 	}

@@ -128,7 +128,7 @@ function offer() {
 }
 
 function fail(problem) {
-  const id = fields[problem.field] ?? { "alias-taken": "alias", "target-disabled": "url" }[problem.kind];
+  const id = fields[problem.field] ?? { "alias-taken": "alias", "target-disabled": "url", "target-blocked": "url" }[problem.kind];
   if (id) {
     byId(id).setAttribute("aria-invalid", "true");
     byId(`${id}-error`).textContent = problem.message;

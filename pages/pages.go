@@ -237,13 +237,9 @@ func (s Site) Preview(l Link) []byte {
 	if !l.Expires.IsZero() {
 		expires = date(l.Expires)
 	}
-	created := "unknown"
-	if !l.Created.IsZero() {
-		created = date(l.Created)
-	}
 	return layout("./", "Preview of "+bare(l.ShortURL), noIndex,
 		fill(previewFile, "Alias", l.Alias, "ShortText", bare(l.ShortURL), "Before", before, "Host", host, "After", after,
-			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "Created", created, "Expires", expires))
+			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated", hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
 }
 
 // split returns what stands before the host of a URL, the host with its port, and what stands behind it. A row that another

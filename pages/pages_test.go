@@ -200,7 +200,7 @@ func TestPreviewShowsTheHost(t *testing.T) {
 	l := example
 	l.Created, l.Expires = time.Date(2026, 11, 22, 3, 48, 36, 0, time.UTC), time.Date(2026, 11, 22, 4, 48, 36, 0, time.UTC)
 	page := string(site.Preview(l))
-	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC", `<div hidden><dt>In ASCII`, "https://<strong><bdi>example.com</bdi></strong>",
+	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC", `<div hidden><dt>In ASCII`, "https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
 		`href="abc" rel="noreferrer">Go there`, `src="api/links/abc/qr"`, `<meta name="robots" content="noindex">`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("it lacks %s:\n%s", want, page)

@@ -81,7 +81,7 @@ var exchanges = []exchange{
 	{name: "redirect, browser", method: "GET", target: "/live", headers: []string{"Accept", browser}, status: 302, location: "https://example.com/live?a=<b>"},
 	{name: "redirect, pasted with punctuation", method: "GET", target: "/live).", status: 302, location: "https://example.com/live?a=<b>"},
 	{name: "preview", method: "GET", target: "/live+", status: 200, contentType: "application/json", contains: `"longUrl":"https://example.com/live?a=<b>"`},
-	{name: "preview, browser", method: "GET", target: "/live+", headers: []string{"Accept", browser}, status: 200, contentType: page, contains: "<bdi>example.com</bdi>"},
+	{name: "preview, browser", method: "GET", target: "/live+", headers: []string{"Accept", browser}, status: 200, contentType: page, contains: `<bdi dir="ltr">example.com</bdi>`},
 	{name: "redirect to non-ASCII", method: "GET", target: "/q", status: 302, location: "https://xn--bcher-kva.example:8080/%C3%BC"},
 	{name: "redirect of a row by another program", method: "GET", target: "/Other-1", status: 302, location: "https://example.com/other"},
 	{name: "unknown", method: "GET", target: "/nobody", status: 404, contentType: problem, contains: "not-found"},

@@ -65,7 +65,7 @@ type router struct {
 	hostAddress string              // see Config
 	timers      map[string]route    // by path; the host fires them
 	paths       map[string]endpoint // fixed paths outside of /api/
-	trees       map[string]endpoint // first segments, each with all that is below it, in any case
+	trees       []tree              // first segments with all that is below them
 	alias       endpoint            // any other path of one segment
 	api         *http.ServeMux      // of endpoints, paths in lower case
 }
@@ -82,13 +82,19 @@ type endpoint map[string]route
 // ServeHTTP is never called: it makes an endpoint fit for http.ServeMux, which is only asked which one it would call.
 func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
+// tree is what is at a path of one segment and all below it.
+type tree struct {
+	segment string
+	at      endpoint
+}
+
 // webAPI is the function for every path below /api/ that has no function of its own.
 const webAPI = "web-api"
 
 // newRouter routes to functions, and, by method and path, to what is behind the function web-api. It panics, as
 // http.ServeMux does, if two routes below /api/ match the same paths and neither is the narrower one.
 func newRouter(files fs.FS, hostAddress string, functions, behind map[string]handlerFunc) (*router, error) {
-	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, trees: map[string]endpoint{}, api: http.NewServeMux()}
+	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, api: http.NewServeMux()}
 	api := map[string]endpoint{}
 	for name, serve := range functions {
 		all, err := bindings(files, name)
@@ -152,7 +158,11 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 		}
 		at = rt.alias
 	case treeRoute.MatchString(p):
-		at = entry(rt.trees, lowerASCII(treeRoute.FindStringSubmatch(p)[1]))
+		segment := treeRoute.FindStringSubmatch(p)[1]
+		if at = rt.treeOf("/" + segment); at == nil {
+			at = endpoint{}
+			rt.trees = append(rt.trees, tree{segment, at})
+		}
 	case strings.Contains(p, "{"):
 		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path, one free segment, or one fixed segment and all below it", to.function, b.Route)
 	default:
@@ -227,11 +237,11 @@ func (rt *router) find(r *http.Request) (route, error) {
 	return to, nil
 }
 
-// treeOf returns the endpoint of a path's first segment, and nil if that has none.
+// treeOf returns the endpoint of a path's first segment and all below it, in any case, and nil if there is none.
 func (rt *router) treeOf(p string) endpoint {
-	for name, at := range rt.trees {
-		if len(p) > len(name) && strings.EqualFold(p[1:len(name)+1], name) && (len(p) == len(name)+1 || p[len(name)+1] == '/') {
-			return at
+	for _, t := range rt.trees {
+		if end := 1 + len(t.segment); len(p) >= end && strings.EqualFold(p[1:end], t.segment) && (len(p) == end || p[end] == '/') {
+			return t.at
 		}
 	}
 	return nil

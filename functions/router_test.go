@@ -99,6 +99,7 @@ func TestRoutes(t *testing.T) {
 func TestRoutesThatAreRefused(t *testing.T) {
 	for name, routes := range map[string]map[string]string{
 		"twice":                 {"a": "get api/x", "b": "get api/x"},
+		"a tree twice":          {"a": "get x/{*p}", "b": "get X/{*q}"},
 		"two free segments":     {"a": "get {a}", "b": "get {b}"},
 		"a name outside of api": {"a": "get a/{b}"},
 		"a catch-all at root":   {"a": "get {*path}"},

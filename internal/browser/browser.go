@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/performance"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
@@ -267,6 +269,26 @@ func (p *Page) AwaitTrue(expression string) {
 			p.t.Fatalf("not within a minute: %s\n%s", expression, p.Text("body"))
 		}
 	}
+}
+
+// Busy returns for how long the main thread of the tab has worked so far.
+func (p *Page) Busy() time.Duration {
+	p.t.Helper()
+	_, err := chromedp.Call(p.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	got, err := chromedp.Call(p.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, m := range got.Metrics {
+		if m.Name == "TaskDuration" {
+			return time.Duration(m.Value * float64(time.Second))
+		}
+	}
+	p.t.Fatal("the browser does not say how long it has worked")
+	return 0
 }
 
 // Shot returns a picture of an element, two pixels to one of CSS, as PNG.

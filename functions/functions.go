@@ -67,6 +67,8 @@ type Lister interface {
 // Errors: access.ErrInvalid, access.ErrAmbiguous, access.ErrUnavailable.
 type Callers interface {
 	Caller(ctx context.Context, h http.Header) (access.Caller, error)
+	// SignIn says how people sign in, for the page that lets them. It may wait some seconds for their provider.
+	SignIn(ctx context.Context) access.SignIn
 }
 
 // Keys keeps API keys. What Create and Revoke did is durable on return.
@@ -170,7 +172,7 @@ func New(c Config) (http.Handler, error) {
 		"health": (&health{version: c.Version, now: c.Now}).serve,
 		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
 		"home":   newHome(site, create).serve,
-		"manage": manage,
+		"manage": (&manage{site: site, callers: c.Callers}).serve,
 		"reaper": (&timer{reaper: c.Reaper, log: c.Log}).serve,
 		webAPI:   notFound,
 	}, map[string]handlerFunc{

@@ -9,11 +9,19 @@ import (
 	"tiney/pages"
 )
 
-// manage handles GET and HEAD /manage/{name}: a file that pages load.
-func manage(_ context.Context, w http.ResponseWriter, r *http.Request) error {
+// manage handles GET and HEAD of /manage, the page on which people manage their links, and of /manage/{name}, a file that
+// pages load.
+type manage struct {
+	site    pages.Site
+	callers Callers
+}
+
+func (m *manage) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	const prefix = "/manage/"
 	if len(r.URL.Path) <= len(prefix) {
-		return notFoundProblem
+		s := m.callers.SignIn(ctx)
+		writePage(w, http.StatusOK, m.site.Manage(r.URL.EscapedPath(), s.Issuer, s.ClientID), s.Origins...)
+		return nil
 	}
 	a, current, ok := pages.Find(r.URL.Path[len(prefix):])
 	if !ok {
@@ -28,11 +36,11 @@ func manage(_ context.Context, w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writePage responds with a page.
-func writePage(w http.ResponseWriter, status int, page []byte) {
+// writePage responds with a page, which may call these origins besides the service's own.
+func writePage(w http.ResponseWriter, status int, page []byte, origins ...string) {
 	setHeaders(w, "text/html; charset=utf-8")
 	h := w.Header()
-	h.Set("Content-Security-Policy", pages.Policy)
+	h.Set("Content-Security-Policy", pages.PolicyWith(origins...))
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(status)

@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"context"
 	"html"
 	"net/http"
 	"net/http/httptest"
@@ -10,17 +11,19 @@ import (
 	"strings"
 	"testing"
 
+	"tiney/access"
 	"tiney/functions"
 	"tiney/link"
 )
 
-// wantPage checks the headers of a page, and that it takes nothing from elsewhere and nothing that is not there.
-func wantPage(t *testing.T, w *httptest.ResponseRecorder) {
+// wantPage checks the headers of a page, and that it takes nothing from elsewhere and nothing that is not there. It may call
+// the origins, each after a space.
+func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 	t.Helper()
 	for name, want := range map[string]string{
 		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		"Content-Length": strconv.Itoa(w.Body.Len()),
-		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; " +
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'" + strings.Join(origins, "") + "; form-action 'self'; " +
 			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 	} {
 		if got := w.Header().Get(name); got != want {
@@ -53,7 +56,7 @@ func TestHome(t *testing.T) {
 			t.Errorf("%s, as another build names it: got %d %v", other, a.Code, a.Header())
 		}
 	}
-	for _, target := range []string{"/manage/", "/manage/home.js", "/manage/home.html", "/manage/../home.go", "/manage/x/home.0123456789ab.js"} {
+	for _, target := range []string{"/manage//", "/manage/home.js", "/manage/home.html", "/manage/../home.go", "/manage/x/home.0123456789ab.js"} {
 		wantProblem(t, r.do(http.MethodGet, target, ""), 404, "not-found", "")
 	}
 }
@@ -141,11 +144,48 @@ func TestFormForOwnersOnly(t *testing.T) {
 // Pages refer to everything relatively, whatever path a proxy in front puts before theirs.
 func TestProblemPagesFindTheirAssets(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.Rules.Base, _ = link.ParseBase("https://example.com/go") })
-	for target, root := range map[string]string{"/nobody": "./", "/nobody+": "./", "/a/b/c": "../../", "/a%2Fb": "./", "/manage": "./", "/manage/x": "../"} {
+	for target, root := range map[string]string{"/nobody": "./", "/nobody+": "./", "/a/b/c": "../../", "/a%2Fb": "./", "/manage/x": "../"} {
 		w := r.do(http.MethodGet, target, "", "Accept", "text/html")
 		wantPage(t, w)
 		if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, `rel="stylesheet" href="`+root+`manage/style.`) || !strings.Contains(body, `class="button" href="`+root+`">`) {
 			t.Errorf("%s: got %d %s", target, w.Code, body)
 		}
 	}
+}
+
+type provider struct {
+	functions.Callers
+	signIn access.SignIn
+}
+
+func (p provider) SignIn(context.Context) access.SignIn { return p.signIn }
+
+func TestManage(t *testing.T) {
+	r := newRig(t)
+	r.fake.Fail(link.ErrUnavailable) // it asks nobody
+	for target, root := range map[string]string{"/manage": "./", "/MANAGE": "./", "/manage/": "../", "/manage?code=x&state=y": "./"} {
+		w := r.do(http.MethodGet, target, "")
+		wantPage(t, w)
+		body := w.Body.String()
+		for _, want := range []string{`data-issuer="" data-client=""`, `data-base="https://tiney.to"`, `rel="stylesheet" href="` + root + `manage/manage.`,
+			`<script type="module" src="` + root + `manage/manage.`, "Managing needs JavaScript", `<meta name="robots" content="noindex">`} {
+			if w.Code != 200 || !strings.Contains(body, want) {
+				t.Errorf("%s: got %d, without %s", target, w.Code, want)
+			}
+		}
+	}
+	if w := r.do(http.MethodHead, "/manage", ""); w.Code != 200 {
+		t.Errorf("HEAD: got %d", w.Code)
+	}
+	wantProblem(t, r.do(http.MethodPost, "/manage", ""), 405, "method", "")
+
+	r = newRig(t, func(c *functions.Config) {
+		c.Callers = provider{c.Callers, access.SignIn{Issuer: "https://login.example.com/x", ClientID: `a"b`, Origins: []string{"https://login.example.com", "https://tokens.example.com"}}}
+	})
+	w := r.do(http.MethodGet, "/manage", "")
+	wantPage(t, w, " https://login.example.com", " https://tokens.example.com")
+	if !strings.Contains(w.Body.String(), `data-issuer="https://login.example.com/x" data-client="a&#34;b"`) {
+		t.Errorf("got %s", w.Body)
+	}
+	wantPage(t, r.do(http.MethodGet, "/", "")) // and no other page may call it
 }

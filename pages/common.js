@@ -15,9 +15,9 @@ export class Problem extends Error {
   }
 }
 
-// call sends a request to the API, and returns the status, the headers and the body of its response. Its only error is a
-// Problem.
-export async function call(method, path, { body, token, headers = {}, seconds = 20 } = {}) {
+// call sends a request to the API, and returns the status, the headers and the body of its response, which read parses. Its
+// only error is a Problem.
+export async function call(method, path, { body, token, headers = {}, seconds = 20, read = JSON.parse } = {}) {
   if (token) headers = { ...headers, Authorization: `Bearer ${token}` };
   if (body !== undefined) headers = { "Content-Type": "application/json", ...headers };
   let response, text;
@@ -34,7 +34,7 @@ export async function call(method, path, { body, token, headers = {}, seconds = 
   }
   let parsed = {};
   try {
-    if (text) parsed = JSON.parse(text);
+    if (text) parsed = (response.ok ? read : JSON.parse)(text);
   } catch {
     if (response.ok) throw new Problem(response.status, { title: "Unreadable response", detail: "Something between you and the service has changed its response." });
   }

@@ -22,11 +22,16 @@ import (
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
+// PolicyWith is Policy for a page that also calls these origins.
+func PolicyWith(origins ...string) string {
+	return strings.Replace(Policy, "connect-src 'self'", strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
+}
+
 //go:embed *.html *.css *.js
 var files embed.FS
 
 // assetNames are the files that pages load. Each may import those before it.
-var assetNames = []string{"style.css", "common.js", "home.js"}
+var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js"}
 
 // Asset is a file that pages load.
 type Asset struct {
@@ -106,6 +111,7 @@ var (
 	homeFile    = mustRead("home.html")
 	previewFile = mustRead("preview.html")
 	problemFile = mustRead("problem.html")
+	manageFile  = mustRead("manage.html")
 )
 
 // noIndex keeps a page out of search engines.
@@ -228,6 +234,16 @@ func words(d time.Duration) string {
 		}
 	}
 	return d.String()
+}
+
+// Manage returns the page on which people manage their links, for a request of this escaped path. They may sign in with the
+// OpenID Connect provider that is issuer, as the client clientID, unless these are "".
+func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
+	root := Root(escapedPath)
+	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root", root, "Name", hashed["manage.css"]) +
+		scripts(root, "common.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js")
+	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base, "Prefix", bare(s.Base)+"/",
+		"Issuer", issuer, "Client", clientID))
 }
 
 // Preview returns the page that shows where a link leads.

@@ -31,6 +31,7 @@ func all(text string) map[string][]byte {
 		"owners only":   Site{Base: "https://tiney.to", OwnersOnly: true, DefaultTTL: time.Hour, MaxTTL: time.Hour}.Home(Form{}),
 		"preview":       site.Preview(l),
 		"preview, host": site.Preview(Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: text}),
+		"manage":        site.Manage("/manage/", text, text),
 		"404":           Problem("/a/b", 404, text, text),
 		"503":           Problem("/abc", 503, text, text),
 	}
@@ -59,7 +60,7 @@ func TestPagesHoldTextsEscaped(t *testing.T) {
 		if inline.MatchString(quoted.ReplaceAllString(strings.Join(element.FindAllString(page, -1), ""), "")) {
 			t.Errorf("%s: it has an inline script or style", name)
 		}
-		if n := strings.Count(page, "<script"); strings.Contains(page, "<style") || n > 1 || n == 1 && !strings.Contains(page, `<script type="module" src="./manage/home.`) {
+		if n := strings.Count(page, "<script"); strings.Contains(page, "<style") || n > 1 || n == 1 && !regexp.MustCompile(`<script type="module" src="(\./manage/home|\.\./manage/manage)\.`).MatchString(page) {
 			t.Errorf("%s: it has another style or script than its own", name)
 		}
 	}
@@ -77,7 +78,8 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	}
 	attribute := regexp.MustCompile(`\s([a-z-]+)="[^"]*\{\{\.(\w+)\}\}[^"]*"`)
 	// The root is ours, an alias has letters, digits, - and _, and a short URL is the service's own.
-	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL", "download Alias", "download ResultAlias", "value LongURL", "value Alias"}
+	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL", "download Alias", "download ResultAlias", "value LongURL", "value Alias",
+		"data-base Base", "data-issuer Issuer", "data-client Client"}
 	for _, name := range list {
 		for _, m := range attribute.FindAllStringSubmatch(mustRead(name), -1) {
 			if !slices.Contains(safe, m[1]+" "+m[2]) {
@@ -131,23 +133,47 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What a browser loads for the home page: the page, and what it names.
+// What a browser loads for a page: the page, and what it names.
 func TestFirstLoadIsSmall(t *testing.T) {
-	page := string(site.Home(Form{}))
-	size, requests := len(page), 1
-	for _, m := range regexp.MustCompile(`manage/([\w.]+\.(?:css|js))"`).FindAllStringSubmatch(page, -1) {
-		a, _, ok := Find(m[1])
-		if !ok {
-			t.Errorf("%s is not there", m[1])
+	for name, test := range map[string]struct {
+		page            []byte
+		least, requests int
+		bytes           int
+	}{
+		"home":   {site.Home(Form{}), 3, 4, 30 << 10},
+		"manage": {site.Manage("/manage", "https://login.example.com", "tiney"), 5, 10, 80 << 10},
+	} {
+		page := string(test.page)
+		size, requests := len(page), 1
+		for _, m := range regexp.MustCompile(`manage/([\w.]+\.(?:css|js))"`).FindAllStringSubmatch(page, -1) {
+			a, current, ok := Find(m[1])
+			if !ok || !current {
+				t.Errorf("%s: %s is not there", name, m[1])
+			}
+			size, requests = size+len(a.Body), requests+1
+			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(string(a.Body), -1) {
+				if !strings.Contains(page, m[1]) {
+					t.Errorf("%s: the page does not name %s, which would be loaded late", name, m[1])
+				}
+			}
 		}
-		size, requests = size+len(a.Body), requests+1
+		t.Logf("%s: %d bytes in %d requests", name, size, requests)
+		if size > test.bytes || requests > test.requests || requests < test.least {
+			t.Errorf("%s: %d bytes in %d requests", name, size, requests)
+		}
+		if strings.Contains(page, `src="" `) || !strings.Contains(page, `rel="icon" href="data:`) {
+			t.Errorf("%s: the page makes a browser ask for more", name)
+		}
 	}
-	t.Logf("%d bytes in %d requests", size, requests)
-	if size > 30<<10 || requests > 4 || requests < 3 {
-		t.Errorf("%d bytes in %d requests", size, requests)
+}
+
+func TestPolicyWith(t *testing.T) {
+	if got := PolicyWith(); got != Policy {
+		t.Errorf("with nothing more: %s", got)
 	}
-	if strings.Contains(page, `src="" `) || !strings.Contains(page, `rel="icon" href="data:`) {
-		t.Error("the page makes a browser ask for more")
+	want := strings.Replace(Policy, "connect-src 'self';", "connect-src 'self' https://a.example https://b.example:8443;", 1)
+	if got := PolicyWith("https://a.example", "https://b.example:8443"); got != want || got == Policy {
+		t.Errorf("with two origins: %s", got)
 	}
 }
 

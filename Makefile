@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench wine country azurite kql oidcprovider useragents browser clean compiler chromium wrk nginx shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine country screenshots azurite kql oidcprovider useragents browser clean compiler chromium wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -72,6 +72,10 @@ wine: azurite wine-installed ## run the packages for Windows under Wine, which i
 	@mkdir -p build
 	go test -count=1 -v -run '^TestWindowsPackages$$' ./internal/pack -pack.wine >build/wine.txt 2>&1 || { cat build/wine.txt; exit 1; }
 	@grep 'NOT CHECKED' build/wine.txt || echo "The packages for Windows run under Wine."
+
+screenshots: azurite browser chromium ## make the pictures of the pages in docs/screenshots anew
+	@mkdir -p docs/screenshots
+	go test -count=1 -run '^TestScreenshots$$' ./internal/browser -browser.screenshots "$(CURDIR)/docs/screenshots"
 
 country: internal/country/node_modules/.installed ## write the table of countries by address anew, from its data set
 	go run ./internal/country

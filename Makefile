@@ -65,7 +65,7 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 chaos: azurite ## check random histories under faults for DURATION (10m), with NODES processes (2)
 	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/chaos -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
 
-bench: azurite wrk nginx ## measure redirects, shorten, reap and start (ten minutes; BENCH='-only start' for one of them)
+bench: azurite useragents wrk nginx ## measure redirects, clicks, lists, reap, start … (ten minutes; BENCH='-only start' for one part)
 	@PATH="$$PATH:/usr/sbin" go run ./bench $(BENCH)
 
 wine: azurite wine-installed ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root

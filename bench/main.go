@@ -1,4 +1,5 @@
-// Bench measures the service beside bare net/http and nginx: redirects, links created, listed and reaped, and the start.
+// Bench measures the service beside bare net/http and nginx: redirects, clicks, statistics, a load of users, links created, listed
+// and reaped, and the start.
 //
 //	go run ./bench -only redirects -rounds 3
 //	go run ./bench -write docs/performance.md
@@ -28,6 +29,7 @@ import (
 // bench is what all parts share.
 type bench struct {
 	rounds                int
+	full                  bool
 	dir, executable, bare string // a folder for this run, and the executables of the service and of bench/bare in it
 	storage               azurite.Ports
 	tables                int // created so far
@@ -35,8 +37,9 @@ type bench struct {
 
 func main() {
 	b := new(bench)
-	flag.IntVar(&b.rounds, "rounds", 5, "how often everything but the million redirects is measured")
-	only := flag.String("only", "redirects,shorten,list,reap,start", "the `parts` to run")
+	flag.IntVar(&b.rounds, "rounds", 4, "how often everything is measured that is not done in one run")
+	flag.BoolVar(&b.full, "full", false, "give each phase of the part users its whole time, which takes ten minutes more")
+	only := flag.String("only", "redirects,clicks,stats,users,shorten,list,reap,start", "the `parts` to run")
 	file := flag.String("write", "", "also put the tables into this `file`, between its markers")
 	flag.Parse()
 
@@ -50,7 +53,7 @@ func main() {
 
 func (b *bench) run(ctx context.Context, only []string, file string) error {
 	parts := map[string]func(context.Context) (string, error){
-		"redirects": b.redirects, "shorten": b.shorten, "list": b.list, "reap": b.reap, "start": b.starts,
+		"redirects": b.redirects, "clicks": b.clicks, "users": b.users, "stats": b.stats, "shorten": b.shorten, "list": b.list, "reap": b.reap, "start": b.starts,
 	}
 	if i := slices.IndexFunc(only, func(name string) bool { return parts[name] == nil }); i >= 0 {
 		return fmt.Errorf("there is no part %q", only[i])

@@ -16,7 +16,11 @@ const timer = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatu
 func (b *bench) reap(ctx context.Context) (string, error) {
 	now := time.Now()
 	links := makeLinks(reaped, func(n int) time.Time { return now.Add(-time.Duration(1+n) * time.Minute) })
-	calls, err := b.calls(ctx, links, http.MethodPost, "/reaper", timer, 1)
+	t, err := b.newTables(ctx, links, false)
+	if err != nil {
+		return "", err
+	}
+	calls, err := b.calls(ctx, t, http.MethodPost, "/reaper", timer, 1)
 	if err != nil {
 		return "", err
 	}
@@ -48,7 +52,7 @@ func (b *bench) reapOnce(ctx context.Context, t *tables) (values, error) {
 	}
 	defer s.stop()
 	used, start := processorTime(s.cmd.Process.Pid), time.Now()
-	if err := s.send(http.MethodPost, "/reaper", timer); err != nil {
+	if _, err := s.send(http.MethodPost, "/reaper", timer, ""); err != nil {
 		return nil, err
 	}
 	took := time.Since(start)

@@ -114,7 +114,7 @@ func (s *server) wait(ctx context.Context, path string, pause time.Duration) (er
 			continue
 		}
 		conn.Close()
-		if err = s.send(http.MethodGet, path, ""); err == nil {
+		if _, err = s.send(http.MethodGet, path, "", ""); err == nil {
 			return nil
 		}
 	}
@@ -124,32 +124,36 @@ func (s *server) wait(ctx context.Context, path string, pause time.Duration) (er
 // client follows no redirects. A reap may take a while.
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 64},
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 128},
 	Timeout:       5 * time.Minute,
 }
 
-// send sends one request. A status of 400 and more is an error.
-func (s *server) send(method, path, body string) error {
+// send sends one request, with a User-Agent if it is not "", and returns the body of the response. A status of 400 and more is
+// an error.
+func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 	r, err := http.NewRequest(method, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if strings.HasPrefix(path, "/api/links") {
+	if strings.HasPrefix(path, "/api/links") || strings.HasPrefix(path, "/api/stats") {
 		r.Header.Set("Authorization", "Bearer "+adminKey)
+	}
+	if userAgent != "" {
+		r.Header.Set("User-Agent", userAgent)
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode >= http.StatusBadRequest {
 		err = fmt.Errorf("%s %s: %s\n%s", method, path, response.Status, text)
 	}
-	return err
+	return text, err
 }
 
 // stop ends the process if it still runs, and returns the metrics in the last line of its log. Only the service has them.

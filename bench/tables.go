@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -22,7 +23,7 @@ var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRY
 	"KEYS_TABLE_NAME", "STATE_TABLE_NAME", "CLICKS_TABLE_NAME", "CLICK_TOTALS_TABLE_NAME"}
 
 // newTables creates tables and inserts the rows of links into them, or only those of the first table, which are all that a
-// redirect reads. They are inserted one by one, since a batch is for one partition.
+// redirect reads.
 func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool) (*tables, error) {
 	service, err := aztables.NewServiceClientFromConnectionString(b.storage.ConnectionString(),
 		&aztables.ClientOptions{ClientOptions: policy.ClientOptions{Transport: client}})
@@ -42,20 +43,28 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 		if i >= len(rows) || onlyLinks && i > 0 {
 			continue
 		}
-		row := rows[i]
-		var inserts errgroup.Group
-		inserts.SetLimit(16)
+		partitions := map[string][]aztables.TransactionAction{}
 		for _, l := range links {
 			if name == t[3] && l.Owner == "" {
 				continue
 			}
-			inserts.Go(func() error {
-				data, err := json.Marshal(row(l))
-				if err == nil {
-					_, err = table.AddEntity(ctx, data, nil)
-				}
-				return err
-			})
+			row := rows[i](l)
+			data, err := json.Marshal(row)
+			if err != nil {
+				return nil, err
+			}
+			partition := row["PartitionKey"].(string)
+			partitions[partition] = append(partitions[partition], aztables.TransactionAction{ActionType: aztables.TransactionTypeAdd, Entity: data})
+		}
+		var inserts errgroup.Group
+		inserts.SetLimit(4)
+		for _, actions := range partitions {
+			for batch := range slices.Chunk(actions, 100) {
+				inserts.Go(func() error {
+					_, err := table.SubmitTransaction(ctx, batch, nil)
+					return err
+				})
+			}
 		}
 		if err := inserts.Wait(); err != nil {
 			return nil, err

@@ -1,6 +1,8 @@
 package clicks_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -221,6 +223,33 @@ var hostTests = []struct{ name, userAgent, want string }{
 	{"nothing at all", "", ""},
 }
 
+// There are more of them than are remembered.
+func TestAgentsAreNotMistakenForEachOther(t *testing.T) {
+	bots, err := useragents.Bots("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := useragents.People("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := bots
+	for _, p := range people {
+		all = append(all, p.UserAgent)
+	}
+	first := map[string]clicks.Agent{}
+	for range 10 {
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, userAgent := range all {
+			got := clicks.ParseAgent(userAgent)
+			if want, seen := first[userAgent]; seen && got != want {
+				t.Fatalf("%q is %+v, and was %+v", userAgent, got, want)
+			}
+			first[userAgent] = got
+		}
+	}
+}
+
 func TestStripHost(t *testing.T) {
 	for _, test := range hostTests {
 		t.Run(test.name, func(t *testing.T) {
@@ -268,16 +297,22 @@ func BenchmarkParseAgent(b *testing.B) {
 		{"Chrome", chromeWindows, false},
 		{"Instagram", instagram, false},
 		{"Googlebot", "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", true},
-		{"hostile", "Mozilla/5.0 " + strings.Repeat("compatibl", 3600), true}, // 32 KiB of what is almost a rule
+		{"hostile", "Mozilla/5.0 " + strings.Repeat("compatibl", 450), true}, // 4 KiB of what is almost a rule
 	} {
-		b.Run(test.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if clicks.ParseAgent(test.userAgent).Bot != test.bot {
-					b.Fatal(test.userAgent)
-				}
+		for _, different := range []int{1, 8192} { // which are more than are remembered
+			agents := make([]string, different)
+			for i := range agents {
+				agents[i] = strings.Replace(test.userAgent, " ", fmt.Sprintf(" %d", i), 1)
 			}
-		})
+			b.Run(fmt.Sprintf("%s/different=%d", test.name, different), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if clicks.ParseAgent(agents[i%different]).Bot != test.bot {
+						b.Fatal(test.userAgent)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -21,3 +21,10 @@ const (
 
 // Other is the name of what is none of the names that are told apart.
 const Other = "(other)"
+
+// RollUpResult says what one roll-up of clicks did.
+type RollUpResult struct {
+	Added    int64 // days of links that were added to totals
+	Damaged  int64 // rows that cannot be read, and were left out
+	Complete bool  // whether all days that are over are rolled up; if not, the next one goes on
+}

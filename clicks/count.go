@@ -122,7 +122,7 @@ func (c *Count) click(k *Click, room bool) (grown int) {
 	return grown
 }
 
-const namedBytes = 32 // of a Named in a slice that grows by doubling, without its name
+const namedBytes = 48 // of a Named in a slice that grows by doubling, and what is lost where memory comes in sizes, without its name
 
 func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown int) {
 	names := c.Names[d]
@@ -177,12 +177,14 @@ func (c *Count) copy() Count {
 	return n
 }
 
-// lacks returns what c counts and saved, an earlier state of it, does not, as clicks of the hour of at. Visitors cannot be
-// told apart, so it has them only if saved counts nothing.
-func (c *Count) lacks(saved *Count, at time.Time) Count {
+// lacks returns what c counts and saved, an earlier state of it, does not. Visitors cannot be taken away, so it has all of
+// them, and shares them with c.
+func (c *Count) lacks(saved *Count) Count {
 	n := Count{Total: Total{Clicks: c.Clicks - saved.Clicks, Bots: c.Bots - saved.Bots, Created: c.Created - saved.Created,
-		Took: c.Took - saved.Took, Last: c.Last}}
-	n.Hours[at.UTC().Hour()] = Hour{uint32(n.Clicks), uint32(n.Bots)}
+		Took: c.Took - saved.Took, Last: c.Last}, Visitors: c.Visitors}
+	for i, h := range c.Hours {
+		n.Hours[i] = Hour{h.Clicks - saved.Hours[i].Clicks, h.Bots - saved.Hours[i].Bots}
+	}
 	for d, names := range c.Names {
 		for _, name := range names {
 			i := slices.IndexFunc(saved.Names[d], func(have Named) bool { return have.Name == name.Name })
@@ -194,10 +196,18 @@ func (c *Count) lacks(saved *Count, at time.Time) Count {
 			}
 		}
 	}
-	if saved.Clicks == 0 {
-		n.Visitors = c.Visitors.copy()
-	}
 	return n
+}
+
+// size returns what the count takes in memory, in bytes.
+func (c *Count) size() int {
+	bytes := countBytes + c.Visitors.bytes
+	for _, names := range c.Names {
+		for _, n := range names {
+			bytes += namedBytes + len(n.Name)
+		}
+	}
+	return bytes
 }
 
 // Top returns the names of a dimension with the most clicks, at most n of them, and those of the rest as Other, at the end.

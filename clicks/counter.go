@@ -18,14 +18,18 @@ const (
 	shards = 16
 	// countBytes is what a count takes in memory with its alias and its place in a map, but for names and visitors.
 	countBytes = 640
-	// fullCounts and fullBytes are when storage is asked to save what was counted, and then to forget the oldest of it; keptCounts
-	// and keptBytes are what may stay, so that links that are clicked now and then need no new row each time; and maxBytes is what
-	// it may take while nothing can be saved. All that is new after that is dropped.
-	fullCounts = 10_000
-	fullBytes  = 10 << 20
-	keptCounts = 5_000
-	keptBytes  = 6 << 20
-	maxBytes   = 20 << 20
+	// changedCounts is after how many counts that have begun to change storage is asked to save them, and fullBytes how much
+	// memory all may take until then.
+	changedCounts = 10_000
+	fullBytes     = 18 << 20
+	// keptCounts and keptBytes are what stays when it is saved: a link that is forgotten needs a new row when it is clicked again,
+	// and many are clicked now and then. While there are no clicks at all, idleCounts and idleBytes stay.
+	keptCounts = 20_000
+	keptBytes  = 16 << 20
+	idleCounts = 2_000
+	idleBytes  = 2 << 20
+	// maxBytes is what all may take while nothing can be saved. What is new after that is dropped.
+	maxBytes = 24 << 20
 	// maxWaiting is how many visitors may wait for the key of their day.
 	maxWaiting = 1 << 16
 )
@@ -40,6 +44,7 @@ type Counter struct {
 	seed    maphash.Seed
 	keys    atomic.Pointer[map[Day]Key]
 	counts  atomic.Int64
+	changed atomic.Int64 // counts that have begun to change since Pending
 	bytes   atomic.Int64
 	waiting atomic.Int64  // visitors
 	rows    atomic.Uint32 // that were begun
@@ -48,6 +53,7 @@ type Counter struct {
 type shard struct {
 	mu     sync.Mutex
 	counts map[countOf]*counting
+	failed []*Pending
 }
 
 type countOf struct {
@@ -59,7 +65,7 @@ type countOf struct {
 type counting struct {
 	Count
 	row            uint32
-	changed, saved uint32 // how often it changed, until now and until it was saved
+	changed, saved uint64 // how often it changed, until now and until it was saved; 0: its row was never written
 	at             int64  // when it last changed, in Unix nanoseconds
 	waiting        []Visitor
 	bytes          int
@@ -90,7 +96,7 @@ func (c *Counter) Click(alias string, k *Click) bool {
 		c.visit(count, k)
 	}
 	c.count(s, All, k.At, true).click(&Click{At: k.At, Took: k.Took, Bot: k.Bot}, true)
-	if c.bytes.Load() > fullBytes || c.counts.Load() > fullCounts {
+	if c.bytes.Load() > fullBytes || c.changed.Load() > changedCounts {
 		c.soon()
 	}
 	return true
@@ -128,6 +134,9 @@ func (c *Counter) count(s *shard, alias string, at time.Time, room bool) *counti
 		s.counts[of] = count
 		c.counts.Add(1)
 		c.grow(count, countBytes)
+	}
+	if count.changed == count.saved {
+		c.changed.Add(1)
 	}
 	count.changed++
 	count.at = at.UnixNano()
@@ -179,6 +188,30 @@ func (c *Counter) HasKey(day Day) bool {
 	return ok
 }
 
+// Waiting reports whether visitors of a day wait for its key.
+func (c *Counter) Waiting(day Day) bool {
+	if c.waiting.Load() == 0 {
+		return false
+	}
+	for i := range c.shards {
+		if c.shards[i].waiting(day) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *shard) waiting(day Day) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of, count := range s.counts {
+		if of.day == day && count.waiting != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // admit counts the visitors that waited for their day's key. Without a key they are forgotten.
 func (c *Counter) admit(count *counting, key *Key) {
 	for _, v := range count.waiting {
@@ -191,26 +224,39 @@ func (c *Counter) admit(count *counting, key *Key) {
 }
 
 // Pending is the count of one alias and day, of which the last clicks are not saved. One alias and day may have several in
-// the life of a process, one after the other, and Row tells them apart.
+// the life of a process, and Row tells them apart.
+//
+// What was saved under a Row may be overwritten only while no earlier write of it can still arrive. So a write that failed is
+// repeated as it was, and what is counted meanwhile goes on in another row, as after a write that needed several tries.
 type Pending struct {
-	Alias string
-	Day   Day
-	Row   uint32
+	Alias    string
+	Day      Day
+	Row      uint32
+	FailedAt time.Time // when its last write failed, which may yet have its effect; zero: none has
 
-	shard *shard
-	count *counting
-	taken uint32
+	counter *Counter
+	shard   *shard
+	count   *counting
+	copy    Count // what Take returned
+	taken   uint64
 }
 
-// Pending returns all counts that changed since they were saved.
+// Pending returns all counts that changed since they were saved, first those of which a write has failed.
 func (c *Counter) Pending() []*Pending {
+	c.changed.Store(0)
 	var all []*Pending
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		all = append(all, s.failed...)
+		s.mu.Unlock()
+	}
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
 		for of, count := range s.counts {
 			if count.changed != count.saved {
-				all = append(all, &Pending{Alias: of.alias, Day: of.day, Row: count.row, shard: s, count: count})
+				all = append(all, &Pending{Alias: of.alias, Day: of.day, Row: count.row, counter: c, shard: s, count: count})
 			}
 		}
 		s.mu.Unlock()
@@ -218,19 +264,76 @@ func (c *Counter) Pending() []*Pending {
 	return all
 }
 
-// Take returns a copy of the count as it is now.
-func (p *Pending) Take() Count {
+// Take returns what is to be saved now, which the caller must not change.
+func (p *Pending) Take() *Count {
+	if !p.FailedAt.IsZero() {
+		return &p.copy
+	}
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
-	p.taken = p.count.changed
-	return p.count.copy()
+	p.taken, p.copy = p.count.changed, p.count.copy()
+	return &p.copy
 }
 
-// Saved says that what Take returned is saved.
-func (p *Pending) Saved() {
+// Written reports whether anything was written to the row, or may have been.
+func (p *Pending) Written() bool {
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
-	p.count.saved = p.taken
+	return p.count.saved != 0 || !p.FailedAt.IsZero()
+}
+
+// Saved says that what Take returned is saved. Retried: an earlier try may still arrive.
+func (p *Pending) Saved(retried bool) {
+	p.shard.mu.Lock()
+	defer p.shard.mu.Unlock()
+	switch {
+	case !p.FailedAt.IsZero():
+		p.drop()
+	case retried:
+		p.leave()
+	default:
+		p.count.saved = p.taken
+	}
+	p.copy = Count{}
+}
+
+// Failed says that nobody knows whether what Take returned is saved, or yet will be.
+func (p *Pending) Failed(at time.Time) {
+	p.shard.mu.Lock()
+	defer p.shard.mu.Unlock()
+	if p.FailedAt.IsZero() {
+		p.leave()
+		p.count = &counting{Count: p.copy}
+		p.counter.counts.Add(1)
+		p.counter.measure(p.count)
+		p.shard.failed = append(p.shard.failed, p)
+	}
+	p.FailedAt = at
+}
+
+// leave makes what was counted since Take go on in a new row.
+func (p *Pending) leave() {
+	count := p.count
+	if count.changed == p.taken && count.waiting == nil {
+		p.drop()
+		return
+	}
+	count.Count = count.lacks(&p.copy)
+	count.row, count.saved = p.counter.rows.Add(1), 0
+	if count.changed == p.taken {
+		count.saved = count.changed // nothing is to be written until the visitors who wait are known
+	}
+	p.counter.measure(count)
+}
+
+// drop forgets a count.
+func (p *Pending) drop() {
+	if p.FailedAt.IsZero() {
+		p.counter.drop(p.shard, countOf{p.Alias, p.Day})
+		return
+	}
+	p.shard.failed = slices.DeleteFunc(p.shard.failed, func(f *Pending) bool { return f == p })
+	p.counter.forget(p.count)
 }
 
 // Move moves what is not saved of a count, whose saved state is given, to the day of at.
@@ -238,52 +341,62 @@ func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
 	s := p.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lacking := p.count.lacks(saved, at)
-	c.drop(s, countOf{p.Alias, p.Day})
-	if lacking.Total == (Total{Last: lacking.Last}) {
+	lacking := p.count.lacks(saved)
+	p.drop()
+	if lacking.Clicks == 0 && lacking.Bots == 0 && lacking.Created == 0 {
 		return
 	}
+	if saved.Clicks > 0 {
+		lacking.Visitors = Visitors{} // those who were saved cannot be told apart
+	}
+	lacking.Hours = [24]Hour{}
+	lacking.Hours[at.UTC().Hour()] = Hour{uint32(lacking.Clicks), uint32(lacking.Bots)}
 	today := c.count(s, p.Alias, at, true)
-	for d := range lacking.Names {
-		for _, n := range lacking.Names[d] {
-			c.grow(today, today.name(Dimension(d), n.Name, n.Clicks, true))
+	for d, names := range lacking.Names {
+		for _, n := range names {
+			today.name(Dimension(d), n.Name, n.Clicks, true)
 		}
 		lacking.Names[d] = nil
 	}
-	before := today.Visitors.bytes
 	today.Merge(&lacking)
-	c.grow(today, today.Visitors.bytes-before)
+	c.measure(today)
 }
 
 // Forget forgets what is saved: what is of days before today, and of today the counts that changed the longest ago, as far as
-// they take more memory than they may.
-func (c *Counter) Forget(today Day) {
-	type idle struct {
+// they take more memory than they may, which is less while there are no clicks. Visitors of yesterday who wait for its key
+// count as of today.
+func (c *Counter) Forget(today Day, idle bool) {
+	maxCounts, maxBytes := int64(keptCounts), int64(keptBytes)
+	if idle {
+		maxCounts, maxBytes = idleCounts, idleBytes
+	}
+	few := func() bool { return c.counts.Load() <= maxCounts && c.bytes.Load() <= maxBytes }
+	type saved struct {
 		countOf
 		shard *shard
 		at    int64
 	}
-	var all []idle
+	var all []saved
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
 		for of, count := range s.counts {
 			switch {
 			case count.changed != count.saved:
-			case of.day < today:
+			case of.day < today-1, of.day < today && count.waiting == nil:
 				c.drop(s, of)
 			default:
-				all = append(all, idle{of, s, count.at})
+				all = append(all, saved{of, s, count.at})
 			}
 		}
 		s.mu.Unlock()
 	}
-	if c.counts.Load() <= keptCounts && c.bytes.Load() <= keptBytes {
+	if few() {
 		return
 	}
-	slices.SortFunc(all, func(a, b idle) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(all, func(a, b saved) int { return cmp.Compare(a.at, b.at) })
 	for _, i := range all {
-		if c.counts.Load() <= keptCounts && c.bytes.Load() <= keptBytes {
+		if few() {
 			return
 		}
 		i.shard.mu.Lock()
@@ -297,7 +410,14 @@ func (c *Counter) Forget(today Day) {
 func (c *Counter) drop(s *shard, of countOf) {
 	count := s.counts[of]
 	c.admit(count, nil)
-	c.counts.Add(-1)
-	c.bytes.Add(-int64(count.bytes))
+	c.forget(count)
 	delete(s.counts, of)
 }
+
+func (c *Counter) forget(count *counting) {
+	c.counts.Add(-1)
+	c.grow(count, -count.bytes)
+}
+
+// measure is grow for a count that has changed as a whole.
+func (c *Counter) measure(count *counting) { c.grow(count, count.size()-count.bytes) }

@@ -42,9 +42,9 @@ const (
 	fewVisitors = 16
 	// sketchBytes is what a sketch takes that has just been made, sketchMax what the largest does, and sketchGrows at most what it
 	// grows by with a visitor.
-	sketchBytes = 2 << 10
-	sketchMax   = 20 << 10
-	sketchGrows = 6
+	sketchBytes = 3 << 9
+	sketchMax   = 18 << 10
+	sketchGrows = 4
 )
 
 // Visitors tells how many different visitors there were, exactly as long as they are few, and then by a HyperLogLog sketch with

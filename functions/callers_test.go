@@ -103,7 +103,7 @@ func claimToken(t testing.TB) (token, hash string) {
 	return token, access.Hash(token)
 }
 
-// apiRoutes are all routes below /api/, and who may use each: anyone, holders of a claim token too, or owners. Public ones
+// apiRoutes are all routes below /api/, and who may use each: anyone, holders of a claim token too, owners, or admins. Public ones
 // do not look at credentials.
 var apiRoutes = map[string]string{
 	"GET /api/health":                   "public",
@@ -123,6 +123,7 @@ var apiRoutes = map[string]string{
 	"POST /api/keys":                    "owners",
 	"GET /api/keys":                     "owners",
 	"DELETE /api/keys/0123456789abcdef": "owners",
+	"GET /api/admin/cleanup/stats":      "admins",
 }
 
 func TestEveryRouteLooksAtCredentials(t *testing.T) {

@@ -54,7 +54,7 @@ func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) (
 	days := make([]clicks.Count, to-from+1)
 	for _, p := range counter.Pending() {
 		if p.Alias == string(l.Alias) {
-			days[p.Day-from] = p.Take()
+			days[p.Day-from] = *p.Take()
 		}
 	}
 	return days, f.fail

@@ -108,10 +108,13 @@ type Pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// Runner runs the reaper once, for the timer trigger, and says in words what it did. The error is link.ErrLockHeld if
-// another instance is reaping, which is no failure.
+// Runner runs the reaper.
 type Runner interface {
+	// Run runs it once, for the timer trigger, and says in words what it did. The error is link.ErrLockHeld if another
+	// instance is reaping, which is no failure.
 	Run(ctx context.Context) (summary string, err error)
+	// Stats tells how the runs of all instances went. Error: link.ErrUnavailable.
+	Stats(ctx context.Context) (link.ReapStats, error)
 }
 
 // Config is what the functions work with. Every field is required unless it says otherwise.
@@ -190,6 +193,7 @@ func New(c Config) (http.Handler, error) {
 		"POST /api/keys":                  ask.owners(ks.create),
 		"GET /api/keys":                   ask.owners(ks.list),
 		"DELETE /api/keys/{id}":           ask.owners(ks.revoke),
+		"GET /api/admin/cleanup/stats":    ask.admins((&cleanup{reaper: c.Reaper}).stats),
 	})
 	if err != nil {
 		return nil, err

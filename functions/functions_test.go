@@ -55,6 +55,8 @@ type run func(context.Context) (string, error)
 
 func (f run) Run(ctx context.Context) (string, error) { return f(ctx) }
 
+func (run) Stats(context.Context) (link.ReapStats, error) { return link.ReapStats{}, nil }
+
 const invocation = "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"
 
 // hostAddress is where the Functions host would reach the process.

@@ -235,7 +235,7 @@ param logLevel string = 'info'
 param telemetrySamplingPercent int = 100
 
 @description('TELEMETRY_CLIENT_IP: whether a request that the handler itself records carries the caller\'s address.')
-param telemetryClientIp bool = true
+param telemetryClientIp bool = false
 
 // What the platform does.
 

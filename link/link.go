@@ -108,3 +108,35 @@ type ReapResult struct {
 	// Complete is true if the run handled all that had expired, and false if it was cut short.
 	Complete bool
 }
+
+// ReapRun is one run of the reaper, as its statistics count it.
+type ReapRun struct {
+	At      time.Time // when it began
+	Took    time.Duration
+	Deleted int64
+	Failed  bool
+}
+
+// ReapStats tells how the runs of the reaper went, in all processes.
+type ReapStats struct {
+	Last         ReapRun // the one that began last; zero: there was none
+	DeletedTotal int64
+	Successful   int64
+	Failed       int64
+	Took         time.Duration // all runs together
+	Running      bool          // one is under way
+}
+
+// Add counts a run.
+func (s *ReapStats) Add(r ReapRun) {
+	if !r.At.Before(s.Last.At) {
+		s.Last = r
+	}
+	s.DeletedTotal += r.Deleted
+	s.Took += r.Took
+	if r.Failed {
+		s.Failed++
+	} else {
+		s.Successful++
+	}
+}

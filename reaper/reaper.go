@@ -1,5 +1,5 @@
-// Package reaper is the work that runs by the clock: it deletes expired links, in one process at a time. Behind the
-// Functions host, a timer trigger runs it; without the host, it has a schedule of its own.
+// Package reaper is the work that runs by the clock: it rolls up clicks and deletes expired links, in one process at a time.
+// Behind the Functions host, a timer trigger runs it; without the host, it has a schedule of its own.
 package reaper
 
 import (
@@ -7,29 +7,51 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"time"
 
+	"tiney/clicks"
 	"tiney/link"
 	"tiney/telemetry"
 )
 
-// Locker keeps instances from doing the same work. Do runs work while it holds the lock and ends work's context if it
-// loses it. If another instance holds the lock, it returns link.ErrLockHeld.
+// Locker keeps instances from doing the same work.
 type Locker interface {
+	// Do runs work while it holds the lock and ends work's context if it loses it. If another instance holds the lock, it
+	// returns link.ErrLockHeld.
 	Do(ctx context.Context, work func(context.Context) error) error
+	// Held reports whether some instance holds the lock. Error: link.ErrUnavailable.
+	Held(ctx context.Context) (bool, error)
 }
 
-// Links are what is reaped. Reap deletes what has expired, as far as its time allows, and does no harm if two run at
-// once. The error is link.ErrUnavailable or the cause of the end of ctx.
+// Links are what is reaped. Reap deletes what has expired, as far as the time of ctx allows, whose end is no error, and does no
+// harm if two run at once. The error is link.ErrUnavailable or the cause of the end of ctx.
 type Links interface {
 	Reap(ctx context.Context) (link.ReapResult, error)
 }
 
+// Clicks are what is rolled up: RollUp adds what was counted on days that are over to the totals of their links, as far as the
+// time of ctx allows. Otherwise it is as Reap.
+type Clicks interface {
+	RollUp(ctx context.Context) (clicks.RollUpResult, error)
+}
+
+// Runs keeps statistics of the runs of all instances.
+type Runs interface {
+	// Record adds a run, also if ctx has ended. If that fails, it is done after the next one.
+	Record(ctx context.Context, r link.ReapRun)
+	// Stats returns the statistics. Error: link.ErrUnavailable.
+	Stats(ctx context.Context) (link.ReapStats, error)
+}
+
 // Reaper deletes expired links. Every field is required unless it says otherwise.
 type Reaper struct {
-	Lock  Locker
-	Links Links
+	Lock   Locker
+	Links  Links
+	Clicks Clicks
+	Runs   Runs
+	Limit  time.Duration // how long a run may take; the roll-up gets half of it at most
 	// Stopping ends when the process is about to: a run ends then too, and releases the lock.
 	Stopping context.Context
 	Log      *slog.Logger
@@ -39,14 +61,21 @@ type Reaper struct {
 
 var errStopping = errors.New("the process is stopping")
 
-// Run reaps once and returns a summary in words. The error is link.ErrLockHeld if another instance is reaping.
+// Run rolls up and reaps once, and returns a summary in words. The error is link.ErrLockHeld if another instance is reaping.
 func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(rp.Stopping, func() { cancel(errStopping) })()
-	var done link.ReapResult
+	var (
+		done   link.ReapResult
+		rolled clicks.RollUpResult
+		open   error // why clicks are not rolled up
+	)
 	err = rp.Lock.Do(ctx, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, rp.Limit)
+		defer cancel()
+		rolled, open = rp.rollUp(ctx)
 		done, err = rp.Links.Reap(ctx)
 		return err
 	})
@@ -63,15 +92,22 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	if done.Complete || done.Backlog > 0 {
 		rp.Metrics.ReaperBacklogAge.Set(int64(done.Backlog / time.Second)) // otherwise the run knows nothing of it
 	}
+	message := telemetry.LogReaperFailed
+	if err == nil {
+		message = telemetry.LogClicksNotRolledUp
+	}
+	err = errors.Join(err, open)
+	stopped := err != nil && errors.Is(context.Cause(ctx), errStopping)
+	rp.Runs.Record(ctx, link.ReapRun{At: start, Took: took, Deleted: done.Deleted, Failed: err != nil && !stopped})
 	log := rp.Log.With("deleted", done.Deleted, "dropped", done.Dropped, "failed", done.Failed,
-		"backlogSeconds", int64(done.Backlog/time.Second), "complete", done.Complete, "ms", took.Milliseconds())
+		"backlogSeconds", int64(done.Backlog/time.Second), "rolledUp", rolled.Added, "complete", done.Complete, "ms", took.Milliseconds())
 	switch {
-	case err != nil && errors.Is(context.Cause(ctx), errStopping):
+	case stopped:
 		log.Info("reaper: stopped with the process")
 		rp.report(ctx, telemetry.ResultStopped, done, took)
 		return "stopped with the process", nil
 	case err != nil:
-		log.Error(telemetry.LogReaperFailed, "error", err)
+		log.Error(message, "error", err)
 		rp.report(ctx, telemetry.ResultFailed, done, took)
 		return "", err
 	}
@@ -79,6 +115,32 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	rp.report(ctx, telemetry.ResultDone, done, took)
 	return fmt.Sprintf("deleted %d links and %d expiry rows without a link, failed at %d, complete: %t",
 		done.Deleted, done.Dropped, done.Failed, done.Complete), nil
+}
+
+// rollUp rolls up the clicks. Whatever goes wrong with that, links are reaped.
+func (rp *Reaper) rollUp(ctx context.Context) (done clicks.RollUpResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rp.Limit/2)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return rp.Clicks.RollUp(ctx)
+}
+
+// statsTimeout is how long any request waits for storage.
+const statsTimeout = 5 * time.Second
+
+// Stats tells how the runs of all instances went. Error: link.ErrUnavailable.
+func (rp *Reaper) Stats(ctx context.Context) (link.ReapStats, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	stats, err := rp.Runs.Stats(ctx)
+	if err == nil {
+		stats.Running, err = rp.Lock.Held(ctx)
+	}
+	return stats, err
 }
 
 func (rp *Reaper) report(ctx context.Context, result string, done link.ReapResult, took time.Duration) {

@@ -45,7 +45,8 @@ func TestRunOnSchedule(t *testing.T) {
 				lock := &scriptedLock{held: test.held}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
 				defer cancel()
-				rp := &reaper.Reaper{Lock: lock, Links: r, Stopping: ctx, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
+				rp := &reaper.Reaper{Lock: lock, Links: r, Clicks: rollUp(rollUpNothing), Runs: new(runs), Limit: time.Minute, Stopping: ctx,
+					Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
 				rp.RunOnSchedule(schedule, time.Now)
 				if !slices.Equal(r.at, test.want) {
 					t.Errorf("ran at %v, want %v", r.at, test.want)
@@ -55,7 +56,10 @@ func TestRunOnSchedule(t *testing.T) {
 	}
 }
 
-type scriptedLock struct{ held []bool }
+type scriptedLock struct {
+	lock
+	held []bool
+}
 
 func (l *scriptedLock) Do(ctx context.Context, work func(context.Context) error) error {
 	if len(l.held) > 0 {

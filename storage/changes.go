@@ -158,32 +158,7 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 // drop deletes the rows that are older than any process may need.
 func (c *changes) drop(ctx context.Context, now time.Time) error {
 	before := now.Add(-changesKept).UTC().Format(changesMinute)
-	filter := fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt '%s%s'", changesPrefix, changesPrefix, before)
-	return c.table.list(ctx, filter, maxPage, func(entities [][]byte) error {
-		rows, err := c.table.decode(entities)
-		for err == nil && len(rows) > 0 {
-			var batch []rowKey
-			for _, r := range rows[:min(len(rows), batchSize)] {
-				if r.partition == rows[0].partition {
-					batch = append(batch, r.rowKey)
-				}
-			}
-			err, rows = c.dropBatch(ctx, batch), rows[len(batch):]
-		}
-		return err
-	})
-}
-
-func (c *changes) dropBatch(ctx context.Context, rows []rowKey) error {
-	if err := c.table.deleteBatch(ctx, rows); err == nil {
-		return nil
-	}
-	for _, r := range rows { // another process may have dropped one of them
-		if err := c.table.delete(ctx, r.partition, r.key, r.etag); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.table.deleteAll(ctx, fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt '%s%s'", changesPrefix, changesPrefix, before))
 }
 
 // keyChange is the name of a change of an API key, which no alias can have.

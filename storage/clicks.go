@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,13 @@ const (
 	// takes a day as final once rollUpAfter has passed; the hour between them is for clocks that differ and calls that take long.
 	lateAfter   = 23 * time.Hour
 	rollUpAfter = 24 * time.Hour
+	// settledAfter is how long after a write failed it has had its effect, or never will.
+	settledAfter = 10 * time.Minute
+	// flushPause is between two flushes at least, and idleAfter is after how long without clicks less of them is kept.
+	flushPause = time.Second
+	idleAfter  = 30 * time.Second
+	// keyTime is how long counts wait for a key to be made. Without it visitors wait on, and the clicks are written.
+	keyTime = 2 * time.Second
 	// keyAhead is how long before its day a key is made, so that an outage at midnight costs no visitors.
 	keyAhead = time.Hour
 )
@@ -53,6 +61,7 @@ type Clicks struct {
 
 	counter  *clicks.Counter // nil: nothing is counted
 	flushing sync.Mutex
+	busy     time.Time // when the last flush began that had something to save
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
 
@@ -105,6 +114,10 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			// The process is stopping. What comes until it has ended is saved by whoever flushes last.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+			defer cancel()
+			_ = c.Flush(ctx)
 			return
 		case <-ticker.C:
 		case <-soon:
@@ -112,6 +125,10 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 		soon = c.counter.Soon
 		if err := c.Flush(ctx); err != nil {
 			soon = nil // the next one in its time
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(flushPause):
 		}
 	}
 }
@@ -128,95 +145,131 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	defer cancel()
 	operation := telemetry.Begin(ctx, "clicks", nil, true)
 	begin := c.config.Now()
-	pending := c.counter.Pending()
-	err := safely(func() error { return c.flush(&operation, pending, begin) })
-	c.counter.Forget(clicks.DayOf(begin))
+	today := clicks.DayOf(begin)
+	idle := len(c.counter.Pending()) == 0 && !c.counter.Waiting(today) && !c.counter.Waiting(today-1)
+	var err error
+	if !idle {
+		c.busy = begin
+		err = safely(func() error { return c.flush(&operation, begin) })
+	}
+	c.counter.Forget(today, begin.Sub(c.busy) >= idleAfter)
 	if err == nil {
 		c.saved, c.warned = begin, false
 	} else if !c.warned && !errors.Is(ctx.Err(), context.Canceled) { // a stop, after which the last flush follows
 		c.warned = true
 		c.config.Log.Warn(telemetry.LogClicksNotSaved, "error", err)
 	}
-	if len(pending) > 0 { // an idle process sends no metrics
+	if !idle { // an idle process sends no metrics
 		c.config.Metrics.ClicksFlush.Observe(c.config.Now().Sub(begin))
 		c.config.Metrics.ClicksAge.Set(int64(max(begin.Sub(c.saved), 0) / time.Second))
 	}
 	return exported(err)
 }
 
-func (c *Clicks) flush(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
-	if len(pending) == 0 {
-		return nil
-	}
+func (c *Clicks) flush(ctx context.Context, now time.Time) error {
 	keys := c.makeKeys(ctx, now) // without one, visitors wait, and the clicks do not
-	late, err := c.moveLate(ctx, pending, now)
-	if err != nil {
-		return err
+	pending := c.counter.Pending()
+	saved := c.saveInTime(ctx, pending, now)
+	var moved error
+	if slices.ContainsFunc(pending, func(p *clicks.Pending) bool { return isLate(p.Day, now) }) {
+		if moved = c.moveLate(ctx, pending, now); saved == nil {
+			saved = c.saveInTime(ctx, c.counter.Pending(), now)
+		}
 	}
-	if late {
-		pending = c.counter.Pending()
-	}
+	return errors.Join(saved, moved, keys)
+}
+
+// saveInTime writes the counts that are not late.
+func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
 	partitions := map[string][]*clicks.Pending{}
 	for _, p := range pending {
-		partition := clickPartition(p.Day, p.Alias)
-		partitions[partition] = append(partitions[partition], p)
+		if !isLate(p.Day, now) {
+			partition := clickPartition(p.Day, p.Alias)
+			partitions[partition] = append(partitions[partition], p)
+		}
 	}
 	var all errgroup.Group // one that fails does not keep others from being written
 	all.SetLimit(flushConcurrency)
 	for partition, pending := range partitions {
 		all.Go(func() error { return safely(func() error { return c.save(ctx, partition, pending) }) })
 	}
-	return errors.Join(all.Wait(), keys)
+	return all.Wait()
 }
 
 // save writes counts of one partition.
 func (c *Clicks) save(ctx context.Context, partition string, pending []*clicks.Pending) error {
 	for len(pending) > 0 {
-		var rows [][]byte
-		for size := 0; len(rows) < min(len(pending), batchSize) && size < flushBytes-maxClickRow; size += len(rows[len(rows)-1]) {
-			p := pending[len(rows)]
-			count := p.Take()
-			rows = append(rows, encodeCount(partition, c.rowKey(p), &count))
+		// The process may have been stopped for long.
+		if ctx.Err() != nil || isLate(pending[0].Day, c.config.Now()) {
+			return fmt.Errorf("the counts of %s: %w in time", partition, link.ErrUnavailable)
 		}
+		rows := c.batch(partition, pending)
 		retried, err := c.days.upsertBatch(ctx, rows)
+		for _, p := range pending[:len(rows)] {
+			if err != nil {
+				p.Failed(c.config.Now())
+			} else {
+				p.Saved(retried)
+			}
+		}
 		if err != nil {
 			return err
-		}
-		if !retried { // else an earlier try may still arrive, and put an older state back: the next flush writes it again
-			for _, p := range pending[:len(rows)] {
-				p.Saved()
-			}
 		}
 		pending = pending[len(rows):]
 	}
 	return nil
 }
 
+// batch returns the rows of as many counts as one call takes. Those of which a write has failed come first, and alone: until it
+// succeeds no other is tried, so that an outage makes no count go on in more than one more row.
+func (c *Clicks) batch(partition string, pending []*clicks.Pending) (rows [][]byte) {
+	size := 0
+	for _, p := range pending[:min(len(pending), batchSize)] {
+		if size >= flushBytes-maxClickRow || p.FailedAt.IsZero() != pending[0].FailedAt.IsZero() {
+			break
+		}
+		rows = append(rows, encodeCount(partition, c.rowKey(p), p.Take()))
+		size += len(rows[len(rows)-1])
+	}
+	return rows
+}
+
 func (c *Clicks) rowKey(p *clicks.Pending) string {
 	return fmt.Sprintf("%s|%s-%d", p.Alias, c.process, p.Row)
 }
 
-// moveLate moves what was counted on days that are over for too long to today, and reports whether there was any.
-func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now time.Time) (moved bool, err error) {
+// isLate reports whether what was counted on a day may not be written to its rows any more.
+func isLate(day clicks.Day, now time.Time) bool {
+	return !now.Before((day + 1).Start().Add(lateAfter))
+}
+
+// moveLate moves what was counted on days that are over for too long to today.
+func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
+	var failed error
 	for _, p := range pending {
-		if now.Before((p.Day + 1).Start().Add(lateAfter)) {
+		if !isLate(p.Day, now) {
 			continue
 		}
-		// Writes that failed may have been applied.
-		data, _, err := c.days.get(ctx, clickPartition(p.Day, p.Alias), c.rowKey(p))
-		var saved clicks.Count
-		if err == nil {
-			_, saved, err = decodeCount(data)
-		} else if errors.Is(err, errGone) {
-			err = nil
+		if now.Sub(p.FailedAt) < settledAfter {
+			failed = fmt.Errorf("the counts of %s: a write of them may be under way: %w", p.Day, link.ErrUnavailable)
+			continue
 		}
-		if err != nil {
-			return moved, err
+		var saved clicks.Count
+		if p.Written() {
+			data, _, err := c.days.get(ctx, clickPartition(p.Day, p.Alias), c.rowKey(p))
+			switch {
+			case err == nil:
+				_, saved, _ = decodeCount(data) // a damaged row counts nothing
+			case !errors.Is(err, errGone):
+				return err
+			case int(clicks.DayOf(now)-p.Day) >= c.config.Clicks.KeepDays:
+				saved = *p.Take() // the row may have been deleted after its time, and nobody knows what it had
+				c.config.Metrics.ClicksDropped.Add(saved.Clicks + saved.Bots)
+			}
 		}
 		c.counter.Move(p, &saved, now)
-		moved = true
 	}
-	return moved, nil
+	return failed
 }
 
 const (
@@ -224,14 +277,17 @@ const (
 	keyRow    = "key"
 )
 
-// makeKeys makes the key of today, and in time that of tomorrow, known to the counter.
+// makeKeys makes the key of today known to the counter, in time that of tomorrow, and that of yesterday where visitors wait for
+// it yet.
 func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
 	if c.config.Clicks.Mode != clicks.ModeFull {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, keyTime)
+	defer cancel()
 	today := clicks.DayOf(now)
-	for day := today; day <= clicks.DayOf(now.Add(keyAhead)); day++ {
-		if c.counter.HasKey(day) {
+	for day := today - 1; day <= clicks.DayOf(now.Add(keyAhead)); day++ {
+		if c.counter.HasKey(day) || day < today && (isLate(day, now) || !c.counter.Waiting(day)) {
 			continue
 		}
 		key, err := c.key(ctx, day)

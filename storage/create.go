@@ -15,7 +15,9 @@ import (
 
 const (
 	aliasTries = 10 // how many aliases are drawn for one link before the create fails
-	shareTries = 5  // how often a link is read again that others are changing
+	// clockSkew is how far other processes' clocks may be behind: a click on a new link is not to fall on the day before it.
+	clockSkew  = time.Minute
+	shareTries = 5 // how often a link is read again that others are changing
 )
 
 // Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live link of its long URL, or, if
@@ -181,7 +183,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	if err != nil {
 		return err
 	}
-	l.CountedFrom = clicks.DayOf(c.config.Now()).Start()
+	l.CountedFrom = clicks.DayOf(c.config.Now().Add(-clockSkew)).Start()
 	c.own, c.ownExpiry, c.ownListed = linkRow{Link: l, createID: id}, "", ""
 	if err := c.insertBefore(ctx); err != nil {
 		if errors.Is(err, errExists) {

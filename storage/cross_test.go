@@ -84,6 +84,7 @@ var crossings = map[string]struct {
 	"deleted, and a reaper":      {there("a", url1, time.Hour, later(time.Hour-time.Second)), deleteOne, both(later(2*time.Second), reap), nil},
 	"claimed, and a reaper":      {there("", url1, time.Hour, later(time.Hour-time.Second)), claim("a", false), both(later(2*time.Second), reap), nil},
 	"create, and a reaper":       {there("", url1, time.Hour, later(time.Hour-time.Second)), create("", "", url1, time.Hour), both(later(2*time.Second), reap), nil},
+	"roll up, and a reaper":      {there("a", url1, time.Hour, clicked, later(time.Hour)), rollUp, reap, nil},
 	"claim, and a create":        {there("", url1, time.Hour), claim("a", false), create("", "", url1, time.Hour), claimed},
 	"create, and a claim":        {there("", url1, time.Hour), create("", "", url1, time.Hour), claim("a", false), claimed},
 	"two claims":                 {there("", url1, time.Hour), claim("a", false), claim("b", true), nil},

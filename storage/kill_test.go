@@ -179,6 +179,7 @@ var operations = map[string]operation{
 		r.clock.Advance(2 * time.Minute)
 		return nil
 	}), reap},
+	"reap, clicked": {there("a", url1, time.Hour, clicked, rollUp, later(2*time.Hour), reap, later(linkstest.TombstoneKeep)), reap},
 	"reap, several": {func(r *rig, s *storage.Links) {
 		r.expired(5, time.Hour, "due")
 	}, reap},
@@ -192,6 +193,9 @@ func (r *rig) endAll(s *storage.Links) {
 		if err := patiently(do); err != nil {
 			r.t.Fatal(err)
 		}
+	}
+	if r.clicked {
+		must(func() error { return rollUp(ctx, r, s) })
 	}
 	r.clock.Advance(10 * time.Minute) // rows that lead nowhere are dropped once they are a minute old
 	if len(r.Rows(r.Owners)) > 0 {
@@ -341,7 +345,7 @@ func TestACallFailsAtAnyPoint(t *testing.T) {
 	}
 }
 
-// shape tells what links, index rows and owners' rows there are, whatever their aliases and times. Expiry rows may be left
+// shape tells what links, index rows, owners' rows and totals there are, whatever their aliases and times. Expiry rows may be left
 // over.
 func (r *rig) shape() string {
 	r.t.Helper()
@@ -354,6 +358,9 @@ func (r *rig) shape() string {
 	}
 	for _, row := range r.Rows(r.Owners) {
 		all = append(all, fmt.Sprint(row["PartitionKey"]))
+	}
+	for _, row := range r.Rows(r.ClickTotals) {
+		all = append(all, fmt.Sprint(row["Clicks"]))
 	}
 	slices.Sort(all)
 	return strings.Join(all, "\n")

@@ -61,6 +61,7 @@ type Tables struct {
 type Links struct {
 	Keys   *Keys // of the owners
 	Clicks *Clicks
+	Reaps  *Reaps
 
 	config  Config
 	links   *linkTable
@@ -93,6 +94,7 @@ func Open(config Config) (*Links, error) {
 	s.changes.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
 	days, totals := open(config.Tables.Clicks), open(config.Tables.ClickTotals)
 	s.Clicks = newClicks(s, &days, &totals)
+	s.Reaps = &Reaps{table: s.state, log: config.Log}
 	keys := open(config.Tables.Keys)
 	s.Keys = newKeys(&keys, config, s.changes)
 	if config.Cache != nil {

@@ -182,7 +182,8 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		}
 	})
 	got = slices.DeleteFunc(got, func(c string) bool { return strings.HasPrefix(c, "QueryEntities") })
-	check("reap, per link", got, read, index, "DeleteEntity UrlIndex", "DeleteEntity ShortUrls", "DeleteEntity ShortUrlsExpiryIndex")
+	check("reap, per link", got, read, index, "DeleteEntity UrlIndex", "UpdateEntity ShortUrls", "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
+		"DeleteEntity ShortUrlsExpiryIndex")
 }
 
 // createCalls is how many calls make a link for a URL that has none.

@@ -158,6 +158,21 @@ func (l *Lock) Ensure(ctx context.Context) error {
 	return nil
 }
 
+// Held reports whether some process holds the lock. Errors: link.ErrUnavailable.
+func (l *Lock) Held(ctx context.Context) (held bool, err error) {
+	err = safely(func() error {
+		const call = "GetBlob"
+		ctx, _ := withCall(ctx, call)
+		is, err := l.blob.GetProperties(ctx, nil)
+		if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ContainerNotFound) {
+			return nil
+		}
+		held = is.LeaseState != nil && *is.LeaseState == lease.StateTypeLeased
+		return exported(classify(call, err))
+	})
+	return held, err
+}
+
 // Ping asks whether the lock's container is there. Errors: link.ErrUnavailable.
 func (l *Lock) Ping(ctx context.Context) error {
 	return safely(func() error {

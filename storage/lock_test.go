@@ -49,6 +49,10 @@ func TestLockIsHeldByOne(t *testing.T) {
 	if err := two.Do(ctx, work); err != nil || !inside.Load() {
 		t.Errorf("afterwards: %v, worked: %t", err, inside.Load())
 	}
+	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.ServerBusy })
+	if _, err := one.Held(ctx); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("no storage: %v", err)
+	}
 }
 
 func TestLockMakesWhatIsMissing(t *testing.T) {
@@ -58,8 +62,15 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 	if err := l.Ping(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("before there is a container: %v", err)
 	}
+	wantHeld := func(want bool) {
+		t.Helper()
+		if held, err := l.Held(ctx); err != nil || held != want {
+			t.Errorf("held: %t, %v, want %t", held, err, want)
+		}
+	}
 	for range 2 {
-		if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
+		wantHeld(false)
+		if err := l.Do(ctx, func(context.Context) error { wantHeld(true); return nil }); err != nil {
 			t.Error(err)
 		}
 		if err := l.Ensure(ctx); err != nil {

@@ -53,6 +53,7 @@ type rig struct {
 	clock             *linkstest.Clock
 	metrics           *telemetry.Metrics
 	config            storage.Config
+	clicked           bool         // there are clicks to be rolled up
 	left              atomic.Int64 // creates that were stopped too long, and whose second for repairs was over too early
 	*rawtables.Tables              // around the proxy
 }
@@ -92,18 +93,21 @@ func newRig(t testing.TB) *rig {
 	r := &rig{t: t, proxy: faultproxy.Start(emulator), clock: linkstest.NewClock(), metrics: new(telemetry.Metrics)}
 	t.Cleanup(r.proxy.Close)
 	r.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("T%d", rigs.Add(1)))
-	r.TombstoneFor, r.Now = 0, r.clock.Now
+	r.TombstoneFor, r.KeepDays, r.Now = 0, keepDays, r.clock.Now
 	r.config = storage.Config{
 		Connection: connect(t, r.proxy.ConnectionString()),
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		AliasLength: 6,
 		DeletedKeep: linkstest.DeletedKeep,
-		Reap:        storage.ReapConfig{Limit: time.Minute, PageSize: 1000},
+		Reap:        storage.ReapConfig{PageSize: 1000},
+		Clicks:      storage.ClicksConfig{KeepDays: keepDays},
 		Now:         r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
 	return r
 }
+
+const keepDays = 400 // of clicks
 
 // leaveTombstones makes the rig's stores leave tombstones for so long.
 func (r *rig) leaveTombstones(d time.Duration) { r.TombstoneFor, r.config.TombstoneFor = d, d }

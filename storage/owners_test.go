@@ -50,7 +50,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 		"claim":                     {operations["claim"], []string{tell, read, putOwner, getIndex, deleteIndex, update, deleteExpiry, insertIndex, read}},
 		"reap an owner's link": {operation{there("a", url1, time.Hour, later(time.Hour)), reap},
 			[]string{read, getIndex, deleteIndex, deleteOwner, "SubmitTransaction ShortUrlsExpiryIndex", update, deleteExpiry}},
-		"reap a tombstone": {operation{tombstone, reap}, []string{read, "DeleteEntity ShortUrls", deleteExpiry}},
+		"reap a tombstone": {operation{tombstone, reap}, []string{read, "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls", deleteExpiry}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

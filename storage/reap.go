@@ -22,15 +22,11 @@ const reapConcurrency = 16
 // ReapConfig bounds the work of the reaper.
 type ReapConfig struct {
 	Buffer   time.Duration // how long past its expiry a link is kept; zero is fine
-	Limit    time.Duration // how long one Reap may take
-	PageSize int           // expiry rows per page, at most 1000
+	PageSize int           // expiry rows, or rows of clicks, per page, at most 1000
 	// StorageClock makes Reap go by the storage service's clock if Now is ahead of it: what it deletes is gone for good,
 	// and the clock of a machine can be wrong.
 	StorageClock bool
 }
-
-// errReapLimit ends a run that has used up its time.
-var errReapLimit = errors.New("the run has used up its time")
 
 // Reap ends the links whose time was over longer than the buffer ago, oldest first: it deletes their rows in all tables, and
 // leaves a tombstone for as long as that is wanted. It finds them by their expiry rows, those of past days included, so
@@ -41,11 +37,9 @@ var errReapLimit = errors.New("the run has used up its time")
 // nothing. Any number of Reaps may run at once, in any number of processes, and each may be stopped at any
 // point: what is left is found by the next one.
 //
-// A run that reaches its time limit is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with
-// what was done until then.
+// The end of ctx's time is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was done
+// until then.
 func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.config.Reap.Limit, errReapLimit)
-	defer cancel()
 	now, err := s.reapTime(ctx)
 	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.Reap.Buffer)}
 	if err == nil {
@@ -61,7 +55,7 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	if !r.done.Complete && r.done.Backlog == 0 && !r.seen.IsZero() {
 		r.done.Backlog = now.Sub(r.seen) // rows come oldest first: what was not listed expired later
 	}
-	if errors.Is(err, errReapLimit) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = nil
 	}
 	return r.done, exported(err)
@@ -345,7 +339,7 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 	if d.tomb != nil {
 		_, err = r.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
 	} else {
-		err = r.links.delete(ctx, l)
+		err = r.remove(ctx, l)
 	}
 	r.cache.forget(l.Alias)
 	if errors.Is(err, errChanged) {
@@ -358,4 +352,18 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 	}
 	d.gone = err == nil
 	return err
+}
+
+// remove deletes the last that there is of a link: its totals first, so that a crash leaves what the next run finds. A link that
+// leaves no tombstone gets one for that moment: a roll-up inserts nothing beside a tombstone, or takes it back.
+func (r *reaping) remove(ctx context.Context, l linkRow) (err error) {
+	if l.GoneReason == link.StateLive {
+		if l, err = r.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)}); err != nil {
+			return err
+		}
+	}
+	if err := r.Clicks.dropTotals(ctx, l.Alias); err != nil {
+		return err
+	}
+	return r.links.delete(ctx, l)
 }

@@ -238,11 +238,11 @@ func (c *Clicks) sum(ctx context.Context) (s summed, err error) {
 	// Before any totals are read: a day that is rolled up in between is in their Through.
 	today := clicks.DayOf(c.config.Now())
 	s.left = today - clicks.Day(c.config.Clicks.KeepDays)
-	data, _, err := c.state.get(ctx, "rollup", "progress")
+	data, _, err := c.state.get(ctx, rollUpPartition, rollUpKey)
 	if err != nil && !errors.Is(err, errGone) {
 		return s, err
 	}
-	var e struct{ Partition string }
+	var e progressEntity
 	_ = json.Unmarshal(data, &e) // without it, nothing is known to be rolled up
 	if day, ok := partitionDay(e.Partition); ok {
 		s.left = max(s.left, day)
@@ -284,20 +284,12 @@ func partitionDay(partition string) (clicks.Day, bool) {
 // the alias before, counts as none.
 func (c *Clicks) rolledUp(ctx context.Context, l link.Link) (t clicks.Total, through clicks.Day, err error) {
 	const none = math.MinInt32
-	data, _, err := c.totals.get(ctx, linkPartition(l.Alias), string(l.Alias))
-	if errors.Is(err, errGone) {
-		return t, none, nil
-	}
-	if err != nil {
+	e, _, err := c.readTotals(ctx, string(l.Alias))
+	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, link.ErrDamaged) {
 		return t, none, err
 	}
-	var e struct {
-		totalEntity
-		Through, CountedFrom string
-	}
-	err = json.Unmarshal(data, &e)
 	through, ok := clicks.ParseDay(e.Through)
-	if err != nil || !ok || !l.CountedFrom.IsZero() && e.CountedFrom != clicks.DayOf(l.CountedFrom).String() {
+	if err != nil || !ok || !e.of(dayCounted(l)) {
 		return t, none, nil
 	}
 	return e.total(), through, nil

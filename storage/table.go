@@ -49,7 +49,7 @@ func (t *table) ensure(ctx context.Context) error {
 }
 
 // do makes one call. If the table is missing, it creates it and calls again, so that the first request after a start, or
-// after somebody deleted the table, is slower instead of failing. Tries is how often the last call was sent: if more than
+// after somebody deleted the table, is slower instead of failing. Tries is how often a call was sent: if more than
 // once, an earlier try may have been applied although its response never came.
 func (t *table) do(ctx context.Context, operation string, send func(context.Context) error) (tries int, err error) {
 	once := func() (int, error) {
@@ -64,7 +64,8 @@ func (t *table) do(ctx context.Context, operation string, send func(context.Cont
 	if err := t.ensure(ctx); err != nil {
 		return tries, err
 	}
-	return once()
+	again, err := once()
+	return max(tries, again), err
 }
 
 // get reads one row. errGone: the table was read, and the row is not there.
@@ -264,6 +265,37 @@ func (t *table) query(ctx context.Context, options aztables.ListEntitiesOptions,
 			err = page(resp.Entities)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteAll deletes the rows that match a filter. A row that was written since it was listed is an error, errChanged.
+func (t *table) deleteAll(ctx context.Context, filter string) error {
+	options := aztables.ListEntitiesOptions{Filter: &filter, Select: to.Ptr("PartitionKey,RowKey,Timestamp"), Format: to.Ptr(aztables.MetadataFormatFull)}
+	return t.query(ctx, options, func(entities [][]byte) error {
+		rows, err := t.decode(entities)
+		for err == nil && len(rows) > 0 {
+			var batch []rowKey
+			for _, r := range rows[:min(len(rows), batchSize)] {
+				if r.partition == rows[0].partition {
+					batch = append(batch, r.rowKey)
+				}
+			}
+			err, rows = t.deleteEach(ctx, batch), rows[len(batch):]
+		}
+		return err
+	})
+}
+
+// deleteEach deletes up to batchSize rows of one partition, one by one if it cannot be done in one call.
+func (t *table) deleteEach(ctx context.Context, rows []rowKey) error {
+	if err := t.deleteBatch(ctx, rows); err == nil {
+		return nil
+	}
+	for _, r := range rows { // another process may have deleted one of them
+		if err := t.delete(ctx, r.partition, r.key, r.etag); err != nil {
 			return err
 		}
 	}

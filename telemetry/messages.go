@@ -22,6 +22,12 @@ const (
 	LogBatchRefused = "expiry rows could not be deleted in one call; deleting them one by one"
 	// LogReaperFailed: a run of the reaper ended before its time limit and before it had seen all that is due.
 	LogReaperFailed = "reaper: the run was cut short"
+	// LogClicksNotRolledUp: the totals of links lack days that are over; the next run of the reaper goes on.
+	LogClicksNotRolledUp = "reaper: clicks could not be rolled up; the next run continues"
+	// LogClicksCorrupt: a row of clicks or of their totals cannot be read.
+	LogClicksCorrupt = "a row of clicks is corrupt, and left out of the totals"
+	// LogReapStatsNotSaved: the statistics of the reaper's runs lack one until the next run of this process.
+	LogReapStatsNotSaved = "reaper: the statistics were not saved; trying again after the next run"
 	// LogCreateTooLate: the process was stopped in the middle of a create, and repairing what that left has failed.
 	LogCreateTooLate = "a create was stopped for too long and may have left an inconsistent row"
 	// LogLinkLeft: a create that lost a race could not delete its link.
@@ -59,7 +65,7 @@ const (
 // LogMessages are all of them.
 var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
-	LogBatchRefused, LogReaperFailed, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
+	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogReapStatsNotSaved, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
 	LogEditLeft, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogClientAddressLost, LogTimerRefused, LogHostEnded,

@@ -18,6 +18,9 @@ import (
 	"tiney/telemetry"
 )
 
+// flushAgain is how long the last clicks wait for the next try to save them.
+const flushAgain = 200 * time.Millisecond
+
 // lastTelemetry is how long sending the rest of the telemetry may take.
 const lastTelemetry = 3 * time.Second
 
@@ -65,7 +68,8 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	if a.Lock, err = storage.OpenLock(lock); err != nil {
 		return nil, fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
-	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Stopping: ctx, Log: log, Metrics: a.Metrics, Sender: a.sender}
+	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Clicks: a.Links.Clicks, Runs: a.Links.Reaps, Limit: s.ReapLimit, Stopping: ctx,
+		Log: log, Metrics: a.Metrics, Sender: a.sender}
 	who := s.Access
 	if who.OIDC != nil {
 		provider := *who.OIDC
@@ -107,7 +111,9 @@ func (a *App) Close() {
 	if a.Links != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), storage.Timeout)
 		defer cancel()
-		_ = a.Links.Clicks.Flush(ctx) // logged
+		for a.Links.Clicks.Flush(ctx) != nil && ctx.Err() == nil {
+			time.Sleep(flushAgain)
+		}
 	}
 	a.sender.Close(lastTelemetry)
 }

@@ -32,6 +32,7 @@ type Settings struct {
 	Access    access.Config
 	Functions functions.Config
 	Storage   storage.Config
+	ReapLimit time.Duration // how long one run of the reaper may take
 	Lock      storage.LockConfig
 	Telemetry *telemetry.Config // nil disables it
 }
@@ -86,10 +87,10 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
 	s.Storage.Reap = storage.ReapConfig{
 		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
-		Limit:        r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800),
 		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
 		StorageClock: true,
 	}
+	s.ReapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
 	s.Storage.Clicks = storage.ClicksConfig{
 		Mode:       clicks.Mode(strings.ToLower(r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`, "full, totals or off"))),
 		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
@@ -115,7 +116,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 
 	t := telemetry.Config{
 		SamplingPercent: int(r.integer("TELEMETRY_SAMPLING_PERCENT", 100, 1, 100)),
-		ClientAddresses: r.boolean("TELEMETRY_CLIENT_IP", true),
+		ClientAddresses: r.boolean("TELEMETRY_CLIENT_IP", false),
 		Hosted:          s.Hosted(),
 		// The names that the Functions host sends its own telemetry under.
 		Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),

@@ -34,8 +34,8 @@ func TestDefaultSettings(t *testing.T) {
 	if s.Storage.Tables.Links != "ShortUrls" || s.Storage.Tables.Expiry != "ShortUrlsExpiryIndex" || s.Storage.Tables.Index != "UrlIndex" || s.Lock.Container != "locks" || s.Lock.Blob != "expiry-reaper.lock" {
 		t.Errorf("names: %+v", s)
 	}
-	if s.Storage.Reap.Buffer != 0 || s.Storage.Reap.Limit != 4*time.Minute || s.Storage.Reap.PageSize != 1000 {
-		t.Errorf("reaper: %v %v %d", s.Storage.Reap.Buffer, s.Storage.Reap.Limit, s.Storage.Reap.PageSize)
+	if s.Storage.Reap.Buffer != 0 || s.ReapLimit != 4*time.Minute || s.Storage.Reap.PageSize != 1000 {
+		t.Errorf("reaper: %v %v %d", s.Storage.Reap.Buffer, s.ReapLimit, s.Storage.Reap.PageSize)
 	}
 	if tables := s.Storage.Tables; tables.Owners != "ShortUrlsByOwner" || tables.Keys != "ShortUrlsKeys" || tables.State != "ShortUrlsState" {
 		t.Errorf("tables: %+v", tables)
@@ -85,12 +85,12 @@ func TestSettings(t *testing.T) {
 		"Azure":               {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s Settings) bool { return s.Functions.Rules.Base.String() == "https://tiney.to" }},
 		"telemetry": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString}, func(s Settings) bool {
 			c := s.Telemetry
-			return c != nil && !c.Hosted && c.SamplingPercent == 100 && c.ClientAddresses && c.Role == "tiney" && c.Instance != ""
+			return c != nil && !c.Hosted && c.SamplingPercent == 100 && !c.ClientAddresses && c.Role == "tiney" && c.Instance != ""
 		}},
 		"telemetry in Azure": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
-			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "false", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s Settings) bool {
+			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "true", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s Settings) bool {
 			c := s.Telemetry
-			return c != nil && c.Hosted && c.SamplingPercent == 10 && !c.ClientAddresses && c.Role == "short" && c.Instance == "abc"
+			return c != nil && c.Hosted && c.SamplingPercent == 10 && c.ClientAddresses && c.Role == "short" && c.Instance == "abc"
 		}},
 		"no cache":              {[]string{"CACHE_ENABLED", "False"}, func(s Settings) bool { return s.Storage.Cache == nil }},
 		"MaxTtlDays is smaller": {[]string{"MaxTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},

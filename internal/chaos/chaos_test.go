@@ -6,8 +6,8 @@
 // they collide, follow, edit, delete, restore and claim the links, and renew their keys, and reapers run, while storage calls
 // fail or lose their responses, processes are killed and stopped, storage is cut off, and the clock is put forward past the
 // ends of links. The history of each URL and of each link is then checked against a model with porcupine, what nodes may
-// have cached against what the link was in the last 15 seconds, and the tables for what no reaper would ever find; and when
-// all has been ended and its time has passed, they must be empty.
+// have cached against what the link was in the last 15 seconds, the counts of clicks against the redirects that were answered,
+// and the tables for what no reaper would ever find; and when all has been ended and its time has passed, they must be empty.
 package chaos
 
 import (
@@ -55,12 +55,13 @@ func TestMain(m *testing.M) {
 
 // tally counts what was done over all rounds.
 type tally struct {
-	rounds, requests, unknown, faults, kills, stops, outages, advances, reaps atomic.Int64
+	rounds, requests, unknown, faults, kills, stops, outages, advances, reaps, clicks, lost atomic.Int64
 }
 
 func (c *tally) String() string {
-	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, %d kills, %d stops, %d outages, %d clock changes, %d reaps",
-		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load())
+	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, %d kills, %d stops, %d outages, %d clock changes, %d reaps, %d clicks saved (at most %d lost by kills)",
+		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(),
+		c.clicks.Load(), c.lost.Load())
 }
 
 // sabotage breaks what the service relies on, so that a check must find a violation.
@@ -110,6 +111,8 @@ func TestChecksFindBrokenPromises(t *testing.T) {
 		"edits overwrite what they have not seen":             {on("UpdateEntity", "ShortUrls", 1, faultproxy.Unconditional), "not the history of a link", 0},
 		"changes are not announced":                           {on("UpdateEntity", "State", 1, faultproxy.Lie), "out of date", 0},
 		"revoked keys stay":                                   {on("DeleteEntity", "Keys", 1, faultproxy.Lie), "accepted although it was revoked", 0},
+		"counts are not written":                              {on("SubmitTransaction", "ShortUrlsClicks", 1, faultproxy.Lie), "were saved, of at least", 0},
+		"counts are written twice":                            {on("SubmitTransaction", "ShortUrlsClicks", 1, faultproxy.Twice), "were saved, of at most", 0},
 		"no link is ever written":                             {on("InsertEntity", "ShortUrls", 1, faultproxy.Refuse), "although all is well", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,6 +150,7 @@ type round struct {
 	tokens     map[string]string // the claim tokens of aliases
 	etags      map[string]string // the last ones that aliases were seen with
 	keys       map[string][]*key // of owners, the newest last
+	runs       []*run
 	violations []string
 }
 
@@ -223,7 +227,7 @@ func play(t *testing.T, seed uint64, count *tally, broken *sabotage) []string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var clients, trouble sync.WaitGroup
-	trouble.Go(func() { r.makeTrouble(ctx, random(seed, 0)) })
+	trouble.Go(func() { r.makeTrouble(ctx, random(seed, 0), kinds) })
 	acts := 40
 	if broken != nil {
 		acts = 30 // porcupine may take long over an illegal history
@@ -245,8 +249,11 @@ func play(t *testing.T, seed uint64, count *tally, broken *sabotage) []string {
 	return r.violations
 }
 
+// kinds is how many kinds of trouble there are, and kindsNow how many of them leave the clocks alone.
+const kinds, kindsNow = 7, 5
+
 // makeTrouble does something to one process after the other until ctx ends, and leaves all of them running.
-func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand) {
+func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -254,8 +261,8 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand) {
 		case <-time.After(time.Duration(20+rng.IntN(100)) * time.Millisecond):
 		}
 		n := r.nodes[rng.IntN(len(r.nodes))]
-		trouble := rng.IntN(6)
-		if r.sabotage != nil && trouble < 4 {
+		trouble := rng.IntN(kinds)
+		if r.sabotage != nil && trouble < kindsNow {
 			continue // only lifetimes end: requests without a response make a violation harder to find
 		}
 		switch trouble {
@@ -279,6 +286,8 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand) {
 		case 3:
 			r.count.reaps.Add(1)
 			n.control("reap")
+		case 4:
+			n.flush()
 		default:
 			// One after the other, so that their clocks differ for a moment: by less than what the promises allow. Nothing is
 			// under way then, no poll either: for that alone, time would fly.

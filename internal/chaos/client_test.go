@@ -59,6 +59,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		e.sent = string(data)
 	}
 	r.count.requests.Add(1)
+	run := n.run.Load()
 	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), time.Now().UnixNano()
 	var got body
 	e.status, got = func() (int, body) {
@@ -72,6 +73,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		if k != nil {
 			req.Header.Set("Authorization", "Bearer "+k.secret)
 		}
+		req.Header.Set("User-Agent", browser) // else it counts as a bot
 		if e.match != "" {
 			req.Header.Set("If-Match", e.match)
 		}
@@ -90,6 +92,9 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		return resp.StatusCode, got
 	}()
 	e.ret, e.until, e.latest = time.Now().UnixNano(), n.clock().Unix(), r.latest().Unix()
+	if alias, ok := strings.CutPrefix(path, "/"); ok && method == "GET" && !strings.Contains(alias, "/") {
+		run.clicked(alias, e.status)
+	}
 	e.problem, e.told = strings.TrimPrefix(got.Type, "/problems/"), got.view()
 	if e.ret-e.call > int64(900*time.Millisecond) {
 		n.mayHaveFailed(append(strings.Split(e.alias, ","), e.told.alias, keyReads)...)

@@ -64,7 +64,8 @@ func serveNode() error {
 		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
 		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix + "ShortUrlsClickTotals",
 		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
-		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
+		"CLICKS_FLUSH_SECONDS": "1",
+		"CHANGES_SECONDS":      cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
 	}
 	settings, err := app.ReadSettings(func(name string) string { return env[name] })
 	if err != nil {
@@ -90,6 +91,11 @@ func serveNode() error {
 		}
 		fmt.Fprintf(w, "%+v %v", done, err)
 	})
+	mux.HandleFunc("/control/flush", func(w http.ResponseWriter, r *http.Request) {
+		if err := node.Links.Clicks.Flush(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
 	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runtime.NumGoroutine()) })
 	mux.HandleFunc("/control/idle", func(http.ResponseWriter, *http.Request) {
 		for running.Load() > 0 {
@@ -109,6 +115,7 @@ func serveNode() error {
 		return err
 	}
 	go node.Links.FollowChanges(context.Background())
+	go node.Links.Clicks.FlushRegularly(context.Background())
 	fmt.Println(listener.Addr())
 	return http.Serve(listener, mux)
 }
@@ -126,6 +133,7 @@ type node struct {
 	mu  sync.Mutex // held while the process changes
 	cmd *exec.Cmd
 	url atomic.Pointer[string]
+	run atomic.Pointer[run] // since it was started last
 
 	ahead atomic.Int64 // how far its clock is ahead of the real one, in nanoseconds
 	jump  atomic.Int64 // when the clock was last advanced by more than trusted, or the process started; real, in Unix nanoseconds
@@ -223,6 +231,7 @@ func (n *node) start() {
 	}
 	url := "http://" + strings.TrimSpace(address)
 	n.cmd = cmd
+	n.run.Store(n.round.newRun())
 	n.url.Store(&url)
 	n.jump.Store(time.Now().UnixNano())
 	n.down.Store(false)
@@ -232,6 +241,7 @@ func (n *node) kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.down.Store(true)
+	n.run.Load().killed.Store(true)
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -24,6 +25,7 @@ func (r *round) settle() {
 	}
 	r.advance(2 * time.Minute) // what is cached is not trusted any more, and rows that lead nowhere are old
 	known := r.agree()
+	r.checkClicks()
 	for _, n := range r.nodes {
 		// A few for each connection; requests that hang would leave hundreds over a round.
 		_, body := n.control("goroutines")
@@ -166,6 +168,9 @@ func (r *round) end(known []string) {
 	look("forgotten", 404)
 	for _, table := range []string{r.tables.Links, r.tables.Index, r.tables.Expiry, r.tables.Owners, r.tables.Keys, r.tables.State} {
 		for _, row := range r.tables.Rows(table) {
+			if key, _ := row["PartitionKey"].(string); strings.HasPrefix(key, "salt|") {
+				continue // goes when its day is rolled up
+			}
 			r.violation("left in %s when all was over: %v", table, row)
 		}
 	}

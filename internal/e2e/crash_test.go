@@ -86,9 +86,9 @@ func TestKilledAtEveryStorageCallOfCreate(t *testing.T) {
 }
 
 func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
-	// One read for the time, two reads and two deletes for each of the three links that are due, and a delete and a batch
-	// for their expiry rows of two days.
-	for n := 1; n <= 15; n++ {
+	// After three calls of the roll-up: one read for the time, three reads, an update and two deletes for each of the three links
+	// that are due, and a delete and a batch for their expiry rows of two days.
+	for n := 4; n <= 24; n++ {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("call %d, after=%t", n, after), func(t *testing.T) {
 				t.Parallel()

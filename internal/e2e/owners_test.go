@@ -52,6 +52,9 @@ var owned = []step{
 	{name: "a key that does not exist", as: "FORGED", method: "GET", target: "/api/me", status: 401, want: `{"type":"/problems/credentials-invalid","Www-Authenticate":"Bearer error=\"invalid_token\""}`},
 	{name: "a password", method: "GET", target: "/api/me", headers: []string{"Authorization", "Basic YTpi"}, status: 401},
 	{name: "two kinds of credentials", as: "ADA", method: "GET", target: "/api/me", headers: []string{"X-Api-Key", "$ADA"}, status: 400},
+	{name: "the reaper's runs", as: "ADMIN", method: "GET", target: "/api/admin/cleanup/stats", status: 200, want: `{"deletedTotal":0,"lastDeleted":0,"failedRuns":0}`},
+	{name: "the reaper's runs, for an owner", as: "ADA", method: "GET", target: "/API/Admin/cleanup/stats/", status: 403, want: `{"type":"/problems/admin-needed"}`},
+	{name: "the reaper's runs, without credentials", method: "GET", target: "/api/admin/cleanup/stats", status: 401, want: `{"Www-Authenticate":"Bearer"}`},
 	{name: "health, whatever the credential", as: "FORGED", method: "GET", target: "/api/health", status: 200},
 
 	{name: "a chosen alias", as: "ADA", method: "POST", target: "/api/shorten", status: 201,

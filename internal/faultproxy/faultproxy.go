@@ -23,6 +23,7 @@ type Call struct {
 	Target    string // the table, or the blob's container
 	Partition string // of a row that is named in the call's URL, as inserts do not, and of a batch
 	Rows      int    // that a batch names; 0 for what is none
+	Bytes     int    // of its body
 }
 
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }
@@ -46,6 +47,7 @@ const (
 
 	Lie           // it is not passed on, and gets a response as if it had been applied
 	Unconditional // it is passed on without the ETag that it is conditional on
+	Twice         // a batch of counts is passed on, and then again as if another process had counted the same
 )
 
 // Proxy is a proxy in front of one Azurite.
@@ -163,7 +165,7 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		p.passing++
 		defer p.done()
 		p.n++
-		call := Call{N: p.n}
+		call := Call{N: p.n, Bytes: len(body)}
 		call.Operation, call.Target = name(r)
 		if m := partitionKey.FindStringSubmatch(r.URL.Path); m != nil {
 			call.Partition = m[1]
@@ -227,6 +229,14 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		if fault == Unconditional && out.Header.Get("If-Match") != "" {
 			out.Header.Set("If-Match", "*")
 		}
+		if fault == Twice {
+			again := out.Clone(out.Context())
+			other := countRow.ReplaceAll(body, []byte("${1}0"))
+			again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(other)), int64(len(other))
+			if resp, err := http.DefaultTransport.RoundTrip(again); err == nil {
+				resp.Body.Close()
+			}
+		}
 		resp, err := http.DefaultTransport.RoundTrip(out)
 		if err != nil {
 			panic(http.ErrAbortHandler)
@@ -258,6 +268,7 @@ const batch = "SubmitTransaction"
 
 var (
 	batchRow     = regexp.MustCompile(`(?m)^[A-Z]+ \S+/([A-Za-z0-9]+)\(PartitionKey='([^']*)',RowKey='[^']*'\)`)
+	countRow     = regexp.MustCompile(`([A-Z2-7]{26}-[0-9]+)`) // the process and the number at the end of a row's key
 	batchIfMatch = regexp.MustCompile(`(?m)^(If-Match: )[^\r\n]+`)
 )
 

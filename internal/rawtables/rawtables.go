@@ -29,8 +29,9 @@ type Tables struct {
 	service          *aztables.ServiceClient
 	// The names of the tables.
 	Links, Index, Expiry, Owners, Keys, State, Clicks, ClickTotals string
-	// What Leaks goes by: how long deleted links and tombstones are kept, and the time.
+	// What Leaks goes by: how long deleted links and tombstones are kept, for how many days clicks are, and the time.
 	DeletedKeep, TombstoneFor time.Duration
+	KeepDays                  int
 	Now                       func() time.Time
 }
 
@@ -46,9 +47,12 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex",
 		Owners: prefix + "ShortUrlsByOwner", Keys: prefix + "ShortUrlsKeys", State: prefix + "ShortUrlsState",
 		Clicks: prefix + "ShortUrlsClicks", ClickTotals: prefix + "ShortUrlsClickTotals",
-		DeletedKeep: 7 * 24 * time.Hour, TombstoneFor: 30 * 24 * time.Hour, Now: time.Now,
+		DeletedKeep: 7 * 24 * time.Hour, TombstoneFor: 30 * 24 * time.Hour, KeepDays: 400, Now: time.Now,
 	}
 }
+
+// day is how rows write a day.
+const day = "20060102"
 
 // Entity is a row as it is on the wire.
 type Entity map[string]any
@@ -180,6 +184,9 @@ func Link(l link.Link) Entity {
 	if l.Shared {
 		e["Shared"] = true
 	}
+	if !l.CountedFrom.IsZero() {
+		e["CountedFrom"] = l.CountedFrom.Format(day)
+	}
 	if len(l.Tags) > 0 {
 		tags, _ := json.Marshal(l.Tags)
 		e["Tags"] = string(tags)
@@ -220,7 +227,7 @@ func Expiry(l link.Link) Entity { return Due(l.Alias, l.ExpiresAt) }
 
 // Due returns the expiry row by which the reaper looks at a link at the given time.
 func Due(a link.Alias, at time.Time) Entity {
-	e := Entity{"PartitionKey": at.UTC().Format("20060102"), "RowKey": at.UTC().Format("150405") + "|" + string(a),
+	e := Entity{"PartitionKey": at.UTC().Format(day), "RowKey": at.UTC().Format("150405") + "|" + string(a),
 		"AliasPartitionKey": partition(a), "AliasRowKey": string(a)}
 	e.time("ExpiresAtUtc", at)
 	return e
@@ -234,6 +241,57 @@ func ownerPartition(owner string) string {
 // Owner returns the row of a link among those of its owner.
 func Owner(l link.Link) Entity {
 	return Entity{"PartitionKey": ownerPartition(l.Owner), "RowKey": fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)}
+}
+
+// Clicks returns the row of what a process has counted of an alias, or of "*", on the day of a time. Each click took a millisecond.
+func Clicks(alias, process string, at time.Time, clicks, bots int64) Entity {
+	sum := sha256.Sum256([]byte(alias))
+	e := Entity{"PartitionKey": at.UTC().Format(day) + "-" + hex.EncodeToString(sum[:])[:1], "RowKey": alias + "|" + process}
+	e.counts(clicks, bots, at)
+	return e
+}
+
+// Totals returns the row of all clicks on an alias up to the day of through, the last of which was then.
+func Totals(alias string, through time.Time, clicks, bots int64, countedFrom time.Time) Entity {
+	e := Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias, "Through": through.UTC().Format(day)}
+	if !countedFrom.IsZero() {
+		e["CountedFrom"] = countedFrom.UTC().Format(day)
+	}
+	e.counts(clicks, bots, through)
+	return e
+}
+
+func (e Entity) counts(clicks, bots int64, last time.Time) {
+	for name, n := range map[string]int64{"Clicks": clicks, "Bots": bots, "TookMicroseconds": 1000 * clicks} {
+		e[name], e[name+"@odata.type"] = fmt.Sprint(n), "Edm.Int64"
+	}
+	e.time("LastAtUtc", last)
+}
+
+// VisitorKey returns the row of the key of the day of a time.
+func VisitorKey(at time.Time) Entity {
+	return Entity{"PartitionKey": "salt|" + at.UTC().Format(day), "RowKey": "key", "Key": strings.Repeat("0f", 16)}
+}
+
+// PutAll adds rows to a table, which must not have any of them yet.
+func (r *Tables) PutAll(table string, rows []Entity) {
+	r.t.Helper()
+	var writes errgroup.Group
+	writes.SetLimit(32) // row by row: Azurite takes the longer for a batch, the more rows there are
+	for _, e := range rows {
+		writes.Go(func() error { return r.add(table, e) })
+	}
+	if err := writes.Wait(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *Tables) add(table string, e Entity) error {
+	data, err := json.Marshal(e)
+	if err == nil {
+		_, err = r.service.NewClient(table).AddEntity(context.Background(), data, nil)
+	}
+	return err
 }
 
 // PutLink writes a link with all its rows.
@@ -252,25 +310,15 @@ func (r *Tables) PutLink(l link.Link) {
 // PutMany writes count links that expired at the given time. The tables must not have any of them yet.
 func (r *Tables) PutMany(count int, at time.Time) {
 	r.t.Helper()
-	var writes errgroup.Group
-	writes.SetLimit(32) // row by row: Azurite takes the longer for a batch, the more rows there are
+	rows := map[string][]Entity{}
 	for i := range count {
-		writes.Go(func() error {
-			l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
-			for table, e := range map[string]Entity{r.Links: Link(l), r.Index: Index(l), r.Expiry: Expiry(l)} {
-				data, err := json.Marshal(e)
-				if err != nil {
-					return err
-				}
-				if _, err := r.service.NewClient(table).AddEntity(context.Background(), data, nil); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
+		for table, e := range map[string]Entity{r.Links: Link(l), r.Index: Index(l), r.Expiry: Expiry(l)} {
+			rows[table] = append(rows[table], e)
+		}
 	}
-	if err := writes.Wait(); err != nil {
-		r.t.Fatal(err)
+	for table, all := range rows {
+		r.PutAll(table, all)
 	}
 }
 
@@ -288,7 +336,7 @@ func (r *Tables) Age(d time.Duration) {
 				at, aged = at.Add(-d), true
 				if table == r.Expiry {
 					r.Drop(table, e)
-					e["PartitionKey"], e["RowKey"] = at.Format("20060102"), at.Format("150405")+"|"+e["AliasRowKey"].(string)
+					e["PartitionKey"], e["RowKey"] = at.Format(day), at.Format("150405")+"|"+e["AliasRowKey"].(string)
 				}
 				e.time(name, at)
 			}
@@ -316,19 +364,25 @@ func (r *Tables) WantNoLeak() {
 	}
 }
 
-// WantNothing checks that no row of any link is left.
+// WantNothing checks that no row of any link is left but what was counted each day.
 func (r *Tables) WantNothing() {
 	r.t.Helper()
-	for _, table := range []string{r.Links, r.Index, r.Expiry, r.Owners} {
+	for _, table := range []string{r.Links, r.Index, r.Expiry, r.Owners, r.ClickTotals} {
 		for _, row := range r.Rows(table) {
-			r.t.Errorf("%s has %v", table, row)
+			if row["RowKey"] != allLinks {
+				r.t.Errorf("%s has %v", table, row)
+			}
 		}
 	}
 }
 
+// allLinks is in place of the alias in rows of the whole service.
+const allLinks = "*"
+
 // Leaks returns what nothing would ever find: links and tombstones that have no expiry row for their end, index rows that
-// lead nowhere or to a link of another URL or owner, links that their owner's list lacks, and rows in it that lead nowhere. An
-// expiry row that makes the reaper put something in order excuses that.
+// lead nowhere or to a link of another URL or owner, links that their owner's list lacks, rows in it that lead nowhere, and
+// totals of no link. An expiry row that makes the reaper put something in order excuses that. Of clicks, a roll-up that has come
+// to its end must have left no row that is not kept any more, and no key of a day that is rolled up.
 func (r *Tables) Leaks() []string {
 	r.t.Helper()
 	var leaks []string
@@ -386,6 +440,32 @@ func (r *Tables) Leaks() []string {
 		own := ownerRow(l)
 		if l.text("Owner") == "" || own.text("PartitionKey") != e.text("PartitionKey") || own.text("RowKey") != e.text("RowKey") {
 			leak("owner's row %v leads nowhere", e)
+		}
+	}
+	for _, e := range r.Rows(r.ClickTotals) {
+		if alias := e.text("RowKey"); links[alias] == nil && alias != allLinks {
+			leak("totals %v are of no link", e)
+		}
+	}
+	var rolledUp time.Time // the first day that is not
+	state := r.Rows(r.State)
+	for _, e := range state {
+		if e.text("PartitionKey") == "rollup" && e.text("Row") == "" {
+			rolledUp, _ = time.Parse(day, e.text("Partition"))
+		}
+	}
+	for _, e := range state {
+		if d, ok := strings.CutPrefix(e.text("PartitionKey"), "salt|"); ok && d < rolledUp.Format(day) {
+			leak("the key of %s is there", d)
+		}
+	}
+	if rolledUp.IsZero() {
+		return leaks
+	}
+	kept := rolledUp.AddDate(0, 0, 1-r.KeepDays).Format(day) // it was rolled up on the next day
+	for _, e := range r.Rows(r.Clicks) {
+		if e.text("PartitionKey") < kept {
+			leak("clicks %v are too old", e)
 		}
 	}
 	return leaks

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+
+	"tiney/internal/azurite"
+	"tiney/internal/useragents"
+	"tiney/link"
+)
+
+const (
+	visitedLinks = 100_000
+	visits       = 100_000 // that are drawn, and then sent over and over
+	visitTime    = 20 * time.Second
+	visitRest    = 15 * time.Second // until what was counted is saved, and most of it forgotten
+)
+
+// clicks measures what it costs to count clicks: of one cached link, and of many links under requests that look like real ones.
+func (b *bench) clicks(ctx context.Context) (string, error) {
+	expires := time.Now().AddDate(0, 0, 30)
+	links := makeLinks(visitedLinks, func(int) time.Time { return expires })
+	t, err := b.newTables(ctx, links, true)
+	if err != nil {
+		return "", err
+	}
+	one, err := b.visits("one", links[:1], 1_000)
+	if err != nil {
+		return "", err
+	}
+	many, err := b.visits("many", links, visits)
+	if err != nil {
+		return "", err
+	}
+	without := subject{noClicks, b.service(t, true, noClicks), load{file: one, counted: "cache.hit"}}
+	with := subject{"CLICKS=full", b.service(t, true), load{file: one, counted: "cache.hit"}}
+
+	var rates, life results
+	for range b.rounds {
+		if err := b.takeTurns(ctx, &rates, "/"+string(links[0].Alias), []subject{without, with}); err != nil {
+			return "", err
+		}
+	}
+	for _, mode := range []string{noClicks, "CLICKS=full"} {
+		v, err := b.visited(ctx, t, mode, many)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", mode, err)
+		}
+		life.add(mode, v)
+	}
+	return fmt.Sprintf("One link. Rounds with fresh processes: %d, of %d turns of a second each.\n\n", b.rounds, turns) +
+		rates.table([]column{
+			{head: "requests/s", value: "req/s"},
+			{head: "p50 ms", value: "p50", digits: 2},
+			{head: "p99 ms", value: "p99", digits: 2},
+			{head: "CPU µs each", value: "µs", digits: 1},
+			{head: "requests/s, to " + noClicks, value: "req/s to first", digits: 3, atLeast: 0.95, rows: []string{with.name}},
+			{head: "CPU, to " + noClicks, value: "µs to first", digits: 3},
+		}) +
+		fmt.Sprintf("\n%d links. One run of %v each.\n\n", visitedLinks, visitTime) +
+		life.table([]column{
+			{head: "requests/s", value: "req/s"},
+			{head: "p50 ms", value: "p50", digits: 2},
+			{head: "p99 ms", value: "p99", digits: 2},
+			{head: "CPU µs each", value: "µs", digits: 1},
+			{head: "MB before", value: "before", digits: 1},
+			{head: "MB at most", value: "most", digits: 1},
+			{head: fmt.Sprintf("MB %v later", visitRest), value: "after", digits: 1},
+			{head: "calls", value: "batches"},
+			{head: "rows", value: "rows"},
+		}), nil
+}
+
+// visits writes requests for links as people and bots send them, 1 in 100 of which is a bot's: some links are in everybody's
+// mouth and most are seldom asked for, and so it is with the sites that lead to them. Each has an address of its own.
+func (b *bench) visits(name string, links []link.Link, count int) (file string, err error) {
+	people, err := useragents.People(".")
+	if err != nil {
+		return "", err
+	}
+	bots, err := useragents.Bots(".")
+	if err != nil {
+		return "", err
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	popular := rand.NewZipf(random, 1.01, 1, uint64(len(links)-1))
+	sites := make([]string, 1000)
+	for i := range sites {
+		sites[i] = fmt.Sprintf("https://%s.example/news", fmt.Sprintf("%016x", random.Uint64())[:4+random.IntN(12)])
+	}
+	known := rand.NewZipf(random, 1.01, 1, uint64(len(sites)-1))
+	lines := make([]string, count)
+	for i := range lines {
+		agent := people[random.IntN(len(people))].UserAgent
+		if i%100 == 0 {
+			agent = bots[random.IntN(len(bots))]
+		}
+		address := netip.AddrFrom4([4]byte{byte(1 + random.IntN(220)), byte(random.IntN(256)), byte(random.IntN(256)), byte(random.IntN(256))})
+		lines[i] = strings.Join([]string{"/" + string(links[popular.Uint64()].Alias), agent, sites[known.Uint64()], address.String()}, "\t")
+	}
+	return b.file(name, lines)
+}
+
+// visited measures a service under such requests, and what it writes of them.
+func (b *bench) visited(ctx context.Context, t *tables, mode, file string) (values, error) {
+	of := *t
+	of[6] += strings.TrimPrefix(mode, "CLICKS=") // so that it has this service's rows alone
+	storage, batches, stop := b.countBatches()
+	defer stop()
+	s, err := b.startReady(ctx, b.service(&of, true, mode, "AzureWebJobsStorage="+storage), "/api/ready")
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	before, _, err := memory(s.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.put(ctx, load{file: file}, visitTime, 0)
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(visitRest)
+	v["before"] = before
+	if v["after"], v["most"], err = memory(s.cmd.Process.Pid); err != nil {
+		return nil, err
+	}
+	counts, err := s.stopCounted("redirect.found")
+	if err != nil {
+		return nil, err
+	}
+	v["batches"] = float64(batches.Load())
+	clicks := 0.0
+	if v["rows"], clicks, err = b.savedClicks(ctx, of[6]); err != nil {
+		return nil, err
+	}
+	if counted := counts["clicks.counted"] + counts["clicks.bots"]; counted != clicks {
+		return nil, fmt.Errorf("%v clicks were counted, and the table has %v", counted, clicks)
+	}
+	return v, nil
+}
+
+// savedClicks returns how many rows a table of clicks has, and the clicks in those of links.
+func (b *bench) savedClicks(ctx context.Context, table string) (rows, clicks float64, err error) {
+	service, err := aztables.NewServiceClientFromConnectionString(b.storage.ConnectionString(), nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	for pager := service.NewClient(table).NewListEntitiesPager(nil); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, data := range page.Entities {
+			var row struct {
+				RowKey       string
+				Clicks, Bots int64 `json:",string"`
+			}
+			if err := json.Unmarshal(data, &row); err != nil {
+				return 0, 0, err
+			}
+			rows++
+			if !strings.HasPrefix(row.RowKey, "*") {
+				clicks += float64(row.Clicks + row.Bots)
+			}
+		}
+	}
+	return rows, clicks, nil
+}
+
+// countBatches returns the connection string of a proxy in front of the tables that counts the batches, which are a flush's.
+func (b *bench) countBatches() (connectionString string, batches *atomic.Int64, stop func()) {
+	batches = new(atomic.Int64)
+	forward := &httputil.ReverseProxy{
+		Transport: client.Transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", b.storage.Table)})
+			if strings.HasSuffix(r.In.URL.Path, "/$batch") {
+				batches.Add(1)
+			}
+		},
+	}
+	proxy := httptest.NewServer(forward)
+	ports := azurite.Ports{Blob: b.storage.Blob, Queue: b.storage.Queue, Table: proxy.Listener.Addr().(*net.TCPAddr).Port}
+	return ports.ConnectionString(), batches, proxy.Close
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tiney/internal/useragents"
+)
+
+const (
+	followedLinks = 1000
+	// Each user waits for so long between two requests, but where they do not wait at all.
+	leastPause, mostPause = 500 * time.Millisecond, 2 * time.Second
+	creating              = 0.2 // of the requests of users who do both; the others follow a link
+)
+
+// phase is a part of the load: so many users, for so long.
+type phase struct {
+	name                          string
+	length                        time.Duration // as it is described; a tenth of it unless all of it is asked for
+	both, create, follow, readers int           // users who do that
+	ramp                          bool          // they come one by one, and else at once
+	hurry                         bool          // they do not wait
+}
+
+var phases = []phase{
+	{name: "0 to 50 users", length: 60 * time.Second, both: 50, ramp: true},
+	{name: "50 users", length: 120 * time.Second, both: 50},
+	{name: "100 users", length: 30 * time.Second, both: 100},
+	{name: "50 again", length: 30 * time.Second, both: 50},
+	{name: "20 users", length: 300 * time.Second, both: 20},
+	{name: "10 create, 40 follow, 5 read statistics", length: 60 * time.Second, create: 10, follow: 40, readers: 5},
+	{name: "50 who do not wait", length: 30 * time.Second, both: 50, hurry: true},
+}
+
+// thresholds are what has to hold while users wait, but for requests/s: 50 who wait make 40 of them.
+var thresholds = []struct {
+	name, value  string
+	digits       int
+	below, above float64 // either
+}{
+	{name: "p50 ms", value: "p50", digits: 1, below: 100},
+	{name: "p95 ms", value: "p95", digits: 1, below: 500},
+	{name: "p99 ms", value: "p99", digits: 1, below: 1000},
+	{name: "mean of creates, ms", value: "create", digits: 1, below: 2000},
+	{name: "mean of redirects, ms", value: "follow", digits: 1, below: 500},
+	{name: "errors, %", value: "errors", digits: 2, below: 1},
+	{name: "requests/s", value: "req/s", above: 100},
+}
+
+// users measures a service under the load of people who wait between two requests.
+func (b *bench) users(ctx context.Context) (string, error) {
+	links := makeLinks(followedLinks, func(int) time.Time { return time.Now().AddDate(0, 0, 30) })
+	t, err := b.newTables(ctx, links, false)
+	if err != nil {
+		return "", err
+	}
+	people, err := useragents.People(".")
+	if err != nil {
+		return "", err
+	}
+	s, err := b.startReady(ctx, b.service(t, true), "/api/ready")
+	if err != nil {
+		return "", err
+	}
+	defer s.stop()
+	crowd := &crowd{server: s, people: people}
+	for _, l := range links {
+		crowd.aliases = append(crowd.aliases, string(l.Alias))
+	}
+	share := 10
+	if b.full {
+		share = 1
+	}
+	head, line := "| | to hold |", "| --- | --- |"
+	rows := make([]string, len(thresholds))
+	met := slices.Repeat([]bool{true}, len(thresholds))
+	for _, p := range phases {
+		v := crowd.play(ctx, p, p.length/time.Duration(share))
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		head, line = head+" "+p.name+" |", line+" ---: |"
+		for j, t := range thresholds {
+			if x, ok := v[t.value]; ok {
+				rows[j] += fmt.Sprintf(" %.*f |", t.digits, x)
+				met[j] = met[j] && (p.hurry != (t.above != 0) || t.above != 0 && x > t.above || t.below != 0 && x < t.below)
+			} else {
+				rows[j] += " |"
+			}
+		}
+	}
+	for j, t := range thresholds {
+		bound, verdict := fmt.Sprintf("below %v", t.below), "met"
+		if t.above != 0 {
+			bound = fmt.Sprintf("above %v, if they do not wait", t.above)
+		}
+		if !met[j] {
+			verdict = "**missed**"
+		}
+		rows[j] = fmt.Sprintf("| %s | %s: %s |%s", t.name, bound, verdict, rows[j])
+	}
+	return fmt.Sprintf("One run, each phase in 1/%d of its time.\n\n%s\n%s\n%s\n", share, head, line, strings.Join(rows, "\n")), nil
+}
+
+// crowd are the users of a service.
+type crowd struct {
+	server *server
+	people []useragents.Person
+
+	mu      sync.Mutex
+	aliases []string // of links that can be followed
+	took    map[string][]time.Duration
+	errors  int
+	urls    atomic.Int64
+}
+
+// play lets users come and go, and returns what they have seen.
+func (c *crowd) play(ctx context.Context, p phase, length time.Duration) values {
+	c.took, c.errors = map[string][]time.Duration{}, 0
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	var all sync.WaitGroup
+	n := p.both + p.create + p.follow + p.readers
+	for i := range n {
+		var late time.Duration
+		switch {
+		case p.ramp:
+			late = length * time.Duration(i) / time.Duration(n)
+		case !p.hurry: // else they would all come at the same moment
+			late = rand.N(mostPause)
+		}
+		all.Go(func() {
+			for pause := late; wait(ctx, pause); {
+				switch {
+				case i < p.create, i < p.create+p.both && rand.Float64() < creating:
+					c.create()
+				case i < p.create+p.both+p.follow:
+					c.ask("follow", http.MethodGet, "/"+c.alias(), "")
+				default:
+					c.ask("read", http.MethodGet, "/api/links/"+c.alias()+"/stats", "")
+				}
+				if pause = leastPause + rand.N(mostPause-leastPause); p.hurry {
+					pause = 0
+				}
+			}
+		})
+	}
+	start := time.Now()
+	all.Wait()
+	v := values{}
+	var took []time.Duration
+	for kind, durations := range c.took {
+		took = append(took, durations...)
+		var sum time.Duration
+		for _, d := range durations {
+			sum += d
+		}
+		v[kind] = milliseconds(sum) / float64(len(durations))
+	}
+	slices.Sort(took)
+	for name, percent := range map[string]int{"p50": 50, "p95": 95, "p99": 99} {
+		v[name] = milliseconds(took[len(took)*percent/100])
+	}
+	v["errors"] = 100 * float64(c.errors) / float64(len(took))
+	v["req/s"] = float64(len(took)) / time.Since(start).Seconds()
+	return v
+}
+
+// wait reports whether ctx goes on for so long.
+func wait(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return ctx.Err() == nil
+	}
+}
+
+func (c *crowd) alias() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.aliases[rand.IntN(len(c.aliases))]
+}
+
+// create makes a link, which is followed like the others from then on.
+func (c *crowd) create() {
+	var made struct{ Alias string }
+	text := c.ask("create", http.MethodPost, "/api/shorten", body(followedLinks+int(c.urls.Add(1))))
+	if text != nil && json.Unmarshal(text, &made) == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.aliases = append(c.aliases, made.Alias)
+	}
+}
+
+// ask sends a request as somebody's browser, and returns the body of its response, or nil if that is an error.
+func (c *crowd) ask(kind, method, path, body string) []byte {
+	start := time.Now()
+	text, err := c.server.send(method, path, body, c.people[rand.IntN(len(c.people))].UserAgent)
+	took := time.Since(start)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.took[kind] = append(c.took[kind], took)
+	if err == nil {
+		return text
+	}
+	if c.errors++; c.errors == 1 {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	return nil
+}

@@ -1,0 +1,695 @@
+package clicks
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// rowOf is where storage keeps a Pending.
+type rowOf struct {
+	alias string
+	day   Day
+	row   uint32
+}
+
+// rows are what was saved.
+type rows map[rowOf]Count
+
+func (r rows) write(p *Pending) rowOf {
+	of := rowOf{p.Alias, p.Day, p.Row}
+	r[of] = p.Take().copy()
+	return of
+}
+
+// save saves all there is, and says so.
+func (r rows) save(c *Counter) {
+	for _, p := range c.Pending() {
+		r.write(p)
+		p.Saved(false)
+	}
+}
+
+// of returns what the rows of an alias have together.
+func (r rows) of(alias string) *Count {
+	all := new(Count)
+	for of, count := range r {
+		if of.alias == alias {
+			all.Merge(&count)
+		}
+	}
+	return all
+}
+
+func (c *Counter) mustClick(t *testing.T, alias string, k Click) {
+	t.Helper()
+	if !c.Click(alias, &k) {
+		t.Fatalf("there is no room for a click of %s", alias)
+	}
+}
+
+// kept returns of how many aliases and days there is a count, but for those of All.
+func (c *Counter) kept() (n int) {
+	for i := range c.shards {
+		for of := range c.shards[i].counts {
+			if of.alias != All {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// consistent checks the sums that are kept beside the counts.
+func (c *Counter) consistent(t *testing.T) {
+	t.Helper()
+	var counts, bytes, waiting int
+	look := func(count *counting) {
+		counts++
+		bytes += count.bytes
+		waiting += len(count.waiting)
+		if count.bytes != count.size() {
+			t.Errorf("a count takes %d bytes, and is said to take %d", count.size(), count.bytes)
+		}
+	}
+	for i := range c.shards {
+		for _, count := range c.shards[i].counts {
+			look(count)
+		}
+		for _, p := range c.shards[i].failed {
+			look(p.count)
+		}
+	}
+	if int64(counts) != c.counts.Load() || int64(bytes) != c.bytes.Load() || int64(waiting) != c.waiting.Load() {
+		t.Errorf("%d counts of %d bytes, %d visitors wait; its sums say %d, %d, %d", counts, bytes, waiting,
+			c.counts.Load(), c.bytes.Load(), c.waiting.Load())
+	}
+}
+
+func TestCounter(t *testing.T) {
+	c, saved := NewCounter(), rows{}
+	c.SetKey(day, Key{1}, day)
+	c.mustClick(t, "one", person(1, noon, "example.org"))
+	c.mustClick(t, "one", person(2, noon))
+	c.mustClick(t, "two", person(1, noon.Add(time.Minute)))
+	c.mustClick(t, "two", Click{At: noon.Add(time.Hour), Bot: true, Took: time.Hour})
+	c.mustClick(t, "one", person(1, noon.Add(24*time.Hour)))
+	c.Created(noon, 3)
+	saved.save(c)
+	if got := c.Pending(); len(got) != 0 {
+		t.Errorf("pending: %v", got)
+	}
+	for alias, want := range map[string]struct{ clicks, bots, created, visitors int64 }{"one": {3, 0, 0, 2}, "two": {1, 1, 0, 1}, All: {4, 1, 3, 0}} {
+		got := saved.of(alias)
+		if got.Clicks != want.clicks || got.Bots != want.bots || got.Created != want.created || got.Visitors.Estimate() != want.visitors {
+			t.Errorf("%s: got %+v with %d visitors, want %+v", alias, got.Total, got.Visitors.Estimate(), want)
+		}
+		if got.Names[Referrers] != nil && alias == All {
+			t.Errorf("all together have names: %v", got.Names)
+		}
+	}
+	for of := range saved {
+		if of.day != day && of.day != day+1 || of.alias == "two" && of.day != day {
+			t.Errorf("a row of %v", of)
+		}
+	}
+	// What is counted later goes on in the same rows.
+	before := len(saved)
+	c.mustClick(t, "two", person(3, noon))
+	if saved.save(c); len(saved) != before || saved.of("two").Clicks != 2 {
+		t.Errorf("%d rows became %d, with %+v", before, len(saved), saved.of("two").Total)
+	}
+	c.consistent(t)
+}
+
+// Whatever becomes of writes, and however late a try has its effect, what was saved is in the end what was counted.
+func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
+	const days = 3
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		c, saved := NewCounter(), rows{}
+		type try struct {
+			of    rowOf
+			count Count
+		}
+		var late []try
+		arrive := func() {
+			i := rng.IntN(len(late))
+			saved[late[i].of] = late[i].count
+			late = slices.Delete(late, i, i+1)
+		}
+		want := map[string]*Count{}
+		click := func() {
+			alias := fmt.Sprint("a", rng.IntN(3))
+			k := person(rng.IntN(10), noon.Add(time.Duration(rng.IntN(days)*24)*time.Hour), fmt.Sprint(rng.IntN(4)))
+			c.mustClick(t, alias, k)
+			if want[alias] == nil {
+				want[alias] = new(Count)
+			}
+			want[alias].click(&k, true)
+			want[alias].Visitors.add((&Key{}).hash(k.Visitor))
+		}
+		for range 40 {
+			for range rng.IntN(8) {
+				click()
+			}
+			for _, p := range c.Pending() {
+				write := try{rowOf{p.Alias, p.Day, p.Row}, p.Take().copy()}
+				if rng.IntN(2) == 0 {
+					click() // meanwhile
+				}
+				switch rng.IntN(6) {
+				case 0: // not tried
+				case 1: // applied, perhaps, and no response
+					if rng.IntN(2) == 0 {
+						saved[write.of] = write.count
+					}
+					p.Failed(noon)
+				case 2: // under way, and no response
+					late = append(late, write)
+					p.Failed(noon)
+				case 3: // applied at a second try
+					late = append(late, write)
+					saved[write.of] = write.count
+					p.Saved(true)
+				default:
+					saved[write.of] = write.count
+					p.Saved(false)
+				}
+			}
+			for len(late) > 0 && rng.IntN(3) == 0 {
+				arrive()
+			}
+			switch rng.IntN(10) {
+			case 0:
+				c.Forget(day + Day(rng.IntN(2)), false) // visitors of yesterday may wait for their key yet
+			case 1:
+				c.SetKey(day+Day(rng.IntN(days)), Key{}, day) // all days have the same here
+			}
+			c.consistent(t)
+		}
+		for d := range Day(days) {
+			c.SetKey(day+d, Key{}, day)
+		}
+		saved.save(c)
+		for len(late) > 0 {
+			arrive()
+		}
+		for alias, want := range want {
+			if got := form(saved.of(alias)); got != form(want) {
+				t.Fatalf("seed %d, %s: got\n%s, want\n%s", seed, alias, got, form(want))
+			}
+		}
+		if c.consistent(t); len(c.Pending()) != 0 {
+			t.Fatalf("seed %d: something is pending when all is saved", seed)
+		}
+	}
+}
+
+// Clicks come while counts are saved, forgotten and moved, and keys are made.
+func TestClicksWhileSaving(t *testing.T) {
+	const aliases, clickers, each = 50, 4, 20_000
+	c, saved := NewCounter(), rows{}
+	var clicking sync.WaitGroup
+	for i := range clickers {
+		clicking.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 7))
+			for n := range each {
+				k := person(n, noon.Add(time.Duration(rng.IntN(2)*24)*time.Hour), fmt.Sprint(n%60))
+				c.mustClick(t, fmt.Sprint(rng.IntN(aliases)), k)
+				c.Created(noon, 1)
+			}
+		})
+	}
+	var done atomic.Bool
+	go func() { clicking.Wait(); done.Store(true) }()
+	rng := rand.New(rand.NewPCG(8, 9))
+	moved := rows{}
+	for n := 0; !done.Load() || len(c.Pending()) > 0; n++ {
+		pending := c.Pending()
+		if n%50 == 9 { // what is not saved of the first day goes to the second
+			for _, p := range pending {
+				if p.Day == day {
+					there := saved[rowOf{p.Alias, p.Day, p.Row}]
+					c.Move(p, &there, noon.Add(24*time.Hour))
+				}
+			}
+			continue
+		}
+		var saving sync.WaitGroup
+		for part := range slices.Chunk(pending, 20) {
+			outcome := rng.IntN(4)
+			for _, p := range part {
+				of := saved.write(p)
+				if outcome == 1 {
+					moved[of] = saved[of] // an older try of it
+				}
+			}
+			saving.Go(func() {
+				for _, p := range part {
+					switch outcome {
+					case 0:
+						p.Failed(noon)
+					case 1:
+						p.Saved(true)
+					default:
+						p.Saved(false)
+					}
+				}
+			})
+		}
+		saving.Wait()
+		switch {
+		case n%10 == 3:
+			c.Forget(day + 1, false)
+		case n == 20:
+			c.SetKey(day, Key{1}, day)
+		case n == 25:
+			c.SetKey(day+1, Key{2}, day)
+		}
+	}
+	for of, count := range moved {
+		saved[of] = count
+	}
+	all, apart := saved.of(All), new(Count)
+	for i := range aliases {
+		apart.Merge(saved.of(fmt.Sprint(i)))
+	}
+	if want := int64(clickers * each); all.Clicks != want || apart.Clicks != want || all.Created != want || sum(apart.Names[Referrers]) != want {
+		t.Errorf("%d clicks together, %d apart, %d with names, %d links, want %d", all.Clicks, apart.Clicks, sum(apart.Names[Referrers]), all.Created, want)
+	}
+	for d := range 24 {
+		if all.Hours[d] != apart.Hours[d] {
+			t.Errorf("hour %d: %v together, %v apart", d, all.Hours[d], apart.Hours[d])
+		}
+	}
+	c.consistent(t)
+}
+
+func TestMove(t *testing.T) {
+	tomorrow := noon.Add(25 * time.Hour)
+	start := func(clicks int) (c *Counter, saved rows) {
+		c, saved = NewCounter(), rows{}
+		c.SetKey(day, Key{1}, day)
+		for i := range clicks {
+			c.mustClick(t, "a", person(i, noon, fmt.Sprint(i%60), "DE"))
+		}
+		return c, saved
+	}
+	move := func(c *Counter, saved rows) {
+		for _, p := range c.Pending() {
+			if of := (rowOf{p.Alias, p.Day, p.Row}); p.Day == day {
+				if _, there := saved[of]; there && !p.Written() {
+					t.Error("a row that is there was not written")
+				}
+				count := saved[of]
+				c.Move(p, &count, tomorrow)
+			}
+		}
+		c.consistent(t)
+		saved.save(c)
+	}
+	want := func(t *testing.T, saved rows, clicks, late, visitors int64) {
+		t.Helper()
+		var today Count
+		for of, count := range saved {
+			if of.alias == "a" && of.day == day+1 {
+				today.Merge(&count)
+			}
+		}
+		if got := saved.of("a"); got.Clicks != clicks || sum(got.Names[Referrers]) != clicks || sum(got.Names[Countries]) != clicks {
+			t.Errorf("%d clicks with %d referrers and %d countries, want %d", got.Clicks, sum(got.Names[Referrers]), sum(got.Names[Countries]), clicks)
+		}
+		if today.Clicks != late || today.Hours[13].Clicks != uint32(late) || today.Visitors.Estimate() != visitors {
+			t.Errorf("%d clicks moved, %v, with %d visitors; want %d with %d", today.Clicks, today.Hours, today.Visitors.Estimate(), late, visitors)
+		}
+		if all := saved.of(All); all.Clicks != clicks {
+			t.Errorf("%d clicks of all links, want %d", all.Clicks, clicks)
+		}
+	}
+	t.Run("what was never saved", func(t *testing.T) {
+		c, saved := start(10)
+		move(c, saved)
+		want(t, saved, 10, 10, 10)
+	})
+	t.Run("what was saved before", func(t *testing.T) {
+		c, saved := start(10)
+		saved.save(c)
+		for i := range 100 {
+			c.mustClick(t, "a", person(i, noon, fmt.Sprint(i%60), "DE"))
+		}
+		move(c, saved)
+		want(t, saved, 110, 100, 0) // visitors of both cannot be told apart
+	})
+	for name, applied := range map[string]bool{"a write that was not applied": false, "a write that was applied": true} {
+		t.Run(name, func(t *testing.T) {
+			c, saved := start(10)
+			for _, p := range c.Pending() {
+				if applied {
+					saved.write(p)
+				}
+				p.Take()
+				p.Failed(noon)
+			}
+			late, visitors := int64(4), int64(1) // those that came since
+			for range late {
+				c.mustClick(t, "a", person(1, noon, "x", "FR"))
+			}
+			if !applied {
+				late, visitors = late+10, 10
+			}
+			move(c, saved)
+			want(t, saved, 14, late, visitors)
+		})
+	}
+	t.Run("to a count that is there", func(t *testing.T) {
+		c, saved := start(3)
+		c.mustClick(t, "a", person(9, tomorrow, "0", "DE"))
+		move(c, saved)
+		want(t, saved, 4, 4, 3) // tomorrow has no key yet
+	})
+}
+
+func TestForget(t *testing.T) {
+	c := NewCounter()
+	c.SetKey(day, Key{1}, day)
+	click := func(i int, at time.Time) { c.mustClick(t, fmt.Sprint(i), Click{At: at}) }
+	const many = keptCounts + 1000
+	for i := range many {
+		click(i, noon.Add(time.Duration(i)*time.Second/100))
+	}
+	select {
+	case <-c.Soon:
+	default:
+		t.Error("nobody is told that there is a lot")
+	}
+	c.Forget(day, false)
+	if c.kept() != many {
+		t.Errorf("what is not saved was forgotten: %d of %d are left", c.kept(), many)
+	}
+	saved := rows{}
+	saved.save(c)
+	c.Forget(day, false)
+	if c.counts.Load() != keptCounts {
+		t.Errorf("%d are left, want %d", c.counts.Load(), keptCounts)
+	}
+	for i := range c.shards {
+		for of := range c.shards[i].counts {
+			if n := 0; of.alias != All {
+				if fmt.Sscan(of.alias, &n); n < many-keptCounts {
+					t.Fatalf("%d was clicked last before others that are forgotten", n)
+				}
+			}
+		}
+	}
+	// Who comes again gets a new row, and the old one stays.
+	click(0, noon)
+	saved.save(c)
+	if got := saved.of("0"); got.Clicks != 2 {
+		t.Errorf("%d clicks, want 2", got.Clicks)
+	}
+	c.mustClick(t, "waits", person(1, noon.Add(24*time.Hour)))
+	saved.save(c)
+	c.Forget(day + 1, false)
+	if c.kept() != 1 {
+		t.Errorf("%d are left of the day before", c.kept()-1)
+	}
+	if c.Forget(day + 2, false); c.kept() != 1 || !c.Waiting(day+1) {
+		t.Error("a visitor of yesterday waits no more")
+	}
+	if c.Forget(day + 3, false); c.kept() != 0 || c.Waiting(day+1) || c.waiting.Load() != 0 {
+		t.Error("a visitor waits for a key that is not made any more")
+	}
+	c.consistent(t)
+}
+
+func TestVisitorsWaitForTheirKey(t *testing.T) {
+	c, saved := NewCounter(), rows{}
+	c.mustClick(t, "a", person(1, noon))
+	select {
+	case <-c.Soon:
+	default:
+		t.Error("nobody is told that a key is needed")
+	}
+	saved.save(c)
+	c.mustClick(t, "a", person(2, noon))
+	c.mustClick(t, "a", person(1, noon.Add(24*time.Hour)))
+	if got := saved.of("a"); got.Clicks != 1 || got.Visitors.Estimate() != 0 || !c.Waiting(day) || !c.Waiting(day+1) || c.Waiting(day-1) {
+		t.Errorf("saved without a key: %+v, %d visitors", got.Total, got.Visitors.Estimate())
+	}
+	c.SetKey(day, Key{1}, day)
+	c.mustClick(t, "a", person(3, noon))
+	saved.save(c)
+	if got := saved.of("a"); got.Clicks != 4 || got.Visitors.Estimate() != 3 || c.Waiting(day) || !c.Waiting(day+1) || !c.HasKey(day) || c.HasKey(day+1) {
+		t.Errorf("with a key: %+v, %d visitors", got.Total, got.Visitors.Estimate())
+	}
+	// Two processes with one key know a visitor again.
+	other := NewCounter()
+	other.SetKey(day, Key{1}, day)
+	other.mustClick(t, "a", person(2, noon))
+	more := rows{}
+	more.save(other)
+	if got := merged(saved.of("a"), more.of("a")); got.Visitors.Estimate() != 3 {
+		t.Errorf("%d visitors of two processes, want 3", got.Visitors.Estimate())
+	}
+	c.SetKey(day+2, Key{3}, day+2)
+	if c.HasKey(day) || !c.HasKey(day+2) {
+		t.Error("the key of a day that is over is kept")
+	}
+	// No more than so many wait, whatever comes.
+	for i := range maxWaiting + 1000 {
+		c.mustClick(t, "a", person(i, noon.Add(24*time.Hour)))
+	}
+	if got := c.waiting.Load(); got != maxWaiting {
+		t.Errorf("%d wait, want %d", got, maxWaiting)
+	}
+	c.consistent(t)
+}
+
+// heap returns the bytes that are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// What counts are said to take is what they take, and not much more.
+func TestMemoryIsMeasured(t *testing.T) {
+	name := func(i, length int) string { return fmt.Sprintf("%0*d", length, i) }
+	for title, test := range map[string]struct {
+		aliases int
+		click   func(c *Counter, alias string, i int)
+	}{
+		"one click": {20_000, func(c *Counter, alias string, _ int) { c.Click(alias, &Click{At: noon}) }},
+		"one person": {15_000, func(c *Counter, alias string, i int) {
+			c.Click(alias, new(person(i, noon, "example.org", "DE", "Firefox", "Linux", "desktop")))
+		}},
+		"all names, long": {200, func(c *Counter, alias string, i int) {
+			for n := range maxNames {
+				c.Click(alias, new(person(i, noon, name(n, 64), name(n, 50), name(n, 33), name(n, 40), name(n, 17))))
+			}
+		}},
+		"some names, short": {1000, func(c *Counter, alias string, i int) {
+			for n := range 20 {
+				c.Click(alias, new(person(i, noon, name(n, 15), name(n, 2))))
+			}
+		}},
+		"few visitors":          {5000, people(fewVisitors)},
+		"a small sketch":        {1000, people(100)},
+		"a sketch of a list":    {60, people(1500)},
+		"a sketch of registers": {15, people(8000)},
+	} {
+		t.Run(title, func(t *testing.T) {
+			before := heap()
+			c := NewCounter()
+			c.SetKey(day, Key{1}, day)
+			for i := range test.aliases {
+				test.click(c, fmt.Sprintf("alias%d", i), i)
+			}
+			used, said := heap()-before, c.bytes.Load()
+			t.Logf("%d bytes each, and %d are said", used/int64(test.aliases), said/int64(test.aliases))
+			if said > maxBytes {
+				t.Fatal("that is more than there is room for")
+			}
+			if used > said*21/20 || used < said/2 {
+				t.Errorf("%d KiB in memory, and %d KiB are said", used>>10, said>>10)
+			}
+			runtime.KeepAlive(c)
+		})
+	}
+}
+
+// people returns what clicks an alias as so many do.
+func people(many int) func(c *Counter, alias string, _ int) {
+	return func(c *Counter, alias string, _ int) {
+		for i := range many {
+			c.Click(alias, new(person(i, noon)))
+		}
+	}
+}
+
+// Nothing that strangers send makes memory grow beyond what it may take. What finds no room is reported, and what is known is
+// counted on.
+func TestMemoryIsBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		many  int
+		key   bool
+		alias func(i int) string
+		names func(k *Click, i int)
+		most  int64 // of the heap, in MiB
+	}{
+		"referrers and visitors of one alias": {1_000_000, true, func(int) string { return "one" }, func(k *Click, i int) {
+			k.Names[Referrers] = strconv.Itoa(i)
+		}, 1},
+		"aliases": {1_000_000, false, func(i int) string { return "alias" + strconv.Itoa(i) }, func(*Click, int) {}, 27},
+		"referrers, visitors and aliases": {300_000, true, func(i int) string { return strconv.Itoa(i % 10_000) }, func(k *Click, i int) {
+			k.Names[Referrers], k.Names[Countries] = strings.Repeat("a", 50)+strconv.Itoa(i), strconv.Itoa(i%250)
+		}, 27},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := heap()
+			c := NewCounter()
+			if test.key {
+				c.SetKey(day, Key{1}, day)
+			}
+			var counted int64
+			for i := range test.many {
+				k := person(i, noon)
+				if test.names(&k, i); c.Click(test.alias(i), &k) {
+					counted++
+				}
+			}
+			used := heap() - before
+			t.Logf("%d clicks counted of %d, in %d KiB; %d KiB are said", counted, test.many, used>>10, c.bytes.Load()>>10)
+			if used > test.most<<20 {
+				t.Errorf("%d KiB in memory, want at most %d MiB", used>>10, test.most)
+			}
+			if k := person(1, noon, "example.org"); !c.Click(test.alias(0), &k) {
+				t.Error("what is known is not counted any more")
+			}
+			saved := rows{}
+			if saved.save(c); saved.of(All).Clicks != counted+1 {
+				t.Errorf("%d clicks saved, want %d", saved.of(All).Clicks, counted+1)
+			}
+			c.SetKey(day, Key{1}, day)
+			saved.save(c)
+			c.Forget(day, false)
+			if c.counts.Load() > keptCounts || c.bytes.Load() > keptBytes {
+				t.Errorf("%d counts of %d bytes are left", c.counts.Load(), c.bytes.Load())
+			}
+			if k := person(1, noon, "example.org"); !c.Click("new", &k) {
+				t.Error("there is no room when all is saved")
+			}
+			c.consistent(t)
+		})
+	}
+}
+
+// 100,000 links are clicked within ten minutes, and what was counted is saved every ten seconds.
+func TestMemoryOfManyLinks(t *testing.T) {
+	const links, flushes = 100_000, 60
+	before := heap()
+	var most int64
+	c := NewCounter()
+	c.SetKey(day, Key{1}, day)
+	flush := func() {
+		for _, p := range c.Pending() {
+			p.Take()
+			p.Saved(false)
+		}
+		c.Forget(day, false)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for n := range flushes {
+		for i := range 2 * links / flushes { // each of them once, and some others
+			alias := n*links/flushes + i
+			if i > links/flushes {
+				alias = rng.IntN(links)
+			}
+			c.mustClick(t, fmt.Sprintf("a%05d", alias), person(rng.IntN(1000), noon.Add(time.Duration(n)*10*time.Second), "example.org", "DE", "Firefox", "Linux", "desktop"))
+		}
+		most = max(most, heap()-before)
+		flush()
+	}
+	c.Forget(day, true)
+	after := heap() - before
+	t.Logf("at most %d KiB more, and %d KiB in the end", most>>10, after>>10)
+	if most > 40<<20 {
+		t.Errorf("%d MiB more, want at most 40", most>>20)
+	}
+	if after > 6<<20 {
+		t.Errorf("%d MiB are left while there are no clicks, of which %d are kept", after>>20, idleBytes>>20)
+	}
+	if c.Forget(day + 1, false); c.counts.Load() != 0 || c.bytes.Load() != 0 {
+		t.Errorf("%d counts of %d bytes are left of the day before", c.counts.Load(), c.bytes.Load())
+	}
+	runtime.KeepAlive(c)
+}
+
+func BenchmarkClick(b *testing.B) {
+	for name, test := range map[string]struct{ aliases, parallel int }{"one alias": {1, 1}, "10,000 aliases": {10_000, 1}, "one alias, in parallel": {1, 8}, "10,000 aliases, in parallel": {10_000, 8}} {
+		b.Run(name, func(b *testing.B) {
+			c := NewCounter()
+			c.SetKey(day, Key{1}, day)
+			aliases := make([]string, test.aliases)
+			var people []Click
+			for i := range 100 {
+				people = append(people, person(i, noon, fmt.Sprintf("%d.example", i%30), "DE", "Firefox", "Linux", "desktop"))
+			}
+			for i := range aliases {
+				aliases[i] = fmt.Sprint("alias", i)
+				for n := range people[:30] {
+					c.Click(aliases[i], &people[n])
+				}
+			}
+			b.ReportAllocs()
+			b.SetParallelism(test.parallel)
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					c.Click(aliases[i*7%len(aliases)], &people[i%30])
+				}
+			})
+		})
+	}
+}
+
+// A click of a link that is known, by somebody who is known, allocates nothing.
+func TestClickAllocatesNothing(t *testing.T) {
+	c := NewCounter()
+	c.SetKey(day, Key{1}, day)
+	k, bot := person(1, noon, "example.org", "DE", "Firefox", "Linux", "desktop"), Click{At: noon, Bot: true}
+	for name, click := range map[string]func(){
+		"a person's": func() { c.Click("a", &k) },
+		"a bot's":    func() { c.Click("a", &bot) },
+	} {
+		click()
+		if n := testing.AllocsPerRun(1000, click); n != 0 {
+			t.Errorf("%s click: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkPending(b *testing.B) {
+	c := NewCounter()
+	c.SetKey(day, Key{1}, day)
+	for i := range 10_000 {
+		k := person(i, noon, "example.org", "DE", "Firefox", "Linux", "desktop")
+		c.Click(fmt.Sprint("alias", i), &k)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, p := range c.Pending() {
+			p.Take()
+		}
+	}
+}

@@ -1,0 +1,167 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+)
+
+// browser is the User-Agent of all clients.
+const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+// run is a process of a node, from its start to its end, and the redirects that clients got from it, by alias.
+type run struct {
+	killed atomic.Bool
+
+	mu       sync.Mutex
+	answered map[string]int64
+	unknown  map[string]int64 // requests without a response
+	flushed  map[string]int64 // of those answered: when a flush began that saved all
+}
+
+func (r *round) newRun() *run {
+	n := &run{answered: map[string]int64{}, unknown: map[string]int64{}, flushed: map[string]int64{}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs = append(r.runs, n)
+	return n
+}
+
+// clicked notes the response to a GET of an alias, 0 for none.
+func (n *run) clicked(alias string, status int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case status == 0:
+		n.unknown[alias]++
+	case 300 <= status && status < 400:
+		n.answered[alias]++
+	}
+}
+
+// flush makes a node save its counts, and reports whether it did.
+func (n *node) flush() bool {
+	run := n.run.Load()
+	run.mu.Lock()
+	answered := maps.Clone(run.answered)
+	run.mu.Unlock()
+	status, _ := n.control("flush")
+	if status != 200 || n.run.Load() != run {
+		return false
+	}
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.flushed = answered
+	return true
+}
+
+// checkClicks saves the counts of all nodes, which are at rest, and checks them: a click that was answered is counted once,
+// unless its process was killed before its next flush, and one without a response at most once.
+func (r *round) checkClicks() {
+	for _, n := range r.nodes {
+		if !n.flush() {
+			r.violation("a node cannot save its counts although all is well")
+			return
+		}
+	}
+	most, least := map[string]int64{}, map[string]int64{}
+	add := func(to map[string]int64, counts map[string]int64) {
+		for alias, n := range counts {
+			to[alias] += n
+			to["*"] += n // all together, which are counted by themselves
+		}
+	}
+	for _, run := range r.runs {
+		add(most, run.answered)
+		add(most, run.unknown)
+		if run.killed.Load() {
+			add(least, run.flushed)
+		} else {
+			add(least, run.answered)
+		}
+	}
+	saved := map[string]int64{}
+	for alias, days := range r.tables.Clicked() {
+		for _, c := range days {
+			saved[alias] += c.Clicks
+		}
+	}
+	for alias, n := range saved {
+		if n > most[alias] {
+			r.violation("%d clicks of %s were saved, of at most %d", n, alias, most[alias])
+		}
+	}
+	for alias, n := range least {
+		if saved[alias] < n {
+			r.violation("%d clicks of %s were saved, of at least %d", saved[alias], alias, n)
+		}
+	}
+	r.count.clicks.Add(saved["*"])
+	r.count.lost.Add(most["*"] - saved["*"])
+}
+
+// Three processes count the clicks of a few links, while their calls fail or arrive late, and they are killed and stopped.
+func TestClicksAreExact(t *testing.T) {
+	t.Parallel()
+	const links = 5
+	var c tally
+	seed := uint64(time.Now().UnixNano())
+	r, end := newRound(t, setup{nodes: 3, count: &c, seed: seed})
+	defer end()
+	r.tables.PutMany(links, time.Now().Add(10*time.Hour))
+	for _, n := range r.nodes {
+		n.clean.Store(false)
+		n.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if f := n.fault(c); f != faultproxy.None || c.Rows == 0 || n.clean.Load() {
+				return f
+			}
+			switch c.N % 5 { // few of its calls write counts, so more of those fail
+			case 0:
+				return faultproxy.DropResponse
+			case 1:
+				return faultproxy.Refuse
+			case 2:
+				time.Sleep(2 * time.Second) // it arrives when another try was made, or the process is killed
+			}
+			return faultproxy.None
+		})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var clients, trouble sync.WaitGroup
+	trouble.Go(func() { r.makeTrouble(ctx, random(seed, 0), kindsNow) })
+	for i := range 6 {
+		clients.Go(func() {
+			for rng, until := random(seed, uint64(1+i)), time.Now().Add(*duration); time.Now().Before(until); {
+				n := pick(rng, r.nodes)
+				if n.down.Load() {
+					continue
+				}
+				r.follow(n, fmt.Sprintf("due%07d", rng.IntN(links)))
+				time.Sleep(time.Duration(rng.IntN(5)) * time.Millisecond)
+			}
+		})
+	}
+	clients.Wait()
+	stop()
+	trouble.Wait()
+	for _, n := range r.nodes {
+		n.clean.Store(true)
+		if status, body := n.control("idle"); status != 200 {
+			t.Errorf("a node does not come to rest: %d %s", status, body)
+		}
+		n.proxy.Wait()
+	}
+	r.checkClicks()
+	for _, v := range r.violations {
+		t.Error(v)
+	}
+	t.Log(&c)
+}

@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench wine country azurite kql oidcprovider useragents clean compiler wrk nginx shellcheck wine-installed
+.PHONY: help run build package test check fuzz chaos bench wine country screenshots azurite kql oidcprovider useragents browser clean compiler chromium wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -29,7 +29,7 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
 	@ls -l build/*.zip
 
-test: azurite kql oidcprovider useragents internal/country/node_modules/.installed compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql oidcprovider useragents browser internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./...
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
@@ -73,12 +73,16 @@ wine: azurite wine-installed ## run the packages for Windows under Wine, which i
 	go test -count=1 -v -run '^TestWindowsPackages$$' ./internal/pack -pack.wine >build/wine.txt 2>&1 || { cat build/wine.txt; exit 1; }
 	@grep 'NOT CHECKED' build/wine.txt || echo "The packages for Windows run under Wine."
 
+screenshots: azurite browser chromium ## make the pictures of the pages in docs/screenshots anew
+	@mkdir -p docs/screenshots
+	go test -count=1 -run '^TestScreenshots$$' ./internal/browser -browser.screenshots "$(CURDIR)/docs/screenshots"
+
 country: internal/country/node_modules/.installed ## write the table of countries by address anew, from its data set
 	go run ./internal/country
 
-# What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, and
-# the user agents of bots and people; for `make country`, the data set too.
-azurite kql oidcprovider useragents: %: internal/%/node_modules/.installed
+# What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, the
+# user agents of bots and people, and what checks that pages are accessible; for `make country`, the data set too.
+azurite kql oidcprovider useragents browser: %: internal/%/node_modules/.installed
 
 # No package needs its install scripts; some would compile what is there as WebAssembly too.
 internal/%/node_modules/.installed: internal/%/package-lock.json
@@ -90,6 +94,12 @@ compiler:
 	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq gcc libc6-dev; \
 		else echo "The race detector needs a C compiler: install gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)"; exit 1; fi; }
+
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "Installing Chromium, which takes a minute"; \
+			apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
+		else echo "The pages are tested in Chromium or Chrome: install it (Debian: apt-get install chromium)"; exit 1; fi; }
 
 wrk:
 	@command -v wrk >/dev/null || { \

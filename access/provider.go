@@ -63,6 +63,7 @@ type provider struct {
 
 	mu       sync.Mutex
 	keys     []providerKey
+	tokens   string        // the origin of the token endpoint; "" if it is not known, or none that a page may call
 	known    time.Time     // when the fetch began that keys came with; zero: there are none
 	tried    time.Time     // when the last fetch began
 	unknown  time.Time     // when the last fetch began that an unknown key made
@@ -177,51 +178,51 @@ func (p *provider) fetch(now time.Time, last *time.Time, every time.Duration) <-
 func (p *provider) refresh(began time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
-	keys, err := p.download(ctx)
+	keys, tokens, err := p.download(ctx)
 	if err != nil && p.Failed != nil {
 		p.Failed(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err = err; err == nil {
-		p.keys, p.known = keys, began
+		p.keys, p.tokens, p.known = keys, tokens, began
 	}
 	close(p.fetching)
 	p.fetching = nil
 }
 
-// download finds the provider's keys by OpenID Connect Discovery 1.0. What is not as it has to be is an error, and so as
-// good as no response.
-func (p *provider) download(ctx context.Context) ([]providerKey, error) {
+// download finds the provider's keys, and the origin of its token endpoint, by OpenID Connect Discovery 1.0. What is not as
+// it has to be is an error, and so as good as no response.
+func (p *provider) download(ctx context.Context) (keys []providerKey, tokens string, err error) {
 	var discovery struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
+		Tokens string `json:"token_endpoint"`
 	}
 	if err := p.get(ctx, strings.TrimSuffix(p.Issuer, "/")+"/.well-known/openid-configuration", &discovery); err != nil {
-		return nil, fmt.Errorf("the discovery document: %w", err)
+		return nil, "", fmt.Errorf("the discovery document: %w", err)
 	}
 	if discovery.Issuer != p.Issuer {
-		return nil, errors.New("the discovery document is not of the issuer of the settings, to the letter")
+		return nil, "", errors.New("the discovery document is not of the issuer of the settings, to the letter")
 	}
 	if u, err := url.Parse(discovery.Keys); err != nil || u.Hostname() == "" || u.Scheme != "https" && !(p.local && isLocal(u)) {
-		return nil, errors.New("the discovery document's jwks_uri is no https URL")
+		return nil, "", errors.New("the discovery document's jwks_uri is no https URL")
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := p.get(ctx, discovery.Keys, &set); err != nil {
-		return nil, fmt.Errorf("the set of keys: %w", err)
+		return nil, "", fmt.Errorf("the set of keys: %w", err)
 	}
 	if set.Keys == nil || len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("the set of keys has no list of keys, or one of more than %d", maxKeys)
+		return nil, "", fmt.Errorf("the set of keys has no list of keys, or one of more than %d", maxKeys)
 	}
-	var keys []providerKey
 	for _, raw := range set.Keys {
 		if k, ok := parseKey(raw); ok {
 			keys = append(keys, k)
 		}
 	}
-	return keys, nil
+	return keys, p.origin(discovery.Tokens), nil
 }
 
 // get reads a JSON document of the provider. No error quotes the address, which the provider may have chosen.

@@ -212,6 +212,8 @@ func TestCredentialsThatCannotBeChecked(t *testing.T) {
 
 type noProvider struct{}
 
+func (noProvider) SignIn(context.Context) access.SignIn { return access.SignIn{} }
+
 func (noProvider) Caller(context.Context, http.Header) (access.Caller, error) {
 	return access.Caller{}, fmt.Errorf("%w: its keys are not known", access.ErrUnavailable)
 }

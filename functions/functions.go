@@ -16,6 +16,7 @@ import (
 	"tiney/access"
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/pages"
 	"tiney/telemetry"
 )
 
@@ -66,6 +67,8 @@ type Lister interface {
 // Errors: access.ErrInvalid, access.ErrAmbiguous, access.ErrUnavailable.
 type Callers interface {
 	Caller(ctx context.Context, h http.Header) (access.Caller, error)
+	// SignIn says how people sign in, for the page that lets them. It may wait some seconds for their provider.
+	SignIn(ctx context.Context) access.SignIn
 }
 
 // Keys keeps API keys. What Create and Revoke did is durable on return.
@@ -157,6 +160,7 @@ type Config struct {
 func New(c Config) (http.Handler, error) {
 	ask := &callers{Callers: c.Callers, metrics: c.Metrics}
 	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
+	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL}
 	ls := &links{store: c.Links, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
 	st := &stats{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, kept: c.CountsKept, now: c.Now}
@@ -166,11 +170,12 @@ func New(c Config) (http.Handler, error) {
 	}
 	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
 		"shorten": create.counted(ask.anyone(create.serve)),
-		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, maxAge: c.RedirectMaxAge, clicks: c.Clicks, counted: c.CountClicks,
+		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, site: site, maxAge: c.RedirectMaxAge, clicks: c.Clicks, counted: c.CountClicks,
 			addresses: c.Addresses, now: c.Now, metrics: c.Metrics}).serve,
 		"health": (&health{version: c.Version, now: c.Now}).serve,
 		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
-		"home":   newHome(c.Rules.Base).serve,
+		"home":   newHome(site, create).serve,
+		"manage": (&manage{site: site, callers: c.Callers}).serve,
 		"reaper": (&timer{reaper: c.Reaper, log: c.Log}).serve,
 		webAPI:   notFound,
 	}, map[string]handlerFunc{

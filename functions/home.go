@@ -1,93 +1,111 @@
 package functions
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"embed"
-	"encoding/base64"
-	"html"
-	"io"
+	"errors"
+	"fmt"
+	"mime"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
+	"tiney/access"
 	"tiney/link"
+	"tiney/pages"
 )
 
-//go:embed home.html home.css home.js page.html
-var pageFiles embed.FS
+// home handles GET / with a page to shorten a URL, and POST / of its form, which browsers send that run no scripts. The page
+// is rendered once: the Functions host asks for it every 25 ms while it waits for the handler.
+type home struct {
+	site    pages.Site
+	page    []byte
+	shorten *shorten
+	post    handlerFunc
+}
 
-var (
-	homePage    = mustRead("home.html")
-	problemPage = mustRead("page.html")
-	style       = mustRead("home.css")
-	script      = mustRead("home.js")
-)
+func newHome(site pages.Site, s *shorten) *home {
+	h := &home{site: site, page: site.Home(pages.Form{}), shorten: s}
+	h.post = s.counted(h.form)
+	return h
+}
 
-func mustRead(name string) string {
-	data, err := pageFiles.ReadFile(name)
-	if err != nil {
-		panic(err)
+func (h *home) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		writePage(w, http.StatusOK, h.page)
+		return nil
+	case http.MethodPost:
+		return h.post(ctx, w, r)
 	}
-	return string(data)
-}
-
-// pagePolicy allows a page its own inline style and script and requests to this service, and nothing else.
-var pagePolicy = strings.Join([]string{
-	"default-src 'none'",
-	"style-src " + hashSource(style),
-	"script-src " + hashSource(script),
-	"connect-src 'self'",
-	"base-uri 'none'",
-	"form-action 'none'",
-	"frame-ancestors 'none'",
-}, "; ")
-
-func hashSource(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
-
-// home handles GET / with a page that says what this is, and a form to try it. It is rendered once: the Functions host
-// asks for it every 25 ms while it waits for the handler.
-type home struct{ page []byte }
-
-func newHome(base link.Base) *home {
-	return &home{page: []byte(fill(homePage, "Base", base.String()))}
-}
-
-// fill replaces the names in a page, which stand between tags only, by texts, and inserts its style and script.
-// html/template would do the same, but can call any method by its name, and so keeps all exported methods of all types in
-// the executable: a quarter of its size, and a fifth of the process's memory at rest.
-func fill(page string, namesAndTexts ...string) string {
-	with := []string{"{{.Style}}", style, "{{.Script}}", script}
-	for i := 0; i < len(namesAndTexts); i += 2 {
-		with = append(with, "{{."+namesAndTexts[i]+"}}", html.EscapeString(namesAndTexts[i+1]))
-	}
-	return strings.NewReplacer(with...).Replace(page)
-}
-
-func (h *home) serve(_ context.Context, w http.ResponseWriter, r *http.Request) error {
 	// Its function.json takes every method: to those that it did not take, the host would respond with a page of its own.
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return methodProblem("GET, HEAD")
+	return methodProblem("GET, HEAD, POST")
+}
+
+// form makes the link that a form asks for, by the rules of shorten, for nobody in particular. The response is the page,
+// with the link or with what is wrong.
+func (h *home) form(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+		return formTypeProblem
 	}
-	pageHeaders(w)
-	w.Header().Set("Content-Length", strconv.Itoa(len(h.page)))
-	_, _ = w.Write(h.page)
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		return badRequest("body", "Invalid body", "The form is not valid: check its percent-encoding.", "")
+	}
+	f := pages.Form{LongURL: strings.TrimSpace(values.Get("longUrl")), Alias: strings.TrimSpace(values.Get("alias")), Lifetime: values.Get("expiresInSeconds")}
+	l, created, err := h.shortened(ctx, f)
+	if err != nil {
+		p := *problemOf(err)
+		f.Title, f.Detail, f.Field = p.Title, p.Detail, p.Field
+		p.form = h.site.Home(f)
+		return fmt.Errorf("%w: %w", &p, err)
+	}
+	lv := linkOnPage(l, h.site)
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	writePage(w, status, h.site.Home(pages.Form{Made: &lv, New: created}))
 	return nil
 }
 
-// writePage writes a problem as a page.
-func writePage(w http.ResponseWriter, p *problem) {
-	pageHeaders(w)
-	w.WriteHeader(p.Status)
-	_, _ = io.WriteString(w, fill(problemPage, "Title", p.Title, "Detail", cmp.Or(p.page, p.Detail), "Status", strconv.Itoa(p.Status)))
+var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a form",
+	"The body must be a form: send it with the header Content-Type: application/x-www-form-urlencoded. Programs use POST /api/shorten.")
+
+// scheme is what a URL starts with. People leave it out, as browsers let them.
+var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*)://`)
+
+func (h *home) shortened(ctx context.Context, f pages.Form) (link.Link, bool, error) {
+	wish := link.Wish{LongURL: f.LongURL}
+	if f.LongURL != "" && !scheme.MatchString(f.LongURL) {
+		wish.LongURL = "https://" + f.LongURL
+	}
+	if f.Alias != "" {
+		wish.Alias = &f.Alias
+	}
+	if f.Lifetime != "" {
+		seconds, err := strconv.ParseInt(f.Lifetime, 10, 64)
+		if err != nil {
+			return link.Link{}, false, fieldProblem("expiresInSeconds", "The lifetime must be a whole number of seconds.")
+		}
+		wish.End.Seconds = &seconds
+	}
+	l, created, _, err := h.shorten.create(ctx, wish, access.Caller{})
+	if errors.Is(err, link.ErrAliasTaken) {
+		taken := *aliasTakenProblem
+		taken.Field = "alias"
+		err = &taken
+	}
+	return l, created, err
 }
 
-func pageHeaders(w http.ResponseWriter) {
-	setHeaders(w, "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", pagePolicy)
-	w.Header().Set("Referrer-Policy", "no-referrer")
+// linkOnPage returns a link as pages show it.
+func linkOnPage(l link.Link, site pages.Site) pages.Link {
+	return pages.Link{Alias: string(l.Alias), ShortURL: site.Base + "/" + string(l.Alias), LongURL: l.LongURL, ASCII: link.Location(l.LongURL),
+		Created: l.CreatedAt, Expires: l.ExpiresAt}
 }

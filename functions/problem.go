@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ type problem struct {
 	Field  string `json:"field,omitempty"` // the field of the body, or the parameter of the query, that is wrong
 
 	page   string      // what a page says instead of the detail, if it can say more
+	form   []byte      // the page with the form that was sent, which is the response then
 	header http.Header // further headers of the response
 }
 
@@ -191,19 +193,22 @@ func problemOf(err error) *problem {
 	return internalProblem
 }
 
-// write responds with the problem: as a page for 404, 410 and 503 outside of /api/ if the client prefers HTML, else as JSON.
+// pageStatuses are those of problems that are pages outside of /api/, if the client prefers HTML.
+var pageStatuses = []int{http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable}
+
+// write responds with the problem, as a page or as JSON.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	for name, values := range p.header {
 		w.Header()[name] = values
 	}
-	switch p.Status {
-	case http.StatusNotFound, http.StatusGone, http.StatusServiceUnavailable:
-		if isAPI(r.URL.Path) {
-			break
-		}
+	switch {
+	case p.form != nil:
+		writeProblemPage(w, r, p)
+		return
+	case slices.Contains(pageStatuses, p.Status) && !isAPI(r.URL.Path):
 		w.Header().Set("Vary", "Accept")
 		if prefers(r.Header, "text/html") {
-			writePage(w, p)
+			writeProblemPage(w, r, p)
 			return
 		}
 	}

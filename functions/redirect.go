@@ -16,6 +16,7 @@ import (
 	"tiney/access"
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/pages"
 	"tiney/telemetry"
 )
 
@@ -23,6 +24,7 @@ import (
 type redirect struct {
 	links   Getter
 	base    link.Base
+	site    pages.Site
 	maxAge  time.Duration
 	now     func() time.Time
 	metrics *telemetry.Metrics
@@ -41,7 +43,7 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 			return nil
 		}
 		if name, is := strings.CutSuffix(name, "+"); is {
-			return rd.preview(ctx, w, name)
+			return rd.preview(ctx, w, r, name)
 		}
 		a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
 	}
@@ -118,8 +120,8 @@ func (rd *redirect) click(r *http.Request, at time.Time, took time.Duration) cli
 	return k
 }
 
-// preview shows where a link leads. It is no redirect, so it is not measured as one.
-func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, name string) error {
+// preview shows where a link leads, as a page or as JSON. It is no redirect, so it is not measured as one.
+func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, r *http.Request, name string) error {
 	a, ok := link.ParseAlias(name)
 	if !ok || a.Reserved() {
 		return notFoundProblem
@@ -130,6 +132,11 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, name str
 	}
 	if state := l.State(rd.now()); state != link.StateLive {
 		return goneProblem(l, state)
+	}
+	w.Header().Set("Vary", "Accept")
+	if prefers(r.Header, "text/html") {
+		writePage(w, http.StatusOK, rd.site.Preview(linkOnPage(l, rd.site)))
+		return nil
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, summaryOf(l, rd.base))

@@ -65,6 +65,7 @@ type router struct {
 	hostAddress string              // see Config
 	timers      map[string]route    // by path; the host fires them
 	paths       map[string]endpoint // fixed paths outside of /api/
+	trees       []tree              // first segments with all that is below them
 	alias       endpoint            // any other path of one segment
 	api         *http.ServeMux      // of endpoints, paths in lower case
 }
@@ -80,6 +81,12 @@ type endpoint map[string]route
 
 // ServeHTTP is never called: it makes an endpoint fit for http.ServeMux, which is only asked which one it would call.
 func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+// tree is what is at a path of one segment and all below it.
+type tree struct {
+	segment string
+	at      endpoint
+}
 
 // webAPI is the function for every path below /api/ that has no function of its own.
 const webAPI = "web-api"
@@ -125,6 +132,9 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 	return rt, nil
 }
 
+// treeRoute is a first segment and all that is below it.
+var treeRoute = regexp.MustCompile(`^/([^/{}]+)/\{\*\w+\}$`)
+
 // routeParameter is {name}, {name:constraint} or {*name:constraint} in a function.json.
 var routeParameter = regexp.MustCompile(`\{(\*?)(\w+)[^}]*\}`)
 
@@ -147,8 +157,14 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 			rt.alias = endpoint{}
 		}
 		at = rt.alias
+	case treeRoute.MatchString(p):
+		segment := treeRoute.FindStringSubmatch(p)[1]
+		if at = rt.treeOf("/" + segment); at == nil {
+			at = endpoint{}
+			rt.trees = append(rt.trees, tree{segment, at})
+		}
 	case strings.Contains(p, "{"):
-		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path or one free segment", to.function, b.Route)
+		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path, one free segment, or one fixed segment and all below it", to.function, b.Route)
 	default:
 		at = entry(rt.paths, p)
 	}
@@ -185,6 +201,8 @@ func (rt *router) find(r *http.Request) (route, error) {
 	at, ok := rt.paths[p]
 	switch {
 	case ok:
+	case rt.treeOf(p) != nil:
+		at = rt.treeOf(p)
 	case isSegment(p):
 		at = rt.alias
 	case isAPI(p):
@@ -217,6 +235,16 @@ func (rt *router) find(r *http.Request) (route, error) {
 		return nil
 	}
 	return to, nil
+}
+
+// treeOf returns the endpoint of a path's first segment and all below it, in any case, and nil if there is none.
+func (rt *router) treeOf(p string) endpoint {
+	for _, t := range rt.trees {
+		if end := 1 + len(t.segment); len(p) >= end && strings.EqualFold(p[1:end], t.segment) && (len(p) == end || p[end] == '/') {
+			return t.at
+		}
+	}
+	return nil
 }
 
 // errNotTheHost: somebody else than the Functions host has posted to a timer.

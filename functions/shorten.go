@@ -60,63 +60,84 @@ func (s *shorten) counted(serve handlerFunc) handlerFunc {
 }
 
 func (s *shorten) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	if s.ownersOnly {
-		if err := needOwner(who); err != nil {
-			return err
-		}
+	if err := s.permit(who); err != nil { // before anything is read
+		return err
 	}
-	want, err := s.wanted(w, r, who.Owner)
+	wish, err := wished(w, r)
 	if err != nil {
 		return err
 	}
-	var token string
-	if who.Owner == "" {
-		if token, err = access.NewClaimToken(s.random); err != nil {
-			return err
-		}
-		want.ClaimHash = access.Hash(token)
-	}
-	l, created, err := s.links.Create(ctx, want, who.ClaimHash)
-	if errors.Is(err, link.ErrDisabled) && who.Owner != "" {
-		return ownDisabledProblem
-	}
+	l, created, token, err := s.create(ctx, wish, who)
 	if err != nil {
 		return err
 	}
 	response := struct {
 		summary
 		ClaimToken string `json:"claimToken,omitempty"`
-	}{summary: summaryOf(l, s.rules.Base)}
+	}{summary: summaryOf(l, s.rules.Base), ClaimToken: token}
 	setHeaders(w, "application/json")
 	if created {
-		s.metrics.ShortenCreated.Add(1)
-		s.clicks.Created(1)
-		response.ClaimToken = token
 		w.Header().Set("Location", response.ShortURL)
 		w.WriteHeader(http.StatusCreated)
-	} else {
-		s.metrics.ShortenDeduplicated.Add(1)
 	}
 	writeJSON(w, response)
 	return nil
 }
 
-// wanted returns the link that a request asks for.
-func (s *shorten) wanted(w http.ResponseWriter, r *http.Request, owner string) (link.Link, error) {
+// permit returns an error unless a caller may shorten.
+func (s *shorten) permit(who access.Caller) error {
+	if !s.ownersOnly {
+		return nil
+	}
+	return needOwner(who)
+}
+
+// create makes the link that a caller wishes for, or finds the one that the URL has. token is the claim token of a new link
+// without an owner.
+func (s *shorten) create(ctx context.Context, wish link.Wish, who access.Caller) (l link.Link, created bool, token string, err error) {
+	if err = s.permit(who); err != nil {
+		return l, false, "", err
+	}
+	wish.Owner = who.Owner
+	want, err := s.rules.New(wish, s.now())
+	if err != nil {
+		return l, false, "", err
+	}
+	if who.Owner == "" {
+		if token, err = access.NewClaimToken(s.random); err != nil {
+			return l, false, "", err
+		}
+		want.ClaimHash = access.Hash(token)
+	}
+	l, created, err = s.links.Create(ctx, want, who.ClaimHash)
+	switch {
+	case errors.Is(err, link.ErrDisabled) && who.Owner != "":
+		return l, false, "", ownDisabledProblem
+	case err != nil:
+		return l, false, "", err
+	case !created:
+		s.metrics.ShortenDeduplicated.Add(1)
+		return l, false, "", nil
+	}
+	s.metrics.ShortenCreated.Add(1)
+	s.clicks.Created(1)
+	return l, true, token, nil
+}
+
+// wished returns the link that the body of a request wishes for.
+func wished(w http.ResponseWriter, r *http.Request) (link.Wish, error) {
 	body, err := decodeJSON[shortenRequest](w, r)
 	if errors.Is(err, notObjectProblem) {
-		return link.Link{}, noURLProblem
+		return link.Wish{}, noURLProblem
 	}
 	if err != nil {
-		return link.Link{}, err
+		return link.Wish{}, err
 	}
 	if body.Seconds != nil && body.ExpiresAt != nil {
-		return link.Link{}, twoEndsProblem
+		return link.Wish{}, twoEndsProblem
 	}
-	return s.rules.New(link.Wish{
-		LongURL: body.LongURL, Owner: owner, Alias: body.Alias, End: link.End{Seconds: (*int64)(body.Seconds), At: body.ExpiresAt},
-		StatusCode: (*int64)(body.StatusCode), Title: body.Title, Tags: body.Tags,
-	}, s.now())
+	return link.Wish{LongURL: body.LongURL, Alias: body.Alias, End: link.End{Seconds: (*int64)(body.Seconds), At: body.ExpiresAt},
+		StatusCode: (*int64)(body.StatusCode), Title: body.Title, Tags: body.Tags}, nil
 }
 
 var twoEndsProblem = fieldProblem("expiresAtUtc", "A link has one end: send expiresAtUtc or expiresInSeconds, not both.")

@@ -87,9 +87,9 @@ tiney is at %[1]s — open it, or try:
 
   curl %[1]s/api/shorten -H 'Content-Type: application/json' -d '{"longUrl":"https://example.com/a/long/path"}'
 
-An owner lists and edits their links with an API key, which this makes:
+Links of your own, with their clicks, are at %[1]s/manage. This key signs you in there, and makes others:
 
-  curl %[1]s/api/keys -H "Authorization: Bearer %[2]s" -H 'Content-Type: application/json' -d '{"name":"my first key","owner":"me"}'
+  %[2]s
 
 Ctrl-C ends it.
 

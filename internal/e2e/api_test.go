@@ -35,11 +35,20 @@ const (
 	good    = `{"longUrl":"https://example.com/?a=1&a=2#<x>","expiresInSeconds":3600}`
 )
 
+var form = []string{"Content-Type", "application/x-www-form-urlencoded"}
+
 // exchanges are made in this order: the second shorten of a URL finds the first one's link.
 var exchanges = []exchange{
 	{name: "home", method: "GET", target: "/", status: 200, contentType: page, contains: "https://tiney.to/api/shorten"},
 	{name: "home, HEAD", method: "HEAD", target: "/", status: 200, contentType: page},
-	{name: "home, POST", method: "POST", target: "/", status: 405, contentType: problem},
+	{name: "home, POST", method: "POST", target: "/", status: 415, contentType: problem},
+	{name: "home, PUT", method: "PUT", target: "/", status: 405, contentType: problem},
+	{name: "home, a form", method: "POST", target: "/", body: "longUrl=https%3A%2F%2Fexample.com%2Fform&alias=", headers: form, status: 201, contentType: page, contains: "Your short link"},
+	{name: "home, a wrong form", method: "POST", target: "/", body: "longUrl=ftp%3A%2F%2Fexample.com", headers: form, status: 400, contentType: page, contains: `value="ftp://example.com"`},
+	{name: "an asset", method: "GET", target: "/manage/style.0123456789ab.css", status: 200, contentType: "text/css; charset=utf-8", contains: ":root {"},
+	{name: "an asset in other case", method: "HEAD", target: "/Manage/home.0123456789ab.js", status: 200, contentType: "text/javascript; charset=utf-8"},
+	{name: "no asset", method: "GET", target: "/manage/home.go", headers: []string{"Accept", browser}, status: 404, contentType: page, contains: `href="../manage/style.`},
+	{name: "POST on an asset", method: "POST", target: "/manage/x", status: 405, contentType: problem, hostStatus: 404},
 	{name: "health", method: "GET", target: "/api/health", status: 200, contentType: "application/json", contains: `{"status":"healthy","timestamp":"20`},
 	{name: "ready", method: "GET", target: "/api/ready", status: 200, contentType: "application/json", contains: `"status":"ready"`},
 	{name: "favicon", method: "GET", target: "/favicon.ico", status: 204},
@@ -71,6 +80,8 @@ var exchanges = []exchange{
 	{name: "redirect, HEAD", method: "HEAD", target: "/live", status: 302, location: "https://example.com/live?a=<b>"},
 	{name: "redirect, browser", method: "GET", target: "/live", headers: []string{"Accept", browser}, status: 302, location: "https://example.com/live?a=<b>"},
 	{name: "redirect, pasted with punctuation", method: "GET", target: "/live).", status: 302, location: "https://example.com/live?a=<b>"},
+	{name: "preview", method: "GET", target: "/live+", status: 200, contentType: "application/json", contains: `"longUrl":"https://example.com/live?a=<b>"`},
+	{name: "preview, browser", method: "GET", target: "/live+", headers: []string{"Accept", browser}, status: 200, contentType: page, contains: `<bdi dir="ltr">example.com</bdi>`},
 	{name: "redirect to non-ASCII", method: "GET", target: "/q", status: 302, location: "https://xn--bcher-kva.example:8080/%C3%BC"},
 	{name: "redirect of a row by another program", method: "GET", target: "/Other-1", status: 302, location: "https://example.com/other"},
 	{name: "unknown", method: "GET", target: "/nobody", status: 404, contentType: problem, contains: "not-found"},
@@ -154,7 +165,7 @@ func TestResponsesWithoutCredentials(t *testing.T) {
 	var got []string
 	for _, e := range exchanges {
 		r := request(t, e.method, base+e.target, e.body, e.headers...)
-		if contentType := r.Header.Get("Content-Type"); contentType != page && !strings.HasPrefix(contentType, "image/") {
+		if contentType := r.Header.Get("Content-Type"); contentType != page && !strings.HasPrefix(contentType, "image/") && !strings.Contains(e.name, "asset") {
 			got = append(got, fmt.Sprintf("### %s\n%s", e.name, shape(r)))
 		}
 	}

@@ -49,9 +49,8 @@ const callback = "http://127.0.0.1/callback"
 
 // Options say what provider a test needs. The zero value will do.
 type Options struct {
-	Alg          string        // that ID tokens are signed with, RS256 or ES256; "" is RS256, as most providers have it
-	Life         time.Duration // of ID tokens; 0 is an hour
-	RedirectURIs []string      // of pages that sign people in themselves, exactly
+	Alg  string        // that ID tokens are signed with, RS256 or ES256; "" is RS256, as most providers have it
+	Life time.Duration // of ID tokens; 0 is an hour
 }
 
 // Key is a key that the provider signs ID tokens with.
@@ -72,6 +71,7 @@ type Provider struct {
 	mu        sync.Mutex
 	intercept func(w http.ResponseWriter, r *http.Request, provider http.Handler) // nil: the provider responds
 	keys      []Key                                                               // the first one signs
+	redirects []string                                                            // redirect URIs
 }
 
 // Start runs a provider until the test ends.
@@ -135,6 +135,16 @@ func (p *Provider) Key() Key {
 	return p.keys[0]
 }
 
+// Redirect has the provider send people back to a page that signs them in itself, by its exact URL.
+func (p *Provider) Redirect(t testing.TB, uri string) {
+	t.Helper()
+	p.mu.Lock()
+	p.redirects = append(p.redirects, uri)
+	keys := p.keys
+	p.mu.Unlock()
+	p.configure(t, keys)
+}
+
 // Rotate has the provider sign with a new key from now on. It goes on to publish the one before if keepOld, and withdraws
 // all others.
 func (p *Provider) Rotate(t testing.TB, keepOld bool) {
@@ -178,7 +188,7 @@ func (p *Provider) configure(t testing.TB, keys []Key) (port string) {
 		config.Keys = append(config.Keys, k.JWK(t))
 	}
 	for _, id := range []string{ClientID, OtherClientID} {
-		config.Clients = append(config.Clients, client{id, append([]string{callback}, p.options.RedirectURIs...), "none", p.options.Alg})
+		config.Clients = append(config.Clients, client{id, append([]string{callback}, p.redirects...), "none", p.options.Alg})
 	}
 	must(t, json.NewEncoder(p.input).Encode(config))
 	if !p.output.Scan() {

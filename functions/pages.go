@@ -1,0 +1,57 @@
+package functions
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strconv"
+
+	"tiney/pages"
+)
+
+// manage handles GET and HEAD of /manage, the page on which people manage their links, and of /manage/{name}, a file that
+// pages load.
+type manage struct {
+	site    pages.Site
+	callers Callers
+}
+
+func (m *manage) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	const prefix = "/manage/"
+	if len(r.URL.Path) <= len(prefix) {
+		s := m.callers.SignIn(ctx)
+		writePage(w, http.StatusOK, m.site.Manage(r.URL.EscapedPath(), s.Issuer, s.ClientID), s.Origins...)
+		return nil
+	}
+	a, current, ok := pages.Find(r.URL.Path[len(prefix):])
+	if !ok {
+		return notFoundProblem
+	}
+	setHeaders(w, a.Type)
+	if current {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
+	_, _ = w.Write(a.Body)
+	return nil
+}
+
+// writePage responds with a page, which may call these origins besides the service's own.
+func writePage(w http.ResponseWriter, status int, page []byte, origins ...string) {
+	setHeaders(w, "text/html; charset=utf-8")
+	h := w.Header()
+	h.Set("Content-Security-Policy", pages.PolicyWith(origins...))
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Length", strconv.Itoa(len(page)))
+	w.WriteHeader(status)
+	_, _ = w.Write(page)
+}
+
+// writeProblemPage responds with a problem as a page.
+func writeProblemPage(w http.ResponseWriter, r *http.Request, p *problem) {
+	page := p.form
+	if page == nil {
+		page = pages.Problem(r.URL.EscapedPath(), p.Status, p.Title, cmp.Or(p.page, p.Detail))
+	}
+	writePage(w, p.Status, page)
+}

@@ -1,0 +1,191 @@
+package functions_test
+
+import (
+	"context"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tiney/access"
+	"tiney/functions"
+	"tiney/link"
+)
+
+// wantPage checks the headers of a page, and that it takes nothing from elsewhere and nothing that is not there. It may call
+// the origins, each after a space.
+func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Content-Length": strconv.Itoa(w.Body.Len()),
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'" + strings.Join(origins, "") + "; form-action 'self'; " +
+			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if body := w.Body.String(); !strings.HasPrefix(body, "<!doctype html>\n") || !strings.HasSuffix(body, "</html>\n") || strings.Contains(body, `src="http`) {
+		t.Errorf("got %s", body)
+	}
+}
+
+func TestHome(t *testing.T) {
+	r := newRig(t)
+	r.fake.Fail(link.ErrUnavailable) // it asks nobody
+	w := r.do(http.MethodGet, "/", "")
+	wantPage(t, w)
+	if w.Code != 200 || !strings.Contains(w.Body.String(), "https://tiney.to/api/shorten") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	for _, m := range regexp.MustCompile(`="\./(manage/[\w.]+)"`).FindAllStringSubmatch(w.Body.String(), -1) {
+		for _, target := range []string{"/" + m[1], "/MANAGE" + strings.TrimPrefix(m[1], "manage")} {
+			a := r.do(http.MethodGet, target, "")
+			if a.Code != 200 || a.Header().Get("Cache-Control") != "public, max-age=31536000, immutable" || a.Header().Get("X-Content-Type-Options") != "nosniff" ||
+				!strings.HasPrefix(a.Header().Get("Content-Type"), "text/") || a.Body.Len() == 0 {
+				t.Errorf("%s: got %d %v", target, a.Code, a.Header())
+			}
+		}
+		other := regexp.MustCompile(`[0-9a-f]{12}`).ReplaceAllString(m[1], "0123456789ab")
+		if a := r.do(http.MethodGet, "/"+other, ""); a.Code != 200 || a.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s, as another build names it: got %d %v", other, a.Code, a.Header())
+		}
+	}
+	for _, target := range []string{"/manage//", "/manage/home.js", "/manage/home.html", "/manage/../home.go", "/manage/x/home.0123456789ab.js"} {
+		wantProblem(t, r.do(http.MethodGet, target, ""), 404, "not-found", "")
+	}
+}
+
+// A form is what browsers send that run no scripts. It follows the rules of shorten, and counts as that does.
+func TestForm(t *testing.T) {
+	const longURL = `https://example.com/"><img src=x onerror=alert(1)>`
+	r := newRig(t)
+	post := func(form url.Values) *httptest.ResponseRecorder {
+		t.Helper()
+		w := r.do(http.MethodPost, "/", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+		wantPage(t, w)
+		return w
+	}
+	short := regexp.MustCompile(`id="short" href="(https://tiney\.to/(\w+))"`)
+	for i, test := range []struct {
+		form   url.Values
+		status int
+		says   string
+	}{
+		{url.Values{"longUrl": {"  https://example.com/a "}, "alias": {""}, "expiresInSeconds": {"3600"}}, 201, "Your short link"},
+		{url.Values{"longUrl": {"https://example.com/a"}}, 200, "had a link already"},
+		{url.Values{"longUrl": {"example.com/a"}, "alias": {" mine "}}, 201, "Your short link"},
+		{url.Values{"longUrl": {"https://example.com/b"}, "alias": {"mine"}}, 409, `id="alias-error">There is a link with this alias`},
+		{url.Values{"longUrl": {"https://example.com/b"}, "alias": {"a b"}}, 400, `id="alias-error">An alias has`},
+		{url.Values{"longUrl": {"https://example.com/b"}, "expiresInSeconds": {"59"}}, 400, `id="life-error">The lifetime must be`},
+		{url.Values{"longUrl": {"https://example.com/b"}, "expiresInSeconds": {"x"}}, 400, `id="life-error">The lifetime must be`},
+		{url.Values{}, 400, `id="url-error">The URL is missing`},
+		{url.Values{"longUrl": {longURL}}, 400, `id="url-error">The URL contains white space`},
+		{url.Values{"longUrl": {"https://example.com/\xff"}}, 400, `id="url-error">The URL is not valid UTF-8`},
+		{url.Values{"longUrl": {"ftp://example.com/"}}, 400, `id="url-error">The URL must start with http`},
+	} {
+		w := post(test.form)
+		body := w.Body.String()
+		if w.Code != test.status || !strings.Contains(body, test.says) {
+			t.Errorf("%d: got %d %s, want %d with %s", i, w.Code, body, test.status, test.says)
+		}
+		m := short.FindStringSubmatch(body)
+		switch {
+		case test.status < 300 && (m == nil || !strings.Contains(body, `src="api/links/`+m[2]+`/qr"`)):
+			t.Errorf("%d: there is no link or no QR code in %s", i, body)
+		case test.status > 300 && (m != nil || !strings.Contains(body, `value="`+html.EscapeString(strings.ToValidUTF8(test.form.Get("longUrl"), "\uFFFD"))+`"`)):
+			t.Errorf("%d: it does not have what was typed: %s", i, body)
+		}
+		if m != nil && r.do(http.MethodGet, "/"+m[2], "").Header().Get("Location") != "https://example.com/a" {
+			t.Errorf("%d: %s does not lead there", i, m[1])
+		}
+	}
+	r.wantMetrics(map[string]float64{"shorten.created": 2, "shorten.deduplicated": 1, "shorten.rejected": 8, "redirect.found": 3})
+
+	r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/off", Disabled: true})
+	if w := post(url.Values{"longUrl": {"https://example.com/off"}}); w.Code != 403 || !strings.Contains(w.Body.String(), "<strong>This URL&#39;s link is disabled</strong>") {
+		t.Errorf("disabled: got %d %s", w.Code, w.Body)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	w := post(url.Values{"longUrl": {"https://example.com/new"}, "alias": {"kept"}, "expiresInSeconds": {"86400"}})
+	if body := w.Body.String(); w.Code != 503 || w.Header().Get("Retry-After") != "5" || !strings.Contains(body, "<strong>Try again in a moment</strong>") ||
+		!strings.Contains(body, `value="https://example.com/new"`) || !strings.Contains(body, `value="kept"`) || !strings.Contains(body, `value="86400" selected>`) {
+		t.Errorf("storage is down: got %d %v %s", w.Code, w.Header(), body)
+	}
+	if !strings.Contains(r.log.String(), link.ErrUnavailable.Error()) {
+		t.Errorf("the log does not say why: %s", r.log)
+	}
+
+	wantProblem(t, r.do(http.MethodPost, "/", `{"longUrl":"https://example.com/"}`), 415, "media-type", "")
+	for _, body := range []string{"longUrl=%zz", "a;b"} {
+		wantProblem(t, r.do(http.MethodPost, "/", body, "Content-Type", "application/x-www-form-urlencoded"), 400, "body", "")
+	}
+	wantProblem(t, r.do(http.MethodPost, "/", strings.Repeat("x", 16<<10+1), "Content-Type", "application/x-www-form-urlencoded"), 413, "body-too-large", "")
+}
+
+func TestFormForOwnersOnly(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.OwnersOnly = true })
+	if home := r.do(http.MethodGet, "/", ""); !strings.Contains(home.Body.String(), `aria-label="New short link" hidden>`) {
+		t.Errorf("anybody is shown the form: %s", home.Body)
+	}
+	// Credentials count below /api/ only.
+	w := r.do(http.MethodPost, "/", "longUrl=https://example.com/", "Content-Type", "application/x-www-form-urlencoded", "Authorization", "Bearer "+adminKey)
+	wantPage(t, w)
+	if w.Code != 401 || w.Header().Get("WWW-Authenticate") != "Bearer" || r.fake.Calls() != 0 {
+		t.Errorf("got %d %v, %d calls", w.Code, w.Header(), r.fake.Calls())
+	}
+}
+
+// Pages refer to everything relatively, whatever path a proxy in front puts before theirs.
+func TestProblemPagesFindTheirAssets(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.Rules.Base, _ = link.ParseBase("https://example.com/go") })
+	for target, root := range map[string]string{"/nobody": "./", "/nobody+": "./", "/a/b/c": "../../", "/a%2Fb": "./", "/manage/x": "../"} {
+		w := r.do(http.MethodGet, target, "", "Accept", "text/html")
+		wantPage(t, w)
+		if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, `rel="stylesheet" href="`+root+`manage/style.`) || !strings.Contains(body, `class="button" href="`+root+`">`) {
+			t.Errorf("%s: got %d %s", target, w.Code, body)
+		}
+	}
+}
+
+type provider struct {
+	functions.Callers
+	signIn access.SignIn
+}
+
+func (p provider) SignIn(context.Context) access.SignIn { return p.signIn }
+
+func TestManage(t *testing.T) {
+	r := newRig(t)
+	r.fake.Fail(link.ErrUnavailable) // it asks nobody
+	for target, root := range map[string]string{"/manage": "./", "/MANAGE": "./", "/manage/": "../", "/manage?code=x&state=y": "./"} {
+		w := r.do(http.MethodGet, target, "")
+		wantPage(t, w)
+		body := w.Body.String()
+		for _, want := range []string{`data-issuer="" data-client=""`, `data-base="https://tiney.to"`, `rel="stylesheet" href="` + root + `manage/manage.`,
+			`<script type="module" src="` + root + `manage/manage.`, "Managing needs JavaScript", `<meta name="robots" content="noindex">`} {
+			if w.Code != 200 || !strings.Contains(body, want) {
+				t.Errorf("%s: got %d, without %s", target, w.Code, want)
+			}
+		}
+	}
+	if w := r.do(http.MethodHead, "/manage", ""); w.Code != 200 {
+		t.Errorf("HEAD: got %d", w.Code)
+	}
+	wantProblem(t, r.do(http.MethodPost, "/manage", ""), 405, "method", "")
+
+	r = newRig(t, func(c *functions.Config) {
+		c.Callers = provider{c.Callers, access.SignIn{Issuer: "https://login.example.com/x", ClientID: `a"b`, Origins: []string{"https://login.example.com", "https://tokens.example.com"}}}
+	})
+	w := r.do(http.MethodGet, "/manage", "")
+	wantPage(t, w, " https://login.example.com", " https://tokens.example.com")
+	if !strings.Contains(w.Body.String(), `data-issuer="https://login.example.com/x" data-client="a&#34;b"`) {
+		t.Errorf("got %s", w.Body)
+	}
+	wantPage(t, r.do(http.MethodGet, "/", "")) // and no other page may call it
+}

@@ -1,0 +1,343 @@
+// Package browser drives Chromium, for the tests of the pages. It checks what it opens with axe-core, which package.json
+// beside this file pins; `make browser` installs it, and `make chromium` the browser.
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/performance"
+	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience is how long a page may take for anything. Storage that does not respond is given up after 5 s.
+const patience = time.Minute
+
+// Browser is a running Chromium.
+type Browser struct {
+	ctx context.Context
+	axe string
+}
+
+// Start starts a Chromium without windows, or whatever of its kind is installed. The caller must Close it.
+func Start() (*Browser, error) {
+	_, file, _, _ := runtime.Caller(0)
+	axe, err := os.ReadFile(filepath.Join(filepath.Dir(file), "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		return nil, fmt.Errorf("axe-core is not installed; run `make browser` first (%w)", err)
+	}
+	options := chromedp.DefaultExecAllocatorOptions[:]
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // it refuses to start as root otherwise
+	}
+	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	if err := chromedp.Do(ctx); err != nil {
+		cancel()
+		return nil, fmt.Errorf("chromium does not start; `make chromium` installs it (%w)", err)
+	}
+	return &Browser{ctx: ctx, axe: string(axe)}, nil
+}
+
+// Close ends the browser.
+func (b *Browser) Close() {
+	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	defer cancel()
+	_ = chromedp.Cancel(ctx)
+}
+
+// Page is a tab of somebody who has never been here before. Its methods fail the test where something is not as it should
+// be within a minute.
+type Page struct {
+	t   testing.TB
+	ctx context.Context
+	axe string
+
+	noScripts bool
+
+	mu     sync.Mutex
+	errors []string // exceptions, and what the policy of a page has refused
+}
+
+// New opens a tab, 1100 pixels wide, which the test's end closes. The test fails if a script throws, or does what the
+// page's policy forbids.
+func (b *Browser) New(t testing.TB) *Page {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	p := &Page{t: t, ctx: ctx, axe: b.axe}
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, e := range p.errors {
+			t.Errorf("the page's console says: %s", e)
+		}
+		cancel()
+	})
+	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context of its first action
+		t.Fatal(err)
+	}
+	if err := chromedp.Listen(ctx, p.hear); err != nil {
+		t.Fatal(err)
+	}
+	p.Width(1100)
+	for _, name := range []string{"clipboard-read", "clipboard-write"} {
+		permission := browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name}, Setting: browser.PermissionSettingGranted,
+			BrowserContextID: chromedp.FromContext(ctx).BrowserContextID}
+		if _, err := chromedp.CallBrowser(ctx, browser.SetPermission, permission); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// hear notes what a page does wrong. A response that is an error is in the log too, and may be what a test wants.
+func (p *Page) hear(event any) {
+	var wrong string
+	switch e := event.(type) {
+	case *cdpruntime.EventExceptionThrown:
+		wrong = e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			wrong += " " + e.ExceptionDetails.Exception.Description
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level != log.EntryLevelError || e.Entry.Source == log.EntrySourceNetwork {
+			return
+		}
+		wrong = e.Entry.Text
+	default:
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.errors = append(p.errors, wrong)
+}
+
+func (p *Page) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Eval returns the value of an expression of JavaScript, or of the promise that it is.
+func Eval[T any](p *Page, expression string) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression[:min(len(expression), 200)], err)
+	}
+	return value
+}
+
+// quote returns a text as JavaScript has it.
+func quote(text string) string {
+	quoted, _ := json.Marshal(text) // a text can always be quoted
+	return string(quoted)
+}
+
+// find returns an expression of the element that a selector of CSS finds.
+func find(selector string) string { return "document.querySelector(" + quote(selector) + ")" }
+
+// Width changes the size of the window. A narrow one is a phone's.
+func (p *Page) Width(pixels int64) {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(pixels, 800))
+}
+
+// Dark makes it a person who prefers dark pages, or not.
+func (p *Page) Dark(is bool) {
+	p.t.Helper()
+	scheme := map[bool]string{false: "light", true: "dark"}[is]
+	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}
+	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, params); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// NoScripts makes the browser run no scripts of pages.
+func (p *Page) NoScripts() {
+	p.t.Helper()
+	p.noScripts = true
+	p.disableScripts(true)
+}
+
+func (p *Page) disableScripts(is bool) {
+	p.t.Helper()
+	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: is}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Offline cuts the browser off from the network, or lets it on again.
+func (p *Page) Offline(is bool) {
+	p.t.Helper()
+	conditions := &network.Conditions{Offline: is, DownloadThroughput: -1, UploadThroughput: -1}
+	_, err := chromedp.Call(p.ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{conditions}})
+	if err == nil {
+		_, err = chromedp.Call(p.ctx, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1, UploadThroughput: -1})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Open goes to a URL, and returns the status of its response.
+func (p *Page) Open(url string) int {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	response, err := chromedp.Run(ctx, chromedp.NavigateResponse(url))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return int(response.Status)
+}
+
+// Go does what leads to another page, and returns the status of its response.
+func (p *Page) Go(does func()) int {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, chromedp.Func(func(context.Context, *chromedp.Target) error { does(); return nil }))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return int(response.Status)
+}
+
+// Press presses keys, such as a text or kb.Enter, wherever the focus is.
+func (p *Page) Press(keys string, options ...chromedp.KeyOption) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(keys, options...))
+}
+
+// Fill puts the focus on a field, and types a text in place of what is there.
+func (p *Page) Fill(selector, text string) {
+	p.t.Helper()
+	Eval[chromedp.Void](p, find(selector)+".focus(), "+find(selector)+".select()")
+	p.Press("\b" + text)
+}
+
+// Click clicks on an element, which has to be visible, with the mouse.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	p.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+}
+
+// Focused returns the id of the element that has the focus, or else its text.
+func (p *Page) Focused() string {
+	p.t.Helper()
+	return Eval[string](p, `document.activeElement.id || document.activeElement.ariaLabel || document.activeElement.textContent.trim()`)
+}
+
+// Text returns the text of an element as people see it, "" if it is hidden or not there.
+func (p *Page) Text(selector string) string {
+	p.t.Helper()
+	return Eval[string](p, "("+find(selector)+"?.checkVisibility() && "+find(selector)+".innerText.trim()) || ''")
+}
+
+// Await waits until an element has a part of a text.
+func (p *Page) Await(selector, part string) {
+	p.t.Helper()
+	p.AwaitTrue(find(selector) + "?.checkVisibility() && " + find(selector) + ".innerText.includes(" + quote(part) + ")")
+}
+
+// AwaitTrue waits until an expression is true.
+func (p *Page) AwaitTrue(expression string) {
+	p.t.Helper()
+	for end := time.Now().Add(patience); !Eval[bool](p, "Boolean("+expression+")"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("not within a minute: %s\n%s", expression, p.Text("body"))
+		}
+	}
+}
+
+// Busy returns for how long the main thread of the tab has worked so far.
+func (p *Page) Busy() time.Duration {
+	p.t.Helper()
+	_, err := chromedp.Call(p.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	got, err := chromedp.Call(p.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, m := range got.Metrics {
+		if m.Name == "TaskDuration" {
+			return time.Duration(m.Value * float64(time.Second))
+		}
+	}
+	p.t.Fatal("the browser does not say how long it has worked")
+	return 0
+}
+
+// Shot returns a picture of an element, two pixels to one of CSS, as PNG.
+func (p *Page) Shot(selector string) []byte {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.ScreenshotScale(chromedp.CSS(selector), 2))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return png
+}
+
+// Screen returns a picture of the whole page, as PNG.
+func (p *Page) Screen() []byte {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100)) // less than 100 is JPEG
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return png
+}
+
+// Check fails the test if axe-core finds that the page, as it is now, is not accessible, in light or in dark, or if it is
+// wider than the window. The state is for the reader.
+func (p *Page) Check(state string) {
+	p.t.Helper()
+	if p.noScripts { // axe-core is one
+		p.disableScripts(false)
+		defer p.disableScripts(true)
+	}
+	Eval[chromedp.Void](p, p.axe)
+	for _, dark := range []bool{true, false} {
+		p.Dark(dark)
+		rules := map[bool]string{true: `runOnly: "color-contrast",`}[dark] // all else is the same
+		violations := Eval[[]struct {
+			ID, Help string
+			Nodes    []struct{ HTML, FailureSummary string }
+		}](p, `axe.run({ `+rules+` resultTypes: ["violations"] }).then((result) => result.violations)`)
+		for _, v := range violations {
+			for _, n := range v.Nodes {
+				p.t.Errorf("%s, dark %t: %s: %s\n%s\n%s", state, dark, v.ID, v.Help, n.HTML, n.FailureSummary)
+			}
+		}
+	}
+	if wide := Eval[string](p, `[document.documentElement.scrollWidth, innerWidth].join(" of ")`); !strings.HasPrefix(wide, strings.Split(wide, " of ")[1]+" ") {
+		p.t.Errorf("%s: the page is %s pixels wide", state, wide)
+	}
+}

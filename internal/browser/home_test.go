@@ -1,0 +1,489 @@
+package browser
+
+import (
+	"bytes"
+	"fmt"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+	"github.com/makiuchi-d/gozxing"
+	"github.com/makiuchi-d/gozxing/qrcode"
+
+	"tiney/link"
+)
+
+// scan reads a QR code from a picture.
+func scan(t *testing.T, picture []byte) string {
+	t.Helper()
+	img, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bitmap, err := gozxing.NewBinaryBitmapFromImage(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := qrcode.NewQRCodeReader().Decode(bitmap, nil)
+	if err != nil {
+		t.Fatalf("it cannot be scanned: %v", err)
+	}
+	return result.GetText()
+}
+
+// look keeps a picture of a page where BROWSER_SHOTS says, for people to look at.
+func look(t *testing.T, p *Page, name string) {
+	t.Helper()
+	if dir := os.Getenv("BROWSER_SHOTS"); dir != "" {
+		for _, dark := range []bool{true, false} {
+			p.Dark(dark)
+			file := filepath.Join(dir, name+map[bool]string{true: "-dark"}[dark]+".png")
+			if err := os.WriteFile(file, p.Screen(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+const awaitPicture = `document.querySelector("#qr").complete && document.querySelector("#qr").naturalWidth > 0`
+
+// A browser has little to load, and little to do until the page takes input: less than 200 ms of its main thread. That is
+// the thread's own time, which other programs do not take.
+func TestFirstLoad(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for target, most := range map[string]struct {
+		ready           string // is seen once scripts have run
+		requests, bytes int
+	}{"/": {"#history", 4, 30 << 10}, "/manage": {"#signin", 10, 80 << 10}} {
+		p := chromium.New(t)
+		before := p.Busy()
+		p.Open(s.url + target)
+		p.AwaitTrue(find(most.ready) + ".checkVisibility()")
+		busy := p.Busy() - before
+		load := Eval[struct{ Requests, Bytes int }](p, `(() => {
+			const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+			return { requests: all.length, bytes: all.reduce((sum, e) => sum + e.decodedBodySize, 0) };
+		})()`)
+		t.Logf("%s: %+v, %v", target, load, busy)
+		if load.Requests > most.requests || load.Requests < 3 || load.Bytes > most.bytes || load.Bytes < 10<<10 || busy > 200*time.Millisecond || busy <= 0 {
+			t.Errorf("%s takes %+v and %v", target, load, busy)
+		}
+	}
+}
+
+// With the keyboard alone, from the first second: type a URL, Enter, and Enter again to copy.
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	p.Open(s.url)
+	p.AwaitTrue(`document.querySelector("#history").checkVisibility()`)
+	p.Check("empty")
+	look(t, p, "empty")
+
+	target := httptest.NewServer(http.NotFoundHandler())
+	defer target.Close()
+	longURL := strings.Replace(target.URL, "127.0.0.1", "localhost", 1) + "/a/long/path?with=a&query#part"
+	if got := p.Focused(); got != "url" {
+		t.Fatalf("the focus is on %q", got)
+	}
+	p.Press(longURL + kb.Enter)
+	p.Await("#result", "Your short link")
+	p.AwaitTrue(awaitPicture)
+	p.Check("result")
+	look(t, p, "result")
+	short := s.url + "/" + Eval[string](p, `document.querySelector("#result").dataset.alias`)
+	if got := p.Text("#short"); "http://"+got != short {
+		t.Errorf("it shows %q", got)
+	}
+	if got := scan(t, p.Shot("#qr")); got != short {
+		t.Errorf("the QR code says %q, want %q", got, short)
+	}
+	if got := p.Focused(); got != "copy" {
+		t.Errorf("the focus is on %q", got)
+	}
+	p.Press(kb.Enter)
+	p.Await("#toast", "Copied")
+	if got := Eval[string](p, "navigator.clipboard.readText()"); got != short {
+		t.Errorf("copied %q, want %q", got, short)
+	}
+	if status, location := s.status(t, strings.TrimPrefix(short, s.url)); status != 302 || location != longURL {
+		t.Errorf("it leads to %d %s", status, location)
+	}
+	for id, want := range map[string]string{"svg": "image/svg+xml", "png": "image/png"} {
+		got := Eval[string](p, `fetch(document.querySelector("#`+id+`").href).then((r) => r.headers.get("Content-Type") + " " + document.querySelector("#`+id+`").download)`)
+		if want += " " + strings.TrimPrefix(short, s.url+"/") + "." + id; got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+
+	// All else can be reached by Tab too, in the order in which it is seen.
+	var order []string
+	Eval[any](p, `document.querySelector("#url").focus()`)
+	for range 16 {
+		order = append(order, p.Focused())
+		p.Press(kb.Tab)
+	}
+	name := strings.TrimPrefix(short, "http://")
+	want := fmt.Sprintf("url, shorten, alias, life, short, copy, preview, svg, png, %s, Copy %[1]s, Delete %[1]s, From a program", name)
+	if got := strings.Join(order, ", "); !strings.HasPrefix(got, want) {
+		t.Errorf("the order is %s, want %s", got, want)
+	}
+
+	p.Go(func() { p.Click("#preview") })
+	if got := p.Text(".target"); got != longURL {
+		t.Errorf("the preview shows %q", got)
+	}
+	if status := p.Go(func() { p.Click("main .primary") }); status != 404 || Eval[string](p, "location.href") != longURL {
+		t.Error("the preview does not lead there")
+	}
+}
+
+// What is wrong is said at its field, which gets the focus. Nothing typed is lost, and it can be mended and sent again.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other", ExpiresAt: time.Now().Add(time.Hour)})
+	s.PutLink(link.Link{Alias: "off", LongURL: "https://example.com/off", Disabled: true})
+	p.Open(s.url)
+	wrong := func(field, says string) {
+		t.Helper()
+		p.Await("#"+field+"-error", says)
+		if got := p.Focused(); got != field {
+			t.Errorf("%s: the focus is on %q", says, got)
+		}
+		if !Eval[bool](p, find("#"+field)+`.ariaInvalid === "true" && `+find("#"+field)+`.getAttribute("aria-describedby") === "`+field+`-error"`) {
+			t.Errorf("%s: the field does not say so", says)
+		}
+	}
+	p.Press(kb.Enter)
+	wrong("url", "Paste the long URL here first.")
+	p.Press("http://1.2.3.08/")
+	if got := p.Text("#url-error"); got != "" {
+		t.Errorf("it still says %q", got)
+	}
+	p.Press(kb.Enter)
+	wrong("url", "The URL is not valid for a browser")
+	p.Fill("#url", "example.com/page")
+	p.Fill("#alias", "not one")
+	p.Press(kb.Enter)
+	wrong("alias", "An alias has 1 to 32 of the characters")
+	p.Fill("#alias", "taken")
+	p.Press(kb.Enter)
+	wrong("alias", "There is a link with this alias")
+	p.Check("alias taken")
+	look(t, p, "taken")
+	p.Fill("#alias", "free")
+	p.Press(kb.Enter)
+	p.Await("#short", "/free")
+	if _, location := s.status(t, "/free"); location != "https://example.com/page" {
+		t.Errorf("it leads to %s", location)
+	}
+	p.Fill("#url", "https://example.com/off")
+	p.Press(kb.Enter)
+	wrong("url", "has been disabled by the people who run this service")
+}
+
+// The last links of a browser can be deleted and restored by it, and by nobody else.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	p.Open(s.url)
+	const longURL = "https://example.com/mine"
+	shorten := func(longURL, title string) string {
+		t.Helper()
+		p.Fill("#url", longURL)
+		p.Press(kb.Enter)
+		p.Await("#result-title", title)
+		p.AwaitTrue(`document.querySelector("#long").textContent === ` + quote(longURL))
+		return Eval[string](p, `document.querySelector("#result").dataset.alias`)
+	}
+	alias := shorten(longURL, "Your short link")
+	if again := shorten(longURL, "This URL had a link already"); again != alias {
+		t.Errorf("the same URL got another link, %s", again)
+	}
+	p.Open(s.url) // it remembers
+	p.Await("#links", "/"+alias)
+	if n := Eval[int](p, `document.querySelectorAll("#links li").length`); n != 1 {
+		t.Errorf("%d links are listed", n)
+	}
+	const row = "#links li:first-child "
+	p.Click(row + `[data-part="delete"]`)
+	p.Await(row, "Deleted")
+	p.Check("deleted")
+	look(t, p, "deleted")
+	if status, _ := s.status(t, "/"+alias); status != 410 {
+		t.Errorf("a deleted link responds with %d", status)
+	}
+	if got := p.Focused(); !strings.HasPrefix(got, "Undo ") {
+		t.Errorf("the focus is on %q", got)
+	}
+	p.Press(kb.Enter)
+	p.Await(row, "Until")
+	if status, _ := s.status(t, "/"+alias); status != 302 {
+		t.Errorf("a restored link responds with %d", status)
+	}
+	p.Open(s.url)
+	p.Await("#links", "/"+alias)
+
+	// Somebody else is given the link, who cannot delete it. From then on nobody can.
+	other := chromium.New(t)
+	other.Open(s.url)
+	other.Press(longURL + kb.Enter)
+	other.Await("#result-title", "This URL had a link already")
+	if got := other.Text(row + `[data-part="delete"]`); got != "" || other.Text(row+`[data-part="copy"]`) != "Copy" {
+		t.Errorf("somebody else may %q", got)
+	}
+	p.Click(row + `[data-part="delete"]`)
+	p.Await(row, "Others were given this link too")
+	p.Check("shared")
+
+	// One that is gone leaves the list, one without an undo stays there.
+	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "nobody", shortUrl: location.origin + "/nobody", longUrl: "https://example.com/", expiresAtUtc: null,
+		claimToken: "tnc_" + "0".repeat(43) }, ...Array.from({ length: 11 }, (_, i) => ({ alias: "a" + i, shortUrl: location.origin + "/a" + i, longUrl: "https://example.com/" + i, expiresAtUtc: null })),
+		{ alias: "old", shortUrl: location.origin + "/old", longUrl: "https://example.com/old", expiresAtUtc: "2020-01-01T00:00:00Z" }, { alias: "<img>" }, null]))`)
+	p.Open(s.url)
+	p.Await("#more", "Show all 12")
+	if n := Eval[int](p, `document.querySelectorAll("#links li").length`); n != 10 {
+		t.Errorf("%d links are listed", n)
+	}
+	p.Click("#more")
+	p.Await("#links", "/a10")
+	p.Click(row + `[data-part="delete"]`)
+	p.Await(row, "Deleted")
+	p.Open(s.url)
+	p.Await("#links", "/a0")
+	if got := p.Text("#links"); strings.Contains(got, "/nobody") || strings.Contains(got, "/old") {
+		t.Errorf("listed are %s", got)
+	}
+}
+
+func TestStorageIsDown(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	p.Open(s.url)
+	p.Fill("#url", "https://example.com/typed")
+	p.Fill("#alias", "kept")
+	s.down(true)
+	Eval[any](p, `new MutationObserver(() => { window.wasBusy = true; }).observe(document.querySelector("#shorten"), { attributeFilter: ["aria-busy"] }), null`)
+	p.Press(kb.Enter)
+	p.Await("#problem", "Try again in a moment")
+	if !Eval[bool](p, `window.wasBusy && !document.querySelector("#shorten").ariaBusy`) {
+		t.Error("the button does not show that it is at work, or still does")
+	}
+	p.Check("storage is down")
+	look(t, p, "down")
+	if got := Eval[string](p, `[document.querySelector("#url").value, document.querySelector("#alias").value].join()`); got != "https://example.com/typed,kept" {
+		t.Errorf("what was typed became %q", got)
+	}
+	p.Offline(true)
+	p.Click("#shorten")
+	p.Await("#problem", "You are offline")
+	p.Offline(false)
+	p.AwaitTrue(`document.querySelector("#problem").innerText === ""`)
+	s.down(false)
+	p.Click("#shorten")
+	p.Await("#short", "/kept")
+
+	s.down(true)
+	if status := p.Open(s.url + "/unread"); status != 503 {
+		t.Errorf("an alias that cannot be read is %d", status)
+	}
+	p.Check("503")
+	look(t, p, "503")
+	s.PutLink(link.Link{Alias: "unread", LongURL: s.url + "/", ExpiresAt: time.Now().Add(time.Hour)})
+	s.down(false)
+	if status := p.Go(func() { p.Click("main .primary") }); status != 200 {
+		t.Errorf("trying again leads to %d", status)
+	}
+	p.Await("h1", "Make a long link short")
+}
+
+func TestWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other", ExpiresAt: time.Now().Add(time.Hour)})
+	p.NoScripts()
+	p.Open(s.url)
+	if p.Text("#history") != "" || p.Text("#copy") != "" {
+		t.Error("it shows what needs scripts")
+	}
+	p.Press("example.com/typed" + kb.Tab + kb.Tab + "taken")
+	if status := p.Go(func() { p.Press(kb.Enter) }); status != 409 {
+		t.Errorf("a taken alias is %d", status)
+	}
+	p.Check("alias taken, without scripts")
+	look(t, p, "noscript-taken")
+	if got := Eval[string](p, `document.querySelector("#url").value`); got != "example.com/typed" || !strings.HasPrefix(p.Text("#alias-error"), "There is a link with this alias") {
+		t.Errorf("what was typed became %q", got)
+	}
+	p.Fill("#alias", "free")
+	if status := p.Go(func() { p.Press(kb.Enter) }); status != 201 {
+		t.Errorf("a new link is %d", status)
+	}
+	p.AwaitTrue(awaitPicture)
+	p.Check("result, without scripts")
+	look(t, p, "noscript-result")
+	if got := scan(t, p.Shot("#qr")); got != s.url+"/free" {
+		t.Errorf("the QR code says %q", got)
+	}
+	if _, location := s.status(t, "/free"); location != "https://example.com/typed" || p.Text("#copy") != "" {
+		t.Errorf("it leads to %s", location)
+	}
+}
+
+// Nothing of a URL is markup, whoever wrote it, and no URL is too long or too foreign for a narrow window.
+func TestURLsAreText(t *testing.T) {
+	t.Parallel()
+	const markup = `<img/src="x"onerror="window.harmed=1"><script>window.harmed=1</script>`
+	s, p := serve(t), chromium.New(t)
+	p.Width(320)
+	p.Open(s.url)
+	p.Check("empty, narrow")
+	look(t, p, "narrow-empty")
+	for name, longURL := range map[string]string{
+		"markup":        "https://example.com/" + markup,
+		"right to left": "https://דוגמה.example/שלום/ניסיון?ערך=1&b=مثال",
+		"long":          "https://example.com/" + strings.Repeat("x", 4000),
+	} {
+		p.Open(s.url)
+		p.AwaitTrue(find("#history") + ".checkVisibility()")
+		Eval[any](p, find("#url")+".value = "+quote(longURL)+"; "+find("#alias")+".focus()")
+		p.Press(kb.Enter)
+		p.Await("#result", "Your short link")
+		p.AwaitTrue(awaitPicture)
+		if got := Eval[string](p, `document.querySelector("#links .long").textContent + document.querySelector("#long").textContent`); got != longURL+longURL {
+			t.Errorf("%s: it shows %q", name, got)
+		}
+		p.Check(name + ", narrow")
+		look(t, p, "narrow-"+strings.ReplaceAll(name, " ", "-"))
+		p.Go(func() { p.Click("#preview") })
+		if got := Eval[string](p, `document.querySelector(".target").textContent`); got != longURL {
+			t.Errorf("%s: the preview shows %q", name, got)
+		}
+		p.Check("preview of " + name)
+		look(t, p, "narrow-preview-"+strings.ReplaceAll(name, " ", "-"))
+	}
+	// Another program's row, and another page's texts.
+	s.PutLink(link.Link{Alias: "row", LongURL: `https://"><img src=x onerror="window.harmed=1">` + markup})
+	p.Open(s.url + "/row+")
+	p.Check("preview of a row by another program")
+	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: "https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: null },
+		{ alias: "y", shortUrl: "https://x.example/y", longUrl: "", expiresAtUtc: `+quote(markup)+` }]))`)
+	p.Open(s.url)
+	p.Await("#links", "<img")
+	p.NoScripts()
+	p.Open(s.url)
+	p.Fill("#url", markup+" ")
+	p.Fill("#alias", markup)
+	p.Go(func() { p.Press(kb.Enter) })
+	if got := Eval[string](p, find("#url")+".value"); got != markup {
+		t.Errorf("typed was %q", got)
+	}
+	if Eval[bool](p, `"harmed" in window || document.querySelectorAll("img:not(#qr), script:not([src])").length > 0`) {
+		t.Error("a text became markup")
+	}
+}
+
+func TestErrorPages(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	past := time.Now().Add(-time.Hour)
+	for _, l := range []link.Link{
+		{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: past},
+		{Alias: "disabled", LongURL: "https://example.com/1", Disabled: true},
+		{Alias: "deleted", LongURL: "https://example.com/2", DeletedAt: past},
+		{Alias: "live", LongURL: "https://example.com/3"},
+	} {
+		s.PutLink(l)
+	}
+	for target, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"/nobody":   {404, "No such link"},
+		"/a/b/c":    {404, "No such link"},
+		"/expired":  {410, "This link has expired"},
+		"/expired+": {410, "This link has expired"},
+		"/disabled": {410, "This link is disabled"},
+		"/deleted":  {410, "This link has been deleted"},
+		"/live+":    {200, "This link leads to"},
+	} {
+		if status := p.Open(s.url + target); status != want.status || p.Text("h1") != want.says {
+			t.Errorf("%s: %d %s", target, status, p.Text("h1"))
+		}
+		p.Check(target)
+		look(t, p, "page"+strings.ReplaceAll(target, "/", "-"))
+		if want.status != 200 {
+			p.Go(func() { p.Click(".button:not([hidden])") })
+			p.Await("h1", "Make a long link short")
+		}
+	}
+}
+
+// A proxy in front may put a path of its own before the service's.
+func TestBehindAPath(t *testing.T) {
+	t.Parallel()
+	var service atomic.Pointer[httputil.ReverseProxy]
+	front := httptest.NewServer(http.StripPrefix("/go", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { service.Load().ServeHTTP(w, r) })))
+	t.Cleanup(front.Close)
+	s, p := serve(t, "BaseUrl="+front.URL+"/go"), chromium.New(t)
+	to, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Store(httputil.NewSingleHostReverseProxy(to))
+	p.Open(front.URL + "/go/")
+	p.Press("https://example.com/" + kb.Tab + kb.Tab + "mine" + kb.Enter)
+	p.Await("#short", "/go/mine")
+	p.AwaitTrue(awaitPicture)
+	if got := scan(t, p.Shot("#qr")); got != front.URL+"/go/mine" {
+		t.Errorf("the QR code says %q", got)
+	}
+	p.Go(func() { p.Click("#preview") })
+	p.Await("h1", "This link leads to")
+	styled := `document.styleSheets.length === 1 && document.styleSheets[0].cssRules.length > 50 && [...document.images].every((i) => i.naturalWidth > 0)`
+	p.AwaitTrue(styled)
+	p.Open(front.URL + "/go/a/b/c")
+	p.AwaitTrue(styled)
+	p.Go(func() { p.Click(".button:not([hidden])") })
+	p.Await("#links", "/go/mine")
+}
+
+func TestOwnersOnly(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t, "SHORTEN_ACCESS=owners"), chromium.New(t)
+	p.Open(s.url)
+	p.Await("#members", "sign in")
+	if p.Text("#form") != "" || p.Text("#history") != "" {
+		t.Error("the form is shown to somebody who may not use it")
+	}
+	p.Check("owners only")
+	look(t, p, "owners")
+	// Who is signed in may use it, until the session is over.
+	Eval[any](p, `sessionStorage.setItem("tiney.credential", `+quote(adminKey)+`)`)
+	p.Open(s.url)
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.Fill("#url", "https://example.com/mine")
+	p.Press(kb.Enter)
+	p.Await("#result", "Never expires")
+	p.Click(`#links [data-part="delete"]`)
+	p.Await("#links", "Deleted")
+	Eval[any](p, `sessionStorage.setItem("tiney.credential", "tny_expired")`)
+	p.Fill("#url", "https://example.com/typed")
+	p.Press(kb.Enter)
+	p.Await("#problem", "These credentials are not valid")
+	p.Check("the session is over")
+	if got := Eval[string](p, find("#url")+".value"); got != "https://example.com/typed" {
+		t.Errorf("what was typed became %q", got)
+	}
+}

@@ -1,0 +1,117 @@
+package browser
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"tiney/internal/azurite"
+	"tiney/internal/faultproxy"
+	"tiney/internal/freeport"
+	"tiney/internal/pack"
+	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
+)
+
+// All tests share one Azurite, one Chromium, and the app as it is laid out to be deployed.
+var (
+	emulator azurite.Ports
+	chromium *Browser
+	app      string
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if app, err = os.MkdirTemp("", "tiney-app-"); err == nil {
+			defer os.RemoveAll(app)
+			err = pack.Dir("../..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH})
+		}
+		if err == nil {
+			chromium, err = Start()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer chromium.Close()
+		return azurite.ForTests(func(ports azurite.Ports) int {
+			emulator = ports
+			return m.Run()
+		})
+	}())
+}
+
+const adminKey = "the-admin-key-of-the-tests-9f8e7d6c5b4a"
+
+// site is a service of its own, with its tables.
+type site struct {
+	*rawtables.Tables
+	url     string            // where it is, and how its short URLs begin
+	storage *faultproxy.Proxy // between it and Azurite
+	output  *testutil.Buffer
+}
+
+var sites atomic.Int64
+
+// serve starts the executable, and waits until it is ready.
+func serve(t *testing.T, settings ...string) *site {
+	t.Helper()
+	prefix := fmt.Sprintf("B%d", sites.Add(1))
+	s := &site{Tables: rawtables.Open(t, emulator.ConnectionString(), prefix), storage: faultproxy.Start(emulator), output: new(testutil.Buffer)}
+	t.Cleanup(s.storage.Close)
+	s.Make()
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = fmt.Sprintf("http://127.0.0.1:%d", port)
+	cmd := exec.Command(filepath.Join(app, "handler"))
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), fmt.Sprintf("PORT=%d", port), "BaseUrl=" + s.url, "ADMIN_KEY=" + adminKey,
+		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" + strings.ToLower(prefix) + "-locks",
+		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index, "EXPIRYINDEX_TABLE_NAME=" + s.Expiry, "OWNERS_TABLE_NAME=" + s.Owners,
+		"KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State, "CLICKS_TABLE_NAME=" + s.Clicks, "CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
+	}, settings...)
+	cmd.Stdout, cmd.Stderr = s.output, s.output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("the service's output:\n%s", s.output)
+		}
+	})
+	testutil.Eventually(t, "it is ready", func() bool {
+		got, err := testutil.Send("GET", s.url+"/api/ready", "")
+		return err == nil && got.Status == 200
+	})
+	return s
+}
+
+// down makes all of the service's storage refuse connections, or respond again.
+func (s *site) down(is bool) {
+	s.storage.Before(func(faultproxy.Call) faultproxy.Fault {
+		if is {
+			return faultproxy.Refuse
+		}
+		return faultproxy.None
+	})
+}
+
+// status returns the status of a response, and where it leads.
+func (s *site) status(t *testing.T, target string) (status int, location string) {
+	t.Helper()
+	got, err := testutil.Send("GET", s.url+target, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Status, got.Header.Get("Location")
+}

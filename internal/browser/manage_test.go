@@ -1,0 +1,916 @@
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"tiney/internal/oidcprovider"
+	"tiney/internal/testutil"
+	"tiney/link"
+)
+
+// as sends a request with a credential to the API, which has to be answered with 2xx, and returns the response's members.
+func (s *site) as(t *testing.T, token, method, target, body string) map[string]any {
+	t.Helper()
+	var members map[string]any
+	testutil.Eventually(t, method+" "+target, func() bool {
+		got, err := testutil.Send(method, s.url+target, body, "Authorization", "Bearer "+token, "Content-Type", "application/json")
+		if err != nil || got.Status == 503 { // a busy machine
+			return false
+		}
+		if got.Status/100 != 2 {
+			t.Fatalf("%s %s: %+v", method, target, got)
+		}
+		_ = json.Unmarshal([]byte(got.Body), &members)
+		return true
+	})
+	return members
+}
+
+// stored is a link as an admin reads it. What is null is "".
+type stored struct {
+	LongURL, Title, Owner, ExpiresAtUTC string
+	Tags                                []string
+	StatusCode                          int
+}
+
+func (s *site) read(t *testing.T, alias string) (l stored) {
+	t.Helper()
+	members, err := json.Marshal(s.as(t, adminKey, "GET", "/api/links/"+alias, ""))
+	if err == nil {
+		err = json.Unmarshal(members, &l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// keyOf makes an owner a key.
+func (s *site) keyOf(t *testing.T, owner string) string {
+	t.Helper()
+	key, _ := s.as(t, adminKey, "POST", "/api/keys", fmt.Sprintf(`{"name":"%s's key","owner":%[1]q}`, owner))["key"].(string)
+	return key
+}
+
+// put makes a link of an owner's; more is further members of the request.
+func (s *site) put(t *testing.T, key, alias, more string) {
+	t.Helper()
+	s.as(t, key, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%[1]q%s}`, alias, more))
+}
+
+// manage opens /manage in a browser, and signs in with a key.
+func (s *site) manage(t *testing.T, key string) *Page {
+	t.Helper()
+	p := chromium.New(t)
+	p.Open(s.url + "/manage")
+	p.AwaitTrue(find("#key") + "?.checkVisibility()")
+	p.Press(key + kb.Enter)
+	p.Await("#list-title", "Links")
+	p.AwaitTrue("!" + find("#list-rows") + `.ariaBusy`)
+	return p
+}
+
+// GoTo goes to another view of /manage by its address, which begins with #, and waits for a text.
+func (p *Page) GoTo(hash, selector, part string) {
+	p.t.Helper()
+	Eval[any](p, "void (location.hash = "+quote(hash)+")")
+	p.Await(selector, part)
+}
+
+// Value returns what is in a field.
+func (p *Page) Value(selector string) string {
+	p.t.Helper()
+	return Eval[string](p, find(selector)+".value")
+}
+
+// wantFocus waits until an element has the focus.
+func (p *Page) wantFocus(id string) {
+	p.t.Helper()
+	p.AwaitTrue(`document.activeElement?.id === ` + quote(id))
+}
+
+// From signing in to a link of one's own, with the keyboard alone.
+func TestManageSignInAndMakeALink(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	key := s.keyOf(t, "ada")
+	p.Open(s.url + "/manage")
+	p.wantFocus("key")
+	p.Check("sign in")
+	look(t, p, "manage-signin")
+	p.Press(kb.Enter)
+	p.Await("#key-error", "Paste your API key here")
+	p.Press("tny_wrong" + kb.Enter)
+	p.Await("#key-error", "This key is not valid")
+	p.Check("sign in, wrong")
+	p.Fill("#key", "tnc_"+strings.Repeat("0", 43))
+	p.Press(kb.Enter)
+	p.Await("#key-error", "claim token of a single link")
+	p.Fill("#key", key)
+	p.Press(kb.Enter)
+	p.Await("#list-empty", "No links yet")
+	p.Await("#who", "ada's key")
+	if p.Text("#cleanup-tab")+p.Text("#owner-field") != "" {
+		t.Error("an owner is shown what is an admin's")
+	}
+	p.Check("no links")
+	look(t, p, "manage-empty")
+
+	p.Click("#list-empty .button")
+	p.wantFocus("longUrl")
+	p.Check("new link")
+	p.Press(kb.Enter)
+	p.Await("#longUrl-error", "Paste the long URL here first")
+	p.Press("example.com/handbook" + kb.Tab + "not one" + kb.Tab + "The handbook" + kb.Tab + "team, other" + kb.Enter + kb.Enter)
+	p.Await("#alias-error", "An alias has 1 to 32")
+	p.wantFocus("alias")
+	p.Check("new link, wrong")
+	look(t, p, "manage-new")
+	p.Fill("#alias", "handbook")
+	p.Press(kb.Enter)
+	p.Await("#link-short", "/handbook")
+	p.Await("#link-long", "https://example.com/handbook")
+	p.Await("#link-title", "The handbook")
+	p.Await("#link-tags", "other")
+	p.Await("#toast", "Your link is ready")
+	if got := Eval[string](p, "document.title"); got != "handbook – tiney" {
+		t.Errorf("the title is %q", got)
+	}
+	p.Click("#link-copy")
+	p.Await("#toast", "Copied")
+	if got := Eval[string](p, "navigator.clipboard.readText()"); got != s.url+"/handbook" {
+		t.Errorf("copied %q", got)
+	}
+	p.AwaitTrue(find("#link-qr") + ".naturalWidth > 0")
+	if got := scan(t, p.Shot("#link-qr")); got != s.url+"/handbook" {
+		t.Errorf("the QR code says %q", got)
+	}
+	for id, want := range map[string]string{"svg": "image/svg+xml handbook.svg", "png": "image/png handbook.png"} {
+		if got := Eval[string](p, `fetch(document.querySelector("#link-`+id+`").href).then((r) => r.headers.get("Content-Type") + " " + document.querySelector("#link-`+id+`").download)`); got != want {
+			t.Errorf("%s: %q", id, got)
+		}
+	}
+	if l := s.read(t, "handbook"); l.Owner != "ada" || l.Title != "The handbook" || !slices.Equal(l.Tags, []string{"team", "other"}) || l.ExpiresAtUTC != "" {
+		t.Errorf("the link is %+v", l)
+	}
+	p.GoTo("#/new", "#link-title", "New link")
+	p.Press("https://example.com/other" + kb.Tab + "handbook" + kb.Enter)
+	p.Await("#alias-error", "There is a link with this alias")
+
+	p.Click("#sign-out")
+	p.Await("#signin-says", "You are signed out")
+	if got := Eval[string](p, `JSON.stringify(sessionStorage) + document.body.innerText`); strings.Contains(got, "tny_") || strings.Contains(got, "handbook") {
+		t.Errorf("something is left: %s", got)
+	}
+	p.GoTo("#/link/handbook", "#signin-title", "Sign in")
+}
+
+func TestManageList(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	for i := range 55 {
+		alias := fmt.Sprintf("link%02d", i)
+		l := link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias, Owner: "ada", CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)}
+		if i%10 == 0 {
+			l.Title, l.Tags = "Tenth ΣΊΣΥΦΟΣ", []string{"ten", "round"}
+		}
+		s.PutLink(l)
+	}
+	s.as(t, key, "PATCH", "/api/links/link20", `{"disabled":true}`)
+	s.as(t, key, "DELETE", "/api/links/link30", "")
+	s.put(t, s.keyOf(t, "bob"), "bobs", "")
+	p := s.manage(t, key)
+	p.Await("#list-count", "50 links, and more")
+	rows := func() string {
+		return Eval[string](p, `[...document.querySelectorAll("#list-rows li > .what > a")].map((a) => a.textContent.split("/")[1]).join(" ")`)
+	}
+	if got := rows(); !strings.HasPrefix(got, "link54 link53") || strings.Contains(got, "link30") {
+		t.Errorf("listed are %s", got)
+	}
+	p.Check("list")
+	p.Click("#list-more")
+	p.Await("#list-count", "54 links")
+	p.AwaitTrue(`document.activeElement.textContent.endsWith("/link03")`) // the first of those that came
+	if p.Text("#list-more") != "" {
+		t.Error("it offers more")
+	}
+	p.GoTo("#/link/link02", "#link-short", "/link02")
+	p.Click("#link-back")
+	for i, test := range []struct{ field, value, want string }{
+		{"q", "ink0", "link09 link08 link07 link06 link05 link04 link03 link02 link01 link00"},
+		{"q", "σίσυφος", "link50 link40 link20 link10 link00"},
+		{"tag", "ten", "link50 link40 link20 link10 link00"},
+		{"state", "disabled", "link20"},
+		{"state", "deleted", "link30"},
+	} {
+		// What was asked for is there still; but once something else has been, it begins anew.
+		p.GoTo("#/", "#list-count", map[bool]string{true: "54 links", false: "50 links, and more"}[i == 0])
+		if test.field == "state" {
+			Eval[any](p, find("#state")+".value = "+quote(test.value)+`, `+find("#state")+`.dispatchEvent(new Event("input", { bubbles: true }))`)
+		} else {
+			p.Fill("#"+test.field, test.value)
+		}
+		testutil.Eventually(t, test.value+" is found", func() bool { return rows() == test.want })
+	}
+	p.Await("#list-rows", "Deleted")
+	p.Check("list of deleted links")
+	p.Click("#list-rows .what > a")
+	p.Await("#link-state", "Deleted")
+	p.Click("#link-back") // to what was found
+	p.Await("#list-count", "1 link")
+	p.Click(`#list-rows .tag`)
+	p.Await("#list-count", "5 links")
+	if p.Value("#tag") != "ten" && p.Value("#tag") != "round" || p.Value("#state") != "" {
+		t.Errorf("the tag is %q, the state %q", p.Value("#tag"), p.Value("#state"))
+	}
+	p.Fill("#q", "nothing is like this")
+	p.Await("#list-empty", "No link is like that")
+	p.Check("nothing found")
+	look(t, p, "manage-nothing")
+	p.Click("#list-empty .button")
+	p.Await("#list-count", "50 links, and more")
+
+	// An admin sees any owner's links.
+	admin := s.manage(t, adminKey)
+	admin.Await("#list-empty", "No links yet")
+	admin.Fill("#owner", "bob")
+	admin.Await("#list-rows", "/bobs")
+	admin.Check("an admin's list")
+	look(t, admin, "manage-admin")
+	admin.AwaitTrue(`[...document.querySelectorAll("#known-owners option")].map((o) => o.value).sort().join() === "ada,bob"`)
+	admin.Fill("#q", "link07")
+	admin.Await("#list-empty", "whosever it is")
+	admin.Click("#list-empty .button:last-child")
+	admin.Await("#link-about", "owner ada")
+}
+
+func TestManageEdit(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "mine", `,"title":"Before","tags":["with, a comma"]`)
+	p := s.manage(t, key)
+	p.Click("#list-rows .what > a")
+	p.Await("#link-title", "Before")
+	p.wantFocus("link-title")
+	p.Check("a link")
+	if p.Text("#discard") != "" {
+		t.Error("there is nothing to discard")
+	}
+	p.Fill("#longUrl", "http://1.2.3.08/")
+	p.Press(kb.Enter)
+	p.Await("#longUrl-error", "The URL is not valid for a browser")
+	p.wantFocus("longUrl")
+	p.Check("an edit that is wrong")
+	p.Fill("#longUrl", "example.com/after")
+	p.Fill("#title", "After")
+	p.Fill("#new-tag", "new")
+	p.Press(kb.Enter)
+	p.Await("#chips", "new")
+	Eval[any](p, find("#expiresAtUtc")+`.value = "2040-05-06T07:08"`)
+	Eval[any](p, find("#statusCode")+`.value = "301"`)
+	p.Click("#save")
+	p.Await("#toast", "Saved")
+	p.Await("#link-title", "After")
+	l := s.read(t, "mine")
+	if at := Eval[string](p, `new Date("2040-05-06T07:08").toISOString().replace(".000", "")`); l.LongURL != "https://example.com/after" || l.Title != "After" || l.StatusCode != 301 ||
+		!slices.Equal(l.Tags, []string{"with, a comma", "new"}) || l.ExpiresAtUTC != at {
+		t.Errorf("it became %+v, with %s", l, at)
+	}
+	p.Click("#save")
+	p.Await("#toast", "Nothing has changed")
+	p.Click("#never")
+	p.Click(`#chips [aria-label="Remove the tag new"]`)
+	p.Press(kb.Tab)
+	Eval[any](p, find("#title")+`.select()`)
+	p.Press("\b" + kb.Enter)
+	p.Await("#toast", "Saved")
+	p.Await("#link-about", "never expires")
+	if l := s.read(t, "mine"); l.ExpiresAtUTC != "" || !slices.Equal(l.Tags, []string{"with, a comma"}) {
+		t.Errorf("it became %+v", l)
+	}
+
+	// What is typed stays while one looks at something else.
+	p.Fill("#longUrl", "https://example.com/typed")
+	p.GoTo("#/keys", "#keys-rows", "ada's key")
+	p.GoTo("#/link/mine", "#link-short", "/mine")
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	if got := p.Value("#longUrl"); got != "https://example.com/typed" {
+		t.Errorf("what was typed became %q", got)
+	}
+
+	// Somebody else edits it too.
+	s.as(t, key, "PATCH", "/api/links/mine", `{"title":"<b>Theirs</b>","longUrl":"https://example.com/theirs"}`)
+	p.Click("#save")
+	p.Await("#conflict", "this link was changed meanwhile")
+	p.Await("#conflict", "<b>Theirs</b> (it was")
+	p.Await("#conflict", "https://example.com/theirs (it was https://example.com/after)")
+	p.wantFocus("keep-typed")
+	p.Check("a conflict")
+	look(t, p, "manage-conflict")
+	p.Press(kb.Enter)
+	p.wantFocus("save")
+	if p.Value("#longUrl") != "https://example.com/typed" || p.Value("#title") != "<b>Theirs</b>" {
+		t.Errorf("the form has %q and %q", p.Value("#longUrl"), p.Value("#title"))
+	}
+	p.Press(kb.Enter)
+	p.Await("#toast", "Saved")
+	if l := s.read(t, "mine"); l.LongURL != "https://example.com/typed" || l.Title != "<b>Theirs</b>" {
+		t.Errorf("it became %+v", l)
+	}
+	p.Fill("#title", "Mine")
+	s.as(t, key, "PATCH", "/api/links/mine", `{"title":"Theirs"}`)
+	p.Click("#save")
+	p.Await("#conflict", "this link was changed meanwhile")
+	p.Click("#drop-typed")
+	p.Await("#link-title", "Theirs")
+	if got := p.Value("#title"); got != "Theirs" || p.Text("#conflict") != "" {
+		t.Errorf("the form has %q", got)
+	}
+
+	// Disable, enable, delete, undo.
+	s.as(t, key, "PATCH", "/api/links/mine", `{"title":"Once more"}`)
+	p.Fill("#longUrl", "https://example.com/unsaved")
+	p.Click("#link-disable")
+	p.Await("#link-wrong", "Here it is as it is now")
+	p.Await("#link-title", "Once more")
+	p.Click("#link-disable")
+	p.Await("#link-state", "Disabled")
+	if status, _ := s.status(t, "/mine"); status != 410 || p.Value("#longUrl") != "https://example.com/unsaved" {
+		t.Errorf("a disabled link is %d, the form has %q", status, p.Value("#longUrl"))
+	}
+	p.Check("disabled")
+	p.Click("#link-disable")
+	p.Await("#link-state", "Live")
+	p.Click("#link-delete")
+	p.Await("#link-state", "Deleted")
+	p.wantFocus("link-undo")
+	p.Check("deleted")
+	look(t, p, "manage-deleted")
+	if status, _ := s.status(t, "/mine"); status != 410 {
+		t.Errorf("a deleted link is %d", status)
+	}
+	p.Press(kb.Enter)
+	p.Await("#link-state", "Live")
+	p.wantFocus("link-delete")
+	if status, _ := s.status(t, "/mine"); status != 302 && status != 301 {
+		t.Errorf("a restored link is %d", status)
+	}
+	if got := p.Value("#longUrl"); got != "https://example.com/unsaved" {
+		t.Errorf("what was typed became %q", got)
+	}
+	p.Click("#discard")
+	if got := p.Value("#longUrl"); got != "https://example.com/typed" {
+		t.Errorf("after discarding it has %q", got)
+	}
+
+	for alias, want := range map[string]string{"nobody": "No such link", "bobs": "Not yours"} {
+		if alias == "bobs" {
+			s.put(t, s.keyOf(t, "bob"), alias, "")
+		}
+		p.GoTo("#/link/"+alias, "#link-problem", want)
+		p.Check(want)
+		if p.Text("#form")+p.Text("#link-card") != "" {
+			t.Errorf("%s: something of another link is shown", alias)
+		}
+	}
+
+	// A link that somebody else was given too.
+	s.PutLink(link.Link{Alias: "shared", LongURL: "https://example.com/shared", Owner: "ada", Shared: true})
+	p.GoTo("#/link/shared", "#link-shared", "it cannot end earlier, be disabled or be deleted")
+	p.Check("shared")
+	look(t, p, "manage-shared")
+	if p.Text("#link-disable")+p.Text("#link-delete") != "" || !Eval[bool](p, find("#longUrl")+".readOnly") {
+		t.Error("it offers what is refused")
+	}
+	Eval[any](p, find("#expiresAtUtc")+`.value = "2040-05-06T07:08"`)
+	p.Click("#save")
+	p.Await("#form-problem", "This link is shared")
+	admin := s.manage(t, adminKey)
+	admin.GoTo("#/link/shared", "#link-shared", "you, an admin, can")
+	admin.Click("#link-disable")
+	admin.Await("#link-state", "Disabled")
+	admin.GoTo("#/new", "#link-title", "New link") // nothing of that link is left in the form
+	if Eval[bool](admin, find("#longUrl")+".readOnly || "+find("#longUrl")+`.value !== ""`) {
+		t.Error("the form is still that of the other link")
+	}
+}
+
+const (
+	firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+	iphone  = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1"
+	bot     = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+)
+
+func (s *site) visit(t *testing.T, alias, agent, referrer string) {
+	t.Helper()
+	if got, err := testutil.Send("GET", s.url+"/"+alias, "", "User-Agent", agent, "Referer", referrer); err != nil || got.Status != 302 {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
+func TestManageStatistics(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "clicked", "")
+	p := chromium.New(t)
+	p.Open(s.url + "/manage#/link/clicked") // not by the list, since what that shows of clicks may be a minute old
+	p.wantFocus("key")
+	p.Press(key + kb.Enter)
+	p.Await("#stats-body", "No clicks in this time")
+	p.Check("no clicks")
+	s.visit(t, "clicked", firefox, "https://news.example/story")
+	p.Await("#stats-figures", "Visitors") // the first click shows by itself
+	p.Await("#stats-body", "news.example")
+	s.visit(t, "clicked", firefox, `https://<img src=x onerror=alert(1)>/`)
+	s.visit(t, "clicked", iphone, "")
+	s.visit(t, "clicked", bot, "")
+	figures := func() string {
+		p.Click("#stats-again")
+		p.AwaitTrue(`!` + find("#stats-body") + `.ariaBusy`)
+		return Eval[string](p, `[...document.querySelectorAll("#stats-figures dd")].slice(0, 3).map((dd) => dd.textContent).join()`)
+	}
+	testutil.Eventually(t, "all clicks are counted", func() bool { return figures() == "3,2,1" }) // clicks, visitors, bots
+	for _, want := range []string{"Firefox\n2", "Safari\n1", "Linux\n2", "iOS\n1", "desktop\n2", "mobile\n1", "news.example\n1", "(direct)\n1", "(other)\n1", "(unknown)\n3"} {
+		if got := p.Text(".dimensions"); !strings.Contains(got, want) {
+			t.Errorf("without %q:\n%s", want, got)
+		}
+	}
+	p.Check("statistics")
+	look(t, p, "manage-statistics")
+	bars := func(chart string) string {
+		return Eval[string](p, `(() => { const bars = [...document.querySelectorAll(`+quote(chart+" .bar")+`)]; return bars.length + ": " + bars.filter((b) => b.getBoundingClientRect().height > 0).length; })()`)
+	}
+	if people, bots := bars(".chart.clicks"), bars(".chart.bots"); people != "30: 1" || bots != "30: 1" {
+		t.Errorf("the charts have %s and %s bars", people, bots)
+	}
+	if got := Eval[string](p, `document.querySelector(".chart.clicks svg").ariaLabel`); !strings.HasPrefix(got, "Clicks by day: 3 in all, at most 3, on ") {
+		t.Errorf("the chart is described as %q", got)
+	}
+	p.Click("#stats summary")
+	p.Await("#stats table", "Day (UTC)")
+	if got := Eval[string](p, `[...document.querySelector("#stats tbody tr:last-child").cells].slice(1).map((c) => c.textContent).join()`); got != "3,1,2" {
+		t.Errorf("today is %s in the table", got)
+	}
+	p.Check("statistics as a table")
+	choose := func(value, awaits string) {
+		t.Helper()
+		Eval[any](p, find("#stats-range")+".value = "+quote(value)+`, `+find("#stats-range")+`.dispatchEvent(new Event("change"))`)
+		p.AwaitTrue(`document.querySelectorAll(".chart.clicks .bar").length === ` + awaits)
+	}
+	choose("7 hour", "168")
+	choose("1 hour", "24")
+	p.Click("#stats summary")
+	p.Await("#stats table", "–") // visitors are counted by day
+	choose("365 day", "365")
+	p.Check("a year of statistics")
+
+	Eval[any](p, `(() => { const make = URL.createObjectURL; URL.createObjectURL = (blob) => { window.saved = blob; return make(blob); }; })()`)
+	choose("7 day", "7")
+	p.Click("#stats-csv")
+	p.Await("#toast", "Saved as a file")
+	if got := Eval[string](p, `window.saved.text()`); !strings.HasPrefix(got, "at,clicks,bots,visitors\r\n") || !strings.HasSuffix(got, "T00:00:00Z,3,1,2\r\n") || strings.Count(got, "\n") != 8 {
+		t.Errorf("the file is %q", got)
+	}
+
+	p.GoTo("#/top", "#top-rows", "/clicked")
+	p.Check("top links")
+	look(t, p, "manage-top")
+	p.Click("#top-rows a")
+	p.Await("#link-short", "/clicked")
+	p.Click("#link-back")
+	p.Await("#list-rows .clicks", "click")
+
+	p.Width(320)
+	p.GoTo("#/link/clicked", "#stats-body", "Firefox")
+	p.Check("statistics, narrow")
+	look(t, p, "manage-narrow-statistics")
+}
+
+func TestManageKeys(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	p := s.manage(t, s.keyOf(t, "ada"))
+	p.GoTo("#/keys", "#keys-rows", "ada's key")
+	p.Click("#key-make")
+	p.Await("#key-name-error", "Give the key a name")
+	p.wantFocus("key-name")
+	p.Fill("#key-name", `for <img src=x onerror="harmed=1">`)
+	p.Press(kb.Enter)
+	p.Await("#new-key", "it is not shown again")
+	p.wantFocus("new-key-copy")
+	key := p.Text("#new-key-text")
+	p.Check("a new key")
+	look(t, p, "manage-key")
+	p.Press(kb.Enter)
+	p.Await("#toast", "Copied")
+	if got := Eval[string](p, "navigator.clipboard.readText()"); got != key || s.as(t, key, "GET", "/api/me", "")["owner"] != "ada" {
+		t.Errorf("copied %q", got)
+	}
+	p.Click("#new-key-done")
+	if Eval[bool](p, `document.body.textContent.includes("`+key+`")`) {
+		t.Error("the key is still there")
+	}
+	p.AwaitTrue(`document.querySelectorAll("#keys-rows li").length === 2`)
+	p.Check("keys")
+	p.Click("#keys-rows li:first-child button") // revoke
+	p.wantFocus("")
+	p.Check("about to revoke a key")
+	p.Press(kb.Tab + kb.Enter) // keep
+	p.AwaitTrue(`document.activeElement.textContent === "Revoke"`)
+	p.Press(kb.Enter + kb.Enter)
+	p.Await("#toast", "Revoked")
+	if n := Eval[int](p, `document.querySelectorAll("#keys-rows li").length`); n != 1 {
+		t.Errorf("%d keys are left", n)
+	}
+	if got, err := testutil.Send("GET", s.url+"/api/me", "", "Authorization", "Bearer "+key); err != nil || got.Status != 401 {
+		t.Errorf("the key is %+v, %v", got, err)
+	}
+
+	admin := s.manage(t, adminKey)
+	admin.GoTo("#/keys", "#keys-rows", "ada ·")
+	admin.Fill("#key-name", "of Bob's")
+	admin.Click("#key-make")
+	admin.Await("#key-owner-error", "Name the owner")
+	admin.Check("an admin's keys")
+	admin.Fill("#key-owner", "bob")
+	Eval[any](admin, find("#key-expires")+`.value = "2040-05-06T07:08"`)
+	admin.Click("#key-make")
+	admin.Await("#keys-rows", "bob · ")
+	if got := s.as(t, admin.Text("#new-key-text"), "GET", "/api/me", ""); got["owner"] != "bob" {
+		t.Errorf("the key is %v's", got)
+	}
+	if got := admin.Text("#keys-rows li:first-child"); !strings.Contains(got, "2040") {
+		t.Errorf("it is %q", got)
+	}
+}
+
+func TestManageCleanup(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	p := s.manage(t, adminKey)
+	p.Click("#cleanup-tab")
+	p.Await("#cleanup-figures", "Runs that succeeded")
+	testutil.Eventually(t, "the run at the start is told", func() bool {
+		p.GoTo("#/", "#list-title", "Links")
+		p.GoTo("#/cleanup", "#cleanup-title", "Clean-up")
+		p.AwaitTrue("!" + find("#cleanup-wait") + ".checkVisibility()")
+		return strings.Contains(p.Text("#cleanup-figures"), "Runs that succeeded\n1\n")
+	})
+	if got := p.Text("#cleanup-figures"); !strings.Contains(got, "at rest") || !strings.Contains(got, "Runs that failed\n0\n") || !strings.Contains(got, " ms") || strings.Contains(got, "none yet") {
+		t.Errorf("it shows\n%s", got)
+	}
+	p.Check("clean-up")
+	look(t, p, "manage-cleanup")
+	owner := s.manage(t, s.keyOf(t, "ada"))
+	owner.GoTo("#/cleanup", "#list-title", "Links")
+}
+
+// Links that a browser made before its owner signed in can be taken over.
+func TestManageClaims(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	key := s.keyOf(t, "ada")
+	for _, longURL := range []string{"https://example.com/1", "https://example.com/2", "https://example.com/3"} {
+		p.Open(s.url)
+		p.Fill("#url", longURL)
+		p.Press(kb.Enter)
+		p.AwaitTrue(`document.querySelector("#long").textContent === ` + quote(longURL))
+	}
+	aliases := Eval[[]string](p, `JSON.parse(localStorage.getItem("tiney.links")).map((l) => l.alias)`)
+	s.as(t, adminKey, "DELETE", "/api/links/"+aliases[0], "")
+	p.Go(func() { p.Click("#account") })
+	p.wantFocus("key")
+	p.Press(key + kb.Enter)
+	p.Await("#claims", "These 3 links can be yours")
+	p.Await("#claims-links", "/"+aliases[2])
+	p.Check("claims")
+	look(t, p, "manage-claims")
+	s.down(true)
+	p.Click("#claims-take")
+	p.Await("#claims-problem", "Try again in a moment")
+	s.down(false)
+	p.Click("#claims-take")
+	p.Await("#toast", "2 links are yours now, 1 had ended.")
+	p.Await("#list-count", "2 links")
+	p.Await("#list-rows", "/"+aliases[2])
+	if p.Text("#claims") != "" {
+		t.Error("it still offers them")
+	}
+	for _, alias := range aliases[1:] {
+		if l := s.read(t, alias); l.Owner != "ada" || l.ExpiresAtUTC != "" {
+			t.Errorf("%s is %+v", alias, l)
+		}
+	}
+	p.Open(s.url)
+	p.Await("#links", "Never expires")
+	if got := p.Text("#links"); strings.Contains(got, aliases[0]) || Eval[bool](p, `localStorage.getItem("tiney.links").includes("tnc_")`) {
+		t.Errorf("the browser still has %s", got)
+	}
+
+	// Who does not want to is not asked again; another time they can let the links end as they would.
+	s.as(t, key, "DELETE", "/api/links/"+aliases[1], "")
+	other := chromium.New(t)
+	other.Open(s.url)
+	other.Fill("#url", "https://example.com/4")
+	other.Press(kb.Enter)
+	other.Await("#result", "Your short link")
+	other.Open(s.url + "/manage")
+	other.wantFocus("key")
+	other.Press(key + kb.Enter)
+	other.Await("#claims", "This link can be yours")
+	other.Click("#claims-not")
+	other.wantFocus("list-title")
+	other.Open(s.url + "/manage")
+	other.Await("#list-rows", "/"+aliases[2])
+	if other.Text("#claims") != "" {
+		t.Error("it asks again")
+	}
+	other.Click("#sign-out")
+	other.wantFocus("key")
+	other.Press(key + kb.Enter)
+	other.Await("#claims", "This link can be yours")
+	other.Click("#claims-keep")
+	other.Click("#claims-take")
+	other.Await("#toast", "1 link is yours now.")
+	alias := Eval[string](other, `JSON.parse(localStorage.getItem("tiney.links"))[0].alias`)
+	if l := s.read(t, alias); l.Owner != "ada" || l.ExpiresAtUTC == "" {
+		t.Errorf("it is %+v", l)
+	}
+}
+
+func TestManageSignInWithAProvider(t *testing.T) {
+	t.Parallel()
+	provider := oidcprovider.Start(t, oidcprovider.Options{})
+	s := serve(t, "OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+oidcprovider.ClientID)
+	provider.Redirect(t, s.url+"/manage")
+	p := chromium.New(t)
+	signIn := func(user, roles string) {
+		t.Helper()
+		p.Click("#provider-go")
+		p.Await("button", "Sign in")
+		p.AwaitTrue(find("[name=user]") + " !== null")
+		p.Fill("[name=user]", user)
+		p.Fill("[name=roles]", roles)
+		p.Press(kb.Enter)
+	}
+	p.Open(s.url + "/manage#/keys")
+	p.Await("#provider-go", "Sign in with "+strings.TrimPrefix(provider.Issuer(), "http://"))
+	p.wantFocus("provider-go")
+	p.Check("sign in with a provider")
+	look(t, p, "manage-provider")
+	provider.Down()
+	p.Press(kb.Enter)
+	p.Await("#signin-says", "did not respond")
+	p.Check("the provider is down")
+	provider.Up()
+	signIn("ada", "")
+	p.Await("#who", "ada")
+	p.Await("#keys-empty", "No keys yet") // where they wanted to go
+	if got := Eval[string](p, "location.search + location.hash"); got != "#/keys" {
+		t.Errorf("the address has %q", got)
+	}
+
+	// A session that ends while something is typed: with the leeway of a minute, this one has 20 seconds left.
+	claims := provider.Claims("ada")
+	claims["exp"] = time.Now().Add(-40 * time.Second).Unix()
+	token := provider.Key().Sign(t, claims, nil)
+	Eval[any](p, `void sessionStorage.setItem("tiney.credential", `+quote(token)+`)`)
+	p.Open(s.url + "/manage?again#/new")
+	p.wantFocus("longUrl")
+	p.Press("https://example.com/typed" + kb.Tab + "typed" + kb.Tab + "A title" + kb.Tab + "tag" + kb.Enter)
+	testutil.Eventually(t, "the session ends", func() bool {
+		got, err := testutil.Send("GET", s.url+"/api/me", "", "Authorization", "Bearer "+token)
+		return err == nil && got.Status == 401
+	})
+	p.Click("#save")
+	p.Await("#again", "Your session has ended")
+	p.wantFocus("provider-go")
+	p.Check("the session has ended, with a provider")
+	p.Press(kb.Enter) // who is still signed in there comes right back
+	p.AwaitTrue(find("#chips") + `?.textContent.includes("tag") && !` + find("#again") + ".open")
+	p.Await("#who", "ada")
+	if got := p.Value("#longUrl") + " " + p.Value("#alias") + " " + p.Value("#title"); got != "https://example.com/typed typed A title" {
+		t.Errorf("what was typed became %q", got)
+	}
+	p.Click("#save")
+	p.Await("#link-title", "A title")
+
+	// What comes back from somewhere else, or twice, signs nobody in.
+	p.Click("#sign-out")
+	p.Await("#signin-says", "You are signed out")
+	for query, want := range map[string]string{
+		"code=abc&state=made-up":                    "did not begin in this tab",
+		"error=access_denied&state=made-up":         "did not begin in this tab",
+		"code=abc&state=x&iss=https://evil.example": "did not begin in this tab",
+	} {
+		p.Open(s.url + "/manage?" + query)
+		p.Await("#signin-says", want)
+	}
+	Eval[any](p, `sessionStorage.setItem("tiney.flow", JSON.stringify({ state: "s", nonce: "n", verifier: "v".repeat(43), hash: "" }))`)
+	p.Open(s.url + "/manage?error=access_denied&error_description=%3Cimg%20src%3Dx%3E&state=s")
+	p.Await("#signin-says", "The provider says: <img src=x>")
+	Eval[any](p, `sessionStorage.setItem("tiney.flow", JSON.stringify({ state: "s", nonce: "n", verifier: "v".repeat(43), hash: "" }))`)
+	p.Open(s.url + "/manage?code=made-up&state=s")
+	p.Await("#signin-says", "The provider says: ")
+
+	// An admin by role.
+	boss := chromium.New(t)
+	p = boss
+	p.Open(s.url + "/manage")
+	p.wantFocus("provider-go")
+	signIn("eve", "reader admin")
+	p.Await("#cleanup-tab", "Clean-up")
+}
+
+// Whose key is revoked while they work signs in again, and what they did is done then.
+func TestManageSessionEnds(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "CHANGES_SECONDS=1")
+	key, other := s.keyOf(t, "ada"), s.keyOf(t, "ada")
+	s.put(t, key, "mine", "")
+	p := s.manage(t, key)
+	p.GoTo("#/link/mine", "#link-short", "/mine")
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.Fill("#title", "typed")
+	s.as(t, key, "DELETE", "/api/keys/"+fmt.Sprint(s.idOf(t, key)), "")
+	p.Click("#save")
+	p.Await("#again", "Your session has ended")
+	p.wantFocus("key")
+	p.Check("the session has ended")
+	look(t, p, "manage-ended")
+	p.Press(kb.Escape)
+	p.Await("#form-problem", "this was not done")
+	if got := p.Value("#title"); got != "typed" {
+		t.Errorf("what was typed became %q", got)
+	}
+	p.Click("#save")
+	p.Await("#again", "Your session has ended")
+	p.Press(key + kb.Enter)
+	p.Await("#key-error", "This key is not valid")
+	p.Fill("#key", other)
+	p.Press(kb.Enter)
+	p.Await("#toast", "Saved")
+	if l := s.read(t, "mine"); l.Title != "typed" {
+		t.Errorf("the title is %q", l.Title)
+	}
+
+	// Somebody else who signs in then sees nothing of it.
+	p.Fill("#title", "a secret")
+	s.as(t, other, "DELETE", "/api/keys/"+fmt.Sprint(s.idOf(t, other)), "")
+	p.Click("#save")
+	p.Await("#again", "Your session has ended")
+	p.Press(s.keyOf(t, "bob") + kb.Enter)
+	p.Await("#who", "bob's key")
+	p.Await("#link-problem", "Not yours")
+	if l := s.read(t, "mine"); l.Title != "typed" || Eval[bool](p, `document.body.textContent.includes("a secret") || `+find("#title")+`.value !== ""`) {
+		t.Errorf("bob has saved %q, or sees it", l.Title)
+	}
+
+	// A session that has ended before.
+	Eval[any](p, `sessionStorage.setItem("tiney.credential", "tny_expired")`)
+	p.Open(s.url + "/manage")
+	p.Await("#signin-says", "Your session has ended")
+	p.Check("sign in again")
+}
+
+// idOf returns the id of a key.
+func (s *site) idOf(t *testing.T, key string) string {
+	t.Helper()
+	items, _ := s.as(t, key, "GET", "/api/keys", "")["items"].([]any)
+	for _, item := range items {
+		if k, _ := item.(map[string]any); k["last4"] == key[len(key)-4:] {
+			return fmt.Sprint(k["id"])
+		}
+	}
+	t.Fatalf("no such key among %v", items)
+	return ""
+}
+
+func TestManageWhileStorageIsDown(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "CACHE_ENABLED=false")
+	s.put(t, s.keyOf(t, "ada"), "mine", "")
+	key := s.keyOf(t, "ada") // which nobody has used, so that storage has to be asked
+	p := chromium.New(t)
+	p.Open(s.url + "/manage")
+	p.wantFocus("key")
+	s.down(true)
+	p.Press(key + kb.Enter)
+	p.Await("#key-error", "cannot be checked at the moment")
+	p.Check("signing in while storage is down")
+	s.down(false)
+	p.Click("#key-go")
+	p.Await("#list-rows", "/mine")
+	s.down(true)
+	p.Fill("#q", "in")
+	p.Await("#list-problem", "Try again in a moment")
+	p.Check("the list while storage is down")
+	look(t, p, "manage-down")
+	s.down(false)
+	p.Click("#list-problem button")
+	p.Await("#list-count", "1 link")
+	if got := p.Value("#q"); got != "in" {
+		t.Errorf("the search is %q", got)
+	}
+
+	p.GoTo("#/link/mine", "#link-short", "/mine")
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.Fill("#title", "typed")
+	s.down(true)
+	p.Press(kb.Enter)
+	p.Await("#form-problem", "Try again in a moment")
+	p.Check("an edit while storage is down")
+	p.Click("#link-delete")
+	p.Await("#link-wrong", "Try again in a moment")
+	p.GoTo("#/keys", "#keys-problem", "Try again in a moment")
+	p.GoTo("#/top", "#top-title", "Top links")
+	p.Await("#top-problem", "Try again in a moment")
+	p.GoTo("#/link/mine", "#link-problem", "Try again in a moment")
+	p.Check("a link while storage is down")
+	s.down(false)
+	p.Click("#link-problem button")
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	if got := p.Value("#title"); got != "typed" {
+		t.Errorf("what was typed became %q", got)
+	}
+	p.Offline(true)
+	p.Click("#save")
+	p.Await("#form-problem", "You are offline")
+	p.Offline(false)
+	p.Click("#save")
+	p.Await("#toast", "Saved")
+}
+
+// Nothing of a URL, a title or a tag is markup, whoever wrote it, and nothing is too long or too foreign for a narrow window.
+func TestManageTextsAreText(t *testing.T) {
+	t.Parallel()
+	const markup = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>`
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	s.PutLink(link.Link{Alias: "markup", LongURL: "https://example.com/" + markup, Title: markup, Tags: []string{markup[:50]}, Owner: "ada", CreatedAt: time.Now()})
+	links := map[string]string{
+		"markup": "https://example.com/" + markup,
+		"rtl":    "https://דוגמה.example/שלום/ניסיון?ערך=1&b=مثال",
+		"long":   "https://example.com/" + strings.Repeat("x", 4000),
+	}
+	titles := map[string]string{"markup": markup, "rtl": "שלום (world) مثال!", "long": strings.Repeat("W", 200)}
+	for _, alias := range []string{"rtl", "long"} {
+		s.as(t, key, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":%q,"alias":%q,"title":%q,"tags":[%q,"שלום"]}`, links[alias], alias, titles[alias], strings.Repeat("w", 50)))
+	}
+	p := s.manage(t, key)
+	p.Width(320)
+	p.GoTo("#/?q=e", "#list-rows", "/rtl")
+	if n := Eval[int](p, `document.querySelectorAll("#list-rows > li").length`); n < 2 {
+		t.Errorf("%d links are listed", n)
+	}
+	p.Check("list, narrow")
+	look(t, p, "manage-narrow-list")
+	for _, alias := range slices.Sorted(maps.Keys(links)) {
+		p.GoTo("#/link/"+alias, "#link-short", "/"+alias)
+		p.AwaitTrue(find("#form") + ".checkVisibility()")
+		if got := Eval[string](p, find("#link-title")+".textContent"); got != titles[alias] {
+			t.Errorf("%s: the title is %q", alias, got)
+		}
+		if got := Eval[string](p, find("#link-long")+".textContent"); got != links[alias] || p.Value("#longUrl") != got {
+			t.Errorf("%s: the URL is %q", alias, got)
+		}
+		p.Check(alias + ", narrow")
+		look(t, p, "manage-narrow-"+alias)
+	}
+	for hash, title := range map[string]string{"#/new": "New link", "#/keys": "API keys", "#/top": "Top links"} {
+		p.GoTo(hash, ".view:not([hidden]) h1", title)
+		p.Check(hash + ", narrow")
+	}
+	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: "https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: null, claimToken: "tnc_" + "0".repeat(43) }]))`)
+	p.Open(s.url + "/manage?again#/?q=" + "%3Cimg%20src%3Dx%3E")
+	p.Await("#claims-links", "<img")
+	p.Await("#list-empty", "No link is like that")
+	if Eval[bool](p, `"harmed" in window || document.querySelectorAll("img:not([id]), script:not([src])").length > 0`) {
+		t.Error("a text became markup")
+	}
+}
+
+func TestManageWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	p.NoScripts()
+	p.Open(s.url + "/manage")
+	p.Await("h1", "Managing needs JavaScript")
+	look(t, p, "manage-noscript")
+	Eval[any](p, `void `+find("noscript")+`.replaceWith(...`+find("noscript")+`.childNodes)`) // which axe-core, a script, does not see
+	p.Check("without scripts")
+	if got := p.Text("#signin") + p.Text("#tabs"); got != "" {
+		t.Errorf("it shows what needs scripts: %s", got)
+	}
+}

@@ -1,0 +1,140 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"flag"
+	"image/png"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"tiney/clicks"
+	"tiney/link"
+	"tiney/storage"
+	"tiney/telemetry"
+)
+
+var screenshots = flag.String("browser.screenshots", "", "the folder that TestScreenshots writes its pictures to; none: it only looks whether they are there")
+
+// clickFor makes clicks of a link on each of the last days, the same ones each time.
+func (s *site) clickFor(t *testing.T, alias link.Alias, days int) {
+	t.Helper()
+	connection, err := storage.ParseConnection(func(name string) string {
+		return map[string]string{"TABLE_CONNECTION": emulator.ConnectionString()}[name]
+	}, storage.TableService, "TABLE_CONNECTION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := [][5]string{ // as clicks.Dimension has them
+		{"news.example", "DE", "Chrome", "Windows", "desktop"}, {"(direct)", "FR", "Safari", "iOS", "mobile"}, {"social.example", "DE", "Firefox", "Linux", "desktop"},
+		{"(direct)", "US", "Chrome", "Android", "mobile"}, {"wiki.example", "IL", "Edge", "Windows", "desktop"}, {"news.example", "DE", "Safari", "macOS", "desktop"},
+	}
+	pick := mathrand.New(mathrand.NewPCG(1, 2))
+	var now time.Time
+	for day := range days {
+		now = time.Now().UTC().AddDate(0, 0, day-days+1)
+		store, err := storage.Open(storage.Config{Connection: connection, AliasLength: 6,
+			Tables: storage.Tables{Links: s.Links, Index: s.Index, Expiry: s.Expiry, Owners: s.Owners, Keys: s.Keys, State: s.State, Clicks: s.Clicks, ClickTotals: s.ClickTotals},
+			Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400}, Now: func() time.Time { return now },
+			Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: new(telemetry.Metrics)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var visitor clicks.Visitor
+		for i := range 20 + day + pick.IntN(40) {
+			k := clicks.Click{At: now, Took: time.Millisecond, Bot: i%11 == 5}
+			if !k.Bot {
+				if i%4 > 0 { // else the same one again
+					visitor = clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2, byte(pick.IntN(256))}), firefox)
+				}
+				k.Names, k.Visitor = names[min(pick.IntN(len(names)), pick.IntN(len(names)))], visitor
+			}
+			store.Clicks.Click(alias, k)
+		}
+		if err := store.Clicks.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// docs/screenshots has a picture of each main state, light and dark, and none is large. `make screenshots` makes them anew.
+func TestScreenshots(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "BaseUrl=https://go.example.com")
+	key := s.keyOf(t, "ada")
+	for i, l := range []link.Link{
+		{Alias: "team", LongURL: "https://intranet.example.com/people/team?view=all", Title: "Who we are", Tags: []string{"team"}},
+		{Alias: "summer", LongURL: "https://shop.example.com/campaigns/2026/summer?utm_source=poster", Title: "Summer campaign", Tags: []string{"poster", "2026"}, Disabled: true},
+		{Alias: "8k3e3D", LongURL: "https://maps.example.com/@52.5200,13.4050,15z"},
+		{Alias: "handbook", LongURL: "https://example.com/docs/handbook/2026/edition-2.html", Title: "The handbook", Tags: []string{"team", "docs"}},
+	} {
+		l.Owner, l.CreatedAt = "ada", time.Now().AddDate(0, 0, 10*i-60)
+		s.PutLink(l)
+	}
+	s.clickFor(t, "handbook", 30)
+	s.clickFor(t, "team", 2)
+	s.clickFor(t, "8k3e3D", 1)
+	p := chromium.New(t)
+	p.Width(1000)
+	shoot := func(name string) {
+		t.Helper()
+		for _, dark := range []bool{true, false} {
+			p.Dark(dark)
+			Eval[any](p, `new Promise((drawn) => { scrollTo(0, 0); requestAnimationFrame(() => requestAnimationFrame(() => drawn(null))); })`)
+			file := name + map[bool]string{true: "-dark"}[dark] + ".png"
+			img, err := png.Decode(bytes.NewReader(p.Screen()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var smaller bytes.Buffer
+			if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller, img); err != nil {
+				t.Fatal(err)
+			}
+			if smaller.Len() > 150<<10 {
+				t.Errorf("%s has %d bytes", file, smaller.Len())
+			}
+			if *screenshots != "" {
+				err = os.WriteFile(filepath.Join(*screenshots, file), smaller.Bytes(), 0o644)
+			} else {
+				_, err = os.Stat(filepath.Join("../../docs/screenshots", file))
+			}
+			if err != nil {
+				t.Errorf("%v; `make screenshots` makes it", err)
+			}
+		}
+	}
+	p.Open(s.url)
+	p.AwaitTrue(find("#history") + ".checkVisibility()")
+	shoot("home")
+	p.Fill("#url", "https://example.com/a/long/path?with=a&query")
+	p.Fill("#alias", "path")
+	p.Press(kb.Enter)
+	p.Await("#result", "Your short link")
+	p.AwaitTrue(awaitPicture)
+	shoot("result")
+	p.Open(s.url + "/path+")
+	p.AwaitTrue(find("figure img") + ".naturalWidth > 0")
+	shoot("preview")
+	p.Open(s.url + "/nobody")
+	shoot("error")
+	Eval[any](p, `void localStorage.clear()`)
+	p.Open(s.url + "/manage")
+	p.wantFocus("key")
+	p.Press(key + kb.Enter)
+	p.Await("#list-count", "4 links")
+	shoot("links")
+	p.GoTo("#/link/handbook", "#stats-body", "Germany")
+	p.AwaitTrue(find("#link-qr") + ".naturalWidth > 0 && " + find("#form") + ".checkVisibility()")
+	Eval[any](p, find("#form")+`.hidden = true`) // the picture is about the statistics
+	shoot("link")
+	Eval[any](p, find("#form")+`.hidden = false`)
+}

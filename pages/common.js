@@ -1,0 +1,95 @@
+// What the pages share: calls of the API, and small parts of a page. Nothing that comes from elsewhere becomes markup:
+// texts are set as textContent, and the policy of the pages refuses everything else.
+
+// The service's own URL, whatever a proxy in front puts before its paths.
+const root = new URL("../", import.meta.url);
+
+// byId returns the element with this id.
+export const byId = (id) => document.getElementById(id);
+
+// Problem is the error of a call: a problem (RFC 9457) of the API, or status 0 if there was no response.
+export class Problem extends Error {
+  constructor(status, { type = "", title, detail = "", field = "" }) {
+    super(detail || title);
+    Object.assign(this, { status, kind: type.replace("/problems/", ""), title, detail, field });
+  }
+}
+
+// call sends a request to the API, and returns the status, the headers and the body of its response, which read parses. Its
+// only error is a Problem.
+export async function call(method, path, { body, token, headers = {}, seconds = 20, read = JSON.parse } = {}) {
+  if (token) headers = { ...headers, Authorization: `Bearer ${token}` };
+  if (body !== undefined) headers = { "Content-Type": "application/json", ...headers };
+  let response, text;
+  try {
+    response = await fetch(new URL(path, root), {
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(seconds * 1000),
+    });
+    text = await response.text();
+  } catch {
+    throw new Problem(0, navigator.onLine
+      ? { title: "No response", detail: "The service did not respond. Try again in a moment." }
+      : { title: "You are offline", detail: "Try again when you are connected." });
+  }
+  let parsed = {};
+  try {
+    if (text) parsed = (response.ok ? read : JSON.parse)(text);
+  } catch {
+    if (response.ok) throw new Problem(response.status, { title: "Unreadable response", detail: "Something between you and the service has changed its response." });
+  }
+  if (!response.ok) throw new Problem(response.status, { title: `The service responded with ${response.status}`, ...parsed });
+  return { status: response.status, headers: response.headers, body: parsed };
+}
+
+// credential returns the key or token of who is signed in in this tab, and null if nobody is.
+export function credential() {
+  try {
+    return sessionStorage.getItem("tiney.credential");
+  } catch {
+    return null; // the browser keeps nothing for pages
+  }
+}
+
+let toastEnds;
+
+// say shows a short text for a moment, and has screen readers read it.
+export function say(text) {
+  const toast = byId("toast");
+  clearTimeout(toastEnds);
+  toast.textContent = text;
+  toastEnds = setTimeout(() => { toast.textContent = ""; }, 4000);
+}
+
+// copy copies a text, and says so.
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // not allowed, or not a secure context: an intranet's service may have no certificate
+    const field = document.createElement("textarea");
+    const before = document.activeElement;
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    before?.focus();
+    if (!copied) return say("The browser does not allow that. Select the link, and copy it.");
+  }
+  say("Copied");
+}
+
+// busy shows that a button is at work. It stays focused, so it is not disabled: ask isBusy.
+export function busy(button, is) {
+  button.toggleAttribute("aria-busy", is);
+  if (is) button.setAttribute("aria-busy", "true");
+}
+export const isBusy = (button) => button.hasAttribute("aria-busy");
+
+const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+// until says when a link ends.
+export const until = (expiresAtUtc) => (expiresAtUtc ? `Until ${format.format(new Date(expiresAtUtc))}` : "Never expires");
+
+// bare returns a URL as people read it.
+export const bare = (url) => url.replace(/^https?:\/\//, "");

@@ -1,0 +1,185 @@
+// The list of links, and the claims of links that this browser made before its owner signed in.
+
+import { bare, byId, copy, say } from "./common.js";
+import { act, badge, count, el, number, wrong } from "./parts.js";
+import { api, claimsDeclined, declineClaims, me } from "./session.js";
+
+const filters = byId("filters");
+let links = [];
+let cursor = null; // where the list goes on; null: it has ended
+let loaded = null; // the filters of what is listed
+let turn = 0; // only what was asked for last is shown
+
+export const known = new Set(); // tags that links have
+
+// hash returns the address of the list with these filters.
+const hash = (query) => `#/${String(query) && `?${query}`}`;
+
+export function showList(query) {
+  for (const field of filters.elements) field.value = query.get(field.name) ?? "";
+  byId("owner-field").hidden = !me.admin;
+  if (loaded !== String(query) || links.length <= 50) load(query); // else more was asked for, and stays
+}
+
+// current returns the filters that are set.
+const current = () => new URLSearchParams([...new FormData(filters)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
+
+async function load(query, more = false) {
+  const mine = ++turn;
+  const same = loaded === String(query);
+  wrong("list-problem", null);
+  byId("list-empty").hidden = true;
+  if (!more && !same) byId("list-rows").hidden = byId("list-more").hidden = true;
+  byId("list-wait").hidden = more || same && links.length > 0;
+  if (!byId("list-wait").hidden) byId("list-count").textContent = "Looking…";
+  byId("list-rows").setAttribute("aria-busy", "true");
+  try {
+    let at = more ? cursor : null;
+    let found;
+    // One call reads 1,000 links at most, which a filter may leave none of.
+    for (let calls = 0; calls < 5; calls++) {
+      const { body } = await api("GET", `api/links?${new URLSearchParams([...query, ["clicks", "true"], ...(at ? [["cursor", at]] : [])])}`);
+      if (mine !== turn) return;
+      found = body.items;
+      at = body.nextCursor;
+      if (found.length || !at) break;
+    }
+    links = more ? [...links, ...found] : found;
+    cursor = at;
+    loaded = String(query);
+    found.forEach((link) => link.tags.forEach((tag) => known.add(tag)));
+    byId("known-tags").replaceChildren(...[...known].map((tag) => el("option", { value: tag })));
+    const rows = found.map(row);
+    if (more) byId("list-rows").append(...rows);
+    else byId("list-rows").replaceChildren(...rows);
+    if (more) rows[0]?.querySelector("a").focus();
+    show(query);
+  } catch (problem) {
+    if (mine !== turn) return;
+    byId("list-count").textContent = "";
+    wrong("list-problem", problem, () => load(query, more));
+  } finally {
+    if (mine === turn) {
+      byId("list-wait").hidden = true;
+      byId("list-rows").removeAttribute("aria-busy");
+    }
+  }
+}
+
+function show(query) {
+  byId("list-rows").hidden = links.length === 0;
+  byId("list-more").hidden = !cursor;
+  byId("list-count").textContent = links.length ? count(links.length, "link") + (cursor ? ", and more" : "") : "";
+  const empty = byId("list-empty");
+  empty.hidden = links.length > 0;
+  if (links.length) return;
+  const q = query.get("q");
+  if (!String(query)) {
+    empty.replaceChildren(el("p", { textContent: "No links yet. Yours never expire, unless you want them to." }),
+      el("a", { className: "button primary", href: "#/new", textContent: "New link" }));
+  } else {
+    empty.replaceChildren(el("p", { textContent: cursor ? "None among the newest 5,000 links." : "No link is like that." }),
+      el("a", { className: "button", href: "#/", textContent: "Show all links" }));
+    if (me.admin && /^[\w-]{1,32}$/.test(q)) empty.append(" ", el("a", { className: "button", href: `#/link/${q}`, textContent: `Open ${q}, whosever it is` }));
+  }
+}
+
+function row(link) {
+  const li = byId("list-row").content.firstElementChild.cloneNode(true);
+  const part = (name) => li.querySelector(`[data-part="${name}"]`);
+  const name = bare(link.shortUrl);
+  part("open").textContent = name;
+  part("open").href = `#/link/${link.alias}`;
+  part("state").textContent = badge(link);
+  part("title").textContent = part("title").title = link.title ?? "";
+  part("long").textContent = part("long").title = link.longUrl;
+  part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: hash(new URLSearchParams({ tag })), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
+  part("clicks").textContent = link.clicks === undefined ? "" : count(link.clicks, "click");
+  part("copy").ariaLabel = `Copy ${name}`;
+  part("copy").addEventListener("click", () => copy(link.shortUrl));
+  if (link.deletedAtUtc) li.className = "gone";
+  return li;
+}
+
+// changed puts a link in the place that it has in the list, and none in the place of null, which reads the list anew.
+export function changed(link) {
+  const at = links.findIndex((l) => l.alias === link?.alias);
+  if (at < 0) {
+    loaded = null;
+    return;
+  }
+  links[at] = { ...links[at], ...link };
+  byId("list-rows").children[at].replaceWith(row(links[at]));
+}
+
+let typing;
+function filter() {
+  clearTimeout(typing);
+  const query = current();
+  if (hash(query) === (location.hash || "#/")) return;
+  history.replaceState(null, "", hash(query)); // so that the way back leads to what was found
+  byId("link-back").href = hash(query);
+  load(query);
+}
+filters.addEventListener("input", (event) => {
+  clearTimeout(typing);
+  typing = setTimeout(filter, event.target.tagName === "SELECT" ? 0 : 250);
+});
+filters.addEventListener("submit", (event) => { event.preventDefault(); filter(); });
+byId("list-more").addEventListener("click", () => load(current(), true));
+
+// An admin may look at any owner's links. Those who have keys are known.
+byId("owner").addEventListener("focus", async () => {
+  try {
+    const { body } = await api("GET", "api/keys");
+    byId("known-owners").replaceChildren(...[...new Set(body.items.map((key) => key.owner))].map((owner) => el("option", { value: owner })));
+  } catch { /* they can still be typed */ }
+}, { once: true });
+
+// The links that the home page has kept, and of them those that still have a claim token.
+const stored = "tiney.links";
+function made() {
+  try {
+    return JSON.parse(localStorage.getItem(stored)).filter((link) => typeof link?.alias === "string");
+  } catch {
+    return [];
+  }
+}
+const claimable = () => made().filter((link) => /^tnc_\w{43}$/.test(link.claimToken)).slice(0, 100); // what one call takes
+
+// offerClaims offers to take over what this browser made, unless somebody in this tab did not want to.
+export function offerClaims() {
+  const all = claimable();
+  byId("claims").hidden = all.length === 0 || claimsDeclined();
+  byId("claims-title").textContent = all.length === 1 ? "This link can be yours" : `These ${number(all.length)} links can be yours`;
+  byId("claims-links").replaceChildren(...all.map((link) => el("li", { dir: "ltr", textContent: `${bare(String(link.shortUrl))} → ${link.longUrl}` })));
+}
+
+byId("claims-not").addEventListener("click", () => {
+  declineClaims();
+  byId("claims").hidden = true;
+  byId("list-title").focus();
+});
+
+byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "claims-problem", async () => {
+  const keepExpiry = byId("claims-keep").checked;
+  const { body } = await api("POST", "api/claims", { body: { claims: claimable().map(({ alias, claimToken }) => ({ alias, claimToken, keepExpiry })) } });
+  const results = new Map(body.results.map(({ alias, result }) => [alias, result]));
+  // The tokens of those that are taken over are void, and so is one that is not valid.
+  const rest = made().filter((link) => results.get(link.alias) !== "gone").map((link) => {
+    const result = results.get(link.alias);
+    if (result === undefined) return link;
+    const { claimToken, ...others } = link;
+    return result === "claimed" && !keepExpiry ? { ...others, expiresAtUtc: null } : others;
+  });
+  localStorage.setItem(stored, JSON.stringify(rest));
+  const tally = (result) => [...results.values()].filter((r) => r === result).length;
+  const yours = tally("claimed") + tally("already yours");
+  const parts = [`${count(yours, "link")} ${yours === 1 ? "is" : "are"} yours now`];
+  if (tally("gone")) parts.push(`${number(tally("gone"))} had ended`);
+  if (tally("invalid")) parts.push(`${number(tally("invalid"))} could not be taken over`);
+  say(`${parts.join(", ")}.`);
+  offerClaims();
+  byId("list-title").focus();
+  load(current());
+}));

@@ -1,0 +1,293 @@
+// Package pages has the pages that people see, and the files that these load. The files are embedded as they are: there is
+// no build step, and nothing comes from elsewhere.
+//
+// html/template would fill the pages in too, but can call any method by its name, and so keeps all exported methods of all
+// types in the executable: a quarter of its size.
+package pages
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Policy is the Content-Security-Policy of all pages: files and calls of this service, and nothing else. Its last two
+// directives refuse a script that makes markup of a text.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// PolicyWith is Policy for a page that also calls these origins.
+func PolicyWith(origins ...string) string {
+	return strings.Replace(Policy, "connect-src 'self'", strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
+}
+
+//go:embed *.html *.css *.js
+var files embed.FS
+
+// assetNames are the files that pages load. Each may import those before it.
+var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js"}
+
+// Asset is a file that pages load.
+type Asset struct {
+	Type string // its Content-Type
+	Body []byte
+}
+
+var (
+	assets = map[string]Asset{}  // by their names with a hash
+	hashed = map[string]string{} // the names with a hash, by those without
+	names  = loadAssets()        // replaces names in pages and scripts by those with a hash
+)
+
+func loadAssets() *strings.Replacer {
+	var renamed []string
+	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+	for _, name := range assetNames {
+		body := strings.NewReplacer(renamed...).Replace(mustRead(name))
+		sum := sha256.Sum256([]byte(body))
+		ext := path.Ext(name)
+		hashed[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		assets[hashed[name]] = Asset{types[ext], []byte(body)}
+		renamed = append(renamed, `"./`+name+`"`, `"./`+hashed[name]+`"`, "manage/"+name+`"`, "manage/"+hashed[name]+`"`)
+	}
+	return strings.NewReplacer(renamed...)
+}
+
+func mustRead(name string) string {
+	data, err := files.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// Find returns the asset that is at /manage/name. Its name has a hash of its content, so it can be cached for ever, unless
+// current is false: then name is another build's, whose pages ask this one during a deployment.
+func Find(name string) (a Asset, current, ok bool) {
+	if a, ok = assets[name]; ok {
+		return a, true, true
+	}
+	if parts := strings.Split(name, "."); len(parts) == 3 {
+		a, ok = assets[hashed[parts[0]+"."+parts[2]]]
+	}
+	return a, false, ok
+}
+
+// Root returns the relative reference that leads from a page at an escaped path, "/a/b", to the service's root. Pages refer
+// to everything by it, since a proxy in front may put a path of its own before all of the service's.
+func Root(escapedPath string) string {
+	if depth := strings.Count(escapedPath, "/") - 1; depth > 0 {
+		return strings.Repeat("../", depth)
+	}
+	return "./"
+}
+
+// markup is HTML already. Other texts are escaped before they get into a page.
+type markup string
+
+// fill replaces names in a page, such as {{.Title}}, by texts, which are escaped, or markup. Names stand between tags, or
+// in the quotes of an attribute that may hold any text.
+func fill(page string, namesAndValues ...any) markup {
+	with := make([]string, len(namesAndValues))
+	for i := 0; i < len(with); i += 2 {
+		with[i] = "{{." + namesAndValues[i].(string) + "}}"
+		if value, ok := namesAndValues[i+1].(markup); ok {
+			with[i+1] = string(value)
+		} else {
+			with[i+1] = html.EscapeString(strings.ToValidUTF8(namesAndValues[i+1].(string), "\uFFFD"))
+		}
+	}
+	return markup(strings.NewReplacer(with...).Replace(page))
+}
+
+var (
+	layoutFile  = names.Replace(mustRead("layout.html"))
+	homeFile    = mustRead("home.html")
+	previewFile = mustRead("preview.html")
+	problemFile = mustRead("problem.html")
+	manageFile  = mustRead("manage.html")
+)
+
+// noIndex keeps a page out of search engines.
+const noIndex markup = "<meta name=\"robots\" content=\"noindex\">\n"
+
+func layout(root, title string, head, main markup) []byte {
+	return []byte(fill(layoutFile, "Root", root, "Title", title, "Head", head, "Main", main))
+}
+
+// scripts returns the tags that load modules. The last one is the page's own, which imports the others.
+func scripts(root string, modules ...string) markup {
+	var tags markup
+	for i, module := range modules {
+		tag := `<link rel="modulepreload" href="{{.Root}}manage/{{.Name}}">`
+		if i == len(modules)-1 {
+			tag = `<script type="module" src="{{.Root}}manage/{{.Name}}"></script>`
+		}
+		tags += fill(tag+"\n", "Root", root, "Name", hashed[module])
+	}
+	return tags
+}
+
+// hidden returns the attribute that hides an element.
+func hidden(is bool) markup {
+	if is {
+		return " hidden"
+	}
+	return ""
+}
+
+// Site is what the pages of a service know of it.
+type Site struct {
+	Base       string        // the start of its short URLs, without a trailing slash
+	OwnersOnly bool          // only who is signed in may shorten
+	DefaultTTL time.Duration // lifetime of a link of somebody who is not signed in
+	MaxTTL     time.Duration // its longest lifetime
+}
+
+// Link is a link as pages show it.
+type Link struct {
+	Alias, ShortURL  string
+	LongURL          string
+	ASCII            string    // the ASCII form of LongURL, which a redirect sends
+	Created, Expires time.Time // zero: unknown; never
+}
+
+// Form is what is in the form of the home page. The zero Form is an empty one.
+type Form struct {
+	LongURL, Alias, Lifetime string // as they were sent; Lifetime is in seconds, and "" for the default
+
+	// Title and Detail say what is wrong, if anything is; Field is the member of the API's request that it is about, or "".
+	Title, Detail, Field string
+
+	Made *Link // what the form made
+	New  bool  // nobody had that link before
+}
+
+// Home returns the home page.
+func (s Site) Home(f Form) []byte {
+	wrong := func(field string) (says string, invalid markup) {
+		if f.Title != "" && f.Field == field {
+			return f.Detail, ` aria-invalid="true"`
+		}
+		return "", ""
+	}
+	longURLError, longURLInvalid := wrong("longUrl")
+	aliasError, aliasInvalid := wrong("alias")
+	lifeError, lifeInvalid := wrong("expiresInSeconds")
+	var problem markup
+	if longURLInvalid+aliasInvalid+lifeInvalid == "" && f.Title != "" {
+		problem = fill("<strong>{{.Title}}</strong>{{.Detail}}", "Title", f.Title, "Detail", f.Detail)
+	}
+	made, title, until, qr := Link{}, "", "", markup("")
+	if f.Made != nil {
+		made, title, until = *f.Made, "This URL had a link already", "Never expires"
+		if f.New {
+			title = "Your short link"
+		}
+		if !made.Expires.IsZero() {
+			until = "Until " + date(made.Expires)
+		}
+		qr = fill(` src="api/links/{{.Alias}}/qr"`, "Alias", made.Alias)
+	}
+	return layout("./", "tiney: short links",
+		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+scripts("./", "common.js", "home.js"),
+		fill(homeFile, "Base", s.Base, "Prefix", bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
+			"LongURL", f.LongURL, "LongURLError", longURLError, "LongURLInvalid", longURLInvalid,
+			"Alias", f.Alias, "AliasError", aliasError, "AliasInvalid", aliasInvalid,
+			"LifeError", lifeError, "LifeInvalid", lifeInvalid, "Problem", problem,
+			"ResultTitle", title, "ShortURL", made.ShortURL, "ShortText", bare(made.ShortURL), "ResultURL", made.LongURL,
+			"ResultAlias", made.Alias, "Until", until, "QRSource", qr,
+			"HideForm", hidden(s.OwnersOnly), "HideMembers", hidden(!s.OwnersOnly), "HideResult", hidden(f.Made == nil)))
+}
+
+// lifetimes returns the options of a lifetime: the default, and those of some usual ones that the service allows.
+func (s Site) lifetimes(chosen string) markup {
+	const day = 24 * time.Hour
+	options := fill(`<option value="">{{.Words}}</option>`, "Words", words(s.DefaultTTL))
+	for _, d := range []time.Duration{time.Hour, day, 7 * day, 30 * day, 90 * day, 365 * day} {
+		if d > s.MaxTTL || d == s.DefaultTTL {
+			continue
+		}
+		seconds, selected := fmt.Sprint(int64(d/time.Second)), markup("")
+		if seconds == chosen {
+			selected = " selected"
+		}
+		options += fill(`<option value="{{.Seconds}}"{{.Selected}}>{{.Words}}</option>`, "Seconds", seconds, "Selected", selected, "Words", words(d))
+	}
+	return options
+}
+
+// words returns a lifetime in the largest unit of which it is a whole number.
+func words(d time.Duration) string {
+	for _, unit := range []struct {
+		is   time.Duration
+		name string
+	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if n := d / unit.is; n > 0 && d%unit.is == 0 {
+			return fmt.Sprintf("%d %s%s", n, unit.name, map[bool]string{false: "s"}[n == 1])
+		}
+	}
+	return d.String()
+}
+
+// Manage returns the page on which people manage their links, for a request of this escaped path. They may sign in with the
+// OpenID Connect provider that is issuer, as the client clientID, unless these are "".
+func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
+	root := Root(escapedPath)
+	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root", root, "Name", hashed["manage.css"]) +
+		scripts(root, "common.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js")
+	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base, "Prefix", bare(s.Base)+"/",
+		"Issuer", issuer, "Client", clientID))
+}
+
+// Preview returns the page that shows where a link leads.
+func (s Site) Preview(l Link) []byte {
+	before, host, after := split(l.LongURL)
+	expires := "never"
+	if !l.Expires.IsZero() {
+		expires = date(l.Expires)
+	}
+	return layout("./", "Preview of "+bare(l.ShortURL), noIndex,
+		fill(previewFile, "Alias", l.Alias, "ShortText", bare(l.ShortURL), "Before", before, "Host", host, "After", after,
+			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated", hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
+}
+
+// split returns what stands before the host of a URL, the host with its port, and what stands behind it. A row that another
+// program wrote may have a user name, which is there to deceive.
+func split(longURL string) (before, host, after string) {
+	start := strings.Index(longURL, "://") + 3
+	if start < 3 {
+		return longURL, "", ""
+	}
+	end := len(longURL)
+	if i := strings.IndexAny(longURL[start:], `/?#\`); i >= 0 {
+		end = start + i
+	}
+	start += strings.LastIndexByte(longURL[start:end], '@') + 1
+	return longURL[:start], longURL[start:end], longURL[end:]
+}
+
+// Problem returns the page of an error, for a request of this escaped path.
+func Problem(escapedPath string, status int, title, detail string) []byte {
+	root := Root(escapedPath)
+	again := slices.Contains([]int{429, 503}, status)
+	return layout(root, title, noIndex,
+		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail", detail, "HideAgain", hidden(!again)))
+}
+
+// date returns a time for people whose time zone is not known.
+func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
+
+// bare returns a URL as people read it.
+func bare(shortURL string) string {
+	if _, after, ok := strings.Cut(shortURL, "://"); ok {
+		return after
+	}
+	return shortURL
+}

@@ -1,0 +1,239 @@
+package pages
+
+import (
+	"html"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const hostile = `</title><script>alert("{{.Root}}")</script><img src=x onerror=alert(1)>&'`
+
+var (
+	site    = Site{Base: "https://tiney.to", DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour}
+	example = Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://example.com/", ASCII: "https://example.com/"}
+)
+
+// all returns every page in every state, with a text in each place that takes one from outside.
+func all(text string) map[string][]byte {
+	l := Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://" + text, ASCII: text}
+	return map[string][]byte{
+		"home":          site.Home(Form{}),
+		"made":          site.Home(Form{Made: &l, New: true}),
+		"found":         site.Home(Form{Made: &l}),
+		"wrong URL":     site.Home(Form{LongURL: text, Alias: text, Lifetime: text, Title: "Wrong", Detail: text, Field: "longUrl"}),
+		"wrong alias":   site.Home(Form{LongURL: text, Alias: text, Title: "Wrong", Detail: text, Field: "alias"}),
+		"wrong life":    site.Home(Form{LongURL: text, Alias: text, Title: "Wrong", Detail: text, Field: "expiresInSeconds"}),
+		"problem":       site.Home(Form{LongURL: text, Title: text, Detail: text}),
+		"owners only":   Site{Base: "https://tiney.to", OwnersOnly: true, DefaultTTL: time.Hour, MaxTTL: time.Hour}.Home(Form{}),
+		"preview":       site.Preview(l),
+		"preview, host": site.Preview(Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: text}),
+		"manage":        site.Manage("/manage/", text, text),
+		"404":           Problem("/a/b", 404, text, text),
+		"503":           Problem("/abc", 503, text, text),
+	}
+}
+
+var (
+	element = regexp.MustCompile(`(?s)<!doctype html>|</?([a-z][a-z0-9]*)((?:\s+[a-z-]+(?:="[^"<>]*")?)*)\s*>`)
+	quoted  = regexp.MustCompile(`"[^"]*"`)
+	inline  = regexp.MustCompile(`(?i)\s(?:on[a-z]+|style)=`)
+)
+
+// What is left of a page without its elements is text: no text of somebody else is, or breaks out of, an element.
+func TestPagesHoldTextsEscaped(t *testing.T) {
+	plain := all("example.com/x")
+	for name, page := range all(hostile) {
+		text, page := element.ReplaceAllString(string(page), ""), string(page)
+		if strings.ContainsAny(text, "<>") {
+			t.Errorf("%s: an element that is none of ours, or not closed, in\n%s", name, text)
+		}
+		if strings.Contains(strings.ReplaceAll(page, html.EscapeString(`"{{.Root}}"`), ""), "{{") {
+			t.Errorf("%s: something is left to fill in\n%s", name, page)
+		}
+		if len(element.FindAllString(page, -1)) != len(element.FindAllString(string(plain[name]), -1)) {
+			t.Errorf("%s: a text makes other elements of it:\n%s", name, page)
+		}
+		if inline.MatchString(quoted.ReplaceAllString(strings.Join(element.FindAllString(page, -1), ""), "")) {
+			t.Errorf("%s: it has an inline script or style", name)
+		}
+		if n := strings.Count(page, "<script"); strings.Contains(page, "<style") || n > 1 || n == 1 && !regexp.MustCompile(`<script type="module" src="(\./manage/home|\.\./manage/manage)\.`).MatchString(page) {
+			t.Errorf("%s: it has another style or script than its own", name)
+		}
+	}
+	if escaped := html.EscapeString(hostile); !strings.Contains(string(all(hostile)["wrong URL"]), `value="`+escaped+`"`) ||
+		!strings.Contains(string(all(hostile)["404"]), `<p class="lead">`+escaped+"</p>") {
+		t.Error("a text is not what it was")
+	}
+}
+
+// Only these attributes take a text that somebody else may have chosen. Escaping makes no URL and no script harmless.
+func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
+	list, err := fs.Glob(files, "*.html")
+	if err != nil || len(list) < 4 {
+		t.Fatalf("the pages are %v (%v)", list, err)
+	}
+	attribute := regexp.MustCompile(`\s([a-z-]+)="[^"]*\{\{\.(\w+)\}\}[^"]*"`)
+	// The root is ours, an alias has letters, digits, - and _, and a short URL is the service's own.
+	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL", "download Alias", "download ResultAlias", "value LongURL", "value Alias",
+		"data-base Base", "data-issuer Issuer", "data-client Client"}
+	for _, name := range list {
+		for _, m := range attribute.FindAllStringSubmatch(mustRead(name), -1) {
+			if !slices.Contains(safe, m[1]+" "+m[2]) {
+				t.Errorf("%s: %s", name, m[0])
+			}
+		}
+		if m := regexp.MustCompile(`=\s*'?\{\{`).FindString(mustRead(name)); m != "" {
+			t.Errorf("%s: a value without double quotes: %s", name, m)
+		}
+	}
+}
+
+func TestFilesArePlain(t *testing.T) {
+	for _, name := range assetNames {
+		text := mustRead(name)
+		if m := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\("on|https?://[a-z]|@import|url\(`).FindString(text); m != "" {
+			t.Errorf("%s has %s", name, m)
+		}
+		a, current, ok := Find(hashed[name])
+		if !ok || !current || a.Type == "" || len(a.Body) < len(text) {
+			t.Errorf("%s is not at its name with a hash", name)
+		}
+		if strings.Contains(string(a.Body), `from "./`) {
+			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(string(a.Body), -1) {
+				if _, current, _ := Find(m[1]); !current {
+					t.Errorf("%s imports %s, which is not there", name, m[1])
+				}
+			}
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	current := hashed["style.css"]
+	if !regexp.MustCompile(`^style\.[0-9a-f]{12}\.css$`).MatchString(current) {
+		t.Errorf("the name is %s", current)
+	}
+	for name, want := range map[string][2]bool{ // current, found
+		current:              {true, true},
+		"style.0123abcd.css": {false, true}, // another build's
+		"home.0123abcd.js":   {false, true},
+		"style.css":          {},
+		"style.x.js":         {},
+		"home.html":          {},
+		"":                   {},
+		"a.b.c.d":            {},
+	} {
+		if _, current, ok := Find(name); current != want[0] || ok != want[1] {
+			t.Errorf("%q: current %t, found %t", name, current, ok)
+		}
+	}
+}
+
+// What a browser loads for a page: the page, and what it names.
+func TestFirstLoadIsSmall(t *testing.T) {
+	for name, test := range map[string]struct {
+		page            []byte
+		least, requests int
+		bytes           int
+	}{
+		"home":   {site.Home(Form{}), 3, 4, 30 << 10},
+		"manage": {site.Manage("/manage", "https://login.example.com", "tiney"), 5, 10, 80 << 10},
+	} {
+		page := string(test.page)
+		size, requests := len(page), 1
+		for _, m := range regexp.MustCompile(`manage/([\w.]+\.(?:css|js))"`).FindAllStringSubmatch(page, -1) {
+			a, current, ok := Find(m[1])
+			if !ok || !current {
+				t.Errorf("%s: %s is not there", name, m[1])
+			}
+			size, requests = size+len(a.Body), requests+1
+			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(string(a.Body), -1) {
+				if !strings.Contains(page, m[1]) {
+					t.Errorf("%s: the page does not name %s, which would be loaded late", name, m[1])
+				}
+			}
+		}
+		t.Logf("%s: %d bytes in %d requests", name, size, requests)
+		if size > test.bytes || requests > test.requests || requests < test.least {
+			t.Errorf("%s: %d bytes in %d requests", name, size, requests)
+		}
+		if strings.Contains(page, `src="" `) || !strings.Contains(page, `rel="icon" href="data:`) {
+			t.Errorf("%s: the page makes a browser ask for more", name)
+		}
+	}
+}
+
+func TestPolicyWith(t *testing.T) {
+	if got := PolicyWith(); got != Policy {
+		t.Errorf("with nothing more: %s", got)
+	}
+	want := strings.Replace(Policy, "connect-src 'self';", "connect-src 'self' https://a.example https://b.example:8443;", 1)
+	if got := PolicyWith("https://a.example", "https://b.example:8443"); got != want || got == Policy {
+		t.Errorf("with two origins: %s", got)
+	}
+}
+
+func TestRoot(t *testing.T) {
+	for path, want := range map[string]string{"/": "./", "/abc+": "./", "/a/b": "../", "/a/b/": "../../", "/a%2Fb": "./", "*": "./", "": "./"} {
+		if got := Root(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestForm(t *testing.T) {
+	home := string(site.Home(Form{}))
+	for _, want := range []string{`<option value="">30 days</option><option value="3600">1 hour</option><option value="86400">1 day</option>` +
+		`<option value="604800">7 days</option><option value="7776000">90 days</option></select>`, "curl https://tiney.to/api/shorten", ">tiney.to/</span>"} {
+		if !strings.Contains(home, want) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+	short := Site{Base: "http://x", DefaultTTL: 90 * time.Minute, MaxTTL: 2 * time.Hour}
+	if got := string(short.lifetimes("3600")); got != `<option value="">90 minutes</option><option value="3600" selected>1 hour</option>` {
+		t.Error(got)
+	}
+	if owners := string(all("")["owners only"]); !strings.Contains(owners, `aria-label="New short link" hidden>`) || strings.Contains(owners, `class="card" hidden>`) {
+		t.Errorf("owners only: %s", owners)
+	}
+	wrong := string(site.Home(Form{LongURL: "x", Alias: "a b", Title: "Wrong", Detail: "No spaces.", Field: "alias"}))
+	for _, want := range []string{`value="x"`, `value="a b"`, `aria-describedby="alias-error" aria-invalid="true">`, `id="alias-error">No spaces.</p>`, `id="url-error"></p>`, `role="alert"></div>`} {
+		if !strings.Contains(wrong, want) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+}
+
+func TestPreviewShowsTheHost(t *testing.T) {
+	for longURL, want := range map[string]string{
+		"https://example.com/a?b#c":                 "example.com",
+		"http://[2001:db8::1]:8080?x":               "[2001:db8::1]:8080",
+		"https://example.com":                       "example.com",
+		"https://bank.example@evil.example/":        "evil.example", // by another program
+		`https://a.example\@bank.example/`:          "a.example",
+		"https://evil.example/https://bank.example": "evil.example",
+		"nonsense": "",
+	} {
+		before, host, after := split(longURL)
+		if host != want || before+host+after != longURL {
+			t.Errorf("%s: %q %q %q", longURL, before, host, after)
+		}
+	}
+	l := example
+	l.Created, l.Expires = time.Date(2026, 11, 22, 3, 48, 36, 0, time.UTC), time.Date(2026, 11, 22, 4, 48, 36, 0, time.UTC)
+	page := string(site.Preview(l))
+	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC", `<div hidden><dt>In ASCII`, "https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
+		`href="abc" rel="noreferrer">Go there`, `src="api/links/abc/qr"`, `<meta name="robots" content="noindex">`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("it lacks %s:\n%s", want, page)
+		}
+	}
+	l.Expires, l.ASCII = time.Time{}, "https://xn--exmple-cua.com/"
+	if page := string(site.Preview(l)); !strings.Contains(page, "<dd>never</dd>") || !strings.Contains(page, "<div><dt>In ASCII</dt>") {
+		t.Error(page)
+	}
+}

@@ -1,0 +1,137 @@
+// The statistics of a link, and the links that are clicked most.
+
+import { bare, byId, say } from "./common.js";
+import { act, count, el, figures, number, shares, time, wrong } from "./parts.js";
+import { api } from "./session.js";
+
+let link = null; // whose statistics are shown
+let turn = 0;
+let later; // asks again while nobody has clicked
+
+export function showStats(of) {
+  link = of;
+  turn++;
+  clearTimeout(later);
+  byId("stats").hidden = !link;
+  byId("stats-body").replaceChildren();
+  if (link) load();
+}
+
+// query returns what is asked of the API. Days are those of UTC.
+function query() {
+  const [days, interval] = byId("stats-range").value.split(" ");
+  const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
+  return `api/links/${link.alias}/stats?from=${from}&interval=${interval}`;
+}
+
+async function load() {
+  const mine = ++turn;
+  clearTimeout(later);
+  wrong("stats-problem", null);
+  byId("stats-body").setAttribute("aria-busy", "true");
+  try {
+    const { body } = await api("GET", query());
+    if (mine !== turn) return;
+    draw(body);
+    // Somebody who has just made a link opens it in another tab, and wants to see that it counts.
+    if (body.clicks + body.bots === 0 && Date.now() - Date.parse(link.createdAtUtc) < 3_600_000) later = setTimeout(poll, 3000);
+  } catch (problem) {
+    if (mine === turn) wrong("stats-problem", problem, load);
+  } finally {
+    if (mine === turn) byId("stats-body").removeAttribute("aria-busy");
+  }
+}
+
+const poll = () => (document.hidden ? document.addEventListener("visibilitychange", poll, { once: true }) : link && load());
+
+byId("stats-range").addEventListener("change", load);
+byId("stats-again").addEventListener("click", load);
+
+byId("stats-csv").addEventListener("click", () => act(byId("stats-csv"), "stats-problem", async () => {
+  const { body } = await api("GET", query(), { headers: { Accept: "text/csv" }, read: String });
+  const url = URL.createObjectURL(new Blob([body], { type: "text/csv" }));
+  el("a", { href: url, download: `${link.alias}.csv` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  say("Saved as a file");
+}));
+
+const days = new Intl.DateTimeFormat(undefined, { timeZone: "UTC", day: "numeric", month: "short" });
+const hours = new Intl.DateTimeFormat(undefined, { timeZone: "UTC", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const regions = new Intl.DisplayNames(undefined, { type: "region", fallback: "code" });
+const country = (code) => (/^[A-Z]{2}$/.test(code) ? regions.of(code) : code);
+
+function draw(s) {
+  const at = s.interval === "hour" ? hours : days;
+  const body = byId("stats-body");
+  const parts = [el("dl", { className: "figures", id: "stats-figures" })];
+  if (s.clicks + s.bots === 0) {
+    parts.push(el("p", { className: "empty", textContent: "No clicks in this time. Open the short link once: it shows here within seconds." }));
+  } else {
+    parts.push(chart(s, at, "clicks", "Clicks"));
+    if (s.bots > 0) parts.push(chart(s, at, "bots", "Bots, counted apart"));
+    parts.push(table(s, at));
+  }
+  const dimensions = [["Referrers", s.referrers], ["Countries", s.countries.map((c) => ({ ...c, name: country(c.name) }))], ["Browsers", s.browsers],
+    ["Systems", s.systems], ["Devices", s.devices]].filter(([, items]) => items.length > 0);
+  parts.push(el("div", { className: "dimensions" }, ...dimensions.map(([name, items]) =>
+    el("section", { ariaLabel: name }, el("h3", { textContent: name }), el("ol", { className: "shares" }, ...shares(items))))));
+  body.replaceChildren(...parts);
+  figures("stats-figures", [["Clicks", s.clicks], ["Visitors", s.visitors], ["Bots", s.bots], ["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]]);
+}
+
+// chart returns a figure with a bar for each day or hour. Each is 10 wide, and the highest 100.
+function chart({ series, interval }, at, what, title) {
+  const most = Math.max(...series.map((b) => b[what]), 1);
+  const all = series.reduce((sum, b) => sum + b[what], 0);
+  const svg = byId("chart").content.firstElementChild.cloneNode(true);
+  const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+  const [bar] = svg.children;
+  svg.replaceChildren(...series.map((b, i) => {
+    const height = 96 * b[what] / most;
+    const g = bar.cloneNode(true);
+    const [room, column, title] = g.children;
+    set(room, { x: 10 * i, width: 10, height: 100 });
+    set(column, { x: 10 * i + 1, y: 100 - height, width: 8, height });
+    title.textContent = `${at.format(new Date(b.at))}: ${number(b[what])}`;
+    return g;
+  }));
+  const peak = series.find((b) => b[what] === most);
+  const label = `${title} by ${interval}: ${number(all)} in all` + (peak ? `, at most ${number(most)}, on ${at.format(new Date(peak.at))}` : "");
+  set(svg, { viewBox: `0 0 ${10 * series.length} 100`, preserveAspectRatio: "none", "aria-label": label });
+  const ends = [series[0], series[series.length >> 1], series.at(-1)];
+  return el("figure", { className: `chart ${what}` },
+    el("figcaption", {}, title, el("span", { textContent: `at most ${number(most)}` })),
+    svg,
+    el("p", { className: "axis" }, ...ends.map((b) => el("span", { textContent: at.format(new Date(b.at)) }))));
+}
+
+function table({ series, interval }, at) {
+  const head = el("tr", {}, ...[interval === "hour" ? "Hour (UTC)" : "Day (UTC)", "Clicks", "Bots", "Visitors"].map((name) => el("th", { scope: "col", textContent: name })));
+  const rows = series.map((b) => el("tr", {}, el("th", { scope: "row", textContent: at.format(new Date(b.at)) }),
+    ...[b.clicks, b.bots, b.visitors].map((n) => el("td", { textContent: n === null ? "–" : number(n) }))));
+  return el("details", {}, el("summary", { textContent: `As a table: ${count(series.length, interval)}` }),
+    el("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Clicks as a table" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
+}
+
+// showTop shows the links that were clicked most.
+export async function showTop() {
+  const mine = ++turn;
+  wrong("top-problem", null);
+  byId("top-empty").hidden = true;
+  byId("top-wait").hidden = false;
+  try {
+    const { body } = await api("GET", `api/stats/top?window=${byId("top-window").value}&limit=20`);
+    if (mine !== turn) return;
+    byId("top-rows").replaceChildren(...shares(body.items.map((item) => ({ ...item, name: el("span", {},
+      el("a", { href: `#/link/${item.alias}`, textContent: bare(item.shortUrl) }), el("span", { className: "long", dir: "ltr", textContent: item.longUrl })) }))));
+    byId("top-empty").hidden = body.items.length > 0;
+  } catch (problem) {
+    if (mine !== turn) return;
+    byId("top-rows").replaceChildren();
+    wrong("top-problem", problem, showTop);
+  } finally {
+    if (mine === turn) byId("top-wait").hidden = true;
+  }
+}
+
+byId("top-window").addEventListener("change", showTop);

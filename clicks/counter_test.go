@@ -189,7 +189,7 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 			}
 			switch rng.IntN(10) {
 			case 0:
-				c.Forget(day + Day(rng.IntN(2)), false) // visitors of yesterday may wait for their key yet
+				c.Forget(day+Day(rng.IntN(2)), false) // visitors of yesterday may wait for their key yet
 			case 1:
 				c.SetKey(day+Day(rng.IntN(days)), Key{}, day) // all days have the same here
 			}
@@ -268,7 +268,7 @@ func TestClicksWhileSaving(t *testing.T) {
 		saving.Wait()
 		switch {
 		case n%10 == 3:
-			c.Forget(day + 1, false)
+			c.Forget(day+1, false)
 		case n == 20:
 			c.SetKey(day, Key{1}, day)
 		case n == 25:
@@ -417,14 +417,14 @@ func TestForget(t *testing.T) {
 	}
 	c.mustClick(t, "waits", person(1, noon.Add(24*time.Hour)))
 	saved.save(c)
-	c.Forget(day + 1, false)
+	c.Forget(day+1, false)
 	if c.kept() != 1 {
 		t.Errorf("%d are left of the day before", c.kept()-1)
 	}
-	if c.Forget(day + 2, false); c.kept() != 1 || !c.Waiting(day+1) {
+	if c.Forget(day+2, false); c.kept() != 1 || !c.Waiting(day+1) {
 		t.Error("a visitor of yesterday waits no more")
 	}
-	if c.Forget(day + 3, false); c.kept() != 0 || c.Waiting(day+1) || c.waiting.Load() != 0 {
+	if c.Forget(day+3, false); c.kept() != 0 || c.Waiting(day+1) || c.waiting.Load() != 0 {
 		t.Error("a visitor waits for a key that is not made any more")
 	}
 	c.consistent(t)
@@ -629,7 +629,7 @@ func TestMemoryOfManyLinks(t *testing.T) {
 	if after > 6<<20 {
 		t.Errorf("%d MiB are left while there are no clicks, of which %d are kept", after>>20, idleBytes>>20)
 	}
-	if c.Forget(day + 1, false); c.counts.Load() != 0 || c.bytes.Load() != 0 {
+	if c.Forget(day+1, false); c.counts.Load() != 0 || c.bytes.Load() != 0 {
 		t.Errorf("%d counts of %d bytes are left of the day before", c.counts.Load(), c.bytes.Load())
 	}
 	runtime.KeepAlive(c)

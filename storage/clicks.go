@@ -261,7 +261,11 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			data, _, err := c.days.get(ctx, clickPartition(p.Day, p.Alias), c.rowKey(p))
 			switch {
 			case err == nil:
-				_, saved, _ = decodeCount(data) // a damaged row counts nothing
+				if _, saved, err = decodeCount(data); err != nil {
+					var e totalEntity
+					_ = e.decode(data) // as the roll-up does
+					saved.Total = e.total()
+				}
 			case !errors.Is(err, errGone):
 				return err
 			case int(clicks.DayOf(now)-p.Day) >= c.config.Clicks.KeepDays:

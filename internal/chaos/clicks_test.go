@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,7 +109,24 @@ func (r *round) checkClicks() {
 	r.count.lost.Add(most["*"] - saved["*"])
 }
 
-// Three processes count the clicks of a few links, while their calls fail or arrive late, and they are killed and stopped.
+// checkTotals checks that what is rolled up is what was saved.
+func (r *round) checkTotals() {
+	saved, totals := map[string]int64{}, map[string]int64{}
+	for alias, days := range r.tables.Clicked() {
+		for _, c := range days {
+			saved[alias] += c.Clicks
+		}
+	}
+	for _, row := range r.tables.Rows(r.tables.ClickTotals) {
+		totals[row["RowKey"].(string)], _ = strconv.ParseInt(row["Clicks"].(string), 10, 64)
+	}
+	if !maps.Equal(saved, totals) {
+		r.violation("the totals are %v, and the days have %v", totals, saved)
+	}
+}
+
+// Three processes count the clicks of a few links, and roll them up, while their calls fail or arrive late, and they are killed
+// and stopped.
 func TestClicksAreExact(t *testing.T) {
 	t.Parallel()
 	const links = 5
@@ -116,7 +134,7 @@ func TestClicksAreExact(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r, end := newRound(t, setup{nodes: 3, count: &c, seed: seed})
 	defer end()
-	r.tables.PutMany(links, time.Now().Add(10*time.Hour))
+	r.tables.PutMany(links, time.Now().Add(100*time.Hour))
 	for _, n := range r.nodes {
 		n.clean.Store(false)
 		n.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
@@ -152,14 +170,36 @@ func TestClicksAreExact(t *testing.T) {
 	clients.Wait()
 	stop()
 	trouble.Wait()
-	for _, n := range r.nodes {
-		n.clean.Store(true)
-		if status, body := n.control("idle"); status != 200 {
-			t.Errorf("a node does not come to rest: %d %s", status, body)
+	rest := func() {
+		for _, n := range r.nodes {
+			n.clean.Store(true)
+			if status, body := n.control("idle"); status != 200 {
+				t.Errorf("a node does not come to rest: %d %s", status, body)
+			}
+			n.proxy.Wait()
 		}
-		n.proxy.Wait()
 	}
+	rest()
 	r.checkClicks()
+	r.advance(49 * time.Hour) // the day is over for long enough
+	ctx, stop = context.WithCancel(context.Background())
+	for _, n := range r.nodes {
+		n.clean.Store(false)
+		clients.Go(func() {
+			for range 5 {
+				n.control("rollup")
+			}
+		})
+	}
+	trouble.Go(func() { r.makeTrouble(ctx, random(seed, 10), kindsNow) })
+	clients.Wait()
+	stop()
+	trouble.Wait()
+	rest()
+	if status, body := r.nodes[0].control("rollup"); status != 200 {
+		t.Errorf("the roll-up fails although all is well: %d %s", status, body)
+	}
+	r.checkTotals()
 	for _, v := range r.violations {
 		t.Error(v)
 	}

@@ -96,6 +96,12 @@ func serveNode() error {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
+	mux.HandleFunc("/control/rollup", func(w http.ResponseWriter, r *http.Request) {
+		if done, err := node.Links.Clicks.RollUp(r.Context()); err != nil || !done.Complete {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, "%+v %v", done, err)
+		}
+	})
 	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runtime.NumGoroutine()) })
 	mux.HandleFunc("/control/idle", func(http.ResponseWriter, *http.Request) {
 		for running.Load() > 0 {

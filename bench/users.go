@@ -93,7 +93,8 @@ func (b *bench) users(ctx context.Context) (string, error) {
 		for j, t := range thresholds {
 			if x, ok := v[t.value]; ok {
 				rows[j] += fmt.Sprintf(" %.*f |", t.digits, x)
-				met[j] = met[j] && (p.hurry != (t.above != 0) || t.above != 0 && x > t.above || t.below != 0 && x < t.below)
+				holds := t.above == 0 && x < t.below || t.above != 0 && x > t.above
+				met[j] = met[j] && (holds || p.hurry != (t.above != 0))
 			} else {
 				rows[j] += " |"
 			}
@@ -166,6 +167,9 @@ func (c *crowd) play(ctx context.Context, p phase, length time.Duration) values 
 			sum += d
 		}
 		v[kind] = milliseconds(sum) / float64(len(durations))
+	}
+	if len(took) == 0 { // interrupted
+		return nil
 	}
 	slices.Sort(took)
 	for name, percent := range map[string]int{"p50": 50, "p95": 95, "p99": 99} {

@@ -261,12 +261,20 @@ func (p *Page) Await(selector, part string) {
 	p.AwaitTrue(find(selector) + "?.checkVisibility() && " + find(selector) + ".innerText.includes(" + quote(part) + ")")
 }
 
-// AwaitTrue waits until an expression is true.
+// AwaitTrue waits until an expression is true. A page may go, and another one come, meanwhile.
 func (p *Page) AwaitTrue(expression string) {
 	p.t.Helper()
-	for end := time.Now().Add(patience); !Eval[bool](p, "Boolean("+expression+")"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			p.t.Fatalf("not within a minute: %s\n%s", expression, p.Text("body"))
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	for {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		if is && err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("not within a minute: %s (%v)\n%s", expression, err, p.Text("body"))
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

@@ -165,6 +165,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s: the field does not say so", says)
 		}
 	}
+	p.wantFocus("url")
 	p.Press(kb.Enter)
 	wrong("url", "Paste the long URL here first.")
 	p.Press("http://1.2.3.08/")

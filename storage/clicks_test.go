@@ -670,7 +670,6 @@ func TestClickModes(t *testing.T) {
 func TestClicksWhileFlushing(t *testing.T) {
 	t.Parallel()
 	r := newClickRig(t)
-	r.config.Clicks.FlushEvery = 5 * time.Millisecond
 	c := r.process()
 	rng := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex
@@ -688,10 +687,15 @@ func TestClicksWhileFlushing(t *testing.T) {
 	running, stop := context.WithCancel(ctx)
 	var flushing, clicking sync.WaitGroup
 	flushing.Go(func() { c.FlushRegularly(running) })
+	flushing.Go(func() { // more often than that does
+		for running.Err() == nil {
+			_ = c.Flush(running)
+		}
+	})
 	var counts [10]atomic.Int64
 	for i := range 4 {
 		clicking.Go(func() {
-			for n := range 2000 {
+			for n := range 1000 {
 				alias := (i + n) % len(counts)
 				c.Click(link.Alias(fmt.Sprint("a", alias)), clicks.Click{At: r.clock.Now(), Visitor: visitor(n)})
 				c.Click("bots", clicks.Click{At: r.clock.Now(), Bot: true})
@@ -708,7 +712,7 @@ func TestClicksWhileFlushing(t *testing.T) {
 		r.counted[fmt.Sprint("a", i)] = counts[i].Load()
 		r.counted[clicks.All] += counts[i].Load()
 	}
-	r.counted["bots"], r.bots, r.created = 0, 8000, 8000
+	r.counted["bots"], r.bots, r.created = 0, 4000, 4000
 	r.flush(c)
 	r.want("at the end")
 	var rows int

@@ -24,6 +24,7 @@ import (
 
 	"tiney/handler/app"
 	"tiney/internal/faultproxy"
+	"tiney/storage"
 	"tiney/telemetry"
 )
 
@@ -117,9 +118,8 @@ func serveNode() error {
 	if err != nil {
 		return err
 	}
-	if err := node.Links.EnsureTables(context.Background()); err != nil {
-		return err
-	}
+	// A machine that is busy with other tests may not make them in time.
+	storage.EnsureWithRetry(context.Background(), slog.New(slog.DiscardHandler), "tables", node.Links.EnsureTables)
 	go node.Links.FollowChanges(context.Background())
 	go node.Links.Clicks.FlushRegularly(context.Background())
 	fmt.Println(listener.Addr())

@@ -3,6 +3,7 @@ package functions
 import (
 	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -32,7 +33,7 @@ func (m *manage) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
-	_, _ = w.Write(a.Body)
+	_, _ = io.WriteString(w, a.Body)
 	return nil
 }
 

@@ -30,33 +30,42 @@ func PolicyWith(origins ...string) string {
 //go:embed *.html *.css *.js
 var files embed.FS
 
-// assetNames are the files that pages load. Each may import those before it.
+// assetNames are the files that pages load.
 var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js"}
 
 // Asset is a file that pages load.
 type Asset struct {
 	Type string // its Content-Type
-	Body []byte
+	Body string
 }
 
 var (
-	assets = map[string]Asset{}  // by their names with a hash
-	hashed = map[string]string{} // the names with a hash, by those without
-	names  = loadAssets()        // replaces names in pages and scripts by those with a hash
+	assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+	version    = hashAssets()
+	names      = nameAssets() // replaces names in pages and scripts by those with a hash
 )
 
-func loadAssets() *strings.Replacer {
-	var renamed []string
-	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+// hashAssets returns a hash of all assets: one for all, since each may import others, and nobody keeps their texts in memory.
+func hashAssets() string {
+	sum := sha256.New()
 	for _, name := range assetNames {
-		body := strings.NewReplacer(renamed...).Replace(mustRead(name))
-		sum := sha256.Sum256([]byte(body))
-		ext := path.Ext(name)
-		hashed[name] = strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		assets[hashed[name]] = Asset{types[ext], []byte(body)}
-		renamed = append(renamed, `"./`+name+`"`, `"./`+hashed[name]+`"`, "manage/"+name+`"`, "manage/"+hashed[name]+`"`)
+		fmt.Fprintf(sum, "%s\n%s\n", name, mustRead(name))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+func nameAssets() *strings.Replacer {
+	var renamed []string
+	for _, name := range assetNames {
+		renamed = append(renamed, `"./`+name+`"`, `"./`+hashed(name)+`"`, "manage/"+name+`"`, "manage/"+hashed(name)+`"`)
 	}
 	return strings.NewReplacer(renamed...)
+}
+
+// hashed returns the name of an asset with a hash, under which it never changes.
+func hashed(name string) string {
+	ext := path.Ext(name)
+	return strings.TrimSuffix(name, ext) + "." + version + ext
 }
 
 func mustRead(name string) string {
@@ -70,13 +79,12 @@ func mustRead(name string) string {
 // Find returns the asset that is at /manage/name. Its name has a hash of its content, so it can be cached for ever, unless
 // current is false: then name is another build's, whose pages ask this one during a deployment.
 func Find(name string) (a Asset, current, ok bool) {
-	if a, ok = assets[name]; ok {
-		return a, true, true
+	parts := strings.Split(name, ".")
+	if len(parts) != 3 || !slices.Contains(assetNames, parts[0]+"."+parts[2]) {
+		return Asset{}, false, false
 	}
-	if parts := strings.Split(name, "."); len(parts) == 3 {
-		a, ok = assets[hashed[parts[0]+"."+parts[2]]]
-	}
-	return a, false, ok
+	body := names.Replace(mustRead(parts[0] + "." + parts[2]))
+	return Asset{assetTypes["."+parts[2]], body}, parts[1] == version, true
 }
 
 // Root returns the relative reference that leads from a page at an escaped path, "/a/b", to the service's root. Pages refer
@@ -129,7 +137,7 @@ func scripts(root string, modules ...string) markup {
 		if i == len(modules)-1 {
 			tag = `<script type="module" src="{{.Root}}manage/{{.Name}}"></script>`
 		}
-		tags += fill(tag+"\n", "Root", root, "Name", hashed[module])
+		tags += fill(tag+"\n", "Root", root, "Name", hashed(module))
 	}
 	return tags
 }
@@ -240,7 +248,7 @@ func words(d time.Duration) string {
 // OpenID Connect provider that is issuer, as the client clientID, unless these are "".
 func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
 	root := Root(escapedPath)
-	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root", root, "Name", hashed["manage.css"]) +
+	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root", root, "Name", hashed("manage.css")) +
 		scripts(root, "common.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js")
 	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base, "Prefix", bare(s.Base)+"/",
 		"Issuer", issuer, "Client", clientID))

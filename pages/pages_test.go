@@ -98,12 +98,12 @@ func TestFilesArePlain(t *testing.T) {
 		if m := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\("on|https?://[a-z]|@import|url\(`).FindString(text); m != "" {
 			t.Errorf("%s has %s", name, m)
 		}
-		a, current, ok := Find(hashed[name])
+		a, current, ok := Find(hashed(name))
 		if !ok || !current || a.Type == "" || len(a.Body) < len(text) {
 			t.Errorf("%s is not at its name with a hash", name)
 		}
-		if strings.Contains(string(a.Body), `from "./`) {
-			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(string(a.Body), -1) {
+		if strings.Contains(a.Body, `from "./`) {
+			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(a.Body, -1) {
 				if _, current, _ := Find(m[1]); !current {
 					t.Errorf("%s imports %s, which is not there", name, m[1])
 				}
@@ -113,7 +113,7 @@ func TestFilesArePlain(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	current := hashed["style.css"]
+	current := hashed("style.css")
 	if !regexp.MustCompile(`^style\.[0-9a-f]{12}\.css$`).MatchString(current) {
 		t.Errorf("the name is %s", current)
 	}
@@ -151,7 +151,7 @@ func TestFirstLoadIsSmall(t *testing.T) {
 				t.Errorf("%s: %s is not there", name, m[1])
 			}
 			size, requests = size+len(a.Body), requests+1
-			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(string(a.Body), -1) {
+			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(a.Body, -1) {
 				if !strings.Contains(page, m[1]) {
 					t.Errorf("%s: the page does not name %s, which would be loaded late", name, m[1])
 				}

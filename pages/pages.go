@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"html"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -47,9 +48,15 @@ var (
 
 // hashAssets returns a hash of all assets: one for all, since each may import others, and nobody keeps their texts in memory.
 func hashAssets() string {
-	sum := sha256.New()
+	sum, buffer := sha256.New(), make([]byte, 4<<10)
 	for _, name := range assetNames {
-		fmt.Fprintf(sum, "%s\n%s\n", name, mustRead(name))
+		file, err := files.Open(name)
+		if err == nil {
+			_, err = io.CopyBuffer(sum, file, buffer) // not read whole: it would be garbage at once
+		}
+		if err != nil {
+			panic(err)
+		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:6])
 }

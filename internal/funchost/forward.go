@@ -107,11 +107,27 @@ func (h *Host) retry(r *http.Request) (*http.Response, error) {
 func (h *Host) try(r *http.Request) (_ *http.Response, refused bool, _ error) {
 	again := r.Clone(r.Context())
 	if r.Body != nil {
-		again.Body = io.NopCloser(r.Body) // net/http closes the body of a refused request too
+		again.Body = io.NopCloser(&endingBody{Reader: r.Body}) // net/http closes the body of a refused request too
 	}
 	resp, err := h.send(again)
 	var failed *net.OpError
 	return resp, errors.As(err, &failed) && failed.Op == "dial", err
+}
+
+// endingBody can be read at its end again. net/http looks whether more follows there, maybe after the response has come, when
+// the client's own body is closed; the error of that would close the connection to the child.
+type endingBody struct {
+	io.Reader
+	ended bool
+}
+
+func (b *endingBody) Read(p []byte) (int, error) {
+	if b.ended {
+		return 0, io.EOF
+	}
+	n, err := b.Reader.Read(p)
+	b.ended = err == io.EOF
+	return n, err
 }
 
 // rewriteForwarded rebuilds a request as an older host does. Several values of one header leave the host as one line, so a

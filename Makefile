@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package test check fuzz chaos bench wine country screenshots azurite kql oidcprovider useragents browser clean compiler chromium wrk nginx shellcheck wine-installed
+.PHONY: help run build package image test check fuzz chaos bench wine country screenshots azurite kql oidcprovider useragents browser clean compiler chromium wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -28,6 +28,11 @@ package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
 	@go run ./internal/pack/cmd -os windows -arch 386 -zip build/tiney-windows-386.zip
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
 	@ls -l build/*.zip
+
+image: ## write the container image to build/image, for linux/amd64 and linux/arm64; it needs no container engine
+	@go run ./internal/pack/cmd -image build/image
+	@echo "build/image is an OCI image layout. To push it to a registry:"
+	@echo "  go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 push --index build/image REGISTRY/tiney:TAG"
 
 test: azurite kql oidcprovider useragents browser internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./...

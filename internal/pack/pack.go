@@ -1,5 +1,5 @@
 // Package pack lays out the function app: the folder that `func start` runs, the tests start and Azure is given, all
-// from one list. It packs the web app too, which runs the same executable without the Functions host.
+// from one list. It packs what runs the same executable without the Functions host too: the web app and a container image.
 package pack
 
 import (
@@ -47,6 +47,11 @@ func Dir(root, dir string, target Target) error {
 			return err
 		}
 	}
+	return write(dir, files, target)
+}
+
+// write writes files by their names, with slashes, into the folder dir.
+func write(dir string, files map[string][]byte, target Target) error {
 	for name, data := range files {
 		to := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Key is an API key as it is stored: everything but the key itself.
@@ -26,6 +28,47 @@ func (k Key) ID() string { return k.Hash[:min(16, len(k.Hash))] }
 
 // Expired reports whether the key's life is over: one that expires now has expired.
 func (k Key) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) }
+
+// Limits of new keys.
+const (
+	maxKeyName  = 100 // characters, as code points
+	maxKeyOwner = 200 // characters
+	minKeyLife  = time.Minute
+)
+
+// InvalidKeyError says what is wrong with a key that somebody wants to make.
+type InvalidKeyError struct {
+	Field  string // as the API calls it
+	Detail string // a sentence for who sent it
+}
+
+func (e *InvalidKeyError) Error() string { return e.Detail }
+
+// MakeKey makes a key that ends then, or never if that is nil, and returns it with its secret, which is the key itself. The
+// maker is the owner who asks for it, "" for somebody who is none. Errors: *InvalidKeyError, or random's.
+func MakeKey(random io.Reader, maker, owner, name string, ends *time.Time, now time.Time) (secret string, k Key, err error) {
+	now = now.UTC().Truncate(time.Second)
+	k = Key{Owner: owner, Name: name, CreatedAt: now}
+	switch {
+	case owner == AdminOwner:
+		return "", k, &InvalidKeyError{"owner", "Name the owner whose key it will be. It cannot be " + AdminOwner + ": the admin key is a setting of the service."}
+	case owner == "" || owner != maker && // whom a provider may call what it likes
+		(len(owner) > maxKeyOwner || !printableASCII(owner)):
+		return "", k, &InvalidKeyError{"owner", fmt.Sprintf("The owner must have 1 to %d printable ASCII characters.", maxKeyOwner)}
+	case name == "" || utf8.RuneCountInString(name) > maxKeyName || strings.ContainsFunc(name, unicode.IsControl):
+		return "", k, &InvalidKeyError{"name", fmt.Sprintf("Give the key a name of 1 to %d characters, without control characters.", maxKeyName)}
+	}
+	if ends != nil {
+		k.ExpiresAt = ends.UTC().Truncate(time.Second)
+		if k.ExpiresAt.Before(now.Add(minKeyLife)) || k.ExpiresAt.Year() > 9999 { // storage has no such dates
+			return "", k, &InvalidKeyError{"expiresAtUtc", fmt.Sprintf("The end must be at least %d seconds away, and before the year 10000.", int(minKeyLife/time.Second))}
+		}
+	}
+	if secret, err = NewKey(random); err == nil {
+		k.Hash, k.Last4 = Hash(secret), secret[len(secret)-4:]
+	}
+	return secret, k, err
+}
 
 // A secret is a prefix and 43 characters of base62, which are 256 bits. A key ends in 6 more, a checksum that tells typos
 // from keys without asking storage, and lets scanners for secrets be sure of what they found.

@@ -2,23 +2,13 @@ package functions
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tiney/access"
 	"tiney/link"
-)
-
-// Limits of API keys.
-const (
-	maxKeyName  = 100 // characters, as code points
-	maxKeyOwner = 200 // characters
-	minKeyLife  = time.Minute
 )
 
 // keys handles /api/keys.
@@ -55,15 +45,21 @@ func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return err
 	}
-	k, err := newKey(body, who, ks.now().UTC().Truncate(time.Second))
+	owner := who.Owner
+	if body.Owner != nil {
+		owner = *body.Owner
+	}
+	if owner != who.Owner && !who.Admin {
+		return link.ErrForbidden
+	}
+	secret, k, err := access.MakeKey(ks.random, who.Owner, owner, body.Name, body.ExpiresAt, ks.now())
+	var invalid *access.InvalidKeyError
+	if errors.As(err, &invalid) {
+		return fieldProblem(invalid.Field, invalid.Detail)
+	}
 	if err != nil {
 		return err
 	}
-	secret, err := access.NewKey(ks.random)
-	if err != nil {
-		return err
-	}
-	k.Hash, k.Last4 = access.Hash(secret), secret[len(secret)-4:]
 	if err := ks.keys.Create(ctx, k); err != nil {
 		return err
 	}
@@ -74,32 +70,6 @@ func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		Key string `json:"key"` // never again
 	}{viewKey(k), secret})
 	return nil
-}
-
-// newKey returns the key that a request asks for, still without its secret.
-func newKey(body keyRequest, who access.Caller, now time.Time) (access.Key, error) {
-	k := access.Key{Name: body.Name, Owner: who.Owner, CreatedAt: now}
-	if body.Owner != nil {
-		k.Owner = *body.Owner
-	}
-	switch {
-	case k.Owner != who.Owner && !who.Admin:
-		return k, link.ErrForbidden
-	case k.Owner == access.AdminOwner:
-		return k, fieldProblem("owner", "Name the owner whose key it will be. It cannot be "+access.AdminOwner+": the admin key is a setting of the service.")
-	case k.Owner != who.Owner && // whom a provider may call what it likes
-		(k.Owner == "" || len(k.Owner) > maxKeyOwner || strings.ContainsFunc(k.Owner, func(r rune) bool { return r < ' ' || r > '~' })):
-		return k, fieldProblem("owner", fmt.Sprintf("The owner must have 1 to %d printable ASCII characters.", maxKeyOwner))
-	case k.Name == "" || utf8.RuneCountInString(k.Name) > maxKeyName || strings.ContainsFunc(k.Name, unicode.IsControl):
-		return k, fieldProblem("name", fmt.Sprintf("Give the key a name of 1 to %d characters, without control characters.", maxKeyName))
-	case body.ExpiresAt == nil:
-		return k, nil
-	}
-	k.ExpiresAt = body.ExpiresAt.UTC().Truncate(time.Second)
-	if k.ExpiresAt.Before(now.Add(minKeyLife)) || k.ExpiresAt.Year() > 9999 { // storage has no such dates
-		return k, fieldProblem("expiresAtUtc", fmt.Sprintf("The end must be at least %d seconds away, and before the year 10000.", int(minKeyLife/time.Second)))
-	}
-	return k, nil
 }
 
 // list handles GET /api/keys.

@@ -1,5 +1,5 @@
 // Handler is the executable: an Azure Functions custom handler that shortens URLs, and the same service on its own if there
-// is no Functions host.
+// is no Functions host. With arguments it is a tool for the same tables.
 package main
 
 import (
@@ -29,6 +29,10 @@ func main() {
 	// or systemd: the first one drains, and a second one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	// The Functions host gives no arguments. Whatever somebody makes it give, what it starts must serve.
+	if len(os.Args) > 1 && os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") == "" {
+		os.Exit(command(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	}
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
 		// The log goes to stdout. The host shows what is written to stderr as an error.
 		fmt.Fprintln(os.Stderr, "tiney cannot run:", err)

@@ -43,10 +43,9 @@ func (s Settings) Hosted() bool { return s.Functions.HostAddress != "" }
 // ReadSettings reads the settings of the environment. Its error names every setting that is wrong and quotes none that
 // may be a secret.
 func ReadSettings(getenv func(string) string) (Settings, error) {
-	r := &reader{getenv: getenv, tables: map[string]string{}}
-	var s Settings
+	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
 
-	port := int64(7071) // where the host itself listens under `func start`
+	port := int64(defaultPort)
 	if getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
 		s.Address = net.JoinHostPort("127.0.0.1", strconv.FormatInt(r.integer("FUNCTIONS_CUSTOMHANDLER_PORT", 0, 1, 65535), 10))
 		s.Functions.HostAddress = s.Address
@@ -56,12 +55,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 	s.LogLevel = r.level("LOG_LEVEL")
 
-	const minTTL, maxTTL = int64(link.MinTTL / time.Second), 36500 * 86400
-	s.Functions.Rules.Base = r.base("BaseUrl", port)
-	days := r.integer("DefaultTtlDays", 30, 1, 36500)
-	s.Functions.Rules.DefaultTTL = r.duration("ANONYMOUS_TTL_SECONDS", time.Second, days*86400, minTTL, maxTTL)
-	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
-		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, minTTL, maxTTL))
+	r.links(&s, port)
 	s.Functions.OwnersOnly = strings.EqualFold(r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners"), "owners")
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 
@@ -71,31 +65,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Functions.Rules.Base)
 	s.Access.OIDC = r.oidc("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_ADMIN_ROLE")
 
-	s.Storage.Connection = r.connection(storage.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
-	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
-	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
-	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
-	s.Storage.Tables.Owners = r.table("OWNERS_TABLE_NAME", "ShortUrlsByOwner")
-	s.Storage.Tables.Keys = r.table("KEYS_TABLE_NAME", "ShortUrlsKeys")
-	s.Storage.Tables.State = r.table("STATE_TABLE_NAME", "ShortUrlsState")
-	s.Storage.Tables.Clicks = r.table("CLICKS_TABLE_NAME", "ShortUrlsClicks")
-	s.Storage.Tables.ClickTotals = r.table("CLICK_TOTALS_TABLE_NAME", "ShortUrlsClickTotals")
-	s.Storage.DeletedKeep = r.duration("DELETED_KEEP_SECONDS", time.Second, 604800, 1, 365*86400)
-	s.Functions.DeletedKeep = s.Storage.DeletedKeep
-	s.Storage.TombstoneFor = r.duration("TOMBSTONE_DAYS", day, 30, 0, 3650)
-	s.Storage.ChangesEvery = r.duration("CHANGES_SECONDS", time.Second, 5, 0, 10)
-	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
-	s.Storage.Reap = storage.ReapConfig{
-		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
-		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
-		StorageClock: true,
-	}
 	s.ReapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
-	s.Storage.Clicks = storage.ClicksConfig{
-		Mode:       clicks.Mode(strings.ToLower(r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`, "full, totals or off"))),
-		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
-		KeepDays:   int(r.integer("CLICKS_KEEP_DAYS", 400, 3, 3650)),
-	}
 	cache := storage.CacheConfig{
 		Bytes:    r.integer("CACHE_SIZE_MB", 10, 1, 1024) << 20,
 		Fresh:    r.duration("CACHE_DURATION_SECONDS", time.Second, 900, 1, 86400),
@@ -125,11 +95,55 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		s.Telemetry = &t
 	}
 
-	if len(r.errs) > 0 {
-		return Settings{}, fmt.Errorf("these settings are wrong:\n%w", errors.Join(r.errs...))
-	}
-	return s, nil
+	return s, r.err()
 }
+
+// ReadLinkSettings reads those settings only that say where links are kept and what they must be like, for a process that
+// does not serve: nothing else of what it returns is set. Its error is as that of ReadSettings.
+func ReadLinkSettings(getenv func(string) string) (Settings, error) {
+	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
+	r.links(&s, defaultPort)
+	return s, r.err()
+}
+
+// links reads the rules of links and their storage, but for its cache. Short URLs begin with this port where the settings do
+// not say how.
+func (r *reader) links(s *Settings, port int64) {
+	const minTTL, maxTTL = int64(link.MinTTL / time.Second), 36500 * 86400
+	s.Functions.Rules.Base = r.base("BaseUrl", port)
+	days := r.integer("DefaultTtlDays", 30, 1, 36500)
+	s.Functions.Rules.DefaultTTL = r.duration("ANONYMOUS_TTL_SECONDS", time.Second, days*86400, minTTL, maxTTL)
+	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
+		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, minTTL, maxTTL))
+
+	s.Storage.Connection = r.connection(storage.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
+	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
+	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
+	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
+	s.Storage.Tables.Owners = r.table("OWNERS_TABLE_NAME", "ShortUrlsByOwner")
+	s.Storage.Tables.Keys = r.table("KEYS_TABLE_NAME", "ShortUrlsKeys")
+	s.Storage.Tables.State = r.table("STATE_TABLE_NAME", "ShortUrlsState")
+	s.Storage.Tables.Clicks = r.table("CLICKS_TABLE_NAME", "ShortUrlsClicks")
+	s.Storage.Tables.ClickTotals = r.table("CLICK_TOTALS_TABLE_NAME", "ShortUrlsClickTotals")
+	s.Storage.DeletedKeep = r.duration("DELETED_KEEP_SECONDS", time.Second, 604800, 1, 365*86400)
+	s.Functions.DeletedKeep = s.Storage.DeletedKeep
+	s.Storage.TombstoneFor = r.duration("TOMBSTONE_DAYS", day, 30, 0, 3650)
+	s.Storage.ChangesEvery = r.duration("CHANGES_SECONDS", time.Second, 5, 0, 10)
+	s.Storage.AliasLength = int(r.integer("ALIAS_LENGTH", 6, 4, link.MaxAliasLength))
+	s.Storage.Reap = storage.ReapConfig{
+		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
+		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
+		StorageClock: true,
+	}
+	s.Storage.Clicks = storage.ClicksConfig{
+		Mode:       clicks.Mode(strings.ToLower(r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`, "full, totals or off"))),
+		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
+		KeepDays:   int(r.integer("CLICKS_KEEP_DAYS", 400, 3, 3650)),
+	}
+}
+
+// defaultPort is where the Functions host itself listens under `func start`.
+const defaultPort = 7071
 
 const day = 24 * time.Hour
 
@@ -148,6 +162,14 @@ func (r *reader) first(names ...string) string {
 		}
 	}
 	return ""
+}
+
+// err returns an error with all that is wrong.
+func (r *reader) err() error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("these settings are wrong:\n%w", errors.Join(r.errs...))
 }
 
 func (r *reader) wrong(name, what string) { r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what)) }

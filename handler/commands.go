@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"tiney/handler/app"
+	"tiney/link"
+	"tiney/storage"
+	"tiney/telemetry"
+)
+
+// commandEnv is what a subcommand works with. It starts nothing in the background.
+type commandEnv struct {
+	settings       app.Settings // of links, as app.ReadLinkSettings reads them
+	links          *storage.Links
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	now            func() time.Time
+}
+
+// subcommands are what the executable does instead of serving, by the first argument. The others are given to run.
+var subcommands = []struct {
+	name string
+	uses [][2]string // arguments, and what they do
+	run  func(ctx context.Context, c commandEnv, args []string) error
+}{
+	{"keys", keysUses, keysCommand},
+}
+
+// The exit codes of subcommands.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is the error of arguments that make no sense.
+type usageError struct{ what string }
+
+func (e usageError) Error() string { return e.what }
+
+// command runs a subcommand and returns the exit code.
+func command(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+	help := func(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }
+	if args[0] == "help" || slices.ContainsFunc(args, help) {
+		usage(stdout)
+		return exitDone
+	}
+	err := error(usageError{fmt.Sprintf("there is no subcommand %q", args[0])})
+	for _, s := range subcommands {
+		if s.name == args[0] {
+			var c commandEnv
+			if c, err = newCommandEnv(getenv, stdin, stdout, stderr); err == nil {
+				err = s.run(ctx, c, args[1:])
+			}
+		}
+	}
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(stderr, "%s\n\n", err)
+		usage(stderr)
+		return exitUsage
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "interrupted")
+	default:
+		fmt.Fprintln(stderr, err)
+		if errors.Is(err, link.ErrUnavailable) {
+			fmt.Fprintln(stderr, "Storage did not do it. Look at TABLE_CONNECTION or AzureWebJobsStorage, and whether this machine may reach that account.")
+		}
+	}
+	return exitFailed
+}
+
+func newCommandEnv(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) (commandEnv, error) {
+	s, err := app.ReadLinkSettings(getenv)
+	if err != nil {
+		return commandEnv{}, err
+	}
+	tables := s.Storage
+	tables.Now, tables.Random, tables.Metrics = time.Now, rand.Reader, new(telemetry.Metrics)
+	tables.Log = telemetry.NewLogger(stderr, slog.LevelWarn)
+	links, err := storage.Open(tables)
+	if err != nil {
+		return commandEnv{}, fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
+	}
+	return commandEnv{s, links, stdin, stdout, stderr, time.Now}, nil
+}
+
+func usage(w io.Writer) {
+	fmt.Fprintf(w, "Usage, with the settings of the service in the environment:\n")
+	const form = "  handler %s\n        %s\n"
+	fmt.Fprintf(w, form, "", "serve")
+	for _, s := range subcommands {
+		for _, use := range s.uses {
+			fmt.Fprintf(w, form, strings.TrimSpace(s.name+" "+use[0]), use[1])
+		}
+	}
+	fmt.Fprintf(w, form, "help", "print this")
+}
+
+// parse reads the options of a subcommand, after which there must be no other arguments than so many.
+func parse(options *flag.FlagSet, args []string, others int) error {
+	options.SetOutput(io.Discard)
+	if err := options.Parse(args); err != nil {
+		return usageError{err.Error()}
+	}
+	if options.NArg() != others {
+		return usageError{fmt.Sprintf("handler %s takes %d arguments besides its options, not %q", options.Name(), others, options.Args())}
+	}
+	return nil
+}

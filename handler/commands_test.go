@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// The subcommands themselves are tested in internal/e2e, over Azurite.
+func TestUsage(t *testing.T) {
+	const emulator, nowhere = "UseDevelopmentStorage=true",
+		"AccountName=x;AccountKey=eA==;TableEndpoint=http://127.0.0.1:1/x"
+	for name, test := range map[string]struct {
+		args, connection string
+		exit             int
+		stdout, stderr   string // parts of what is written; "" for nothing at all
+	}{
+		"help":                  {"help", "", exitDone, "handler keys revoke ID\n", ""},
+		"-h":                    {"-h", "", exitDone, "Usage", ""},
+		"help on a subcommand":  {"keys list --help", "", exitDone, "Usage", ""},
+		"unknown":               {"serve", "", exitUsage, "", `no subcommand "serve"`},
+		"unknown, for keys":     {"keys drop", emulator, exitUsage, "", `keys cannot "drop"`},
+		"nothing for keys":      {"keys", emulator, exitUsage, "", "Usage"},
+		"unknown option":        {"keys list -all", emulator, exitUsage, "", "-all"},
+		"an argument too many":  {"keys list all", emulator, exitUsage, "", "takes 0 arguments"},
+		"an argument too few":   {"keys revoke", emulator, exitUsage, "", "takes 1 arguments"},
+		"no owner":              {"keys create -name x", emulator, exitUsage, "", "The owner must have"},
+		"the admin":             {"keys create -name x -owner admin", emulator, exitUsage, "", "cannot be admin"},
+		"no name":               {"keys create -owner x", emulator, exitUsage, "", "a name"},
+		"an end that is no end": {"keys create -name x -owner x -expires tomorrow", emulator, exitUsage, "", "tomorrow"},
+		"an end that is past":   {"keys create -name x -owner x -expires 2001-01-01T00:00:00Z", emulator, exitUsage, "", "The end must be"},
+		"no connection":         {"keys list", "", exitFailed, "", "AzureWebJobsStorage is required"},
+		"nobody there":          {"keys list", nowhere, exitFailed, "", "may reach that account"},
+		"an id that is none":    {"keys revoke x", emulator, exitFailed, "", "no key has this id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			getenv := func(name string) string {
+				// Only the settings of links count, and no BaseUrl or lock is needed.
+				return map[string]string{"AzureWebJobsStorage": test.connection, "PORT": "no port", "ADMIN_KEY": "short"}[name]
+			}
+			var stdout, stderr bytes.Buffer
+			exit := command(t.Context(), strings.Fields(test.args), getenv, strings.NewReader(""), &stdout, &stderr)
+			if exit != test.exit || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) ||
+				(test.stdout == "") != (stdout.Len() == 0) || (test.stderr == "") != (stderr.Len() == 0) {
+				t.Errorf("got %d, %q, %q", exit, &stdout, &stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"tiney/access"
+)
+
+var keysUses = [][2]string{
+	{"list", "list the API keys of all owners"},
+	{"create -name NAME -owner OWNER [-expires 2027-01-31T00:00:00Z]", "make a key and print it, which nothing does again"},
+	{"revoke ID", "revoke a key: every process refuses it within 15 seconds, or a minute with CHANGES_SECONDS=0"},
+}
+
+// keysCommand lists, makes or revokes API keys.
+func keysCommand(ctx context.Context, c commandEnv, args []string) error {
+	if len(args) == 0 {
+		return usageError{"say what to do with keys"}
+	}
+	options := flag.NewFlagSet("keys "+args[0], flag.ContinueOnError)
+	switch args[0] {
+	case "list":
+		if err := parse(options, args[1:], 0); err != nil {
+			return err
+		}
+		return listKeys(ctx, c)
+	case "create":
+		name, owner := options.String("name", "", ""), options.String("owner", "", "")
+		var ends *time.Time
+		options.Func("expires", "", func(text string) error {
+			at, err := time.Parse(time.RFC3339, text)
+			ends = &at
+			return err
+		})
+		if err := parse(options, args[1:], 0); err != nil {
+			return err
+		}
+		return createKey(ctx, c, *name, *owner, ends)
+	case "revoke":
+		if err := parse(options, args[1:], 1); err != nil {
+			return err
+		}
+		err := c.links.Keys.Revoke(ctx, options.Arg(0), "")
+		if errors.Is(err, access.ErrUnknownKey) {
+			return errors.New("no key has this id; the first column of handler keys list has the ids")
+		}
+		return err
+	}
+	return usageError{fmt.Sprintf("keys cannot %q", args[0])}
+}
+
+func listKeys(ctx context.Context, c commandEnv) error {
+	keys, err := c.links.Keys.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tENDS IN\tOWNER\tNAME\tMADE\tEXPIRES\tLAST USED")
+	for _, k := range keys {
+		expires, used := "never", "never"
+		if !k.ExpiresAt.IsZero() {
+			expires = k.ExpiresAt.Format(time.RFC3339)
+		}
+		if k.LastUsedOn != "" {
+			used = k.LastUsedOn
+		}
+		for i, cell := range []string{k.ID(), k.Last4, k.Owner, k.Name, k.CreatedAt.Format(time.RFC3339), expires, used} {
+			if i > 0 {
+				fmt.Fprint(table, "\t")
+			}
+			fmt.Fprint(table, visible(cell))
+		}
+		fmt.Fprintln(table)
+	}
+	return table.Flush()
+}
+
+func createKey(ctx context.Context, c commandEnv, name, owner string, ends *time.Time) error {
+	secret, k, err := access.MakeKey(rand.Reader, "", owner, name, ends, c.now())
+	if invalid := (*access.InvalidKeyError)(nil); errors.As(err, &invalid) {
+		return usageError{invalid.Detail}
+	}
+	if err == nil {
+		err = c.links.Keys.Create(ctx, k)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(c.stdout, secret)
+	}
+	return err
+}
+
+// visible returns text that a terminal shows as it is: what is in a table may have been written by anybody.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}

@@ -144,16 +144,18 @@ func TestRoles(t *testing.T) {
 
 // TestRequiredLines pins what no compiler asks for and what would be missed only in Azure, or by an attacker.
 func TestRequiredLines(t *testing.T) {
-	site := "httpsOnly: true, minTlsVersion: '1.2', ftpsState: 'Disabled', ipSecurityRestrictionsDefaultAction: accessOtherwise, "
+	site := "httpsOnly: true; minTlsVersion: '1.2'; ipSecurityRestrictionsDefaultAction: accessOtherwise; "
 	for path, lines := range map[string]string{
-		"data-storage":     "allowSharedKeyAccess: false, allowBlobPublicAccess: false, supportsHttpsTrafficOnly: true",
-		"host-storage":     "allowSharedKeyAccess: hasShare, allowBlobPublicAccess: false, supportsHttpsTrafficOnly: true",
-		"site-consumption": site + "kind: 'functionapp', name: 'Y1', use32BitWorkerProcess: true",
-		"site-web":         site + "kind: 'app', name: 'F1', use32BitWorkerProcess: true, alwaysOn: false, healthCheckPath: '/api/health'",
-		"site-flex":        site + "kind: 'functionapp,linux', name: 'FC1', name: 'custom', version: '1.0', type: 'UserAssignedIdentity'",
+		"data-storage": "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true",
+		"host-storage": "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku",
+		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
+			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
+		"site-web": site + "ftpsState: 'Disabled'; kind: 'app'; name: 'F1'; use32BitWorkerProcess: true; alwaysOn: false; healthCheckPath: '/api/health'",
+		"site-flex": site + "kind: 'functionapp,linux'; name: 'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
+			"zoneRedundant: zoneRedundant; sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy",
 	} {
 		text := read(t, "modules/"+path+".bicep")
-		for line := range strings.SplitSeq(lines, ", ") {
+		for line := range strings.SplitSeq(lines, "; ") {
 			if !strings.Contains(text, " "+line+"\n") {
 				t.Errorf("%s.bicep has no line %q", path, line)
 			}

@@ -274,10 +274,25 @@ param logDailyCapGB int = 1
 ])
 param instanceMemoryMB int = 512
 
-@description('FC1: how many instances there may be.')
-@minValue(40)
+@description('Y1 and FC1: how many instances there may be, a bound on the cost. Y1 has 200 at most.')
+@minValue(1)
 @maxValue(1000)
 param maximumInstanceCount int = 40
+
+@description('FC1: how many requests an instance gets at once before another is started. Left to Azure, an instance of 512 MB gets 4.')
+@minValue(1)
+@maxValue(1000)
+param perInstanceConcurrency int = 100
+
+@description('Y1 and FC1: how the Functions host\'s own storage is kept, Standard_LRS in one place or Standard_ZRS in three zones. As with dataRedundancy, no later deployment can change it.')
+@allowed([
+  'Standard_LRS'
+  'Standard_ZRS'
+])
+param hostRedundancy string = 'Standard_LRS'
+
+@description('FC1: whether the instances are spread over zones, and the host\'s storage with them. Azure then keeps instances ready that cost money day and night.')
+param zoneRedundant bool = false
 
 @description('Whether /api/health is asked for from outside. Every run from every place is paid for.')
 param availabilityTest bool = true
@@ -514,6 +529,8 @@ module consumption 'modules/site-consumption.bicep' = if (plan == 'Y1') {
     accessOtherwise: accessOtherwise
     applicationInsightsName: monitoring.outputs.applicationInsightsName
     workspaceId: monitoring.outputs.workspaceId
+    maximumInstanceCount: min(maximumInstanceCount, 200)
+    hostRedundancy: hostRedundancy
   }
 }
 
@@ -553,6 +570,9 @@ module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
     workspaceId: monitoring.outputs.workspaceId
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
+    perInstanceConcurrency: perInstanceConcurrency
+    hostRedundancy: hostRedundancy
+    zoneRedundant: zoneRedundant
   }
 }
 

@@ -153,7 +153,11 @@ func compare(main string, modules map[string]string) (problems []string) {
 	maps.DeleteFunc(needed, func(name, _ string) bool { _, ok := used[name]; return ok })
 	needed["CLIENT_ADDRESS_HOPS"] = "1" // Azure's front end is there on F1 too, which the handler does not know
 	for _, plan := range plans {
-		own := settingsIn(modules[plan.module], "settings: union(settings, {", "    })")
+		start, end := "settings: union(settings, {", "    })"
+		if plan.module == "consumption" {
+			start, end = "\nvar allSettings = union(settings, {", "})"
+		}
+		own := settingsIn(modules[plan.module], start, end)
 		if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, strings.Fields(plan.adds)) {
 			problem("%s adds the settings %q, want %q", plan.module, got, plan.adds)
 		}

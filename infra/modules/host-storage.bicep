@@ -9,6 +9,9 @@ param location string
 @description('Tags of the account.')
 param tags object
 
+@description('How the data is kept: Standard_LRS or Standard_ZRS.')
+param sku string
+
 @description('The identity of the host.')
 param principalId string
 
@@ -37,7 +40,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
   tags: tags
   kind: 'StorageV2'
   sku: {
-    name: 'Standard_LRS'
+    name: sku
   }
   properties: {
     accessTier: 'Hot'

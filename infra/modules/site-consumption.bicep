@@ -43,6 +43,13 @@ param applicationInsightsName string
 @description('The Log Analytics workspace.')
 param workspaceId string
 
+@description('How many instances there may be.')
+@maxValue(200)
+param maximumInstanceCount int
+
+@description('How the host\'s storage is kept.')
+param hostRedundancy string
+
 module hostStorage 'host-storage.bicep' = {
   name: '${name}-host-storage'
   params: {
@@ -50,6 +57,7 @@ module hostStorage 'host-storage.bicep' = {
     location: location
     tags: tags
     principalId: principalId
+    sku: hostRedundancy
     content: 'share'
   }
 }
@@ -57,6 +65,32 @@ module hostStorage 'host-storage.bicep' = {
 resource hostAccount 'Microsoft.Storage/storageAccounts@2025-06-01' existing = {
   name: hostStorageName
 }
+
+resource component 'Microsoft.Insights/components@2020-02-02' existing = {
+  name: applicationInsightsName
+}
+
+var allSettings = union(settings, {
+  FUNCTIONS_EXTENSION_VERSION: '~4'
+  FUNCTIONS_WORKER_RUNTIME: 'custom'
+  AzureWebJobsStorage__accountName: hostStorage.outputs.name
+  AzureWebJobsStorage__credential: 'managedidentity'
+  AzureWebJobsStorage__clientId: clientId
+  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${clientId};Authorization=AAD'
+  // The one key there is: the plan keeps its content on Azure Files, which takes no identity.
+  WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
+  WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName
+  // A zip that is deployed is mounted as it is, not unpacked over the files of the version that runs: Windows
+  // would not let go of a handler.exe that is running. It also starts faster.
+  WEBSITE_RUN_FROM_PACKAGE: '1'
+})
+
+// The plan needs some of its settings when it creates the site, and settings given here replace all that a site has. So
+// all are given, for the site to run with until site-settings.bicep sets them again with the host name that Azure gave it.
+var settingsAtCreation = union(allSettings, {
+  BaseUrl: empty(baseUrl) ? 'https://${name}.azurewebsites.net' : baseUrl
+  APPLICATIONINSIGHTS_CONNECTION_STRING: component.properties.ConnectionString
+})
 
 resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   name: planName
@@ -86,7 +120,14 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
     httpsOnly: true
     clientAffinityEnabled: false
     siteConfig: {
+      appSettings: map(items(settingsAtCreation), setting => {
+        name: setting.key
+        value: setting.value
+      })
+      // Of the Functions host itself: on Windows, version 4 needs it whatever the language of the functions.
+      netFrameworkVersion: 'v8.0'
       use32BitWorkerProcess: true
+      functionAppScaleLimit: maximumInstanceCount
       minTlsVersion: '1.2'
       scmMinTlsVersion: '1.2'
       ftpsState: 'Disabled'
@@ -102,20 +143,7 @@ module siteSettings 'site-settings.bicep' = {
   name: '${name}-settings'
   params: {
     siteName: site.name
-    settings: union(settings, {
-      FUNCTIONS_EXTENSION_VERSION: '~4'
-      FUNCTIONS_WORKER_RUNTIME: 'custom'
-      AzureWebJobsStorage__accountName: hostStorage.outputs.name
-      AzureWebJobsStorage__credential: 'managedidentity'
-      AzureWebJobsStorage__clientId: clientId
-      APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${clientId};Authorization=AAD'
-      // The one key there is: the plan keeps its content on Azure Files, which takes no identity.
-      WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
-      WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName
-      // A zip that is deployed is mounted as it is, not unpacked over the files of the version that runs: Windows
-      // would not let go of a handler.exe that is running. It also starts faster.
-      WEBSITE_RUN_FROM_PACKAGE: '1'
-    })
+    settings: allSettings
     baseUrl: baseUrl
     applicationInsightsName: applicationInsightsName
     workspaceId: workspaceId

@@ -49,6 +49,15 @@ param instanceMemoryMB int
 @description('How many instances there may be.')
 param maximumInstanceCount int
 
+@description('How many requests an instance gets at once.')
+param perInstanceConcurrency int
+
+@description('How the host\'s storage is kept.')
+param hostRedundancy string
+
+@description('Whether the instances are spread over zones, for which the host\'s storage has to be.')
+param zoneRedundant bool
+
 module hostStorage 'host-storage.bicep' = {
   name: '${name}-host-storage'
   params: {
@@ -56,6 +65,7 @@ module hostStorage 'host-storage.bicep' = {
     location: location
     tags: tags
     principalId: principalId
+    sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy
     content: 'container'
   }
 }
@@ -71,6 +81,7 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   }
   properties: {
     reserved: true
+    zoneRedundant: zoneRedundant
   }
 }
 
@@ -97,7 +108,6 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
     siteConfig: {
       minTlsVersion: '1.2'
       scmMinTlsVersion: '1.2'
-      ftpsState: 'Disabled'
       ipSecurityRestrictions: accessRestrictions
       ipSecurityRestrictionsDefaultAction: accessOtherwise
       scmIpSecurityRestrictionsUseMain: false
@@ -120,6 +130,11 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       scaleAndConcurrency: {
         instanceMemoryMB: instanceMemoryMB
         maximumInstanceCount: maximumInstanceCount
+        triggers: {
+          http: {
+            perInstanceConcurrency: perInstanceConcurrency
+          }
+        }
       }
     }
   }

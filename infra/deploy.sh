@@ -294,11 +294,11 @@ confirm "Deploy this to $group?" || die $declined "nothing was deployed"
 name=tiney-$(date -u +%Y%m%d-%H%M%S)
 say "deploying ($name); a first deployment takes some minutes"
 outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$name" --output tsv \
-  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value]' |
+  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.alertsReachNobody.value]' |
   tr -d '\r') ||
   die $deployment_failed "the deployment failed; what failed in it: az deployment operation group list --resource-group $group" \
     "--name $name --query \"[?properties.provisioningState=='Failed'].properties.statusMessage\""
-{ read -r site && read -r plan && read -r host_name && read -r front_door_name && read -r base_url; } <<<"$outputs" ||
+{ read -r site && read -r plan && read -r host_name && read -r front_door_name && read -r base_url && read -r alerts_reach_nobody; } <<<"$outputs" ||
   die $unexpected "the deployment did not say what it deployed; its outputs: $outputs"
 
 # --- upload -----------------------------------------------------------------------------------------------------------
@@ -509,4 +509,5 @@ done
 works='shortens and redirects'
 if [ -z "$alias" ]; then works='responds, and so does its storage (only owners may shorten, so no link was tried)'; fi
 say "done: ${version:+version $version }$works on $plan; alerts, workbook and logs are in the resource group $group"
+case $alerts_reach_nobody in [Tt]rue) say "alerts reach nobody: --param alertEmail=you@example.com names somebody, --param alertsEnabled=false saves their cost" ;; esac
 printf '%s\n' "${base_url%/}"

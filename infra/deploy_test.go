@@ -96,6 +96,7 @@ type azure struct {
 
 	base, hostName string
 	frontDoorName  string            // "": there is none
+	nobody         bool              // alerts reach nobody
 	links          map[string]string // long URLs by path
 
 	healthStatus int // the status of /api/health once there is a package
@@ -285,7 +286,7 @@ func (d *deployer) usual(plan string) []reply {
 		{to: "resource list", out: "Microsoft.Web/sites\tsite-1\n"},
 		{to: "rest", out: "|\n*|\n"},
 		{to: "deployment group what-if", out: "Resource changes: 23 to create.\n"},
-		{to: create, out: fmt.Sprintf("site-1\n%s\n%s\n%s\n%s\n", plan, d.az.hostName, d.az.frontDoorName, d.az.base)},
+		{to: create, out: fmt.Sprintf("site-1\n%s\n%s\n%s\n%s\n%t\n", plan, d.az.hostName, d.az.frontDoorName, d.az.base, d.az.nobody)},
 		{to: upload}, {to: "webapp deploy"},
 	}
 }
@@ -485,6 +486,7 @@ var outcomes = []struct {
 	{name: "roles arrive late", site: func(az *azure) { az.refusals = 3 }},
 	{name: "responses get lost", site: func(az *azure) { az.lost = 2 }},
 	{name: "routes arrive late", site: func(az *azure) { az.unknown = 3 }},
+	{name: "alerts reach nobody", site: func(az *azure) { az.nobody = true }, says: []string{"alerts reach nobody: --param alertEmail="}},
 	// destroy
 	{name: "destroy", input: group + "\n", args: "--destroy", says: []string{"Microsoft.Web/sites\tsite-1", "Type the name", "Log Analytics workspace, 14 days"},
 		changed: []string{"group delete"}},

@@ -148,6 +148,7 @@ func TestRequiredLines(t *testing.T) {
 	for path, lines := range map[string]string{
 		"data-storage": "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true",
 		"host-storage": "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku",
+		"alerts":       "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
 		"site-web": site + "ftpsState: 'Disabled'; kind: 'app'; name: 'F1'; use32BitWorkerProcess: true; alwaysOn: false; healthCheckPath: '/api/health'",
@@ -159,6 +160,15 @@ func TestRequiredLines(t *testing.T) {
 			if !strings.Contains(text, " "+line+"\n") {
 				t.Errorf("%s.bicep has no line %q", path, line)
 			}
+		}
+	}
+}
+
+// TestHostLogsOnce: with this category, each line of the host would be kept a second time, unsampled, and use up the daily cap.
+func TestHostLogsOnce(t *testing.T) {
+	for path, text := range bicepFiles(t) {
+		if strings.Contains(text, "FunctionAppLogs") {
+			t.Errorf("%s sends FunctionAppLogs", path)
 		}
 	}
 }

@@ -261,7 +261,7 @@ param logStorageWrites bool = false
 @maxValue(730)
 param logRetentionDays int = 30
 
-@description('Gigabytes of logs and telemetry taken per day, a bound on their cost. Past it nothing is recorded until the next day.')
+@description('Gigabytes of logs and telemetry taken per day, a bound on their cost. Past it nothing is recorded until the next day, and an alert says so.')
 @minValue(1)
 @maxValue(1000)
 param logDailyCapGB int = 1
@@ -528,7 +528,6 @@ module consumption 'modules/site-consumption.bicep' = if (plan == 'Y1') {
     accessRestrictions: accessRestrictions
     accessOtherwise: accessOtherwise
     applicationInsightsName: monitoring.outputs.applicationInsightsName
-    workspaceId: monitoring.outputs.workspaceId
     maximumInstanceCount: min(maximumInstanceCount, 200)
     hostRedundancy: hostRedundancy
   }
@@ -567,7 +566,6 @@ module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
     accessRestrictions: accessRestrictions
     accessOtherwise: accessOtherwise
     applicationInsightsName: monitoring.outputs.applicationInsightsName
-    workspaceId: monitoring.outputs.workspaceId
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     perInstanceConcurrency: perInstanceConcurrency
@@ -577,6 +575,7 @@ module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
 }
 
 var hostName = plan == 'Y1' ? consumption!.outputs.defaultHostName : plan == 'F1' ? web!.outputs.defaultHostName : flex!.outputs.defaultHostName
+var siteId = plan == 'Y1' ? consumption!.outputs.siteId : plan == 'F1' ? web!.outputs.siteId : flex!.outputs.siteId
 var serviceUrl = plan == 'Y1' ? consumption!.outputs.baseUrl : plan == 'F1' ? web!.outputs.baseUrl : flex!.outputs.baseUrl
 var frontDoorHost = hasFrontDoor ? edge!.outputs.endpointHostName : ''
 var container = plan == 'FC1' ? flex!.outputs.deploymentContainer : ''
@@ -626,6 +625,9 @@ module alerts 'modules/alerts.bicep' = {
     name: prefix
     enabled: alertsEnabled
     applicationInsightsId: monitoring.outputs.applicationInsightsId
+    workspaceId: monitoring.outputs.workspaceId
+    siteId: siteId
+    siteName: siteName
     actionGroupId: monitoring.outputs.actionGroupId
     location: location
     tags: tags
@@ -666,6 +668,9 @@ output frontDoorHostName string = frontDoorHost
 
 @description('The start of every short URL.')
 output baseUrl string = serviceUrl
+
+@description('Whether alerts are on and nobody is told of them.')
+output alertsReachNobody bool = alertsEnabled && empty(alertEmail)
 
 @description('The storage account with the links.')
 output dataStorageName string = dataStorage.outputs.name

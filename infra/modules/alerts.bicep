@@ -1,4 +1,4 @@
-// The alerts of alerts.json, over what the service itself measures.
+// The alerts of alerts.json, over what the service itself measures, and two for when that does not arrive.
 
 @description('What the names of the alerts start with.')
 param name string
@@ -8,6 +8,15 @@ param enabled bool
 
 @description('The Application Insights component.')
 param applicationInsightsId string
+
+@description('The Log Analytics workspace.')
+param workspaceId string
+
+@description('Resource ID of the site.')
+param siteId string
+
+@description('Name of the site.')
+param siteName string
 
 @description('Who is told. Empty: nobody.')
 param actionGroupId string
@@ -62,3 +71,81 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule 
     }
   }
 }]
+
+// Past the daily cap, all of the above see nothing until the next day. What the workspace says of itself is still there.
+resource dailyCap 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
+  name: '${name}-daily-cap'
+  location: location
+  tags: tags
+  kind: 'LogAlert'
+  properties: {
+    displayName: 'tiney: no more telemetry today'
+    description: 'The daily cap of the workspace is used up, and most alerts are blind until it starts anew. What to do: docs/operations.md#no-more-telemetry-today'
+    severity: 2
+    enabled: enabled
+    skipQueryValidation: true
+    scopes: [
+      workspaceId
+    ]
+    evaluationFrequency: 'PT15M'
+    windowSize: 'PT15M'
+    autoMitigate: false
+    criteria: {
+      allOf: [
+        {
+          query: '_LogOperation | where Category =~ "Ingestion" | where Detail contains "OverQuota"'
+          timeAggregation: 'Count'
+          operator: 'GreaterThan'
+          threshold: 0
+          failingPeriods: {
+            numberOfEvaluationPeriods: 1
+            minFailingPeriodsToAlert: 1
+          }
+        }
+      ]
+    }
+    actions: {
+      actionGroups: empty(actionGroupId) ? [] : [
+        actionGroupId
+      ]
+    }
+  }
+}
+
+// What the platform counts, which neither the daily cap nor a host without telemetry can hide.
+resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = {
+  name: '${siteName}-server-errors'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'More than 50 responses in 15 minutes were a 5xx, as the platform counts them. What to do: docs/operations.md#redirects-are-failing'
+    severity: 1
+    enabled: enabled
+    autoMitigate: true
+    scopes: [
+      siteId
+    ]
+    evaluationFrequency: 'PT5M'
+    windowSize: 'PT15M'
+    criteria: {
+      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+      allOf: [
+        {
+          criterionType: 'StaticThresholdCriterion'
+          name: 'server-errors'
+          metricNamespace: 'Microsoft.Web/sites'
+          metricName: 'Http5xx'
+          timeAggregation: 'Total'
+          operator: 'GreaterThan'
+          threshold: 50
+          skipMetricValidation: true
+        }
+      ]
+    }
+    actions: empty(actionGroupId) ? [] : [
+      {
+        actionGroupId: actionGroupId
+      }
+    ]
+  }
+}

@@ -40,9 +40,6 @@ param accessOtherwise string
 @description('The Application Insights component.')
 param applicationInsightsName string
 
-@description('The Log Analytics workspace.')
-param workspaceId string
-
 @description('How many instances there may be.')
 @maxValue(200)
 param maximumInstanceCount int
@@ -146,12 +143,11 @@ module siteSettings 'site-settings.bicep' = {
     settings: allSettings
     baseUrl: baseUrl
     applicationInsightsName: applicationInsightsName
-    workspaceId: workspaceId
-    logCategories: [
-      'FunctionAppLogs'
-    ]
   }
 }
+
+@description('Resource ID of the function app.')
+output siteId string = site.id
 
 @description('The host name that Azure gave the site.')
 output defaultHostName string = siteSettings.outputs.defaultHostName

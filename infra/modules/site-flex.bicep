@@ -40,9 +40,6 @@ param accessOtherwise string
 @description('The Application Insights component.')
 param applicationInsightsName string
 
-@description('The Log Analytics workspace.')
-param workspaceId string
-
 @description('Memory of an instance, in MB.')
 param instanceMemoryMB int
 
@@ -153,12 +150,11 @@ module siteSettings 'site-settings.bicep' = {
     })
     baseUrl: baseUrl
     applicationInsightsName: applicationInsightsName
-    workspaceId: workspaceId
-    logCategories: [
-      'FunctionAppLogs'
-    ]
   }
 }
+
+@description('Resource ID of the function app.')
+output siteId string = site.id
 
 @description('The host name that Azure gave the site.')
 output defaultHostName string = siteSettings.outputs.defaultHostName

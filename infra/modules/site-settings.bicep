@@ -1,4 +1,4 @@
-// What every site has, whatever its plan: its settings, no basic authentication, its logs.
+// What every site has, whatever its plan: its settings, and no basic authentication.
 
 @description('Name of the site.')
 param siteName string
@@ -12,12 +12,6 @@ param baseUrl string
 
 @description('The Application Insights component.')
 param applicationInsightsName string
-
-@description('The Log Analytics workspace.')
-param workspaceId string
-
-@description('The platform\'s logs to keep.')
-param logCategories array
 
 resource site 'Microsoft.Web/sites@2025-03-01' existing = {
   name: siteName
@@ -64,18 +58,6 @@ resource appSettings 'Microsoft.Web/sites/config@2025-03-01' = {
   dependsOn: [
     scmPolicy
   ]
-}
-
-resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
-  name: 'platform'
-  scope: site
-  properties: {
-    workspaceId: workspaceId
-    logs: [for category in logCategories: {
-      category: category
-      enabled: true
-    }]
-  }
 }
 
 @description('The host name that Azure gave the site.')

@@ -87,14 +87,34 @@ module siteSettings 'site-settings.bicep' = {
     })
     baseUrl: baseUrl
     applicationInsightsName: applicationInsightsName
+  }
+}
+
+// Function apps have their logs in Application Insights: the platform's would be each line of the host once more, unsampled.
+resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'platform'
+  scope: site
+  properties: {
     workspaceId: workspaceId
-    logCategories: [
-      'AppServiceHTTPLogs'
-      'AppServiceConsoleLogs'
-      'AppServicePlatformLogs'
+    logs: [
+      {
+        category: 'AppServiceHTTPLogs'
+        enabled: true
+      }
+      {
+        category: 'AppServiceConsoleLogs'
+        enabled: true
+      }
+      {
+        category: 'AppServicePlatformLogs'
+        enabled: true
+      }
     ]
   }
 }
+
+@description('Resource ID of the web app.')
+output siteId string = site.id
 
 @description('The host name that Azure gave the site.')
 output defaultHostName string = siteSettings.outputs.defaultHostName

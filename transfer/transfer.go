@@ -4,6 +4,10 @@ package transfer
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
 
 	"tiney/clicks"
 	"tiney/link"
@@ -11,9 +15,11 @@ import (
 
 // Record is what a file says of one link.
 type Record struct {
-	// Line is the physical line where the record begins, from 1, or in a JSON document the number of the entry.
+	// Line is the physical line where the record begins, from 1, or in a JSON document the number of the entry. It never
+	// decreases; a link of Bitly's that has several aliases is several records of one line.
 	Line int
-	// Link has what the file says, as it says it: no rule was applied. What it does not say is zero, StatusCode too.
+	// Link has what the file says, as it says it: no rule was applied, but it always has a long URL. What it does not say is
+	// zero, StatusCode too. Times are UTC and whole seconds. Only our own formats give it an owner, and may give it no alias.
 	Link link.Link
 	// Total is what became of the link before; Clicks, Bots and Last only.
 	Total clicks.Total
@@ -37,5 +43,76 @@ const (
 	Golink         Format = "golink"
 )
 
+// Formats are all formats that can be read.
+var Formats = []Format{NDJSON, CSV, Shlink, YOURLS, Kutt, Bitly, Dub, AzURLShortener, Golink}
+
 // ErrFormat: there is no such format.
 var ErrFormat = errors.New("there is no such format")
+
+// ParseFormat returns the format of this name. Error: ErrFormat.
+func ParseFormat(name string) (Format, error) {
+	if f := Format(name); slices.Contains(Formats, f) {
+		return f, nil
+	}
+	return "", ErrFormat
+}
+
+// FileError is what is wrong with a file as a whole, in words for whoever sent it: it is in no such format, or is damaged so
+// that the rest of it cannot be read.
+type FileError string
+
+func (e FileError) Error() string { return string(e) }
+
+// wrong is what is wrong with one record.
+type wrong string
+
+func (w wrong) Error() string { return string(w) }
+
+func wrongf(format string, args ...any) error { return wrong(fmt.Sprintf(format, args...)) }
+
+// quoted returns what a file says for an error's text, which is not to grow with it.
+func quoted(text string) string {
+	const most = 60
+	runes := 0
+	for i := range text {
+		if runes++; runes > most {
+			return fmt.Sprintf("%q…", text[:i])
+		}
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// Read reads the records of a file, in memory that does not grow with it. A record that is damaged has Err, and reading goes
+// on after it; blank lines are no records. The error ends it: that of reading r, a FileError, or ErrFormat.
+func Read(r io.Reader, f Format) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if err := read(r, f, func(rec Record) bool { return yield(rec, nil) }); err != nil {
+			yield(Record{}, err)
+		}
+	}
+}
+
+// read hands the records to yield, until it returns false.
+func read(r io.Reader, f Format, yield func(Record) bool) error {
+	table, csv := tables[f]
+	lines, isLines := objects[f]
+	document, isDocument := documents[f]
+	if !csv && !isLines && !isDocument {
+		return ErrFormat
+	}
+	s := &source{r: r, line: 1}
+	first, err := s.open()
+	if err != nil {
+		return err
+	}
+	isJSON := first == '{' || first == '['
+	switch {
+	case isDocument && (isJSON || !csv):
+		return document.read(s, f, isJSON, yield)
+	case isLines:
+		return lines.read(s, f, first, yield)
+	case isJSON:
+		return FileError(fmt.Sprintf("The file is JSON, and the format %s is CSV. Choose another format, or export the links as CSV.", f))
+	}
+	return table.read(s, f, yield)
+}

@@ -1,0 +1,464 @@
+package transfer
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// column is what a column of a file can say.
+type column int
+
+const (
+	target   column = iota
+	code            // the alias, perhaps in slashes
+	short           // a short URL, of which the alias is the path
+	custom          // more of them, apart from each other by commas or spaces
+	created         // times
+	expires         //
+	updated         //
+	last            //
+	status          // a whole number
+	disabled        // true or false
+	title           //
+	tags            //
+	owner           //
+	visits          // whole numbers
+	bots            //
+	columns
+)
+
+// table is a format of one record a row, below a row of the columns' names.
+type table struct {
+	// names are those that a column goes by, in lower case and without spaces; the first that is there is taken.
+	names [columns][]string
+	// own: what is in a field comes back as it was, tags are as joinTags writes them, and no alias is needed.
+	own bool
+	// bare is the columns' order if the file may lack their names.
+	bare []column
+	// skip is the alias of rows that are no links.
+	skip string
+}
+
+var tables = map[Format]table{
+	CSV: {own: true, names: [columns][]string{target: {"longurl"}, code: {"alias"}, short: {"shorturl"}, created: {"createdatutc"},
+		expires: {"expiresatutc"}, updated: {"updatedatutc"}, status: {"statuscode"}, disabled: {"disabled"}, title: {"title"},
+		tags: {"tags"}, owner: {"owner"}, visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"}}},
+	Shlink: {names: [columns][]string{target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"}, created: {"createdat"},
+		title: {"title"}, tags: {"tags"}, visits: {"visits", "visitscount"}}},
+	YOURLS: {bare: []column{code, target, title, created, columns, visits}, names: [columns][]string{target: {"url", "target"},
+		code: {"keyword", "source"}, created: {"timestamp"}, title: {"title"}, visits: {"clicks", "hits"}}},
+	Bitly: {names: [columns][]string{target: {"destinationurl", "longurl"}, short: {"link", "bitlink", "shortlink"}, custom: {"customlink", "customlinks"},
+		created: {"created", "createdat", "datecreated", "createddate"}, title: {"title"}, tags: {"tags"}, visits: {"clicks", "totalclicks", "engagements", "totalengagements"}}},
+	Dub: {names: [columns][]string{target: {"destinationurl", "url"}, short: {"shortlink", "link"}, created: {"createdat"},
+		expires: {"expiresat"}, disabled: {"archived"}, title: {"title"}, tags: {"tags"}, visits: {"clicks"}}},
+	AzURLShortener: {skip: "KEY", names: [columns][]string{target: {"url"}, code: {"rowkey"}, disabled: {"isarchived"}, title: {"title"},
+		visits: {"clicks"}}},
+}
+
+// header is the row of a file's columns.
+type header struct {
+	fields [][]byte     // as they are in the file
+	at     [columns]int // which field it is; -1: none
+}
+
+// name returns what a file calls one of its columns.
+func (h *header) name(c column) string { return string(h.fields[h.at[c]]) }
+
+// normal returns a column's name without regard to case, spaces and hyphens.
+func normal(name string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(" \u00a0_-", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+}
+
+// header returns which field has which column.
+func (t *table) header(fields [][]byte, f Format) (*header, error) {
+	h := &header{}
+	var names []string
+	for _, field := range fields {
+		h.fields = append(h.fields, bytes.Clone(field))
+		names = append(names, normal(string(field)))
+	}
+	for c := range columns {
+		h.at[c] = -1
+		for _, name := range t.names[c] {
+			if h.at[c] >= 0 {
+				break
+			}
+			if h.at[c] = slices.Index(names, name); h.at[c] >= 0 && slices.Contains(names[h.at[c]+1:], name) {
+				return nil, FileError(fmt.Sprintf("The column %s is there twice.", quoted(h.name(c))))
+			}
+		}
+	}
+	var missing string
+	switch {
+	case h.at[target] < 0:
+		missing = "of the targets (" + t.listed(target) + ")"
+	case h.at[code] < 0 && h.at[short] < 0 && h.at[custom] < 0 && !t.own:
+		missing = "of the aliases (" + t.listed(code, short, custom) + ")"
+	default:
+		return h, nil
+	}
+	if len(names) == 1 && names[0] == "" {
+		return nil, FileError("The file is empty. The first line must name the columns.")
+	}
+	return nil, FileError(fmt.Sprintf("The first line must name the columns, and the one %s is not there: it has %s. Is the format %s?",
+		missing, quoted(string(bytes.Join(fields, []byte(", ")))), f))
+}
+
+// listed returns the names that some columns go by.
+func (t *table) listed(cs ...column) string {
+	var names []string
+	for _, c := range cs {
+		names = append(names, t.names[c]...)
+	}
+	return strings.Join(names, ", ")
+}
+
+// bareHeader returns the columns of a file that begins with its first record, if it does.
+func (t *table) bareHeader(fields [][]byte) (*header, bool) {
+	if t.bare == nil || len(fields) != len(t.bare) {
+		return nil, false
+	}
+	h := &header{fields: make([][]byte, len(fields))}
+	for c := range columns {
+		h.at[c] = slices.Index(t.bare, c)
+	}
+	for c, i := range h.at {
+		if i >= 0 {
+			h.fields[i] = []byte(t.names[c][0])
+		}
+	}
+	_, isTime := parseTime(string(fields[h.at[created]]))
+	return h, isTime && bytes.Contains(fields[h.at[target]], []byte("://"))
+}
+
+// read reads the rows of a file.
+func (t *table) read(s *source, f Format, yield func(Record) bool) error {
+	rows := rowReader{source: s, delimiter: delimiter(s.data())}
+	var h *header
+	for {
+		fields, number, err := rows.next()
+		switch {
+		case err == io.EOF && h == nil:
+			return FileError("The file is empty. The first line must name the columns.")
+		case err == io.EOF:
+			return nil
+		case h == nil && isWrong(err):
+			return FileError(fmt.Sprintf("Line %d must name the columns. %s", number, err))
+		case isWrong(err):
+			if !yield(Record{Line: number, Err: err}) {
+				return nil
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if blank(fields) {
+			continue
+		}
+		if h == nil {
+			bare := false
+			if h, bare = t.bareHeader(fields); !bare {
+				if h, err = t.header(fields, f); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if len(fields) < len(h.fields) || !blank(fields[len(h.fields):]) {
+			if !yield(Record{Line: number, Err: rows.uneven(len(h.fields))}) {
+				return nil
+			}
+			continue
+		}
+		if bytes.Equal(fields[0], h.fields[0]) && slices.EqualFunc(fields[:len(h.fields)], h.fields, bytes.Equal) {
+			continue // several files were put together
+		}
+		more := true
+		t.record(h, fields, func(rec Record) {
+			rec.Line = number
+			more = more && yield(rec)
+		})
+		if !more {
+			return nil
+		}
+	}
+}
+
+func isWrong(err error) bool {
+	_, ok := err.(wrong)
+	return ok
+}
+
+func blank(fields [][]byte) bool {
+	return !slices.ContainsFunc(fields, func(field []byte) bool { return len(bytes.TrimSpace(field)) > 0 })
+}
+
+// record makes the records of a row.
+func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
+	for _, field := range fields {
+		if !utf8.Valid(field) {
+			yield(Record{Err: wrong(notUTF8)})
+			return
+		}
+	}
+	text := func(c column) string {
+		if h.at[c] < 0 {
+			return ""
+		}
+		s := string(fields[h.at[c]])
+		switch {
+		case !t.own:
+			return strings.TrimSpace(s)
+		case c == target || c == short: // no formula begins like a URL
+			return s
+		}
+		return unguarded(s)
+	}
+	value := func(c column) (name, s string) {
+		if h.at[c] < 0 {
+			return "", ""
+		}
+		return h.name(c), strings.TrimSpace(string(fields[h.at[c]]))
+	}
+	b := builder{short: text(short), code: text(code), optional: t.own}
+	if !t.own {
+		b.code = strings.Trim(b.code, "/")
+		b.custom = strings.FieldsFunc(text(custom), func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	if t.skip != "" && b.code == t.skip {
+		return
+	}
+	b.Link.LongURL, b.Link.Title, b.Link.Owner = text(target), text(title), text(owner)
+	if t.bare != nil && b.Link.Title == "NULL" { // as phpMyAdmin writes it
+		b.Link.Title = ""
+	}
+	name, s := value(created)
+	b.time(&b.Link.CreatedAt, name, s)
+	name, s = value(expires)
+	b.time(&b.Link.ExpiresAt, name, s)
+	name, s = value(updated)
+	b.time(&b.Link.UpdatedAt, name, s)
+	name, s = value(last)
+	b.time(&b.Total.Last, name, s)
+	name, s = value(visits)
+	b.count(&b.Total.Clicks, name, s)
+	name, s = value(bots)
+	b.count(&b.Total.Bots, name, s)
+	if name, s = value(status); s != "" {
+		var err error
+		if b.Link.StatusCode, err = strconv.Atoi(s); err != nil {
+			b.fail("%s is %s; it must be 301, 302, 307 or 308.", name, quoted(s))
+		}
+	}
+	if name, s = value(disabled); s != "" {
+		var err error
+		if b.Link.Disabled, err = strconv.ParseBool(strings.ToLower(s)); err != nil {
+			b.fail("%s is %s; it must be true or false.", name, quoted(s))
+		}
+	}
+	if t.own {
+		var ok bool
+		if b.Link.Tags, ok = splitTags(text(tags)); !ok {
+			b.fail(`The tags are not separated by commas, or a quote is missing: one with a comma in it is written as "a,b".`)
+		}
+	} else {
+		b.Link.Tags = looseTags(text(tags))
+	}
+	b.yield(t.names[target][0], yield)
+}
+
+// looseTags splits the tags of other programs: at commas, or at bars where there are none.
+func looseTags(s string) (all []string) {
+	separator := ","
+	if !strings.Contains(s, ",") {
+		separator = "|"
+	}
+	for tag := range strings.SplitSeq(s, separator) {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			all = append(all, tag)
+		}
+	}
+	return all
+}
+
+// delimiter returns what separates the fields of the first line that is not blank: what is there most outside of quotes, a
+// comma, a semicolon (as spreadsheets write it where the comma is a decimal one) or a tab.
+func delimiter(data []byte, last bool) byte {
+	data = bytes.TrimLeft(data, " \r\n")
+	end, _ := eol(data, last)
+	counts := map[byte]int{}
+	inQuotes := false
+	for _, c := range data[:end] {
+		if c == '"' {
+			inQuotes = !inQuotes
+		}
+		if !inQuotes {
+			counts[c]++
+		}
+	}
+	best := byte(',')
+	for _, c := range []byte(";\t") {
+		if counts[c] > counts[best] {
+			best = c
+		}
+	}
+	return best
+}
+
+// rowReader splits a file into rows (RFC 4180). What is damaged costs no more than the line where it is: after a quote that
+// never ends, reading goes on with the next line.
+type rowReader struct {
+	*source
+	delimiter byte
+	fields    [][]byte
+	lines     int // of the row that was returned last
+}
+
+// next returns the fields of the next row, valid until the next call, and the line where it begins. The error is io.EOF, that
+// of reading, or what is wrong with the row.
+func (r *rowReader) next() (fields [][]byte, number int, err error) {
+	for {
+		data, last := r.data()
+		number = r.line
+		if len(data) == 0 && last {
+			return nil, number, io.EOF
+		}
+		row := splitRow(data, r.delimiter, last, r.fields[:0])
+		r.fields = row.fields
+		switch {
+		case row.wrong != "":
+			return nil, number, r.damaged(row)
+		case row.length > 0:
+			r.lines = row.lines
+			r.consume(row.length, row.lines)
+			return row.fields, number, nil
+		case len(data) >= maxRecord:
+			row.wrong = tooLong
+			if row.quote >= 0 {
+				row.wrong = neverEnds
+			}
+			return nil, number, r.damaged(row)
+		}
+		if !r.more() && r.err != io.EOF {
+			return nil, number, r.err
+		}
+	}
+}
+
+const neverEnds = "The quote that begins here never ends: close it, or double it if it is part of the text."
+
+// damaged passes over a row up to the end of the line where its last quote began, and returns what is wrong with it.
+func (r *rowReader) damaged(row row4180) error {
+	data, last := r.data()
+	text := row.wrong
+	if row.quote > 0 {
+		text = fmt.Sprintf("%s (It is in line %d.)", text, r.line+row.quote)
+	}
+	length, lines := 0, 0
+	for lines <= max(row.quote, 0) {
+		_, next := eol(data[length:], last)
+		if next == 0 {
+			break
+		}
+		length, lines = length+next, lines+1
+	}
+	if lines == 0 { // not even the first line ends within the window
+		if err := r.skipLine(); err != nil {
+			return err
+		}
+		return wrong(tooLong)
+	}
+	r.consume(length, lines)
+	return wrong(text)
+}
+
+// uneven returns what is wrong with the row that was returned last, which has not as many fields as there should be.
+func (r *rowReader) uneven(should int) error {
+	if r.lines > 1 {
+		return wrongf("There are %d columns instead of %d: a quote that begins here ends in line %d.", len(r.fields), should, r.line-1)
+	}
+	return wrongf("There are %d columns instead of %d: put text that has a separator in it into quotes.", len(r.fields), should)
+}
+
+// row4180 is what splitRow found.
+type row4180 struct {
+	fields [][]byte
+	length int    // in bytes, with the end of its line; 0: the data does not hold it whole
+	lines  int    // how many lines end within it
+	wrong  string // what is wrong with it
+	quote  int    // how many lines after the row's first the last quoted field began; -1: none did
+}
+
+// splitRow splits the row at the start of data, which is not empty, and appends its fields to fields. They are parts of data
+// where that is possible.
+func splitRow(data []byte, delimiter byte, last bool, fields [][]byte) (row row4180) {
+	row.fields, row.quote = fields, -1
+	i, lines := 0, 0
+	for {
+		var field []byte
+		if i < len(data) && data[i] == '"' {
+			row.quote = lines
+			begin, doubled := i+1, false
+			for i = begin; ; {
+				end := bytes.IndexByte(data[i:], '"')
+				if end < 0 || i+end+1 == len(data) && !last {
+					if last {
+						row.wrong = neverEnds
+					}
+					return row
+				}
+				if i += end + 1; i == len(data) || data[i] != '"' {
+					break
+				}
+				doubled = true
+				i++
+			}
+			field = data[begin : i-1]
+			lines += ends(field)
+			if doubled {
+				field = bytes.ReplaceAll(field, []byte(`""`), []byte(`"`))
+			}
+			if i < len(data) && data[i] != delimiter && data[i] != '\n' && data[i] != '\r' {
+				row.wrong = "There is text after a closing quote: double the quotes that are part of a text."
+				return row
+			}
+		} else {
+			begin := i
+			for i < len(data) && data[i] != delimiter && data[i] != '\n' && data[i] != '\r' {
+				i++
+			}
+			field = data[begin:i]
+		}
+		row.fields = append(row.fields, field)
+		switch {
+		case i == len(data) && !last:
+			return row
+		case i == len(data):
+			row.length, row.lines = i, lines+1
+			return row
+		case data[i] == delimiter:
+			i++
+			continue
+		}
+		if data[i] == '\r' {
+			if i+1 == len(data) && !last {
+				return row
+			}
+			if i+1 < len(data) && data[i+1] == '\n' {
+				i++
+			}
+		}
+		row.length, row.lines = i+1, lines+1
+		return row
+	}
+}

@@ -1,0 +1,204 @@
+package transfer
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tiney/clicks"
+	"tiney/link"
+)
+
+// document is a format of a list of links in JSON, alone or a member of an object. Several of them may follow each other, as
+// the pages of an API do.
+type document struct {
+	member string
+	decode decoder
+}
+
+var documents = map[Format]document{
+	Kutt:  {"data", decodeKutt},
+	Bitly: {"links", decodeBitly},
+}
+
+// bounded is r, as long as the decoder has returned a token or value within the last maxRecord bytes.
+type bounded struct {
+	r       io.Reader
+	decoder *jsontext.Decoder
+	read    int64
+	err     error // of r
+}
+
+const entryTooLong = FileError("is longer than 1 MiB")
+
+func (b *bounded) Read(p []byte) (int, error) {
+	left := b.decoder.InputOffset() + maxRecord - b.read
+	if left <= 0 {
+		b.err = entryTooLong
+		return 0, b.err
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), left)])
+	b.read += int64(n)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
+}
+
+// read reads the entries of a file. The number of an entry is its Line.
+func (d document) read(s *source, f Format, isJSON bool, yield func(Record) bool) error {
+	if !isJSON {
+		return FileError(fmt.Sprintf("The file is no JSON document, as the format %s is. Choose another format.", f))
+	}
+	in := &bounded{r: s}
+	// What is wrong with one entry only is found where it is decoded.
+	in.decoder = jsontext.NewDecoder(in, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	entries, lists := 0, 0
+	err := d.walk(in.decoder, &lists, func(data []byte) bool {
+		entries++
+		more := true
+		decodeObject(d.decode, data, func(rec Record) {
+			rec.Line = entries
+			more = more && yield(rec)
+		})
+		return more
+	})
+	switch {
+	case err == errStopped:
+		return nil
+	case in.err == entryTooLong:
+		return FileError(fmt.Sprintf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged there. It and what follows was not read.", entries+1))
+	case in.err != nil:
+		return in.err
+	case err != nil:
+		return FileError(fmt.Sprintf("The JSON is damaged in or after entry %d of the list, at byte %d, or ends there before it is complete. What follows was not read.",
+			entries+1, in.decoder.InputOffset()))
+	case lists == 0:
+		return FileError(fmt.Sprintf("The JSON has no list of links: the format %s has it as the member %q, or alone.", f, d.member))
+	}
+	return nil
+}
+
+// Read reads what was not consumed.
+func (s *source) Read(p []byte) (int, error) {
+	data, _ := s.data()
+	if len(data) == 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		return s.r.Read(p)
+	}
+	n := copy(p, data)
+	s.start += n
+	return n, nil
+}
+
+// errStopped: nobody wants more entries.
+const errStopped = FileError("stopped")
+
+// walk finds the lists, and hands their entries over. The error is the decoder's, or errStopped.
+func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte) bool) error {
+	list := func() error {
+		*lists++
+		if _, err := in.ReadToken(); err != nil {
+			return err
+		}
+		for in.PeekKind() != ']' {
+			data, err := in.ReadValue()
+			if err != nil {
+				return err
+			}
+			if !yield(data) {
+				return errStopped
+			}
+		}
+		_, err := in.ReadToken()
+		return err
+	}
+	for {
+		switch in.PeekKind() {
+		case '[':
+			if err := list(); err != nil {
+				return err
+			}
+		case '{':
+			if _, err := in.ReadToken(); err != nil {
+				return err
+			}
+			for in.PeekKind() == '"' {
+				name, err := in.ReadToken()
+				if err != nil {
+					return err
+				}
+				if name.String() == d.member && in.PeekKind() == '[' {
+					err = list()
+				} else {
+					err = in.SkipValue()
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if _, err := in.ReadToken(); err != nil {
+				return err
+			}
+		default:
+			if err := in.SkipValue(); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func decodeKutt(data []byte, yield func(Record)) {
+	var v struct {
+		Address     string `json:"address"`
+		Link        string `json:"link"`
+		Target      string `json:"target"`
+		Description string `json:"description"`
+		ExpireIn    string `json:"expire_in"`
+		CreatedAt   string `json:"created_at"`
+		VisitCount  int64  `json:"visit_count"`
+		Banned      bool   `json:"banned"`
+		Password    bool   `json:"password"`
+	}
+	if err := unmarshal(data, &v); err != nil {
+		yield(Record{Err: wrong(jsonWrong(err))})
+		return
+	}
+	b := builder{code: v.Address, short: v.Link, Record: Record{
+		Link:  link.Link{LongURL: v.Target, Title: v.Description, Disabled: v.Banned},
+		Total: clicks.Total{Clicks: v.VisitCount},
+	}}
+	if v.Password {
+		b.fail("The link asks for a password, which no link can here: it would lead everybody to its target. Take the password away, or leave it out.")
+	}
+	b.time(&b.Link.CreatedAt, "created_at", v.CreatedAt)
+	b.time(&b.Link.ExpiresAt, "expire_in", v.ExpireIn)
+	b.yield("target", yield)
+}
+
+func decodeBitly(data []byte, yield func(Record)) {
+	var v struct {
+		ID             string   `json:"id"`
+		Link           string   `json:"link"`
+		LongURL        string   `json:"long_url"`
+		Title          string   `json:"title"`
+		CreatedAt      string   `json:"created_at"`
+		CustomBitlinks []string `json:"custom_bitlinks"`
+		Tags           []string `json:"tags"`
+	}
+	if err := unmarshal(data, &v); err != nil {
+		yield(Record{Err: wrong(jsonWrong(err))})
+		return
+	}
+	b := builder{short: v.ID, custom: v.CustomBitlinks, Record: Record{Link: link.Link{LongURL: v.LongURL, Title: v.Title, Tags: v.Tags}}}
+	if b.short == "" {
+		b.short = v.Link
+	}
+	b.time(&b.Link.CreatedAt, "created_at", v.CreatedAt)
+	b.yield("long_url", yield)
+}

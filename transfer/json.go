@@ -1,0 +1,174 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tiney/clicks"
+	"tiney/link"
+)
+
+// decoder decodes one JSON object. A record that it hands over has no Line; it may hand over several.
+type decoder func(data []byte, yield func(Record))
+
+// objectLines is a format of one JSON object a line.
+type objectLines struct{ decode decoder }
+
+var objects = map[Format]objectLines{
+	NDJSON: {decodeRow},
+	Golink: {decodeGolink},
+}
+
+// read reads the lines of a file that begins with the byte first.
+func (o objectLines) read(s *source, f Format, first byte, yield func(Record) bool) error {
+	if first != '{' && first != 0 {
+		return FileError(fmt.Sprintf(`The format %s has one JSON object a line, and the file does not begin with "{". Choose another format.`, f))
+	}
+	for {
+		line, number, err := s.nextLine()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case line == nil:
+			if !yield(Record{Line: number, Err: wrong(tooLong)}) {
+				return nil
+			}
+			continue
+		}
+		if line = bytes.Trim(line, " \t"); len(line) == 0 {
+			continue
+		}
+		more := true
+		decodeObject(o.decode, line, func(rec Record) {
+			rec.Line = number
+			more = more && yield(rec)
+		})
+		if !more {
+			return nil
+		}
+	}
+}
+
+func decodeObject(decode decoder, data []byte, yield func(Record)) {
+	switch {
+	case !utf8.Valid(data):
+		yield(Record{Err: wrong(notUTF8)})
+	case jsontext.Value(data).Kind() != '{':
+		yield(Record{Err: wrong("This is no JSON object.")})
+	default:
+		decode(data, yield)
+	}
+}
+
+const notUTF8 = "The text is not valid UTF-8. Save the file as UTF-8."
+
+// row is a link in our own formats: what the API says of it.
+type row struct {
+	Alias      link.Alias `json:"alias"`
+	ShortURL   string     `json:"shortUrl"`
+	LongURL    string     `json:"longUrl"`
+	CreatedAt  *string    `json:"createdAtUtc"`
+	ExpiresAt  *string    `json:"expiresAtUtc"`
+	UpdatedAt  *string    `json:"updatedAtUtc"`
+	StatusCode int        `json:"statusCode"`
+	Disabled   bool       `json:"disabled"`
+	Shared     any        `json:"shared"`       // written only
+	DeletedAt  any        `json:"deletedAtUtc"` // written only
+	Title      *string    `json:"title"`
+	Tags       []string   `json:"tags"`
+	Owner      *string    `json:"owner"`
+	Clicks     int64      `json:"clicks"`
+	Bots       int64      `json:"bots"`
+	LastAt     *string    `json:"lastClickAtUtc"`
+}
+
+func decodeRow(data []byte, yield func(Record)) {
+	var v row
+	err := json.Unmarshal(data, &v)
+	if err != nil {
+		yield(Record{Err: wrong(jsonWrong(err))})
+		return
+	}
+	b := builder{code: string(v.Alias), short: v.ShortURL, optional: true, Record: Record{
+		Link: link.Link{LongURL: v.LongURL, StatusCode: v.StatusCode, Disabled: v.Disabled, Title: orEmpty(v.Title), Tags: v.Tags,
+			Owner: orEmpty(v.Owner)},
+		Total: clicks.Total{Clicks: v.Clicks, Bots: v.Bots},
+	}}
+	b.time(&b.Link.CreatedAt, "createdAtUtc", orEmpty(v.CreatedAt))
+	b.time(&b.Link.ExpiresAt, "expiresAtUtc", orEmpty(v.ExpiresAt))
+	b.time(&b.Link.UpdatedAt, "updatedAtUtc", orEmpty(v.UpdatedAt))
+	b.time(&b.Total.Last, "lastClickAtUtc", orEmpty(v.LastAt))
+	b.yield("longUrl", yield)
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// unmarshal decodes an object of another program, which may write names as it likes, and says some of them twice.
+func unmarshal(data []byte, v any) error {
+	return json.Unmarshal(data, v, json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
+}
+
+func decodeGolink(data []byte, yield func(Record)) {
+	var v struct {
+		Short, Long, Created string
+	}
+	if err := unmarshal(data, &v); err != nil {
+		yield(Record{Err: wrong(jsonWrong(err))})
+		return
+	}
+	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long}}}
+	if strings.Contains(v.Long, "{{") {
+		b.fail("The target is a template, which no link can be here. Leave it out, or write the URL that it stands for.")
+	}
+	b.time(&b.Link.CreatedAt, "Created", v.Created)
+	b.yield("Long", yield)
+}
+
+// jsonWrong returns what is wrong with an object that cannot be decoded.
+func jsonWrong(err error) string {
+	var semantic *json.SemanticError
+	var syntactic *jsontext.SyntacticError
+	switch {
+	case errors.As(err, &semantic) && semantic.GoType != nil:
+		return fmt.Sprintf("The member %s must be %s.", quoted(string(semantic.JSONPointer)), kindOf(semantic.GoType))
+	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
+		return fmt.Sprintf("The member %s is there twice.", quoted(string(syntactic.JSONPointer)))
+	case errors.As(err, &syntactic) && errors.Is(err, io.ErrUnexpectedEOF):
+		return "The JSON ends before it is complete: check whether the line was cut, or a quote is missing."
+	case errors.As(err, &syntactic):
+		return fmt.Sprintf("The JSON is damaged at byte %d.", syntactic.ByteOffset+1)
+	}
+	return "The JSON is damaged."
+}
+
+func kindOf(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
+}

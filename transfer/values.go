@@ -1,0 +1,142 @@
+package transfer
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"tiney/link"
+)
+
+// builder makes the records of one entry of a file.
+type builder struct {
+	Record
+	code     string   // the alias itself, or "" if only the next says it
+	short    string   // the short URL
+	custom   []string // other short URLs that lead to the same target
+	optional bool     // there need not be an alias
+}
+
+// fail sets what is wrong with the record, unless something else is.
+func (b *builder) fail(format string, args ...any) {
+	if b.Err == nil {
+		b.Err = wrongf(format, args...)
+	}
+}
+
+// time sets a time that the file has under this name.
+func (b *builder) time(dst *time.Time, name, text string) {
+	if text == "" {
+		return
+	}
+	t, ok := parseTime(text)
+	if !ok {
+		b.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.", name, quoted(text))
+	}
+	*dst = t
+}
+
+// count sets a number of clicks that the file has under this name.
+func (b *builder) count(dst *int64, name, text string) {
+	if text == "" {
+		return
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		b.fail("%s is %s; it must be a whole number, without separators.", name, quoted(text))
+	}
+	*dst = n
+}
+
+// yield hands the record over, once for each of its aliases; only the first has the clicks. target is the name of the
+// target's column or member.
+func (b *builder) yield(target string, yield func(Record)) {
+	switch {
+	case b.Link.LongURL == "":
+		b.fail("There is no %s, which is where the link leads to.", target)
+	case b.Total.Clicks < 0 || b.Total.Bots < 0:
+		b.fail("There cannot be less than no clicks.")
+	}
+	if len(b.Link.Tags) == 0 {
+		b.Link.Tags = nil
+	}
+	aliases := b.aliases()
+	if len(aliases) == 0 && !b.optional {
+		b.fail("There is no alias: neither a short code nor a short URL with a path.")
+	}
+	if b.Err != nil {
+		yield(Record{Err: b.Err})
+		return
+	}
+	if len(aliases) == 0 {
+		yield(b.Record)
+		return
+	}
+	for i, a := range aliases {
+		rec := b.Record
+		rec.Link.Alias = a
+		if i > 0 {
+			rec.Total.Clicks, rec.Total.Bots, rec.Total.Last = 0, 0, time.Time{}
+		}
+		yield(rec)
+	}
+}
+
+// aliases returns the aliases of the entry, each once.
+func (b *builder) aliases() (aliases []link.Alias) {
+	add := func(code string) {
+		a := link.Alias(code)
+		for _, other := range aliases {
+			if a == other {
+				return
+			}
+		}
+		if a != "" {
+			aliases = append(aliases, a)
+		}
+	}
+	if b.code != "" {
+		add(b.code)
+	} else {
+		add(pathOf(b.short))
+	}
+	for _, short := range b.custom {
+		add(pathOf(short))
+	}
+	return aliases
+}
+
+// pathOf returns the path of a short URL, which may lack its scheme, without the slashes at its ends. It is the whole of it:
+// the last part alone would be another alias, and a link that nobody was given.
+func pathOf(short string) string {
+	if _, after, ok := strings.Cut(short, "://"); ok {
+		short = after
+	}
+	if i := strings.IndexAny(short, "?#"); i >= 0 {
+		short = short[:i]
+	}
+	_, path, _ := strings.Cut(short, "/")
+	return strings.Trim(path, "/")
+}
+
+// layouts are how files write times, besides RFC 3339. Without a zone they are UTC.
+var layouts = []string{
+	time.DateTime,
+	"2006-01-02T15:04:05-0700", // Bitly
+	"2006-01-02T15:04:05",
+	"2006-01-02 15:04", // what spreadsheets make of it
+	time.DateOnly,
+}
+
+// parseTime parses a time, to the second. The date that MySQL has for none is zero.
+func parseTime(text string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339, text)
+	for i := 0; err != nil && i < len(layouts); i++ {
+		t, err = time.Parse(layouts[i], text)
+	}
+	if err != nil {
+		return time.Time{}, text == "0000-00-00 00:00:00"
+	}
+	t = t.UTC().Truncate(time.Second)
+	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may lead out of them
+}

@@ -1,0 +1,175 @@
+package transfer
+
+import (
+	"encoding/csv"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tiney/link"
+)
+
+// Writer writes records in one of our own formats: what Read makes of them is equal to what was written, but for Shared,
+// DeletedAt and Line, and with times to the second.
+//
+// The fields of CSV are as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas; one that has
+// a comma or a quote in it, or white space at an end, is in quotes itself. Spreadsheets take a field that begins with =, +, -
+// or @ for a formula, whatever its quotes, and a title may be anybody's: alias, title, tags and owner have an apostrophe put
+// before such a beginning, also if apostrophes precede it, and Read takes one away again.
+type Writer struct {
+	base   link.Base
+	format Format
+	w      io.Writer
+	csv    *csv.Writer
+	began  bool
+}
+
+// NewWriter returns a Writer to w of short URLs below base. What is written may be in its buffer until Flush.
+func NewWriter(w io.Writer, f Format, base link.Base) *Writer {
+	return &Writer{base: base, format: f, w: w, csv: csv.NewWriter(w)}
+}
+
+// Write writes a record, whose Err is not looked at. The error is that of writing, or ErrFormat.
+func (w *Writer) Write(rec Record) error {
+	l := rec.Link
+	if l.StatusCode == 0 {
+		l.StatusCode = link.DefaultStatusCode
+	}
+	switch w.format {
+	case NDJSON:
+		v := row{Alias: l.Alias, ShortURL: w.base.ShortURL(l.Alias), LongURL: l.LongURL, CreatedAt: orNull(stamp(l.CreatedAt)),
+			ExpiresAt: orNull(stamp(l.ExpiresAt)), UpdatedAt: orNull(stamp(l.UpdatedAt)), StatusCode: l.StatusCode, Disabled: l.Disabled,
+			Shared: l.Shared, Title: orNull(l.Title), Tags: l.Tags, Owner: orNull(l.Owner),
+			Clicks: rec.Total.Clicks, Bots: rec.Total.Bots, LastAt: orNull(stamp(rec.Total.Last))}
+		if !l.DeletedAt.IsZero() {
+			v.DeletedAt = stamp(l.DeletedAt)
+		}
+		line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+		if err != nil {
+			return err
+		}
+		_, err = w.w.Write(append(line, '\n'))
+		return err
+	case CSV:
+		if err := w.begin(); err != nil {
+			return err
+		}
+		fields := []string{guarded(string(l.Alias)), w.base.ShortURL(l.Alias), l.LongURL, stamp(l.CreatedAt), stamp(l.ExpiresAt), stamp(l.UpdatedAt),
+			strconv.Itoa(l.StatusCode), strconv.FormatBool(l.Disabled), strconv.FormatBool(l.Shared), stamp(l.DeletedAt), guarded(l.Title),
+			guarded(joinTags(l.Tags)), guarded(l.Owner), strconv.FormatInt(rec.Total.Clicks, 10), strconv.FormatInt(rec.Total.Bots, 10), stamp(rec.Total.Last)}
+		for i, field := range fields {
+			fields[i] = strings.ToValidUTF8(field, "\ufffd")
+		}
+		return w.csv.Write(fields)
+	}
+	return ErrFormat
+}
+
+// begin writes the names of the columns, once.
+func (w *Writer) begin() error {
+	if w.began {
+		return nil
+	}
+	w.began = true
+	return w.csv.Write([]string{"alias", "shortUrl", "longUrl", "createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled",
+		"shared", "deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc"})
+}
+
+// Flush writes what is in the buffer, and the names of the columns even if there was no record.
+func (w *Writer) Flush() error {
+	if w.format != CSV {
+		return nil
+	}
+	if err := w.begin(); err != nil {
+		return err
+	}
+	w.csv.Flush()
+	return w.csv.Error()
+}
+
+// stamp returns a time as the API writes it, and "" for none.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// formula is what spreadsheets take for one, after https://owasp.org/www-community/attacks/CSV_Injection, and the same after
+// apostrophes.
+var formula = regexp.MustCompile(`^'*[=+\-@\t\r\n＝＋－＠]`)
+
+// guarded returns a field that no spreadsheet takes for a formula, and unguarded what it was before.
+func guarded(s string) string {
+	if formula.MatchString(s) {
+		return "'" + s
+	}
+	return s
+}
+
+func unguarded(s string) string {
+	if strings.HasPrefix(s, "'") && formula.MatchString(s) {
+		return s[1:]
+	}
+	return s
+}
+
+// joinTags writes tags into one field, and splitTags reads them from there.
+func joinTags(tags []string) string {
+	var b strings.Builder
+	for i, tag := range tags {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if tag == "" || strings.TrimSpace(tag) != tag || strings.ContainsAny(tag, `,"`) {
+			tag = `"` + strings.ReplaceAll(tag, `"`, `""`) + `"`
+		}
+		b.WriteString(tag)
+	}
+	return b.String()
+}
+
+// splitTags returns false if a quote is out of place. Who writes tags by hand may put spaces around them.
+func splitTags(s string) (tags []string, ok bool) {
+	if s = strings.TrimSpace(s); s == "" {
+		return nil, true
+	}
+	for more := true; more; {
+		tag := ""
+		if s = strings.TrimLeft(s, " "); strings.HasPrefix(s, `"`) {
+			for strings.HasPrefix(s, `"`) { // each round takes a part up to the next quote; a doubled one begins another part
+				part, rest, closed := strings.Cut(s[1:], `"`)
+				if !closed {
+					return nil, false
+				}
+				if tag += part; strings.HasPrefix(rest, `"`) {
+					tag += `"`
+				}
+				s = rest
+			}
+			if s = strings.TrimLeft(s, " "); s != "" && s[0] != ',' {
+				return nil, false
+			}
+			s, more = strings.TrimPrefix(s, ","), s != ""
+		} else {
+			tag, s, more = strings.Cut(s, ",")
+			if tag = strings.TrimSpace(tag); tag == "" {
+				continue
+			}
+		}
+		tags = append(tags, tag)
+	}
+	return tags, true
+}

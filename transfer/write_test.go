@@ -1,0 +1,150 @@
+package transfer_test
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/clicks"
+	"tiney/link"
+	"tiney/transfer"
+)
+
+var (
+	base = func() link.Base {
+		b, err := link.ParseBase("https://s.example.com/to")
+		if err != nil {
+			panic(err)
+		}
+		return b
+	}()
+	day  = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	full = transfer.Record{
+		Link: link.Link{Alias: "-Spring_26", LongURL: "https://example.com/a?b=%41,c;d#ü", CreatedAt: day, ExpiresAt: day.AddDate(1, 0, 0),
+			StatusCode: 301, Disabled: true, Owner: "=ann@example.com", UpdatedAt: day.Add(time.Hour), Title: `+1 "quoted", 雪; 'x'`,
+			Tags: []string{"-news", "a,b", `say "hi"`, " edge ", "", "plain words", "'"}},
+		Total: clicks.Total{Clicks: 1 << 40, Bots: 3, Last: day.Add(2 * time.Hour)},
+	}
+	least = transfer.Record{Link: link.Link{Alias: "a", LongURL: "http://example.com", StatusCode: 302}}
+)
+
+// write returns a file of some records.
+func write(t testing.TB, f transfer.Format, records ...transfer.Record) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := transfer.NewWriter(&b, f, base)
+	for _, rec := range records {
+		if err := w.Write(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// read returns the records of a file that has nothing wrong as a whole.
+func read(t testing.TB, f transfer.Format, file string) (records []transfer.Record) {
+	t.Helper()
+	for rec, err := range transfer.Read(strings.NewReader(file), f) {
+		if err != nil {
+			t.Fatalf("%s: %v in %.500q", f, err, file)
+		}
+		records = append(records, rec)
+	}
+	return records
+}
+
+func TestWrite(t *testing.T) {
+	shared := full
+	shared.Link.Shared, shared.Link.DeletedAt = true, day
+	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode,disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc\n"
+	for _, test := range []struct {
+		name    string
+		format  transfer.Format
+		records []transfer.Record
+		want    string
+	}{
+		{"no links", transfer.NDJSON, nil, ""},
+		{"no links", transfer.CSV, nil, names},
+		{"nulls as the API has them", transfer.NDJSON, []transfer.Record{{Link: link.Link{Alias: "a", LongURL: "http://example.com"}}},
+			`{"alias":"a","shortUrl":"https://s.example.com/to/a","longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
+				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
+				`"clicks":0,"bots":0,"lastClickAtUtc":null}` + "\n"},
+		{"everything", transfer.NDJSON, []transfer.Record{shared},
+			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26","longUrl":"https://example.com/a?b=%41,c;d#ü",` +
+				`"createdAtUtc":"2026-01-31T12:00:00Z","expiresAtUtc":"2027-01-31T12:00:00Z","updatedAtUtc":"2026-01-31T13:00:00Z","statusCode":301,` +
+				`"disabled":true,"shared":true,"deletedAtUtc":"2026-01-31T12:00:00Z","title":"+1 \"quoted\", 雪; 'x'",` +
+				`"tags":["-news","a,b","say \"hi\""," edge ","","plain words","'"],"owner":"=ann@example.com","clicks":1099511627776,"bots":3,` +
+				`"lastClickAtUtc":"2026-01-31T14:00:00Z"}` + "\n"},
+		{"empty fields", transfer.CSV, []transfer.Record{least}, names + "a,https://s.example.com/to/a,http://example.com,,,,302,false,false,,,,,0,0,\n"},
+		{"no formulas", transfer.CSV, []transfer.Record{shared},
+			names + `'-Spring_26,https://s.example.com/to/-Spring_26,"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
+				`2026-01-31T13:00:00Z,301,true,true,2026-01-31T12:00:00Z,"'+1 ""quoted"", 雪; 'x'",` +
+				`"'-news,""a,b"",""say """"hi"""""","" edge "","""",plain words,'",'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z` + "\n"},
+	} {
+		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
+			if got := write(t, test.format, test.records...); got != test.want {
+				t.Errorf("wrote\n%s, want\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWriteErrors(t *testing.T) {
+	w := transfer.NewWriter(&bytes.Buffer{}, transfer.Kutt, base)
+	if err := w.Write(least); !errors.Is(err, transfer.ErrFormat) {
+		t.Error(err)
+	}
+	broken := errors.New("broken pipe")
+	for _, f := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
+		w := transfer.NewWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), f, base)
+		if err := cmp.Or(w.Write(least), w.Flush()); !errors.Is(err, broken) {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// FuzzRoundTrip: what is written is read back equal, whatever characters there are.
+func FuzzRoundTrip(f *testing.F) {
+	f.Add("a", "https://example.com", "title", "one\ntwo", "owner", int64(0), int64(1_800_000_000), true)
+	for _, s := range []string{"=1+1", "'=1", "''", "'", "+", "-x", "@", "\t=", "\r\n", "\r", "\n", `"`, `a"b`, `""`, ",", ";", "\x00", "\ufeff", "＝1",
+		"\u2028", "a,b", " x ", "|", `\.`, `\`, "NULL"} {
+		f.Add(s, s, s, s+"\n"+s, s, int64(5), int64(-3), false)
+	}
+	f.Fuzz(func(t *testing.T, alias, target, title, tags, owner string, n, at int64, disabled bool) {
+		valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+		moment := func(at int64) time.Time { return time.Unix(at%253402300800, 0).UTC() } // up to the year 9999
+		if moment(at).Year() < 1 || target == "" || alias == "" { // no link has no target, and the alias would come back from the short URL
+			return
+		}
+		rec := transfer.Record{
+			Link: link.Link{Alias: link.Alias(valid(alias)), LongURL: valid(target), Title: valid(title), Owner: valid(owner), CreatedAt: moment(at),
+				ExpiresAt: moment(at / 2), UpdatedAt: moment(at / 3), Disabled: disabled, StatusCode: 307},
+			Total: clicks.Total{Clicks: max(0, n), Bots: max(0, -(n + 1)), Last: moment(at / 4)},
+		}
+		if tags != "" {
+			rec.Link.Tags = strings.Split(valid(tags), "\n")
+		}
+		for _, format := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
+			file := write(t, format, rec, rec)
+			got := read(t, format, file)
+			for i := range got {
+				got[i].Line = 0
+			}
+			if !slices.EqualFunc(got, []transfer.Record{rec, rec}, func(a, b transfer.Record) bool { return reflect.DeepEqual(a, b) }) {
+				t.Errorf("%s: read\n%+v, wrote\n%+v as\n%q", format, got, rec, file)
+			}
+		}
+	})
+}

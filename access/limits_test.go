@@ -1,0 +1,310 @@
+package access_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/access"
+)
+
+// someone is the client with this address.
+func someone(address string) access.Client {
+	return access.Client{Address: netip.MustParseAddr(address)}
+}
+
+// numbered returns one of many clients, each with a /64 of its own.
+func numbered(i int) access.Client {
+	return access.Client{Address: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, byte(i >> 32), byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i), byte(i)})}
+}
+
+// limits returns limits by a clock that the caller may set.
+func limits(rates access.Rates) (*access.Limits, *time.Time) {
+	clock := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	return access.NewLimits(rates, func() time.Time { return clock }), &clock
+}
+
+func TestLimits(t *testing.T) {
+	l, clock := limits(access.Rates{access.LimitShorten: 30})
+	ann := someone("203.0.113.7")
+	take := func(want time.Duration) {
+		t.Helper()
+		if got := l.Take(access.LimitShorten, ann); got != want {
+			t.Errorf("has to wait %v, want %v", got, want)
+		}
+	}
+	for range 30 {
+		take(0)
+	}
+	take(2 * time.Second)
+	*clock = clock.Add(2*time.Second - time.Nanosecond)
+	take(time.Nanosecond) // and the refused ones count nowhere
+	*clock = clock.Add(time.Nanosecond)
+	take(0)
+	take(2 * time.Second)
+	*clock = clock.Add(5 * time.Second)
+	take(0)
+	take(0)
+	take(time.Second)
+	*clock = clock.Add(59 * time.Second)
+	for range 30 {
+		take(0)
+	}
+	take(2 * time.Second)
+	*clock = clock.Add(24 * time.Hour) // not more than a minute's, however long nobody asked
+	for range 30 {
+		take(0)
+	}
+	take(2 * time.Second)
+}
+
+// What Take says is what a list of each client's own would say, whatever the rate and whoever else asks.
+func TestLimitsAreExact(t *testing.T) {
+	for _, rate := range []int{1, 7, 60, 1000, 1_000_000} {
+		l, clock := limits(access.Rates{access.LimitUnknown: rate})
+		share := time.Minute / time.Duration(rate)
+		const clients = 5000
+		until := make([]time.Time, clients)
+		random := rand.New(rand.NewPCG(1, uint64(rate)))
+		refused := 0
+		for range 60_000 {
+			*clock = clock.Add(time.Duration(random.Int64N(int64(share/10 + 1))))
+			c := random.IntN(clients)
+			if random.IntN(2) == 0 {
+				c %= 3 // some ask more often
+			}
+			if until[c].Before(*clock) {
+				until[c] = *clock
+			}
+			want := max(0, until[c].Add(share).Sub(*clock)-share*time.Duration(rate))
+			if got := l.Take(access.LimitUnknown, numbered(c)); got != want {
+				t.Fatalf("%d a minute: client %d has to wait %v, want %v", rate, c, got, want)
+			}
+			if want > 0 {
+				refused++
+			} else {
+				until[c] = until[c].Add(share)
+				if random.IntN(10) == 0 {
+					l.Return(access.LimitUnknown, numbered(c))
+					until[c] = until[c].Add(-share)
+				}
+			}
+		}
+		if rate < 1000 && refused == 0 {
+			t.Errorf("%d a minute: nobody was refused", rate)
+		}
+	}
+}
+
+func TestLimitsTellClientsApart(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b access.Client
+		same bool
+	}{
+		"IPv4":                  {someone("203.0.113.7"), someone("203.0.113.8"), false},
+		"IPv4 mapped into IPv6": {someone("203.0.113.7"), someone("::ffff:203.0.113.7"), true},
+		"mapped, and others":    {someone("::ffff:203.0.113.7"), someone("::ffff:203.0.113.8"), false},
+		"a /64":                 {someone("2001:db8::1"), someone("2001:db8::ffff:0:0:9"), true},
+		"the next /64":          {someone("2001:db8::1"), someone("2001:db8:0:1::1"), false},
+		"a zone":                {someone("fe80::1"), someone("fe80::1%eth0"), true},
+		"no address":            {access.Client{}, access.Client{}, true},
+		"no address, and one":   {access.Client{}, someone("0.0.0.0"), false},
+		"owners":                {access.Client{Owner: "ann"}, access.Client{Owner: "ben"}, false},
+		"an owner, and anyone":  {access.Client{Owner: "203.0.113.7"}, someone("203.0.113.7"), false},
+		"an owner, anywhere":    {access.Client{Owner: "ann", Address: netip.MustParseAddr("203.0.113.7")}, access.Client{Owner: "ann"}, true},
+	} {
+		l, _ := limits(access.Rates{access.LimitAPI: 1})
+		if l.Take(access.LimitAPI, test.a) != 0 {
+			t.Errorf("%s: the first request is refused", name)
+		}
+		if same := l.Take(access.LimitAPI, test.b) != 0; same != test.same {
+			t.Errorf("%s: the same client: %t", name, same)
+		}
+	}
+}
+
+func TestLimitsAreApart(t *testing.T) {
+	l, _ := limits(access.Rates{1, 1, 1, 0})
+	ann := someone("203.0.113.7")
+	names := ""
+	for _, limit := range []access.Limit{access.LimitShorten, access.LimitUnknown, access.LimitAPI} {
+		names += limit.String() + " "
+		if l.Take(limit, ann) != 0 || l.Take(limit, ann) != time.Minute {
+			t.Errorf("%v is not a limit of its own", limit)
+		}
+	}
+	for range 1000 {
+		if l.Take(access.LimitRedirect, ann) != 0 {
+			t.Fatal("refused without a limit")
+		}
+	}
+	if names += access.LimitRedirect.String(); names != "shorten unknown api redirect" {
+		t.Errorf("they are called %s", names)
+	}
+}
+
+// What is taken back was never there, also for a client who is not known any more, or never was.
+func TestLimitsTakenBack(t *testing.T) {
+	l, clock := limits(access.Rates{access.LimitUnknown: 2})
+	ann := someone("203.0.113.7")
+	l.Return(access.LimitUnknown, ann)
+	l.Return(access.LimitRedirect, ann)
+	for range 100 {
+		if l.Take(access.LimitUnknown, ann) != 0 {
+			t.Fatal("what was taken back counts")
+		}
+		l.Return(access.LimitUnknown, ann)
+	}
+	l.Take(access.LimitUnknown, ann)
+	*clock = clock.Add(time.Hour)
+	l.Return(access.LimitUnknown, ann)
+	if l.Take(access.LimitUnknown, ann) != 0 || l.Take(access.LimitUnknown, ann) != 0 || l.Take(access.LimitUnknown, ann) == 0 {
+		t.Error("what was taken back an hour later gives more than the rate")
+	}
+}
+
+func TestLimitsOfAClockThatGoesBack(t *testing.T) {
+	for _, back := range []time.Duration{time.Second, 59 * time.Second, time.Hour, 100 * 365 * 24 * time.Hour} {
+		l, clock := limits(access.Rates{access.LimitShorten: 30})
+		ann := someone("203.0.113.7")
+		*clock = clock.Add(time.Hour)
+		for range 30 {
+			l.Take(access.LimitShorten, ann)
+		}
+		*clock = clock.Add(-back)
+		if wait := l.Take(access.LimitShorten, ann); wait > time.Minute {
+			t.Errorf("%v back: has to wait %v", back, wait)
+		} else {
+			*clock = clock.Add(wait)
+		}
+		if wait := l.Take(access.LimitShorten, ann); wait != 0 {
+			t.Errorf("%v back: still has to wait %v", back, wait)
+		}
+		if wait := l.Take(access.LimitShorten, someone("203.0.113.8")); wait != 0 {
+			t.Errorf("%v back: somebody else has to wait %v", back, wait)
+		}
+	}
+}
+
+// growth returns by how many bytes of memory f makes the process grow.
+func growth(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+func TestLimitsOfAMillionClients(t *testing.T) {
+	idle, _ := limits(access.Rates{30, 60, 300, 0})
+	if got := growth(func() {
+		for i := range 1000 {
+			idle.Take(access.LimitRedirect, numbered(i))
+		}
+	}); got > 10_000 {
+		t.Errorf("without a limit it takes %d bytes", got)
+	}
+	l, _ := limits(access.Rates{30, 60, 300, 0})
+	if got := growth(func() {
+		for i := range 1_000_000 {
+			for _, limit := range []access.Limit{access.LimitShorten, access.LimitUnknown, access.LimitAPI} {
+				if l.Take(limit, numbered(i)) != 0 {
+					t.Fatalf("%v: client %d is refused for what others do", limit, i)
+				}
+			}
+		}
+	}); got > 2_000_000 {
+		t.Errorf("a million clients take %d bytes", got)
+	} else {
+		t.Logf("a million clients take %d bytes", got)
+	}
+	runtime.KeepAlive(idle)
+	runtime.KeepAlive(l)
+}
+
+// A flood from addresses without number does not free a client that is past its limit.
+func TestLimitsOfAFullTable(t *testing.T) {
+	l, clock := limits(access.Rates{access.LimitShorten: 30})
+	ann := someone("203.0.113.7")
+	for l.Take(access.LimitShorten, ann) == 0 {
+	}
+	for i := range 1_000_000 {
+		l.Take(access.LimitShorten, numbered(i))
+	}
+	if wait := l.Take(access.LimitShorten, ann); wait != 2*time.Second {
+		t.Errorf("has to wait %v", wait)
+	}
+	*clock = clock.Add(2 * time.Second)
+	if l.Take(access.LimitShorten, ann) != 0 || l.Take(access.LimitShorten, ann) != 2*time.Second {
+		t.Error("is not held to its rate any more")
+	}
+}
+
+func TestLimitsOfManyAtOnce(t *testing.T) {
+	l, _ := limits(access.Rates{access.LimitShorten: 100, access.LimitUnknown: 100})
+	var taken, all atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 32 {
+		wg.Go(func() {
+			for i := range 100 {
+				if l.Take(access.LimitShorten, access.Client{Owner: "ann"}) == 0 {
+					taken.Add(1)
+				}
+				if l.Take(access.LimitUnknown, access.Client{Owner: fmt.Sprint(g)}) == 0 {
+					all.Add(1)
+				}
+				l.Take(access.LimitUnknown, numbered(i))
+				l.Return(access.LimitUnknown, numbered(i))
+			}
+		})
+	}
+	wg.Wait()
+	if taken.Load() != 100 || all.Load() != 32*100 {
+		t.Errorf("one client may send %d, want 100; 32 clients %d, want 3,200", taken.Load(), all.Load())
+	}
+}
+
+func TestALimitAllocatesNothing(t *testing.T) {
+	l, _ := limits(access.Rates{30, 60, 300, 0})
+	clients := []access.Client{someone("203.0.113.7"), someone("2001:db8::1"), {Owner: "login.example|ann"}, {}}
+	l.Take(access.LimitAPI, clients[0]) // makes the table
+	if n := testing.AllocsPerRun(1000, func() {
+		for _, c := range clients {
+			l.Take(access.LimitUnknown, c)
+			l.Return(access.LimitUnknown, c)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkLimits(b *testing.B) {
+	clients := make([]access.Client, 1<<20)
+	for i := range clients {
+		clients[i] = numbered(i)
+	}
+	for name, count := range map[string]int{"one client": 1, "a thousand": 1000, "a million": 1 << 20} {
+		l := access.NewLimits(access.Rates{access.LimitShorten: 30}, time.Now)
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				l.Take(access.LimitShorten, clients[i%count])
+			}
+		})
+		b.Run(name+", from several goroutines", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := rand.IntN(count); pb.Next(); i++ {
+					l.Take(access.LimitShorten, clients[i%count])
+				}
+			})
+		})
+	}
+}

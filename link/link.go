@@ -73,6 +73,10 @@ var (
 	ErrNotFound = errors.New("no such link")
 	// ErrDisabled: the long URL's link is disabled and has not expired, so the URL gets no other alias.
 	ErrDisabled = errors.New("the link is disabled")
+	// ErrBlocked: the long URL leads to a host that is blocked.
+	ErrBlocked = errors.New("the long URL's host is blocked")
+	// ErrNotBlocked: the host is not blocked itself; one above it may be.
+	ErrNotBlocked = errors.New("the host is not blocked")
 	// ErrAliasesTaken: every alias that was drawn for a new link was taken.
 	ErrAliasesTaken = errors.New("every alias that was tried is taken")
 	// ErrAliasTaken: the alias that was asked for leads elsewhere, or once did.

@@ -56,15 +56,15 @@ func checkTarget(longURL string, base Base) string {
 	case strings.Count(target.authority, "[") > 1 || strings.Count(target.authority, "]") > 1:
 		return "The URL's host has too many brackets."
 	}
-	host, err := target.host()
+	host, err := browserHost(target.authority)
 	switch {
-	case errors.Is(err, errTooLong), len(host) > maxHost+1: // one for a trailing dot
+	case errors.Is(err, errTooLong):
 		return fmt.Sprintf("The URL's host is too long: a domain name has at most %d characters.", maxHost)
-	case err != nil, strings.Trim(host, ".") == "", target.misread(host):
+	case err != nil:
 		// Without the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
-	if sameHost(host, base.host) {
+	if canonical(host) == canonical(base.host) {
 		return "The URL leads to the host of this URL shortener itself; send the URL that the link should lead to."
 	}
 	if len(Location(longURL)) > MaxLocationBytes {
@@ -157,9 +157,4 @@ func percentEncode(s string) string {
 		}
 	}
 	return b.String()
-}
-
-// sameHost compares two hosts that the parser has normalized, but for trailing dots.
-func sameHost(a, b string) bool {
-	return strings.TrimRight(a, ".") == strings.TrimRight(b, ".")
 }

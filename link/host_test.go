@@ -1,0 +1,235 @@
+package link_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	whatwg "github.com/nlnwa/whatwg-url/url"
+
+	"tiney/link"
+)
+
+// spellings are hosts as browsers take them, and what they take them for.
+var spellings = map[string]string{
+	"example.com":                     "example.com",
+	"EXAMPLE.Com":                     "example.com",
+	"example.com.":                    "example.com",
+	"example.com..":                   "example.com",
+	"a..example":                      "a..example",
+	"com":                             "com",
+	"localhost":                       "localhost",
+	"a_b.example":                     "a_b.example",
+	"-a-.example":                     "-a-.example",
+	"bücher.example":                  "xn--bcher-kva.example",
+	"BÜCHER.example":                  "xn--bcher-kva.example",
+	"bu\u0308cher.example":            "xn--bcher-kva.example", // decomposed
+	"b%C3%BCcher.example":             "xn--bcher-kva.example",
+	"XN--BCHER-KVA.example":           "xn--bcher-kva.example",
+	"straße.example":                  "xn--strae-oqa.example",
+	"例え。テスト":                          "xn--r8jz45g.xn--zckzah",
+	"ｅｘａｍｐｌｅ．com":                     "example.com",
+	"ex\u00adample.com":               "example.com",
+	"ex%61mple.com":                   "example.com",
+	"127.0.0.1":                       "127.0.0.1",
+	"127.0.0.1.":                      "127.0.0.1",
+	"127.1":                           "127.0.0.1",
+	"127.0.1":                         "127.0.0.1",
+	"2130706433":                      "127.0.0.1",
+	"0x7f000001":                      "127.0.0.1",
+	"0X7F.1":                          "127.0.0.1",
+	"0177.0.0.01":                     "127.0.0.1",
+	"017700000001":                    "127.0.0.1",
+	"１２７．０．０．１":                       "127.0.0.1",
+	"%31%32%37.0.0.1":                 "127.0.0.1",
+	"4":                               "0.0.0.4",
+	"0x":                              "0.0.0.0",
+	"[::1]":                           "[::1]",
+	"[0:0:0:0:0:0:0:1]":               "[::1]",
+	"[2001:DB8:0:0::0001]":            "[2001:db8::1]",
+	"[::ffff:127.0.0.1]":              "127.0.0.1",
+	"[::FFFF:7f00:1]":                 "127.0.0.1",
+	"[0:0:0:0:0:ffff:7f00:0001]":      "127.0.0.1",
+	"[::127.0.0.1]":                   "[::7f00:1]",
+	"it's.example":                    "it's.example",
+	strings.Repeat("a.", 125) + "com": strings.Repeat("a.", 125) + "com",
+}
+
+func TestParseHost(t *testing.T) {
+	for spelled, want := range spellings {
+		if got, ok := link.ParseHost(spelled); !ok || string(got) != want {
+			t.Errorf("%q: got %q, %t, want %q", spelled, got, ok, want)
+		}
+		if got, ok := link.ParseHost(want); !ok || string(got) != want {
+			t.Errorf("%q: got %q, %t", want, got, ok)
+		}
+		for _, longURL := range []string{"https://%s", "http://%s/a/b", "HTTPS://%s:8443?q", "https://%s#top", "https://user:pass@%s/", `http:\\%s\@example.org`, "https:%s", "//%s/", "http:///%s:80"} {
+			if longURL = fmt.Sprintf(longURL, spelled); string(link.HostOf(longURL)) != want {
+				t.Errorf("%q: got %q, want %q", longURL, link.HostOf(longURL), want)
+			}
+		}
+	}
+	for name, spelled := range map[string]string{
+		"empty":                   "",
+		"a dot":                   ".",
+		"a port":                  "example.com:80",
+		"an empty port":           "example.com:",
+		"a port of an address":    "[::1]:80",
+		"an encoded port":         "example.com%3A80",
+		"a full-width colon":      "example.com：80",
+		"a path":                  "example.com/a",
+		"a slash":                 "example.com/",
+		"an encoded slash":        "example.com%2Fa",
+		"a backslash":             `example.com\a`,
+		"a query":                 "example.com?q",
+		"a fragment":              "example.com#top",
+		"a URL":                   "https://example.com",
+		"a user name":             "user@example.com",
+		"no user name":            "@example.com",
+		"a list":                  "*.example.com",
+		"a space":                 "exa mple.com",
+		"a space at the end":      "example.com ",
+		"a tab":                   "exa\tmple.com",
+		"a line feed":             "example.com\n",
+		"an ideographic space":    "\u3000",
+		"an encoded NUL":          "a%00b",
+		"not UTF-8":               "a\xff",
+		"a bare %":                "a%b",
+		"less than":               "a<b",
+		"bad punycode":            "xn--a",
+		"empty punycode":          "z.xn--",
+		"a soft hyphen":           "\u00ad",
+		"IPv6 without brackets":   "::1",
+		"IPv6 in two brackets":    "[[::1]]",
+		"IPv6, not closed":        "[::1",
+		"IPv6, not opened":        "::1]",
+		"IPv6 with a zone":        "[fe80::1%25eth0]",
+		"IPv6 with a name behind": "[::1].example",
+		"brackets without colons": "[127.0.0.1]",
+		"brackets behind a name":  "example[::1]",
+		"too large":               "1.2.3.256",
+		"not octal":               "1.2.3.08",
+		"too many numbers":        "1.2.3.4.5",
+		"a name before a number":  "example.1",
+		"a signed number":         "-1",
+		"a signed number, other":  "-①",
+		"too long":                strings.Repeat("a.", 126) + "com",
+		"too long to parse":       strings.Repeat("東", 1300),
+	} {
+		if got, ok := link.ParseHost(spelled); ok {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+// What another program may have written.
+func TestHostOfWhatIsNoValidTarget(t *testing.T) {
+	for longURL, want := range map[string]link.Host{
+		"":                              "",
+		"x":                             "",
+		"/path":                         "",
+		"example.com":                   "",
+		"example.com/https://a.example": "",
+		"mailto:a@example.com":          "",
+		"ftp://example.com/":            "",
+		"javascript://example.com/":     "",
+		"https:":                        "",
+		"https://":                      "",
+		"http://:80/":                   "",
+		"http://example.com:http/":      "",
+		"http://1.2.3.256/":             "",
+		"http://exa mple.com/":          "",
+		"http://a@b@example.com:80/":    "example.com",
+		"http://example.com:80@b.test":  "b.test",
+		`https:/\example.com`:           "example.com",
+		`\\example.com`:                 "example.com",
+	} {
+		if got := link.HostOf(longURL); got != want {
+			t.Errorf("%q: got %q, want %q", longURL, got, want)
+		}
+	}
+}
+
+func TestHostsCover(t *testing.T) {
+	for blocked, test := range map[string]struct{ covered, others string }{
+		"example.com": {"https://example.com https://EXAMPLE.com./ http://a.example.com:8080/x https://a.b.example.com https://.example.com",
+			"https://example.org https://notexample.com https://com https://example.com.org https://a.example/https://example.com"},
+		"com":              {"https://com https://example.com", "https://example.org https://a.com.example"},
+		"bücher.example":   {"https://bücher.example/ https://xn--bcher-kva.example https://A.BÜCHER.example", "https://bucher.example"},
+		"127.1":            {"http://127.0.0.1/ http://0x7f.1:80 http://2130706433 http://[::ffff:127.0.0.1]/", "http://127.0.0.2 http://a.127.0.0.1 http://[::1] http://1.127.0.0.1"},
+		"0.0.0.1":          {"http://1/ http://0.1", "http://1.0.0.1 http://5.0.0.0.1"},
+		"[::ffff:1.2.3.4]": {"http://1.2.3.4 http://[::ffff:102:304]", "http://[::102:304]"},
+		"[2001:db8::1]":    {"http://[2001:DB8:0::1]:80/", "http://[2001:db8::2] http://2001.db8"},
+	} {
+		host, ok := link.ParseHost(blocked)
+		if !ok {
+			t.Fatal(blocked)
+		}
+		hosts := link.Hosts{"else.example": {}, host: {}}
+		for longURL := range strings.FieldsSeq(test.covered) {
+			if !hosts.Cover(longURL) {
+				t.Errorf("%s does not cover %s", blocked, longURL)
+			}
+		}
+		for longURL := range strings.FieldsSeq(test.others) {
+			if hosts.Cover(longURL) {
+				t.Errorf("%s covers %s", blocked, longURL)
+			}
+		}
+	}
+	if link.Hosts(nil).Cover("https://example.com") {
+		t.Error("none covers one")
+	}
+}
+
+// Wherever a browser goes that is redirected, that is the host that counts, and every spelling of it is one host.
+func FuzzHost(f *testing.F) {
+	for spelled := range spellings {
+		f.Add("https://" + spelled + ":80/")
+		f.Add(spelled)
+	}
+	for _, seed := range []string{`\\a.example\b`, "https:a.example", "http://u:p@a.example:1?@b.example", "http://a:1@b.example", "http://xn--/", "https://a.1x/", "//1.2.3", "http://a.example.:x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if h, ok := link.ParseHost(s); ok {
+			if again, ok := link.ParseHost(string(h)); !ok || again != h {
+				t.Fatalf("%q is %q, which is %q, %t", s, h, again, ok)
+			}
+			if of := link.HostOf("https://" + s + "/"); of != h {
+				t.Fatalf("%q is %q, but leads to %q", s, h, of)
+			}
+		}
+		// Where there is no host, a browser stays where it is, and the scheme is that of the service.
+		at, err := whatwg.ParseRef("http://tiney.to/alias", link.Location(s))
+		if err != nil || at.Hostname() == "tiney.to" || at.Protocol() != "http:" && at.Protocol() != "https:" {
+			return
+		}
+		want, ok := link.ParseHost(at.Hostname())
+		_, notAddress := netip.ParseAddr(string(want)) // this parser takes a signed number for one
+		if got := link.HostOf(s); ok && got != want && (got != "" || notAddress != nil) {
+			t.Fatalf("%q leads to %q, and counts as %q", s, want, got)
+		}
+	})
+}
+
+func BenchmarkHostsCover(b *testing.B) {
+	hosts := link.Hosts{}
+	for _, n := range []int{0, 10, 100_000} {
+		for i := len(hosts); i < n; i++ {
+			hosts[link.Host(fmt.Sprintf("host-%d.example", i))] = struct{}{}
+		}
+		for _, target := range append(targets, struct{ name, longURL string }{"address", "http://192.0.2.1/"},
+			struct{ name, longURL string }{"127 labels", "https://" + strings.Repeat("a.", 125) + "com"}) {
+			b.Run(fmt.Sprintf("%d hosts, %s", n, target.name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if hosts.Cover(target.longURL) {
+						b.Fatal("covered")
+					}
+				}
+			})
+		}
+	}
+}

@@ -602,6 +602,14 @@ func TestBrowsersGetPages(t *testing.T) {
 			t.Errorf("Accept %q: page %t, want %t", accept, got, html)
 		}
 	}
+	// A cache in front may drop Accept. What is there counts.
+	for mode, html := range map[string]bool{"navigate": true, "cors": false} {
+		got := strings.HasPrefix(r.do(http.MethodGet, "/nobody", "", "Sec-Fetch-Mode", mode).Header().Get("Content-Type"), "text/html")
+		if got != html {
+			t.Errorf("Sec-Fetch-Mode %s without Accept: page %t, want %t", mode, got, html)
+		}
+	}
+	wantProblem(t, r.do(http.MethodGet, "/nobody", "", "Sec-Fetch-Mode", "navigate", "Accept", "application/json"), 404, "not-found", "")
 }
 
 func TestWellKnownNames(t *testing.T) {

@@ -218,8 +218,12 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 }
 
 // prefers reports whether a client prefers a media type to JSON: whether it names the type, with at least the quality of every
-// type that matches JSON.
+// type that matches JSON. Azure Front Door, if it caches, does not pass Accept on: then a browser is told by Sec-Fetch-Mode
+// (https://www.w3.org/TR/fetch-metadata/), which it sends when somebody opens a page.
 func prefers(h http.Header, mediaType string) bool {
+	if len(h.Values("Accept")) == 0 {
+		return mediaType == "text/html" && h.Get("Sec-Fetch-Mode") == "navigate"
+	}
 	accept := strings.Join(h.Values("Accept"), ",")
 	if len(accept) > 1<<10 {
 		return false // no browser's

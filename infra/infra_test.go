@@ -146,9 +146,11 @@ func TestRoles(t *testing.T) {
 func TestRequiredLines(t *testing.T) {
 	site := "httpsOnly: true; minTlsVersion: '1.2'; ipSecurityRestrictionsDefaultAction: accessOtherwise; "
 	for path, lines := range map[string]string{
-		"data-storage": "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true",
-		"host-storage": "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku",
-		"alerts":       "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
+		"data-storage":     "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true",
+		"host-storage":     "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku",
+		"alerts":           "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
+		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {",
+		"../main":          "caches: redirectMaxAgeSeconds > 0",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
 		"site-web": site + "ftpsState: 'Disabled'; kind: 'app'; name: 'F1'; use32BitWorkerProcess: true; alwaysOn: false; healthCheckPath: '/api/health'",

@@ -215,7 +215,7 @@ param cacheNegativeSeconds int = 60
 @maxValue(86400)
 param cacheStaleSeconds int = 3600
 
-@description('REDIRECT_MAX_AGE_SECONDS: how long a cache in front may keep a redirect. With 0, Front Door caches none.')
+@description('REDIRECT_MAX_AGE_SECONDS: how long a cache in front may keep a redirect. With 0, Front Door caches nothing.')
 @minValue(0)
 @maxValue(31536000)
 param redirectMaxAgeSeconds int = 0
@@ -345,7 +345,7 @@ param frontDoor string = 'None'
 @minValue(10)
 param requestsPerMinute int = 600
 
-@description('Front Door: new links per minute and address.')
+@description('Front Door: new links per minute and address. Below about 200, some requests beyond the limit get through.')
 @minValue(1)
 param shortensPerMinute int = 60
 
@@ -587,6 +587,7 @@ module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
     endpointName: edge!.outputs.endpointName
     customDomainId: edge!.outputs.customDomainId
     originHostName: hostName
+    caches: redirectMaxAgeSeconds > 0
   }
 }
 

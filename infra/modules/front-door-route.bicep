@@ -12,6 +12,9 @@ param customDomainId string
 @description('Host name of the site.')
 param originHostName string
 
+@description('Whether it caches. On a route that does, Front Door does not pass on Accept, and keeps what says nothing of caching for days.')
+param caches bool
+
 resource profile 'Microsoft.Cdn/profiles@2024-02-01' existing = {
   name: profileName
 }
@@ -50,7 +53,7 @@ resource origin 'Microsoft.Cdn/profiles/originGroups/origins@2024-02-01' = {
   }
 }
 
-resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2024-02-01' = {
+resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2024-02-01' = if (caches) {
   parent: profile
   name: 'cache'
 }
@@ -61,7 +64,7 @@ resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2024-02-01' = {
 //
 // Which status codes Front Door keeps, its documentation does not list. The header X-Cache of a second request for the
 // same redirect tells: TCP_HIT means that it was kept.
-resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2024-02-01' = {
+resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2024-02-01' = if (caches) {
   parent: ruleSet
   name: 'unsaid'
   properties: {
@@ -98,11 +101,11 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2024-02-01' = {
         id: customDomainId
       }
     ]
-    ruleSets: [
+    ruleSets: caches ? [
       {
         id: ruleSet.id
       }
-    ]
+    ] : []
     patternsToMatch: [
       '/*'
     ]
@@ -114,9 +117,9 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2024-02-01' = {
     forwardingProtocol: 'HttpsOnly'
     linkToDefaultDomain: 'Enabled'
     // A redirect is the same whatever stands behind the alias' question mark.
-    cacheConfiguration: {
+    cacheConfiguration: caches ? {
       queryStringCachingBehavior: 'IgnoreQueryString'
-    }
+    } : null
   }
   // Named nowhere above, and needed: a group has to have an origin, and a set its rule, before a route uses them.
   dependsOn: [

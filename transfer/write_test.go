@@ -125,7 +125,7 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, alias, target, title, tags, owner string, n, at int64, disabled bool) {
 		valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 		moment := func(at int64) time.Time { return time.Unix(at%253402300800, 0).UTC() } // up to the year 9999
-		if moment(at).Year() < 1 || target == "" || alias == "" { // no link has no target, and the alias would come back from the short URL
+		if moment(at).Year() < 1 || target == "" || alias == "" {                         // no link has no target, and the alias would come back from the short URL
 			return
 		}
 		rec := transfer.Record{

@@ -25,8 +25,8 @@ import (
 
 var screenshots = flag.String("browser.screenshots", "", "the folder that TestScreenshots writes its pictures to; none: it only looks whether they are there")
 
-// clickFor makes clicks of a link on each of the last days, the same ones each time.
-func (s *site) clickFor(t *testing.T, alias link.Alias, days int) {
+// clickFor makes clicks of links on each of their last days, the same ones each time, and rolls them up.
+func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 	t.Helper()
 	connection, err := storage.ParseConnection(func(name string) string {
 		return map[string]string{"TABLE_CONNECTION": emulator.ConnectionString()}[name]
@@ -34,35 +34,39 @@ func (s *site) clickFor(t *testing.T, alias link.Alias, days int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	store, err := storage.Open(storage.Config{Connection: connection, AliasLength: 6,
+		Tables: storage.Tables{Links: s.Links, Index: s.Index, Expiry: s.Expiry, Owners: s.Owners, Keys: s.Keys, State: s.State, Clicks: s.Clicks, ClickTotals: s.ClickTotals},
+		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400}, Now: time.Now,
+		Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: new(telemetry.Metrics)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := [][5]string{ // as clicks.Dimension has them
 		{"news.example", "DE", "Chrome", "Windows", "desktop"}, {"(direct)", "FR", "Safari", "iOS", "mobile"}, {"social.example", "DE", "Firefox", "Linux", "desktop"},
 		{"(direct)", "US", "Chrome", "Android", "mobile"}, {"wiki.example", "IL", "Edge", "Windows", "desktop"}, {"news.example", "DE", "Safari", "macOS", "desktop"},
 	}
-	pick := mathrand.New(mathrand.NewPCG(1, 2))
-	var now time.Time
-	for day := range days {
-		now = time.Now().UTC().AddDate(0, 0, day-days+1)
-		store, err := storage.Open(storage.Config{Connection: connection, AliasLength: 6,
-			Tables: storage.Tables{Links: s.Links, Index: s.Index, Expiry: s.Expiry, Owners: s.Owners, Keys: s.Keys, State: s.State, Clicks: s.Clicks, ClickTotals: s.ClickTotals},
-			Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400}, Now: func() time.Time { return now },
-			Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: new(telemetry.Metrics)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var visitor clicks.Visitor
-		for i := range 20 + day + pick.IntN(40) {
-			k := clicks.Click{At: now, Took: time.Millisecond, Bot: i%11 == 5}
-			if !k.Bot {
-				if i%4 > 0 { // else the same one again
-					visitor = clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2, byte(pick.IntN(256))}), firefox)
+	for alias, days := range days {
+		pick := mathrand.New(mathrand.NewPCG(1, 2))
+		for day := range days {
+			at := time.Now().UTC().AddDate(0, 0, day-days+1)
+			var visitor clicks.Visitor
+			for i := range 20 + day + pick.IntN(40) {
+				k := clicks.Click{At: at, Took: time.Millisecond, Bot: i%11 == 5}
+				if !k.Bot {
+					if i%4 > 0 { // else the same one again
+						visitor = clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2, byte(pick.IntN(256))}), firefox)
+					}
+					k.Names, k.Visitor = names[min(pick.IntN(len(names)), pick.IntN(len(names)))], visitor
 				}
-				k.Names, k.Visitor = names[min(pick.IntN(len(names)), pick.IntN(len(names)))], visitor
+				store.Clicks.Click(alias, k)
 			}
-			store.Clicks.Click(alias, k)
 		}
-		if err := store.Clicks.Flush(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+	}
+	if err := store.Clicks.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := store.Clicks.RollUp(context.Background()); err != nil || !done.Complete {
+		t.Fatalf("the roll-up: %+v, %v", done, err)
 	}
 }
 
@@ -80,35 +84,32 @@ func TestScreenshots(t *testing.T) {
 		l.Owner, l.CreatedAt = "ada", time.Now().AddDate(0, 0, 10*i-60)
 		s.PutLink(l)
 	}
-	s.clickFor(t, "handbook", 30)
-	s.clickFor(t, "team", 2)
-	s.clickFor(t, "8k3e3D", 1)
+	s.clickFor(t, map[link.Alias]int{"handbook": 30, "team": 2, "8k3e3D": 1})
 	p := chromium.New(t)
 	p.Width(1000)
 	shoot := func(name string) {
 		t.Helper()
 		for _, dark := range []bool{true, false} {
-			p.Dark(dark)
-			Eval[any](p, `new Promise((drawn) => { scrollTo(0, 0); requestAnimationFrame(() => requestAnimationFrame(() => drawn(null))); })`)
 			file := name + map[bool]string{true: "-dark"}[dark] + ".png"
-			img, err := png.Decode(bytes.NewReader(p.Screen()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var smaller bytes.Buffer
-			if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller, img); err != nil {
-				t.Fatal(err)
-			}
-			if smaller.Len() > 150<<10 {
-				t.Errorf("%s has %d bytes", file, smaller.Len())
-			}
 			if *screenshots != "" {
-				err = os.WriteFile(filepath.Join(*screenshots, file), smaller.Bytes(), 0o644)
-			} else {
-				_, err = os.Stat(filepath.Join("../../docs/screenshots", file))
+				p.Dark(dark)
+				Eval[any](p, `new Promise((drawn) => { scrollTo(0, 0); requestAnimationFrame(() => requestAnimationFrame(() => drawn(null))); })`)
+				img, err := png.Decode(bytes.NewReader(p.Screen()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var smaller bytes.Buffer
+				if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller, img); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(*screenshots, file), smaller.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err != nil {
+			if info, err := os.Stat(filepath.Join("../../docs/screenshots", file)); err != nil {
 				t.Errorf("%v; `make screenshots` makes it", err)
+			} else if info.Size() > 150<<10 {
+				t.Errorf("%s has %d bytes", file, info.Size())
 			}
 		}
 	}
@@ -131,8 +132,10 @@ func TestScreenshots(t *testing.T) {
 	p.wantFocus("key")
 	p.Press(key + kb.Enter)
 	p.Await("#list-count", "4 links")
+	p.Await("#list-rows li:first-child .clicks", "1,493 clicks")
 	shoot("links")
 	p.GoTo("#/link/handbook", "#stats-body", "Germany")
+	p.Await("#stats-figures", "1,493") // it is younger than the statistics go back
 	p.AwaitTrue(find("#link-qr") + ".naturalWidth > 0 && " + find("#form") + ".checkVisibility()")
 	Eval[any](p, find("#form")+`.hidden = true`) // the picture is about the statistics
 	shoot("link")

@@ -32,7 +32,22 @@ type Link struct {
 	Title     string
 	Tags      []string
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
+	Before    Count  // what was counted of it before it was imported, in addition to what was counted here
 	Version   string // another one after each change; "": it comes from a cache
+}
+
+// Count is how often a link was followed.
+type Count struct {
+	Clicks, Bots int64
+	LastAt       time.Time // of the last click of a person; zero: there was none, or it is not known when
+}
+
+// Imported is what became of a link that was to be imported. Created: it was made; otherwise it was there before. Err is the
+// error if it is neither, and Link the link as it is.
+type Imported struct {
+	Link    Link
+	Created bool
+	Err     error
 }
 
 // State is what became of a link.

@@ -36,10 +36,14 @@ const (
 	FieldStatusCode
 	FieldTitle
 	FieldTags
+	FieldCreatedAt
+	FieldUpdatedAt
+	FieldOwner
+	FieldClicks
 )
 
 func (f Field) String() string {
-	return [...]string{"long URL", "lifetime", "expiry", "alias", "status code", "title", "tags"}[f]
+	return [...]string{"long URL", "lifetime", "expiry", "alias", "status code", "title", "tags", "creation", "update", "owner", "clicks"}[f]
 }
 
 // InvalidError is the error of a link that breaks a rule.
@@ -111,15 +115,12 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	if wrong := checkTarget(w.LongURL, r.Base); wrong != "" {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
-	if w.Alias != nil {
-		a, ok := ParseAlias(*w.Alias)
-		if !ok || a.Reserved() {
-			return Link{}, &InvalidError{FieldAlias, fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", and is none of: %s.`,
-				MaxAliasLength, strings.Join(reserved, ", "))}
-		}
-		l.Alias = a
-	}
 	var err error
+	if w.Alias != nil {
+		if l.Alias, err = chosenAlias(*w.Alias); err != nil {
+			return Link{}, err
+		}
+	}
 	if l.ExpiresAt, err = r.end(w.End, w.Owner != "", l.CreatedAt); err != nil {
 		return Link{}, err
 	}
@@ -131,6 +132,16 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	}
 	l.Title, l.Tags = w.Title, distinct(w.Tags)
 	return l, nil
+}
+
+// chosenAlias returns the alias that a caller has chosen.
+func chosenAlias(chosen string) (Alias, error) {
+	a, ok := ParseAlias(chosen)
+	if !ok || a.Reserved() {
+		return "", &InvalidError{FieldAlias, fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", and is none of: %s.`,
+			MaxAliasLength, strings.Join(reserved, ", "))}
+	}
+	return a, nil
 }
 
 // end returns the time at which a link is to end, and zero for never. Links with an owner live as long as that wants.

@@ -50,8 +50,9 @@ func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l
 type creation struct {
 	writing
 	want      link.Link
-	claimHash string // of the token that the caller has
-	takeOver  bool   // rows that are in the way, and that no link follows, may be this link's
+	claimHash string    // of the token that the caller has
+	takeOver  bool      // rows that are in the way, and that no link follows, may be this link's
+	notBefore time.Time // its expiry row is due then at the earliest; zero: it ends late enough
 
 	own       linkRow     // the link that was inserted for want
 	ownExpiry azcore.ETag // of its expiry row, or "" if only the reaper may delete that
@@ -80,28 +81,37 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 	if err := c.changes.tell(ctx, string(c.want.Alias)); err != nil {
 		return link.Link{}, false, err
 	}
-	err = c.insertAs(ctx, c.want)
-	if !errors.Is(err, errExists) {
-		return c.own.Link, true, err
-	}
-	there, err := c.links.get(ctx, c.want.Alias)
-	if errors.Is(err, link.ErrNotFound) {
-		// The rows were left behind by a create that broke off, which this one may repeat, or are those of one that is under way.
-		// Whose they are is decided by who inserts the link.
-		c.takeOver = true
-		if err := c.insertAs(ctx, c.want); !errors.Is(err, errExists) {
-			return c.own.Link, true, err
-		}
-		there, err = c.links.get(ctx, c.want.Alias)
-	}
+	there, err := c.insertChosen(ctx)
 	switch {
-	case err != nil && !decided(err):
+	case err == nil:
+		return c.own.Link, true, nil
+	case !errors.Is(err, errExists):
 		return link.Link{}, false, err
-	case err == nil && c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL &&
-		there.State(c.config.Now()) == link.StateLive:
+	case c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL && there.State(c.config.Now()) == link.StateLive:
 		return there.Link, false, nil
 	}
 	return link.Link{}, false, link.ErrAliasTaken
+}
+
+// insertChosen inserts the wanted link under its own alias. errExists: the alias is taken, by the link or tombstone that it
+// returns, or by something that is none.
+func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) {
+	for {
+		if err := c.insertAs(ctx, c.want); !errors.Is(err, errExists) {
+			return c.own, err
+		}
+		there, err := c.links.get(ctx, c.want.Alias)
+		switch {
+		case errors.Is(err, link.ErrNotFound) && !c.takeOver:
+			// The rows were left behind by a create that broke off, which this one may repeat, or are those of one that is under
+			// way. Whose they are is decided by who inserts the link.
+			c.takeOver = true
+		case err == nil || decided(err):
+			return there, errExists
+		default:
+			return linkRow{}, err
+		}
+	}
 }
 
 // errStale: the index names no live link for this URL.
@@ -215,16 +225,24 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	return err
 }
 
+// due returns when the expiry row of the own link is.
+func (c *creation) due() time.Time {
+	if c.own.ExpiresAt.Before(c.notBefore) {
+		return c.notBefore
+	}
+	return c.own.ExpiresAt
+}
+
 // insertBefore inserts what has to be there before the link. errExists: one of the rows is another link's.
 func (c *creation) insertBefore(ctx context.Context) error {
 	// A row that is taken over is written anew, so that whoever inserted it cannot delete it by its ETag any more. Nor does
 	// this create: either of the two may be the one whose link is there in the end.
 	expiry := func() (err error) {
 		if !c.own.ExpiresAt.IsZero() {
-			c.ownExpiry, err = c.expiry.insert(ctx, c.own)
+			c.ownExpiry, err = c.expiry.insert(ctx, c.own, c.due())
 		}
 		if c.takeOver && errors.Is(err, errExists) {
-			_, err = c.expiry.put(ctx, c.own.ExpiresAt, c.own.Alias)
+			_, err = c.expiry.put(ctx, c.due(), c.own.Alias)
 		}
 		return err
 	}
@@ -261,7 +279,7 @@ func (c *creation) dropBefore(ctx context.Context) {
 		left(c.owners.delete(ctx, c.own.Link, c.ownListed))
 	}
 	if c.ownExpiry != "" {
-		partition, key := expiryKey(c.own.ExpiresAt, c.own.Alias)
+		partition, key := expiryKey(c.due(), c.own.Alias)
 		left(c.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
 	}
 }
@@ -331,7 +349,7 @@ func (c *creation) repair(ctx context.Context) {
 		c.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias, "error", err)
 	}
 	if !c.own.ExpiresAt.IsZero() {
-		if _, err := c.expiry.insert(ctx, c.own); err != nil && !errors.Is(err, errExists) {
+		if _, err := c.expiry.insert(ctx, c.own, c.due()); err != nil && !errors.Is(err, errExists) {
 			failed("a link without its expiry row", err)
 		}
 	}

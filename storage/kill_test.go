@@ -91,6 +91,22 @@ func create(owner string, a link.Alias, url string, life time.Duration) func(con
 	}
 }
 
+// importing returns an operation that imports the link "one", which ends in so long, or never if that is zero.
+func importing(owner, url string, life time.Duration) func(context.Context, *rig, *storage.Links) error {
+	return func(ctx context.Context, r *rig, s *storage.Links) error {
+		l := r.wish(owner, "one", url, 0)
+		l.CreatedAt, l.Before = l.CreatedAt.Truncate(time.Hour), link.Count{Clicks: 7} // the same if it is repeated
+		if life != 0 {
+			l.ExpiresAt = l.CreatedAt.Add(life)
+		}
+		got := s.Import(ctx, []link.Link{l})
+		if errors.Is(got[0].Err, link.ErrAliasTaken) {
+			return nil // done before, and reaped
+		}
+		return got[0].Err
+	}
+}
+
 func reap(ctx context.Context, r *rig, s *storage.Links) error {
 	done, err := s.Reap(ctx)
 	if err == nil && done.Failed > 0 {
@@ -145,6 +161,14 @@ var operations = map[string]operation{
 	"create, known":                {there("", url1, time.Hour), create("", "", url1, time.Hour)},
 	"create, expired before":       {there("", url1, time.Hour, later(2*time.Hour)), create("", "", url1, time.Hour)},
 	"create, deleted before":       {there("a", url1, 0, deleteOne), create("a", "", url1, 0)},
+	"import":                       {nil, importing("a", url1, 0)},
+	"import, no owner":             {nil, importing("", url1, 0)},
+	"import, with an end":          {nil, importing("a", url1, time.Hour)},
+	"import, no owner and an end":  {nil, importing("", url1, time.Hour)},
+	"import, ended before":         {nil, importing("a", url1, -time.Hour)},
+	"import, nearly ended":         {nil, importing("", url1, 10*time.Second)},
+	"import, known":                {there("", url1, time.Hour), importing("", url1, time.Hour)},
+	"import, URL taken":            {func(r *rig, s *storage.Links) { r.create(s, url1, time.Hour) }, importing("", url1, time.Hour)},
 	"edit, target":                 {there("a", url1, 0), setURL(url2)},
 	"edit, target of no owner":     {there("", url1, time.Hour), setURL(url2)},
 	"edit, target that is taken":   {there("a", url1, 0, create("a", "two", url2, time.Hour)), setURL(url2)},

@@ -356,14 +356,21 @@ func (c *Clicks) readTotals(ctx context.Context, alias string) (t totalsEntity, 
 	if err != nil {
 		return t, "", err
 	}
-	err = t.decode(data)
-	if err == nil {
+	if t, err = decodeTotals(data); err != nil {
+		return t, etag, fmt.Errorf("the totals of %s: %w: %w", alias, link.ErrDamaged, err)
+	}
+	return t, etag, nil
+}
+
+// decodeTotals reads a row of ShortUrlsClickTotals.
+func decodeTotals(data []byte) (t totalsEntity, err error) {
+	if err = t.decode(data); err == nil {
 		err = json.Unmarshal(data, &t)
 	}
 	if err != nil {
-		return totalsEntity{}, etag, fmt.Errorf("the totals of %s: %w: %w", alias, link.ErrDamaged, err)
+		return totalsEntity{}, err
 	}
-	return t, etag, nil
+	return t, nil
 }
 
 // decode reads what all rows of clicks have.

@@ -57,6 +57,12 @@ type linkEntity struct {
 	GoneAt        time.Time   `json:"GoneAtUtc,omitzero"`
 	GoneAtType    string      `json:"GoneAtUtc@odata.type,omitzero"`
 	GoneReason    link.State  `json:",omitzero"`
+	ClicksBefore  int64       `json:",string,omitzero"`
+	ClicksType    string      `json:"ClicksBefore@odata.type,omitzero"`
+	BotsBefore    int64       `json:",string,omitzero"`
+	BotsType      string      `json:"BotsBefore@odata.type,omitzero"`
+	LastAt        time.Time   `json:"LastClickBeforeUtc,omitzero"`
+	LastAtType    string      `json:"LastClickBeforeUtc@odata.type,omitzero"`
 
 	// What storage says about the row, and what other programs keep in it. An edit writes the latter back as it was.
 	Metadata      string         `json:"odata.metadata,omitzero"`
@@ -97,6 +103,13 @@ func encodeLink(r linkRow) []byte {
 	e.UpdatedAt, e.UpdatedAtType = dateTime(r.UpdatedAt)
 	e.DeletedAt, e.DeletedAtType = dateTime(r.DeletedAt)
 	e.GoneAt, e.GoneAtType = dateTime(r.GoneAt)
+	if r.Before.Clicks != 0 {
+		e.ClicksBefore, e.ClicksType = r.Before.Clicks, edmInt64
+	}
+	if r.Before.Bots != 0 {
+		e.BotsBefore, e.BotsType = r.Before.Bots, edmInt64
+	}
+	e.LastAt, e.LastAtType = dateTime(r.Before.LastAt)
 	return encode(e)
 }
 
@@ -105,7 +118,7 @@ func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (linkRow, error) {
 	if err := json.Unmarshal(data, &e); err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
-	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt} {
+	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt, e.LastAt} {
 		if year := at.UTC().Year(); year < 0 || year > 9999 { // by its offset; it could not be written again
 			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 		}
@@ -121,6 +134,7 @@ func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (linkRow, error) {
 	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(), e.ExpiresAt.UTC(), e.StatusCode
 	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared, e.Owner, e.DeletedAt.UTC()
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash
+	l.Before = link.Count{Clicks: e.ClicksBefore, Bots: e.BotsBefore, LastAt: e.LastAt.UTC()}
 	if !link.ValidStatusCode(l.StatusCode) {
 		l.StatusCode = link.DefaultStatusCode
 	}

@@ -96,9 +96,18 @@ func (c *Clicks) Service(ctx context.Context) (clicks.Total, error) {
 	return s.total, exported(err)
 }
 
-// Totals returns what became of each of some links since ever, but for Took. It may lack what was counted within the last
-// minute, and what the reaper has not rolled up for a week. Error: link.ErrUnavailable.
+// Totals returns what became of each of some links since ever, but for Took, and what was counted of them before they were
+// imported. It may lack what was counted within the last minute, and what the reaper has not rolled up for a week.
+// Error: link.ErrUnavailable.
 func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
+	return c.totalsOf(ctx, links, func(context.Context) (totalsReader, error) { return c.rolledUp, nil })
+}
+
+// totalsReader returns what is rolled up of a link, and the last day that is in it.
+type totalsReader func(ctx context.Context, l link.Link) (clicks.Total, clicks.Day, error)
+
+// totalsOf returns totals. Those that are rolled up are read by what prepare returns.
+func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(context.Context) (totalsReader, error)) ([]clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	today := clicks.DayOf(c.config.Now())
@@ -110,13 +119,18 @@ func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total,
 	if err != nil {
 		return nil, exported(err)
 	}
+	read, err := prepare(ctx) // after the days: one that is rolled up in between is in their Through
+	if err != nil {
+		return nil, exported(err)
+	}
 	totals := make([]clicks.Total, len(links))
 	err = eachListed(ctx, len(links), func(ctx context.Context, i int) error {
 		l := links[i]
-		t, through, err := c.rolledUp(ctx, l)
+		t, through, err := read(ctx, l)
 		if err != nil {
 			return err
 		}
+		t.Add(clicks.Total{Clicks: l.Before.Clicks, Bots: l.Before.Bots, Last: l.Before.LastAt})
 		for _, d := range days {
 			if d.day <= through || d.day < clicks.DayOf(l.CountedFrom) {
 				continue
@@ -344,16 +358,24 @@ func partitionDay(partition string) (clicks.Day, bool) {
 // rolledUp reads the totals of a link, and the last day that is in them. A row that is corrupt, or of another link that had
 // the alias before, counts as none.
 func (c *Clicks) rolledUp(ctx context.Context, l link.Link) (t clicks.Total, through clicks.Day, err error) {
-	const none = math.MinInt32
 	e, _, err := c.readTotals(ctx, string(l.Alias))
 	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, link.ErrDamaged) {
-		return t, none, err
+		return t, notRolledUp, err
 	}
+	t, through = e.rolledUp(l)
+	return t, through, nil
+}
+
+// notRolledUp is before every day.
+const notRolledUp clicks.Day = math.MinInt32
+
+// rolledUp returns what the row has of a link: nothing, if it is the zero row or of another link that had the alias before.
+func (e *totalsEntity) rolledUp(l link.Link) (t clicks.Total, through clicks.Day) {
 	through, ok := clicks.ParseDay(e.Through)
-	if err != nil || !ok || !e.of(dayCounted(l)) {
-		return t, none, nil
+	if !ok || !e.of(dayCounted(l)) {
+		return t, notRolledUp
 	}
-	return e.total(), through, nil
+	return e.total(), through
 }
 
 // activeDay is what became of all links on one day.

@@ -473,12 +473,12 @@ type expiryRow struct {
 	moved     []string // keys of the index between which an edit moves the link, or none
 }
 
-// insert adds the expiry row of a link, before the link itself. errExists: the row belongs to another link, so the
+// insert adds the row by which a link ends, before the link itself. errExists: the row belongs to another link, so the
 // alias counts as taken.
 //
 // It returns the ETag by which the row may be deleted again, or "" if that has to be left to the reaper.
-func (t *expiryTable) insert(ctx context.Context, r linkRow) (azcore.ETag, error) {
-	e := newExpiry(r.ExpiresAt, r.Alias)
+func (t *expiryTable) insert(ctx context.Context, r linkRow, at time.Time) (azcore.ETag, error) {
+	e := newExpiry(at, r.Alias)
 	e.CreateID = r.createID
 	etag, err := t.create(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
 	if errors.Is(err, errGone) {

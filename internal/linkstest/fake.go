@@ -103,7 +103,7 @@ func (f *Fake) put(l link.Link) link.Link {
 
 // cached returns what a cache knows of a link.
 func cached(l link.Link) link.Link {
-	l.UpdatedAt, l.Title, l.Tags, l.ClaimHash, l.Version = time.Time{}, "", nil, "", ""
+	l.UpdatedAt, l.Title, l.Tags, l.ClaimHash, l.Before, l.Version = time.Time{}, "", nil, "", link.Count{}, ""
 	return l
 }
 

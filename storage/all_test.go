@@ -1,0 +1,88 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tiney/clicks"
+	"tiney/internal/rawtables"
+	"tiney/link"
+)
+
+// All links are there once, however many rows a page has, and as many clicks as when they are read one by one.
+func TestAll(t *testing.T) {
+	t.Parallel()
+	r := newStatsRig(t)
+	s := r.open(nil)
+	day := r.today().String()
+	var want []string
+	for i, a := range []link.Alias{"-", "_", "a", "Z", "--", "ab1", "AB1", "aB2", "Ab3", "abc", "ab", "zz", "__", "0", "deleted", "ended", "disabled"} {
+		l := link.Link{Alias: a, LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: []string{"", "a"}[i%2], CreatedAt: r.clock.Now().Add(-time.Hour)}
+		switch a {
+		case "deleted":
+			l.DeletedAt = r.clock.Now()
+		case "ended":
+			l.ExpiresAt = r.clock.Now().Add(-time.Minute)
+		case "disabled":
+			l.Disabled = true
+		}
+		r.PutLink(l)
+		want = append(want, string(a))
+		r.Put(r.ClickTotals, totalsRow(string(a), "20200101", "", int64(100+i)))
+		r.Put(r.Clicks, clickRow(r.today(), string(a), "p", int64(i), nil))
+	}
+	slices.Sort(want)
+	for _, e := range []rawtables.Entity{
+		rawtables.Link(link.Link{Alias: "tomb", GoneReason: link.StateExpired, GoneAt: r.clock.Now()}),
+		{"PartitionKey": "ab", "RowKey": "zz", "LongUrl": "not where it belongs"},
+		{"PartitionKey": "a b", "RowKey": "not an alias"},
+		{"PartitionKey": "ab", "RowKey": "abDamaged"},
+	} {
+		r.Put(r.Links, e)
+	}
+	r.Put(r.ClickTotals, totalsRow(clicks.All, day, "", 1))
+	for _, limit := range []int{1, 2, 3, 7, 1000} {
+		var got []string
+		damaged := 0
+		for after := ""; ; {
+			links, next, bad, err := s.All(ctx, after, limit)
+			if err != nil || len(links) > limit {
+				t.Fatalf("got %d links, %v", len(links), err)
+			}
+			damaged += bad
+			totals, err := s.Clicks.TotalsOfAll(ctx, links)
+			if err != nil {
+				t.Fatal(err)
+			}
+			each, err := s.Clicks.Totals(ctx, links)
+			if err != nil || !slices.Equal(totals, each) {
+				t.Errorf("got %v, %v, one by one %v", totals, err, each)
+			}
+			for i, l := range links {
+				got = append(got, string(l.Alias))
+				if full, err := s.Read(ctx, l.Alias); err != nil || full.LongURL != l.LongURL || full.Owner != l.Owner || full.Disabled != l.Disabled ||
+					!full.DeletedAt.Equal(l.DeletedAt) || !full.ExpiresAt.Equal(l.ExpiresAt) || totals[i].Clicks < 100 {
+					t.Errorf("got %+v with %+v, want %+v, %v", l, totals[i], full, err)
+				}
+			}
+			if after = next; next == "" {
+				break
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) || damaged != 1 {
+			t.Errorf("%d at a time: got %q and %d damaged, want %q", limit, got, damaged, want)
+		}
+	}
+	if links, next, _, err := s.All(ctx, "zz", 10); err != nil || len(links) != 0 || next != "" {
+		t.Errorf("after the last: %v, %q, %v", links, next, err)
+	}
+	for _, after := range []string{"0000000001|a", "a b", "'", "ü", "\x00", "0123456789012345678901234567890123"} {
+		if _, _, _, err := s.All(ctx, after, 10); !errors.Is(err, link.ErrPosition) {
+			t.Errorf("%q: got %v", after, err)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sync/errgroup"
+
+	"tiney/link"
+)
+
+// importConcurrency is how many links are imported at the same time: enough to hide the latency of a storage call. The links of
+// one announcement are begun within the time of three others, and so within half of that for which processes look back.
+const importConcurrency = 32
+
+// Import makes links with their own aliases and dates, and returns what became of each. Of several with one alias the first
+// comes first. A link that is there and leads to the same long URL stays as it is. One that has ended, or is about to, is reaped
+// a minute later.
+//
+// What it made is durable. What Before says is part of the link, so that nothing loses it or counts it twice. It is safe to
+// repeat after any error, and after a kill at any point: what is done stays, and the rest is done. When ctx has ended, it begins
+// no other link; those that are begun take at most Timeout.
+// Errors of a link: link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
+func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
+	done := make([]link.Imported, len(links))
+	for _, turn := range turns(links) {
+		var all errgroup.Group
+		all.SetLimit(importConcurrency)
+		for batch := range slices.Chunk(turn, batchSize) {
+			told := s.tellImport(ctx, links, batch)
+			for _, i := range batch {
+				all.Go(func() error {
+					done[i] = s.importOne(ctx, links[i], told)
+					return nil
+				})
+			}
+		}
+		_ = all.Wait()
+	}
+	return done
+}
+
+// turns splits links, by their indices, so that an alias that comes again is in a later turn.
+func turns(links []link.Link) (turns [][]int) {
+	seen := map[link.Alias]int{}
+	for i, l := range links {
+		n := seen[l.Alias]
+		seen[l.Alias]++
+		if n == len(turns) {
+			turns = append(turns, nil)
+		}
+		turns[n] = append(turns[n], i)
+	}
+	return turns
+}
+
+// tellImport announces links, which some process may have cached as not found.
+func (s *Links) tellImport(ctx context.Context, links []link.Link, batch []int) error {
+	if ctx.Err() != nil {
+		return stoppedImport(ctx)
+	}
+	_, ctx, cancel := s.write(ctx)
+	defer cancel()
+	var names []string
+	for _, i := range batch {
+		names = append(names, string(links[i].Alias))
+	}
+	return safely(func() error { return s.changes.tell(ctx, names...) })
+}
+
+func stoppedImport(ctx context.Context) error {
+	return fmt.Errorf("the import: %w in time: %w", link.ErrUnavailable, context.Cause(ctx))
+}
+
+// importOne imports a link that was announced, unless that has failed.
+func (s *Links) importOne(ctx context.Context, l link.Link, told error) (done link.Imported) {
+	err := told
+	if err == nil && ctx.Err() != nil {
+		err = stoppedImport(ctx)
+	}
+	if err == nil {
+		err = safely(func() (err error) {
+			w, ctx, cancel := s.write(ctx)
+			defer cancel()
+			soon := s.config.Now().Add(link.MinTTL + time.Second).Truncate(time.Second)
+			c := &creation{writing: w, want: l, notBefore: soon}
+			done.Link, done.Created, err = c.importLink(ctx)
+			return err
+		})
+	}
+	if err != nil {
+		return link.Imported{Err: exported(err)}
+	}
+	return done
+}
+
+// importLink makes the wanted link, or finds it.
+func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, err error) {
+	there, err := c.insertChosen(ctx)
+	if created = err == nil; !created {
+		if !errors.Is(err, errExists) {
+			return link.Link{}, false, err
+		}
+		if err := met(c.want, there); err != nil {
+			return link.Link{}, false, err
+		}
+	}
+	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or its URL gets another one.
+	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.config.Now()) {
+		if err := c.inTime(); err != nil {
+			return link.Link{}, false, err
+		}
+		if err := c.enterIndex(ctx, there.Link); err != nil {
+			return link.Link{}, false, err
+		}
+	}
+	return there.Link, created, nil
+}
+
+// met returns an error unless what is there is the link that is to be imported.
+func met(want link.Link, there linkRow) error {
+	switch {
+	case there.LongURL != want.LongURL: // a tombstone has none
+		return link.ErrAliasTaken
+	case !there.DeletedAt.IsZero():
+		return link.ErrDeleted
+	}
+	return nil
+}
+
+// TryImport returns what Import would, and only reads. What earlier calls and this one would have made is in made: by alias, a
+// hash of the long URL.
+func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported {
+	there, errs := make([]linkRow, len(links)), make([]error, len(links))
+	var all errgroup.Group
+	all.SetLimit(importConcurrency)
+	for i, l := range links {
+		all.Go(func() error {
+			if errs[i] = ctx.Err(); errs[i] != nil {
+				errs[i] = stoppedImport(ctx)
+				return nil
+			}
+			errs[i] = safely(func() (err error) {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+				defer cancel()
+				there[i], err = s.links.get(ctx, l.Alias)
+				return err
+			})
+			return nil
+		})
+	}
+	_ = all.Wait()
+	done := make([]link.Imported, len(links))
+	for i, l := range links {
+		url, again := made[l.Alias]
+		switch err := errs[i]; {
+		case err == nil:
+			if done[i].Err = met(l, there[i]); done[i].Err == nil {
+				done[i].Link = there[i].Link
+			}
+		case !decided(err):
+			done[i].Err = exported(err)
+		case errors.Is(err, link.ErrDamaged), again && url != xxhash.Sum64String(l.LongURL):
+			done[i].Err = link.ErrAliasTaken
+		default:
+			done[i] = link.Imported{Link: l, Created: !again}
+			made[l.Alias] = xxhash.Sum64String(l.LongURL)
+		}
+	}
+	return done
+}

@@ -11,7 +11,7 @@ usage() {
 usage: infra/deploy.sh -g GROUP [options]
 
   -g, --resource-group GROUP  the resource group; it is created if it does not exist
-  -l, --location REGION       the region (default: canadacentral, or what the parameters file says)
+  -l, --location REGION       the region (default: the group's; of a new one canadacentral)
       --plan Y1|F1|FC1        the plan (default: what the parameters file says)
       --parameters FILE       values for main.bicep (default: parameters.dev.json for F1, else parameters.prod.json)
       --param NAME=VALUE      one more value for main.bicep; may be repeated
@@ -103,6 +103,7 @@ for one in ${more[@]+"${more[@]}"}; do
     *) die $wrong_usage "--param takes NAME=VALUE" ;; # without the text: it may be half of a value that is no one's business
   esac
 done
+sites="/subscriptions/{subscriptionId}/resourceGroups/$group/providers/Microsoft.Web/sites"
 if [ -z "$parameters" ]; then
   if [ "$plan" = F1 ]; then parameters=$root/infra/parameters.dev.json; else parameters=$root/infra/parameters.prod.json; fi
 fi
@@ -284,10 +285,23 @@ fi
 template=(--resource-group "$group" --template-file "$root/infra/main.bicep" --parameters "$parameters")
 if [ -n "$plan" ]; then template+=(--parameters "plan=$plan"); fi
 if [ -n "$location" ]; then template+=(--parameters "location=$location"); fi
+if [ "$there" = true ]; then
+  certified=''
+  hosts=$(az rest --method get --output tsv --url "$sites?api-version=2025-03-01" \
+    --query "value[].join('|', [name, join(',', properties.hostNameSslStates[?sslState=='SniEnabled'].name)])" | tr -d '\r') ||
+    die $missing_needs "the sites in $group cannot be read; nothing was deployed"
+  while IFS='|' read -r site domains; do
+    for one in ${domains//,/ }; do certified="$certified${certified:+,}\"$site/$one\""; done
+  done <<<"$hosts"
+  if [ -n "$certified" ]; then template+=(--parameters "domainsWithCertificate=[$certified]"); fi
+fi
 for one in ${more[@]+"${more[@]}"}; do template+=(--parameters "$one"); done
 
-az deployment group what-if "${template[@]}" --no-prompt true --exclude-change-types Ignore NoChange ||
-  die $deployment_failed "Azure refuses this deployment; nothing was deployed"
+if ! az deployment group what-if "${template[@]}" --no-prompt true --exclude-change-types Ignore NoChange; then
+  if [ "$what_if" = true ]; then die $deployment_failed "Azure does not say what would change"; fi
+  say "deploy: Azure does not say what would change. If that is the what-if's own fault, the deployment works all the same; if" \
+    "not, it is refused before it changes anything"
+fi
 if [ "$what_if" = true ]; then exit 0; fi
 confirm "Deploy this to $group?" || die $declined "nothing was deployed"
 
@@ -435,6 +449,28 @@ while [ -z "$address" ]; do
 done
 if [ "$address" != "${addresses[0]}" ]; then
   say "the site responds at $address, but ${addresses[0]} does not yet: look at its DNS record and certificate"
+fi
+
+# --- does it reap? ----------------------------------------------------------------------------------------------------
+
+# known tells whether the platform knows the reaper, which its timer starts. It learns of a package's functions when they
+# are synchronized, which an upload may fail to do.
+known() {
+  local functions
+  az rest --method post --url "$sites/$site/syncfunctiontriggers?api-version=2025-03-01" --output none || return 1
+  functions=$(az rest --method get --url "$sites/$site/functions?api-version=2025-03-01" --query 'value[].name' --output tsv |
+    tr -d '\r') || return 1
+  grep -q '/reaper$' <<<"$functions"
+}
+
+if [ "$plan" != F1 ]; then
+  end=$((SECONDS + wait_seconds))
+  until known; do
+    if [ $SECONDS -ge $end ]; then
+      die $not_working "the platform does not know the function reaper, so its timer would delete no expired link"
+    fi
+    sleep "$interval"
+  done
 fi
 
 # --- does it work? ----------------------------------------------------------------------------------------------------

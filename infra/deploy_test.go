@@ -18,7 +18,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -144,6 +146,10 @@ func (az *azure) answer(args []string) reply {
 	defer az.mu.Unlock()
 	words := slices.IndexFunc(append(args, "-"), func(arg string) bool { return strings.HasPrefix(arg, "-") })
 	c := call{strings.Join(args[:words], " "), args[words:]}
+	if c.command == "rest" {
+		address, _, _ := strings.Cut(c.after("--url"), "?")
+		c.command += " " + path.Base(address)
+	}
 	az.calls = append(az.calls, c)
 	fits := slices.IndexFunc(az.replies, func(r reply) bool { return r.to == c.command && (r.times == 0 || r.used < r.times) })
 	if fits < 0 {
@@ -284,7 +290,8 @@ func (d *deployer) usual(plan string) []reply {
 		{to: "bicep version", out: "Bicep CLI version 0.38.33\n"},
 		{to: "group exists", out: "true\n"}, {to: "group create"}, {to: "group show", out: "tiney-deploy\n"}, {to: "group delete"},
 		{to: "resource list", out: "Microsoft.Web/sites\tsite-1\n"},
-		{to: "rest", out: "|\n*|\n"},
+		{to: "rest permissions", out: "|\n*|\n"}, {to: "rest sites", out: "site-1|\n"},
+		{to: "rest syncfunctiontriggers"}, {to: "rest functions", out: "site-1/health\nsite-1/reaper\nsite-1/redirect\n"},
 		{to: "deployment group what-if", out: "Resource changes: 23 to create.\n"},
 		{to: create, out: fmt.Sprintf("site-1\n%s\n%s\n%s\n%s\n%t\n", plan, d.az.hostName, d.az.frontDoorName, d.az.base, d.az.nobody)},
 		{to: upload}, {to: "webapp deploy"},
@@ -420,18 +427,18 @@ var outcomes = []struct {
 	{name: "a what-if builds nothing", without: "go make curl", args: "--what-if"},
 	{name: "az 2.9", replies: []reply{{to: "version", out: "2.9.1\n"}}, args: "--what-if", status: 3, says: []string{"this one is 2.9.1"}},
 	// rights
-	{name: "rights by two roles", replies: []reply{{to: "rest", out: contributor + rbacAdmin}}, args: "--what-if"},
-	{name: "contributor", replies: []reply{{to: "rest", out: contributor}}, status: 3, says: []string{"missing:\n  - Microsoft.Authorization/roleAssignments/write"}},
-	{name: "administrator of roles", replies: []reply{{to: "rest", out: rbacAdmin}}, status: 3,
+	{name: "rights by two roles", replies: []reply{{to: "rest permissions", out: contributor + rbacAdmin}}, args: "--what-if"},
+	{name: "contributor", replies: []reply{{to: "rest permissions", out: contributor}}, status: 3, says: []string{"missing:\n  - Microsoft.Authorization/roleAssignments/write"}},
+	{name: "administrator of roles", replies: []reply{{to: "rest permissions", out: rbacAdmin}}, status: 3,
 		says: []string{"Microsoft.Resources/deployments/write", "Microsoft.Web/sites/write", "Microsoft.Storage/storageAccounts/write"}},
-	{name: "rights cannot be seen", replies: []reply{fails("rest")}, status: 3, says: []string{"Forbidden", "the right to see the permissions"}},
+	{name: "rights cannot be seen", replies: []reply{fails("rest permissions")}, status: 3, says: []string{"Forbidden", "the right to see the permissions"}},
 	// a new group
 	{name: "new group", replies: []reply{noGroup}, input: "yes\ny\n", says: []string{"Create the resource group " + group + " in canadacentral?", "Deploy this"},
 		changed: []string{"group create", create, upload}},
 	{name: "new group declined", replies: []reply{noGroup}, input: "n\n", status: 4, says: []string{"nothing was changed"}},
 	{name: "new group refused", replies: []reply{noGroup, fails("group create")}, status: 6,
 		says: []string{"Forbidden", "was not created"}, changed: []string{"group create"}},
-	{name: "new group without rights", replies: []reply{noGroup, {to: "rest", out: contributor}}, status: 3,
+	{name: "new group without rights", replies: []reply{noGroup, {to: "rest permissions", out: contributor}}, status: 3,
 		says: []string{"roleAssignments/write"}, changed: []string{"group create"}},
 	{name: "what-if without a group", replies: []reply{noGroup}, args: "--what-if", status: 3,
 		says: []string{"az group create --name " + group + " --location canadacentral"}},
@@ -440,7 +447,10 @@ var outcomes = []struct {
 	{name: "nobody answers", args: "--plan Y1", status: 4, says: []string{"nothing was deployed"}},
 	// build and deployment
 	{name: "build fails", make: "echo no such package >&2; exit 2", status: 5, says: []string{"no such package", "nothing was changed in Azure"}},
-	{name: "what-if fails", replies: []reply{fails("deployment group what-if")}, status: 6, says: []string{"Forbidden", "nothing was deployed"}},
+	{name: "what-if fails", replies: []reply{fails("deployment group what-if")}, says: []string{"Forbidden", "does not say what would change"}},
+	{name: "what-if fails, and nobody wants more", replies: []reply{fails("deployment group what-if")}, input: "n\n", status: 4, says: []string{"Deploy this to"}},
+	{name: "what-if alone fails", replies: []reply{fails("deployment group what-if")}, args: "--what-if", status: 6, says: []string{"Forbidden"}},
+	{name: "sites cannot be seen", replies: []reply{fails("rest sites")}, status: 3, says: []string{"nothing was deployed"}},
 	{name: "deployment fails", replies: []reply{fails(create)}, status: 6, says: []string{"Forbidden", "az deployment operation group list"},
 		changed: []string{create}},
 	{name: "no outputs", replies: []reply{{to: create}}, status: 1, says: []string{"did not say what it deployed"}, changed: []string{create}},
@@ -471,6 +481,10 @@ var outcomes = []struct {
 	{name: "no version", site: func(az *azure) { az.health = `{"status": "healthy"}` }},
 	{name: "no connection", site: func(az *azure) { az.base, az.frontDoorName = "http://127.0.0.1:2", "127.0.0.1:3" }, env: briefly, status: 8,
 		says: []string{"http://127.0.0.1:2 does not", "https://127.0.0.1:3 does not", "https://127.0.0.1:1 does not"}},
+	// the reaper
+	{name: "no reaper", replies: []reply{{to: "rest functions", out: "site-1/health\n"}}, env: briefly, status: 9, says: []string{"does not know the function reaper"}},
+	{name: "functions cannot be seen", replies: []reply{fails("rest functions")}, env: briefly, status: 9, says: []string{"does not know the function reaper"}},
+	{name: "functions arrive late", replies: []reply{{to: "rest syncfunctiontriggers", exit: 1, times: 2}, {to: "rest functions", out: "site-1/health\n", times: 2}}},
 	// shorten and redirect
 	{name: "shorten is 200", site: func(az *azure) { az.shorten = 200 }, status: 9, says: []string{notWorking, "POST /api/shorten returns 200"}},
 	{name: "shorten is 503", site: func(az *azure) { az.refusals = 1e6 }, env: briefly, status: 9, says: []string{notWorking, "POST /api/shorten returns 503"}},
@@ -575,6 +589,13 @@ func TestDeployArguments(t *testing.T) {
 			}
 		}
 	}
+	again := d.run("Y1", []reply{{to: "rest sites", out: "site-1|go.example.com,b.example.com\nsite-2|\nsite-3|go.example.com\n"}}, "", "-g", group, "--yes").ends(0)
+	for _, command := range []string{"deployment group what-if", create} {
+		want := `domainsWithCertificate=["site-1/go.example.com","site-1/b.example.com","site-3/go.example.com"]`
+		if c := again.did(command)[0]; !slices.Contains(c.args, want) {
+			t.Errorf("%s has no %s: %q", command, want, c.args)
+		}
+	}
 	if strings.Contains(r.stdout+r.stderr, "someone@") {
 		t.Error("it prints the value of a parameter")
 	}
@@ -646,4 +667,32 @@ func TestDeployRealPackage(t *testing.T) {
 		return cmd.Start()
 	}
 	d.run("FC1", nil, "", "-g", group, "--yes").ends(0, "shortens and redirects")
+}
+
+// TestDocsCanBePasted: what the docs show is pasted into a shell, which treats a line otherwise than a script's: bash looks
+// for ! in it, and zsh, as bash with these two options, knows no comments and refuses patterns that match nothing.
+func TestDocsCanBePasted(t *testing.T) {
+	d := newDeployer(t)
+	t.Parallel()
+	log := filepath.Join(d.root, "log")
+	for _, name := range []string{"az", "gh", "curl", "make", "git", "openssl", "handler", "docker"} {
+		d.tool(name, fmt.Sprintf(`printf '%%s\n' "$0 $*" >>'%s'`, log))
+	}
+	deploy := fmt.Sprintf(`deploy() { printf '%%s\n' "deploy.sh $*" >>'%s'; }`, log)
+	for _, file := range []string{"../docs/deployment.md", operations} {
+		for _, block := range matches(t, read(t, file), "(?ms)^ *```sh\n(.*?)^ *```$") {
+			d.do(os.WriteFile(log, nil, 0o644))
+			block = regexp.MustCompile(`\S*infra/deploy\.sh`).ReplaceAllString(block, "deploy")
+			cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-i")
+			cmd.Env = []string{"PATH=" + d.bin, "HOME=" + d.root, "PS1="}
+			cmd.Stdin = strings.NewReader(deploy + "\nshopt -u interactive_comments\nshopt -s failglob\n" + block)
+			said, _ := cmd.CombinedOutput()
+			if wrong := regexp.MustCompile(`.*(not found|no match|syntax error|unexpected|No such file).*`).Find(said); wrong != nil {
+				t.Errorf("%s: pasting\n%ssays %s", file, block, wrong)
+			}
+			if ran := read(t, log); ran == "" || strings.Contains(ran, " #") {
+				t.Errorf("%s: pasting\n%sruns %s", file, block, ran)
+			}
+		}
+	}
 }

@@ -22,7 +22,7 @@ param plan string = 'Y1'
 param name string = 'tiney'
 
 @description('The Azure region.')
-param location string = 'canadacentral'
+param location string = resourceGroup().location
 
 @description('Tags of all resources.')
 param tags object = {
@@ -330,8 +330,8 @@ param budgetStartDate string = ''
 @description('A domain of your own, such as go.example.com. Its DNS records must be there first (docs/deployment.md). Not on F1, unless Front Door stands before it.')
 param customDomain string = ''
 
-@description('Whether the custom domain is still to be added to the site. False leaves a domain that has its certificate as it is, while true takes the certificate off it for a minute.')
-param addCustomDomain bool = true
+@description('The domains that have their certificate on a site, as SITE/DOMAIN, which stay as they are. Adding one again would take its certificate off for a minute. deploy.sh finds them.')
+param domainsWithCertificate array = []
 
 @description('Front Door before the site, with a cache, a rate limit, and a site that takes requests from it alone. None: no Front Door.')
 @allowed([
@@ -598,7 +598,7 @@ module domain 'modules/domain.bicep' = if (!empty(siteDomain)) {
     planName: planName
     domain: siteDomain
     flex: plan == 'FC1'
-    addDomain: addCustomDomain
+    addDomain: !contains(domainsWithCertificate, '${siteName}/${toLower(siteDomain)}')
     siteHostName: hostName
     location: location
     tags: tags

@@ -671,8 +671,12 @@ func TestReady(t *testing.T) {
 	if got := strings.Count(r.log.String(), telemetry.LogNotReady); got != 1 {
 		t.Errorf("%d lines for one outage", got)
 	}
-	r.fake.Fail(nil)
+	// In an outage of the primary region its lock fails too, and links are redirected to all the same.
+	r.fake.Fail(link.ErrSecondaryOnly)
 	r.lock.fail = errors.New("it hangs")
+	r.clock.Advance(time.Second)
+	ask(200, "degraded", "secondary", "failed")
+	r.fake.Fail(nil)
 	r.clock.Advance(time.Second)
 	ask(503, "unavailable", "ok", "failed")
 }

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"tiney/link"
 	"tiney/telemetry"
 )
 
@@ -51,7 +53,7 @@ func (rd *ready) serve(ctx context.Context, w http.ResponseWriter, _ *http.Reque
 	})
 	is := result.(readiness)
 	setHeaders(w, "application/json")
-	if is.Status != "ready" {
+	if is.Status == "unavailable" {
 		w.Header().Set("Retry-After", unavailableProblem.header.Get("Retry-After"))
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -75,8 +77,11 @@ func (rd *ready) check(ctx context.Context, now time.Time) readiness {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				result.Status, is.Status = "failed", "unavailable"
-				if rd.last.Checks[name].Status != "failed" { // once per outage, however often somebody asks
+				result.Status = "failed"
+				if errors.Is(err, link.ErrSecondaryOnly) {
+					result.Status = "secondary"
+				}
+				if rd.last.Checks[name].Status != result.Status { // once per outage, however often somebody asks
 					rd.log.Warn(telemetry.LogNotReady, "check", name, "error", err)
 				}
 			}
@@ -84,5 +89,13 @@ func (rd *ready) check(ctx context.Context, now time.Time) readiness {
 		})
 	}
 	all.Wait()
+	for _, result := range is.Checks {
+		switch {
+		case result.Status == "secondary": // links are redirected to, which matters most, though the lock may fail
+			is.Status = "degraded"
+		case result.Status == "failed" && is.Status == "ready":
+			is.Status = "unavailable"
+		}
+	}
 	return is
 }

@@ -71,6 +71,9 @@ param clicksTableName string = 'ShortUrlsClicks'
 @maxLength(63)
 param clickTotalsTableName string = 'ShortUrlsClickTotals'
 
+@description('TABLE_SECONDARY: the tables\' copy in the second region, which is read if the first one fails. Empty: that of the account, if dataRedundancy is Standard_RAGRS or Standard_RAGZRS; false: none.')
+param tableSecondary string = ''
+
 @description('GC_BLOB_LOCK_CONTAINER: the container of the reaper\'s lock. Lower-case letters, digits and single hyphens.')
 @minLength(3)
 @maxLength(63)
@@ -369,6 +372,9 @@ var publicUrl = !empty(baseUrl) ? baseUrl : !empty(ownDomain) ? 'https://${ownDo
 // client's own X-Forwarded-For.
 var addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'
 
+// What no instance can read, none is told of.
+var tableCopy = !empty(tableSecondary) ? tableSecondary : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''
+
 // The tables and the lock, by the identity: no key gets into a setting. BaseUrl and the connection string of
 // Application Insights are added in modules/site-settings.bicep, which knows them.
 var settings = {
@@ -378,6 +384,7 @@ var settings = {
   GC_BLOB_LOCK_CONNECTION__accountName: dataStorage.outputs.name
   GC_BLOB_LOCK_CONNECTION__credential: 'managedidentity'
   GC_BLOB_LOCK_CONNECTION__clientId: identity.properties.clientId
+  TABLE_SECONDARY: tableCopy
   SHORTURL_TABLE_NAME: shortUrlTableName
   EXPIRYINDEX_TABLE_NAME: expiryIndexTableName
   URLINDEX_TABLE_NAME: urlIndexTableName

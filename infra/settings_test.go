@@ -43,6 +43,9 @@ var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'", "A
 // addressHeader is how main.bicep chooses the header of the client's address: one that a client cannot set.
 const addressHeader = "\nvar addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'\n"
 
+// tableCopy is how main.bicep chooses whether the tables' copy is read: if there is one that can be.
+const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
+
 // signIn are two settings that need each other.
 var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "an-app"}
 
@@ -124,6 +127,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 			given[name] = "account"
 		case name == "CLIENT_ADDRESS_HEADER" && strings.Contains(main, addressHeader):
 			given[name] = "CLIENT-IP"
+		case name == "TABLE_SECONDARY" && strings.Contains(main, tableCopy):
+			given[name] = ""
 		case name == "BaseUrl":
 			given[name] = "https://tiney.example"
 		case name == "APPLICATIONINSIGHTS_CONNECTION_STRING":

@@ -112,6 +112,8 @@ var (
 	ErrPosition = errors.New("not a position in a list")
 	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was applied.
 	ErrUnavailable = errors.New("the store of links is unavailable")
+	// ErrSecondaryOnly: of the store, only the copy responds that can be read and not written.
+	ErrSecondaryOnly = errors.New("only the secondary region responds")
 	// ErrLockHeld: another instance is doing this work right now.
 	ErrLockHeld = errors.New("another instance holds the lock")
 )

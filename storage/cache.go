@@ -247,19 +247,40 @@ func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 	return r, err
 }
 
+// forgottenCount returns how often an alias was forgotten, or another one in its slot.
+func (c *cache) forgottenCount(a link.Alias) uint32 {
+	if c == nil {
+		return 0
+	}
+	return c.slot(a).Load()
+}
+
 func (c *cache) slot(a link.Alias) *atomic.Uint32 {
 	return &c.forgotten[maphash.String(c.seed, string(a))%uint64(len(c.forgotten))]
 }
 
 // put caches what was read, or "not found" if that is zero, in place of what was cached for the alias.
-func (c *cache) put(a link.Alias, r linkRow) {
+func (c *cache) put(a link.Alias, r linkRow) { c.putAt(a, r, c.now(), 0) }
+
+// putStale caches a link of the secondary, as one that is stale from the start, unless its alias was forgotten more often than
+// so: whoever wants it next gets it at once, and the table is asked again after staleRetry.
+func (c *cache) putStale(a link.Alias, r linkRow, forgotten uint32) {
+	if c != nil && r.LongURL != "" && c.slot(a).Load() == forgotten {
+		now := c.now()
+		c.putAt(a, r, now.Add(-c.config.Fresh), now.Add(staleRetry).UnixNano())
+	}
+}
+
+// putAt caches what was read at some time, and is not to be asked for again before another one.
+func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 	now := c.now()
 	e := &entry{
 		// Cloned, or the entry would keep the whole request in memory.
 		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner, createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
 		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared, counted: clicks.DayOf(r.CountedFrom),
-		cachedAt: now.UnixNano(), staleUntil: now.Add(c.config.Fresh + c.config.Stale).UnixNano(),
+		cachedAt: at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
+	e.notBefore.Store(notBefore)
 	if e.owner == "" && !e.shared {
 		e.etag = r.etag
 	}
@@ -267,7 +288,7 @@ func (c *cache) put(a link.Alias, r linkRow) {
 		e.expiresAt = r.GoneAt
 	}
 	if !e.isLink() {
-		e.staleUntil = now.Add(c.config.Negative).UnixNano()
+		e.staleUntil = at.Add(c.config.Negative).UnixNano()
 	}
 	dead := e.expired(now) || now.UnixNano() >= e.staleUntil
 	if e.isLink() && !e.expiresAt.IsZero() && e.expiresAt.Before(now.Add(c.config.Fresh+c.config.Stale)) {

@@ -25,6 +25,7 @@ const developmentStorage = "AccountName=devstoreaccount1;" +
 // Connection is the address of a storage account and the credential for it. ParseConnection returns one.
 type Connection struct {
 	tables, blobs string // service URLs without a trailing slash; "" if the settings name none
+	tablesCopy    string // that of the tables' copy in the second region, if the settings name it
 	account, key  string // shared key
 	sas           string // shared access signature, without "?"
 	identity      azcore.TokenCredential
@@ -109,6 +110,12 @@ func parseConnectionString(s string) (Connection, error) {
 	if c.blobs, err = endpoint("blob"); err != nil {
 		return Connection{}, err
 	}
+	if given := values["TableSecondaryEndpoint"]; given != "" {
+		if u, err := url.Parse(given); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return Connection{}, errors.New("gives no valid URL for its secondary table service")
+		}
+		c.tablesCopy = strings.TrimRight(given, "/")
+	}
 	switch {
 	case c.key != "" && c.account == "":
 		return Connection{}, errors.New("has an AccountKey but no AccountName")
@@ -155,6 +162,34 @@ func parseIdentity(getenv func(string) string, name string) (Connection, error) 
 	}
 	if err != nil {
 		return Connection{}, fmt.Errorf("%s__credential: %w", name, err)
+	}
+	return c, nil
+}
+
+// Secondary returns the connection to the tables' copy in the second region of the account, which where gives as its URI, or
+// "true" for the one that Azure names after the account. Its errors quote nothing.
+func (c Connection) Secondary(where string) (Connection, error) {
+	const suffix = "-secondary"
+	switch {
+	case strings.EqualFold(where, "true") && c.tablesCopy != "":
+		c.tables = c.tablesCopy
+	case strings.EqualFold(where, "true"):
+		u, err := url.Parse(c.tables)
+		if err != nil {
+			return Connection{}, errors.New("needs a URI, since that of the tables is not valid")
+		}
+		account, domain, ok := strings.Cut(u.Host, ".table.")
+		if !ok || c.account != "" && account != c.account { // an emulator, or a host name of one's own
+			return Connection{}, errors.New("must be a URI for this account: only for one at ….table.core.windows.net, or in another cloud of Azure, does true say which it is")
+		}
+		u.Host = account + suffix + ".table." + domain
+		c.tables = u.String()
+	default:
+		u, err := url.Parse(where)
+		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || c.identity != nil) || u.RawQuery != "" {
+			return Connection{}, errors.New("must be true, or the https URI of the tables' copy, without a query")
+		}
+		c.tables = strings.TrimRight(where, "/")
 	}
 	return c, nil
 }

@@ -29,6 +29,7 @@ type Config struct {
 	Tables      Tables
 	AliasLength int          // characters of a drawn alias
 	Cache       *CacheConfig // nil disables it: every read goes to the table
+	Secondary   *Connection  // of the copy in the account's second region, which is read if the first one fails; nil: none
 	Reap        ReapConfig
 	Clicks      ClicksConfig
 
@@ -71,6 +72,7 @@ type Links struct {
 	state   *table
 	cache   *cache // nil without one
 	changes *changes
+	second  *secondary // nil without one
 }
 
 // Open returns a Links. It makes no call yet; the tables are created when they are found missing.
@@ -102,6 +104,15 @@ func Open(config Config) (*Links, error) {
 			return nil, err
 		}
 	}
+	if config.Secondary != nil {
+		copies, err := config.Secondary.tableService(config.Sender)
+		if err != nil {
+			return nil, err
+		}
+		name := config.Tables.Links
+		links := &linkTable{table{name: name, client: copies.NewClient(name), readOnly: true}}
+		s.second = &secondary{links: links, cache: s.cache, log: config.Log, metrics: config.Metrics}
+	}
 	return s, nil
 }
 
@@ -120,7 +131,11 @@ func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	} else if e := s.cache.hit(ctx, a); e != nil {
 		return e.link(), nil
 	}
-	r, err := s.get(ctx, a)
+	get := s.get
+	if s.second != nil {
+		get = func(ctx context.Context, a link.Alias) (linkRow, error) { return s.second.get(ctx, a, s.get) }
+	}
+	r, err := get(ctx, a)
 	if err != nil {
 		return link.Link{}, exported(err)
 	}

@@ -17,10 +17,15 @@ func (s *Links) EnsureTables(ctx context.Context) error {
 }
 
 // Ping asks each table for a row that cannot exist, the cheapest way to tell that all of them respond.
-// Errors: link.ErrUnavailable.
+// Errors: link.ErrSecondaryOnly, link.ErrUnavailable.
 func (s *Links) Ping(ctx context.Context) error {
-	return s.eachTable(ctx, -1, (*table).ping)
+	if s.second != nil {
+		return s.second.ping(ctx, s.ping)
+	}
+	return s.ping(ctx)
 }
+
+func (s *Links) ping(ctx context.Context) error { return s.eachTable(ctx, -1, (*table).ping) }
 
 func (s *Links) eachTable(ctx context.Context, atOnce int, do func(*table, context.Context) error) error {
 	all, ctx := errgroup.WithContext(ctx)

@@ -22,6 +22,7 @@ import (
 type table struct {
 	name     string
 	client   *aztables.Client
+	readOnly bool // nothing is created in it
 	ensuring singleflight.Group
 }
 
@@ -58,7 +59,7 @@ func (t *table) do(ctx context.Context, operation string, send func(context.Cont
 		return c.tries, err
 	}
 	tries, err = once()
-	if !errors.Is(err, errNoTable) {
+	if !errors.Is(err, errNoTable) || t.readOnly {
 		return tries, err
 	}
 	if err := t.ensure(ctx); err != nil {

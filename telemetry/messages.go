@@ -37,6 +37,7 @@ const (
 	// LogEditLeft: an edit was made, and rows that it no longer needs could not be deleted.
 	LogEditLeft = "an edit left rows to the reaper"
 	// LogChangesNotPolled: until it succeeds again, every redirect reads the table.
+	LogSecondary        = "the primary region fails; reading links from the secondary"
 	LogChangesNotPolled = "changes of other processes cannot be asked for"
 	// LogClicksNotSaved: what was counted of clicks stays in memory until it can be written.
 	LogClicksNotSaved = "clicks could not be saved; trying again"
@@ -66,7 +67,7 @@ const (
 var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
 	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogReapStatsNotSaved, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
-	LogEditLeft, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
+	LogEditLeft, LogSecondary, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogClientAddressLost, LogTimerRefused, LogHostEnded,
 }

@@ -15,10 +15,11 @@ type Metrics struct {
 	CacheEvicted     Counter // entries that made room for others
 	CacheBytes       Gauge   // cost of what the cache holds, in bytes
 
-	RedirectFound    Counter
-	RedirectNotFound Counter // unknown aliases, impossible ones included
-	RedirectGone     Counter // expired or disabled
-	RedirectDuration Distribution
+	RedirectFound     Counter
+	RedirectNotFound  Counter // unknown aliases, impossible ones included
+	RedirectGone      Counter // expired or disabled
+	RedirectSecondary Counter // links that the secondary region had to be asked for
+	RedirectDuration  Distribution
 
 	ShortenCreated        Counter
 	ShortenDeduplicated   Counter
@@ -115,6 +116,7 @@ func (m *Metrics) all() []named {
 		{"redirect.found", &m.RedirectFound},
 		{"redirect.not_found", &m.RedirectNotFound},
 		{"redirect.gone", &m.RedirectGone},
+		{"redirect.secondary", &m.RedirectSecondary},
 		{"redirect.duration_ms", &m.RedirectDuration},
 		{"shorten.created", &m.ShortenCreated},
 		{"shorten.deduplicated", &m.ShortenDeduplicated},

@@ -117,6 +117,7 @@ func (r *reader) links(s *Settings, port int64) {
 		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, minTTL, maxTTL))
 
 	s.Storage.Connection = r.connection(storage.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
+	s.Storage.Secondary = r.secondary("TABLE_SECONDARY", s.Storage.Connection)
 	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
 	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
 	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
@@ -320,6 +321,20 @@ func (r *reader) connection(service string, names ...string) storage.Connection 
 		r.errs = append(r.errs, err)
 	}
 	return c
+}
+
+// secondary reads where the tables' copy in a second region is: nil if there is none.
+func (r *reader) secondary(name string, primary storage.Connection) *storage.Connection {
+	given := r.getenv(name)
+	wrongPrimary := primary == (storage.Connection{}) && strings.EqualFold(given, "true")
+	if given == "" || strings.EqualFold(given, "false") || wrongPrimary { // which has an error of its own
+		return nil
+	}
+	c, err := primary.Secondary(given)
+	if err != nil {
+		r.wrong(name, err.Error())
+	}
+	return &c
 }
 
 func (r *reader) applicationInsights(name string, c *telemetry.Connection) (given bool) {

@@ -148,6 +148,7 @@ const ownKey = "32-characters-that-are-no-secret"
 var wrongSettings = map[string]string{
 	"AzureWebJobsStorage":                   "AccountName=a;AccountKey=a secret",
 	"SHORTURL_TABLE_NAME":                   "no-hyphens",
+	"TABLE_SECONDARY":                       "yes",
 	"EXPIRYINDEX_TABLE_NAME":                "1st",
 	"URLINDEX_TABLE_NAME":                   "ab",
 	"OWNERS_TABLE_NAME":                     "no-hyphens",

@@ -1,0 +1,137 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+const (
+	// secondaryAfter is how long the primary may be silent before the secondary is asked for a link: a little longer than its
+	// first try takes.
+	secondaryAfter = 1500 * time.Millisecond
+	// secondaryPing is the same for a Ping, which has to end within two seconds.
+	secondaryPing = time.Second
+)
+
+// secondary is the copy of the links in the storage account's second region, which is some minutes behind and can only be read. It is
+// asked when the primary fails, and by nothing but redirects, previews and pings: what it says may be out of date, and what
+// is written has to go by what is so.
+type secondary struct {
+	links   *linkTable
+	cache   *cache // of both
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	reads   singleflight.Group
+	warned  atomic.Bool // of the outage
+}
+
+// get asks the primary for a link and, once that has failed or been silent for secondaryAfter, the secondary too. The first
+// one that has the link wins, and only the primary knows that there is none.
+func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.Context, link.Alias) (linkRow, error)) (linkRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	type response struct {
+		linkRow
+		error
+	}
+	first := make(chan response, 1)
+	go func() {
+		var got response
+		got.error = safely(func() (err error) {
+			got.linkRow, err = primary(ctx, a)
+			return err
+		})
+		first <- got
+	}()
+	silent := time.NewTimer(secondaryAfter)
+	defer silent.Stop()
+	var (
+		failure error
+		second  <-chan singleflight.Result
+	)
+	for asked := false; !asked || first != nil || second != nil; {
+		select {
+		case got := <-first:
+			if got.error == nil || decided(got.error) {
+				if !got.cached && s.warned.Load() {
+					s.warned.Store(false)
+				}
+				return got.linkRow, got.error
+			}
+			failure, first = got.error, nil
+		case <-silent.C:
+		case got := <-second:
+			if got.Err == nil {
+				return s.found(a, got.Val.(secondRow), failure), nil
+			}
+			second = nil
+		}
+		if !asked && ctx.Err() == nil {
+			second = s.read(ctx, a)
+		}
+		asked = true
+	}
+	return linkRow{}, failure
+}
+
+// secondRow is what the secondary says, and how often the alias had been forgotten before it was asked.
+type secondRow struct {
+	linkRow
+	forgotten uint32
+}
+
+// read asks the secondary, once for all who want the same link at the same time.
+func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.Result {
+	return s.reads.DoChan(string(a), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+		defer cancel()
+		got := secondRow{forgotten: s.cache.forgottenCount(a)}
+		err := safely(func() (err error) {
+			got.linkRow, err = s.links.get(ctx, a)
+			return err
+		})
+		return got, err
+	})
+}
+
+func (s *secondary) found(a link.Alias, r secondRow, why error) linkRow {
+	s.metrics.RedirectSecondary.Add(1)
+	if !s.warned.Swap(true) { // once per outage
+		s.log.Warn(telemetry.LogSecondary, "error", why)
+	}
+	s.cache.putStale(a, r.linkRow, r.forgotten)
+	return r.linkRow
+}
+
+// ping reports, with an error, how much of storage responds: link.ErrSecondaryOnly if it is the secondary alone.
+func (s *secondary) ping(ctx context.Context, primary func(context.Context) error) error {
+	first := make(chan error, 1)
+	go func() { first <- safely(func() error { return primary(ctx) }) }()
+	silent := time.NewTimer(secondaryPing)
+	defer silent.Stop()
+	var failure error
+	select {
+	case failure = <-first:
+		if failure == nil {
+			return nil
+		}
+		first = nil
+	case <-silent.C:
+	}
+	other := safely(func() error { return s.links.ping(ctx) })
+	if first != nil {
+		failure = <-first
+	}
+	if failure != nil && other == nil {
+		return errors.Join(link.ErrSecondaryOnly, failure)
+	}
+	return failure
+}

@@ -1,0 +1,219 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/internal/azurite"
+	"tiney/internal/faultproxy"
+	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
+	"tiney/link"
+	"tiney/storage"
+)
+
+// twoRegions is a rig whose account has a copy in a second region, which is another emulator.
+type twoRegions struct {
+	*rig
+	second *faultproxy.Proxy
+	copies *rawtables.Tables
+}
+
+func newTwoRegions(t *testing.T, other azurite.Ports) twoRegions {
+	t.Helper()
+	r := newRig(t)
+	r.Make()
+	second := faultproxy.Start(other)
+	t.Cleanup(second.Close)
+	copies := rawtables.Open(t, other.ConnectionString(), strings.TrimSuffix(r.Links, "ShortUrls"))
+	copies.Make()
+	c := connect(t, second.ConnectionString())
+	r.config.Secondary = &c
+	return twoRegions{r, second, copies}
+}
+
+// always makes all calls of a proxy meet a fault.
+func always(p *faultproxy.Proxy, fault faultproxy.Fault) {
+	p.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
+}
+
+func TestSecondary(t *testing.T) {
+	server, err := azurite.StartAnywhere(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	other := server.Ports
+
+	const now, before = "https://example.com/now", "https://example.com/before"
+	for _, test := range []struct {
+		name      string
+		primary   faultproxy.Fault
+		secondary faultproxy.Fault
+		copied    link.State // of the copy; "none": it is behind, and there is none
+		want      string     // where the link leads, or a state
+		err       error
+		asked     bool // the secondary
+	}{
+		{"all is well", faultproxy.None, faultproxy.None, link.StateLive, now, nil, false},
+		{"the primary refuses", faultproxy.Refuse, faultproxy.None, link.StateLive, before, nil, true},
+		{"the primary is busy", faultproxy.ServerBusy, faultproxy.None, link.StateLive, before, nil, true},
+		{"the primary is frozen", faultproxy.Freeze, faultproxy.None, link.StateLive, before, nil, true},
+		{"an expired link", faultproxy.Refuse, faultproxy.None, link.StateExpired, "expired", nil, true},
+		{"a disabled link", faultproxy.Refuse, faultproxy.None, link.StateDisabled, "disabled", nil, true},
+		{"a deleted link", faultproxy.Refuse, faultproxy.None, link.StateDeleted, "deleted", nil, true},
+		{"the secondary is behind", faultproxy.Refuse, faultproxy.None, "none", "", link.ErrUnavailable, true},
+		{"both refuse", faultproxy.Refuse, faultproxy.Refuse, link.StateLive, "", link.ErrUnavailable, true},
+		{"both are frozen", faultproxy.Freeze, faultproxy.Freeze, link.StateLive, "", link.ErrUnavailable, true},
+	} {
+		for _, cache := range []*storage.CacheConfig{nil, withCache} {
+			t.Run(fmt.Sprintf("%s, cache %t", test.name, cache != nil), func(t *testing.T) {
+				t.Parallel()
+				r := newTwoRegions(t, other)
+				r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+				copied := link.Link{Alias: "abcdef", LongURL: before, Disabled: test.copied == link.StateDisabled}
+				switch test.copied {
+				case link.StateExpired:
+					copied.ExpiresAt = r.clock.Now().Add(-time.Hour)
+				case link.StateDeleted:
+					copied.DeletedAt = r.clock.Now()
+				}
+				if test.copied != "none" {
+					r.copies.PutLink(copied)
+				}
+				s := r.open(cache)
+				always(r.proxy, test.primary)
+				always(r.second, test.secondary)
+				begin := time.Now()
+				l, err := s.Get(hasty, "abcdef")
+				if took := time.Since(begin); took > storage.Timeout+slack {
+					t.Errorf("it took %v", took)
+				}
+				got := l.LongURL
+				if state := l.State(r.clock.Now()); err == nil && state != link.StateLive {
+					got = string(state)
+				}
+				if got != test.want || !errors.Is(err, test.err) {
+					t.Errorf("it leads to %q, %v, want %q, %v", got, err, test.want, test.err)
+				}
+				calls := r.second.Calls()
+				if (len(calls) > 0) != test.asked || slices.ContainsFunc(calls, func(c faultproxy.Call) bool { return c.Operation != "GetEntity" }) {
+					t.Errorf("the secondary was called: %v", calls)
+				}
+			})
+		}
+	}
+
+	t.Run("slow primary", func(t *testing.T) {
+		t.Parallel()
+		r := newTwoRegions(t, other)
+		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+		s := r.open(withCache)
+		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { time.Sleep(2 * time.Second); return faultproxy.None })
+		// The copy does not have the link yet, and says nothing by that.
+		if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != now || len(r.second.Calls()) == 0 {
+			t.Errorf("got %+v, %v, calls %v", l, err, r.second.Calls())
+		}
+		if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
+			t.Errorf("of a link that the primary knows not to exist: %v", err)
+		}
+	})
+
+	// What the secondary said is served at once for some seconds, but never as fresh: once the primary is back, it is asked.
+	t.Run("afterwards", func(t *testing.T) {
+		t.Parallel()
+		r := newTwoRegions(t, other)
+		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+		r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: before})
+		s := r.open(withCache)
+		always(r.proxy, faultproxy.Refuse)
+		get := func() {
+			t.Helper()
+			if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != before {
+				t.Fatalf("got %+v, %v", l, err)
+			}
+		}
+		testutil.Eventually(t, "it is cached", func() bool { get(); return r.metrics.CacheStaleHit.Value() > 0 })
+		calls := len(r.second.Calls())
+		get()
+		if n := len(r.second.Calls()); n != calls || int64(n) != r.metrics.RedirectSecondary.Value() {
+			t.Errorf("%d calls to the secondary, %d before, %d links of it", n, calls, r.metrics.RedirectSecondary.Value())
+		}
+		always(r.proxy, faultproxy.None)
+		r.clock.Advance(6 * time.Second)
+		if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != now {
+			t.Errorf("with the primary back, got %+v, %v", l, err)
+		}
+	})
+
+	t.Run("writes and other reads", func(t *testing.T) {
+		t.Parallel()
+		r := newTwoRegions(t, other)
+		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+		r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+		s := r.open(withCache)
+		always(r.proxy, faultproxy.Refuse)
+		if _, _, err := s.Create(ctx, r.want(now, time.Hour), ""); !errors.Is(err, link.ErrUnavailable) {
+			t.Errorf("Create: %v", err)
+		}
+		if _, err := s.Read(ctx, "abcdef"); !errors.Is(err, link.ErrUnavailable) {
+			t.Errorf("Read: %v", err)
+		}
+		if calls := r.second.Calls(); len(calls) > 0 {
+			t.Errorf("the secondary was called: %v", calls)
+		}
+		if err := s.Ping(ctx); !errors.Is(err, link.ErrSecondaryOnly) {
+			t.Errorf("Ping: %v", err)
+		}
+		always(r.second, faultproxy.Refuse)
+		if err := s.Ping(ctx); !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrSecondaryOnly) {
+			t.Errorf("Ping, with both down: %v", err)
+		}
+		always(r.proxy, faultproxy.None)
+		if err := s.Ping(ctx); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+	})
+
+	t.Run("without its table", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.Make()
+		c := connect(t, other.ConnectionString())
+		r.config.Secondary = &c
+		s := r.open(nil)
+		always(r.proxy, faultproxy.Refuse)
+		if _, err := s.Get(ctx, "abcdef"); !errors.Is(err, link.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestSecondaryConnection(t *testing.T) {
+	const key = ";AccountKey=c2VjcmV0"
+	for _, test := range []struct{ primary, where, asked string }{
+		{"DefaultEndpointsProtocol=https;AccountName=links" + key, "true", "links-secondary.table.core.windows.net"},
+		{"AccountName=links;EndpointSuffix=core.chinacloudapi.cn" + key, "True", "links-secondary.table.core.chinacloudapi.cn"},
+		{"AccountName=links;TableSecondaryEndpoint=https://elsewhere.example/t/" + key, "true", "elsewhere.example/t"},
+		{"AccountName=links" + key, "https://elsewhere.example/", "elsewhere.example"},
+		{"AccountName=links;TableEndpoint=https://links.example" + key, "true", ""},
+		{"UseDevelopmentStorage=true", "true", ""},
+		{"AccountName=links" + key, "yes", ""},
+		{"AccountName=links" + key, "https://elsewhere.example?sig=x", ""},
+	} {
+		c, err := connect(t, test.primary).Secondary(test.where)
+		if test.asked == "" {
+			if err == nil {
+				t.Errorf("%s of %s is taken", test.where, test.primary)
+			}
+			continue
+		}
+		if err != nil || !strings.HasSuffix(fmt.Sprint(c.TableURL()), "://"+test.asked) {
+			t.Errorf("%s of %s is %s, %v", test.where, test.primary, c.TableURL(), err)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 // Package access says who sends a request, by API key, by ID token of an OpenID Connect provider, by the admin key or by
-// the claim token of a link, and from which address.
+// the claim token of a link, and from which address, and limits how much each may send.
 package access
 
 import (
@@ -38,7 +38,8 @@ var (
 
 // Keys finds API keys.
 type Keys interface {
-	// Key returns the key with this hash. Its errors are ErrUnknownKey, and any other if it could not be looked up.
+	// Key returns the key with this hash, in a context of WithoutLookup only if it is cached. Its errors are ErrUnknownKey, and
+	// any other if it could not be looked up.
 	Key(ctx context.Context, hash string) (Key, error)
 }
 
@@ -89,6 +90,16 @@ func CheckAdminKey(key string) error {
 func printableASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
+
+type withoutLookup struct{}
+
+// WithoutLookup returns a context in which no API key is looked up that is not cached: Caller returns ErrUnavailable instead.
+func WithoutLookup(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutLookup{}, true)
+}
+
+// LookupAllowed reports whether a context is not one of WithoutLookup.
+func LookupAllowed(ctx context.Context) bool { return ctx.Value(withoutLookup{}) == nil }
 
 // Caller tells who sends a request with these headers. Its errors are ErrInvalid, ErrAmbiguous and ErrUnavailable, wrapped.
 func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, error) {

@@ -24,9 +24,14 @@ type fakeKeys struct {
 	of      map[string]string // the keys that tests sign in with, by owner
 	fail    error
 	lookups int
+	cached  bool // all of them; unknown ones never are
 }
 
-func (f *fakeKeys) Key(_ context.Context, hash string) (access.Key, error) {
+func (f *fakeKeys) Key(ctx context.Context, hash string) (access.Key, error) {
+	known := slices.ContainsFunc(f.all, func(k access.Key) bool { return k.Hash == hash })
+	if !access.LookupAllowed(ctx) && !(f.cached && known) {
+		return access.Key{}, link.ErrUnavailable
+	}
 	f.lookups++
 	if f.fail != nil {
 		return access.Key{}, f.fail

@@ -30,10 +30,12 @@ type Creator interface {
 	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool, err error)
 }
 
-// Getter finds links, for redirects and previews, which need an answer fast. The link it returns may come from a cache, and
-// may be expired, disabled, deleted, or a tombstone.
-// Errors: link.ErrNotFound only if there is no such link, link.ErrDamaged, link.ErrUnavailable.
+// Getter finds links, for redirects and previews, which need an answer fast.
 type Getter interface {
+	// Cached returns a link if it is live and to be had without looking it up.
+	Cached(ctx context.Context, a link.Alias) (l link.Link, ok bool)
+	// Get returns a link, which may come from a cache, and may be expired, disabled, deleted, or a tombstone.
+	// Errors: link.ErrNotFound only if there is no such link, link.ErrDamaged, link.ErrUnavailable.
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
 }
 
@@ -64,8 +66,8 @@ type Lister interface {
 }
 
 // Callers tells who sends a request, by its headers. The zero Caller is anyone.
-// Errors: access.ErrInvalid, access.ErrAmbiguous, access.ErrUnavailable.
 type Callers interface {
+	// Caller honours access.WithoutLookup. Errors: access.ErrInvalid, access.ErrAmbiguous, access.ErrUnavailable.
 	Caller(ctx context.Context, h http.Header) (access.Caller, error)
 	// SignIn says how people sign in, for the page that lets them. It may wait some seconds for their provider.
 	SignIn(ctx context.Context) access.SignIn
@@ -131,6 +133,7 @@ type Config struct {
 	PublicStats bool          // anyone may ask for the statistics of the whole service, not only an admin
 
 	Addresses access.Addresses // whose address a request comes from
+	Rates     access.Rates     // how many requests each client may send
 
 	CountClicks clicks.Mode // what is counted of them
 	CountsKept  int         // for how many days the counts of each day are kept
@@ -158,7 +161,8 @@ type Config struct {
 
 // New returns the handler of all functions, with the routes of the function.json files and those behind web-api.
 func New(c Config) (http.Handler, error) {
-	ask := &callers{Callers: c.Callers, metrics: c.Metrics}
+	limit := &limits{Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses}
+	ask := &callers{Callers: c.Callers, limits: limit, metrics: c.Metrics}
 	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
 	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL}
 	ls := &links{store: c.Links, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
@@ -169,17 +173,17 @@ func New(c Config) (http.Handler, error) {
 		serviceStats = ask.admins(st.service)
 	}
 	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
-		"shorten": create.counted(ask.anyone(create.serve)),
-		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, site: site, maxAge: c.RedirectMaxAge, clicks: c.Clicks, counted: c.CountClicks,
+		"shorten": create.counted(ask.limited(access.LimitShorten, create.serve)),
+		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, site: site, maxAge: c.RedirectMaxAge, limits: limit, clicks: c.Clicks, counted: c.CountClicks,
 			addresses: c.Addresses, now: c.Now, metrics: c.Metrics}).serve,
 		"health": (&health{version: c.Version, now: c.Now}).serve,
 		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
-		"home":   newHome(site, create).serve,
+		"home":   newHome(site, create, limit).serve,
 		"manage": (&manage{site: site, callers: c.Callers}).serve,
 		"reaper": (&timer{reaper: c.Reaper, log: c.Log}).serve,
 		webAPI:   notFound,
 	}, map[string]handlerFunc{
-		"GET /api/links/{alias}/qr":       newQR(c.Rules.Base).serve,
+		"GET /api/links/{alias}/qr":       ask.public(newQR(c.Rules.Base).serve),
 		"GET /api/me":                     ask.anyone(me),
 		"GET /api/links":                  ask.owners(ls.list),
 		"GET /api/links/{alias}":          ask.holders(ls.read),
@@ -198,7 +202,7 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{routes: routes, hosted: c.HostAddress != "", addresses: c.Addresses, log: c.Log, sender: c.Sender}, nil
+	return &service{routes: routes, hosted: c.HostAddress != "", addresses: c.Addresses, log: c.Log, metrics: c.Metrics, sender: c.Sender}, nil
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. The context is that of
@@ -213,6 +217,7 @@ type service struct {
 	hosted    bool
 	addresses access.Addresses
 	log       *slog.Logger
+	metrics   *telemetry.Metrics
 	sender    *telemetry.Sender
 
 	forwardingKnown atomic.Bool // set once it is known whether the host forwards or proxies
@@ -273,6 +278,8 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 		s.logger(w).Warn(telemetry.LogTimerRefused, "error", err)
 	case errors.Is(err, link.ErrDamaged):
 		s.logger(w).Error(telemetry.LogLinkCorrupt, "error", err)
+	case p.Status == http.StatusTooManyRequests:
+		s.metrics.LimitRefused.Add(1)
 	case p.Status == http.StatusUnauthorized:
 		s.logger(w).Debug("credentials refused", "error", err) // why, for who sets up a provider
 	case p == uncheckedProblem && !errors.Is(err, link.ErrUnavailable):

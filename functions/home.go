@@ -22,11 +22,12 @@ type home struct {
 	site    pages.Site
 	page    []byte
 	shorten *shorten
+	limits  *limits
 	post    handlerFunc
 }
 
-func newHome(site pages.Site, s *shorten) *home {
-	h := &home{site: site, page: site.Home(pages.Form{}), shorten: s}
+func newHome(site pages.Site, s *shorten, l *limits) *home {
+	h := &home{site: site, page: site.Home(pages.Form{}), shorten: s, limits: l}
 	h.post = s.counted(h.form)
 	return h
 }
@@ -58,7 +59,11 @@ func (h *home) form(ctx context.Context, w http.ResponseWriter, r *http.Request)
 		return badRequest("body", "Invalid body", "The form is not valid: check its percent-encoding.", "")
 	}
 	f := pages.Form{LongURL: strings.TrimSpace(values.Get("longUrl")), Alias: strings.TrimSpace(values.Get("alias")), Lifetime: values.Get("expiresInSeconds")}
-	l, created, err := h.shortened(ctx, f)
+	var l link.Link
+	var created bool
+	if err = h.limits.take(access.LimitShorten, r, ""); err == nil { // now that there is a form to show again
+		l, created, err = h.shortened(ctx, f)
+	}
 	if err != nil {
 		p := *problemOf(err)
 		f.Title, f.Detail, f.Field = p.Title, p.Detail, p.Field

@@ -29,6 +29,7 @@ type redirect struct {
 	now     func() time.Time
 	metrics *telemetry.Metrics
 
+	limits    *limits
 	clicks    Clicks
 	counted   clicks.Mode
 	addresses access.Addresses
@@ -48,12 +49,17 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 		a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
 	}
 	ok = ok && !a.Reserved()
+	if ok {
+		if err := rd.limits.take(access.LimitRedirect, r, ""); err != nil {
+			return err
+		}
+	}
 	var l link.Link
 	err := error(notFoundProblem)
 	start := rd.now()
 	if ok {
 		rd.prepare.Do(rd.prepareCountries)
-		l, err = rd.links.Get(ctx, a)
+		l, err = rd.find(ctx, r, a)
 	}
 	now := rd.now()
 	took := now.Sub(start)
@@ -82,6 +88,19 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 		rd.clicks.Click(a, rd.click(r, now, took))
 	}
 	return nil
+}
+
+// find returns the link of an alias. One that is not cached is not looked up for a client who has asked for too many that do
+// not exist.
+func (rd *redirect) find(ctx context.Context, r *http.Request, a link.Alias) (l link.Link, err error) {
+	if l, ok := rd.links.Cached(ctx, a); ok {
+		return l, nil
+	}
+	err = rd.limits.guess(r, func() (err error) {
+		l, err = rd.links.Get(ctx, a)
+		return err
+	})
+	return l, err
 }
 
 // prepareCountries has the table of countries decoded while the first link is read. A process that redirects nobody needs no
@@ -126,7 +145,7 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, r *http.
 	if !ok || a.Reserved() {
 		return notFoundProblem
 	}
-	l, err := rd.links.Get(ctx, a)
+	l, err := rd.find(ctx, r, a)
 	if err != nil {
 		return err
 	}

@@ -190,6 +190,26 @@ param clientAddressHops int = 1
 @description('PUBLIC_STATS: whether anyone may ask for the statistics of the whole service, and not only an admin.')
 param publicStats bool = true
 
+@description('RATE_SHORTEN_PER_MINUTE: how many links one address may make at once, and then per minute. 0: any number.')
+@minValue(0)
+@maxValue(1000000)
+param rateShortenPerMinute int = 30
+
+@description('RATE_UNKNOWN_PER_MINUTE: how many links that do not exist one address may ask for at once, and then per minute. 0: any number.')
+@minValue(0)
+@maxValue(1000000)
+param rateUnknownPerMinute int = 60
+
+@description('RATE_API_PER_MINUTE: how many calls of the API one owner may make at once, and then per minute. 0: any number.')
+@minValue(0)
+@maxValue(1000000)
+param rateApiPerMinute int = 300
+
+@description('RATE_REDIRECT_PER_MINUTE: how many redirects one address gets at once, and then per minute. 0: any number.')
+@minValue(0)
+@maxValue(1000000)
+param rateRedirectPerMinute int = 0
+
 @description('ALIAS_LENGTH: characters of a new alias.')
 @minValue(4)
 @maxValue(32)
@@ -416,6 +436,10 @@ var settings = {
   CLIENT_ADDRESS_HEADER: addressHeader
   CLIENT_ADDRESS_HOPS: string(clientAddressHops)
   PUBLIC_STATS: string(publicStats)
+  RATE_SHORTEN_PER_MINUTE: string(rateShortenPerMinute)
+  RATE_UNKNOWN_PER_MINUTE: string(rateUnknownPerMinute)
+  RATE_API_PER_MINUTE: string(rateApiPerMinute)
+  RATE_REDIRECT_PER_MINUTE: string(rateRedirectPerMinute)
   ALIAS_LENGTH: string(aliasLength)
   CACHE_ENABLED: string(cacheEnabled)
   CACHE_SIZE_MB: string(cacheSizeMB)

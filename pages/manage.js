@@ -64,7 +64,7 @@ async function start() {
     askIn(says);
   } catch (problem) {
     if (problem.kind === "credentials-invalid") return askIn("Your session has ended. Sign in again.");
-    if (problem.status === 503 || problem.title === "No response" || problem.title === "You are offline") {
+    if ([429, 503].includes(problem.status) || problem.title === "No response" || problem.title === "You are offline") {
       view("failed");
       return wrong("failed-problem", problem, () => location.reload());
     }

@@ -61,12 +61,16 @@ func newKeys(t *table, config Config, c *changes) *Keys {
 }
 
 // Key returns the key with this hash, expired or not, as it was in the table within the last minute. The day of its last use
-// is saved in the background. Errors: access.ErrUnknownKey, link.ErrUnavailable.
+// is saved in the background. In a context of access.WithoutLookup, only a cached key is available.
+// Errors: access.ErrUnknownKey, link.ErrUnavailable.
 func (k *Keys) Key(ctx context.Context, hash string) (access.Key, error) {
 	current := k.changes.current(ctx, k.config.Now())
 	key, cached := k.lookUp(ctx, hash)
 	if cached && current {
 		return key, nil
+	}
+	if !access.LookupAllowed(ctx) {
+		return access.Key{}, fmt.Errorf("the key is not cached: %w", link.ErrUnavailable)
 	}
 	limit := Timeout
 	if cached {

@@ -207,6 +207,30 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 	count("revoke again, as an admin", 1, revoke(key.ID(), ""))
 }
 
+// What is not cached is not looked up where that is not allowed.
+func TestKeysWithoutALookUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	key := r.addKey(s, "ann")
+	try := func(k access.Key, want error) {
+		t.Helper()
+		before := len(r.proxy.Calls())
+		if got, err := s.Keys.Key(access.WithoutLookup(ctx), k.Hash); !errors.Is(err, want) || want == nil && got != k {
+			t.Errorf("got %+v, %v, want %v", got, err, want)
+		}
+		if made := r.proxy.Calls()[before:]; len(made) != 0 {
+			t.Errorf("made the calls %v", made)
+		}
+	}
+	try(key, link.ErrUnavailable)
+	try(r.newKey("ann"), link.ErrUnavailable)
+	r.wantKey(s, key, nil, 1)
+	try(key, nil)
+	r.clock.Advance(time.Minute)
+	try(key, link.ErrUnavailable)
+}
+
 // A revoked key is refused by the process that revoked it at once, and by others once they know.
 func TestARevokedKeyIsRefusedByOthers(t *testing.T) {
 	t.Parallel()

@@ -120,16 +120,27 @@ func Open(config Config) (*Links, error) {
 // requests have to wait for that.
 func (s *Links) FollowChanges(ctx context.Context) { s.changes.follow(ctx) }
 
+// Cached returns the link of an alias if it is cached, and is live and right, but for changes of the last seconds. It may lack
+// what Link says a cache leaves out. It makes no call, unless nobody has asked for a while what other processes have changed.
+func (s *Links) Cached(ctx context.Context, a link.Alias) (l link.Link, ok bool) {
+	if s.cache == nil {
+		return link.Link{}, false
+	}
+	e := s.cache.hit(ctx, a)
+	if e == nil {
+		return link.Link{}, false
+	}
+	return e.link(), true
+}
+
 // Get returns the link of an alias, or its tombstone, whatever its state: the caller decides what it is worth. It may be
-// cached, and then lacks what Link says a cache leaves out.
+// cached, as that of Cached.
 // Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
-	if s.cache == nil { // the cache limits its reads itself, and a hit needs no limit
+	if s.cache == nil { // the cache limits its reads itself
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, Timeout)
 		defer cancel()
-	} else if e := s.cache.hit(ctx, a); e != nil {
-		return e.link(), nil
 	}
 	get := s.get
 	if s.second != nil {

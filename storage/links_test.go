@@ -776,3 +776,42 @@ func TestNoStorage(t *testing.T) {
 		})
 	}
 }
+
+// Cached returns live links only, and makes no call for any.
+func TestWhatIsCached(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(withCache)
+	live, short := r.create(s, "https://example.com/live", 24*time.Hour), r.create(s, "https://example.com/short", time.Minute)
+	other := r.create(r.other(), "https://example.com/other", time.Hour)
+	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
+		t.Error(err)
+	}
+	cached := func(store *storage.Links, a link.Alias, want bool) {
+		t.Helper()
+		before := len(r.proxy.Calls())
+		l, ok := store.Cached(ctx, a)
+		if made := r.proxy.Calls()[before:]; ok != want || ok && l.Alias != a || len(made) != 0 {
+			t.Errorf("%s: got %+v, %t, by the calls %v, want %t", a, l, ok, made, want)
+		}
+	}
+	cached(s, live.Alias, true)
+	cached(s, short.Alias, true)
+	cached(s, other.Alias, false)
+	cached(s, "nobody", false)
+	cached(r.instance(), live.Alias, false) // which has no cache
+	r.clock.Advance(time.Minute)
+	cached(s, short.Alias, false)
+	r.clock.Advance(withCache.Fresh - time.Minute - time.Second)
+	cached(s, live.Alias, true)
+	r.clock.Advance(time.Second)
+	cached(s, live.Alias, false)
+	if _, err := s.Get(ctx, live.Alias); err != nil {
+		t.Error(err)
+	}
+	cached(s, live.Alias, true)
+	if _, err := s.Edit(ctx, live.Alias, false, func(l link.Link) (link.Link, error) { return l.Deleted(true, r.clock.Now()) }); err != nil {
+		t.Error(err)
+	}
+	cached(s, live.Alias, false)
+}

@@ -27,6 +27,7 @@ type Metrics struct {
 	ShortenAliasCollision Counter
 
 	SigninsRefused Counter // requests whose credentials are not valid
+	LimitRefused   Counter // requests of clients who have sent too many
 	LinkEdited     Counter // links changed: edits, deletes and restores
 	LinkClaimed    Counter
 
@@ -123,6 +124,7 @@ func (m *Metrics) all() []named {
 		{"shorten.rejected", &m.ShortenRejected},
 		{"shorten.alias_collision", &m.ShortenAliasCollision},
 		{"signin.refused", &m.SigninsRefused},
+		{"limit.refused", &m.LimitRefused},
 		{"link.edited", &m.LinkEdited},
 		{"link.claimed", &m.LinkClaimed},
 		{"changes.polls", &m.ChangesPolls},

@@ -60,6 +60,12 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 
 	s.Functions.PublicStats = r.boolean("PUBLIC_STATS", true)
+	s.Functions.Rates = access.Rates{
+		access.LimitShorten:  r.rate("RATE_SHORTEN_PER_MINUTE", 30),
+		access.LimitUnknown:  r.rate("RATE_UNKNOWN_PER_MINUTE", 60),
+		access.LimitAPI:      r.rate("RATE_API_PER_MINUTE", 300),
+		access.LimitRedirect: r.rate("RATE_REDIRECT_PER_MINUTE", 0),
+	}
 	s.Functions.Addresses = r.addresses("CLIENT_ADDRESS_HEADER", "CLIENT_ADDRESS_HOPS", s.Hosted())
 
 	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Functions.Rules.Base)
@@ -191,6 +197,10 @@ func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 
 func (r *reader) duration(name string, unit time.Duration, byDefault, low, high int64) time.Duration {
 	return time.Duration(r.integer(name, byDefault, low, high)) * unit
+}
+
+func (r *reader) rate(name string, byDefault int64) int {
+	return int(r.integer(name, byDefault, 0, 1_000_000))
 }
 
 func (r *reader) boolean(name string, byDefault bool) bool {

@@ -76,6 +76,7 @@ func serve(t *testing.T, settings ...string) *site {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), fmt.Sprintf("PORT=%d", port), "BaseUrl=" + s.url, "ADMIN_KEY=" + adminKey,
 		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" + strings.ToLower(prefix) + "-locks",
 		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index, "EXPIRYINDEX_TABLE_NAME=" + s.Expiry, "OWNERS_TABLE_NAME=" + s.Owners,
+		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
 		"KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State, "CLICKS_TABLE_NAME=" + s.Clicks, "CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
 	}, settings...)
 	cmd.Stdout, cmd.Stderr = s.output, s.output

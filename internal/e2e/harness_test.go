@@ -88,6 +88,7 @@ func (s *site) environment(connectionString string, more ...string) []string {
 		fmt.Sprintf("TOMBSTONE_DAYS=%d", s.TombstoneFor/(24*time.Hour)),
 		"BaseUrl=https://tiney.to",
 		"ADMIN_KEY=" + adminKey,
+		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0", // all tests are one client
 	}, more...)
 }
 

@@ -55,11 +55,12 @@ type Fake struct {
 	versions int
 	fail     error
 	calls    int
+	cached   map[link.Alias]bool
 }
 
 // NewFake makes a fake without links.
 func NewFake(now func() time.Time, random io.Reader) *Fake {
-	return &Fake{now: now, random: random, links: map[link.Alias]link.Link{}, index: map[string]link.Alias{}, until: map[link.Alias]time.Time{}}
+	return &Fake{now: now, random: random, links: map[link.Alias]link.Link{}, index: map[string]link.Alias{}, until: map[link.Alias]time.Time{}, cached: map[link.Alias]bool{}}
 }
 
 // Fail makes all calls fail with err, until it is called with nil.
@@ -105,6 +106,24 @@ func (f *Fake) put(l link.Link) link.Link {
 func cached(l link.Link) link.Link {
 	l.UpdatedAt, l.Title, l.Tags, l.ClaimHash, l.Before, l.Version = time.Time{}, "", nil, "", link.Count{}, ""
 	return l
+}
+
+// Cache has Cached return a link, once it is there and while it is live.
+func (f *Fake) Cache(a link.Alias) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cached[a] = true
+}
+
+// Cached returns a link that Cache was told of. That does not count as a call, and does not fail.
+func (f *Fake) Cached(_ context.Context, a link.Alias) (link.Link, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, ok := f.links[a]
+	if !ok || !f.cached[a] || l.State(f.now()) != link.StateLive {
+		return link.Link{}, false
+	}
+	return cached(l), true
 }
 
 // Get returns a link, as a cache has it.

@@ -1,0 +1,68 @@
+package functions
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tiney/access"
+	"tiney/link"
+)
+
+// limits refuses requests of clients who send too many.
+type limits struct {
+	*access.Limits
+	addresses access.Addresses
+}
+
+// take counts a request of an owner, or if that is "" of an address. The error is a problem: the client has sent too many.
+func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
+	if l.Rate(of) == 0 {
+		return nil // and the address does not matter
+	}
+	client := access.Client{Owner: owner}
+	if owner == "" {
+		client.Address = l.addresses.Of(r)
+	}
+	wait := l.Take(of, client)
+	if wait == 0 {
+		return nil
+	}
+	return limitedProblem(of, l.Rate(of), wait)
+}
+
+// takeBack takes back what take has counted of a request without an owner.
+func (l *limits) takeBack(of access.Limit, r *http.Request) {
+	if l.Rate(of) != 0 {
+		l.Return(of, access.Client{Address: l.addresses.Of(r)})
+	}
+}
+
+// guess looks up what anybody may ask for, and counts it if there is no such thing. Until that is known it counts too: else as
+// many requests as a client can send at once would get by.
+func (l *limits) guess(r *http.Request, lookUp func() error) error {
+	if err := l.take(access.LimitUnknown, r, ""); err != nil {
+		return err
+	}
+	err := lookUp()
+	if !errors.Is(err, link.ErrNotFound) {
+		l.takeBack(access.LimitUnknown, r)
+	}
+	return err
+}
+
+// limitedProblem returns the problem of a client who has to wait. The headers are those of draft-ietf-httpapi-ratelimit-headers-10.
+func limitedProblem(of access.Limit, rate int, wait time.Duration) *problem {
+	seconds := int((wait + time.Second - 1) / time.Second)
+	in := fmt.Sprintf("%d seconds", seconds)
+	if seconds == 1 {
+		in = "1 second"
+	}
+	return newProblem(http.StatusTooManyRequests, "rate-limited", "Too many requests",
+		"Too many requests came from you, or from your network, in a short time. Nothing is wrong with this one: repeat it in "+in+".").
+		with("Retry-After", strconv.Itoa(seconds)).
+		with("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=%d`, of, rate, int(access.Window.Seconds()))).
+		with("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, of, seconds))
+}

@@ -1,0 +1,367 @@
+package functions_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/access"
+	"tiney/functions"
+	"tiney/link"
+)
+
+// limited makes a rig with limits.
+func limited(t *testing.T, rates access.Rates) *rig {
+	return newRig(t, func(c *functions.Config) { c.Rates = rates })
+}
+
+// from sends a request from an address.
+func (r *rig) from(address, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	r.t.Helper()
+	return r.do(method, target, body, append([]string{"X-Forwarded-For", address}, header...)...)
+}
+
+const (
+	ann = "203.0.113.7"
+	ben = "203.0.113.8"
+)
+
+// wantLimited checks that a response is that to a request past a limit.
+func wantLimited(t *testing.T, w *httptest.ResponseRecorder, limit string, rate, wait int) {
+	t.Helper()
+	wantProblem(t, w, http.StatusTooManyRequests, "rate-limited", "")
+	for name, want := range map[string]string{
+		"Retry-After":      fmt.Sprint(wait),
+		"RateLimit-Policy": fmt.Sprintf(`"%s";q=%d;w=60`, limit, rate),
+		"RateLimit":        fmt.Sprintf(`"%s";r=0;t=%d`, limit, wait),
+	} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestShortenIsLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitShorten: 30, access.LimitAPI: 1})
+	token, _ := claimToken(t)
+	shorten := func(address string, header ...string) *httptest.ResponseRecorder {
+		return r.from(address, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, header...)
+	}
+	for i := range 30 {
+		switch w := shorten(ann, "Authorization", "Bearer "+token); {
+		case i == 0 && w.Code != 201, i > 0 && w.Code != 200:
+			t.Fatalf("%d: got %d %s", i, w.Code, w.Body)
+		}
+	}
+	calls := r.fake.Calls()
+	wantLimited(t, shorten(ann), "shorten", 30, 2)
+	wantLimited(t, shorten(ann, "Authorization", "Bearer "+token), "shorten", 30, 2)
+	wantLimited(t, r.from(ann, "POST", "/api/shorten", "not read"), "shorten", 30, 2)
+	if r.fake.Calls() != calls {
+		t.Error("the store was asked past the limit")
+	}
+	if w := shorten(ben); w.Code != 200 {
+		t.Errorf("somebody else got %d", w.Code)
+	}
+	r.clock.Advance(1500 * time.Millisecond)
+	wantLimited(t, shorten(ann), "shorten", 30, 1)
+	r.clock.Advance(500 * time.Millisecond)
+	if w := shorten(ann); w.Code != 200 {
+		t.Errorf("after 2 s: got %d", w.Code)
+	}
+	wantLimited(t, shorten(ann), "shorten", 30, 2)
+	r.wantMetrics(map[string]float64{"shorten.created": 1, "shorten.deduplicated": 31, "shorten.rejected": 5, "limit.refused": 5})
+	if w := r.from(ann, "GET", "/api/stats", ""); w.Code != 200 {
+		t.Errorf("another call got %d", w.Code)
+	}
+}
+
+// The form counts as shorten does, and shows what was typed.
+func TestTheFormIsLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitShorten: 1})
+	post := func() *httptest.ResponseRecorder {
+		return r.from(ann, "POST", "/", "longUrl=https%3A%2F%2Fexample.com%2Ftyped&alias=mine", "Content-Type", "application/x-www-form-urlencoded")
+	}
+	if w := post(); w.Code != 201 {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	calls := r.fake.Calls()
+	w := post()
+	for _, want := range []string{`value="https://example.com/typed"`, `value="mine"`, "Too many requests", "in 60 seconds"} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if w.Code != 429 || w.Header().Get("Retry-After") != "60" || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") || r.fake.Calls() != calls {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+	wantLimited(t, r.from(ann, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`), "shorten", 1, 60)
+	if w := r.from(ann, "GET", "/", ""); w.Code != 200 {
+		t.Errorf("GET / got %d", w.Code)
+	}
+}
+
+// With an owner's credentials everything counts for the owner, wherever they are, and nowhere else.
+func TestOwnersAreLimited(t *testing.T) {
+	r := limited(t, access.Rates{1, 1, 5, 1})
+	r.fake.Put(link.Link{Alias: "hers", LongURL: "https://example.com/", Owner: "cleo"})
+	for i, request := range []string{"POST /api/shorten", "GET /api/links/hers", "GET /api/links/nothing", "POST /api/shorten", "GET /api/stats"} {
+		method, target, _ := strings.Cut(request, " ")
+		if w := r.as("cleo", method, target, `{"longUrl":"https://example.com/new"}`, "X-Forwarded-For", []string{ann, ben}[i%2]); w.Code == 429 {
+			t.Errorf("%s: got 429", request)
+		}
+	}
+	calls := r.fake.Calls()
+	for _, address := range []string{ann, ben} {
+		wantLimited(t, r.as("cleo", "GET", "/api/links/hers", "", "X-Forwarded-For", address), "api", 5, 12)
+		wantLimited(t, r.as("cleo", "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, "X-Forwarded-For", address), "api", 5, 12)
+		if w := r.from(address, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`); w.Code == 429 {
+			t.Errorf("%s without credentials got 429", address)
+		}
+		if w := r.as("dora", "GET", "/api/me", "", "X-Forwarded-For", address); w.Code != 200 {
+			t.Errorf("another owner got %d", w.Code)
+		}
+	}
+	if r.fake.Calls() != calls+2 {
+		t.Error("the store was asked past the limit")
+	}
+}
+
+func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitAPI: 3})
+	token, _ := claimToken(t)
+	r.from(ann, "GET", "/api/stats", "")
+	r.from(ann, "GET", "/api/links", "") // 401
+	r.from(ann, "GET", "/api/links/abcdef/qr", "")
+	for request, header := range map[string][]string{
+		"GET /api/stats":               nil,
+		"GET /api/links":               nil,
+		"GET /api/links/abcdef/qr":     {"X-Api-Key", "not looked at"},
+		"GET /api/links/abcdef":        {"Authorization", "Bearer " + token},
+		"DELETE /API/links/abcdef/":    {"Authorization", "Bearer " + token},
+		"GET /api/admin/cleanup/stats": nil,
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		wantLimited(t, r.from(ann, method, target, "", header...), "api", 3, 20)
+	}
+	if r.fake.Calls() != 0 {
+		t.Error("the store was asked past the limit")
+	}
+	for range 100 {
+		for request, status := range map[string]int{"GET /api/health": 200, "GET /api/ready": 200, "HEAD /api/health": 200, "GET /": 200, "GET /manage": 200,
+			"GET /api/nothing": 404, "OPTIONS /api/links": 204, "POST /api/shorten": 400, "GET /favicon.ico": 204} {
+			method, target, _ := strings.Cut(request, " ")
+			if w := r.from(ann, method, target, ""); w.Code != status {
+				t.Fatalf("%s: got %d, want %d", request, w.Code, status)
+			}
+		}
+	}
+}
+
+// A flood of unknown aliases makes no more look-ups than its limit, even if all of it comes at once, and nobody else
+// feels it.
+func TestUnknownAliasesAreLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitUnknown: 60})
+	r.fake.Put(link.Link{Alias: "cached", LongURL: "https://example.com/cached"})
+	r.fake.Put(link.Link{Alias: "stored", LongURL: "https://example.com/stored"})
+	r.fake.Cache("cached")
+	for range 1000 { // what is found, and what is no alias, never counts
+		for target, status := range map[string]int{"/stored": 302, "/stored+": 200, "/wp-login.php": 404, "/admin": 404, "/a/b": 404, "/.env+": 404} {
+			if w := r.from(ann, "GET", target, ""); w.Code != status {
+				t.Fatalf("%s: got %d", target, w.Code)
+			}
+		}
+	}
+	before := r.fake.Calls()
+	var all sync.WaitGroup
+	var notFound, refused, others atomic.Int64
+	for i := range 32 {
+		all.Go(func() {
+			for j := range 100 {
+				switch w := r.from(ann, "GET", fmt.Sprintf("/no%d_%d%s", i, j, []string{"", "+", "."}[j%3]), ""); w.Code {
+				case 404:
+					notFound.Add(1)
+				case 429:
+					refused.Add(1)
+				default:
+					t.Errorf("got %d", w.Code)
+				}
+			}
+			if w := r.from(fmt.Sprintf("198.51.100.%d", i), "GET", "/nobody", ""); w.Code == 404 {
+				others.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if calls := r.fake.Calls() - before; notFound.Load() != 60 || refused.Load() != 3140 || others.Load() != 32 || calls != 60+32 {
+		t.Errorf("%d were not found, %d refused, %d of others not found; %d look-ups", notFound.Load(), refused.Load(), others.Load(), calls)
+	}
+
+	before = r.fake.Calls()
+	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "unknown", 60, 1)
+	wantLimited(t, r.from(ann, "HEAD", "/nobody+", ""), "unknown", 60, 1)
+	wantLimited(t, r.from(ann, "GET", "/stored", ""), "unknown", 60, 1)
+	for target, status := range map[string]int{"/cached": 302, "/cached+": 200, "/cached.": 302} {
+		if w := r.from(ann, "GET", target, ""); w.Code != status {
+			t.Errorf("%s: got %d, want %d", target, w.Code, status)
+		}
+	}
+	page := r.from(ann, "GET", "/nobody", "", "Accept", "text/html")
+	if page.Code != 429 || !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") || page.Header().Get("Retry-After") != "1" ||
+		!strings.Contains(page.Body.String(), "repeat it in 1 second.") {
+		t.Errorf("got %d %v %s", page.Code, page.Header(), page.Body)
+	}
+	if r.fake.Calls() != before {
+		t.Error("the store was asked past the limit")
+	}
+	r.clock.Advance(time.Second)
+	wantProblem(t, r.from(ann, "GET", "/nobody", ""), 404, "not-found", "")
+	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "unknown", 60, 1)
+}
+
+// What cannot be looked up is not unknown.
+func TestAnOutageIsNotLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitUnknown: 1})
+	r.fake.Fail(link.ErrUnavailable)
+	r.keys.fail = link.ErrUnavailable
+	for range 10 {
+		wantProblem(t, r.from(ann, "GET", "/nobody", ""), 503, "storage-unavailable", "")
+		wantProblem(t, r.from(ann, "GET", "/api/me", "", "X-Api-Key", unknownKey(t)), 503, "credentials-unchecked", "")
+	}
+}
+
+// Anybody can invent claim tokens.
+func TestUnknownAliasesOfClaimTokensAreLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitUnknown: 3})
+	token, hash := claimToken(t)
+	r.fake.Put(link.Link{Alias: "mine", LongURL: "https://example.com/", ClaimHash: hash})
+	for i := range 10 {
+		other, _ := claimToken(t)
+		w := r.from(ann, "GET", "/api/links/mine", "", "Authorization", "Bearer "+token)
+		guessed := r.from(ann, []string{"GET", "DELETE"}[i%2], fmt.Sprintf("/api/links/no%d", i), "", "Authorization", "Bearer "+other)
+		if i < 3 {
+			if w.Code != 200 {
+				t.Errorf("got %d", w.Code)
+			}
+			wantProblem(t, guessed, 404, "not-found", "")
+			continue
+		}
+		wantLimited(t, guessed, "unknown", 3, 20)
+		wantLimited(t, w, "unknown", 3, 20)
+	}
+}
+
+func TestRefusedCredentialsAreLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitUnknown: 4})
+	known := r.as("cleo", "GET", "/api/me", "")
+	if known.Code != 200 {
+		t.Fatalf("got %d", known.Code)
+	}
+	r.keys.cached = true
+	for _, header := range [][]string{{"X-Api-Key", unknownKey(t)}, {"Authorization", "Basic dXNlcjpwYXNz"}, {"X-Api-Key", "tny_x"}, {"Authorization", "Bearer " + unknownKey(t)}} {
+		wantProblem(t, r.from(ann, "POST", "/api/shorten", "", header...), 401, "credentials-invalid", "")
+	}
+	lookups := r.keys.lookups
+	for _, request := range []string{"GET /api/me", "POST /api/shorten", "GET /api/links/abcdef", "GET /api/keys"} {
+		method, target, _ := strings.Cut(request, " ")
+		wantLimited(t, r.from(ann, method, target, "", "X-Api-Key", unknownKey(t)), "unknown", 4, 15)
+		wantLimited(t, r.from(ann, method, target, "", "Authorization", "Bearer tny_x"), "unknown", 4, 15)
+	}
+	if r.keys.lookups != lookups {
+		t.Errorf("%d keys were looked up past the limit", r.keys.lookups-lookups)
+	}
+	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "unknown", 4, 15)
+	for _, who := range []string{"", "cleo", "admin"} { // whom one knows without a look-up
+		if w := r.as(who, "GET", "/api/me", "", "X-Forwarded-For", ann); w.Code != 200 {
+			t.Errorf("%q: got %d", who, w.Code)
+		}
+	}
+	wantProblem(t, r.from(ben, "GET", "/api/me", "", "X-Api-Key", unknownKey(t)), 401, "credentials-invalid", "")
+	if refused := r.metrics.SigninsRefused.Value(); refused != 5 {
+		t.Errorf("%d counted as refused", refused)
+	}
+}
+
+func TestRedirectsAreLimited(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitRedirect: 2})
+	r.fake.Put(link.Link{Alias: "cached", LongURL: "https://example.com/"})
+	r.fake.Cache("cached")
+	r.from(ann, "GET", "/cached", "")
+	r.from(ann, "HEAD", "/nobody", "")
+	calls := r.fake.Calls()
+	wantLimited(t, r.from(ann, "GET", "/cached", ""), "redirect", 2, 30)
+	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "redirect", 2, 30)
+	if w := r.from(ann, "GET", "/cached+", ""); w.Code != 200 {
+		t.Errorf("the preview got %d", w.Code)
+	}
+	if w := r.from(ben, "GET", "/cached", ""); w.Code != 302 || r.fake.Calls() != calls {
+		t.Errorf("somebody else got %d", w.Code)
+	}
+	if got := len(r.clicks.clicked["cached"]); got != 2 {
+		t.Errorf("%d clicks, want 2", got)
+	}
+}
+
+// Whatever a client writes into the header, and wherever its proxies' entries stand, it is one client.
+func TestForgedAddressesAreOneClient(t *testing.T) {
+	const forged, proxies = 40, 3
+	for hops := 1; hops <= proxies; hops++ {
+		r := newRig(t, func(c *functions.Config) {
+			c.Rates = access.Rates{access.LimitUnknown: 5}
+			c.Addresses.Hops = hops
+		})
+		behind := []string{ann, "192.0.2.1", "192.0.2.2"}[:hops] // what the proxies write
+		status := map[int]int{}
+		for i := range forged {
+			invented := fmt.Sprintf("9.9.9.%d", i)
+			entries := append([]string{}, behind...)
+			for range i % 4 { // so many entries of the client's own, which come before
+				entries = append([]string{invented}, entries...)
+			}
+			req := httptest.NewRequest("GET", "http://internal.example/nobody", nil)
+			switch i % 3 {
+			case 0:
+				req.Header["X-Forwarded-For"] = []string{strings.Join(entries, ", ")}
+			case 1: // a line for each
+				req.Header["X-Forwarded-For"] = entries
+			case 2: // and an empty one
+				req.Header["X-Forwarded-For"] = append([]string{"", "unknown,, " + invented}, strings.Join(entries, ","))
+			}
+			for _, other := range []string{"Forwarded", "X-Real-Ip", "Client-Ip", "X-Azure-Clientip", "True-Client-Ip", "Cf-Connecting-Ip"} {
+				req.Header.Set(other, invented)
+			}
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, req)
+			status[w.Code]++
+		}
+		if status[404] != 5 || status[429] != forged-5 {
+			t.Errorf("%d proxies: got %v", hops, status)
+		}
+		req := httptest.NewRequest("GET", "http://internal.example/nobody", nil)
+		req.Header.Set("X-Forwarded-For", strings.Join(append([]string{ann, ben}, behind[1:]...), ","))
+		w := httptest.NewRecorder()
+		if r.ServeHTTP(w, req); w.Code != 404 {
+			t.Errorf("%d proxies: somebody else got %d", hops, w.Code)
+		}
+	}
+}
+
+// IPv6 clients have a /64 each.
+func TestIPv6ClientsAreLimitedByNetwork(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitUnknown: 1})
+	for address, status := range map[string][2]int{"[2001:db8::%d]:4711": {404, 429}, "2001:db8:0:%d::1": {404, 404}, "::ffff:203.0.113.%d": {404, 404}} {
+		for i, want := range status {
+			if w := r.from(fmt.Sprintf(address, i+1), "GET", "/nobody", ""); w.Code != want {
+				t.Errorf("%s: got %d, want %d", fmt.Sprintf(address, i+1), w.Code, want)
+			}
+		}
+	}
+	if w := r.from("203.0.113.1", "GET", "/nobody", ""); w.Code != 429 {
+		t.Errorf("IPv4 that was mapped into IPv6 got %d", w.Code)
+	}
+}

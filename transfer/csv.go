@@ -14,22 +14,26 @@ import (
 type column int
 
 const (
-	target   column = iota
-	code            // the alias, perhaps in slashes
-	short           // a short URL, of which the alias is the path
-	custom          // more of them, apart from each other by commas or spaces
-	created         // times
-	expires         //
-	updated         //
-	last            //
-	status          // a whole number
-	disabled        // true or false
-	title           //
-	tags            //
-	owner           //
-	visits          // whole numbers
-	bots            //
-	columns
+	target column = iota
+	code          // the alias, perhaps in slashes
+	short         // a short URL, of which the alias is the path
+	custom        // more of them, apart from each other by commas or spaces
+	title
+	tags
+	owner
+	// Times.
+	created
+	expires
+	updated
+	last
+	// Whole numbers.
+	status
+	visits
+	bots
+
+	disabled // true or false
+
+	columns // how many there are
 )
 
 // table is a format of one record a row, below a row of the columns' names.
@@ -52,13 +56,17 @@ var tables = map[Format]table{
 		title: {"title"}, tags: {"tags"}, visits: {"visits", "visitscount"}}},
 	YOURLS: {bare: []column{code, target, title, created, columns, visits}, names: [columns][]string{target: {"url", "target"},
 		code: {"keyword", "source"}, created: {"timestamp"}, title: {"title"}, visits: {"clicks", "hits"}}},
-	Bitly: {names: [columns][]string{target: {"destinationurl", "longurl"}, short: {"link", "bitlink", "shortlink"}, custom: {"customlink", "customlinks"},
-		created: {"created", "createdat", "datecreated", "createddate"}, title: {"title"}, tags: {"tags"}, visits: {"clicks", "totalclicks", "engagements", "totalengagements"}}},
+	Bitly: {names: [columns][]string{target: {"destinationurl", "longurl"}, short: {"link", "bitlink", "shortlink"},
+		custom: {"customlink", "customlinks"}, created: {"created", "createdat", "datecreated", "createddate"}, title: {"title"}, tags: {"tags"},
+		visits: {"clicks", "totalclicks", "engagements", "totalengagements"}}},
 	Dub: {names: [columns][]string{target: {"destinationurl", "url"}, short: {"shortlink", "link"}, created: {"createdat"},
 		expires: {"expiresat"}, disabled: {"archived"}, title: {"title"}, tags: {"tags"}, visits: {"clicks"}}},
 	AzURLShortener: {skip: "KEY", names: [columns][]string{target: {"url"}, code: {"rowkey"}, disabled: {"isarchived"}, title: {"title"},
 		visits: {"clicks"}}},
 }
+
+// maxColumns bounds what is kept of a row.
+const maxColumns = 1000
 
 // header is the row of a file's columns.
 type header struct {
@@ -107,9 +115,6 @@ func (t *table) header(fields [][]byte, f Format) (*header, error) {
 	default:
 		return h, nil
 	}
-	if len(names) == 1 && names[0] == "" {
-		return nil, FileError("The file is empty. The first line must name the columns.")
-	}
 	return nil, FileError(fmt.Sprintf("The first line must name the columns, and the one %s is not there: it has %s. Is the format %s?",
 		missing, quoted(string(bytes.Join(fields, []byte(", ")))), f))
 }
@@ -143,7 +148,10 @@ func (t *table) bareHeader(fields [][]byte) (*header, bool) {
 
 // read reads the rows of a file.
 func (t *table) read(s *source, f Format, yield func(Record) bool) error {
-	rows := rowReader{source: s, delimiter: delimiter(s.data())}
+	rows, err := newRowReader(s)
+	if err != nil {
+		return err
+	}
 	var h *header
 	for {
 		fields, number, err := rows.next()
@@ -174,13 +182,13 @@ func (t *table) read(s *source, f Format, yield func(Record) bool) error {
 				continue
 			}
 		}
-		if len(fields) < len(h.fields) || !blank(fields[len(h.fields):]) {
+		if len(fields) != len(h.fields) { // more would be a cut title, even if what is in excess is empty
 			if !yield(Record{Line: number, Err: rows.uneven(len(h.fields))}) {
 				return nil
 			}
 			continue
 		}
-		if bytes.Equal(fields[0], h.fields[0]) && slices.EqualFunc(fields[:len(h.fields)], h.fields, bytes.Equal) {
+		if slices.EqualFunc(fields, h.fields, bytes.Equal) {
 			continue // several files were put together
 		}
 		more := true
@@ -257,13 +265,13 @@ func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
 	if name, s = value(status); s != "" {
 		var err error
 		if b.Link.StatusCode, err = strconv.Atoi(s); err != nil {
-			b.fail("%s is %s; it must be 301, 302, 307 or 308.", name, quoted(s))
+			b.fail("%s is %s; it must be 301, 302, 307 or 308.", quoted(name), quoted(s))
 		}
 	}
 	if name, s = value(disabled); s != "" {
 		var err error
 		if b.Link.Disabled, err = strconv.ParseBool(strings.ToLower(s)); err != nil {
-			b.fail("%s is %s; it must be true or false.", name, quoted(s))
+			b.fail("%s is %s; it must be true or false.", quoted(name), quoted(s))
 		}
 	}
 	if t.own {
@@ -291,14 +299,33 @@ func looseTags(s string) (all []string) {
 	return all
 }
 
-// delimiter returns what separates the fields of the first line that is not blank: what is there most outside of quotes, a
-// comma, a semicolon (as spreadsheets write it where the comma is a decimal one) or a tab.
-func delimiter(data []byte, last bool) byte {
-	data = bytes.TrimLeft(data, " \r\n")
-	end, _ := eol(data, last)
+// rowReader splits a file into rows (RFC 4180). What is damaged costs no more than the line where it is: after a quote that
+// never ends, reading goes on with the next line.
+type rowReader struct {
+	*source
+	delimiter byte
+	fields    [][]byte
+	lines     int // of the row that was returned last
+}
+
+// newRowReader returns a reader of the rows of s. They are separated by what is there most, outside of quotes, in the first
+// line that is not blank: commas, semicolons (of spreadsheets where a comma is a decimal one) or tabs.
+func newRowReader(s *source) (*rowReader, error) {
+	var line []byte
+	for {
+		data, last := s.data()
+		data = bytes.TrimLeft(data, " \r\n")
+		end, next := eol(data, last)
+		if line = data[:end]; next > 0 || last || !s.more() && s.err == nil {
+			break
+		}
+		if s.err != nil && s.err != io.EOF {
+			return nil, s.err
+		}
+	}
 	counts := map[byte]int{}
 	inQuotes := false
-	for _, c := range data[:end] {
+	for _, c := range line {
 		if c == '"' {
 			inQuotes = !inQuotes
 		}
@@ -312,16 +339,7 @@ func delimiter(data []byte, last bool) byte {
 			best = c
 		}
 	}
-	return best
-}
-
-// rowReader splits a file into rows (RFC 4180). What is damaged costs no more than the line where it is: after a quote that
-// never ends, reading goes on with the next line.
-type rowReader struct {
-	*source
-	delimiter byte
-	fields    [][]byte
-	lines     int // of the row that was returned last
+	return &rowReader{source: s, delimiter: best}, nil
 }
 
 // next returns the fields of the next row, valid until the next call, and the line where it begins. The error is io.EOF, that
@@ -343,9 +361,9 @@ func (r *rowReader) next() (fields [][]byte, number int, err error) {
 			r.consume(row.length, row.lines)
 			return row.fields, number, nil
 		case len(data) >= maxRecord:
-			row.wrong = tooLong
-			if row.quote >= 0 {
-				row.wrong = neverEnds
+			row.wrong = neverEnds
+			if _, next := eol(data, last); next == 0 {
+				row.wrong, row.quote = tooLong, -1
 			}
 			return nil, number, r.damaged(row)
 		}
@@ -357,37 +375,31 @@ func (r *rowReader) next() (fields [][]byte, number int, err error) {
 
 const neverEnds = "The quote that begins here never ends: close it, or double it if it is part of the text."
 
-// damaged passes over a row up to the end of the line where its last quote began, and returns what is wrong with it.
+// damaged passes over a row up to the end of the line where its last quote began, and returns what is wrong with it. The error
+// may be that of reading, too.
 func (r *rowReader) damaged(row row4180) error {
-	data, last := r.data()
 	text := row.wrong
 	if row.quote > 0 {
 		text = fmt.Sprintf("%s (It is in line %d.)", text, r.line+row.quote)
 	}
-	length, lines := 0, 0
-	for lines <= max(row.quote, 0) {
-		_, next := eol(data[length:], last)
-		if next == 0 {
-			break
-		}
-		length, lines = length+next, lines+1
-	}
-	if lines == 0 { // not even the first line ends within the window
+	for range max(row.quote, 0) + 1 {
 		if err := r.skipLine(); err != nil {
 			return err
 		}
-		return wrong(tooLong)
 	}
-	r.consume(length, lines)
 	return wrong(text)
 }
 
 // uneven returns what is wrong with the row that was returned last, which has not as many fields as there should be.
 func (r *rowReader) uneven(should int) error {
-	if r.lines > 1 {
-		return wrongf("There are %d columns instead of %d: a quote that begins here ends in line %d.", len(r.fields), should, r.line-1)
+	hint := "put text that has a separator in it into quotes"
+	switch {
+	case r.lines > 1:
+		hint = fmt.Sprintf("check the quote that ends in line %d", r.line-1)
+	case len(r.fields) < should:
+		hint = "check whether the line was cut"
 	}
-	return wrongf("There are %d columns instead of %d: put text that has a separator in it into quotes.", len(r.fields), should)
+	return wrongf("There are %d columns instead of %d: %s.", len(r.fields), should, hint)
 }
 
 // row4180 is what splitRow found.
@@ -441,6 +453,9 @@ func splitRow(data []byte, delimiter byte, last bool, fields [][]byte) (row row4
 		}
 		row.fields = append(row.fields, field)
 		switch {
+		case len(row.fields) > maxColumns:
+			row.wrong = "There are more than 1,000 columns."
+			return row
 		case i == len(data) && !last:
 			return row
 		case i == len(data):

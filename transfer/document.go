@@ -3,6 +3,7 @@ package transfer
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -153,6 +154,15 @@ func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte)
 	}
 }
 
+// flag is a boolean of a program whose database may have none: 0 is false, too, and any other value than null and "" true.
+type flag bool
+
+// UnmarshalJSON decodes the value.
+func (f *flag) UnmarshalJSON(data []byte) error {
+	*f = flag(!slices.Contains([]string{"false", "null", "0", `""`}, string(data)))
+	return nil
+}
+
 func decodeKutt(data []byte, yield func(Record)) {
 	var v struct {
 		Address     string `json:"address"`
@@ -162,15 +172,15 @@ func decodeKutt(data []byte, yield func(Record)) {
 		ExpireIn    string `json:"expire_in"`
 		CreatedAt   string `json:"created_at"`
 		VisitCount  int64  `json:"visit_count"`
-		Banned      bool   `json:"banned"`
-		Password    bool   `json:"password"`
+		Banned      flag   `json:"banned"`
+		Password    flag   `json:"password"`
 	}
 	if err := unmarshal(data, &v); err != nil {
 		yield(Record{Err: wrong(jsonWrong(err))})
 		return
 	}
 	b := builder{code: v.Address, short: v.Link, Record: Record{
-		Link:  link.Link{LongURL: v.Target, Title: v.Description, Disabled: v.Banned},
+		Link:  link.Link{LongURL: v.Target, Title: v.Description, Disabled: bool(v.Banned)},
 		Total: clicks.Total{Clicks: v.VisitCount},
 	}}
 	if v.Password {

@@ -32,7 +32,7 @@ func (o objectLines) read(s *source, f Format, first byte, yield func(Record) bo
 	if first != '{' && first != 0 {
 		return FileError(fmt.Sprintf(`The format %s has one JSON object a line, and the file does not begin with "{". Choose another format.`, f))
 	}
-	for {
+	for begin := true; ; {
 		line, number, err := s.nextLine()
 		switch {
 		case err == io.EOF:
@@ -48,6 +48,10 @@ func (o objectLines) read(s *source, f Format, first byte, yield func(Record) bo
 		if line = bytes.Trim(line, " \t"); len(line) == 0 {
 			continue
 		}
+		if begin && string(line) == "{" {
+			return FileError(fmt.Sprintf("The format %s has one JSON object a line, and the file has objects that go over several.", f))
+		}
+		begin = false
 		more := true
 		decodeObject(o.decode, line, func(rec Record) {
 			rec.Line = number
@@ -94,8 +98,7 @@ type row struct {
 
 func decodeRow(data []byte, yield func(Record)) {
 	var v row
-	err := json.Unmarshal(data, &v)
-	if err != nil {
+	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true)); err != nil {
 		yield(Record{Err: wrong(jsonWrong(err))})
 		return
 	}
@@ -145,9 +148,9 @@ func jsonWrong(err error) string {
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.As(err, &semantic) && semantic.GoType != nil:
-		return fmt.Sprintf("The member %s must be %s.", quoted(string(semantic.JSONPointer)), kindOf(semantic.GoType))
+		return fmt.Sprintf("The member %s must be %s.", member(semantic.JSONPointer), kindOf(semantic.GoType))
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
-		return fmt.Sprintf("The member %s is there twice.", quoted(string(syntactic.JSONPointer)))
+		return fmt.Sprintf("The member %s is there twice.", member(syntactic.JSONPointer))
 	case errors.As(err, &syntactic) && errors.Is(err, io.ErrUnexpectedEOF):
 		return "The JSON ends before it is complete: check whether the line was cut, or a quote is missing."
 	case errors.As(err, &syntactic):
@@ -155,6 +158,9 @@ func jsonWrong(err error) string {
 	}
 	return "The JSON is damaged."
 }
+
+// member returns the name of a member for an error's text, such as "tags/0".
+func member(p jsontext.Pointer) string { return quoted(strings.TrimPrefix(string(p), "/")) }
 
 func kindOf(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
@@ -167,8 +173,6 @@ func kindOf(t reflect.Type) string {
 		return "a whole number"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Slice:
-		return "a list"
 	}
-	return "an object"
+	return "a list"
 }

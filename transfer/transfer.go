@@ -72,7 +72,7 @@ func wrongf(format string, args ...any) error { return wrong(fmt.Sprintf(format,
 
 // quoted returns what a file says for an error's text, which is not to grow with it.
 func quoted(text string) string {
-	const most = 60
+	const most = 80
 	runes := 0
 	for i := range text {
 		if runes++; runes > most {

@@ -31,7 +31,7 @@ func (b *builder) time(dst *time.Time, name, text string) {
 	}
 	t, ok := parseTime(text)
 	if !ok {
-		b.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.", name, quoted(text))
+		b.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.", quoted(name), quoted(text))
 	}
 	*dst = t
 }
@@ -43,7 +43,7 @@ func (b *builder) count(dst *int64, name, text string) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		b.fail("%s is %s; it must be a whole number, without separators.", name, quoted(text))
+		b.fail("%s is %s; it must be a whole number, without separators.", quoted(name), quoted(text))
 	}
 	*dst = n
 }

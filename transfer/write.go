@@ -3,10 +3,10 @@ package transfer
 import (
 	"encoding/csv"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -107,20 +107,24 @@ func orNull(s string) *string {
 	return &s
 }
 
-// formula is what spreadsheets take for one, after https://owasp.org/www-community/attacks/CSV_Injection, and the same after
-// apostrophes.
-var formula = regexp.MustCompile(`^'*[=+\-@\t\r\n＝＋－＠]`)
+// formula reports whether a field begins like what spreadsheets take for a formula, after
+// https://owasp.org/www-community/attacks/CSV_Injection, or would without apostrophes before it.
+func formula(s string) bool {
+	s = strings.TrimLeft(s, "'")
+	first, _ := utf8.DecodeRuneInString(s)
+	return s != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first)
+}
 
 // guarded returns a field that no spreadsheet takes for a formula, and unguarded what it was before.
 func guarded(s string) string {
-	if formula.MatchString(s) {
+	if formula(s) {
 		return "'" + s
 	}
 	return s
 }
 
 func unguarded(s string) string {
-	if strings.HasPrefix(s, "'") && formula.MatchString(s) {
+	if strings.HasPrefix(s, "'") && formula(s) {
 		return s[1:]
 	}
 	return s

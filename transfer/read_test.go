@@ -1,0 +1,449 @@
+package transfer_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf16"
+
+	"tiney/transfer"
+)
+
+func TestParseFormat(t *testing.T) {
+	for _, f := range transfer.Formats {
+		if got, err := transfer.ParseFormat(string(f)); got != f || err != nil {
+			t.Errorf("%s: %q, %v", f, got, err)
+		}
+	}
+	for _, name := range []string{"", "CSV", "json", "csv "} {
+		if _, err := transfer.ParseFormat(name); !errors.Is(err, transfer.ErrFormat) {
+			t.Errorf("%q: %v", name, err)
+		}
+		for _, err := range transfer.Read(strings.NewReader("{}"), transfer.Format(name)) {
+			if !errors.Is(err, transfer.ErrFormat) {
+				t.Errorf("reading %q: %v", name, err)
+			}
+		}
+	}
+}
+
+// Files that are in no such format are said to be so, once.
+func TestWrongFiles(t *testing.T) {
+	utf16File := func(bom string, order func(uint16) (byte, byte)) string {
+		b := []byte(bom)
+		for _, u := range utf16.Encode([]rune("alias,longUrl\na,https://example.com/ü\n")) {
+			x, y := order(u)
+			b = append(b, x, y)
+		}
+		return string(b)
+	}
+	little := func(u uint16) (byte, byte) { return byte(u), byte(u >> 8) }
+	big := func(u uint16) (byte, byte) { return byte(u >> 8), byte(u) }
+	for _, test := range []struct{ name, file, says string }{
+		{"web page", "\n <!DOCTYPE html>\n<title>Sign in</title>", "web page"},
+		{"web page after a byte order mark", "\ufeff<html>", "web page"},
+		{"ZIP archive", "PK\x03\x04\x14\x00\x06\x00", "ZIP"},
+		{"old workbook", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "workbook"},
+		{"gzip", "\x1f\x8b\x08\x00\x00\x00\x00\x00", "gzip"},
+		{"PDF", "%PDF-1.7\n", "PDF"},
+		{"UTF-16, little-endian", utf16File("\xff\xfe", little), "UTF-8"},
+		{"UTF-16, big-endian", utf16File("\xfe\xff", big), "UTF-8"},
+		{"UTF-16 without a mark, little-endian", utf16File("", little), "UTF-8"},
+		{"UTF-16 without a mark, big-endian", utf16File("", big), "UTF-8"},
+	} {
+		for _, f := range transfer.Formats {
+			wantFileError(t, test.name, f, test.file, test.says)
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		format transfer.Format
+		file   string
+		says   string
+	}{
+		{"empty", transfer.CSV, "", "empty"},
+		{"blank", transfer.Dub, "\r\n\r\n \n", "empty"},
+		{"only a byte order mark", transfer.CSV, "\ufeff", "empty"},
+		{"empty", transfer.Kutt, "", "no JSON"},
+		{"JSON", transfer.CSV, `{"alias":"a","longUrl":"https://example.com/"}`, "Choose another format"},
+		{"CSV", transfer.NDJSON, "alias,longUrl\na,https://example.com/\n", "Choose another format"},
+		{"list", transfer.NDJSON, `[{"alias":"a"}]`, "Choose another format"},
+		{"object over several lines", transfer.NDJSON, "\n{\n  \"alias\": \"a\"\n}\n", "go over several"},
+		{"CSV", transfer.Kutt, "address,target\n", "Choose another format"},
+		{"another document", transfer.Kutt, `{"items":[{"address":"a","target":"https://example.com/"}]}`, `the member "data"`},
+		{"no target", transfer.CSV, "alias,long URI,title\na,https://example.com/,\n", "longurl"},
+		{"no alias", transfer.Dub, "Destination URL,Clicks\nhttps://example.com/,1\n", "shortlink, link"},
+		{"no names", transfer.Shlink, "a,https://example.com/\n", "must name the columns"},
+		{"two of one name", transfer.CSV, "alias,longUrl,Long URL\na,https://example.com/,https://example.com/\n", "twice"},
+		{"damaged names", transfer.CSV, "alias,\"longUrl\nurl,x\n", "Line 1 must name the columns. The quote"},
+		{"another format", transfer.Golink, "Short,Long\ndocs,https://example.com/\n", "Choose another format"},
+		{"names too long", transfer.CSV, strings.Repeat("x", 2<<20) + "\na,https://example.com\n", "Line 1"},
+	} {
+		wantFileError(t, test.name, test.format, test.file, test.says)
+	}
+}
+
+func wantFileError(t *testing.T, name string, f transfer.Format, file, says string) {
+	t.Helper()
+	var fails []error
+	for rec, err := range transfer.Read(strings.NewReader(file), f) {
+		if err == nil {
+			t.Errorf("%s as %s: %+v", name, f, rec)
+		}
+		fails = append(fails, err)
+	}
+	var wrong transfer.FileError
+	if len(fails) != 1 || !errors.As(fails[0], &wrong) || !strings.Contains(wrong.Error(), says) {
+		t.Errorf("%s as %s: %q, want one FileError that says %q", name, f, fails, says)
+	}
+}
+
+// A file may be damaged anywhere: each line where it is has one error, and the others are read.
+func TestDamage(t *testing.T) {
+	const names = "alias,longUrl,title\n"
+	const good = "https://example.com/"
+	long := strings.Repeat("x", 3<<20)
+	for _, test := range []struct {
+		name   string
+		format transfer.Format
+		file   string
+		want   string // the lines that are read, and what the errors of the others say
+	}{
+		{"names only", transfer.CSV, names, ""},
+		{"names without an end", transfer.CSV, "alias,longUrl", ""},
+		{"empty", transfer.NDJSON, "", ""},
+		{"empty", transfer.Golink, "\n", ""},
+		{"an empty list", transfer.Bitly, `{"links":[]}`, ""},
+		{"a list alone", transfer.Kutt, `[{"address":"a","target":"` + good + `"}]`, "1 a|"},
+		{"byte order mark", transfer.CSV, "\ufeff" + names + "a," + good + ",\n", "2 a|"},
+		{"byte order mark", transfer.NDJSON, "\ufeff" + `{"alias":"a","longUrl":"` + good + `"}`, "1 a|"},
+		{"byte order mark", transfer.Kutt, "\ufeff" + `[{"address":"a","target":"` + good + `"}]`, "1 a|"},
+		{"CR LF", transfer.CSV, "alias,longUrl\r\na," + good + "\r\n\r\n\"b\",\"" + good + "\"\r\n", "2 a|4 b|"},
+		{"CR", transfer.CSV, "alias,longUrl\ra," + good + "\r\r\"b\",\"" + good + "\"\r", "2 a|4 b|"},
+		{"CR in quotes", transfer.CSV, names + "a," + good + ",\"x\ry\r\nz\"\nb," + good + ",", "2 a|5 b|"},
+		{"CR LF", transfer.NDJSON, "{\"longUrl\":\"" + good + "\"}\r\n\r\n{\"alias\":\"b\",\"longUrl\":\"" + good + "\"}\r\n", "1 |3 b|"},
+		{"CR", transfer.Golink, "{\"Short\":\"a\",\"Long\":\"" + good + "\"}\r{\"Short\":\"b\",\"Long\":\"" + good + "\"}\r", "1 a|2 b|"},
+		{"names in any case, with spaces and blank lines before them", transfer.CSV, "\n\n ALIAS ;Long Url;T i t l e\na;" + good + ";x,y\n", "4 a|"},
+		{"spaces around names", transfer.CSV, "alias, longUrl\na," + good + "\n", "2 a|"},
+		{"tabs", transfer.CSV, "alias\tlongUrl\na\t" + good + "a,b;c\n", "2 a|"},
+		{"missing columns", transfer.CSV, names + "a," + good + "\nb," + good + ",\n", "2 ! 2 columns instead of 3: check whether the line was cut|3 b|"},
+		{"too many columns", transfer.CSV, names + "a," + good + ",x, y\nb," + good + ",,\n", "2 ! 4 columns instead of 3: put text|3 ! 4 columns|"},
+		{"a line that was cut", transfer.CSV, names + "a," + good + ",\nb,https://exa", "2 a|3 ! 2 columns|"},
+		{"a quote that never ends", transfer.CSV, names + "a," + good + ",\"x\nb," + good + ",\nc," + good + ",\n", "2 ! The quote that begins here never ends|3 b|4 c|"},
+		{"a quote that never ends, at the end", transfer.CSV, names + "a," + good + ",\"", "2 ! never ends|"},
+		{"a quote that never ends, in a later line", transfer.CSV, "alias,title,longUrl\na,\"x\ny\",\"" + good + "\nb,," + good + "\n", "2 ! (It is in line 3.)|4 b|"},
+		{"a quote that never ends, before more than a record can hold", transfer.CSV, names + "a," + good + ",\"x\n" + strings.Repeat("b,"+good+",\n", 50_000), "2 ! never ends|" + counted(3, 50_002, "b")},
+		{"a quote that ends in another line's", transfer.CSV, names + "a," + good + ",\"x\nb," + good + ",\nc," + good + ",\"y\"\n", "2 ! text after a closing quote|3 b|4 c|"},
+		{"a quote that takes rows", transfer.CSV, names + "a,\"" + good + "\nb," + good + "\"\nc," + good + ",\n", "2 ! check the quote that ends in line 3|4 c|"},
+		{"quotes within text", transfer.CSV, names + "a," + good + ",5\" or \"6\nb," + good + ",\"5\" or 6\"\n", "2 a|3 ! double the quotes|"},
+		{"invalid UTF-8", transfer.CSV, names + "a," + good + ",\xff\nb," + good + ",\n", "2 ! UTF-8|3 b|"},
+		{"invalid UTF-8 in a column that is not read", transfer.CSV, "alias,longUrl,note\na," + good + ",\xff\n", "2 ! UTF-8|"},
+		{"invalid UTF-8", transfer.NDJSON, "{\"longUrl\":\"\xff\"}\n{\"longUrl\":\"" + good + "\"}\n", "1 ! UTF-8|2 |"},
+		{"invalid UTF-8", transfer.Kutt, "[{\"address\":\"a\",\"target\":\"\xff\"},{\"address\":\"b\",\"target\":\"" + good + "\"}]", "1 ! UTF-8|2 b|"},
+		{"NUL", transfer.CSV, names + "\x00\x00\x00\x00\x00\nb," + good + ",\n", "2 ! 1 columns|3 b|"},
+		{"NUL", transfer.NDJSON, "{\"longUrl\":\"" + good + "\"}\n\x00\x00\x00\n{\"longUrl\":\"\x00\"}\n{\"longUrl\":\"" + good + "\"}\n", "1 |2 ! no JSON object|3 ! damaged at byte 13|4 |"},
+		{"a long line", transfer.CSV, names + "a," + good + "," + long + "\r\nb," + good + ",\n", "2 ! longer than 1 MiB|3 b|"},
+		{"a long line in quotes", transfer.CSV, names + "a," + good + ",\"" + long + "\"\nb," + good + ",\n", "2 ! longer than 1 MiB|3 b|"},
+		{"a long line, then the end", transfer.CSV, names + "a," + good + "," + long, "2 ! longer than 1 MiB|"},
+		{"a long line", transfer.NDJSON, "{\"title\":\"" + long + "\"}\r{\"longUrl\":\"" + good + "\"}\n" + long, "1 ! longer than 1 MiB|2 |3 ! longer than 1 MiB|"},
+		{"members of another type", transfer.NDJSON, "{\"disabled\":1}\n{\"tags\":\"a\"}\n{\"tags\":[1]}\n{\"title\":{}}", `1 ! "disabled" must be true or false|2 ! "tags" must be a list|` +
+			`3 ! "tags/0" must be a string|4 ! "title" must be a string|`},
+		{"members of another type", transfer.Golink, `{"Short":1}`, `1 ! "Short" must be a string|`},
+		{"members of another type", transfer.Bitly, `{"links":[{"tags":"a"}]}`, `1 ! "tags" must be a list|`},
+		{"a short URL with more than a path", transfer.Bitly, `{"links":[{"id":"http://bit.ly/a?b=/c#/d","long_url":"` + good + `"}]}`, "1 a|"},
+		{"a value that is long", transfer.CSV, "longUrl,clicks\n" + good + "," + strings.Repeat("ü", 100) + "\n", `2 ! "clicks" is "` + strings.Repeat("ü", 80) + `"…; it must be|`},
+		{"tags with text behind a quote", transfer.CSV, "longUrl,tags\n" + good + ",\"\"\"a\"\"b\"\n", "2 ! The tags|"},
+		{"more than an object in a line", transfer.NDJSON, `{"longUrl":"` + good + `"}{}`, "1 ! damaged at byte 35|"},
+		{"half of a character", transfer.NDJSON, `{"longUrl":"` + good + `","title":"\ud800"}`, "1 ! damaged|"},
+	} {
+		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
+			records := read(t, test.format, test.file)
+			wants := strings.SplitAfter(test.want, "|")
+			for i, rec := range records {
+				want := strings.TrimSuffix(wants[min(i, len(wants)-1)], "|")
+				number, says, damaged := strings.Cut(want, " ! ")
+				got := fmt.Sprintf("%d %s", rec.Line, rec.Link.Alias)
+				if damaged && (rec.Err == nil || !strings.Contains(rec.Err.Error(), says) || fmt.Sprint(rec.Line) != number) ||
+					!damaged && (rec.Err != nil || got != want) {
+					t.Fatalf("record %d: %.500s, want %q", i+1, describe(rec), want)
+				}
+			}
+			if len(records) != len(wants)-1 {
+				t.Errorf("%d records, want %d", len(records), len(wants)-1)
+			}
+			for range transfer.Read(strings.NewReader(test.file), test.format) { // who has enough may stop at any record
+				break
+			}
+		})
+	}
+}
+
+// counted is what TestDamage wants of lines that all have one alias.
+func counted(from, to int, alias string) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		fmt.Fprintf(&b, "%d %s|", i, alias)
+	}
+	return b.String()
+}
+
+// A document whose JSON is damaged is read up to there.
+func TestDamagedDocument(t *testing.T) {
+	const a = `{"address":"a","target":"https://example.com/"}`
+	for _, test := range []struct{ name, file, says string }{
+		{"no comma", `{"data":[` + a + `,` + a + ` ` + a + `]}`, "after entry 3"},
+		{"cut", `{"data":[` + a + `,` + a + `,{"address":"b","tar`, "after entry 3"},
+		{"not closed", `{"data":[` + a + `,` + a, "after entry 3"},
+		{"a long entry", `{"data":[` + a + `,` + a + `,{"address":"` + strings.Repeat("x", 2<<20) + `"},` + a + `]}`, "Entry 3 of the list is longer than 1 MiB"},
+		{"something else behind", `{"data":[` + a + `,` + a + `]}<html>`, "after entry 3"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := 0
+			var fail error
+			for rec, err := range transfer.Read(strings.NewReader(test.file), transfer.Kutt) {
+				if err != nil {
+					fail = err
+				} else if n++; rec.Line != n || rec.Err != nil {
+					t.Errorf("%+v", rec)
+				}
+			}
+			var wrong transfer.FileError
+			if n != 2 || !errors.As(fail, &wrong) || !strings.Contains(wrong.Error(), test.says) {
+				t.Errorf("%d records, then %v", n, fail)
+			}
+		})
+	}
+}
+
+// How a file arrives, byte by byte or with its end, makes no difference; an error of reading ends it, whatever it is, and is
+// never taken for the file's end.
+func TestReaders(t *testing.T) {
+	broken := errors.New("the connection was closed")
+	for _, sample := range samples(t) {
+		format, data := sample.format, sample.data
+		var want strings.Builder
+		for _, rec := range read(t, format, data) {
+			want.WriteString(describe(rec))
+		}
+		for how, r := range map[string]io.Reader{
+			"byte by byte":   iotest.OneByteReader(strings.NewReader(data)),
+			"with its end":   iotest.DataErrReader(strings.NewReader(data)),
+			"half and half":  iotest.HalfReader(strings.NewReader(data)),
+			"with no window": io.MultiReader(strings.NewReader(data[:1]), strings.NewReader(data[1:])),
+		} {
+			var got strings.Builder
+			for rec, err := range transfer.Read(r, format) {
+				if err != nil {
+					t.Errorf("%s, %s: %v", sample.file, how, err)
+				}
+				got.WriteString(describe(rec))
+			}
+			if got.String() != want.String() {
+				t.Errorf("%s, %s: read\n%s, want\n%s", sample.file, how, got.String(), want.String())
+			}
+		}
+		for _, cut := range []int{0, 1, len(data) / 2, len(data) - 3} {
+			r := io.MultiReader(strings.NewReader(data[:cut]), iotest.ErrReader(broken))
+			var last error
+			var got strings.Builder
+			for rec, err := range transfer.Read(r, format) {
+				if last = err; err == nil {
+					got.WriteString(describe(rec))
+				}
+			}
+			if last != broken || !strings.HasPrefix(want.String(), got.String()) {
+				t.Errorf("%s, broken after %d bytes: %v, read\n%s, want the start of\n%s", sample.file, cut, last, got.String(), want.String())
+			}
+		}
+		for rec, err := range transfer.Read(strings.NewReader(data), format) { // who has enough stops
+			if rec.Line == 0 || err != nil {
+				t.Errorf("%s: %+v, %v", sample.file, rec, err)
+			}
+			break
+		}
+	}
+}
+
+// endless is a file of a start and then the same again and again, without being in memory.
+func endless(start, again string, size int64) io.Reader {
+	return io.MultiReader(strings.NewReader(start), io.LimitReader(&repeated{text: strings.Repeat(again, 1+64<<10/len(again))}, size))
+}
+
+type repeated struct {
+	text string
+	at   int
+}
+
+func (r *repeated) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		m := copy(p[n:], r.text[r.at:])
+		n, r.at = n+m, (r.at+m)%len(r.text)
+	}
+	return n, nil
+}
+
+// Memory does not grow with the file, whatever is in it.
+func TestMemory(t *testing.T) {
+	const size = 100 << 20 // of what could be in memory as a whole
+	const part = 20 << 20
+	row := "a,https://example.com/" + strings.Repeat("x", 1000) + ",\n"
+	entry := `{"address":"a","target":"https://example.com/` + strings.Repeat("x", 1000) + `"},`
+	for _, test := range []struct {
+		name   string
+		format transfer.Format
+		file   io.Reader
+		least  int // records
+		fails  bool
+	}{
+		{"a line of 100 MB", transfer.CSV, endless("alias,longUrl,title\na,b,", "x", size), 1, false},
+		{"a line of 100 MB in quotes", transfer.CSV, endless("alias,longUrl,title\na,b,\"", `x""`, size), 1, false},
+		{"a line of 100 MB", transfer.NDJSON, endless(`{"title":"`, "x", size), 1, false},
+		{"a column's name of 100 MB", transfer.CSV, endless("", "x", size), 0, true},
+		{"blank lines before the names", transfer.CSV, endless("", "\r\n", part), 0, true},
+		{"blank lines", transfer.CSV, endless("alias,longUrl\n", "\r\n", part), 0, false},
+		{"100 MB of columns", transfer.CSV, endless("alias,longUrl,title\n", ",", size), 1, false},
+		{"100 MB of quotes", transfer.CSV, endless("alias,longUrl,title\n", "\"", size), 1, false},
+		{"rows", transfer.CSV, endless("alias,longUrl,title\n", row, part), 15_000, false},
+		{"rows in a quote", transfer.CSV, endless("alias,longUrl,title\na,b,\"", row, part), 15_000, false},
+		{"an entry of 100 MB", transfer.Kutt, endless(`{"data":[{"address":"`, "x", size), 0, true},
+		{"another member that is long", transfer.Kutt, endless(`{"other":[1`, ",1", part), 0, true},
+		{"entries", transfer.Kutt, endless(`{"data":[`, entry, part), 15_000, true},
+		{"100 MB of brackets", transfer.Kutt, endless("", "[", size), 0, true},
+		{"100 MB of white space", transfer.Kutt, endless("", " ", size), 0, true},
+	} {
+		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
+			file := &weighed{r: test.file}
+			file.weigh()
+			before := file.most
+			n := 0
+			var fail error
+			for _, err := range transfer.Read(file, test.format) {
+				if fail = err; err == nil {
+					n++
+				}
+			}
+			if n < test.least || (fail != nil) != test.fails {
+				t.Errorf("%d records, then %v", n, fail)
+			}
+			if grown := file.most - before; grown > 4<<20 {
+				t.Errorf("takes %d KiB", grown>>10)
+			}
+		})
+	}
+}
+
+// weighed looks at the heap whenever another 8 MiB of r were read.
+type weighed struct {
+	r    io.Reader
+	read int
+	most uint64 // the largest heap, in bytes
+}
+
+func (w *weighed) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if (w.read+n)>>23 > w.read>>23 {
+		w.weigh()
+	}
+	w.read += n
+	return n, err
+}
+
+func (w *weighed) weigh() {
+	runtime.GC() // what a window was before it grew, and records that were read
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	w.most = max(w.most, now.HeapAlloc)
+}
+
+// FuzzRead: no file makes a reader panic, or hand over what Record's comment rules out.
+func FuzzRead(f *testing.F) {
+	for _, sample := range samples(f) {
+		f.Add(sample.data, uint8(slices.Index(transfer.Formats, sample.format)))
+	}
+	f.Fuzz(func(t *testing.T, data string, format uint8) {
+		f := transfer.Formats[int(format)%len(transfer.Formats)]
+		lines := 1 + strings.Count(data, "\n") + strings.Count(data, "\r") + strings.Count(data, ",")
+		line, ended := 0, false
+		for rec, err := range transfer.Read(strings.NewReader(data), f) {
+			shares := f == transfer.Bitly && rec.Err == nil
+			switch {
+			case ended:
+				t.Fatal("something follows an error")
+			case err != nil:
+				ended = true
+				continue
+			case rec.Line < line || rec.Line == line && !shares || rec.Line > lines:
+				t.Fatalf("line %d after %d of %d", rec.Line, line, lines)
+			case rec.Err != nil && describe(rec) != describe(transfer.Record{Line: rec.Line, Err: rec.Err}):
+				t.Fatalf("%+v", rec)
+			case rec.Err != nil && len(rec.Err.Error()) > 1000:
+				t.Fatalf("an error of %d bytes", len(rec.Err.Error()))
+			case rec.Err == nil && (rec.Link.LongURL == "" || rec.Total.Clicks < 0 || rec.Total.Bots < 0):
+				t.Fatalf("%+v", rec)
+			case rec.Link.Alias == "" && rec.Err == nil && f != transfer.CSV && f != transfer.NDJSON:
+				t.Fatal("there is no alias")
+			}
+			line = rec.Line
+		}
+	})
+}
+
+// BenchmarkRead reads a million links, or what of them is asked for, and tells how many a second.
+func BenchmarkRead(b *testing.B) {
+	const n = 1000
+	records := make([]transfer.Record, n)
+	for i := range records {
+		records[i] = full
+	}
+	kutt := `{"data":[` + strings.TrimSuffix(strings.Repeat(`{"address":"docs","created_at":"2024-05-06T07:08:09.123Z","description":"The docs","expire_in":null,`+
+		`"link":"https://kutt.example.com/docs","target":"https://example.com/docs","visit_count":99},`, n), ",") + `]}`
+	golink := strings.Repeat(`{"Short":"docs","Long":"https://example.com/docs","Created":"2022-05-31T13:04:44.741457796-07:00","Owner":"ann@example.com"}`+"\n", n)
+	dub := "Short link,Destination URL,Clicks,Created at,Tags,Archived\n" +
+		strings.Repeat("https://dub.sh/launch,https://example.com/launch?utm_source=x,1024,2025-06-07T08:09:10.000Z,\"marketing, eu\",false\n", n)
+	for _, test := range []struct {
+		format transfer.Format
+		file   string
+	}{
+		{transfer.NDJSON, write(b, transfer.NDJSON, records...)},
+		{transfer.CSV, write(b, transfer.CSV, records...)},
+		{transfer.Kutt, kutt},
+		{transfer.Golink, golink},
+		{transfer.Dub, dub},
+	} {
+		b.Run(string(test.format), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(test.file)))
+			for b.Loop() {
+				got := 0
+				for rec, err := range transfer.Read(strings.NewReader(test.file), test.format) {
+					if got++; err != nil || rec.Err != nil {
+						b.Fatal(rec, err)
+					}
+				}
+				if got != n {
+					b.Fatal(got)
+				}
+			}
+			b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for _, f := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
+		b.Run(string(f), func(b *testing.B) {
+			b.ReportAllocs()
+			w := transfer.NewWriter(io.Discard, f, base)
+			for b.Loop() {
+				if err := w.Write(full); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -125,6 +125,8 @@ var apiRoutes = map[string]string{
 	"GET /api/stats/top":                "owners",
 	"GET /api/stats":                    "anyone",
 	"POST /api/claims":                  "owners",
+	"GET /api/export":                   "owners",
+	"POST /api/import":                  "owners",
 	"POST /api/keys":                    "owners",
 	"GET /api/keys":                     "owners",
 	"DELETE /api/keys/0123456789abcdef": "owners",

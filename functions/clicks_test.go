@@ -75,9 +75,15 @@ func (f *fakeClicks) Totals(_ context.Context, links []link.Link) (totals []clic
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range links {
-		totals = append(totals, f.total(l.Alias))
+		t := f.total(l.Alias)
+		t.Add(clicks.Total{Clicks: l.Before.Clicks, Bots: l.Before.Bots, Last: l.Before.LastAt})
+		totals = append(totals, t)
 	}
 	return totals, f.fail
+}
+
+func (f *fakeClicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
+	return f.Totals(ctx, links)
 }
 
 func (f *fakeClicks) Top(_ context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error) {

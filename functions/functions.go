@@ -65,6 +65,25 @@ type Lister interface {
 	List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) (links []link.Link, next string, err error)
 }
 
+// Mover takes links out of the store and puts links in.
+type Mover interface {
+	// All returns links of all owners, deleted ones too, from up to limit rows of the store after a position, "" being the
+	// start. next is the position to continue from, and "" at the end. A position may be anybody's invention. Damaged is how
+	// many of the rows are no links. Errors: link.ErrPosition if after can be no position, link.ErrUnavailable.
+	All(ctx context.Context, after string, limit int) (links []link.Link, next string, damaged int, err error)
+	Importer
+}
+
+// Importer imports links as they are. Of several with one alias the first comes first. One that is there and leads to the same
+// long URL stays as it is. When ctx has ended, no other link is begun.
+// Errors of a link: link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
+type Importer interface {
+	// Import makes what it returns durable, and is safe to repeat after any error.
+	Import(ctx context.Context, links []link.Link) []link.Imported
+	// TryImport returns what Import would, and only reads. Made has what earlier calls would have made, and is added to.
+	TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported
+}
+
 // Callers tells who sends a request, by its headers. The zero Caller is anyone.
 type Callers interface {
 	// Caller honours access.WithoutLookup. Errors: access.ErrInvalid, access.ErrAmbiguous, access.ErrUnavailable.
@@ -97,6 +116,8 @@ type Statistics interface {
 	Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error)
 	// Totals returns the clicks and bots of each of some links since ever, and the last click. They may be a minute old.
 	Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error)
+	// TotalsOfAll does the same, of links that Mover.All has returned together.
+	TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.Total, error)
 	// Top returns up to limit of the links that were clicked most within a window, and how often, the first one most: an
 	// owner's, anybody's if owner is "". Deleted ones are left out. They may be a minute old.
 	Top(ctx context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error)
@@ -148,6 +169,7 @@ type Config struct {
 		Reader
 		Editor
 		Lister
+		Mover
 	}
 	Tables, Lock Pinger
 	Reaper       Runner
@@ -168,6 +190,8 @@ func New(c Config) (http.Handler, error) {
 	ls := &links{store: c.Links, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
 	st := &stats{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, kept: c.CountsKept, now: c.Now}
+	ex := &exporting{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, now: c.Now}
+	im := &importing{links: c.Links, rules: c.Rules, clicks: c.Clicks, now: c.Now, log: c.Log}
 	serviceStats := ask.anyone(st.service)
 	if !c.PublicStats {
 		serviceStats = ask.admins(st.service)
@@ -194,6 +218,8 @@ func New(c Config) (http.Handler, error) {
 		"GET /api/stats/top":              ask.owners(st.top),
 		"GET /api/stats":                  serviceStats,
 		"POST /api/claims":                ask.owners(ls.claim),
+		"GET /api/export":                 ask.owners(ex.serve),
+		"POST /api/import":                ask.owners(im.serve),
 		"POST /api/keys":                  ask.owners(ks.create),
 		"GET /api/keys":                   ask.owners(ks.list),
 		"DELETE /api/keys/{id}":           ask.owners(ks.revoke),

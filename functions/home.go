@@ -50,7 +50,7 @@ func (h *home) form(ctx context.Context, w http.ResponseWriter, r *http.Request)
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return formTypeProblem
 	}
-	body, err := readBody(w, r)
+	body, err := readBody(w, r, maxBody)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"mime"
@@ -21,13 +22,14 @@ import (
 // more.
 const maxBody = 16 << 10
 
-// readBody reads a request's body, up to maxBody bytes. The error is a problem.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+// readBody reads a request's body, up to most bytes. The error is a problem.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, tooLargeProblem
+		return nil, newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",
+			fmt.Sprintf("The body may have at most %d bytes.", most))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, timeoutProblem
 	case err != nil:
@@ -48,7 +50,7 @@ func decodeJSON[T any](w http.ResponseWriter, r *http.Request) (v T, err error) 
 
 // decodeObject is decodeJSON without regard to the body's type.
 func decodeObject[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
-	body, err := readBody(w, r)
+	body, err := readBody(w, r, maxBody)
 	if err != nil {
 		return v, err
 	}

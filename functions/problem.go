@@ -2,7 +2,6 @@ package functions
 
 import (
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -88,8 +87,6 @@ var (
 		`The body must be one JSON object in UTF-8, such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
-	tooLargeProblem = newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",
-		fmt.Sprintf("The body may have at most %d bytes.", maxBody))
 	patchTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a JSON merge patch",
 		"The body must be a JSON merge patch: send it with the header Content-Type: "+mergePatch+", or application/json.").
 		with("Accept-Patch", mergePatch+", application/json")
@@ -128,6 +125,10 @@ var linkFields = map[link.Field]string{
 	link.FieldStatusCode: "statusCode",
 	link.FieldTitle:      "title",
 	link.FieldTags:       "tags",
+	link.FieldCreatedAt:  "createdAtUtc",
+	link.FieldUpdatedAt:  "updatedAtUtc",
+	link.FieldOwner:      "owner",
+	link.FieldClicks:     "clicks",
 }
 
 func newProblem(status int, kind, title, detail string) *problem {

@@ -20,7 +20,7 @@ type timer struct {
 }
 
 func (t *timer) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r)
+	body, err := readBody(w, r, maxBody)
 	if err != nil {
 		return err
 	}

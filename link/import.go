@@ -27,7 +27,9 @@ func (r Rules) Import(was Link, now time.Time) (Link, error) {
 		return Link{}, err
 	}
 	l.Tags = distinct(was.Tags)
-	// Without its alias, a link could not be told from the one that an earlier import of the same file has made.
+	if was.Alias == "" { // a second import could not find what the first one has made
+		return Link{}, &InvalidError{FieldAlias, "An imported link needs its alias. To have aliases drawn, shorten the URLs."}
+	}
 	if l.Alias, err = chosenAlias(string(was.Alias)); err != nil {
 		return Link{}, err
 	}

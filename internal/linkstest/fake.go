@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -281,6 +282,76 @@ func (f *Fake) List(_ context.Context, owner, after string, limit int, keep func
 		}
 	}
 	return links, "", nil
+}
+
+// All returns links in the order of their aliases.
+func (f *Fake) All(_ context.Context, after string, limit int) ([]link.Link, string, int, error) {
+	err := f.call()
+	defer f.mu.Unlock()
+	if _, ok := link.ParseAlias(after); !ok && after != "" {
+		err = link.ErrPosition
+	}
+	if err != nil {
+		return nil, "", 0, err
+	}
+	var links []link.Link
+	for i, a := range slices.Sorted(maps.Keys(f.links)) {
+		if string(a) <= after {
+			continue
+		}
+		if l := f.links[a]; l.GoneReason == link.StateLive {
+			links = append(links, l)
+		}
+		if len(links) == limit && i+1 < len(f.links) {
+			return links, string(a), 0, nil
+		}
+	}
+	return links, "", 0, nil
+}
+
+// Import makes links that are not there, one after the other.
+func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
+	return f.imports(ctx, links, func(l link.Link) link.Link {
+		if _, taken := f.index[indexKey(l)]; l.Owner == "" && !taken {
+			f.index[indexKey(l)] = l.Alias
+		}
+		return f.put(l)
+	})
+}
+
+// TryImport makes none. It does not remember the long URLs of what it would have made.
+func (f *Fake) TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported {
+	done := f.imports(ctx, links, func(l link.Link) link.Link { return l })
+	for i, l := range links {
+		if _, again := made[l.Alias]; again {
+			done[i].Created = false
+		}
+		made[l.Alias] = 0
+	}
+	return done
+}
+
+func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Link) link.Link) (done []link.Imported) {
+	for _, l := range links {
+		err := f.call()
+		there, ok := f.links[l.Alias]
+		switch {
+		case err != nil:
+			done = append(done, link.Imported{Err: err})
+		case ctx.Err() != nil:
+			done = append(done, link.Imported{Err: link.ErrUnavailable})
+		case !ok:
+			done = append(done, link.Imported{Link: make(l), Created: true})
+		case there.LongURL != l.LongURL:
+			done = append(done, link.Imported{Err: link.ErrAliasTaken})
+		case !there.DeletedAt.IsZero():
+			done = append(done, link.Imported{Err: link.ErrDeleted})
+		default:
+			done = append(done, link.Imported{Link: there})
+		}
+		f.mu.Unlock()
+	}
+	return done
 }
 
 // Reap puts a tombstone in the place of each link whose time is over, and drops tombstones whose own time is.

@@ -1,0 +1,99 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"tiney/access"
+	"tiney/clicks"
+	"tiney/link"
+	"tiney/transfer"
+)
+
+// maxExport is how many links are exported at a time.
+const maxExport = 1000
+
+// allOwners is in place of an owner, for whom may export everybody's links.
+const allOwners = "*"
+
+// exporting handles GET /api/export.
+type exporting struct {
+	links interface {
+		Lister
+		Mover
+	}
+	statistics Statistics
+	base       link.Base
+	now        func() time.Time
+}
+
+func (ex *exporting) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+	query := parametersOf(r)
+	format := query.oneOf("format", string(transfer.NDJSON), string(transfer.CSV))
+	owner := query.text("owner")
+	all := owner == allOwners
+	if owner != "" && !all {
+		query.wrong("owner", "owner may be "+allOwners+", for the links of all owners. Leave it out for your own.")
+	}
+	f := filter{owner: who.Owner, state: "export"} // an owner may be called like allOwners
+	if all {
+		f = filter{state: "export of all"}
+	}
+	const wrongCursor = "cursor must be that of the Link header of an export of the same links. Leave it out to start again."
+	after, ok := f.position(query.text("cursor"))
+	if !ok {
+		query.wrong("cursor", wrongCursor)
+	}
+	switch {
+	case all && !who.Admin:
+		return adminNeededProblem
+	case query.problem != nil:
+		return query.problem
+	}
+	links, totals, next, err := ex.page(ctx, f.owner, all, after)
+	if errors.Is(err, link.ErrPosition) { // anybody can compute the checksum
+		query.wrong("cursor", wrongCursor)
+		return query.problem
+	}
+	if err != nil {
+		return err
+	}
+	setHeaders(w, map[string]string{string(transfer.NDJSON): "application/x-ndjson", string(transfer.CSV): "text/csv; charset=utf-8"}[format])
+	w.Header().Set("Content-Disposition", `attachment; filename="links.`+format+`"`)
+	if next != "" {
+		query := url.Values{"format": {format}, "cursor": {f.cursor(next)}}
+		if all {
+			query.Set("owner", allOwners)
+		}
+		w.Header().Set("Link", "<"+ex.base.String()+"/api/export?"+query.Encode()+`>; rel="next"`)
+	}
+	out := transfer.NewWriter(w, transfer.Format(format), ex.base)
+	for i, l := range links {
+		if l.State(ex.now()) == link.StateDeleted {
+			continue
+		}
+		if err := out.Write(transfer.Record{Link: l, Total: totals[i]}); err != nil {
+			return nil // the client has disconnected
+		}
+	}
+	_ = out.Flush()
+	return nil
+}
+
+// page returns a page of an owner's links, or of all, deleted ones perhaps among them.
+func (ex *exporting) page(ctx context.Context, owner string, all bool, after string) (links []link.Link, totals []clicks.Total, next string, err error) {
+	read := ex.statistics.Totals
+	if all {
+		links, next, _, err = ex.links.All(ctx, after, maxExport)
+		read = ex.statistics.TotalsOfAll
+	} else {
+		links, next, err = ex.links.List(ctx, owner, after, maxExport, func(l link.Link) bool { return l.DeletedAt.IsZero() })
+	}
+	if err == nil {
+		totals, err = read(ctx, links)
+	}
+	return links, totals, next, err
+}

@@ -1,0 +1,271 @@
+package functions_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/link"
+)
+
+// imported is a result of an import.
+type imported struct {
+	Line, Status int
+	Alias        string
+	Problem      *struct {
+		Type, Title, Detail, Field string
+		Status                     int
+	}
+}
+
+// String tells what is stable of it: "2 409 one alias-taken".
+func (i imported) String() string {
+	text := fmt.Sprintf("%d %d %s", i.Line, i.Status, i.Alias)
+	if i.Problem != nil {
+		text += " " + strings.TrimPrefix(i.Problem.Type, "/problems/") + " " + i.Problem.Field
+	}
+	return strings.TrimSpace(text)
+}
+
+// imports sends a file as somebody, and returns what became of each record.
+func (r *rig) imports(who, query, file string) (results []string) {
+	r.t.Helper()
+	w := r.as(who, http.MethodPost, "/api/import"+query, file, "Content-Type", "Text/Anything; x=\"")
+	var body struct{ Results []imported }
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != 200 || body.Results == nil {
+		r.t.Fatalf("%s: got %d %s", query, w.Code, w.Body)
+	}
+	for _, i := range body.Results {
+		if i.Problem != nil && (i.Problem.Status != i.Status || i.Problem.Title == "" || i.Problem.Detail == "") {
+			r.t.Errorf("got %+v", i.Problem)
+		}
+		results = append(results, i.String())
+	}
+	return results
+}
+
+func (r *rig) wantResults(what string, got []string, want ...string) {
+	r.t.Helper()
+	if !slices.Equal(got, want) {
+		r.t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func line(alias, url string, more string) string {
+	return fmt.Sprintf("{\"alias\":%q,\"longUrl\":%q%s}\n", alias, url, more)
+}
+
+func TestImport(t *testing.T) {
+	r := newRig(t)
+	file := "\xef\xbb\xbf" + line("one", "https://example.com/1", `,"owner":"bob","clicks":7,"title":"One","createdAtUtc":"2001-02-03T04:05:06Z"`) + "\r\n" +
+		line("one", "https://example.com/1", "") +
+		line("one", "https://example.com/2", "") +
+		"{\"alias\":\n" +
+		line("a.b", "https://example.com/", "") +
+		line("two", "javascript:alert(1)", "") +
+		line("three", "https://example.com/", `,"clicks":-1`) +
+		`{"longUrl":"https://example.com/"}` + "\n" +
+		line("four", "https://example.com/", `,"expiresAtUtc":"2001-02-03T04:05:06Z","disabled":true`)
+	want := []string{"1 201 one", "3 200 one", "4 409 one alias-taken", "5 400  record", "6 400  alias alias", "7 400 two long-url longUrl", "8 400  record",
+		"9 400  alias alias", "10 201 four"}
+	r.wantResults("tried", r.imports("ann", "?dryRun=true", file), "1 201 one", "3 200 one", "4 200 one", want[3], want[4], want[5], want[6], want[7], want[8])
+	if w := r.do(http.MethodGet, "/one", ""); w.Code != 404 || r.clicks.created != 0 {
+		t.Errorf("a dry run made links: %d", w.Code)
+	}
+	r.wantResults("done", r.imports("ann", "?format=ndjson", file), want...)
+	if w := r.do(http.MethodGet, "/one", ""); w.Code != 302 {
+		t.Errorf("got %d", w.Code)
+	}
+	if w := r.do(http.MethodGet, "/four", ""); w.Code != 410 {
+		t.Errorf("got %d", w.Code)
+	}
+	if got := r.as("ann", http.MethodGet, "/api/links/one", "").Body.String(); !strings.Contains(got, `"createdAtUtc":"2001-02-03T04:05:06Z"`) ||
+		!strings.Contains(got, `"owner":"ann"`) || !strings.Contains(got, `"title":"One"`) || !strings.Contains(got, `"expiresAtUtc":null`) {
+		t.Errorf("got %s", got)
+	}
+	want[0], want[8] = "1 200 one", "10 200 four"
+	r.wantResults("again", r.imports("ann", "", file), want...)
+	if r.clicks.created != 2 {
+		t.Errorf("counted %d", r.clicks.created)
+	}
+	r.wantResults("nothing", r.imports("ann", "", ""))
+}
+
+// An admin's import in our own formats sets the owners, none too; all others make the links the caller's.
+func TestImportOfOwners(t *testing.T) {
+	r := newRig(t)
+	file := "alias,longUrl,owner\nann-%s,https://example.com/,bob\nnone-%[1]s,https://example.com/,\n"
+	golink := `{"Short":"go-%s","Long":"https://example.com/"}` + "\n"
+	for who, want := range map[string][3]string{"ann": {"ann", "ann", "ann"}, "admin": {"bob", "", "admin"}} {
+		r.wantResults(who, r.imports(who, "?format=csv", fmt.Sprintf(file, who)), "2 201 ann-"+who, "3 201 none-"+who)
+		r.wantResults(who, r.imports(who, "?format=golink", fmt.Sprintf(golink, who)), "1 201 go-"+who)
+		for i, a := range []string{"ann-", "none-", "go-"} {
+			l, err := r.fake.Read(t.Context(), link.Alias(a+who))
+			if err != nil || l.Owner != want[i] {
+				t.Errorf("%s of %s: owner %q, %v, want %q", a, who, l.Owner, err, want[i])
+			}
+		}
+	}
+}
+
+func TestImportIsRefused(t *testing.T) {
+	r := newRig(t)
+	many := strings.Repeat(line("one", "https://example.com/", ""), 1001)
+	for name, test := range map[string]struct {
+		query, body string
+		status      int
+		kind, field string
+	}{
+		"another format":    {"?format=xml", "", 400, "parameter", "format"},
+		"another dry run":   {"?dryRun=yes", "", 400, "parameter", "dryRun"},
+		"no such file":      {"?format=csv", "{}", 400, "file", ""},
+		"JSON lines in CSV": {"", "alias,longUrl\n", 400, "file", ""},
+		"too many lines":    {"", many, 400, "file", ""},
+		"too many bytes":    {"", strings.Repeat(" ", 4<<20+1), 413, "body-too-large", ""},
+	} {
+		w := r.as("ann", http.MethodPost, "/api/import"+test.query, test.body)
+		wantProblem(t, w, test.status, test.kind, test.field)
+		if r.fake.Calls() != 0 {
+			t.Errorf("%s: the store was asked", name)
+		}
+	}
+	// As many as there may be, below a header and blank lines.
+	r.wantResults("1,000 lines", r.imports("ann", "?format=csv", "alias,longUrl\n\n"+strings.Repeat("one,https://example.com/\n\n", 1000))[998:], "1999 200 one", "2001 200 one")
+}
+
+// A file of which some links found no time gets a result for each line, and says so in the log.
+func TestImportWhileStorageIsDown(t *testing.T) {
+	r := newRig(t)
+	r.fake.Fail(fmt.Errorf("with a secret: %w", link.ErrUnavailable))
+	r.wantResults("down", r.imports("ann", "", line("one", "https://example.com/", "")+line("..", "https://example.com/", "")), "1 503 one storage-unavailable", "2 400  alias alias")
+	if !strings.Contains(r.log.String(), `storage is unavailable","function":"import","error":"with a secret`) {
+		t.Errorf("logged %s", r.log)
+	}
+}
+
+// exported follows an export to its end, and returns its lines and how many pages it has.
+func (r *rig) exported(who, target string) (lines []string, pages int) {
+	r.t.Helper()
+	for target != "" {
+		w := r.as(who, http.MethodGet, target, "")
+		if w.Code != 200 {
+			r.t.Fatalf("%s: got %d %s", target, w.Code, w.Body)
+		}
+		pages++
+		for line := range strings.Lines(w.Body.String()) {
+			lines = append(lines, line)
+		}
+		target = next(w)
+	}
+	return lines, pages
+}
+
+// next returns the target of a response's Link header.
+func next(w *httptest.ResponseRecorder) string {
+	target, ok := strings.CutPrefix(w.Header().Get("Link"), "<https://tiney.to")
+	if !ok {
+		return ""
+	}
+	target, _ = strings.CutSuffix(target, `>; rel="next"`)
+	return target
+}
+
+func TestExport(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for i := range 1001 {
+		r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprintf("many%04d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: "bob", CreatedAt: now.Add(time.Duration(i) * time.Second)})
+	}
+	r.fake.Put(link.Link{Alias: "one", LongURL: "https://example.com/ü", Owner: "ann", CreatedAt: now, Title: "=1+1", Tags: []string{"a"}, Disabled: true, StatusCode: 307,
+		Before: link.Count{Clicks: 5, Bots: 2, LastAt: now}})
+	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/", Owner: "ann", CreatedAt: now, DeletedAt: now})
+	r.fake.Put(link.Link{Alias: "ended", LongURL: "https://example.com/", Owner: "ann", CreatedAt: now.Add(-time.Hour), ExpiresAt: now})
+	r.fake.Put(link.Link{Alias: "none", LongURL: "https://example.com/", CreatedAt: now})
+	r.fake.Put(link.Link{Alias: "tomb", GoneReason: link.StateDeleted, GoneAt: now})
+
+	w := r.as("ann", http.MethodGet, "/api/export", "")
+	for name, want := range map[string]string{"Content-Type": "application/x-ndjson", "Content-Disposition": `attachment; filename="links.ndjson"`,
+		"Cache-Control": "no-store", "Link": "", "X-Content-Type-Options": "nosniff"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s %q, want %q", name, got, want)
+		}
+	}
+	at := now.Format(time.RFC3339)
+	want := fmt.Sprintf(`{"alias":"one","shortUrl":"https://tiney.to/one","longUrl":"https://example.com/ü","createdAtUtc":%q,"expiresAtUtc":null,"updatedAtUtc":null,`+
+		`"statusCode":307,"disabled":true,"shared":false,"deletedAtUtc":null,"title":"=1+1","tags":["a"],"owner":"ann","clicks":5,"bots":2,"lastClickAtUtc":%[1]q}`, at)
+	if lines, pages := r.exported("ann", "/api/export?format=ndjson"); pages != 1 || len(lines) != 2 || strings.TrimSpace(lines[0]) != want || !strings.Contains(lines[1], `"ended"`) {
+		t.Errorf("got %d pages, %q\nwant %s", pages, lines, want)
+	}
+	lines, pages := r.exported("bob", "/api/export?format=csv")
+	if pages != 2 || len(lines) != 1003 || !strings.HasPrefix(lines[0], "alias,") || lines[0] != lines[1001] || !strings.HasPrefix(lines[1], "many1000,") {
+		t.Errorf("got %d pages and %d lines", pages, len(lines))
+	}
+	if got := r.as("bob", http.MethodGet, "/api/export?format=csv", "").Header(); got.Get("Content-Type") != "text/csv; charset=utf-8" ||
+		got.Get("Content-Disposition") != `attachment; filename="links.csv"` {
+		t.Errorf("got %v", got)
+	}
+	lines, pages = r.exported("admin", "/api/export?owner=*")
+	slices.Sort(lines)
+	if lines = slices.Compact(lines); pages != 2 || len(lines) != 1004 {
+		t.Errorf("all: got %d pages and %d links", pages, len(lines))
+	}
+	if lines, _ := r.exported("admin", "/api/export"); len(lines) != 0 {
+		t.Errorf("the admin's own: %q", lines)
+	}
+	// What was exported is imported as it was.
+	other := newRig(t)
+	results := other.imports("admin", "", strings.Join(lines[:3], ""))
+	if len(results) != 3 || !strings.Contains(results[0], " 201 ") {
+		t.Errorf("got %q", results)
+	}
+}
+
+func TestExportIsRefused(t *testing.T) {
+	r := newRig(t)
+	for i := range 1001 {
+		for _, owner := range []string{"ann", "*"} {
+			r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprintf("%x%d", owner, i)), LongURL: "https://example.com/", Owner: owner, CreatedAt: r.clock.Now()})
+		}
+	}
+	cursor := func(who, target string) string {
+		_, cursor, _ := strings.Cut(next(r.as(who, http.MethodGet, target, "")), "cursor=")
+		cursor, _, _ = strings.Cut(cursor, "&")
+		if cursor == "" {
+			t.Fatal("there is no next page")
+		}
+		return cursor
+	}
+	ann, star, all := cursor("ann", "/api/export"), cursor("*", "/api/export"), cursor("admin", "/api/export?owner=*")
+	for name, test := range map[string]struct {
+		who, query  string
+		status      int
+		kind, field string
+	}{
+		"another format":            {"ann", "?format=shlink", 400, "parameter", "format"},
+		"another owner":             {"admin", "?owner=ann", 400, "parameter", "owner"},
+		"an invented cursor":        {"ann", "?cursor=abcdefghijklmnop", 400, "parameter", "cursor"},
+		"no cursor at all":          {"ann", "?cursor=%00", 400, "parameter", "cursor"},
+		"another's cursor":          {"ann", "?cursor=" + star, 400, "parameter", "cursor"},
+		"the cursor of all":         {"ann", "?cursor=" + all, 400, "parameter", "cursor"},
+		"an owner's cursor for all": {"admin", "?owner=*&cursor=" + ann, 400, "parameter", "cursor"},
+		"all":                       {"ann", "?owner=*", 403, "admin-needed", ""},
+		"all, as *":                 {"*", "?owner=*", 403, "admin-needed", ""},
+	} {
+		w := r.as(test.who, http.MethodGet, "/api/export"+test.query, "")
+		if w.Code != test.status {
+			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+			continue
+		}
+		wantProblem(t, w, test.status, test.kind, test.field)
+	}
+	if lines, pages := r.exported("*", "/api/export"); pages != 2 || len(lines) != 1001 {
+		t.Errorf("whoever is called * has %d links on %d pages", len(lines), pages)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/export", ""), 503, "storage-unavailable", "")
+}

@@ -66,7 +66,7 @@ func serveNode() error {
 		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix + "ShortUrlsClickTotals",
 		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
 		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0", "RATE_API_PER_MINUTE": "0",
-		"CHANGES_SECONDS":      cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
+		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
 	}
 	settings, err := app.ReadSettings(func(name string) string { return env[name] })
 	if err != nil {

@@ -33,6 +33,7 @@ var subcommands = []struct {
 	uses [][2]string // arguments, and what they do
 	run  func(ctx context.Context, c commandEnv, args []string) error
 }{
+	{"check", checkUses, checkCommand},
 	{"keys", keysUses, keysCommand},
 }
 

@@ -335,12 +335,15 @@ type keyListEntity struct {
 	Hash         string
 }
 
-const keysPrefix = "key|"
+const (
+	keysPrefix    = "key|"
+	keyListPrefix = "owner|"
+)
 
 // keyPartition returns the partition of a key by its hash, or by its id.
 func keyPartition(hash string) string { return keysPrefix + hash[:2] }
 
-func keyList(owner string) string { return "owner|" + ownerPartition(owner) }
+func keyList(owner string) string { return keyListPrefix + ownerPartition(owner) }
 
 func encodeKey(k access.Key) []byte {
 	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner, Name: k.Name, Last4: k.Last4, LastUsedOn: k.LastUsedOn}

@@ -254,14 +254,20 @@ func (t *table) scan(ctx context.Context, filter, columns string, page func(enti
 }
 
 func (t *table) query(ctx context.Context, options aztables.ListEntitiesOptions, page func(entities [][]byte) error) error {
+	err := t.queryExisting(ctx, options, page)
+	if errors.Is(err, errNoTable) {
+		return t.ensure(ctx) // it is empty
+	}
+	return err
+}
+
+// queryExisting is a query that does not make the table. errNoTable: there is none.
+func (t *table) queryExisting(ctx context.Context, options aztables.ListEntitiesOptions, page func(entities [][]byte) error) error {
 	pager := t.client.NewListEntitiesPager(&options)
 	for pager.More() {
 		called, c := withCall(ctx, "QueryEntities "+t.name)
 		resp, err := pager.NextPage(called)
 		err = classify(c.name, err)
-		if errors.Is(err, errNoTable) {
-			return t.ensure(ctx) // it is empty
-		}
 		if err == nil {
 			err = page(resp.Entities)
 		}

@@ -69,6 +69,10 @@ func (r *round) agree() []string {
 			}
 		}
 	}
+	for _, k := range all {
+		var e event
+		r.do(&e, r.nodes[0], k, "GET", "/api/keys", nil) // drops rows that lead nowhere
+	}
 	for _, leak := range r.tables.Leaks() {
 		r.violation("%s", leak)
 	}
@@ -136,8 +140,6 @@ func (r *round) end(known []string) {
 				r.violation("%v: its owner cannot delete it", e)
 			}
 		}
-		var e event
-		r.do(&e, n, k, "GET", "/api/keys", nil) // drops rows that lead nowhere
 	}
 	for _, a := range known {
 		if e := r.delete(n, admin, a); e.status != 204 && e.status != 404 {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"tiney/storage"
+)
+
+var checkUses = [][2]string{
+	{"", "read all tables, and name what is damaged in them or left behind"},
+	{"-repair", "do so, and mend what can be mended without guessing"},
+}
+
+// checkAge is how old a row must be to be judged: many times what a create or an edit takes.
+const checkAge = time.Minute
+
+// checkCommand checks the tables, while the service runs or not.
+func checkCommand(ctx context.Context, c commandEnv, args []string) error {
+	options := flag.NewFlagSet("check", flag.ContinueOnError)
+	repair := options.Bool("repair", false, "")
+	if err := parse(options, args, 0); err != nil {
+		return err
+	}
+	progress := progressTo(c.stderr)
+	begin := c.now()
+	done, err := c.links.Check(ctx, storage.CheckConfig{Repair: *repair, MinAge: checkAge, Read: progress.read, Found: func(f storage.Finding) {
+		progress.clear()
+		what := ""
+		switch {
+		case f.Mended:
+			what = " (mended)"
+		case f.Err != nil:
+			what = fmt.Sprintf(" (not mended: %v)", f.Err)
+		case *repair:
+			what = " (left: to mend it is to guess)"
+		}
+		fmt.Fprintf(c.stdout, "%-21s  %s  %s: %s%s\n", f.Damage, f.Table, visible(f.Partition+" / "+f.Row), f.Detail, what)
+	}})
+	progress.clear()
+	if err != nil {
+		return fmt.Errorf("the check is not complete: %w", err)
+	}
+	summary(c.stdout, done, c.now(), begin)
+	left := done.Found - done.Mended
+	switch {
+	case left == 0:
+		return nil
+	case *repair:
+		return fmt.Errorf("%d of %d are not mended; docs/operations.md says what each of them means", left, done.Found)
+	}
+	return fmt.Errorf("%d rows are damaged or left behind; handler check -repair mends what it can", left)
+}
+
+// summary says in words what a check has come to.
+func summary(w io.Writer, done storage.CheckResult, now, begin time.Time) {
+	total := int64(0)
+	for _, rows := range done.Rows {
+		total += rows
+	}
+	fmt.Fprintf(w, "%d rows of %d tables were read in %v. Found: %d. Mended: %d.\n", total, len(done.Rows), now.Sub(begin).Round(time.Second), done.Found, done.Mended)
+	if done.Young > 0 {
+		fmt.Fprintf(w, "Not judged, since they, or their links, were written in the last minute before: %d rows. Check again for those.\n", done.Young)
+	}
+	if done.Overdue > 0 {
+		fmt.Fprintf(w, "No damage: %d expiry rows are due, the first since %s, and the reaper has not come to them yet.\n", done.Overdue, done.OldestDue.UTC().Format(time.RFC3339))
+	}
+	if done.Twins > 0 {
+		fmt.Fprintf(w, "No damage: %d live links are beside another one of the same URL and owner. Aliases that were chosen make such, and creates that broke off.\n", done.Twins)
+	}
+}
+
+// progress is a line on a terminal that says how far a check is. The zero one says nothing.
+type progress struct {
+	terminal io.Writer
+	shown    bool
+}
+
+func progressTo(w io.Writer) *progress {
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return &progress{terminal: w}
+		}
+	}
+	return &progress{}
+}
+
+func (p *progress) read(table string, rows int64) {
+	if p.terminal != nil {
+		fmt.Fprintf(p.terminal, "\r%s: %d rows\x1b[K", table, rows)
+		p.shown = true
+	}
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.terminal, "\r\x1b[K")
+		p.shown = false
+	}
+}

@@ -1,0 +1,823 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
+
+	"tiney/clicks"
+	"tiney/link"
+)
+
+// Damage is a kind of damage that Check finds. docs/operations.md says of each what it means, what a repair does, and what
+// harm it does if it is left.
+type Damage string
+
+// The kinds of damage. A link may also be a deleted one or a tombstone.
+const (
+	LinkWithoutExpiry Damage = "link-without-expiry"
+	LinkNotListed     Damage = "link-not-listed"
+	LinkDamaged       Damage = "link-damaged"
+	IndexWithoutLink  Damage = "index-without-link"
+	IndexOfAnother    Damage = "index-of-another-link"
+	IndexDamaged      Damage = "index-damaged"
+	ExpiryWithoutLink Damage = "expiry-without-link"
+	ExpiryDamaged     Damage = "expiry-damaged"
+	ListedWithoutLink Damage = "listed-without-link"
+	KeyNotListed      Damage = "key-not-listed"
+	KeyDamaged        Damage = "key-damaged"
+	ListedWithoutKey  Damage = "listed-without-key"
+	ChangeOld         Damage = "change-old"
+	VisitorKeyOld     Damage = "visitor-key-old"
+	StateDamaged      Damage = "state-damaged"
+	ClicksOld         Damage = "clicks-old"
+	ClicksDamaged     Damage = "clicks-damaged"
+	TotalsWithoutLink Damage = "totals-without-link"
+	TotalsDamaged     Damage = "totals-damaged"
+)
+
+const (
+	checkConcurrency = reapConcurrency // rows that are looked at again at the same time
+	// changesLate and visitorKeysLate are when the reaper must have deleted an announcement, and the key of a day since its
+	// beginning: that is done by complete runs only.
+	changesLate     = 2 * changesKept
+	visitorKeysLate = 24*time.Hour + rollUpAfter + 24*time.Hour
+)
+
+// Damages are all kinds of damage.
+var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWithoutLink, IndexOfAnother, IndexDamaged, ExpiryWithoutLink,
+	ExpiryDamaged, ListedWithoutLink, KeyNotListed, KeyDamaged, ListedWithoutKey, ChangeOld, VisitorKeyOld, StateDamaged, ClicksOld,
+	ClicksDamaged, TotalsWithoutLink, TotalsDamaged}
+
+// CheckConfig says what Check does.
+type CheckConfig struct {
+	Repair bool
+	// MinAge is how long before the check a row must have been written to be judged, by the clock of the storage service: a
+	// younger one may be a part of what somebody is about to do. Zero judges all rows, which is right if nobody writes.
+	MinAge time.Duration
+	Found  func(Finding)                  // is told of one finding after the other
+	Read   func(table string, rows int64) // is told how far the scan of a table is; nil: nobody is
+}
+
+// Finding is a damaged row.
+type Finding struct {
+	Damage                Damage
+	Table, Partition, Row string
+	Detail                string // for people; quotes no long URL
+	Mended                bool   // by a repair
+	Err                   error  // why a repair failed; nil if none was tried, or there is none for it
+}
+
+// CheckResult sums up a check.
+type CheckResult struct {
+	Rows                  map[string]int64 // of each table, by its name
+	Young                 int64            // rows that looked damaged and were not judged, since they, or what they belong to, were just written
+	Found, Mended, Failed int64
+	// Overdue are the expiry rows that are due and that no reaper has handled yet, and OldestDue is when the first of them was due.
+	Overdue   int64
+	OldestDue time.Time
+	// Twins are the live links beside another one of the same URL and owner. That is no damage: one may have an alias that was
+	// chosen, or come from a create that broke off before anybody was told of it, and nothing in a row tells.
+	Twins int64
+}
+
+// Check reads all tables and finds what breaks a promise and no crash may leave, and what a crash leaves to the reaper or to
+// lists. It may repair that, while other processes serve, edit and reap: what looks damaged is read once more, and each write
+// carries the ETag of what was read then, or adds what is harmless in excess. So it may be stopped at any point too.
+//
+// Of what it reads it keeps fingerprints of 8 bytes only, of which there are 7 for each link at most.
+//
+// Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was found until then. Its text says if a
+// table is missing, which Check does not make.
+func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, error) {
+	if err := s.tablesExist(ctx); err != nil {
+		return CheckResult{}, exported(err)
+	}
+	now, err := s.reapTime(ctx)
+	if err != nil {
+		return CheckResult{}, exported(err)
+	}
+	c := &checking{Links: s, told: config, now: now, seed: maphash.MakeSeed(),
+		done: CheckResult{Rows: map[string]int64{}}}
+	for _, step := range []func(context.Context) error{
+		c.collectExpiry, c.collectOwners, c.checkLinks, // what belongs to links
+		c.checkIndex, c.checkExpiry, c.checkOwners, c.checkTotals, // what leads to them
+		c.checkKeys, c.checkState, c.checkClicks,
+	} {
+		if err = step(ctx); err != nil {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return c.done, exported(err)
+}
+
+func (s *Links) tablesExist(ctx context.Context) error {
+	var mu sync.Mutex
+	var missing []string
+	err := s.eachTable(ctx, -1, func(t *table, ctx context.Context) error {
+		err := t.queryExisting(ctx, aztables.ListEntitiesOptions{Top: to.Ptr(int32(1))}, func([][]byte) error { return errEnough })
+		if errors.Is(err, errNoTable) {
+			mu.Lock()
+			defer mu.Unlock()
+			missing = append(missing, t.name)
+			return nil
+		}
+		if errors.Is(err, errEnough) {
+			err = nil
+		}
+		return err
+	})
+	if err == nil && missing != nil {
+		slices.Sort(missing)
+		err = fmt.Errorf("these tables do not exist: %s. Look at the settings that name them; a start of the service makes what is missing",
+			strings.Join(missing, ", "))
+	}
+	return err
+}
+
+// checking is one Check at work.
+type checking struct {
+	*Links
+	told CheckConfig
+	now  time.Time
+	seed maphash.Seed
+
+	// Fingerprints of what there is.
+	expiries, due  prints // expiry rows by their keys; aliases of those that are due
+	ending, moves  prints // aliases that have an expiry row; aliases with the keys of the index between which an edit moves them
+	listed         prints // rows of owners' lists
+	aliases        prints // rows of links
+	indexed, owned prints // aliases with their keys of the index; rows that owners' lists must have
+	live           prints // keys of the index that live links have
+
+	rolledUp clicks.Day // the first day that is not; 1970 while a roll-up is under way, or if that is not known
+
+	mu   sync.Mutex
+	done CheckResult
+}
+
+// prints is a set of fingerprints. It is sorted once it is complete, by sort.
+type prints []uint64
+
+func (p *prints) add(print uint64)     { *p = append(*p, print) }
+func (p prints) sort()                 { slices.Sort(p) }
+func (p prints) has(print uint64) bool { _, ok := slices.BinarySearch(p, print); return ok }
+
+// print returns the fingerprint of some texts. That two are the same hides damage, once in 2^64 by the number of rows, and never
+// invents any: what is missing among prints is looked up in its table.
+func (c *checking) print(texts ...string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	for _, text := range texts {
+		h.WriteString(text)
+		h.WriteByte(0)
+	}
+	return h.Sum64()
+}
+
+// look looks once more at a row that seems to be damaged. Nil: it does not.
+type look func(context.Context) error
+
+// scan reads a table, but for columns that are not named unless that is "", and looks once more at the rows for which see asks for it.
+func (c *checking) scan(ctx context.Context, t *table, columns string, see func(listedRow) look) error {
+	options := aztables.ListEntitiesOptions{Format: to.Ptr(aztables.MetadataFormatNone)}
+	if columns != "" {
+		options.Select = &columns
+	}
+	rows := int64(0)
+	defer func() { c.done.Rows[t.name] = rows }() // some are read twice
+	return t.queryExisting(ctx, options, func(entities [][]byte) error {
+		page, err := t.decode(entities)
+		if err != nil {
+			return err
+		}
+		all, looking := errgroup.WithContext(ctx)
+		all.SetLimit(checkConcurrency)
+		for _, r := range page {
+			if again := see(r); again != nil {
+				all.Go(func() error { return safely(func() error { return again(looking) }) })
+			}
+		}
+		err = all.Wait()
+		if rows += int64(len(page)); c.told.Read != nil {
+			c.told.Read(t.name, rows)
+		}
+		return err
+	})
+}
+
+// get reads a row that seems to be damaged once more. Ok: it is there, and old enough to be judged.
+func (c *checking) get(ctx context.Context, t *table, partition, key string) (r listedRow, ok bool, err error) {
+	data, etag, err := t.get(ctx, partition, key)
+	if errors.Is(err, errGone) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, err
+	}
+	rows, err := t.decode([][]byte{data})
+	if err != nil {
+		return r, false, err
+	}
+	r = rows[0]
+	r.etag = etag
+	return r, c.old(r), nil
+}
+
+// old reports whether a row may be judged, and counts it if not.
+func (c *checking) old(r listedRow) bool {
+	if c.told.MinAge == 0 || r.writtenAt.Before(c.now.Add(-c.told.MinAge)) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done.Young++
+	return false
+}
+
+// link reads a link that seems to be damaged, or that what seems damaged leads to. Judge: what it says, and that there is none,
+// may be judged.
+func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, judge bool, err error) {
+	data, etag, err := c.links.table.get(ctx, linkPartition(a), string(a))
+	if errors.Is(err, errGone) {
+		return l, false, true, nil
+	}
+	if err != nil {
+		return l, false, false, err
+	}
+	if l, err = decodeLink(data, a, etag); err != nil {
+		return l, true, false, nil // nobody can tell what belongs to it
+	}
+	rows, err := c.links.decode([][]byte{data})
+	return l, true, err == nil && c.old(rows[0]), err
+}
+
+var errMeanwhile = errors.New("another process has changed it meanwhile; check again")
+
+// found reports a damaged row, and repairs it if that is wanted and repair is not nil. It returns the error of ctx only.
+func (c *checking) found(ctx context.Context, damage Damage, t *table, row rowKey, repair look, detail string, args ...any) error {
+	f := Finding{Damage: damage, Table: t.name, Partition: row.partition, Row: row.key, Detail: fmt.Sprintf(detail, args...)}
+	if c.told.Repair && repair != nil {
+		if f.Err = repair(ctx); errors.Is(f.Err, errChanged) {
+			f.Err = errMeanwhile
+		}
+		f.Err = exported(f.Err)
+		f.Mended = f.Err == nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done.Found++
+	if f.Mended {
+		c.done.Mended++
+	}
+	if f.Err != nil {
+		c.done.Failed++
+	}
+	c.told.Found(f)
+	return ctx.Err()
+}
+
+// drop returns the repair that deletes a row as it was read.
+func drop(t *table, r listedRow) look {
+	return func(ctx context.Context) error { return t.delete(ctx, r.partition, r.key, r.etag) }
+}
+
+// unreadable looks once more at a row of which wrong says what is wrong. Nobody can tell what it should be, so it is left.
+func (c *checking) unreadable(damage Damage, t *table, r listedRow, wrong func(listedRow) string) look {
+	if wrong(r) == "" {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		r, ok, err := c.get(ctx, t, r.partition, r.key)
+		if !ok {
+			return err
+		}
+		if what := wrong(r); what != "" {
+			return c.found(ctx, damage, t, r.rowKey, nil, "%s", what)
+		}
+		return nil
+	}
+}
+
+// readExpiry reads an expiry row.
+func readExpiry(r listedRow) expiryRow {
+	e := decodeExpired([][]byte{r.data})[0]
+	e.rowKey = r.rowKey
+	return e
+}
+
+func (c *checking) collectExpiry(ctx context.Context) error {
+	err := c.scan(ctx, &c.expiry.table, "", func(r listedRow) look {
+		e := readExpiry(r)
+		c.expiries.add(c.print(r.partition, r.key))
+		c.ending.add(c.print(string(e.alias)))
+		for _, key := range e.moved {
+			c.moves.add(c.print(string(e.alias), key))
+		}
+		if wrongExpiry(r) == "" && !e.expiresAt.After(c.now) {
+			c.due.add(c.print(string(e.alias)))
+			c.done.Overdue++
+			if c.done.OldestDue.IsZero() || e.expiresAt.Before(c.done.OldestDue) {
+				c.done.OldestDue = e.expiresAt
+			}
+		}
+		return nil
+	})
+	for _, p := range []prints{c.expiries, c.ending, c.moves, c.due} {
+		p.sort()
+	}
+	return err
+}
+
+func (c *checking) collectOwners(ctx context.Context) error {
+	err := c.scan(ctx, &c.owners.table, "PartitionKey,RowKey,Timestamp", func(r listedRow) look {
+		c.listed.add(c.print(r.partition, r.key))
+		return nil
+	})
+	c.listed.sort()
+	return err
+}
+
+func wrongLink(r listedRow) string {
+	a, ok := link.ParseAlias(r.key)
+	switch {
+	case !ok:
+		return "its RowKey is no alias"
+	case r.partition != linkPartition(a):
+		return "it is not in the partition of its alias, so nobody finds it"
+	}
+	if _, err := decodeLink(r.data, a, ""); err != nil {
+		return "it is no link: no long URL, or a value of the wrong type"
+	}
+	return ""
+}
+
+func (c *checking) checkLinks(ctx context.Context) error {
+	t := &c.links.table
+	err := c.scan(ctx, t, "", func(r listedRow) look {
+		a := link.Alias(r.key)
+		if r.partition == linkPartition(a) {
+			c.aliases.add(c.print(r.key))
+		}
+		if again := c.unreadable(LinkDamaged, t, r, wrongLink); again != nil {
+			return again
+		}
+		l, _ := decodeLink(r.data, a, "")
+		if l.GoneReason == link.StateLive {
+			key := indexKey(l.Link)
+			c.indexed.add(c.print(r.key, key))
+			if l.State(c.now) == link.StateLive {
+				c.live.add(c.print(key))
+			}
+			if l.Owner != "" {
+				c.owned.add(c.print(ownerPartition(l.Owner), ownerKey(l.Link)))
+			}
+		}
+		if c.ends(l) && c.isListed(l) || !c.old(r) {
+			return nil
+		}
+		return func(ctx context.Context) error { return c.lookAtLink(ctx, a) }
+	})
+	for _, p := range []prints{c.aliases, c.indexed, c.live, c.owned} {
+		p.sort()
+	}
+	for i := range c.live {
+		if i > 0 && c.live[i] == c.live[i-1] {
+			c.done.Twins++
+		}
+	}
+	c.expiries, c.ending, c.due, c.listed, c.live = nil, nil, nil, nil, nil
+	return err
+}
+
+// ends reports whether a reaper will look at a link when its time is over. The row for the end of a deleted link or a tombstone may
+// be for another time, since the settings were others when it was written, and that of a link that was over when it was imported
+// is for a minute later; if the reaper comes too early, it adds the right one.
+func (c *checking) ends(l linkRow) bool {
+	end := c.end(l.Link)
+	if end.IsZero() {
+		return true
+	}
+	moved := !l.DeletedAt.IsZero() || l.GoneReason != link.StateLive || !end.After(c.now)
+	return c.expiries.has(c.print(expiryKey(end, l.Alias))) || moved && c.ending.has(c.print(string(l.Alias)))
+}
+
+// isListed reports whether a link is among those of its owner, unless there is none, or a reaper is about to put that in order.
+func (c *checking) isListed(l linkRow) bool {
+	return l.Owner == "" || c.listed.has(c.print(ownerPartition(l.Owner), ownerKey(l.Link))) || c.due.has(c.print(string(l.Alias)))
+}
+
+func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
+	l, there, judge, err := c.link(ctx, a)
+	if !there || !judge {
+		return err
+	}
+	row := rowKey{linkPartition(a), string(a), l.etag}
+	lacks := func(t *table, partition, key string) (bool, error) {
+		_, _, err := t.get(ctx, partition, key)
+		if !errors.Is(err, errGone) {
+			return false, err
+		}
+		now, there, _, err := c.link(ctx, a)
+		return there && now.etag == l.etag, err // else it was ended or edited between the two reads
+	}
+	if end := c.end(l.Link); !c.ends(l) {
+		partition, key := expiryKey(end, a)
+		if missing, err := lacks(&c.expiry.table, partition, key); err != nil {
+			return err
+		} else if missing {
+			err := c.found(ctx, LinkWithoutExpiry, &c.links.table, row, func(ctx context.Context) error {
+				_, err := c.expiry.put(ctx, end, a) // if it has another end by now, the reaper drops the row
+				return err
+			}, "it has no expiry row for its end, %s", end.Format(time.RFC3339))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if c.isListed(l) {
+		return nil
+	}
+	if missing, err := lacks(&c.owners.table, ownerPartition(l.Owner), ownerKey(l.Link)); err != nil || !missing {
+		return err
+	}
+	return c.found(ctx, LinkNotListed, &c.links.table, row, func(ctx context.Context) error { return c.relist(ctx, l) },
+		"its owner's list lacks it")
+}
+
+// relist lists a link among those of its owner, unless it has ended since it was read.
+func (c *checking) relist(ctx context.Context, l linkRow) error {
+	if err := c.owners.put(ctx, l); err != nil {
+		return err
+	}
+	// A reaper that ends it has perhaps looked for the row before.
+	now, err := c.read(ctx, l.Alias)
+	if err == nil && now.Owner == l.Owner || err != nil && !errors.Is(err, link.ErrNotFound) {
+		return err
+	}
+	return c.owners.delete(ctx, l.Link, azcore.ETagAny) // a key that no other link has
+}
+
+func wrongIndex(r listedRow) string {
+	if len(r.key) != hashLength || strings.Trim(r.key, "0123456789abcdef") != "" || r.partition != indexPartition(r.key) {
+		return "its keys are not those of a hash, so nobody finds it"
+	}
+	return ""
+}
+
+func indexedAlias(r listedRow) string {
+	var e indexEntity
+	_ = json.Unmarshal(r.data, &e) // a row that does not parse names no alias
+	return e.Alias
+}
+
+func (c *checking) checkIndex(ctx context.Context) error {
+	t := &c.index.table
+	err := c.scan(ctx, t, "PartitionKey,RowKey,Timestamp,Alias", func(r listedRow) look {
+		if again := c.unreadable(IndexDamaged, t, r, wrongIndex); again != nil {
+			return again
+		}
+		print := c.print(indexedAlias(r), r.key)
+		if c.indexed.has(print) || c.moves.has(print) || !c.old(r) {
+			return nil
+		}
+		return func(ctx context.Context) error { return c.lookAtIndex(ctx, r) }
+	})
+	c.indexed, c.moves = nil, nil
+	return err
+}
+
+func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
+	t := &c.index.table
+	r, ok, err := c.get(ctx, t, r.partition, r.key)
+	if !ok {
+		return err
+	}
+	a, ok := link.ParseAlias(indexedAlias(r))
+	if !ok {
+		return c.found(ctx, IndexWithoutLink, t, r.rowKey, drop(t, r), "it names no alias")
+	}
+	l, there, judge, err := c.link(ctx, a)
+	remove := func(ctx context.Context) error {
+		if err := drop(t, r)(ctx); err != nil {
+			return err
+		}
+		// An edit may have led the link here just before, and have found the row.
+		now, err := c.read(ctx, a)
+		if err == nil && now.DeletedAt.IsZero() && indexKey(now.Link) == r.key {
+			return c.enterIndex(ctx, now.Link)
+		}
+		if decided(err) {
+			err = nil
+		}
+		return err
+	}
+	switch {
+	case !judge:
+		return err
+	case !there || l.GoneReason != link.StateLive:
+		return c.found(ctx, IndexWithoutLink, t, r.rowKey, remove, "it names %s, and there is no such link", a)
+	case indexKey(l.Link) != r.key:
+		return c.found(ctx, IndexOfAnother, t, r.rowKey, remove, "it names %s, a link of another URL or owner", a)
+	}
+	return nil
+}
+
+func wrongExpiry(r listedRow) string {
+	e := readExpiry(r)
+	a, ok := link.ParseAlias(string(e.alias))
+	partition, key := expiryKey(e.expiresAt, a)
+	switch {
+	case !ok:
+		return "it names no alias, and makes each run of the reaper fail once it is due"
+	case e.expiresAt.IsZero():
+		return "it has no time, and makes each run of the reaper fail once its key is due"
+	case r.partition != partition || r.key != key:
+		return "its keys are not those of its time and alias"
+	}
+	return ""
+}
+
+func (c *checking) checkExpiry(ctx context.Context) error {
+	t := &c.expiry.table
+	return c.scan(ctx, t, "", func(r listedRow) look {
+		if again := c.unreadable(ExpiryDamaged, t, r, wrongExpiry); again != nil {
+			return again
+		}
+		e := readExpiry(r)
+		if !e.expiresAt.After(c.now) || c.aliases.has(c.print(string(e.alias))) || !c.old(r) { // one that is due is the reaper's
+			return nil
+		}
+		return func(ctx context.Context) error { return c.lookAtExpiry(ctx, r, e.alias) }
+	})
+}
+
+func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Alias) error {
+	t := &c.expiry.table
+	r, ok, err := c.get(ctx, t, r.partition, r.key)
+	if !ok {
+		return err
+	}
+	if _, there, _, err := c.link(ctx, a); there || err != nil {
+		return err
+	}
+	return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
+		d := &due{expiryRow: readExpiry(r)}
+		if err := (&reaping{Links: c.Links}).dropMoved(ctx, d); err != nil {
+			return err
+		}
+		return c.expiry.delete(ctx, d.rowKey)
+	}, "there is no link %s", a)
+}
+
+func (c *checking) checkOwners(ctx context.Context) error {
+	err := c.scan(ctx, &c.owners.table, "PartitionKey,RowKey,Timestamp", func(r listedRow) look {
+		if c.owned.has(c.print(r.partition, r.key)) || !c.old(r) {
+			return nil
+		}
+		return func(ctx context.Context) error { return c.lookAtOwner(ctx, r) }
+	})
+	c.owned = nil
+	return err
+}
+
+func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
+	t := &c.owners.table
+	r, ok, err := c.get(ctx, t, r.partition, r.key)
+	if !ok {
+		return err
+	}
+	_, name, _ := strings.Cut(r.key, "|")
+	if a, ok := link.ParseAlias(name); ok {
+		l, there, judge, err := c.link(ctx, a)
+		if !judge || there && l.Owner != "" && r.partition == ownerPartition(l.Owner) && r.key == ownerKey(l.Link) {
+			return err
+		}
+	}
+	return c.found(ctx, ListedWithoutLink, t, r.rowKey, drop(t, r), "no link of this owner belongs to it")
+}
+
+func wrongTotals(r listedRow) string {
+	var e totalsEntity
+	if e.decode(r.data) != nil || json.Unmarshal(r.data, &e) != nil {
+		return "it has a value that is no number, or no time"
+	}
+	return ""
+}
+
+func (c *checking) checkTotals(ctx context.Context) error {
+	t := c.Clicks.totals
+	err := c.scan(ctx, t, "", func(r listedRow) look {
+		if again := c.unreadable(TotalsDamaged, t, r, wrongTotals); again != nil {
+			return again
+		}
+		if r.key == clicks.All || c.aliases.has(c.print(r.key)) || !c.old(r) {
+			return nil
+		}
+		return func(ctx context.Context) error {
+			r, ok, err := c.get(ctx, t, r.partition, r.key)
+			if !ok {
+				return err
+			}
+			if _, there, _, err := c.link(ctx, link.Alias(r.key)); there || err != nil {
+				return err
+			}
+			return c.found(ctx, TotalsWithoutLink, t, r.rowKey, drop(t, r), "there is no such link")
+		}
+	})
+	c.aliases = nil
+	return err
+}
+
+func wrongKey(r listedRow) string {
+	switch {
+	case strings.HasPrefix(r.partition, keysPrefix):
+		if len(r.key) != hashLength || r.partition != keyPartition(r.key) {
+			return "its keys are not those of a hash, so nobody finds it"
+		}
+		if decodeKey(r.data, r.key).Owner == "" {
+			return "it has no owner, so nobody can use the key"
+		}
+	case strings.HasPrefix(r.partition, keyListPrefix):
+		if hash := listedHash(r); len(hash) != hashLength || hash[:keyIDLength] != r.key {
+			return "it lists no key"
+		}
+	}
+	return ""
+}
+
+func listedHash(r listedRow) string {
+	var e keyListEntity
+	_ = json.Unmarshal(r.data, &e)
+	return e.Hash
+}
+
+// keyOf returns where a row of a key, or of a list, says that the key is listed: the list, its id there, and its hash.
+func keyOf(r listedRow) (list, id, hash string, isKey bool) {
+	if strings.HasPrefix(r.partition, keysPrefix) {
+		return keyList(decodeKey(r.data, r.key).Owner), r.key[:keyIDLength], r.key, true
+	}
+	return r.partition, r.key, listedHash(r), false
+}
+
+func (c *checking) checkKeys(ctx context.Context) error {
+	t := c.Keys.table
+	var keys, listed prints
+	// Neither changes from one to the other scan but for rows that are too young to be judged, or that are gone when looked at.
+	err := c.scan(ctx, t, "", func(r listedRow) look {
+		if wrongKey(r) == "" {
+			list, id, hash, isKey := keyOf(r)
+			p := &listed
+			if isKey {
+				p = &keys
+			}
+			p.add(c.print(list, id, hash))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	keys.sort()
+	listed.sort()
+	return c.scan(ctx, t, "", func(r listedRow) look {
+		if again := c.unreadable(KeyDamaged, t, r, wrongKey); again != nil {
+			return again
+		}
+		list, id, hash, isKey := keyOf(r)
+		other := listed
+		if !isKey {
+			other = keys
+		}
+		if other.has(c.print(list, id, hash)) || !c.old(r) {
+			return nil
+		}
+		return func(ctx context.Context) error { return c.lookAtKey(ctx, r) }
+	})
+}
+
+func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
+	t := c.Keys.table
+	r, ok, err := c.get(ctx, t, r.partition, r.key)
+	if !ok || wrongKey(r) != "" {
+		return err
+	}
+	list, id, hash, isKey := keyOf(r)
+	if isKey {
+		_, _, err := t.get(ctx, list, id)
+		if !errors.Is(err, errGone) {
+			return err
+		}
+		return c.found(ctx, KeyNotListed, t, r.rowKey, func(ctx context.Context) error {
+			if _, err := t.upsert(ctx, encode(keyListEntity{PartitionKey: list, RowKey: id, Hash: hash})); err != nil {
+				return err
+			}
+			// Whoever revokes the key has perhaps looked for the row before.
+			_, _, err := t.get(ctx, r.partition, r.key)
+			if errors.Is(err, errGone) {
+				err = t.delete(ctx, list, id, azcore.ETagAny)
+			}
+			return err
+		}, "its owner's list lacks it, so they cannot see that it works")
+	}
+	data, _, err := t.get(ctx, keyPartition(hash), hash)
+	if err == nil && keyList(decodeKey(data, hash).Owner) == list || err != nil && !errors.Is(err, errGone) {
+		return err
+	}
+	return c.found(ctx, ListedWithoutKey, t, r.rowKey, drop(t, r), "this owner has no such key")
+}
+
+func (c *checking) checkState(ctx context.Context) error {
+	data, _, err := c.state.get(ctx, rollUpPartition, rollUpKey)
+	if err != nil && !errors.Is(err, errGone) {
+		return err
+	}
+	var progress progressEntity
+	_ = json.Unmarshal(data, &progress)
+	if day, ok := partitionDay(progress.Partition); ok && progress.Row == "" {
+		c.rolledUp = day
+	}
+	changes := changesPrefix + c.now.Add(-changesLate).UTC().Format(changesMinute)
+	visitors := keyPrefix + max(c.rolledUp, clicks.DayOf(c.now.Add(-visitorKeysLate))).String()
+	return c.scan(ctx, c.state, "", func(r listedRow) look {
+		late := func(damage Damage, detail string) look {
+			return func(ctx context.Context) error {
+				r, ok, err := c.get(ctx, c.state, r.partition, r.key)
+				if !ok {
+					return err
+				}
+				return c.found(ctx, damage, c.state, r.rowKey, drop(c.state, r), "%s", detail)
+			}
+		}
+		switch {
+		case strings.HasPrefix(r.partition, changesPrefix) && r.partition < changes:
+			return late(ChangeOld, "no process needs it any more")
+		case strings.HasPrefix(r.partition, keyPrefix) && r.partition < visitors:
+			return late(VisitorKeyOld, "the key of a day that is over may tell whose the hashes of its visitors are")
+		}
+		return c.unreadable(StateDamaged, c.state, r, wrongState)
+	})
+}
+
+func wrongState(r listedRow) string {
+	var progress progressEntity
+	var err error
+	switch r.partition {
+	case rollUpPartition:
+		if err = json.Unmarshal(r.data, &progress); err == nil {
+			if _, ok := partitionDay(progress.Partition); !ok {
+				err = link.ErrDamaged
+			}
+		}
+	case reapsPartition:
+		err = json.Unmarshal(r.data, &reapsEntity{})
+	}
+	if err != nil {
+		return "it has a value that is no number, time or day"
+	}
+	return ""
+}
+
+func wrongClicks(r listedRow) string {
+	alias, _, _ := strings.Cut(r.key, "|")
+	day, ok := partitionDay(r.partition)
+	if !ok || r.partition != clickPartition(day, alias) {
+		return "it is not in the partition of its day and alias, so it is not counted where it should be"
+	}
+	var e totalEntity
+	if e.decode(r.data) != nil {
+		return "it has a value that is no number, or no time"
+	}
+	return ""
+}
+
+func (c *checking) checkClicks(ctx context.Context) error {
+	kept := c.rolledUp + 1 - clicks.Day(c.config.Clicks.KeepDays) // it was rolled up on the next day
+	t := c.Clicks.days
+	return c.scan(ctx, t, totalProperties+",Timestamp", func(r listedRow) look {
+		if day, ok := partitionDay(r.partition); !ok || day >= kept {
+			return c.unreadable(ClicksDamaged, t, r, wrongClicks)
+		}
+		return func(ctx context.Context) error {
+			r, ok, err := c.get(ctx, t, r.partition, r.key)
+			if !ok {
+				return err
+			}
+			return c.found(ctx, ClicksOld, t, r.rowKey, nil, "it is older than CLICKS_KEEP_DAYS, as this process has it")
+		}
+	})
+}

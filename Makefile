@@ -1,7 +1,7 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package image test check fuzz chaos bench wine country screenshots azurite kql oidcprovider useragents browser clean compiler chromium wrk nginx shellcheck wine-installed
+.PHONY: help run build package image test check fuzz chaos bench wine country screenshots azurite kql oidcprovider useragents browser openapi clean compiler chromium wrk nginx shellcheck wine-installed
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -34,7 +34,7 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 	@echo "build/image is an OCI image layout. To push it to a registry:"
 	@echo "  go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 push --index build/image REGISTRY/tiney:TAG"
 
-test: azurite kql oidcprovider useragents browser internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
+test: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
 	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./...
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
@@ -86,8 +86,9 @@ country: internal/country/node_modules/.installed ## write the table of countrie
 	go run ./internal/country
 
 # What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, the
-# user agents of bots and people, and what checks that pages are accessible; for `make country`, the data set too.
-azurite kql oidcprovider useragents browser: %: internal/%/node_modules/.installed
+# user agents of bots and people, what checks that pages are accessible, and the linter of the API's description; for
+# `make country`, the data set too.
+azurite kql oidcprovider useragents browser openapi: %: internal/%/node_modules/.installed
 
 # No package needs its install scripts; some would compile what is there as WebAssembly too.
 internal/%/node_modules/.installed: internal/%/package-lock.json

@@ -114,6 +114,7 @@ var apiRoutes = map[string]string{
 	"GET /api/health":                   "public",
 	"GET /api/ready":                    "public",
 	"GET /api/links/abcdef/qr":          "public",
+	"GET /api/openapi.json":             "public",
 	"POST /api/shorten":                 "anyone",
 	"GET /api/me":                       "anyone",
 	"GET /api/links":                    "owners",

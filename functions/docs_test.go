@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every kind of problem that the code has is in docs/api.md, and no other.
+// Every kind of problem that the code has is in docs/api.md and in openapi.json, and no other.
 func TestProblemsAreDocumented(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -35,7 +35,10 @@ func TestProblemsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := map[string]bool{}
+	documented, described := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`"/problems/([a-z-]+)"[,\n]`).FindAllStringSubmatch(openAPIDocument, -1) {
+		described[m[1]] = true
+	}
 	for line := range strings.Lines(string(docs)) {
 		if !strings.HasPrefix(line, "| `/problems/") {
 			continue
@@ -51,10 +54,18 @@ func TestProblemsAreDocumented(t *testing.T) {
 		if !documented[kind] {
 			t.Errorf("docs/api.md lacks /problems/%s", kind)
 		}
+		if !described[kind] {
+			t.Errorf("openapi.json lacks /problems/%s", kind)
+		}
 	}
 	for kind := range documented {
 		if !kinds[kind] {
 			t.Errorf("docs/api.md has /problems/%s, which does not exist", kind)
+		}
+	}
+	for kind := range described {
+		if !kinds[kind] && !strings.HasSuffix(kind, "-blocked") && kind != "rate-limited" {
+			t.Errorf("openapi.json has /problems/%s, which does not exist", kind)
 		}
 	}
 }

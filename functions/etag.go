@@ -57,10 +57,10 @@ func parseETags(lines []string) (etags, error) {
 	return tags, nil
 }
 
-// match compares strongly, as If-Match asks: a weak tag is never a link's.
-func (e etags) match(l link.Link) bool { return e.any || slices.Contains(e.list, etagOf(l)) }
+// match compares strongly, as If-Match asks: a weak tag is never the current one.
+func (e etags) match(tag string) bool { return e.any || slices.Contains(e.list, tag) }
 
 // matchWeakly compares weakly, as If-None-Match asks.
-func (e etags) matchWeakly(l link.Link) bool {
-	return e.match(l) || slices.Contains(e.list, "W/"+etagOf(l))
+func (e etags) matchWeakly(tag string) bool {
+	return e.match(tag) || slices.Contains(e.list, "W/"+tag)
 }

@@ -98,7 +98,7 @@ func (ls *links) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return err
 	}
-	if tags, err := parseETags(r.Header.Values("If-None-Match")); err == nil && tags.matchWeakly(l) {
+	if tags, err := parseETags(r.Header.Values("If-None-Match")); err == nil && tags.matchWeakly(etagOf(l)) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
 		h.Set("ETag", etagOf(l))
@@ -149,7 +149,7 @@ func (ls *links) change(ctx context.Context, r *http.Request, who access.Caller,
 		if err := permit(who, l); err != nil {
 			return l, err
 		}
-		if !expected.match(l) {
+		if !expected.match(etagOf(l)) {
 			return l, preconditionProblem
 		}
 		changed, err := apply(l)

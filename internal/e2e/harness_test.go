@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"tiney/internal/faultproxy"
 	"tiney/internal/freeport"
 	"tiney/internal/funchost"
+	"tiney/internal/openapi"
 	"tiney/internal/pack"
 	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
@@ -39,15 +41,34 @@ func TestMain(m *testing.M) {
 			defer os.RemoveAll(app)
 			err = pack.Dir("../..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH, Race: true})
 		}
+		var document *openapi.Document
+		if err == nil {
+			document, err = openapi.Load("../..")
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+		// Every exchange is checked against the API's description.
+		var wrong atomic.Int64
+		testutil.Client.Transport = &openapi.Transport{RoundTripper: http.DefaultTransport, Document: document, Skip: byTheHost, Report: func(err error) {
+			wrong.Add(1)
+			fmt.Fprintln(os.Stderr, "not as functions/openapi.json has it:", err)
+		}}
 		return azurite.ForTests(func(ports azurite.Ports) int {
 			emulator = ports
-			return m.Run()
+			return max(m.Run(), int(min(wrong.Load(), 1)))
 		})
 	}())
+}
+
+// hosts are the addresses of doubles of the Functions host.
+var hosts sync.Map
+
+// byTheHost reports whether a response is the Functions host's own: each of the service's says who may cache it, but to OPTIONS.
+func byTheHost(r *http.Response) bool {
+	_, hosted := hosts.Load(r.Request.URL.Host)
+	return hosted && r.StatusCode >= 300 && r.Header.Get("Cache-Control") == ""
 }
 
 var ctx = context.Background()
@@ -106,6 +127,7 @@ func (s *site) hosted(proxy bool, connectionString string, more ...string) *func
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	hosts.Store(strings.TrimPrefix(h.URL(), "http://"), true)
 	s.t.Cleanup(func() {
 		// The host starts a handler again that ends by itself, as one does in which a race is detected.
 		if n := h.Failures(); n != s.failures {

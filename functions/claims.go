@@ -36,7 +36,7 @@ var (
 
 // claim handles POST /api/claims. Where it fails in the middle, it can be repeated: what has been claimed is already yours.
 func (ls *links) claim(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	body, err := decodeJSON[claimRequest](w, r)
+	body, err := decodeJSON[claimRequest](w, r, maxBody)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (ls *links) edit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), mergePatch, "application/json") {
 		return patchTypeProblem
 	}
-	body, err := decodeObject[editRequest](w, r)
+	body, err := decodeObject[editRequest](w, r, maxBody)
 	if err != nil {
 		return err
 	}

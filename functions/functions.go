@@ -211,6 +211,7 @@ func New(c Config) (http.Handler, error) {
 		"GET /api/openapi.json":           ask.public(newOpenAPI(c.Rules.Base, c.Version).serve),
 		"GET /api/me":                     ask.anyone(me),
 		"GET /api/links":                  ask.owners(ls.list),
+		"POST /api/links/bulk":            ask.owners((&bulk{create, c.Log.With("function", "bulk")}).serve),
 		"GET /api/links/{alias}":          ask.holders(ls.read),
 		"PATCH /api/links/{alias}":        ask.owners(ls.edit),
 		"DELETE /api/links/{alias}":       ask.holders(ls.delete),
@@ -300,28 +301,34 @@ const maxDrain = 100 << 20
 
 func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	p := problemOf(err)
-	switch {
-	case errors.Is(err, errNotTheHost):
-		s.logger(w).Warn(telemetry.LogTimerRefused, "error", err)
-	case errors.Is(err, link.ErrDamaged):
-		s.logger(w).Error(telemetry.LogLinkCorrupt, "error", err)
-	case p.Status == http.StatusTooManyRequests:
+	if p.Status == http.StatusTooManyRequests {
 		s.metrics.LimitRefused.Add(1)
-	case p.Status == http.StatusUnauthorized:
-		s.logger(w).Debug("credentials refused", "error", err) // why, for who sets up a provider
-	case p == uncheckedProblem && !errors.Is(err, link.ErrUnavailable):
-		s.logger(w).Warn(telemetry.LogProviderUnavailable, "error", err)
-	case p.Status == http.StatusServiceUnavailable:
-		s.logger(w).Warn(telemetry.LogStorageUnavailable, "error", err)
-	case p.Status >= 500:
-		s.logger(w).Error(telemetry.LogRequestFailed, "error", err)
 	}
+	logProblem(s.logger(w), p, err)
 	if s.hosted && !proxied(w, r) {
 		// A host that forwards sends the whole body before it reads the response. If the connection closes meanwhile, its
 		// client gets a 500, so the body is read first.
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
 	}
 	p.write(w, r)
+}
+
+// logProblem logs an error that has become a problem, if it is one that somebody has to know of.
+func logProblem(log *slog.Logger, p *problem, err error) {
+	switch {
+	case errors.Is(err, errNotTheHost):
+		log.Warn(telemetry.LogTimerRefused, "error", err)
+	case errors.Is(err, link.ErrDamaged):
+		log.Error(telemetry.LogLinkCorrupt, "error", err)
+	case p.Status == http.StatusUnauthorized:
+		log.Debug("credentials refused", "error", err) // why, for who sets up a provider
+	case p == uncheckedProblem && !errors.Is(err, link.ErrUnavailable):
+		log.Warn(telemetry.LogProviderUnavailable, "error", err)
+	case p.Status == http.StatusServiceUnavailable:
+		log.Warn(telemetry.LogStorageUnavailable, "error", err)
+	case p.Status >= 500:
+		log.Error(telemetry.LogRequestFailed, "error", err)
+	}
 }
 
 // logger returns a logger with correlation IDs.

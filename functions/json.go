@@ -38,22 +38,27 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	return body, nil
 }
 
-// decodeJSON decodes a request's body, which must be one JSON object. Names are case-sensitive, known and come once, and
-// invalid UTF-8 is refused, not replaced. The error is a problem.
-func decodeJSON[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
+// decodeJSON decodes a request's body, which must be one JSON object of up to most bytes. Names are case-sensitive, known and come
+// once, and invalid UTF-8 is refused, not replaced. The error is a problem.
+func decodeJSON[T any](w http.ResponseWriter, r *http.Request, most int64) (v T, err error) {
 	// A host that forwards drops the Content-Type of an empty body: then the problem is the body, not its type.
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), "application/json") {
 		return v, mediaTypeProblem
 	}
-	return decodeObject[T](w, r)
+	return decodeObject[T](w, r, most)
 }
 
 // decodeObject is decodeJSON without regard to the body's type.
-func decodeObject[T any](w http.ResponseWriter, r *http.Request) (v T, err error) {
-	body, err := readBody(w, r, maxBody)
+func decodeObject[T any](w http.ResponseWriter, r *http.Request, most int64) (v T, err error) {
+	body, err := readBody(w, r, most)
 	if err != nil {
 		return v, err
 	}
+	return decode[T](body)
+}
+
+// decode decodes a text as decodeJSON does a body.
+func decode[T any](body []byte) (v T, err error) {
 	if jsontext.Value(body).Kind() != '{' {
 		return v, notObjectProblem
 	}

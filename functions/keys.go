@@ -41,7 +41,7 @@ func viewKey(k access.Key) keyView {
 
 // create handles POST /api/keys.
 func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	body, err := decodeJSON[keyRequest](w, r)
+	body, err := decodeJSON[keyRequest](w, r, maxBody)
 	if err != nil {
 		return err
 	}

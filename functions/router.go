@@ -74,6 +74,7 @@ type router struct {
 type route struct {
 	function string
 	serve    handlerFunc
+	pattern  string // below /api/, its path with names of parameters
 }
 
 // endpoint is what is at one path: routes by method; the key "" stands for all other methods.
@@ -104,9 +105,9 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 		for _, b := range all {
 			switch b.Type {
 			case "httpTrigger":
-				err = rt.add(api, b, route{name, serve})
+				err = rt.add(api, b, route{function: name, serve: serve})
 			case "timerTrigger":
-				rt.timers["/"+name] = route{name, serve}
+				rt.timers["/"+name] = route{function: name, serve: serve}
 			}
 			if err != nil {
 				return nil, err
@@ -122,14 +123,34 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 		if !isAPI(path) || method == "" {
 			return nil, fmt.Errorf("%q must be a method and a path below /api/", pattern)
 		}
-		if err := rt.add(api, b, route{webAPI, serve}); err != nil {
+		if err := rt.add(api, b, route{function: webAPI, serve: serve}); err != nil {
 			return nil, err
 		}
 	}
 	for pattern, at := range api {
+		// An alias may be called as a fixed path is: what the former takes and the latter does not is the alias's.
+		for other, of := range api {
+			if covers(other, pattern) {
+				for method, to := range of {
+					if _, taken := at[method]; !taken {
+						at[method] = to
+					}
+				}
+			}
+		}
 		rt.api.Handle(pattern, at)
 	}
 	return rt, nil
+}
+
+// covers reports whether a pattern matches a fixed path.
+func covers(pattern, fixed string) bool {
+	if strings.Contains(fixed, "{") || strings.HasSuffix(pattern, "...}") {
+		return false
+	}
+	return slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(fixed, "/"), func(a, b string) bool {
+		return a == b || strings.HasPrefix(a, "{")
+	}) && pattern != fixed
 }
 
 // treeRoute is a first segment and all that is below it.
@@ -151,7 +172,7 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 		if p != lowerASCII(p) {
 			return fmt.Errorf("function %s: route %q must be in lower case", to.function, b.Route)
 		}
-		at = entry(api, p)
+		at, to.pattern = entry(api, p), p
 	case free && !strings.Contains(p, "*"):
 		if rt.alias == nil {
 			rt.alias = endpoint{}
@@ -214,14 +235,16 @@ func (rt *router) find(r *http.Request) (route, error) {
 	case at == nil:
 		return route{}, notFoundProblem
 	}
-	if to, ok := at[r.Method]; ok {
-		return to, nil
+	to, ok := at[r.Method]
+	if !ok {
+		to, ok = at[""]
 	}
-	if to, ok := at[""]; ok {
+	if ok {
+		setPathValues(r, to.pattern)
 		return to, nil
 	}
 	methods := slices.Sorted(maps.Keys(at))
-	to := route{function: at[methods[0]].function}
+	to = route{function: at[methods[0]].function}
 	if !isAPI(p) {
 		return to, methodProblem(strings.Join(methods, ", "))
 	}
@@ -265,8 +288,21 @@ func (rt *router) fromHost(r *http.Request) error {
 	return nil
 }
 
-// findAPI finds the endpoint of a path below /api/ as the host does, ignoring case and one trailing slash. It sets the path
-// values of r as they were sent, except a catch-all's.
+// setPathValues sets the path values of r as they were sent, except a catch-all's.
+func setPathValues(r *http.Request, pattern string) {
+	if !strings.Contains(pattern, "{") {
+		return
+	}
+	segments := strings.Split(r.URL.EscapedPath(), "/")
+	for i, name := range strings.Split(pattern, "/") {
+		if name, ok := strings.CutPrefix(name, "{"); ok && !strings.HasSuffix(name, "...}") {
+			value, _ := url.PathUnescape(segments[i]) // the mux has unescaped it already
+			r.SetPathValue(strings.TrimSuffix(name, "}"), value)
+		}
+	}
+}
+
+// findAPI finds the endpoint of a path below /api/ as the host does, ignoring case and one trailing slash.
 func (rt *router) findAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
 	lower := lowerASCII(escaped) // still escaped, so that an escaped slash separates no segments
@@ -274,18 +310,8 @@ func (rt *router) findAPI(r *http.Request) endpoint {
 	if err != nil {
 		return nil
 	}
-	h, pattern := rt.api.Handler(&http.Request{Method: r.Method, URL: &url.URL{Path: path, RawPath: lower}})
-	at, ok := h.(endpoint)
-	if !ok {
-		return nil // not found, or a redirect to a clean path
-	}
-	segments := strings.Split(escaped, "/")
-	for i, name := range strings.Split(pattern, "/") {
-		if name, ok := strings.CutPrefix(name, "{"); ok && !strings.HasSuffix(name, "...}") {
-			value, _ := url.PathUnescape(segments[i]) // the mux has unescaped it already
-			r.SetPathValue(strings.TrimSuffix(name, "}"), value)
-		}
-	}
+	h, _ := rt.api.Handler(&http.Request{Method: r.Method, URL: &url.URL{Path: path, RawPath: lower}})
+	at, _ := h.(endpoint) // nil: not found, or a redirect to a clean path
 	return at
 }
 

@@ -63,7 +63,7 @@ func (s *shorten) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := s.permit(who); err != nil { // before anything is read
 		return err
 	}
-	wish, err := wished(w, r)
+	wish, err := wished(decodeJSON[shortenRequest](w, r, maxBody))
 	if err != nil {
 		return err
 	}
@@ -124,9 +124,8 @@ func (s *shorten) create(ctx context.Context, wish link.Wish, who access.Caller)
 	return l, true, token, nil
 }
 
-// wished returns the link that the body of a request wishes for.
-func wished(w http.ResponseWriter, r *http.Request) (link.Wish, error) {
-	body, err := decodeJSON[shortenRequest](w, r)
+// wished returns the link that a request wishes for, which was decoded, or err says why not.
+func wished(body shortenRequest, err error) (link.Wish, error) {
 	if errors.Is(err, notObjectProblem) {
 		return link.Wish{}, noURLProblem
 	}

@@ -1,0 +1,204 @@
+package functions_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/access"
+	"tiney/functions"
+	"tiney/internal/linkstest"
+	"tiney/link"
+)
+
+// bulkResponse is what POST /api/links/bulk responds.
+type bulkResponse struct {
+	Results []struct {
+		Status        int
+		Link, Problem json.RawMessage
+	}
+}
+
+// bulk sends links, as somebody, and returns the results, one for each.
+func (r *rig) bulk(who string, links ...string) bulkResponse {
+	r.t.Helper()
+	w := r.as(who, http.MethodPost, "/api/links/bulk", `{"links":[`+strings.Join(links, ",")+`]}`)
+	var got bulkResponse
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || len(got.Results) != len(links) || w.Header().Get("Cache-Control") != "no-store" {
+		r.t.Fatalf("got %d %s, %v", w.Code, w.Body, err)
+	}
+	return got
+}
+
+var drawnAlias = regexp.MustCompile(`"alias":"\w+","shortUrl":"https://tiney.to/\w+"`)
+
+// Each link gets the response that a request of its own gets, after those before it.
+func TestBulkIsAsManyRequests(t *testing.T) {
+	links := []string{
+		`{"longUrl":"https://example.com/a"}`,
+		`{"longUrl":"https://example.com/b","alias":"mine","statusCode":301,"title":"B","tags":["x"]}`,
+		`{"longUrl":"https://example.com/a"}`,
+		`{"longUrl":"https://example.com/c","alias":"mine"}`,
+		`{"longUrl":"https://example.com/b","alias":"mine"}`,
+		`{"longUrl":"ftp://example.com/"}`,
+		`{"longUrl":"https://example.com/d","expiresInSeconds":59}`,
+		`{"longUrl":"https://example.com/d","slug":"x"}`,
+		`{"longUrl":7}`, `{}`, `null`, `"https://example.com/"`, `[{}]`,
+		`{"longUrl":"https://example.com/disabled"}`,
+		`{"longUrl":"https://example.com/ü?<&>","expiresInSeconds":60}`,
+	}
+	fresh := func() *rig {
+		r := newRig(t)
+		r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/disabled", Owner: "ann", Disabled: true})
+		return r
+	}
+	one, many := fresh(), fresh()
+	got := many.bulk("ann", links...)
+	statuses := ""
+	for i, l := range links {
+		want := one.as("ann", http.MethodPost, "/api/shorten", l)
+		result := got.Results[i]
+		statuses += fmt.Sprint(result.Status, " ")
+		body := result.Link
+		if want.Code >= 400 {
+			body = result.Problem
+		}
+		wantBody := drawnAlias.ReplaceAllString(strings.TrimSpace(want.Body.String()), "")
+		if result.Status != want.Code || drawnAlias.ReplaceAllString(string(body), "") != wantBody || (result.Link == nil) == (result.Problem == nil) {
+			t.Errorf("%s: got %d %s %s, want %d %s", l, result.Status, result.Link, result.Problem, want.Code, wantBody)
+		}
+	}
+	if statuses != "201 201 200 409 200 400 400 400 400 400 400 400 400 403 201 " {
+		t.Errorf("got %s", statuses)
+	}
+	if one, many := one.metrics.NonZero(), many.metrics.NonZero(); fmt.Sprint(one) != fmt.Sprint(many) || many["shorten.rejected"] != 10 {
+		t.Errorf("metrics %v, want %v", many, one)
+	}
+	if l, err := many.fake.Read(t.Context(), "mine"); err != nil || l.Owner != "ann" || l.StatusCode != 301 || l.Title != "B" || l.LongURL != "https://example.com/b" {
+		t.Errorf("made %+v, %v", l, err)
+	}
+	if many.clicks.created != 3 {
+		t.Errorf("%d links counted as made", many.clicks.created)
+	}
+}
+
+func TestBulkBodies(t *testing.T) {
+	const one = `{"longUrl":"https://example.com/"}`
+	list := func(n int) string { return `{"links":[` + strings.Repeat(one+",", n-1) + one + `]}` }
+	padded := func(size int) string { return list(1) + strings.Repeat(" ", size-len(list(1))) }
+	for name, test := range map[string]struct {
+		body   string
+		status int
+		kind   string
+		field  string
+	}{
+		"one":            {list(1), 200, "", ""},
+		"a hundred":      {list(100), 200, "", ""},
+		"1 MiB":          {padded(1 << 20), 200, "", ""},
+		"more":           {list(101), 400, "body", "links"},
+		"none":           {`{"links":[]}`, 400, "body", "links"},
+		"null":           {`{"links":null}`, 400, "body", "links"},
+		"no list":        {`{}`, 400, "body", "links"},
+		"a link":         {one, 400, "body", "longUrl"},
+		"an object":      {`{"links":{}}`, 400, "body", "links"},
+		"a list":         {`[` + one + `]`, 400, "body", ""},
+		"a field twice":  {`{"links":[` + one + `,{"longUrl":"a","longUrl":"b"}]}`, 400, "body", "links.1.longUrl"},
+		"not JSON":       {`{"links":[` + one + `,}`, 400, "body", "links"},
+		"a byte more":    {padded(1<<20 + 1), 413, "body-too-large", ""},
+		"no JSON at all": {"", 400, "body", ""},
+	} {
+		r := newRig(t)
+		w := r.as("ann", http.MethodPost, "/api/links/bulk", test.body)
+		if test.kind == "" {
+			if w.Code != test.status {
+				t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+			}
+			continue
+		}
+		t.Run(name, func(t *testing.T) { wantProblem(t, w, test.status, test.kind, test.field) })
+		if r.fake.Calls() != 0 {
+			t.Errorf("%s: something was made", name)
+		}
+	}
+	r := newRig(t)
+	wantProblem(t, r.as("ann", http.MethodPost, "/api/links/bulk", list(1), "Content-Type", "text/plain"), 415, "media-type", "")
+}
+
+// One call is one request for the limits, whatever is in it.
+func TestBulkIsOneRequest(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) { c.Rates = access.Rates{1, 1, 2, 1} })
+	for i := range 2 {
+		r.bulk("ann", fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i), `{"longUrl":"no"}`, `{}`)
+	}
+	wantLimited(t, r.as("ann", http.MethodPost, "/api/links/bulk", "not read"), "api", 2, 30)
+}
+
+// slowStore takes three seconds to make a link.
+type slowStore struct {
+	*linkstest.Fake
+	r **rig
+}
+
+func (s slowStore) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool, error) {
+	(*s.r).clock.Advance(3 * time.Second)
+	return s.Fake.Create(ctx, want, presented)
+}
+
+// What storage does not make in time, or at all, is a 503 of its own, and what was made is told.
+func TestBulkInAnOutage(t *testing.T) {
+	var links []string
+	for i := range 10 {
+		links = append(links, fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i))
+	}
+	statuses := func(got bulkResponse) (all string) {
+		for _, result := range got.Results {
+			all += fmt.Sprint(result.Status, " ")
+		}
+		return all
+	}
+	var r *rig
+	r = newRig(t, func(c *functions.Config) { c.Links = slowStore{c.Links.(*linkstest.Fake), &r} })
+	if got := statuses(r.bulk("ann", links...)); got != strings.Repeat("201 ", 7)+strings.Repeat("503 ", 3) {
+		t.Errorf("slow: got %s", got)
+	}
+	if got := statuses(r.bulk("ann", links...)); got != strings.Repeat("200 ", 7)+strings.Repeat("503 ", 3) {
+		t.Errorf("slow, and again: got %s", got)
+	}
+	r = newRig(t)
+	r.fake.Fail(fmt.Errorf("a cause: %w", link.ErrUnavailable))
+	got := r.bulk("ann", links[0], `{"longUrl":"no"}`)
+	if statuses(got) != "503 400 " || !strings.Contains(string(got.Results[0].Problem), "/problems/storage-unavailable") ||
+		strings.Contains(string(got.Results[0].Problem), "cause") || strings.Count(r.log.String(), "a cause") != 1 {
+		t.Errorf("down: got %+v, and logged %s", got, r.log)
+	}
+}
+
+// A link may be called as the path of this call is.
+func TestALinkCalledBulk(t *testing.T) {
+	r := newRig(t)
+	for _, a := range []link.Alias{"bulk", "BULK"} {
+		r.fake.Put(link.Link{Alias: a, LongURL: "https://example.com/" + string(a), Owner: "ann"})
+		path := "/api/links/" + string(a)
+		if w := r.as("ann", http.MethodGet, path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
+			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
+		}
+		if w := r.as("ann", http.MethodPatch, path, `{"title":"T"}`); w.Code != 200 || !strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
+			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
+		}
+		if w := r.as("ann", http.MethodPost, path+"/", `{"links":[{"longUrl":"https://example.com/new"}]}`); w.Code != 200 || !strings.Contains(w.Body.String(), `"results":`) {
+			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
+		}
+		w := r.as("ann", http.MethodPut, path, "")
+		if got := w.Header().Get("Allow"); w.Code != 405 || got != "DELETE, GET, HEAD, PATCH, POST, OPTIONS" {
+			t.Errorf("%s: got %d, Allow %s", a, w.Code, got)
+		}
+	}
+	if w := r.as("ann", http.MethodPost, "/api/links/other", ""); w.Code != 405 || strings.Contains(w.Header().Get("Allow"), "POST") {
+		t.Errorf("another link: got %d %v", w.Code, w.Header())
+	}
+}

@@ -132,6 +132,9 @@ var apiRoutes = map[string]string{
 	"POST /api/keys":                    "owners",
 	"GET /api/keys":                     "owners",
 	"DELETE /api/keys/0123456789abcdef": "owners",
+	"PUT /api/blocked/example.com":      "admins",
+	"DELETE /api/blocked/example.com":   "admins",
+	"GET /api/blocked":                  "admins",
 	"GET /api/admin/cleanup/stats":      "admins",
 }
 

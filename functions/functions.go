@@ -25,7 +25,7 @@ import (
 // the one that the same owner has under that alias, if it is live and of the same long URL. A caller without an owner who is
 // given a link that was there makes it Shared, unless presented, the hash of a claim token or "", is its ClaimHash.
 // It is safe to repeat after any error.
-// Errors: link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken, link.ErrUnavailable.
+// Errors: link.ErrBlocked, link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken, link.ErrUnavailable.
 type Creator interface {
 	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool, err error)
 }
@@ -50,7 +50,8 @@ type Editor interface {
 	// Edit reads a link, and writes what change makes of it, which is durable on return. Where another edit came between,
 	// it calls change again, up to five times in all, or only once if once is set. It writes nothing if change returns an
 	// error, which is then Edit's, or the link as it was. It returns the link as it is now, and is safe to repeat.
-	// Errors: those of change, link.ErrNotFound, link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
+	// Errors: those of change, link.ErrBlocked of another long URL, link.ErrNotFound, link.ErrConflict, link.ErrDamaged,
+	// link.ErrUnavailable.
 	Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error)
 	// EditAll edits several links, an alias that comes twice in this order; change gets the index. errs has the error of
 	// each. If err is not nil, nothing was done; it is link.ErrUnavailable.
@@ -101,6 +102,19 @@ type Keys interface {
 	// Revoke deletes the key with this id, if it is owner's; anybody's if owner is "".
 	// Errors: access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
 	Revoke(ctx context.Context, id, owner string) error
+}
+
+// Blocked keeps the hosts to which, and to all below which, no link may lead. What Add and Remove did is durable on return, and
+// known here; other processes know it within 15 seconds.
+type Blocked interface {
+	// Has reports whether a long URL leads to such a host. It makes no call, and costs next to nothing where none is blocked.
+	Has(longURL string) bool
+	// Add blocks a host, also one that is blocked already. Error: link.ErrUnavailable.
+	Add(ctx context.Context, h link.Host) error
+	// Remove ends the block of a host. Errors: link.ErrNotBlocked, link.ErrUnavailable.
+	Remove(ctx context.Context, h link.Host) error
+	// List returns the hosts in the order of their names. Error: link.ErrUnavailable.
+	List(ctx context.Context) ([]link.BlockedHost, error)
 }
 
 // Clicks counts what became of links. It neither waits for storage nor fails.
@@ -161,6 +175,7 @@ type Config struct {
 
 	Callers    Callers
 	Keys       Keys
+	Blocked    Blocked
 	Clicks     Clicks
 	Statistics Statistics
 	Links      interface {
@@ -189,6 +204,7 @@ func New(c Config) (http.Handler, error) {
 	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL}
 	ls := &links{store: c.Links, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
+	bs := &blocked{c.Blocked}
 	st := &stats{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, kept: c.CountsKept, now: c.Now}
 	ex := &exporting{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, now: c.Now}
 	im := &importing{links: c.Links, rules: c.Rules, clicks: c.Clicks, now: c.Now, log: c.Log}
@@ -198,7 +214,7 @@ func New(c Config) (http.Handler, error) {
 	}
 	routes, err := newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
 		"shorten": create.counted(ask.limited(access.LimitShorten, create.serve)),
-		"redirect": (&redirect{links: c.Links, base: c.Rules.Base, site: site, maxAge: c.RedirectMaxAge, limits: limit, clicks: c.Clicks, counted: c.CountClicks,
+		"redirect": (&redirect{links: c.Links, blocked: c.Blocked, base: c.Rules.Base, site: site, maxAge: c.RedirectMaxAge, limits: limit, clicks: c.Clicks, counted: c.CountClicks,
 			addresses: c.Addresses, now: c.Now, metrics: c.Metrics}).serve,
 		"health": (&health{version: c.Version, now: c.Now}).serve,
 		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
@@ -225,6 +241,9 @@ func New(c Config) (http.Handler, error) {
 		"POST /api/keys":                  ask.owners(ks.create),
 		"GET /api/keys":                   ask.owners(ks.list),
 		"DELETE /api/keys/{id}":           ask.owners(ks.revoke),
+		"PUT /api/blocked/{host}":         ask.admins(bs.add),
+		"DELETE /api/blocked/{host}":      ask.admins(bs.remove),
+		"GET /api/blocked":                ask.admins(bs.list),
 		"GET /api/admin/cleanup/stats":    ask.admins((&cleanup{reaper: c.Reaper}).stats),
 	})
 	if err != nil {

@@ -79,7 +79,7 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	config := functions.Config{
 		Version: "v1.2.3", HostAddress: hostAddress,
 		Rules:       link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
-		DeletedKeep: linkstest.DeletedKeep, Callers: callers, Keys: r.keys, Clicks: &r.clicks, CountClicks: clicks.ModeFull,
+		DeletedKeep: linkstest.DeletedKeep, Callers: callers, Keys: r.keys, Blocked: r.fake.Blocked, Clicks: &r.clicks, CountClicks: clicks.ModeFull,
 		Statistics: &r.clicks, CountsKept: 400, PublicStats: true,
 		Addresses: access.Addresses{Header: "X-Forwarded-For", Hops: 1},
 		Links:     r.fake, Tables: r.fake, Lock: r.lock,
@@ -380,7 +380,7 @@ func TestRedirect(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
 			w := r.do(method, target, "")
-			if w.Code != http.StatusFound || w.Header().Get("Location") != location || w.Header().Get("Cache-Control") != "no-store" || w.Body.Len() != 0 {
+			if w.Code != http.StatusFound || w.Header().Get("Location") != location || w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("X-Robots-Tag") != "noindex" || w.Body.Len() != 0 {
 				t.Errorf("%s %s: got %d %v %q, want %s", method, target, w.Code, w.Header(), w.Body, location)
 			}
 		}

@@ -39,10 +39,14 @@ var (
 		"The short link at this address has been disabled. Ask whoever gave it to you for the address that it led to.")
 	deletedProblem = newProblem(http.StatusGone, "link-deleted", "This link has been deleted",
 		"The short link at this address has been deleted. Ask whoever gave it to you for the address that it led to.")
+	linkBlockedProblem = newProblem(http.StatusGone, "link-blocked", "This link is blocked",
+		"The short link at this address leads to a website that the people who run this service have blocked.")
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
 	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
 		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
+	targetBlockedProblem = newProblem(http.StatusForbidden, "target-blocked", "This website is blocked",
+		"The people who run this service have blocked the website of this URL, so no link can lead there.").about("longUrl")
 	ownDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
 		"Your link of this URL is disabled, so the URL gets no new one. Enable that link, or choose an alias for another one.")
 	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid", "These credentials are not valid",
@@ -75,6 +79,10 @@ var (
 		"The link has changed since you read it: none of the tags in If-Match is its ETag. Read it again, and repeat the request if it still applies.")
 	noKeyProblem = newProblem(http.StatusNotFound, "not-found", "No such key",
 		"There is no API key with this id. GET /api/keys lists yours.")
+	badHostProblem = badRequest("host", "Not a host",
+		"Name one host, such as example.com or [2001:db8::1], without scheme, user name, port and path. All hosts below it are blocked with it.", "")
+	notBlockedProblem = newProblem(http.StatusNotFound, "not-found", "Not blocked",
+		"This host itself is not blocked; one above it may be. GET /api/blocked lists those that are.")
 	unavailableProblem = newProblem(http.StatusServiceUnavailable, "storage-unavailable", "Try again in a moment",
 		"The place where links are kept does not respond at the moment. Nothing is wrong with your request: repeat it in a few seconds.")
 	aliasesTakenProblem = newProblem(http.StatusInternalServerError, "aliases-taken", "No free alias found",
@@ -105,6 +113,8 @@ var problems = []struct {
 	{access.ErrUnknownKey, noKeyProblem},
 	{link.ErrNotFound, notFoundProblem},
 	{link.ErrDamaged, damagedProblem},
+	{link.ErrBlocked, targetBlockedProblem},
+	{link.ErrNotBlocked, notBlockedProblem},
 	{link.ErrDisabled, targetDisabledProblem},
 	{link.ErrForbidden, forbiddenProblem},
 	{link.ErrConflict, conflictProblem},
@@ -140,9 +150,7 @@ func newProblem(status int, kind, title, detail string) *problem {
 }
 
 func badRequest(kind, title, detail, field string) *problem {
-	p := newProblem(http.StatusBadRequest, kind, title, detail)
-	p.Field = field
-	return p
+	return newProblem(http.StatusBadRequest, kind, title, detail).about(field)
 }
 
 // fieldKinds are the kinds of problem that fields of a body have.
@@ -168,6 +176,12 @@ func fieldProblem(field, detail string) *problem {
 // with returns the problem with a header of the response.
 func (p *problem) with(name, value string) *problem {
 	p.header.Set(name, value)
+	return p
+}
+
+// about returns the problem with the field that it is about.
+func (p *problem) about(field string) *problem {
+	p.Field = field
 	return p
 }
 

@@ -23,6 +23,7 @@ import (
 // redirect handles GET and HEAD /{alias}, and with a + at the end, the preview.
 type redirect struct {
 	links   Getter
+	blocked Blocked
 	base    link.Base
 	site    pages.Site
 	maxAge  time.Duration
@@ -74,15 +75,16 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	case err != nil:
 		return err
 	}
-	if state := l.State(now); state != link.StateLive {
+	if err := rd.gone(l, now); err != nil {
 		rd.metrics.RedirectGone.Add(1)
-		return goneProblem(l, state)
+		return err
 	}
 	rd.metrics.RedirectFound.Add(1)
 	// Not http.Redirect, which would change the URL and add a body.
 	h := w.Header()
 	h["Location"] = []string{link.Location(l.LongURL)}
 	h["Cache-Control"] = rd.cacheControl(l, now)
+	h["X-Robots-Tag"] = noIndex
 	w.WriteHeader(cmp.Or(l.StatusCode, link.DefaultStatusCode))
 	if rd.counted != clicks.ModeOff && r.Method == http.MethodGet && !prefetched(r.Header) {
 		rd.clicks.Click(a, rd.click(r, now, took))
@@ -149,8 +151,8 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, r *http.
 	if err != nil {
 		return err
 	}
-	if state := l.State(rd.now()); state != link.StateLive {
-		return goneProblem(l, state)
+	if err := rd.gone(l, rd.now()); err != nil {
+		return err
 	}
 	w.Header().Set("Vary", "Accept")
 	if prefers(r.Header, "text/html") {
@@ -159,6 +161,17 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, summaryOf(l, rd.base))
+	return nil
+}
+
+// gone returns the problem of a link that leads nowhere, or not where it should, and nil of one that does.
+func (rd *redirect) gone(l link.Link, now time.Time) error {
+	if state := l.State(now); state != link.StateLive {
+		return goneProblem(l, state)
+	}
+	if rd.blocked.Has(l.LongURL) {
+		return linkBlockedProblem
+	}
 	return nil
 }
 
@@ -186,8 +199,11 @@ func goneProblem(l link.Link, state link.State) *problem {
 // punctuation is what follows a link in a sentence, and is pasted with it.
 const punctuation = ".,;:!?)]}'\""
 
-// noStore is the value of a header, shared by all responses: not to be written to.
-var noStore = []string{"no-store"}
+// Values of headers, shared by all responses: not to be written to.
+var (
+	noStore = []string{"no-store"}
+	noIndex = []string{"noindex"} // a search engine is to list the target, not the short link
+)
 
 // cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry.
 func (rd *redirect) cacheControl(l link.Link, now time.Time) []string {

@@ -3,6 +3,7 @@ package link_test
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -212,6 +213,23 @@ func FuzzHost(f *testing.F) {
 			t.Fatalf("%q leads to %q, and counts as %q", s, want, got)
 		}
 	})
+}
+
+// What docs/architecture.md says that 100,000 hosts take.
+func TestMemoryOfHosts(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	hosts := link.Hosts{}
+	for i := range 100_000 {
+		hosts[link.Host(fmt.Sprintf("%shost-%d.example", "a.name.of.usual.length."[:i%23], i))] = struct{}{}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if took := after.HeapAlloc - before.HeapAlloc; took > 8_000_000 {
+		t.Errorf("%d hosts take %d bytes", len(hosts), took)
+	}
+	runtime.KeepAlive(hosts)
 }
 
 func BenchmarkHostsCover(b *testing.B) {

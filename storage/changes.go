@@ -39,8 +39,9 @@ type changes struct {
 	now     func() time.Time
 	log     *slog.Logger
 	metrics *telemetry.Metrics
-	forget  func(name string) // forgets what is cached of an alias, or of a key
-	doubt   func()            // makes all that is cached count as stale
+	forget  func(name string)           // forgets what is cached of an alias, of a key or a host
+	settle  func(context.Context) error // reads what is to be known again at once
+	doubt   func()                      // makes all that is cached count as stale
 
 	asked   atomic.Int64 // when somebody last asked, give or take a second; these are in Unix nanoseconds
 	polled  atomic.Int64 // when the last successful poll began
@@ -146,13 +147,16 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	}
 	from := last.Add(-changesOverlap).UTC().Format(changesMinute)
 	filter := fmt.Sprintf("PartitionKey ge '%s%s' and PartitionKey lt 'change%s'", changesPrefix, from, afterBar)
-	return c.table.list(ctx, filter, maxPage, func(entities [][]byte) error {
+	if err := c.table.list(ctx, filter, maxPage, func(entities [][]byte) error {
 		rows, err := c.table.decode(entities)
 		for _, r := range rows {
 			c.forget(r.key)
 		}
 		return err
-	})
+	}); err != nil {
+		return err
+	}
+	return c.settle(ctx)
 }
 
 // drop deletes the rows that are older than any process may need.
@@ -161,14 +165,25 @@ func (c *changes) drop(ctx context.Context, now time.Time) error {
 	return c.table.deleteAll(ctx, fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt '%s%s'", changesPrefix, changesPrefix, before))
 }
 
-// keyChange is the name of a change of an API key, which no alias can have.
-const keyChange = "key|"
+// The names of changes of an API key and of a blocked host begin with these, as no alias can.
+const (
+	keyChange  = "key|"
+	hostChange = "host|"
+)
 
-// forgetChange forgets what is cached of an alias or a key.
+// forgetChange forgets what is cached of an alias, a key or a host.
 func (s *Links) forgetChange(name string) {
 	if hash, ok := strings.CutPrefix(name, keyChange); ok {
 		s.Keys.forget(hash)
+	} else if host, ok := strings.CutPrefix(name, hostChange); ok {
+		s.Blocked.forget(link.Host(host))
 	} else {
 		s.cache.forget(link.Alias(name))
 	}
+}
+
+// doubt makes all that is cached count as stale.
+func (s *Links) doubt() {
+	s.cache.doubt()
+	s.Blocked.doubt()
 }

@@ -30,10 +30,13 @@ const (
 //
 // When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout,
 // and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short.
-// Errors: link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
+// Errors: link.ErrBlocked, link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link, created bool, err error) {
 	w, ctx, cancel := s.write(ctx)
 	defer cancel()
+	if s.Blocked.hasNow(ctx, want.LongURL) {
+		return link.Link{}, false, link.ErrBlocked
+	}
 	c := &creation{writing: w, want: want, claimHash: claimHash}
 	if want.Alias != "" {
 		l, created, err = c.createChosen(ctx)

@@ -76,7 +76,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			},
 			func(r *rig) []string {
 				return []string{
-					"GetEntity " + r.Index + " 404 ResourceNotFound true",
+					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index + " 404 ResourceNotFound true",
 					"InsertEntity " + r.Expiry + " 201 true", "InsertEntity " + r.Links + " 201 true", "InsertEntity " + r.Index + " 201 true",
 					"GetEntity " + r.Links + " 200 true", "GetEntity " + r.Links + " 404 ResourceNotFound true",
 					"QueryEntities " + r.Expiry + " 200 true", "QueryEntities " + r.Expiry + " 200 true",
@@ -132,7 +132,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 		"a response that is lost": {
 			func(t *testing.T, r *rig, s *storage.Links) {
 				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-					if c.N == 3 {
+					if c.N == 4 {
 						return faultproxy.DropResponse
 					}
 					return faultproxy.None
@@ -141,7 +141,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			},
 			func(r *rig) []string {
 				return []string{
-					"GetEntity " + r.Index + " 404 ResourceNotFound true", "InsertEntity " + r.Expiry + " 201 true",
+					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index + " 404 ResourceNotFound true", "InsertEntity " + r.Expiry + " 201 true",
 					"InsertEntity " + r.Links + " unreachable false", "InsertEntity " + r.Links + " 409 EntityAlreadyExists true 2", "GetEntity " + r.Links + " 200 true",
 					"InsertEntity " + r.Index + " 201 true",
 				}

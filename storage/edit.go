@@ -27,7 +27,8 @@ const (
 //
 // When it returns without an error, the change is durable, and within 15 seconds every process knows of it. It takes at most
 // Timeout, and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short.
-// Errors: those of change, link.ErrNotFound, also for a tombstone, link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
+// Errors: those of change, link.ErrBlocked of another long URL, link.ErrNotFound, also for a tombstone, link.ErrConflict,
+// link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
 	w, ctx, cancel := s.write(ctx)
 	defer cancel()
@@ -112,6 +113,9 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	}
 	if !next.Changed(was.Link) {
 		return was, nil
+	}
+	if next.LongURL != was.LongURL && e.Blocked.hasNow(ctx, next.LongURL) {
+		return linkRow{}, link.ErrBlocked
 	}
 	if next.editID, err = e.newID(); err != nil {
 		return linkRow{}, err

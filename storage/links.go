@@ -1,5 +1,5 @@
-// Package storage keeps links and API keys in Azure tables, with a cache in front of the links, and has the lock of the
-// reaper.
+// Package storage keeps links, API keys and blocked hosts in Azure tables, with a cache in front of the links, and has the
+// lock of the reaper.
 //
 // The order of writes keeps the promises. Each state of a link is preceded by the expiry row that will end it, and a link
 // is followed by its index row; it is deleted the other way round. So whatever a crash leaves behind has an expiry row, by
@@ -60,9 +60,10 @@ type Tables struct {
 // Links keeps links in tables. Its methods may be called concurrently, and other processes may work on the same tables
 // at the same time.
 type Links struct {
-	Keys   *Keys // of the owners
-	Clicks *Clicks
-	Reaps  *Reaps
+	Keys    *Keys // of the owners
+	Blocked *Blocked
+	Clicks  *Clicks
+	Reaps   *Reaps
 
 	config  Config
 	links   *linkTable
@@ -92,8 +93,10 @@ func Open(config Config) (*Links, error) {
 		state:  &state,
 	}
 	s.changes = &changes{table: s.state, every: config.ChangesEvery, now: config.Now, log: config.Log, metrics: config.Metrics,
-		forget: s.forgetChange, doubt: func() { s.cache.doubt() }}
+		forget: s.forgetChange, doubt: s.doubt}
 	s.changes.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
+	s.Blocked = &Blocked{table: s.state, changes: s.changes, now: config.Now}
+	s.changes.settle = s.Blocked.settle
 	days, totals := open(config.Tables.Clicks), open(config.Tables.ClickTotals)
 	s.Clicks = newClicks(s, &days, &totals)
 	s.Reaps = &Reaps{table: s.state, log: config.Log}
@@ -141,6 +144,7 @@ func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, Timeout)
 		defer cancel()
+		s.changes.current(ctx, s.config.Now()) // for the blocked hosts
 	}
 	get := s.get
 	if s.second != nil {

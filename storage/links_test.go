@@ -27,7 +27,8 @@ func conform(t *testing.T, cache *storage.CacheConfig) {
 	linkstest.Conform(t, func(t *testing.T, now func() time.Time, random io.Reader) linkstest.Subject {
 		r := newRig(t)
 		r.config.Now, r.config.Random, r.config.TombstoneFor = now, random, linkstest.TombstoneKeep
-		return linkstest.Subject{Store: r.open(cache), Put: func(l link.Link) {
+		s := r.open(cache)
+		return linkstest.Subject{Store: s, Blocked: s.Blocked, Put: func(l link.Link) {
 			r.Put(r.Links, rawtables.Link(l))
 		}}
 	})

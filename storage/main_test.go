@@ -145,7 +145,7 @@ func connect(t testing.TB, connectionString string) storage.Connection {
 
 var withCache = &storage.CacheConfig{Bytes: 10 << 20, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour}
 
-// open opens a store on the rig's tables; they exist. Every open is another instance, as far as the tables can tell.
+// open opens a store on the rig's tables; they exist, and the store knows the blocked hosts. Every open is another instance, as far as the tables can tell.
 func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	r.t.Helper()
 	config := r.config
@@ -154,8 +154,10 @@ func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := s.EnsureTables(ctx); err != nil {
-		r.t.Fatal(err)
+	for _, start := range []func(context.Context) error{s.EnsureTables, s.Blocked.Read} {
+		if err := start(ctx); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	r.proxy.Reset()
 	return s

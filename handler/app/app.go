@@ -83,7 +83,7 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	f := s.Functions
 	f.Version, f.Now, f.Log, f.Metrics, f.Sender = version, now, log, a.Metrics, a.sender
 	f.Links, f.Tables, f.Lock, f.Reaper = a.Links, a.Links, a.Lock, a.Reaper
-	f.Callers, f.Keys, f.Clicks, f.Random = callers, a.Links.Keys, a.Links.Clicks, rand.Reader
+	f.Callers, f.Keys, f.Blocked, f.Clicks, f.Random = callers, a.Links.Keys, a.Links.Blocked, a.Links.Clicks, rand.Reader
 	f.Statistics, f.CountClicks, f.CountsKept = a.Links.Clicks, s.Storage.Clicks.Mode, s.Storage.Clicks.KeepDays
 	if a.Handler, err = functions.New(f); err != nil {
 		return nil, err
@@ -96,7 +96,10 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 func (a *App) Background() {
 	starting := telemetry.Begin(a.Reaper.Stopping, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
-	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
+	all.Go(func() {
+		storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables)
+		storage.EnsureWithRetry(&starting, a.log, "blocked hosts", a.Links.Blocked.Read)
+	})
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
 	all.Go(func() { a.Links.FollowChanges(a.Reaper.Stopping) })
 	all.Go(func() { a.Links.Clicks.FlushRegularly(a.Reaper.Stopping) })

@@ -33,7 +33,8 @@ type Store interface {
 type Subject struct {
 	Store
 	// Put writes a link behind the store's back, in the place of what is there.
-	Put func(link.Link)
+	Put     func(link.Link)
+	Blocked BlockedHosts
 }
 
 // Same reports whether two links are the same in all that a cache knows of them.
@@ -63,6 +64,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 	}
 	conformOwners(t, start)
 	conformEdits(t, start)
+	conformBlocked(t, start)
 
 	t.Run("a link is found as it was made", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)

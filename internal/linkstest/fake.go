@@ -46,6 +46,8 @@ const (
 
 // Fake keeps links in memory, for DeletedKeep and TombstoneKeep after their end.
 type Fake struct {
+	Blocked *Blocked
+
 	now    func() time.Time
 	random io.Reader
 
@@ -61,7 +63,8 @@ type Fake struct {
 
 // NewFake makes a fake without links.
 func NewFake(now func() time.Time, random io.Reader) *Fake {
-	return &Fake{now: now, random: random, links: map[link.Alias]link.Link{}, index: map[string]link.Alias{}, until: map[link.Alias]time.Time{}, cached: map[link.Alias]bool{}}
+	return &Fake{Blocked: &Blocked{now: now, hosts: map[link.Host]time.Time{}}, now: now, random: random, links: map[link.Alias]link.Link{},
+		index: map[string]link.Alias{}, until: map[link.Alias]time.Time{}, cached: map[link.Alias]bool{}}
 }
 
 // Fail makes all calls fail with err, until it is called with nil.
@@ -162,6 +165,9 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	if err != nil {
 		return link.Link{}, false, err
 	}
+	if f.Blocked.Has(want.LongURL) {
+		return link.Link{}, false, link.ErrBlocked
+	}
 	if want.Alias != "" {
 		l, taken := f.links[want.Alias]
 		switch {
@@ -212,6 +218,9 @@ func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(li
 		}
 		if !l.Changed(was) {
 			return was, nil
+		}
+		if l.LongURL != was.LongURL && f.Blocked.Has(l.LongURL) {
+			return link.Link{}, link.ErrBlocked
 		}
 		if l, ok := f.replace(was, l); ok {
 			return l, nil

@@ -1,0 +1,300 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/singleflight"
+
+	"tiney/link"
+)
+
+const (
+	blockedPartition = "blocked"
+	// blockedTime is how long it may take to read all blocked hosts, of which there are 1,000 on a page.
+	blockedTime = time.Minute
+	// blockedRetry is how long after a failure nobody waits for the blocked hosts to be read for the first time.
+	blockedRetry = 5 * time.Second
+)
+
+// Blocked keeps the hosts that no link may lead to, in rows of ShortUrlsState and all of them in memory: 100,000 take 7 MB, and
+// half as much again while one is added. Its methods may be called concurrently, and other processes may work on the same
+// table at the same time.
+//
+// Until the hosts were read for the first time, none counts as blocked; once they were, what is known stays known while
+// storage fails. So an outage stops no link that is cached.
+type Blocked struct {
+	table   *table
+	changes *changes
+	now     func() time.Time
+
+	hosts   atomic.Pointer[link.Hosts] // never changed, only replaced; nil: not read yet
+	failed  atomic.Int64               // when the last read of all failed or took too long, in Unix nanoseconds; zero: it did not
+	reads   singleflight.Group         // of all hosts
+	writing sync.Mutex                 // so that what is known here of a host is what was written last
+
+	mu      sync.Mutex
+	named   map[link.Host]bool // that others were about to change, and that were not read since
+	doubted bool               // some changes may not be known: all have to be read again
+	during  map[link.Host]bool // what became known while all are being read, which those pages may lack; nil if they are not
+}
+
+// Has reports whether a long URL leads to a host that is blocked, or to one below it. It makes no call, except that while the
+// hosts were never read it waits for that for half a second, and not again for some seconds. What other processes change is
+// known after 15 seconds, as long as this one gets requests.
+func (b *Blocked) Has(longURL string) bool { return b.has(context.Background(), longURL) }
+
+// hasNow is Has for who has not just got a link, and so may be the first one who asks for something after an idle time.
+func (b *Blocked) hasNow(ctx context.Context, longURL string) bool {
+	b.changes.current(ctx, b.now())
+	return b.has(ctx, longURL)
+}
+
+func (b *Blocked) has(ctx context.Context, longURL string) bool {
+	hosts := b.hosts.Load()
+	if hosts == nil {
+		now := b.now().UnixNano()
+		if failed := b.failed.Load(); failed == 0 || now < failed || now-failed >= int64(blockedRetry) {
+			b.await(ctx)
+		}
+		if hosts = b.hosts.Load(); hosts == nil {
+			return false
+		}
+	}
+	return hosts.Cover(longURL)
+}
+
+// await waits for half a second until all hosts are read. That goes on if it takes longer.
+func (b *Blocked) await(ctx context.Context) {
+	wait := time.NewTimer(changesWait)
+	defer wait.Stop()
+	select {
+	case <-b.readAll(ctx):
+	case <-wait.C:
+		b.failed.Store(b.now().UnixNano())
+	}
+}
+
+// Read reads the blocked hosts, unless that was done before. Errors: link.ErrUnavailable.
+func (b *Blocked) Read(ctx context.Context) error {
+	if b.hosts.Load() != nil {
+		return nil
+	}
+	select {
+	case got := <-b.readAll(ctx):
+		return exported(got.Err)
+	case <-ctx.Done():
+		return fmt.Errorf("reading the blocked hosts: %w in time: %w", link.ErrUnavailable, ctx.Err())
+	}
+}
+
+// readAll reads all hosts, once for all who want that at the same time.
+func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
+	return b.reads.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blockedTime)
+		defer cancel()
+		b.mu.Lock()
+		b.during, b.doubted = map[link.Host]bool{}, false
+		b.mu.Unlock()
+		hosts := link.Hosts{}
+		err := safely(func() error {
+			return b.scan(ctx, "RowKey", func(e blockedEntity) { hosts[link.Host(e.RowKey)] = struct{}{} })
+		})
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if err == nil {
+			hosts = with(hosts, b.during)
+			b.hosts.Store(&hosts)
+			b.failed.Store(0)
+		} else {
+			b.doubted = true
+			b.failed.Store(b.now().UnixNano())
+		}
+		b.during = nil
+		return nil, err
+	})
+}
+
+// scan reads these columns of the rows of all hosts.
+func (b *Blocked) scan(ctx context.Context, columns string, do func(blockedEntity)) error {
+	return b.table.scan(ctx, fmt.Sprintf("PartitionKey eq '%s'", blockedPartition), columns, func(entities [][]byte) error {
+		for _, data := range entities {
+			var e blockedEntity
+			if err := json.Unmarshal(data, &e); err != nil {
+				return fmt.Errorf("a blocked host: %w: %w", link.ErrUnavailable, err)
+			}
+			do(e)
+		}
+		return nil
+	})
+}
+
+// forget notes that a host was about to change, elsewhere or here.
+func (b *Blocked) forget(h link.Host) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.named == nil {
+		b.named = map[link.Host]bool{}
+	}
+	b.named[h] = true
+}
+
+// doubt notes that more may have changed than is known.
+func (b *Blocked) doubt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doubted = true
+}
+
+// settle reads what has changed: host by host, or all of them if that takes no more calls. It is part of a poll, which an error
+// makes a failed one, so that the next one names these hosts again. A read of all may go on after it; if that fails, the next
+// poll repeats it. Before anybody has needed the hosts, there is nothing to be done.
+func (b *Blocked) settle(ctx context.Context) error {
+	b.mu.Lock()
+	hosts, named := b.hosts.Load(), slices.Collect(maps.Keys(b.named))
+	b.named = nil
+	if len(named) > 0 && (hosts == nil || len(named) > len(*hosts)/maxPage) {
+		b.doubted = true // also while all are being read: that may have begun before these were changed
+	}
+	doubted := b.doubted
+	b.mu.Unlock()
+	switch {
+	case hosts == nil:
+		return nil
+	case doubted:
+		b.await(ctx)
+		return nil
+	}
+	there := make([]bool, len(named))
+	err := eachListed(ctx, len(named), func(ctx context.Context, i int) error {
+		_, _, err := b.table.get(ctx, blockedPartition, string(named[i]))
+		if there[i] = err == nil; errors.Is(err, errGone) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	blocked := map[link.Host]bool{}
+	for i, h := range named {
+		blocked[h] = there[i]
+	}
+	b.learn(blocked)
+	return nil
+}
+
+// learn notes which of some hosts are blocked now.
+func (b *Blocked) learn(blocked map[link.Host]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.during != nil {
+		maps.Copy(b.during, blocked)
+	}
+	if hosts := b.hosts.Load(); hosts != nil {
+		next := with(*hosts, blocked)
+		b.hosts.Store(&next)
+	}
+}
+
+// with returns hosts as they are once some of them are blocked, or not any more: a copy, if that changes anything.
+func with(hosts link.Hosts, blocked map[link.Host]bool) link.Hosts {
+	maps.DeleteFunc(blocked, func(h link.Host, is bool) bool { _, was := hosts[h]; return was == is })
+	if len(blocked) == 0 {
+		return hosts
+	}
+	next := maps.Clone(hosts)
+	for h, is := range blocked {
+		if is {
+			next[h] = struct{}{}
+		} else {
+			delete(next, h)
+		}
+	}
+	return next
+}
+
+// Add blocks a host and all below it. When it returns without an error, that is durable, known here, and within 15 seconds in
+// every process. It is safe to repeat. The end of ctx does not cut it short. Errors: link.ErrUnavailable.
+func (b *Blocked) Add(ctx context.Context, h link.Host) error {
+	return b.write(ctx, func(ctx context.Context, d deadline) error {
+		if err := b.tell(ctx, d, h); err != nil {
+			return err
+		}
+		// A crash here leaves a change that was told of and not made.
+		e := blockedEntity{PartitionKey: blockedPartition, RowKey: string(h)}
+		e.CreatedAt, e.CreatedAtType = dateTime(b.now().Truncate(time.Second))
+		_, _, err := b.table.insert(ctx, encode(e))
+		if errors.Is(err, errExists) {
+			err = nil // it keeps its time
+		}
+		if err == nil {
+			b.learn(map[link.Host]bool{h: true})
+		}
+		return err
+	})
+}
+
+// Remove ends the block of a host, as durably as Add. A block of a host above it stays.
+// Errors: link.ErrNotBlocked, link.ErrUnavailable.
+func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
+	return b.write(ctx, func(ctx context.Context, d deadline) error {
+		_, _, err := b.table.get(ctx, blockedPartition, string(h))
+		if errors.Is(err, errGone) {
+			b.learn(map[link.Host]bool{h: false}) // an earlier Remove may have got no response
+			return link.ErrNotBlocked
+		}
+		if err == nil {
+			err = b.tell(ctx, d, h)
+		}
+		if err == nil {
+			err = b.table.delete(ctx, blockedPartition, string(h), azcore.ETagAny)
+		}
+		if err == nil {
+			b.learn(map[link.Host]bool{h: false})
+		}
+		return err
+	})
+}
+
+func (b *Blocked) write(ctx context.Context, do func(context.Context, deadline) error) error {
+	d, ctx, cancel := startWrite(ctx, b.now)
+	defer cancel()
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	return exported(do(ctx, d))
+}
+
+// tell announces a change to other processes, which look for that for about a minute.
+func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
+	if err := b.changes.tell(ctx, hostChange+string(h)); err != nil {
+		return err
+	}
+	return d.inTime()
+}
+
+// List returns the blocked hosts as they are in the table, in the order of their names. Errors: link.ErrUnavailable.
+func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) {
+	ctx, cancel := context.WithTimeout(ctx, blockedTime)
+	defer cancel()
+	err = b.scan(ctx, "RowKey,CreatedAtUtc", func(e blockedEntity) {
+		all = append(all, link.BlockedHost{Host: link.Host(e.RowKey), CreatedAt: e.CreatedAt.UTC()})
+	})
+	return all, exported(err)
+}
+
+// blockedEntity is a row of ShortUrlsState on the wire. Its RowKey is the host: a key may have all characters of one.
+type blockedEntity struct {
+	PartitionKey  string
+	RowKey        string
+	CreatedAt     time.Time `json:"CreatedAtUtc,omitzero"`
+	CreatedAtType string    `json:"CreatedAtUtc@odata.type,omitzero"`
+}

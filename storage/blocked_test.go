@@ -1,0 +1,368 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
+	"tiney/link"
+	"tiney/storage"
+)
+
+const (
+	badHost = link.Host("example.com") // of url1
+	readOne = "GetEntity ShortUrlsState"
+	readAll = poll // a query of the same table
+)
+
+// blocked is the row of a blocked host as another program writes it.
+func (r *rig) blocked(h link.Host) rawtables.Entity {
+	return rawtables.Entity{"PartitionKey": "blocked", "RowKey": string(h),
+		"CreatedAtUtc": r.clock.Now().Format(time.RFC3339), "CreatedAtUtc@odata.type": "Edm.DateTime"}
+}
+
+func (r *rig) block(s *storage.Links, h link.Host) {
+	r.t.Helper()
+	if err := s.Blocked.Add(ctx, h); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) unblock(s *storage.Links, h link.Host) {
+	r.t.Helper()
+	if err := s.Blocked.Remove(ctx, h); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// wantBlocked checks whether a store takes url1 for blocked.
+func (r *rig) wantBlocked(what string, s *storage.Links, want bool) {
+	r.t.Helper()
+	if got := s.Blocked.Has(url1); got != want {
+		r.t.Errorf("%s: blocked: %t", what, got)
+	}
+}
+
+func TestRowsOfBlockedHosts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	r.wantCalls("block", []string{"UpdateEntity ShortUrlsState", "InsertEntity ShortUrlsState"}, func() { r.block(s, "[2001:db8::1]") })
+	change := r.clock.Now().UTC().Format("200601021504")
+	want := []rawtables.Entity{r.blocked("[2001:db8::1]"), {"PartitionKey": "change|" + change, "RowKey": "host|[2001:db8::1]"}}
+	if got := r.Rows(r.State); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	r.wantCalls("unblock", []string{readOne, "UpdateEntity ShortUrlsState", "DeleteEntity ShortUrlsState"}, func() { r.unblock(s, "[2001:db8::1]") })
+	if got := r.Rows(r.State); fmt.Sprint(got) != fmt.Sprint(want[1:]) {
+		t.Errorf("got %v, want %v", got, want[1:])
+	}
+}
+
+// A host that one instance blocks is blocked everywhere within 15 seconds, whatever another one does first by then.
+func TestABlockedHostIsKnownEverywhere(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		cache *storage.CacheConfig
+		ask   func(*rig, *storage.Links) // for what tells whether it is blocked
+	}{
+		"redirect":                 {withCache, func(_ *rig, s *storage.Links) { s.Get(ctx, "one") }},
+		"redirect without a cache": {nil, func(_ *rig, s *storage.Links) { s.Get(ctx, "one") }},
+		"shorten": {withCache, func(r *rig, s *storage.Links) {
+			_, _, err := s.Create(ctx, r.want(url1, time.Hour), "")
+			if refused := errors.Is(err, link.ErrBlocked); refused != s.Blocked.Has(url1) {
+				t.Errorf("got %v", err)
+			}
+		}},
+		"edit": {nil, func(r *rig, s *storage.Links) {
+			if err := setURL(url1+"0")(ctx, r, s); errors.Is(err, link.ErrBlocked) != s.Blocked.Has(url1) {
+				t.Errorf("got %v", err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := followed(t)
+			here, elsewhere := r.open(withCache), r.open(test.cache)
+			there("", "https://example.org/", time.Hour)(r, here)
+			r.block(here, badHost)
+			r.wantBlocked("here", here, true)
+			r.clock.Advance(past)
+			test.ask(r, elsewhere)
+			r.wantBlocked("elsewhere", elsewhere, true)
+			r.unblock(here, badHost)
+			r.wantBlocked("here", here, false)
+			r.clock.Advance(past)
+			test.ask(r, elsewhere)
+			r.wantBlocked("elsewhere", elsewhere, false)
+		})
+	}
+}
+
+func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	r.Make()
+	var rows []rawtables.Entity
+	for i := range 1000 {
+		rows = append(rows, r.blocked(link.Host(fmt.Sprintf("n%d.example", i))))
+	}
+	r.putAll(r.State, rows)
+	many := r.instance()
+	get := func() { many.Get(ctx, "nobody") }
+	r.wantCalls("the first who need them", []string{readAll}, func() {
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { r.wantBlocked("none", many, false) })
+		}
+		all.Wait()
+	})
+	r.wantCalls("once they are read", nil, func() {
+		if err := many.Blocked.Read(ctx); err != nil || !many.Blocked.Has("https://a.n999.example") {
+			t.Errorf("got %v", err)
+		}
+	})
+	r.wantCalls("nothing has changed", []string{read}, get)
+	other := r.other()
+	r.block(other, badHost)
+	r.clock.Advance(past)
+	// 1,000 and one are more than a page.
+	r.wantCalls("one has changed", []string{poll, readOne, read}, get)
+	r.wantBlocked("one has changed", many, true)
+	r.clock.Advance(2 * time.Minute)
+	r.unblock(other, badHost)
+	r.wantCalls("its row cannot be read", []string{poll, readOne, read}, func() {
+		r.proxy.Before(faultproxy.On("GetEntity", r.State, faultproxy.TooManyRequests))
+		get()
+	})
+	r.wantBlocked("its row cannot be read", many, true)
+	r.clock.Advance(5 * time.Second)
+	r.wantCalls("the next poll", []string{poll, readOne, read}, get)
+	r.wantBlocked("the next poll", many, false)
+	r.clock.Advance(2 * time.Minute)
+	r.block(other, badHost)
+	r.block(other, "a.example")
+	r.wantCalls("two have changed", []string{poll, readAll, readAll, read}, get)
+	r.wantBlocked("two have changed", many, true)
+	r.clock.Advance(2 * time.Minute)
+	r.wantCalls("once more, as windows overlap", []string{poll, readAll, readAll, read}, get)
+	r.clock.Advance(2 * time.Minute)
+	r.wantCalls("they changed long ago", []string{poll, read}, get)
+	if !many.Blocked.Has("https://a.example/") || !many.Blocked.Has("https://n0.example/") {
+		t.Error("not all are known")
+	}
+}
+
+// A process that starts waits for the hosts, but not for long, and goes on if they cannot be read.
+func TestBlockedHostsAtTheStart(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]faultproxy.Fault{"busy": faultproxy.ServerBusy, "refused": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.Make()
+			r.Put(r.State, r.blocked(badHost))
+			s := r.instance()
+			var asked atomic.Int64
+			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				asked.Add(1)
+				return fault
+			})
+			begun := time.Now()
+			r.wantBlocked("while storage fails", s, false)
+			if took := time.Since(begun); took > slack {
+				t.Errorf("waited %v", took)
+			}
+			before := asked.Load()
+			if fault != faultproxy.Freeze {
+				for range 100 {
+					r.wantBlocked("and again", s, false)
+				}
+				if asked.Load() != before {
+					t.Error("it was tried again at once")
+				}
+			}
+			r.proxy.Reset()
+			if fault == faultproxy.Freeze { // what is under way ends by itself
+				testutil.Eventually(t, "they are known", func() bool { return s.Blocked.Has(url1) })
+				return
+			}
+			r.clock.Advance(5 * time.Second)
+			r.wantBlocked("five seconds later", s, true)
+			if err := r.instance().Blocked.Read(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What is known stays known while storage fails, and what has changed is known when that is over.
+func TestBlockedHostsInAnOutage(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	r.Make()
+	r.Put(r.State, r.blocked(badHost))
+	s, other := r.open(withCache), r.other()
+	r.cached(s, "nobody")
+	r.unblock(other, badHost)
+	r.block(other, "a.example")
+	r.proxy.Before(faultproxy.On("", r.State, faultproxy.ServerBusy))
+	for range 3 {
+		r.clock.Advance(past)
+		s.Get(ctx, "nobody")
+	}
+	r.wantBlocked("in the outage", s, true)
+	if s.Blocked.Has("https://a.example/") {
+		t.Error("known in the outage")
+	}
+	if err := s.Blocked.Add(ctx, "b.example"); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	if err := s.Blocked.Remove(ctx, badHost); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Blocked.List(ctx); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	r.proxy.Reset()
+	r.clock.Advance(past)
+	s.Get(ctx, "nobody")
+	r.wantBlocked("after the outage", s, false)
+	if !s.Blocked.Has("https://a.example/") || s.Blocked.Has("https://b.example/") {
+		t.Error("after the outage the hosts are not those of the table")
+	}
+}
+
+// After more than half an hour without a poll, changes may have been dropped that were told of.
+func TestBlockedHostsAfterALongTime(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	s := r.open(withCache)
+	r.block(r.other(), badHost)
+	r.clock.Advance(2 * time.Hour)
+	if _, err := r.other().Reap(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if rows := r.Rows(r.State); len(rows) != 1 {
+		t.Fatalf("rows: %v", rows)
+	}
+	// The first read fails, and the next poll repeats it.
+	r.proxy.Before(faultproxy.Fail(2, faultproxy.TooManyRequests))
+	s.Get(ctx, "nobody")
+	r.wantBlocked("that failed", s, false)
+	r.clock.Advance(past)
+	r.wantCalls("again", []string{poll, readAll, read}, func() { s.Get(ctx, "nobody") })
+	r.wantBlocked("again", s, true)
+}
+
+func TestBlockedHostsWithoutPolls(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(withCache)
+	r.block(r.other(), badHost)
+	r.clock.Advance(2 * time.Hour)
+	s.Get(ctx, "nobody")
+	r.wantBlocked("before a restart", s, false)
+	r.wantBlocked("after it", r.open(withCache), true)
+}
+
+// While all are read, some change, here and elsewhere.
+func TestHostsThatAreBlockedWhileAllAreRead(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	r.Make()
+	r.Put(r.State, r.blocked("b.example"))
+	r.Put(r.State, r.blocked("c.example"))
+	s, other := r.instance(), r.other()
+	var begun atomic.Bool
+	r.proxy.After(func(c faultproxy.Call) { // the rows are read, and not known yet
+		if !begun.Swap(true) {
+			r.block(s, "a.example")
+			r.unblock(s, "b.example")
+			r.unblock(other, "c.example")
+			r.block(other, badHost)
+		}
+	})
+	if err := s.Blocked.Read(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Blocked.Has("https://a.example/") || s.Blocked.Has("https://b.example/") {
+		t.Error("its own changes are lost")
+	}
+	r.clock.Advance(past)
+	s.Get(ctx, "nobody")
+	r.wantBlocked("elsewhere", s, true)
+	if !s.Blocked.Has("https://a.example/") || s.Blocked.Has("https://b.example/") || s.Blocked.Has("https://c.example/") {
+		t.Error("not what the table has")
+	}
+}
+
+// A process is killed at any point of a change, or gets no response, and somebody repeats it.
+func TestBlockedHostsWithFaultsAtAnyPoint(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		blocks bool
+		do     func(context.Context, *storage.Links) error
+	}{
+		"block":   {true, func(ctx context.Context, s *storage.Links) error { return s.Blocked.Add(ctx, badHost) }},
+		"unblock": {false, func(ctx context.Context, s *storage.Links) error { return s.Blocked.Remove(ctx, badHost) }},
+	} {
+		for fault, dies := range map[faultproxy.Fault]bool{faultproxy.Refuse: true, faultproxy.DropResponse: false} {
+			t.Run(fmt.Sprint(name, ", killed: ", dies), func(t *testing.T) {
+				t.Parallel()
+				for n := 1; ; n++ {
+					r := followed(t)
+					s, other := r.open(nil), r.open(nil)
+					if !test.blocks {
+						r.block(s, badHost)
+						r.clock.Advance(past)
+						other.Get(ctx, "nobody")
+						r.proxy.Reset()
+					}
+					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+						if c.N == n || dies && c.N > n {
+							return fault
+						}
+						return faultproxy.None
+					})
+					of := ctx
+					if dies {
+						of = dying
+					}
+					err := test.do(of, s)
+					met := len(r.proxy.Calls()) >= n
+					r.proxy.Reset()
+					r.clock.Advance(past)
+					if err == nil {
+						other.Get(ctx, "nobody")
+						r.wantBlocked("once it is done, elsewhere", other, test.blocks)
+					} else if !dies || !met {
+						t.Errorf("got %v", err)
+					}
+					isThere := slices.ContainsFunc(r.Rows(r.State), func(e rawtables.Entity) bool { return e["PartitionKey"] == "blocked" })
+					if err := test.do(ctx, other); err != nil && !(errors.Is(err, link.ErrNotBlocked) && !isThere) {
+						t.Errorf("again: %v", err)
+					}
+					r.clock.Advance(past)
+					s.Get(ctx, "nobody")
+					r.wantBlocked("by itself", s, test.blocks)
+					r.wantBlocked("elsewhere", other, test.blocks)
+					if t.Failed() {
+						t.Fatalf("call %d", n)
+					}
+					if !met {
+						return
+					}
+				}
+			})
+		}
+	}
+}

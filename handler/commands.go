@@ -35,6 +35,8 @@ var subcommands = []struct {
 }{
 	{"check", checkUses, checkCommand},
 	{"keys", keysUses, keysCommand},
+	{"export", exportUses, exportCommand},
+	{"import", importUses, importCommand},
 }
 
 // The exit codes of subcommands.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,19 +28,26 @@ const importConcurrency = 32
 // Errors of a link: link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
+	before := map[link.Alias]error{} // of those of which the first is not decided: else a later one could be made instead of it
 	for _, turn := range turns(links) {
 		var all errgroup.Group
 		all.SetLimit(importConcurrency)
 		for batch := range slices.Chunk(turn, batchSize) {
 			told := s.tellImport(ctx, links, batch)
 			for _, i := range batch {
+				failed := cmp.Or(before[links[i].Alias], told)
 				all.Go(func() error {
-					done[i] = s.importOne(ctx, links[i], told)
+					done[i] = s.importOne(ctx, links[i], failed)
 					return nil
 				})
 			}
 		}
 		_ = all.Wait()
+		for _, i := range turn {
+			if err := done[i].Err; errors.Is(err, link.ErrUnavailable) {
+				before[links[i].Alias] = err
+			}
+		}
 	}
 	return done
 }
@@ -76,9 +84,8 @@ func stoppedImport(ctx context.Context) error {
 	return fmt.Errorf("the import: %w in time: %w", link.ErrUnavailable, context.Cause(ctx))
 }
 
-// importOne imports a link that was announced, unless that has failed.
-func (s *Links) importOne(ctx context.Context, l link.Link, told error) (done link.Imported) {
-	err := told
+// importOne imports a link that was announced, unless something before it has failed.
+func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done link.Imported) {
 	if err == nil && ctx.Err() != nil {
 		err = stoppedImport(ctx)
 	}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"tiney/access"
+	"tiney/functions"
+	"tiney/transfer"
+)
+
+var importUses = [][2]string{
+	{"[-format FORMAT] [-dry-run]", "import links from stdin: ndjson, csv, or a file of " + formatNames(", ")},
+}
+
+// formatNames returns the names of the formats of other shorteners.
+func formatNames(separator string) string {
+	var names []string
+	for _, f := range transfer.Formats {
+		if f != transfer.NDJSON && f != transfer.CSV {
+			names = append(names, string(f))
+		}
+	}
+	return strings.Join(names, separator)
+}
+
+// importCommand imports links as an admin does. It can be stopped at any point, and run again: what is there stays.
+func importCommand(ctx context.Context, c commandEnv, args []string) error {
+	options := flag.NewFlagSet("import", flag.ContinueOnError)
+	name := options.String("format", string(transfer.NDJSON), "")
+	dryRun := options.Bool("dry-run", false, "")
+	if err := parse(options, args, 0); err != nil {
+		return err
+	}
+	format, err := transfer.ParseFormat(*name)
+	if err != nil {
+		return usageError{fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(", "), *name)}
+	}
+	in := &countingReader{Reader: c.stdin}
+	im := &importing{commandEnv: c, dryRun: *dryRun, progress: newProgress(c.stderr, sizeOf(c.stdin)),
+		links: functions.NewImport(c.links, c.settings.Functions.Rules, access.Caller{Owner: access.AdminOwner, Admin: true}, format, *dryRun)}
+	defer im.progress.clear()
+	batches := readBatches(ctx, in, format)
+	for err == nil {
+		select {
+		case <-ctx.Done(): // also while nothing arrives
+			err = ctx.Err()
+		case b := <-batches:
+			if err = im.add(ctx, b.records); err == nil {
+				err = b.err
+			}
+			im.progress.show(im.made+im.there+im.refused, in.read.Load())
+		}
+	}
+	if errors.Is(err, io.EOF) && im.refused == 0 {
+		im.progress.print("%s.", im)
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New(im.String())
+	}
+	im.progress.print("%s. The rest is not done; import the file again to go on.", im)
+	return err
+}
+
+// importing is an import at work.
+type importing struct {
+	commandEnv
+	links    *functions.Import
+	dryRun   bool
+	progress *progress
+
+	made, there, refused int
+}
+
+// String tells what was done.
+func (im *importing) String() string {
+	were := "were"
+	if im.dryRun {
+		were = "would be"
+	}
+	return fmt.Sprintf("%d links %s made, %d were there, %d %s refused", im.made, were, im.there, im.refused, were)
+}
+
+// add imports some records, and says what is wrong with those that are refused.
+func (im *importing) add(ctx context.Context, records []transfer.Record) error {
+	return patiently(ctx, func() error {
+		results, made, unavailable := im.links.Add(ctx, records, im.now())
+		im.made += made
+		if made > 0 && !im.dryRun {
+			im.commandEnv.links.Clicks.Created(made)
+			_ = im.commandEnv.links.Clicks.Flush(context.WithoutCancel(ctx)) // it logs, and the next one tries again
+		}
+		var again []transfer.Record
+		for i, r := range results {
+			switch {
+			case r.Status == http.StatusServiceUnavailable:
+				again = append(again, records[i])
+			case r.Problem != nil:
+				im.refused++
+				im.progress.print("%s", r)
+			case r.Status == http.StatusOK:
+				im.there++
+			}
+		}
+		records = again
+		if ctx.Err() != nil && len(again) > 0 {
+			return ctx.Err()
+		}
+		return unavailable
+	})
+}
+
+// batch is a part of a file. The last one has io.EOF, or why there are no more.
+type batch struct {
+	records []transfer.Record
+	err     error
+}
+
+// readBatches reads a file, one batch ahead.
+func readBatches(ctx context.Context, in io.Reader, f transfer.Format) <-chan batch {
+	batches := make(chan batch)
+	send := func(b batch) bool {
+		select {
+		case batches <- b:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	go func() {
+		var some []transfer.Record
+		for record, err := range transfer.Read(in, f) {
+			if err != nil {
+				send(batch{some, fmt.Errorf("the file cannot be read any further: %w", err)})
+				return
+			}
+			if some = append(some, record); len(some) == pageSize {
+				if !send(batch{records: some}) {
+					return
+				}
+				some = nil
+			}
+		}
+		send(batch{slices.Clip(some), io.EOF})
+	}()
+	return batches
+}
+
+// countingReader counts what was read.
+type countingReader struct {
+	io.Reader
+	read atomic.Int64
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.read.Add(int64(n))
+	return n, err
+}
+
+// sizeOf returns how much there is to read of a file, in bytes, and zero if that is not known.
+func sizeOf(in io.Reader) int64 {
+	file, ok := in.(*os.File)
+	if !ok {
+		return 0
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	progressEvery = 200 * time.Millisecond
+	progressWidth = 79 // characters
+	barWidth      = 30
+)
+
+// progress shows how far a subcommand has come, in the last line of a terminal.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	size     int64 // in bytes, of what there is to read; zero if that is not known
+	begun    time.Time
+	shown    time.Time
+}
+
+// newProgress returns a progress that shows nothing if w is no terminal.
+func newProgress(w io.Writer, size int64) *progress {
+	p := &progress{w: w, size: size, begun: time.Now()}
+	if file, ok := w.(*os.File); ok {
+		info, err := file.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return p
+}
+
+// show shows how many links are done, and how many bytes are read, unless it has done so just before.
+func (p *progress) show(links int, read int64) {
+	now := time.Now()
+	if !p.terminal || now.Sub(p.shown) < progressEvery {
+		return
+	}
+	p.shown = now
+	text := fmt.Sprintf("%d links, %.0f/s", links, float64(links)/now.Sub(p.begun).Seconds())
+	if p.size > 0 {
+		done := min(float64(read)/float64(p.size), 1)
+		n := int(done * barWidth)
+		text = fmt.Sprintf("[%s%s] %3.0f %%  %s", strings.Repeat("=", n), strings.Repeat(" ", barWidth-n), 100*done, text)
+	}
+	fmt.Fprintf(p.w, "\r%-*.*s", progressWidth, progressWidth, text)
+}
+
+// print prints a line above what is shown.
+func (p *progress) print(format string, args ...any) {
+	p.clear()
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// clear removes what is shown.
+func (p *progress) clear() {
+	if !p.shown.IsZero() {
+		fmt.Fprintf(p.w, "\r%*s\r", progressWidth, "")
+		p.shown = time.Time{}
+	}
+}

@@ -56,12 +56,12 @@ func TestMain(m *testing.M) {
 
 // tally counts what was done over all rounds.
 type tally struct {
-	rounds, requests, unknown, faults, kills, stops, outages, advances, reaps, clicks, lost atomic.Int64
+	rounds, requests, unknown, faults, kills, stops, outages, advances, reaps, checks, repairs, clicks, lost atomic.Int64
 }
 
 func (c *tally) String() string {
-	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, %d kills, %d stops, %d outages, %d clock changes, %d reaps, %d clicks saved (at most %d lost by kills)",
-		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(),
+	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, %d kills, %d stops, %d outages, %d clock changes, %d reaps, %d checks that mended %d rows, %d clicks saved (at most %d lost by kills)",
+		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.checks.Load(), c.repairs.Load(),
 		c.clicks.Load(), c.lost.Load())
 }
 
@@ -250,8 +250,8 @@ func play(t *testing.T, seed uint64, count *tally, broken *sabotage) []string {
 	return r.violations
 }
 
-// kinds is how many kinds of trouble there are, and kindsNow how many of them leave the clocks alone.
-const kinds, kindsNow = 7, 5
+// kinds is how many kinds of trouble there are. The first kindsNow of them leave the clocks alone, and the next is a repair.
+const kinds, kindsNow = 8, 5
 
 // makeTrouble does something to one process after the other until ctx ends, and leaves all of them running.
 func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
@@ -263,8 +263,8 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 		}
 		n := r.nodes[rng.IntN(len(r.nodes))]
 		trouble := rng.IntN(kinds)
-		if r.sabotage != nil && trouble < kindsNow {
-			continue // only lifetimes end: requests without a response make a violation harder to find
+		if r.sabotage != nil && trouble <= kindsNow {
+			continue // only lifetimes end: requests without a response make a violation harder to find, and a repair mends it
 		}
 		switch trouble {
 		case 0:
@@ -289,6 +289,16 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 			n.control("reap")
 		case 4:
 			n.flush()
+		case 5:
+			if rng.IntN(3) > 0 {
+				continue // it takes its time
+			}
+			r.count.checks.Add(1)
+			r.quiet.Lock()
+			time.Sleep(checkAge) // so that what is there is old enough, and the repair meets what comes then
+			r.quiet.Unlock()
+			_, body := n.control("check?age=" + checkAge.String())
+			r.count.repairs.Add(int64(strings.Count(body, "Mended:true")))
 		default:
 			// One after the other, so that their clocks differ for a moment: by less than what the promises allow. Nothing is
 			// under way then, no poll either: for that alone, time would fly.

@@ -35,6 +35,8 @@ const (
 	adminKey     = "the-admin-key-of-the-histories-of-chaos"
 	deletedKeep  = 90 * time.Second // so short that it ends within a round
 	tombstoneFor = 24 * time.Hour
+	// checkAge is more than the 6 seconds that a write of the service may take with its repair.
+	checkAge = 7 * time.Second
 	// trusted is how old what a node has cached may be, by its own clock.
 	trusted = 15 * time.Second
 	// retried is how long after a read has failed a node may serve what it has, by its own clock, without asking again.
@@ -102,6 +104,16 @@ func serveNode() error {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprintf(w, "%+v %v", done, err)
 		}
+	})
+	// It repairs what has an age, by the real clock, or all if that is zero.
+	mux.HandleFunc("/control/check", func(w http.ResponseWriter, r *http.Request) {
+		age, _ := time.ParseDuration(r.URL.Query().Get("age"))
+		if age > 0 {
+			age += time.Duration(offset.Load())
+		}
+		done, err := node.Links.Check(r.Context(), storage.CheckConfig{Repair: true, MinAge: age,
+			Found: func(f storage.Finding) { fmt.Fprintf(w, "%+v\n", f) }})
+		fmt.Fprintf(w, "%+v %v", done, err)
 	})
 	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runtime.NumGoroutine()) })
 	mux.HandleFunc("/control/idle", func(http.ResponseWriter, *http.Request) {

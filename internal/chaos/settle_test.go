@@ -76,6 +76,12 @@ func (r *round) agree() []string {
 	for _, leak := range r.tables.Leaks() {
 		r.violation("%s", leak)
 	}
+	if r.sabotage == nil { // what crashes have left to the reaper
+		_, _ = r.nodes[0].control("check")
+		for _, left := range r.tables.Check() {
+			r.violation("after a repair: %s", left)
+		}
+	}
 	// Each URL gets a link, or has one, or is told that it is disabled: the same from every node.
 	for u := range urls {
 		for _, k := range append(all, nil) {

@@ -385,9 +385,15 @@ const allLinks = "*"
 // patient gives a try on a busy machine as much time as its call has.
 var patient = policy.WithRetryOptions(context.Background(), policy.RetryOptions{MaxRetries: 2, TryTimeout: time.Minute})
 
-// Leaks returns what storage's own check finds in rows of any age, but for some kinds of damage, and for what a crash leaves to
-// the reaper: expiry rows without their links, and announcements of changes.
+// Leaks returns what Check finds, but for some kinds of damage, and for what a crash leaves to the reaper: expiry rows without
+// their links, and announcements of changes.
 func (r *Tables) Leaks(but ...storage.Damage) []string {
+	r.t.Helper()
+	return r.Check(append(but, storage.ExpiryWithoutLink, storage.ChangeOld)...)
+}
+
+// Check returns what storage's own check finds in rows of any age, but for some kinds of damage.
+func (r *Tables) Check(but ...storage.Damage) []string {
 	r.t.Helper()
 	connection, err := storage.ParseConnection(func(string) string { return r.connectionString }, storage.TableService, "connection")
 	if err != nil {
@@ -402,16 +408,16 @@ func (r *Tables) Leaks(but ...storage.Damage) []string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var leaks []string
+	var found []string
 	_, err = links.Check(patient, storage.CheckConfig{Found: func(f storage.Finding) {
-		if !slices.Contains(append(but, storage.ExpiryWithoutLink, storage.ChangeOld), f.Damage) {
-			leaks = append(leaks, fmt.Sprintf("%s: %s %s/%s: %s", f.Damage, f.Table, f.Partition, f.Row, f.Detail))
+		if !slices.Contains(but, f.Damage) {
+			found = append(found, fmt.Sprintf("%s: %s %s/%s: %s", f.Damage, f.Table, f.Partition, f.Row, f.Detail))
 		}
 	}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return leaks
+	return found
 }
 
 // Disable disables a link, if it is there.

@@ -122,8 +122,8 @@ func (m maker) body(mediaType string, is *openapi3.MediaType) string {
 		}
 		return form.Encode()
 	}
-	if !strings.Contains(mediaType, "json") {
-		return m.text("body", is.Schema.Value)
+	if is.Schema == nil { // anything
+		return m.text("body", openapi3.NewStringSchema())
 	}
 	text, _ := json.Marshal(m.value("", is.Schema.Value)) // of what JSON has
 	body := string(text)

@@ -43,6 +43,7 @@ func writePage(w http.ResponseWriter, status int, page []byte, origins ...string
 	h := w.Header()
 	h.Set("Content-Security-Policy", pages.PolicyWith(origins...))
 	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin") // who opens a page cannot lead it elsewhere while somebody signs in
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(status)
 	_, _ = w.Write(page)

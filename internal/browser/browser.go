@@ -182,6 +182,13 @@ func (p *Page) NoScripts() {
 	p.disableScripts(true)
 }
 
+// AllowScripts makes it run them again.
+func (p *Page) AllowScripts() {
+	p.t.Helper()
+	p.noScripts = false
+	p.disableScripts(false)
+}
+
 func (p *Page) disableScripts(is bool) {
 	p.t.Helper()
 	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: is}); err != nil {

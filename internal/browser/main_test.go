@@ -59,26 +59,37 @@ type site struct {
 
 var sites atomic.Int64
 
-// serve starts the executable, and waits until it is ready.
-func serve(t *testing.T, settings ...string) *site {
+// newSite makes the tables of a service whose short URLs begin with url.
+func newSite(t *testing.T, url string) *site {
 	t.Helper()
-	prefix := fmt.Sprintf("B%d", sites.Add(1))
-	s := &site{Tables: rawtables.Open(t, emulator.ConnectionString(), prefix), storage: faultproxy.Start(emulator), output: new(testutil.Buffer)}
+	s := &site{Tables: rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("B%d", sites.Add(1))), url: url,
+		storage: faultproxy.Start(emulator), output: new(testutil.Buffer)}
 	t.Cleanup(s.storage.Close)
 	s.Make()
-	port, err := freeport.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.url = fmt.Sprintf("http://127.0.0.1:%d", port)
-	cmd := exec.Command(filepath.Join(app, "handler"))
-	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), fmt.Sprintf("PORT=%d", port), "BaseUrl=" + s.url, "ADMIN_KEY=" + adminKey,
-		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" + strings.ToLower(prefix) + "-locks",
+	return s
+}
+
+// environment is the whole environment of the service's process, the additional settings included.
+func (s *site) environment(settings ...string) []string {
+	return append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "BaseUrl=" + s.url, "ADMIN_KEY=" + adminKey,
+		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" + strings.ToLower(s.Links) + "-locks",
 		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index, "EXPIRYINDEX_TABLE_NAME=" + s.Expiry, "OWNERS_TABLE_NAME=" + s.Owners,
 		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
 		"KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State, "CLICKS_TABLE_NAME=" + s.Clicks, "CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
 	}, settings...)
+}
+
+// serve starts the executable, and waits until it is ready.
+func serve(t *testing.T, settings ...string) *site {
+	t.Helper()
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, fmt.Sprintf("http://127.0.0.1:%d", port))
+	cmd := exec.Command(filepath.Join(app, "handler"))
+	cmd.Env = s.environment(append(settings, fmt.Sprintf("PORT=%d", port))...)
 	cmd.Stdout, cmd.Stderr = s.output, s.output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

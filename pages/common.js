@@ -51,6 +51,28 @@ export function credential() {
   }
 }
 
+// The last links of this browser, newest first, with their claim tokens: whoever has a link's token may delete it, and take
+// it over when signed in. One call takes over 100. Those of somebody who was signed in are their own.
+export const keptAt = "tiney.links";
+export const most = 100;
+let kept = []; // used if the browser keeps nothing for pages
+
+export function madeHere() {
+  try {
+    kept = JSON.parse(localStorage.getItem(keptAt) ?? "[]");
+  } catch { /* what is kept here, or nothing */ }
+  if (!Array.isArray(kept)) kept = [];
+  return kept = kept.filter((l) => l && /^[\w-]{1,32}$/.test(l.alias) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
+    (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()));
+}
+
+export function keepMade(links) {
+  kept = links.slice(0, most);
+  try {
+    localStorage.setItem(keptAt, JSON.stringify(kept));
+  } catch { /* full, or not allowed */ }
+}
+
 let toastEnds;
 
 // say shows a short text for a moment, and has screen readers read it.

@@ -1,48 +1,27 @@
-import { bare, busy, byId, call, copy, credential, isBusy, say, until } from "./common.js";
+import { bare, busy, byId, call, copy, credential, isBusy, keepMade, keptAt, madeHere, most, say, until } from "./common.js";
 
 const form = byId("form");
 const fields = { longUrl: "url", alias: "alias", expiresInSeconds: "life" };
 const button = byId("shorten");
 
-// The last links of this browser, newest first, with their claim tokens: whoever has a link's token may delete it, and
-// take it over when signed in. One call takes over 100.
-const key = "tiney.links";
-const most = 100;
-let kept = []; // used if the browser keeps nothing for pages
-
-function load() {
-  try {
-    kept = JSON.parse(localStorage.getItem(key) ?? "[]");
-  } catch { /* what is kept here, or nothing */ }
-  if (!Array.isArray(kept)) kept = [];
-  return kept = kept.filter((l) => l && /^[\w-]{1,32}$/.test(l.alias) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
-    (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()));
-}
-
-function save(links) {
-  kept = links.slice(0, most);
-  try {
-    localStorage.setItem(key, JSON.stringify(kept));
-  } catch { /* full, or not allowed */ }
-}
-
 // keep puts a link first, or where it was. It keeps what is known of the link besides, such as its claim token.
 function keep(link, where = 0) {
-  const links = load();
+  const links = madeHere();
   const known = links.find((l) => l.alias === link.alias);
   const others = links.filter((l) => l !== known);
-  save(others.toSpliced(where, 0, { ...known, ...link }));
+  keepMade(others.toSpliced(where, 0, { ...known, ...link }));
 }
 
-const forget = (alias) => save(load().filter((l) => l.alias !== alias));
+const forget = (alias) => keepMade(madeHere().filter((l) => l.alias !== alias));
 
 // How many links are listed before somebody asks for all.
 let shown = 10;
 
 function list() {
-  const links = load();
+  const links = madeHere();
   byId("links").replaceChildren(...links.slice(0, shown).map(row));
   byId("empty").hidden = links.length > 0;
+  byId("claim").hidden = credential() || !links.some((link) => link.claimToken);
   byId("more").hidden = links.length <= shown;
   byId("more").textContent = `Show all ${links.length}`;
 }
@@ -169,11 +148,11 @@ form.addEventListener("submit", async (event) => {
   if (alias) body.alias = alias;
   if (seconds) body.expiresInSeconds = Number(seconds);
   // The token tells that the link is this browser's own. Without it, it would count as one that others were given.
-  const token = credential() ?? load().find((l) => l.longUrl === longUrl && l.claimToken)?.claimToken;
+  const token = credential() ?? madeHere().find((l) => l.longUrl === longUrl && l.claimToken)?.claimToken;
   busy(button, true);
   try {
     const { status, body: link } = await call("POST", "api/shorten", { body, token });
-    keep(link);
+    keep({ ...link, own: Boolean(credential()) });
     list();
     show(link, status === 201);
     byId("url").value = byId("alias").value = "";
@@ -187,7 +166,8 @@ form.addEventListener("submit", async (event) => {
 byId("copy").addEventListener("click", () => copy(byId("short").href));
 byId("share").addEventListener("click", () => navigator.share({ url: byId("short").href }).catch(() => {}));
 byId("more").addEventListener("click", () => { shown = most; list(); });
-window.addEventListener("storage", (event) => { if (event.key === key) list(); });
+window.addEventListener("storage", (event) => { if (event.key === keptAt) list(); });
+window.addEventListener("pageshow", (event) => { if (event.persisted) list(); }); // they come back to what was here
 
 if (credential()) { // links of people who are signed in end only when they say so
   form.hidden = false;

@@ -1,6 +1,6 @@
 // The list of links, and the claims of links that this browser made before its owner signed in.
 
-import { bare, byId, copy, say } from "./common.js";
+import { bare, byId, copy, keepMade, madeHere, say } from "./common.js";
 import { act, badge, count, el, number, wrong } from "./parts.js";
 import { api, claimsDeclined, declineClaims, me } from "./session.js";
 
@@ -136,23 +136,15 @@ byId("owner").addEventListener("focus", async () => {
   } catch { /* they can still be typed */ }
 }, { once: true });
 
-// The links that the home page has kept, and of them those that still have a claim token.
-const stored = "tiney.links";
-function made() {
-  try {
-    return JSON.parse(localStorage.getItem(stored)).filter((link) => typeof link?.alias === "string");
-  } catch {
-    return [];
-  }
-}
-const claimable = () => made().filter((link) => /^tnc_\w{43}$/.test(link.claimToken)).slice(0, 100); // what one call takes
+// The links that the home page has kept, and that can be taken over.
+const claimable = () => madeHere().filter((link) => link.claimToken);
 
 // offerClaims offers to take over what this browser made, unless somebody in this tab did not want to.
 export function offerClaims() {
   const all = claimable();
   byId("claims").hidden = all.length === 0 || claimsDeclined();
   byId("claims-title").textContent = all.length === 1 ? "This link can be yours" : `These ${number(all.length)} links can be yours`;
-  byId("claims-links").replaceChildren(...all.map((link) => el("li", { dir: "ltr", textContent: `${bare(String(link.shortUrl))} → ${link.longUrl}` })));
+  byId("claims-links").replaceChildren(...all.map((link) => el("li", { dir: "ltr", textContent: `${bare(link.shortUrl)} → ${link.longUrl}` })));
 }
 
 byId("claims-not").addEventListener("click", () => {
@@ -166,13 +158,13 @@ byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "cl
   const { body } = await api("POST", "api/claims", { body: { claims: claimable().map(({ alias, claimToken }) => ({ alias, claimToken, keepExpiry })) } });
   const results = new Map(body.results.map(({ alias, result }) => [alias, result]));
   // The tokens of those that are taken over are void, and so is one that is not valid.
-  const rest = made().filter((link) => results.get(link.alias) !== "gone").map((link) => {
+  keepMade(madeHere().filter((link) => results.get(link.alias) !== "gone").map((link) => {
     const result = results.get(link.alias);
     if (result === undefined) return link;
     const { claimToken, ...others } = link;
+    others.own = result !== "invalid";
     return result === "claimed" && !keepExpiry ? { ...others, expiresAtUtc: null } : others;
-  });
-  localStorage.setItem(stored, JSON.stringify(rest));
+  }));
   const tally = (result) => [...results.values()].filter((r) => r === result).length;
   const yours = tally("claimed") + tally("already yours");
   const parts = [`${count(yours, "link")} ${yours === 1 ? "is" : "are"} yours now`];

@@ -4,7 +4,7 @@ import { busy, byId, copy, say } from "./common.js";
 import { leave, restoreDrafts, showLink, showNew } from "./link.js";
 import { offerClaims, showList } from "./list.js";
 import { act, blame, clear, el, figures, fromField, time, wrong } from "./parts.js";
-import { api, me, offerSignIn, resume, signOut, takeDraft } from "./session.js";
+import { api, me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
 import { showTop } from "./stats.js";
 
 // views show what is at an address, #/name/of.
@@ -52,7 +52,7 @@ function enter() {
 
 async function start() {
   byId("account").hidden = true;
-  const says = history.state?.signedOut ? "You are signed out." : "";
+  const left = history.state ?? {};
   history.replaceState(null, "", location.href);
   try {
     if (await resume()) {
@@ -61,7 +61,8 @@ async function start() {
       route({ first: true });
       return;
     }
-    askIn(says);
+    askIn(left.signedOut ? "You are signed out." : "");
+    if (left.provider) offerEnd();
   } catch (problem) {
     if (problem.kind === "credentials-invalid") return askIn("Your session has ended. Sign in again.");
     if ([429, 503].includes(problem.status) || problem.title === "No response" || problem.title === "You are offline") {

@@ -52,6 +52,17 @@ export async function begin() {
   return url;
 }
 
+// ending returns the address of the provider's page that signs people out of it (OpenID Connect RP-Initiated Logout 1.0), and
+// null if it has none. It asks them first, since it is told no token, which nobody has kept. They do not come back: not every
+// provider would let them.
+export async function ending() {
+  const { end_session_endpoint: endpoint } = await metadata();
+  if (!/^https?:\/\//.test(endpoint)) return null;
+  const url = new URL(endpoint);
+  url.searchParams.set("client_id", client);
+  return url;
+}
+
 // finish exchanges the code that the provider has sent for an ID token, and returns that. The service checks its signature;
 // the nonce, which ties it to this sign-in, only the page can check.
 export async function finish(response) {

@@ -1,7 +1,7 @@
 // Who is signed in: by an API key, or by an ID token that oidc.js gets. Either is in the session storage of this tab, and
 // nowhere else.
 
-import { bare, busy, byId, call, credential, isBusy, Problem } from "./common.js";
+import { bare, busy, byId, call, credential, isBusy, keepMade, madeHere, Problem } from "./common.js";
 
 const { issuer } = byId("manage").dataset;
 const names = { credential: "tiney.credential", draft: "tiney.draft", unclaimed: "tiney.unclaimed" };
@@ -33,8 +33,11 @@ function take(name) {
   }
 }
 
-// takeDraft returns what had been typed before the provider's page took the place of this one.
-export const takeDraft = () => take(names.draft);
+// takeDraft returns what they had typed before the provider's page took the place of this one. Another may have signed in there.
+export function takeDraft() {
+  const draft = take(names.draft);
+  return draft?.owner === me.owner ? draft.typed : null;
+}
 
 // Somebody in this tab did not want to take links over.
 export const declineClaims = () => store(names.unclaimed, true);
@@ -76,14 +79,22 @@ async function signIn(given) {
   }
 }
 
+// signOut signs out of this service, and forgets what is theirs. The provider may still know them: other services of theirs
+// rely on that, so the page only offers to end it there too.
 export function signOut() {
   try {
     Object.values(names).forEach((name) => sessionStorage.removeItem(name));
   } catch { /* then nothing was kept */ }
-  history.replaceState({ signedOut: true }, "", location.pathname);
+  keepMade(madeHere().filter((link) => !link.own));
+  history.replaceState({ signedOut: true, provider: token.startsWith("eyJ") }, "", location.pathname); // as ID tokens do
   session.leaving = true;
   location.reload(); // nothing of theirs stays in the page
 }
+
+// A page that the browser kept, and that they come back to, may be of somebody who has signed out since.
+window.addEventListener("pageshow", (event) => {
+  if (event.persisted && credential() !== token) location.reload();
+});
 
 // resume signs in with what the tab has: the provider's response, or a credential. It returns whether somebody is signed in,
 // and throws a problem.
@@ -135,7 +146,7 @@ byId("provider-go").addEventListener("click", async () => {
   try {
     const { begin } = await import("./oidc.js");
     const url = await begin();
-    store(names.draft, session.draft());
+    if (me) store(names.draft, { owner: me.owner, typed: session.draft() });
     session.leaving = true;
     location.assign(url);
   } catch (problem) {
@@ -143,6 +154,17 @@ byId("provider-go").addEventListener("click", async () => {
     byId("signin-says").textContent = problem.message;
   }
 });
+
+// offerEnd says that the provider may sign them in again at once, and offers to end that, where it can be ended.
+export async function offerEnd() {
+  const says = byId("signin-says");
+  says.append(` ${bare(issuer).split("/")[0]} may still know you.`);
+  const href = await import("./oidc.js").then(({ ending }) => ending()).catch(() => null);
+  if (!href) return;
+  const a = document.createElement("a");
+  Object.assign(a, { id: "end", href, textContent: "Sign out there too" });
+  says.append(" ", a);
+}
 
 let ended = null; // the promise of all calls that wait until somebody has signed in again
 

@@ -134,7 +134,7 @@ func TestShorten(t *testing.T) {
 		p.Press(kb.Tab)
 	}
 	name := strings.TrimPrefix(short, "http://")
-	want := fmt.Sprintf("url, shorten, alias, life, short, copy, preview, svg, png, %s, Copy %[1]s, Delete %[1]s, From a program", name)
+	want := fmt.Sprintf("url, shorten, alias, life, short, copy, preview, svg, png, %s, Copy %[1]s, Delete %[1]s, Sign in, From a program", name)
 	if got := strings.Join(order, ", "); !strings.HasPrefix(got, want) {
 		t.Errorf("the order is %s, want %s", got, want)
 	}

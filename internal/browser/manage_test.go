@@ -647,6 +647,21 @@ func TestManageClaims(t *testing.T) {
 	if l := s.read(t, alias); l.Owner != "ada" || l.ExpiresAtUTC == "" {
 		t.Errorf("it is %+v", l)
 	}
+
+	// Whoever sits down next sees what was made by nobody in particular, and nothing that is somebody's.
+	other.Open(s.url)
+	other.Fill("#url", "https://example.com/5")
+	other.Press(kb.Enter)
+	other.Await("#result", "Never expires")
+	Eval[any](other, `localStorage.setItem("tiney.links", JSON.stringify([...JSON.parse(localStorage.getItem("tiney.links")),
+		{ alias: "nobodys", shortUrl: location.origin + "/nobodys", longUrl: "https://example.com/6", expiresAtUtc: null }]))`)
+	other.Go(func() { other.Click("#account") })
+	other.Await("#list-count", "3 links")
+	other.Click("#sign-out")
+	other.Await("#signin-says", "You are signed out")
+	if got := Eval[string](other, `JSON.parse(localStorage.getItem("tiney.links")).map((l) => l.alias).join()`); got != "nobodys" {
+		t.Errorf("the browser keeps %s", got)
+	}
 }
 
 func TestManageSignInWithAProvider(t *testing.T) {
@@ -706,9 +721,26 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	p.Click("#save")
 	p.Await("#link-title", "A title")
 
-	// What comes back from somewhere else, or twice, signs nobody in.
+	// Signing out leaves the provider alone, unless they want to sign out there too.
 	p.Click("#sign-out")
-	p.Await("#signin-says", "You are signed out")
+	p.Await("#signin-says", "You are signed out. "+strings.TrimPrefix(provider.Issuer(), "http://")+" may still know you. Sign out there too")
+	p.Check("signed out")
+	look(t, p, "manage-signed-out")
+	p.Go(func() { p.Click("#end") })
+	p.Go(func() { p.Click("button[value=yes]") })
+	p.Open(s.url + "/manage")
+	p.Await("#provider-go", "Sign in with ")
+	if got := p.Text("#signin-says"); got != "" {
+		t.Errorf("it still says %q", got)
+	}
+	signIn("ada", "") // who is asked again
+	p.Await("#who", "ada")
+	provider.Down()
+	p.Click("#sign-out")
+	p.AwaitTrue(find("#signin-says") + `?.innerText.endsWith(" may still know you.")`)
+	provider.Up()
+
+	// What comes back from somewhere else, or twice, signs nobody in.
 	for query, want := range map[string]string{
 		"code=abc&state=made-up":                    "did not begin in this tab",
 		"error=access_denied&state=made-up":         "did not begin in this tab",
@@ -776,6 +808,22 @@ func TestManageSessionEnds(t *testing.T) {
 	if l := s.read(t, "mine"); l.Title != "typed" || Eval[bool](p, `document.body.textContent.includes("a secret") || `+find("#title")+`.value !== ""`) {
 		t.Errorf("bob has saved %q, or sees it", l.Title)
 	}
+
+	// Nor of what was typed before the provider signed in somebody else.
+	bob := s.keyOf(t, "bob")
+	Eval[any](p, `sessionStorage.setItem("tiney.draft", JSON.stringify({ owner: "ada", typed: [["", { longUrl: "https://example.com/secret" }]] }))`)
+	Eval[any](p, `sessionStorage.setItem("tiney.credential", `+quote(bob)+`)`)
+	p.Open(s.url + "/manage?again#/new")
+	p.wantFocus("longUrl")
+	if got := p.Value("#longUrl"); got != "" || Eval[bool](p, `sessionStorage.getItem("tiney.draft") !== null`) {
+		t.Errorf("bob sees %q", got)
+	}
+
+	// A page that comes back from the browser's memory, and whose user has signed out since.
+	p.GoTo("#/", "#list-title", "Links")
+	Eval[any](p, `void (sessionStorage.clear(), window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })))`)
+	p.wantFocus("key")
+	p.Await("#signin-title", "Sign in")
 
 	// A session that has ended before.
 	Eval[any](p, `sessionStorage.setItem("tiney.credential", "tny_expired")`)

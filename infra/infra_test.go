@@ -150,6 +150,7 @@ func TestRequiredLines(t *testing.T) {
 		"data-storage":     "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true",
 		"host-storage":     "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku",
 		"alerts":           "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
+		"monitoring":       "DisableLocalAuth: true",
 		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {",
 		"../main":          "caches: redirectMaxAgeSeconds > 0",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +

@@ -405,6 +405,7 @@ var settings = {
   GC_BLOB_LOCK_CONNECTION__credential: 'managedidentity'
   GC_BLOB_LOCK_CONNECTION__clientId: identity.properties.clientId
   TABLE_SECONDARY: tableCopy
+  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identity.properties.clientId};Authorization=AAD'
   SHORTURL_TABLE_NAME: shortUrlTableName
   EXPIRYINDEX_TABLE_NAME: expiryIndexTableName
   URLINDEX_TABLE_NAME: urlIndexTableName

@@ -19,6 +19,9 @@ import (
 func parse(getenv func(string) string) (any, error) {
 	s, err := app.ReadSettings(getenv)
 	s.Storage.Connection, s.Lock.Connection = storage.Connection{}, storage.Connection{}
+	if s.Telemetry != nil {
+		s.Telemetry.Credential = nil
+	}
 	return s, err
 }
 
@@ -28,11 +31,9 @@ var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_P
 // plans are the modules of the sites: the port that the platform sets on each, the settings that it gets from
 // main.bicep, and those that it adds.
 var plans = []struct{ module, port, settings, adds string }{
-	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", `APPLICATIONINSIGHTS_AUTHENTICATION_STRING
-		AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION
+	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", `AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION
 		FUNCTIONS_WORKER_RUNTIME WEBSITE_CONTENTAZUREFILECONNECTIONSTRING WEBSITE_CONTENTSHARE WEBSITE_RUN_FROM_PACKAGE`},
-	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", `APPLICATIONINSIGHTS_AUTHENTICATION_STRING
-		AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential`},
+	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", `AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential`},
 	{"web", "HTTP_PLATFORM_PORT", "settings", "WEBSITE_RUN_FROM_PACKAGE"},
 }
 
@@ -129,6 +130,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 			given[name] = "CLIENT-IP"
 		case name == "TABLE_SECONDARY" && strings.Contains(main, tableCopy):
 			given[name] = ""
+		case name == "APPLICATIONINSIGHTS_AUTHENTICATION_STRING" && value == "'ClientId=${identity.properties.clientId};Authorization=AAD'":
+			given[name] = "ClientId=an-id;Authorization=AAD"
 		case name == "BaseUrl":
 			given[name] = "https://tiney.example"
 		case name == "APPLICATIONINSIGHTS_CONNECTION_STRING":

@@ -21,16 +21,9 @@ var instrumentationKey = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}
 // ParseConnection reads a connection string of Application Insights, such as
 // "InstrumentationKey=…;IngestionEndpoint=https://…". Its errors never quote it.
 func ParseConnection(s string) (Connection, error) {
-	values := map[string]string{}
-	for part := range strings.SplitSeq(s, ";") {
-		if part = strings.TrimSpace(part); part == "" {
-			continue
-		}
-		key, value, ok := strings.Cut(part, "=")
-		if !ok {
-			return Connection{}, errors.New("is not a connection string of Application Insights: it must be Key=Value pairs with semicolons between them")
-		}
-		values[strings.ToLower(strings.TrimSpace(key))] = strings.TrimSpace(value)
+	values, ok := pairs(s)
+	if !ok {
+		return Connection{}, errors.New("is not a connection string of Application Insights: it must be Key=Value pairs with semicolons between them")
 	}
 	c := Connection{key: values["instrumentationkey"]}
 	if !instrumentationKey.MatchString(c.key) {

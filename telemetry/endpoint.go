@@ -11,8 +11,11 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/microsoft/ApplicationInsights-Go/appinsights"
 	"github.com/microsoft/ApplicationInsights-Go/appinsights/contracts"
 )
@@ -33,13 +36,15 @@ const (
 type endpoint struct {
 	channel *appinsights.InMemoryChannel
 	client  http.Client
+	tokens  azcore.TokenCredential // nil: the instrumentation key is enough
 	results chan result
 
 	ctx    context.Context // of all posts
 	cancel context.CancelFunc
 }
 
-func (e *endpoint) open(url string) {
+func (e *endpoint) open(url string, tokens azcore.TokenCredential) {
+	e.tokens = tokens
 	e.results = make(chan result, 1)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.client = http.Client{
@@ -100,6 +105,16 @@ func (e *standIn) try(r *http.Request) (got result) {
 	}
 	post.Header, post.ContentLength, post.GetBody = r.Header.Clone(), r.ContentLength, r.GetBody
 	post.Header.Del("Accept-Encoding") // or the response would not be decompressed
+	if e.tokens != nil {
+		ctx, cancel := context.WithTimeout(e.ctx, tryTimeout)
+		token, err := e.tokens.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{ingestionScope}})
+		cancel()
+		if err != nil {
+			says, _, _ := strings.Cut(err.Error(), "\n") // what follows may quote a response
+			return result{err: errors.New("no token: " + says)}
+		}
+		post.Header.Set("Authorization", "Bearer "+token.Token)
+	}
 	resp, err := e.client.Do(post)
 	if err != nil {
 		return result{err: err}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/microsoft/ApplicationInsights-Go/appinsights"
 	"github.com/microsoft/ApplicationInsights-Go/appinsights/contracts"
 )
@@ -38,6 +39,7 @@ const (
 // Config is what a Sender works with. Every field is required unless it says otherwise.
 type Config struct {
 	Connection Connection
+	Credential azcore.TokenCredential // gives tokens for Application Insights; nil sends the instrumentation key alone
 	Metrics    *Metrics
 	Role       string // the name of the app
 	Instance   string // the name of this instance of it
@@ -83,7 +85,7 @@ func Start(config Config) *Sender {
 		done:    make(chan struct{}),
 	}
 	s.oneOf = uint64(max(1, math.Round(100/float64(config.SamplingPercent))))
-	s.to.open(config.Connection.endpoint)
+	s.to.open(config.Connection.endpoint, config.Credential)
 	go s.run()
 	return s
 }

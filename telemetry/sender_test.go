@@ -429,7 +429,7 @@ func TestRetryAfterIsMinded(t *testing.T) {
 		e := ingest.Start()
 		e.Fail(ingest.Response{Status: 429, RetryAfter: c.asked})
 		var to endpoint
-		to.open("http" + strings.SplitN(e.ConnectionString(), "http", 2)[1] + "v2/track")
+		to.open("http"+strings.SplitN(e.ConnectionString(), "http", 2)[1]+"v2/track", nil)
 		got := to.post([]*contracts.Envelope{contracts.NewEnvelope()})
 		if pause := got.pause(1); got.status != 429 || pause < c.min || pause > c.max {
 			t.Errorf("%q: %d, and a pause of %v", c.asked, got.status, pause)
@@ -515,7 +515,7 @@ func TestOddAnswers(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			var to endpoint
-			to.open(server.URL)
+			to.open(server.URL, nil)
 			t.Cleanup(to.close)
 			batch := []*contracts.Envelope{contracts.NewEnvelope(), contracts.NewEnvelope()}
 			got := to.post(batch)
@@ -545,7 +545,7 @@ func TestATryThatIsNeverAnsweredEnds(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	var to endpoint
-	to.open(server.URL)
+	to.open(server.URL, nil)
 	t.Cleanup(to.close)
 	to.client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
 	start := time.Now()

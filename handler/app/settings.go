@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
 	"tiney/access"
 	"tiney/clicks"
 	"tiney/functions"
@@ -100,6 +102,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	if r.applicationInsights("APPLICATIONINSIGHTS_CONNECTION_STRING", &t.Connection) {
 		s.Telemetry = &t
 	}
+	t.Credential = r.authentication("APPLICATIONINSIGHTS_AUTHENTICATION_STRING", t.Connection)
 
 	return s, r.err()
 }
@@ -356,6 +359,17 @@ func (r *reader) applicationInsights(name string, c *telemetry.Connection) (give
 		r.wrong(name, err.Error())
 	}
 	return true
+}
+
+func (r *reader) authentication(name string, to telemetry.Connection) azcore.TokenCredential {
+	if r.getenv(name) == "" {
+		return nil
+	}
+	credential, err := telemetry.ParseAuthentication(r.getenv(name), to)
+	if err != nil {
+		r.wrong(name, err.Error())
+	}
+	return credential
 }
 
 // instanceName is what Azure calls this instance, or the machine's name.

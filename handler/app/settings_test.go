@@ -88,7 +88,11 @@ func TestSettings(t *testing.T) {
 		"Azure":               {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s Settings) bool { return s.Functions.Rules.Base.String() == "https://tiney.to" }},
 		"telemetry": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString}, func(s Settings) bool {
 			c := s.Telemetry
-			return c != nil && !c.Hosted && c.SamplingPercent == 100 && !c.ClientAddresses && c.Role == "tiney" && c.Instance != ""
+			return c != nil && c.Credential == nil && !c.Hosted && c.SamplingPercent == 100 && !c.ClientAddresses && c.Role == "tiney" && c.Instance != ""
+		}},
+		"telemetry by identity": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString,
+			"APPLICATIONINSIGHTS_AUTHENTICATION_STRING", "ClientId=an-id;Authorization=AAD"}, func(s Settings) bool {
+			return s.Telemetry != nil && s.Telemetry.Credential != nil
 		}},
 		"telemetry in Azure": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
 			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "true", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s Settings) bool {
@@ -203,6 +207,8 @@ var wrongSettings = map[string]string{
 	"PORT":                                  "70000",
 	"LISTEN_ADDRESS":                        "a b",
 	"FUNCTIONS_CUSTOMHANDLER_PORT":          "x",
+
+	"APPLICATIONINSIGHTS_AUTHENTICATION_STRING": "Authorization=ikey",
 }
 
 func TestEverySettingCanBeWrong(t *testing.T) {

@@ -55,12 +55,11 @@ resource component 'Microsoft.Insights/components@2020-02-02' = {
     Application_Type: 'web'
     WorkspaceResourceId: workspace.id
     IngestionMode: 'LogAnalytics'
-    // The handler sends with the instrumentation key alone, without a token: with this on, nothing of it would arrive.
-    DisableLocalAuth: false
+    // The instrumentation key alone lets nobody send. Host and handler do with a token (APPLICATIONINSIGHTS_AUTHENTICATION_STRING).
+    DisableLocalAuth: true
   }
 }
 
-// The Functions host does send with a token (APPLICATIONINSIGHTS_AUTHENTICATION_STRING).
 resource componentRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
   name: guid(component.id, principalId, role.value)
   scope: component

@@ -73,7 +73,6 @@ var allSettings = union(settings, {
   AzureWebJobsStorage__accountName: hostStorage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: clientId
-  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${clientId};Authorization=AAD'
   // The one key there is: the plan keeps its content on Azure Files, which takes no identity.
   WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
   WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName

@@ -146,7 +146,6 @@ module siteSettings 'site-settings.bicep' = {
       AzureWebJobsStorage__accountName: hostStorage.outputs.name
       AzureWebJobsStorage__credential: 'managedidentity'
       AzureWebJobsStorage__clientId: clientId
-      APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${clientId};Authorization=AAD'
     })
     baseUrl: baseUrl
     applicationInsightsName: applicationInsightsName

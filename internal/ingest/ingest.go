@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,6 +71,7 @@ type Endpoint struct {
 	items    []Item
 	raw      bytes.Buffer
 	posts    int
+	tokens   []string
 	wrong    []string
 	response *Response
 	frozen   chan struct{} // nil: it is not
@@ -106,6 +108,13 @@ func (e *Endpoint) Close() {
 // ConnectionString leads to it.
 func (e *Endpoint) ConnectionString() string {
 	return "InstrumentationKey=" + Key + ";IngestionEndpoint=http://" + e.address + "/"
+}
+
+// Authorizations returns the Authorization headers of all posts that had one.
+func (e *Endpoint) Authorizations() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.tokens)
 }
 
 // Fail makes it respond so until Heal.
@@ -161,6 +170,9 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	response, frozen := e.response, e.frozen
 	e.posts++
+	if token := r.Header.Get("Authorization"); token != "" {
+		e.tokens = append(e.tokens, token)
+	}
 	e.mu.Unlock()
 	if frozen != nil {
 		select {

@@ -15,17 +15,17 @@ param originHostName string
 @description('Whether it caches. On a route that does, Front Door does not pass on Accept, and keeps what says nothing of caching for days.')
 param caches bool
 
-resource profile 'Microsoft.Cdn/profiles@2024-02-01' existing = {
+resource profile 'Microsoft.Cdn/profiles@2025-12-01' existing = {
   name: profileName
 }
 
-resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2024-02-01' existing = {
+resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-12-01' existing = {
   parent: profile
   name: endpointName
 }
 
 // No probes: with one origin there is nothing to choose, and they would come from every place of Front Door.
-resource originGroup 'Microsoft.Cdn/profiles/originGroups@2024-02-01' = {
+resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-12-01' = {
   parent: profile
   name: 'site'
   properties: {
@@ -38,7 +38,7 @@ resource originGroup 'Microsoft.Cdn/profiles/originGroups@2024-02-01' = {
   }
 }
 
-resource origin 'Microsoft.Cdn/profiles/originGroups/origins@2024-02-01' = {
+resource origin 'Microsoft.Cdn/profiles/originGroups/origins@2025-12-01' = {
   parent: originGroup
   name: 'site'
   properties: {
@@ -53,7 +53,7 @@ resource origin 'Microsoft.Cdn/profiles/originGroups/origins@2024-02-01' = {
   }
 }
 
-resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2024-02-01' = if (caches) {
+resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2025-12-01' = if (caches) {
   parent: profile
   name: 'cache'
 }
@@ -64,7 +64,7 @@ resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2024-02-01' = if (caches) {
 //
 // Which status codes Front Door keeps, its documentation does not list. The header X-Cache of a second request for the
 // same redirect tells: TCP_HIT means that it was kept.
-resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2024-02-01' = if (caches) {
+resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2025-12-01' = if (caches) {
   parent: ruleSet
   name: 'unsaid'
   properties: {
@@ -88,7 +88,7 @@ resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2024-02-01' = if (caches) {
   }
 }
 
-resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2024-02-01' = {
+resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-12-01' = {
   parent: endpoint
   name: 'site'
   properties: {

@@ -12,7 +12,7 @@ param location string
 @description('Tags of the workbook.')
 param tags object
 
-resource workbook 'Microsoft.Insights/workbooks@2022-04-01' = {
+resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
   name: name
   location: location
   tags: tags

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -279,7 +280,11 @@ func (d *deployer) tool(name, script string) {
 	d.t.Helper()
 	bash, err := exec.LookPath("bash")
 	d.do(err)
-	d.do(os.WriteFile(filepath.Join(d.bin, name), []byte("#!"+bash+"\n"+script+"\n"), 0o755))
+	file := filepath.Join(d.bin, name)
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) { // it may be a link to the machine's own, which must stay as it is
+		d.do(err)
+	}
+	d.do(os.WriteFile(file, []byte("#!"+bash+"\n"+script+"\n"), 0o755))
 }
 
 // usual are the replies of an Azure in which all goes well.

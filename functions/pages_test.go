@@ -23,7 +23,7 @@ func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 	for name, want := range map[string]string{
 		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		"Cross-Origin-Opener-Policy": "same-origin",
-		"Content-Length": strconv.Itoa(w.Body.Len()),
+		"Content-Length":             strconv.Itoa(w.Body.Len()),
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'" + strings.Join(origins, "") + "; form-action 'self'; " +
 			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 	} {

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"tiney/storage"
@@ -26,9 +25,10 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 	if err := parse(options, args, 0); err != nil {
 		return err
 	}
-	progress := progressTo(c.stderr)
+	progress := newProgress(c.stderr, 0)
+	read := func(table string, rows int64) { progress.say(fmt.Sprintf("%s: %d rows", table, rows)) }
 	begin := c.now()
-	done, err := c.links.Check(ctx, storage.CheckConfig{Repair: *repair, MinAge: checkAge, Read: progress.read, Found: func(f storage.Finding) {
+	done, err := c.links.Check(ctx, storage.CheckConfig{Repair: *repair, MinAge: checkAge, Read: read, Found: func(f storage.Finding) {
 		progress.clear()
 		what := ""
 		switch {
@@ -71,34 +71,5 @@ func summary(w io.Writer, done storage.CheckResult, now, begin time.Time) {
 	}
 	if done.Twins > 0 {
 		fmt.Fprintf(w, "No damage: %d live links are beside another one of the same URL and owner. Aliases that were chosen make such, and creates that broke off.\n", done.Twins)
-	}
-}
-
-// progress is a line on a terminal that says how far a check is. The zero one says nothing.
-type progress struct {
-	terminal io.Writer
-	shown    bool
-}
-
-func progressTo(w io.Writer) *progress {
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return &progress{terminal: w}
-		}
-	}
-	return &progress{}
-}
-
-func (p *progress) read(table string, rows int64) {
-	if p.terminal != nil {
-		fmt.Fprintf(p.terminal, "\r%s: %d rows\x1b[K", table, rows)
-		p.shown = true
-	}
-}
-
-func (p *progress) clear() {
-	if p.shown {
-		fmt.Fprint(p.terminal, "\r\x1b[K")
-		p.shown = false
 	}
 }

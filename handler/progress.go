@@ -33,20 +33,23 @@ func newProgress(w io.Writer, size int64) *progress {
 	return p
 }
 
-// show shows how many links are done, and how many bytes are read, unless it has done so just before.
+// show shows how many links are done, and how many bytes are read.
 func (p *progress) show(links int, read int64) {
-	now := time.Now()
-	if !p.terminal || now.Sub(p.shown) < progressEvery {
-		return
-	}
-	p.shown = now
-	text := fmt.Sprintf("%d links, %.0f/s", links, float64(links)/now.Sub(p.begun).Seconds())
+	text := fmt.Sprintf("%d links, %.0f/s", links, float64(links)/time.Since(p.begun).Seconds())
 	if p.size > 0 {
 		done := min(float64(read)/float64(p.size), 1)
 		n := int(done * barWidth)
 		text = fmt.Sprintf("[%s%s] %3.0f %%  %s", strings.Repeat("=", n), strings.Repeat(" ", barWidth-n), 100*done, text)
 	}
-	fmt.Fprintf(p.w, "\r%-*.*s", progressWidth, progressWidth, text)
+	p.say(text)
+}
+
+// say shows a text, unless another one was shown just before.
+func (p *progress) say(text string) {
+	if now := time.Now(); p.terminal && now.Sub(p.shown) >= progressEvery {
+		p.shown = now
+		fmt.Fprintf(p.w, "\r%-*.*s", progressWidth, progressWidth, text)
+	}
 }
 
 // print prints a line above what is shown.

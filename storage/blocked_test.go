@@ -82,6 +82,14 @@ func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}},
+		"import": {nil, func(r *rig, s *storage.Links) {
+			l := r.wish("", "two", url1, time.Hour)
+			for _, done := range [][]link.Imported{s.Import(ctx, []link.Link{l}), s.TryImport(ctx, []link.Link{l}, map[link.Alias]uint64{})} {
+				if errors.Is(done[0].Err, link.ErrBlocked) != s.Blocked.Has(url1) {
+					t.Errorf("got %+v", done)
+				}
+			}
+		}},
 		"edit": {nil, func(r *rig, s *storage.Links) {
 			if err := setURL(url1+"0")(ctx, r, s); errors.Is(err, link.ErrBlocked) != s.Blocked.Has(url1) {
 				t.Errorf("got %v", err)

@@ -25,7 +25,7 @@ const importConcurrency = 32
 // What it made is durable. What Before says is part of the link, so that nothing loses it or counts it twice. It is safe to
 // repeat after any error, and after a kill at any point: what is done stays, and the rest is done. When ctx has ended, it begins
 // no other link; those that are begun take at most Timeout.
-// Errors of a link: link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
+// Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
 	before := map[link.Alias]error{} // of those of which the first is not decided: else a later one could be made instead of it
@@ -93,6 +93,9 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 		err = safely(func() (err error) {
 			w, ctx, cancel := s.write(ctx)
 			defer cancel()
+			if s.Blocked.hasNow(ctx, l.LongURL) {
+				return link.ErrBlocked
+			}
 			soon := s.config.Now().Add(link.MinTTL + time.Second).Truncate(time.Second)
 			c := &creation{writing: w, want: l, notBefore: soon}
 			done.Link, done.Created, err = c.importLink(ctx)
@@ -154,6 +157,9 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.
 			errs[i] = safely(func() (err error) {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 				defer cancel()
+				if s.Blocked.hasNow(ctx, l.LongURL) {
+					return link.ErrBlocked
+				}
 				there[i], err = s.links.get(ctx, l.Alias)
 				return err
 			})

@@ -66,6 +66,7 @@ var exchanges = []exchange{
 	{name: "our own URL", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://TINEY.to.:444/x"}`, status: 400, contentType: problem, contains: `"field":"longUrl"`},
 	{name: "bad lifetime", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com","expiresInSeconds":59}`, status: 400, contentType: problem, contains: `"field":"expiresInSeconds"`},
 	{name: "disabled target", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/disabled"}`, status: 403, contentType: problem, contains: "target-disabled"},
+	{name: "blocked target", method: "POST", target: "/api/shorten", body: `{"longUrl":"https://A.EVIL.example.:80/"}`, status: 403, contentType: problem, contains: "target-blocked"},
 	{name: "a form", method: "POST", target: "/api/shorten", body: "longUrl=x", headers: []string{"Content-Type", "application/x-www-form-urlencoded"}, status: 415, contentType: problem},
 	{name: "too large", method: "POST", target: "/api/shorten", body: strings.Repeat(" ", 16<<10) + good, status: 413, contentType: problem},
 	{name: "GET on shorten", method: "GET", target: "/api/shorten", status: 405, contentType: problem},
@@ -96,6 +97,9 @@ var exchanges = []exchange{
 	{name: "expired", method: "GET", target: "/expired", status: 410, contentType: problem, contains: "link-expired"},
 	{name: "expired, browser", method: "GET", target: "/expired", headers: []string{"Accept", browser}, status: 410, contentType: page},
 	{name: "disabled", method: "GET", target: "/disabled", status: 410, contentType: problem, contains: "link-disabled"},
+	{name: "blocked", method: "GET", target: "/blocked", status: 410, contentType: problem, contains: "link-blocked"},
+	{name: "blocked, browser", method: "GET", target: "/blocked", headers: []string{"Accept", browser}, status: 410, contentType: page, contains: "This link is blocked"},
+	{name: "blocked, preview", method: "GET", target: "/blocked+", status: 410, contentType: problem, contains: "link-blocked"},
 	{name: "POST on an alias", method: "POST", target: "/live", status: 405, contentType: problem, hostStatus: 404},
 	{name: "DELETE on an alias", method: "DELETE", target: "/live", status: 405, contentType: problem, hostStatus: 404},
 	{name: "the timer's endpoint", method: "POST", target: "/reaper", body: "{}", status: 405, contentType: problem, hostStatus: 404},
@@ -109,9 +113,11 @@ func putExchanged(s *site) {
 		{Alias: "q", LongURL: "https://bücher.example:8080/ü"},
 		{Alias: "expired", LongURL: "https://example.com/expired", ExpiresAt: past},
 		{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true},
+		{Alias: "blocked", LongURL: "http://a.evil.example/"},
 	} {
 		s.PutLink(l)
 	}
+	s.Put(s.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "evil.example"})
 	s.Put(s.Links, rawtables.Entity{"PartitionKey": "ot", "RowKey": "Other-1", "LongUrl": "https://example.com/other", "Clicks": 3, "Owner": "x"})
 }
 

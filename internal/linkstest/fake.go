@@ -349,6 +349,8 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Li
 			done = append(done, link.Imported{Err: err})
 		case ctx.Err() != nil:
 			done = append(done, link.Imported{Err: link.ErrUnavailable})
+		case f.Blocked.Has(l.LongURL):
+			done = append(done, link.Imported{Err: link.ErrBlocked})
 		case !ok:
 			done = append(done, link.Imported{Link: make(l), Created: true})
 		case there.LongURL != l.LongURL:

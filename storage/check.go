@@ -330,6 +330,8 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 		}
 		if wrongExpiry(r) == "" && !e.expiresAt.After(c.now) {
 			c.due.add(c.print(string(e.alias)))
+		}
+		if wrongExpiry(r) == "" && !e.expiresAt.After(c.now.Add(-c.config.Reap.Buffer)) {
 			c.done.Overdue++
 			if c.done.OldestDue.IsZero() || e.expiresAt.Before(c.done.OldestDue) {
 				c.done.OldestDue = e.expiresAt
@@ -608,10 +610,18 @@ func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
 			return err
 		}
 	}
-	return c.found(ctx, ListedWithoutLink, t, r.rowKey, drop(t, r), "no link of this owner belongs to it")
+	repair := drop(t, r)
+	if len(r.partition) != len(ownerPartition("")) {
+		repair = nil // another program's
+	}
+	return c.found(ctx, ListedWithoutLink, t, r.rowKey, repair, "no link of this owner belongs to it")
 }
 
 func wrongTotals(r listedRow) string {
+	a, ok := link.ParseAlias(r.key)
+	if !ok && r.key != clicks.All || r.partition != linkPartition(a) && ok {
+		return "its keys are not those of an alias"
+	}
 	var e totalsEntity
 	if e.decode(r.data) != nil || json.Unmarshal(r.data, &e) != nil {
 		return "it has a value that is no number, or no time"
@@ -644,18 +654,17 @@ func (c *checking) checkTotals(ctx context.Context) error {
 }
 
 func wrongKey(r listedRow) string {
-	switch {
-	case strings.HasPrefix(r.partition, keysPrefix):
-		if len(r.key) != hashLength || r.partition != keyPartition(r.key) {
-			return "its keys are not those of a hash, so nobody finds it"
-		}
-		if decodeKey(r.data, r.key).Owner == "" {
-			return "it has no owner, so nobody can use the key"
-		}
-	case strings.HasPrefix(r.partition, keyListPrefix):
+	if strings.HasPrefix(r.partition, keyListPrefix) {
 		if hash := listedHash(r); len(hash) != hashLength || hash[:keyIDLength] != r.key {
 			return "it lists no key"
 		}
+		return ""
+	}
+	if len(r.key) != hashLength || r.partition != keyPartition(r.key) {
+		return "its keys are not those of a hash, so nobody finds it"
+	}
+	if decodeKey(r.data, r.key).Owner == "" {
+		return "it has no owner, so nobody can use the key"
 	}
 	return ""
 }
@@ -666,26 +675,27 @@ func listedHash(r listedRow) string {
 	return e.Hash
 }
 
-// keyOf returns where a row of a key, or of a list, says that the key is listed: the list, its id there, and its hash.
+// keyOf returns the list that a key is in, or has to be, its id there, and its hash: by the row of the key, or by that of the list.
+// There is nothing wrong with the row.
 func keyOf(r listedRow) (list, id, hash string, isKey bool) {
-	if strings.HasPrefix(r.partition, keysPrefix) {
-		return keyList(decodeKey(r.data, r.key).Owner), r.key[:keyIDLength], r.key, true
+	if strings.HasPrefix(r.partition, keyListPrefix) {
+		return r.partition, r.key, listedHash(r), false
 	}
-	return r.partition, r.key, listedHash(r), false
+	return keyList(decodeKey(r.data, r.key).Owner), r.key[:keyIDLength], r.key, true
 }
 
 func (c *checking) checkKeys(ctx context.Context) error {
 	t := c.Keys.table
 	var keys, listed prints
-	// Neither changes from one to the other scan but for rows that are too young to be judged, or that are gone when looked at.
 	err := c.scan(ctx, t, "", func(r listedRow) look {
-		if wrongKey(r) == "" {
-			list, id, hash, isKey := keyOf(r)
-			p := &listed
-			if isKey {
-				p = &keys
-			}
-			p.add(c.print(list, id, hash))
+		if wrongKey(r) != "" {
+			return nil
+		}
+		list, id, hash, isKey := keyOf(r)
+		if isKey {
+			keys.add(c.print(list, id, hash))
+		} else {
+			listed.add(c.print(list, id, hash))
 		}
 		return nil
 	})
@@ -699,11 +709,8 @@ func (c *checking) checkKeys(ctx context.Context) error {
 			return again
 		}
 		list, id, hash, isKey := keyOf(r)
-		other := listed
-		if !isKey {
-			other = keys
-		}
-		if other.has(c.print(list, id, hash)) || !c.old(r) {
+		print := c.print(list, id, hash)
+		if isKey && listed.has(print) || !isKey && keys.has(print) || !c.old(r) {
 			return nil
 		}
 		return func(ctx context.Context) error { return c.lookAtKey(ctx, r) }

@@ -680,7 +680,7 @@ func TestDocsCanBePasted(t *testing.T) {
 	d := newDeployer(t)
 	t.Parallel()
 	log := filepath.Join(d.root, "log")
-	for _, name := range []string{"az", "gh", "curl", "make", "git", "openssl", "handler", "docker"} {
+	for _, name := range []string{"az", "gh", "curl", "make", "git", "openssl", "handler", "docker", "azd"} {
 		d.tool(name, fmt.Sprintf(`printf '%%s\n' "$0 $*" >>'%s'`, log))
 	}
 	deploy := fmt.Sprintf(`deploy() { printf '%%s\n' "deploy.sh $*" >>'%s'; }`, log)
@@ -689,7 +689,7 @@ func TestDocsCanBePasted(t *testing.T) {
 			d.do(os.WriteFile(log, nil, 0o644))
 			block = regexp.MustCompile(`\S*infra/deploy\.sh`).ReplaceAllString(block, "deploy")
 			cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-i")
-			cmd.Env = []string{"PATH=" + d.bin, "HOME=" + d.root, "PS1="}
+			cmd.Dir, cmd.Env = d.root, []string{"PATH=" + d.bin, "HOME=" + d.root, "PS1="}
 			cmd.Stdin = strings.NewReader(deploy + "\nshopt -u interactive_comments\nshopt -s failglob\n" + block)
 			said, _ := cmd.CombinedOutput()
 			if wrong := regexp.MustCompile(`.*(not found|no match|syntax error|unexpected|No such file).*`).Find(said); wrong != nil {

@@ -147,17 +147,20 @@ func TestRoles(t *testing.T) {
 func TestRequiredLines(t *testing.T) {
 	site := "httpsOnly: true; minTlsVersion: '1.2'; ipSecurityRestrictionsDefaultAction: accessOtherwise; "
 	for path, lines := range map[string]string{
-		"data-storage":     "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true",
-		"host-storage":     "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku",
+		"data-storage": "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; " +
+			"publicNetworkAccess: private ? 'Disabled' : 'Enabled'; level: 'CanNotDelete'",
+		"host-storage": "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku; " +
+			"publicNetworkAccess: private ? 'Disabled' : 'Enabled'",
 		"alerts":           "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
 		"monitoring":       "DisableLocalAuth: true",
+		"network":          "serviceName: 'Microsoft.App/environments'",
 		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {",
 		"../main":          "caches: redirectMaxAgeSeconds > 0",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
 		"site-web": site + "ftpsState: 'Disabled'; kind: 'app'; name: 'F1'; use32BitWorkerProcess: true; alwaysOn: false; healthCheckPath: '/api/health'",
 		"site-flex": site + "kind: 'functionapp,linux'; name: 'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
-			"zoneRedundant: zoneRedundant; sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy",
+			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : subnetId; private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy",
 	} {
 		text := read(t, "modules/"+path+".bicep")
 		for line := range strings.SplitSeq(lines, "; ") {
@@ -202,7 +205,7 @@ func TestNamesInTemplate(t *testing.T) {
 		}
 	}
 	parameters := append(matches(t, read(t, "../docs/deployment.md"), `--param (\w+)=`), "plan", "location")
-	for file, plan := range map[string]string{"parameters.dev.json": "F1", "parameters.prod.json": "Y1"} {
+	for file, plan := range map[string]string{"parameters.dev.json": "F1", "parameters.prod.json": "Y1", "main.parameters.json": "FC1"} {
 		content := decode[struct {
 			Parameters map[string]struct{ Value any }
 		}](t, file)
@@ -218,11 +221,23 @@ func TestNamesInTemplate(t *testing.T) {
 	}
 }
 
+// TestAzd: azd finds the site by a tag, and packs the folder that its hook fills.
+func TestAzd(t *testing.T) {
+	config := read(t, "../azure.yaml")
+	service := matches(t, config, `(?m)^services:\n  (\w+):$`)[0]
+	if tag := matches(t, read(t, "modules/site-flex.bicep"), `'azd-service-name': '(\w+)'`)[0]; tag != service {
+		t.Errorf("the site has the tag %s, and azure.yaml the service %s", tag, service)
+	}
+	if dist, dir := matches(t, config, `(?m)^    dist: (\S+)$`)[0], matches(t, config, `-os linux -arch amd64 -dir (\S+)\n`)[0]; dist != dir {
+		t.Errorf("the hook fills %s, and azd packs %s", dir, dist)
+	}
+}
+
 // TestDocsRegisterProviders: somebody with rights on the group alone cannot deploy what nobody has registered.
 func TestDocsRegisterProviders(t *testing.T) {
 	var want []string
 	for _, text := range bicepFiles(t) {
-		for _, found := range regexp.MustCompile(`'(Microsoft\.\w+)/[\w/]+@`).FindAllStringSubmatch(text, -1) {
+		for _, found := range regexp.MustCompile(`'(Microsoft\.\w+)/[\w/]+[@']`).FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(want, found[1]) && found[1] != "Microsoft.Authorization" { // which every subscription has
 				want = append(want, found[1])
 			}
@@ -238,12 +253,15 @@ func TestDocsRegisterProviders(t *testing.T) {
 // An action runs with the rights to deploy, so it is named by its commit, which nobody can move.
 func TestWorkflows(t *testing.T) {
 	pinned := regexp.MustCompile(`^\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	for _, file := range []string{"build.yml", "deploy.yml"} {
+	for _, file := range []string{"build.yml", "deploy.yml", "release.yml"} {
 		text := read(t, "../.github/workflows/"+file)
 		for _, action := range matches(t, text, `uses: (.*)`) {
 			if !pinned.MatchString(action) {
 				t.Errorf("%s uses %s", file, action)
 			}
+		}
+		if writes := strings.Count(text, "contents: write"); writes > 0 && file != "release.yml" {
+			t.Errorf("%s may write", file)
 		}
 		if strings.Contains(text, "secrets.") || !strings.Contains(text, "\npermissions:\n  contents: read\n") {
 			t.Errorf("%s has a secret, or a token that may do more than read", file)

@@ -297,6 +297,12 @@ param logDailyCapGB int = 1
 ])
 param instanceMemoryMB int = 512
 
+@description('Whether the account of the links has a lock: nobody can delete it before deleting the lock. To make one takes the role Owner.')
+param deleteLock bool = false
+
+@description('FC1: whether the site reaches its storage accounts through a virtual network, and nobody else reaches them. It takes a group without sites on other plans.')
+param privateNetwork bool = false
+
 @description('Y1 and FC1: how many instances there may be, a bound on the cost. Y1 has 200 at most.')
 @minValue(1)
 @maxValue(1000)
@@ -379,6 +385,7 @@ var planName = '${siteName}-plan'
 var dataStorageName = '${prefix}${suffix}'
 var hostStorageName = '${prefix}${toLower(plan)}${suffix}'
 var hasFrontDoor = frontDoor != 'None'
+var isPrivate = privateNetwork && plan == 'FC1'
 
 // The domain belongs to Front Door if there is one. The Free plan takes none.
 var siteDomain = hasFrontDoor || plan == 'F1' ? '' : customDomain
@@ -527,6 +534,35 @@ module dataStorage 'modules/data-storage.bicep' = {
     principalId: identity.properties.principalId
     workspaceId: monitoring.outputs.workspaceId
     logWrites: logStorageWrites
+    private: isPrivate
+    locked: deleteLock
+  }
+}
+
+module network 'modules/network.bicep' = if (isPrivate) {
+  name: '${name}-network'
+  params: {
+    name: '${prefix}-network-${suffix}'
+    location: location
+    tags: tags
+  }
+}
+
+module dataEndpoints 'modules/private-endpoints.bicep' = if (isPrivate) {
+  name: '${name}-data-endpoints'
+  params: {
+    accountName: dataStorage.outputs.name
+    services: startsWith(dataRedundancy, 'Standard_RA') ? [
+      'blob'
+      'table'
+      'table_secondary'
+    ] : [
+      'blob'
+      'table'
+    ]
+    subnetId: network!.outputs.endpointSubnetId
+    location: location
+    tags: tags
   }
 }
 
@@ -603,6 +639,8 @@ module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
     perInstanceConcurrency: perInstanceConcurrency
     hostRedundancy: hostRedundancy
     zoneRedundant: zoneRedundant
+    subnetId: isPrivate ? network!.outputs.siteSubnetId : ''
+    endpointSubnetId: isPrivate ? network!.outputs.endpointSubnetId : ''
   }
 }
 

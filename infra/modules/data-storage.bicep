@@ -27,6 +27,12 @@ param workspaceId string
 @description('Whether writes and deletes are logged.')
 param logWrites bool
 
+@description('Whether only private endpoints lead to the account.')
+param private bool
+
+@description('Whether nobody can delete the account before deleting its lock.')
+param locked bool
+
 var roles = {
   'Storage Table Data Contributor': '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
   'Storage Blob Data Contributor': 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
@@ -58,6 +64,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
     allowCrossTenantReplication: false
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true
+    publicNetworkAccess: private ? 'Disabled' : 'Enabled'
   }
 }
 
@@ -93,6 +100,16 @@ resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
     principalType: 'ServicePrincipal'
   }
 }]
+
+// Rows and tables are deleted by their data's own interface, which a lock does not stop.
+resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (locked) {
+  name: 'links'
+  scope: account
+  properties: {
+    level: 'CanNotDelete'
+    notes: 'All links are here, and there is no second copy.'
+  }
+}
 
 resource tableLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (logWrites) {
   name: 'writes'

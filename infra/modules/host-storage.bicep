@@ -12,6 +12,9 @@ param tags object
 @description('How the data is kept: Standard_LRS or Standard_ZRS.')
 param sku string
 
+@description('Whether only private endpoints lead to the account.')
+param private bool = false
+
 @description('The identity of the host.')
 param principalId string
 
@@ -50,6 +53,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-06-01' = {
     allowCrossTenantReplication: false
     minimumTlsVersion: 'TLS1_2'
     supportsHttpsTrafficOnly: true
+    publicNetworkAccess: private ? 'Disabled' : 'Enabled'
   }
 }
 

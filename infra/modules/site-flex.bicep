@@ -55,6 +55,12 @@ param hostRedundancy string
 @description('Whether the instances are spread over zones, for which the host\'s storage has to be.')
 param zoneRedundant bool
 
+@description('Resource ID of the subnet that the site is in. Empty: none.')
+param subnetId string
+
+@description('Resource ID of the subnet of private endpoints. Empty: the host\'s storage is public.')
+param endpointSubnetId string
+
 module hostStorage 'host-storage.bicep' = {
   name: '${name}-host-storage'
   params: {
@@ -64,6 +70,22 @@ module hostStorage 'host-storage.bicep' = {
     principalId: principalId
     sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy
     content: 'container'
+    private: !empty(endpointSubnetId)
+  }
+}
+
+module hostEndpoints 'private-endpoints.bicep' = if (!empty(endpointSubnetId)) {
+  name: '${name}-host-endpoints'
+  params: {
+    accountName: hostStorage.outputs.name
+    services: [
+      'blob'
+      'queue'
+      'table'
+    ]
+    subnetId: endpointSubnetId
+    location: location
+    tags: tags
   }
 }
 
@@ -86,7 +108,9 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
 resource site 'Microsoft.Web/sites@2025-03-01' = {
   name: name
   location: location
-  tags: tags
+  tags: union(tags, {
+    'azd-service-name': 'tiney' // as in azure.yaml
+  })
   kind: 'functionapp,linux'
   identity: {
     type: 'UserAssigned'
@@ -97,6 +121,7 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
   properties: {
     serverFarmId: servicePlan.id
     httpsOnly: true
+    virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
     clientAffinityEnabled: false
     // What a certificate of a custom domain needs on this plan, from the site's creation on. The platform knows the
     // property, the description of its types does not.
@@ -135,6 +160,10 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       }
     }
   }
+  // The site gets its package from that account at its start.
+  dependsOn: [
+    hostEndpoints
+  ]
 }
 
 module siteSettings 'site-settings.bicep' = {

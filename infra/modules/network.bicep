@@ -1,0 +1,77 @@
+// A virtual network for the site on FC1, from which it reaches its storage accounts: private-endpoints.bicep.
+
+@description('Name of the network.')
+param name string
+
+@description('The Azure region.')
+param location string
+
+@description('Tags of the resources.')
+param tags object
+
+// The services of an account that a site uses: its tables, and the Functions host's keys, locks, package and queues.
+var services = [
+  'blob'
+  'queue'
+  'table'
+]
+
+resource network 'Microsoft.Network/virtualNetworks@2025-05-01' = {
+  name: name
+  location: location
+  tags: tags
+  properties: {
+    addressSpace: {
+      addressPrefixes: [
+        '10.0.0.0/24'
+      ]
+    }
+    subnets: [
+      {
+        name: 'site'
+        properties: {
+          addressPrefix: '10.0.0.0/25'
+          delegations: [
+            {
+              name: 'flex'
+              properties: {
+                serviceName: 'Microsoft.App/environments'
+              }
+            }
+          ]
+        }
+      }
+      {
+        name: 'endpoints'
+        properties: {
+          addressPrefix: '10.0.0.128/27'
+        }
+      }
+    ]
+  }
+}
+
+resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' = [for service in services: {
+  name: 'privatelink.${service}.${environment().suffixes.storage}'
+  location: 'global'
+  tags: tags
+}]
+
+resource links 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [for (service, i) in services: {
+  parent: zones[i]
+  name: name
+  location: 'global'
+  tags: tags
+  properties: {
+    registrationEnabled: false
+    virtualNetwork: {
+      id: network.id
+    }
+  }
+}]
+
+@description('Resource ID of the subnet of the site.')
+output siteSubnetId string = network.properties.subnets[0].id
+
+@description('Resource ID of the subnet of private endpoints.')
+output endpointSubnetId string = network.properties.subnets[1].id

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// More tabs at once than there are processors only wait for each other, and for storage longer than the service does.
+	flag.Parse()
+	_ = flag.Set("test.parallel", fmt.Sprint(1+runtime.GOMAXPROCS(0))) // which is one of Go's own
+
 	os.Exit(func() int {
 		var err error
 		if app, err = os.MkdirTemp("", "tiney-app-"); err == nil {

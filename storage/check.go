@@ -792,6 +792,8 @@ func wrongState(r listedRow) string {
 		}
 	case reapsPartition:
 		err = json.Unmarshal(r.data, &reapsEntity{})
+	case blockedPartition:
+		err = json.Unmarshal(r.data, &blockedEntity{})
 	}
 	if err != nil {
 		return "it has a value that is no number, time or day"

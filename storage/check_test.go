@@ -174,6 +174,7 @@ func damages(r *rig) map[string]struct {
 		}, []string{"+visitor-key-old key"}},
 		"unreadable progress":                {put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": "x"}), []string{"state-damaged progress"}},
 		"unreadable statistics":              {put(r.State, rawtables.Entity{"PartitionKey": "reaper", "RowKey": "statistics", "FailedRuns": "x"}), []string{"state-damaged statistics"}},
+		"an unreadable blocked host":         {put(r.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com", "CreatedAtUtc": "x"}), []string{"state-damaged example.com"}},
 		"clicks that are not kept any more":  {put(r.Clicks, rawtables.Clicks("live", "p-1", r.day(-keepDays-1), 1, 0)), []string{"clicks-old live|p-1"}},
 		"clicks of another program":          {put(r.Clicks, rawtables.Entity{"PartitionKey": "x", "RowKey": "x1|p"}), []string{"clicks-damaged x1|p"}},
 		"clicks that are no number":          {put(r.Clicks, changed(rawtables.Clicks("live", "p-2", r.day(0), 1, 0), "Clicks", "x")), []string{"clicks-damaged live|p-2"}},

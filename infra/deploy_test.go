@@ -696,7 +696,7 @@ func TestDocsCanBePasted(t *testing.T) {
 				t.Errorf("%s: pasting\n%ssays %s", file, block, wrong)
 			}
 			if ran := read(t, log); ran == "" || strings.Contains(ran, " #") {
-				t.Errorf("%s: pasting\n%sruns %s", file, block, ran)
+				t.Errorf("%s: in zsh, which knows no comments when typing, pasting\n%sruns %s", file, block, ran)
 			}
 		}
 	}

@@ -65,10 +65,11 @@ func TestMain(m *testing.M) {
 // hosts are the addresses of doubles of the Functions host.
 var hosts sync.Map
 
-// byTheHost reports whether a response is the Functions host's own: each of the service's says who may cache it, but to OPTIONS.
+// byTheHost reports whether a response is the Functions host's own, or of the path that it has made of the request's. Each of the
+// service's says who may cache it, but to OPTIONS.
 func byTheHost(r *http.Response) bool {
 	_, hosted := hosts.Load(r.Request.URL.Host)
-	return hosted && r.StatusCode >= 300 && r.Header.Get("Cache-Control") == ""
+	return hosted && (r.StatusCode >= 300 && r.Header.Get("Cache-Control") == "" || strings.Contains(r.Request.URL.Path, "/../"))
 }
 
 var ctx = context.Background()

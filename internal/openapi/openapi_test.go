@@ -78,6 +78,7 @@ func TestCheck(t *testing.T) {
 		{"a look at a list", "HEAD /api/links", "", 200, []string{"Content-Type", json}, "", ""},
 		{"a preview", "GET /abc+", "", 200, []string{"Content-Type", json}, short, ""},
 		{"a page", "GET /abc+", "", 200, []string{"Content-Type", page}, "<p>", ""},
+		{"a link that is called as a path", "HEAD /api/%6Cinks/bulk", "", 404, []string{"Content-Type", problem}, "", ""},
 		{"nothing there", "GET /a/b/c", "", 404, []string{"Content-Type", problem}, missing, ""},
 		{"something where the document has nothing", "GET /a/b/c", "", 200, []string{"Content-Type", json}, "{}", "no GET"},
 		{"a kind of problem that it has not", "GET /a/b/c", "", 404, []string{"Content-Type", problem}, strings.Replace(missing, "not-", "un", 1), "type"},

@@ -95,7 +95,7 @@ func (d *Document) Check(r *http.Request, sent []byte, status int, header http.H
 	known := operation != nil
 	if !known {
 		operation = d.nothing
-		if there := len(p.item.Operations()) > 0; there == (status == http.StatusNotFound) || there == (header.Get("Allow") == "") {
+		if status != http.StatusNotFound && (p.name == "" || header.Get("Allow") == "") {
 			return fmt.Errorf("the document has no %s for this path", r.Method)
 		}
 	}

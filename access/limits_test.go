@@ -163,7 +163,11 @@ func TestLimitsTakenBack(t *testing.T) {
 	l.Take(access.LimitUnknown, ann)
 	*clock = clock.Add(time.Hour)
 	l.Return(access.LimitUnknown, ann)
-	if l.Take(access.LimitUnknown, ann) != 0 || l.Take(access.LimitUnknown, ann) != 0 || l.Take(access.LimitUnknown, ann) == 0 {
+	taken := 0
+	for taken < 10 && l.Take(access.LimitUnknown, ann) == 0 {
+		taken++
+	}
+	if taken != 2 {
 		t.Error("what was taken back an hour later gives more than the rate")
 	}
 }

@@ -33,6 +33,7 @@ const (
 // storage fails. So an outage stops no link that is cached.
 type Blocked struct {
 	table   *table
+	second  *table // its copy in the second region; nil without one
 	changes *changes
 	now     func() time.Time
 
@@ -104,10 +105,12 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 		b.mu.Lock()
 		b.during, b.doubted = map[link.Host]bool{}, false
 		b.mu.Unlock()
-		hosts := link.Hosts{}
-		err := safely(func() error {
-			return b.scan(ctx, "RowKey", func(e blockedEntity) { hosts[link.Host(e.RowKey)] = struct{}{} })
-		})
+		// A first region that is down must not let every process that starts in the outage redirect to blocked hosts.
+		copied := time.AfterFunc(secondaryAfter, func() { b.readCopy(ctx) })
+		hosts, err := b.readFrom(ctx, b.table)
+		if copied.Stop() && err != nil {
+			b.readCopy(ctx)
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if err == nil {
@@ -123,9 +126,29 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-// scan reads these columns of the rows of all hosts.
-func (b *Blocked) scan(ctx context.Context, columns string, do func(blockedEntity)) error {
-	return b.table.scan(ctx, fmt.Sprintf("PartitionKey eq '%s'", blockedPartition), columns, func(entities [][]byte) error {
+// readCopy reads the hosts from the second region, if they are not known yet. What the first one says replaces them.
+func (b *Blocked) readCopy(ctx context.Context) {
+	if b.second == nil || b.hosts.Load() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout) // the first region may fail meanwhile
+	defer cancel()
+	if hosts, err := b.readFrom(ctx, b.second); err == nil {
+		b.hosts.CompareAndSwap(nil, &hosts)
+	}
+}
+
+func (b *Blocked) readFrom(ctx context.Context, t *table) (link.Hosts, error) {
+	hosts := link.Hosts{}
+	err := safely(func() error {
+		return scanBlocked(ctx, t, "RowKey", func(e blockedEntity) { hosts[link.Host(e.RowKey)] = struct{}{} })
+	})
+	return hosts, err
+}
+
+// scanBlocked reads these columns of the rows of all hosts.
+func scanBlocked(ctx context.Context, t *table, columns string, do func(blockedEntity)) error {
+	return t.scan(ctx, fmt.Sprintf("PartitionKey eq '%s'", blockedPartition), columns, func(entities [][]byte) error {
 		for _, data := range entities {
 			var e blockedEntity
 			if err := json.Unmarshal(data, &e); err != nil {
@@ -285,7 +308,7 @@ func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
 func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) {
 	ctx, cancel := context.WithTimeout(ctx, blockedTime)
 	defer cancel()
-	err = b.scan(ctx, "RowKey,CreatedAtUtc", func(e blockedEntity) {
+	err = scanBlocked(ctx, b.table, "RowKey,CreatedAtUtc", func(e blockedEntity) {
 		all = append(all, link.BlockedHost{Host: link.Host(e.RowKey), CreatedAt: e.CreatedAt.UTC()})
 	})
 	return all, exported(err)

@@ -112,9 +112,10 @@ func Open(config Config) (*Links, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := config.Tables.Links
-		links := &linkTable{table{name: name, client: copies.NewClient(name), readOnly: true}}
-		s.second = &secondary{links: links, cache: s.cache, log: config.Log, metrics: config.Metrics}
+		copied := func(name string) table { return table{name: name, client: copies.NewClient(name), readOnly: true} }
+		blocked := copied(config.Tables.State)
+		s.Blocked.second = &blocked
+		s.second = &secondary{links: &linkTable{copied(config.Tables.Links)}, cache: s.cache, log: config.Log, metrics: config.Metrics}
 	}
 	return s, nil
 }

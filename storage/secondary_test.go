@@ -179,6 +179,27 @@ func TestSecondary(t *testing.T) {
 		}
 	})
 
+	// A process that starts in the outage knows the blocked hosts too, until it can ask for those of now.
+	t.Run("blocked hosts", func(t *testing.T) {
+		t.Parallel()
+		for _, fault := range []faultproxy.Fault{faultproxy.Refuse, faultproxy.Freeze} {
+			r := newTwoRegions(t, other)
+			r.copies.Put(r.copies.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com"})
+			r.Put(r.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.org"})
+			r.config.ChangesEvery = time.Second
+			s := r.instance()
+			always(r.proxy, fault)
+			testutil.Eventually(t, "the host is blocked", func() bool { return s.Blocked.Has("https://example.com/") })
+			always(r.proxy, faultproxy.None)
+			r.clock.Advance(time.Minute)
+			testutil.Eventually(t, "the first region's hosts are blocked", func() bool {
+				r.clock.Advance(time.Second)
+				_, _ = s.Get(ctx, "abcdef") // has the changes polled, as any request
+				return s.Blocked.Has("https://example.org/") && !s.Blocked.Has("https://example.com/")
+			})
+		}
+	})
+
 	t.Run("without its table", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)

@@ -255,7 +255,7 @@ func (t *table) scan(ctx context.Context, filter, columns string, page func(enti
 
 func (t *table) query(ctx context.Context, options aztables.ListEntitiesOptions, page func(entities [][]byte) error) error {
 	err := t.queryExisting(ctx, options, page)
-	if errors.Is(err, errNoTable) {
+	if errors.Is(err, errNoTable) && !t.readOnly {
 		return t.ensure(ctx) // it is empty
 	}
 	return err

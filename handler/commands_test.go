@@ -31,6 +31,11 @@ func TestUsage(t *testing.T) {
 		"an end that is past":   {"keys create -name x -owner x -expires 2001-01-01T00:00:00Z", emulator, exitUsage, "", "The end must be"},
 		"no connection":         {"keys list", "", exitFailed, "", "AzureWebJobsStorage is required"},
 		"nobody there":          {"keys list", nowhere, exitFailed, "", "may reach that account"},
+		"another format":        {"export -format yourls", emulator, exitUsage, "", `not "yourls"`},
+		"no format":             {"import -format xml", emulator, exitUsage, "", "golink"},
+		"a file as argument":    {"import links.csv", emulator, exitUsage, "", "takes 0 arguments"},
+		"a file that is none":   {"import -format bitly", nowhere, exitFailed, "", "cannot be read"},
+		"nothing to import":     {"import", nowhere, exitDone, "", "0 links were made"},
 		"an id that is none":    {"keys revoke x", emulator, exitFailed, "", "no key has this id"},
 	} {
 		t.Run(name, func(t *testing.T) {

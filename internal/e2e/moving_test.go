@@ -1,0 +1,319 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/testutil"
+)
+
+// runs runs a subcommand of the executable, and returns what it writes and its exit code.
+func (s *site) runs(connectionString, stdin string, args ...string) (stdout, stderr string, exit int) {
+	s.t.Helper()
+	cmd := s.subcommand(connectionString, stdin, args...)
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	if failed := cmd.Run(); failed != nil && !errors.As(failed, new(*exec.ExitError)) {
+		s.t.Fatal(failed)
+	}
+	return out.String(), err.String(), cmd.ProcessState.ExitCode()
+}
+
+func (s *site) subcommand(connectionString, stdin string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.app, "handler"), args...)
+	cmd.Env = s.environment(connectionString)
+	cmd.Stdin = strings.NewReader(stdin)
+	return cmd
+}
+
+// file is one of n links: with owners and ends, without, and with clicks.
+func file(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"alias":"m%d","longUrl":"https://example.com/%d","createdAtUtc":"2020-01-02T03:04:05Z","clicks":%d`, i, i, i)
+		if i%3 > 0 {
+			fmt.Fprintf(&b, `,"owner":"owner-%d"`, i%3)
+		}
+		if i%4 == 0 {
+			fmt.Fprintf(&b, `,"expiresAtUtc":"%d-01-02T03:04:05Z"`, 2990+i%7)
+		}
+		b.WriteString("}\n")
+	}
+	return b.String()
+}
+
+// Links are exported and imported over the API, in each way to run the app.
+func TestMovingOverTheAPI(t *testing.T) {
+	t.Parallel()
+	for mode, start := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			base, _ := start(s)
+			admin := caller{t, base, adminKey}
+			ann := owner(t, base, "ann")
+			lines := file(7) + "{}\n" + `{"alias":"m1","longUrl":"https://example.com/other"}` + "\n"
+			want := []string{"1 201", "2 201", "3 201", "4 201", "5 201", "6 201", "7 201", "8 400", "9 409"}
+			imports := func(c caller, query string) (got []string) {
+				c.t.Helper()
+				for _, r := range c.must(200, "POST", "/api/import"+query, lines, "Content-Type", "application/octet-stream")["results"].([]any) {
+					r := r.(map[string]any)
+					got = append(got, fmt.Sprintf("%v %v", r["line"], r["status"]))
+				}
+				return got
+			}
+			if got := imports(admin, "?dryRun=true"); !slices.Equal(got, want) {
+				t.Errorf("tried: got %v", got)
+			}
+			var got []string
+			testutil.Eventually(t, "the import is done", func() bool { // on a busy machine, some links may find no time
+				got = imports(admin, "?format=ndjson")
+				return !strings.Contains(fmt.Sprint(got), "503")
+			})
+			for i := range want {
+				if got[i] != want[i] && got[i] != strings.Replace(want[i], "201", "200", 1) {
+					t.Errorf("done: got %v, want %v", got, want)
+				}
+			}
+			for i := range 7 {
+				if r := get(t, fmt.Sprintf("%s/m%d", base, i)); r.Status != 302 || r.Header.Get("Location") != fmt.Sprintf("https://example.com/%d", i) {
+					t.Errorf("m%d: got %+v", i, r)
+				}
+			}
+			if r := ann.send("GET", "/api/export?format=csv", ""); r.Status != 200 || strings.Count(r.Body, "\n") != 1 || r.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
+				t.Errorf("got %+v", r)
+			}
+			r := admin.send("GET", "/api/export?owner=*", "")
+			if r.Status != 200 || strings.Count(r.Body, "\n") != 7 || !strings.Contains(r.Header.Get("Content-Disposition"), "links.ndjson") ||
+				!strings.Contains(r.Body, `"clicks":6,`) {
+				t.Errorf("got %+v", r)
+			}
+			if r := admin.send("GET", "/api/export?cursor=x", ""); r.Status != 400 {
+				t.Errorf("got %+v", r)
+			}
+			if r := admin.send("POST", "/api/import", strings.Repeat("x", 4<<20+1)); r.Status != 413 {
+				t.Errorf("got %+v", r)
+			}
+			if r := (caller{t, base, ""}).send("POST", "/api/import", lines); r.Status != 401 {
+				t.Errorf("got %+v", r)
+			}
+		})
+	}
+}
+
+// Storage is so slow that an import of as many links as there may be is not done within a request. There is a response in time
+// all the same, with a result for each.
+func TestImportWhileStorageIsSlow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	proxy := s.proxy()
+	p := s.standalone(proxy.ConnectionString(), "RATE_API_PER_MINUTE=0")
+	awaitReady(t, p.url)
+	admin := caller{t, p.url, adminKey}
+	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		time.Sleep(700 * time.Millisecond)
+		return faultproxy.None
+	})
+	begun := time.Now()
+	got := admin.send("POST", "/api/import", file(1000))
+	if took := time.Since(begun); got.Status != 200 || took > 29*time.Second {
+		t.Errorf("got %d after %v", got.Status, took)
+	}
+	made, late := strings.Count(got.Body, `"status":201,"alias"`), strings.Count(got.Body, `"status":503,"alias"`)
+	if made == 0 || late == 0 || made+late != 1000 {
+		t.Errorf("%d links were made, and %d not", made, late)
+	}
+}
+
+func TestExportAndImportByCommand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	direct := emulator.ConnectionString()
+	const n = 1200 // two pages
+	all := file(n)
+	expect := func(what string, stderr string, exit int, wantStderr string, wantExit int) {
+		t.Helper()
+		if exit != wantExit || !strings.Contains(stderr, wantStderr) {
+			t.Errorf("%s: exit code %d, %q", what, exit, stderr)
+		}
+	}
+	_, stderr, exit := s.runs(direct, all, "import", "-dry-run")
+	expect("dry run", stderr, exit, "1200 links would be made, 0 were there, 0 would be refused.\n", 0)
+	if rows := s.Rows(s.Links); len(rows) != 0 {
+		t.Errorf("a dry run made %v", rows)
+	}
+	_, stderr, exit = s.runs(direct, all, "import")
+	expect("import", stderr, exit, "1200 links were made, 0 were there, 0 were refused.\n", 0)
+	s.WantNoLeak()
+	_, stderr, exit = s.runs(direct, all, "import", "-format", "ndjson")
+	expect("again", stderr, exit, "0 links were made, 1200 were there, 0 were refused.\n", 0)
+	_, stderr, exit = s.runs(direct, "alias,longUrl\nm1,https://example.com/other\n\nm2,https://example.com/2\nnew,nowhere\n", "import", "-format=csv")
+	expect("refused", stderr, exit, "line 2: m1: This alias is taken: ", 1)
+	expect("refused", stderr, exit, "line 5: new: This URL cannot be shortened: ", 1)
+	expect("refused", stderr, exit, "\n0 links were made, 1 were there, 2 were refused\n", 1)
+	_, stderr, exit = s.runs(direct, "{}", "import", "-format", "csv")
+	expect("no CSV", stderr, exit, "cannot be read", 1)
+	_, stderr, exit = s.runs(direct, "", "import", "-format", "xml")
+	expect("no format", stderr, exit, "xml", 2)
+	_, stderr, exit = s.runs(direct, "", "export", "-format", "shlink")
+	expect("not written", stderr, exit, "shlink", 2)
+
+	exported, stderr, exit := s.runs(direct, "", "export")
+	expect("export", stderr, exit, "1200 links were exported.\n", 0)
+	if got := strings.Count(exported, "\n"); got != n || !strings.Contains(exported, `"alias":"m1199","shortUrl":"https://tiney.to/m1199"`) {
+		t.Errorf("exported %d lines", got)
+	}
+	asCSV, _, _ := s.runs(direct, "", "export", "-format", "csv")
+	if got := strings.Count(asCSV, "\n"); got != n+1 {
+		t.Errorf("exported %d lines of CSV", got)
+	}
+	// What is exported can be imported elsewhere, and is the same there.
+	for format, text := range map[string]string{"ndjson": exported, "csv": asCSV} {
+		other := newSite(t)
+		if _, stderr, exit := other.runs(direct, text, "import", "-format", format); exit != 0 {
+			t.Errorf("%s: %q", format, stderr)
+		}
+		if again, _, _ := other.runs(direct, "", "export", "-format", format); again != text {
+			t.Errorf("%s: an export of what was imported differs", format)
+		}
+	}
+	s.Put(s.Links, map[string]any{"PartitionKey": "da", "RowKey": "damaged"})
+	_, stderr, exit = s.runs(direct, "", "export")
+	expect("damaged", stderr, exit, "1 rows are no links", 1)
+}
+
+// An import is killed, or stopped by Ctrl-C, at some storage call, and run again. It leaves what one does that was left alone.
+func TestImportStoppedAndRunAgain(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	all := file(n)
+	for _, signal := range []os.Signal{os.Kill, os.Interrupt} {
+		for _, call := range []int{1, 2, 40, 300, 700} {
+			t.Run(fmt.Sprintf("%v at call %d", signal, call), func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t)
+				proxy := s.proxy()
+				cmd := s.subcommand(proxy.ConnectionString(), all, "import")
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+					if c.N == call {
+						_ = cmd.Process.Signal(signal)
+					}
+					if c.N >= call && signal == os.Kill {
+						return faultproxy.Refuse
+					}
+					return faultproxy.None
+				})
+				_ = cmd.Wait()
+				proxy.Reset()
+				if signal == os.Interrupt && (cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(stderr.String(), "import the file again to go on.\ninterrupted\n")) {
+					t.Errorf("exit code %d, %q", cmd.ProcessState.ExitCode(), &stderr)
+				}
+				if _, stderr, exit := s.runs(proxy.ConnectionString(), all, "import"); exit != 0 {
+					t.Errorf("again: %d, %q", exit, stderr)
+				}
+				exported, _, _ := s.runs(proxy.ConnectionString(), "", "export")
+				lines := strings.Split(strings.TrimSpace(exported), "\n")
+				for i := range n {
+					if !slices.ContainsFunc(lines, func(line string) bool {
+						return strings.HasPrefix(line, fmt.Sprintf(`{"alias":"m%d",`, i)) && strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, i))
+					}) {
+						t.Errorf("m%d is not there as it was", i)
+					}
+				}
+				s.WantNoLeak()
+				if owned := len(s.Rows(s.Owners)); len(lines) != n || owned != n*2/3 {
+					t.Errorf("%d links, %d of them listed", len(lines), owned)
+				}
+				s.WantRows(n, n/3, n/4)
+			})
+		}
+	}
+}
+
+// The way to restore a backup that docs/moving.md describes.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	direct := emulator.ConnectionString()
+	settings := []string{"CLICKS_FLUSH_SECONDS=1", "RATE_API_PER_MINUTE=0", "RATE_SHORTEN_PER_MINUTE=0"}
+	p := s.standalone(direct, settings...)
+	awaitReady(t, p.url)
+	owners := map[string]caller{"ann": owner(t, p.url, "ann"), "bob": owner(t, p.url, "bob"), "": {t, p.url, ""}}
+	targets, clicked := map[string]string{}, map[string]int{}
+	for name, c := range owners {
+		for i := range 5 {
+			longURL := fmt.Sprintf("https://example.com/%s/%d", name, i)
+			a := c.must(201, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":%q}`, longURL))["alias"].(string)
+			targets[a] = longURL
+			for range i {
+				if get(t, p.url+"/"+a, "User-Agent", visitors[2].agent).Status == 302 {
+					clicked[a]++
+				}
+			}
+		}
+	}
+	seen := func(base string) map[string]string {
+		lists := map[string]string{}
+		for name := range owners {
+			if name != "" {
+				list := caller{t, base, adminKey}.must(200, "GET", "/api/links?clicks=true&owner="+name, "")["items"].([]any)
+				var links []string
+				for _, l := range list {
+					l := l.(map[string]any)
+					links = append(links, fmt.Sprint(l["alias"], l["longUrl"], l["createdAtUtc"], l["expiresAtUtc"], l["clicks"]))
+					if l["clicks"] != float64(clicked[l["alias"].(string)]) {
+						t.Errorf("%v has %v clicks, want %d", l["alias"], l["clicks"], clicked[l["alias"].(string)])
+					}
+				}
+				slices.Sort(links)
+				lists[name] = strings.Join(links, "\n")
+			}
+		}
+		return lists
+	}
+	p.stop(t) // which saves the last clicks
+	p = s.standalone(direct, settings...)
+	before := seen(p.url)
+	p.stop(t)
+	backup, stderr, exit := s.runs(direct, "", "export")
+	if exit != 0 {
+		t.Fatal(stderr)
+	}
+	s.Remove()
+	s.Make()
+	if _, stderr, exit := s.runs(direct, backup, "import"); exit != 0 {
+		t.Fatal(stderr)
+	}
+	p = s.standalone(direct, settings...)
+	awaitReady(t, p.url)
+	for a, longURL := range targets {
+		if r := get(t, p.url+"/"+a); r.Status != 302 || r.Header.Get("Location") != longURL {
+			t.Errorf("%s: got %+v", a, r)
+		}
+	}
+	if after := seen(p.url); len(after) != 2 || after["ann"] != before["ann"] || after["bob"] != before["bob"] {
+		t.Errorf("owners see\n%v\nand saw\n%v", after, before)
+	}
+	// Keys are no part of it.
+	key := owners["ann"]
+	key.base = p.url
+	if r := key.send(http.MethodGet, "/api/links", ""); r.Status != 401 {
+		t.Errorf("got %+v", r)
+	}
+	s.WantNoLeak()
+}

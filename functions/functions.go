@@ -77,7 +77,7 @@ type Mover interface {
 
 // Importer imports links as they are. Of several with one alias the first comes first. One that is there and leads to the same
 // long URL stays as it is. When ctx has ended, no other link is begun.
-// Errors of a link: link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
+// Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
 type Importer interface {
 	// Import makes what it returns durable, and is safe to repeat after any error.
 	Import(ctx context.Context, links []link.Link) []link.Imported

@@ -92,7 +92,13 @@ func (im *importing) String() string {
 
 // add imports some records, and says what is wrong with those that are refused.
 func (im *importing) add(ctx context.Context, records []transfer.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
 	return patiently(ctx, func() error {
+		if err := im.commandEnv.links.Blocked.Read(ctx); err != nil { // until then, none would count as blocked
+			return err
+		}
 		results, made, unavailable := im.links.Add(ctx, records, im.now())
 		im.made += made
 		if made > 0 && !im.dryRun {

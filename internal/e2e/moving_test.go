@@ -1,13 +1,9 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,23 +13,15 @@ import (
 	"tiney/internal/testutil"
 )
 
-// runs runs a subcommand of the executable, and returns what it writes and its exit code.
+// runs runs a subcommand that reads stdin to its end.
 func (s *site) runs(connectionString, stdin string, args ...string) (stdout, stderr string, exit int) {
 	s.t.Helper()
-	cmd := s.subcommand(connectionString, stdin, args...)
-	var out, err bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &err
-	if failed := cmd.Run(); failed != nil && !errors.As(failed, new(*exec.ExitError)) {
-		s.t.Fatal(failed)
-	}
-	return out.String(), err.String(), cmd.ProcessState.ExitCode()
-}
-
-func (s *site) subcommand(connectionString, stdin string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.app, "handler"), args...)
-	cmd.Env = s.environment(connectionString)
+	cmd, out, errs := s.subcommand(connectionString, args...)
 	cmd.Stdin = strings.NewReader(stdin)
-	return cmd
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		s.t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
 // file is one of n links: with owners and ends, without, and with clicks.
@@ -101,10 +89,10 @@ func TestMovingOverTheAPI(t *testing.T) {
 			if r := admin.send("GET", "/api/export?cursor=x", ""); r.Status != 400 {
 				t.Errorf("got %+v", r)
 			}
-			if r := admin.send("POST", "/api/import", strings.Repeat("x", 4<<20+1)); r.Status != 413 {
+			if r := admin.send("POST", "/api/import", strings.Repeat("x", 4<<20+1), "Content-Type", "text/plain"); r.Status != 413 {
 				t.Errorf("got %+v", r)
 			}
-			if r := (caller{t, base, ""}).send("POST", "/api/import", lines); r.Status != 401 {
+			if r := (caller{t, base, ""}).send("POST", "/api/import", lines, "Content-Type", "text/plain"); r.Status != 401 {
 				t.Errorf("got %+v", r)
 			}
 		})
@@ -125,7 +113,7 @@ func TestImportWhileStorageIsSlow(t *testing.T) {
 		return faultproxy.None
 	})
 	begun := time.Now()
-	got := admin.send("POST", "/api/import", file(1000))
+	got := admin.send("POST", "/api/import", file(1000), "Content-Type", "application/x-ndjson")
 	if took := time.Since(begun); got.Status != 200 || took > 29*time.Second {
 		t.Errorf("got %d after %v", got.Status, took)
 	}
@@ -203,9 +191,8 @@ func TestImportStoppedAndRunAgain(t *testing.T) {
 				t.Parallel()
 				s := newSite(t)
 				proxy := s.proxy()
-				cmd := s.subcommand(proxy.ConnectionString(), all, "import")
-				var stderr bytes.Buffer
-				cmd.Stderr = &stderr
+				cmd, _, stderr := s.subcommand(proxy.ConnectionString(), "import")
+				cmd.Stdin = strings.NewReader(all)
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
@@ -221,7 +208,7 @@ func TestImportStoppedAndRunAgain(t *testing.T) {
 				_ = cmd.Wait()
 				proxy.Reset()
 				if signal == os.Interrupt && (cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(stderr.String(), "import the file again to go on.\ninterrupted\n")) {
-					t.Errorf("exit code %d, %q", cmd.ProcessState.ExitCode(), &stderr)
+					t.Errorf("exit code %d, %q", cmd.ProcessState.ExitCode(), stderr)
 				}
 				if _, stderr, exit := s.runs(proxy.ConnectionString(), all, "import"); exit != 0 {
 					t.Errorf("again: %d, %q", exit, stderr)

@@ -50,9 +50,9 @@ check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packag
 	$(MAKE) test
 	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be misaligned. Not every machine
 	@# runs them, which a test of nothing tells.
-	CGO_ENABLED=0 GOARCH=386 go vet ./link ./clicks ./access ./telemetry ./functions ./storage
+	CGO_ENABLED=0 GOARCH=386 go vet ./link ./clicks ./transfer ./access ./telemetry ./functions ./storage
 	@if CGO_ENABLED=0 GOARCH=386 go test -run '^$$' ./link >/dev/null 2>&1; then set -x; \
-		CGO_ENABLED=0 GOARCH=386 go test ./link ./clicks ./access ./telemetry ./functions && \
+		CGO_ENABLED=0 GOARCH=386 go test ./link ./clicks ./transfer ./access ./telemetry ./functions && \
 		CGO_ENABLED=0 GOARCH=386 go test -run 'Cache|Calls' ./storage; \
 		else echo "NOT CHECKED: the 32-bit tests, since this machine runs no 32-bit executables."; fi
 	@# Wine cannot be installed on every machine, nor runs on every one. Without it, this is left out.

@@ -20,7 +20,7 @@ func someone(address string) access.Client {
 
 // numbered returns one of many clients, each with a /64 of its own.
 func numbered(i int) access.Client {
-	return access.Client{Address: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, byte(i >> 32), byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i), byte(i)})}
+	return access.Client{Address: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i), byte(i)})}
 }
 
 // limits returns limits by a clock that the caller may set.

@@ -89,9 +89,6 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 	if err == nil && ctx.Err() != nil {
 		err = stoppedImport(ctx)
 	}
-	if err == nil && s.Blocked.hasNow(ctx, l.LongURL) {
-		err = link.ErrBlocked
-	}
 	if err == nil {
 		err = safely(func() (err error) {
 			w, ctx, cancel := s.write(ctx)
@@ -174,8 +171,6 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.
 	for i, l := range links {
 		url, again := made[l.Alias]
 		switch err := errs[i]; {
-		case s.Blocked.hasNow(ctx, l.LongURL):
-			done[i].Err = link.ErrBlocked
 		case err == nil:
 			if done[i].Err = met(l, there[i]); done[i].Err == nil {
 				done[i].Link = there[i].Link

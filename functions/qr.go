@@ -50,7 +50,7 @@ func (q *qr) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) 
 		return err
 	}
 	setHeaders(w, contentType)
-	w.Header().Set("Cache-Control", "public, max-age=86400")
+	w.Header().Set("Cache-Control", "private, max-age=86400")       // Front Door would keep one code for all queries
 	w.Header().Set("Content-Security-Policy", "default-src 'none'") // an SVG is a document too
 	w.Header().Set("Content-Length", strconv.Itoa(len(image)))
 	_, _ = w.Write(image)

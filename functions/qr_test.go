@@ -77,7 +77,7 @@ func TestQR(t *testing.T) {
 					query += "&level=" + level
 				}
 				w := r.do(http.MethodGet, "/api/links/"+alias+"/qr"+query, "")
-				if w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" || w.Header().Get("Cache-Control") != "public, max-age=86400" {
+				if w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" || w.Header().Get("Cache-Control") != "private, max-age=86400" {
 					t.Fatalf("got %d %v %s", w.Code, w.Header(), w.Body)
 				}
 				img, size := drawn(t, w.Body.Bytes())

@@ -116,7 +116,7 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-12-01' = {
     httpsRedirect: 'Enabled'
     forwardingProtocol: 'HttpsOnly'
     linkToDefaultDomain: 'Enabled'
-    // A redirect is the same whatever stands behind the alias' question mark.
+    // A redirect is the same whatever stands behind the alias' question mark. A QR code is not, and says private.
     cacheConfiguration: caches ? {
       queryStringCachingBehavior: 'IgnoreQueryString'
     } : null

@@ -224,7 +224,7 @@ func New(c Config) (http.Handler, error) {
 		webAPI:   notFound,
 	}, map[string]handlerFunc{
 		"GET /api/links/{alias}/qr":       ask.public(newQR(c.Rules.Base).serve),
-		"GET /api/openapi.json":           ask.public(newOpenAPI(c.Rules.Base, c.Version).serve),
+		"GET /api/openapi.json":           ask.anyone(newOpenAPI(c.Rules.Base, c.Version).serve),
 		"GET /api/me":                     ask.anyone(me),
 		"GET /api/links":                  ask.owners(ls.list),
 		"POST /api/links/bulk":            ask.owners((&bulk{create, c.Log.With("function", "bulk")}).serve),

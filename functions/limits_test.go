@@ -120,6 +120,7 @@ func TestOwnersAreLimited(t *testing.T) {
 	for _, address := range []string{ann, ben} {
 		wantLimited(t, r.as("cleo", "GET", "/api/links/hers", "", "X-Forwarded-For", address), "api", 5, 12)
 		wantLimited(t, r.as("cleo", "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, "X-Forwarded-For", address), "api", 5, 12)
+		wantLimited(t, r.as("cleo", "GET", "/api/openapi.json", "", "X-Forwarded-For", address), "api", 5, 12)
 		if w := r.from(address, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`); w.Code == 429 {
 			t.Errorf("%s without credentials got 429", address)
 		}
@@ -141,6 +142,7 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 	for request, header := range map[string][]string{
 		"GET /api/stats":               nil,
 		"GET /api/links":               nil,
+		"GET /api/openapi.json":        nil,
 		"GET /api/links/abcdef/qr":     {"X-Api-Key", "not looked at"},
 		"GET /api/links/abcdef":        {"Authorization", "Bearer " + token},
 		"DELETE /API/links/abcdef/":    {"Authorization", "Bearer " + token},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"tiney/access"
 	"tiney/link"
 )
 
@@ -32,7 +33,7 @@ func newOpenAPI(base link.Base, version string) *openAPI {
 	})}
 }
 
-func (o *openAPI) serve(_ context.Context, w http.ResponseWriter, r *http.Request) error {
+func (o *openAPI) serve(_ context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller) error {
 	text, etag := o.document()
 	setHeaders(w, "application/json")
 	h := w.Header()

@@ -16,7 +16,7 @@ const (
 	LimitShorten  Limit = iota // requests for a link of a URL
 	LimitUnknown               // look-ups of what turns out not to exist: links, and credentials
 	LimitAPI                   // other calls of the API
-	LimitRedirect              // requests for a redirect
+	LimitRedirect              // requests for a redirect or a preview
 	limitCount
 )
 

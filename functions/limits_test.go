@@ -298,12 +298,21 @@ func TestRedirectsAreLimited(t *testing.T) {
 	calls := r.fake.Calls()
 	wantLimited(t, r.from(ann, "GET", "/cached", ""), "redirect", 2, 30)
 	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "redirect", 2, 30)
-	if w := r.from(ann, "GET", "/cached+", ""); w.Code != 200 {
-		t.Errorf("the preview got %d", w.Code)
+	wantLimited(t, r.from(ann, "GET", "/cached+", ""), "redirect", 2, 30)
+	wantLimited(t, r.from(ann, "GET", "/nobody+", ""), "redirect", 2, 30)
+	for _, request := range []string{"GET /favicon.ico", "GET /robots.txt", "GET /a/b", "GET /api+"} { // no alias
+		method, target, _ := strings.Cut(request, " ")
+		if w := r.from(ann, method, target, ""); w.Code == 429 {
+			t.Errorf("%s got 429", request)
+		}
+	}
+	if w := r.from(ben, "GET", "/cached+", ""); w.Code != 200 {
+		t.Errorf("somebody else's preview got %d", w.Code)
 	}
 	if w := r.from(ben, "GET", "/cached", ""); w.Code != 302 || r.fake.Calls() != calls {
 		t.Errorf("somebody else got %d", w.Code)
 	}
+	wantLimited(t, r.from(ben, "GET", "/cached", ""), "redirect", 2, 30) // the preview counted
 	if got := len(r.clicks.clicked["cached"]); got != 2 {
 		t.Errorf("%d clicks, want 2", got)
 	}

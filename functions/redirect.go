@@ -147,6 +147,9 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, r *http.
 	if !ok || a.Reserved() {
 		return notFoundProblem
 	}
+	if err := rd.limits.take(access.LimitRedirect, r, ""); err != nil {
+		return err
+	}
 	l, err := rd.find(ctx, r, a)
 	if err != nil {
 		return err

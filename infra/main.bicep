@@ -205,7 +205,7 @@ param rateUnknownPerMinute int = 60
 @maxValue(1000000)
 param rateApiPerMinute int = 300
 
-@description('RATE_REDIRECT_PER_MINUTE: how many redirects one address gets at once, and then per minute. 0: any number.')
+@description('RATE_REDIRECT_PER_MINUTE: how many redirects and previews one address gets at once, and then per minute. 0: any number.')
 @minValue(0)
 @maxValue(1000000)
 param rateRedirectPerMinute int = 0

@@ -107,7 +107,7 @@ resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (locked) {
   scope: account
   properties: {
     level: 'CanNotDelete'
-    notes: 'All links are here, and there is no second copy.'
+    notes: 'All links are here.'
   }
 }
 

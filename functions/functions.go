@@ -32,8 +32,9 @@ type Creator interface {
 
 // Getter finds links, for redirects and previews, which need an answer fast.
 type Getter interface {
-	// Cached returns a link if it is live and to be had without looking it up.
-	Cached(ctx context.Context, a link.Alias) (l link.Link, ok bool)
+	// Cached returns a link if it is live and to be had without looking it up; if stale is true, also one that should be looked
+	// up, and would be served if that failed.
+	Cached(ctx context.Context, a link.Alias, stale bool) (l link.Link, ok bool)
 	// Get returns a link, which may come from a cache, and may be expired, disabled, deleted, or a tombstone.
 	// Errors: link.ErrNotFound only if there is no such link, link.ErrDamaged, link.ErrUnavailable.
 	Get(ctx context.Context, a link.Alias) (link.Link, error)

@@ -95,13 +95,20 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 // find returns the link of an alias. One that is not cached is not looked up for a client who has asked for too many that do
 // not exist.
 func (rd *redirect) find(ctx context.Context, r *http.Request, a link.Alias) (l link.Link, err error) {
-	if l, ok := rd.links.Cached(ctx, a); ok {
+	if l, ok := rd.links.Cached(ctx, a, false); ok {
 		return l, nil
 	}
+	lookedUp := false
 	err = rd.limits.guess(r, func() (err error) {
+		lookedUp = true
 		l, err = rd.links.Get(ctx, a)
 		return err
 	})
+	if !lookedUp { // a popular link goes on even for whoever shares an address with somebody who guesses
+		if l, ok := rd.links.Cached(ctx, a, true); ok {
+			return l, nil
+		}
+	}
 	return l, err
 }
 

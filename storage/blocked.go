@@ -38,6 +38,7 @@ type Blocked struct {
 	now     func() time.Time
 
 	hosts   atomic.Pointer[link.Hosts] // never changed, only replaced; nil: not read yet
+	known   atomic.Bool                // they were read, and not only from the copy
 	failed  atomic.Int64               // when the last read of all failed or took too long, in Unix nanoseconds; zero: it did not
 	reads   singleflight.Group         // of all hosts
 	writing sync.Mutex                 // so that what is known here of a host is what was written last
@@ -53,10 +54,18 @@ type Blocked struct {
 // known after 15 seconds, as long as this one gets requests.
 func (b *Blocked) Has(longURL string) bool { return b.has(context.Background(), longURL) }
 
-// hasNow is Has for who has not just got a link, and so may be the first one who asks for something after an idle time.
-func (b *Blocked) hasNow(ctx context.Context, longURL string) bool {
+// permit returns an error unless a link may lead to a long URL. It is for writes, which need storage anyway, and so wait for the
+// hosts; and it may be the first one who asks for something after an idle time.
+// Errors: link.ErrBlocked, link.ErrUnavailable.
+func (b *Blocked) permit(ctx context.Context, longURL string) error {
 	b.changes.current(ctx, b.now())
-	return b.has(ctx, longURL)
+	if err := b.Read(ctx); err != nil {
+		return err
+	}
+	if b.hosts.Load().Cover(longURL) {
+		return link.ErrBlocked
+	}
+	return nil
 }
 
 func (b *Blocked) has(ctx context.Context, longURL string) bool {
@@ -84,9 +93,9 @@ func (b *Blocked) await(ctx context.Context) {
 	}
 }
 
-// Read reads the blocked hosts, unless that was done before. Errors: link.ErrUnavailable.
+// Read reads the blocked hosts, unless that was done before; from a copy of them does not count. Errors: link.ErrUnavailable.
 func (b *Blocked) Read(ctx context.Context) error {
-	if b.hosts.Load() != nil {
+	if b.known.Load() {
 		return nil
 	}
 	select {
@@ -116,6 +125,7 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 		if err == nil {
 			hosts = with(hosts, b.during)
 			b.hosts.Store(&hosts)
+			b.known.Store(true)
 			b.failed.Store(0)
 		} else {
 			b.doubted = true

@@ -143,6 +143,18 @@ func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
 	return e
 }
 
+// stale returns the entry of a live link that could be served if the table did not respond, or nil.
+func (c *cache) stale(ctx context.Context, a link.Alias) *entry {
+	now := c.now()
+	e, ok := c.entries.Get(string(a))
+	if !ok || !e.isLink() || e.expired(now) || now.UnixNano() >= e.staleUntil ||
+		e.cachedAt <= c.doubted.Load() && c.current(ctx, now) { // it may have been changed, and the table can be asked
+		return nil
+	}
+	c.metrics.CacheStaleHit.Add(1)
+	return e
+}
+
 // get serves a link from memory, or reads it.
 func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	now := c.now()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/singleflight"
 
 	"tiney/link"
@@ -42,6 +43,7 @@ type changes struct {
 	forget  func(name string)           // forgets what is cached of an alias, of a key or a host
 	settle  func(context.Context) error // reads what is to be known again at once
 	doubt   func()                      // makes all that is cached count as stale
+	newID   func() (string, error)
 
 	asked   atomic.Int64 // when somebody last asked, give or take a second; these are in Unix nanoseconds
 	polled  atomic.Int64 // when the last successful poll began
@@ -50,19 +52,19 @@ type changes struct {
 	polling singleflight.Group
 }
 
-// tell announces changes, which must be done before the first write of any of them: so a process that has read the rows
-// either sees the change, or forgets what it saw before. Errors: link.ErrUnavailable.
+// tell announces changes, which must be done before the first write of any of them: so a process that has read the row
+// either sees the change, or forgets what it saw before. Several are in one row, else an import would have every process read
+// many pages at each poll; batchSize names at most. Errors: link.ErrUnavailable.
 func (c *changes) tell(ctx context.Context, names ...string) error {
-	partition := changesPrefix + c.now().UTC().Format(changesMinute)
-	var rows [][]byte
-	for _, name := range names {
-		rows = append(rows, encode(map[string]string{"PartitionKey": partition, "RowKey": name}))
+	row := map[string]string{"PartitionKey": changesPrefix + c.now().UTC().Format(changesMinute), "RowKey": names[0]}
+	if len(names) > 1 {
+		id, err := c.newID()
+		if err != nil {
+			return err
+		}
+		row["RowKey"], row["Names"] = severalChanges+id, strings.Join(names, "\n")
 	}
-	if len(rows) == 1 {
-		_, err := c.table.upsert(ctx, rows[0])
-		return err
-	}
-	_, err := c.table.upsertBatch(ctx, rows)
+	_, err := c.table.upsert(ctx, encode(row))
 	return err
 }
 
@@ -150,7 +152,17 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	if err := c.table.list(ctx, filter, maxPage, func(entities [][]byte) error {
 		rows, err := c.table.decode(entities)
 		for _, r := range rows {
-			c.forget(r.key)
+			if !strings.HasPrefix(r.key, severalChanges) {
+				c.forget(r.key)
+				continue
+			}
+			var several struct{ Names string }
+			if err := json.Unmarshal(r.data, &several); err != nil {
+				return fmt.Errorf("a row of changes: %w: %w", link.ErrUnavailable, err)
+			}
+			for name := range strings.SplitSeq(several.Names, "\n") {
+				c.forget(name)
+			}
 		}
 		return err
 	}); err != nil {
@@ -170,6 +182,9 @@ const (
 	keyChange  = "key|"
 	hostChange = "host|"
 )
+
+// severalChanges begins the key of a row whose property Names has the names of several changes, one on each line.
+const severalChanges = "several|"
 
 // forgetChange forgets what is cached of an alias, a key or a host.
 func (s *Links) forgetChange(name string) {

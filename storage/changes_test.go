@@ -317,7 +317,10 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 	r.wantCalls("before", []string{poll, read}, func() { s.Get(ctx, "one") })
 	r.cached(s, "one")
 	other := r.other()
-	if _, err := other.EditAll(ctx, append(manyAliases(), "one"), func(_ int, l link.Link) (link.Link, error) {
+	for _, a := range manyAliases() {
+		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" + r.clock.Now().UTC().Format("200601021504"), "RowKey": string(a)})
+	}
+	if _, err := other.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link, error) {
 		l.LongURL = url2
 		return l, nil
 	}); err != nil {

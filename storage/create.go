@@ -34,8 +34,8 @@ const (
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link, created bool, err error) {
 	w, ctx, cancel := s.write(ctx)
 	defer cancel()
-	if s.Blocked.hasNow(ctx, want.LongURL) {
-		return link.Link{}, false, link.ErrBlocked
+	if err := s.Blocked.permit(ctx, want.LongURL); err != nil {
+		return link.Link{}, false, err
 	}
 	c := &creation{writing: w, want: want, claimHash: claimHash}
 	if want.Alias != "" {

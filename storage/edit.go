@@ -114,8 +114,10 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	if !next.Changed(was.Link) {
 		return was, nil
 	}
-	if next.LongURL != was.LongURL && e.Blocked.hasNow(ctx, next.LongURL) {
-		return linkRow{}, link.ErrBlocked
+	if next.LongURL != was.LongURL {
+		if err := e.Blocked.permit(ctx, next.LongURL); err != nil {
+			return linkRow{}, err
+		}
 	}
 	if next.editID, err = e.newID(); err != nil {
 		return linkRow{}, err

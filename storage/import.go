@@ -93,8 +93,8 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 		err = safely(func() (err error) {
 			w, ctx, cancel := s.write(ctx)
 			defer cancel()
-			if s.Blocked.hasNow(ctx, l.LongURL) {
-				return link.ErrBlocked
+			if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
+				return err
 			}
 			soon := s.config.Now().Add(link.MinTTL + time.Second).Truncate(time.Second)
 			c := &creation{writing: w, want: l, notBefore: soon}
@@ -157,8 +157,8 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.
 			errs[i] = safely(func() (err error) {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 				defer cancel()
-				if s.Blocked.hasNow(ctx, l.LongURL) {
-					return link.ErrBlocked
+				if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
+					return err
 				}
 				there[i], err = s.links.get(ctx, l.Alias)
 				return err

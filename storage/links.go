@@ -93,7 +93,7 @@ func Open(config Config) (*Links, error) {
 		state:  &state,
 	}
 	s.changes = &changes{table: s.state, every: config.ChangesEvery, now: config.Now, log: config.Log, metrics: config.Metrics,
-		forget: s.forgetChange, doubt: s.doubt}
+		forget: s.forgetChange, doubt: s.doubt, newID: s.newID}
 	s.changes.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
 	s.Blocked = &Blocked{table: s.state, changes: s.changes, now: config.Now}
 	s.changes.settle = s.Blocked.settle
@@ -124,13 +124,17 @@ func Open(config Config) (*Links, error) {
 // requests have to wait for that.
 func (s *Links) FollowChanges(ctx context.Context) { s.changes.follow(ctx) }
 
-// Cached returns the link of an alias if it is cached, and is live and right, but for changes of the last seconds. It may lack
-// what Link says a cache leaves out. It makes no call, unless nobody has asked for a while what other processes have changed.
-func (s *Links) Cached(ctx context.Context, a link.Alias) (l link.Link, ok bool) {
+// Cached returns the link of an alias if it is cached, and is live and right, but for changes of the last seconds; or, if stale
+// is true, as right as if storage were down. It may lack what Link says a cache leaves out. It makes no call, unless nobody has
+// asked for a while what other processes have changed.
+func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Link, ok bool) {
 	if s.cache == nil {
 		return link.Link{}, false
 	}
 	e := s.cache.hit(ctx, a)
+	if e == nil && stale {
+		e = s.cache.stale(ctx, a)
+	}
 	if e == nil {
 		return link.Link{}, false
 	}

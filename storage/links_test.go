@@ -791,7 +791,7 @@ func TestWhatIsCached(t *testing.T) {
 	cached := func(store *storage.Links, a link.Alias, want bool) {
 		t.Helper()
 		before := len(r.proxy.Calls())
-		l, ok := store.Cached(ctx, a)
+		l, ok := store.Cached(ctx, a, false)
 		if made := r.proxy.Calls()[before:]; ok != want || ok && l.Alias != a || len(made) != 0 {
 			t.Errorf("%s: got %+v, %t, by the calls %v, want %t", a, l, ok, made, want)
 		}
@@ -807,6 +807,12 @@ func TestWhatIsCached(t *testing.T) {
 	cached(s, live.Alias, true)
 	r.clock.Advance(time.Second)
 	cached(s, live.Alias, false)
+	if l, ok := s.Cached(ctx, live.Alias, true); !ok || l.LongURL != live.LongURL {
+		t.Errorf("stale, got %+v, %t", l, ok)
+	}
+	if l, ok := s.Cached(ctx, short.Alias, true); ok {
+		t.Errorf("expired and stale, got %+v", l)
+	}
 	if _, err := s.Get(ctx, live.Alias); err != nil {
 		t.Error(err)
 	}

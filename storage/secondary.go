@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -73,6 +75,8 @@ func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.
 				return s.found(a, got.Val.(secondRow), failure), nil
 			}
 			second = nil
+		case <-ctx.Done():
+			return linkRow{}, cmp.Or(failure, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err()))
 		}
 		if !asked && ctx.Err() == nil {
 			second = s.read(ctx, a)

@@ -96,10 +96,8 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 func (a *App) Background() {
 	starting := telemetry.Begin(a.Reaper.Stopping, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
-	all.Go(func() {
-		storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables)
-		storage.EnsureWithRetry(&starting, a.log, "blocked hosts", a.Links.Blocked.Read)
-	})
+	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
+	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
 	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
 	all.Go(func() { a.Links.FollowChanges(a.Reaper.Stopping) })
 	all.Go(func() { a.Links.Clicks.FlushRegularly(a.Reaper.Stopping) })

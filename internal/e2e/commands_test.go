@@ -75,7 +75,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 func TestCheckOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := s.standalone(emulator.ConnectionString())
+	p := s.standalone(emulator.ConnectionString(), "CLICKS=off") // which would make the table that is dropped below
 	l := mustShorten(t, p.url, "https://example.com/page")
 	lost := link.Link{Alias: "lost", LongURL: "https://example.com/lost", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour).Truncate(time.Second)}
 	s.PutLink(lost)

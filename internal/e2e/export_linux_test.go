@@ -108,7 +108,7 @@ func TestExportOfManyLinks(t *testing.T) {
 		return peak
 	}
 	few, many := exported(20_000), exported(200_000)
-	if many > few+10 { // some MB are garbage that is not collected yet
+	if many > few+60 { // some MB are garbage that is not collected yet, and with the race detector more
 		t.Errorf("%d MB for 200,000 links, %d for 20,000", many, few)
 	}
 }

@@ -120,7 +120,7 @@ func (f *Fake) Cache(a link.Alias) {
 }
 
 // Cached returns a link that Cache was told of. That does not count as a call, and does not fail.
-func (f *Fake) Cached(_ context.Context, a link.Alias) (link.Link, bool) {
+func (f *Fake) Cached(_ context.Context, a link.Alias, _ bool) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l, ok := f.links[a]

@@ -29,8 +29,8 @@ const (
 // half as much again while one is added. Its methods may be called concurrently, and other processes may work on the same
 // table at the same time.
 //
-// Until the hosts were read for the first time, none counts as blocked; once they were, what is known stays known while
-// storage fails. So an outage stops no link that is cached.
+// Until the hosts were read for the first time, redirects take none for blocked, and writes wait; once they were, what is known
+// stays known while storage fails. So an outage stops no link that is cached.
 type Blocked struct {
 	table   *table
 	second  *table // its copy in the second region; nil without one

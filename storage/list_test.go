@@ -152,7 +152,7 @@ func (s *tableService) open(r *rig) *storage.Links {
 	server := httptest.NewServer(s)
 	r.t.Cleanup(server.Close)
 	r.config.Connection = connect(r.t, azurite.Ports{Table: server.Listener.Addr().(*net.TCPAddr).Port}.ConnectionString())
-	return r.open(nil)
+	return r.instance()
 }
 
 // However many rows the service returns at a time and however slow this machine is, each link is listed once, in order, and

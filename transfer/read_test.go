@@ -6,9 +6,11 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 	"unicode/utf16"
 
 	"tiney/transfer"
@@ -358,6 +360,75 @@ func (w *weighed) weigh() {
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	w.most = max(w.most, now.HeapAlloc)
+}
+
+// TestTime: no file takes longer than in proportion to its size. With any of these, a reader that looks through the same bytes
+// again and again takes minutes.
+func TestTime(t *testing.T) {
+	const size = 4 << 20 // of an import over the API
+	filled := func(start, again string) string { return start + strings.Repeat(again, (size-len(start))/len(again)) }
+	var list strings.Builder
+	for i := range 120_000 {
+		fmt.Fprintf(&list, `,"/%03s"`, strconv.FormatInt(int64(i), 36))
+	}
+	custom := `{"id":"b/a","long_url":"https://example.com/","custom_bitlinks":["/a"` + list.String() + "]}"
+	tags := "https://example.com/," + strings.Repeat(`"`, 1<<20-102) + "\n" // of which a half is the tag
+	for _, test := range []struct {
+		name    string
+		format  transfer.Format
+		file    string
+		records int
+		says    string // the error of each
+	}{
+		{"CR after a long line", transfer.NDJSON, filled("{"+strings.Repeat("x", 600<<10), "\r"), 1, "damaged"},
+		{"CR after a long line", transfer.CSV, filled("longUrl,tags\r"+strings.Repeat("x", 600<<10), "\r"), 1, "1 columns instead of 2"},
+		{"damaged lines that end with CR", transfer.CSV, filled("longUrl\r", "\"\"x\r"), (size - 8) / 4, "text after a closing quote"},
+		{"blank lines", transfer.NDJSON, filled("", "\n"), 0, ""},
+		{"blank rows", transfer.CSV, filled("longUrl\n", "\n"), 0, ""},
+		{"custom links", transfer.Bitly, "[" + custom + "," + custom + "," + custom + "]", 3, "120001 custom short URLs"},
+		{"custom links", transfer.Bitly, "Link,Destination URL,Custom Links\n" + filled("b/a,https://example.com/,", "/b ")[:1<<20-100] + "\n", 1, "custom short URLs"},
+		{"quotes", transfer.CSV, "longUrl,tags\n" + tags + tags + tags, 3, ""},
+	} {
+		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
+			done := make(chan int, 1)
+			go func() {
+				n := 0
+				for rec, err := range transfer.Read(strings.NewReader(test.file), test.format) {
+					if n++; err != nil || (rec.Err != nil) != (test.says != "") || rec.Err != nil && !strings.Contains(rec.Err.Error(), test.says) {
+						t.Errorf("got %.500s, %v, want an error with %q", describe(rec), err, test.says)
+						break
+					}
+				}
+				done <- n
+			}()
+			select {
+			case <-time.After(20 * time.Second):
+				t.Fatal("takes longer than 20 s")
+			case n := <-done:
+				if n != test.records {
+					t.Errorf("%d records, want %d", n, test.records)
+				}
+			}
+		})
+	}
+}
+
+// A link of Bitly's has as many custom ones as an entry may have, each once.
+func TestCustomLinks(t *testing.T) {
+	var links []string
+	for i := range 101 {
+		links = append(links, fmt.Sprintf("b/c%d", i/2))
+	}
+	for n, want := range map[int]string{100: "51 records", 101: "There are 101 custom"} {
+		records := read(t, transfer.Bitly, "Link,Destination URL,Custom Links\nb/a,https://example.com/,"+strings.Join(links[:n], " ")+"\n")
+		got := fmt.Sprintf("%d records", len(records))
+		if err := records[0].Err; err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%d custom links: %s, want %s", n, got, want)
+		}
+	}
 }
 
 // FuzzRead: no file makes a reader panic, or hand over what Record's comment rules out.

@@ -113,29 +113,18 @@ func notText(data []byte) string {
 // eol returns where the first line of data ends, and where the next one begins; next is 0 if data does not tell. A line ends
 // with LF, CR LF or CR.
 func eol(data []byte, last bool) (end, next int) {
-	end = bytes.IndexByte(data, '\n')
-	line := data
-	if end >= 0 {
-		line = data[:end]
-	}
-	if cr := bytes.IndexByte(line, '\r'); cr >= 0 {
-		switch {
-		case cr+1 < len(line):
-			return cr, cr + 1
-		case end >= 0:
-			return cr, end + 1
-		case last:
-			return cr, cr + 1
-		}
-		return cr, 0 // LF may follow
-	}
+	end = bytes.IndexAny(data, "\r\n") // both at once: to look for one of them past the other would look through the window for each line
 	switch {
-	case end >= 0:
-		return end, end + 1
-	case last:
+	case end < 0 && last:
 		return len(data), len(data)
+	case end < 0:
+		return len(data), 0
+	case bytes.HasPrefix(data[end:], []byte("\r\n")):
+		return end, end + 2
+	case data[end] == '\r' && end+1 == len(data) && !last:
+		return end, 0 // LF may follow
 	}
-	return len(data), 0
+	return end, end + 1
 }
 
 // ends counts the ends of lines in data.

@@ -8,6 +8,9 @@ import (
 	"tiney/link"
 )
 
+// maxCustom is how many other short URLs an entry may have.
+const maxCustom = 100
+
 // builder makes the records of one entry of a file.
 type builder struct {
 	Record
@@ -57,15 +60,19 @@ func (b *builder) yield(target string, yield func(Record)) {
 	case b.Total.Clicks < 0 || b.Total.Bots < 0:
 		b.fail("There cannot be less than no clicks.")
 	}
+	if len(b.custom) > maxCustom {
+		b.fail("There are %d custom short URLs; there may be %d at most.", len(b.custom), maxCustom)
+	}
+	if b.Err != nil {
+		yield(Record{Err: b.Err})
+		return
+	}
 	if len(b.Link.Tags) == 0 {
 		b.Link.Tags = nil
 	}
 	aliases := b.aliases()
 	if len(aliases) == 0 && !b.optional {
-		b.fail("There is no alias: neither a short code nor a short URL with a path.")
-	}
-	if b.Err != nil {
-		yield(Record{Err: b.Err})
+		yield(Record{Err: wrong("There is no alias: neither a short code nor a short URL with a path.")})
 		return
 	}
 	if len(aliases) == 0 {
@@ -84,14 +91,10 @@ func (b *builder) yield(target string, yield func(Record)) {
 
 // aliases returns the aliases of the entry, each once.
 func (b *builder) aliases() (aliases []link.Alias) {
+	seen := map[link.Alias]bool{"": true}
 	add := func(code string) {
-		a := link.Alias(code)
-		for _, other := range aliases {
-			if a == other {
-				return
-			}
-		}
-		if a != "" {
+		if a := link.Alias(code); !seen[a] {
+			seen[a] = true
 			aliases = append(aliases, a)
 		}
 	}

@@ -153,16 +153,19 @@ func splitTags(s string) (tags []string, ok bool) {
 	for more := true; more; {
 		tag := ""
 		if s = strings.TrimLeft(s, " "); strings.HasPrefix(s, `"`) {
+			var text strings.Builder
 			for strings.HasPrefix(s, `"`) { // each round takes a part up to the next quote; a doubled one begins another part
 				part, rest, closed := strings.Cut(s[1:], `"`)
 				if !closed {
 					return nil, false
 				}
-				if tag += part; strings.HasPrefix(rest, `"`) {
-					tag += `"`
+				text.WriteString(part)
+				if strings.HasPrefix(rest, `"`) {
+					text.WriteByte('"')
 				}
 				s = rest
 			}
+			tag = text.String()
 			if s = strings.TrimLeft(s, " "); s != "" && s[0] != ',' {
 				return nil, false
 			}

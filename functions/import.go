@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -46,7 +47,10 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	var records []transfer.Record
-	for record, err := range transfer.Read(bytes.NewReader(body), format) {
+	for record, err := range transfer.Read(&timedReader{timed, bytes.NewReader(body)}, format) {
+		if err != nil && timed.Err() != nil {
+			return fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
+		}
 		if err != nil {
 			return badRequest("file", "This file cannot be read", err.Error(), "")
 		}
@@ -66,6 +70,20 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 		Results []ImportResult `json:"results"`
 	}{results})
 	return nil
+}
+
+// timedReader is r until ctx has ended, whose error it returns then. It hands out little at a time, because a file may have no
+// records in megabytes.
+type timedReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (t *timedReader) Read(p []byte) (int, error) {
+	if err := t.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return t.r.Read(p[:min(len(p), 64<<10)])
 }
 
 // formatNames returns the names of all formats, the default first.

@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -110,6 +111,21 @@ func TestImportOfOwners(t *testing.T) {
 				t.Errorf("%s of %s: owner %q, %v, want %q", a, who, l.Owner, err, want[i])
 			}
 		}
+	}
+}
+
+// The time of an import ends it also where the file has no records.
+func TestImportEndsInTime(t *testing.T) {
+	r := newRig(t)
+	r.imports("ann", "", "") // makes the key
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, format := range []string{"ndjson", "csv"} {
+		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/import?format="+format, strings.NewReader(strings.Repeat("\n", 4<<20)))
+		req.Header.Set("Authorization", "Bearer "+r.keys.of["ann"])
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		wantProblem(t, w, http.StatusServiceUnavailable, "storage-unavailable", "")
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 const importConcurrency = 32
 
 // Import makes links with their own aliases and dates, and returns what became of each. Of several with one alias the first
-// comes first. A link that is there and leads to the same long URL stays as it is. One that has ended, or is about to, is reaped
-// a minute later.
+// comes first. A link that is there and leads to the same long URL stays as it is, and so does the tombstone of one whose end is
+// past. One that has ended, or is about to, is reaped a minute later.
 //
 // What it made is durable. What Before says is part of the link, so that nothing loses it or counts it twice. It is safe to
 // repeat after any error, and after a kill at any point: what is done stays, and the rest is done. When ctx has ended, it begins
@@ -115,12 +115,12 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 		if !errors.Is(err, errExists) {
 			return link.Link{}, false, err
 		}
-		if err := met(c.want, there); err != nil {
+		if err := met(c.want, there, c.config.Now()); err != nil {
 			return link.Link{}, false, err
 		}
 	}
 	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or its URL gets another one.
-	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.config.Now()) {
+	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.config.Now()) && there.GoneReason == link.StateLive {
 		if err := c.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
@@ -131,9 +131,12 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 	return there.Link, created, nil
 }
 
-// met returns an error unless what is there is the link that is to be imported.
-func met(want link.Link, there linkRow) error {
+// met returns an error unless what is there is the link that is to be imported. A tombstone is taken for what is left of it if
+// it has ended: so a file can be imported again when some of its links have been reaped.
+func met(want link.Link, there linkRow, now time.Time) error {
 	switch {
+	case there.GoneReason != link.StateLive && want.Expired(now):
+		return nil
 	case there.LongURL != want.LongURL: // a tombstone has none
 		return link.ErrAliasTaken
 	case !there.DeletedAt.IsZero():
@@ -172,7 +175,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.
 		url, again := made[l.Alias]
 		switch err := errs[i]; {
 		case err == nil:
-			if done[i].Err = met(l, there[i]); done[i].Err == nil {
+			if done[i].Err = met(l, there[i], s.config.Now()); done[i].Err == nil {
 				done[i].Link = there[i].Link
 			}
 		case !decided(err):

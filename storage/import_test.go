@@ -199,6 +199,13 @@ func TestImportOfWhatHasEnded(t *testing.T) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
+	// The file that they are in can be imported again. A link that has not ended is none of those that have.
+	before := r.rows()
+	lasting := r.former("", "soon", url2)
+	want := []string{"there", "there", link.ErrAliasTaken.Error()}
+	r.wantSame("tried when they are gone", whatOf(s.TryImport(ctx, []link.Link{past, soon, lasting}, map[link.Alias]uint64{})), want)
+	r.wantSame("imported when they are gone", imports(s, past, soon, lasting), want)
+	r.wantSame("rows when they are gone", r.rows(), before)
 	r.endAll(r.other())
 }
 

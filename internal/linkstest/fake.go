@@ -353,6 +353,8 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Li
 			done = append(done, link.Imported{Err: link.ErrBlocked})
 		case !ok:
 			done = append(done, link.Imported{Link: make(l), Created: true})
+		case there.GoneReason != link.StateLive && l.Expired(f.now()):
+			done = append(done, link.Imported{Link: there})
 		case there.LongURL != l.LongURL:
 			done = append(done, link.Imported{Err: link.ErrAliasTaken})
 		case !there.DeletedAt.IsZero():

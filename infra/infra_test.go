@@ -253,6 +253,13 @@ func TestDocsRegisterProviders(t *testing.T) {
 // An action runs with the rights to deploy, so it is named by its commit, which nobody can move.
 func TestWorkflows(t *testing.T) {
 	pinned := regexp.MustCompile(`^\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	// What is released is compiled by the version that has compiled and linted it before.
+	bicep := func(file string) []string {
+		return matches(t, read(t, "../.github/workflows/"+file), `az bicep install --version (v\d+\.\d+\.\d+) `)
+	}
+	if built, released := bicep("build.yml"), bicep("release.yml"); !slices.Equal(built, released) {
+		t.Errorf("build.yml has Bicep %q, release.yml %q", built, released)
+	}
 	for _, file := range []string{"build.yml", "deploy.yml", "release.yml"} {
 		text := read(t, "../.github/workflows/"+file)
 		for _, action := range matches(t, text, `uses: (.*)`) {

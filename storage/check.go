@@ -463,7 +463,13 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 
 // relist lists a link among those of its owner, unless it has ended since it was read.
 func (c *checking) relist(ctx context.Context, l linkRow) error {
-	if err := c.owners.put(ctx, l); err != nil {
+	listed, err := c.owners.insert(ctx, l)
+	if errors.Is(err, errExists) || errors.Is(err, errGone) {
+		// The row is that of a create or an import which came first, and may still make its link, or undo it. Written anew, the row
+		// cannot be deleted by the ETag that it had; nor does this delete it.
+		listed, err = "", c.owners.put(ctx, l)
+	}
+	if err != nil {
 		return err
 	}
 	// A reaper that ends it has perhaps looked for the row before.
@@ -471,7 +477,11 @@ func (c *checking) relist(ctx context.Context, l linkRow) error {
 	if err == nil && now.Owner == l.Owner || err != nil && !errors.Is(err, link.ErrNotFound) {
 		return err
 	}
-	return c.owners.delete(ctx, l.Link, azcore.ETagAny) // a key that no other link has
+	// An import may have made the very same link since, and then has written the row anew.
+	if err := c.owners.delete(ctx, l.Link, listed); !errors.Is(err, errChanged) {
+		return err
+	}
+	return nil
 }
 
 func wrongIndex(r listedRow) string {

@@ -409,6 +409,79 @@ func TestCheckMeetsOperations(t *testing.T) {
 	}
 }
 
+// A repair of an owner's list meets the end of the link, and an import that makes the very same one again: they come before each
+// call of the repair, and the import rests before each call of its own until the repair is done. Its link is listed in the end.
+func TestCheckMeetsImports(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Make()
+	other := r.other()
+	way := faultproxy.Start(emulator) // of the import
+	t.Cleanup(way.Close)
+	through := r.config.Connection
+	r.config.Connection = connect(t, way.ConnectionString())
+	importer := r.instance()
+	r.config.Connection = through
+	var met, rests atomic.Bool
+	met.Store(true)
+	for n := 1; met.Load(); n++ {
+		rests.Store(true)
+		for m := 1; rests.Load(); m++ {
+			r.Remove()
+			r.Make()
+			l := r.wish("a", "one", url1, 0)
+			r.PutLink(l)
+			r.Drop(r.Owners, rawtables.Owner(l))
+			met.Store(false)
+			rests.Store(false)
+			resting, checked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			way.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.N == m {
+					rests.Store(true)
+					close(resting)
+					<-checked
+				}
+				return faultproxy.None
+			})
+			var calls atomic.Int64
+			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.Operation != "QueryEntities" && calls.Add(1) == int64(n) {
+					met.Store(true)
+					r.Drop(r.Links, rawtables.Link(l))
+					go func() {
+						defer close(done)
+						importPatiently(importer, []link.Link{l})
+					}()
+					select {
+					case <-resting:
+					case <-done:
+					}
+				}
+				return faultproxy.None
+			})
+			if _, _, err := check(ctx, r.instance(), true); err != nil && !strings.Contains(err.Error(), "meanwhile") {
+				t.Error(err)
+			}
+			close(checked)
+			if met.Load() {
+				<-done
+			}
+			r.proxy.Reset()
+			way.Reset()
+			links, _, err := other.List(ctx, "a", "", 10, func(link.Link) bool { return true })
+			if found, _, err := check(ctx, other, false); err != nil || found != nil {
+				t.Errorf("left %q, %v", found, err)
+			}
+			if err != nil || len(links) != 1 {
+				t.Errorf("listed %v, %v", links, err)
+			}
+			if t.Failed() {
+				t.Fatalf("before call %d of the repair, and %d of the import", n, m)
+			}
+		}
+	}
+}
+
 func TestCheckOfMissingTables(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -311,7 +311,7 @@ func TestImportKilledAndRunAgain(t *testing.T) {
 	links := unharmed.many()
 	results := imports(s, links...)
 	want := unharmed.rows()
-	for n := 1; ; n = n*3/2 + 1 {
+	for n := 1; ; n = 2*n + 1 {
 		r, other := newCrashRig(t)
 		r.proxy.Before(kill(n))
 		r.instance().Import(dying, links)

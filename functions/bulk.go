@@ -16,9 +16,13 @@ import (
 const (
 	maxBulk     = 100
 	maxBulkBody = 1 << 20 // bytes
-	// bulkTime is how long links are made. With storage.Timeout for the last one it stays within the server's time for a response.
-	bulkTime = 20 * time.Second
+	// manyTime is after which a request for many links begins no other one. With what the last ones may take it stays within the
+	// time in which a response has to be written, 30 s.
+	manyTime = 20 * time.Second
 )
+
+// errManyTime is the error of what a request for many links did not come to.
+var errManyTime = fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
 
 // bulk handles POST /api/links/bulk: many requests of shorten in one.
 type bulk struct {
@@ -54,8 +58,8 @@ func (b *bulk) serve(ctx context.Context, w http.ResponseWriter, r *http.Request
 		wish, err := wished(decode[shortenRequest](of))
 		switch {
 		case err != nil:
-		case ctx.Err() != nil || b.now().Sub(start) >= bulkTime:
-			err = fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
+		case ctx.Err() != nil || b.now().Sub(start) >= manyTime:
+			err = errManyTime
 		default:
 			l, created, _, err = b.create(ctx, wish, who)
 		}

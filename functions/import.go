@@ -19,9 +19,6 @@ import (
 const (
 	maxImport      = 1000    // records at a time
 	maxImportBytes = 4 << 20 // of a body
-	// importTime is after which no other link is begun, and importTime and what the last ones may take is less than the time in
-	// which a response has to be written, 30 s.
-	importTime = 20 * time.Second
 )
 
 // importing handles POST /api/import.
@@ -34,7 +31,7 @@ type importing struct {
 }
 
 func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	timed, cancel := context.WithTimeout(ctx, importTime) // the time in which the body arrives is part of it
+	timed, cancel := context.WithTimeout(ctx, manyTime) // the time in which the body arrives is part of it
 	defer cancel()
 	query := parametersOf(r)
 	format := transfer.Format(query.oneOf("format", formatNames()...))
@@ -49,7 +46,7 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 	var records []transfer.Record
 	for record, err := range transfer.Read(&timedReader{timed, bytes.NewReader(body)}, format) {
 		if err != nil && timed.Err() != nil {
-			return fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
+			return errManyTime
 		}
 		if err != nil {
 			return badRequest("file", "This file cannot be read", err.Error(), "")
@@ -107,7 +104,7 @@ type Import struct {
 // one of our own: then they have the owners that the file says, or none. A dry run makes nothing, and keeps some 80 bytes of
 // each link in memory.
 func NewImport(links Importer, rules link.Rules, who access.Caller, f transfer.Format, dryRun bool) *Import {
-	im := &Import{links: links, rules: rules, who: who, owned: who.Admin && (f == transfer.NDJSON || f == transfer.CSV)}
+	im := &Import{links: links, rules: rules, who: who, owned: who.Admin && f.Own()}
 	if dryRun {
 		im.made = map[link.Alias]uint64{}
 	}

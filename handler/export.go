@@ -28,7 +28,7 @@ func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 		return err
 	}
 	format := transfer.Format(*name)
-	if format != transfer.NDJSON && format != transfer.CSV {
+	if !format.Own() {
 		return usageError{fmt.Sprintf("links can be written as ndjson or csv, not %q", *name)}
 	}
 	p := newProgress(c.stderr, 0)

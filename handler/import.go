@@ -18,18 +18,18 @@ import (
 )
 
 var importUses = [][2]string{
-	{"[-format FORMAT] [-dry-run]", "import links from stdin: ndjson, csv, or a file of " + formatNames(", ")},
+	{"[-format FORMAT] [-dry-run]", "import links from stdin: ndjson, csv, or a file of " + formatNames()},
 }
 
 // formatNames returns the names of the formats of other shorteners.
-func formatNames(separator string) string {
+func formatNames() string {
 	var names []string
 	for _, f := range transfer.Formats {
-		if f != transfer.NDJSON && f != transfer.CSV {
+		if !f.Own() {
 			names = append(names, string(f))
 		}
 	}
-	return strings.Join(names, separator)
+	return strings.Join(names, ", ")
 }
 
 // importCommand imports links as an admin does. It can be stopped at any point, and run again: what is there stays.
@@ -42,7 +42,7 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	}
 	format, err := transfer.ParseFormat(*name)
 	if err != nil {
-		return usageError{fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(", "), *name)}
+		return usageError{fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(), *name)}
 	}
 	in := &countingReader{Reader: c.stdin}
 	im := &importing{commandEnv: c, dryRun: *dryRun, progress: newProgress(c.stderr, sizeOf(c.stdin)),

@@ -52,7 +52,19 @@ type Blocked struct {
 // Has reports whether a long URL leads to a host that is blocked, or to one below it. It makes no call, except that while the
 // hosts were never read it waits for that for half a second, and not again for some seconds. What other processes change is
 // known after 15 seconds, as long as this one gets requests.
-func (b *Blocked) Has(longURL string) bool { return b.has(context.Background(), longURL) }
+func (b *Blocked) Has(longURL string) bool {
+	hosts := b.hosts.Load()
+	if hosts == nil {
+		now := b.now().UnixNano()
+		if failed := b.failed.Load(); failed == 0 || now < failed || now-failed >= int64(blockedRetry) {
+			b.await(context.Background())
+		}
+		if hosts = b.hosts.Load(); hosts == nil {
+			return false
+		}
+	}
+	return hosts.Cover(longURL)
+}
 
 // permit returns an error unless a link may lead to a long URL. It is for writes, which need storage anyway, and so wait for the
 // hosts; and it may be the first one who asks for something after an idle time.
@@ -66,20 +78,6 @@ func (b *Blocked) permit(ctx context.Context, longURL string) error {
 		return link.ErrBlocked
 	}
 	return nil
-}
-
-func (b *Blocked) has(ctx context.Context, longURL string) bool {
-	hosts := b.hosts.Load()
-	if hosts == nil {
-		now := b.now().UnixNano()
-		if failed := b.failed.Load(); failed == 0 || now < failed || now-failed >= int64(blockedRetry) {
-			b.await(ctx)
-		}
-		if hosts = b.hosts.Load(); hosts == nil {
-			return false
-		}
-	}
-	return hosts.Cover(longURL)
 }
 
 // await waits for half a second until all hosts are read. That goes on if it takes longer.

@@ -328,10 +328,13 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 		for _, key := range e.moved {
 			c.moves.add(c.print(string(e.alias), key))
 		}
-		if wrongExpiry(r) == "" && !e.expiresAt.After(c.now) {
+		if wrongExpiry(r) != "" {
+			return nil
+		}
+		if !e.expiresAt.After(c.now) {
 			c.due.add(c.print(string(e.alias)))
 		}
-		if wrongExpiry(r) == "" && !e.expiresAt.After(c.now.Add(-c.config.Reap.Buffer)) {
+		if !e.expiresAt.After(c.now.Add(-c.config.Reap.Buffer)) {
 			c.done.Overdue++
 			if c.done.OldestDue.IsZero() || e.expiresAt.Before(c.done.OldestDue) {
 				c.done.OldestDue = e.expiresAt

@@ -97,10 +97,7 @@ func parseConnectionString(s string) (Connection, error) {
 			}
 			given = fmt.Sprintf("%s://%s.%s.%s", scheme, account, service, suffix)
 		}
-		if u, err := url.Parse(given); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return "", fmt.Errorf("gives no valid URL for its %s service", service)
-		}
-		return strings.TrimRight(given, "/"), nil
+		return serviceURL(given, service)
 	}
 	c := Connection{account: values["AccountName"], key: values["AccountKey"], sas: strings.TrimPrefix(values["SharedAccessSignature"], "?")}
 	var err error
@@ -111,10 +108,9 @@ func parseConnectionString(s string) (Connection, error) {
 		return Connection{}, err
 	}
 	if given := values["TableSecondaryEndpoint"]; given != "" {
-		if u, err := url.Parse(given); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return Connection{}, errors.New("gives no valid URL for its secondary table service")
+		if c.tablesCopy, err = serviceURL(given, "secondary table"); err != nil {
+			return Connection{}, err
 		}
-		c.tablesCopy = strings.TrimRight(given, "/")
 	}
 	switch {
 	case c.key != "" && c.account == "":
@@ -126,6 +122,14 @@ func parseConnectionString(s string) (Connection, error) {
 		return Connection{}, errors.New("has an AccountKey that is not valid base64")
 	}
 	return c, nil
+}
+
+// serviceURL returns the URL of a service without a trailing slash, or an error that does not quote it.
+func serviceURL(given, service string) (string, error) {
+	if u, err := url.Parse(given); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("gives no valid URL for its %s service", service)
+	}
+	return strings.TrimRight(given, "/"), nil
 }
 
 func parseIdentity(getenv func(string) string, name string) (Connection, error) {

@@ -46,6 +46,9 @@ const (
 // Formats are all formats that can be read.
 var Formats = []Format{NDJSON, CSV, Shlink, YOURLS, Kutt, Bitly, Dub, AzURLShortener, Golink}
 
+// Own reports whether the format is one of our own, which can be written too, and says who owns a link.
+func (f Format) Own() bool { return f == NDJSON || f == CSV }
+
 // ErrFormat: there is no such format.
 var ErrFormat = errors.New("there is no such format")
 

@@ -177,6 +177,14 @@ func (p *prints) add(print uint64)     { *p = append(*p, print) }
 func (p prints) sort()                 { slices.Sort(p) }
 func (p prints) has(print uint64) bool { _, ok := slices.BinarySearch(p, print); return ok }
 
+// count returns how often a fingerprint was added.
+func (p prints) count(print uint64) (n int) {
+	for i, _ := slices.BinarySearch(p, print); i < len(p) && p[i] == print; i++ {
+		n++
+	}
+	return n
+}
+
 // print returns the fingerprint of some texts. That two are the same hides damage, once in 2^64 by the number of rows, and never
 // invents any: what is missing among prints is looked up in its table.
 func (c *checking) print(texts ...string) uint64 {
@@ -411,14 +419,21 @@ func (c *checking) checkLinks(ctx context.Context) error {
 
 // ends reports whether a reaper will look at a link when its time is over. The row for the end of a deleted link or a tombstone may
 // be for another time, since the settings were others when it was written, and that of a link that was over when it was imported
-// is for a minute later; if the reaper comes too early, it adds the right one.
+// is for a minute later; if the reaper comes too early, it adds the right one. A row for the end that the link would have had, had
+// it not been deleted, is none of these if that is later.
 func (c *checking) ends(l linkRow) bool {
 	end := c.end(l.Link)
-	if end.IsZero() {
+	if end.IsZero() || c.expiries.has(c.print(expiryKey(end, l.Alias))) {
 		return true
 	}
-	moved := !l.DeletedAt.IsZero() || l.GoneReason != link.StateLive || !end.After(c.now)
-	return c.expiries.has(c.print(expiryKey(end, l.Alias))) || moved && c.ending.has(c.print(string(l.Alias)))
+	if l.DeletedAt.IsZero() && l.GoneReason == link.StateLive && end.After(c.now) {
+		return false
+	}
+	rows := c.ending.count(c.print(string(l.Alias)))
+	if l.ExpiresAt.After(end) && c.expiries.has(c.print(expiryKey(l.ExpiresAt, l.Alias))) {
+		rows--
+	}
+	return rows > 0
 }
 
 // isListed reports whether a link is among those of its owner, unless there is none, or a reaper is about to put that in order.

@@ -95,7 +95,7 @@ func damages(r *rig) map[string]struct {
 	want  []string
 } {
 	now := r.clock.Now().Truncate(time.Second)
-	later, tomorrow := now.Add(time.Hour), now.Add(24*time.Hour)
+	later, tomorrow, inAYear := now.Add(time.Hour), now.Add(24*time.Hour), now.AddDate(1, 0, 0)
 	l := link.Link{Alias: "x1", LongURL: "https://example.com/x", CreatedAt: now, ExpiresAt: tomorrow}
 	with := func(change func(*link.Link)) link.Link {
 		changed := l
@@ -135,6 +135,7 @@ func damages(r *rig) map[string]struct {
 		"a link with a later expiry row":            {put(r.Links, rawtables.Link(l), r.Expiry, rawtables.Due(l.Alias, tomorrow.Add(time.Second))), []string{"+link-without-expiry x1"}},
 		"an expired link without its expiry row":    {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.ExpiresAt = now }))), []string{"+link-without-expiry x1"}},
 		"a deleted link without its expiry row":     {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.DeletedAt, l.ExpiresAt = now, time.Time{} }))), []string{"+link-without-expiry x1"}},
+		"a deleted link with its first expiry row":  {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.DeletedAt, l.ExpiresAt = now, inAYear })), r.Expiry, rawtables.Due(l.Alias, inAYear)), []string{"+link-without-expiry x1"}},
 		"a tombstone without its expiry row":        {put(r.Links, rawtables.Link(link.Link{Alias: "x1", GoneReason: link.StateExpired, GoneAt: now})), []string{"+link-without-expiry x1"}},
 		"an owner's link that no list has":          {put(r.Links, rawtables.Link(own)), []string{"+link-not-listed x1"}},
 		"a link without both":                       {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.Owner = "a" }))), []string{"+link-not-listed x1", "+link-without-expiry x1"}},

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -140,15 +141,15 @@ func (b *bench) rawImport(ctx context.Context, t *tables, links []link.Link) err
 	var all errgroup.Group
 	all.SetLimit(importAtOnce)
 	for batch := range slices.Chunk(links, 100) {
-		var told []aztables.TransactionAction
+		var names []string
 		for _, l := range batch {
-			data, err := json.Marshal(map[string]string{"PartitionKey": "change|202601020304", "RowKey": string(l.Alias)})
-			if err != nil {
-				return err
-			}
-			told = append(told, aztables.TransactionAction{ActionType: aztables.TransactionTypeInsertMerge, Entity: data})
+			names = append(names, string(l.Alias))
 		}
-		if _, err := table[5].SubmitTransaction(ctx, told, nil); err != nil {
+		told, err := json.Marshal(map[string]string{"PartitionKey": "change|202601020304", "RowKey": "several|" + names[0], "Names": strings.Join(names, "\n")})
+		if err != nil {
+			return err
+		}
+		if _, err := table[5].UpsertEntity(ctx, told, nil); err != nil {
 			return err
 		}
 		for _, l := range batch {

@@ -1,10 +1,10 @@
-// /manage: which view is shown, and the small views of keys and of the clean-up.
+// /manage: which view is shown.
 
-import { busy, byId, copy, say } from "./common.js";
+import { byId } from "./common.js";
 import { leave, restoreDrafts, showLink, showNew } from "./link.js";
 import { offerClaims, showList } from "./list.js";
-import { act, blame, clear, el, figures, fromField, time, wrong } from "./parts.js";
-import { api, me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
+import { el, wrong } from "./parts.js";
+import { me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
 import { showTop } from "./stats.js";
 
 // views show what is at an address, #/name/of.
@@ -13,9 +13,16 @@ const views = {
   new: { section: "link", title: "New link", show: showNew, focus: "longUrl" },
   link: { section: "link", title: "Link", show: showLink },
   top: { section: "top", title: "Top links", show: showTop },
-  keys: { section: "keys", title: "API keys", show: showKeys },
-  cleanup: { section: "cleanup", title: "Clean-up", show: showCleanup, admin: true },
+  keys: { section: "keys", title: "API keys", show: () => showSeldom("showKeys", "keys-problem") },
+  blocked: { section: "blocked", title: "Blocked hosts", show: () => showSeldom("showBlocked", "blocked-problem"), admin: true },
+  cleanup: { section: "cleanup", title: "Clean-up", show: () => showSeldom("showCleanup", "cleanup-problem"), admin: true },
 };
+
+// showSeldom shows a view of a module that is loaded when somebody wants it.
+function showSeldom(show, notice) {
+  import("./seldom.js").then((views) => views[show](),
+    () => wrong(notice, { title: "No response", detail: "The service did not respond. Reload this page in a moment." }));
+}
 
 function view(id) {
   for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== id;
@@ -44,7 +51,7 @@ function route({ first = false } = {}) {
 // enter shows the page to somebody who has signed in.
 function enter() {
   byId("tabs").hidden = false;
-  byId("cleanup-tab").hidden = byId("owner-field").hidden = byId("key-owner-field").hidden = !me.admin;
+  byId("blocked-tab").hidden = byId("cleanup-tab").hidden = byId("owner-field").hidden = byId("key-owner-field").hidden = !me.admin;
   byId("account").replaceWith(el("span", { id: "who", textContent: me.name ?? me.owner, title: me.owner }),
     el("button", { id: "sign-out", type: "button", textContent: "Sign out", onclick: signOut }));
   offerClaims();
@@ -78,95 +85,6 @@ function askIn(says) {
   view("signin");
   offerSignIn(says, () => { enter(); route(); });
   byId(byId("provider").hidden ? "key" : "provider-go").focus();
-}
-
-async function showKeys() {
-  wrong("keys-problem", null);
-  byId("keys-empty").hidden = true;
-  byId("keys-wait").hidden = !byId("keys-rows").hidden;
-  try {
-    const { body } = await api("GET", "api/keys");
-    byId("keys-rows").replaceChildren(...body.items.map(keyRow));
-    byId("keys-rows").hidden = body.items.length === 0;
-    byId("keys-empty").hidden = body.items.length > 0;
-  } catch (problem) {
-    wrong("keys-problem", problem, showKeys);
-  } finally {
-    byId("keys-wait").hidden = true;
-  }
-}
-
-function keyRow(key) {
-  const about = [me.admin && key.owner, `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}`,
-    key.lastUsedOn ? `last used on ${key.lastUsedOn}` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
-  const revoke = el("button", { type: "button", textContent: "Revoke", ariaLabel: `Revoke ${key.name}` });
-  const sure = el("button", { type: "button", className: "primary", textContent: "Revoke for good", ariaLabel: `Revoke for good: ${key.name}`, hidden: true });
-  const not = el("button", { type: "button", textContent: "Keep", ariaLabel: `Keep ${key.name}`, hidden: true });
-  const asks = (is) => {
-    revoke.hidden = is;
-    sure.hidden = not.hidden = !is;
-    (is ? sure : revoke).focus();
-  };
-  const row = el("li", {}, el("div", { className: "what" }, el("strong", { textContent: key.name, dir: "auto" }),
-    el("div", { className: "quiet", textContent: about.filter(Boolean).join(" · ") })), el("div", { className: "actions" }, revoke, sure, not));
-  revoke.addEventListener("click", () => asks(true));
-  not.addEventListener("click", () => asks(false));
-  sure.addEventListener("click", async () => {
-    if (!await act(sure, "keys-problem", () => api("DELETE", `api/keys/${key.id}`))) return;
-    row.remove();
-    byId("keys-rows").hidden = byId("keys-rows").children.length === 0;
-    byId("keys-empty").hidden = !byId("keys-rows").hidden;
-    byId("keys-title").focus();
-    say("Revoked");
-  });
-  return row;
-}
-
-byId("key-new").addEventListener("input", () => clear(byId("key-new")));
-byId("key-new").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const form = byId("key-new");
-  const [name, owner, end] = ["name", "owner", "expiresAtUtc"].map((field) => form.elements[field]);
-  act(byId("key-make"), "keys-problem", async () => {
-    clear(form);
-    if (end.validity.badInput) return blame(form, { field: end.name, message: "Complete the date and the time." });
-    const body = { name: name.value.trim() };
-    if (owner.value.trim()) body.owner = owner.value.trim();
-    if (end.value) body.expiresAtUtc = fromField(end.value);
-    try {
-      const { body: made } = await api("POST", "api/keys", { body });
-      byId("new-key-title").textContent = `The key “${made.name}”`;
-      byId("new-key-text").textContent = made.key;
-      byId("new-key").hidden = false;
-      byId("new-key-copy").focus();
-      form.reset();
-      await showKeys();
-    } catch (problem) {
-      if (!problem.field || !blame(form, problem)) throw problem;
-    }
-  });
-});
-byId("new-key-copy").addEventListener("click", () => copy(byId("new-key-text").textContent));
-byId("new-key-done").addEventListener("click", () => {
-  byId("new-key").hidden = true;
-  byId("new-key-text").textContent = "";
-  byId("keys-title").focus();
-});
-
-async function showCleanup() {
-  wrong("cleanup-problem", null);
-  byId("cleanup-wait").hidden = false;
-  try {
-    const { body: s } = await api("GET", "api/admin/cleanup/stats");
-    figures("cleanup-figures", [["Last run", s.lastRunAtUtc ? time(s.lastRunAtUtc) : "none yet"], ["Removed then", s.lastDeleted], ["Removed ever", s.deletedTotal],
-      ["Runs that succeeded", s.successfulRuns], ["Runs that failed", s.failedRuns], ["A run takes", s.averageMs === null ? "–" : `${s.averageMs} ms`],
-      ["Now", s.running ? "running" : "at rest"]]);
-  } catch (problem) {
-    byId("cleanup-figures").replaceChildren();
-    wrong("cleanup-problem", problem, showCleanup);
-  } finally {
-    byId("cleanup-wait").hidden = true;
-  }
 }
 
 window.addEventListener("hashchange", () => route());

@@ -32,7 +32,7 @@ func PolicyWith(origins ...string) string {
 var files embed.FS
 
 // assetNames are the files that pages load.
-var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js"}
+var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "seldom.js", "manage.js"}
 
 // Asset is a file that pages load.
 type Asset struct {

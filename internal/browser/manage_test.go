@@ -555,6 +555,56 @@ func TestManageKeys(t *testing.T) {
 	}
 }
 
+// An admin blocks the host of a link that was reported, finds it among many, and ends that.
+func TestManageBlocked(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.put(t, s.keyOf(t, "ada"), "bad", "")
+	target := s.read(t, "bad").LongURL
+	p := s.manage(t, adminKey)
+	p.Click("#blocked-tab")
+	p.Await("#blocked-empty", "No host is blocked")
+	p.Check("no blocked hosts")
+	p.Fill("#host", "example.com:80")
+	p.Press(kb.Enter)
+	p.Await("#blocked-problem", "Name one host")
+	p.Check("no host")
+	p.Fill("#host", target)
+	p.Press(kb.Enter)
+	p.Await("#toast", "Blocked ")
+	p.Await("#blocked-rows", "blocked ")
+	if status, _ := s.status(t, "/bad"); status != 410 {
+		t.Errorf("its link is %d", status)
+	}
+	for n := range 201 {
+		s.as(t, adminKey, "PUT", fmt.Sprintf("/api/blocked/%d.example.net", n), "")
+	}
+	p.GoTo("#/", "#list-title", "Links")
+	p.GoTo("#/blocked", "#blocked-more", "And 2 more hosts")
+	p.Fill("#host", "199.")
+	p.AwaitTrue(find("#blocked-rows") + ".children.length === 1")
+	p.Check("blocked hosts")
+	look(t, p, "manage-blocked")
+	s.down(true)
+	p.Click("#blocked-rows button")
+	p.Await("#blocked-problem", "Try again in a moment")
+	s.down(false)
+	p.Click("#blocked-rows button")
+	p.Await("#toast", "Unblocked 199.example.net")
+	p.wantFocus("blocked-title")
+	p.Fill("#host", "example.com")
+	p.Click("#blocked-rows button")
+	p.Await("#toast", "Unblocked example.com")
+	if status, _ := s.status(t, "/bad"); status != 302 {
+		t.Errorf("its link is %d", status)
+	}
+	owner := s.manage(t, s.keyOf(t, "bob"))
+	if owner.Text("#blocked-tab") != "" {
+		t.Error("an owner sees the tab")
+	}
+	owner.GoTo("#/blocked", "#list-title", "Links")
+}
+
 func TestManageCleanup(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -1,0 +1,146 @@
+// Views of /manage that are seldom shown: API keys and, for admins, blocked hosts and the clean-up.
+
+import { byId, copy, say } from "./common.js";
+import { act, blame, clear, count, el, figures, fromField, time, wrong } from "./parts.js";
+import { api, me } from "./session.js";
+
+export async function showKeys() {
+  wrong("keys-problem", null);
+  byId("keys-empty").hidden = true;
+  byId("keys-wait").hidden = !byId("keys-rows").hidden;
+  try {
+    const { body } = await api("GET", "api/keys");
+    byId("keys-rows").replaceChildren(...body.items.map(keyRow));
+    byId("keys-rows").hidden = body.items.length === 0;
+    byId("keys-empty").hidden = body.items.length > 0;
+  } catch (problem) {
+    wrong("keys-problem", problem, showKeys);
+  } finally {
+    byId("keys-wait").hidden = true;
+  }
+}
+
+function keyRow(key) {
+  const about = [me.admin && key.owner, `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}`,
+    key.lastUsedOn ? `last used on ${key.lastUsedOn}` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
+  const revoke = el("button", { type: "button", textContent: "Revoke", ariaLabel: `Revoke ${key.name}` });
+  const sure = el("button", { type: "button", className: "primary", textContent: "Revoke for good", ariaLabel: `Revoke for good: ${key.name}`, hidden: true });
+  const not = el("button", { type: "button", textContent: "Keep", ariaLabel: `Keep ${key.name}`, hidden: true });
+  const asks = (is) => {
+    revoke.hidden = is;
+    sure.hidden = not.hidden = !is;
+    (is ? sure : revoke).focus();
+  };
+  const row = el("li", {}, el("div", { className: "what" }, el("strong", { textContent: key.name, dir: "auto" }),
+    el("div", { className: "quiet", textContent: about.filter(Boolean).join(" · ") })), el("div", { className: "actions" }, revoke, sure, not));
+  revoke.addEventListener("click", () => asks(true));
+  not.addEventListener("click", () => asks(false));
+  sure.addEventListener("click", async () => {
+    if (!await act(sure, "keys-problem", () => api("DELETE", `api/keys/${key.id}`))) return;
+    row.remove();
+    byId("keys-rows").hidden = byId("keys-rows").children.length === 0;
+    byId("keys-empty").hidden = !byId("keys-rows").hidden;
+    byId("keys-title").focus();
+    say("Revoked");
+  });
+  return row;
+}
+
+byId("key-new").addEventListener("input", () => clear(byId("key-new")));
+byId("key-new").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const form = byId("key-new");
+  const [name, owner, end] = ["name", "owner", "expiresAtUtc"].map((field) => form.elements[field]);
+  act(byId("key-make"), "keys-problem", async () => {
+    clear(form);
+    if (end.validity.badInput) return blame(form, { field: end.name, message: "Complete the date and the time." });
+    const body = { name: name.value.trim() };
+    if (owner.value.trim()) body.owner = owner.value.trim();
+    if (end.value) body.expiresAtUtc = fromField(end.value);
+    try {
+      const { body: made } = await api("POST", "api/keys", { body });
+      byId("new-key-title").textContent = `The key “${made.name}”`;
+      byId("new-key-text").textContent = made.key;
+      byId("new-key").hidden = false;
+      byId("new-key-copy").focus();
+      form.reset();
+      await showKeys();
+    } catch (problem) {
+      if (!problem.field || !blame(form, problem)) throw problem;
+    }
+  });
+});
+byId("new-key-copy").addEventListener("click", () => copy(byId("new-key-text").textContent));
+byId("new-key-done").addEventListener("click", () => {
+  byId("new-key").hidden = true;
+  byId("new-key-text").textContent = "";
+  byId("keys-title").focus();
+});
+
+let hosts = [];
+const most = 200; // rows at once; there may be many thousand hosts
+
+export async function showBlocked() {
+  wrong("blocked-problem", null);
+  byId("blocked-wait").hidden = hosts.length > 0;
+  try {
+    hosts = (await api("GET", "api/blocked")).body.items;
+    list();
+  } catch (problem) {
+    wrong("blocked-problem", problem, showBlocked);
+  } finally {
+    byId("blocked-wait").hidden = true;
+  }
+}
+
+// list shows the hosts that have in them what is typed.
+function list() {
+  const typed = byId("host").value.trim().toLowerCase();
+  const found = hosts.filter(({ host }) => host.includes(typed));
+  byId("blocked-rows").replaceChildren(...found.slice(0, most).map(row));
+  byId("blocked-rows").hidden = found.length === 0;
+  byId("blocked-empty").hidden = hosts.length > 0;
+  byId("blocked-more").textContent = found.length > most ? `And ${count(found.length - most, "more host")}: type a part of one to find it.` : "";
+}
+
+function row({ host, createdAtUtc }) {
+  const free = el("button", { type: "button", textContent: "Unblock", ariaLabel: `Unblock ${host}`, onclick: async () => {
+    if (!await act(free, "blocked-problem", () => api("DELETE", `api/blocked/${encodeURIComponent(host)}`))) return;
+    hosts = hosts.filter((other) => other.host !== host);
+    list();
+    byId("blocked-title").focus();
+    say(`Unblocked ${host}`);
+  } });
+  return el("li", {}, el("div", { className: "what" }, el("strong", { textContent: host, dir: "ltr" }),
+    el("div", { className: "quiet", textContent: createdAtUtc ? `blocked ${time(createdAtUtc)}` : "" })), el("div", { className: "actions" }, free));
+}
+
+byId("host").addEventListener("input", list);
+byId("block").addEventListener("submit", (event) => {
+  event.preventDefault();
+  act(byId("block-go"), "blocked-problem", async () => {
+    const typed = byId("host").value.trim();
+    if (!typed) return byId("host").focus();
+    const host = (/^https?:/i.test(typed) && URL.parse?.(typed)?.host) || typed; // of a link that somebody has reported
+    await api("PUT", `api/blocked/${encodeURIComponent(host)}`);
+    byId("block").reset();
+    say(`Blocked ${host}`);
+    await showBlocked();
+  });
+});
+
+export async function showCleanup() {
+  wrong("cleanup-problem", null);
+  byId("cleanup-wait").hidden = false;
+  try {
+    const { body: s } = await api("GET", "api/admin/cleanup/stats");
+    figures("cleanup-figures", [["Last run", s.lastRunAtUtc ? time(s.lastRunAtUtc) : "none yet"], ["Removed then", s.lastDeleted], ["Removed ever", s.deletedTotal],
+      ["Runs that succeeded", s.successfulRuns], ["Runs that failed", s.failedRuns], ["A run takes", s.averageMs === null ? "–" : `${s.averageMs} ms`],
+      ["Now", s.running ? "running" : "at rest"]]);
+  } catch (problem) {
+    byId("cleanup-figures").replaceChildren();
+    wrong("cleanup-problem", problem, showCleanup);
+  } finally {
+    byId("cleanup-wait").hidden = true;
+  }
+}

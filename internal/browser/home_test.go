@@ -309,6 +309,29 @@ func TestStorageIsDown(t *testing.T) {
 	p.Await("h1", "Make a long link short")
 }
 
+// Who sends too much is told when to try again, and what they typed stays.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t, "RATE_SHORTEN_PER_MINUTE=1", "RATE_UNKNOWN_PER_MINUTE=1"), chromium.New(t)
+	p.Open(s.url)
+	p.Fill("#url", "https://example.com/first")
+	p.Press(kb.Enter)
+	p.Await("#result", "Your short link")
+	p.Fill("#url", "https://example.com/second")
+	p.Press(kb.Enter)
+	p.Await("#problem", "repeat it in ")
+	if got := p.Value("#url"); got != "https://example.com/second" {
+		t.Errorf("what was typed became %q", got)
+	}
+	p.Check("too many requests")
+	if first, second := p.Open(s.url+"/nobody"), p.Open(s.url+"/nobody-else"); first != 404 || second != 429 {
+		t.Errorf("got %d and %d", first, second)
+	}
+	p.Await("main", "repeat it in ")
+	p.Check("429")
+	look(t, p, "429")
+}
+
 func TestWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)

@@ -543,14 +543,16 @@ func TestRedirectsThatOthersMayCache(t *testing.T) {
 	now := r.clock.Now()
 	for a, test := range map[link.Alias]struct {
 		expires time.Time
+		stale   bool
 		want    string
 	}{
-		"forever": {time.Time{}, "public, max-age=600"},
-		"long":    {now.Add(time.Hour), "public, max-age=600"},
-		"short":   {now.Add(90 * time.Second), "public, max-age=90"},
-		"nearly":  {now.Add(999 * time.Millisecond), "no-store"},
+		"forever": {time.Time{}, false, "public, max-age=600"},
+		"long":    {now.Add(time.Hour), false, "public, max-age=600"},
+		"short":   {now.Add(90 * time.Second), false, "public, max-age=90"},
+		"nearly":  {now.Add(999 * time.Millisecond), false, "no-store"},
+		"stale":   {time.Time{}, true, "no-store"},
 	} {
-		r.fake.Put(link.Link{Alias: a, LongURL: "https://example.com/" + string(a), ExpiresAt: test.expires})
+		r.fake.Put(link.Link{Alias: a, LongURL: "https://example.com/" + string(a), ExpiresAt: test.expires, Stale: test.stale})
 		if got := r.do(http.MethodGet, "/"+string(a), "").Header().Get("Cache-Control"); got != test.want {
 			t.Errorf("%s: %q, want %q", a, got, test.want)
 		}

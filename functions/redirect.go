@@ -215,9 +215,13 @@ var (
 	noIndex = []string{"noindex"} // a search engine is to list the target, not the short link
 )
 
-// cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry.
+// cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry, and not at all if the link
+// may have changed.
 func (rd *redirect) cacheControl(l link.Link, now time.Time) []string {
 	age := rd.maxAge
+	if l.Stale {
+		return noStore
+	}
 	if age > 0 && !l.ExpiresAt.IsZero() {
 		age = min(age, l.ExpiresAt.Sub(now))
 	}

@@ -21,6 +21,7 @@ type Link struct {
 	// CountedFrom is the day on which the alias became this link's, from which on clicks are its own: an alias may have been
 	// another link's before. It is set by the store. Zero: all are.
 	CountedFrom time.Time
+	Stale       bool // it comes from a cache or a copy, since its table did not respond: it may have changed
 
 	// GoneReason is why there is only a tombstone left, StateExpired or StateDeleted, and GoneAt since when the alias leads
 	// nowhere. It is StateLive if this is a link.

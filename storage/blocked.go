@@ -53,17 +53,18 @@ type Blocked struct {
 // hosts were never read it waits for that for half a second, and not again for some seconds. What other processes change is
 // known after 15 seconds, as long as this one gets requests.
 func (b *Blocked) Has(longURL string) bool {
-	hosts := b.hosts.Load()
-	if hosts == nil {
+	if !b.known.Load() {
 		now := b.now().UnixNano()
 		if failed := b.failed.Load(); failed == 0 || now < failed || now-failed >= int64(blockedRetry) {
-			b.await(context.Background())
-		}
-		if hosts = b.hosts.Load(); hosts == nil {
-			return false
+			if b.hosts.Load() == nil {
+				b.await(context.Background())
+			} else { // those of the copy will do
+				b.readAll(context.Background())
+			}
 		}
 	}
-	return hosts.Cover(longURL)
+	hosts := b.hosts.Load()
+	return hosts != nil && hosts.Cover(longURL)
 }
 
 // permit returns an error unless a link may lead to a long URL. It is for writes, which need storage anyway, and so wait for the

@@ -96,7 +96,9 @@ func (e *entry) link() link.Link {
 }
 
 func (e *entry) row(stale bool) linkRow {
-	return linkRow{Link: e.link(), etag: e.etag, cached: true, stale: stale}
+	r := linkRow{Link: e.link(), etag: e.etag, cached: true}
+	r.Stale = stale
+	return r
 }
 
 // isLink reports whether the entry is of a link, and no tombstone.
@@ -196,8 +198,10 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 }
 
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
-// table does not respond.
+// table does not respond. With the poll that the request has perhaps waited for before, it takes Timeout.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout-changesWait)
+	defer cancel()
 	result := c.reads.DoChan(string(a), func() (any, error) {
 		// Shared; one caller's cancellation must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)

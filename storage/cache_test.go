@@ -121,7 +121,7 @@ func TestCacheServesALinkWhileItIsFresh(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	r.advance(15*time.Minute - 1)
-	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, l) || got.stale {
+	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, l) || got.Stale {
 		t.Errorf("got %+v", got)
 	}
 	r.advance(1)
@@ -199,7 +199,7 @@ func TestCacheServesStaleLinksInAnOutage(t *testing.T) {
 	r.want(t, "abcdef", nil, 1)
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
 	r.advance(15 * time.Minute)
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.stale {
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
 		t.Errorf("got %+v", got)
 	}
 	r.want(t, "abcdef", nil, 0) // the table is left in peace for a moment
@@ -210,7 +210,7 @@ func TestCacheServesStaleLinksInAnOutage(t *testing.T) {
 	r.advance(1)
 	r.want(t, "abcdef", link.ErrUnavailable, 1) // long enough
 	r.table.set(func() { r.table.fail = nil })
-	if got := r.want(t, "abcdef", nil, 1); got.stale {
+	if got := r.want(t, "abcdef", nil, 1); got.Stale {
 		t.Errorf("got %+v after the outage", got)
 	}
 	if got := r.metrics.CacheStaleHit.Value(); got != 4 {
@@ -226,7 +226,7 @@ func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 	wait := make(chan struct{})
 	r.table.set(func() { r.table.wait = wait })
 	start := time.Now()
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.stale {
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
 		t.Errorf("got %+v", got)
 	}
 	if took := time.Since(start); took < staleWait || took > 30*time.Second {
@@ -235,7 +235,7 @@ func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 	r.want(t, "abcdef", nil, 0)
 	close(wait) // the response comes, nobody waits for it, and it is kept all the same
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if got := r.want(t, "abcdef", nil, 0); !got.stale {
+		if got := r.want(t, "abcdef", nil, 0); !got.Stale {
 			break
 		}
 		if time.Now().After(end) {
@@ -371,7 +371,7 @@ func TestCacheAsksTheTableWhileChangesAreNotKnown(t *testing.T) {
 		t.Errorf("an expiry that is out of date is believed: %+v", got)
 	}
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.stale {
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
 		t.Errorf("in an outage: got %+v", got)
 	}
 	r.want(t, "nobody", link.ErrUnavailable, 1)
@@ -388,7 +388,7 @@ func TestCacheDoubtsWhatItHasUntilItAsks(t *testing.T) {
 	r.doubt()
 	r.advance(1)
 	r.table.set(func() { r.table.fail = link.ErrUnavailable })
-	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.stale {
+	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
 		t.Errorf("in an outage: got %+v", got)
 	}
 	r.want(t, "nobody", link.ErrUnavailable, 1)
@@ -691,4 +691,20 @@ func (r *cacheRig) dead() (n int) {
 		return false
 	})
 	return n
+}
+
+// A link that was changed while the copy of it was read is not cached as the copy has it.
+func TestCacheTakesNothingOfTheSecondaryThatHasChanged(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		r := newCacheRig(t, 1<<20)
+		forgotten := r.forgottenCount("abcdef")
+		if changed {
+			r.forget("abcdef")
+		}
+		r.putStale("abcdef", linkRow{Link: link.Link{Alias: "abcdef", LongURL: "https://example.com/"}}, forgotten)
+		r.entries.Wait()
+		if _, there := r.entries.Get("abcdef"); there == changed {
+			t.Errorf("changed %t: cached %t", changed, there)
+		}
+	}
 }

@@ -182,11 +182,11 @@ func (c Connection) Secondary(where string) (Connection, error) {
 		if err != nil {
 			return Connection{}, errors.New("needs a URI, since that of the tables is not valid")
 		}
-		account, domain, ok := strings.Cut(u.Host, ".table.")
-		if !ok || c.account != "" && account != c.account { // an emulator, or a host name of one's own
+		account, domain, _ := strings.Cut(u.Host, ".")                                           // the domain may begin with a zone, as in z12.table.core.windows.net
+		if !strings.Contains("."+domain, ".table.") || c.account != "" && account != c.account { // an emulator, or a host name of one's own
 			return Connection{}, errors.New("must be a URI for this account: only for one at ….table.core.windows.net, or in another cloud of Azure, does true say which it is")
 		}
-		u.Host = account + suffix + ".table." + domain
+		u.Host = account + suffix + "." + domain
 		c.tables = u.String()
 	default:
 		u, err := url.Parse(where)

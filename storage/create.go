@@ -129,7 +129,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	}
 	r, err := c.get(ctx, a)
 	for range shareTries {
-		if r.cached && (err != nil || r.stale || r.State(c.config.Now()) != link.StateLive || c.claimHash != "" ||
+		if r.cached && (err != nil || r.Stale || r.State(c.config.Now()) != link.StateLive || c.claimHash != "" ||
 			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL) {
 			// Before an alias is promised, the table decides in some cases: a cached "not found" may be older than the index row; a
 			// cached expiry may have been extended since; and a stale link is good enough for a redirect, but not for a promise.

@@ -115,7 +115,7 @@ func Open(config Config) (*Links, error) {
 		copied := func(name string) table { return table{name: name, client: copies.NewClient(name), readOnly: true} }
 		blocked := copied(config.Tables.State)
 		s.Blocked.second = &blocked
-		s.second = &secondary{links: &linkTable{copied(config.Tables.Links)}, cache: s.cache, log: config.Log, metrics: config.Metrics}
+		s.second = &secondary{links: &linkTable{copied(config.Tables.Links)}, cache: s.cache, now: config.Now, log: config.Log, metrics: config.Metrics}
 	}
 	return s, nil
 }
@@ -131,14 +131,15 @@ func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Li
 	if s.cache == nil {
 		return link.Link{}, false
 	}
-	e := s.cache.hit(ctx, a)
-	if e == nil && stale {
-		e = s.cache.stale(ctx, a)
+	if e := s.cache.hit(ctx, a); e != nil {
+		return e.link(), true
 	}
-	if e == nil {
-		return link.Link{}, false
+	if stale {
+		if e := s.cache.stale(ctx, a); e != nil {
+			return e.row(true).Link, true
+		}
 	}
-	return e.link(), true
+	return link.Link{}, false
 }
 
 // Get returns the link of an alias, or its tombstone, whatever its state: the caller decides what it is worth. It may be

@@ -26,7 +26,6 @@ type linkRow struct {
 	editID     string         // tells apart those who change a link
 	unknown    jsontext.Value // the properties of other programs
 	cached     bool           // from the cache
-	stale      bool           // from the cache and no longer fresh, because storage failed
 	retried    bool           // its write was sent more than once, and an earlier try may still arrive
 }
 

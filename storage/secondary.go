@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,13 @@ const (
 	secondaryAfter = 1500 * time.Millisecond
 	// secondaryPing is the same for a Ping, which has to end within two seconds.
 	secondaryPing = time.Second
+	// endedFor is for how long a link that the primary has called ended is not looked for in the secondary, which is mostly less
+	// behind, and endedCount of how many links that is known.
+	endedFor   = 15 * time.Minute
+	endedCount = 10_000
 )
+
+var errSilent = fmt.Errorf("%w: silent for %v", link.ErrUnavailable, secondaryAfter)
 
 // secondary is the copy of the links in the storage account's second region, which is some minutes behind and can only be read. It is
 // asked when the primary fails, and by nothing but redirects, previews and pings: what it says may be out of date, and what
@@ -29,16 +36,21 @@ const (
 type secondary struct {
 	links   *linkTable
 	cache   *cache // of both
+	now     func() time.Time
 	log     *slog.Logger
 	metrics *telemetry.Metrics
 	reads   singleflight.Group
 	warned  atomic.Bool // of the outage
+
+	mu    sync.Mutex
+	ended map[link.Alias]time.Time // when the primary has last said so, which no cache keeps
 }
 
 // get asks the primary for a link and, once that has failed or been silent for secondaryAfter, the secondary too. The first
-// one that has the link wins, and only the primary knows that there is none.
+// one that has the link wins, and only the primary knows that there is none. It takes no longer than what a poll, for which the
+// request has perhaps waited before, leaves of Timeout.
 func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.Context, link.Alias) (linkRow, error)) (linkRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout-changesWait)
 	defer cancel()
 	type response struct {
 		linkRow
@@ -46,11 +58,14 @@ func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.
 	}
 	first := make(chan response, 1)
 	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout) // what it says late is of use too
+		defer cancel()
 		var got response
 		got.error = safely(func() (err error) {
 			got.linkRow, err = primary(ctx, a)
 			return err
 		})
+		s.note(a, got.linkRow, got.error)
 		first <- got
 	}()
 	silent := time.NewTimer(secondaryAfter)
@@ -72,18 +87,43 @@ func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.
 		case <-silent.C:
 		case got := <-second:
 			if got.Err == nil {
-				return s.found(a, got.Val.(secondRow), failure), nil
+				return s.found(a, got.Val.(secondRow), cmp.Or(failure, errSilent)), nil
 			}
 			second = nil
 		case <-ctx.Done():
 			return linkRow{}, cmp.Or(failure, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err()))
 		}
-		if !asked && ctx.Err() == nil {
+		if !asked && ctx.Err() == nil && !s.hasEnded(a) {
 			second = s.read(ctx, a)
 		}
 		asked = true
 	}
 	return linkRow{}, failure
+}
+
+// note keeps that the primary has called a link ended. Else a primary that is merely slow would have the secondary redirect to it
+// again and again.
+func (s *secondary) note(a link.Alias, r linkRow, err error) {
+	if r.cached || err != nil && !decided(err) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := s.now(); err == nil && r.State(now) == link.StateLive {
+		delete(s.ended, a)
+	} else {
+		if s.ended == nil || len(s.ended) >= endedCount {
+			s.ended = map[link.Alias]time.Time{}
+		}
+		s.ended[a] = now
+	}
+}
+
+func (s *secondary) hasEnded(a link.Alias) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.ended[a]
+	return ok && s.now().Sub(at) < endedFor
 }
 
 // secondRow is what the secondary says, and how often the alias had been forgotten before it was asked.
@@ -112,6 +152,7 @@ func (s *secondary) found(a link.Alias, r secondRow, why error) linkRow {
 		s.log.Warn(telemetry.LogSecondary, "error", why)
 	}
 	s.cache.putStale(a, r.linkRow, r.forgotten)
+	r.Stale = true
 	return r.linkRow
 }
 

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -123,6 +124,49 @@ func TestSecondary(t *testing.T) {
 		}
 	})
 
+	// What a slow primary calls ended is not what the copy says, but for the first one who asks.
+	for _, ended := range []link.Link{{Alias: "abcdef", LongURL: now, DeletedAt: time.Now()}, {Alias: "abcdef", LongURL: now, Disabled: true}} {
+		for _, cache := range []*storage.CacheConfig{nil, withCache} {
+			t.Run(fmt.Sprintf("slow primary knows that it is disabled %t, cache %t", ended.Disabled, cache != nil), func(t *testing.T) {
+				t.Parallel()
+				r := newTwoRegions(t, other)
+				r.PutLink(ended)
+				r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+				s := r.open(cache)
+				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { time.Sleep(1800 * time.Millisecond); return faultproxy.None })
+				s.Get(ctx, "abcdef")
+				time.Sleep(time.Second) // the primary's response arrives
+				r.clock.Advance(6 * time.Second)
+				for range 2 {
+					if l, err := s.Get(ctx, "abcdef"); err != nil || l.State(r.clock.Now()) == link.StateLive {
+						t.Errorf("got %+v, %v", l, err)
+					}
+				}
+				always(r.proxy, faultproxy.Refuse)
+				if l, err := s.Get(ctx, "abcdef"); !errors.Is(err, link.ErrUnavailable) {
+					t.Errorf("in an outage after that: %+v, %v", l, err)
+				}
+				// When the copy must have caught up, it is right.
+				r.clock.Advance(time.Hour)
+				if l, err := s.Get(ctx, "abcdef"); err != nil || !l.Stale || l.LongURL != now {
+					t.Errorf("an hour later: %+v, %v", l, err)
+				}
+			})
+		}
+	}
+
+	t.Run("ping of a frozen primary", func(t *testing.T) {
+		t.Parallel()
+		r := newTwoRegions(t, other)
+		s := r.open(nil)
+		always(r.proxy, faultproxy.Freeze)
+		brief, cancel := context.WithTimeout(ctx, 2*time.Second) // as /api/ready has it
+		defer cancel()
+		if err := s.Ping(brief); !errors.Is(err, link.ErrSecondaryOnly) {
+			t.Errorf("got %v", err)
+		}
+	})
+
 	// What the secondary said is served at once for some seconds, but never as fresh: once the primary is back, it is asked.
 	t.Run("afterwards", func(t *testing.T) {
 		t.Parallel()
@@ -133,19 +177,20 @@ func TestSecondary(t *testing.T) {
 		always(r.proxy, faultproxy.Refuse)
 		get := func() {
 			t.Helper()
-			if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != before {
+			if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != before || !l.Stale {
 				t.Fatalf("got %+v, %v", l, err)
 			}
 		}
 		testutil.Eventually(t, "it is cached", func() bool { get(); return r.metrics.CacheStaleHit.Value() > 0 })
-		calls := len(r.second.Calls())
+		calls, primary := len(r.second.Calls()), len(r.proxy.Calls())
 		get()
-		if n := len(r.second.Calls()); n != calls || int64(n) != r.metrics.RedirectSecondary.Value() {
-			t.Errorf("%d calls to the secondary, %d before, %d links of it", n, calls, r.metrics.RedirectSecondary.Value())
+		if n := len(r.second.Calls()); n != calls || int64(n) != r.metrics.RedirectSecondary.Value() || len(r.proxy.Calls()) != primary {
+			t.Errorf("%d calls to the secondary, %d before, %d links of it; %d to the primary, %d before", n, calls, r.metrics.RedirectSecondary.Value(),
+				len(r.proxy.Calls()), primary)
 		}
 		always(r.proxy, faultproxy.None)
 		r.clock.Advance(6 * time.Second)
-		if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != now {
+		if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != now || l.Stale {
 			t.Errorf("with the primary back, got %+v, %v", l, err)
 		}
 	})
@@ -219,6 +264,7 @@ func TestSecondaryConnection(t *testing.T) {
 	for _, test := range []struct{ primary, where, asked string }{
 		{"DefaultEndpointsProtocol=https;AccountName=links" + key, "true", "links-secondary.table.core.windows.net"},
 		{"AccountName=links;EndpointSuffix=core.chinacloudapi.cn" + key, "True", "links-secondary.table.core.chinacloudapi.cn"},
+		{"AccountName=links;TableEndpoint=https://links.z12.table.storage.azure.net" + key, "true", "links-secondary.z12.table.storage.azure.net"},
 		{"AccountName=links;TableSecondaryEndpoint=https://elsewhere.example/t/" + key, "true", "elsewhere.example/t"},
 		{"AccountName=links" + key, "https://elsewhere.example/", "elsewhere.example"},
 		{"AccountName=links;TableEndpoint=https://links.example" + key, "true", ""},

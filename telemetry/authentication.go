@@ -21,7 +21,7 @@ func ParseAuthentication(s string, to Connection) (azcore.TokenCredential, error
 	if !ok || !strings.EqualFold(values["authorization"], "AAD") {
 		return nil, errors.New("must be Authorization=AAD, or Authorization=AAD;ClientId=… for a user-assigned identity")
 	}
-	if strings.HasPrefix(to.endpoint, "http:") {
+	if scheme, _, _ := strings.Cut(to.endpoint, ":"); !strings.EqualFold(scheme, "https") {
 		return nil, errors.New("needs an https IngestionEndpoint: a token is a secret")
 	}
 	var options azidentity.ManagedIdentityCredentialOptions

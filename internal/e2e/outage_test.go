@@ -19,6 +19,7 @@ import (
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
 	"tiney/link"
 )
@@ -369,4 +370,44 @@ func TestStorageDeleted(t *testing.T) {
 		t.Errorf("ready: %+v", got)
 	}
 	s.WantRows(1, 1, 1)
+}
+
+// A process that starts while the account's own region is down redirects to what the copy in the second one has, and says so.
+func TestRegionIsDown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	second, err := azurite.StartAnywhere(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(second.Stop)
+	copies := rawtables.Open(t, second.ConnectionString(), strings.TrimSuffix(s.Links, "ShortUrls"))
+	copies.Make()
+	for alias, longURL := range map[link.Alias]string{"well": "https://example.org/", "bad": "https://example.com/"} {
+		s.PutLink(link.Link{Alias: alias, LongURL: longURL})
+		copies.PutLink(link.Link{Alias: alias, LongURL: longURL})
+	}
+	s.PutLink(link.Link{Alias: "young", LongURL: "https://example.org/young"})
+	copies.Put(copies.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com"})
+	p := s.proxy()
+	p.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Freeze })
+	base := s.standalone(p.ConnectionString(), fmt.Sprintf("TABLE_SECONDARY=http://127.0.0.1:%d/%s", second.Table, azurite.Account), "REDIRECT_MAX_AGE_SECONDS=600").url
+	follow := func(alias string, status int, caching string) {
+		t.Helper()
+		begin := time.Now()
+		got := get(t, base+"/"+alias)
+		if took := time.Since(begin); got.Status != status || status == 302 && got.Header.Get("Cache-Control") != caching || took > 6*time.Second {
+			t.Errorf("%s: got %+v after %v, want %d", alias, got, took, status)
+		}
+	}
+	follow("well", 302, "no-store")
+	follow("bad", 410, "")
+	follow("young", 503, "")
+	if got := get(t, base+"/api/ready"); got.Status != 200 || !strings.Contains(got.Body, `"status":"degraded"`) || !strings.Contains(got.Body, `"tables":{"status":"secondary"`) {
+		t.Errorf("ready: got %+v", got)
+	}
+	p.Reset()
+	testutil.Eventually(t, "the first region is read again", func() bool {
+		return get(t, base+"/bad").Status == 302 && get(t, base+"/young").Status == 302 && get(t, base+"/well").Header.Get("Cache-Control") != "no-store"
+	})
 }

@@ -41,7 +41,7 @@ type Subject struct {
 func Same(a, b link.Link) bool {
 	for _, l := range []*link.Link{&a, &b} {
 		l.StatusCode = cmp.Or(l.StatusCode, link.DefaultStatusCode)
-		l.CountedFrom = time.Time{} // the day on which the store made it
+		l.CountedFrom, l.Stale = time.Time{}, false // the day on which the store made it, and that it is from a cache
 	}
 	return reflect.DeepEqual(cached(a), cached(b))
 }

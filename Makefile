@@ -23,10 +23,11 @@ build: ## lay the function app out in build/app, for func start
 	@rm -rf build/app
 	@go run ./internal/pack/cmd -dir build/app
 
-package: ## write the packages to deploy, build/tiney-*.zip: one for each plan
+package: ## write the packages to deploy, build/tiney-*.zip: docs/deployment.md has their plans
 	@go run ./internal/pack/cmd -os linux -arch amd64 -zip build/tiney-linux-amd64.zip
 	@go run ./internal/pack/cmd -os windows -arch 386 -zip build/tiney-windows-386.zip
 	@go run ./internal/pack/cmd -os windows -arch 386 -webapp -zip build/tiney-webapp-windows-386.zip
+	@go run ./internal/pack/cmd -os windows -arch amd64 -webapp -zip build/tiney-webapp-windows-amd64.zip
 	@ls -l build/*.zip
 
 image: ## write the container image to build/image, for linux/amd64 and linux/arm64; it needs no container engine

@@ -46,9 +46,10 @@ func TestMain(m *testing.M) {
 
 // packages is what `make package` writes.
 var packages = map[string]Target{
-	"tiney-linux-amd64.zip":        {OS: "linux", Arch: "amd64"},
-	"tiney-windows-386.zip":        {OS: "windows", Arch: "386"},
-	"tiney-webapp-windows-386.zip": {OS: "windows", Arch: "386", WebApp: true},
+	"tiney-linux-amd64.zip":          {OS: "linux", Arch: "amd64"},
+	"tiney-windows-386.zip":          {OS: "windows", Arch: "386"},
+	"tiney-webapp-windows-386.zip":   {OS: "windows", Arch: "386", WebApp: true},
+	"tiney-webapp-windows-amd64.zip": {OS: "windows", Arch: "amd64", WebApp: true},
 }
 
 // packed returns one of the packages, which is made once for all tests.
@@ -101,7 +102,7 @@ func TestPackages(t *testing.T) {
 			}
 			data := read(t, archive, executable)
 			if target.OS == "windows" {
-				checkWindows(t, data)
+				checkWindows(t, data, target.Arch)
 			} else {
 				checkLinux(t, data)
 			}
@@ -129,14 +130,24 @@ func checkHost(t *testing.T, data []byte, executable string) {
 	}
 }
 
-// checkWindows looks for a program of 32 bits, which is what these plans start, with a console to write its log to.
-func checkWindows(t *testing.T, data []byte) {
+// checkWindows looks for a program of as many bits as the plan starts, with a console to write its log to.
+func checkWindows(t *testing.T, data []byte, arch string) {
 	t.Helper()
 	f, err := pe.NewFile(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, ok := f.OptionalHeader.(*pe.OptionalHeader32); !ok || f.Machine != pe.IMAGE_FILE_MACHINE_I386 || h.Subsystem != pe.IMAGE_SUBSYSTEM_WINDOWS_CUI {
+	machine, subsystem := uint16(pe.IMAGE_FILE_MACHINE_I386), uint16(0)
+	if arch == "amd64" {
+		machine = pe.IMAGE_FILE_MACHINE_AMD64
+	}
+	switch h := f.OptionalHeader.(type) {
+	case *pe.OptionalHeader32:
+		subsystem = h.Subsystem
+	case *pe.OptionalHeader64:
+		subsystem = h.Subsystem
+	}
+	if f.Machine != machine || subsystem != pe.IMAGE_SUBSYSTEM_WINDOWS_CUI {
 		t.Errorf("machine %#x, header %+v", f.Machine, f.OptionalHeader)
 	}
 }

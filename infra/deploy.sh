@@ -12,7 +12,7 @@ usage: infra/deploy.sh -g GROUP [options]
 
   -g, --resource-group GROUP  the resource group; it is created if it does not exist
   -l, --location REGION       the region (default: the group's; of a new one canadacentral)
-      --plan Y1|F1|FC1        the plan (default: what the parameters file says)
+      --plan PLAN             Y1, F1, FC1, B1, P0v3 or P1v3 (default: what the parameters file says)
       --parameters FILE       values for main.bicep (default: parameters.dev.json for F1, else parameters.prod.json)
       --param NAME=VALUE      one more value for main.bicep; may be repeated
       --package FILE          upload this package, and build none
@@ -65,7 +65,7 @@ confirm() { # QUESTION
   case $answer in y | Y | yes | Yes | YES) return 0 ;; *) return 1 ;; esac
 }
 
-group='' location='' plan='' parameters='' package='' expected=''
+group='' location='' plan='' parameters='' package='' expected='' built=''
 skip_build=false what_if=false yes=false destroy=false
 more=()
 
@@ -96,7 +96,7 @@ done
 if [ -z "$group" ]; then
   die $wrong_usage "--resource-group is needed; see --help"
 fi
-case $plan in '' | Y1 | F1 | FC1) ;; *) die $wrong_usage "--plan is Y1, F1 or FC1, not $plan" ;; esac
+case $plan in '' | Y1 | F1 | FC1 | B1 | P0v3 | P1v3) ;; *) die $wrong_usage "--plan is Y1, F1, FC1, B1, P0v3 or P1v3, not $plan" ;; esac
 for one in ${more[@]+"${more[@]}"}; do
   case $one in
     [A-Za-z]*=*) ;;
@@ -264,9 +264,7 @@ if [ "$what_if" = false ] && [ -z "$package" ] && [ "$skip_build" = false ]; the
   say "building the packages"
   make -C "$root" package >&2 || die $build_failed "make package failed; nothing was changed in Azure"
   # What internal/pack puts into the executable, which tells it at /api/health.
-  if [ -z "$expected" ]; then
-    expected=$(git -C "$root" describe --always '--exclude=*' --abbrev=12 --dirty 2>/dev/null) || expected=unknown
-  fi
+  built=$(git -C "$root" describe --always '--exclude=*' --abbrev=12 --dirty 2>/dev/null) || built=unknown
 fi
 
 # --- the resource group -----------------------------------------------------------------------------------------------
@@ -308,24 +306,32 @@ confirm "Deploy this to $group?" || die $declined "nothing was deployed"
 name=tiney-$(date -u +%Y%m%d-%H%M%S)
 say "deploying ($name); a first deployment takes some minutes"
 outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$name" --output tsv \
-  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.alertsReachNobody.value]' |
+  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.secondSiteName.value, properties.outputs.secondHostName.value, properties.outputs.frontDoorName.value, properties.outputs.image.value, properties.outputs.alertsReachNobody.value]' |
   tr -d '\r') ||
   die $deployment_failed "the deployment failed; what failed in it: az deployment operation group list --resource-group $group" \
     "--name $name --query \"[?properties.provisioningState=='Failed'].properties.statusMessage\""
-{ read -r site && read -r plan && read -r host_name && read -r front_door_name && read -r base_url && read -r alerts_reach_nobody; } <<<"$outputs" ||
+{ read -r site && read -r plan && read -r host_name && read -r front_door_name && read -r base_url && read -r second_site &&
+  read -r second_host && read -r front_door && read -r image && read -r alerts_reach_nobody; } <<<"$outputs" ||
   die $unexpected "the deployment did not say what it deployed; its outputs: $outputs"
 
 # --- upload -----------------------------------------------------------------------------------------------------------
 
-if [ -z "$package" ]; then
-  case $plan in
-    Y1) package=$root/build/tiney-windows-386.zip ;;
-    F1) package=$root/build/tiney-webapp-windows-386.zip ;;
-    FC1) package=$root/build/tiney-linux-amd64.zip ;;
-    *) die $unexpected "the deployment says that its plan is $plan, which has no package" ;;
-  esac
+sites_there=("$site")
+if [ -n "$second_site" ]; then sites_there+=("$second_site"); fi
+
+if [ -z "$image" ]; then # an image has a version of its own
+  expected=${expected:-$built}
+  if [ -z "$package" ]; then
+    case $plan in
+      Y1) package=$root/build/tiney-windows-386.zip ;;
+      F1) package=$root/build/tiney-webapp-windows-386.zip ;;
+      FC1) package=$root/build/tiney-linux-amd64.zip ;;
+      B1 | P0v3 | P1v3) package=$root/build/tiney-webapp-windows-amd64.zip ;;
+      *) die $unexpected "the deployment says that its plan is $plan, which has no package" ;;
+    esac
+  fi
+  [ -f "$package" ] || die $upload_failed "there is no package $package: run make package, or leave --skip-build out"
 fi
-[ -f "$package" ] || die $upload_failed "there is no package $package: run make package, or leave --skip-build out"
 
 child=''
 temporary=$(mktemp -d)
@@ -372,7 +378,7 @@ upload() { # SECONDS
       limited "$1" az functionapp deployment source config-zip --resource-group "$group" --name "$site" \
         --src "$package" --timeout "$1" --output none || status=$?
       ;;
-    F1)
+    *)
       limited "$1" az webapp deploy --resource-group "$group" --name "$site" --src-path "$package" \
         --type zip --restart true --output none || status=$?
       ;;
@@ -386,16 +392,23 @@ upload() { # SECONDS
   return $status
 }
 
-say "uploading $package to $site"
-end=$((SECONDS + upload_seconds))
-until upload $((end - SECONDS)); do
-  sleep "$upload_interval"
-  if [ $((end - SECONDS)) -le $((upload_seconds / 10)) ]; then # too little for another try
-    die $upload_failed "the package was not uploaded; the site $site is there, so run this again, or see" \
-      "az webapp log deployment show --resource-group $group --name $site"
+for site in "${sites_there[@]}"; do
+  if [ -n "$image" ]; then
+    say "$site runs $image: nothing to upload"
+    continue
   fi
-  say "a new site, and its roles, may need some minutes before it takes a package; trying again"
+  say "uploading $package to $site"
+  end=$((SECONDS + upload_seconds))
+  until upload $((end - SECONDS)); do
+    sleep "$upload_interval"
+    if [ $((end - SECONDS)) -le $((upload_seconds / 10)) ]; then # too little for another try
+      die $upload_failed "the package was not uploaded; the site $site is there, so run this again, or see" \
+        "az webapp log deployment show --resource-group $group --name $site"
+    fi
+    say "a new site, and its roles, may need some minutes before it takes a package; trying again"
+  done
 done
+uploaded=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # --- does it respond? -------------------------------------------------------------------------------------------------
 
@@ -455,23 +468,27 @@ fi
 
 # known tells whether the platform knows the reaper, which its timer starts. It learns of a package's functions when they
 # are synchronized, which an upload may fail to do.
-known() {
+known() { # SITE
   local functions
-  az rest --method post --url "$sites/$site/syncfunctiontriggers?api-version=2025-03-01" --output none || return 1
-  functions=$(az rest --method get --url "$sites/$site/functions?api-version=2025-03-01" --query 'value[].name' --output tsv |
+  az rest --method post --url "$sites/$1/syncfunctiontriggers?api-version=2025-03-01" --output none || return 1
+  functions=$(az rest --method get --url "$sites/$1/functions?api-version=2025-03-01" --query 'value[].name' --output tsv |
     tr -d '\r') || return 1
   grep -q '/reaper$' <<<"$functions"
 }
 
-if [ "$plan" != F1 ]; then
-  end=$((SECONDS + wait_seconds))
-  until known; do
-    if [ $SECONDS -ge $end ]; then
-      die $not_working "the platform does not know the function reaper, so its timer would delete no expired link"
-    fi
-    sleep "$interval"
-  done
-fi
+case $plan in
+  Y1 | FC1)
+    for site in "${sites_there[@]}"; do
+      end=$((SECONDS + wait_seconds))
+      until known "$site"; do
+        if [ $SECONDS -ge $end ]; then
+          die $not_working "the platform does not know the function reaper of $site, so its timer would delete no expired link"
+        fi
+        sleep "$interval"
+      done
+    done
+    ;;
+esac
 
 # --- does it work? ----------------------------------------------------------------------------------------------------
 
@@ -541,6 +558,32 @@ while true; do
   fi
   sleep "$interval"
 done
+
+# --- does each region work? -------------------------------------------------------------------------------------------
+
+# probed tells whether a probe of a site by Front Door has succeeded since the upload. Nothing else can tell: the sites
+# take requests from Front Door alone, and that sends those of this script to the nearer one.
+probed() { # HOST
+  local well
+  # shellcheck disable=SC2016 # these backticks are for az
+  well=$(az monitor metrics list --resource "$front_door" --resource-group "$group" --resource-type Microsoft.Cdn/profiles \
+    --metric OriginHealthPercentage --interval PT5M --start-time "$uploaded" --filter "Origin eq '*'" --output tsv \
+    --query 'value[].timeseries[?max(data[?average].average) > `0`][].metadatavalues[].value') || return 1
+  grep -qF "$1" <<<"$well"
+}
+
+if [ -n "$second_site" ]; then
+  say "waiting until Front Door has found the site of each region well, which takes some minutes"
+  end=$((SECONDS + wait_seconds))
+  for one in "$host_name" "$second_host"; do
+    until probed "$one"; do
+      if [ $SECONDS -ge $end ]; then
+        die $not_working "Front Door has not found $one well since the upload; the service works at $address"
+      fi
+      sleep "$interval"
+    done
+  done
+fi
 
 works='shortens and redirects'
 if [ -z "$alias" ]; then works='responds, and so does its storage (only owners may shorten, so no link was tried)'; fi

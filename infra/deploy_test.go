@@ -99,6 +99,8 @@ type azure struct {
 
 	base, hostName string
 	frontDoorName  string            // "": there is none
+	secondSite     string            // "": there is none
+	image          string            // "": the sites run packages
 	nobody         bool              // alerts reach nobody
 	links          map[string]string // long URLs by path
 
@@ -260,7 +262,7 @@ func newDeployer(t *testing.T) *deployer {
 	d.tool("go", "exit 1")
 	d.tool("git", "echo "+version)
 	d.tool("make", `[ "$1 $3" = "-C package" ] || exit 1
-for name in tiney-windows-386 tiney-webapp-windows-386 tiney-linux-amd64; do
+for name in tiney-windows-386 tiney-webapp-windows-386 tiney-webapp-windows-amd64 tiney-linux-amd64; do
   printf '%s %s' "$name" `+version+` >"$2/build/$name.zip"
 done`)
 	server := httptest.NewServer(az)
@@ -298,8 +300,9 @@ func (d *deployer) usual(plan string) []reply {
 		{to: "rest permissions", out: "|\n*|\n"}, {to: "rest sites", out: "site-1|\n"},
 		{to: "rest syncfunctiontriggers"}, {to: "rest functions", out: "site-1/health\nsite-1/reaper\nsite-1/redirect\n"},
 		{to: "deployment group what-if", out: "Resource changes: 23 to create.\n"},
-		{to: create, out: fmt.Sprintf("site-1\n%s\n%s\n%s\n%s\n%t\n", plan, d.az.hostName, d.az.frontDoorName, d.az.base, d.az.nobody)},
-		{to: upload}, {to: "webapp deploy"},
+		{to: create, out: fmt.Sprintf("site-1\n%s\n%s\n%s\n%s\n%s\nsecond.example\nedge-1\n%s\n%t\n",
+			plan, d.az.hostName, d.az.frontDoorName, d.az.base, d.az.secondSite, d.az.image, d.az.nobody)},
+		{to: upload}, {to: "webapp deploy"}, {to: "monitor metrics list", out: d.az.hostName + ":443\nsecond.example:443\n"},
 	}
 }
 
@@ -376,6 +379,9 @@ func TestDeployEachPlan(t *testing.T) {
 		{"Y1", "", "parameters.prod.json", "tiney-windows-386", upload}, // the plan that the parameters file says
 		{"F1", "--plan F1", "parameters.dev.json", "tiney-webapp-windows-386", "webapp deploy"},
 		{"FC1", "--plan FC1", "parameters.prod.json", "tiney-linux-amd64", upload},
+		{"B1", "--plan B1", "parameters.prod.json", "tiney-webapp-windows-amd64", "webapp deploy"},
+		{"P0v3", "--plan P0v3", "parameters.prod.json", "tiney-webapp-windows-amd64", "webapp deploy"},
+		{"P1v3", "--plan P1v3", "parameters.prod.json", "tiney-webapp-windows-amd64", "webapp deploy"},
 	} {
 		t.Run(test.plan, func(t *testing.T) {
 			d := newDeployer(t)
@@ -459,7 +465,7 @@ var outcomes = []struct {
 	{name: "deployment fails", replies: []reply{fails(create)}, status: 6, says: []string{"Forbidden", "az deployment operation group list"},
 		changed: []string{create}},
 	{name: "no outputs", replies: []reply{{to: create}}, status: 1, says: []string{"did not say what it deployed"}, changed: []string{create}},
-	{name: "unknown plan", plan: "B1", status: 1, says: []string{"its plan is B1"}, changed: []string{create}},
+	{name: "unknown plan", plan: "S1", status: 1, says: []string{"its plan is S1"}, changed: []string{create}},
 	// upload
 	{name: "upload succeeds in the end", replies: []reply{{to: upload, err: "Status Code: 503\n", exit: 1, times: 2}},
 		says: []string{"Status Code: 503", "trying again"}, changed: []string{create, upload, upload, upload}},
@@ -477,6 +483,22 @@ var outcomes = []struct {
 		env: []string{"TINEY_UPLOAD_WAIT=300"}, says: []string{"Checking the health"}}, // and a run takes two minutes at most
 	{name: "FC1 seems to be unhealthy", replies: []reply{unhealthy}, plan: "FC1", says: []string{"appears to be unhealthy"}},
 	{name: "Y1 seems to be unhealthy", replies: []reply{unhealthy}, env: briefly, status: 7},
+	// an image, of whatever version
+	{name: "image", plan: "P0v3", site: func(az *azure) { az.image, az.uploaded = "registry.example/tiney:1", []byte("image v1") },
+		says: []string{"site-1 runs registry.example/tiney:1", "version v1"}, changed: []string{create}},
+	{name: "image of another version", plan: "P0v3", site: func(az *azure) { az.image, az.uploaded = "registry.example/tiney:1", []byte("image v1") },
+		args: "--yes --expect v2", env: briefly, status: 8, says: []string{"still runs version v1"}},
+	// two regions
+	{name: "two regions", site: twoRegions, says: []string{"to site-1", "to site-2", "the site of each region"}, changed: []string{create, upload, upload}},
+	{name: "two regions on P1v3", plan: "P1v3", site: twoRegions, changed: []string{create, "webapp deploy", "webapp deploy"}},
+	{name: "two regions, one without a package", replies: []reply{{to: upload, times: 1}, fails(upload)}, site: twoRegions, env: briefly, status: 7,
+		says: []string{"the site site-2 is there"}},
+	{name: "two regions, one without a reaper", replies: []reply{{to: "rest functions", out: "site-1/reaper\n", times: 1}, {to: "rest functions"}}, site: twoRegions,
+		env: briefly, status: 9, says: []string{"does not know the function reaper of site-2"}},
+	{name: "two regions, one that Front Door does not reach", replies: []reply{{to: "monitor metrics list", out: "127.0.0.1:1:443\n"}}, site: twoRegions,
+		env: briefly, status: 9, says: []string{"Front Door has not found second.example well"}},
+	{name: "two regions, whose probes arrive late", replies: []reply{{to: "monitor metrics list", times: 2}}, site: twoRegions,
+		changed: []string{create, upload, upload}},
 	// health
 	{name: "503", site: func(az *azure) { az.healthStatus = 503 }, env: briefly, status: 8,
 		says: []string{"/api/health returns 503", "within 1 seconds", "docs/deployment.md"}},
@@ -517,7 +539,7 @@ var outcomes = []struct {
 	{name: "destroy is refused", replies: []reply{fails("group delete")}, args: "--destroy --yes", status: 10, says: []string{"Forbidden"}, changed: []string{"group delete"}},
 	{name: "destroy nothing", replies: []reply{noGroup}, args: "--destroy --yes", says: []string{"nothing to delete"}},
 	// usage
-	{name: "option without a value", args: "--plan", status: 2}, {name: "wrong plan", args: "--plan B1", status: 2},
+	{name: "option without a value", args: "--plan", status: 2}, {name: "wrong plan", args: "--plan S1", status: 2},
 	{name: "parameter without a value", args: "--param novalue", status: 2}, {name: "unknown option", args: "--purge", status: 2},
 	{name: "stray argument", args: "stray", status: 2}, {name: "no group", args: "-g", status: 2},
 }
@@ -528,6 +550,8 @@ var (
 	noGroup   = reply{to: "group exists", out: "false\n"}
 	unhealthy = reply{to: upload, err: "Deployment was successful but the app appears to be unhealthy.\n", exit: 1, upload: true}
 )
+
+func twoRegions(az *azure) { az.secondSite = "site-2" }
 
 func fails(command string) reply { return reply{to: command, err: "Forbidden\n", exit: 1} }
 
@@ -562,6 +586,27 @@ func TestDeployOutcomes(t *testing.T) {
 				t.Errorf("it calls az: %q", r.calls)
 			}
 		})
+	}
+}
+
+// TestDeployTwoRegions: both sites get the package, and what Front Door's probes said before that does not count.
+func TestDeployTwoRegions(t *testing.T) {
+	d := newDeployer(t)
+	twoRegions(d.az)
+	d.tool("date", `case $* in "-u +%Y-%m-%dT%H:%M:%SZ") echo now ;; *) echo 20261122 ;; esac`)
+	t.Parallel()
+	r := d.run("FC1", nil, "", "-g", group, "--yes").ends(0)
+	var names []string
+	for _, c := range r.did(upload) {
+		names = append(names, c.after("--name"))
+	}
+	for _, c := range r.did("rest functions") {
+		names = append(names, path.Base(path.Dir(c.after("--url"))))
+	}
+	probes := r.did("monitor metrics list")
+	if want := []string{"site-1", "site-2", "site-1", "site-2"}; !slices.Equal(names, want) || len(probes) != 2 ||
+		probes[0].after("--resource") != "edge-1" || probes[0].after("--start-time") != "now" {
+		t.Errorf("it uploads to and asks for the functions of %q, want %q, and asks for the probes by %q", names, want, probes)
 	}
 }
 

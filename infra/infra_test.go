@@ -151,15 +151,21 @@ func TestRequiredLines(t *testing.T) {
 			"publicNetworkAccess: private ? 'Disabled' : 'Enabled'; level: 'CanNotDelete'",
 		"host-storage": "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku; " +
 			"publicNetworkAccess: private ? 'Disabled' : 'Enabled'",
-		"alerts":           "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
-		"monitoring":       "DisableLocalAuth: true",
-		"network":          "serviceName: 'Microsoft.App/environments'",
-		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {",
-		"../main":          "caches: redirectMaxAgeSeconds > 0",
+		"alerts":     "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
+		"monitoring": "DisableLocalAuth: true",
+		"network":    "serviceName: 'Microsoft.App/environments'",
+		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {; probePath: '/api/ready'; probeProtocol: 'Https'; " +
+			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? null : {; priority: 1",
+		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: zoneRedundant && isPremium; " +
+			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; maximumInstanceCount: min(maximumInstanceCount, 200); " +
+			"hasFrontDoor && plan != 'F1' && !isPrivate ? secondLocation : fail('secondLocation takes frontDoor, and neither plan F1 nor privateNetwork'); " +
+			"siteTags: i == 0 ? {",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
-		"site-web": site + "ftpsState: 'Disabled'; kind: 'app'; name: 'F1'; use32BitWorkerProcess: true; alwaysOn: false; healthCheckPath: '/api/health'",
-		"site-flex": site + "kind: 'functionapp,linux'; name: 'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
+		"site-web": site + "ftpsState: 'Disabled'; kind: isContainer ? 'app,linux,container' : 'app'; reserved: isContainer; name: sku; " +
+			"use32BitWorkerProcess: isFree; alwaysOn: !isFree; healthCheckPath: isFree ? '/api/health' : '/api/ready'; linuxFxVersion: 'DOCKER|${image}'; " +
+			"zoneRedundant: zoneRedundant; minimum: string(leastInstances); maximum: string(maximumInstanceCount); metricName: 'CpuPercentage'",
+		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: 'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : subnetId; private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy",
 	} {
 		text := read(t, "modules/"+path+".bicep")
@@ -221,11 +227,57 @@ func TestNamesInTemplate(t *testing.T) {
 	}
 }
 
+// TestPlans: all that know the plans know the same ones, and each has a package that make builds.
+func TestPlans(t *testing.T) {
+	fields := func(text string) []string {
+		return slices.Sorted(strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" ',|\n", r) }))
+	}
+	want := fields(matches(t, read(t, "main.bicep"), `(?m)^@allowed\(\[\n([^\]]*)\]\)\nparam plan `)[0])
+	script, docs := read(t, "deploy.sh"), read(t, "../docs/deployment.md")
+	for name, got := range map[string][]string{
+		"deploy.sh":              fields(matches(t, script, `case \$plan in '' \|([^)]*)\)`)[0]),
+		"deploy.yml":             fields(matches(t, read(t, "../.github/workflows/deploy.yml"), `options: \[as the environment has it,(.*)\]`)[0]),
+		"the packages, in docs":  fields(strings.Join(matches(t, docs, "(?m)^\\| ([^|]*) \\| `build/tiney-"), " ")),
+		"the packages, uploaded": fields(strings.Join(matches(t, script, `(?m)^ *([\w |]+)\) package=`), " ")),
+	} {
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	makefile, packages := read(t, "../Makefile"), regexp.MustCompile(`build/tiney-[\w-]+\.zip`)
+	for _, name := range packages.FindAllString(script+docs, -1) {
+		if !strings.Contains(makefile, "-zip "+name+"\n") {
+			t.Errorf("make does not build %s", name)
+		}
+	}
+}
+
+// TestAutoscale: after one instance less, the others are not so busy that one more is started.
+func TestAutoscale(t *testing.T) {
+	rules := matches(t, read(t, "modules/site-web.bicep"), `(?s)    direction: '(\w+)'\n    operator: '\w+'\n    percent: \d+\n`)
+	text := read(t, "modules/site-web.bicep")
+	percent := func(direction, operator string) (n int) {
+		fmt.Sscan(matches(t, text, `direction: '`+direction+`'\n    operator: '`+operator+`'\n    percent: (\d+)\n`)[0], &n)
+		return n
+	}
+	if up, down := percent("Increase", "GreaterThan"), percent("Decrease", "LessThan"); len(rules) != 2 || 2*down >= up {
+		t.Errorf("%q: an instance more above %d %%, one less below %d %%", rules, up, down)
+	}
+}
+
+// TestImagePort: App Service sends requests to the port on which the image listens.
+func TestImagePort(t *testing.T) {
+	port := matches(t, read(t, "modules/site-web.bicep"), `WEBSITES_PORT: '(\d+)'`)[0]
+	if image := matches(t, read(t, "Dockerfile"), ` PORT=(\d+)\n`)[0]; port != image {
+		t.Errorf("the image listens on %s, and requests go to %s", image, port)
+	}
+}
+
 // TestAzd: azd finds the site by a tag, and packs the folder that its hook fills.
 func TestAzd(t *testing.T) {
 	config := read(t, "../azure.yaml")
 	service := matches(t, config, `(?m)^services:\n  (\w+):$`)[0]
-	if tag := matches(t, read(t, "modules/site-flex.bicep"), `'azd-service-name': '(\w+)'`)[0]; tag != service {
+	if tag := matches(t, read(t, "main.bicep"), `'azd-service-name': '(\w+)'`)[0]; tag != service {
 		t.Errorf("the site has the tag %s, and azure.yaml the service %s", tag, service)
 	}
 	if dist, dir := matches(t, config, `(?m)^    dist: (\S+)$`)[0], matches(t, config, `-os linux -arch amd64 -dir (\S+)\n`)[0]; dist != dir {

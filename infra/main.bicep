@@ -4,15 +4,19 @@
 //   Y1   Windows Consumption: a function app; what it costs goes with the requests
 //   F1   Free: a Windows web app without the Functions host, which does not run on that plan
 //   FC1  Flex Consumption: a function app on Linux
+//   B1, P0v3, P1v3  Basic and Premium: a web app as on F1, with machines of its own, or a container on Linux
 // The names of the site and of what it needs for itself have the plan in them, so another plan in the same group is
 // another site beside the first one, over the same data.
 targetScope = 'resourceGroup'
 
-@description('Where the executable runs: Y1 (Windows Consumption), F1 (Free, a web app) or FC1 (Flex Consumption).')
+@description('Where the executable runs: Y1 (Windows Consumption), F1 (Free, a web app), FC1 (Flex Consumption), B1 (Basic, a web app), P0v3 or P1v3 (Premium, a web app).')
 @allowed([
   'Y1'
   'F1'
   'FC1'
+  'B1'
+  'P0v3'
+  'P1v3'
 ])
 param plan string = 'Y1'
 
@@ -23,6 +27,9 @@ param name string = 'tiney'
 
 @description('The Azure region.')
 param location string = resourceGroup().location
+
+@description('A second Azure region with a site over the same data, behind the same Front Door. It takes frontDoor, and neither F1 nor privateNetwork. Empty: none.')
+param secondLocation string = ''
 
 @description('Tags of all resources.')
 param tags object = {
@@ -303,10 +310,13 @@ param deleteLock bool = false
 @description('FC1: whether the site reaches its storage accounts through a virtual network, and nobody else reaches them. It takes a group without sites on other plans.')
 param privateNetwork bool = false
 
-@description('Y1 and FC1: how many instances there may be, a bound on the cost. Y1 has 200 at most.')
+@description('Y1, FC1, P0v3 and P1v3: how many instances there may be in a region, a bound on the cost. Y1 has 200 at most, P0v3 and P1v3 have 30.')
 @minValue(1)
 @maxValue(1000)
-param maximumInstanceCount int = 40
+param maximumInstanceCount int = startsWith(plan, 'P') ? 3 : 40
+
+@description('B1, P0v3 and P1v3: a container image, such as myregistry.azurecr.io/tiney:1.0, which runs on Linux. The identity needs AcrPull on a registry of Azure (docs/deployment.md). Empty: a package, which runs on Windows.')
+param image string = ''
 
 @description('FC1: how many requests an instance gets at once before another is started. Left to Azure, an instance of 512 MB gets 4.')
 @minValue(1)
@@ -320,7 +330,7 @@ param perInstanceConcurrency int = 100
 ])
 param hostRedundancy string = 'Standard_LRS'
 
-@description('FC1: whether the instances are spread over zones, and the host\'s storage with them. Azure then keeps instances ready that cost money day and night.')
+@description('FC1, P0v3 and P1v3: whether the instances are spread over zones, and the host\'s storage with them. FC1 then keeps instances ready that cost money day and night, the others run two at least.')
 param zoneRedundant bool = false
 
 @description('Whether /api/health is asked for from outside. Every run from every place is paid for.')
@@ -378,14 +388,34 @@ param requestsPerMinute int = 600
 @minValue(1)
 param shortensPerMinute int = 60
 
+@description('Front Door, with secondLocation: seconds between two probes of a site from one place. Every place probes, and each probe makes nine storage calls.')
+@minValue(1)
+@maxValue(255)
+param probeSeconds int = 240
+
 var suffix = uniqueString(resourceGroup().id, name)
 var prefix = toLower(name)
-var siteName = '${prefix}-${toLower(plan)}-${suffix}'
-var planName = '${siteName}-plan'
 var dataStorageName = '${prefix}${suffix}'
-var hostStorageName = '${prefix}${toLower(plan)}${suffix}'
 var hasFrontDoor = frontDoor != 'None'
 var isPrivate = privateNetwork && plan == 'FC1'
+var isWebApp = plan != 'Y1' && plan != 'FC1'
+var isPremium = startsWith(plan, 'P')
+var siteImage = isWebApp && plan != 'F1' ? image : ''
+
+// A plan is for Windows or Linux for good, so a container gets a site and a plan of its own. A second region's names
+// come from the region.
+var siteKind = empty(siteImage) ? toLower(plan) : '${toLower(plan)}-image'
+var regions = concat([
+  location
+], empty(secondLocation) ? [] : [
+  hasFrontDoor && plan != 'F1' && !isPrivate ? secondLocation : fail('secondLocation takes frontDoor, and neither plan F1 nor privateNetwork')
+])
+var sites = [for (region, i) in regions: {
+  location: region
+  name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
+  hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
+}]
+var siteName = sites[0].name
 
 // The domain belongs to Front Door if there is one. The Free plan takes none.
 var siteDomain = hasFrontDoor || plan == 'F1' ? '' : customDomain
@@ -580,13 +610,13 @@ module edge 'modules/front-door.bicep' = if (hasFrontDoor) {
   }
 }
 
-module consumption 'modules/site-consumption.bicep' = if (plan == 'Y1') {
-  name: '${name}-site-consumption'
+module consumption 'modules/site-consumption.bicep' = [for site in sites: if (plan == 'Y1') {
+  name: '${site.name}-consumption'
   params: {
-    name: siteName
-    planName: planName
-    hostStorageName: hostStorageName
-    location: location
+    name: site.name
+    planName: '${site.name}-plan'
+    hostStorageName: site.hostStorageName
+    location: site.location
     tags: tags
     identityId: identity.id
     clientId: identity.properties.clientId
@@ -599,16 +629,21 @@ module consumption 'modules/site-consumption.bicep' = if (plan == 'Y1') {
     maximumInstanceCount: min(maximumInstanceCount, 200)
     hostRedundancy: hostRedundancy
   }
-}
+}]
 
-module web 'modules/site-web.bicep' = if (plan == 'F1') {
-  name: '${name}-site-web'
+module web 'modules/site-web.bicep' = [for site in sites: if (isWebApp) {
+  name: '${site.name}-web'
   params: {
-    name: siteName
-    planName: planName
-    location: location
+    name: site.name
+    planName: '${site.name}-plan'
+    location: site.location
     tags: tags
+    sku: plan
+    image: siteImage
+    zoneRedundant: zoneRedundant && isPremium
+    maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
     identityId: identity.id
+    clientId: identity.properties.clientId
     settings: settings
     baseUrl: publicUrl
     accessRestrictions: accessRestrictions
@@ -616,16 +651,20 @@ module web 'modules/site-web.bicep' = if (plan == 'F1') {
     applicationInsightsName: monitoring.outputs.applicationInsightsName
     workspaceId: monitoring.outputs.workspaceId
   }
-}
+}]
 
-module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
-  name: '${name}-site-flex'
+module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC1') {
+  name: '${site.name}-flex'
   params: {
-    name: siteName
-    planName: planName
-    hostStorageName: hostStorageName
-    location: location
+    name: site.name
+    planName: '${site.name}-plan'
+    hostStorageName: site.hostStorageName
+    location: site.location
     tags: tags
+    // azd knows the site by this tag, whose value is in azure.yaml, and takes one resource only.
+    siteTags: i == 0 ? {
+      'azd-service-name': 'tiney'
+    } : {}
     identityId: identity.id
     clientId: identity.properties.clientId
     principalId: identity.properties.principalId
@@ -642,13 +681,12 @@ module flex 'modules/site-flex.bicep' = if (plan == 'FC1') {
     subnetId: isPrivate ? network!.outputs.siteSubnetId : ''
     endpointSubnetId: isPrivate ? network!.outputs.endpointSubnetId : ''
   }
-}
+}]
 
-var hostName = plan == 'Y1' ? consumption!.outputs.defaultHostName : plan == 'F1' ? web!.outputs.defaultHostName : flex!.outputs.defaultHostName
-var siteId = plan == 'Y1' ? consumption!.outputs.siteId : plan == 'F1' ? web!.outputs.siteId : flex!.outputs.siteId
-var serviceUrl = plan == 'Y1' ? consumption!.outputs.baseUrl : plan == 'F1' ? web!.outputs.baseUrl : flex!.outputs.baseUrl
+var hostName = plan == 'Y1' ? consumption[0]!.outputs.defaultHostName : isWebApp ? web[0]!.outputs.defaultHostName : flex[0]!.outputs.defaultHostName
+var serviceUrl = plan == 'Y1' ? consumption[0]!.outputs.baseUrl : isWebApp ? web[0]!.outputs.baseUrl : flex[0]!.outputs.baseUrl
 var frontDoorHost = hasFrontDoor ? edge!.outputs.endpointHostName : ''
-var container = plan == 'FC1' ? flex!.outputs.deploymentContainer : ''
+var container = plan == 'FC1' ? flex[0]!.outputs.deploymentContainer : ''
 
 module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
   name: '${name}-front-door-route'
@@ -656,16 +694,22 @@ module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
     profileName: edge!.outputs.profileName
     endpointName: edge!.outputs.endpointName
     customDomainId: edge!.outputs.customDomainId
-    originHostName: hostName
+    siteNames: map(sites, site => site.name)
+    probeSeconds: probeSeconds
     caches: redirectMaxAgeSeconds > 0
   }
+  dependsOn: [
+    consumption
+    web
+    flex
+  ]
 }
 
 module domain 'modules/domain.bicep' = if (!empty(siteDomain)) {
   name: '${name}-domain'
   params: {
     siteName: siteName
-    planName: planName
+    planName: '${siteName}-plan'
     domain: siteDomain
     flex: plan == 'FC1'
     addDomain: !contains(domainsWithCertificate, '${siteName}/${toLower(siteDomain)}')
@@ -697,12 +741,16 @@ module alerts 'modules/alerts.bicep' = {
     enabled: alertsEnabled
     applicationInsightsId: monitoring.outputs.applicationInsightsId
     workspaceId: monitoring.outputs.workspaceId
-    siteId: siteId
-    siteName: siteName
+    siteNames: map(sites, site => site.name)
     actionGroupId: monitoring.outputs.actionGroupId
     location: location
     tags: tags
   }
+  dependsOn: [
+    consumption
+    web
+    flex
+  ]
 }
 
 module workbook 'modules/workbook.bicep' = {
@@ -733,6 +781,18 @@ output siteName string = siteName
 
 @description('The host name that Azure gave the site.')
 output defaultHostName string = hostName
+
+@description('The name of the site in the second region. Empty: there is none.')
+output secondSiteName string = length(sites) > 1 ? sites[1].name : ''
+
+@description('Its host name.')
+output secondHostName string = length(sites) > 1 ? edgeRoute!.outputs.hostNames[1] : ''
+
+@description('The container image that the sites run. Empty: they run a package.')
+output image string = siteImage
+
+@description('The name of Front Door. Empty: there is none.')
+output frontDoorName string = hasFrontDoor ? edge!.outputs.profileName : ''
 
 @description('The host name that Azure gave Front Door. Empty: there is none.')
 output frontDoorHostName string = frontDoorHost

@@ -29,12 +29,14 @@ func parse(getenv func(string) string) (any, error) {
 var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT", "LISTEN_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
 
 // plans are the modules of the sites: the port that the platform sets on each, the settings that it gets from
-// main.bicep, and those that it adds.
-var plans = []struct{ module, port, settings, adds string }{
-	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", `AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION
+// main.bicep, and those that it adds, from one line of the module to another.
+var plans = []struct{ module, port, settings, start, end, adds string }{
+	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", "\nvar allSettings = union(settings, {", "})", `AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION
 		FUNCTIONS_WORKER_RUNTIME WEBSITE_CONTENTAZUREFILECONNECTIONSTRING WEBSITE_CONTENTSHARE WEBSITE_RUN_FROM_PACKAGE`},
-	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", `AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential`},
-	{"web", "HTTP_PLATFORM_PORT", "settings", "WEBSITE_RUN_FROM_PACKAGE"},
+	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", "settings: union(settings, {", "    })",
+		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential"},
+	{"web", "HTTP_PLATFORM_PORT", "settings", "\n    } : {\n", "    })", "WEBSITE_RUN_FROM_PACKAGE"},
+	{"web", "PORT", "settings", "settings: union(settings, isContainer ? {", "    } : {", "WEBSITES_PORT"}, // in a container
 }
 
 // hostSettings are those that the Functions host needs, as main.bicep writes them.
@@ -159,18 +161,14 @@ func compare(main string, modules map[string]string) (problems []string) {
 	}
 	needed := maps.Clone(given) // without what the handler has defaults for
 	maps.DeleteFunc(needed, func(name, _ string) bool { _, ok := used[name]; return ok })
-	needed["CLIENT_ADDRESS_HOPS"] = "1" // Azure's front end is there on F1 too, which the handler does not know
+	needed["CLIENT_ADDRESS_HOPS"] = "1" // Azure's front end is there without the host too, which the handler does not know
 	for _, plan := range plans {
-		start, end := "settings: union(settings, {", "    })"
-		if plan.module == "consumption" {
-			start, end = "\nvar allSettings = union(settings, {", "})"
-		}
-		own := settingsIn(modules[plan.module], start, end)
+		own := settingsIn(modules[plan.module], plan.start, plan.end)
 		if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, strings.Fields(plan.adds)) {
 			problem("%s adds the settings %q, want %q", plan.module, got, plan.adds)
 		}
 		_, call, _ := strings.Cut(main, "\nmodule "+plan.module+" ")
-		if call, _, _ = strings.Cut(call, "\n}\n"); !strings.Contains(call, "\n    settings: "+plan.settings+"\n") {
+		if call, _, _ = strings.Cut(call, "\n}]\n"); !strings.Contains(call, "\n    settings: "+plan.settings+"\n") {
 			problem("%s does not get %s", plan.module, plan.settings)
 		}
 		got, err := read(plan.port, given, own, hostSettings)

@@ -12,11 +12,8 @@ param applicationInsightsId string
 @description('The Log Analytics workspace.')
 param workspaceId string
 
-@description('Resource ID of the site.')
-param siteId string
-
-@description('Name of the site.')
-param siteName string
+@description('Names of the sites.')
+param siteNames array
 
 @description('Who is told. Empty: nobody.')
 param actionGroupId string
@@ -113,7 +110,7 @@ resource dailyCap 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = {
 }
 
 // What the platform counts, which neither the daily cap nor a host without telemetry can hide.
-resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = {
+resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = [for siteName in siteNames: {
   name: '${siteName}-server-errors'
   location: 'global'
   tags: tags
@@ -123,7 +120,7 @@ resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = {
     enabled: enabled
     autoMitigate: true
     scopes: [
-      siteId
+      resourceId('Microsoft.Web/sites', siteName)
     ]
     evaluationFrequency: 'PT5M'
     windowSize: 'PT15M'
@@ -148,4 +145,4 @@ resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = {
       }
     ]
   }
-}
+}]

@@ -1,4 +1,4 @@
-// The way from Front Door to the site, and what it may cache on it.
+// The way from Front Door to the sites, and what it may cache on it.
 
 @description('Name of the profile.')
 param profileName string
@@ -9,8 +9,11 @@ param endpointName string
 @description('Resource ID of the domain. Empty: none.')
 param customDomainId string
 
-@description('Host name of the site.')
-param originHostName string
+@description('Names of the sites, one in each region.')
+param siteNames array
+
+@description('Seconds between two probes of a site from one place, if there are several sites.')
+param probeSeconds int
 
 @description('Whether it caches. On a route that does, Front Door does not pass on Accept, and keeps what says nothing of caching for days.')
 param caches bool
@@ -24,26 +27,40 @@ resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-12-01' existing = {
   name: endpointName
 }
 
-// No probes: with one origin there is nothing to choose, and they would come from every place of Front Door.
+resource sites 'Microsoft.Web/sites@2025-03-01' existing = [for siteName in siteNames: {
+  name: siteName
+}]
+
+// With one origin there is nothing to choose, so no probes, which would come from every place of Front Door.
+//
+// Of two, requests go to the nearer one, or to either if both are about as near. One failed probe takes an origin out and
+// two good ones bring it back: to be sent to the other region costs a request next to nothing. If no origin is well, Front
+// Door asks both as if they were.
 resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-12-01' = {
   parent: profile
   name: 'site'
   properties: {
     loadBalancingSettings: {
-      sampleSize: 4
-      successfulSamplesRequired: 3
+      sampleSize: 2
+      successfulSamplesRequired: 2
       additionalLatencyInMilliseconds: 50
+    }
+    healthProbeSettings: length(siteNames) == 1 ? null : {
+      probePath: '/api/ready'
+      probeRequestType: 'HEAD'
+      probeProtocol: 'Https'
+      probeIntervalInSeconds: probeSeconds
     }
     sessionAffinityState: 'Disabled'
   }
 }
 
-resource origin 'Microsoft.Cdn/profiles/originGroups/origins@2025-12-01' = {
+resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-12-01' = [for (siteName, i) in siteNames: {
   parent: originGroup
-  name: 'site'
+  name: i == 0 ? 'site' : 'second'
   properties: {
-    hostName: originHostName
-    originHostHeader: originHostName
+    hostName: sites[i].properties.defaultHostName
+    originHostHeader: sites[i].properties.defaultHostName
     httpPort: 80
     httpsPort: 443
     priority: 1
@@ -51,7 +68,7 @@ resource origin 'Microsoft.Cdn/profiles/originGroups/origins@2025-12-01' = {
     enabledState: 'Enabled'
     enforceCertificateNameCheck: true
   }
-}
+}]
 
 resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2025-12-01' = if (caches) {
   parent: profile
@@ -123,7 +140,10 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-12-01' = {
   }
   // Named nowhere above, and needed: a group has to have an origin, and a set its rule, before a route uses them.
   dependsOn: [
-    origin
+    origins
     rule
   ]
 }
+
+@description('The host names that Azure gave the sites.')
+output hostNames array = [for (siteName, i) in siteNames: sites[i].properties.defaultHostName]

@@ -15,6 +15,9 @@ param location string
 @description('Tags of the resources.')
 param tags object
 
+@description('More tags of the function app alone.')
+param siteTags object
+
 @description('Resource ID of the identity.')
 param identityId string
 
@@ -108,9 +111,7 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
 resource site 'Microsoft.Web/sites@2025-03-01' = {
   name: name
   location: location
-  tags: union(tags, {
-    'azd-service-name': 'tiney' // as in azure.yaml
-  })
+  tags: union(tags, siteTags)
   kind: 'functionapp,linux'
   identity: {
     type: 'UserAssigned'

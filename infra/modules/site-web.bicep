@@ -1,11 +1,24 @@
-// F1: a web app on a Free plan. That plan takes no function app, so the executable runs on its own: httpPlatformHandler
-// starts it, by the web.config in its package. It reaps by a clock of its own, as long as the platform keeps it running.
+// F1, B1, P0v3 and P1v3: a web app, in which the executable runs on its own, without the Functions host. On Windows,
+// httpPlatformHandler starts it, by the web.config in its package; on Linux, it runs in a container. It reaps by a clock of
+// its own, as long as the platform keeps it running, which the Free plan does not promise.
 
 @description('Name of the web app.')
 param name string
 
 @description('Name of the plan.')
 param planName string
+
+@description('The plan: F1, B1, P0v3 or P1v3.')
+param sku string
+
+@description('A container image, which runs on Linux. Empty: a package, which runs on Windows.')
+param image string
+
+@description('Whether the instances are spread over zones.')
+param zoneRedundant bool
+
+@description('How many instances there may be. 1: their number does not change by itself.')
+param maximumInstanceCount int
 
 @description('The Azure region.')
 param location string
@@ -15,6 +28,9 @@ param tags object
 
 @description('Resource ID of the identity.')
 param identityId string
+
+@description('Client ID of the identity.')
+param clientId string
 
 @description('The handler\'s settings.')
 @secure()
@@ -35,22 +51,87 @@ param applicationInsightsName string
 @description('The Log Analytics workspace.')
 param workspaceId string
 
+var isFree = sku == 'F1'
+var isContainer = !empty(image)
+var leastInstances = zoneRedundant ? 2 : 1
+
+// When an instance is taken away, the others must not get so busy that another one is started: twice the lower bound is
+// below the upper one.
+var rules = [
+  {
+    direction: 'Increase'
+    operator: 'GreaterThan'
+    percent: 70
+    window: 'PT5M'
+  }
+  {
+    direction: 'Decrease'
+    operator: 'LessThan'
+    percent: 30
+    window: 'PT15M'
+  }
+]
+
+// The number of instances is the rules' business, so it is not set where there is no need to.
 resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   name: planName
   location: location
   tags: tags
-  sku: {
-    name: 'F1'
-    tier: 'Free'
+  kind: isContainer ? 'linux' : 'app'
+  sku: union({
+    name: sku
+  }, zoneRedundant ? {
+    capacity: leastInstances
+  } : {})
+  properties: {
+    reserved: isContainer
+    zoneRedundant: zoneRedundant
   }
-  properties: {}
+}
+
+resource autoscale 'Microsoft.Insights/autoscaleSettings@2022-10-01' = if (maximumInstanceCount > 1) {
+  name: '${planName}-processors'
+  location: location
+  tags: tags
+  properties: {
+    enabled: true
+    targetResourceUri: servicePlan.id
+    profiles: [
+      {
+        name: 'processors'
+        capacity: {
+          minimum: string(leastInstances)
+          maximum: string(maximumInstanceCount)
+          default: string(leastInstances)
+        }
+        rules: map(rules, rule => {
+          metricTrigger: {
+            metricName: 'CpuPercentage'
+            metricResourceUri: servicePlan.id
+            timeGrain: 'PT1M'
+            statistic: 'Average'
+            timeWindow: rule.window
+            timeAggregation: 'Average'
+            operator: rule.operator
+            threshold: rule.percent
+          }
+          scaleAction: {
+            direction: rule.direction
+            type: 'ChangeCount'
+            value: '1'
+            cooldown: 'PT5M'
+          }
+        })
+      }
+    ]
+  }
 }
 
 resource site 'Microsoft.Web/sites@2025-03-01' = {
   name: name
   location: location
   tags: tags
-  kind: 'app'
+  kind: isContainer ? 'app,linux,container' : 'app'
   identity: {
     type: 'UserAssigned'
     userAssignedIdentities: {
@@ -61,10 +142,12 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
     serverFarmId: servicePlan.id
     httpsOnly: true
     clientAffinityEnabled: false
-    siteConfig: {
-      use32BitWorkerProcess: true
-      alwaysOn: false
-      healthCheckPath: '/api/health'
+    siteConfig: union({
+      use32BitWorkerProcess: isFree
+      alwaysOn: !isFree
+      // Where there may be several instances, requests go to those that storage responds to. One that it has not responded
+      // to for an hour is replaced, which costs its cache; on F1, where there is no other, that would help nobody.
+      healthCheckPath: isFree ? '/api/health' : '/api/ready'
       minTlsVersion: '1.2'
       scmMinTlsVersion: '1.2'
       ftpsState: 'Disabled'
@@ -72,7 +155,12 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       ipSecurityRestrictions: accessRestrictions
       ipSecurityRestrictionsDefaultAction: accessOtherwise
       scmIpSecurityRestrictionsUseMain: false
-    }
+    }, isContainer ? {
+      linuxFxVersion: 'DOCKER|${image}'
+      // A registry of Azure knows the identity. Another has to let anybody read the image.
+      acrUseManagedIdentityCreds: contains(image, '.azurecr.')
+      acrUserManagedIdentityID: clientId
+    } : {})
   }
 }
 
@@ -81,7 +169,9 @@ module siteSettings 'site-settings.bicep' = {
   params: {
     siteName: site.name
     // AzureWebJobsStorage is the Functions host's: the handler itself has its two connections.
-    settings: union(settings, {
+    settings: union(settings, isContainer ? {
+      WEBSITES_PORT: '8080' // on which the image listens
+    } : {
       // As on Y1: a zip is mounted as it is, for a handler.exe that runs cannot be written over.
       WEBSITE_RUN_FROM_PACKAGE: '1'
     })
@@ -91,6 +181,7 @@ module siteSettings 'site-settings.bicep' = {
 }
 
 // Function apps have their logs in Application Insights: the platform's would be each line of the host once more, unsampled.
+// The same goes for a log of each request, where there may be many.
 resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'platform'
   scope: site
@@ -99,7 +190,7 @@ resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview'
     logs: [
       {
         category: 'AppServiceHTTPLogs'
-        enabled: true
+        enabled: isFree
       }
       {
         category: 'AppServiceConsoleLogs'

@@ -287,6 +287,8 @@ if [ "$there" = true ]; then
   certified=''
   hosts=$(az rest --method get --output tsv --url "$sites?api-version=2025-03-01" \
     --query "value[].join('|', [name, join(',', properties.hostNameSslStates[?sslState=='SniEnabled'].name)])" | tr -d '\r') ||
+    # In a subscription that never had a site, nobody has registered the provider: the deployment will.
+    [ "$(az provider show --namespace Microsoft.Web --query registrationState --output tsv | tr -d '\r')" = NotRegistered ] ||
     die $missing_needs "the sites in $group cannot be read; nothing was deployed"
   while IFS='|' read -r site domains; do
     for one in ${domains//,/ }; do certified="$certified${certified:+,}\"$site/$one\""; done
@@ -387,7 +389,7 @@ upload() { # SECONDS
   if [ $status -eq 124 ]; then
     say "deploy: no end within the time for it"
     # Most likely it waits as described above, in other words. Whether the package is there, its version will tell.
-    if [ "$plan" = FC1 ]; then return 0; fi
+    if [ "$plan" = FC1 ] && [ -n "$expected" ]; then return 0; fi
   fi
   return $status
 }

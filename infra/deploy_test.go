@@ -461,7 +461,8 @@ var outcomes = []struct {
 	{name: "what-if fails", replies: []reply{fails("deployment group what-if")}, says: []string{"Forbidden", "does not say what would change"}},
 	{name: "what-if fails, and nobody wants more", replies: []reply{fails("deployment group what-if")}, input: "n\n", status: 4, says: []string{"Deploy this to"}},
 	{name: "what-if alone fails", replies: []reply{fails("deployment group what-if")}, args: "--what-if", status: 6, says: []string{"Forbidden"}},
-	{name: "sites cannot be seen", replies: []reply{fails("rest sites")}, status: 3, says: []string{"nothing was deployed"}},
+	{name: "sites cannot be seen", replies: []reply{fails("rest sites"), {to: "provider show", out: "Registered\n"}}, status: 3, says: []string{"nothing was deployed"}},
+	{name: "never a site in the subscription", replies: []reply{fails("rest sites"), {to: "provider show", out: "NotRegistered\n"}}},
 	{name: "deployment fails", replies: []reply{fails(create)}, status: 6, says: []string{"Forbidden", "az deployment operation group list"},
 		changed: []string{create}},
 	{name: "no outputs", replies: []reply{{to: create}}, status: 1, says: []string{"did not say what it deployed"}, changed: []string{create}},
@@ -622,6 +623,9 @@ func TestDeployWithPackage(t *testing.T) {
 	}
 	d.do(os.WriteFile(filepath.Join(d.root, "build", "tiney-windows-386.zip"), []byte("built before"), 0o644))
 	d.run("Y1", nil, "", "-g", group, "--yes", "--skip-build", "--expect", "before").ends(0, "version before")
+	// Nobody can tell whether a package of a version that is not known has arrived.
+	d.env = briefly
+	d.run("FC1", []reply{{to: upload, hang: true}}, "", "-g", group, "--yes", "--package", file).ends(7, "no end within the time for it")
 }
 
 func TestDeployArguments(t *testing.T) {

@@ -330,7 +330,7 @@ param perInstanceConcurrency int = 100
 ])
 param hostRedundancy string = 'Standard_LRS'
 
-@description('FC1, P0v3 and P1v3: whether the instances are spread over zones, and the host\'s storage with them. FC1 then keeps instances ready that cost money day and night, the others run two at least.')
+@description('FC1, P0v3 and P1v3: whether the instances are spread over zones, and the host\'s storage with them, which no later deployment can change. FC1 then keeps instances ready that cost money day and night, the others run two at least.')
 param zoneRedundant bool = false
 
 @description('Whether /api/health is asked for from outside. Every run from every place is paid for.')

@@ -23,6 +23,8 @@ resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' existing = [for se
   name: 'privatelink.${split(service, '_')[0]}.${environment().suffixes.storage}'
 }]
 
+// One after the other: an account takes one new endpoint at a time.
+@batchSize(1)
 resource endpoints 'Microsoft.Network/privateEndpoints@2025-05-01' = [for service in services: {
   name: '${accountName}-${service}'
   location: location

@@ -183,10 +183,10 @@ func TestExportAndImportByCommand(t *testing.T) {
 // An import is killed, or stopped by Ctrl-C, at some storage call, and run again. It leaves what one does that was left alone.
 func TestImportStoppedAndRunAgain(t *testing.T) {
 	t.Parallel()
-	const n = 300
+	const n = 120
 	all := file(n)
 	for _, signal := range []os.Signal{os.Kill, os.Interrupt} {
-		for _, call := range []int{1, 2, 40, 300, 700} {
+		for _, call := range []int{1, 2, 16, 120, 280} {
 			t.Run(fmt.Sprintf("%v at call %d", signal, call), func(t *testing.T) {
 				t.Parallel()
 				s := newSite(t)

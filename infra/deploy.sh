@@ -233,8 +233,11 @@ fi
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 need_az
-if command -v az >/dev/null && ! az bicep version >/dev/null 2>&1; then
-  need "Bicep for the Azure CLI: az bicep install"
+if command -v az >/dev/null; then
+  bicep=$(az bicep version 2>/dev/null) || need "Bicep for the Azure CLI: az bicep install"
+  case $bicep in
+    *' 0.'[0-9].* | *' 0.'[12][0-9].* | *' 0.3'[0-2].*) need "Bicep 0.33 or newer: az bicep upgrade" ;;
+  esac
 fi
 if ! command -v curl >/dev/null && [ "$what_if" = false ]; then
   need "curl, to test the site"
@@ -388,8 +391,9 @@ upload() { # SECONDS
   if published; then return 0; fi
   if [ $status -eq 124 ]; then
     say "deploy: no end within the time for it"
-    # Most likely it waits as described above, in other words. Whether the package is there, its version will tell.
-    if [ "$plan" = FC1 ] && [ -n "$expected" ]; then return 0; fi
+    # Most likely it waits as described above, in other words. Whether the package is there, its version will tell, if one is
+    # known and there is but one site that can have it.
+    if [ "$plan" = FC1 ] && [ -n "$expected" ] && [ ${#sites_there[@]} -eq 1 ]; then return 0; fi
   fi
   return $status
 }
@@ -576,8 +580,8 @@ probed() { # HOST
 
 if [ -n "$second_site" ]; then
   say "waiting until Front Door has found the site of each region well, which takes some minutes"
-  end=$((SECONDS + wait_seconds))
   for one in "$host_name" "$second_host"; do
+    end=$((SECONDS + wait_seconds))
     until probed "$one"; do
       if [ $SECONDS -ge $end ]; then
         die $not_working "Front Door has not found $one well since the upload; the service works at $address"

@@ -461,6 +461,7 @@ var outcomes = []struct {
 	{name: "what-if fails", replies: []reply{fails("deployment group what-if")}, says: []string{"Forbidden", "does not say what would change"}},
 	{name: "what-if fails, and nobody wants more", replies: []reply{fails("deployment group what-if")}, input: "n\n", status: 4, says: []string{"Deploy this to"}},
 	{name: "what-if alone fails", replies: []reply{fails("deployment group what-if")}, args: "--what-if", status: 6, says: []string{"Forbidden"}},
+	{name: "old Bicep", replies: []reply{{to: "bicep version", out: "Bicep CLI version 0.32.4 (b326faa456)\n"}}, status: 3, says: []string{"az bicep upgrade"}},
 	{name: "sites cannot be seen", replies: []reply{fails("rest sites"), {to: "provider show", out: "Registered\n"}}, status: 3, says: []string{"nothing was deployed"}},
 	{name: "never a site in the subscription", replies: []reply{fails("rest sites"), {to: "provider show", out: "NotRegistered\n"}}},
 	{name: "deployment fails", replies: []reply{fails(create)}, status: 6, says: []string{"Forbidden", "az deployment operation group list"},

@@ -156,15 +156,15 @@ func TestRequiredLines(t *testing.T) {
 		"network":    "serviceName: 'Microsoft.App/environments'",
 		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {; probePath: '/api/ready'; probeProtocol: 'Https'; " +
 			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? null : {; priority: 1",
-		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: zoneRedundant && isPremium; " +
+		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: zoneRedundant && isPremium && site.zones; " +
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; maximumInstanceCount: min(maximumInstanceCount, 200); " +
-			"hasFrontDoor && plan != 'F1' && !isPrivate ? secondLocation : fail('secondLocation takes frontDoor, and neither plan F1 nor privateNetwork'); " +
+			"hasFrontDoor && plan != 'F1' && !isPrivate && otherRegion != toLower(replace(location, ' ', '')) ? otherRegion : fail('secondLocation is another region, and takes frontDoor, and neither plan F1 nor privateNetwork'); " +
 			"siteTags: i == 0 ? {",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
 		"site-web": site + "ftpsState: 'Disabled'; kind: isContainer ? 'app,linux,container' : 'app'; reserved: isContainer; name: sku; " +
 			"use32BitWorkerProcess: isFree; alwaysOn: !isFree; healthCheckPath: isFree ? '/api/health' : '/api/ready'; linuxFxVersion: 'DOCKER|${image}'; " +
-			"zoneRedundant: zoneRedundant; minimum: string(leastInstances); maximum: string(maximumInstanceCount); metricName: 'CpuPercentage'",
+			"zoneRedundant: zoneRedundant; minimum: string(leastInstances); maximum: string(max(maximumInstanceCount, leastInstances)); metricName: 'CpuPercentage'",
 		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: 'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : subnetId; private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy",
 	} {

@@ -405,14 +405,16 @@ var siteImage = isWebApp && plan != 'F1' ? image : ''
 // A plan is for Windows or Linux for good, so a container gets a site and a plan of its own. A second region's names
 // come from the region.
 var siteKind = empty(siteImage) ? toLower(plan) : '${toLower(plan)}-image'
+var otherRegion = toLower(replace(secondLocation, ' ', ''))
 var regions = concat([
   location
 ], empty(secondLocation) ? [] : [
-  hasFrontDoor && plan != 'F1' && !isPrivate ? secondLocation : fail('secondLocation takes frontDoor, and neither plan F1 nor privateNetwork')
+  hasFrontDoor && plan != 'F1' && !isPrivate && otherRegion != toLower(replace(location, ' ', '')) ? otherRegion : fail('secondLocation is another region, and takes frontDoor, and neither plan F1 nor privateNetwork')
 ])
 var sites = [for (region, i) in regions: {
   location: region
   name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
+  zones: i == 0 // those of the second region may be none
   hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
 }]
 var siteName = sites[0].name
@@ -627,7 +629,7 @@ module consumption 'modules/site-consumption.bicep' = [for site in sites: if (pl
     accessOtherwise: accessOtherwise
     applicationInsightsName: monitoring.outputs.applicationInsightsName
     maximumInstanceCount: min(maximumInstanceCount, 200)
-    hostRedundancy: hostRedundancy
+    hostRedundancy: site.zones ? hostRedundancy : 'Standard_LRS'
   }
 }]
 
@@ -640,7 +642,7 @@ module web 'modules/site-web.bicep' = [for site in sites: if (isWebApp) {
     tags: tags
     sku: plan
     image: siteImage
-    zoneRedundant: zoneRedundant && isPremium
+    zoneRedundant: zoneRedundant && isPremium && site.zones
     maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
     identityId: identity.id
     clientId: identity.properties.clientId
@@ -676,8 +678,8 @@ module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     perInstanceConcurrency: perInstanceConcurrency
-    hostRedundancy: hostRedundancy
-    zoneRedundant: zoneRedundant
+    hostRedundancy: site.zones ? hostRedundancy : 'Standard_LRS'
+    zoneRedundant: zoneRedundant && site.zones
     subnetId: isPrivate ? network!.outputs.siteSubnetId : ''
     endpointSubnetId: isPrivate ? network!.outputs.endpointSubnetId : ''
   }

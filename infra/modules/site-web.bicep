@@ -89,7 +89,7 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   }
 }
 
-resource autoscale 'Microsoft.Insights/autoscaleSettings@2022-10-01' = if (maximumInstanceCount > 1) {
+resource autoscale 'Microsoft.Insights/autoscaleSettings@2022-10-01' = if (startsWith(sku, 'P')) {
   name: '${planName}-processors'
   location: location
   tags: tags
@@ -101,7 +101,7 @@ resource autoscale 'Microsoft.Insights/autoscaleSettings@2022-10-01' = if (maxim
         name: 'processors'
         capacity: {
           minimum: string(leastInstances)
-          maximum: string(maximumInstanceCount)
+          maximum: string(max(maximumInstanceCount, leastInstances))
           default: string(leastInstances)
         }
         rules: map(rules, rule => {

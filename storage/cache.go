@@ -200,8 +200,6 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
 // table does not respond. With the poll that the request has perhaps waited for before, it takes Timeout.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout-changesWait)
-	defer cancel()
 	result := c.reads.DoChan(string(a), func() (any, error) {
 		// Shared; one caller's cancellation must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -213,12 +211,12 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 		})
 		return r, err
 	})
-	var enough <-chan time.Time
+	wait := Timeout - changesWait
 	if old != nil {
-		timer := time.NewTimer(staleWait)
-		defer timer.Stop()
-		enough = timer.C
+		wait = staleWait
 	}
+	enough := time.NewTimer(wait)
+	defer enough.Stop()
 	var err error
 	select {
 	case got := <-result:
@@ -227,8 +225,8 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 			return got.Val.(linkRow), got.Err
 		}
 		err = got.Err
-	case <-enough:
-		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, staleWait)
+	case <-enough.C:
+		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, wait)
 	case <-ctx.Done():
 		// The caller has given up, which does not mean that the table fails.
 		c.metrics.CacheMiss.Add(1)

@@ -472,6 +472,16 @@ fi
 
 # --- does it reap? ----------------------------------------------------------------------------------------------------
 
+# await runs a command until it succeeds. If it does not within the time for that, it says what is wrong.
+await() { # WRONG COMMAND...
+  local wrong=$1 end=$((SECONDS + wait_seconds))
+  shift
+  until "$@"; do
+    if [ $SECONDS -ge $end ]; then die $not_working "$wrong"; fi
+    sleep "$interval"
+  done
+}
+
 # known tells whether the platform knows the reaper, which its timer starts. It learns of a package's functions when they
 # are synchronized, which an upload may fail to do.
 known() { # SITE
@@ -485,13 +495,7 @@ known() { # SITE
 case $plan in
   Y1 | FC1)
     for site in "${sites_there[@]}"; do
-      end=$((SECONDS + wait_seconds))
-      until known "$site"; do
-        if [ $SECONDS -ge $end ]; then
-          die $not_working "the platform does not know the function reaper of $site, so its timer would delete no expired link"
-        fi
-        sleep "$interval"
-      done
+      await "the platform does not know the function reaper of $site, so its timer would delete no expired link" known "$site"
     done
     ;;
 esac
@@ -581,13 +585,7 @@ probed() { # HOST
 if [ -n "$second_site" ]; then
   say "waiting until Front Door has found the site of each region well, which takes some minutes"
   for one in "$host_name" "$second_host"; do
-    end=$((SECONDS + wait_seconds))
-    until probed "$one"; do
-      if [ $SECONDS -ge $end ]; then
-        die $not_working "Front Door has not found $one well since the upload; the service works at $address"
-      fi
-      sleep "$interval"
-    done
+    await "Front Door has not found $one well since the upload; the service works at $address" probed "$one"
   done
 fi
 

@@ -34,6 +34,16 @@ func (s *site) as(t *testing.T, token, method, target, body string) map[string]a
 	return members
 }
 
+// clickTwice clicks a button while storage is down, which a notice tells, and again once it is back, which does what it is for.
+func (s *site) clickTwice(p *Page, button, notice, done string) {
+	s.down(true)
+	p.Click(button)
+	p.Await(notice, "Try again in a moment")
+	s.down(false)
+	p.Click(button)
+	p.Await("#toast", done)
+}
+
 // stored is a link as an admin reads it. What is null is "".
 type stored struct {
 	LongURL, Title, Owner, ExpiresAtUTC string
@@ -585,12 +595,7 @@ func TestManageBlocked(t *testing.T) {
 	p.AwaitTrue(find("#blocked-rows") + ".children.length === 1")
 	p.Check("blocked hosts")
 	look(t, p, "manage-blocked")
-	s.down(true)
-	p.Click("#blocked-rows button")
-	p.Await("#blocked-problem", "Try again in a moment")
-	s.down(false)
-	p.Click("#blocked-rows button")
-	p.Await("#toast", "Unblocked 199.example.net")
+	s.clickTwice(p, "#blocked-rows button", "#blocked-problem", "Unblocked 199.example.net")
 	p.wantFocus("blocked-title")
 	p.Fill("#host", "example.com")
 	p.Click("#blocked-rows button")
@@ -646,12 +651,7 @@ func TestManageClaims(t *testing.T) {
 	p.Await("#claims-links", "/"+aliases[2])
 	p.Check("claims")
 	look(t, p, "manage-claims")
-	s.down(true)
-	p.Click("#claims-take")
-	p.Await("#claims-problem", "Try again in a moment")
-	s.down(false)
-	p.Click("#claims-take")
-	p.Await("#toast", "2 links are yours now, 1 had ended.")
+	s.clickTwice(p, "#claims-take", "#claims-problem", "2 links are yours now, 1 had ended.")
 	p.Await("#list-count", "2 links")
 	p.Await("#list-rows", "/"+aliases[2])
 	if p.Text("#claims") != "" {

@@ -218,10 +218,10 @@ var (
 // cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry, and not at all if the link
 // may have changed.
 func (rd *redirect) cacheControl(l link.Link, now time.Time) []string {
-	age := rd.maxAge
 	if l.Stale {
 		return noStore
 	}
+	age := rd.maxAge
 	if age > 0 && !l.ExpiresAt.IsZero() {
 		age = min(age, l.ExpiresAt.Sub(now))
 	}

@@ -4,6 +4,7 @@
 package infra_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -282,6 +283,20 @@ func TestAzd(t *testing.T) {
 	}
 	if dist, dir := matches(t, config, `(?m)^    dist: (\S+)$`)[0], matches(t, config, `-os linux -arch amd64 -dir (\S+)\n`)[0]; dist != dir {
 		t.Errorf("the hook fills %s, and azd packs %s", dir, dist)
+	}
+}
+
+// TestDevContainer: its Go and its Node.js are those of the module and of GitHub's tests.
+func TestDevContainer(t *testing.T) {
+	container := read(t, "../.devcontainer/devcontainer.json")
+	var all map[string]any
+	if err := json.Unmarshal([]byte(container), &all); err != nil {
+		t.Error(err)
+	}
+	is := slices.Concat(matches(t, container, `/go:(\d+\.\d+)-`), matches(t, container, `/node:1": \{ "version": "(\d+)"`))
+	want := slices.Concat(matches(t, read(t, "../go.mod"), `(?m)^go (\d+\.\d+)`), matches(t, read(t, "../.github/workflows/build.yml"), `node-version: (\d+)`))
+	if !slices.Equal(is, want) {
+		t.Errorf("the dev container has Go and Node.js %v, want %v", is, want)
 	}
 }
 

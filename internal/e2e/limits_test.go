@@ -91,9 +91,9 @@ func TestAFloodOfUnknownAliases(t *testing.T) {
 		})
 	}
 	flood.Wait()
-	// A busy machine may have a look-up made twice.
-	if most := 61 + int64(time.Since(start)/time.Second); reads.Load() > most || found.Load() > reads.Load() || refused.Load() < 1600-most {
-		t.Errorf("%d look-ups, %d not found and %d refused; want %d look-ups at most", reads.Load(), found.Load(), refused.Load(), most)
+	// A busy machine may have look-ups tried twice.
+	if most := 61 + int64(time.Since(start)/time.Second); reads.Load() > 2*most || found.Load() > min(most, reads.Load()) || found.Load()+refused.Load() != 1600 {
+		t.Errorf("%d look-ups, %d not found and %d refused; want %d of the first at most", reads.Load(), found.Load(), refused.Load(), most)
 	}
 	if got := get(t, base+"/"+made.Alias, "X-Forwarded-For", "203.0.113.7"); got.Status != 302 {
 		t.Errorf("a cached link is %d", got.Status)

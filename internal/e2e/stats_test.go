@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tiney/clicks"
 	"tiney/internal/testutil"
 )
 
@@ -107,12 +109,28 @@ func TestStatisticsAgree(t *testing.T) {
 			restart()
 			follow("second", 1)
 			follow("third", 1)
-			testutil.Eventually(t, "all clicks are written", func() bool {
-				written := map[string]int{}
+			// On a busy machine the clicks may be written before it is known whose they are.
+			testutil.Eventually(t, "all clicks and visitors are written", func() bool {
+				written, known := map[string]int{}, map[string]*clicks.Visitors{"*": {}}
+				for alias := range want {
+					known[alias] = &clicks.Visitors{}
+				}
 				for _, e := range s.Rows(s.Clicks) {
 					alias, _, _ := strings.Cut(e["RowKey"].(string), "|")
 					n, _ := strconv.Atoi(e["Clicks"].(string))
 					written[alias] += n
+					text, _ := e["Visitors"].(string)
+					data, _ := base64.StdEncoding.DecodeString(text)
+					of, err := clicks.DecodeVisitors(data)
+					if err != nil {
+						t.Fatal(err)
+					}
+					known[alias].Merge(&of)
+				}
+				for alias, want := range want {
+					if known[alias].Estimate() < int64(want.Visitors) {
+						return false
+					}
 				}
 				return maps.Equal(written, sum)
 			})

@@ -265,18 +265,21 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 			s, e, setting := newMonitoredSite(t)
 			h := s.hosted(proxy, emulator.ConnectionString(), setting)
 			s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/", ExpiresAt: time.Now().Add(time.Hour)})
+			awaitReady(t, h.URL())
+			c := caller{t, h.URL(), ""}
 			for range 3 {
-				get(t, h.URL()+"/live", "X-Azure-Functions-InvocationId", "11111111-1111-1111-1111-111111111111")
+				c.must(302, http.MethodGet, "/live", "", "X-Azure-Functions-InvocationId", "11111111-1111-1111-1111-111111111111")
 			}
-			get(t, h.URL()+"/nobody", "traceparent", "<script>")
-			request(t, http.MethodPost, h.URL()+"/api/shorten", `{"longUrl":"https://example.com/new"}`, "traceparent", "00-"+trace+"-"+parent+"-01")
-			// By operation. A link that is requested again may be read again, if it is not in the cache yet.
+			c.must(404, http.MethodGet, "/nobody", "", "traceparent", "<script>")
+			c.must(201, http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/new"}`, "traceparent", "00-"+trace+"-"+parent+"-01")
+			// By operation. A link that is requested again may be read again, if it is not in the cache yet, and on a busy machine a
+			// call may get no response in time and be made again.
 			calls := func() map[string][]string {
 				by := map[string][]string{}
 				for _, i := range e.Items("RemoteDependencyData") {
 					// Polls for changes are nobody's in particular.
-					name := i.Tags["ai.operation.name"]
-					if d := i.Data.BaseData; name != "start" && name != "clicks" && !strings.HasSuffix(d.Name, " "+s.State) {
+					others := []string{"start", "clicks", "ready"}
+					if d := i.Data.BaseData; d.Success && !slices.Contains(others, i.Tags["ai.operation.name"]) && !strings.HasSuffix(d.Name, " "+s.State) {
 						id := i.Operation()
 						switch invocation := d.Properties["InvocationId"]; {
 						case !hexID.MatchString(invocation) || strings.HasPrefix(invocation, "1111"):
@@ -288,7 +291,7 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 						case id != trace:
 							id = "invocation of " + i.Tags["ai.operation.name"]
 						}
-						by[id] = append(by[id], fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Success))
+						by[id] = append(by[id], d.Name+" "+d.ResultCode)
 					}
 				}
 				for id := range by {
@@ -297,9 +300,9 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 				return by
 			}
 			want := map[string][]string{
-				trace: {"GetEntity " + s.Index + " 404 true", "InsertEntity " + s.Expiry + " 201 true",
-					"InsertEntity " + s.Links + " 201 true", "InsertEntity " + s.Index + " 201 true"},
-				"invocation of redirect": {"GetEntity " + s.Links + " 200 true", "GetEntity " + s.Links + " 404 true"},
+				trace: {"GetEntity " + s.Index + " 404", "InsertEntity " + s.Expiry + " 201",
+					"InsertEntity " + s.Links + " 201", "InsertEntity " + s.Index + " 201"},
+				"invocation of redirect": {"GetEntity " + s.Links + " 200", "GetEntity " + s.Links + " 404"},
 			}
 			testutil.Eventually(t, "all calls arrive", func() bool {
 				got := calls()

@@ -46,6 +46,7 @@ function keyRow(key) {
   return row;
 }
 
+byId("key-new").hidden = byId("block").hidden = false; // nobody fills in what nothing would take
 byId("key-new").addEventListener("input", () => clear(byId("key-new")));
 byId("key-new").addEventListener("submit", (event) => {
   event.preventDefault();

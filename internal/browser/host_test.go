@@ -79,7 +79,7 @@ func TestBehindTheHost(t *testing.T) {
 			p.Await("#link-state", "Deleted")
 			p.Press(kb.Enter)
 			p.Await("#link-state", "Live")
-			p.GoTo("#/keys", "#keys-title", "API keys")
+			p.GoTo("#/keys", "#key-new", "Make a key")
 			p.Fill("#key-name", "mine")
 			p.Press(kb.Enter)
 			p.Await("#new-key", "it is not shown again")

@@ -511,7 +511,14 @@ func TestManageKeys(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
-	p.GoTo("#/keys", "#keys-rows", "ada's key")
+	p.Offline(true)
+	p.GoTo("#/keys", "#keys-problem", "did not respond")
+	if form := p.Text("#key-new"); form != "" {
+		t.Errorf("a form that nothing would take is there: %q", form)
+	}
+	p.Offline(false)
+	p.Open(s.url + "/manage?again#/keys")
+	p.Await("#keys-rows", "ada's key")
 	p.Click("#key-make")
 	p.Await("#key-name-error", "Give the key a name")
 	p.wantFocus("key-name")

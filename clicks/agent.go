@@ -148,7 +148,7 @@ func ParseAgent(userAgent string) Agent {
 // its low bits, and else those of the User-Agent's hash. Nobody can foresee the hash, and so write what others count as.
 var (
 	seed   = maphash.MakeSeed()
-	recent [2048]atomic.Uint64
+	recent [8192]atomic.Uint64
 )
 
 // recall returns the marks of a User-Agent.

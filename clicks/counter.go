@@ -407,6 +407,9 @@ func (c *Counter) Forget(today Day, idle bool) {
 	}
 }
 
+// Bytes returns what all counts take in memory.
+func (c *Counter) Bytes() int64 { return c.bytes.Load() }
+
 func (c *Counter) drop(s *shard, of countOf) {
 	count := s.counts[of]
 	c.admit(count, nil)

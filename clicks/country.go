@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -52,14 +53,20 @@ type countryTable struct {
 type countryRanges[T uint32 | uint64] struct {
 	starts []T
 	codes  []byte
+	blocks [1<<blockBits + 1]uint32 // the range that each block of addresses begins in, so that few are left to look at
+	shift  int                      // by how much an address is larger than the number of its block
 }
 
-func (r countryRanges[T]) at(address T) int {
-	i, found := slices.BinarySearch(r.starts, address)
+const blockBits = 12
+
+func (r *countryRanges[T]) at(address T) int {
+	block := address >> r.shift
+	first := r.blocks[block]
+	i, found := slices.BinarySearch(r.starts[first:r.blocks[block+1]+1], address)
 	if !found {
 		i--
 	}
-	return int(r.codes[i])
+	return int(r.codes[int(first)+i])
 }
 
 //go:embed country.bin.gz
@@ -69,7 +76,7 @@ var countries = sync.OnceValue(decodeCountries)
 
 // decodeCountries reads what internal/country writes: the length of the codes, the codes, and the ranges of IPv4 and of IPv6.
 // Columns of one kind each are a fifth smaller, once they are compressed, than ranges one after the other.
-func decodeCountries() countryTable {
+func decodeCountries() *countryTable {
 	r, err := gzip.NewReader(strings.NewReader(packedCountries))
 	if err != nil {
 		panic(fmt.Sprintf("clicks: country.bin.gz: %v", err))
@@ -81,7 +88,7 @@ func decodeCountries() countryTable {
 	}
 	n, width := binary.Uvarint(data)
 	data = data[width:]
-	t := countryTable{codes: string(data[:n])}
+	t := &countryTable{codes: string(data[:n])}
 	t.v4, data = decodeRanges[uint32](data[n:])
 	t.v6, _ = decodeRanges[uint64](data)
 	return t
@@ -106,5 +113,14 @@ func decodeRanges[T uint32 | uint64](data []byte) (r countryRanges[T], rest []by
 		}
 		start += T(factor) << (power & 0x7f)
 	}
+	r.shift = bits.Len64(uint64(^T(0))) - blockBits
+	i := 0
+	for block := range r.blocks[:1<<blockBits] {
+		for i+1 < len(r.starts) && r.starts[i+1] <= T(block)<<r.shift {
+			i++
+		}
+		r.blocks[block] = uint32(i)
+	}
+	r.blocks[1<<blockBits] = uint32(len(r.starts) - 1)
 	return r, rest
 }

@@ -157,7 +157,7 @@ func TestRequiredLines(t *testing.T) {
 		"network":    "serviceName: 'Microsoft.App/environments'",
 		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {; probePath: '/api/ready'; probeProtocol: 'Https'; " +
 			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? null : {; priority: 1",
-		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: zoneRedundant && isPremium && site.zones; " +
+		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: site.zoneRedundant && isPremium; " +
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; maximumInstanceCount: min(maximumInstanceCount, 200); " +
 			"hasFrontDoor && plan != 'F1' && !isPrivate && otherRegion != toLower(replace(location, ' ', '')) ? otherRegion : fail('secondLocation is another region, and takes frontDoor, and neither plan F1 nor privateNetwork'); " +
 			"siteTags: i == 0 ? {",

@@ -414,7 +414,8 @@ var regions = concat([
 var sites = [for (region, i) in regions: {
   location: region
   name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
-  zones: i == 0 // those of the second region may be none
+  zoneRedundant: zoneRedundant && i == 0 // the second region may have no zones
+  hostRedundancy: i == 0 ? hostRedundancy : 'Standard_LRS'
   hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
 }]
 var siteName = sites[0].name
@@ -629,7 +630,7 @@ module consumption 'modules/site-consumption.bicep' = [for site in sites: if (pl
     accessOtherwise: accessOtherwise
     applicationInsightsName: monitoring.outputs.applicationInsightsName
     maximumInstanceCount: min(maximumInstanceCount, 200)
-    hostRedundancy: site.zones ? hostRedundancy : 'Standard_LRS'
+    hostRedundancy: site.hostRedundancy
   }
 }]
 
@@ -642,7 +643,7 @@ module web 'modules/site-web.bicep' = [for site in sites: if (isWebApp) {
     tags: tags
     sku: plan
     image: siteImage
-    zoneRedundant: zoneRedundant && isPremium && site.zones
+    zoneRedundant: site.zoneRedundant && isPremium
     maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
     identityId: identity.id
     clientId: identity.properties.clientId
@@ -678,8 +679,8 @@ module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
     perInstanceConcurrency: perInstanceConcurrency
-    hostRedundancy: site.zones ? hostRedundancy : 'Standard_LRS'
-    zoneRedundant: zoneRedundant && site.zones
+    hostRedundancy: site.hostRedundancy
+    zoneRedundant: site.zoneRedundant
     subnetId: isPrivate ? network!.outputs.siteSubnetId : ''
     endpointSubnetId: isPrivate ? network!.outputs.endpointSubnetId : ''
   }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ const (
 	// flushPause is between two flushes at least, and idleAfter is after how long without clicks less of them is kept.
 	flushPause = time.Second
 	idleAfter  = 30 * time.Second
+	// muchFreed is how many bytes are worth returning to the system at once.
+	muchFreed = 4 << 20
 	// keyTime is how long counts wait for a key to be made. Without it visitors wait on, and the clicks are written.
 	keyTime = 2 * time.Second
 	// keyAhead is how long before its day a key is made, so that an outage at midnight costs no visitors.
@@ -154,7 +157,11 @@ func (c *Clicks) Flush(ctx context.Context) error {
 		c.busy = begin
 		err = safely(func() error { return c.flush(&operation, begin) })
 	}
-	c.counter.Forget(today, begin.Sub(c.busy) >= idleAfter)
+	before, resting := c.counter.Bytes(), begin.Sub(c.busy) >= idleAfter
+	c.counter.Forget(today, resting)
+	if resting && before-c.counter.Bytes() > muchFreed {
+		debug.FreeOSMemory() // a process at rest allocates so little that the next collection may be minutes away
+	}
 	if err == nil {
 		c.saved, c.warned = begin, false
 	} else if !c.warned && !errors.Is(ctx.Err(), context.Canceled) { // a stop, after which the last flush follows

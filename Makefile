@@ -35,9 +35,13 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 	@echo "build/image is an OCI image layout. To push it to a registry:"
 	@echo "  go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 push --index build/image REGISTRY/tiney:TAG"
 
-# The package that takes the longest begins first, so that it is not what everybody waits for in the end.
+# The package that takes the longest begins first, so that it is not what everybody waits for in the end. The tests of
+# processes and pages have the machine to themselves afterwards: they wait as long as the service and its users do, and no longer.
 test: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
-	CGO_ENABLED=1 go test -race -parallel 8 -timeout 20m ./storage ./...
+	@export CGO_ENABLED=1; whole="./internal/e2e ./internal/browser"; failed=0; set -x; \
+	go test -race -parallel 8 -timeout 20m ./storage $$(go list ./... | grep -vxF "$$(go list ./storage $$whole)") || failed=1; \
+	go test -race -p 1 -parallel 8 -timeout 20m $$whole || failed=1; \
+	exit $$failed
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
 	@files=$$(gofmt -l $$(find . -name node_modules -prune -o -name '*.go' -print)) && test -z "$$files" || \

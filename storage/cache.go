@@ -200,17 +200,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
 // table does not respond. With the poll that the request has perhaps waited for before, it takes Timeout.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
-	result := c.reads.DoChan(string(a), func() (any, error) {
-		// Shared; one caller's cancellation must not fail the others.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-		defer cancel()
-		var r linkRow
-		err := safely(func() (err error) {
-			r, err = c.refresh(ctx, a)
-			return err
-		})
-		return r, err
-	})
+	result := shared(ctx, &c.reads, string(a), func(ctx context.Context) (linkRow, error) { return c.refresh(ctx, a) })
 	wait := Timeout - changesWait
 	if old != nil {
 		wait = staleWait

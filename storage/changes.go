@@ -118,9 +118,7 @@ func (c *changes) follow(ctx context.Context) {
 
 // poll asks for the changes since the last successful poll, once for all who want to know at the same time.
 func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
-	return c.polling.DoChan("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-		defer cancel()
+	return shared(ctx, &c.polling, "", func(ctx context.Context) (any, error) {
 		begin, last := c.now(), time.Unix(0, c.polled.Load())
 		err := safely(func() error { return c.ask(ctx, begin, last) })
 		c.metrics.ChangesPolls.Add(1)

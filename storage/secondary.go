@@ -134,14 +134,9 @@ type secondRow struct {
 
 // read asks the secondary, once for all who want the same link at the same time.
 func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.Result {
-	return s.reads.DoChan(string(a), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-		defer cancel()
-		got := secondRow{forgotten: s.cache.forgottenCount(a)}
-		err := safely(func() (err error) {
-			got.linkRow, err = s.links.get(ctx, a)
-			return err
-		})
+	return shared(ctx, &s.reads, string(a), func(ctx context.Context) (got secondRow, err error) {
+		got.forgotten = s.cache.forgottenCount(a)
+		got.linkRow, err = s.links.get(ctx, a)
 		return got, err
 	})
 }

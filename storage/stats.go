@@ -535,15 +535,10 @@ func (k *kept[T]) get(ctx context.Context, key string, now func() time.Time, rea
 	if age := now().Sub(v.at); ok && age >= 0 && age < keptFor {
 		return v.value, nil
 	}
-	result := k.reading.DoChan(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-		defer cancel()
+	result := shared(ctx, &k.reading, key, func(ctx context.Context) (T, error) {
 		v := keptValue[T]{at: now()}
-		err := safely(func() (err error) {
-			v.value, err = read(ctx)
-			return err
-		})
-		if err == nil {
+		var err error
+		if v.value, err = read(ctx); err == nil {
 			k.keep(key, v)
 		}
 		return v.value, err

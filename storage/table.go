@@ -26,20 +26,31 @@ type table struct {
 	ensuring singleflight.Group
 }
 
-// ensure creates the table unless it exists. Concurrent callers share one call; one caller's cancellation must not fail
-// the others, and none waits for longer than its own ctx allows.
-func (t *table) ensure(ctx context.Context) error {
-	created := t.ensuring.DoChan("", func() (any, error) {
+// shared makes a call once for all who want the same at the same time. It has its own time, since the caller who was first may
+// give up when others have not.
+func shared[T any](ctx context.Context, group *singleflight.Group, key string, call func(context.Context) (T, error)) <-chan singleflight.Result {
+	return group.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
-		return nil, safely(func() error {
-			ctx, _ := withCall(ctx, "CreateTable "+t.name)
-			_, err := t.client.CreateTable(ctx, nil)
-			if response := (*azcore.ResponseError)(nil); errors.As(err, &response) && response.ErrorCode == "TableAlreadyExists" {
-				err = nil
-			}
-			return classify("CreateTable "+t.name, err)
+		var value T
+		err := safely(func() (err error) {
+			value, err = call(ctx)
+			return err
 		})
+		return value, err
+	})
+}
+
+// ensure creates the table unless it exists. Concurrent callers share one call, and none waits for longer than its own ctx
+// allows.
+func (t *table) ensure(ctx context.Context) error {
+	created := shared(ctx, &t.ensuring, "", func(ctx context.Context) (any, error) {
+		ctx, _ = withCall(ctx, "CreateTable "+t.name)
+		_, err := t.client.CreateTable(ctx, nil)
+		if response := (*azcore.ResponseError)(nil); errors.As(err, &response) && response.ErrorCode == "TableAlreadyExists" {
+			err = nil
+		}
+		return nil, classify("CreateTable "+t.name, err)
 	})
 	select {
 	case done := <-created:

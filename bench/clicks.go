@@ -25,7 +25,7 @@ const (
 	visitedLinks = 100_000
 	visits       = 100_000 // that are drawn, and then sent over and over
 	visitTime    = 20 * time.Second
-	visitRest    = 45 * time.Second // until what was counted is saved, and most of it forgotten
+	visitRest    = time.Minute // until what was counted is saved, and most of it forgotten
 )
 
 // clicks measures what it costs to count clicks: of one cached link, and of many links under requests that look like real ones.

@@ -51,13 +51,9 @@ func TestRequestsThatAreTooLarge(t *testing.T) {
 func checkServes(t *testing.T, base string) {
 	t.Helper()
 	for target, want := range map[string]int{"/warm": 302, "/nobody": 404, "/api/health": 200} {
-		if got := get(t, base+target); got.Status != want {
-			t.Errorf("%s: got %+v, want %d", target, got, want)
-		}
+		caller{t, base, ""}.must(want, http.MethodGet, target, "")
 	}
-	if _, status := shorten(t, base, "https://example.com/serves"); status != 201 && status != 200 {
-		t.Errorf("shorten: got %d", status)
-	}
+	mustShorten(t, base, "https://example.com/serves")
 }
 
 func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {

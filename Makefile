@@ -38,9 +38,10 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 # The package that takes the longest begins first, so that it is not what everybody waits for in the end. The tests of
 # processes and pages have the machine to themselves afterwards: they wait as long as the service and its users do, and no longer.
 test: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
-	@export CGO_ENABLED=1; whole="./internal/e2e ./internal/browser"; failed=0; set -x; \
-	go test -race -parallel 8 -timeout 20m ./storage $$(go list ./... | grep -vxF "$$(go list ./storage $$whole)") || failed=1; \
-	go test -race -p 1 -parallel 8 -timeout 20m $$whole || failed=1; \
+	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; \
+	all=$$(go list ./...); alone=$$(go list ./internal/e2e ./internal/browser); \
+	go test -race -parallel 8 -timeout 20m ./storage $$(echo "$$all" | grep -vxF "$$alone") || failed=1; \
+	go test -race -p 1 -parallel 8 -timeout 20m $$alone || failed=1; \
 	exit $$failed
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine

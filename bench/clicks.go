@@ -77,7 +77,7 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 			{head: "CPU µs each", value: "µs", digits: 1},
 			{head: "MB before", value: "before", digits: 1},
 			{head: "MB at most", value: "most", digits: 1},
-			{head: "MB after", value: "after", digits: 1},
+			{head: "MB after", value: "after", digits: 1, atMost: 55, rows: []string{with.name}},
 			{head: "calls", value: "batches"},
 			{head: "rows", value: "rows"},
 		}), nil

@@ -53,7 +53,7 @@ type countryTable struct {
 type countryRanges[T uint32 | uint64] struct {
 	starts []T
 	codes  []byte
-	blocks [1<<blockBits + 1]uint32 // the range that each block of addresses begins in, so that few are left to look at
+	blocks [1<<blockBits + 1]uint32 // the range that each block of addresses begins in; most of IPv6's are in a few blocks, which saves little there
 	shift  int                      // by how much an address is larger than the number of its block
 }
 

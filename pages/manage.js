@@ -13,15 +13,18 @@ const views = {
   new: { section: "link", title: "New link", show: showNew, focus: "longUrl" },
   link: { section: "link", title: "Link", show: showLink },
   top: { section: "top", title: "Top links", show: showTop },
-  keys: { section: "keys", title: "API keys", show: () => showSeldom("showKeys", "keys-problem") },
-  blocked: { section: "blocked", title: "Blocked hosts", show: () => showSeldom("showBlocked", "blocked-problem"), admin: true },
-  cleanup: { section: "cleanup", title: "Clean-up", show: () => showSeldom("showCleanup", "cleanup-problem"), admin: true },
+  keys: { section: "keys", title: "API keys", show: () => showSeldom("showKeys", "keys") },
+  blocked: { section: "blocked", title: "Blocked hosts", show: () => showSeldom("showBlocked", "blocked"), admin: true },
+  cleanup: { section: "cleanup", title: "Clean-up", show: () => showSeldom("showCleanup", "cleanup"), admin: true },
 };
 
 // showSeldom shows a view of a module that is loaded when somebody wants it.
-function showSeldom(show, notice) {
-  import("./seldom.js").then((views) => views[show](),
-    () => wrong(notice, { title: "No response", detail: "The service did not respond. Reload this page in a moment." }));
+function showSeldom(show, section) {
+  byId(`${section}-wait`).hidden = false;
+  import("./seldom.js").then((views) => views[show](), () => {
+    byId(`${section}-wait`).hidden = true;
+    wrong(`${section}-problem`, { title: "No response", detail: "The service did not respond. Reload this page in a moment." });
+  });
 }
 
 function view(id) {

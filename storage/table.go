@@ -26,8 +26,8 @@ type table struct {
 	ensuring singleflight.Group
 }
 
-// shared makes a call once for all who want the same at the same time. It has its own time, since the caller who was first may
-// give up when others have not.
+// shared makes a call once for all who want the same at the same time, with a time of its own, since the caller who was first
+// may give up when others have not. A panic is an error.
 func shared[T any](ctx context.Context, group *singleflight.Group, key string, call func(context.Context) (T, error)) <-chan singleflight.Result {
 	return group.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)

@@ -994,8 +994,8 @@ func TestManageTextsAreText(t *testing.T) {
 		p.Check(alias + ", narrow")
 		look(t, p, "manage-narrow-"+alias)
 	}
-	for hash, title := range map[string]string{"#/new": "New link", "#/keys": "API keys", "#/top": "Top links"} {
-		p.GoTo(hash, ".view:not([hidden]) h1", title)
+	for hash, text := range map[string]string{"#/new": "New link", "#/keys": "Make a key", "#/top": "Top links"} {
+		p.GoTo(hash, ".view:not([hidden])", text)
 		p.Check(hash + ", narrow")
 	}
 	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: "https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: null, claimToken: "tnc_" + "0".repeat(43) }]))`)

@@ -91,8 +91,8 @@ func TestAFloodOfUnknownAliases(t *testing.T) {
 		})
 	}
 	flood.Wait()
-	// A busy machine may have look-ups tried twice.
-	if most := 61 + int64(time.Since(start)/time.Second); reads.Load() > 2*most || found.Load() > min(most, reads.Load()) || found.Load()+refused.Load() != 1600 {
+	// A busy machine may have some look-ups tried twice.
+	if most := 61 + int64(time.Since(start)/time.Second); reads.Load() > most+most/2 || found.Load() > min(most, reads.Load()) {
 		t.Errorf("%d look-ups, %d not found and %d refused; want %d of the first at most", reads.Load(), found.Load(), refused.Load(), most)
 	}
 	if got := get(t, base+"/"+made.Alias, "X-Forwarded-For", "203.0.113.7"); got.Status != 302 {

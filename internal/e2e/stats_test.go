@@ -120,10 +120,10 @@ func TestStatisticsAgree(t *testing.T) {
 					n, _ := strconv.Atoi(e["Clicks"].(string))
 					written[alias] += n
 					text, _ := e["Visitors"].(string)
-					data, _ := base64.StdEncoding.DecodeString(text)
-					of, err := clicks.DecodeVisitors(data)
-					if err != nil {
-						t.Fatal(err)
+					data, err := base64.StdEncoding.DecodeString(text)
+					of, err2 := clicks.DecodeVisitors(data)
+					if known[alias] == nil || err != nil || err2 != nil {
+						t.Fatalf("%v: %v, %v", e, err, err2)
 					}
 					known[alias].Merge(&of)
 				}

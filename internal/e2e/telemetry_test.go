@@ -279,7 +279,7 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 				for _, i := range e.Items("RemoteDependencyData") {
 					// Polls for changes are nobody's in particular.
 					others := []string{"start", "clicks", "ready"}
-					if d := i.Data.BaseData; d.Success && !slices.Contains(others, i.Tags["ai.operation.name"]) && !strings.HasSuffix(d.Name, " "+s.State) {
+					if d := i.Data.BaseData; !slices.Contains(others, i.Tags["ai.operation.name"]) && !strings.HasSuffix(d.Name, " "+s.State) {
 						id := i.Operation()
 						switch invocation := d.Properties["InvocationId"]; {
 						case !hexID.MatchString(invocation) || strings.HasPrefix(invocation, "1111"):
@@ -291,7 +291,9 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 						case id != trace:
 							id = "invocation of " + i.Tags["ai.operation.name"]
 						}
-						by[id] = append(by[id], d.Name+" "+d.ResultCode)
+						if late := d.ResultCode == telemetry.ResultTimeout || d.ResultCode == telemetry.ResultCanceled; !late {
+							by[id] = append(by[id], fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Success))
+						}
 					}
 				}
 				for id := range by {
@@ -300,9 +302,9 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 				return by
 			}
 			want := map[string][]string{
-				trace: {"GetEntity " + s.Index + " 404", "InsertEntity " + s.Expiry + " 201",
-					"InsertEntity " + s.Links + " 201", "InsertEntity " + s.Index + " 201"},
-				"invocation of redirect": {"GetEntity " + s.Links + " 200", "GetEntity " + s.Links + " 404"},
+				trace: {"GetEntity " + s.Index + " 404 true", "InsertEntity " + s.Expiry + " 201 true",
+					"InsertEntity " + s.Links + " 201 true", "InsertEntity " + s.Index + " 201 true"},
+				"invocation of redirect": {"GetEntity " + s.Links + " 200 true", "GetEntity " + s.Links + " 404 true"},
 			}
 			testutil.Eventually(t, "all calls arrive", func() bool {
 				got := calls()

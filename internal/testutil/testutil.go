@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -78,6 +80,25 @@ func Send(method, url, body string, headers ...string) (Response, error) {
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	return Response{resp.StatusCode, resp.Header, string(data)}, err
+}
+
+// BuildsFrom reads the folders of the project at root, so that a change of any file is a change of what a test depends on. Of an
+// executable that it builds and starts `go test` knows nothing, and would go on telling the result of an older one. What is read
+// in a TestMain does not count.
+func BuildsFrom(t testing.TB, root string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); name == "node_modules" || name == "build" || name[0] == '.' {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Memory returns a figure of a process's memory in KiB, such as VmRSS, and 0 on systems without /proc.

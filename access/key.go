@@ -53,8 +53,8 @@ func MakeKey(random io.Reader, maker, owner, name string, ends *time.Time, now t
 	case owner == AdminOwner:
 		return "", k, &InvalidKeyError{"owner", "Name the owner whose key it will be. It cannot be " + AdminOwner + ": the admin key is a setting of the service."}
 	case owner == "" || owner != maker && // whom a provider may call what it likes
-		(len(owner) > maxKeyOwner || !printableASCII(owner)):
-		return "", k, &InvalidKeyError{"owner", fmt.Sprintf("The owner must have 1 to %d printable ASCII characters.", maxKeyOwner)}
+		(len(owner) > maxKeyOwner || !printableASCII(owner) || strings.TrimSpace(owner) != owner || owner == "*"): // * is all owners
+		return "", k, &InvalidKeyError{"owner", fmt.Sprintf("The owner must have 1 to %d printable ASCII characters, without blanks at its ends, and cannot be *.", maxKeyOwner)}
 	case name == "" || utf8.RuneCountInString(name) > maxKeyName || strings.ContainsFunc(name, unicode.IsControl):
 		return "", k, &InvalidKeyError{"name", fmt.Sprintf("Give the key a name of 1 to %d characters, without control characters.", maxKeyName)}
 	}

@@ -89,6 +89,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"longest name":         {"ann", `{"name":"` + strings.Repeat("東", 100) + `"}`, 201, "", ""},
 		"earliest end":         {"ann", `{"name":"x","expiresAtUtc":"` + in60.Format(time.RFC3339) + `"}`, 201, "", ""},
 		"longest owner":        {"admin", `{"name":"x","owner":"` + strings.Repeat("~", 200) + `"}`, 201, "", ""},
+		"all owners":           {"admin", `{"name":"x","owner":"*"}`, 400, "body", "owner"},
+		"owner and a space":    {"admin", `{"name":"x","owner":"ann "}`, 400, "body", "owner"},
 		"owner with a space":   {"admin", `{"name":"x","owner":"Ann Lee"}`, 201, "", ""},
 		"null owner":           {"ann", `{"name":"x","owner":null}`, 201, "", ""},
 		"no name":              {"ann", `{}`, 400, "body", "name"},

@@ -80,6 +80,11 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 
 // createChosen inserts the wanted link under the alias that its caller chose.
 func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool, err error) {
+	if c.want.Owner == "" {
+		if err := c.permitted(ctx); err != nil {
+			return link.Link{}, false, err
+		}
+	}
 	// Some process may have cached that there is no such link.
 	if err := c.changes.tell(ctx, string(c.want.Alias)); err != nil {
 		return link.Link{}, false, err
@@ -94,6 +99,37 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		return there.Link, false, nil
 	}
 	return link.Link{}, false, link.ErrAliasTaken
+}
+
+// permitted returns link.ErrDisabled if the link that shorten gives for the wanted URL is disabled: to choose an alias is no way
+// round that.
+func (c *creation) permitted(ctx context.Context) error {
+	seen, err := c.index.get(ctx, indexKey(c.want))
+	a, ok := link.ParseAlias(seen.alias)
+	if errors.Is(err, errGone) || err == nil && !ok {
+		return nil
+	}
+	var r linkRow
+	if err == nil {
+		r, err = c.links.get(ctx, a)
+	}
+	switch {
+	case err != nil && !decided(err):
+		return err
+	case err == nil && r.LongURL == c.want.LongURL && r.Owner == "" && c.state(r) == link.StateDisabled:
+		return link.ErrDisabled
+	}
+	return nil
+}
+
+// state returns that of a link, where disabled by an admin goes before deleted: who has the claim token cannot delete that away.
+func (c *creation) state(r linkRow) link.State {
+	now := c.config.Now()
+	state := r.State(now)
+	if state == link.StateDeleted && r.Disabled && r.Owner == "" && !r.Expired(now) {
+		state = link.StateDisabled
+	}
+	return state
 }
 
 // insertChosen inserts the wanted link under its own alias. errExists: the alias is taken, by the link or tombstone that it
@@ -139,10 +175,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			c.cache.forget(a)
 			r, err = c.cache.refresh(ctx, a)
 		}
-		state := r.State(c.config.Now())
-		if state == link.StateDeleted && r.Disabled && r.Owner == "" && !r.Expired(c.config.Now()) {
-			state = link.StateDisabled // by an admin: who has its claim token cannot delete that away
-		}
+		state := c.state(r)
 		switch {
 		case err != nil && decided(err):
 			return link.Link{}, errStale

@@ -36,7 +36,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 		"owner's new link":          {operation{nil, create("a", "", url1, time.Hour)}, []string{getIndex, insertExpiry, insertOwner, insertLink, insertIndex}},
 		"owner's, never to end":     {operation{nil, create("a", "", url1, 0)}, []string{getIndex, insertOwner, insertLink, insertIndex}},
 		"owner's known URL":         {operation{there("a", url1, 0), create("a", "", url1, 0)}, []string{getIndex, read}},
-		"chosen":                    {operation{nil, create("", "one", url1, time.Hour)}, []string{tell, insertExpiry, insertLink}},
+		"chosen":                    {operation{nil, create("", "one", url1, time.Hour)}, []string{getIndex, tell, insertExpiry, insertLink}},
 		"chosen by an owner":        {operation{nil, create("a", "one", url1, time.Hour)}, []string{tell, insertExpiry, insertOwner, insertLink}},
 		"known URL, first time":     {operation{there("", url1, time.Hour), create("", "", url1, time.Hour)}, []string{getIndex, read, update}},
 		"known URL, later":          {operation{there("", url1, time.Hour, create("", "", url1, time.Hour)), create("", "", url1, time.Hour)}, []string{getIndex, read}},

@@ -109,6 +109,7 @@ func (s linkState) create(e linkEvent) []linkState {
 	case !e.known() && free:
 		return []linkState{next, {phase: tried}}
 	case !e.known(),
+		e.status == 403 && e.by == "", // the link that shorten gives for the URL is disabled: see slot
 		e.status == 200 && same && s.live(e.from) && s.end == e.told.end,
 		e.status == 409 && s.phase != never && !(same && s.live(e.latest)):
 		return []linkState{s}

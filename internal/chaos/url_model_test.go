@@ -82,9 +82,9 @@ func slots(history []event) map[slot][]slotEvent {
 	return parts
 }
 
-// slot returns that of a shorten that had a link drawn, or was given the one that is there.
+// slot returns that of a shorten that had a link drawn, or was given the one that is there, or was refused because of that.
 func (e event) slot() (s slot, ok bool) {
-	if e.op != "shorten" || e.choice() || !e.known() {
+	if e.op != "shorten" || e.choice() && e.status != 403 || !e.known() {
 		return slot{}, false // an unknown one counts once somebody is told of its link: see births
 	}
 	return slot{*e.change.url, e.by}, true

@@ -166,8 +166,14 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		if got, err := s.Get(ctx, l.Alias); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if _, _, err := s.Create(ctx, want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrDisabled) {
-			t.Errorf("got %v, want %v", err, link.ErrDisabled)
+		for _, alias := range []link.Alias{"", "chosen"} {
+			w := want("https://example.com/", time.Hour)
+			w.Alias = alias
+			if _, _, err := s.Create(ctx, w, ""); !errors.Is(err, link.ErrDisabled) {
+				t.Errorf("alias %q: got %v, want %v", alias, err, link.ErrDisabled)
+			}
+			w.Owner = "somebody"
+			create(t, s, w) // who answers for it
 		}
 		l.Disabled = false
 		s.Put(l)

@@ -168,9 +168,17 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	if f.Blocked.Has(want.LongURL) {
 		return link.Link{}, false, link.ErrBlocked
 	}
+	given, ok := f.links[f.index[indexKey(want)]]
+	ok = ok && indexKey(given) == indexKey(want)
+	state := given.State(f.now())
+	if state == link.StateDeleted && given.Disabled && given.Owner == "" && !given.Expired(f.now()) {
+		state = link.StateDisabled
+	}
 	if want.Alias != "" {
 		l, taken := f.links[want.Alias]
 		switch {
+		case ok && state == link.StateDisabled && want.Owner == "":
+			return link.Link{}, false, link.ErrDisabled
 		case !taken:
 			return f.put(want), true, nil
 		case want.Owner != "" && indexKey(l) == indexKey(want) && l.State(f.now()) == link.StateLive:
@@ -178,17 +186,15 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 		}
 		return link.Link{}, false, link.ErrAliasTaken
 	}
-	if l, ok := f.links[f.index[indexKey(want)]]; ok && indexKey(l) == indexKey(want) {
-		switch state := l.State(f.now()); {
-		case state == link.StateDisabled, state == link.StateDeleted && l.Disabled && l.Owner == "" && !l.Expired(f.now()):
-			return link.Link{}, false, link.ErrDisabled
-		case state == link.StateLive:
-			if want.Owner == "" && !l.Shared && (presented == "" || presented != l.ClaimHash) {
-				l.Shared = true
-				f.put(l)
-			}
-			return cached(l), false, nil
+	switch {
+	case ok && state == link.StateDisabled:
+		return link.Link{}, false, link.ErrDisabled
+	case ok && state == link.StateLive:
+		if want.Owner == "" && !given.Shared && (presented == "" || presented != given.ClaimHash) {
+			given.Shared = true
+			f.put(given)
 		}
+		return cached(given), false, nil
 	}
 	for range 10 {
 		a, err := link.NewAlias(f.random, 6)

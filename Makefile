@@ -36,12 +36,11 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 	@echo "  go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 push --index build/image REGISTRY/tiney:TAG"
 
 # The package that takes the longest begins first, so that it is not what everybody waits for in the end. The tests of
-# processes and pages have the machine to themselves afterwards: they wait as long as the service and its users do, and no longer.
+# processes have the machine to themselves afterwards: they wait as long as the service and its clients do, and no longer.
 test: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
-	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; \
-	all=$$(go list ./...); alone=$$(go list ./internal/e2e ./internal/browser); \
-	go test -race -parallel 8 -timeout 20m ./storage $$(echo "$$all" | grep -vxF "$$alone") || failed=1; \
-	go test -race -p 1 -parallel 8 -timeout 20m $$alone || failed=1; \
+	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
+	go test -race -parallel 8 -timeout 20m ./storage $$(echo "$$all" | grep -vx tiney/internal/e2e) || failed=1; \
+	go test -race -parallel 8 -timeout 20m ./internal/e2e || failed=1; \
 	exit $$failed
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine

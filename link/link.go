@@ -82,6 +82,18 @@ func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
+// BarsURL reports whether its long URL gets no other link at now: the link is disabled. Who has the claim token of one without an
+// owner, which only admins disable, cannot delete that away.
+func (l Link) BarsURL(now time.Time) bool {
+	switch l.State(now) {
+	case StateDisabled:
+		return true
+	case StateDeleted:
+		return l.Disabled && l.Owner == "" && !l.Expired(now)
+	}
+	return false
+}
+
 // Errors of a store of links, and of the changes that a caller asks for. Whoever returns one of them may wrap it with
 // more detail.
 var (

@@ -105,31 +105,26 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 // round that.
 func (c *creation) permitted(ctx context.Context) error {
 	seen, err := c.index.get(ctx, indexKey(c.want))
-	a, ok := link.ParseAlias(seen.alias)
-	if errors.Is(err, errGone) || err == nil && !ok {
+	if errors.Is(err, errGone) {
 		return nil
 	}
-	var r linkRow
-	if err == nil {
-		r, err = c.links.get(ctx, a)
-	}
-	switch {
-	case err != nil && !decided(err):
+	if err != nil {
 		return err
-	case err == nil && r.LongURL == c.want.LongURL && r.Owner == "" && c.state(r) == link.StateDisabled:
+	}
+	a, ok := link.ParseAlias(seen.alias)
+	if !ok {
+		return nil
+	}
+	r, err := c.links.get(ctx, a)
+	switch {
+	case err != nil && decided(err):
+		return nil
+	case err != nil:
+		return err
+	case r.LongURL == c.want.LongURL && r.Owner == c.want.Owner && r.BarsURL(c.config.Now()):
 		return link.ErrDisabled
 	}
 	return nil
-}
-
-// state returns that of a link, where disabled by an admin goes before deleted: who has the claim token cannot delete that away.
-func (c *creation) state(r linkRow) link.State {
-	now := c.config.Now()
-	state := r.State(now)
-	if state == link.StateDeleted && r.Disabled && r.Owner == "" && !r.Expired(now) {
-		state = link.StateDisabled
-	}
-	return state
 }
 
 // insertChosen inserts the wanted link under its own alias. errExists: the alias is taken, by the link or tombstone that it
@@ -175,16 +170,18 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			c.cache.forget(a)
 			r, err = c.cache.refresh(ctx, a)
 		}
-		state := c.state(r)
+		now := c.config.Now()
 		switch {
 		case err != nil && decided(err):
 			return link.Link{}, errStale
 		case err != nil:
 			return link.Link{}, err
-		case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner, state != link.StateLive && state != link.StateDisabled:
+		case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner:
 			return link.Link{}, errStale
-		case state == link.StateDisabled:
+		case r.BarsURL(now):
 			return link.Link{}, link.ErrDisabled
+		case r.State(now) != link.StateLive:
+			return link.Link{}, errStale
 		case r.Shared, r.Owner != "", c.claimHash != "" && c.claimHash == r.ClaimHash:
 			return r.Link, nil
 		}

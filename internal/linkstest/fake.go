@@ -170,14 +170,11 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	}
 	given, ok := f.links[f.index[indexKey(want)]]
 	ok = ok && indexKey(given) == indexKey(want)
-	state := given.State(f.now())
-	if state == link.StateDeleted && given.Disabled && given.Owner == "" && !given.Expired(f.now()) {
-		state = link.StateDisabled
-	}
+	barred := ok && given.BarsURL(f.now())
 	if want.Alias != "" {
 		l, taken := f.links[want.Alias]
 		switch {
-		case ok && state == link.StateDisabled && want.Owner == "":
+		case barred && want.Owner == "":
 			return link.Link{}, false, link.ErrDisabled
 		case !taken:
 			return f.put(want), true, nil
@@ -187,9 +184,9 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 		return link.Link{}, false, link.ErrAliasTaken
 	}
 	switch {
-	case ok && state == link.StateDisabled:
+	case barred:
 		return link.Link{}, false, link.ErrDisabled
-	case ok && state == link.StateLive:
+	case ok && given.State(f.now()) == link.StateLive:
 		if want.Owner == "" && !given.Shared && (presented == "" || presented != given.ClaimHash) {
 			given.Shared = true
 			f.put(given)

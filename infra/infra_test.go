@@ -289,9 +289,8 @@ func TestAzd(t *testing.T) {
 // TestDevContainer: its Go and its Node.js are those of the module and of GitHub's tests.
 func TestDevContainer(t *testing.T) {
 	container := read(t, "../.devcontainer/devcontainer.json")
-	var all map[string]any
-	if err := json.Unmarshal([]byte(container), &all); err != nil {
-		t.Error(err)
+	if !json.Valid([]byte(container)) {
+		t.Error("the dev container's description is no JSON")
 	}
 	is := slices.Concat(matches(t, container, `/go:(\d+\.\d+)-`), matches(t, container, `/node:1": \{ "version": "(\d+)"`))
 	want := slices.Concat(matches(t, read(t, "../go.mod"), `(?m)^go (\d+\.\d+)`), matches(t, read(t, "../.github/workflows/build.yml"), `node-version: (\d+)`))

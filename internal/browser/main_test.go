@@ -67,7 +67,7 @@ var sites atomic.Int64
 // newSite makes the tables of a service whose short URLs begin with url.
 func newSite(t *testing.T, url string) *site {
 	t.Helper()
-	testutil.BuildsFrom(t, "../..")
+	testutil.BuildsProject(t)
 	s := &site{Tables: rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("B%d", sites.Add(1))), url: url,
 		storage: faultproxy.Start(emulator), output: new(testutil.Buffer)}
 	t.Cleanup(s.storage.Close)

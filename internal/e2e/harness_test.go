@@ -89,7 +89,7 @@ var sites atomic.Int64
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	testutil.BuildsFrom(t, "../..")
+	testutil.BuildsProject(t)
 	prefix := fmt.Sprintf("E%d", sites.Add(1))
 	s := &site{t: t, lock: strings.ToLower(prefix) + "-locks", app: app, Tables: rawtables.Open(t, emulator.ConnectionString(), prefix)}
 	s.Make()

@@ -82,12 +82,19 @@ func Send(method, url, body string, headers ...string) (Response, error) {
 	return Response{resp.StatusCode, resp.Header, string(data)}, err
 }
 
-// BuildsFrom reads the folders of the project at root, so that a change of any file is a change of what a test depends on. Of an
-// executable that it builds and starts `go test` knows nothing, and would go on telling the result of an older one. What is read
-// in a TestMain does not count.
-func BuildsFrom(t testing.TB, root string) {
+// BuildsProject reads the folders of the project, two above the test's own, so that a change of any file is a change of what the
+// test depends on. Of an executable that it builds and starts `go test` knows nothing, and would go on telling the result of an
+// older one. What is read in a TestMain does not count.
+func BuildsProject(t testing.TB) {
 	t.Helper()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	if err := readFolders(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var readFolders = sync.OnceValue(func() error { // once is enough for all tests of a package
+	const root = "../.."
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == root || !d.IsDir() {
 			return err
 		}
@@ -96,10 +103,7 @@ func BuildsFrom(t testing.TB, root string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+})
 
 // Memory returns a figure of a process's memory in KiB, such as VmRSS, and 0 on systems without /proc.
 func Memory(t testing.TB, pid int, figure string) int {

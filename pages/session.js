@@ -50,14 +50,14 @@ export function claimsDeclined() {
 }
 
 // api is call with the credential of who is signed in. If that is not valid any more, it waits until they have signed in
-// again, and repeats the call.
-export async function api(method, path, options = {}) {
+// again, and repeats the call: unless nobody asked for it (asks: false), whom a dialog would interrupt.
+export async function api(method, path, { asks = true, ...options } = {}) {
   for (;;) {
     const used = token;
     try {
       return await call(method, path, { ...options, token });
     } catch (problem) {
-      if (problem.status !== 401) throw problem;
+      if (problem.status !== 401 || !asks) throw problem;
       if (used === token) await signInAgain(problem);
     }
   }

@@ -24,28 +24,28 @@ function query() {
   return `api/links/${link.alias}/stats?from=${from}&interval=${interval}`;
 }
 
-async function load() {
+async function load(asks = true) {
   const mine = ++turn;
   clearTimeout(later);
   wrong("stats-problem", null);
   byId("stats-body").setAttribute("aria-busy", "true");
   try {
-    const { body } = await api("GET", query());
+    const { body } = await api("GET", query(), { asks });
     if (mine !== turn) return;
     draw(body);
     // Somebody who has just made a link opens it in another tab, and wants to see that it counts.
     if (body.clicks + body.bots === 0 && Date.now() - Date.parse(link.createdAtUtc) < 3_600_000) later = setTimeout(poll, 3000);
   } catch (problem) {
-    if (mine === turn) wrong("stats-problem", problem, load);
+    if (mine === turn) wrong("stats-problem", problem, () => load());
   } finally {
     if (mine === turn) byId("stats-body").removeAttribute("aria-busy");
   }
 }
 
-const poll = () => (document.hidden ? document.addEventListener("visibilitychange", poll, { once: true }) : link && load());
+const poll = () => (document.hidden ? document.addEventListener("visibilitychange", poll, { once: true }) : link && load(false));
 
-byId("stats-range").addEventListener("change", load);
-byId("stats-again").addEventListener("click", load);
+byId("stats-range").addEventListener("change", () => load());
+byId("stats-again").addEventListener("click", () => load());
 
 byId("stats-csv").addEventListener("click", () => act(byId("stats-csv"), "stats-problem", async () => {
   const { body } = await api("GET", query(), { headers: { Accept: "text/csv" }, read: String });

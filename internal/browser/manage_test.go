@@ -832,7 +832,12 @@ func TestManageSessionEnds(t *testing.T) {
 	p.GoTo("#/link/mine", "#link-short", "/mine")
 	p.AwaitTrue(find("#form") + ".checkVisibility()")
 	p.Fill("#title", "typed")
+	p.Await("#stats-body", "No clicks in this time")
 	s.as(t, key, "DELETE", "/api/keys/"+fmt.Sprint(s.idOf(t, key)), "")
+	p.Await("#stats-problem", "Try again") // which were asked for again, and not by ada: no dialog interrupts her
+	if Eval[bool](p, find("#again")+".open") {
+		t.Error("what the page does by itself has her sign in")
+	}
 	p.Click("#save")
 	p.Await("#again", "Your session has ended")
 	p.wantFocus("key")

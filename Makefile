@@ -35,12 +35,12 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 	@echo "build/image is an OCI image layout. To push it to a registry:"
 	@echo "  go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 push --index build/image REGISTRY/tiney:TAG"
 
-# The package that takes the longest begins first, so that it is not what everybody waits for in the end. The tests of
-# processes have the machine to themselves afterwards: they wait as long as the service and its clients do, and no longer.
+# The tests of storage and those of processes have the machine to themselves: an emulator beside other busy programs stands
+# still for longer than the service and its clients wait.
 test: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
 	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
-	go test -race -parallel 8 -timeout 20m ./storage $$(echo "$$all" | grep -vx tiney/internal/e2e) || failed=1; \
-	go test -race -parallel 8 -timeout 20m ./internal/e2e || failed=1; \
+	others=$$(echo "$$all" | grep -vx -e tiney/storage -e tiney/internal/e2e); \
+	for packages in "$$others" ./storage ./internal/e2e; do go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
 	exit $$failed
 
 check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine

@@ -34,9 +34,6 @@ const (
 	// countersPerEntry is ristretto's advice, for entries as small as a "not found" is.
 	countersPerEntry = 10
 
-	// staleWait is how long a caller waits for the table if there is a stale link to serve instead: to somebody who follows
-	// a link, a table that takes longer is as good as down.
-	staleWait = time.Second
 	// staleRetry is how long a stale link is served without asking the table again after the table failed. So an outage
 	// costs a popular link one slow response now and then, and the table is not stormed when it comes back.
 	staleRetry = 5 * time.Second
@@ -44,6 +41,10 @@ const (
 	// sweepEvery is how often a full cache drops the entries past their staleUntil.
 	sweepEvery = time.Minute
 )
+
+// staleWait is how long a caller waits for the table if there is a stale link to serve instead: to somebody who follows
+// a link, a table that takes longer is as good as down. It is a variable for the tests.
+var staleWait = time.Second
 
 // cache serves links from memory, in front of the table.
 //
@@ -201,7 +202,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 // table does not respond. With the poll that the request has perhaps waited for before, it takes Timeout.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
 	result := shared(ctx, &c.reads, string(a), func(ctx context.Context) (linkRow, error) { return c.refresh(ctx, a) })
-	wait := Timeout - changesWait
+	wait := linkWait
 	if old != nil {
 		wait = staleWait
 	}

@@ -19,8 +19,6 @@ const (
 	// changesTrusted is how old the last poll may be for what is cached to count as right: so a change shows in every
 	// process this long after it was acknowledged, at the latest.
 	changesTrusted = 15 * time.Second
-	// changesWait is how long a request waits for a poll.
-	changesWait = 500 * time.Millisecond
 	// changesOverlap is how far before the last poll the next one looks back: clocks may differ by half of it, and a read may
 	// have been under way when its link was changed.
 	changesOverlap = time.Minute
@@ -31,6 +29,11 @@ const (
 	changesPrefix = "change|"
 	changesMinute = "200601021504"
 )
+
+// linkWait is how long a request waits for its link, and changesWait how long for a poll before that: Timeout together.
+const linkWait = 4500 * time.Millisecond
+
+var changesWait = Timeout - linkWait // a variable for the tests
 
 // changes tells other processes what this one is about to change, by rows in ShortUrlsState, and forgets what others have
 // changed. A process polls only while it gets requests.

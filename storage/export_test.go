@@ -3,7 +3,11 @@ package storage
 import (
 	"context"
 	"sync/atomic"
+	"time"
 )
+
+// On a busy machine the emulator may stand still for longer than people wait.
+func init() { changesWait, staleWait = 2*time.Second, 2*time.Second }
 
 // KeepMost has at most so many links of a partition of a day kept in memory, of the days that are read from now on.
 func (c *Clicks) KeepMost(n int) { c.mostActive = n }

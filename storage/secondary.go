@@ -50,7 +50,7 @@ type secondary struct {
 // one that has the link wins, and only the primary knows that there is none. It takes no longer than what a poll, for which the
 // request has perhaps waited before, leaves of Timeout.
 func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.Context, link.Alias) (linkRow, error)) (linkRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout-changesWait)
+	ctx, cancel := context.WithTimeout(ctx, linkWait)
 	defer cancel()
 	type response struct {
 		linkRow

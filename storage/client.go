@@ -21,8 +21,9 @@ import (
 )
 
 // firstTryTimeout is the limit of a call's first try. Later ones get all that is left of the call's time: a network that
-// has lost the first try is given another chance, and a service that is merely slow still gets to respond.
-const firstTryTimeout = 1400 * time.Millisecond
+// has lost the first try is given another chance, and a service that is merely slow, such as one that takes three seconds,
+// still gets to respond.
+const firstTryTimeout = 1200 * time.Millisecond
 
 // httpClient is one pool of connections for all tables and the lock.
 //

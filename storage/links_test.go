@@ -47,7 +47,7 @@ func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 	const hash = "2dce0a4c50441bfccfa9caf4b58c3cba6e06c420505dd829f0436de1aa44baac"
 	for table, want := range map[string]rawtables.Entity{
 		r.Links: {"PartitionKey": "ab", "RowKey": "abAB01", "LongUrl": "https://example.com/a", "IsDisabled": false,
-			"CountedFrom":  l.CreatedAt.Format("20060102"),
+			"CountedFrom":  l.CreatedAt.Add(-time.Minute).Format("20060102"), // another process's clock may be behind
 			"CreatedAtUtc": created, "CreatedAtUtc@odata.type": "Edm.DateTime", "ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
 		r.Index: {"PartitionKey": hash[:8], "RowKey": hash, "Alias": "abAB01", "LongUrl": "https://example.com/a",
 			"ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},

@@ -673,7 +673,13 @@ func TestStatisticsNobodyWaitsFor(t *testing.T) {
 	}()
 	<-reached
 	got := make(chan clicks.Total, 1)
-	go func() { got <- r.service(s) }()
+	go func() {
+		total, err := s.Clicks.Service(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- total
+	}()
 	leave()
 	if err := <-left; !errors.Is(err, link.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 		t.Errorf("who left got %v", err)

@@ -91,10 +91,10 @@ func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
 			}
 		})
 	}
-	// The read is held up until all requests are sent, but for a second at most: after 1.4 s it would be tried again.
+	// The read is held up until all requests are sent, but for 0.8 s at most: after 1.2 s it would be tried again.
 	// Requests that a slow machine sends later find the link cached.
 	<-first
-	for end := time.Now().Add(time.Second); sent.Load() < 1000 && time.Now().Before(end); {
+	for end := time.Now().Add(800 * time.Millisecond); sent.Load() < 1000 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(release)

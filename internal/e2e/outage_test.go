@@ -265,9 +265,9 @@ func descriptors(t *testing.T, h *funchost.Host) int {
 	return len(open)
 }
 
-// Storage that takes three seconds for each call is slow, and not down.
+// Storage that takes three seconds for each call is slow, and not down. No other test runs beside this one: a busy emulator
+// takes more than is left of the five.
 func TestSlowStorage(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
 	p := s.proxy()
@@ -277,7 +277,7 @@ func TestSlowStorage(t *testing.T) {
 		return faultproxy.None
 	})
 	var status int
-	for range 3 { // half a second is left of the five, which may be too little for a busy machine
+	for range 3 { // the machine itself may be busy
 		if status = get(t, process.url+"/cold").Status; status == 302 {
 			return
 		}

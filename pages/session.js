@@ -50,7 +50,7 @@ export function claimsDeclined() {
 }
 
 // api is call with the credential of who is signed in. If that is not valid any more, it waits until they have signed in
-// again, and repeats the call: unless nobody asked for it (asks: false), whom a dialog would interrupt.
+// again, and repeats the call. What the page does by itself (asks: false) must not open a dialog over their work: it fails.
 export async function api(method, path, { asks = true, ...options } = {}) {
   for (;;) {
     const used = token;

@@ -16,6 +16,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 
 	"tiney/telemetry"
 )
@@ -59,7 +60,7 @@ func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			MaxRetryDelay: 200 * time.Millisecond,
 			TryTimeout:    firstTryTimeout, // includes getting a token; in later tries, tryPolicy replaces it for the request
 		},
-		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}},
+		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}, bodyPolicy{}},
 		PerRetryPolicies: []policy.Policy{tryPolicy{kind, sender}},
 	}
 }
@@ -110,6 +111,25 @@ func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 	d.ResultCode, d.ErrorCode, d.Success = outcome(resp, err)
 	p.sender.Dependency(req.Raw().Context(), d)
 	return resp, err
+}
+
+type bodyKey struct{}
+
+// withBody has the call that is made with the context it returns send this body.
+func withBody(ctx context.Context, body []byte) context.Context {
+	return context.WithValue(ctx, bodyKey{}, body)
+}
+
+// bodyPolicy sends a row as it is: the SDK's own encoding goes through a map, as its decoding does.
+type bodyPolicy struct{}
+
+func (bodyPolicy) Do(req *policy.Request) (*http.Response, error) {
+	if body, ok := req.Raw().Context().Value(bodyKey{}).([]byte); ok {
+		if err := req.SetBody(streaming.NopCloser(bytes.NewReader(body)), "application/json"); err != nil {
+			return nil, err
+		}
+	}
+	return req.Next()
 }
 
 // tokenErrorPolicy reports calls that fail before their first try, because there is no token for them.

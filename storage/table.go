@@ -10,6 +10,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/go-json-experiment/json"
@@ -80,29 +81,44 @@ func (t *table) do(ctx context.Context, operation string, send func(context.Cont
 	return max(tries, again), err
 }
 
-// get reads one row. errGone: the table was read, and the row is not there.
+// get reads one row, as the service has written it. errGone: the table was read, and the row is not there.
 func (t *table) get(ctx context.Context, partition, key string) (data []byte, etag azcore.ETag, err error) {
-	_, err = t.do(ctx, "GetEntity", func(ctx context.Context) error {
-		resp, err := t.client.GetEntity(ctx, partition, key, nil)
-		data, etag = resp.Value, resp.ETag
-		return err
-	})
+	resp, err := t.read(ctx, partition, key)
+	if err == nil {
+		etag = azcore.ETag(resp.Header.Get("ETag"))
+		data, err = runtime.Payload(resp) // the SDK has read it, and keeps it there
+	}
 	return data, etag, err
 }
 
-// ping asks for a row whose key no link can have.
-func (t *table) ping(ctx context.Context) error {
-	_, _, err := t.get(ctx, "-", "-")
+// read returns the response for a row, also where that says that there is none. What the SDK itself
+// returns went through a map, in which a Double of 3.0 is a 3, and a 3 is written back as an Int32.
+func (t *table) read(ctx context.Context, partition, key string) (resp *http.Response, err error) {
+	_, err = t.do(ctx, "GetEntity", func(ctx context.Context) error {
+		_, err := t.client.GetEntity(policy.WithCaptureResponse(ctx, &resp), partition, key, nil)
+		return err
+	})
+	return resp, err
+}
+
+// ask asks for a row whose key no link can have.
+func (t *table) ask(ctx context.Context) (*http.Response, error) {
+	resp, err := t.read(ctx, "-", "-")
 	if errors.Is(err, errGone) {
-		return nil
+		err = nil
 	}
+	return resp, err
+}
+
+func (t *table) ping(ctx context.Context) error {
+	_, err := t.ask(ctx)
 	return err
 }
 
 // clock returns the storage service's time, in whole seconds.
 func (t *table) clock(ctx context.Context) (time.Time, error) {
-	var resp *http.Response
-	if err := t.ping(policy.WithCaptureResponse(ctx, &resp)); err != nil {
+	resp, err := t.ask(ctx)
+	if err != nil {
 		return time.Time{}, err
 	}
 	at, err := http.ParseTime(resp.Header.Get("Date"))
@@ -172,7 +188,7 @@ func (t *table) upsert(ctx context.Context, entity []byte) (etag azcore.ETag, er
 // try of this very call.
 func (t *table) update(ctx context.Context, entity []byte, read azcore.ETag, mode aztables.UpdateMode) (etag azcore.ETag, retried bool, err error) {
 	tries, err := t.do(ctx, "UpdateEntity", func(ctx context.Context) error {
-		resp, err := t.client.UpdateEntity(ctx, entity, &aztables.UpdateEntityOptions{IfMatch: &read, UpdateMode: mode})
+		resp, err := t.client.UpdateEntity(withBody(ctx, entity), entity, &aztables.UpdateEntityOptions{IfMatch: &read, UpdateMode: mode})
 		etag = resp.ETag
 		return err
 	})

@@ -84,6 +84,7 @@ type entry struct {
 	notBefore  atomic.Int64 // the earliest time of the next refresh after one failed; zero: none failed
 	statusCode int16
 	shared     bool
+	unsettled  bool       // when it was read
 	counted    clicks.Day // from that day on, clicks are its own
 }
 
@@ -97,7 +98,7 @@ func (e *entry) link() link.Link {
 }
 
 func (e *entry) row(stale bool) linkRow {
-	r := linkRow{Link: e.link(), etag: e.etag, cached: true}
+	r := linkRow{Link: e.link(), etag: e.etag, cached: true, unsettled: e.unsettled}
 	r.Stale = stale
 	return r
 }
@@ -235,16 +236,16 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 
 // refresh reads the table and caches what it says, unless the alias was forgotten or replaced meanwhile.
 func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
-	forgotten := c.slot(a).Load()
+	forgotten, at := c.slot(a).Load(), c.now()
 	r, err := c.table(ctx, a)
 	if c.slot(a).Load() != forgotten {
 		return r, err
 	}
 	switch {
 	case err == nil:
-		c.put(a, r)
+		c.put(a, r, at)
 	case errors.Is(err, link.ErrNotFound):
-		c.put(a, linkRow{})
+		c.put(a, linkRow{}, at)
 	}
 	if c.slot(a).Load() != forgotten { // between the look and the put
 		c.entries.Del(string(a))
@@ -264,8 +265,9 @@ func (c *cache) slot(a link.Alias) *atomic.Uint32 {
 	return &c.forgotten[maphash.String(c.seed, string(a))%uint64(len(c.forgotten))]
 }
 
-// put caches what was read, or "not found" if that is zero, in place of what was cached for the alias.
-func (c *cache) put(a link.Alias, r linkRow) { c.putAt(a, r, c.now(), 0) }
+// put caches what a read or a write that began at some time has returned, or "not found" if that is zero, in place of what
+// was cached for the alias. A process may have stood still since then, and be told no more of what has changed.
+func (c *cache) put(a link.Alias, r linkRow, at time.Time) { c.putAt(a, r, at, 0) }
 
 // putStale caches a link of the secondary, as one that is stale from the start, unless its alias was forgotten more often than
 // so: whoever wants it next gets it at once, and the table is asked again after staleRetry.
@@ -283,7 +285,8 @@ func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 		// Cloned, or the entry would keep the whole request in memory.
 		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner, createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
 		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared, counted: clicks.DayOf(r.CountedFrom),
-		cachedAt: at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
+		unsettled: unsettled(r.Link, at),
+		cachedAt:  at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
 	e.notBefore.Store(notBefore)
 	if e.owner == "" && !e.shared {
@@ -338,11 +341,11 @@ func (c *cache) sweep(now time.Time) {
 	}()
 }
 
-// replace caches a link that was just written, in place of what was cached, or is about to be.
-func (c *cache) replace(r linkRow) {
+// replace caches a link that a write which began at some time has made, in place of what was cached, or is about to be.
+func (c *cache) replace(r linkRow, at time.Time) {
 	if c != nil {
 		c.forget(r.Alias)
-		c.put(r.Alias, r)
+		c.put(r.Alias, r, at)
 	}
 }
 

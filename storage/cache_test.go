@@ -86,7 +86,7 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 // insert adds a link to the table as a create does.
 func (r *cacheRig) insert(l link.Link) {
 	r.table.set(func() { r.table.links[l.Alias] = l })
-	r.replace(linkRow{Link: l, etag: "1"})
+	r.replace(linkRow{Link: l, etag: "1"}, r.now())
 }
 
 // add adds a link to the table that expires after life, or never.
@@ -514,7 +514,7 @@ func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					r.put(link.Alias(fmt.Sprintf("w%d-%d", w, i)), linkRow{})
+					r.put(link.Alias(fmt.Sprintf("w%d-%d", w, i)), linkRow{}, r.now())
 				}
 			}
 		})
@@ -537,18 +537,18 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	for name, entry := range map[string]func(r *cacheRig, i int){
-		"unknown aliases": func(r *cacheRig, i int) { r.put(link.Alias(fmt.Sprintf("n%07d", i)), linkRow{}) },
+		"unknown aliases": func(r *cacheRig, i int) { r.put(link.Alias(fmt.Sprintf("n%07d", i)), linkRow{}, r.now()) },
 		"short links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("s%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(24 * time.Hour)}})
+			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
 		},
 		"short links of many ends": func(r *cacheRig, i int) { // as if they came over ten minutes
 			a := link.Alias(fmt.Sprintf("e%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)}})
+			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)}}, r.now())
 		},
 		"long links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("l%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 4000), ExpiresAt: r.now().Add(24 * time.Hour)}})
+			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 4000), ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

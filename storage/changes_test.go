@@ -420,6 +420,51 @@ func TestAReadThatWasUnderWayIsNotCached(t *testing.T) {
 	}
 }
 
+// A process stands still while a response is on its way to it, for longer than changes are kept. What the response says is as
+// old as its call, and is not cached as fresh.
+func TestAResponseThatIsOlderThanChangesAreKept(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		operation
+		call string
+	}{
+		"of a read":   {operation{there("a", url1, 0), func(ctx context.Context, _ *rig, s *storage.Links) error { _, err := s.Get(ctx, "one"); return err }}, "GetEntity"},
+		"of a create": {operation{nil, create("a", "one", url1, 0)}, "InsertEntity"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := followed(t)
+			s, other := r.open(withCache), r.other()
+			r.begin(test.operation, other)
+			var begun atomic.Bool
+			r.proxy.After(func(c faultproxy.Call) {
+				if c.Operation != test.call || c.Target != r.Links || begun.Swap(true) {
+					return
+				}
+				r.clock.Advance(time.Minute)
+				if err := setURL(url2)(ctx, r, other); err != nil {
+					t.Error(err)
+				}
+				r.clock.Advance(31 * time.Minute)
+				if _, err := s.Get(ctx, "another"); !errors.Is(err, link.ErrNotFound) { // the first request gets a poll
+					t.Error(err)
+				}
+				r.clock.Advance(time.Millisecond)
+			})
+			if err := test.do(ctx, r, s); err != nil && !errors.Is(err, link.ErrUnavailable) {
+				t.Error(err)
+			}
+			s.WaitForCache()
+			for range 3 {
+				r.clock.Advance(10 * time.Second)
+				if l, err := s.Get(ctx, "one"); err != nil || l.LongURL != url2 {
+					t.Errorf("got %+v, %v", l, err)
+				}
+			}
+		})
+	}
+}
+
 func TestWhatCannotBeToldIsNotDone(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]doing{

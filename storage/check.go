@@ -158,7 +158,7 @@ type checking struct {
 
 	// Fingerprints of what there is.
 	expiries, due  prints // expiry rows by their keys; aliases of those that are due
-	ending, moves  prints // aliases that have an expiry row; aliases with the keys of the index between which an edit moves them
+	ending, guards prints // aliases that have an expiry row; aliases with the keys of the index of their guards
 	listed         prints // rows of owners' lists
 	aliases        prints // rows of links
 	indexed, owned prints // aliases with their keys of the index; rows that owners' lists must have
@@ -333,8 +333,8 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 		e := readExpiry(r)
 		c.expiries.add(c.print(r.partition, r.key))
 		c.ending.add(c.print(string(e.alias)))
-		for _, key := range e.moved {
-			c.moves.add(c.print(string(e.alias), key))
+		for _, key := range e.keys {
+			c.guards.add(c.print(string(e.alias), key))
 		}
 		if wrongExpiry(r) != "" {
 			return nil
@@ -350,7 +350,7 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 		}
 		return nil
 	})
-	for _, p := range []prints{c.expiries, c.ending, c.moves, c.due} {
+	for _, p := range []prints{c.expiries, c.ending, c.guards, c.due} {
 		p.sort()
 	}
 	return err
@@ -522,12 +522,12 @@ func (c *checking) checkIndex(ctx context.Context) error {
 			return again
 		}
 		print := c.print(indexedAlias(r), r.key)
-		if c.indexed.has(print) || c.moves.has(print) || !c.old(r) {
+		if c.indexed.has(print) || c.guards.has(print) || !c.old(r) {
 			return nil
 		}
 		return func(ctx context.Context) error { return c.lookAtIndex(ctx, r) }
 	})
-	c.indexed, c.moves = nil, nil
+	c.indexed, c.guards = nil, nil
 	return err
 }
 
@@ -549,7 +549,7 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 		// An edit may have led the link here just before, and have found the row.
 		now, err := c.read(ctx, a)
 		if err == nil && now.DeletedAt.IsZero() && indexKey(now.Link) == r.key {
-			return c.enterIndex(ctx, now.Link)
+			return c.enterGuarded(ctx, now.Link)
 		}
 		if decided(err) {
 			err = nil
@@ -589,7 +589,11 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 			return again
 		}
 		e := readExpiry(r)
-		if !e.expiresAt.After(c.now) || c.aliases.has(c.print(string(e.alias))) || !c.old(r) { // one that is due is the reaper's
+		byNow := c.now // what is due is the reaper's
+		if len(e.keys) > 0 {
+			byNow = byNow.Add(guardAfter) // the link of a guard may have been taken back
+		}
+		if !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias))) || !c.old(r) {
 			return nil
 		}
 		return func(ctx context.Context) error { return c.lookAtExpiry(ctx, r, e.alias) }
@@ -607,7 +611,7 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Alias) 
 	}
 	return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
 		d := &due{expiryRow: readExpiry(r)}
-		if err := (&reaping{Links: c.Links}).dropMoved(ctx, d); err != nil {
+		if err := (&reaping{Links: c.Links}).dropStale(ctx, d); err != nil {
 			return err
 		}
 		return c.expiry.delete(ctx, d.rowKey)

@@ -63,19 +63,36 @@ type creation struct {
 }
 
 func (c *creation) create(ctx context.Context) (l link.Link, created bool, err error) {
-	seen, err := c.index.get(ctx, indexKey(c.want))
-	switch {
-	case err == nil:
-		if l, err := c.live(ctx, seen); !errors.Is(err, errStale) {
-			return l, false, err
-		}
-	case !errors.Is(err, errGone):
-		return link.Link{}, false, err
+	seen, l, err := c.find(ctx)
+	if !errors.Is(err, errStale) {
+		return l, false, err
 	}
 	if err := c.insert(ctx); err != nil {
 		return link.Link{}, false, err
 	}
 	return c.enter(ctx, seen)
+}
+
+// find returns the link that the index names for the wanted URL: the own one, or a live one. errStale: it
+// names none, by the row seen, which is zero if there is none. link.ErrDisabled: it names a disabled one.
+func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err error) {
+	for {
+		if err := c.inTime(); err != nil {
+			return indexRow{}, link.Link{}, err
+		}
+		seen, err = c.index.get(ctx, indexKey(c.want))
+		switch {
+		case errors.Is(err, errGone):
+			return indexRow{}, link.Link{}, errStale // there was none, or the reaper has deleted the stale one
+		case err != nil:
+			return indexRow{}, link.Link{}, err
+		case c.own.Alias != "" && seen.alias == string(c.own.Alias):
+			return seen, c.own.Link, nil
+		}
+		if l, err = c.live(ctx, seen); !errors.Is(err, errMoved) {
+			return seen, l, err
+		}
+	}
 }
 
 // createChosen inserts the wanted link under the alias that its caller chose.
@@ -148,11 +165,13 @@ func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) 
 	}
 }
 
-// errStale: the index names no live link for this URL.
-var errStale = errors.New("the index row is stale")
+var (
+	errStale = errors.New("the index row is stale")       // it names no live link for this URL
+	errMoved = errors.New("the index names another link") // by now, or none
+)
 
 // live returns the link that the index row names, if it is a live one of the wanted URL and owner. errStale: it is not.
-// link.ErrDisabled: it would be, but is disabled.
+// link.ErrDisabled: it would be, but is disabled. errMoved: the row has to be read again.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	a, ok := link.ParseAlias(seen.alias)
 	if !ok {
@@ -161,7 +180,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	r, err := c.get(ctx, a)
 	for range shareTries {
 		if r.cached && (err != nil || r.Stale || r.State(c.config.Now()) != link.StateLive || c.claimHash != "" ||
-			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL) {
+			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL || r.unsettled) {
 			// Before an alias is promised, the table decides in some cases: a cached "not found" may be older than the index row; a
 			// cached expiry may have been extended since; and a stale link is good enough for a redirect, but not for a promise.
 			// What an owner has claimed, edited or deleted elsewhere may be cached here as it was, for seconds: to believe that
@@ -182,12 +201,23 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return link.Link{}, link.ErrDisabled
 		case r.State(now) != link.StateLive:
 			return link.Link{}, errStale
-		case r.Shared, r.Owner != "", c.claimHash != "" && c.claimHash == r.ClaimHash:
+		}
+		if unsettled(r.Link, now) {
+			// It may have been restored after its row was read, and the row been taken away before that: then another create has
+			// perhaps put its own link there, and been acknowledged.
+			switch again, err := c.index.get(ctx, indexKey(c.want)); {
+			case errors.Is(err, errGone), err == nil && again.alias != seen.alias:
+				return link.Link{}, errMoved
+			case err != nil:
+				return link.Link{}, err
+			}
+		}
+		if r.Shared || r.Owner != "" || c.claimHash != "" && c.claimHash == r.ClaimHash {
 			return r.Link, nil
 		}
 		// From now on others rely on the link. A claim that comes first changes the row, and then it is not theirs.
 		if r, err = c.links.share(ctx, r); err == nil {
-			c.cache.replace(r)
+			c.cache.replace(r, now)
 			return r.Link, nil
 		}
 		if !errors.Is(err, errChanged) {
@@ -198,6 +228,13 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	}
 	return link.Link{}, errChanged
 }
+
+// restoreSettles is how long after a restore a create may still be at work that found the link deleted:
+// for Timeout, if clocks are right.
+const restoreSettles = 2 * time.Minute
+
+// unsettled reports whether a link was edited, and so perhaps restored, within that time.
+func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < restoreSettles }
 
 // insert inserts the wanted link under a fresh alias, its other rows before it.
 func (c *creation) insert(ctx context.Context) error {
@@ -240,9 +277,10 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		return err
 	}
 	c.own.expiryETag = c.ownExpiry
+	begun := c.config.Now()
 	c.own, err = c.links.insert(ctx, c.own)
 	if err == nil {
-		c.cache.replace(c.own)
+		c.cache.replace(c.own, begun)
 	}
 	if late := c.inTime(); late != nil {
 		c.repair(ctx)
@@ -325,10 +363,13 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 		if err := c.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
-		err := c.index.put(ctx, c.own.Link, seen)
-		if late := c.inTime(); late != nil {
+		late, err := c.index.put(ctx, c.own.Link, seen)
+		if late {
+			c.guardIndex(ctx)
+		}
+		if overdue := c.inTime(); overdue != nil {
 			c.repair(ctx)
-			return link.Link{}, false, late
+			return link.Link{}, false, overdue
 		}
 		if err == nil {
 			return c.own.Link, true, nil
@@ -337,25 +378,26 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 			// The index may name the link or not. The link stays: the next caller finds it there, or it expires.
 			return link.Link{}, false, err
 		}
-		seen, err = c.index.get(ctx, indexKey(c.want))
-		if errors.Is(err, errGone) {
-			seen = indexRow{} // the reaper has deleted the stale one
+		seen, l, err = c.find(ctx)
+		switch {
+		case errors.Is(err, errStale):
 			continue
-		}
-		if err != nil {
-			return link.Link{}, false, err
-		}
-		if seen.alias == string(c.own.Alias) {
-			return c.own.Link, true, nil // an earlier try was applied, and its response lost
-		}
-		winner, err := c.live(ctx, seen)
-		if errors.Is(err, errStale) {
-			continue
-		}
-		if err == nil || errors.Is(err, link.ErrDisabled) {
+		case err == nil && l.Alias == c.own.Alias:
+			return l, true, nil // an earlier try was applied, and its response lost
+		case err == nil, errors.Is(err, link.ErrDisabled):
 			c.undo(ctx)
 		}
-		return winner, false, err
+		return l, false, err
+	}
+}
+
+// guardIndex is for an insert into the index that may still arrive, when the own link has moved on, or is
+// no more: by the guard, the reaper finds the row.
+func (c *creation) guardIndex(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := c.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
+		c.config.Log.Error(telemetry.LogCreateTooLate, "left", "an index row that may be late", "alias", c.own.Alias, "error", err)
 	}
 }
 

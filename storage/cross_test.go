@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/linkstest"
+	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
 )
@@ -66,6 +68,12 @@ var crossings = map[string]struct {
 	"create, and a delete":           {there("", url1, time.Hour), create("", "", url1, time.Hour), deleteOne, nil},
 	"restore, and a create":          {there("a", url1, 0, deleteOne), restoreOne, create("a", "", url1, 0), leadsTo(url1)},
 	"create, and a restore":          {there("a", url1, 0, deleteOne), create("a", "", url1, 0), restoreOne, leadsTo(url1)},
+	"two restores, and another URL":  {there("a", url1, 0, deleteOne, unindexed), restoreOne, both(restoreOne, setURL(url2)), nil},
+	"two restores, and a claim":      {there("", url1, time.Hour, deleteOne, unindexed), restoreOne, both(restoreOne, claim("a", false)), nil},
+	"restore, a create and a delete": {there("a", url1, 0, deleteOne), restoreOne, both(create("a", "", url1, 0), restoreOne, deleteOne), nil},
+	"claim, and an import":           {there("", url1, time.Hour), claim("a", false), importing("", url1, time.Hour), nil},
+	"import, and a claim":            {there("", url1, time.Hour, unindexed), importing("", url1, time.Hour), claim("a", false), nil},
+	"import, and another URL":        {there("", url1, time.Hour, unindexed), importing("", url1, time.Hour), setURL(url2), nil},
 	"two creates":                    {nil, create("a", "", url1, 0), create("a", "", url1, time.Hour), nil},
 	"two creates of an alias":        {nil, create("a", "one", url1, time.Hour), create("b", "one", url1, 0), nil},
 	"restore at the last moment":     {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep-time.Second)), restoreOne, both(later(2*time.Second), reap), nil},
@@ -91,6 +99,14 @@ var crossings = map[string]struct {
 	"two claims":                 {there("", url1, time.Hour), claim("a", false), claim("b", true), nil},
 	"claim, and a delete":        {there("", url1, time.Hour), claim("a", false), deleteOne, nil},
 	"delete, and a claim":        {there("", url1, time.Hour), deleteOne, claim("a", false), nil},
+}
+
+// unindexed takes the link's row of the index away, as if another link had been there that is gone.
+func unindexed(_ context.Context, r *rig, _ *storage.Links) error {
+	for _, row := range r.Rows(r.Index) {
+		r.Drop(r.Index, row)
+	}
+	return nil
 }
 
 // leadsTo checks that the link is live and has one of these URLs, and that its owner is given a link of that.
@@ -212,6 +228,235 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 				return calls
 			})
 		})
+	}
+}
+
+// A reaper that has read a link stands still, while it is extended and the next reaper handles its row. Then it goes on, and
+// finds that it has lost the lock, or dies. The link loses nothing by that, or gets it back.
+func TestAStalledReaperThatLosesItsLock(t *testing.T) {
+	t.Parallel()
+	for _, dies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dies: %t", dies), func(t *testing.T) {
+			t.Parallel()
+			r, other := newCrashRig(t)
+			for meet, met := 1, true; met; meet++ {
+				met = false
+				for end, calls := meet, meet; end <= calls; end++ {
+					s := r.instance()
+					there("a", url1, time.Hour, later(time.Hour))(r, other)
+					life, lose := context.WithCancelCause(lifeOf(dies))
+					var renewed error
+					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+						if call.N == meet {
+							met = true
+							renewed = both(setEnd(5*time.Hour), later(70*time.Second), reap)(ctx, r, other)
+						}
+						if call.N >= end {
+							lose(errors.New("the lock is lost"))
+							if dies {
+								return faultproxy.Refuse
+							}
+						}
+						return faultproxy.None
+					})
+					_, _ = s.Reap(life)
+					calls = len(r.proxy.Calls())
+					r.proxy.Wait()
+					r.proxy.Reset()
+					lose(nil)
+					for range 2 { // any number of further runs
+						r.clock.Advance(15 * time.Minute)
+						if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
+							t.Error(err)
+						}
+					}
+					if met && renewed == nil {
+						if l, created, err := other.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created || l.Alias != "one" {
+							t.Errorf("its URL has %+v, created %t, %v", l, created, err)
+						}
+						if links, _, err := other.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil || len(links) != 1 {
+							t.Errorf("listed %+v, %v", links, err)
+						}
+					} else if met && !isOne(renewed, either) {
+						t.Error(renewed)
+					}
+					r.endAll(other)
+					if t.Failed() {
+						t.Fatalf("they met at call %d, and it ended at %d", meet, end)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A create that has found a link deleted meets its restore, which at some point meets another create: both get one link.
+func TestARestoreBetweenTwoCreates(t *testing.T) {
+	t.Parallel()
+	for _, owner := range []string{"", "a"} {
+		t.Run("owner "+owner, func(t *testing.T) {
+			t.Parallel()
+			r, other := newCrashRig(t)
+			want := func(s *storage.Links) (link.Link, error) {
+				l, _, err := s.Create(ctx, r.wish(owner, "", url1, time.Hour), "")
+				return l, err
+			}
+			for first, met := 1, true; met; first++ {
+				met = false
+				for second := 1; ; second++ {
+					there(owner, url1, time.Hour, deleteOne)(r, other)
+					var given link.Link
+					both, restored := false, 0
+					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+						switch call.N {
+						case first:
+							met = true
+							if err := restoreOne(ctx, r, r.instance()); err != nil && !isOne(err, either) {
+								t.Error(err)
+							}
+							restored = len(r.proxy.Calls()) - first
+						case first + second:
+							if restored == 0 {
+								both = true
+								var err error
+								if given, err = want(other); err != nil {
+									t.Error(err)
+								}
+							}
+						}
+						return faultproxy.None
+					})
+					l, err := want(r.instance())
+					r.proxy.Wait()
+					r.proxy.Reset()
+					if err != nil {
+						t.Error(err)
+					}
+					if both && l.Alias != given.Alias {
+						t.Errorf("they met at calls %d and %d: given %s and %s", first, second, l.Alias, given.Alias)
+					}
+					if again, err := want(other); err != nil || again.Alias != l.Alias {
+						t.Errorf("they met at calls %d and %d: given %s, and now %s, %v", first, second, l.Alias, again.Alias, err)
+					}
+					r.endAll(other)
+					if t.Failed() {
+						t.FailNow()
+					}
+					if !both {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// The first try of an insert into the index is stuck until its link has moved on, or is no more.
+func TestAnIndexRowThatIsLate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		operation
+		then doing
+	}{
+		"create, then another URL":  {operation{nil, create("a", "", url1, 0)}, anyURL(url2)},
+		"create, then the end":      {operation{nil, create("a", "", url1, time.Minute)}, both(later(2*time.Minute), reap)},
+		"edit, then another URL":    {operation{there("a", url1, 0), setURL(url2)}, setURL(url3)},
+		"edit, then the end":        {operation{there("a", url1, time.Minute), setURL(url2)}, both(later(61*time.Second), reap)},
+		"restore, then another URL": {operation{there("a", url1, 0, deleteOne), restoreOne}, setURL(url2)},
+		"restore, then the end":     {operation{there("a", url1, time.Minute, deleteOne), restoreOne}, both(later(61*time.Second), reap)},
+		"claim, then another URL":   {operation{there("", url1, time.Hour), claim("a", false)}, setURL(url2)},
+		"import, then another URL":  {operation{nil, importing("", url1, 0)}, setURL(url2)},
+		"reap, then another URL": {operation{there("a", url1, time.Hour, setEnd(5*time.Hour), unindexed, func(_ context.Context, r *rig, _ *storage.Links) error {
+			r.Put(r.Expiry, rawtables.Expiry(r.wish("a", "one", url1, time.Minute))) // of an edit that was stopped
+			r.clock.Advance(2 * time.Minute)
+			return nil
+		}), reap}, setURL(url2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, other := newCrashRig(t)
+			s := r.instance()
+			r.begin(test.operation, other)
+			arrive, arrived := make(chan struct{}), make(chan struct{})
+			var inserts atomic.Int64
+			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.Operation == "InsertEntity" && c.Target == r.Index && inserts.Add(1) == 1 {
+					<-arrive
+					defer close(arrived)
+					return faultproxy.DropResponse
+				}
+				return faultproxy.None
+			})
+			if err := test.do(hasty, r, s); err != nil {
+				t.Error(err)
+			}
+			if err := test.then(ctx, r, other); err != nil {
+				t.Error(err)
+			}
+			close(arrive)
+			<-arrived
+			r.proxy.Wait()
+			r.proxy.Reset()
+			r.clock.Advance(10 * time.Minute)
+			if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
+				t.Error(err)
+			}
+			r.WantNoLeak()
+			r.endAll(other)
+		})
+	}
+}
+
+// anyURL leads the one link that there is elsewhere.
+func anyURL(url string) doing {
+	return func(ctx context.Context, r *rig, s *storage.Links) error {
+		_, err := s.Edit(ctx, link.Alias(r.Rows(r.Links)[0]["RowKey"].(string)), false, func(l link.Link) (link.Link, error) {
+			l.LongURL, l.UpdatedAt = url, r.clock.Now()
+			return l, nil
+		})
+		return err
+	}
+}
+
+// However short the time is for which deleted links are kept, a reaper that comes between the writes of a delete finds the link
+// later, though the clocks of both are wrong.
+func TestADeleteThatIsKeptShorterThanItTakes(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []time.Duration{time.Second, 30 * time.Second} {
+		for _, tombstone := range []time.Duration{0, time.Hour} {
+			t.Run(fmt.Sprint(keep, tombstone), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				r.leaveTombstones(tombstone)
+				r.config.DeletedKeep, r.DeletedKeep = keep, keep
+				r.Make()
+				other, s := r.other(), r.instance()
+				there("a", url1, 0)(r, other)
+				r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+					if c.Operation == "UpdateEntity" && c.Target == r.Links {
+						r.clock.Advance(35 * time.Second) // so far is the reaper's clock ahead
+						if err := reap(ctx, r, other); err != nil {
+							t.Error(err)
+						}
+						r.clock.Advance(-31 * time.Second)
+					}
+					return faultproxy.None
+				})
+				if err := deleteOne(ctx, r, s); err != nil {
+					t.Error(err)
+				}
+				r.proxy.Wait()
+				r.proxy.Reset()
+				r.WantNoLeak()
+				for range 3 {
+					r.clock.Advance(2 * time.Hour)
+					if err := reap(ctx, r, other); err != nil {
+						t.Error(err)
+					}
+				}
+				r.WantNothing()
+			})
+		}
 	}
 }
 

@@ -78,9 +78,8 @@ var errOverwritten = errors.New("the response was lost, and the link has been ch
 // editing is one Edit at work.
 type editing struct {
 	writing
-	once    bool      // the link is to be as it is read first, or not to be changed
-	told    bool      // other processes know that the link is about to change
-	indexed link.Link // the index row of this link was deleted or inserted, and the link may be as it was
+	once bool // the link is to be as it is read first, or not to be changed
+	told bool // other processes know that the link is about to change
 }
 
 func (w writing) edit(ctx context.Context, a link.Alias, once, told bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
@@ -91,9 +90,6 @@ func (w writing) edit(ctx context.Context, a link.Alias, once, told bool, change
 		if l, err = e.try(ctx, a, change); once || !errors.Is(err, errChanged) {
 			break
 		}
-	}
-	if e.indexed.Alias != "" {
-		e.reindex(ctx)
 	}
 	if errors.Is(err, errChanged) {
 		err = link.ErrConflict
@@ -131,21 +127,21 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		}
 		e.told = true
 	}
-	moved, err := e.prepare(ctx, was, &next)
-	if err != nil {
-		return linkRow{}, err
+	guard, err := e.prepare(ctx, was, &next)
+	if err == nil {
+		// A crash here leaves an expiry row whose link says otherwise, which the reaper drops.
+		err = e.inTime()
 	}
-	// A crash here leaves an expiry row whose link says otherwise, which the reaper drops.
-	if err := e.inTime(); err != nil {
-		return linkRow{}, err
-	}
-	e.cache.forget(a)
-	written, err := e.links.replace(ctx, was.etag, next)
-	e.cache.forget(a)
-	if late := e.inTime(); late != nil {
-		e.repair(ctx, was, next)
-		if err == nil {
-			err = late
+	var written linkRow
+	if err == nil {
+		e.cache.forget(a)
+		written, err = e.links.replace(ctx, was.etag, next)
+		e.cache.forget(a)
+		if late := e.inTime(); late != nil {
+			e.repair(ctx, was, next)
+			if err == nil {
+				err = late
+			}
 		}
 	}
 	if err != nil {
@@ -153,72 +149,82 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		case changed && written.retried && e.once:
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
-		case changed && !written.retried && moved.etag != "":
+		case changed && !written.retried && guard.etag != "":
 			// This try has changed nothing. The next one, and those of others, would have to find a free second beyond the row.
-			_ = e.expiry.delete(ctx, moved)
+			_ = e.expiry.delete(ctx, guard)
 		}
 		return linkRow{}, err
 	}
-	e.indexed = link.Link{}
-	e.tidy(ctx, was, written, moved)
+	e.tidy(ctx, was, written, guard)
 	return written, nil
 }
 
-// prepare writes what has to be there before the link is written. It returns the row for a change of the long URL, if it is
-// one.
-func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (moved rowKey, err error) {
+// prepare writes what has to be there before the link is written. It returns the guard of the index, if
+// that is to change: it stays if anything fails, and by it the reaper puts the index in order.
+func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guard rowKey, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
 	}
-	if end := e.end(next.Link); !end.IsZero() && !end.Equal(e.end(was.Link)) {
-		etag, err := e.expiry.put(ctx, end, next.Alias)
+	if due := e.due(next.Link); !due.IsZero() && !e.end(next.Link).Equal(e.end(was.Link)) {
+		etag, err := e.expiry.put(ctx, due, next.Alias)
 		if err != nil {
 			return rowKey{}, err
 		}
-		if end.Equal(next.ExpiresAt) {
+		if due.Equal(next.ExpiresAt) {
 			next.expiryETag = etag
 		}
 	}
-	if next.LongURL != was.LongURL {
-		if moved, err = e.insertMove(ctx, was.Link, next.Link); err != nil {
+	restored := next.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
+	if before, after := indexKey(was.Link), indexKey(next.Link); restored || before != after {
+		if guard, err = e.guard(ctx, next.Alias, before, after); err != nil {
 			return rowKey{}, err
 		}
 	}
 	if next.Owner != was.Owner { // a claim
 		if err := e.owners.put(ctx, *next); err != nil {
-			return rowKey{}, err
-		}
-		e.indexed = was.Link
-		if err := e.index.remove(ctx, indexKey(was.Link), was.Alias); err != nil {
-			return rowKey{}, err
+			return guard, err
 		}
 	}
-	if next.DeletedAt.IsZero() && !was.DeletedAt.IsZero() {
-		// While the link is deleted, nobody can change its long URL. A create that finds the row now replaces it.
-		e.indexed = next.Link
-		if _, err := e.index.enter(ctx, next.Link); err != nil {
-			return rowKey{}, err
-		}
+	if restored {
+		err = e.withdraw(ctx, was)
 	}
-	return moved, nil
+	return guard, err
 }
 
-// insertMove makes the reaper look at a link whose long URL changes, later than this edit can take.
-func (e *editing) insertMove(ctx context.Context, was, next link.Link) (rowKey, error) {
-	at := e.config.Now().Add(link.MinTTL).Truncate(time.Second).Add(time.Second)
-	return e.expiry.insertMove(ctx, at, next.Alias, indexKey(was), indexKey(next))
+// withdraw takes a deleted link that is to be restored out of the index, until it is live again. Else a
+// create that has read the row, and found the link deleted, could replace the row after another one was
+// given the restored link: two links of one URL. The link is read again after its row, so that a row that
+// another restore has inserted stays. errChanged: the link is not as it was.
+func (e *editing) withdraw(ctx context.Context, was linkRow) error {
+	key := indexKey(was.Link)
+	seen, err := e.index.get(ctx, key)
+	if errors.Is(err, errGone) || err == nil && seen.alias != string(was.Alias) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now, err := e.read(ctx, was.Alias)
+	if err == nil && now.etag != was.etag {
+		err = errChanged
+	}
+	if err != nil {
+		return err
+	}
+	err = e.index.delete(ctx, indexPartition(key), key, seen.etag)
+	if errors.Is(err, errChanged) {
+		return nil // a create was faster, and its link is the one that others are given
+	}
+	return err
 }
 
 // tidy does what is left to do after the link was written. It is best effort: what it cannot do, the reaper does.
-func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
+func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey) {
 	left := func(err error) bool {
 		if err != nil {
 			e.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Alias, "error", err)
 		}
 		return err != nil
-	}
-	if next.Owner != was.Owner && left(e.enterIndex(ctx, next.Link)) {
-		return // the expiry row stays, and by that the reaper comes to enter it
 	}
 	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.config.Now().Add(link.MinTTL)) {
 		// By an ETag that was known before the link was written: if somebody has made the link end then again, the row has
@@ -229,63 +235,76 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, moved rowKey) {
 			left(err)
 		}
 	}
-	if next.LongURL != was.LongURL && !left(e.move(ctx, was.Link, next.Link)) {
-		left(e.expiry.delete(ctx, moved))
+	if guard.etag == "" {
+		return // the index is as it was
+	}
+	late, err := e.lead(ctx, was.Link, next.Link)
+	if !left(err) && !late && !e.endsSoon(next.Link) {
+		left(e.expiry.delete(ctx, guard))
 	}
 }
 
-// move makes the index lead from the new long URL of a link to it, if it did from the old one.
-func (e *editing) move(ctx context.Context, was, next link.Link) error {
-	old, err := e.index.get(ctx, indexKey(was))
-	if errors.Is(err, errGone) {
-		return nil
-	}
-	if err != nil || old.alias != string(was.Alias) {
-		return err
-	}
-	if err := e.enterIndex(ctx, next); err != nil {
-		return err
-	}
+// lead makes the index lead to a link that has moved in it, or was restored. late: an insert may still arrive.
+func (e *editing) lead(ctx context.Context, was, next link.Link) (late bool, err error) {
 	key := indexKey(was)
-	if err := e.index.delete(ctx, indexPartition(key), key, old.etag); !errors.Is(err, errChanged) {
-		return err
+	if key == indexKey(next) {
+		return e.enterIndex(ctx, next)
 	}
-	return nil
+	old, err := e.index.get(ctx, key)
+	if err != nil && !errors.Is(err, errGone) {
+		return false, err
+	}
+	led := err == nil && old.alias == string(was.Alias)
+	if led || next.Owner != was.Owner { // a chosen alias is not in the index, but if it is claimed it enters
+		if late, err = e.enterIndex(ctx, next); err != nil {
+			return late, err
+		}
+	}
+	if !led {
+		return late, nil
+	}
+	err = e.index.delete(ctx, indexPartition(key), key, old.etag)
+	if errors.Is(err, errChanged) {
+		err = nil
+	}
+	return late, err
 }
 
 // enterIndex makes the index lead to a link, unless it leads to another one of the same long URL and owner. If the link has been
-// changed meanwhile, whoever did that may not have seen the row, so it is taken back.
-func (s *Links) enterIndex(ctx context.Context, l link.Link) error {
-	added, err := s.index.enter(ctx, l)
+// changed meanwhile, whoever did that may not have seen the row, so it is taken back. late: an insert may still arrive.
+//
+// Its caller has a guard: a crash before the second look may leave a row that leads to a link of another URL.
+func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err error) {
+	added, late, err := s.index.enter(ctx, l)
 	if err != nil || added == "" {
-		return err
+		return late, err
 	}
 	there, err := s.links.get(ctx, l.Alias)
 	if err != nil && !decided(err) || err == nil && there.LongURL == l.LongURL && there.Owner == l.Owner {
-		return err
+		return late, err
 	}
 	key := indexKey(l)
 	if err := s.index.delete(ctx, indexPartition(key), key, added); !errors.Is(err, errChanged) {
-		return err
+		return late, err
 	}
-	return nil
+	return late, nil
 }
 
-// reindex puts the index in order for a link that was not claimed or restored after all: it gets its row back, or, if it has
-// ended meanwhile, loses the one that its end has not met.
-func (e *editing) reindex(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	there, err := e.read(ctx, e.indexed.Alias)
-	switch {
-	case errors.Is(err, link.ErrNotFound):
-		err = e.index.remove(ctx, indexKey(e.indexed), e.indexed.Alias)
-	case err == nil && there.Owner == e.indexed.Owner:
-		err = e.enterIndex(ctx, there.Link)
+// enterGuarded is enterIndex for callers that have no guard. It reads first, since most often there is a row.
+func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
+	key := indexKey(l)
+	if _, err := s.index.get(ctx, key); !errors.Is(err, errGone) {
+		return err
 	}
+	guard, err := s.guard(ctx, l.Alias, key)
 	if err != nil {
-		e.config.Log.Warn(telemetry.LogEditLeft, "alias", e.indexed.Alias, "error", err)
+		return err
 	}
+	late, err := s.enterIndex(ctx, l)
+	if err == nil && !late && !s.endsSoon(l) {
+		_ = s.expiry.delete(ctx, guard) // or the reaper does
+	}
+	return err
 }
 
 // repair is for a process that was stopped in the middle of the write of the link for longer than an edit may take: the
@@ -294,14 +313,14 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	var err error
-	if end := e.end(next.Link); !end.IsZero() {
-		_, err = e.expiry.put(ctx, end, next.Alias)
+	if due := e.due(next.Link); !due.IsZero() {
+		_, err = e.expiry.put(ctx, due, next.Alias)
 	}
 	if err == nil && next.Owner != "" {
 		err = e.owners.put(ctx, next)
 	}
-	if err == nil && next.LongURL != was.LongURL {
-		_, err = e.insertMove(ctx, was.Link, next.Link)
+	if err == nil {
+		_, err = e.guard(ctx, next.Alias, indexKey(was.Link), indexKey(next.Link))
 	}
 	if err != nil {
 		e.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row", "alias", next.Alias, "error", err)

@@ -27,3 +27,6 @@ func (c WatchedContext) Done() <-chan struct{} {
 	c.Waiting.Add(1)
 	return c.Context.Done()
 }
+
+// WaitForCache returns when all that was to be cached is: ristretto does that a moment later.
+func (s *Links) WaitForCache() { s.cache.entries.Wait() }

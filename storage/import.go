@@ -96,8 +96,7 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 			if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
 				return err
 			}
-			soon := s.config.Now().Add(link.MinTTL + time.Second).Truncate(time.Second)
-			c := &creation{writing: w, want: l, notBefore: soon}
+			c := &creation{writing: w, want: l, notBefore: s.soon(link.MinTTL)}
 			done.Link, done.Created, err = c.importLink(ctx)
 			return err
 		})
@@ -124,7 +123,7 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 		if err := c.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
-		if err := c.enterIndex(ctx, there.Link); err != nil {
+		if err := c.enterGuarded(ctx, there.Link); err != nil {
 			return link.Link{}, false, err
 		}
 	}

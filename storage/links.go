@@ -237,6 +237,40 @@ func (d deadline) inTime() error {
 	return nil
 }
 
+// due returns when the row by which a link ends is due, if the link is about to be written: at its end,
+// but not before that write is over, or a reaper would find the link as it was. Zero: never.
+func (s *Links) due(l link.Link) time.Time {
+	end := s.end(l)
+	if soon := s.soon(link.MinTTL); !end.IsZero() && end.Before(soon) {
+		return soon
+	}
+	return end
+}
+
+// soon returns the first whole second that is further away than d.
+func (s *Links) soon(d time.Duration) time.Time {
+	return s.config.Now().Add(d).Truncate(time.Second).Add(time.Second)
+}
+
+// guardAfter is when a guard is due: after the Timeout of its operation, the minute in which storage may
+// still apply a try that was given up, and the half minute by which the reaper's clock may be ahead.
+const guardAfter = 2 * time.Minute
+
+// guard makes the reaper look at a link, and at the rows of the index with these keys, one or two, once
+// the writes that follow are over. Who has made these deletes the row, unless one of them may be late.
+func (s *Links) guard(ctx context.Context, a link.Alias, keys ...string) (rowKey, error) {
+	e := newExpiry(s.soon(guardAfter), a)
+	e.OldIndexKey, e.NewIndexKey = keys[0], keys[len(keys)-1]
+	return s.expiry.insertFree(ctx, e)
+}
+
+// endsSoon reports whether a reaper may end a link before a guard is due: it may have looked for a row of
+// the index just before that was inserted.
+func (s *Links) endsSoon(l link.Link) bool {
+	end := s.end(l)
+	return !end.IsZero() && end.Before(s.config.Now().Add(guardAfter))
+}
+
 // newID returns a random id, by which a write is known again.
 func (s *Links) newID() (string, error) {
 	id, err := link.NewAlias(s.config.Random, 22) // 131 bits

@@ -206,6 +206,12 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 					ctx = hasty
 				}
 				l := r.createIn(ctx, s, "https://example.com/", time.Hour)
+				if n == createCalls { // the index row may be late, and has a guard
+					r.clock.Advance(10 * time.Minute)
+					if _, err := s.Reap(ctx); err != nil {
+						t.Error(err)
+					}
+				}
 				r.WantRows(1, 1, 1)
 				r.WantNoLeak()
 				if got := r.metrics.ShortenAliasCollision.Value(); got != 0 {
@@ -375,8 +381,11 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 					}
 					r.proxy.Reset()
 					r.WantNoLeak()
-					if _, err := reaper.Reap(ctx); err != nil {
-						t.Error(err)
+					for range 2 { // an index row that may be late has a guard
+						if _, err := reaper.Reap(ctx); err != nil {
+							t.Error(err)
+						}
+						r.clock.Advance(10 * time.Minute)
 					}
 					r.WantRows(0, 0, 0)
 				}

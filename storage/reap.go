@@ -85,9 +85,10 @@ type reaping struct {
 type due struct {
 	expiryRow
 	link linkRow
-	over bool   // the link's time is over, so that it is to end now
-	gone bool   // it has ended: only the expiry row is left
-	tomb []byte // the expiry row of the tombstone that is to take its place; nil: none is
+	read time.Time // when the link was read
+	over bool      // the link's time is over, so that it is to end now
+	gone bool      // it has ended: only the expiry row is left
+	tomb []byte    // the expiry row of the tombstone that is to take its place; nil: none is
 }
 
 // page reaps one page of rows, those of each partition in groups as large as a batch can be.
@@ -215,6 +216,7 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 	}
 	// From the table itself: the cache may be older than another program's write.
 	var err error
+	d.read = r.config.Now().Round(0) // wall clock time
 	d.link, err = r.links.get(ctx, a)
 	if err != nil && !errors.Is(err, link.ErrNotFound) {
 		return err
@@ -223,8 +225,8 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 	if d.over = err == nil && !end.IsZero() && !end.After(r.cutoff); d.over {
 		return nil
 	}
-	if len(d.moved) > 0 {
-		if err := r.dropMoved(ctx, d); err != nil {
+	if len(d.keys) > 0 {
+		if err := r.dropStale(ctx, d); err != nil {
 			return err
 		}
 		// An edit may have gone back to a URL just before its row was deleted.
@@ -234,6 +236,11 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 		end = r.end(d.link.Link)
 	}
 	if err == nil {
+		if d.link.GoneReason == link.StateLive && !d.again && len(d.keys) == 0 {
+			if err := r.lookAgain(ctx, a); err != nil {
+				return err
+			}
+		}
 		if err := r.keep(ctx, d.link, end); err != nil {
 			return err
 		}
@@ -241,6 +248,18 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 	// At once, and not with its group: a create that comes much too late may be about to insert the link, and would leave
 	// alone the row that it finds there.
 	return r.drop(ctx, d)
+}
+
+// lookAgainAfter is longer than a reaper that has read a link may take to end it.
+const lookAgainAfter = 5 * time.Minute
+
+// lookAgain makes a later run look once more at a link that was renewed. Another reaper may have read it before that, stand
+// still, delete what leads to it, and die before it finds out.
+func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
+	e := newExpiry(r.soon(lookAgainAfter), a)
+	e.Again = true
+	_, err := r.expiry.insertFree(ctx, e)
+	return err
 }
 
 // keep makes sure that a link that ends later than one of its expiry rows says lacks nothing: it may have been renewed while
@@ -262,13 +281,12 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	if !l.DeletedAt.IsZero() {
 		return nil // it may have lost its place in the index
 	}
-	return r.enterIndex(ctx, l.Link)
+	return r.enterGuarded(ctx, l.Link)
 }
 
-// dropMoved deletes the index rows that an edit of the long URL has left: those that name the link and are not of its
-// present URL.
-func (r *reaping) dropMoved(ctx context.Context, d *due) error {
-	for _, key := range d.moved {
+// dropStale deletes the index rows that a guard is for, if they name the link and are not of its present URL and owner.
+func (r *reaping) dropStale(ctx context.Context, d *due) error {
+	for _, key := range d.keys {
 		if d.link.LongURL != "" && key == indexKey(d.link.Link) && !d.over {
 			continue
 		}
@@ -318,8 +336,32 @@ func (r *reaping) tombstone(l link.Link) link.Link {
 }
 
 // endLink deletes a link, or replaces it by its tombstone, and deletes before it what leads to it. A crash after one of
-// these leaves the expiry row, and the next run goes on from there. errChanged: the link was renewed.
+// these leaves the expiry row, and the next run goes on from there. errChanged: the link was renewed, or may have been.
 func (r *reaping) endLink(ctx context.Context, d *due) error {
+	if r.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
+		return errChanged // it stood still meanwhile; another reaper may have dropped the row
+	}
+	// The end of the run, as when the lock is lost, does not cut it short: what leads to a link that turns out to be renewed has
+	// to be put back.
+	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	err := r.unlink(life, d)
+	if err == nil {
+		d.gone = true
+		return nil
+	}
+	// Its owner was perhaps faster. What leads to the link is put back, now, or by whoever handles the expiry row again.
+	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	if now, readErr := r.Links.read(life, d.alias); readErr == nil && !r.end(now.Link).Equal(r.end(d.link.Link)) {
+		if keepErr := r.keep(life, now, time.Time{}); keepErr != nil {
+			return keepErr
+		}
+	}
+	return err
+}
+
+func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	l := d.link
 	if l.GoneReason == link.StateLive {
 		if err := r.index.remove(ctx, indexKey(l.Link), l.Alias); err != nil {
@@ -331,10 +373,9 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 			}
 		}
 	}
-	if err := r.dropMoved(ctx, d); err != nil {
+	if err := r.dropStale(ctx, d); err != nil {
 		return err
 	}
-	var err error
 	r.cache.forget(l.Alias)
 	if d.tomb != nil {
 		_, err = r.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
@@ -342,15 +383,6 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 		err = r.remove(ctx, l)
 	}
 	r.cache.forget(l.Alias)
-	if errors.Is(err, errChanged) {
-		// Its owner was faster. What leads to it is put back, now, or by whoever handles the expiry row again.
-		if now, readErr := r.read(ctx, l.Alias); readErr == nil && !r.end(now.Link).Equal(r.end(l.Link)) {
-			if keepErr := r.keep(ctx, now, time.Time{}); keepErr != nil {
-				return keepErr
-			}
-		}
-	}
-	d.gone = err == nil
 	return err
 }
 

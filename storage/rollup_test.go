@@ -379,7 +379,7 @@ func TestRollUpOfALinkThatGoes(t *testing.T) {
 					if met && test.reused {
 						r.wantTotals(rawtables.Totals("one", r.day(0), 7, 0, r.day(0)))
 					}
-					for _, do := range []doing{rollUp, later(time.Minute), reap} {
+					for _, do := range []doing{rollUp, later(time.Minute), reap, later(10 * time.Minute), reap} {
 						if err := patiently(func() error { return do(ctx, r, other) }); err != nil {
 							t.Error(err)
 						}

@@ -26,6 +26,7 @@ type linkRow struct {
 	editID     string         // tells apart those who change a link
 	unknown    jsontext.Value // the properties of other programs
 	cached     bool           // from the cache
+	unsettled  bool           // from the cache, and it was unsettled when it was read
 	retried    bool           // its write was sent more than once, and an earlier try may still arrive
 }
 
@@ -200,8 +201,9 @@ type expiryEntity struct {
 	ExpiresAt         time.Time   `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType     string      `json:"ExpiresAtUtc@odata.type,omitzero"`
 	CreateID          string      `json:"CreateId,omitzero"`
-	OldIndexKey       string      `json:",omitzero"` // of an edit of the long URL: the keys between which the link moves
+	OldIndexKey       string      `json:",omitzero"` // of a guard: the keys of the index between which the link moves
 	NewIndexKey       string      `json:",omitzero"`
+	Again             bool        `json:",omitzero"`           // its link was found to be renewed, and is looked at once more
 	ETag              azcore.ETag `json:"odata.etag,omitzero"` // in listings only
 }
 

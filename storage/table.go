@@ -427,40 +427,41 @@ func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
 }
 
 // put makes the index name l: by an insert if seen is no row, else in place of seen and of no other. errChanged: the index
-// is not as seen any more, or an earlier try of this very call was applied.
-func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) error {
+// is not as seen any more, or an earlier try of this very call was applied. late: an insert may still arrive.
+func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (late bool, err error) {
 	if seen.etag == "" {
-		_, _, err := t.insert(ctx, encodeIndex(l))
+		_, retried, err := t.insert(ctx, encodeIndex(l))
 		if errors.Is(err, errExists) {
-			err = fmt.Errorf("%w: %w", errChanged, err)
+			return retried, fmt.Errorf("%w: %w", errChanged, err)
 		}
-		return err
+		return retried || err != nil, err
 	}
 	mode := aztables.UpdateModeMerge // keeps the properties of other programs
 	if l.ExpiresAt.IsZero() {
 		mode = aztables.UpdateModeReplace // the only way to remove the old expiry
 	}
-	_, _, err := t.update(ctx, encodeIndex(l), seen.etag, mode)
-	return err
+	_, _, err = t.update(ctx, encodeIndex(l), seen.etag, mode)
+	return false, err // a try that arrives late finds another ETag
 }
 
-// enter makes the index name l unless it names another link, and returns the ETag of the row if it was added.
-func (t *indexTable) enter(ctx context.Context, l link.Link) (added azcore.ETag, err error) {
+// enter makes the index name l unless it names another link, and returns the ETag of the row if it was added. late: an
+// insert may still arrive.
+func (t *indexTable) enter(ctx context.Context, l link.Link) (added azcore.ETag, late bool, err error) {
 	etag, retried, err := t.insert(ctx, encodeIndex(l))
 	if !errors.Is(err, errExists) {
-		return etag, err
+		return etag, retried, err
 	}
 	if !retried {
-		return "", nil
+		return "", false, nil
 	}
 	there, err := t.get(ctx, indexKey(l)) // an earlier try may have been applied
 	switch {
 	case err != nil && !errors.Is(err, errGone):
-		return "", err
+		return "", true, err
 	case there.alias != string(l.Alias):
-		return "", nil
+		return "", true, nil
 	}
-	return there.etag, nil
+	return there.etag, true, nil
 }
 
 // remove deletes the row of a key if it names the alias. A row that is gone, or that came to name another one, is fine.
@@ -504,7 +505,8 @@ type expiryRow struct {
 	rowKey
 	alias     link.Alias
 	expiresAt time.Time
-	moved     []string // keys of the index between which an edit moves the link, or none
+	keys      []string // of the index, whose rows are looked at too: those of a guard
+	again     bool     // it stands in for one whose link was found to be renewed
 }
 
 // insert adds the row by which a link ends, before the link itself. errExists: the row belongs to another link, so the
@@ -527,17 +529,16 @@ func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Alias) (azco
 	return t.upsert(ctx, encode(newExpiry(at, a)))
 }
 
-// insertMove adds a row that makes the reaper look, at the given time or the first free second after it, at the keys of the
-// index between which an edit moves a link.
-func (t *expiryTable) insertMove(ctx context.Context, at time.Time, a link.Alias, oldKey, newKey string) (rowKey, error) {
+// insertFree adds a row that makes the reaper look at a link at the row's time, or in the first free
+// second after it: the row that is there may be the one by which the link ends.
+func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (rowKey, error) {
 	for {
-		e := newExpiry(at, a)
-		e.OldIndexKey, e.NewIndexKey = oldKey, newKey
+		e.PartitionKey, e.RowKey = expiryKey(e.ExpiresAt, link.Alias(e.AliasRowKey))
 		etag, _, err := t.table.insert(ctx, encode(e))
 		if !errors.Is(err, errExists) {
 			return rowKey{e.PartitionKey, e.RowKey, etag}, err
 		}
-		at = at.Add(time.Second)
+		e.ExpiresAt = e.ExpiresAt.Add(time.Second)
 	}
 }
 
@@ -567,10 +568,10 @@ func decodeExpired(entities [][]byte) []expiryRow {
 		var e expiryEntity
 		// A row that does not parse has a zero expiry and no ETag, and is counted as failed by whoever handles it.
 		_ = json.Unmarshal(data, &e)
-		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag}, alias: link.Alias(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC()}
+		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag}, alias: link.Alias(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC(), again: e.Again}
 		for _, key := range []string{e.OldIndexKey, e.NewIndexKey} {
 			if len(key) == len(indexKey(link.Link{})) {
-				r.moved = append(r.moved, key)
+				r.keys = append(r.keys, key)
 			}
 		}
 		rows = append(rows, r)

@@ -364,7 +364,7 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 			return link.Link{}, false, err
 		}
 		late, err := c.index.put(ctx, c.own.Link, seen)
-		if late {
+		if late && (err == nil || errors.Is(err, errChanged)) { // else the link stays, and the row is right whenever it comes
 			c.guardIndex(ctx)
 		}
 		if overdue := c.inTime(); overdue != nil {

@@ -432,9 +432,9 @@ func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (late 
 	if seen.etag == "" {
 		_, retried, err := t.insert(ctx, encodeIndex(l))
 		if errors.Is(err, errExists) {
-			return retried, fmt.Errorf("%w: %w", errChanged, err)
+			err = fmt.Errorf("%w: %w", errChanged, err)
 		}
-		return retried || err != nil, err
+		return retried, err
 	}
 	mode := aztables.UpdateModeMerge // keeps the properties of other programs
 	if l.ExpiresAt.IsZero() {

@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
 // MinTTL is the shortest lifetime of a link. The order of writes in a create relies on it: it is far longer than the
@@ -71,11 +69,11 @@ func ParseBase(raw string) (Base, error) {
 	if !ok || target.authority == "" {
 		return Base{}, errors.New(want)
 	}
-	parsed, err := whatwg.Parse(raw)
-	if err != nil || parsed.Hostname() == "" {
+	host, err := target.host()
+	if err != nil || host == "" {
 		return Base{}, errors.New(want + ": its host or port is not valid")
 	}
-	return Base{url: strings.TrimRight(Location(raw), "/"), host: parsed.Hostname()}, nil
+	return Base{url: strings.TrimRight(Location(raw), "/"), host: host}, nil
 }
 
 // String returns the base without a trailing slash.

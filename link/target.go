@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -111,13 +112,16 @@ func split(longURL string) (parts, bool) {
 	return parts{scheme: scheme, authority: after[:end], rest: after[end:]}, true
 }
 
+// capitalSharpS matches what the parser takes for ss, and browsers take for ß: another domain.
+var capitalSharpS = regexp.MustCompile(`ẞ|(?i:%e1%ba%9e)`)
+
 // host returns the host that a browser connects to, without the port. Only scheme and authority are parsed: the rest
 // cannot make a URL invalid, and costs the parser 100 ns and an allocation per character.
 func (p parts) host() (string, error) {
 	if len(p.authority) > maxAuthority {
 		return "", errTooLong
 	}
-	parsed, err := whatwg.Parse(p.scheme + "://" + p.authority)
+	parsed, err := whatwg.Parse(p.scheme + "://" + capitalSharpS.ReplaceAllString(p.authority, "ß"))
 	if err != nil {
 		return "", err
 	}

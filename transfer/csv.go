@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
 )
 
 // column is what a column of a file can say.
@@ -46,6 +48,8 @@ type table struct {
 	bare []column
 	// skip is the alias of rows that are no links.
 	skip string
+	// null is what a field has if there is no value.
+	null []string
 }
 
 var tables = map[Format]table{
@@ -54,12 +58,12 @@ var tables = map[Format]table{
 		tags: {"tags"}, owner: {"owner"}, visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"}}},
 	Shlink: {names: [columns][]string{target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"}, created: {"createdat"},
 		title: {"title"}, tags: {"tags"}, visits: {"visits", "visitscount"}}},
-	YOURLS: {bare: []column{code, target, title, created, columns, visits}, names: [columns][]string{target: {"url", "target"},
+	YOURLS: {null: []string{"NULL"}, bare: []column{code, target, title, created, columns, visits}, names: [columns][]string{target: {"url", "target"},
 		code: {"keyword", "source"}, created: {"timestamp"}, title: {"title"}, visits: {"clicks", "hits"}}},
 	Bitly: {names: [columns][]string{target: {"destinationurl", "longurl"}, short: {"link", "bitlink", "shortlink"},
 		custom: {"customlink", "customlinks"}, created: {"created", "createdat", "datecreated", "createddate"}, title: {"title"}, tags: {"tags"},
 		visits: {"clicks", "totalclicks", "engagements", "totalengagements"}}},
-	Dub: {names: [columns][]string{target: {"destinationurl", "url"}, short: {"shortlink", "link"}, created: {"createdat"},
+	Dub: {null: []string{"null", "undefined"}, names: [columns][]string{target: {"destinationurl", "url"}, short: {"shortlink", "link"}, created: {"createdat"},
 		expires: {"expiresat"}, disabled: {"archived"}, title: {"title"}, tags: {"tags"}, visits: {"clicks"}}},
 	AzURLShortener: {skip: "KEY", names: [columns][]string{target: {"url"}, code: {"rowkey"}, disabled: {"isarchived"}, title: {"title"},
 		visits: {"clicks"}}},
@@ -225,6 +229,8 @@ func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
 		}
 		s := string(fields[h.at[c]])
 		switch {
+		case c >= title && slices.Contains(t.null, s): // an alias may be called so
+			return ""
 		case !t.own:
 			return strings.TrimSpace(s)
 		case c == target || c == short: // no formula begins like a URL
@@ -236,9 +242,12 @@ func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
 		if h.at[c] < 0 {
 			return "", ""
 		}
-		return h.name(c), strings.TrimSpace(string(fields[h.at[c]]))
+		if s = strings.TrimSpace(string(fields[h.at[c]])); slices.Contains(t.null, s) {
+			s = ""
+		}
+		return h.name(c), s
 	}
-	b := builder{short: text(short), code: text(code), optional: t.own}
+	b := builder{short: text(short), code: text(code), own: t.own}
 	if !t.own {
 		b.code = strings.Trim(b.code, "/")
 		b.custom = strings.FieldsFunc(text(custom), func(r rune) bool { return r == ',' || r == ' ' })
@@ -247,9 +256,6 @@ func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
 		return
 	}
 	b.Link.LongURL, b.Link.Title, b.Link.Owner = text(target), text(title), text(owner)
-	if t.bare != nil && b.Link.Title == "NULL" { // as phpMyAdmin writes it
-		b.Link.Title = ""
-	}
 	name, s := value(created)
 	b.time(&b.Link.CreatedAt, name, s)
 	name, s = value(expires)
@@ -269,8 +275,8 @@ func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
 		}
 	}
 	if name, s = value(disabled); s != "" {
-		var err error
-		if b.Link.Disabled, err = strconv.ParseBool(strings.ToLower(s)); err != nil {
+		var ok bool
+		if b.Link.Disabled, ok = parseBool(s); !ok {
 			b.fail("%s is %s; it must be true or false.", quoted(name), quoted(s))
 		}
 	}
@@ -285,8 +291,13 @@ func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
 	b.yield(t.names[target][0], yield)
 }
 
-// looseTags splits the tags of other programs: at commas, or at bars where there are none.
+// looseTags splits the tags of other programs: at commas, or at bars where there are none. They may be
+// a list in JSON, too.
 func looseTags(s string) (all []string) {
+	var list []string
+	if strings.HasPrefix(s, "[") && json.Unmarshal([]byte(s), &list) == nil {
+		return list
+	}
 	separator := ","
 	if !strings.Contains(s, ",") {
 		separator = "|"

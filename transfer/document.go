@@ -3,7 +3,7 @@ package transfer
 import (
 	"fmt"
 	"io"
-	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -154,12 +154,15 @@ func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte)
 	}
 }
 
-// flag is a boolean of a program whose database may have none: 0 is false, too, and any other value than null and "" true.
+// flag is a boolean of a program whose database may have none: what parseBool takes for false is false,
+// too, and any other value than null and "" true.
 type flag bool
 
 // UnmarshalJSON decodes the value.
 func (f *flag) UnmarshalJSON(data []byte) error {
-	*f = flag(!slices.Contains([]string{"false", "null", "0", `""`}, string(data)))
+	text := strings.Trim(string(data), `"`)
+	is, ok := parseBool(text)
+	*f = flag(is || !ok && text != "" && text != "null")
 	return nil
 }
 
@@ -198,6 +201,7 @@ func decodeBitly(data []byte, yield func(Record)) {
 		LongURL        string   `json:"long_url"`
 		Title          string   `json:"title"`
 		CreatedAt      string   `json:"created_at"`
+		Archived       flag     `json:"archived"`
 		CustomBitlinks []string `json:"custom_bitlinks"`
 		Tags           []string `json:"tags"`
 	}
@@ -205,7 +209,8 @@ func decodeBitly(data []byte, yield func(Record)) {
 		yield(Record{Err: wrong(jsonWrong(err))})
 		return
 	}
-	b := builder{short: v.ID, custom: v.CustomBitlinks, Record: Record{Link: link.Link{LongURL: v.LongURL, Title: v.Title, Tags: v.Tags}}}
+	b := builder{short: v.ID, custom: v.CustomBitlinks, Record: Record{Link: link.Link{
+		LongURL: v.LongURL, Title: v.Title, Tags: v.Tags, Disabled: bool(v.Archived)}}}
 	if b.short == "" {
 		b.short = v.Link
 	}

@@ -102,7 +102,7 @@ func decodeRow(data []byte, yield func(Record)) {
 		yield(Record{Err: wrong(jsonWrong(err))})
 		return
 	}
-	b := builder{code: string(v.Alias), short: v.ShortURL, optional: true, Record: Record{
+	b := builder{code: string(v.Alias), short: v.ShortURL, own: true, Record: Record{
 		Link: link.Link{LongURL: v.LongURL, StatusCode: v.StatusCode, Disabled: v.Disabled, Title: orEmpty(v.Title), Tags: v.Tags,
 			Owner: orEmpty(v.Owner)},
 		Total: clicks.Total{Clicks: v.Clicks, Bots: v.Bots},

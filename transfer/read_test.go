@@ -13,6 +13,9 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"github.com/go-json-experiment/json"
+
+	"tiney/link"
 	"tiney/transfer"
 )
 
@@ -53,6 +56,16 @@ func TestWrongFiles(t *testing.T) {
 		{"old workbook", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "workbook"},
 		{"gzip", "\x1f\x8b\x08\x00\x00\x00\x00\x00", "gzip"},
 		{"PDF", "%PDF-1.7\n", "PDF"},
+		{"MySQL's dump", "-- MySQL dump 10.13  Distrib 8.0.36, for Linux (x86_64)\n--\n", "SQL"},
+		{"MariaDB's dump", "/*M!999999\\- enable the sandbox mode */ \n-- MariaDB dump 10.19\n", "SQL"},
+		{"phpMyAdmin's dump", "-- phpMyAdmin SQL Dump\n-- version 5.2.1\n\nSET SQL_MODE = \"NO\";\n", "SQL"},
+		{"PostgreSQL's dump", "--\n-- PostgreSQL database dump\n--\n\nSET statement_timeout = 0;\n", "SQL"},
+		{"PostgreSQL's dump, no comments", "SET statement_timeout = 0;\nSET lock_timeout = 0;\n", "SQL"},
+		{"a table of PostgreSQL's", "COPY public.short_urls (id, long_url) FROM stdin;\n1\thttps://a.example\n", "SQL"},
+		{"SQLite's dump", "\ufeffPRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n", "SQL"},
+		{"SQLite's dump, in part", "BEGIN TRANSACTION;\r\nCREATE TABLE links (id INTEGER);\r\n", "SQL"},
+		{"a table's definition", "\n\nCREATE TABLE `yourls_url` (\n  `keyword` varchar(200)\n);\n", "SQL"},
+		{"rows", "insert into yourls_url (keyword, url) values ('a', 'https://a.example');", "SQL"},
 		{"UTF-16, little-endian", utf16File("\xff\xfe", little), "UTF-8"},
 		{"UTF-16, big-endian", utf16File("\xfe\xff", big), "UTF-8"},
 		{"UTF-16 without a mark, little-endian", utf16File("", little), "UTF-8"},
@@ -132,6 +145,8 @@ func TestDamage(t *testing.T) {
 		{"CR", transfer.Golink, "{\"Short\":\"a\",\"Long\":\"" + good + "\"}\r{\"Short\":\"b\",\"Long\":\"" + good + "\"}\r", "1 a|2 b|"},
 		{"names in any case, with spaces and blank lines before them", transfer.CSV, "\n\n ALIAS ;Long Url;T i t l e\na;" + good + ";x,y\n", "4 a|"},
 		{"spaces around names", transfer.CSV, "alias, longUrl\na," + good + "\n", "2 a|"},
+		{"names that begin like SQL", transfer.CSV, "Begin;Alias;Long URL\n;a;" + good + "\n", "2 a|"},
+		{"names that begin like SQL, others", transfer.CSV, "Set name;Alias;Long URL\n;a;" + good + "\n", "2 a|"},
 		{"tabs", transfer.CSV, "alias\tlongUrl\na\t" + good + "a,b;c\n", "2 a|"},
 		{"missing columns", transfer.CSV, names + "a," + good + "\nb," + good + ",\n", "2 ! 2 columns instead of 3: check whether the line was cut|3 b|"},
 		{"too many columns", transfer.CSV, names + "a," + good + ",x, y\nb," + good + ",,\n", "2 ! 4 columns instead of 3: put text|3 ! 4 columns|"},
@@ -413,6 +428,47 @@ func TestTime(t *testing.T) {
 	}
 }
 
+// What is said of a link at other programs is cut to what a link may have here; in our own formats it is not.
+func TestWordsAreCut(t *testing.T) {
+	long := strings.Repeat("雪", link.MaxTitle+1)
+	tags := []string{"news", "a\tb", "", "news", " ", strings.Repeat("é", link.MaxTag+1)}
+	for i := range 2 * link.MaxTags {
+		tags = append(tags, fmt.Sprint(i))
+	}
+	asJSON := func(v any) string {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	cutTags := slices.Concat([]string{"news", "a b", strings.Repeat("é", link.MaxTag)}, tags[6:6+link.MaxTags-3])
+	for _, test := range []struct {
+		name   string
+		format transfer.Format
+		file   string
+		title  string
+		tags   []string
+	}{
+		{"a long title", transfer.Dub, "link,url,title\nd/a,https://example.com/," + long + "\n", long[:3*link.MaxTitle], nil},
+		{"control characters", transfer.YOURLS, "keyword,url,title\na,https://example.com/,\"One\r\ntwo\x1b\"\n", "One two", nil},
+		{"nothing else", transfer.YOURLS, "keyword,url,title\na,https://example.com/,\"\u0085\x00\"\n", "", nil},
+		{"tags", transfer.Dub, "link,url,tags\nd/a,https://example.com/,\"" + strings.Join(tags, ",") + "\"\n", "", cutTags},
+		{"tags", transfer.Shlink, "shortCode,longUrl,tags\na,https://example.com/," + strings.Join(tags, "|") + "\n", "", cutTags},
+		{"all", transfer.Bitly, asJSON([]any{map[string]any{"id": "b/a", "long_url": "https://example.com/", "title": long + "\n", "tags": tags}}),
+			long[:3*link.MaxTitle], cutTags},
+		{"a long description", transfer.Kutt, asJSON([]any{map[string]any{"address": "a", "target": "https://example.com/", "description": long}}),
+			long[:3*link.MaxTitle], nil},
+		{"our own", transfer.CSV, "alias,longUrl,title,tags\na,https://example.com/," + long + "," + strings.Repeat("x", 51) + "\n", long, []string{strings.Repeat("x", 51)}},
+		{"our own", transfer.NDJSON, asJSON(map[string]any{"longUrl": "https://example.com/", "title": "\x1b", "tags": tags}), "\x1b", tags},
+	} {
+		got := read(t, test.format, test.file)
+		if len(got) != 1 || got[0].Err != nil || got[0].Link.Title != test.title || !slices.Equal(got[0].Link.Tags, test.tags) {
+			t.Errorf("%s, %s: got %v, want %q, %q", test.format, test.name, got, test.title, test.tags)
+		}
+	}
+}
+
 // A link of Bitly's has as many custom ones as an entry may have, each once.
 func TestCustomLinks(t *testing.T) {
 	var links []string
@@ -456,8 +512,13 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("an error of %d bytes", len(rec.Err.Error()))
 			case rec.Err == nil && (rec.Link.LongURL == "" || rec.Total.Clicks < 0 || rec.Total.Bots < 0):
 				t.Fatalf("%+v", rec)
-			case rec.Link.Alias == "" && rec.Err == nil && f != transfer.CSV && f != transfer.NDJSON:
+			case rec.Link.Alias == "" && rec.Err == nil && !f.Own():
 				t.Fatal("there is no alias")
+			case rec.Err == nil && !f.Own():
+				was := link.Link{Alias: "a", LongURL: "https://example.com/", Title: rec.Link.Title, Tags: rec.Link.Tags}
+				if _, err := (link.Rules{}).Import(was, time.Now()); err != nil {
+					t.Fatalf("%+v: %v", rec, err)
+				}
 			}
 			line = rec.Line
 		}

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"io"
+	"regexp"
 )
 
 const (
@@ -60,7 +61,7 @@ func (s *source) consume(n, lines int) {
 func (s *source) open() (first byte, err error) {
 	for {
 		data, last := s.data()
-		if text := bytes.TrimLeft(data, " \t\r\n"); last || len(text) >= 8 || len(data) >= firstWindow {
+		if text := bytes.TrimLeft(data, " \t\r\n"); last || len(text) >= maxStart || len(data) >= firstWindow {
 			break
 		}
 		if !s.more() && s.err != io.EOF {
@@ -81,8 +82,22 @@ func (s *source) open() (first byte, err error) {
 	if first == '<' {
 		return 0, FileError("The file is a web page or XML. Perhaps a sign-in page was saved instead of the export: export the links again.")
 	}
+	if sql.Match(data) {
+		return 0, errSQL
+	}
 	return first, nil
 }
+
+// maxStart is how many bytes of a file, without white space before them, tell what it is.
+const maxStart = 64
+
+// sql matches how the dumps of MySQL, MariaDB, phpMyAdmin, PostgreSQL and SQLite begin.
+var sql = regexp.MustCompile(`^(?i:--\s|/\*|(insert|replace)\s+into\s|(create|drop|alter|lock)\s+(table|database|schema)` +
+	`|copy\s+\S+\s*\([\w"]+,|pragma\s|(begin|start)(\s+transaction)?;\s*[\r\n]` +
+	`|set\s+(@|names\s|\w+\s*=)|use\s+\x60)`)
+
+const errSQL = FileError("The file is SQL. Export the links as CSV or JSON instead; a table as CSV, " +
+	"with the names of its columns in the first line.")
 
 // signatures are how files begin that people take for exports.
 var signatures = []struct{ start, is string }{

@@ -1,9 +1,11 @@
 package transfer
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"tiney/link"
 )
@@ -14,10 +16,10 @@ const maxCustom = 100
 // builder makes the records of one entry of a file.
 type builder struct {
 	Record
-	code     string   // the alias itself, or "" if only the next says it
-	short    string   // the short URL
-	custom   []string // other short URLs that lead to the same target
-	optional bool     // there need not be an alias
+	code   string   // the alias itself, or "" if only the next says it
+	short  string   // the short URL
+	custom []string // other short URLs that lead to the same target
+	own    bool     // the format is our own: there need not be an alias, and nothing is cut
 }
 
 // fail sets what is wrong with the record, unless something else is.
@@ -67,11 +69,14 @@ func (b *builder) yield(target string, yield func(Record)) {
 		yield(Record{Err: b.Err})
 		return
 	}
+	if !b.own {
+		b.Link.Title, b.Link.Tags = fit(b.Link.Title, link.MaxTitle), fitAll(b.Link.Tags)
+	}
 	if len(b.Link.Tags) == 0 {
 		b.Link.Tags = nil
 	}
 	aliases := b.aliases()
-	if len(aliases) == 0 && !b.optional {
+	if len(aliases) == 0 && !b.own {
 		yield(Record{Err: wrong("There is no alias: neither a short code nor a short URL with a path.")})
 		return
 	}
@@ -87,6 +92,32 @@ func (b *builder) yield(target string, yield func(Record)) {
 		}
 		yield(rec)
 	}
+}
+
+// fit returns a text of another program without control characters, and cut to most characters.
+func fit(text string, most int) string {
+	text = strings.Join(strings.FieldsFunc(text, unicode.IsControl), " ")
+	runes := 0
+	for i := range text {
+		if runes++; runes > most {
+			text = text[:i]
+			break
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+// fitAll returns the first of the tags of another program, as many as a link may have.
+func fitAll(tags []string) (all []string) {
+	for _, tag := range tags {
+		if len(all) == link.MaxTags {
+			break
+		}
+		if tag = fit(tag, link.MaxTag); tag != "" && !slices.Contains(all, tag) {
+			all = append(all, tag)
+		}
+	}
+	return all
 }
 
 // aliases returns the aliases of the entry, each once.
@@ -120,6 +151,17 @@ func pathOf(short string) string {
 	}
 	_, path, _ := strings.Cut(short, "/")
 	return strings.Trim(path, "/")
+}
+
+// parseBool parses true or false as programs write it, in any case.
+func parseBool(text string) (is, ok bool) {
+	switch strings.ToLower(text) {
+	case "true", "yes", "1", "t":
+		return true, true
+	case "false", "no", "0", "f":
+		return false, true
+	}
+	return false, false
 }
 
 // layouts are how files write times, besides RFC 3339. Without a zone they are UTC.

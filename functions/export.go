@@ -33,6 +33,10 @@ type exporting struct {
 func (ex *exporting) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
 	query := parametersOf(r)
 	format := query.oneOf("format", string(transfer.NDJSON), string(transfer.CSV))
+	use := query.text("for")
+	if query.Has("for") && (use != "spreadsheet" || format != string(transfer.CSV)) {
+		query.wrong("for", "for may be spreadsheet, and only with format=csv. Leave it out otherwise.")
+	}
 	owner := query.text("owner")
 	all := owner == allOwners
 	if owner != "" && !all {
@@ -68,9 +72,13 @@ func (ex *exporting) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 		if all {
 			query.Set("owner", allOwners)
 		}
+		if use != "" {
+			query.Set("for", use)
+		}
 		w.Header().Set("Link", "<"+ex.base.String()+"/api/export?"+query.Encode()+`>; rel="next"`)
 	}
 	out := transfer.NewWriter(w, transfer.Format(format), ex.base)
+	out.ForSpreadsheet = use != ""
 	for i, l := range links {
 		if l.State(ex.now()) == link.StateDeleted {
 			continue

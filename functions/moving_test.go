@@ -225,6 +225,11 @@ func TestExport(t *testing.T) {
 		got.Get("Content-Disposition") != `attachment; filename="links.csv"` {
 		t.Errorf("got %v", got)
 	}
+	lines, pages = r.exported("bob", "/api/export?format=csv&for=spreadsheet")
+	if pages != 2 || len(lines) != 1005 || lines[0] != "sep=,\n" || lines[1002] != lines[0] ||
+		lines[1] != lines[1003] {
+		t.Errorf("for a spreadsheet: got %d pages and %d lines", pages, len(lines))
+	}
 	lines, pages = r.exported("admin", "/api/export?owner=*")
 	slices.Sort(lines)
 	if lines = slices.Compact(lines); pages != 2 || len(lines) != 1004 {
@@ -263,6 +268,9 @@ func TestExportIsRefused(t *testing.T) {
 		kind, field string
 	}{
 		"another format":            {"ann", "?format=shlink", 400, "parameter", "format"},
+		"for something else":        {"ann", "?format=csv&for=pandas", 400, "parameter", "for"},
+		"for nothing":               {"ann", "?format=csv&for=", 400, "parameter", "for"},
+		"JSON for a spreadsheet":    {"ann", "?for=spreadsheet", 400, "parameter", "for"},
 		"another owner":             {"admin", "?owner=ann", 400, "parameter", "owner"},
 		"an invented cursor":        {"ann", "?cursor=abcdefghijklmnop", 400, "parameter", "cursor"},
 		"no cursor at all":          {"ann", "?cursor=%00", 400, "parameter", "cursor"},

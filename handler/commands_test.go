@@ -32,6 +32,8 @@ func TestUsage(t *testing.T) {
 		"no connection":         {"keys list", "", exitFailed, "", "AzureWebJobsStorage is required"},
 		"nobody there":          {"keys list", nowhere, exitFailed, "", "may reach that account"},
 		"another format":        {"export -format yourls", emulator, exitUsage, "", `not "yourls"`},
+		"for something else":    {"export -format csv -for pandas", emulator, exitUsage, "", `not for "pandas"`},
+		"JSON for spreadsheets": {"export -for spreadsheet", emulator, exitUsage, "", "as ndjson"},
 		"no format":             {"import -format xml", emulator, exitUsage, "", "golink"},
 		"a file as argument":    {"import links.csv", emulator, exitUsage, "", "takes 0 arguments"},
 		"a file that is none":   {"import -format bitly", nowhere, exitFailed, "", "cannot be read"},

@@ -14,7 +14,8 @@ import (
 )
 
 var exportUses = [][2]string{
-	{"[-format ndjson|csv]", "write the links of all owners, of every state but deleted, to stdout"},
+	{"[-format ndjson|csv] [-for spreadsheet]",
+		"write the links of all owners, of every state but deleted, to stdout"},
 }
 
 // pageSize is how many links are exported or imported at a time.
@@ -24,6 +25,7 @@ const pageSize = 1000
 func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("export", flag.ContinueOnError)
 	name := options.String("format", string(transfer.NDJSON), "")
+	use := options.String("for", "", "")
 	if err := parse(options, args, 0); err != nil {
 		return err
 	}
@@ -31,10 +33,15 @@ func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	if !format.Own() {
 		return usageError{fmt.Sprintf("links can be written as ndjson or csv, not %q", *name)}
 	}
+	if *use != "" && (*use != "spreadsheet" || format != transfer.CSV) {
+		return usageError{fmt.Sprintf(
+			"links can be written for a spreadsheet, as csv, not for %q as %s", *use, *name)}
+	}
 	p := newProgress(c.stderr, 0)
 	defer p.clear()
 	buffer := bufio.NewWriter(c.stdout)
 	out := transfer.NewWriter(buffer, format, c.settings.Functions.Rules.Base)
+	out.ForSpreadsheet = *use != ""
 	exported, damaged, after := 0, 0, ""
 	for {
 		var links []link.Link

@@ -58,13 +58,15 @@ var tables = map[Format]table{
 		tags: {"tags"}, owner: {"owner"}, visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"}}},
 	Shlink: {names: [columns][]string{target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"}, created: {"createdat"},
 		title: {"title"}, tags: {"tags"}, visits: {"visits", "visitscount"}}},
-	YOURLS: {null: []string{"NULL"}, bare: []column{code, target, title, created, columns, visits}, names: [columns][]string{target: {"url", "target"},
-		code: {"keyword", "source"}, created: {"timestamp"}, title: {"title"}, visits: {"clicks", "hits"}}},
+	YOURLS: {null: []string{"NULL"}, // phpMyAdmin's
+		bare: []column{code, target, title, created, columns, visits}, names: [columns][]string{target: {"url", "target"},
+			code: {"keyword", "source"}, created: {"timestamp"}, title: {"title"}, visits: {"clicks", "hits"}}},
 	Bitly: {names: [columns][]string{target: {"destinationurl", "longurl"}, short: {"link", "bitlink", "shortlink"},
 		custom: {"customlink", "customlinks"}, created: {"created", "createdat", "datecreated", "createddate"}, title: {"title"}, tags: {"tags"},
 		visits: {"clicks", "totalclicks", "engagements", "totalengagements"}}},
-	Dub: {null: []string{"null", "undefined"}, names: [columns][]string{target: {"destinationurl", "url"}, short: {"shortlink", "link"}, created: {"createdat"},
-		expires: {"expiresat"}, disabled: {"archived"}, title: {"title"}, tags: {"tags"}, visits: {"clicks"}}},
+	Dub: {null: []string{"null", "undefined"}, // JavaScript's
+		names: [columns][]string{target: {"destinationurl", "url"}, short: {"shortlink", "link"}, created: {"createdat"},
+			expires: {"expiresat"}, disabled: {"archived"}, title: {"title"}, tags: {"tags"}, visits: {"clicks"}}},
 	AzURLShortener: {skip: "KEY", names: [columns][]string{target: {"url"}, code: {"rowkey"}, disabled: {"isarchived"}, title: {"title"},
 		visits: {"clicks"}}},
 }
@@ -174,7 +176,7 @@ func (t *table) read(s *source, f Format, yield func(Record) bool) error {
 		case err != nil:
 			return err
 		}
-		if blank(fields) {
+		if blank(fields) || strings.EqualFold(string(fields[0]), separator) && blank(fields[1:]) {
 			continue
 		}
 		if h == nil {
@@ -210,6 +212,9 @@ func isWrong(err error) bool {
 	_, ok := err.(wrong)
 	return ok
 }
+
+// separator begins the line that tells spreadsheets what separates the fields. It is no record.
+const separator = "sep="
 
 func blank(fields [][]byte) bool {
 	return !slices.ContainsFunc(fields, func(field []byte) bool { return len(bytes.TrimSpace(field)) > 0 })
@@ -291,8 +296,8 @@ func (t *table) record(h *header, fields [][]byte, yield func(Record)) {
 	b.yield(t.names[target][0], yield)
 }
 
-// looseTags splits the tags of other programs: at commas, or at bars where there are none. They may be
-// a list in JSON, too.
+// looseTags splits the tags of other programs: at commas, or at bars where there are none. They may
+// be a list in JSON, too.
 func looseTags(s string) (all []string) {
 	var list []string
 	if strings.HasPrefix(s, "[") && json.Unmarshal([]byte(s), &list) == nil {

@@ -154,8 +154,8 @@ func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte)
 	}
 }
 
-// flag is a boolean of a program whose database may have none: what parseBool takes for false is false,
-// too, and any other value than null and "" true.
+// flag is a boolean of a program whose database may have none: null, "" and what parseBool takes for
+// false are false, and any other value is true.
 type flag bool
 
 // UnmarshalJSON decodes the value.

@@ -145,6 +145,9 @@ func TestDamage(t *testing.T) {
 		{"CR", transfer.Golink, "{\"Short\":\"a\",\"Long\":\"" + good + "\"}\r{\"Short\":\"b\",\"Long\":\"" + good + "\"}\r", "1 a|2 b|"},
 		{"names in any case, with spaces and blank lines before them", transfer.CSV, "\n\n ALIAS ;Long Url;T i t l e\na;" + good + ";x,y\n", "4 a|"},
 		{"spaces around names", transfer.CSV, "alias, longUrl\na," + good + "\n", "2 a|"},
+		{"a separator for spreadsheets", transfer.CSV, "sep=,\n" + names + "a," + good + "\nb," + good + ",\n", "3 ! 2 columns|4 b|"},
+		{"another one, capitals", transfer.Dub, "\ufeffSEP=;\r\nLink;URL\r\nd/a;" + good + "?a,b\r\n", "3 a|"},
+		{"one that a sheet has filled up, and again", transfer.CSV, "sep=,,\n" + names + "a," + good + ",\nsep=,\n" + names + "b," + good + ",\n", "3 a|6 b|"},
 		{"names that begin like SQL", transfer.CSV, "Begin;Alias;Long URL\n;a;" + good + "\n", "2 a|"},
 		{"names that begin like SQL, others", transfer.CSV, "Set name;Alias;Long URL\n;a;" + good + "\n", "2 a|"},
 		{"tabs", transfer.CSV, "alias\tlongUrl\na\t" + good + "a,b;c\n", "2 a|"},
@@ -428,9 +431,10 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// What is said of a link at other programs is cut to what a link may have here; in our own formats it is not.
+// The words of other programs are cut to what a link may have; those of our own formats are not.
 func TestWordsAreCut(t *testing.T) {
-	long := strings.Repeat("雪", link.MaxTitle+1)
+	const target = "https://example.com/"
+	long, cutTitle := strings.Repeat("雪", link.MaxTitle+1), strings.Repeat("雪", link.MaxTitle)
 	tags := []string{"news", "a\tb", "", "news", " ", strings.Repeat("é", link.MaxTag+1)}
 	for i := range 2 * link.MaxTags {
 		tags = append(tags, fmt.Sprint(i))
@@ -442,7 +446,8 @@ func TestWordsAreCut(t *testing.T) {
 		}
 		return string(data)
 	}
-	cutTags := slices.Concat([]string{"news", "a b", strings.Repeat("é", link.MaxTag)}, tags[6:6+link.MaxTags-3])
+	cutTags := slices.Concat([]string{"news", "a b", strings.Repeat("é", link.MaxTag)},
+		tags[6:6+link.MaxTags-3])
 	for _, test := range []struct {
 		name   string
 		format transfer.Format
@@ -450,17 +455,23 @@ func TestWordsAreCut(t *testing.T) {
 		title  string
 		tags   []string
 	}{
-		{"a long title", transfer.Dub, "link,url,title\nd/a,https://example.com/," + long + "\n", long[:3*link.MaxTitle], nil},
-		{"control characters", transfer.YOURLS, "keyword,url,title\na,https://example.com/,\"One\r\ntwo\x1b\"\n", "One two", nil},
-		{"nothing else", transfer.YOURLS, "keyword,url,title\na,https://example.com/,\"\u0085\x00\"\n", "", nil},
-		{"tags", transfer.Dub, "link,url,tags\nd/a,https://example.com/,\"" + strings.Join(tags, ",") + "\"\n", "", cutTags},
-		{"tags", transfer.Shlink, "shortCode,longUrl,tags\na,https://example.com/," + strings.Join(tags, "|") + "\n", "", cutTags},
-		{"all", transfer.Bitly, asJSON([]any{map[string]any{"id": "b/a", "long_url": "https://example.com/", "title": long + "\n", "tags": tags}}),
-			long[:3*link.MaxTitle], cutTags},
-		{"a long description", transfer.Kutt, asJSON([]any{map[string]any{"address": "a", "target": "https://example.com/", "description": long}}),
-			long[:3*link.MaxTitle], nil},
-		{"our own", transfer.CSV, "alias,longUrl,title,tags\na,https://example.com/," + long + "," + strings.Repeat("x", 51) + "\n", long, []string{strings.Repeat("x", 51)}},
-		{"our own", transfer.NDJSON, asJSON(map[string]any{"longUrl": "https://example.com/", "title": "\x1b", "tags": tags}), "\x1b", tags},
+		{"a long title", transfer.Dub, "link,url,title\nd/a," + target + "," + long + "\n", cutTitle, nil},
+		{"control characters", transfer.YOURLS,
+			"keyword,url,title\na," + target + ",\"One\r\ntwo\x1b\"\n", "One two", nil},
+		{"nothing else", transfer.YOURLS,
+			"keyword,url,title\na," + target + ",\"\u0085\x00\"\n", "", nil},
+		{"tags", transfer.Dub,
+			"link,url,tags\nd/a," + target + ",\"" + strings.Join(tags, ",") + "\"\n", "", cutTags},
+		{"tags", transfer.Shlink,
+			"shortCode,longUrl,tags\na," + target + "," + strings.Join(tags, "|") + "\n", "", cutTags},
+		{"all", transfer.Bitly, asJSON([]any{map[string]any{
+			"id": "b/a", "long_url": target, "title": long + "\n", "tags": tags}}), cutTitle, cutTags},
+		{"a long description", transfer.Kutt, asJSON([]any{map[string]any{
+			"address": "a", "target": target, "description": long}}), cutTitle, nil},
+		{"our own", transfer.CSV, "longUrl,title,tags\n" + target + "," + long + "," + long + "\n",
+			long, []string{long}},
+		{"our own", transfer.NDJSON, asJSON(map[string]any{
+			"longUrl": target, "title": "\x1b", "tags": tags}), "\x1b", tags},
 	} {
 		got := read(t, test.format, test.file)
 		if len(got) != 1 || got[0].Err != nil || got[0].Link.Title != test.title || !slices.Equal(got[0].Link.Tags, test.tags) {
@@ -515,7 +526,8 @@ func FuzzRead(f *testing.F) {
 			case rec.Link.Alias == "" && rec.Err == nil && !f.Own():
 				t.Fatal("there is no alias")
 			case rec.Err == nil && !f.Own():
-				was := link.Link{Alias: "a", LongURL: "https://example.com/", Title: rec.Link.Title, Tags: rec.Link.Tags}
+				was := link.Link{Alias: "a", LongURL: "https://example.com/",
+					Title: rec.Link.Title, Tags: rec.Link.Tags}
 				if _, err := (link.Rules{}).Import(was, time.Now()); err != nil {
 					t.Fatalf("%+v: %v", rec, err)
 				}

@@ -22,6 +22,10 @@ import (
 // or @ for a formula, whatever its quotes, and a title may be anybody's: alias, title, tags and owner have an apostrophe put
 // before such a beginning, also if apostrophes precede it, and Read takes one away again.
 type Writer struct {
+	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets what separates its fields.
+	// Without it some take semicolons, and a field may begin anywhere in a title or a long URL.
+	ForSpreadsheet bool
+
 	base   link.Base
 	format Format
 	w      io.Writer
@@ -76,6 +80,11 @@ func (w *Writer) begin() error {
 		return nil
 	}
 	w.began = true
+	if w.ForSpreadsheet {
+		if _, err := io.WriteString(w.w, separator+",\n"); err != nil {
+			return err
+		}
+	}
 	return w.csv.Write([]string{"alias", "shortUrl", "longUrl", "createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled",
 		"shared", "deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc"})
 }

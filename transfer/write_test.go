@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"bytes"
 	"cmp"
+	"encoding/csv"
 	"errors"
 	"reflect"
 	"slices"
@@ -95,6 +96,53 @@ func TestWrite(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNoFormulas: no field of an export for a spreadsheet begins like a formula, even if the spreadsheet
+// takes semicolons or tabs for separators by itself. It obeys the first line.
+func TestNoFormulas(t *testing.T) {
+	evil := full
+	evil.Link.LongURL = "https://example.com/;=cmd|' /C calc'!A0;@SUM(A1);\"+1"
+	evil.Link.Title, evil.Link.Owner, evil.Link.Tags = "a;=1+1\t=2+2", "a;-1", []string{"a;=1", `"x";=1`}
+	var b bytes.Buffer
+	w := transfer.NewWriter(&b, transfer.CSV, base)
+	w.ForSpreadsheet = true
+	if err := errors.Join(w.Write(evil), w.Write(least), w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range ",;\t" {
+		if got := formulas(t, b.String(), own); got != 0 {
+			t.Errorf("there are %d formulas for who separates by %q in\n%s", got, own, &b)
+		}
+	}
+	if formulas(t, write(t, transfer.CSV, evil), ';') == 0 { // or else the test is none
+		t.Error("there are no formulas without the line")
+	}
+	want := []transfer.Record{evil, least}
+	want[0].Line, want[1].Line = 3, 4
+	if got := read(t, transfer.CSV, b.String()); !reflect.DeepEqual(got, want) {
+		t.Errorf("read\n%+v, want\n%+v", got, want)
+	}
+}
+
+// formulas counts the formulas of a file in a spreadsheet with a separator of its own.
+func formulas(t *testing.T, file string, own rune) (n int) {
+	t.Helper()
+	if line, rest, _ := strings.Cut(file, "\n"); strings.HasPrefix(line, "sep=") {
+		own, file = rune(line[len("sep=")]), rest
+	}
+	r := csv.NewReader(strings.NewReader(file))
+	r.Comma, r.LazyQuotes, r.FieldsPerRecord = own, true, -1
+	rows, err := r.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range slices.Concat(rows...) {
+		if field != "" && strings.ContainsAny(field[:1], "=+-@") {
+			n++
+		}
+	}
+	return n
 }
 
 func TestWriteErrors(t *testing.T) {

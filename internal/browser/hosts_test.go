@@ -40,8 +40,8 @@ var sinceUnicode16 = &unicode.RangeTable{
 // hostOf is a function of JavaScript. It returns the host of a URL, "" if it is not valid.
 const hostOf = `((url) => { try { return new URL(url).hostname } catch { return "" } })`
 
-// hostsOf is a function of JavaScript. It returns the hosts of URLs that have the characters from one
-// to another within a label, each raw and percent-encoded.
+// hostsOf is a function of JavaScript. It returns the hosts of URLs that have the characters from
+// one to another within a label, each raw and percent-encoded.
 const hostsOf = `((from, to) => {
   const host = (label) => ` + hostOf + `("http://" + label + ".example");
   const hosts = [];

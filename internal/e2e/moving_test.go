@@ -81,7 +81,11 @@ func TestMovingOverTheAPI(t *testing.T) {
 			if r := ann.send("GET", "/api/export?format=csv", ""); r.Status != 200 || strings.Count(r.Body, "\n") != 1 || r.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
 				t.Errorf("got %+v", r)
 			}
-			r := admin.send("GET", "/api/export?owner=*", "")
+			r := ann.send("GET", "/api/export?format=csv&for=spreadsheet", "")
+			if r.Status != 200 || !strings.HasPrefix(r.Body, "sep=,\nalias,") {
+				t.Errorf("got %+v", r)
+			}
+			r = admin.send("GET", "/api/export?owner=*", "")
 			if r.Status != 200 || strings.Count(r.Body, "\n") != 7 || !strings.Contains(r.Header.Get("Content-Disposition"), "links.ndjson") ||
 				!strings.Contains(r.Body, `"clicks":6,`) {
 				t.Errorf("got %+v", r)
@@ -164,6 +168,10 @@ func TestExportAndImportByCommand(t *testing.T) {
 	asCSV, _, _ := s.runs(direct, "", "export", "-format", "csv")
 	if got := strings.Count(asCSV, "\n"); got != n+1 {
 		t.Errorf("exported %d lines of CSV", got)
+	}
+	forSheets, _, _ := s.runs(direct, "", "export", "-format", "csv", "-for", "spreadsheet")
+	if forSheets != "sep=,\n"+asCSV {
+		t.Errorf("for a spreadsheet it begins with %.200q", forSheets)
 	}
 	// What is exported can be imported elsewhere, and is the same there.
 	for format, text := range map[string]string{"ndjson": exported, "csv": asCSV} {

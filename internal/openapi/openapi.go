@@ -40,6 +40,16 @@ func init() {
 	for _, mediaType := range []string{"text/html", "image/svg+xml", "application/x-ndjson"} {
 		openapi3filter.RegisterBodyDecoder(mediaType, openapi3filter.PlainBodyDecoder)
 	}
+	table := openapi3filter.RegisteredBodyDecoder("text/csv")
+	openapi3filter.RegisterBodyDecoder("text/csv", func(body io.Reader, h http.Header,
+		s *openapi3.SchemaRef, encoding openapi3filter.EncodingFn) (any, error) {
+		file, err := io.ReadAll(body)
+		if err != nil {
+			return nil, err
+		}
+		file = bytes.TrimPrefix(file, []byte("sep=,\n")) // one column; what follows has more
+		return table(bytes.NewReader(file), h, s, encoding)
+	})
 	openapi3.DefineStringFormatValidator("uri", openapi3.NewCallbackValidator(func(s string) error {
 		if u, err := url.Parse(s); err != nil || !u.IsAbs() || u.Host == "" {
 			return fmt.Errorf("%q is no URL", s)

@@ -404,7 +404,7 @@ func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 // people paste URLs into it.
 func (s *service) report(w *statusWriter, r *http.Request, start time.Time) {
 	took := time.Since(start)
-	s.sender.Request(&w.operation, telemetry.Request{Status: w.status, Success: w.status < 500, Start: start, Duration: took, Remote: r.RemoteAddr})
+	s.sender.Request(&w.operation, telemetry.Request{Status: w.status, Success: w.status < 500, Start: start, Duration: took, From: r})
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
 		s.logger(w).Debug("request", "method", methodName(r.Method), "status", w.status, "ms", float64(took.Microseconds())/1000)
 	}

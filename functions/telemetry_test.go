@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tiney/access"
 	"tiney/functions"
 	"tiney/internal/ingest"
 	"tiney/link"
@@ -24,7 +25,7 @@ func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {
 		t.Fatal(err)
 	}
 	s := telemetry.Start(telemetry.Config{Connection: connection, Metrics: new(telemetry.Metrics), Hosted: hosted,
-		SamplingPercent: 100, ClientAddresses: true, Log: slog.New(slog.DiscardHandler)})
+		SamplingPercent: 100, ClientAddress: access.Addresses{Header: "Client-Ip", Hops: 1}.Of, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { s.Close(0) })
 	return s, e
 }
@@ -34,7 +35,7 @@ func TestRequestsAreReportedWithoutTheHost(t *testing.T) {
 	s, e := sender(t, false)
 	r := newRig(t, func(c *functions.Config) { c.HostAddress, c.Sender = "", s })
 	r.do(http.MethodGet, "/nobody", "")
-	r.do(http.MethodGet, "/a/b", "")
+	r.do(http.MethodGet, "/a/b", "", "Client-Ip", "203.0.113.9:4711", "X-Forwarded-For", "6.6.6.6")
 	r.fake.Fail(link.ErrUnavailable)
 	r.do(http.MethodGet, "/nobody2", "")
 	r.fake.Fail(errors.New("a fault"))
@@ -45,7 +46,7 @@ func TestRequestsAreReportedWithoutTheHost(t *testing.T) {
 		d := i.Data.BaseData
 		got = append(got, fmt.Sprint(d.Name, " ", d.ResponseCode, " ", d.Success, " ", i.Tags["ai.location.ip"]))
 	}
-	want := []string{"redirect 404 true 192.0.2.1", "none 404 true 192.0.2.1", "redirect 503 false 192.0.2.1", "redirect 500 false 192.0.2.1"}
+	want := []string{"redirect 404 true 192.0.2.1", "none 404 true 203.0.113.9", "redirect 503 false 192.0.2.1", "redirect 500 false 192.0.2.1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -86,7 +86,7 @@ func TestManagedIdentity(t *testing.T) {
 	defer server.Close()
 	t.Setenv("IDENTITY_ENDPOINT", server.URL)
 	t.Setenv("IDENTITY_HEADER", "header")
-	to := Connection{endpoint: "https://ingestion.example/v2/track"}
+	to := Connection{endpoint: "https://ingestion.example"}
 	for _, test := range []struct{ given, want string }{
 		{"Authorization=AAD", "https://monitor.azure.com/  header"},
 		{" ClientId=an-id ; authorization=aad;", "https://monitor.azure.com/ an-id header"},
@@ -105,7 +105,7 @@ func TestManagedIdentity(t *testing.T) {
 			t.Errorf("%s: %v, want an error about %s", given, err, says)
 		}
 	}
-	if _, err := ParseAuthentication("Authorization=AAD", Connection{endpoint: "http://ingestion.example/v2/track"}); err == nil || !strings.Contains(err.Error(), "https") {
+	if _, err := ParseAuthentication("Authorization=AAD", Connection{endpoint: "http://ingestion.example"}); err == nil || !strings.Contains(err.Error(), "https") {
 		t.Errorf("a token goes over http: %v", err)
 	}
 }

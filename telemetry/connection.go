@@ -10,7 +10,7 @@ import (
 // Connection is the address of an Application Insights resource. ParseConnection returns one.
 type Connection struct {
 	key      string // the instrumentation key
-	endpoint string // the URL that items are posted to
+	endpoint string // the URL of the ingestion service, without a slash at its end
 }
 
 // defaultEndpoint is that of connection strings without one, from before there were regional ones.
@@ -46,6 +46,6 @@ func ParseConnection(s string) (Connection, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(endpoint, "?#") {
 		return Connection{}, errors.New("must have an IngestionEndpoint that is an http or https URL without a query")
 	}
-	c.endpoint = strings.TrimRight(endpoint, "/") + "/v2/track"
+	c.endpoint = strings.TrimRight(endpoint, "/")
 	return c, nil
 }

@@ -9,14 +9,14 @@ import (
 func TestParseConnection(t *testing.T) {
 	const key = "InstrumentationKey=00000000-1111-2222-3333-444444444444"
 	for given, want := range map[string]string{
-		key:                                  "https://dc.services.visualstudio.com/v2/track",
-		" " + key + " ; ":                    "https://dc.services.visualstudio.com/v2/track",
-		strings.ToUpper(key[:18]) + key[18:]: "https://dc.services.visualstudio.com/v2/track",
-		key + ";IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/;LiveEndpoint=https://canadacentral.livediagnostics.monitor.azure.com/;ApplicationId=5": "https://canadacentral-1.in.applicationinsights.azure.com/v2/track",
-		"IngestionEndpoint=http://127.0.0.1:8080;" + key:        "http://127.0.0.1:8080/v2/track",
-		key + ";EndpointSuffix=applicationinsights.azure.cn":    "https://dc.applicationinsights.azure.cn/v2/track",
-		key + ";EndpointSuffix=ai.contoso.com;Location=westus2": "https://westus2.dc.ai.contoso.com/v2/track",
-		key + ";Authorization=ikey":                             "https://dc.services.visualstudio.com/v2/track",
+		key:                                  "https://dc.services.visualstudio.com",
+		" " + key + " ; ":                    "https://dc.services.visualstudio.com",
+		strings.ToUpper(key[:18]) + key[18:]: "https://dc.services.visualstudio.com",
+		key + ";IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/;LiveEndpoint=https://canadacentral.livediagnostics.monitor.azure.com/;ApplicationId=5": "https://canadacentral-1.in.applicationinsights.azure.com",
+		"IngestionEndpoint=http://127.0.0.1:8080;" + key:        "http://127.0.0.1:8080",
+		key + ";EndpointSuffix=applicationinsights.azure.cn":    "https://dc.applicationinsights.azure.cn",
+		key + ";EndpointSuffix=ai.contoso.com;Location=westus2": "https://westus2.dc.ai.contoso.com",
+		key + ";Authorization=ikey":                             "https://dc.services.visualstudio.com",
 	} {
 		c, err := ParseConnection(given)
 		if err != nil || c.endpoint != want || c.key != key[19:] {
@@ -56,7 +56,7 @@ func FuzzParseConnection(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if u, err := url.Parse(c.endpoint); err != nil || u.Host == "" || !strings.HasSuffix(u.Path, "/v2/track") || len(c.key) != 36 {
+		if u, err := url.Parse(c.endpoint); err != nil || u.Host == "" || strings.HasSuffix(c.endpoint, "/") || len(c.key) != 36 {
 			t.Errorf("%q gives %+v", s, c)
 		}
 	})

@@ -43,7 +43,15 @@ type endpoint struct {
 	cancel context.CancelFunc
 }
 
-func (e *endpoint) open(url string, tokens azcore.TokenCredential) {
+// open prepares for posts to the ingestion service at a URL. A post with a token goes to another
+// version of its API, as the posts of Microsoft's SDKs do (EndpointContainer.cs in
+// https://github.com/microsoft/ApplicationInsights-dotnet). A component that takes tokens alone
+// refuses what comes to the other one.
+func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
+	url := service + "/v2/track"
+	if tokens != nil {
+		url = service + "/v2.1/track"
+	}
 	e.tokens = tokens
 	e.results = make(chan result, 1)
 	e.ctx, e.cancel = context.WithCancel(context.Background())

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"runtime/debug"
 	"strconv"
@@ -49,8 +50,9 @@ type Config struct {
 	// SamplingPercent is the percentage of operations that are kept, 1 to 100. It is rounded to one operation in n, since
 	// Application Insights counts exactly for whole n only.
 	SamplingPercent int
-	ClientAddresses bool // whether requests carry the client's address
-	Log             *slog.Logger
+	// ClientAddress returns the address that a request carries as its client's. Nil: it carries none.
+	ClientAddress func(*http.Request) netip.Addr
+	Log           *slog.Logger
 }
 
 // Sender sends metrics, dependencies, requests and events to Application Insights.
@@ -228,7 +230,7 @@ type Request struct {
 	Success  bool
 	Start    time.Time
 	Duration time.Duration
-	Remote   string // the address that the request came from, with its port; "" if there is none
+	From     *http.Request // the request itself; nil for a timer's. It is read before Sender.Request returns
 	client   netip.Addr
 }
 
@@ -262,10 +264,10 @@ func (s *Sender) Request(o *Operation, r Request) {
 	if !kept {
 		return
 	}
-	if s.config.ClientAddresses {
-		r.client = clientAddress(r.Remote, o.header["X-Forwarded-For"])
+	if r.From != nil && s.config.ClientAddress != nil {
+		r.client = s.config.ClientAddress(r.From)
 	}
-	r.Remote = ""
+	r.From = nil
 	_, parent, _ := o.traceparent()
 	s.put(&item{origin: originOf(o, parent), rate: rate, request: r})
 }
@@ -337,26 +339,6 @@ func (s *Sender) put(i *item) {
 	default:
 		s.config.Metrics.TelemetryDropped.Add(1)
 	}
-}
-
-// clientAddress returns the address of the client. If a proxy on this machine, such as IIS, has appended it to
-// X-Forwarded-For, it is the last one there; the client may have made up those before.
-func clientAddress(remote string, forwarded []string) netip.Addr {
-	from, err := netip.ParseAddrPort(remote)
-	if err == nil && (!from.Addr().IsLoopback() || len(forwarded) == 0) {
-		return from.Addr().Unmap()
-	}
-	if len(forwarded) == 0 {
-		return netip.Addr{}
-	}
-	last := forwarded[len(forwarded)-1]
-	last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
-	if strings.HasPrefix(last, "[") || strings.Count(last, ":") == 1 {
-		withPort, _ := netip.ParseAddrPort(last)
-		return withPort.Addr().Unmap().WithZone("")
-	}
-	client, _ := netip.ParseAddr(last)
-	return client.Unmap().WithZone("")
 }
 
 // telemetryItem is what an envelope needs of the SDK's items.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"reflect"
 	"runtime"
 	"strings"
@@ -40,7 +41,7 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 		t.Fatal(err)
 	}
 	config := Config{Connection: connection, Metrics: r.metrics, Role: "tiney", Instance: "here", Version: "v1.2.3",
-		SamplingPercent: 100, ClientAddresses: true, Log: NewLogger(r.log, slog.LevelDebug)}
+		SamplingPercent: 100, ClientAddress: ownAddress, Log: NewLogger(r.log, slog.LevelDebug)}
 	for _, c := range change {
 		c(&config)
 	}
@@ -67,6 +68,16 @@ const (
 	parentID = "00f067aa0ba902b7"
 )
 
+// from is a request whose client has the address that ownAddress finds.
+func from(address string) *http.Request {
+	return &http.Request{Header: headers("X-Address", address), RemoteAddr: "198.51.100.7:4711"}
+}
+
+func ownAddress(r *http.Request) netip.Addr {
+	address, _ := netip.ParseAddr(r.Header.Get("X-Address"))
+	return address
+}
+
 func headers(pairs ...string) http.Header {
 	h := http.Header{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -78,13 +89,13 @@ func headers(pairs ...string) http.Header {
 func TestItemsArriveAsApplicationInsightsWantsThem(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	o := Begin(t.Context(), "redirect", headers("traceparent", "00-"+traceID+"-"+parentID+"-01", "X-Forwarded-For", "6.6.6.6, 203.0.113.9:4711"), false)
+	o := Begin(t.Context(), "redirect", headers("traceparent", "00-"+traceID+"-"+parentID+"-01"), false)
 	d := call(2, "503", false)
 	d.ErrorCode = "ServerBusy"
 	r.Dependency(&o, d)
 	r.Event(&o, Event{Name: EventReaperRun, Properties: map[string]string{PropertyResult: ResultDone}, Measurements: map[string]float64{MeasurementDeleted: 3}})
 	start := time.Now().Add(-time.Hour)
-	r.Request(&o, Request{Status: 503, Success: false, Start: start, Duration: 90061500 * time.Microsecond, Remote: "127.0.0.1:50000"})
+	r.Request(&o, Request{Status: 503, Success: false, Start: start, Duration: 90061500 * time.Microsecond, From: from("203.0.113.9")})
 	r.metrics.CacheHit.Add(7)
 	r.Close(time.Minute)
 
@@ -164,35 +175,12 @@ func TestSamplingRates(t *testing.T) {
 
 func TestClientAddressesCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *Config) { c.ClientAddresses = false })
-	o := Begin(t.Context(), "redirect", headers("X-Forwarded-For", "203.0.113.9"), false)
-	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now(), Remote: "198.51.100.7:1"})
+	r := newRig(t, func(c *Config) { c.ClientAddress = nil })
+	o := Begin(t.Context(), "redirect", nil, false)
+	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now(), From: from("203.0.113.9")})
 	r.Close(time.Minute)
 	if len(r.to.Items("RequestData")) != 1 || strings.Contains(r.to.Raw(), "203.0.113") || strings.Contains(r.to.Raw(), "198.51.100") {
 		t.Errorf("sent %s", r.to.Raw())
-	}
-}
-
-func TestClientAddress(t *testing.T) {
-	for _, c := range []struct {
-		remote    string
-		forwarded []string
-		want      string
-	}{
-		{"198.51.100.7:1234", nil, "198.51.100.7"},
-		{"198.51.100.7:1234", []string{"203.0.113.9"}, "198.51.100.7"}, // who connects itself has no say
-		{"127.0.0.1:1234", nil, "127.0.0.1"},
-		{"127.0.0.1:1234", []string{"203.0.113.9"}, "203.0.113.9"},
-		{"127.0.0.1:1234", []string{"1.1.1.1", "2.2.2.2, 203.0.113.9:99"}, "203.0.113.9"},
-		{"[::1]:1234", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
-		{"[::1]:1234", []string{"2001:db8::1%eth0"}, "2001:db8::1"},
-		{"[::ffff:198.51.100.7]:1", nil, "198.51.100.7"},
-		{"127.0.0.1:1234", []string{"https://example.com/secret"}, "invalid IP"},
-		{"", nil, "invalid IP"},
-	} {
-		if got := clientAddress(c.remote, c.forwarded).String(); got != c.want {
-			t.Errorf("%s %q: %s, want %s", c.remote, c.forwarded, got, c.want)
-		}
 	}
 }
 
@@ -429,7 +417,11 @@ func TestRetryAfterIsMinded(t *testing.T) {
 		e := ingest.Start()
 		e.Fail(ingest.Response{Status: 429, RetryAfter: c.asked})
 		var to endpoint
-		to.open("http"+strings.SplitN(e.ConnectionString(), "http", 2)[1]+"v2/track", nil)
+		connection, err := ParseConnection(e.ConnectionString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.open(connection.endpoint, nil)
 		got := to.post([]*contracts.Envelope{contracts.NewEnvelope()})
 		if pause := got.pause(1); got.status != 429 || pause < c.min || pause > c.max {
 			t.Errorf("%q: %d, and a pause of %v", c.asked, got.status, pause)
@@ -713,13 +705,14 @@ func TestReportingARequestAllocatesNothing(t *testing.T) {
 	for _, oneOf := range []uint64{1, 10} {
 		const runs = 1000
 		// One whose items stay where they are: sending allocates, elsewhere.
-		s := &Sender{config: Config{Metrics: new(Metrics), ClientAddresses: true}, oneOf: oneOf, queue: make(chan item, 2*runs+2+queueReserve)}
-		h := headers("traceparent", "00-"+traceID+"-"+parentID+"-01", "X-Forwarded-For", "203.0.113.9")
+		s := &Sender{config: Config{Metrics: new(Metrics), ClientAddress: ownAddress}, oneOf: oneOf, queue: make(chan item, 2*runs+2+queueReserve)}
+		h := headers("traceparent", "00-"+traceID+"-"+parentID+"-01")
+		request := from("203.0.113.9")
 		if n := testing.AllocsPerRun(runs, func() {
 			o := Begin(context.Background(), "redirect", h, false)
-			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, Remote: "127.0.0.1:4711"})
+			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, From: request})
 			o = Begin(context.Background(), "redirect", nil, false)
-			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, Remote: "127.0.0.1:4711"})
+			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, From: request})
 		}); n != 0 {
 			t.Errorf("one of %d: %v allocations", oneOf, n)
 		}

@@ -94,10 +94,12 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 
 	t := telemetry.Config{
 		SamplingPercent: int(r.integer("TELEMETRY_SAMPLING_PERCENT", 100, 1, 100)),
-		ClientAddresses: r.boolean("TELEMETRY_CLIENT_IP", false),
 		Hosted:          s.Hosted(),
 		// The names that the Functions host sends its own telemetry under.
 		Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),
+	}
+	if r.boolean("TELEMETRY_CLIENT_IP", false) {
+		t.ClientAddress = s.Functions.Addresses.Of
 	}
 	if r.applicationInsights("APPLICATIONINSIGHTS_CONNECTION_STRING", &t.Connection) {
 		s.Telemetry = &t

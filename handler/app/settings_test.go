@@ -3,6 +3,8 @@ package app
 import (
 	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -88,16 +90,16 @@ func TestSettings(t *testing.T) {
 		"Azure":               {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s Settings) bool { return s.Functions.Rules.Base.String() == "https://tiney.to" }},
 		"telemetry": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString}, func(s Settings) bool {
 			c := s.Telemetry
-			return c != nil && c.Credential == nil && !c.Hosted && c.SamplingPercent == 100 && !c.ClientAddresses && c.Role == "tiney" && c.Instance != ""
+			return c != nil && c.Credential == nil && !c.Hosted && c.SamplingPercent == 100 && c.ClientAddress == nil && c.Role == "tiney" && c.Instance != ""
 		}},
 		"telemetry by identity": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString,
 			"APPLICATIONINSIGHTS_AUTHENTICATION_STRING", "ClientId=an-id;Authorization=AAD"}, func(s Settings) bool {
 			return s.Telemetry != nil && s.Telemetry.Credential != nil
 		}},
 		"telemetry in Azure": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
-			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "true", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s Settings) bool {
+			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "true", "CLIENT_ADDRESS_HEADER", "CLIENT-IP", "CLIENT_ADDRESS_HOPS", "2", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s Settings) bool {
 			c := s.Telemetry
-			return c != nil && c.Hosted && c.SamplingPercent == 10 && c.ClientAddresses && c.Role == "short" && c.Instance == "abc"
+			return c != nil && c.Hosted && c.SamplingPercent == 10 && c.ClientAddress(&http.Request{Header: http.Header{"Client-Ip": {"6.6.6.6, 203.0.113.9, 198.51.100.7"}}}) == netip.MustParseAddr("203.0.113.9") && c.Role == "short" && c.Instance == "abc"
 		}},
 		"no cache":              {[]string{"CACHE_ENABLED", "False"}, func(s Settings) bool { return s.Storage.Cache == nil }},
 		"MaxTtlDays is smaller": {[]string{"MaxTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},

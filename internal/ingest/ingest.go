@@ -229,7 +229,12 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 
 // decode reads a batch as Application Insights does, and is as strict as it needs to be to see what is wrong with one.
 func (e *Endpoint) decode(r *http.Request, body []byte) ([]Item, error) {
-	if r.Method != http.MethodPost || r.URL.Path != "/v2/track" || r.Header.Get("Content-Type") != "application/x-json-stream" {
+	// A token is taken by this version of the API only, and nothing else is.
+	path := "/v2/track"
+	if r.Header.Get("Authorization") != "" {
+		path = "/v2.1/track"
+	}
+	if r.Method != http.MethodPost || r.URL.Path != path || r.Header.Get("Content-Type") != "application/x-json-stream" {
 		return nil, fmt.Errorf("%s %s %s", r.Method, r.URL, r.Header.Get("Content-Type"))
 	}
 	if r.Header.Get("Content-Encoding") == "gzip" {

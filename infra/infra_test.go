@@ -61,16 +61,17 @@ var roles = map[string]string{
 	"Storage Table Data Contributor": "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
 }
 
-// assigned are the roles that the identity gets, by the file that assigns them.
+// assigned are the roles that the identity gets, each after the resource that it is for, by the file that
+// assigns them.
 var assigned = map[string][]string{
-	"modules/data-storage.bicep": {"Storage Blob Data Contributor", "Storage Table Data Contributor"},
-	"modules/host-storage.bicep": {"Storage Blob Data Owner", "Storage Queue Data Contributor", "Storage Table Data Contributor"},
-	"modules/monitoring.bicep":   {"Monitoring Metrics Publisher"},
+	"modules/data-storage.bicep": {"account: Storage Table Data Contributor", "lockContainer: Storage Blob Data Contributor"},
+	"modules/host-storage.bicep": {"account: Storage Blob Data Owner", "account: Storage Queue Data Contributor", "account: Storage Table Data Contributor"},
+	"modules/monitoring.bicep":   {"component: Monitoring Metrics Publisher"},
 }
 
-// assignment assigns all roles of a file on one resource. Its name is the same in every deployment, and another one if
+// assignment assigns all roles of a variable on one resource. Its name is the same in every deployment, and another one if
 // anything about it differs. The principal's type is there because a new identity is not found at once without it.
-const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
+const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(%[2]s): {
   name: guid(%[1]s.id, principalId, role.value)
   scope: %[1]s
   properties: {
@@ -82,35 +83,37 @@ const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for r
 `
 
 var (
-	rolesVariable = regexp.MustCompile(`(?ms)^var roles = \{\n(.*?)^\}\n`)
+	rolesVariable = regexp.MustCompile(`(?ms)^var (roles|\w+Roles) = \{\n(.*?)^\}\n`)
 	roleLine      = regexp.MustCompile(`(?m)^ +'?([^':]+)'?: '(.*)'$`)
-	scopeLine     = regexp.MustCompile(`(?m)^  scope: (\w+)$`)
+	assignmentOf  = regexp.MustCompile(`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.* in items\((\w+)\): \{\n.*\n  scope: (\w+)$`)
 	guid          = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 )
 
 // roleProblems compares the roles that a file assigns with those that it is to assign and with their documented IDs.
 func roleProblems(path, text string) (problems []string) {
+	scopes := map[string]string{} // by the variable whose roles are assigned there
+	for _, found := range assignmentOf.FindAllStringSubmatch(text, -1) {
+		if strings.Contains(text, fmt.Sprintf(assignment, found[2], found[1])) && strings.Contains(text, "resource "+found[2]+" '") {
+			scopes[found[1]] = found[2]
+		}
+	}
+	if len(scopes) != strings.Count(text, "Microsoft.Authorization/roleAssignments") {
+		problems = append(problems, "does not assign its roles as all do")
+	}
 	var got []string
-	variable := rolesVariable.FindString(text)
-	for _, line := range roleLine.FindAllStringSubmatch(variable, -1) {
-		got = append(got, line[1])
-		if line[2] != roles[line[1]] {
-			problems = append(problems, fmt.Sprintf("%s is %q, not %q", line[1], roles[line[1]], line[2]))
+	for _, variable := range rolesVariable.FindAllStringSubmatch(text, -1) {
+		for _, line := range roleLine.FindAllStringSubmatch(variable[2], -1) {
+			got = append(got, scopes[variable[1]]+": "+line[1])
+			if line[2] != roles[line[1]] {
+				problems = append(problems, fmt.Sprintf("%s is %q, not %q", line[1], roles[line[1]], line[2]))
+			}
 		}
 	}
 	if slices.Sort(got); !slices.Equal(got, assigned[path]) {
 		problems = append(problems, fmt.Sprintf("assigns %q, want %q", got, assigned[path]))
 	}
-	if id := guid.FindString(strings.Replace(text, variable, "", 1)); id != "" {
-		problems = append(problems, "has an ID outside the variable roles: "+id)
-	}
-	_, resource, assigns := strings.Cut(text, "Microsoft.Authorization/roleAssignments")
-	if assigns != (len(got) > 0) || strings.Contains(resource, "Microsoft.Authorization/roleAssignments") {
-		return append(problems, "wants one resource that assigns its roles, if it has any")
-	}
-	if scope := scopeLine.FindStringSubmatch(resource); assigns &&
-		(scope == nil || !strings.Contains(text, fmt.Sprintf(assignment, scope[1])) || !strings.Contains(text, "resource "+scope[1]+" '")) {
-		problems = append(problems, "does not assign its roles as all do")
+	if id := guid.FindString(rolesVariable.ReplaceAllString(text, "")); id != "" {
+		problems = append(problems, "has an ID outside the variables of roles: "+id)
 	}
 	return problems
 }
@@ -136,6 +139,8 @@ func TestRoles(t *testing.T) {
 		{"roleDefinitions', role.value)", "roleDefinitions', '8e3af657-a8ff-443c-a75c-2fe8c4bcb635')", "an ID outside"},
 		{"guid(account.id, principalId, role.value)", "guid(account.id, role.value)", "does not assign"},
 		{"    principalType: 'ServicePrincipal'\n", "", "does not assign"},
+		{"  scope: lockContainer\n", "  scope: account\n", "does not assign"},
+		{"var containerRoles = {\n", "", "assigns"},
 	} {
 		text := strings.Replace(files[path], wrong.from, wrong.to, 1)
 		if text == files[path] || !strings.Contains(strings.Join(roleProblems(path, text), "\n"), wrong.want) {

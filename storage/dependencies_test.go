@@ -207,6 +207,6 @@ func TestCallsOfTheLockAreReported(t *testing.T) {
 		t.Error(err)
 	}
 	wantCalls(t, r, e, telemetry.TypeBlob,
-		"AcquireLease 404 ContainerNotFound true", "CreateContainer 201 true", "CreateBlob 201 true", "AcquireLease 201 true",
+		"AcquireLease 404 ContainerNotFound true", "CreateBlob 404 ContainerNotFound true", "CreateContainer 201 true", "CreateBlob 201 true", "AcquireLease 201 true",
 		"AcquireLease 409 LeaseAlreadyPresent true", "ReleaseLease 200 true", "GetContainer 200 true")
 }

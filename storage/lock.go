@@ -137,20 +137,30 @@ func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
 	return classify(call, err)
 }
 
-// Ensure creates the container and the blob unless they exist. Errors: link.ErrUnavailable.
+// Ensure creates the blob, and its container, unless they exist. Errors: link.ErrUnavailable.
+//
+// The container is created only if the blob says that it is missing: an identity whose role is for
+// that container alone need not be allowed to create one.
 func (l *Lock) Ensure(ctx context.Context) error {
 	const createContainer, createBlob = "CreateContainer", "CreateBlob"
-	called, _ := withCall(ctx, createContainer)
-	_, err := l.container.Create(called, nil)
-	if err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-		return exported(classify(createContainer, err))
+	create := func() error {
+		called, _ := withCall(ctx, createBlob)
+		_, err := l.blob.UploadBuffer(called, nil, &blockblob.UploadBufferOptions{
+			AccessConditions: &blob.AccessConditions{
+				ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
+			},
+		})
+		return err
 	}
-	called, _ = withCall(ctx, createBlob)
-	_, err = l.blob.UploadBuffer(called, nil, &blockblob.UploadBufferOptions{
-		AccessConditions: &blob.AccessConditions{
-			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
-		},
-	})
+	err := create()
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		called, _ := withCall(ctx, createContainer)
+		_, err = l.container.Create(called, nil)
+		if err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			return exported(classify(createContainer, err))
+		}
+		err = create()
+	}
 	// LeaseIDMissing: it exists and is leased.
 	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.LeaseIDMissing) {
 		return exported(classify(createBlob, err))

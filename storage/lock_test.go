@@ -92,6 +92,34 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// TestLockNeedsItsContainerOnly: a role for the container alone may not allow to create one.
+func TestLockNeedsItsContainerOnly(t *testing.T) {
+	r := newRig(t)
+	name := "only-" + strings.ToLower(r.Links)
+	c, err := container.NewClientFromConnectionString(emulator.ConnectionString(), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+		if call.Operation == "CreateContainer" {
+			t.Error("it creates a container that is there")
+		}
+		return faultproxy.None
+	})
+	l := openLock(t, r, name)
+	for range 2 { // without its blob, and with it
+		if err := l.Do(ctx, l.Ensure); err != nil {
+			t.Error(err)
+		}
+		if err := l.Ping(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestMakingALockThatIsHeld(t *testing.T) {
 	r := newRig(t)
 	l := openLock(t, r, "made-while-held")

@@ -35,6 +35,8 @@ param locked bool
 
 var roles = {
   'Storage Table Data Contributor': '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
+}
+var containerRoles = {
   'Storage Blob Data Contributor': 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
 }
 var logs = [
@@ -94,6 +96,17 @@ resource lockContainer 'Microsoft.Storage/storageAccounts/blobServices/container
 resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(roles): {
   name: guid(account.id, principalId, role.value)
   scope: account
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}]
+
+// The lock's blob is all that the identity needs of the blobs.
+resource lockRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(containerRoles): {
+  name: guid(lockContainer.id, principalId, role.value)
+  scope: lockContainer
   properties: {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role.value)
     principalId: principalId

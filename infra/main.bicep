@@ -187,6 +187,7 @@ param clicksFlushSeconds int = 10
 param clicksKeepDays int = 400
 
 @description('CLIENT_ADDRESS_HEADER: the header with the addresses of clients. Empty: that of Azure\'s front end or, with Front Door, of that. Set it for another proxy, if nobody can reach the site but through it.')
+@maxLength(100)
 param clientAddressHeader string = ''
 
 @description('CLIENT_ADDRESS_HOPS: how many proxies add to that header. Both headers of Azure have one address.')
@@ -394,23 +395,101 @@ param shortensPerMinute int = 60
 param probeSeconds int = 240
 
 var suffix = uniqueString(resourceGroup().id, name)
-var prefix = toLower(name)
 var dataStorageName = '${prefix}${suffix}'
 var hasFrontDoor = frontDoor != 'None'
-var isPrivate = privateNetwork && plan == 'FC1'
 var isWebApp = plan != 'Y1' && plan != 'FC1'
 var isPremium = startsWith(plan, 'P')
-var siteImage = isWebApp && plan != 'F1' ? image : ''
+
+// A deployment replaces all settings, so what the handler refuses at its start would take down a
+// site that works; and a switch that the plan ignores would be missed when it matters. Both are
+// refused before anything changes. A test compares this part with what the handler refuses. It
+// runs it as JavaScript, so nothing here may be what that is not.
+//
+// join(split(text, characters), '') is what a text has besides these characters.
+var digits = split('0 1 2 3 4 5 6 7 8 9', ' ')
+var alphanumeric = concat(digits, split('a b c d e f g h i j k l m n o p q r s t u v w x y z', ' '))
+var headerName = concat(alphanumeric, split('! # $ % & \' * + - . ^ _ ` | ~', ' '))
+var printable = concat(headerName, split('" ( ) , / : ; < = > ? @ [ \\ ] { }', ' '))
+var tables = concat(
+  [shortUrlTableName, expiryIndexTableName, urlIndexTableName, ownersTableName],
+  [keysTableName, stateTableName, clicksTableName, clickTotalsTableName]
+)
+var lowerTables = map(tables, table => toLower(table))
+var adminKeyCharacters = map(range(0, length(adminKey)), i => substring(adminKey, i, 1))
+var differentInAdminKey = length(union(adminKeyCharacters, []))
+
+var oddInName = join(split(toLower(name), alphanumeric), '')
+var oddInTables = join(split(join(lowerTables, ''), alphanumeric), '')
+var oddInAccount = join(split(toLower(tableAccountName), alphanumeric), '')
+var oddInContainer = join(split(lockContainerName, concat(alphanumeric, ['-'])), '')
+var oddInBlob = join(split(toLower(lockBlobName), concat(alphanumeric, ['.', '_', '-'])), '')
+var oddInHeader = join(split(toLower(clientAddressHeader), headerName), '')
+var oddInAdminKey = join(split(toLower(adminKey), printable), '')
+var oddInSignIn = join(split(toLower(join([oidcIssuer, oidcClientId], '')), printable), '')
+var oddInRole = join(split(toLower(oidcAdminRole), concat(printable, [' '])), '')
+var oddInDomain = join(split(toLower(customDomain), concat(alphanumeric, ['-', '.'])), '')
+var urls = [baseUrl, oidcIssuer, tableSecondary]
+var oddUrls = filter(urls, url => length(split(url, ['?', '#', '@', '\\', ' '])) > 1)
+
+var isKeyOfDevelopment = adminKey == 'not-secret-and-for-development-only'
+var tablesBeginWith = map(tables, table => first(table))
+var hasOddHyphens = contains(join(['', lockContainerName, ''], '-'), '--')
+var beginsOddBlob = !contains(alphanumeric, toLower(first(lockBlobName)))
+var endsOddBlob = !contains(alphanumeric, toLower(last(lockBlobName)))
+var isNoUrl = !startsWith(baseUrl, 'https://') && !startsWith(baseUrl, 'http://')
+var hasNoHost = isNoUrl || endsWith(baseUrl, '://')
+var isNoIssuer = !startsWith(oidcIssuer, 'https://') || endsWith(oidcIssuer, '://')
+var isSecondaryWord = contains(['', 'true', 'false'], toLower(tableSecondary))
+var isNoSecondary = !isSecondaryWord && !startsWith(tableSecondary, 'https://')
+var isFirstDay = length(budgetStartDate) >= 10 && endsWith(take(budgetStartDate, 10), '-01')
+var isInOneZone = !contains(['FC1', 'P0v3', 'P1v3'], plan)
+var takesNoImage = !contains(['B1', 'P0v3', 'P1v3'], plan)
+var takesNoDomain = plan == 'F1' && frontDoor == 'None'
+var isSingle = plan == 'F1' || privateNetwork
+var firstRegion = toLower(replace(location, ' ', ''))
+var otherRegion = toLower(replace(secondLocation, ' ', ''))
+
+var refused = concat(
+  contains(digits, first(name)) ? ['name begins with a letter'] : [],
+  !empty(oddInName) ? ['name has letters and digits only'] : [],
+  length(union(lowerTables, ['tables'])) <= length(tables) ? ['each table has its own name'] : [],
+  !empty(oddInTables) ? ['names of tables have letters and digits only'] : [],
+  !empty(intersection(digits, tablesBeginWith)) ? ['names of tables begin with a letter'] : [],
+  !empty(oddInAccount) ? ['tableAccountName has letters and digits only'] : [],
+  isNoSecondary ? ['tableSecondary is empty, true, false or an https URL'] : [],
+  !empty(oddInContainer) ? ['lockContainerName is lower-case letters, digits and hyphens'] : [],
+  hasOddHyphens ? ['lockContainerName has single hyphens, none of them at its ends'] : [],
+  !empty(oddInBlob) ? ['lockBlobName has letters, digits, dots, hyphens and underscores only'] : [],
+  beginsOddBlob || endsOddBlob ? ['lockBlobName begins and ends with a letter or a digit'] : [],
+  !empty(baseUrl) && hasNoHost ? ['baseUrl begins with https:// and a host'] : [],
+  !empty(oddUrls) ? ['URLs have no user name, query, fragment, backslash or space'] : [],
+  !empty(oddInDomain) ? ['customDomain is the name of a host'] : [],
+  !empty(adminKey) && length(adminKey) < 32 ? ['adminKey has 32 characters or more'] : [],
+  !empty(adminKey) && differentInAdminKey < 8 ? ['adminKey has 8 different characters'] : [],
+  !empty(oddInAdminKey) ? ['adminKey is printable ASCII without spaces'] : [],
+  isKeyOfDevelopment ? ['adminKey is not that of local.settings.json'] : [],
+  empty(oidcIssuer) != empty(oidcClientId) ? ['oidcIssuer and oidcClientId go together'] : [],
+  !empty(oidcIssuer) && isNoIssuer ? ['oidcIssuer begins with https:// and a host'] : [],
+  !empty(oddInSignIn) ? ['oidcIssuer and oidcClientId are printable ASCII without spaces'] : [],
+  !empty(oddInRole) ? ['oidcAdminRole is printable ASCII'] : [],
+  trim(oidcAdminRole) != oidcAdminRole ? ['oidcAdminRole has no space at its ends'] : [],
+  !empty(oddInHeader) ? ['clientAddressHeader is the name of a header'] : [],
+  toLower(clientAddressHeader) == 'forwarded' ? ['clientAddressHeader is not Forwarded'] : [],
+  privateNetwork && plan != 'FC1' ? ['privateNetwork is for FC1'] : [],
+  zoneRedundant && isInOneZone ? ['zoneRedundant is for FC1, P0v3 and P1v3'] : [],
+  !empty(image) && takesNoImage ? ['image is for B1, P0v3 and P1v3'] : [],
+  !empty(customDomain) && takesNoDomain ? ['customDomain on F1 takes frontDoor'] : [],
+  !empty(secondLocation) && frontDoor == 'None' ? ['secondLocation takes frontDoor'] : [],
+  !empty(secondLocation) && isSingle ? ['secondLocation takes no F1 and no privateNetwork'] : [],
+  otherRegion == firstRegion ? ['secondLocation is another region'] : [],
+  !empty(budgetStartDate) && !isFirstDay ? ['budgetStartDate is the first of a month'] : []
+)
+var prefix = empty(refused) ? toLower(name) : fail(join(refused, '; '))
 
 // A plan is for Windows or Linux for good, so a container gets a site and a plan of its own. A second region's names
 // come from the region.
-var siteKind = empty(siteImage) ? toLower(plan) : '${toLower(plan)}-image'
-var otherRegion = toLower(replace(secondLocation, ' ', ''))
-var regions = concat([
-  location
-], empty(secondLocation) ? [] : [
-  hasFrontDoor && plan != 'F1' && !isPrivate && otherRegion != toLower(replace(location, ' ', '')) ? otherRegion : fail('secondLocation is another region, and takes frontDoor, and neither plan F1 nor privateNetwork')
-])
+var siteKind = empty(image) ? toLower(plan) : '${toLower(plan)}-image'
+var regions = concat([location], empty(secondLocation) ? [] : [otherRegion])
 var sites = [for (region, i) in regions: {
   location: region
   name: '${prefix}-${siteKind}-${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
@@ -420,13 +499,12 @@ var sites = [for (region, i) in regions: {
 }]
 var siteName = sites[0].name
 
-// The domain belongs to Front Door if there is one. The Free plan takes none.
-var siteDomain = hasFrontDoor || plan == 'F1' ? '' : customDomain
+// The domain belongs to Front Door if there is one.
+var siteDomain = hasFrontDoor ? '' : customDomain
 var frontDoorDomain = hasFrontDoor ? customDomain : ''
-var ownDomain = hasFrontDoor ? frontDoorDomain : siteDomain
 
 // The public address, if it is not the site's own name.
-var publicUrl = !empty(baseUrl) ? baseUrl : !empty(ownDomain) ? 'https://${ownDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
+var publicUrl = !empty(baseUrl) ? baseUrl : !empty(customDomain) ? 'https://${customDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
 
 // Who sets the header overwrites what a client has sent in it. X-Azure-ClientIP would not do: Front Door takes it from the
 // client's own X-Forwarded-For.
@@ -553,26 +631,17 @@ module dataStorage 'modules/data-storage.bicep' = {
     location: location
     tags: tags
     sku: dataRedundancy
-    tables: [
-      shortUrlTableName
-      expiryIndexTableName
-      urlIndexTableName
-      ownersTableName
-      keysTableName
-      stateTableName
-      clicksTableName
-      clickTotalsTableName
-    ]
+    tables: tables
     lockContainerName: lockContainerName
     principalId: identity.properties.principalId
     workspaceId: monitoring.outputs.workspaceId
     logWrites: logStorageWrites
-    private: isPrivate
+    private: privateNetwork
     locked: deleteLock
   }
 }
 
-module network 'modules/network.bicep' = if (isPrivate) {
+module network 'modules/network.bicep' = if (privateNetwork) {
   name: '${name}-network'
   params: {
     name: '${prefix}-network-${suffix}'
@@ -581,7 +650,7 @@ module network 'modules/network.bicep' = if (isPrivate) {
   }
 }
 
-module dataEndpoints 'modules/private-endpoints.bicep' = if (isPrivate) {
+module dataEndpoints 'modules/private-endpoints.bicep' = if (privateNetwork) {
   name: '${name}-data-endpoints'
   params: {
     accountName: dataStorage.outputs.name
@@ -642,7 +711,7 @@ module web 'modules/site-web.bicep' = [for site in sites: if (isWebApp) {
     location: site.location
     tags: tags
     sku: plan
-    image: siteImage
+    image: image
     zoneRedundant: site.zoneRedundant && isPremium
     maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
     identityId: identity.id
@@ -681,8 +750,8 @@ module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC
     perInstanceConcurrency: perInstanceConcurrency
     hostRedundancy: site.hostRedundancy
     zoneRedundant: site.zoneRedundant
-    subnetId: isPrivate ? network!.outputs.siteSubnetId : ''
-    endpointSubnetId: isPrivate ? network!.outputs.endpointSubnetId : ''
+    subnetId: privateNetwork ? network!.outputs.siteSubnetId : ''
+    endpointSubnetId: privateNetwork ? network!.outputs.endpointSubnetId : ''
   }
 }]
 
@@ -792,7 +861,7 @@ output secondSiteName string = length(sites) > 1 ? sites[1].name : ''
 output secondHostName string = length(sites) > 1 ? edgeRoute!.outputs.hostNames[1] : ''
 
 @description('The container image that the sites run. Empty: they run a package.')
-output image string = siteImage
+output image string = image
 
 @description('The name of Front Door. Empty: there is none.')
 output frontDoorName string = hasFrontDoor ? edge!.outputs.profileName : ''

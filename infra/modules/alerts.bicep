@@ -26,7 +26,7 @@ param tags object
 
 var rules = loadJsonContent('../alerts.json')
 
-resource alerts 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rule in rules: {
+resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule in rules: {
   name: '${name}-${rule.name}'
   location: location
   tags: tags
@@ -70,7 +70,7 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [for rule 
 }]
 
 // Past the daily cap, all of the above see nothing until the next day. What the workspace says of itself is still there.
-resource dailyCap 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = {
+resource dailyCap 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   name: '${name}-daily-cap'
   location: location
   tags: tags

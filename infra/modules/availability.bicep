@@ -27,7 +27,7 @@ param location string
 @description('Tags of the resources.')
 param tags object
 
-resource test 'Microsoft.Insights/webtests@2026-01-01' = {
+resource test 'Microsoft.Insights/webtests@2022-06-15' = {
   name: name
   location: location
   // Application Insights finds its tests by this tag.

@@ -12,7 +12,7 @@ param startDate string
 @description('Who is warned.')
 param email string
 
-resource budget 'Microsoft.Consumption/budgets@2026-06-01' = {
+resource budget 'Microsoft.Consumption/budgets@2024-08-01' = {
   name: name
   properties: {
     category: 'Cost'

@@ -18,11 +18,11 @@ param probeSeconds int
 @description('Whether it caches. On a route that does, Front Door does not pass on Accept, and keeps what says nothing of caching for days.')
 param caches bool
 
-resource profile 'Microsoft.Cdn/profiles@2025-12-01' existing = {
+resource profile 'Microsoft.Cdn/profiles@2025-06-01' existing = {
   name: profileName
 }
 
-resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-12-01' existing = {
+resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-06-01' existing = {
   parent: profile
   name: endpointName
 }
@@ -36,7 +36,7 @@ resource sites 'Microsoft.Web/sites@2025-03-01' existing = [for siteName in site
 // Of two, requests go to the nearer one, or to either if both are about as near. One failed probe takes an origin out and
 // two good ones bring it back: to be sent to the other region costs a request next to nothing. If no origin is well, Front
 // Door asks both as if they were.
-resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-12-01' = {
+resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-06-01' = {
   parent: profile
   name: 'site'
   properties: {
@@ -55,7 +55,7 @@ resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-12-01' = {
   }
 }
 
-resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-12-01' = [for (siteName, i) in siteNames: {
+resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-06-01' = [for (siteName, i) in siteNames: {
   parent: originGroup
   name: i == 0 ? 'site' : 'second'
   properties: {
@@ -70,7 +70,7 @@ resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-12-01' = [for
   }
 }]
 
-resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2025-12-01' = if (caches) {
+resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2025-06-01' = if (caches) {
   parent: profile
   name: 'cache'
 }
@@ -81,7 +81,7 @@ resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2025-12-01' = if (caches) {
 //
 // Which status codes Front Door keeps, its documentation does not list. The header X-Cache of a second request for the
 // same redirect tells: TCP_HIT means that it was kept.
-resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2025-12-01' = if (caches) {
+resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2025-06-01' = if (caches) {
   parent: ruleSet
   name: 'unsaid'
   properties: {
@@ -105,7 +105,7 @@ resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2025-12-01' = if (caches) {
   }
 }
 
-resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-12-01' = {
+resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
   parent: endpoint
   name: 'site'
   properties: {

@@ -24,7 +24,7 @@ param shortensPerMinute int
 @description('The Log Analytics workspace.')
 param workspaceId string
 
-resource profile 'Microsoft.Cdn/profiles@2025-12-01' = {
+resource profile 'Microsoft.Cdn/profiles@2025-06-01' = {
   name: name
   location: 'global'
   tags: tags
@@ -36,7 +36,7 @@ resource profile 'Microsoft.Cdn/profiles@2025-12-01' = {
   }
 }
 
-resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-12-01' = {
+resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-06-01' = {
   parent: profile
   name: name
   location: 'global'
@@ -46,7 +46,7 @@ resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-12-01' = {
   }
 }
 
-resource customDomain 'Microsoft.Cdn/profiles/customDomains@2025-12-01' = if (!empty(domain)) {
+resource customDomain 'Microsoft.Cdn/profiles/customDomains@2025-06-01' = if (!empty(domain)) {
   parent: profile
   name: empty(domain) ? 'none' : replace(domain, '.', '-')
   properties: {
@@ -60,7 +60,9 @@ resource customDomain 'Microsoft.Cdn/profiles/customDomains@2025-12-01' = if (!e
 
 // Rate limits, and no managed rules: a long URL in the body of a request to shorten looks like most of what they
 // look for.
-resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2025-11-01' = {
+//
+// Links are made by POST alone: on /, /api/shorten, /api/links/bulk and /api/import.
+resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2025-03-01' = {
   name: policyName
   location: 'global'
   tags: tags
@@ -84,14 +86,10 @@ resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2025-
           rateLimitThreshold: shortensPerMinute
           matchConditions: [
             {
-              matchVariable: 'RequestUri'
-              operator: 'Contains'
-              transforms: [
-                'UrlDecode'
-                'Lowercase'
-              ]
+              matchVariable: 'RequestMethod'
+              operator: 'Equal'
               matchValue: [
-                '/api/shorten'
+                'POST'
               ]
             }
           ]
@@ -106,11 +104,12 @@ resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2025-
           rateLimitThreshold: requestsPerMinute
           matchConditions: [
             {
-              matchVariable: 'RemoteAddr'
-              operator: 'IPMatch'
+              // Every request has one.
+              matchVariable: 'RequestHeader'
+              selector: 'Host'
+              operator: 'GreaterThanOrEqual'
               matchValue: [
-                '0.0.0.0/0'
-                '::/0'
+                '0'
               ]
             }
           ]
@@ -121,7 +120,7 @@ resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2025-
   }
 }
 
-resource securityPolicy 'Microsoft.Cdn/profiles/securityPolicies@2025-12-01' = {
+resource securityPolicy 'Microsoft.Cdn/profiles/securityPolicies@2025-06-01' = {
   parent: profile
   name: 'rate-limits'
   properties: {

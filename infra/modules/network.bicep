@@ -16,6 +16,8 @@ var services = [
   'table'
 ]
 
+// From 2025-07-01 on, subnets have no way out by default, which this one needs: to Application
+// Insights and the sign-in provider. A newer version takes defaultOutboundAccess.
 resource network 'Microsoft.Network/virtualNetworks@2025-05-01' = {
   name: name
   location: location

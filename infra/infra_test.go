@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -341,15 +342,51 @@ func TestDocsRegisterProviders(t *testing.T) {
 	}
 }
 
+// TestBicepWarningsFail runs the build's step with an az that says what Bicep says of such a type, or of nothing.
+func TestBicepWarningsFail(t *testing.T) {
+	step := strings.ReplaceAll(matches(t, read(t, "../.github/workflows/build.yml"), `(?m)^      - name: Compile .*\n(?:        #.*\n)?        run: \|\n((?:          .*\n)+)`)[0],
+		"          ", "")
+	const file = "/work/infra/modules/availability.bicep"
+	for name, test := range map[string]struct {
+		az   string // what it does: its arguments begin with bicep build or bicep lint
+		says string // "": the step succeeds
+	}{
+		"nothing is wrong":           {`echo "{}"`, ""},
+		"there is a newer Bicep":     {`echo "{}"; echo "WARNING: A new Bicep release is available: v0.99.1." >&2`, ""},
+		"a type that is not there":   {`echo "{}"; echo "WARNING: ` + file + `(27,15) : Warning BCP081: Resource type \"x@2026-01-01\" does not have types available. [https://aka.ms/bicep/core-diagnostics#BCP081]" >&2`, "BCP081"},
+		"an error":                   {`echo "ERROR: ` + file + `(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1`, "BCP018"},
+		"an error of another form":   {`echo "it crashed" >&2; exit 1`, "it crashed"},
+		"the linter warns":           {`[ $2 = build ] || echo "` + file + `(1,7) : Warning no-unused-vars: Variable \"x\" is declared but never used. [x]"`, "no-unused-vars"},
+		"the linter fails, silently": {`[ $2 = build ]`, "\n"},
+	} {
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, "az"), []byte("#!/bin/sh\n"+test.az+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != (test.says != "") || !strings.Contains(string(out), test.says) {
+			t.Errorf("%s: %v, and it says %s", name, err, out)
+		}
+	}
+}
+
 // An action runs with the rights to deploy, so it is named by its commit, which nobody can move.
 func TestWorkflows(t *testing.T) {
 	pinned := regexp.MustCompile(`^\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	// What is released is compiled by the version that has compiled and linted it before.
+	// What is released and deployed is compiled by the version that has compiled and linted it before.
 	bicep := func(file string) []string {
-		return matches(t, read(t, "../.github/workflows/"+file), `az bicep install --version (v\d+\.\d+\.\d+) `)
+		return matches(t, read(t, "../.github/workflows/"+file), `az bicep install\b(.*?) #`)
 	}
-	if built, released := bicep("build.yml"), bicep("release.yml"); !slices.Equal(built, released) {
-		t.Errorf("build.yml has Bicep %q, release.yml %q", built, released)
+	built := bicep("build.yml")
+	if !regexp.MustCompile(`^ --version v\d+\.\d+\.\d+$`).MatchString(built[0]) {
+		t.Errorf("build.yml installs Bicep %q", built)
+	}
+	for _, file := range []string{"release.yml", "deploy.yml"} {
+		if installed := bicep(file); !slices.Equal(built, installed) {
+			t.Errorf("build.yml has Bicep %q, %s %q", built, file, installed)
+		}
 	}
 	for _, file := range []string{"build.yml", "deploy.yml", "release.yml"} {
 		text := read(t, "../.github/workflows/"+file)

@@ -17,7 +17,8 @@ usage: infra/deploy.sh -g GROUP [options]
       --param NAME=VALUE      one more value for main.bicep; may be repeated
       --package FILE          upload this package, and build none
       --skip-build            upload the package that the last `make package` left in build
-      --expect VERSION        the version that has to run (default: the one that was built; any, if none was)
+      --expect VERSION        the version that has to run (default: the one that was built; with another image than
+                              before, another one than before; else any)
       --what-if               show what a deployment would change, and end
   -y, --yes                   ask nothing
       --destroy               delete the resource group with all that is in it
@@ -65,7 +66,7 @@ confirm() { # QUESTION
   case $answer in y | Y | yes | Yes | YES) return 0 ;; *) return 1 ;; esac
 }
 
-group='' location='' plan='' parameters='' package='' expected='' built=''
+group='' location='' plan='' parameters='' package='' expected='' built='' replaced=''
 skip_build=false what_if=false yes=false destroy=false
 more=()
 
@@ -286,14 +287,15 @@ fi
 template=(--resource-group "$group" --template-file "$root/infra/main.bicep" --parameters "$parameters")
 if [ -n "$plan" ]; then template+=(--parameters "plan=$plan"); fi
 if [ -n "$location" ]; then template+=(--parameters "location=$location"); fi
+hosts=''
 if [ "$there" = true ]; then
   certified=''
   hosts=$(az rest --method get --output tsv --url "$sites?api-version=2025-03-01" \
-    --query "value[].join('|', [name, join(',', properties.hostNameSslStates[?sslState=='SniEnabled'].name)])" | tr -d '\r') ||
+    --query "value[].join('|', [name, properties.defaultHostName, join(',', properties.hostNameSslStates[?sslState=='SniEnabled'].name)])" | tr -d '\r') ||
     # In a subscription that never had a site, nobody has registered the provider: the deployment will.
     [ "$(az provider show --namespace Microsoft.Web --query registrationState --output tsv | tr -d '\r')" = NotRegistered ] ||
     die $missing_needs "the sites in $group cannot be read; nothing was deployed"
-  while IFS='|' read -r site domains; do
+  while IFS='|' read -r site host_name domains; do
     for one in ${domains//,/ }; do certified="$certified${certified:+,}\"$site/$one\""; done
   done <<<"$hosts"
   if [ -n "$certified" ]; then template+=(--parameters "domainsWithCertificate=[$certified]"); fi
@@ -307,6 +309,58 @@ if ! az deployment group what-if "${template[@]}" --no-prompt true --exclude-cha
 fi
 if [ "$what_if" = true ]; then exit 0; fi
 confirm "Deploy this to $group?" || die $declined "nothing was deployed"
+
+child=''
+temporary=$(mktemp -d)
+leave() {
+  if [ -n "$child" ]; then kill -- "-$child" 2>/dev/null || true; fi
+  rm -rf "$temporary"
+}
+trap leave EXIT
+
+healthy() { # ADDRESS: sets seen, what was there, and version
+  local code
+  code=$(curl --silent --max-time 15 --output "$temporary/health" --write-out '%{http_code}' "$1/api/health") || code=000
+  version=''
+  case $code in
+    000) seen="$1 does not respond" ;;
+    200)
+      version=$(sed -n 's/.*"version" *: *"\([^"]*\)".*/\1/p' "$temporary/health")
+      if ! grep -q '"status" *: *"healthy"' "$temporary/health"; then
+        seen="$1/api/health returns something else"
+      elif [ -n "$version" ] && { [ "$version" != "${expected:-$version}" ] || [ "$version" = "$replaced" ]; }; then
+        seen="$1 still runs version $version"
+      else
+        return 0
+      fi
+      ;;
+    *) seen="$1/api/health returns $code" ;;
+  esac
+  return 1
+}
+
+# Which version an image has shows only when it runs. So a site that gets another image has to respond with another
+# version than now, or the old container would pass for the new one.
+ran=''
+if [ -z "$expected" ]; then
+  while IFS='|' read -r site host_name domains; do
+    case $site in
+      *-image-*)
+        image=$(az webapp config show --resource-group "$group" --name "$site" --query linuxFxVersion --output tsv </dev/null |
+          tr -d '\r') || continue
+        base_url=$(az webapp config appsettings list --resource-group "$group" --name "$site" --output tsv \
+          --query "[?name=='BaseUrl'].value" </dev/null | tr -d '\r') || base_url=''
+        for one in "https://$host_name" "${base_url%/}"; do
+          if [ -n "$one" ] && healthy "$one"; then
+            ran="$ran$site|${image#DOCKER|}|$version
+"
+            break
+          fi
+        done
+        ;;
+    esac
+  done <<<"$hosts"
+fi
 
 name=tiney-$(date -u +%Y%m%d-%H%M%S)
 say "deploying ($name); a first deployment takes some minutes"
@@ -324,6 +378,9 @@ outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$
 sites_there=("$site")
 if [ -n "$second_site" ]; then sites_there+=("$second_site"); fi
 
+while IFS='|' read -r one was version; do
+  if [ "$one" = "$site" ] && [ "$was" != "$image" ]; then replaced=$version; fi
+done <<<"$ran"
 if [ -z "$image" ]; then # an image has a version of its own
   expected=${expected:-$built}
   if [ -z "$package" ]; then
@@ -337,14 +394,6 @@ if [ -z "$image" ]; then # an image has a version of its own
   fi
   [ -f "$package" ] || die $upload_failed "there is no package $package: run make package, or leave --skip-build out"
 fi
-
-child=''
-temporary=$(mktemp -d)
-leave() {
-  if [ -n "$child" ]; then kill -- "-$child" 2>/dev/null || true; fi
-  rm -rf "$temporary"
-}
-trap leave EXIT
 
 # published tells whether az has said that a Flex Consumption app has its package. After that, az waits until the site
 # itself is healthy: for ever if the site takes requests from Front Door alone. The test below finds out in another way.
@@ -425,28 +474,7 @@ for one in "$front_door_name" "$host_name"; do
   if [ -n "$one" ] && [ "${base_url%/}" != "https://$one" ]; then addresses+=("https://$one"); fi
 done
 
-healthy() { # ADDRESS: sets seen, what was there, and version
-  local code
-  code=$(curl --silent --max-time 15 --output "$temporary/health" --write-out '%{http_code}' "$1/api/health") || code=000
-  version=''
-  case $code in
-    000) seen="$1 does not respond" ;;
-    200)
-      version=$(sed -n 's/.*"version" *: *"\([^"]*\)".*/\1/p' "$temporary/health")
-      if ! grep -q '"status" *: *"healthy"' "$temporary/health"; then
-        seen="$1/api/health returns something else"
-      elif [ -n "$expected" ] && [ -n "$version" ] && [ "$version" != "$expected" ]; then
-        seen="$1 still runs version $version"
-      else
-        return 0
-      fi
-      ;;
-    *) seen="$1/api/health returns $code" ;;
-  esac
-  return 1
-}
-
-say "waiting until ${addresses[0]}/api/health returns 200${expected:+ with version $expected}"
+say "waiting until ${addresses[0]}/api/health returns 200${expected:+ with version $expected}${replaced:+ with another version than $replaced}"
 address='' seen=''
 end=$((SECONDS + wait_seconds))
 while [ -z "$address" ]; do

@@ -99,12 +99,15 @@ type azure struct {
 
 	base, hostName string
 	frontDoorName  string            // "": there is none
+	site           string            // "": site-1
 	secondSite     string            // "": there is none
 	image          string            // "": the sites run packages
 	nobody         bool              // alerts reach nobody
 	links          map[string]string // long URLs by path
 
-	healthStatus int // the status of /api/health once there is a package
+	after        int    // how many calls of /api/health the container answers that another one replaces
+	replacement  string // what runs then
+	healthStatus int    // the status of /api/health once there is a package
 	health       string
 	refusals     int    // how many calls of shorten get a 503
 	shorten      int    // the status of shorten, else 201
@@ -176,6 +179,9 @@ func (az *azure) answer(args []string) reply {
 func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	az.mu.Lock()
 	defer az.mu.Unlock()
+	if az.after--; r.URL.Path == "/api/health" && az.after < 0 && az.replacement != "" {
+		az.uploaded = []byte(az.replacement)
+	}
 	_, running, ok := strings.Cut(string(az.uploaded), " ")
 	switch {
 	case !ok:
@@ -297,11 +303,12 @@ func (d *deployer) usual(plan string) []reply {
 		{to: "bicep version", out: "Bicep CLI version 0.38.33\n"},
 		{to: "group exists", out: "true\n"}, {to: "group create"}, {to: "group show", out: "tiney-deploy\n"}, {to: "group delete"},
 		{to: "resource list", out: "Microsoft.Web/sites\tsite-1\n"},
-		{to: "rest permissions", out: "|\n*|\n"}, {to: "rest sites", out: "site-1|\n"},
+		{to: "rest permissions", out: "|\n*|\n"}, {to: "rest sites", out: "site-1|" + d.az.hostName + "|\n"},
+		{to: "webapp config appsettings list", out: d.az.base + "\n"},
 		{to: "rest syncfunctiontriggers"}, {to: "rest functions", out: "site-1/health\nsite-1/reaper\nsite-1/redirect\n"},
 		{to: "deployment group what-if", out: "Resource changes: 23 to create.\n"},
-		{to: create, out: fmt.Sprintf("site-1\n%s\n%s\n%s\n%s\n%s\nsecond.example\nedge-1\n%s\n%t\n",
-			plan, d.az.hostName, d.az.frontDoorName, d.az.base, d.az.secondSite, d.az.image, d.az.nobody)},
+		{to: create, out: fmt.Sprintf("%s\n%s\n%s\n%s\n%s\n%s\nsecond.example\nedge-1\n%s\n%t\n",
+			cmp.Or(d.az.site, "site-1"), plan, d.az.hostName, d.az.frontDoorName, d.az.base, d.az.secondSite, d.az.image, d.az.nobody)},
 		{to: upload}, {to: "webapp deploy"}, {to: "monitor metrics list", out: d.az.hostName + ":443\nsecond.example:443\n"},
 	}
 }
@@ -490,6 +497,13 @@ var outcomes = []struct {
 		says: []string{"site-1 runs registry.example/tiney:1", "version v1"}, changed: []string{create}},
 	{name: "image of another version", plan: "P0v3", site: func(az *azure) { az.image, az.uploaded = "registry.example/tiney:1", []byte("image v1") },
 		args: "--yes --expect v2", env: briefly, status: 8, says: []string{"still runs version v1"}},
+	{name: "an image in place of another", plan: "P0v3", replies: images("0"), site: func(az *azure) { image(az); az.after, az.replacement = 3, "image v2" },
+		says: []string{"with another version than v1", "version v2"}, changed: []string{create}},
+	{name: "an image in place of another, which goes on", plan: "P0v3", replies: images("0"), site: image, env: briefly, status: 8,
+		says: []string{"still runs version v1"}, changed: []string{create}},
+	{name: "the same image again", plan: "P0v3", replies: images("1"), site: image, says: []string{"version v1"}, changed: []string{create}},
+	{name: "an image in place of one that did not respond", plan: "P0v3", replies: slices.Concat([]reply{fails("webapp config appsettings list")}, images("0")),
+		site: image, says: []string{"version v1"}, changed: []string{create}},
 	// two regions
 	{name: "two regions", site: twoRegions, says: []string{"to site-1", "to site-2", "the site of each region"}, changed: []string{create, upload, upload}},
 	{name: "two regions on P1v3", plan: "P1v3", site: twoRegions, changed: []string{create, "webapp deploy", "webapp deploy"}},
@@ -552,6 +566,15 @@ var (
 	noGroup   = reply{to: "group exists", out: "false\n"}
 	unhealthy = reply{to: upload, err: "Deployment was successful but the app appears to be unhealthy.\n", exit: 1, upload: true}
 )
+
+// image has a site run an image, and images are the replies of one that has run an image with this tag.
+func image(az *azure) {
+	az.site, az.image, az.uploaded = "tiney-p0v3-image-1", "registry.example/tiney:1", []byte("image v1")
+}
+
+func images(tag string) []reply {
+	return []reply{{to: "rest sites", out: "site-1|site-1.example|\ntiney-p0v3-image-1|127.0.0.1:1|\n"}, {to: "webapp config show", out: "DOCKER|registry.example/tiney:" + tag + "\n"}}
+}
 
 func twoRegions(az *azure) { az.secondSite = "site-2" }
 
@@ -644,7 +667,7 @@ func TestDeployArguments(t *testing.T) {
 			}
 		}
 	}
-	again := d.run("Y1", []reply{{to: "rest sites", out: "site-1|go.example.com,b.example.com\nsite-2|\nsite-3|go.example.com\n"}}, "", "-g", group, "--yes").ends(0)
+	again := d.run("Y1", []reply{{to: "rest sites", out: "site-1|s1|go.example.com,b.example.com\nsite-2|s2|\nsite-3|s3|go.example.com\n"}}, "", "-g", group, "--yes").ends(0)
 	for _, command := range []string{"deployment group what-if", create} {
 		want := `domainsWithCertificate=["site-1/go.example.com","site-1/b.example.com","site-3/go.example.com"]`
 		if c := again.did(command)[0]; !slices.Contains(c.args, want) {

@@ -33,7 +33,7 @@ func main() {
 	if len(os.Args) > 1 && os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") == "" {
 		os.Exit(command(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 	}
-	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
+	if err := run(ctx, os.Getenv, bounded(os.Getenv, os.Stdout)); err != nil {
 		// The log goes to stdout. The host shows what is written to stderr as an error.
 		fmt.Fprintln(os.Stderr, "tiney cannot run:", err)
 		os.Exit(1)

@@ -163,7 +163,8 @@ func TestRequiredLines(t *testing.T) {
 		// Every request has a Host. Links are made by POST, on four paths.
 		"front-door": "matchVariable: 'RequestHeader'; selector: 'Host'; operator: 'GreaterThanOrEqual'; '0'; " +
 			"matchVariable: 'RequestMethod'; 'POST'; rateLimitThreshold: shortensPerMinute; rateLimitThreshold: requestsPerMinute",
-		"network": "serviceName: 'Microsoft.App/environments'",
+		"workbook": "})), 'WORKSPACE_ID', workspaceId)",
+		"network":  "serviceName: 'Microsoft.App/environments'",
 		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {; probePath: '/api/ready'; probeProtocol: 'Https'; " +
 			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? null : {; priority: 1",
 		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: site.zoneRedundant && isPremium; " +
@@ -174,7 +175,7 @@ func TestRequiredLines(t *testing.T) {
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
 		"site-web": site + "ftpsState: 'Disabled'; kind: isContainer ? 'app,linux,container' : 'app'; reserved: isContainer; name: sku; " +
 			"use32BitWorkerProcess: isFree; alwaysOn: !isFree; healthCheckPath: isFree ? '/api/health' : '/api/ready'; linuxFxVersion: 'DOCKER|${image}'; " +
-			"zoneRedundant: zoneRedundant; minimum: string(leastInstances); maximum: string(max(maximumInstanceCount, leastInstances)); metricName: 'CpuPercentage'",
+			"category: 'AppServiceHTTPLogs'\n        enabled: false; zoneRedundant: zoneRedundant; minimum: string(leastInstances); maximum: string(max(maximumInstanceCount, leastInstances)); metricName: 'CpuPercentage'",
 		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: 'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : subnetId; private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy",
 	} {

@@ -830,6 +830,7 @@ module workbook 'modules/workbook.bicep' = {
   params: {
     name: guid(resourceGroup().id, name, 'workbook')
     applicationInsightsId: monitoring.outputs.applicationInsightsId
+    workspaceId: monitoring.outputs.workspaceId
     location: location
     tags: tags
   }

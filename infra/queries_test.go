@@ -30,6 +30,7 @@ type workbook struct {
 		Content struct {
 			Version, Query, ResourceType, TimeContextFromParameter, Visualization, Title string
 			QueryType                                                                    *int
+			CrossComponentResources                                                      []string
 			Parameters                                                                   []struct {
 				Name string
 				Type int
@@ -76,6 +77,9 @@ func queries(t *testing.T) (all []kql.Query) {
 	}
 	for _, a := range decode[[]alert](t, "alerts.json") {
 		all = append(all, kql.Query{Name: "alert: " + a.Name, Text: a.Query})
+	}
+	for i, text := range matches(t, read(t, "modules/alerts.bicep"), `(?m)^ +query: '(.*)'$`) {
+		all = append(all, kql.Query{Name: fmt.Sprintf("modules/alerts.bicep, query %d", i+1), Text: text})
 	}
 	for _, file := range []string{operations, "../docs/deployment.md"} {
 		for i, text := range matches(t, read(t, file), "(?ms)^```kusto\n(.*?)^```$") {
@@ -172,21 +176,24 @@ func vocabulary(t *testing.T) sent {
 		statuses = append(statuses, strconv.Itoa(status))
 	}
 	return sent{
-		"customMetrics name":                     metrics,
-		"customEvents name":                      telemetry.Events,
-		"customEvents customDimensions.Result":   telemetry.Results,
-		"customEvents customDimensions.Complete": {"true", "false"},
-		"requests name":                          functions,
-		"requests operation_Name":                functions,
-		"requests resultCode":                    statuses,
-		"dependencies operation_Name":            append(functions, "start"), // of the process
-		"dependencies resultCode":                append(statuses, telemetry.ResultCanceled, telemetry.ResultTimeout, telemetry.ResultUnreachable, telemetry.ResultNoToken),
-		"dependencies type":                      telemetry.Types,
-		"traces message":                         arrivingTraces(t, functions),
-		"traces message.level":                   {"DEBUG", "INFO", "WARN", "ERROR"},
-		"traces message.msg":                     telemetry.LogMessages,
-		"customDimensions":                       telemetry.Properties,
-		"customMeasurements":                     telemetry.Measurements,
+		"customMetrics name":                            metrics,
+		"customEvents name":                             telemetry.Events,
+		"customEvents customDimensions.Result":          telemetry.Results,
+		"customEvents customDimensions.Complete":        {"true", "false"},
+		"requests name":                                 functions,
+		"requests operation_Name":                       functions,
+		"requests resultCode":                           statuses,
+		"dependencies operation_Name":                   append(functions, "start"), // of the process
+		"dependencies resultCode":                       append(statuses, telemetry.ResultCanceled, telemetry.ResultTimeout, telemetry.ResultUnreachable, telemetry.ResultNoToken),
+		"dependencies type":                             telemetry.Types,
+		"traces message":                                arrivingTraces(t, functions),
+		"AppServiceConsoleLogs ResultDescription":       {`{"time":"`},
+		"AppServiceConsoleLogs ResultDescription.level": {"DEBUG", "INFO", "WARN", "ERROR"},
+		"AppServiceConsoleLogs ResultDescription.msg":   telemetry.LogMessages,
+		"traces message.level":                          {"DEBUG", "INFO", "WARN", "ERROR"},
+		"traces message.msg":                            telemetry.LogMessages,
+		"customDimensions":                              telemetry.Properties,
+		"customMeasurements":                            telemetry.Measurements,
 	}
 }
 
@@ -298,9 +305,14 @@ func TestWorkbook(t *testing.T) {
 		if i.Type != 3 {
 			continue
 		}
-		// Without resource IDs, a query asks the component under which the workbook was opened or saved.
-		if c.QueryType == nil || *c.QueryType != 0 || c.ResourceType != "microsoft.insights/components" || c.Version != "KqlItem/1.0" {
-			t.Errorf("%s is no query of Application Insights", i.Name)
+		// Without resource IDs, a query asks the component under which the workbook was opened or saved. Another asks the
+		// workspace, whose ID workbook.bicep puts there.
+		asks, want := strings.Join(append(c.CrossComponentResources, c.ResourceType), " "), "microsoft.insights/components"
+		if strings.Contains(c.Query, "AppServiceConsoleLogs") {
+			want = "WORKSPACE_ID microsoft.operationalinsights/workspaces"
+		}
+		if c.QueryType == nil || *c.QueryType != 0 || c.Version != "KqlItem/1.0" || asks != want {
+			t.Errorf("%s asks %q, want %q", i.Name, asks, want)
 		}
 		if c.TimeContextFromParameter != "TimeRange" || declared["TimeRange"] != 4 {
 			t.Errorf("%s does not follow the time range", i.Name)

@@ -181,7 +181,7 @@ module siteSettings 'site-settings.bicep' = {
 }
 
 // Function apps have their logs in Application Insights: the platform's would be each line of the host once more, unsampled.
-// The same goes for a log of each request, where there may be many.
+// AppServiceHTTPLogs has the client's address and the alias of each request, and stays off.
 resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'platform'
   scope: site
@@ -190,7 +190,7 @@ resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview'
     logs: [
       {
         category: 'AppServiceHTTPLogs'
-        enabled: isFree
+        enabled: false
       }
       {
         category: 'AppServiceConsoleLogs'

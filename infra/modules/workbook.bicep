@@ -6,6 +6,9 @@ param name string
 @description('The Application Insights component.')
 param applicationInsightsId string
 
+@description('The Log Analytics workspace.')
+param workspaceId string
+
 @description('The Azure region.')
 param location string
 
@@ -23,11 +26,11 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
     sourceId: applicationInsightsId
     version: 'Notebook/1.0'
     // The component to query when it is opened from elsewhere, such as by a link.
-    serializedData: string(union(loadJsonContent('../workbook.json'), {
+    serializedData: replace(string(union(loadJsonContent('../workbook.json'), {
       fallbackResourceIds: [
         applicationInsightsId
       ]
-    }))
+    })), 'WORKSPACE_ID', workspaceId)
   }
 }
 

@@ -32,8 +32,19 @@ const tables = {
     valueStdDev:real`,
   traces: `message:string, severityLevel:int, customMeasurements:dynamic, itemCount:int`,
 };
-const globals = GlobalState.Default.WithDatabase(new Symbols.DatabaseSymbol.ctor("insights",
-  Object.entries(tables).map(([name, columns]) => Symbols.TableSymbol.From(`(${everywhere}, ${columns})`).WithName(name))));
+// What the Logs of the workspace have beside that.
+// https://learn.microsoft.com/azure/azure-monitor/reference/tables-index describes them.
+const inWorkspace = {
+  AppServiceConsoleLogs: `TimeGenerated:datetime, Category:string, ContainerId:string, Host:string, Level:string,
+    OperationName:string, ResultDescription:string, _ResourceId:string`,
+  _LogOperation: `TimeGenerated:datetime, Category:string, Operation:string, Level:string, Detail:string,
+    _ResourceId:string`,
+};
+const table = (name, columns) => Symbols.TableSymbol.From(`(${columns})`).WithName(name);
+const globals = GlobalState.Default.WithDatabase(new Symbols.DatabaseSymbol.ctor("insights", [
+  ...Object.entries(tables).map(([name, columns]) => table(name, `${everywhere}, ${columns}`)),
+  ...Object.entries(inWorkspace).map(([name, columns]) => table(name, columns)),
+]));
 
 const comparisons = ["==", "!=", "<>", "=~", "!~", "<", "<=", ">", ">="];
 const numbers = ["int", "long", "real", "decimal", "datetime", "timespan"];

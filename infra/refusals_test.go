@@ -1,0 +1,245 @@
+package infra_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// bicepFunctions are the functions of Bicep that main.bicep refuses with, in JavaScript.
+// https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions describes them.
+const bicepFunctions = `
+const concat = (...lists) => lists.flat();
+const union = (a, b) => [...new Set([...a, ...b])];
+const intersection = (a, b) => a.filter((one) => b.includes(one));
+const contains = (all, one) => all.includes(one);
+const length = (all) => all.length;
+const empty = (all) => all.length === 0;
+const range = (from, n) => Array.from({ length: n }, (_, i) => from + i);
+const first = (all) => all[0];
+const last = (all) => all.at(-1);
+const take = (all, n) => all.slice(0, n);
+const substring = (text, at, n) => text.slice(at, at + n);
+const map = (all, f) => all.map((one) => f(one));
+const filter = (all, f) => all.filter((one) => f(one));
+const join = (all, by) => all.join(by);
+const split = (text, by) =>
+  [by].flat().reduce((parts, one) => parts.flatMap((part) => part.split(one)), [text]);
+const toLower = (text) => text.toLowerCase();
+const trim = (text) => text.trim();
+const replace = (text, from, to) => text.replaceAll(from, to);
+const startsWith = (text, start) => toLower(text).startsWith(toLower(start));
+const endsWith = (text, end) => toLower(text).endsWith(toLower(end));
+`
+
+// refuse returns what main.bicep says against each of these values of its parameters, all others
+// having their defaults: the part of it that decides that is valid JavaScript, too.
+func refuse(t *testing.T, main string, params map[string]param, cases []map[string]any) [][]string {
+	t.Helper()
+	byDefault := map[string]any{"location": "canadacentral"}
+	for name, p := range params {
+		switch p.of {
+		case "string":
+			byDefault[name] = cmp.Or(byDefault[name], any(p.byDefault))
+		case "bool":
+			byDefault[name] = p.byDefault == "true"
+		}
+	}
+	_, decides, begins := strings.Cut(main, "\nvar digits = ")
+	const use = "\nvar prefix = empty(refused) ? toLower(name) : fail(join(refused, '; '))\n"
+	decides, _, ends := strings.Cut(decides, use)
+	given, err1 := json.Marshal(cases)
+	usual, err2 := json.Marshal(byDefault)
+	if err := errors.Join(err1, err2); err != nil || !begins || !ends {
+		t.Fatalf("main.bicep does not refuse as this test knows it (%v)", err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", "-")
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`%s
+const usual = %s;
+function refuse({ %s }) {
+var digits = %s
+return refused;
+}
+console.log(JSON.stringify(%s.map((one) => refuse({ ...usual, ...one }))));`, bicepFunctions, usual,
+		strings.Join(slices.Sorted(maps.Keys(byDefault)), ", "), decides, given))
+	var says [][]string
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		err = json.Unmarshal(out, &says)
+	}
+	if err != nil || len(says) != len(cases) {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return says
+}
+
+// takes reports whether the decorators of a parameter, and its type, take a value.
+func (p param) takes(value string) bool {
+	n, least, most := len(value), "minLength", "maxLength"
+	if p.of == "int" {
+		var err error
+		if n, err = strconv.Atoi(value); err != nil {
+			return false
+		}
+		least, most = "minValue", "maxValue"
+	}
+	low, err1 := p.limit(least)
+	high, err2 := p.limit(most)
+	_, allowed, limited := strings.Cut(p.decorators, "@allowed([")
+	return (err1 != nil || n >= low) && (err2 != nil || n <= high) &&
+		(!limited || strings.Contains(allowed, "  '"+value+"'\n")) &&
+		(p.of != "bool" || value == "True" || value == "False")
+}
+
+// TestRefusals: no deployment sets what the handler refuses, nor a switch that its plan ignores.
+func TestRefusals(t *testing.T) {
+	main, params := read(t, "main.bicep"), map[string]param{}
+	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
+		params[found[2]] = param{found[1], found[3], strings.Trim(found[4], "'")}
+	}
+	parameterOf := map[string]string{"BaseUrl": "baseUrl", "CLIENT_ADDRESS_HEADER": "clientAddressHeader",
+		"TABLE_SECONDARY": "tableSecondary", "TABLE_CONNECTION__accountName": "tableAccountName"}
+	for setting, value := range settingsIn(main, "\nvar settings = {", "}") {
+		name := strings.TrimSuffix(strings.TrimPrefix(value, "string("), ")")
+		if params[name].of != "" {
+			parameterOf[setting] = name
+		}
+	}
+	type values = map[string]string
+	handler := func(settings values) error {
+		_, err := parse(func(name string) string {
+			return cmp.Or(settings[name], values{"BaseUrl": "https://tiney.example",
+				"TABLE_CONNECTION__accountName": "account", "GC_BLOB_LOCK_CONNECTION__accountName": "account"}[name])
+		})
+		return err
+	}
+	var cases []map[string]any
+	add := func(settings values) (byType bool) {
+		given := map[string]any{}
+		for setting, value := range settings {
+			p, ok := params[parameterOf[setting]]
+			if !ok {
+				t.Fatalf("%s has no parameter", setting)
+			}
+			if byType = byType || !p.takes(value); p.of == "string" {
+				given[parameterOf[setting]] = value
+			}
+		}
+		cases = append(cases, given)
+		return byType
+	}
+
+	// What is right: by the handler, by the decorators, and below by what main.bicep decides.
+	right := []values{{}, {"ADMIN_KEY": "32-characters-that-are-no-secret"},
+		{"ADMIN_KEY": strings.Repeat(`!"#$%&'()*+,-./:;<=>?@[\]^_{|}~`+"`Aa0", 29)},
+		{"BaseUrl": "https://bücher.example:8443/s/"}, {"BaseUrl": "HTTP://tiney.example"},
+		{"TABLE_SECONDARY": "True"}, {"TABLE_SECONDARY": "https://copy.example/"},
+		{"GC_BLOB_LOCK_CONTAINER": "a-b-9"}, {"GC_BLOB_LOCK_BLOB": "A.b_c-9"},
+		{"GC_BLOB_LOCK_BLOB": "b"}, {"KEYS_TABLE_NAME": "Keys9"},
+		{"CLIENT_ADDRESS_HEADER": "X-Real_IP!#$%&'*+.^`|~"},
+		{"OIDC_ISSUER": "https://login.example/~t/v2.0", "OIDC_CLIENT_ID": "an-app"},
+		{"OIDC_ADMIN_ROLE": "link admins"}, {"CLICKS": "off"}, {"ALIAS_LENGTH": "4"},
+		{"PUBLIC_STATS": "False"}}
+	for _, settings := range right {
+		if err := handler(settings); err != nil || add(settings) {
+			t.Errorf("%q: the handler says %v, and main.bicep may not take it", settings, err)
+		}
+	}
+	cases = append(cases, []map[string]any{{"plan": "FC1", "privateNetwork": true, "zoneRedundant": true},
+		{"plan": "P1v3", "zoneRedundant": true},
+		{"plan": "B1", "image": "registry.example/tiney:1"},
+		{"plan": "F1", "customDomain": "go.example.com", "frontDoor": "Standard_AzureFrontDoor"},
+		{"plan": "B1", "customDomain": "go.example.com"},
+		{"secondLocation": "Canada East", "frontDoor": "Standard_AzureFrontDoor"},
+		{"name": "Tiney9"}, {"budgetStartDate": "2026-12-01"},
+		{"budgetStartDate": "2026-12-01T00:00:00Z"}}...)
+	accepted := len(cases)
+
+	// What is wrong: everything that the handler's own tests have, and more.
+	wrong := []values{{"ADMIN_KEY": "31-characters-that-are-no-secre"},
+		{"ADMIN_KEY": "32 characters, that are no secret"},
+		{"ADMIN_KEY": "32-characters-thät-are-no-secret"},
+		{"ADMIN_KEY": "not-secret-and-for-development-only"},
+		{"OIDC_ISSUER": "https://login.example"}, {"OIDC_CLIENT_ID": "an-app"},
+		{"URLINDEX_TABLE_NAME": "shorturls"}, {"CLICKS_TABLE_NAME": "Klicks_"},
+		{"CLIENT_ADDRESS_HEADER": "forwarded"}, {"CLIENT_ADDRESS_HEADER": "A(B"},
+		{"CLIENT_ADDRESS_HEADER": strings.Repeat("a", 101)}, {"OIDC_ADMIN_ROLE": " admin"},
+		{"OIDC_ADMIN_ROLE": "Übermut"}, {"GC_BLOB_LOCK_CONTAINER": "a--b"},
+		{"GC_BLOB_LOCK_CONTAINER": "-ab"}, {"GC_BLOB_LOCK_CONTAINER": "ab-"},
+		{"GC_BLOB_LOCK_BLOB": ".lock"}, {"GC_BLOB_LOCK_BLOB": "lock-"},
+		{"BaseUrl": "https://"}, {"BaseUrl": "https://u@tiney.example"},
+		{"BaseUrl": "https://tiney.example?q"}, {"BaseUrl": "https://tiney.example/#f"},
+		{"TABLE_SECONDARY": "http://copy.example"},
+		{"TABLE_SECONDARY": "https://copy.example?sig=x"},
+		{"TABLE_CONNECTION__accountName": "my account"}}
+	for _, issuer := range []string{"https://login.example?p=policy", "https://login.example#x", "login.example",
+		"https://", "https://lögin.example", "https://login.example/a b"} {
+		wrong = append(wrong, values{"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": "an-app"})
+	}
+	const file, start = "../handler/app/settings_test.go", "\nvar wrongSettings = map[string]string{\n"
+	_, known, _ := strings.Cut(read(t, file), start)
+	known, _, _ = strings.Cut(known, "\n}\n")
+	compared := 0
+	line := regexp.MustCompile(`(?m)^\t"(\w+)": +(".*"),$`)
+	for _, found := range line.FindAllStringSubmatch(known, -1) {
+		value, err := strconv.Unquote(found[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := values{found[1]: value}
+		if signIn[found[1]] != "" {
+			settings = maps.Clone(signIn)
+			settings[found[1]] = value
+		}
+		if parameterOf[found[1]] != "" {
+			wrong = append(wrong, settings)
+			compared++
+		}
+	}
+	if compared < len(parameterOf)-1 { // all but the account, which is a part of a connection
+		t.Errorf("wrongSettings has values for %d of %d parameters", compared, len(parameterOf))
+	}
+	byType := map[int]bool{}
+	for _, settings := range wrong {
+		if handler(settings) == nil {
+			t.Errorf("the handler takes %q", settings)
+		}
+		byType[len(cases)] = add(settings)
+	}
+	cases = append(cases, []map[string]any{{"name": "my-app"}, {"name": "1ab"}, {"name": "tinéy"},
+		{"budgetStartDate": "2026-12-15"}, {"budgetStartDate": "2026-01"},
+		{"privateNetwork": true}, {"zoneRedundant": true}, {"zoneRedundant": true, "plan": "B1"},
+		{"image": "x"}, {"image": "x", "plan": "F1"}, {"image": "x", "plan": "FC1"},
+		{"customDomain": "go.example.com", "plan": "F1"},
+		{"customDomain": "https://go.example.com"}, {"secondLocation": "canadaeast"},
+		{"secondLocation": "canadaeast", "frontDoor": "Standard_AzureFrontDoor", "plan": "F1"},
+		{"adminKey": strings.Repeat("abcdefg", 5)},
+		{"secondLocation": "canadaeast", "frontDoor": "Standard_AzureFrontDoor", "plan": "FC1", "privateNetwork": true},
+		{"secondLocation": "Canada Central", "frontDoor": "Standard_AzureFrontDoor"}}...)
+
+	said := map[string]bool{}
+	for i, refused := range refuse(t, main, params, cases) {
+		switch {
+		case i < accepted && len(refused) > 0:
+			t.Errorf("%v is right, and refused: %q", cases[i], refused)
+		case i >= accepted && len(refused) == 0 && !byType[i]:
+			t.Errorf("%v is deployed", cases[i])
+		}
+		for _, text := range refused {
+			said[text] = true
+		}
+	}
+	for _, text := range matches(t, main, `(?m)^  .* \? \['(.*)'\] : \[\],?$`) {
+		if !said[text] {
+			t.Errorf("nothing here is refused because %s", text)
+		}
+	}
+}

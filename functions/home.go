@@ -82,8 +82,9 @@ func (h *home) form(ctx context.Context, w http.ResponseWriter, r *http.Request)
 var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a form",
 	"The body must be a form: send it with the header Content-Type: application/x-www-form-urlencoded. Programs use POST /api/shorten.")
 
-// scheme is what a URL starts with. People leave it out, as browsers let them.
-var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*)://`)
+// scheme is what a URL starts with. People leave it out, as browsers let them. A port follows no
+// scheme.
+var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*):(?:\D|$)`)
 
 func (h *home) shortened(ctx context.Context, f pages.Form) (link.Link, bool, error) {
 	wish := link.Wish{LongURL: f.LongURL}

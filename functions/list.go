@@ -42,7 +42,14 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	case query.problem != nil:
 		return query.problem
 	}
-	found, next, err := ls.store.List(ctx, f.owner, after, limit, f.keep(ls.now()))
+	var found []link.Link
+	var next string
+	var err error
+	if a, ok := ls.rules.Base.AliasOf(f.q); ok {
+		found, err = ls.listed(ctx, a, f)
+	} else {
+		found, next, err = ls.store.List(ctx, f.owner, after, limit, f.keep(ls.now()))
+	}
 	if errors.Is(err, link.ErrPosition) { // anybody can compute the checksum
 		query.wrong("cursor", wrongCursor)
 		return query.problem
@@ -72,6 +79,21 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	setHeaders(w, "application/json")
 	writeJSON(w, page)
 	return nil
+}
+
+// listed returns the link with this alias, or none if the list would not have it.
+func (ls *links) listed(ctx context.Context, a link.Alias, f filter) ([]link.Link, error) {
+	l, err := ls.store.Read(ctx, a)
+	f.q = ""
+	switch {
+	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case l.Owner != f.owner || !f.keep(ls.now())(l):
+		return nil, nil
+	}
+	return []link.Link{l}, nil
 }
 
 // keep returns whether a link is in the list. Without a state, all but deleted links are.

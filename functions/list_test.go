@@ -101,6 +101,43 @@ func TestList(t *testing.T) {
 	}
 }
 
+// A short URL in q is its alias, which costs one read; the list is still that of one owner, with its
+// other filters.
+func TestListOfAShortURL(t *testing.T) {
+	r := newRig(t)
+	r.fake.Put(link.Link{Alias: "menu", LongURL: "https://example.com/menu", Owner: "ann", Tags: []string{"print"}})
+	r.fake.Put(link.Link{Alias: "menu-2", LongURL: "https://example.com/?of=tiney.to/menu", Owner: "ann"})
+	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/gone", Owner: "ann", DeletedAt: r.clock.Now()})
+	for _, test := range []struct{ who, query, want string }{
+		{"ann", "q=https://tiney.to/menu", "[menu]"},
+		{"ann", "q=Tiney.to/menu&tag=print&state=live", "[menu]"},
+		{"ann", "q=tiney.to/menu&tag=other", "[]"},
+		{"ann", "q=tiney.to/Menu", "[]"},
+		{"ann", "q=tiney.to/nobody", "[]"},
+		{"ann", "q=tiney.to/gone", "[]"},
+		{"ann", "q=tiney.to/gone&state=deleted", "[gone]"},
+		{"bob", "q=tiney.to/menu", "[]"},
+		{"admin", "q=tiney.to/menu", "[]"},
+		{"admin", "q=tiney.to/menu&owner=ann", "[menu]"},
+	} {
+		values, err := url.ParseQuery(test.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := r.fake.Calls()
+		got, next := r.list(test.who, values)
+		if fmt.Sprint(got) != test.want || next != "" || r.fake.Calls() != calls+1 {
+			t.Errorf("%s, %s: %v, next %q, %d calls", test.who, test.query, got, next, r.fake.Calls()-calls)
+		}
+	}
+	r.fake.Fail(link.ErrDamaged)
+	if got, _ := r.list("ann", url.Values{"q": {"tiney.to/menu"}}); got != nil {
+		t.Errorf("a damaged row is %v", got)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?q=tiney.to/menu", ""), 503, "storage-unavailable", "")
+}
+
 func TestPages(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()

@@ -89,6 +89,8 @@ func TestForm(t *testing.T) {
 		{url.Values{"longUrl": {longURL}}, 400, `id="url-error">The URL contains white space`},
 		{url.Values{"longUrl": {"https://example.com/\xff"}}, 400, `id="url-error">The URL is not valid UTF-8`},
 		{url.Values{"longUrl": {"ftp://example.com/"}}, 400, `id="url-error">The URL must start with http`},
+		{url.Values{"longUrl": {"mailto:ann@example.com"}}, 400, `id="url-error">The URL must start with http`},
+		{url.Values{"longUrl": {"ann@example.com:8080"}}, 400, `id="url-error">The URL contains a user name`},
 	} {
 		w := post(test.form)
 		body := w.Body.String()
@@ -106,7 +108,7 @@ func TestForm(t *testing.T) {
 			t.Errorf("%d: %s does not lead there", i, m[1])
 		}
 	}
-	r.wantMetrics(map[string]float64{"shorten.created": 2, "shorten.deduplicated": 1, "shorten.rejected": 8, "redirect.found": 3})
+	r.wantMetrics(map[string]float64{"shorten.created": 2, "shorten.deduplicated": 1, "shorten.rejected": 10, "redirect.found": 3})
 
 	r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/off", Disabled: true})
 	if w := post(url.Values{"longUrl": {"https://example.com/off"}}); w.Code != 403 || !strings.Contains(w.Body.String(), "<strong>This URL&#39;s link is disabled</strong>") {

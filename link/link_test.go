@@ -149,3 +149,33 @@ func TestParseBase(t *testing.T) {
 		t.Errorf("ShortURL is %q", got)
 	}
 }
+
+func TestAliasOf(t *testing.T) {
+	for _, test := range []struct {
+		base, pasted string
+		want         link.Alias
+	}{
+		{"https://tiney.to", "https://tiney.to/Menu", "Menu"},
+		{"https://tiney.to", "HTTP://Tiney.TO/Menu", "Menu"},
+		{"https://tiney.to", "tiney.to/Menu", "Menu"},
+		{"https://example.com/s", "example.com/s/abc", "abc"},
+		{"http://localhost:7071", "localhost:7071/abc", "abc"},
+		{"https://tiney.to", "Menu", ""},
+		{"https://tiney.to", "tiney.to", ""},
+		{"https://tiney.to", "tiney.to/", ""},
+		{"https://tiney.to", "tiney.to/a/b", ""},
+		{"https://tiney.to", "ftp://tiney.to/abc", ""},
+		{"https://tiney.to", "other.to/abc", ""},
+		{"https://tiney.to", "tiney.to.example/abc", ""},
+		{"https://example.com/s", "example.com/abc", ""},
+		{"http://localhost:7071", "localhost/abc", ""},
+	} {
+		base, err := link.ParseBase(test.base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := base.AliasOf(test.pasted); got != test.want || ok != (test.want != "") {
+			t.Errorf("%s has %q of %s, %t", test.base, got, test.pasted, ok)
+		}
+	}
+}

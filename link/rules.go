@@ -82,6 +82,22 @@ func (b Base) String() string { return b.url }
 // ShortURL returns the URL that leads to the link of this alias.
 func (b Base) ShortURL(a Alias) string { return b.url + "/" + string(a) }
 
+// AliasOf returns the alias of a short URL as people paste it: with either scheme or without one, and
+// with its host in any case. It reports false of any other text.
+func (b Base) AliasOf(pasted string) (Alias, bool) {
+	bare := func(url string) string {
+		if target, ok := split(url); ok {
+			return target.authority + target.rest
+		}
+		return url
+	}
+	base, pasted := bare(b.url)+"/", bare(pasted)
+	if len(pasted) < len(base) || !strings.EqualFold(pasted[:len(base)], base) {
+		return "", false
+	}
+	return ParseAlias(pasted[len(base):])
+}
+
 // Rules are the limits of links that a service can set.
 type Rules struct {
 	Base       Base

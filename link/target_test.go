@@ -160,6 +160,17 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 	}
 }
 
+// Nothing but the scheme is wrong with an address of another kind, whatever stands before its @.
+func TestOtherSchemesAreToldSo(t *testing.T) {
+	for _, longURL := range []string{"mailto:ann@example.com", "ftp://ann:secret@example.com/", "ann@example.com"} {
+		_, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: longURL}, now)
+		var invalid *link.InvalidError
+		if !errors.As(err, &invalid) || invalid.Detail != "The URL must start with http:// or https://." {
+			t.Errorf("%s: %v", longURL, err)
+		}
+	}
+}
+
 func TestOurselvesInEverySpelling(t *testing.T) {
 	for base, longURL := range map[string]string{
 		"https://bücher.example":         "https://xn--bcher-kva.example/a",

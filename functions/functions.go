@@ -202,7 +202,8 @@ func New(c Config) (http.Handler, error) {
 	limit := &limits{Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses}
 	ask := &callers{Callers: c.Callers, limits: limit, metrics: c.Metrics}
 	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
-	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL}
+	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
+		Keep: c.DeletedKeep}
 	ls := &links{store: c.Links, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
 	bs := &blocked{c.Blocked}

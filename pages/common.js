@@ -15,9 +15,14 @@ export class Problem extends Error {
   }
 }
 
-// call sends a request to the API, and returns the status, the headers and the body of its response, which read parses. Its
-// only error is a Problem.
-export async function call(method, path, { body, token, headers = {}, seconds = 20, read = JSON.parse } = {}) {
+// signedOut is what people are told where the API tells programs which header to send.
+const signedOut = { title: "You are signed out",
+  detail: "Your session has ended, or your key is not valid any more. Sign in again." };
+
+// call sends a request to the API, and returns the status, the headers and the body of its response,
+// which read parses. The body must have the member that has names. Its only error is a Problem.
+export async function call(method, path,
+  { body, token, headers = {}, seconds = 20, read = JSON.parse, has } = {}) {
   if (token) headers = { ...headers, Authorization: `Bearer ${token}` };
   if (body !== undefined) headers = { "Content-Type": "application/json", ...headers };
   let response, text;
@@ -34,11 +39,15 @@ export async function call(method, path, { body, token, headers = {}, seconds = 
   }
   let parsed = {};
   try {
-    if (text) parsed = (response.ok ? read : JSON.parse)(text);
+    if (response.status !== 204) parsed = (response.ok ? read : JSON.parse)(text);
+    if (response.ok && has && !(has in parsed)) throw parsed;
   } catch {
-    if (response.ok) throw new Problem(response.status, { title: "Unreadable response", detail: "Something between you and the service has changed its response." });
+    if (response.ok) throw new Problem(response.status, { title: "Unreadable response",
+      detail: "The response is empty, or not one of this service: something in between, such as a proxy, "
+        + "has changed it. What you asked for may be done all the same." });
   }
-  if (!response.ok) throw new Problem(response.status, { title: `The service responded with ${response.status}`, ...parsed });
+  if (!response.ok) throw new Problem(response.status, { title: `The service responded with ${response.status}`, ...parsed,
+    ...(response.status === 401 && signedOut) });
   return { status: response.status, headers: response.headers, body: parsed };
 }
 
@@ -53,8 +62,10 @@ export function credential() {
 
 // The last links of this browser, newest first, with their claim tokens: whoever has a link's token may delete it, and take
 // it over when signed in. One call takes over 100. Those of somebody who was signed in are their own.
+// Deleted ones stay while they can be restored, for as many seconds as the page at / says.
 export const keptAt = "tiney.links";
 export const most = 100;
+const restorable = 1000 * (byId("links")?.dataset.keep ?? Infinity);
 let kept = []; // used if the browser keeps nothing for pages
 
 export function madeHere() {
@@ -63,7 +74,8 @@ export function madeHere() {
   } catch { /* what is kept here, or nothing */ }
   if (!Array.isArray(kept)) kept = [];
   return kept = kept.filter((l) => l && /^[\w-]{1,32}$/.test(l.alias) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
-    (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()));
+    (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()) &&
+    (!l.deletedAtUtc || Date.parse(l.deletedAtUtc) + restorable > Date.now()));
 }
 
 export function keepMade(links) {
@@ -101,17 +113,27 @@ export async function copy(text) {
   say("Copied");
 }
 
-// busy shows that a button is at work. It stays focused, so it is not disabled: ask isBusy.
+// busy shows that a button is at work. It stays focused, so it is not disabled: ask isBusy. What was said
+// of the last work is over then.
 export function busy(button, is) {
+  if (is) say("");
   button.toggleAttribute("aria-busy", is);
   if (is) button.setAttribute("aria-busy", "true");
 }
 export const isBusy = (button) => button.hasAttribute("aria-busy");
 
-const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const times = new Intl.DateTimeFormat(undefined,
+  { year: "numeric", month: "short", day: "numeric", hour: "numeric", minute: "2-digit", timeZoneName: "short" });
+
+// time returns a time in the reader's time zone, which it names.
+export const time = (utc) => times.format(new Date(utc));
 
 // until says when a link ends.
-export const until = (expiresAtUtc) => (expiresAtUtc ? `Until ${format.format(new Date(expiresAtUtc))}` : "Never expires");
+export const until = (expiresAtUtc) => (expiresAtUtc ? `Until ${time(expiresAtUtc)}` : "Never expires");
 
 // bare returns a URL as people read it.
 export const bare = (url) => url.replace(/^https?:\/\//, "");
+
+// complete returns a URL as browsers complete what is typed: with https, unless it has a scheme. A port
+// follows no scheme.
+export const complete = (url) => (/^[a-z][a-z0-9+.-]*:(?!\d)/i.test(url) ? url : `https://${url}`);

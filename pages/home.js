@@ -1,16 +1,19 @@
-import { bare, busy, byId, call, copy, credential, isBusy, keepMade, keptAt, madeHere, most, say, until } from "./common.js";
+import { bare, busy, byId, call, complete, copy, credential, isBusy, keepMade, keptAt, madeHere, most, say, until } from "./common.js";
 
 const form = byId("form");
 const fields = { longUrl: "url", alias: "alias", expiresInSeconds: "life" };
 const button = byId("shorten");
 
-// keep puts a link first, or where it was. It keeps what is known of the link besides, such as its claim token.
-function keep(link, where = 0) {
+// keep puts a link first. It keeps what is known of the link besides, such as its claim token.
+function keep(link) {
   const links = madeHere();
   const known = links.find((l) => l.alias === link.alias);
-  const others = links.filter((l) => l !== known);
-  keepMade(others.toSpliced(where, 0, { ...known, ...link }));
+  keepMade([{ ...known, ...link }, ...links.filter((l) => l !== known)]);
 }
+
+// mark notes since when a link is deleted; null: it is not.
+const mark = (alias, deletedAtUtc) =>
+  keepMade(madeHere().map((l) => (l.alias === alias ? { ...l, deletedAtUtc } : l)));
 
 const forget = (alias) => keepMade(madeHere().filter((l) => l.alias !== alias));
 
@@ -21,12 +24,12 @@ function list() {
   const links = madeHere();
   byId("links").replaceChildren(...links.slice(0, shown).map(row));
   byId("empty").hidden = links.length > 0;
-  byId("claim").hidden = credential() || !links.some((link) => link.claimToken);
+  byId("claim").hidden = credential() || !links.some((link) => link.claimToken && !link.deletedAtUtc);
   byId("more").hidden = links.length <= shown;
   byId("more").textContent = `Show all ${links.length}`;
 }
 
-function row(link, where) {
+function row(link) {
   const li = byId("row").content.firstElementChild.cloneNode(true);
   const part = (name) => li.querySelector(`[data-part="${name}"]`);
   const name = bare(link.shortUrl);
@@ -37,35 +40,39 @@ function row(link, where) {
   for (const action of ["copy", "delete", "undo"]) part(action).setAttribute("aria-label", `${part(action).textContent} ${name}`);
   const token = () => link.claimToken || credential();
 
-  function state(deleted) {
+  function state(deleted, forGood = false) {
     li.classList.toggle("gone", deleted);
-    part("until").textContent = deleted ? "Deleted" : until(link.expiresAtUtc);
+    part("until").textContent = forGood ? "Deleted for good" : deleted ? "Deleted" : until(link.expiresAtUtc);
     part("copy").hidden = deleted;
     part("delete").hidden = deleted || !token();
-    part("undo").hidden = !deleted;
+    part("undo").hidden = !deleted || forGood || !token();
   }
-  state(false);
+  state(Boolean(link.deletedAtUtc));
 
-  // act calls the API, and returns whether that went well, or the problem is of a kind that says it is done already.
-  async function act(by, method, path, done) {
+  // act calls the API, and returns whether that went well.
+  async function act(by, method, path) {
     if (isBusy(by)) return false;
     busy(by, true);
     part("problem").textContent = "";
     try {
       await call(method, path, { token: token() });
+      return true;
     } catch (problem) {
-      if (problem.kind !== done) {
+      if (problem.kind !== "not-found") {
         part("problem").textContent = problem.message;
         return false;
       }
+      forget(link.alias);
+      state(true, true);
+      part("short").focus();
+      return false;
     } finally {
       busy(by, false);
     }
-    return true;
   }
   part("delete").addEventListener("click", async () => {
-    if (!await act(part("delete"), "DELETE", `api/links/${link.alias}`, "not-found")) return;
-    forget(link.alias);
+    if (!await act(part("delete"), "DELETE", `api/links/${link.alias}`)) return;
+    mark(link.alias, new Date().toISOString());
     state(true);
     part("undo").focus();
     say("Deleted");
@@ -73,7 +80,7 @@ function row(link, where) {
   });
   part("undo").addEventListener("click", async () => {
     if (!await act(part("undo"), "POST", `api/links/${link.alias}/restore`)) return;
-    keep(link, where);
+    mark(link.alias, null);
     state(false);
     part("delete").focus();
     say("It is back");
@@ -97,7 +104,6 @@ function show(link, isNew) {
   byId("result").dataset.alias = link.alias;
   byId("result").hidden = false;
   offer();
-  byId("copy").focus(); // so that Enter twice shortens and copies; screen readers read what describes it
 }
 
 // offer shows what needs this script.
@@ -107,6 +113,7 @@ function offer() {
 }
 
 function fail(problem) {
+  byId("result").hidden = true; // which is that of another URL
   const id = fields[problem.field] ?? { "alias-taken": "alias", "target-disabled": "url", "target-blocked": "url" }[problem.kind];
   if (id) {
     byId(id).setAttribute("aria-invalid", "true");
@@ -139,23 +146,28 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (isBusy(button)) return;
   Object.values(fields).forEach(clear);
-  let longUrl = byId("url").value.trim();
-  const alias = byId("alias").value.trim();
+  const typed = new Map(["url", "alias"].map((id) => [id, byId(id).value]));
+  const [url, alias] = [...typed.values()].map((value) => value.trim());
   const seconds = byId("life").value;
-  if (!longUrl) return fail({ field: "longUrl", message: "Paste the long URL here first." });
-  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(longUrl)) longUrl = `https://${longUrl}`; // as browsers do
+  if (!url) return fail({ field: "longUrl", message: "Paste the long URL here first." });
+  const longUrl = complete(url);
   const body = { longUrl };
   if (alias) body.alias = alias;
   if (seconds) body.expiresInSeconds = Number(seconds);
   // The token tells that the link is this browser's own. Without it, it would count as one that others were given.
-  const token = credential() ?? madeHere().find((l) => l.longUrl === longUrl && l.claimToken)?.claimToken;
+  const token = credential()
+    ?? madeHere().find((l) => l.longUrl === longUrl && l.claimToken && !l.deletedAtUtc)?.claimToken;
   busy(button, true);
   try {
-    const { status, body: link } = await call("POST", "api/shorten", { body, token });
-    keep({ ...link, own: Boolean(credential()) });
+    const { status, body: link } = await call("POST", "api/shorten", { body, token, has: "shortUrl" });
+    keep({ ...link, own: Boolean(credential()), deletedAtUtc: null });
     list();
     show(link, status === 201);
-    byId("url").value = byId("alias").value = "";
+    // What was typed meanwhile is for the next link.
+    const done = [...typed].filter(([id, value]) => byId(id).value === value);
+    for (const [id] of done) byId(id).value = "";
+    // So Enter twice shortens and copies; screen readers read what describes the button.
+    if (done.length === typed.size) byId("copy").focus();
   } catch (problem) {
     fail(problem);
   } finally {
@@ -165,7 +177,12 @@ form.addEventListener("submit", async (event) => {
 
 byId("copy").addEventListener("click", () => copy(byId("short").href));
 byId("share").addEventListener("click", () => navigator.share({ url: byId("short").href }).catch(() => {}));
-byId("more").addEventListener("click", () => { shown = most; list(); });
+byId("more").addEventListener("click", () => {
+  const first = byId("links").children.length; // of those that come
+  shown = most;
+  list();
+  byId("links").children[first].querySelector("a").focus();
+});
 window.addEventListener("storage", (event) => { if (event.key === keptAt) list(); });
 window.addEventListener("pageshow", (event) => { if (event.persisted) list(); }); // they come back to what was here
 

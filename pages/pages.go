@@ -163,6 +163,7 @@ type Site struct {
 	OwnersOnly bool          // only who is signed in may shorten
 	DefaultTTL time.Duration // lifetime of a link of somebody who is not signed in
 	MaxTTL     time.Duration // its longest lifetime
+	Keep       time.Duration // how long a deleted link can be restored
 }
 
 // Link is a link as pages show it.
@@ -212,7 +213,7 @@ func (s Site) Home(f Form) []byte {
 	}
 	return layout("./", "tiney: short links",
 		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+scripts("./", "common.js", "home.js"),
-		fill(homeFile, "Base", s.Base, "Prefix", bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
+		fill(homeFile, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix", bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
 			"LongURL", f.LongURL, "LongURLError", longURLError, "LongURLInvalid", longURLInvalid,
 			"Alias", f.Alias, "AliasError", aliasError, "AliasInvalid", aliasInvalid,
 			"LifeError", lifeError, "LifeInvalid", lifeInvalid, "Problem", problem,

@@ -78,7 +78,7 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	}
 	attribute := regexp.MustCompile(`\s([a-z-]+)="[^"]*\{\{\.(\w+)\}\}[^"]*"`)
 	// The root is ours, an alias has letters, digits, - and _, and a short URL is the service's own.
-	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL", "download Alias", "download ResultAlias", "value LongURL", "value Alias",
+	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL", "download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
 		"data-base Base", "data-issuer Issuer", "data-client Client"}
 	for _, name := range list {
 		for _, m := range attribute.FindAllStringSubmatch(mustRead(name), -1) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,13 +21,14 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/performance"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
 // patience is how long a page may take for anything. Storage that does not respond is given up after 5 s.
-const patience = time.Minute
+const patience = 15 * time.Second
 
 // Browser is a running Chromium.
 type Browser struct {
@@ -72,6 +74,8 @@ type Page struct {
 
 	mu     sync.Mutex
 	errors []string // exceptions, and what the policy of a page has refused
+	agrees bool     // to what the browser asks
+	asked  []string // what it has asked
 }
 
 // New opens a tab, 1100 pixels wide, which the test's end closes. The test fails if a script throws, or does what the
@@ -120,6 +124,13 @@ func (p *Page) hear(event any) {
 			return
 		}
 		wrong = e.Entry.Text
+	case *page.EventJavascriptDialogOpening:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.asked = append(p.asked, e.Message)
+		answer := page.HandleJavaScriptDialogParams{Accept: p.agrees}
+		go chromedp.Call(p.ctx, page.HandleJavaScriptDialog, answer) // after this event
+		return
 	default:
 		return
 	}
@@ -173,6 +184,15 @@ func (p *Page) Dark(is bool) {
 	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, params); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// Agree makes it a person who agrees to whatever the browser asks in a dialog, or who does not, and
+// returns what was asked so far.
+func (p *Page) Agree(does bool) (asked []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.agrees = does
+	return slices.Clone(p.asked)
 }
 
 // NoScripts makes the browser run no scripts of pages.

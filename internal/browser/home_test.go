@@ -192,6 +192,71 @@ func TestProblems(t *testing.T) {
 	p.Fill("#url", "https://example.com/off")
 	p.Press(kb.Enter)
 	wrong("url", "has been disabled by the people who run this service")
+	if got := p.Text("#result"); got != "" {
+		t.Errorf("beside the error is %q", got)
+	}
+	p.Fill("#url", "mailto:ann@example.com")
+	p.Press(kb.Enter)
+	wrong("url", "The URL must start with http:// or https://.")
+	p.Fill("#url", "example.com:8080/port")
+	p.Press(kb.Enter)
+	p.AwaitTrue(find("#long") + `.textContent === "https://example.com:8080/port"`)
+}
+
+// A proxy may answer in place of the service. Nothing of that is shown as a link.
+func TestResponsesOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "mine", "")
+	p := s.manage(t, key)
+	p.GoTo("#/link/mine", "#link-short", "/mine")
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	home := chromium.New(t)
+	home.Open(s.url)
+	home.wantFocus("url")
+	home.Press("https://example.com/typed")
+	p.Fill("#title", "typed")
+	p.Agree(true) // to leave what is typed
+	for _, body := range []string{"", "{}", "null", `"text"`, "<p>Sign in to this network</p>"} {
+		for _, page := range []*Page{p, home} {
+			Eval[any](page, `void (window.fetch = async () => new Response(`+quote(body)+`, { status: 201 }))`)
+		}
+		home.Press(kb.Enter)
+		home.Await("#problem", "Unreadable response")
+		got := home.Value("#url") + home.Text("#result") + home.Text("#links")
+		if got != "https://example.com/typed" {
+			t.Errorf("%q: the page has %q", body, got)
+		}
+		home.Fill("#url", "https://example.com/typed")
+		home.AwaitTrue(find("#problem") + `.innerText === ""`)
+		p.Click("#save")
+		p.Await("#form-problem", "Unreadable response")
+		if got := p.Value("#title") + p.Text("#link-title"); got != "typedmine" {
+			t.Errorf("%q: the page has %q", body, got)
+		}
+		p.GoTo("#/", "#list-problem", "Unreadable response")
+		p.GoTo("#/link/mine", "#link-problem", "Unreadable response")
+		Eval[any](p, "void location.reload()")
+		p.AwaitTrue(find("#form") + "?.checkVisibility() && " + find("#title") + `.value === ""`)
+		p.Fill("#title", "typed")
+	}
+}
+
+// Screen readers hear of a status only in an element that was there before.
+func TestStatusesAreThereBeforeTheirTexts(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	for path, ready := range map[string]string{"/": "#history", "/manage": "#signin"} {
+		p.Open(s.url + path)
+		p.AwaitTrue(find(ready) + ".checkVisibility()")
+		got := Eval[string](p, `[...document.querySelectorAll("[role=status]")].filter((e) => !e.closest("[hidden]"))
+			.map((e) => [e.id, e.textContent, e.checkVisibility(), e.offsetHeight].join()).join(" ")`)
+		want := map[string]string{"/": "toast,,true,0", "/manage": "signin-says,,true,0 toast,,true,0"}[path]
+		if got != want {
+			t.Errorf("%s has %s, want %s", path, got, want)
+		}
+	}
 }
 
 // The last links of a browser can be deleted and restored by it, and by nobody else.
@@ -228,20 +293,45 @@ func TestHistory(t *testing.T) {
 	if got := p.Focused(); !strings.HasPrefix(got, "Undo ") {
 		t.Errorf("the focus is on %q", got)
 	}
-	p.Press(kb.Enter)
-	p.Await(row, "Until")
+	// It can be restored after the next link, and after a reload, but not be taken over.
+	other := shorten("https://example.com/next", "Your short link")
+	p.Open(s.url + "/manage")
+	p.wantFocus("key")
+	p.Press(s.keyOf(t, "ada") + kb.Enter)
+	p.Await("#claims-links", "/"+other)
+	if got := p.Text("#claims-links"); strings.Contains(got, alias) {
+		t.Errorf("it offers %s", got)
+	}
+	Eval[any](p, "void sessionStorage.clear()")
+	p.Open(s.url)
+	p.Await("#links", "Deleted")
+	if got := p.Text("#links li:nth-child(2)"); !strings.Contains(got, alias) || !strings.HasSuffix(got, "Undo") {
+		t.Errorf("the second one is %s", got)
+	}
+	p.Click(`#links li:nth-child(2) [data-part="undo"]`)
+	p.Await("#links li:nth-child(2)", "Until")
 	if status, _ := s.status(t, "/"+alias); status != 302 {
 		t.Errorf("a restored link responds with %d", status)
 	}
 	p.Open(s.url)
 	p.Await("#links", "/"+alias)
+	p.Click(`#links [aria-label$="/` + other + `"][data-part="delete"]`)
+	p.Await(row, "Deleted")
+	// It goes when it can be restored no more.
+	Eval[any](p, `localStorage.setItem("tiney.links", localStorage.getItem("tiney.links").replace(/("deletedAtUtc":")[^"]*/,
+		(_, name) => name + new Date(Date.now() - 604_800_000).toISOString()))`)
+	p.Open(s.url)
+	p.Await("#links", "/"+alias)
+	if got := p.Text("#links"); strings.Contains(got, other) {
+		t.Errorf("listed are %s", got)
+	}
 
 	// Somebody else is given the link, who cannot delete it. From then on nobody can.
-	other := chromium.New(t)
-	other.Open(s.url)
-	other.Press(longURL + kb.Enter)
-	other.Await("#result-title", "This URL had a link already")
-	if got := other.Text(row + `[data-part="delete"]`); got != "" || other.Text(row+`[data-part="copy"]`) != "Copy" {
+	second := chromium.New(t)
+	second.Open(s.url)
+	second.Press(longURL + kb.Enter)
+	second.Await("#result-title", "This URL had a link already")
+	if got := second.Text(row + `[data-part="delete"]`); got != "" || second.Text(row+`[data-part="copy"]`) != "Copy" {
 		t.Errorf("somebody else may %q", got)
 	}
 	p.Click(row + `[data-part="delete"]`)
@@ -259,8 +349,12 @@ func TestHistory(t *testing.T) {
 	}
 	p.Click("#more")
 	p.Await("#links", "/a10")
+	p.AwaitTrue(`document.activeElement.textContent.endsWith("/a9")`) // the first of those that came
 	p.Click(row + `[data-part="delete"]`)
-	p.Await(row, "Deleted")
+	p.Await(row, "Deleted for good")
+	if got := p.Text(row + ".actions"); got != "" {
+		t.Errorf("a link that is gone can be %q", got)
+	}
 	p.Open(s.url)
 	p.Await("#links", "/a0")
 	if got := p.Text("#links"); strings.Contains(got, "/nobody") || strings.Contains(got, "/old") {
@@ -505,7 +599,10 @@ func TestOwnersOnly(t *testing.T) {
 	Eval[any](p, `sessionStorage.setItem("tiney.credential", "tny_expired")`)
 	p.Fill("#url", "https://example.com/typed")
 	p.Press(kb.Enter)
-	p.Await("#problem", "These credentials are not valid")
+	p.Await("#problem", "Your session has ended, or your key is not valid any more. Sign in again.")
+	if got := p.Text("#problem"); strings.Contains(got, "Bearer") {
+		t.Errorf("people are told %q", got)
+	}
 	p.Check("the session is over")
 	if got := Eval[string](p, find("#url")+".value"); got != "https://example.com/typed" {
 		t.Errorf("what was typed became %q", got)

@@ -1,10 +1,9 @@
 // One link: what it is, its edits, and the form for a new one.
 
-import { bare, byId, copy, say } from "./common.js";
+import { bare, byId, complete, copy, say, time } from "./common.js";
 import { changed } from "./list.js";
-import { act, badge, blame, clear, el, fromField, stateOf, time, toField, wrong } from "./parts.js";
+import { act, badge, blame, clear, el, fromField, later, stateOf, toField, wrong } from "./parts.js";
 import { api, me, session } from "./session.js";
-import { showStats } from "./stats.js";
 
 const form = byId("form");
 const fields = form.elements;
@@ -15,25 +14,35 @@ let link = null; // as it was read; null: it is new, or not read yet
 let etag = "";
 let tags = [];
 let base = {}; // the values of the form that typed ones are compared with
-const drafts = new Map(); // what was typed for a link, by alias, and not saved
+let stats; // the module of statistics, once there was a link
+const drafts = new Map(); // what was typed for links that are not shown, by alias, and not saved
 
-const valuesOf = (l) => ({ longUrl: l.longUrl, title: l.title ?? "", tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode) });
+const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode) });
 const blank = { longUrl: "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302" };
 
-// typed returns the values of the form that differ from those of the link.
-function typed() {
-  const values = { tags };
-  for (const name of Object.keys(base)) if (name !== "tags") values[name] = fields[name].value.trim();
-  return Object.fromEntries(Object.entries(values).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(base[name])));
-}
+// differing returns those of some values that others do not have.
+const differing = (values, others) => Object.fromEntries(
+  Object.entries(values).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(others[name])));
 
+// entered returns the values of the form. What stands in the field of tags is no tag yet.
+const entered = () => Object.fromEntries(
+  Object.keys(base).map((name) => [name, name === "tags" ? tags : fields[name].value.trim()]));
+
+// typed returns the values of the form that differ from those of the link.
+const typed = () => differing(entered(), base);
+
+const unsaved = () => Object.keys(typed()).length > 0 || byId("new-tag").value.trim() !== "";
+
+// fill changes what has another value only: somebody may be typing.
 function fill(values) {
-  for (const [name, value] of Object.entries(values)) if (name !== "tags") fields[name].value = value;
-  setTags(values.tags);
+  for (const [name, value] of Object.entries(differing(values, entered()))) {
+    if (name === "tags") setTags(value);
+    else fields[name].value = value;
+  }
   offerDiscard();
 }
 
-const offerDiscard = () => { byId("discard").hidden = Object.keys(typed()).length === 0; };
+const offerDiscard = () => { byId("discard").hidden = !unsaved(); };
 
 function setTags(all) {
   tags = all;
@@ -54,20 +63,21 @@ function addTags() {
   offerDiscard();
 }
 
+const keepDraft = (alias, values) =>
+  (Object.keys(values).length ? drafts.set(alias, values) : drafts.delete(alias));
+
 // keepTyped keeps what is typed among the drafts.
 function keepTyped() {
   if (shown === null || form.hidden) return;
   addTags();
-  const values = typed();
-  if (Object.keys(values).length) drafts.set(shown, values);
-  else drafts.delete(shown);
+  keepDraft(shown, typed());
 }
 
 // leave is called before another view is shown.
 export function leave() {
   keepTyped();
   shown = null;
-  showStats(null);
+  stats?.showStats(null);
 }
 
 session.draft = () => {
@@ -95,7 +105,9 @@ function openForm() {
   clear(form);
   if (!link) for (const field of fields) field.disabled = field.readOnly = false;
   byId("alias-field").hidden = link !== null;
+  form.reset(); // of what fill would leave there: half a date, and half a tag
   fill({ ...base, ...drafts.get(shown) });
+  drafts.delete(shown);
   form.hidden = false;
 }
 
@@ -109,12 +121,15 @@ export async function showLink(alias) {
   byId("save").textContent = "Save";
   wrong("link-problem", null);
   byId("link-wait").hidden = false;
+  const loading = later(import("./stats.js"), "stats-problem");
   try {
     await read(alias);
     if (shown !== alias) return;
     base = valuesOf(link);
     openForm();
-    showStats(link);
+    byId("stats").hidden = false;
+    stats = await loading;
+    if (shown === alias) stats?.showStats(link);
   } catch (problem) {
     if (shown === alias) wrong("link-problem", problem, problem.status === 404 || problem.status === 403 ? null : () => showLink(alias));
   } finally {
@@ -122,9 +137,11 @@ export async function showLink(alias) {
   }
 }
 
+const get = (alias) => api("GET", `api/links/${alias}`, { has: "shortUrl" });
+
 // read reads a link, and shows what it is.
 async function read(alias) {
-  const response = await api("GET", `api/links/${alias}`);
+  const response = await get(alias);
   if (shown === alias) show(response);
 }
 
@@ -168,28 +185,34 @@ function show({ headers, body }) {
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 
 // patch edits the link as it was read.
-const patch = (body) => api("PATCH", `api/links/${link.alias}`, { body, headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
+const patch = (body) => api("PATCH", `api/links/${link.alias}`, { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
 
 // conflicting reports whether a problem is that the link is not any more what was read.
 const conflicting = (problem) => ["precondition", "conflict", "link-deleted"].includes(problem.kind);
 
-// rebase shows the link as it is now, with what is typed.
-function rebase(response) {
-  addTags();
-  const values = typed();
+// rebase shows a link as it is now, with what was typed since the form had these values. It returns
+// false if that link is not shown any more.
+function rebase(response, values = base) {
+  if (shown !== response.body.alias || form.hidden) {
+    changed(response.body);
+    return false;
+  }
+  const since = differing(entered(), values);
   show(response);
   base = valuesOf(link);
-  fill({ ...base, ...values });
+  fill({ ...base, ...since });
+  return true;
 }
 
 byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "link-wrong", async () => {
+  const { alias } = link;
   const disabled = !link.disabled;
   try {
     rebase(await patch({ disabled }));
     say(disabled ? "Disabled: it answers 410 until you enable it" : "Enabled: it redirects again");
   } catch (problem) {
     if (!conflicting(problem)) throw problem;
-    rebase(await api("GET", `api/links/${link.alias}`));
+    rebase(await get(alias));
     problem.detail = "Here it is as it is now. Press again if that still applies.";
     problem.title = "The link was changed meanwhile";
     throw problem;
@@ -198,8 +221,9 @@ byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "
 
 byId("link-delete").addEventListener("click", async () => {
   const deleted = await act(byId("link-delete"), "link-wrong", async () => {
-    await api("DELETE", `api/links/${link.alias}`);
-    rebase(await api("GET", `api/links/${link.alias}`));
+    const { alias } = link;
+    await api("DELETE", `api/links/${alias}`);
+    rebase(await get(alias));
   });
   if (!deleted) return;
   byId("link-undo").textContent = "Undo";
@@ -208,7 +232,8 @@ byId("link-delete").addEventListener("click", async () => {
 });
 
 byId("link-undo").addEventListener("click", async () => {
-  if (!await act(byId("link-undo"), "link-wrong", async () => rebase(await api("POST", `api/links/${link.alias}/restore`)))) return;
+  if (!await act(byId("link-undo"), "link-wrong", async () =>
+    rebase(await api("POST", `api/links/${link.alias}/restore`, { has: "shortUrl" })))) return;
   byId("link-delete").focus();
   say("It is back");
 });
@@ -219,12 +244,9 @@ byId("never").addEventListener("click", () => {
   fields.expiresAtUtc.focus();
 });
 
-byId("new-tag").addEventListener("keydown", (event) => {
-  if (event.key !== ",") return;
-  event.preventDefault();
-  addTags();
+byId("new-tag").addEventListener("input", () => {
+  if (byId("new-tag").value.includes(",")) addTags();
 });
-byId("new-tag").addEventListener("blur", addTags);
 
 form.addEventListener("input", () => {
   clear(form);
@@ -233,7 +255,7 @@ form.addEventListener("input", () => {
 });
 
 byId("discard").addEventListener("click", () => {
-  byId("new-tag").value = "";
+  form.reset();
   fill(base);
   clear(form);
   wrong("form-problem", null);
@@ -244,7 +266,7 @@ byId("discard").addEventListener("click", () => {
 // bodyOf returns what is typed as the API has it.
 function bodyOf(values) {
   const body = { ...values };
-  if (body.longUrl && !/^[a-z][a-z0-9+.-]*:\/\//i.test(body.longUrl)) body.longUrl = `https://${body.longUrl}`; // as browsers do
+  if (body.longUrl) body.longUrl = complete(body.longUrl);
   if ("title" in body) body.title ||= null;
   if ("expiresAtUtc" in body) body.expiresAtUtc = fromField(body.expiresAtUtc);
   if ("statusCode" in body) body.statusCode = Number(body.statusCode);
@@ -263,30 +285,39 @@ form.addEventListener("submit", async (event) => {
     if (end.validity.badInput) return blame(form, { field: end.name, message: "Complete the date and the time, or choose Never." });
     if (!fields.longUrl.value.trim()) return blame(form, { field: "longUrl", message: "Paste the long URL here first." });
     const body = bodyOf(typed());
+    const sent = entered();
     if (link && !Object.keys(body).length) return say("Nothing has changed");
     try {
-      if (!link) return made(await api("POST", "api/shorten", { body }));
+      if (!link) return made(await api("POST", "api/shorten", { body, has: "shortUrl" }), sent);
       const response = await patch(body);
-      drafts.delete(alias);
-      if (shown !== alias) return changed(response.body);
-      show(response);
-      base = valuesOf(link);
-      fill(base);
-      say("Saved");
+      if (drafts.has(alias)) keepDraft(alias, differing(drafts.get(alias), sent));
+      const here = rebase(response, sent);
+      say(here && unsaved() ? "Saved, but for what you typed meanwhile" : "Saved");
     } catch (problem) {
+      const now = alias && shown === alias && conflicting(problem) && await get(alias);
       if (shown !== alias) return say(`Not saved: ${problem.message}`);
-      if (link && conflicting(problem)) return conflict(await api("GET", `api/links/${alias}`));
+      if (now && !form.hidden) return conflict(now);
       if (!problem.field && problem.kind !== "alias-taken" && problem.kind !== "target-disabled" || !blame(form, problem)) throw problem;
     }
   });
 });
 
-function made({ status, body: { alias } }) {
+// made goes on to the link that was made or found. What was typed meanwhile becomes a draft of it; so
+// does all that was sent but the URL, if the link was there before.
+function made({ status, body: { alias, shortUrl } }, sent) {
+  const here = shown === "";
+  const { longUrl, ...others } = differing(sent, blank);
+  const since = differing(here ? entered() : drafts.get("") ?? {}, sent);
+  const { alias: _, ...draft } = { ...(status === 200 && others), ...since };
+  keepDraft(alias, { ...drafts.get(alias), ...draft });
   drafts.delete("");
-  fill(blank);
   changed(null);
-  location.hash = `#/link/${alias}`;
-  say(status === 201 ? "Your link is ready" : "You had a link of this URL already: here it is, as it was");
+  if (here) {
+    shown = null; // nothing of this form is left to keep
+    location.hash = `#/link/${alias}`;
+  }
+  say((status === 201 ? "Your link is ready" : "You had a link of this URL already")
+    + (here ? "" : `: ${bare(shortUrl)}`) + (Object.keys(draft).length ? ". What you typed is there, and not saved yet." : ""));
 }
 
 // conflict shows how the link differs from what was read, and asks what is to become of what is typed.
@@ -301,7 +332,7 @@ function conflict(response) {
     } else {
       show(response);
       base = valuesOf(link);
-      byId("new-tag").value = "";
+      form.reset();
       fill(base);
     }
     byId("conflict").replaceChildren();
@@ -317,5 +348,5 @@ function conflict(response) {
 }
 
 window.addEventListener("beforeunload", (event) => {
-  if (shown !== null && !form.hidden && !session.leaving && Object.keys(typed()).length) event.preventDefault();
+  if (!session.leaving && session.draft().length) event.preventDefault();
 });

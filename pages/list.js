@@ -15,6 +15,23 @@ export const known = new Set(); // tags that links have
 // hash returns the address of the list with these filters.
 const hash = (query) => `#/${String(query) && `?${query}`}`;
 
+let left = {}; // where one was when one left the list for a link
+
+export function leaveList(alias) {
+  left = { query: loaded, alias, y: scrollY };
+}
+
+const rowOf = (address) => byId("list-rows").querySelector(`.what > [href="${address}"]`);
+
+// goBack leads to where one was in the list, and returns false if that is not there any more.
+export function goBack() {
+  const link = left.query === loaded && loaded === String(current()) && rowOf(`#/link/${left.alias}`);
+  if (!link) return false;
+  link.focus({ preventScroll: true });
+  scrollTo(0, left.y);
+  return true;
+}
+
 export function showList(query) {
   for (const field of filters.elements) field.value = query.get(field.name) ?? "";
   byId("owner-field").hidden = !me.admin;
@@ -38,7 +55,8 @@ async function load(query, more = false) {
     let found;
     // One call reads 1,000 links at most, which a filter may leave none of.
     for (let calls = 0; calls < 5; calls++) {
-      const { body } = await api("GET", `api/links?${new URLSearchParams([...query, ["clicks", "true"], ...(at ? [["cursor", at]] : [])])}`);
+      const asked = new URLSearchParams([...query, ["clicks", "true"], ...(at ? [["cursor", at]] : [])]);
+      const { body } = await api("GET", `api/links?${asked}`, { has: "items" });
       if (mine !== turn) return;
       found = body.items;
       at = body.nextCursor;
@@ -50,10 +68,12 @@ async function load(query, more = false) {
     found.forEach((link) => link.tags.forEach((tag) => known.add(tag)));
     byId("known-tags").replaceChildren(...[...known].map((tag) => el("option", { value: tag })));
     const rows = found.map(row);
+    const held = document.activeElement.closest("#list-rows > li")?.querySelector("a").hash;
     if (more) byId("list-rows").append(...rows);
     else byId("list-rows").replaceChildren(...rows);
-    if (more) rows[0]?.querySelector("a").focus();
     show(query);
+    if (more) (rows[0]?.querySelector("a") ?? byId("list-title")).focus();
+    else if (held) (rowOf(held) ?? byId("list-title")).focus({ preventScroll: true });
   } catch (problem) {
     if (mine !== turn) return;
     byId("list-count").textContent = "";
@@ -73,14 +93,19 @@ function show(query) {
   const empty = byId("list-empty");
   empty.hidden = links.length > 0;
   if (links.length) return;
-  const q = query.get("q");
+  const alias = bare(query.get("q") ?? "").replace(`${bare(byId("manage").dataset.base)}/`, "");
   if (!String(query)) {
-    empty.replaceChildren(el("p", { textContent: "No links yet. Yours never expire, unless you want them to." }),
+    empty.replaceChildren(el("p", { textContent: me.admin
+      ? "No links of your own yet. Name an owner above to see theirs, or search for a short URL to open anybody's."
+      : "No links yet. Yours never expire, unless you want them to." }),
       el("a", { className: "button primary", href: "#/new", textContent: "New link" }));
   } else {
     empty.replaceChildren(el("p", { textContent: cursor ? "None among the newest 5,000 links." : "No link is like that." }),
       el("a", { className: "button", href: "#/", textContent: "Show all links" }));
-    if (me.admin && /^[\w-]{1,32}$/.test(q)) empty.append(" ", el("a", { className: "button", href: `#/link/${q}`, textContent: `Open ${q}, whosever it is` }));
+    if (me.admin && /^[\w-]{1,32}$/.test(alias)) {
+      empty.append(" ", el("a",
+        { className: "button", href: `#/link/${alias}`, textContent: `Open ${alias}, whosever it is` }));
+    }
   }
 }
 
@@ -137,7 +162,7 @@ byId("owner").addEventListener("focus", async () => {
 }, { once: true });
 
 // The links that the home page has kept, and that can be taken over.
-const claimable = () => madeHere().filter((link) => link.claimToken);
+const claimable = () => madeHere().filter((link) => link.claimToken && !link.deletedAtUtc);
 
 // offerClaims offers to take over what this browser made, unless somebody in this tab did not want to.
 export function offerClaims() {
@@ -155,7 +180,8 @@ byId("claims-not").addEventListener("click", () => {
 
 byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "claims-problem", async () => {
   const keepExpiry = byId("claims-keep").checked;
-  const { body } = await api("POST", "api/claims", { body: { claims: claimable().map(({ alias, claimToken }) => ({ alias, claimToken, keepExpiry })) } });
+  const claims = claimable().map(({ alias, claimToken }) => ({ alias, claimToken, keepExpiry }));
+  const { body } = await api("POST", "api/claims", { body: { claims }, has: "results" });
   const results = new Map(body.results.map(({ alias, result }) => [alias, result]));
   // The tokens of those that are taken over are void, and so is one that is not valid.
   keepMade(madeHere().filter((link) => results.get(link.alias) !== "gone").map((link) => {

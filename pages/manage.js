@@ -2,29 +2,27 @@
 
 import { byId } from "./common.js";
 import { leave, restoreDrafts, showLink, showNew } from "./link.js";
-import { offerClaims, showList } from "./list.js";
-import { el, wrong } from "./parts.js";
-import { me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
-import { showTop } from "./stats.js";
+import { goBack, leaveList, offerClaims, showList } from "./list.js";
+import { el, later, wrong, zone } from "./parts.js";
+import { called, me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
 
 // views show what is at an address, #/name/of.
 const views = {
   "": { section: "list", title: "Links", show: (_, query) => showList(query) },
   new: { section: "link", title: "New link", show: showNew, focus: "longUrl" },
   link: { section: "link", title: "Link", show: showLink },
-  top: { section: "top", title: "Top links", show: showTop },
-  keys: { section: "keys", title: "API keys", show: () => showSeldom("showKeys", "keys") },
-  blocked: { section: "blocked", title: "Blocked hosts", show: () => showSeldom("showBlocked", "blocked"), admin: true },
-  cleanup: { section: "cleanup", title: "Clean-up", show: () => showSeldom("showCleanup", "cleanup"), admin: true },
+  top: { section: "top", title: "Top links", show: () => showLater(import("./stats.js"), "showTop", "top") },
+  keys: { section: "keys", title: "API keys", show: () => showLater(import("./seldom.js"), "showKeys", "keys") },
+  blocked: { section: "blocked", title: "Blocked hosts", show: () => showLater(import("./seldom.js"), "showBlocked", "blocked"), admin: true },
+  cleanup: { section: "cleanup", title: "Clean-up", show: () => showLater(import("./seldom.js"), "showCleanup", "cleanup"), admin: true },
 };
 
-// showSeldom shows a view of a module that is loaded when somebody wants it.
-function showSeldom(show, section) {
+// showLater shows a view of a module that is loaded when somebody wants it.
+async function showLater(loading, show, section) {
   byId(`${section}-wait`).hidden = false;
-  import("./seldom.js").then((views) => views[show](), () => {
-    byId(`${section}-wait`).hidden = true;
-    wrong(`${section}-problem`, { title: "No response", detail: "The service did not respond. Reload this page in a moment." });
-  });
+  const module = await later(loading, `${section}-problem`);
+  byId(`${section}-wait`).hidden = true;
+  module?.[show]();
 }
 
 function view(id) {
@@ -36,9 +34,10 @@ function route({ first = false } = {}) {
   if (!me) return;
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, of = ""] = path.split("/");
-  let at = views[name];
+  let at = Object.hasOwn(views, name) && views[name];
   if (!at || at.admin && !me.admin || (name === "link") !== /^[\w-]{1,32}$/.test(of)) at = views[""];
   leave();
+  if (!byId("list").hidden) leaveList(of);
   view(at.section);
   document.title = `${name === "link" ? of : at.title} – tiney`;
   for (const a of byId("tabs").children) {
@@ -47,6 +46,7 @@ function route({ first = false } = {}) {
   }
   if (at.section === "list") byId("link-back").href = location.hash || "#/";
   at.show(of, new URLSearchParams(at.section === "list" ? query : ""));
+  if (at.section === "list" && goBack()) return;
   if (!first || at.focus) byId(at.focus ?? `${at.section}-title`).focus();
   if (!first) scrollTo(0, 0);
 }
@@ -55,7 +55,8 @@ function route({ first = false } = {}) {
 function enter() {
   byId("tabs").hidden = false;
   byId("blocked-tab").hidden = byId("cleanup-tab").hidden = byId("owner-field").hidden = byId("key-owner-field").hidden = !me.admin;
-  byId("account").replaceWith(el("span", { id: "who", textContent: me.name ?? me.owner, title: me.owner }),
+  const title = [me.name, me.owner].filter(Boolean).join(", ");
+  byId("account").replaceWith(el("span", { id: "who", textContent: called(), title }),
     el("button", { id: "sign-out", type: "button", textContent: "Sign out", onclick: signOut }));
   offerClaims();
 }
@@ -90,5 +91,7 @@ function askIn(says) {
   byId(byId("provider").hidden ? "key" : "provider-go").focus();
 }
 
+history.scrollRestoration = "manual"; // only this page knows when the list is there again
+for (const name of document.querySelectorAll(".zone")) name.textContent = zone;
 window.addEventListener("hashchange", () => route());
 start();

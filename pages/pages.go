@@ -257,7 +257,7 @@ func words(d time.Duration) string {
 func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
 	root := Root(escapedPath)
 	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root", root, "Name", hashed("manage.css")) +
-		scripts(root, "common.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "manage.js")
+		scripts(root, "common.js", "session.js", "parts.js", "list.js", "link.js", "manage.js")
 	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base, "Prefix", bare(s.Base)+"/",
 		"Issuer", issuer, "Client", clientID))
 }

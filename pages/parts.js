@@ -13,8 +13,8 @@ const numbers = new Intl.NumberFormat();
 export const number = (n) => numbers.format(n);
 export const count = (n, one) => `${number(n)} ${one}${n === 1 ? "" : "s"}`;
 
-const times = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-export const time = (utc) => times.format(new Date(utc));
+// zone is the time zone of all times, but for days, which are those of UTC.
+export const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // stateOf returns the state of a link, as lists filter by it.
 export const stateOf = (link) =>
@@ -39,6 +39,10 @@ export function wrong(notice, problem, again) {
   where.append(el("strong", { textContent: problem.title }), problem.detail);
   if (again) where.append(el("br"), el("button", { type: "button", textContent: "Try again", onclick: again }));
 }
+
+// later returns a module that is loaded when somebody wants it. If it cannot be loaded, a notice says so.
+export const later = (loading, notice) => loading.catch(() =>
+  wrong(notice, { title: "No response", detail: "The service did not respond. Reload this page in a moment." }));
 
 // act does what a button is for, and shows in a notice what is wrong. It returns whether it was done.
 export async function act(button, notice, does) {

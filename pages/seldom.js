@@ -1,7 +1,7 @@
 // Views of /manage that are seldom shown: API keys and, for admins, blocked hosts and the clean-up.
 
-import { byId, copy, say } from "./common.js";
-import { act, blame, clear, count, el, figures, fromField, time, wrong } from "./parts.js";
+import { byId, copy, say, time } from "./common.js";
+import { act, blame, clear, count, el, figures, fromField, wrong } from "./parts.js";
 import { api, me } from "./session.js";
 
 export async function showKeys() {
@@ -9,7 +9,7 @@ export async function showKeys() {
   byId("keys-empty").hidden = true;
   byId("keys-wait").hidden = !byId("keys-rows").hidden;
   try {
-    const { body } = await api("GET", "api/keys");
+    const { body } = await api("GET", "api/keys", { has: "items" });
     byId("keys-rows").replaceChildren(...body.items.map(keyRow));
     byId("keys-rows").hidden = body.items.length === 0;
     byId("keys-empty").hidden = body.items.length > 0;
@@ -22,9 +22,9 @@ export async function showKeys() {
 
 function keyRow(key) {
   const about = [me.admin && key.owner, `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}`,
-    key.lastUsedOn ? `last used on ${key.lastUsedOn}` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
+    key.lastUsedOn ? `last used on ${key.lastUsedOn} (UTC)` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
   const revoke = el("button", { type: "button", textContent: "Revoke", ariaLabel: `Revoke ${key.name}` });
-  const sure = el("button", { type: "button", className: "primary", textContent: "Revoke for good", ariaLabel: `Revoke for good: ${key.name}`, hidden: true });
+  const sure = el("button", { type: "button", className: "delete", textContent: "Revoke for good", ariaLabel: `Revoke for good: ${key.name}`, hidden: true });
   const not = el("button", { type: "button", textContent: "Keep", ariaLabel: `Keep ${key.name}`, hidden: true });
   const asks = (is) => {
     revoke.hidden = is;
@@ -59,7 +59,7 @@ byId("key-new").addEventListener("submit", (event) => {
     if (owner.value.trim()) body.owner = owner.value.trim();
     if (end.value) body.expiresAtUtc = fromField(end.value);
     try {
-      const { body: made } = await api("POST", "api/keys", { body });
+      const { body: made } = await api("POST", "api/keys", { body, has: "key" });
       byId("new-key-title").textContent = `The key “${made.name}”`;
       byId("new-key-text").textContent = made.key;
       byId("new-key").hidden = false;
@@ -85,7 +85,7 @@ export async function showBlocked() {
   wrong("blocked-problem", null);
   byId("blocked-wait").hidden = hosts.length > 0;
   try {
-    hosts = (await api("GET", "api/blocked")).body.items;
+    hosts = (await api("GET", "api/blocked", { has: "items" })).body.items;
     list();
   } catch (problem) {
     wrong("blocked-problem", problem, showBlocked);
@@ -134,7 +134,7 @@ export async function showCleanup() {
   wrong("cleanup-problem", null);
   byId("cleanup-wait").hidden = false;
   try {
-    const { body: s } = await api("GET", "api/admin/cleanup/stats");
+    const { body: s } = await api("GET", "api/admin/cleanup/stats", { has: "running" });
     figures("cleanup-figures", [["Last run", s.lastRunAtUtc ? time(s.lastRunAtUtc) : "none yet"], ["Removed then", s.lastDeleted], ["Removed ever", s.deletedTotal],
       ["Runs that succeeded", s.successfulRuns], ["Runs that failed", s.failedRuns], ["A run takes", s.averageMs === null ? "–" : `${s.averageMs} ms`],
       ["Now", s.running ? "running" : "at rest"]]);

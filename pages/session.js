@@ -65,7 +65,7 @@ export async function api(method, path, { asks = true, ...options } = {}) {
 
 // signIn finds out who has a token, and keeps it. A problem is thrown.
 async function signIn(given) {
-  const { body } = await call("GET", "api/me", { token: given });
+  const { body } = await call("GET", "api/me", { token: given, has: "owner" });
   if (!body.owner) throw new Problem(403, { title: "No API key", detail: "This is the claim token of a single link. Sign in with an API key." });
   const before = me;
   token = given;
@@ -79,14 +79,23 @@ async function signIn(given) {
   }
 }
 
-// signOut signs out of this service, and forgets what is theirs. The provider may still know them: other services of theirs
-// rely on that, so the page only offers to end it there too.
+// byProvider reports whether who is signed in came from the provider: only ID tokens begin so.
+const byProvider = () => token.startsWith("eyJ");
+
+// called returns what the page calls who is signed in: the owner, unless that is a provider's number of
+// somebody who has a name.
+export const called = () => byProvider() && me.name || me.owner;
+
+// signOut signs out of this service, and forgets what is theirs. They are asked first if something is
+// typed and not saved. The provider may still know them: other services of theirs rely on that, so the
+// page only offers to end it there too.
 export function signOut() {
+  if (session.draft()?.length && !confirm("What you typed is not saved. Sign out, and lose it?")) return;
   try {
     Object.values(names).forEach((name) => sessionStorage.removeItem(name));
   } catch { /* then nothing was kept */ }
   keepMade(madeHere().filter((link) => !link.own));
-  history.replaceState({ signedOut: true, provider: token.startsWith("eyJ") }, "", location.pathname); // as ID tokens do
+  history.replaceState({ signedOut: true, provider: byProvider() }, "", location.pathname);
   session.leaving = true;
   location.reload(); // nothing of theirs stays in the page
 }

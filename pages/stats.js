@@ -1,16 +1,18 @@
 // The statistics of a link, and the links that are clicked most.
 
-import { bare, byId, say } from "./common.js";
-import { act, count, el, figures, number, shares, time, wrong } from "./parts.js";
+import { bare, byId, say, time } from "./common.js";
+import { act, count, el, figures, number, shares, wrong, zone } from "./parts.js";
 import { api } from "./session.js";
 
 let link = null; // whose statistics are shown
 let turn = 0;
 let later; // asks again while nobody has clicked
+let open = false; // the table
 
 export function showStats(of) {
   link = of;
   turn++;
+  open = false;
   clearTimeout(later);
   byId("stats").hidden = !link;
   byId("stats-body").replaceChildren();
@@ -30,7 +32,7 @@ async function load(asks = true) {
   wrong("stats-problem", null);
   byId("stats-body").setAttribute("aria-busy", "true");
   try {
-    const { body } = await api("GET", query(), { asks });
+    const { body } = await api("GET", query(), { asks, has: "series" });
     if (mine !== turn) return;
     draw(body);
     // Somebody who has just made a link opens it in another tab, and wants to see that it counts.
@@ -48,7 +50,7 @@ byId("stats-range").addEventListener("change", () => load());
 byId("stats-again").addEventListener("click", () => load());
 
 byId("stats-csv").addEventListener("click", () => act(byId("stats-csv"), "stats-problem", async () => {
-  const { body } = await api("GET", query(), { headers: { Accept: "text/csv" }, read: String });
+  const { body } = await api("GET", query(), { headers: { Accept: "text/csv" }, read: (csv) => csv || JSON.parse(csv) });
   const url = URL.createObjectURL(new Blob([body], { type: "text/csv" }));
   el("a", { href: url, download: `${link.alias}.csv` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
@@ -56,7 +58,8 @@ byId("stats-csv").addEventListener("click", () => act(byId("stats-csv"), "stats-
 }));
 
 const days = new Intl.DateTimeFormat(undefined, { timeZone: "UTC", day: "numeric", month: "short" });
-const hours = new Intl.DateTimeFormat(undefined, { timeZone: "UTC", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const hours = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const unit = (interval) => (interval === "hour" ? `hour (${zone})` : "day (UTC)");
 const regions = new Intl.DisplayNames(undefined, { type: "region", fallback: "code" });
 const country = (code) => (/^[A-Z]{2}$/.test(code) ? regions.of(code) : code);
 
@@ -76,7 +79,7 @@ function draw(s) {
   parts.push(el("div", { className: "dimensions" }, ...dimensions.map(([name, items]) =>
     el("section", { ariaLabel: name }, el("h3", { textContent: name }), el("ol", { className: "shares" }, ...shares(items))))));
   body.replaceChildren(...parts);
-  figures("stats-figures", [["Clicks", s.clicks], ["Visitors", s.visitors], ["Bots", s.bots], ["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]]);
+  figures("stats-figures", [["Clicks", s.clicks], ["Visitors, summed by day", s.visitors], ["Bots", s.bots], ["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]]);
 }
 
 // chart returns a figure with a bar for each day or hour. Each is 10 wide, and the highest 100.
@@ -96,20 +99,20 @@ function chart({ series, interval }, at, what, title) {
     return g;
   }));
   const peak = series.find((b) => b[what] === most);
-  const label = `${title} by ${interval}: ${number(all)} in all` + (peak ? `, at most ${number(most)}, on ${at.format(new Date(peak.at))}` : "");
+  const label = `${title}, by ${unit(interval)}: ${number(all)} in all` + (peak ? `, at most ${number(most)}, on ${at.format(new Date(peak.at))}` : "");
   set(svg, { viewBox: `0 0 ${10 * series.length} 100`, preserveAspectRatio: "none", "aria-label": label });
   const ends = [series[0], series[series.length >> 1], series.at(-1)];
   return el("figure", { className: `chart ${what}` },
-    el("figcaption", {}, title, el("span", { textContent: `at most ${number(most)}` })),
+    el("figcaption", {}, `${title}, by ${unit(interval)}`, el("span", { textContent: `at most ${number(most)}` })),
     svg,
     el("p", { className: "axis" }, ...ends.map((b) => el("span", { textContent: at.format(new Date(b.at)) }))));
 }
 
 function table({ series, interval }, at) {
-  const head = el("tr", {}, ...[interval === "hour" ? "Hour (UTC)" : "Day (UTC)", "Clicks", "Bots", "Visitors"].map((name) => el("th", { scope: "col", textContent: name })));
+  const head = el("tr", {}, ...[unit(interval).replace(/./, (first) => first.toUpperCase()), "Clicks", "Bots", "Visitors"].map((name) => el("th", { scope: "col", textContent: name })));
   const rows = series.map((b) => el("tr", {}, el("th", { scope: "row", textContent: at.format(new Date(b.at)) }),
     ...[b.clicks, b.bots, b.visitors].map((n) => el("td", { textContent: n === null ? "–" : number(n) }))));
-  return el("details", {}, el("summary", { textContent: `As a table: ${count(series.length, interval)}` }),
+  return el("details", { open, ontoggle: (event) => { open = event.target.open; } }, el("summary", { textContent: `As a table: ${count(series.length, interval)}` }),
     el("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Clicks as a table" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
 }
 
@@ -120,7 +123,7 @@ export async function showTop() {
   byId("top-empty").hidden = true;
   byId("top-wait").hidden = false;
   try {
-    const { body } = await api("GET", `api/stats/top?window=${byId("top-window").value}&limit=20`);
+    const { body } = await api("GET", `api/stats/top?window=${byId("top-window").value}&limit=20`, { has: "items" });
     if (mine !== turn) return;
     byId("top-rows").replaceChildren(...shares(body.items.map((item) => ({ ...item, name: el("span", {},
       el("a", { href: `#/link/${item.alias}`, textContent: bare(item.shortUrl) }), el("span", { className: "long", dir: "ltr", textContent: item.longUrl })) }))));

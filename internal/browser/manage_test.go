@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"tiney/internal/oidcprovider"
@@ -127,7 +130,7 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	p.Fill("#key", key)
 	p.Press(kb.Enter)
 	p.Await("#list-empty", "No links yet")
-	p.Await("#who", "ada's key")
+	p.Await("#who", "ada")
 	if p.Text("#cleanup-tab")+p.Text("#owner-field") != "" {
 		t.Error("an owner is shown what is an admin's")
 	}
@@ -175,6 +178,15 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	p.Press("https://example.com/other" + kb.Tab + "handbook" + kb.Enter)
 	p.Await("#alias-error", "There is a link with this alias")
 
+	// Who signs out is asked about what is typed and not saved, wherever that is.
+	p.GoTo("#/", "#list-title", "Links")
+	p.Click("#sign-out")
+	p.AwaitTrue(find("#list") + ".checkVisibility()")
+	p.GoTo("#/new", "#link-title", "New link")
+	asked := strings.Join(p.Agree(true), "; ")
+	if asked != "What you typed is not saved. Sign out, and lose it?" || p.Value("#alias") != "handbook" {
+		t.Errorf("the browser asked %q, and the alias is %q", asked, p.Value("#alias"))
+	}
 	p.Click("#sign-out")
 	p.Await("#signin-says", "You are signed out")
 	if got := Eval[string](p, `JSON.stringify(sessionStorage) + document.body.innerText`); strings.Contains(got, "tny_") || strings.Contains(got, "handbook") {
@@ -249,18 +261,165 @@ func TestManageList(t *testing.T) {
 	p.Click("#list-empty .button")
 	p.Await("#list-count", "links, and more")
 
+	// A short URL finds its link, as it is copied and as it is shown.
+	for _, pasted := range []string{s.url + "/link07", strings.TrimPrefix(s.url, "http://") + "/link07"} {
+		p.Fill("#q", pasted)
+		testutil.Eventually(t, pasted+" is found", func() bool { return rows() == "link07" })
+		p.Fill("#q", "nothing is like this")
+		p.Await("#list-empty", "No link is like that")
+	}
+
 	// An admin sees any owner's links.
 	admin := s.manage(t, adminKey)
-	admin.Await("#list-empty", "No links yet")
+	admin.Await("#list-empty", "Name an owner above to see theirs")
 	admin.Fill("#owner", "bob")
 	admin.Await("#list-rows", "/bobs")
 	admin.Check("an admin's list")
 	look(t, admin, "manage-admin")
 	admin.AwaitTrue(`[...document.querySelectorAll("#known-owners option")].map((o) => o.value).sort().join() === "ada,bob"`)
 	admin.Fill("#q", "link07")
-	admin.Await("#list-empty", "whosever it is")
+	admin.Await("#list-empty", "Open link07, whosever it is")
+	admin.Fill("#q", s.url+"/link08")
+	admin.Await("#list-empty", "Open link08, whosever it is")
 	admin.Click("#list-empty .button:last-child")
 	admin.Await("#link-about", "owner ada")
+}
+
+// Back from a link, the list is where one left it, and so is the focus.
+func TestManageBackToTheList(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for i := range 55 {
+		alias := fmt.Sprintf("link%02d", i)
+		s.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias, Owner: "ada",
+			CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)})
+	}
+	p := s.manage(t, s.keyOf(t, "ada"))
+	visit := func(link string) {
+		t.Helper()
+		Eval[any](p, find(link)+`.scrollIntoView({ block: "center" })`)
+		y := Eval[float64](p, "scrollY")
+		p.Click(link)
+		p.Await("#link-state", "Live")
+		if got := Eval[float64](p, "scrollY"); got != 0 {
+			t.Errorf("the link begins at %v", got)
+		}
+		p.wantFocus("link-title")
+		Eval[any](p, "void history.back()")
+		p.AwaitTrue(find("#list-rows") + ".checkVisibility()")
+		p.AwaitTrue(`document.activeElement === ` + find(link))
+		p.AwaitTrue("!" + find("#list-rows") + ".ariaBusy")
+		p.AwaitTrue(`document.activeElement === ` + find(link)) // a short list is read again meanwhile
+		if got := Eval[float64](p, "scrollY"); got != y || y == 0 {
+			t.Errorf("back from %s, the list is at %v, and was at %v", link, got, y)
+		}
+	}
+	visit(`#list-rows a[href="#/link/link20"]`)
+	p.Click("#list-more")
+	p.Await("#list-count", "55 links")
+	visit(`#list-rows a[href="#/link/link02"]`)
+	p.Click(`#list-rows a[href="#/link/link01"]`)
+	p.wantFocus("link-title")
+	Eval[any](p, `void `+find("#tabs a")+`.click()`)
+	p.AwaitTrue(`document.activeElement === ` + find(`#list-rows a[href="#/link/link01"]`))
+	p.GoTo("#/?q=07", "#list-count", "1 link")
+	p.wantFocus("list-title")
+}
+
+// Addresses that are no views are those of the list, also where JavaScript knows their names.
+func TestManageAddresses(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	p := s.manage(t, s.keyOf(t, "ada"))
+	for _, name := range []string{"constructor", "__proto__", "toString", "nothing", "link", "link/a.b"} {
+		p.GoTo("#/new", "#link-title", "New link")
+		p.GoTo("#/"+name, "#list-empty", "No links yet")
+	}
+}
+
+// Times are those of the reader's zone, which is named; days are those of UTC, and said to be.
+func TestManageTimes(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "clicked", `,"expiresAtUtc":"2040-05-06T20:08:00Z"`)
+	s.visit(t, "clicked", firefox, "")
+	p := chromium.New(t)
+	zone := emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kabul"}
+	if _, err := chromedp.Call(p.ctx, emulation.SetTimezoneOverride, zone); err != nil {
+		t.Fatal(err)
+	}
+	p.Open(s.url + "/manage#/link/clicked")
+	p.wantFocus("key")
+	p.Press(key + kb.Enter)
+	p.Await("#link-about", "expires May 7, 2040, 12:38 AM GMT+4:30")
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	if got := p.Text("#expires-hint") + ": " + p.Value("#expiresAtUtc"); got != "time in Asia/Kabul; empty: never: 2040-05-07T00:38" {
+		t.Errorf("the field says %s", got)
+	}
+	testutil.Eventually(t, "the click is shown", func() bool {
+		p.Click("#stats-again")
+		p.AwaitTrue("!" + find("#stats-body") + ".ariaBusy")
+		return p.Text("#stats summary") != ""
+	})
+	if got := p.Text("#stats-figures"); !strings.Contains(got, "GMT+4:30") || !strings.Contains(got, "Visitors, summed by day") {
+		t.Errorf("the figures are %s", got)
+	}
+	p.Click("#stats summary")
+	for value, want := range map[string]*regexp.Regexp{
+		"30 day": regexp.MustCompile(`^Clicks, by day \(UTC\); Day \(UTC\); [A-Z]\w\w \d+$`),
+		"1 hour": regexp.MustCompile(`^Clicks, by hour \(Asia/Kabul\); Hour \(Asia/Kabul\); .*, 04:30 AM$`),
+	} {
+		Eval[any](p, find("#stats-range")+".value = "+quote(value)+`,
+			`+find("#stats-range")+`.dispatchEvent(new Event("change"))`)
+		p.AwaitTrue("!" + find("#stats-body") + ".ariaBusy")
+		if got := Eval[string](p, `["#stats figcaption", "#stats th", "#stats tbody th"]
+			.map((s) => document.querySelector(s).firstChild.textContent).join("; ")`); !want.MatchString(got) {
+			t.Errorf("%s: %s", value, got)
+		}
+	}
+	p.GoTo("#/keys", "#keys-rows", "last used on ")
+	got := p.Text("#keys-rows") + p.Text("#key-new")
+	if !strings.Contains(got, " (UTC) ") || !strings.Contains(got, "GMT+4:30") || !strings.Contains(got, "time in Asia/Kabul") {
+		t.Errorf("keys have %s", got)
+	}
+}
+
+// On paper there is what was measured, all of it, and nothing to press.
+func TestManageOnPaper(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "clicked", "")
+	s.visit(t, "clicked", firefox, "")
+	p := s.manage(t, key)
+	p.GoTo("#/link/clicked", "#link-short", "/clicked")
+	testutil.Eventually(t, "the click is shown", func() bool {
+		p.Click("#stats-again")
+		p.AwaitTrue("!" + find("#stats-body") + ".ariaBusy")
+		return p.Text("#stats summary") != ""
+	})
+	p.Click("#stats summary")
+	p.Await("#stats table", "Day (UTC)")
+	p.Check("the table is open")
+	paper := emulation.SetEmulatedMediaParams{Media: "print"}
+	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, paper); err != nil {
+		t.Fatal(err)
+	}
+	const pressable = `[...document.querySelectorAll("button, .button, input, nav, #form, #link-back")]
+		.filter((e) => e.checkVisibility()).map((e) => e.outerHTML).join()`
+	if got := Eval[string](p, pressable); got != "" {
+		t.Errorf("to press there is %s", got)
+	}
+	cut := Eval[int](p, find("#stats .scroll")+".scrollHeight - "+find("#stats .scroll")+".clientHeight")
+	if cut != 0 || p.Text("#stats tbody tr:last-child") == "" {
+		t.Errorf("the table is cut by %d pixels", cut)
+	}
+	p.Open(s.url)
+	p.AwaitTrue(find("#history") + ".checkVisibility()")
+	if got := Eval[string](p, pressable); got != "" {
+		t.Errorf("to press there is %s", got)
+	}
 }
 
 func TestManageEdit(t *testing.T) {
@@ -273,6 +432,12 @@ func TestManageEdit(t *testing.T) {
 	p.Await("#link-title", "Before")
 	p.wantFocus("link-title")
 	p.Check("a link")
+	style := func(of, name string) string {
+		return Eval[string](p, "getComputedStyle("+find(of)+")."+name)
+	}
+	if style("#link-delete", "color") == style("#link-preview", "color") {
+		t.Error("Delete looks like Preview")
+	}
 	if p.Text("#discard") != "" {
 		t.Error("there is nothing to discard")
 	}
@@ -325,6 +490,12 @@ func TestManageEdit(t *testing.T) {
 	p.Await("#conflict", "<b>Theirs</b> (it was")
 	p.Await("#conflict", "https://example.com/theirs (it was https://example.com/after)")
 	p.wantFocus("keep-typed")
+	if got := p.Text("#toast"); got != "" {
+		t.Errorf("it says %q as well", got)
+	}
+	if style("#conflict", "backgroundColor") != style("#link-wrong", "backgroundColor") {
+		t.Error("what was not saved looks as if it were")
+	}
 	p.Check("a conflict")
 	look(t, p, "manage-conflict")
 	p.Press(kb.Enter)
@@ -464,7 +635,7 @@ func TestManageStatistics(t *testing.T) {
 	if people, bots := bars(".chart.clicks"), bars(".chart.bots"); people != "30: 1" || bots != "30: 1" {
 		t.Errorf("the charts have %s and %s bars", people, bots)
 	}
-	if got := Eval[string](p, `document.querySelector(".chart.clicks svg").ariaLabel`); !strings.HasPrefix(got, "Clicks by day: 3 in all, at most 3, on ") {
+	if got := Eval[string](p, `document.querySelector(".chart.clicks svg").ariaLabel`); !strings.HasPrefix(got, "Clicks, by day (UTC): 3 in all, at most 3, on ") {
 		t.Errorf("the chart is described as %q", got)
 	}
 	p.Click("#stats summary")
@@ -480,8 +651,9 @@ func TestManageStatistics(t *testing.T) {
 	}
 	choose("7 hour", "168")
 	choose("1 hour", "24")
-	p.Click("#stats summary")
-	p.Await("#stats table", "–") // visitors are counted by day
+	p.Await("#stats table", "–") // it is still open; visitors are counted by day
+	figures()
+	p.Await("#stats table", "–")
 	choose("365 day", "365")
 	p.Check("a year of statistics")
 
@@ -866,7 +1038,7 @@ func TestManageSessionEnds(t *testing.T) {
 	p.Click("#save")
 	p.Await("#again", "Your session has ended")
 	p.Press(s.keyOf(t, "bob") + kb.Enter)
-	p.Await("#who", "bob's key")
+	p.Await("#who", "bob")
 	p.Await("#link-problem", "Not yours")
 	if l := s.read(t, "mine"); l.Title != "typed" || Eval[bool](p, `document.body.textContent.includes("a secret") || `+find("#title")+`.value !== ""`) {
 		t.Errorf("bob has saved %q, or sees it", l.Title)

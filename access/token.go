@@ -21,7 +21,7 @@ const (
 
 func (p *provider) newParser() *jwt.Parser {
 	return jwt.NewParser(jwt.WithValidMethods([]string{"RS256", "ES256"}), jwt.WithIssuer(p.Issuer), jwt.WithAudience(p.ClientID),
-		jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(p.now), jwt.WithStrictDecoding())
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(p.now), jwt.WithStrictDecoding())
 }
 
 // caller tells whose an ID token is.
@@ -39,6 +39,9 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	case err != nil:
 		return Caller{}, fmt.Errorf("%w: %w", ErrInvalid, reason(err))
 	}
+	if err := p.checkRecipient(claims); err != nil {
+		return Caller{}, err
+	}
 	subject, _ := claims["sub"].(string)
 	if subject == "" || len(subject) > maxSubject || !printableASCII(subject) {
 		return Caller{}, fmt.Errorf("%w: the token's subject is not 1 to %d printable ASCII characters", ErrInvalid, maxSubject)
@@ -48,6 +51,24 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 		Admin: p.AdminRole != "" && hasRole(claims["roles"], p.AdminRole),
 		Name:  cmp.Or(printable(claims["name"]), printable(claims["preferred_username"])),
 	}, nil
+}
+
+// checkRecipient returns an error unless the provider has made a token for this service to tell who somebody is
+// (OpenID Connect Core 1.0, section 3.1.3.7). A logout token has the same issuer, audience and subject, and may have the
+// same type; it is told by its events (OpenID Connect Back-Channel Logout 1.0, section 2.4).
+func (p *provider) checkRecipient(claims jwt.MapClaims) error {
+	audiences, _ := claims.GetAudience() // the parser has checked that it is one, and that this service is in it
+	azp, given := claims["azp"]
+	_, logout := claims["events"]
+	switch {
+	case given && azp != any(p.ClientID):
+		return fmt.Errorf("%w: the token was made for another client", ErrInvalid)
+	case !given && len(audiences) > 1:
+		return fmt.Errorf("%w: the token has several audiences, and does not say for which client it was made", ErrInvalid)
+	case logout:
+		return fmt.Errorf("%w: the token is no ID token by its events", ErrInvalid)
+	}
+	return nil
 }
 
 // keysOf returns the keys that may have signed a token, according to its header.
@@ -69,7 +90,7 @@ func (p *provider) keysOf(ctx context.Context, t *jwt.Token) ([]jwt.Verification
 // reason is why a token was refused. The parser's own text may quote the token.
 func reason(err error) error {
 	for _, known := range []error{jwt.ErrTokenMalformed, jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
-		jwt.ErrTokenNotValidYet, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenRequiredClaimMissing} {
+		jwt.ErrTokenNotValidYet, jwt.ErrTokenUsedBeforeIssued, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenRequiredClaimMissing} {
 		if errors.Is(err, known) {
 			return known
 		}

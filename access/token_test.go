@@ -160,7 +160,11 @@ func TestHostileTokens(t *testing.T) {
 			for name, token := range map[string]string{
 				"signed in":                      right,
 				"signed here":                    with(nil),
-				"for several services":           with(jwt.MapClaims{"aud": []string{"another", oidcprovider.ClientID}}),
+				"for this service by azp":        with(jwt.MapClaims{"azp": oidcprovider.ClientID}),
+				"for several, made for this one": with(jwt.MapClaims{"aud": []string{"another", oidcprovider.ClientID}, "azp": oidcprovider.ClientID}),
+				"for a list of one":              with(jwt.MapClaims{"aud": []string{oidcprovider.ClientID}}),
+				"made within the leeway":         with(jwt.MapClaims{"iat": now.Add(59 * time.Second).Unix()}),
+				"made at an unknown time":        with(jwt.MapClaims{"iat": nil}),
 				"ended within the leeway":        with(jwt.MapClaims{"exp": now.Add(-59 * time.Second).Unix()}),
 				"from within the leeway":         with(jwt.MapClaims{"nbf": now.Add(59 * time.Second).Unix()}),
 				"of no type":                     headed(map[string]any{"typ": nil}),
@@ -170,6 +174,9 @@ func TestHostileTokens(t *testing.T) {
 			} {
 				wantOwner(t, name, p, a, token, "ada")
 			}
+
+			nullAzp := p.Claims("ada")
+			nullAzp["azp"] = nil
 
 			for name, token := range map[string]string{
 				"for another service":            p.SignInTo(t, oidcprovider.OtherClientID, "ada"),
@@ -182,12 +189,21 @@ func TestHostileTokens(t *testing.T) {
 				"for an empty list":              with(jwt.MapClaims{"aud": []string{}}),
 				"for a service alike":            with(jwt.MapClaims{"aud": oidcprovider.ClientID + "x"}),
 				"for a number":                   with(jwt.MapClaims{"aud": 1}),
-				"ended":                          with(jwt.MapClaims{"exp": now.Add(-time.Minute).Unix()}),
-				"without an end":                 with(jwt.MapClaims{"exp": nil}),
-				"whose end is zero":              with(jwt.MapClaims{"exp": 0}),
-				"whose end is a text":            with(jwt.MapClaims{"exp": "4102444800"}),
-				"not valid yet":                  with(jwt.MapClaims{"nbf": now.Add(2 * time.Minute).Unix()}),
-				"whose start is a text":          with(jwt.MapClaims{"nbf": "0"}),
+				"for several services":           with(jwt.MapClaims{"aud": []string{"another", oidcprovider.ClientID}}),
+				"for several, made for another":  with(jwt.MapClaims{"aud": []string{oidcprovider.ClientID, "another"}, "azp": "another"}),
+				"made for another service":       with(jwt.MapClaims{"azp": oidcprovider.OtherClientID}),
+				"made for a list of services":    with(jwt.MapClaims{"azp": []string{oidcprovider.ClientID}}),
+				"made for null":                  key.Sign(t, nullAzp, nil),
+				"made in the future":             with(jwt.MapClaims{"iat": now.Add(2 * time.Minute).Unix()}),
+				"made at a time that is a text":  with(jwt.MapClaims{"iat": "0"}),
+				"with events of a logout": with(jwt.MapClaims{"jti": "1", "nonce": nil,
+					"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}),
+				"ended":                 with(jwt.MapClaims{"exp": now.Add(-time.Minute).Unix()}),
+				"without an end":        with(jwt.MapClaims{"exp": nil}),
+				"whose end is zero":     with(jwt.MapClaims{"exp": 0}),
+				"whose end is a text":   with(jwt.MapClaims{"exp": "4102444800"}),
+				"not valid yet":         with(jwt.MapClaims{"nbf": now.Add(2 * time.Minute).Unix()}),
+				"whose start is a text": with(jwt.MapClaims{"nbf": "0"}),
 
 				"without a subject":          with(jwt.MapClaims{"sub": nil}),
 				"with a Subject":             with(jwt.MapClaims{"sub": nil, "Sub": "ada"}),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -16,9 +15,6 @@ import (
 const (
 	maxBulk     = 100
 	maxBulkBody = 1 << 20 // bytes
-	// manyTime is after which a request for many links begins no other one. With what the last ones may take it stays within the
-	// time in which a response has to be written, 30 s.
-	manyTime = 20 * time.Second
 )
 
 // errManyTime is the error of what a request for many links did not come to.
@@ -43,7 +39,6 @@ type bulkResult struct {
 
 // serve makes one link after the other, so that each finds those before it.
 func (b *bulk) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	start := b.now()
 	body, err := decodeJSON[bulkRequest](w, r, maxBulkBody)
 	if err != nil {
 		return err
@@ -58,10 +53,10 @@ func (b *bulk) serve(ctx context.Context, w http.ResponseWriter, r *http.Request
 		wish, err := wished(decode[shortenRequest](of))
 		switch {
 		case err != nil:
-		case ctx.Err() != nil || b.now().Sub(start) >= manyTime:
+		case ctx.Err() != nil:
 			err = errManyTime
-		default:
-			l, created, _, err = b.create(ctx, wish, who)
+		default: // one that is begun has its full time
+			l, created, _, err = b.create(context.WithoutCancel(ctx), wish, who)
 		}
 		results[i] = b.result(l, created, err)
 	}

@@ -1,18 +1,17 @@
 package functions_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tiney/access"
 	"tiney/functions"
-	"tiney/internal/linkstest"
 	"tiney/link"
 )
 
@@ -138,17 +137,6 @@ func TestBulkIsOneRequest(t *testing.T) {
 	wantLimited(t, r.as("ann", http.MethodPost, "/api/links/bulk", "not read"), "api", 2, 30)
 }
 
-// slowStore takes three seconds to make a link.
-type slowStore struct {
-	*linkstest.Fake
-	r **rig
-}
-
-func (s slowStore) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool, error) {
-	(*s.r).clock.Advance(3 * time.Second)
-	return s.Fake.Create(ctx, want, presented)
-}
-
 // What storage does not make in time, or at all, is a 503 of its own, and what was made is told.
 func TestBulkInAnOutage(t *testing.T) {
 	var links []string
@@ -161,15 +149,17 @@ func TestBulkInAnOutage(t *testing.T) {
 		}
 		return all
 	}
-	var r *rig
-	r = newRig(t, func(c *functions.Config) { c.Links = slowStore{c.Links.(*linkstest.Fake), &r} })
-	if got := statuses(r.bulk("ann", links...)); got != strings.Repeat("201 ", 7)+strings.Repeat("503 ", 3) {
-		t.Errorf("slow: got %s", got)
-	}
-	if got := statuses(r.bulk("ann", links...)); got != strings.Repeat("200 ", 7)+strings.Repeat("503 ", 3) {
-		t.Errorf("slow, and again: got %s", got)
-	}
-	r = newRig(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := newSlowRig(t, 3*time.Second) // for the caller, and for each link
+		for _, status := range []string{"201 ", "200 "} {
+			begun := time.Now()
+			got := statuses(r.bulk("ann", links...))
+			if took := time.Since(begun); got != strings.Repeat(status, 6)+strings.Repeat("503 ", 4) || took != 21*time.Second {
+				t.Errorf("slow: got %s after %v", got, took)
+			}
+		}
+	})
+	r := newRig(t)
 	r.fake.Fail(fmt.Errorf("a cause: %w", link.ErrUnavailable))
 	got := r.bulk("ann", links[0], `{"longUrl":"no"}`)
 	if statuses(got) != "503 400 " || !strings.Contains(string(got.Results[0].Problem), "/problems/storage-unavailable") ||

@@ -109,7 +109,7 @@ type Keys interface {
 // known here; other processes know it within 15 seconds.
 type Blocked interface {
 	// Has reports whether a long URL leads to such a host. It makes no call, and costs next to nothing where none is blocked.
-	Has(longURL string) bool
+	Has(ctx context.Context, longURL string) bool
 	// Add blocks a host, also one that is blocked already. Error: link.ErrUnavailable.
 	Add(ctx context.Context, h link.Host) error
 	// Remove ends the block of a host. Errors: link.ErrNotBlocked, link.ErrUnavailable.
@@ -272,11 +272,13 @@ type service struct {
 	forwardingKnown atomic.Bool // set once it is known whether the host forwards or proxies
 }
 
-// statusWriter is the writer of a response. It remembers the status, and holds the operation to save an allocation.
+// statusWriter is the writer of a response. It remembers the status, and holds what a request has of its own
+// to save allocations.
 type statusWriter struct {
 	http.ResponseWriter
 	status    int // 0 until the header is written
 	operation telemetry.Operation
+	waiting   waiting
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -310,7 +312,13 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.operation.Name = to.function
 	}
 	if err == nil {
-		err = to.serve(&w.operation, w, r)
+		ctx := context.Context(&w.operation)
+		if to.limit > 0 {
+			w.waiting.begin(ctx, to.limit)
+			defer w.waiting.putOff(0) // and stop
+			ctx = &w.waiting
+		}
+		err = to.serve(ctx, w, r)
 	}
 	if err != nil {
 		s.fail(w, r, err)

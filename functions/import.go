@@ -31,8 +31,6 @@ type importing struct {
 }
 
 func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	timed, cancel := context.WithTimeout(ctx, manyTime) // the time in which the body arrives is part of it
-	defer cancel()
 	query := parametersOf(r)
 	format := transfer.Format(query.oneOf("format", formatNames()...))
 	dryRun := query.oneOf("dryRun", "false", "true") == "true"
@@ -44,8 +42,8 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	var records []transfer.Record
-	for record, err := range transfer.Read(&timedReader{timed, bytes.NewReader(body)}, format) {
-		if err != nil && timed.Err() != nil {
+	for record, err := range transfer.Read(&timedReader{ctx, bytes.NewReader(body)}, format) {
+		if err != nil && ctx.Err() != nil {
 			return errManyTime
 		}
 		if err != nil {
@@ -55,7 +53,7 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 			return badRequest("file", "Too many lines", fmt.Sprintf("One import may have at most %d links. Send the rest in further ones.", maxImport), "")
 		}
 	}
-	results, made, unavailable := NewImport(im.links, im.rules, who, format, dryRun).Add(timed, records, im.now())
+	results, made, unavailable := NewImport(im.links, im.rules, who, format, dryRun).Add(ctx, records, im.now())
 	if unavailable != nil {
 		im.log.Warn(telemetry.LogStorageUnavailable, "function", "import", "error", unavailable)
 	}

@@ -24,7 +24,11 @@ const maxBody = 16 << 10
 
 // readBody reads a request's body, up to most bytes. The error is a problem.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	begun := time.Now()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if w, ok := w.(*statusWriter); ok {
+		w.waiting.putOff(time.Since(begun))
+	}
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):

@@ -75,7 +75,7 @@ func (rd *redirect) serve(ctx context.Context, w http.ResponseWriter, r *http.Re
 	case err != nil:
 		return err
 	}
-	if err := rd.gone(l, now); err != nil {
+	if err := rd.gone(ctx, l, now); err != nil {
 		rd.metrics.RedirectGone.Add(1)
 		return err
 	}
@@ -161,7 +161,7 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, r *http.
 	if err != nil {
 		return err
 	}
-	if err := rd.gone(l, rd.now()); err != nil {
+	if err := rd.gone(ctx, l, rd.now()); err != nil {
 		return err
 	}
 	w.Header().Set("Vary", "Accept")
@@ -175,11 +175,11 @@ func (rd *redirect) preview(ctx context.Context, w http.ResponseWriter, r *http.
 }
 
 // gone returns the problem of a link that leads nowhere, or not where it should, and nil of one that does.
-func (rd *redirect) gone(l link.Link, now time.Time) error {
+func (rd *redirect) gone(ctx context.Context, l link.Link, now time.Time) error {
 	if state := l.State(now); state != link.StateLive {
 		return goneProblem(l, state)
 	}
-	if rd.blocked.Has(l.LongURL) {
+	if rd.blocked.Has(ctx, l.LongURL) {
 		return linkBlockedProblem
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/robfig/cron/v3"
 )
@@ -74,7 +75,8 @@ type router struct {
 type route struct {
 	function string
 	serve    handlerFunc
-	pattern  string // below /api/, its path with names of parameters
+	pattern  string        // below /api/, its path with names of parameters
+	limit    time.Duration // see waiting; zero: none, the timer has its own
 }
 
 // endpoint is what is at one path: routes by method; the key "" stands for all other methods.
@@ -88,6 +90,9 @@ type tree struct {
 	segment string
 	at      endpoint
 }
+
+// manyLinks are the patterns of requests that make many links.
+var manyLinks = []string{"POST /api/links/bulk", "POST /api/import"}
 
 // webAPI is the function for every path below /api/ that has no function of its own.
 const webAPI = "web-api"
@@ -105,7 +110,7 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 		for _, b := range all {
 			switch b.Type {
 			case "httpTrigger":
-				err = rt.add(api, b, route{function: name, serve: serve})
+				err = rt.add(api, b, route{function: name, serve: serve, limit: waitTime})
 			case "timerTrigger":
 				rt.timers["/"+name] = route{function: name, serve: serve}
 			}
@@ -123,7 +128,11 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 		if !isAPI(path) || method == "" {
 			return nil, fmt.Errorf("%q must be a method and a path below /api/", pattern)
 		}
-		if err := rt.add(api, b, route{function: webAPI, serve: serve}); err != nil {
+		limit := waitTime
+		if slices.Contains(manyLinks, pattern) {
+			limit = manyTime
+		}
+		if err := rt.add(api, b, route{function: webAPI, serve: serve, limit: limit}); err != nil {
 			return nil, err
 		}
 	}

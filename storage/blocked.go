@@ -19,7 +19,7 @@ import (
 
 const (
 	blockedPartition = "blocked"
-	// blockedTime is how long it may take to read all blocked hosts, of which there are 1,000 on a page.
+	// blockedTime is how long it may take to read all blocked hosts into memory. There are 1,000 on a page.
 	blockedTime = time.Minute
 	// blockedRetry is how long after a failure nobody waits for the blocked hosts to be read for the first time.
 	blockedRetry = 5 * time.Second
@@ -52,14 +52,14 @@ type Blocked struct {
 // Has reports whether a long URL leads to a host that is blocked, or to one below it. It makes no call, except that while the
 // hosts were never read it waits for that for half a second, and not again for some seconds. What other processes change is
 // known after 15 seconds, as long as this one gets requests.
-func (b *Blocked) Has(longURL string) bool {
+func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	if !b.known.Load() {
 		now := b.now().UnixNano()
 		if failed := b.failed.Load(); failed == 0 || now < failed || now-failed >= int64(blockedRetry) {
 			if b.hosts.Load() == nil {
-				b.await(context.Background())
+				b.await(ctx)
 			} else { // those of the copy will do
-				b.readAll(context.Background())
+				b.readAll(ctx)
 			}
 		}
 	}
@@ -87,6 +87,7 @@ func (b *Blocked) await(ctx context.Context) {
 	defer wait.Stop()
 	select {
 	case <-b.readAll(ctx):
+	case <-ctx.Done():
 	case <-wait.C:
 		b.failed.Store(b.now().UnixNano())
 	}
@@ -315,7 +316,7 @@ func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
 
 // List returns the blocked hosts as they are in the table, in the order of their names. Errors: link.ErrUnavailable.
 func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) {
-	ctx, cancel := context.WithTimeout(ctx, blockedTime)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	err = scanBlocked(ctx, b.table, "RowKey,CreatedAtUtc", func(e blockedEntity) {
 		all = append(all, link.BlockedHost{Host: link.Host(e.RowKey), CreatedAt: e.CreatedAt.UTC()})

@@ -47,7 +47,7 @@ func (r *rig) unblock(s *storage.Links, h link.Host) {
 // wantBlocked checks whether a store takes url1 for blocked. On a busy machine it may still be reading.
 func (r *rig) wantBlocked(what string, s *storage.Links, want bool) {
 	r.t.Helper()
-	testutil.Eventually(r.t, fmt.Sprintf("%s: blocked: %t", what, want), func() bool { return s.Blocked.Has(url1) == want })
+	testutil.Eventually(r.t, fmt.Sprintf("%s: blocked: %t", what, want), func() bool { return s.Blocked.Has(ctx, url1) == want })
 }
 
 // wantAllCalls checks what calls something makes, in whatever order: on a busy machine nobody waits until a poll has ended.
@@ -87,8 +87,8 @@ func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 		cache   *storage.CacheConfig
 		refuses func(*rig, *storage.Links) bool
 	}{
-		"redirect":                 {withCache, func(_ *rig, s *storage.Links) bool { s.Get(ctx, "one"); return s.Blocked.Has(url1) }},
-		"redirect without a cache": {nil, func(_ *rig, s *storage.Links) bool { s.Get(ctx, "one"); return s.Blocked.Has(url1) }},
+		"redirect":                 {withCache, func(_ *rig, s *storage.Links) bool { s.Get(ctx, "one"); return s.Blocked.Has(ctx, url1) }},
+		"redirect without a cache": {nil, func(_ *rig, s *storage.Links) bool { s.Get(ctx, "one"); return s.Blocked.Has(ctx, url1) }},
 		"shorten": {withCache, func(r *rig, s *storage.Links) bool {
 			_, _, err := s.Create(ctx, r.want(url1, time.Hour), "")
 			return errors.Is(err, link.ErrBlocked)
@@ -140,7 +140,7 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 		all.Wait()
 	})
 	r.wantCalls("once they are read", nil, func() {
-		if err := many.Blocked.Read(ctx); err != nil || !many.Blocked.Has("https://a.n999.example") {
+		if err := many.Blocked.Read(ctx); err != nil || !many.Blocked.Has(ctx, "https://a.n999.example") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -170,7 +170,7 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 	r.wantAllCalls("once more, as windows overlap", []string{poll, readAll, readAll, read}, get)
 	r.clock.Advance(2 * time.Minute)
 	r.wantAllCalls("they changed long ago", []string{poll, read}, get)
-	if !many.Blocked.Has("https://a.example/") || !many.Blocked.Has("https://n0.example/") {
+	if !many.Blocked.Has(ctx, "https://a.example/") || !many.Blocked.Has(ctx, "https://n0.example/") {
 		t.Error("not all are known")
 	}
 }
@@ -206,7 +206,7 @@ func TestBlockedHostsAtTheStart(t *testing.T) {
 			}
 			r.proxy.Reset()
 			if fault == faultproxy.Freeze { // what is under way ends by itself
-				testutil.Eventually(t, "they are known", func() bool { return s.Blocked.Has(url1) })
+				testutil.Eventually(t, "they are known", func() bool { return s.Blocked.Has(ctx, url1) })
 				return
 			}
 			r.clock.Advance(5 * time.Second)
@@ -234,7 +234,7 @@ func TestBlockedHostsInAnOutage(t *testing.T) {
 		s.Get(ctx, "nobody")
 	}
 	r.wantBlocked("in the outage", s, true)
-	if s.Blocked.Has("https://a.example/") {
+	if s.Blocked.Has(ctx, "https://a.example/") {
 		t.Error("known in the outage")
 	}
 	if err := s.Blocked.Add(ctx, "b.example"); !errors.Is(err, link.ErrUnavailable) {
@@ -250,7 +250,7 @@ func TestBlockedHostsInAnOutage(t *testing.T) {
 	r.clock.Advance(past)
 	s.Get(ctx, "nobody")
 	r.wantBlocked("after the outage", s, false)
-	if !s.Blocked.Has("https://a.example/") || s.Blocked.Has("https://b.example/") {
+	if !s.Blocked.Has(ctx, "https://a.example/") || s.Blocked.Has(ctx, "https://b.example/") {
 		t.Error("after the outage the hosts are not those of the table")
 	}
 }
@@ -279,7 +279,7 @@ func TestBlockedHostsAfterALongTime(t *testing.T) {
 	testutil.Eventually(t, "all are read again", func() bool {
 		r.clock.Advance(past)
 		s.Get(ctx, "nobody")
-		return s.Blocked.Has(url1)
+		return s.Blocked.Has(ctx, url1)
 	})
 	if queries.Load() < 4 {
 		t.Errorf("known after %d queries", queries.Load())
@@ -317,13 +317,13 @@ func TestHostsThatAreBlockedWhileAllAreRead(t *testing.T) {
 	if err := s.Blocked.Read(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if !s.Blocked.Has("https://a.example/") || s.Blocked.Has("https://b.example/") {
+	if !s.Blocked.Has(ctx, "https://a.example/") || s.Blocked.Has(ctx, "https://b.example/") {
 		t.Error("its own changes are lost")
 	}
 	r.clock.Advance(past)
 	s.Get(ctx, "nobody")
 	r.wantBlocked("elsewhere", s, true)
-	if !s.Blocked.Has("https://a.example/") || s.Blocked.Has("https://b.example/") || s.Blocked.Has("https://c.example/") {
+	if !s.Blocked.Has(ctx, "https://a.example/") || s.Blocked.Has(ctx, "https://b.example/") || s.Blocked.Has(ctx, "https://c.example/") {
 		t.Error("not what the table has")
 	}
 }

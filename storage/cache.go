@@ -200,15 +200,13 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 }
 
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
-// table does not respond. With the poll that the request has perhaps waited for before, it takes Timeout.
+// table does not respond.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
 	result := shared(ctx, &c.reads, string(a), func(ctx context.Context) (linkRow, error) { return c.refresh(ctx, a) })
-	wait := linkWait
+	var enough <-chan time.Time
 	if old != nil {
-		wait = staleWait
+		enough = time.After(staleWait)
 	}
-	enough := time.NewTimer(wait)
-	defer enough.Stop()
 	var err error
 	select {
 	case got := <-result:
@@ -217,8 +215,8 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 			return got.Val.(linkRow), got.Err
 		}
 		err = got.Err
-	case <-enough.C:
-		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, wait)
+	case <-enough:
+		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, staleWait)
 	case <-ctx.Done():
 		// The caller has given up, which does not mean that the table fails.
 		c.metrics.CacheMiss.Add(1)

@@ -30,10 +30,8 @@ const (
 	changesMinute = "200601021504"
 )
 
-// linkWait is how long a request waits for its link, and changesWait how long for a poll before that: Timeout together.
-const linkWait = 4500 * time.Millisecond
-
-var changesWait = Timeout - linkWait // a variable for the tests
+// changesWait is how long a request waits for a poll, of all the time that it has. It is a variable for the tests.
+var changesWait = 500 * time.Millisecond
 
 // changes tells other processes what this one is about to change, by rows in ShortUrlsState, and forgets what others have
 // changed. A process polls only while it gets requests.

@@ -71,7 +71,7 @@ func (s *Links) tellImport(ctx context.Context, links []link.Link, batch []int) 
 	if ctx.Err() != nil {
 		return stoppedImport(ctx)
 	}
-	_, ctx, cancel := s.write(ctx)
+	_, ctx, cancel := s.write(context.WithoutCancel(ctx)) // what is begun has its full time
 	defer cancel()
 	var names []string
 	for _, i := range batch {
@@ -91,7 +91,7 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 	}
 	if err == nil {
 		err = safely(func() (err error) {
-			w, ctx, cancel := s.write(ctx)
+			w, ctx, cancel := s.write(context.WithoutCancel(ctx))
 			defer cancel()
 			if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
 				return err

@@ -20,7 +20,8 @@ import (
 	"tiney/telemetry"
 )
 
-// Timeout is the longest that a request waits for storage, all calls and tries of it together.
+// Timeout is the longest that a method waits for storage, all calls and tries of it together. It waits for less if its
+// context has less time left.
 const Timeout = 5 * time.Second
 
 // Config says where links are kept, and how. Every field is required unless it says otherwise.
@@ -209,8 +210,8 @@ type writing struct {
 	deadline
 }
 
-// write begins an operation that writes. The end of ctx does not cut it short: a client that disconnects leaves nothing half
-// done.
+// write begins an operation that writes. It ends in the time that ctx has left, but a client that disconnects does not cut it
+// short, which would leave things half done.
 func (s *Links) write(ctx context.Context) (writing, context.Context, context.CancelFunc) {
 	d, ctx, cancel := startWrite(ctx, s.config.Now)
 	return writing{s, d}, ctx, cancel
@@ -223,8 +224,12 @@ type deadline struct {
 }
 
 func startWrite(ctx context.Context, now func() time.Time) (deadline, context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
-	return deadline{now().Round(0).Add(Timeout), now}, ctx, cancel
+	left := Timeout
+	if end, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(end))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), left)
+	return deadline{now().Round(0).Add(left), now}, ctx, cancel
 }
 
 // inTime returns an error if the operation must not write any more. The context's deadline alone would not do: a process
@@ -232,7 +237,7 @@ func startWrite(ctx context.Context, now func() time.Time) (deadline, context.Co
 func (d deadline) inTime() error {
 	// Round(0) leaves wall clock time: the monotonic clock stands still while a machine is suspended.
 	if now := d.now().Round(0); now.After(d.at) {
-		return fmt.Errorf("%w: it took longer than %v", link.ErrUnavailable, Timeout)
+		return fmt.Errorf("%w: the time for it is over", link.ErrUnavailable)
 	}
 	return nil
 }

@@ -18,13 +18,12 @@ import (
 )
 
 const (
-	maxPage         = 1000        // how many rows the service returns at a time
-	listReads       = 1000        // how many links one List reads at most
-	listPage        = 200         // how many rows it asks for at a time if those of the first query do not do
-	listTime        = Timeout / 2 // after which it looks no further
-	listChunk       = 128         // how many links it reads before it looks what is still wanted
-	listConcurrency = 32          // how many links, or keys, are read at the same time
-	maxRowKey       = 1024        // bytes, the service's own limit
+	maxPage         = 1000 // how many rows the service returns at a time
+	listReads       = 1000 // how many links one List reads at most
+	listPage        = 200  // how many rows it asks for at a time if those of the first query do not do
+	listChunk       = 128  // how many links it reads before it looks what is still wanted
+	listConcurrency = 32   // how many links, or keys, are read at the same time
+	maxRowKey       = 1024 // bytes, the service's own limit
 )
 
 // List returns up to limit, which is at least 1, of an owner's links for which keep is true, the newest first, as they are in
@@ -43,7 +42,9 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int, keep f
 	strays := newStrays(ctx, &s.owners.table, &s.config)
 	var rows []listedRow // that were not looked at yet
 	more := true         // of them in the table
-	end := s.config.Now().Add(listTime)
+	deadline, _ := ctx.Deadline()
+	// After half of its time it looks no further. The rest is for what was begun, and for the statistics of the links.
+	end := s.config.Now().Add(time.Until(deadline) / 2)
 	for looked := 0; looked < listReads && !s.config.Now().After(end); {
 		if len(rows) == 0 {
 			wanted := min(listPage, listReads-looked)

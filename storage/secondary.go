@@ -47,11 +47,8 @@ type secondary struct {
 }
 
 // get asks the primary for a link and, once that has failed or been silent for secondaryAfter, the secondary too. The first
-// one that has the link wins, and only the primary knows that there is none. It takes no longer than what a poll, for which the
-// request has perhaps waited before, leaves of Timeout.
+// one that has the link wins, and only the primary knows that there is none.
 func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.Context, link.Alias) (linkRow, error)) (linkRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, linkWait)
-	defer cancel()
 	type response struct {
 		linkRow
 		error

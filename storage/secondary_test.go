@@ -234,13 +234,13 @@ func TestSecondary(t *testing.T) {
 			r.config.ChangesEvery = time.Second
 			s := r.instance()
 			always(r.proxy, fault)
-			testutil.Eventually(t, "the host is blocked", func() bool { return s.Blocked.Has("https://example.com/") })
+			testutil.Eventually(t, "the host is blocked", func() bool { return s.Blocked.Has(ctx, "https://example.com/") })
 			always(r.proxy, faultproxy.None)
 			r.clock.Advance(time.Minute)
 			testutil.Eventually(t, "the first region's hosts are blocked", func() bool {
 				r.clock.Advance(time.Second)
 				_, _ = s.Get(ctx, "abcdef") // has the changes polled, as any request
-				return s.Blocked.Has("https://example.org/") && !s.Blocked.Has("https://example.com/")
+				return s.Blocked.Has(ctx, "https://example.org/") && !s.Blocked.Has(ctx, "https://example.com/")
 			})
 		}
 	})

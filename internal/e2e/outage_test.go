@@ -411,3 +411,71 @@ func TestRegionIsDown(t *testing.T) {
 		return get(t, base+"/bad").Status == 302 && get(t, base+"/young").Status == 302 && get(t, base+"/well").Header.Get("Cache-Control") != "no-store"
 	})
 }
+
+// A request waits for slow storage for five seconds in all: for its key, its links and their statistics. The sixth
+// second is for what a write has to repair. A request for many links begins none after 20 seconds.
+func TestSlowStorageIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	for _, each := range []time.Duration{2 * time.Second, 3 * time.Second} {
+		t.Run(each.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			p := s.proxy()
+			process := s.standalone(p.ConnectionString())
+			const one, slack = `{"longUrl":"https://example.com/"}`, 1500 * time.Millisecond
+			requests := []struct {
+				who, method, target, body string
+				limit                     time.Duration
+			}{
+				{"", "GET", "/cold", "", 5 * time.Second},
+				{"", "POST", "/api/shorten", one, 6 * time.Second},
+				{"owner", "POST", "/api/shorten", one, 6 * time.Second},
+				{"owner", "GET", "/api/links", "", 5 * time.Second},
+				{"owner", "GET", "/api/links?clicks=true&q=example", "", 5 * time.Second},
+				{"owner", "GET", "/api/links/OWN/stats", "", 5 * time.Second},
+				{"owner", "PATCH", "/api/links/OWN", `{"title":"T"}`, 6 * time.Second},
+				{"owner", "GET", "/api/stats/top", "", 5 * time.Second},
+				{"owner", "GET", "/api/export", "", 5 * time.Second},
+				{"admin", "GET", "/api/export?owner=*", "", 5 * time.Second},
+				{"admin", "GET", "/api/stats", "", 5 * time.Second},
+				{"admin", "GET", "/api/blocked", "", 5 * time.Second},
+				{"owner", "GET", "/api/keys", "", 5 * time.Second},
+				{"owner", "POST", "/api/keys", `{"name":"N"}`, 6 * time.Second},
+				{"owner", "POST", "/api/claims", `{"claims":[{"alias":"cold","claimToken":"no"}]}`, 6 * time.Second},
+				{"owner", "POST", "/api/links/bulk", `{"links":[` + strings.Repeat(one+",", 9) + one + `]}`, 26 * time.Second},
+				{"owner", "POST", "/api/import", `{"longUrl":"https://example.com/","alias":"imported"}`, 26 * time.Second},
+			}
+			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
+			callers := make([]caller, len(requests)) // each with a key that is not known to the process yet
+			for i, r := range requests {
+				callers[i] = caller{t, process.url, map[string]string{"admin": adminKey}[r.who]}
+				if r.who != "owner" {
+					continue
+				}
+				name := fmt.Sprintf("owner%d", i)
+				callers[i] = owner(t, process.url, name)
+				s.PutLink(link.Link{
+					Alias: link.Alias(fmt.Sprintf("own%d", i)), LongURL: "https://example.com/", Owner: name, CreatedAt: time.Now(),
+				})
+			}
+			p.Before(func(faultproxy.Call) faultproxy.Fault {
+				time.Sleep(each)
+				return faultproxy.None
+			})
+			var all sync.WaitGroup
+			for i, r := range requests {
+				all.Go(func() {
+					target := strings.ReplaceAll(r.target, "OWN", fmt.Sprintf("own%d", i))
+					begun := time.Now()
+					got := callers[i].send(r.method, target, r.body)
+					took := time.Since(begun).Round(10 * time.Millisecond)
+					t.Logf("%s %s: %d after %v", r.method, target, got.Status, took)
+					if took > r.limit+slack || got.Status >= 400 && got.Status != 503 || got.Status == 503 && got.Header.Get("Retry-After") == "" {
+						t.Errorf("%s %s: got %+v after %v", r.method, target, got, took)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 // BlockedHosts are the hosts that a store lets no link lead to.
 type BlockedHosts interface {
-	Has(longURL string) bool
+	Has(ctx context.Context, longURL string) bool
 	Add(ctx context.Context, h link.Host) error
 	Remove(ctx context.Context, h link.Host) error
 	List(ctx context.Context) ([]link.BlockedHost, error)
@@ -48,7 +48,7 @@ func conformBlocked(t *testing.T, start starter) {
 			"https://example.com/": true, "https://a.EXAMPLE.com.:80/": true, "http://[2001:db8:0::1]": true, "https://a." + odd: true,
 			"https://example.org/": false, "https://com/": false,
 		} {
-			if got := s.Blocked.Has(longURL); got != want {
+			if got := s.Blocked.Has(t.Context(), longURL); got != want {
 				t.Errorf("%s: got %t", longURL, got)
 			}
 		}
@@ -59,7 +59,7 @@ func conformBlocked(t *testing.T, start starter) {
 				t.Errorf("%s, not blocked: %v", h, err)
 			}
 		}
-		if got, err := s.Blocked.List(t.Context()); err != nil || len(got) != 1 || s.Blocked.Has("https://example.com/") || s.Blocked.Has("https://"+odd) {
+		if got, err := s.Blocked.List(t.Context()); err != nil || len(got) != 1 || s.Blocked.Has(t.Context(), "https://example.com/") || s.Blocked.Has(t.Context(), "https://"+odd) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	})
@@ -128,7 +128,7 @@ func (b *Blocked) Fail(err error) {
 }
 
 // Has reports whether a long URL leads to a blocked host, or below one.
-func (b *Blocked) Has(longURL string) bool {
+func (b *Blocked) Has(_ context.Context, longURL string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.hosts) == 0 {

@@ -165,7 +165,7 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	if err != nil {
 		return link.Link{}, false, err
 	}
-	if f.Blocked.Has(want.LongURL) {
+	if f.Blocked.Has(context.Background(), want.LongURL) {
 		return link.Link{}, false, link.ErrBlocked
 	}
 	given, ok := f.links[f.index[indexKey(want)]]
@@ -222,7 +222,7 @@ func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(li
 		if !l.Changed(was) {
 			return was, nil
 		}
-		if l.LongURL != was.LongURL && f.Blocked.Has(l.LongURL) {
+		if l.LongURL != was.LongURL && f.Blocked.Has(context.Background(), l.LongURL) {
 			return link.Link{}, link.ErrBlocked
 		}
 		if l, ok := f.replace(was, l); ok {
@@ -352,7 +352,7 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Li
 			done = append(done, link.Imported{Err: err})
 		case ctx.Err() != nil:
 			done = append(done, link.Imported{Err: link.ErrUnavailable})
-		case f.Blocked.Has(l.LongURL):
+		case f.Blocked.Has(context.Background(), l.LongURL):
 			done = append(done, link.Imported{Err: link.ErrBlocked})
 		case !ok:
 			done = append(done, link.Imported{Link: make(l), Created: true})

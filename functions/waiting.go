@@ -1,0 +1,79 @@
+package functions
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// waitTime is how long a request waits for storage, all calls of it together.
+	waitTime = 5 * time.Second
+	// manyTime is after which a request for many links begins no other one, each of which has waitTime
+	// of its own. With that, and with the time that a write may take to repair, it stays within the time
+	// in which a response has to be written, 30 s.
+	manyTime = 20 * time.Second
+)
+
+// waiting is the context of a request. It ends when the request's time is over. That begins when the
+// request is routed, and stands still while the client sends the body, for which storage is not to
+// blame; but it is over after manyTime in any case.
+//
+// Most redirects wait for nothing, so there is no timer until somebody asks for one.
+type waiting struct {
+	context.Context // of the operation
+
+	mu          sync.Mutex
+	end, latest time.Time
+	timed       context.Context // nil: there is no timer yet
+	cancel      context.CancelFunc
+}
+
+// begin begins the time, of which there is limit.
+func (w *waiting) begin(ctx context.Context, limit time.Duration) {
+	now := time.Now()
+	w.Context, w.end, w.latest = ctx, now.Add(limit), now.Add(manyTime)
+}
+
+// putOff puts the end off, and stops the timer. What was made from the context before has ended then.
+func (w *waiting) putOff(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timed != nil {
+		w.cancel()
+		w.timed = nil
+	}
+	if w.end = w.end.Add(by); w.end.After(w.latest) {
+		w.end = w.latest
+	}
+}
+
+func (w *waiting) timer() context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timed == nil {
+		w.timed, w.cancel = context.WithDeadline(w.Context, w.end)
+	}
+	return w.timed
+}
+
+// Deadline returns when the time is over.
+func (w *waiting) Deadline() (time.Time, bool) { return w.timer().Deadline() }
+
+// Done returns a channel that is closed when the time is over.
+func (w *waiting) Done() <-chan struct{} { return w.timer().Done() }
+
+// Err returns why the context has ended.
+func (w *waiting) Err() error { return w.timer().Err() }
+
+// Value returns the values of the operation. It asks the timer if there is one: by that, package context
+// knows that a context made from this one needs no goroutine of its own.
+func (w *waiting) Value(key any) any {
+	w.mu.Lock()
+	ctx := w.timed
+	w.mu.Unlock()
+	if ctx == nil {
+		ctx = w.Context
+	}
+	return ctx.Value(key)
+}

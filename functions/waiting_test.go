@@ -1,0 +1,179 @@
+package functions_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tiney/access"
+	"tiney/clicks"
+	"tiney/functions"
+	"tiney/internal/linkstest"
+	"tiney/link"
+)
+
+// slow is a storage that takes so long for each call, unless the context of that ends before.
+type slow time.Duration
+
+func (s slow) call(ctx context.Context) error {
+	select {
+	case <-time.After(time.Duration(s)):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", link.ErrUnavailable, ctx.Err())
+	}
+}
+
+type slowCallers struct {
+	functions.Callers
+	slow
+}
+
+func (s slowCallers) Caller(ctx context.Context, h http.Header) (access.Caller, error) {
+	if err := s.call(ctx); err != nil {
+		return access.Caller{}, fmt.Errorf("%w: %w", access.ErrUnavailable, err)
+	}
+	return s.Callers.Caller(ctx, h)
+}
+
+type slowStore struct {
+	*linkstest.Fake
+	slow
+}
+
+func (s slowStore) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool, error) {
+	if err := s.call(ctx); err != nil {
+		return link.Link{}, false, err
+	}
+	return s.Fake.Create(ctx, want, presented)
+}
+
+func (s slowStore) Read(ctx context.Context, a link.Alias) (link.Link, error) {
+	if err := s.call(ctx); err != nil {
+		return link.Link{}, err
+	}
+	return s.Fake.Read(ctx, a)
+}
+
+func (s slowStore) List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) ([]link.Link, string, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, "", err
+	}
+	return s.Fake.List(ctx, owner, after, limit, keep)
+}
+
+type slowStatistics struct {
+	functions.Statistics
+	slow
+}
+
+func (s slowStatistics) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.Statistics.Days(ctx, l, from, to)
+}
+
+func (s slowStatistics) Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
+	if err := s.call(ctx); err != nil {
+		return nil, err
+	}
+	return s.Statistics.Totals(ctx, links)
+}
+
+// newSlowRig returns functions whose storage takes so long for each call.
+func newSlowRig(t *testing.T, each time.Duration) *rig {
+	s := slow(each)
+	r := newRig(t, func(c *functions.Config) {
+		c.HostAddress = "" // behind a host that forwards, bodies are read to their end after an error
+		c.Callers, c.Links = slowCallers{c.Callers, s}, slowStore{c.Links.(*linkstest.Fake), s}
+		c.Statistics = slowStatistics{c.Statistics, s}
+	})
+	r.fake.Put(link.Link{Alias: "ann1", LongURL: "https://example.com/", Owner: "ann"})
+	return r
+}
+
+// A request waits for five seconds in all, however many calls it makes.
+func TestARequestWaitsFiveSeconds(t *testing.T) {
+	for _, test := range []struct {
+		method, target, body string
+		each                 time.Duration
+		status               int
+		took                 time.Duration
+	}{
+		{"GET", "/api/links", "", 2 * time.Second, 200, 4 * time.Second},
+		{"GET", "/api/links", "", 3 * time.Second, 503, 5 * time.Second},
+		{"GET", "/api/links?clicks=true", "", 2 * time.Second, 503, 5 * time.Second},
+		{"GET", "/api/links/ann1/stats", "", 1600 * time.Millisecond, 200, 4800 * time.Millisecond},
+		{"GET", "/api/links/ann1/stats", "", 2 * time.Second, 503, 5 * time.Second},
+		{"GET", "/api/export", "", 2 * time.Second, 503, 5 * time.Second},
+		{"POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, 2 * time.Second, 200, 4 * time.Second},
+		{"POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, 3 * time.Second, 503, 5 * time.Second},
+		{"GET", "/api/links", "", time.Hour, 503, 5 * time.Second},
+		{"POST", "/api/links/bulk", `{"links":[{"longUrl":"https://example.com/"}]}`, 6 * time.Second, 200, 12 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newSlowRig(t, test.each)
+			begun := time.Now()
+			w := r.as("ann", test.method, test.target, test.body)
+			took := time.Since(begun)
+			if w.Code != test.status || took != test.took || w.Code == 503 && w.Header().Get("Retry-After") != "5" {
+				t.Errorf("%s %s, %v a call: got %d %v after %v, want %d after %v",
+					test.method, test.target, test.each, w.Code, w.Header(), took, test.status, test.took)
+			}
+		})
+	}
+}
+
+// slowBody arrives after some time.
+type slowBody struct {
+	io.Reader
+	slow
+}
+
+func (b slowBody) Read(p []byte) (int, error) {
+	_ = b.call(context.Background())
+	return b.Reader.Read(p)
+}
+
+// The time that a body takes is the client's, and not storage's; but the response has to be written in time.
+func TestABodyTakesItsTime(t *testing.T) {
+	const one = `{"longUrl":"https://example.com/"}`
+	for _, test := range []struct {
+		target, body string
+		each, read   time.Duration // the second read is the one that finds the end
+		statuses     string
+		took         time.Duration
+	}{
+		{"/api/shorten", one, 2 * time.Second, 6 * time.Second, "200", 16 * time.Second},
+		{"/api/shorten", one, 3 * time.Second, 6 * time.Second, "503", 17 * time.Second},
+		{"/api/shorten", one, 4 * time.Second, 9 * time.Second, "503", 22 * time.Second},
+		{"/api/links/bulk", `{"links":[` + one + `,` + one + `,` + one + `]}`, 4 * time.Second, 4500 * time.Millisecond, "200 200 200 503", 21 * time.Second},
+		{"/api/import", `{"longUrl":"https://example.com/","alias":"one"}`, 4 * time.Second, 9 * time.Second, "503", 22 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newSlowRig(t, test.each)
+			r.as("ann", http.MethodGet, "/api/me", "") // makes the key
+			req := httptest.NewRequest(http.MethodPost, test.target, slowBody{strings.NewReader(test.body), slow(test.read)})
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("X-Api-Key", r.keys.of["ann"])
+			w := httptest.NewRecorder()
+			begun := time.Now()
+			r.ServeHTTP(w, req)
+			statuses := fmt.Sprint(w.Code)
+			for _, part := range strings.Split(w.Body.String(), `{"status":`)[1:] {
+				statuses += " " + part[:3]
+			}
+			if took := time.Since(begun); statuses != test.statuses || took != test.took {
+				t.Errorf("%s, %v a call, %v a read: got %s after %v, want %s after %v", test.target, test.each, test.read,
+					statuses, took, test.statuses, test.took)
+			}
+		})
+	}
+}

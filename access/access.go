@@ -17,8 +17,9 @@ import (
 type Caller struct {
 	Owner     string // "" for nobody
 	Admin     bool
-	Name      string // for people: the key's, or what the ID token calls them; "" for none
-	ClaimHash string // the hash of the claim token that was presented; "" for none
+	Name      string    // for people: the key's, or what the ID token calls them; "" for none
+	ClaimHash string    // the hash of the claim token that was presented; "" for none
+	KeyEnds   time.Time // when the API key ends that was presented; zero: never, or there was none
 }
 
 // AdminOwner is the owner that the admin key stands for. No other key may be made for it.
@@ -34,6 +35,8 @@ var (
 	ErrUnavailable = errors.New("the credential cannot be checked now")
 	// ErrUnknownKey is what Keys returns for a hash that no key has.
 	ErrUnknownKey = errors.New("there is no such key")
+	// ErrTooManyKeys: the owner has as many live keys as one may have.
+	ErrTooManyKeys = fmt.Errorf("the owner has %d keys that have not ended; revoke one first", MaxKeys)
 )
 
 // Keys finds API keys.
@@ -177,5 +180,5 @@ func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) 
 	case key.Expired(a.now()):
 		return Caller{}, fmt.Errorf("%w: the API key has expired", ErrInvalid)
 	}
-	return Caller{Owner: key.Owner, Name: key.Name}, nil
+	return Caller{Owner: key.Owner, Name: key.Name, KeyEnds: key.ExpiresAt}, nil
 }

@@ -34,6 +34,8 @@ const (
 	maxKeyName  = 100 // characters, as code points
 	maxKeyOwner = 200 // characters
 	minKeyLife  = time.Minute
+
+	MaxKeys = 100 // of an owner, without those that have ended
 )
 
 // InvalidKeyError says what is wrong with a key that somebody wants to make.
@@ -45,14 +47,14 @@ type InvalidKeyError struct {
 func (e *InvalidKeyError) Error() string { return e.Detail }
 
 // MakeKey makes a key that ends then, or never if that is nil, and returns it with its secret, which is the key itself. The
-// maker is the owner who asks for it, "" for somebody who is none. Errors: *InvalidKeyError, or random's.
-func MakeKey(random io.Reader, maker, owner, name string, ends *time.Time, now time.Time) (secret string, k Key, err error) {
+// maker is who asks for it. A key that a key makes ends with that at the latest. Errors: *InvalidKeyError, or random's.
+func MakeKey(random io.Reader, maker Caller, owner, name string, ends *time.Time, now time.Time) (secret string, k Key, err error) {
 	now = now.UTC().Truncate(time.Second)
 	k = Key{Owner: owner, Name: name, CreatedAt: now}
 	switch {
 	case owner == AdminOwner:
 		return "", k, &InvalidKeyError{"owner", "Name the owner whose key it will be. It cannot be " + AdminOwner + ": the admin key is a setting of the service."}
-	case owner == "" || owner != maker && // whom a provider may call what it likes
+	case owner == "" || owner != maker.Owner && // whom a provider may call what it likes
 		(len(owner) > maxKeyOwner || !printableASCII(owner) || strings.TrimSpace(owner) != owner || owner == "*"): // * is all owners
 		return "", k, &InvalidKeyError{"owner", fmt.Sprintf("The owner must have 1 to %d printable ASCII characters, without blanks at its ends, and cannot be *.", maxKeyOwner)}
 	case name == "" || utf8.RuneCountInString(name) > maxKeyName || strings.ContainsFunc(name, unicode.IsControl):
@@ -63,6 +65,9 @@ func MakeKey(random io.Reader, maker, owner, name string, ends *time.Time, now t
 		if k.ExpiresAt.Before(now.Add(minKeyLife)) || k.ExpiresAt.Year() > 9999 { // storage has no such dates
 			return "", k, &InvalidKeyError{"expiresAtUtc", fmt.Sprintf("The end must be at least %d seconds away, and before the year 10000.", int(minKeyLife/time.Second))}
 		}
+	}
+	if end := maker.KeyEnds; !end.IsZero() && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(end)) {
+		k.ExpiresAt = end
 	}
 	if secret, err = NewKey(random); err == nil {
 		k.Hash, k.Last4 = Hash(secret), secret[len(secret)-4:]

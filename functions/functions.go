@@ -96,7 +96,8 @@ type Callers interface {
 
 // Keys keeps API keys. What Create and Revoke did is durable on return.
 type Keys interface {
-	// Create adds a key. Error: link.ErrUnavailable; then the key may be there, but nobody has it.
+	// Create adds a key, unless its owner has access.MaxKeys that have not ended.
+	// Errors: access.ErrTooManyKeys; link.ErrUnavailable, then the key may be there, but nobody has it.
 	Create(ctx context.Context, k access.Key) error
 	// List returns the keys of an owner, of all owners if it is "", newest first. Error: link.ErrUnavailable.
 	List(ctx context.Context, owner string) ([]access.Key, error)

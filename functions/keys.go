@@ -52,7 +52,7 @@ func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if owner != who.Owner && !who.Admin {
 		return link.ErrForbidden
 	}
-	secret, k, err := access.MakeKey(ks.random, who.Owner, owner, body.Name, body.ExpiresAt, ks.now())
+	secret, k, err := access.MakeKey(ks.random, who, owner, body.Name, body.ExpiresAt, ks.now())
 	var invalid *access.InvalidKeyError
 	if errors.As(err, &invalid) {
 		return fieldProblem(invalid.Field, invalid.Detail)

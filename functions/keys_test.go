@@ -38,7 +38,7 @@ func TestKeys(t *testing.T) {
 
 	// Owners make keys for themselves, and see their own; an admin sees all.
 	second := members(t, r.as(key, http.MethodPost, "/api/keys", `{"name":"2","expiresAtUtc":null}`))
-	if second["owner"] != `"ann"` || second["expiresAtUtc"] != "null" {
+	if second["owner"] != `"ann"` {
 		t.Errorf("got %v", second)
 	}
 	if w := r.as(key, http.MethodPost, "/api/keys", `{"name":"3","owner":"ann"}`); w.Code != 201 {
@@ -75,6 +75,42 @@ func TestKeys(t *testing.T) {
 		method, target, _ := strings.Cut(request, " ")
 		wantProblem(t, r.as("admin", method, target, `{"name":"x","owner":"ann"}`), 503, "storage-unavailable", "")
 	}
+}
+
+// A key makes none that outlives it.
+func TestAKeyOfAKeyEndsWithIt(t *testing.T) {
+	r := newRig(t)
+	ends := r.clock.Now().Add(time.Hour)
+	end := func(who, asked string) string {
+		t.Helper()
+		w := r.as(who, http.MethodPost, "/api/keys", `{"name":"x"`+asked+`}`)
+		if w.Code != 201 {
+			t.Fatalf("got %d %s", w.Code, w.Body)
+		}
+		return strings.Trim(members(t, w)["expiresAtUtc"], `"`)
+	}
+	at := func(t time.Time) string { return t.Format(time.RFC3339) }
+	asking := func(t time.Time) string { return `,"expiresAtUtc":"` + at(t) + `"` }
+	key := strings.Trim(members(t, r.as("admin", http.MethodPost, "/api/keys", `{"name":"x","owner":"ann"`+asking(ends)+`}`))["key"], `"`)
+	for _, test := range []struct{ who, asked, want string }{
+		{key, "", at(ends)},
+		{key, `,"expiresAtUtc":null`, at(ends)},
+		{key, asking(ends), at(ends)},
+		{key, asking(ends.Add(time.Second)), at(ends)},
+		{key, asking(ends.Add(-time.Second)), at(ends.Add(-time.Second))},
+		{"bob", "", "null"}, // by one that never ends
+		{"bob", asking(ends), at(ends)},
+	} {
+		if got := end(test.who, test.asked); got != test.want {
+			t.Errorf("%s, asking for%s: it ends at %s, want %s", test.who, test.asked, got, test.want)
+		}
+	}
+	r.clock.Advance(time.Hour - time.Second) // one that ends within the shortest life still makes one for as long
+	if got := end(key, ""); got != at(ends) {
+		t.Errorf("it ends at %s, want %s", got, at(ends))
+	}
+	r.keys.fail = access.ErrTooManyKeys
+	wantProblem(t, r.as("admin", http.MethodPost, "/api/keys", `{"name":"x","owner":"ann"}`), 409, "too-many-keys", "")
 }
 
 func TestKeysThatAreRefused(t *testing.T) {

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -79,6 +80,9 @@ var (
 		"The link has changed since you read it: none of the tags in If-Match is its ETag. Read it again, and repeat the request if it still applies.")
 	noKeyProblem = newProblem(http.StatusNotFound, "not-found", "No such key",
 		"There is no API key with this id. GET /api/keys lists yours.")
+	tooManyKeysProblem = newProblem(http.StatusConflict, "too-many-keys", "Too many API keys",
+		fmt.Sprintf("An owner may have %d API keys that have not ended. Revoke one that nobody needs; GET /api/keys lists them.",
+			access.MaxKeys))
 	badHostProblem = badRequest("host", "Not a host",
 		"Name one host, such as example.com or [2001:db8::1], without scheme, user name, port and path. All hosts below it are blocked with it.", "")
 	notBlockedProblem = newProblem(http.StatusNotFound, "not-found", "Not blocked",
@@ -111,6 +115,7 @@ var problems = []struct {
 	{access.ErrAmbiguous, ambiguousProblem},
 	{access.ErrUnavailable, uncheckedProblem},
 	{access.ErrUnknownKey, noKeyProblem},
+	{access.ErrTooManyKeys, tooManyKeysProblem},
 	{link.ErrNotFound, notFoundProblem},
 	{link.ErrDamaged, damagedProblem},
 	{link.ErrBlocked, targetBlockedProblem},

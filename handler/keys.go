@@ -84,7 +84,7 @@ func listKeys(ctx context.Context, c commandEnv) error {
 }
 
 func createKey(ctx context.Context, c commandEnv, name, owner string, ends *time.Time) error {
-	secret, k, err := access.MakeKey(rand.Reader, "", owner, name, ends, c.now())
+	secret, k, err := access.MakeKey(rand.Reader, access.Caller{}, owner, name, ends, c.now())
 	if invalid := (*access.InvalidKeyError)(nil); errors.As(err, &invalid) {
 		return usageError{invalid.Detail}
 	}

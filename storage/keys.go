@@ -179,13 +179,20 @@ func (k *Keys) forget(hash string) {
 	delete(k.cached, hash)
 }
 
-// Create adds a key. When it returns without an error, the key is durable. After an error it may be there all the same; to
-// repeat it, draw another one. The end of ctx does not cut it short. Errors: link.ErrUnavailable.
+// Create adds a key, unless its owner has access.MaxKeys that have not ended. When it returns without an error, the key is
+// durable. After an error it may be there all the same; to repeat it, draw another one. The end of ctx does not cut it short.
+// Errors: access.ErrTooManyKeys, link.ErrUnavailable.
 func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	d, ctx, cancel := startWrite(ctx, k.config.Now)
 	defer cancel()
 	listed := encode(keyListEntity{PartitionKey: keyList(key.Owner), RowKey: key.ID(), Hash: key.Hash})
 	if _, err := k.table.upsert(ctx, listed); err != nil {
+		return exported(err)
+	}
+	if err := k.permit(ctx, key.Owner); err != nil {
+		if errors.Is(err, access.ErrTooManyKeys) {
+			_ = k.table.delete(ctx, keyList(key.Owner), key.ID(), azcore.ETagAny) // else it is a stray
+		}
 		return exported(err)
 	}
 	// A crash here leaves a row that leads nowhere, which List drops.
@@ -209,6 +216,26 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	return exported(err)
 }
 
+// permit returns access.ErrTooManyKeys if too many keys are listed for an owner that have not ended. It counts after the new one
+// was listed, so that of creates at the same time none overlooks another: together they may make fewer keys than there is room
+// for, but not more.
+func (k *Keys) permit(ctx context.Context, owner string) error {
+	rows, err := k.table.rows(ctx, fmt.Sprintf("PartitionKey eq '%s'", keyList(owner)), access.MaxKeys+1)
+	if err != nil || len(rows) <= access.MaxKeys {
+		return err
+	}
+	keys, coming, err := k.ofOwner(ctx, owner) // some may have ended
+	if err != nil {
+		return err
+	}
+	now := k.config.Now()
+	keys = slices.DeleteFunc(keys, func(key access.Key) bool { return key.Expired(now) })
+	if len(keys)+coming > access.MaxKeys {
+		return access.ErrTooManyKeys
+	}
+	return nil
+}
+
 // List returns the keys of an owner, or of everybody if that is "", the newest first, as they are in the table. It deletes
 // rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
 func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err error) {
@@ -217,7 +244,7 @@ func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err e
 	if owner == "" {
 		keys, err = k.all(ctx)
 	} else {
-		keys, err = k.ofOwner(ctx, owner)
+		keys, _, err = k.ofOwner(ctx, owner)
 	}
 	slices.SortFunc(keys, func(a, b access.Key) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Hash, b.Hash))
@@ -235,13 +262,15 @@ func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
 	return keys, err
 }
 
-func (k *Keys) ofOwner(ctx context.Context, owner string) ([]access.Key, error) {
+// ofOwner returns the keys of an owner, and how many are listed that may be about to be inserted.
+func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, coming int, err error) {
 	strays := newStrays(ctx, k.table, &k.config)
 	rows, err := k.table.rows(ctx, fmt.Sprintf("PartitionKey eq '%s'", keyList(owner)), math.MaxInt)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	keys := make([]access.Key, len(rows))
+	keys = make([]access.Key, len(rows))
+	var young atomic.Int64
 	err = eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
 		var listed keyListEntity
 		if json.Unmarshal(rows[i].data, &listed) != nil || len(listed.Hash) != hashLength {
@@ -249,13 +278,16 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) ([]access.Key, error) 
 		}
 		data, _, err := k.table.get(ctx, keyPartition(listed.Hash), listed.Hash)
 		if errors.Is(err, errGone) {
-			strays.drop(ctx, rows[i])
+			if !strays.drop(ctx, rows[i]) {
+				young.Add(1)
+			}
 			return nil
 		}
 		keys[i] = decodeKey(data, listed.Hash)
 		return err
 	})
-	return slices.DeleteFunc(keys, func(key access.Key) bool { return key.Owner != owner }), err
+	keys = slices.DeleteFunc(keys, func(key access.Key) bool { return key.Owner != owner })
+	return keys, int(young.Load()), err
 }
 
 // Revoke deletes the key with this id if it is the owner's, or anybody's if owner is "". When it returns without an error,

@@ -179,7 +179,7 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 			t.Errorf("%s: got the calls %v, want %d", what, made, want)
 		}
 	}
-	count("create", 2, func() error { return s.Keys.Create(ctx, key) })
+	count("create", 3, func() error { return s.Keys.Create(ctx, key) })
 	r.wantKey(s, key, nil, 1)
 	r.wantKey(s, key, nil, 0)
 	r.wantKey(s, unknown, access.ErrUnknownKey, 1)
@@ -205,6 +205,80 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 	count("revoke", 4, revoke(key.ID(), "ann"))
 	count("revoke again", 2, revoke(key.ID(), "ann"))
 	count("revoke again, as an admin", 1, revoke(key.ID(), ""))
+}
+
+// Owners have a hundred keys that have not ended, however many are made at once.
+func TestAnOwnersKeysAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := r.open(nil)
+	add := func(n int, ends time.Time) (made, refused int) {
+		t.Helper()
+		errs := make([]error, n)
+		var all errgroup.Group
+		all.SetLimit(16)
+		for i := range n {
+			all.Go(func() error {
+				key := r.newKey("ann")
+				key.ExpiresAt = ends
+				errs[i] = patiently(func() error { return s.Keys.Create(ctx, key) })
+				return nil
+			})
+		}
+		_ = all.Wait()
+		for _, err := range errs {
+			switch {
+			case err == nil:
+				made++
+			case errors.Is(err, access.ErrTooManyKeys):
+				refused++
+			default:
+				t.Error(err)
+			}
+		}
+		return made, refused
+	}
+	if made, _ := add(95, time.Time{}); made != 95 {
+		t.Fatalf("made %d", made)
+	}
+	if made, _ := add(4, r.clock.Now().Add(time.Minute)); made != 4 {
+		t.Fatalf("made %d that end", made)
+	}
+	if made, refused := add(16, time.Time{}); made > 1 || made+refused != 16 {
+		t.Errorf("at once, where there is room for one: made %d, refused %d", made, refused)
+	}
+	for { // creates at once may all be refused
+		if made, _ := add(1, time.Time{}); made == 0 {
+			break
+		}
+	}
+	live, err := s.Keys.List(ctx, "ann")
+	if err != nil || len(live) != access.MaxKeys {
+		t.Fatalf("%d keys, %v", len(live), err)
+	}
+	rows := 0
+	for _, row := range r.Rows(r.Keys) {
+		if strings.HasPrefix(row["PartitionKey"].(string), "owner|") {
+			rows++
+		}
+	}
+	if rows != access.MaxKeys {
+		t.Errorf("%d keys are listed", rows)
+	}
+	r.addKey(s, "bob")
+	if err := s.Keys.Revoke(ctx, live[0].ID(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if made, _ := add(1, time.Time{}); made != 1 {
+		t.Error("a revoked key counts")
+	}
+	r.clock.Advance(time.Minute)
+	if made, _ := add(4, time.Time{}); made != 4 {
+		t.Error("a key that has ended counts")
+	}
+	if _, refused := add(1, time.Time{}); refused != 1 {
+		t.Error("one too many is made")
+	}
 }
 
 // What is not cached is not looked up where that is not allowed.
@@ -319,10 +393,10 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 				}
 				key := r.newKey("ann")
 				s, err := kill(func(s *storage.Links) error { return s.Keys.Create(ctx, key) })
-				if n >= 2 != (err == nil) {
+				if n >= 3 != (err == nil) {
 					t.Errorf("create: %v", err)
 				}
-				if n >= 2 {
+				if n >= 3 {
 					r.wantKey(s, key, nil, 1)
 					wantListed(t, s, "ann", key)
 				} else {
@@ -393,7 +467,7 @@ func TestFaultsAroundKeys(t *testing.T) {
 		"list":   func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.List(ctx, "ann"); return err },
 		"all":    func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.List(ctx, ""); return err },
 	}
-	for operation, calls := range map[string]int{"create": 2, "key": 1, "revoke": 4, "list": 2, "all": 1} {
+	for operation, calls := range map[string]int{"create": 3, "key": 1, "revoke": 4, "list": 2, "all": 1} {
 		for name, fault := range map[string]faultproxy.Fault{
 			"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy,
 		} {
@@ -455,7 +529,7 @@ func TestACreateOfAKeyThatWasStopped(t *testing.T) {
 	s, other := r.open(nil), r.open(nil)
 	key := r.newKey("ann")
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.N == 2 {
+		if c.N == 3 {
 			r.clock.Advance(time.Hour)
 			wantListed(t, other, "ann")
 		}

@@ -182,9 +182,12 @@ func newStrays(ctx context.Context, t *table, config *Config) *strays {
 	})}
 }
 
-// drop deletes a row that leads nowhere, if it is old. It is best effort: the next list finds the row again.
-func (s *strays) drop(ctx context.Context, r listedRow) {
-	if before, err := s.before(); err == nil && r.writtenAt.Before(before) {
+// drop deletes a row that leads nowhere, if it is old, and reports whether it is. It is best effort: the next list finds the
+// row again.
+func (s *strays) drop(ctx context.Context, r listedRow) (old bool) {
+	before, err := s.before()
+	if old = err == nil && r.writtenAt.Before(before); old {
 		_ = s.table.delete(ctx, r.partition, r.key, r.etag)
 	}
+	return old
 }

@@ -31,6 +31,9 @@ var (
 	ErrInvalid = errors.New("the credential is not valid")
 	// ErrAmbiguous: there are two credentials, or two lines of one.
 	ErrAmbiguous = errors.New("there is more than one credential")
+	// ErrGuess is wrapped beside one of these two: the credential is neither the admin key nor of the form of any other, so
+	// that it may be a guess of the admin key.
+	ErrGuess = errors.New("it may be a guess of the admin key")
 	// ErrUnavailable: the credential cannot be looked up or checked now.
 	ErrUnavailable = errors.New("the credential cannot be checked now")
 	// ErrUnknownKey is what Keys returns for a hash that no key has.
@@ -84,8 +87,12 @@ const maxCredential = 8 << 10
 
 // CheckAdminKey returns what a key must be like to be the admin's, as the end of a sentence, and nil if it is.
 func CheckAdminKey(key string) error {
-	if len(key) < 32 || len(key) > 1024 || !printableASCII(key) || strings.Contains(key, " ") {
-		return errors.New("must be 32 to 1,024 printable ASCII characters without spaces")
+	different := map[rune]bool{}
+	for _, r := range key {
+		different[r] = true
+	}
+	if len(key) < 32 || len(key) > 1024 || len(different) < 8 || !printableASCII(key) || different[' '] {
+		return errors.New("must be 32 to 1,024 printable ASCII characters without spaces, at least 8 of them different")
 	}
 	return nil
 }
@@ -137,19 +144,19 @@ func (a *Authenticator) secret(ctx context.Context, s string, bearer bool) (Call
 	case a.isAdminKey(s): // which may look like anything, a key or two lines among it
 		return Caller{Owner: AdminOwner, Admin: true}, nil
 	case strings.Contains(s, ","): // as a host that forwards joins two lines
-		return Caller{}, ErrAmbiguous
+		return Caller{}, fmt.Errorf("%w: %w", ErrAmbiguous, ErrGuess)
 	case strings.HasPrefix(s, keyPrefix):
 		return a.keyOwner(ctx, s)
 	case !bearer:
-		return Caller{}, fmt.Errorf("%w: it is no API key", ErrInvalid)
+		return Caller{}, fmt.Errorf("%w: %w: it is no API key", ErrInvalid, ErrGuess)
 	case strings.HasPrefix(s, claimPrefix):
 		hash, ok := ClaimHash(s)
 		if !ok {
-			return Caller{}, fmt.Errorf("%w: the claim token is malformed", ErrInvalid)
+			return Caller{}, fmt.Errorf("%w: %w: the claim token is malformed", ErrInvalid, ErrGuess)
 		}
 		return Caller{ClaimHash: hash}, nil
 	case a.provider == nil:
-		return Caller{}, fmt.Errorf("%w: it is no API key, and there is no provider of ID tokens", ErrInvalid)
+		return Caller{}, fmt.Errorf("%w: %w: it is no API key, and there is no provider of ID tokens", ErrInvalid, ErrGuess)
 	default:
 		return a.provider.caller(ctx, s)
 	}
@@ -167,7 +174,7 @@ func (a *Authenticator) isAdminKey(s string) bool {
 func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) {
 	hash, ok := ParseKey(s)
 	if !ok {
-		return Caller{}, fmt.Errorf("%w: the API key is malformed", ErrInvalid)
+		return Caller{}, fmt.Errorf("%w: %w: the API key is malformed", ErrInvalid, ErrGuess)
 	}
 	key, err := a.keys.Key(ctx, hash)
 	switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tiney/access"
+	"tiney/internal/oidcprovider"
 )
 
 const adminKey = "correct-horse-battery-staple-0123456789,:;"
@@ -155,6 +156,45 @@ func TestCaller(t *testing.T) {
 	}
 }
 
+// What has the form of no other credential may be a guess of the admin key.
+func TestGuessesOfTheAdminKey(t *testing.T) {
+	key, err := access.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := access.NewClaimToken(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, signIn := start(t, oidcprovider.Options{Alg: "ES256"})
+	a := open(t, access.Config{AdminKey: adminKey}, &keys{}, time.Now)
+	for name, c := range map[string]struct {
+		a     *access.Authenticator
+		line  string
+		guess bool
+	}{
+		"almost the admin key":       {a, "Authorization: Bearer " + adminKey[1:], true},
+		"in X-Api-Key":               {a, "X-Api-Key: " + adminKey[1:], true},
+		"with a comma":               {a, "X-Api-Key: " + adminKey[1:] + ",", true},
+		"as a malformed key":         {a, "X-Api-Key: tny_" + adminKey, true},
+		"as a malformed claim token": {a, "Authorization: Bearer tnc_" + adminKey, true},
+		"a token without a provider": {a, "Authorization: Bearer " + p.SignIn(t, "ada"), true},
+		"as a malformed token":       {signIn, "Authorization: Bearer a.b.c", true},
+		"a word, with a provider":    {signIn, "Authorization: Bearer guess", true},
+		"a claim token in X-Api-Key": {a, "X-Api-Key: " + claim, true},
+		"a token for others":         {signIn, "Authorization: Bearer " + p.SignInTo(t, oidcprovider.OtherClientID, "ada"), false},
+		"an unknown key":             {a, "X-Api-Key: " + key, false},
+		"what is not compared":       {a, "Authorization: Basic YWRhOmFkYQ==", false},
+		"the admin key":              {a, "X-Api-Key: " + adminKey, false},
+		"a claim token":              {a, "Authorization: Bearer " + claim, false},
+		"an ID token":                {signIn, "Authorization: Bearer " + p.SignIn(t, "ada"), false},
+	} {
+		if _, err := c.a.Caller(t.Context(), headers(c.line)); errors.Is(err, access.ErrGuess) != c.guess {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // The admin key is a setting and may look like any other credential.
 func TestAdminKeyLooksLikeAnything(t *testing.T) {
 	var k keys
@@ -163,7 +203,7 @@ func TestAdminKeyLooksLikeAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, adminKey := range []string{key, claim, "tny_" + strings.Repeat("-", 40), strings.Repeat("a.", 30), strings.Repeat("~", 32), strings.Repeat("Bearer,", 9)} {
+	for _, adminKey := range []string{key, claim, "tny_" + strings.Repeat("-guess", 7), strings.Repeat("abcdefg.", 8), strings.Repeat("~!@#$%^&", 4), strings.Repeat("Bearer,tny", 5)} {
 		a := open(t, access.Config{AdminKey: adminKey}, &k, time.Now)
 		for _, line := range []string{"Authorization: Bearer " + adminKey, "X-Api-Key: " + adminKey} {
 			if got, err := a.Caller(t.Context(), headers(line)); err != nil || !got.Admin || got.Owner != access.AdminOwner {
@@ -217,12 +257,14 @@ func TestNewChecksTheConfiguration(t *testing.T) {
 		ok     bool
 	}{
 		"nothing":               {access.Config{}, true},
-		"an admin key":          {access.Config{AdminKey: strings.Repeat("k", 32)}, true},
-		"a short one":           {access.Config{AdminKey: strings.Repeat("k", 31)}, false},
-		"a long one":            {access.Config{AdminKey: strings.Repeat("k", 1025)}, false},
-		"with a space":          {access.Config{AdminKey: strings.Repeat("k", 32) + " k"}, false},
-		"with a line's end":     {access.Config{AdminKey: strings.Repeat("k", 32) + "\n"}, false},
-		"not ASCII":             {access.Config{AdminKey: strings.Repeat("ü", 32)}, false},
+		"an admin key":          {access.Config{AdminKey: strings.Repeat("k", 24) + "eightdif"}, true},
+		"of seven characters":   {access.Config{AdminKey: strings.Repeat("sevndif", 5)}, false},
+		"of one":                {access.Config{AdminKey: strings.Repeat("k", 32)}, false},
+		"a short one":           {access.Config{AdminKey: adminKey[:31]}, false},
+		"a long one":            {access.Config{AdminKey: strings.Repeat(adminKey, 33)[:1025]}, false},
+		"with a space":          {access.Config{AdminKey: adminKey + " k"}, false},
+		"with a line's end":     {access.Config{AdminKey: adminKey + "\n"}, false},
+		"not ASCII":             {access.Config{AdminKey: adminKey + "ü"}, false},
 		"a provider":            {oidc("https://login.example.org", "c"), true},
 		"with a path":           {oidc("https://login.example.org/tenant/v2.0", "c"), true},
 		"with a slash":          {oidc("https://login.example.org/", "c"), true},

@@ -17,14 +17,20 @@ const (
 	LimitUnknown               // look-ups of what turns out not to exist: links, and credentials
 	LimitAPI                   // other calls of the API
 	LimitRedirect              // requests for a redirect or a preview
+	LimitGuess                 // guesses of the admin key, whatever the rates say: GuessRate
 	limitCount
 )
 
 // String returns the name of the limit, as responses have it.
-func (l Limit) String() string { return [limitCount]string{"shorten", "unknown", "api", "redirect"}[l] }
+func (l Limit) String() string {
+	return [limitCount]string{"shorten", "unknown", "api", "redirect", "guess"}[l]
+}
 
 // Window is the time that rates are for.
 const Window = time.Minute
+
+// GuessRate is the rate of LimitGuess.
+const GuessRate = 30
 
 // Rates are how many requests a client may send within Window: so many at once, and then one each time that its share of
 // Window has passed. Zero: any number.
@@ -69,6 +75,7 @@ type set struct {
 
 // NewLimits returns limits, by which nobody has sent a request yet.
 func NewLimits(rates Rates, now func() time.Time) *Limits {
+	rates[LimitGuess] = GuessRate
 	return &Limits{rates: rates, now: now, start: now(), seed: maphash.MakeSeed(), sets: sync.OnceValue(func() []set { return make([]set, setCount) })}
 }
 

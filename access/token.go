@@ -36,6 +36,8 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	switch {
 	case keyErr != nil:
 		return Caller{}, keyErr
+	case errors.Is(err, jwt.ErrTokenMalformed):
+		return Caller{}, fmt.Errorf("%w: %w: %w", ErrInvalid, ErrGuess, jwt.ErrTokenMalformed)
 	case err != nil:
 		return Caller{}, fmt.Errorf("%w: %w", ErrInvalid, reason(err))
 	}
@@ -89,7 +91,7 @@ func (p *provider) keysOf(ctx context.Context, t *jwt.Token) ([]jwt.Verification
 
 // reason is why a token was refused. The parser's own text may quote the token.
 func reason(err error) error {
-	for _, known := range []error{jwt.ErrTokenMalformed, jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
+	for _, known := range []error{jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
 		jwt.ErrTokenNotValidYet, jwt.ErrTokenUsedBeforeIssued, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenRequiredClaimMissing} {
 		if errors.Is(err, known) {
 			return known

@@ -55,13 +55,19 @@ func (c *callers) public(serve handlerFunc) handlerFunc {
 }
 
 // caller tells who sends a request. Credentials that are refused count as unknown. From an address that has sent too many of
-// them, only those are taken that can be checked without a look-up.
+// them, only those are taken that can be checked without a look-up. What may be guesses of the admin key has a limit besides,
+// after which a wrong one is not told from others any more; a right one is taken all the same.
 func (c *callers) caller(ctx context.Context, r *http.Request) (access.Caller, error) {
 	tooMany := c.limits.take(access.LimitUnknown, r, "")
 	if tooMany != nil {
 		ctx = access.WithoutLookup(ctx)
 	}
 	who, err := c.Caller(ctx, r.Header)
+	if errors.Is(err, access.ErrGuess) {
+		if tooMany := c.limits.take(access.LimitGuess, r, ""); tooMany != nil {
+			return who, tooMany
+		}
+	}
 	invalid := errors.Is(err, access.ErrInvalid)
 	switch {
 	case tooMany != nil && (invalid || errors.Is(err, access.ErrUnavailable)):

@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -163,6 +164,40 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Guesses of the admin key are limited where nothing else is. What is right is taken all the same.
+func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
+	r := limited(t, access.Rates{})
+	unknown, err := access.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	present := func(address, secret string) *httptest.ResponseRecorder {
+		return r.from(address, "GET", "/api/me", "", "Authorization", "Bearer "+secret)
+	}
+	for i := range 100 {
+		wantProblem(t, present(ann, unknown), 401, "credentials-invalid", "")
+		if i < access.GuessRate {
+			wantProblem(t, present(ann, adminKey+fmt.Sprint(i)), 401, "credentials-invalid", "")
+		}
+	}
+	for _, guess := range []string{adminKey + "30", adminKey + ",", "tny_", "a.b.c"} {
+		wantLimited(t, present(ann, guess), "guess", 30, 2)
+	}
+	wantProblem(t, present(ben, adminKey+"30"), 401, "credentials-invalid", "")
+	if w := present(ann, adminKey); w.Code != 200 {
+		t.Errorf("the admin key: got %d %s", w.Code, w.Body)
+	}
+	if w := r.from(ann, "GET", "/api/me", ""); w.Code != 200 {
+		t.Errorf("no credentials: got %d %s", w.Code, w.Body)
+	}
+	if w := r.as("ada", "GET", "/api/me", "", "X-Forwarded-For", ann); w.Code != 200 {
+		t.Errorf("a key: got %d %s", w.Code, w.Body)
+	}
+	r.clock.Advance(2 * time.Second)
+	wantProblem(t, present(ann, adminKey+"30"), 401, "credentials-invalid", "")
+	wantLimited(t, present(ann, adminKey+"31"), "guess", 30, 2)
 }
 
 // A flood of unknown aliases makes no more look-ups than its limit, even if all of it comes at once, and nobody else

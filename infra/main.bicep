@@ -136,7 +136,7 @@ param maxTtlSeconds int = 7776000
 ])
 param shortenAccess string = 'anyone'
 
-@description('ADMIN_KEY: the key that may do everything and makes the first API keys, 32 characters or more. Empty: there is none.')
+@description('ADMIN_KEY: the key that may do everything and makes the first API keys, 32 characters or more, at least 8 of them different. Empty: there is none.')
 @secure()
 @maxLength(1024)
 param adminKey string = ''

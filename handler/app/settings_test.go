@@ -273,6 +273,7 @@ func TestWrongAccess(t *testing.T) {
 		want  string
 	}{
 		"a key of 31 characters":     {[]string{"ADMIN_KEY", ownKey[1:]}, "ADMIN_KEY must be 32"},
+		"a key of 7 characters":      {[]string{"ADMIN_KEY", strings.Repeat("sevndif", 5)}, "ADMIN_KEY must be 32"},
 		"a key with a space":         {[]string{"ADMIN_KEY", strings.Replace(ownKey, "-", " ", 1)}, "ADMIN_KEY must be 32"},
 		"a key with an umlaut":       {[]string{"ADMIN_KEY", ownKey + "ä"}, "ADMIN_KEY must be 32"},
 		"the development key online": {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "https://go.example.com"}, "ADMIN_KEY is the key of local.settings.json"},

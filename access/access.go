@@ -31,15 +31,15 @@ var (
 	ErrInvalid = errors.New("the credential is not valid")
 	// ErrAmbiguous: there are two credentials, or two lines of one.
 	ErrAmbiguous = errors.New("there is more than one credential")
-	// ErrGuess is wrapped beside one of these two: the credential is neither the admin key nor of the form of any other, so
-	// that it may be a guess of the admin key.
+	// ErrGuess is wrapped beside one of these two: the credential is neither the admin key nor of the
+	// form of any other, so that it may be a guess of the admin key.
 	ErrGuess = errors.New("it may be a guess of the admin key")
 	// ErrUnavailable: the credential cannot be looked up or checked now.
 	ErrUnavailable = errors.New("the credential cannot be checked now")
 	// ErrUnknownKey is what Keys returns for a hash that no key has.
 	ErrUnknownKey = errors.New("there is no such key")
 	// ErrTooManyKeys: the owner has as many live keys as one may have.
-	ErrTooManyKeys = fmt.Errorf("the owner has %d keys that have not ended; revoke one first", MaxKeys)
+	ErrTooManyKeys = fmt.Errorf("the owner has %d keys that have not ended; revoke one", MaxKeys)
 )
 
 // Keys finds API keys.
@@ -91,8 +91,10 @@ func CheckAdminKey(key string) error {
 	for _, r := range key {
 		different[r] = true
 	}
-	if len(key) < 32 || len(key) > 1024 || len(different) < 8 || !printableASCII(key) || different[' '] {
-		return errors.New("must be 32 to 1,024 printable ASCII characters without spaces, at least 8 of them different")
+	if len(key) < 32 || len(key) > 1024 || len(different) < 8 || different[' '] ||
+		!printableASCII(key) {
+		return errors.New("must be 32 to 1,024 printable ASCII characters without spaces, " +
+			"at least 8 of them different")
 	}
 	return nil
 }
@@ -156,7 +158,8 @@ func (a *Authenticator) secret(ctx context.Context, s string, bearer bool) (Call
 		}
 		return Caller{ClaimHash: hash}, nil
 	case a.provider == nil:
-		return Caller{}, fmt.Errorf("%w: %w: it is no API key, and there is no provider of ID tokens", ErrInvalid, ErrGuess)
+		return Caller{}, fmt.Errorf("%w: %w: it is no API key, and there is no provider of ID tokens",
+			ErrInvalid, ErrGuess)
 	default:
 		return a.provider.caller(ctx, s)
 	}

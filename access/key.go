@@ -46,9 +46,12 @@ type InvalidKeyError struct {
 
 func (e *InvalidKeyError) Error() string { return e.Detail }
 
-// MakeKey makes a key that ends then, or never if that is nil, and returns it with its secret, which is the key itself. The
-// maker is who asks for it. A key that a key makes ends with that at the latest. Errors: *InvalidKeyError, or random's.
-func MakeKey(random io.Reader, maker Caller, owner, name string, ends *time.Time, now time.Time) (secret string, k Key, err error) {
+// MakeKey makes a key that ends then, or never if that is nil, and returns it with its secret, which is
+// the key itself. The maker is who asks for it. A key that a key makes ends with that at the latest.
+// Errors: *InvalidKeyError, or random's.
+func MakeKey(
+	random io.Reader, maker Caller, owner, name string, ends *time.Time, now time.Time,
+) (secret string, k Key, err error) {
 	now = now.UTC().Truncate(time.Second)
 	k = Key{Owner: owner, Name: name, CreatedAt: now}
 	switch {

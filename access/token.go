@@ -21,7 +21,8 @@ const (
 
 func (p *provider) newParser() *jwt.Parser {
 	return jwt.NewParser(jwt.WithValidMethods([]string{"RS256", "ES256"}), jwt.WithIssuer(p.Issuer), jwt.WithAudience(p.ClientID),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(p.now), jwt.WithStrictDecoding())
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(p.now),
+		jwt.WithStrictDecoding())
 }
 
 // caller tells whose an ID token is.
@@ -55,18 +56,19 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	}, nil
 }
 
-// checkRecipient returns an error unless the provider has made a token for this service to tell who somebody is
-// (OpenID Connect Core 1.0, section 3.1.3.7). A logout token has the same issuer, audience and subject, and may have the
-// same type; it is told by its events (OpenID Connect Back-Channel Logout 1.0, section 2.4).
+// checkRecipient returns an error unless the provider has made a token for this service to tell who
+// somebody is (OpenID Connect Core 1.0, section 3.1.3.7). A logout token has the same issuer, audience
+// and subject, and may have the same type; it is told by its events (OpenID Connect Back-Channel Logout
+// 1.0, section 2.4).
 func (p *provider) checkRecipient(claims jwt.MapClaims) error {
-	audiences, _ := claims.GetAudience() // the parser has checked that it is one, and that this service is in it
+	audiences, _ := claims.GetAudience() // the parser has checked that this service is in it
 	azp, given := claims["azp"]
 	_, logout := claims["events"]
 	switch {
 	case given && azp != any(p.ClientID):
 		return fmt.Errorf("%w: the token was made for another client", ErrInvalid)
 	case !given && len(audiences) > 1:
-		return fmt.Errorf("%w: the token has several audiences, and does not say for which client it was made", ErrInvalid)
+		return fmt.Errorf("%w: the token has several audiences, and no client that it was made for", ErrInvalid)
 	case logout:
 		return fmt.Errorf("%w: the token is no ID token by its events", ErrInvalid)
 	}
@@ -92,7 +94,8 @@ func (p *provider) keysOf(ctx context.Context, t *jwt.Token) ([]jwt.Verification
 // reason is why a token was refused. The parser's own text may quote the token.
 func reason(err error) error {
 	for _, known := range []error{jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
-		jwt.ErrTokenNotValidYet, jwt.ErrTokenUsedBeforeIssued, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenRequiredClaimMissing} {
+		jwt.ErrTokenNotValidYet, jwt.ErrTokenUsedBeforeIssued, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,
+		jwt.ErrTokenRequiredClaimMissing} {
 		if errors.Is(err, known) {
 			return known
 		}

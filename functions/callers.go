@@ -54,9 +54,9 @@ func (c *callers) public(serve handlerFunc) handlerFunc {
 	}
 }
 
-// caller tells who sends a request. Credentials that are refused count as unknown. From an address that has sent too many of
-// them, only those are taken that can be checked without a look-up. What may be guesses of the admin key has a limit besides,
-// after which a wrong one is not told from others any more; a right one is taken all the same.
+// caller tells who sends a request. Credentials that are refused count as unknown. From an address that
+// has sent too many of them, only those are taken that can be checked without a look-up. Those that may be
+// guesses of the admin key have a limit of their own besides, which refuses none that is right.
 func (c *callers) caller(ctx context.Context, r *http.Request) (access.Caller, error) {
 	tooMany := c.limits.take(access.LimitUnknown, r, "")
 	if tooMany != nil {

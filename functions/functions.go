@@ -96,8 +96,8 @@ type Callers interface {
 
 // Keys keeps API keys. What Create and Revoke did is durable on return.
 type Keys interface {
-	// Create adds a key, unless its owner has access.MaxKeys that have not ended.
-	// Errors: access.ErrTooManyKeys; link.ErrUnavailable, then the key may be there, but nobody has it.
+	// Create adds a key, unless its owner has access.MaxKeys that have not ended. Errors:
+	// access.ErrTooManyKeys, link.ErrUnavailable; then the key may be there, but nobody has it.
 	Create(ctx context.Context, k access.Key) error
 	// List returns the keys of an owner, of all owners if it is "", newest first. Error: link.ErrUnavailable.
 	List(ctx context.Context, owner string) ([]access.Key, error)
@@ -273,8 +273,8 @@ type service struct {
 	forwardingKnown atomic.Bool // set once it is known whether the host forwards or proxies
 }
 
-// statusWriter is the writer of a response. It remembers the status, and holds what a request has of its own
-// to save allocations.
+// statusWriter is the writer of a response. It remembers the status, and holds the operation and the
+// context to save allocations.
 type statusWriter struct {
 	http.ResponseWriter
 	status    int // 0 until the header is written

@@ -81,8 +81,8 @@ var (
 	noKeyProblem = newProblem(http.StatusNotFound, "not-found", "No such key",
 		"There is no API key with this id. GET /api/keys lists yours.")
 	tooManyKeysProblem = newProblem(http.StatusConflict, "too-many-keys", "Too many API keys",
-		fmt.Sprintf("An owner may have %d API keys that have not ended. Revoke one that nobody needs; GET /api/keys lists them.",
-			access.MaxKeys))
+		fmt.Sprintf("An owner may have %d API keys that have not ended. Revoke one that nobody needs; "+
+			"GET /api/keys lists them.", access.MaxKeys))
 	badHostProblem = badRequest("host", "Not a host",
 		"Name one host, such as example.com or [2001:db8::1], without scheme, user name, port and path. All hosts below it are blocked with it.", "")
 	notBlockedProblem = newProblem(http.StatusNotFound, "not-found", "Not blocked",

@@ -10,8 +10,8 @@ const (
 	// waitTime is how long a request waits for storage, all calls of it together.
 	waitTime = 5 * time.Second
 	// manyTime is after which a request for many links begins no other one, each of which has waitTime
-	// of its own. With that, and with the time that a write may take to repair, it stays within the time
-	// in which a response has to be written, 30 s.
+	// of its own. With that, and with a second to repair, the response is written within the server's
+	// 30 s.
 	manyTime = 20 * time.Second
 )
 

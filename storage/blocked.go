@@ -19,7 +19,7 @@ import (
 
 const (
 	blockedPartition = "blocked"
-	// blockedTime is how long it may take to read all blocked hosts into memory. There are 1,000 on a page.
+	// blockedTime is how long it may take to read all blocked hosts into memory, 1,000 on a page.
 	blockedTime = time.Minute
 	// blockedRetry is how long after a failure nobody waits for the blocked hosts to be read for the first time.
 	blockedRetry = 5 * time.Second

@@ -30,7 +30,8 @@ const (
 	changesMinute = "200601021504"
 )
 
-// changesWait is how long a request waits for a poll, of all the time that it has. It is a variable for the tests.
+// changesWait is how long a request waits for a poll, of all the time that it has. It is a variable for
+// the tests.
 var changesWait = 500 * time.Millisecond
 
 // changes tells other processes what this one is about to change, by rows in ShortUrlsState, and forgets what others have

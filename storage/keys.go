@@ -179,9 +179,9 @@ func (k *Keys) forget(hash string) {
 	delete(k.cached, hash)
 }
 
-// Create adds a key, unless its owner has access.MaxKeys that have not ended. When it returns without an error, the key is
-// durable. After an error it may be there all the same; to repeat it, draw another one. The end of ctx does not cut it short.
-// Errors: access.ErrTooManyKeys, link.ErrUnavailable.
+// Create adds a key, unless its owner has access.MaxKeys that have not ended. When it returns without an
+// error, the key is durable. After an error it may be there all the same; to repeat it, draw another one.
+// A client that disconnects does not cut it short. Errors: access.ErrTooManyKeys, link.ErrUnavailable.
 func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	d, ctx, cancel := startWrite(ctx, k.config.Now)
 	defer cancel()
@@ -191,7 +191,8 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	}
 	if err := k.permit(ctx, key.Owner); err != nil {
 		if errors.Is(err, access.ErrTooManyKeys) {
-			_ = k.table.delete(ctx, keyList(key.Owner), key.ID(), azcore.ETagAny) // else it is a stray
+			// If that fails, the row leads nowhere, and List drops it.
+			_ = k.table.delete(ctx, keyList(key.Owner), key.ID(), azcore.ETagAny)
 		}
 		return exported(err)
 	}
@@ -216,11 +217,12 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	return exported(err)
 }
 
-// permit returns access.ErrTooManyKeys if too many keys are listed for an owner that have not ended. It counts after the new one
-// was listed, so that of creates at the same time none overlooks another: together they may make fewer keys than there is room
-// for, but not more.
+// permit returns access.ErrTooManyKeys if too many keys are listed for an owner that have not ended. It
+// counts after the new one was listed, so that of creates at the same time none overlooks another:
+// together they may make fewer keys than there is room for, but not more.
 func (k *Keys) permit(ctx context.Context, owner string) error {
-	rows, err := k.table.rows(ctx, fmt.Sprintf("PartitionKey eq '%s'", keyList(owner)), access.MaxKeys+1)
+	filter := fmt.Sprintf("PartitionKey eq '%s'", keyList(owner))
+	rows, err := k.table.rows(ctx, filter, access.MaxKeys+1)
 	if err != nil || len(rows) <= access.MaxKeys {
 		return err
 	}

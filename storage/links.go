@@ -20,8 +20,8 @@ import (
 	"tiney/telemetry"
 )
 
-// Timeout is the longest that a method waits for storage, all calls and tries of it together. It waits for less if its
-// context has less time left.
+// Timeout is the longest that a method waits for storage, all calls and tries of it together. It waits
+// for less if its context has less time left.
 const Timeout = 5 * time.Second
 
 // Config says where links are kept, and how. Every field is required unless it says otherwise.
@@ -210,8 +210,8 @@ type writing struct {
 	deadline
 }
 
-// write begins an operation that writes. It ends in the time that ctx has left, but a client that disconnects does not cut it
-// short, which would leave things half done.
+// write begins an operation that writes. It ends in the time that ctx has left, but a client that
+// disconnects does not cut it short, which would leave things half done.
 func (s *Links) write(ctx context.Context) (writing, context.Context, context.CancelFunc) {
 	d, ctx, cancel := startWrite(ctx, s.config.Now)
 	return writing{s, d}, ctx, cancel

@@ -43,7 +43,8 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int, keep f
 	var rows []listedRow // that were not looked at yet
 	more := true         // of them in the table
 	deadline, _ := ctx.Deadline()
-	// After half of its time it looks no further. The rest is for what was begun, and for the statistics of the links.
+	// After half of its time it looks no further. The rest is for what was begun, and for the statistics
+	// of the links.
 	end := s.config.Now().Add(time.Until(deadline) / 2)
 	for looked := 0; looked < listReads && !s.config.Now().After(end); {
 		if len(rows) == 0 {
@@ -182,8 +183,8 @@ func newStrays(ctx context.Context, t *table, config *Config) *strays {
 	})}
 }
 
-// drop deletes a row that leads nowhere, if it is old, and reports whether it is. It is best effort: the next list finds the
-// row again.
+// drop deletes a row that leads nowhere, if it is old, and reports whether it is. It is best effort: the
+// next list finds the row again.
 func (s *strays) drop(ctx context.Context, r listedRow) (old bool) {
 	before, err := s.before()
 	if old = err == nil && r.writtenAt.Before(before); old {

@@ -48,7 +48,7 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 			}
 			wantCalls := map[string]int{
 				"QueryEntities " + r.Expiry: want.pages, "QueryEntities " + r.State: 2, // for the blocked hosts too, at the start
-				"GetEntity " + r.Links: links, "GetEntity " + r.Index: links,
+				"GetEntity " + r.Links: 2 * links, "GetEntity " + r.Index: links,
 				"DeleteEntity " + r.Index: links, "UpdateEntity " + r.Links: links, "GetEntity " + r.ClickTotals: links, "DeleteEntity " + r.Links: links,
 				batch + " " + r.Expiry: len(want.batches), "DeleteEntity " + r.Expiry: 1,
 			}

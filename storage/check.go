@@ -590,8 +590,11 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 		}
 		e := readExpiry(r)
 		byNow := c.now // what is due is the reaper's
-		if len(e.keys) > 0 {
+		switch {
+		case len(e.keys) > 0:
 			byNow = byNow.Add(guardAfter) // the link of a guard may have been taken back
+		case e.again:
+			byNow = byNow.Add(lookAgainAfter) // or ended, after it was extended
 		}
 		if !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias))) || !c.old(r) {
 			return nil

@@ -202,8 +202,11 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		case r.State(now) != link.StateLive:
 			return link.Link{}, errStale
 		}
+		if err := c.inTime(); err != nil {
+			return link.Link{}, err // it stood still, and the link may have settled meanwhile
+		}
 		if unsettled(r.Link, now) {
-			// It may have been restored after its row was read, and the row been taken away before that: then another create has
+			// It may have been renewed after its row was read, and the row been taken away before that: then another create has
 			// perhaps put its own link there, and been acknowledged.
 			switch again, err := c.index.get(ctx, indexKey(c.want)); {
 			case errors.Is(err, errGone), err == nil && again.alias != seen.alias:
@@ -229,12 +232,12 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	return link.Link{}, errChanged
 }
 
-// restoreSettles is how long after a restore a create may still be at work that found the link deleted:
-// for Timeout, if clocks are right.
-const restoreSettles = 2 * time.Minute
+// settles is how long after a restore or an extension a create may still be at work that found the link
+// deleted or expired: for Timeout, if clocks are right.
+const settles = 2 * time.Minute
 
-// unsettled reports whether a link was edited, and so perhaps restored, within that time.
-func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < restoreSettles }
+// unsettled reports whether a link was edited, and so perhaps renewed, within that time.
+func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < settles }
 
 // insert inserts the wanted link under a fresh alias, its other rows before it.
 func (c *creation) insert(ctx context.Context) error {
@@ -364,8 +367,11 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 			return link.Link{}, false, err
 		}
 		late, err := c.index.put(ctx, c.own.Link, seen)
-		if late && (err == nil || errors.Is(err, errChanged)) { // else the link stays, and the row is right whenever it comes
-			c.guardIndex(ctx)
+		if late {
+			// An insert may still arrive, when the own link has moved on, or is no more. By the guard, the reaper finds the row.
+			if _, err := c.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
+				c.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Alias, "error", err)
+			}
 		}
 		if overdue := c.inTime(); overdue != nil {
 			c.repair(ctx)
@@ -391,16 +397,6 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 	}
 }
 
-// guardIndex is for an insert into the index that may still arrive, when the own link has moved on, or is
-// no more: by the guard, the reaper finds the row.
-func (c *creation) guardIndex(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if _, err := c.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
-		c.config.Log.Error(telemetry.LogCreateTooLate, "left", "an index row that may be late", "alias", c.own.Alias, "error", err)
-	}
-}
-
 // undo deletes the own link, and what was there before it after it, so that a crash in between leaves no link without
 // those. It is best effort: if it fails, the reaper deletes them in their time.
 func (c *creation) undo(ctx context.Context) {
@@ -418,6 +414,9 @@ func (c *creation) undo(ctx context.Context) {
 // callers of it, so it is not undone. It gets its expiry row and its owner's row again; and if it was already reaped, the
 // orphaned index row is deleted.
 func (c *creation) repair(ctx context.Context) {
+	if !c.stopped() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	failed := func(left string, err error) {

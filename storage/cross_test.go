@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -290,64 +291,188 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 	}
 }
 
-// A create that has found a link deleted meets its restore, which at some point meets another create: both get one link.
-func TestARestoreBetweenTwoCreates(t *testing.T) {
+// A create that has found a link deleted, or expired, meets what makes it live again, which at some point meets another create:
+// both creates get one link.
+func TestARenewalBetweenTwoCreates(t *testing.T) {
 	t.Parallel()
-	for _, owner := range []string{"", "a"} {
-		t.Run("owner "+owner, func(t *testing.T) {
+	for name, test := range map[string]operation{
+		"restored":                {there("a", url1, time.Hour, deleteOne), restoreOne},
+		"restored, without owner": {there("", url1, time.Hour, deleteOne), restoreOne},
+		"extended":                {there("a", url1, time.Hour, later(time.Hour)), setEnd(5 * time.Hour)},
+		"extended, without owner": {there("", url1, time.Hour, later(time.Hour)), setEnd(5 * time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
-			want := func(s *storage.Links) (link.Link, error) {
-				l, _, err := s.Create(ctx, r.wish(owner, "", url1, time.Hour), "")
-				return l, err
-			}
 			for first, met := 1, true; met; first++ {
 				met = false
-				for second := 1; ; second++ {
-					there(owner, url1, time.Hour, deleteOne)(r, other)
-					var given link.Link
-					both, restored := false, 0
+				for second, both := 1, true; both; second++ {
+					both = false
+					test.before(r, other)
+					owner := r.Rows(r.Links)[0]["Owner"]
+					give := func(s *storage.Links) link.Alias {
+						l, _, err := s.Create(ctx, r.wish(fmt.Sprint(cmp.Or(owner, "")), "", url1, time.Hour), "")
+						if err != nil {
+							t.Error(err)
+						}
+						return l.Alias
+					}
+					var given link.Alias
+					renewed := false
 					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
-						switch call.N {
-						case first:
+						switch {
+						case call.N == first:
 							met = true
-							if err := restoreOne(ctx, r, r.instance()); err != nil && !isOne(err, either) {
+							if err := test.do(ctx, r, r.instance()); err != nil && !isOne(err, either) {
 								t.Error(err)
 							}
-							restored = len(r.proxy.Calls()) - first
-						case first + second:
-							if restored == 0 {
-								both = true
-								var err error
-								if given, err = want(other); err != nil {
-									t.Error(err)
-								}
-							}
+							renewed = true
+						case call.N == first+second && !renewed:
+							both = true
+							given = give(other)
 						}
 						return faultproxy.None
 					})
-					l, err := want(r.instance())
+					got := give(r.instance())
 					r.proxy.Wait()
 					r.proxy.Reset()
-					if err != nil {
-						t.Error(err)
+					if both && got != given {
+						t.Errorf("given %s and %s", got, given)
 					}
-					if both && l.Alias != given.Alias {
-						t.Errorf("they met at calls %d and %d: given %s and %s", first, second, l.Alias, given.Alias)
-					}
-					if again, err := want(other); err != nil || again.Alias != l.Alias {
-						t.Errorf("they met at calls %d and %d: given %s, and now %s, %v", first, second, l.Alias, again.Alias, err)
+					if again := give(other); again != got {
+						t.Errorf("given %s, and now %s", got, again)
 					}
 					r.endAll(other)
 					if t.Failed() {
-						t.FailNow()
-					}
-					if !both {
-						break
+						t.Fatalf("they met at calls %d and %d", first, second)
 					}
 				}
 			}
 		})
+	}
+}
+
+// A reaper that has read an expired link meets its extension, after which it was given to somebody: it is given to the next one.
+func TestALinkThatIsGivenWhileItIsReaped(t *testing.T) {
+	t.Parallel()
+	r, other := newCrashRig(t)
+	for first, met := 1, true; met; first++ {
+		met = false
+		for second, both := 1, true; both; second++ {
+			both = false
+			there("a", url1, time.Hour, later(time.Hour))(r, other)
+			var given, again link.Link
+			var renewed error
+			r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+				switch call.N {
+				case first:
+					met = true
+					if renewed = setEnd(5*time.Hour)(ctx, r, other); renewed == nil {
+						given, _, renewed = other.Create(ctx, r.wish("a", "", url1, 0), "")
+					}
+				case first + second:
+					if renewed == nil {
+						both = true
+						again, _, _ = other.Create(ctx, r.wish("a", "", url1, 0), "")
+					}
+				}
+				return faultproxy.None
+			})
+			if err := reap(ctx, r, r.instance()); err != nil {
+				t.Error(err)
+			}
+			r.proxy.Wait()
+			r.proxy.Reset()
+			if met && !isOne(renewed, either) || both && given.Alias != again.Alias {
+				t.Errorf("given %s, then %s, %v", given.Alias, again.Alias, renewed)
+			}
+			r.endAll(other)
+			if t.Failed() {
+				t.Fatalf("they met at calls %d and %d", first, second)
+			}
+		}
+	}
+}
+
+// However edits meet, once the reaper was there the index leads to the link by its URL.
+func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		operation
+		second doing
+	}{
+		"there and back":               {operation{there("a", url1, 0), setURL(url2)}, setURL(url1)},
+		"restore, and another URL":     {operation{there("a", url1, 0, deleteOne), restoreOne}, setURL(url2)},
+		"claim, and another URL":       {operation{there("", url1, 0), claim("a", false)}, setURL(url2)},
+		"another URL, and a claim":     {operation{there("", url1, 0), setURL(url2)}, claim("a", false)},
+		"another URL, and a deletion":  {operation{there("a", url1, 0), setURL(url2)}, both(deleteOne, restoreOne)},
+		"create, and another URL":      {operation{nil, create("a", "", url1, 0)}, anyURL(url2)},
+		"create, and there and back":   {operation{nil, create("a", "", url1, 0)}, both(anyURL(url2), anyURL(url1))},
+		"another URL, and a third one": {operation{there("a", url1, 0), setURL(url2)}, setURL(url3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, other := newCrashRig(t)
+			atEachCall(false, func(n int) []faultproxy.Call {
+				r.begin(test.operation, other)
+				r.meet(n, false, func() {
+					rows := r.Rows(r.Links)
+					if len(rows) > 0 && rows[0]["DeletedAtUtc"] == nil {
+						if err := test.second(ctx, r, other); !isOne(err, either) {
+							t.Error(err)
+						}
+					}
+				})
+				err := test.do(ctx, r, r.instance())
+				calls := r.proxy.Calls()
+				r.proxy.Wait()
+				r.proxy.Reset()
+				if !isOne(err, either) {
+					t.Error(err)
+				}
+				for range 2 {
+					r.clock.Advance(10 * time.Minute)
+					if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
+						t.Error(err)
+					}
+				}
+				row := r.Rows(r.Links)[0]
+				l, created, err := other.Create(ctx, r.wish(fmt.Sprint(cmp.Or(row["Owner"], "")), "", row["LongUrl"].(string), 0), "")
+				if err != nil || created || string(l.Alias) != row["RowKey"] {
+					t.Errorf("%v: got %+v, created %t, %v", row, l, created, err)
+				}
+				r.endAll(other)
+				if t.Failed() {
+					t.Fatalf("they met at call %d of %v", n, calls)
+				}
+				return calls
+			})
+		})
+	}
+}
+
+// A create stands still between its reads, for longer than it takes a link to settle that is restored meanwhile.
+func TestACreateThatStoodStill(t *testing.T) {
+	t.Parallel()
+	r, other := newCrashRig(t)
+	there("a", url1, 0, deleteOne)(r, other)
+	var given link.Link
+	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "GetEntity" && c.Target == r.Links && given.Alias == "" {
+			var err error
+			if given, _, err = other.Create(ctx, r.wish("a", "", url1, 0), ""); err == nil {
+				err = restoreOne(ctx, r, other)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			r.clock.Advance(10 * time.Minute)
+		}
+		return faultproxy.None
+	})
+	l, _, err := r.instance().Create(ctx, r.wish("a", "", url1, 0), "")
+	if err == nil && l.Alias != given.Alias {
+		t.Errorf("given %s, and then %s", given.Alias, l.Alias)
 	}
 }
 
@@ -356,21 +481,24 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		operation
-		then doing
+		then  doing
+		fails bool // no other try gets a response
 	}{
-		"create, then another URL":  {operation{nil, create("a", "", url1, 0)}, anyURL(url2)},
-		"create, then the end":      {operation{nil, create("a", "", url1, time.Minute)}, both(later(2*time.Minute), reap)},
-		"edit, then another URL":    {operation{there("a", url1, 0), setURL(url2)}, setURL(url3)},
-		"edit, then the end":        {operation{there("a", url1, time.Minute), setURL(url2)}, both(later(61*time.Second), reap)},
-		"restore, then another URL": {operation{there("a", url1, 0, deleteOne), restoreOne}, setURL(url2)},
-		"restore, then the end":     {operation{there("a", url1, time.Minute, deleteOne), restoreOne}, both(later(61*time.Second), reap)},
-		"claim, then another URL":   {operation{there("", url1, time.Hour), claim("a", false)}, setURL(url2)},
-		"import, then another URL":  {operation{nil, importing("", url1, 0)}, setURL(url2)},
+		"failed create, then another URL": {operation{nil, create("a", "", url1, 0)}, anyURL(url2), true},
+		"failed create, then the end":     {operation{nil, create("a", "", url1, time.Minute)}, both(later(61*time.Second), reap), true},
+		"create, then another URL":        {operation{nil, create("a", "", url1, 0)}, anyURL(url2), false},
+		"create, then the end":            {operation{nil, create("a", "", url1, time.Minute)}, both(later(2*time.Minute), reap), false},
+		"edit, then another URL":          {operation{there("a", url1, 0), setURL(url2)}, setURL(url3), false},
+		"edit, then the end":              {operation{there("a", url1, time.Minute), setURL(url2)}, both(later(61*time.Second), reap), false},
+		"restore, then another URL":       {operation{there("a", url1, 0, deleteOne), restoreOne}, setURL(url2), false},
+		"restore, then the end":           {operation{there("a", url1, time.Minute, deleteOne), restoreOne}, both(later(61*time.Second), reap), false},
+		"claim, then another URL":         {operation{there("", url1, time.Hour), claim("a", false)}, setURL(url2), false},
+		"import, then another URL":        {operation{nil, importing("", url1, 0)}, setURL(url2), false},
 		"reap, then another URL": {operation{there("a", url1, time.Hour, setEnd(5*time.Hour), unindexed, func(_ context.Context, r *rig, _ *storage.Links) error {
 			r.Put(r.Expiry, rawtables.Expiry(r.wish("a", "one", url1, time.Minute))) // of an edit that was stopped
 			r.clock.Advance(2 * time.Minute)
 			return nil
-		}), reap}, setURL(url2)},
+		}), reap}, setURL(url2), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -380,14 +508,19 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 			arrive, arrived := make(chan struct{}), make(chan struct{})
 			var inserts atomic.Int64
 			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-				if c.Operation == "InsertEntity" && c.Target == r.Index && inserts.Add(1) == 1 {
-					<-arrive
-					defer close(arrived)
-					return faultproxy.DropResponse
+				if c.Operation == "InsertEntity" && c.Target == r.Index {
+					if inserts.Add(1) == 1 {
+						<-arrive
+						defer close(arrived)
+						return faultproxy.DropResponse
+					}
+					if test.fails {
+						return faultproxy.Refuse
+					}
 				}
 				return faultproxy.None
 			})
-			if err := test.do(hasty, r, s); err != nil {
+			if err := test.do(hasty, r, s); (err != nil) != test.fails {
 				t.Error(err)
 			}
 			if err := test.then(ctx, r, other); err != nil {

@@ -127,7 +127,7 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		}
 		e.told = true
 	}
-	guard, err := e.prepare(ctx, was, &next)
+	guard, enters, err := e.prepare(ctx, was, &next)
 	if err == nil {
 		// A crash here leaves an expiry row whose link says otherwise, which the reaper drops.
 		err = e.inTime()
@@ -155,71 +155,77 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		}
 		return linkRow{}, err
 	}
-	e.tidy(ctx, was, written, guard)
+	e.tidy(ctx, was, written, guard, enters)
 	return written, nil
 }
 
 // prepare writes what has to be there before the link is written. It returns the guard of the index, if
-// that is to change: it stays if anything fails, and by it the reaper puts the index in order.
-func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guard rowKey, err error) {
+// that is to change: it stays if anything fails, and by it the reaper puts the index in order. Enters: the
+// link is to enter the index, wherever it was.
+func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guard rowKey, enters bool, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
 	}
 	if due := e.due(next.Link); !due.IsZero() && !e.end(next.Link).Equal(e.end(was.Link)) {
 		etag, err := e.expiry.put(ctx, due, next.Alias)
 		if err != nil {
-			return rowKey{}, err
+			return rowKey{}, false, err
 		}
 		if due.Equal(next.ExpiresAt) {
 			next.expiryETag = etag
 		}
 	}
+	over := was.Expired(e.config.Now()) && !next.ExpiresAt.Equal(was.ExpiresAt)
 	restored := next.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
-	if before, after := indexKey(was.Link), indexKey(next.Link); restored || before != after {
-		if guard, err = e.guard(ctx, next.Alias, before, after); err != nil {
-			return rowKey{}, err
-		}
+	claimed := next.Owner != was.Owner
+	before, after := indexKey(was.Link), indexKey(next.Link)
+	if before == after && !over && !restored {
+		return rowKey{}, false, nil
 	}
-	if next.Owner != was.Owner { // a claim
+	if guard, err = e.guard(ctx, next.Alias, before, after); err != nil {
+		return rowKey{}, false, err
+	}
+	if claimed {
 		if err := e.owners.put(ctx, *next); err != nil {
-			return guard, err
+			return guard, false, err
 		}
 	}
-	if restored {
-		err = e.withdraw(ctx, was)
-	}
-	return guard, err
+	withdrawn, err := e.withdraw(ctx, was, after)
+	return guard, withdrawn || restored || claimed, err
 }
 
-// withdraw takes a deleted link that is to be restored out of the index, until it is live again. Else a
-// create that has read the row, and found the link deleted, could replace the row after another one was
-// given the restored link: two links of one URL. The link is read again after its row, so that a row that
-// another restore has inserted stays. errChanged: the link is not as it was.
-func (e *editing) withdraw(ctx context.Context, was linkRow) error {
-	key := indexKey(was.Link)
-	seen, err := e.index.get(ctx, key)
-	if errors.Is(err, errGone) || err == nil && seen.alias != string(was.Alias) {
-		return nil
+// withdraw takes a link that was read out of the index, where a key leads to it, and reports whether it
+// did. errChanged: the link is not as it was.
+//
+// A link that is to be live again is out of the index until it is: else a create that has read the row,
+// and found the link deleted or expired, could replace the row after another one was given the renewed
+// link: two links of one URL. Likewise an edit that goes back to a URL takes the old row, which the edit
+// before may be about to delete. The link is read again after its row, so that a row which another
+// process has inserted since stays.
+func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn bool, err error) {
+	seen, err := s.index.get(ctx, key)
+	if errors.Is(err, errGone) || err == nil && seen.alias != string(l.Alias) {
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	now, err := e.read(ctx, was.Alias)
-	if err == nil && now.etag != was.etag {
+	now, err := s.links.get(ctx, l.Alias)
+	if err == nil && now.etag != l.etag || errors.Is(err, link.ErrNotFound) {
 		err = errChanged
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	err = e.index.delete(ctx, indexPartition(key), key, seen.etag)
+	err = s.index.delete(ctx, indexPartition(key), key, seen.etag)
 	if errors.Is(err, errChanged) {
-		return nil // a create was faster, and its link is the one that others are given
+		return false, nil // a create was faster, and its link is the one that others are given
 	}
-	return err
+	return err == nil, err
 }
 
 // tidy does what is left to do after the link was written. It is best effort: what it cannot do, the reaper does.
-func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey) {
+func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, enters bool) {
 	left := func(err error) bool {
 		if err != nil {
 			e.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Alias, "error", err)
@@ -238,30 +244,38 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey) {
 	if guard.etag == "" {
 		return // the index is as it was
 	}
-	late, err := e.lead(ctx, was.Link, next.Link)
+	late, err := e.lead(ctx, was.Link, next.Link, enters)
 	if !left(err) && !late && !e.endsSoon(next.Link) {
 		left(e.expiry.delete(ctx, guard))
 	}
 }
 
-// lead makes the index lead to a link that has moved in it, or was restored. late: an insert may still arrive.
-func (e *editing) lead(ctx context.Context, was, next link.Link) (late bool, err error) {
+// lead makes the index lead to a link by its new key, if it enters or the old key did. late: the guard has to stay.
+func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (late bool, err error) {
 	key := indexKey(was)
 	if key == indexKey(next) {
-		return e.enterIndex(ctx, next)
+		if enters {
+			return e.enterIndex(ctx, next)
+		}
+		return false, nil
 	}
 	old, err := e.index.get(ctx, key)
 	if err != nil && !errors.Is(err, errGone) {
 		return false, err
 	}
 	led := err == nil && old.alias == string(was.Alias)
-	if led || next.Owner != was.Owner { // a chosen alias is not in the index, but if it is claimed it enters
+	if led || enters {
 		if late, err = e.enterIndex(ctx, next); err != nil {
 			return late, err
 		}
 	}
 	if !led {
-		return late, nil
+		// Its create may be about to enter it by the old key.
+		return late || e.config.Now().Sub(was.CreatedAt) < guardAfter, nil
+	}
+	there, err := e.links.get(ctx, was.Alias)
+	if err != nil && !decided(err) || err == nil && indexKey(there.Link) == key {
+		return true, err // it has gone back
 	}
 	err = e.index.delete(ctx, indexPartition(key), key, old.etag)
 	if errors.Is(err, errChanged) {
@@ -271,7 +285,8 @@ func (e *editing) lead(ctx context.Context, was, next link.Link) (late bool, err
 }
 
 // enterIndex makes the index lead to a link, unless it leads to another one of the same long URL and owner. If the link has been
-// changed meanwhile, whoever did that may not have seen the row, so it is taken back. late: an insert may still arrive.
+// changed meanwhile, whoever did that may not have seen the row, so it is taken back. late: an insert may still arrive, or the
+// link was changed, and its guard has to stay.
 //
 // Its caller has a guard: a crash before the second look may leave a row that leads to a link of another URL.
 func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err error) {
@@ -285,9 +300,9 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	}
 	key := indexKey(l)
 	if err := s.index.delete(ctx, indexPartition(key), key, added); !errors.Is(err, errChanged) {
-		return late, err
+		return true, err
 	}
-	return late, nil
+	return true, nil
 }
 
 // enterGuarded is enterIndex for callers that have no guard. It reads first, since most often there is a row.
@@ -310,6 +325,9 @@ func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
 // repair is for a process that was stopped in the middle of the write of the link for longer than an edit may take: the
 // write may have been applied after the reaper had dropped the expiry rows of the new state, even if it returned an error.
 func (e *editing) repair(ctx context.Context, was, next linkRow) {
+	if !e.stopped() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	var err error

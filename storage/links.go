@@ -242,6 +242,13 @@ func (d deadline) inTime() error {
 	return nil
 }
 
+// stopped reports whether the process stood still in the middle of the operation, for so long that a
+// reaper may have come between two of its writes. Those whose time is merely over need no repair.
+func (d deadline) stopped() bool { return d.now().Round(0).After(d.at.Add(stoppedAfter)) }
+
+// stoppedAfter, with Timeout and the half minute between clocks, is less than a link's shortest life.
+const stoppedAfter = 15 * time.Second
+
 // due returns when the row by which a link ends is due, if the link is about to be written: at its end,
 // but not before that write is over, or a reaper would find the link as it was. Zero: never.
 func (s *Links) due(l link.Link) time.Time {

@@ -183,7 +183,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		}
 	})
 	got = slices.DeleteFunc(got, func(c string) bool { return strings.HasPrefix(c, "QueryEntities") })
-	check("reap, per link", got, read, index, "DeleteEntity UrlIndex", "UpdateEntity ShortUrls", "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
+	check("reap, per link", got, read, index, read, "DeleteEntity UrlIndex", "UpdateEntity ShortUrls", "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
 		"DeleteEntity ShortUrlsExpiryIndex")
 }
 

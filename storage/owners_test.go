@@ -43,14 +43,14 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 		"known URL, just restored":  {operation{there("a", url1, 0, deleteOne, restoreOne), create("a", "", url1, 0)}, []string{getIndex, read, getIndex}},
 		"edit":                      {operations["edit, title"], []string{read, tell, update}},
 		"edit of the end":           {operations["edit, end"], []string{read, tell, putExpiry, update, deleteExpiry}},
-		"edit of the target":        {operations["edit, target"], []string{read, tell, insertExpiry, update, getIndex, insertIndex, read, deleteIndex, deleteExpiry}},
+		"edit of the target":        {operations["edit, target"], []string{read, tell, insertExpiry, getIndex, update, getIndex, insertIndex, read, read, deleteIndex, deleteExpiry}},
 		"edit that changes nothing": {operation{there("a", url1, 0), setURL(url1)}, []string{read}},
 		"delete":                    {operations["delete"], []string{read, tell, putExpiry, update}},
 		"delete again":              {operation{there("a", url1, 0, deleteOne), deleteOne}, []string{read}},
 		"restore":                   {operations["restore, with an end"], []string{read, tell, putExpiry, insertExpiry, getIndex, read, deleteIndex, update, insertIndex, read, deleteExpiry}},
-		"claim":                     {operations["claim"], []string{tell, read, insertExpiry, putOwner, update, deleteExpiry, getIndex, insertIndex, read, deleteIndex, deleteExpiry}},
+		"claim":                     {operations["claim"], []string{tell, read, insertExpiry, putOwner, getIndex, update, deleteExpiry, getIndex, insertIndex, read, read, deleteIndex, deleteExpiry}},
 		"reap an owner's link": {operation{there("a", url1, time.Hour, later(time.Hour)), reap},
-			[]string{read, getIndex, deleteIndex, deleteOwner, "SubmitTransaction ShortUrlsExpiryIndex", update, deleteExpiry}},
+			[]string{read, getIndex, read, deleteIndex, deleteOwner, "SubmitTransaction ShortUrlsExpiryIndex", update, deleteExpiry}},
 		"reap a tombstone": {operation{tombstone, reap}, []string{read, "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls", deleteExpiry}},
 	} {
 		t.Run(name, func(t *testing.T) {

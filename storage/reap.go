@@ -364,7 +364,7 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	l := d.link
 	if l.GoneReason == link.StateLive {
-		if err := r.index.remove(ctx, indexKey(l.Link), l.Alias); err != nil {
+		if _, err := r.withdraw(ctx, l, indexKey(l.Link)); err != nil {
 			return err
 		}
 		if l.Owner != "" {

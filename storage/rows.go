@@ -115,7 +115,9 @@ func encodeLink(r linkRow) []byte {
 
 func decodeLink(data []byte, a link.Alias, etag azcore.ETag) (linkRow, error) {
 	var e linkEntity
-	if err := json.Unmarshal(data, &e); err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
+	// Half of an emoji, in what another program keeps there, does not make the link a damaged one.
+	err := json.Unmarshal(data, &e, jsontext.AllowInvalidUTF8(true))
+	if err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
 	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt, e.LastAt} {
@@ -237,9 +239,9 @@ func dateTime(t time.Time) (time.Time, string) {
 }
 
 func encode(entity any) []byte {
-	data, err := json.Marshal(entity)
+	data, err := json.Marshal(entity, jsontext.AllowInvalidUTF8(true)) // of other programs
 	if err != nil {
-		panic(err) // valid strings, booleans and times always encode, but for years past 9999, which the rules exclude
+		panic(err) // strings, booleans and times always encode, but for years past 9999, which the rules exclude
 	}
 	return data
 }

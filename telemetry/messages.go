@@ -36,8 +36,11 @@ const (
 	LogExpiryRowLeft = "an unused expiry row is left to the reaper"
 	// LogEditLeft: an edit was made, and rows that it no longer needs could not be deleted.
 	LogEditLeft = "an edit left rows to the reaper"
+	// LogIndexRowLate: a create got no response for its index row in time, nor could it guard that row.
+	LogIndexRowLate = "an index row may be late, and has no guard"
+	// LogSecondary: until the primary responds again, links that are not cached come from the copy.
+	LogSecondary = "the primary region fails; reading links from the secondary"
 	// LogChangesNotPolled: until it succeeds again, every redirect reads the table.
-	LogSecondary        = "the primary region fails; reading links from the secondary"
 	LogChangesNotPolled = "changes of other processes cannot be asked for"
 	// LogClicksNotSaved: what was counted of clicks stays in memory until it can be written.
 	LogClicksNotSaved = "clicks could not be saved; trying again"
@@ -67,7 +70,7 @@ const (
 var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
 	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogReapStatsNotSaved, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
-	LogEditLeft, LogSecondary, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
+	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogClientAddressLost, LogTimerRefused, LogHostEnded,
 }

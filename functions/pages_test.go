@@ -156,6 +156,20 @@ func TestProblemPagesFindTheirAssets(t *testing.T) {
 	}
 }
 
+// A page is no longer for a path of thousands of slashes: it repeats how it refers to the root.
+func TestADeepPathMakesNoLongPage(t *testing.T) {
+	r := newRig(t)
+	page := func(target string) string {
+		w := r.do(http.MethodGet, target, "", "Accept", "text/html")
+		wantPage(t, w)
+		return w.Body.String()
+	}
+	deep, flat := page(strings.Repeat("/", 30_000)), page("/nobody")
+	if len(deep) > len(flat)+100 || !strings.Contains(deep, `href="/manage/style.`) {
+		t.Errorf("a page of %d bytes, and %d for a short path:\n%s", len(deep), len(flat), deep[:2000])
+	}
+}
+
 type provider struct {
 	functions.Callers
 	signIn access.SignIn

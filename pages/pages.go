@@ -95,13 +95,19 @@ func Find(name string) (a Asset, current, ok bool) {
 }
 
 // Root returns the relative reference that leads from a page at an escaped path, "/a/b", to the service's root. Pages refer
-// to everything by it, since a proxy in front may put a path of its own before all of the service's.
+// to everything by it, since a proxy in front may put a path of its own before all of the service's. Deeper than any page
+// it is absolute, and leads to the proxy's root: a page repeats it, and a path may have thousands of slashes.
 func Root(escapedPath string) string {
-	if depth := strings.Count(escapedPath, "/") - 1; depth > 0 {
+	switch depth := strings.Count(escapedPath, "/") - 1; {
+	case depth > maxDepth:
+		return "/"
+	case depth > 0:
 		return strings.Repeat("../", depth)
 	}
 	return "./"
 }
+
+const maxDepth = 16
 
 // markup is HTML already. Other texts are escaped before they get into a page.
 type markup string

@@ -178,7 +178,8 @@ func TestPolicyWith(t *testing.T) {
 }
 
 func TestRoot(t *testing.T) {
-	for path, want := range map[string]string{"/": "./", "/abc+": "./", "/a/b": "../", "/a/b/": "../../", "/a%2Fb": "./", "*": "./", "": "./"} {
+	for path, want := range map[string]string{"/": "./", "/abc+": "./", "/a/b": "../", "/a/b/": "../../", "/a%2Fb": "./", "*": "./", "": "./",
+		strings.Repeat("/", 17): strings.Repeat("../", 16), strings.Repeat("/", 18): "/"} {
 		if got := Root(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}

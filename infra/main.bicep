@@ -537,6 +537,7 @@ var settings = {
   GC_BUFFER_SECONDS: string(gcBufferSeconds)
   GC_MAX_SECONDS: string(gcMaxSeconds)
   GC_PAGE_SIZE: string(gcPageSize)
+  OTHER_HOSTS: hasFrontDoor ? edge!.outputs.endpointHostName : ''
   DefaultTtlDays: string(defaultTtlDays)
   ANONYMOUS_TTL_SECONDS: string(anonymousTtlSeconds)
   MaxTtlDays: string(maxTtlDays)

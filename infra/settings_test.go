@@ -134,6 +134,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 			given[name] = ""
 		case name == "APPLICATIONINSIGHTS_AUTHENTICATION_STRING" && value == "'ClientId=${identity.properties.clientId};Authorization=AAD'":
 			given[name] = "ClientId=an-id;Authorization=AAD"
+		case name == "OTHER_HOSTS" && value == "hasFrontDoor ? edge!.outputs.endpointHostName : ''":
+			given[name] = "tiney.azurefd.net"
 		case name == "BaseUrl":
 			given[name] = "https://tiney.example"
 		case name == "APPLICATIONINSIGHTS_CONNECTION_STRING":

@@ -23,7 +23,7 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	}
 	edited := l
 	if p.LongURL != nil && *p.LongURL != l.LongURL {
-		if wrong := checkTarget(*p.LongURL, r.Base); wrong != "" {
+		if wrong := r.checkTarget(*p.LongURL); wrong != "" {
 			return Link{}, &InvalidError{FieldLongURL, wrong}
 		}
 		edited.LongURL = *p.LongURL

@@ -33,7 +33,7 @@ func (r Rules) Import(was Link, now time.Time) (Link, error) {
 	if l.Alias, err = chosenAlias(string(was.Alias)); err != nil {
 		return Link{}, err
 	}
-	if wrong := checkTarget(was.LongURL, r.Base); wrong != "" {
+	if wrong := r.checkTarget(was.LongURL); wrong != "" {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
 	if l.CreatedAt, err = pastDate(FieldCreatedAt, was.CreatedAt, now); err != nil {

@@ -101,6 +101,7 @@ func (b Base) AliasOf(pasted string) (Alias, bool) {
 // Rules are the limits of links that a service can set.
 type Rules struct {
 	Base       Base
+	OtherHosts []Host        // to which no link may lead either, since they are this service's own
 	DefaultTTL time.Duration // lifetime of a link without an owner if the caller asks for none
 	MaxTTL     time.Duration // longest lifetime of a link without an owner, DefaultTTL included
 }
@@ -126,7 +127,7 @@ type Wish struct {
 // *InvalidError.
 func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	l := Link{LongURL: w.LongURL, Owner: w.Owner, CreatedAt: now.UTC().Truncate(time.Second)}
-	if wrong := checkTarget(w.LongURL, r.Base); wrong != "" {
+	if wrong := r.checkTarget(w.LongURL); wrong != "" {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
 	var err error

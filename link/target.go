@@ -28,7 +28,7 @@ const (
 )
 
 // checkTarget returns what is wrong with longURL as the target of a link, in words for the caller, or "".
-func checkTarget(longURL string, base Base) string {
+func (r Rules) checkTarget(longURL string) string {
 	switch {
 	case longURL == "":
 		return "The URL is missing: send the one to shorten, such as https://example.com/page."
@@ -37,11 +37,11 @@ func checkTarget(longURL string, base Base) string {
 	case !utf8.ValidString(longURL):
 		return "The URL is not valid UTF-8."
 	}
-	for _, r := range longURL {
+	for _, c := range longURL {
 		switch {
-		case unicode.IsSpace(r) || unicode.IsControl(r):
-			return fmt.Sprintf("The URL contains white space or a control character (%U); percent-encode it.", r)
-		case r == '\\':
+		case unicode.IsSpace(c) || unicode.IsControl(c):
+			return fmt.Sprintf("The URL contains white space or a control character (%U); percent-encode it.", c)
+		case c == '\\':
 			return "The URL contains a backslash; write / or %5C."
 		}
 	}
@@ -65,7 +65,7 @@ func checkTarget(longURL string, base Base) string {
 		// Without the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
-	if canonical(host) == canonical(base.host) {
+	if to := canonical(host); to == canonical(r.Base.host) || slices.Contains(r.OtherHosts, to) {
 		return "The URL leads to the host of this URL shortener itself; send the URL that the link should lead to."
 	}
 	if len(Location(longURL)) > MaxLocationBytes {

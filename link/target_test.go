@@ -77,6 +77,40 @@ func TestLongURLsThatAreAccepted(t *testing.T) {
 	}
 }
 
+// No link leads to this service, by whatever name: not a new one, an edited one or an imported one.
+func TestOtherHostsOfOurs(t *testing.T) {
+	r := rules(t, "https://tiney.to")
+	r.OtherHosts = []link.Host{"site.azurewebsites.net", "bücher.example", "203.0.113.7"}
+	r.OtherHosts[1], _ = link.ParseHost("BÜCHER.example")
+	for longURL, ours := range map[string]bool{
+		"https://site.azurewebsites.net/abc":          true,
+		"http://Site.AzureWebsites.NET.:8443?x":       true,
+		"https://ｓｉｔｅ.azurewebsites.net/":             true,
+		"https://bücher.example/":                     true,
+		"https://xn--bcher-kva.example:80/":           true,
+		"http://0xcb.0x7107/":                         true,
+		"https://tiney.to/":                           true,
+		"https://other.azurewebsites.net/":            false,
+		"https://scm.site.azurewebsites.net/":         false,
+		"https://azurewebsites.net/":                  false,
+		"https://example.com/site.azurewebsites.net/": false,
+	} {
+		there := link.Link{Alias: "abc", LongURL: "https://example.com/", Owner: "o"}
+		moved := there
+		moved.LongURL = longURL
+		_, made := r.New(link.Wish{LongURL: longURL}, now)
+		_, edited := r.Edit(there, link.Patch{LongURL: &longURL}, true, now)
+		_, imported := r.Import(moved, now)
+		for what, err := range map[string]error{"new": made, "edited": edited, "imported": imported} {
+			if ours {
+				wantInvalid(t, err, link.FieldLongURL)
+			} else if err != nil {
+				t.Errorf("%s, %s: %v", longURL, what, err)
+			}
+		}
+	}
+}
+
 func TestLongURLsThatAreRefused(t *testing.T) {
 	for name, longURL := range map[string]string{
 		"empty":                   "",

@@ -122,6 +122,7 @@ func ReadLinkSettings(getenv func(string) string) (Settings, error) {
 func (r *reader) links(s *Settings, port int64) {
 	const minTTL, maxTTL = int64(link.MinTTL / time.Second), 36500 * 86400
 	s.Functions.Rules.Base = r.base("BaseUrl", port)
+	s.Functions.Rules.OtherHosts = r.otherHosts("OTHER_HOSTS")
 	days := r.integer("DefaultTtlDays", 30, 1, 36500)
 	s.Functions.Rules.DefaultTTL = r.duration("ANONYMOUS_TTL_SECONDS", time.Second, days*86400, minTTL, maxTTL)
 	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
@@ -404,7 +405,7 @@ func (r *reader) base(name string, port int64) link.Base {
 	given := r.getenv(name)
 	if given == "" {
 		given = "http://localhost:" + strconv.FormatInt(port, 10)
-		if site := r.getenv("WEBSITE_HOSTNAME"); strings.HasPrefix(site, "localhost:") || strings.HasPrefix(site, "127.0.0.1:") {
+		if site, local := r.siteName(); local {
 			given = "http://" + site
 		} else if site != "" {
 			r.wrong(name, "is required in Azure: the URL that people reach this service by, such as https://"+site)
@@ -415,4 +416,29 @@ func (r *reader) base(name string, port int64) link.Base {
 		r.wrong(name, err.Error())
 	}
 	return base
+}
+
+// siteName returns the name that the platform gave the site, and whether that is the Core Tools' own address.
+func (r *reader) siteName() (name string, local bool) {
+	name = r.getenv("WEBSITE_HOSTNAME")
+	return name, strings.HasPrefix(name, "localhost:") || strings.HasPrefix(name, "127.0.0.1:")
+}
+
+// otherHosts reads by which hosts the service can be reached besides BaseUrl's. One is the site's own name, but not the Core
+// Tools' address: whoever follows a link there comes to a machine of their own.
+func (r *reader) otherHosts(name string) (hosts []link.Host) {
+	names := strings.FieldsFunc(r.getenv(name), func(c rune) bool { return c == ',' || c == ' ' })
+	for _, spelled := range names {
+		host, ok := link.ParseHost(spelled)
+		if !ok {
+			r.wrong(name, fmt.Sprintf("must be names of hosts, separated by commas, and %q is none", spelled))
+		}
+		hosts = append(hosts, host)
+	}
+	if site, local := r.siteName(); !local {
+		if host, ok := link.ParseHost(site); ok {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
 }

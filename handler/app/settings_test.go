@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tiney/access"
 	"tiney/clicks"
+	"tiney/link"
 	"tiney/storage"
 )
 
@@ -30,8 +32,8 @@ func TestDefaultSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Hosted() || s.Address != "127.0.0.1:7071" || s.Functions.Rules.Base.String() != "http://localhost:7071" {
-		t.Errorf("hosted %t, at %s, base %s", s.Hosted(), s.Address, s.Functions.Rules.Base)
+	if s.Hosted() || s.Address != "127.0.0.1:7071" || s.Functions.Rules.Base.String() != "http://localhost:7071" || len(s.Functions.Rules.OtherHosts) != 0 {
+		t.Errorf("hosted %t, at %s, base %s, others %q", s.Hosted(), s.Address, s.Functions.Rules.Base, s.Functions.Rules.OtherHosts)
 	}
 	if s.Storage.Tables.Links != "ShortUrls" || s.Storage.Tables.Expiry != "ShortUrlsExpiryIndex" || s.Storage.Tables.Index != "UrlIndex" || s.Lock.Container != "locks" || s.Lock.Blob != "expiry-reaper.lock" {
 		t.Errorf("names: %+v", s)
@@ -88,6 +90,10 @@ func TestSettings(t *testing.T) {
 		"all addresses":       {[]string{"LISTEN_ADDRESS", "0.0.0.0"}, func(s Settings) bool { return s.Address == "0.0.0.0:7071" }},
 		"IPv6":                {[]string{"LISTEN_ADDRESS", "::1"}, func(s Settings) bool { return s.Address == "[::1]:7071" }},
 		"Azure":               {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s Settings) bool { return s.Functions.Rules.Base.String() == "https://tiney.to" }},
+		"other hosts": {[]string{"OTHER_HOSTS", "Edge.AzureFD.net, bücher.example.,[2001:DB8::1]", "WEBSITE_HOSTNAME", "X.azurewebsites.net", "BaseUrl", "https://tiney.to"}, func(s Settings) bool {
+			return slices.Equal(s.Functions.Rules.OtherHosts, []link.Host{"edge.azurefd.net", "xn--bcher-kva.example", "[2001:db8::1]", "x.azurewebsites.net"})
+		}},
+		"no other hosts under the Core Tools": {[]string{"WEBSITE_HOSTNAME", "localhost:7071"}, func(s Settings) bool { return len(s.Functions.Rules.OtherHosts) == 0 }},
 		"telemetry": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString}, func(s Settings) bool {
 			c := s.Telemetry
 			return c != nil && c.Credential == nil && !c.Hosted && c.SamplingPercent == 100 && c.ClientAddress == nil && c.Role == "tiney" && c.Instance != ""
@@ -173,6 +179,7 @@ var wrongSettings = map[string]string{
 	"GC_MAX_SECONDS":                        "0",
 	"GC_PAGE_SIZE":                          "1001",
 	"BaseUrl":                               "tiney.to",
+	"OTHER_HOSTS":                           "go.example.com, other.example:8080",
 	"DefaultTtlDays":                        "0",
 	"MaxTtlDays":                            "1.5",
 	"MAX_TTL_SECONDS":                       "59",

@@ -18,7 +18,7 @@ var known = link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path
 
 func newBenchRig(tb testing.TB) *rig {
 	tb.Helper()
-	r := newRig(tb, func(c *functions.Config) { c.Log = slog.New(slog.DiscardHandler) })
+	r := newRig(tb, func(c *functions.Config) { c.Log, c.StrictTransport = slog.New(slog.DiscardHandler), time.Hour })
 	l := known
 	l.CreatedAt, l.ExpiresAt = r.clock.Now(), r.clock.Now().Add(time.Hour)
 	r.fake.Put(l)

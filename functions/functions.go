@@ -5,6 +5,7 @@ package functions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -164,6 +165,8 @@ type Config struct {
 	HostAddress    string
 	Rules          link.Rules
 	RedirectMaxAge time.Duration // how long caches in front may keep a redirect; zero: not at all
+	// StrictTransport is for how long browsers are told to use https alone for the host of an https base; zero: not at all.
+	StrictTransport time.Duration
 
 	OwnersOnly  bool          // only owners may shorten
 	DeletedKeep time.Duration // how long a deleted link can be restored
@@ -252,7 +255,11 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{routes: routes, hosted: c.HostAddress != "", addresses: c.Addresses, log: c.Log, metrics: c.Metrics, sender: c.Sender}, nil
+	var strictTransport []string
+	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
+		strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
+	}
+	return &service{routes: routes, strictTransport: strictTransport, hosted: c.HostAddress != "", addresses: c.Addresses, log: c.Log, metrics: c.Metrics, sender: c.Sender}, nil
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. The context is that of
@@ -266,9 +273,11 @@ type service struct {
 	routes    *router
 	hosted    bool
 	addresses access.Addresses
-	log       *slog.Logger
-	metrics   *telemetry.Metrics
-	sender    *telemetry.Sender
+	// strictTransport is the header Strict-Transport-Security, which all responses share; nil for none.
+	strictTransport []string
+	log             *slog.Logger
+	metrics         *telemetry.Metrics
+	sender          *telemetry.Sender
 
 	forwardingKnown atomic.Bool // set once it is known whether the host forwards or proxies
 }
@@ -305,6 +314,9 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer s.report(w, r, time.Now())
 	}
 	defer s.recoverPanic(w, r)
+	if s.strictTransport != nil {
+		w.Header()["Strict-Transport-Security"] = s.strictTransport
+	}
 	if s.hosted && !s.forwardingKnown.Load() {
 		s.noteForwarding(w, r)
 	}

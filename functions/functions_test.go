@@ -614,6 +614,28 @@ func TestBrowsersGetPages(t *testing.T) {
 	wantProblem(t, r.do(http.MethodGet, "/nobody", "", "Sec-Fetch-Mode", "navigate", "Accept", "application/json"), 404, "not-found", "")
 }
 
+// Where short URLs are https, every response says that the host is for https alone.
+func TestStrictTransportSecurity(t *testing.T) {
+	for base, seconds := range map[string]int{"HTTPS://tiney.to/go": 31536000, "https://tiney.to": 0, "http://tiney.to": 31536000} {
+		r := newRig(t, func(c *functions.Config) {
+			c.Rules.Base, _ = link.ParseBase(base)
+			c.StrictTransport = time.Duration(seconds) * time.Second
+		})
+		r.fake.Put(link.Link{Alias: "live", LongURL: "https://example.com/"})
+		var want []string
+		if base[0] == 'H' {
+			want = []string{"max-age=31536000"}
+		}
+		for _, request := range []string{"GET /live", "GET /nobody", "GET /", "GET /api/health", "OPTIONS /api/links",
+			"GET /favicon.ico", "POST /live", "POST /api/shorten", "GET /api/links"} {
+			method, target, _ := strings.Cut(request, " ")
+			if got := r.do(method, target, "").Header()["Strict-Transport-Security"]; !slices.Equal(got, want) {
+				t.Errorf("%s, %s: got %q, want %q", base, request, got, want)
+			}
+		}
+	}
+}
+
 func TestWellKnownNames(t *testing.T) {
 	r := newRig(t)
 	r.fake.Fail(errors.New("must not be asked"))

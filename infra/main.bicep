@@ -251,6 +251,11 @@ param cacheStaleSeconds int = 3600
 @maxValue(31536000)
 param redirectMaxAgeSeconds int = 0
 
+@description('HSTS_SECONDS: for how long browsers use https alone for the host of an https BaseUrl. 0: they are not told to.')
+@minValue(0)
+@maxValue(63072000)
+param hstsSeconds int = 31536000
+
 @description('LOG_LEVEL: from which level on the handler logs.')
 @allowed([
   'debug'
@@ -567,6 +572,7 @@ var settings = {
   CACHE_NEGATIVE_SECONDS: string(cacheNegativeSeconds)
   CACHE_STALE_SECONDS: string(cacheStaleSeconds)
   REDIRECT_MAX_AGE_SECONDS: string(redirectMaxAgeSeconds)
+  HSTS_SECONDS: string(hstsSeconds)
   LOG_LEVEL: logLevel
   TELEMETRY_SAMPLING_PERCENT: string(telemetrySamplingPercent)
   TELEMETRY_CLIENT_IP: string(telemetryClientIp)

@@ -144,6 +144,17 @@ func TestParseBase(t *testing.T) {
 			t.Errorf("ParseBase(%q) = %q, %v, want %q", raw, base, err, want)
 		}
 	}
+	for raw, want := range map[string]string{
+		"https://tiney.to/s/":             "https://tiney.to",
+		"HTTPS://Tiney.TO:443":            "https://tiney.to",
+		"http://localhost:7071":           "http://localhost:7071",
+		"http://bücher.example:80/":       "http://xn--bcher-kva.example",
+		"https://[2001:DB8:0::1]:8443/s/": "https://[2001:db8::1]:8443",
+	} {
+		if base, _ := link.ParseBase(raw); base.Origin() != want {
+			t.Errorf("the origin of %s is %s, want %s", raw, base.Origin(), want)
+		}
+	}
 	base, _ := link.ParseBase("https://example.com/s/")
 	if got := base.ShortURL("abc"); got != "https://example.com/s/abc" {
 		t.Errorf("ShortURL is %q", got)

@@ -54,8 +54,9 @@ func (e *InvalidError) Error() string { return e.Field.String() + ": " + e.Detai
 
 // Base is the start of every short URL of a service. ParseBase returns one; the zero value is not valid.
 type Base struct {
-	url  string // without a trailing slash, printable ASCII
-	host string // as the WHATWG parser writes it
+	url    string // without a trailing slash, printable ASCII
+	host   string // as the WHATWG parser writes it
+	origin string
 }
 
 // ParseBase parses the URL that a service is reached by: http or https with a host, and a path if a proxy in front adds
@@ -69,12 +70,15 @@ func ParseBase(raw string) (Base, error) {
 	if !ok || target.authority == "" {
 		return Base{}, errors.New(want)
 	}
-	host, err := target.host()
-	if err != nil || host == "" {
+	parsed, err := target.parse()
+	if err != nil || parsed.Hostname() == "" {
 		return Base{}, errors.New(want + ": its host or port is not valid")
 	}
-	return Base{url: strings.TrimRight(Location(raw), "/"), host: host}, nil
+	return Base{strings.TrimRight(Location(raw), "/"), parsed.Hostname(), parsed.Protocol() + "//" + parsed.Host()}, nil
 }
+
+// Origin returns the base's origin as browsers write it in the header Origin (RFC 6454).
+func (b Base) Origin() string { return b.origin }
 
 // String returns the base without a trailing slash.
 func (b Base) String() string { return b.url }

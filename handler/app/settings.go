@@ -60,6 +60,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	r.links(&s, port)
 	s.Functions.OwnersOnly = strings.EqualFold(r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners"), "owners")
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
+	s.Functions.StrictTransport = r.duration("HSTS_SECONDS", time.Second, 31536000, 0, 63072000)
 
 	s.Functions.PublicStats = r.boolean("PUBLIC_STATS", true)
 	s.Functions.Rates = access.Rates{

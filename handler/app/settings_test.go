@@ -69,7 +69,7 @@ func TestDefaultSettings(t *testing.T) {
 	if c := s.Storage.Cache; c == nil || c.Bytes != 10<<20 || c.Fresh != 15*time.Minute || c.Negative != time.Minute || c.Stale != time.Hour {
 		t.Errorf("cache: %+v", c)
 	}
-	if s.Functions.RedirectMaxAge != 0 || s.LogLevel != slog.LevelInfo || s.Telemetry != nil {
+	if s.Functions.RedirectMaxAge != 0 || s.Functions.StrictTransport != 365*day || s.LogLevel != slog.LevelInfo || s.Telemetry != nil {
 		t.Errorf("%v, %v, %v", s.Functions.RedirectMaxAge, s.LogLevel, s.Telemetry)
 	}
 }
@@ -209,6 +209,7 @@ var wrongSettings = map[string]string{
 	"CACHE_NEGATIVE_SECONDS":                "ten",
 	"CACHE_STALE_SECONDS":                   "1e3",
 	"REDIRECT_MAX_AGE_SECONDS":              " 5",
+	"HSTS_SECONDS":                          "1y",
 	"LOG_LEVEL":                             "loud",
 	"TELEMETRY_SAMPLING_PERCENT":            "0",
 	"TELEMETRY_CLIENT_IP":                   "sometimes",

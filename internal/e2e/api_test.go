@@ -153,6 +153,9 @@ func (e exchange) check(t *testing.T, base string, hosted bool) {
 	if location := got.Header.Get("Location"); location != e.location && e.status == 302 {
 		t.Errorf("Location %q, want %q", location, e.location)
 	}
+	if hsts := got.Header.Get("Strict-Transport-Security"); hsts != "max-age=31536000" {
+		t.Errorf("Strict-Transport-Security %q", hsts)
+	}
 	if contentType := got.Header.Get("Content-Type"); e.contentType != "" && contentType != e.contentType {
 		t.Errorf("Content-Type %q, want %q", contentType, e.contentType)
 	}
@@ -166,7 +169,7 @@ func TestResponsesWithoutCredentials(t *testing.T) {
 	const file = "testdata/responses.txt"
 	s := newSite(t)
 	putExchanged(s)
-	base := s.standalone(emulator.ConnectionString()).url
+	base := s.standalone(emulator.ConnectionString(), "HSTS_SECONDS=0").url
 	awaitReady(t, base)
 	var got []string
 	for _, e := range exchanges {

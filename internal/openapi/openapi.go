@@ -95,7 +95,7 @@ func fixed(p path) int { return len(regexp.MustCompile(`\{\w+\}`).ReplaceAllStri
 
 // general are the headers that a response may have without a description.
 var general = []string{"Cache-Control", "Connection", "Content-Length", "Content-Security-Policy", "Content-Type", "Cross-Origin-Opener-Policy",
-	"Date", "Referrer-Policy", "Vary", "X-Content-Type-Options"}
+	"Date", "Referrer-Policy", "Strict-Transport-Security", "Vary", "X-Content-Type-Options"}
 
 // Check returns an error unless the document has the response to a request, and, if that was a success, the request.
 // sent and got are their bodies; sent may be nil if it is not known.

@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -168,6 +170,7 @@ type Config struct {
 	// StrictTransport is for how long browsers are told to use https alone for the host of an https base; zero: not at all.
 	StrictTransport time.Duration
 
+	LocalOnly   bool          // only requests to a name of this machine get anything but a 403
 	OwnersOnly  bool          // only owners may shorten
 	DeletedKeep time.Duration // how long a deleted link can be restored
 	PublicStats bool          // anyone may ask for the statistics of the whole service, not only an admin
@@ -259,7 +262,7 @@ func New(c Config) (http.Handler, error) {
 	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
 		strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
 	}
-	return &service{routes: routes, strictTransport: strictTransport, hosted: c.HostAddress != "", addresses: c.Addresses, log: c.Log, metrics: c.Metrics, sender: c.Sender}, nil
+	return &service{routes: routes, strictTransport: strictTransport, hosted: c.HostAddress != "", localOnly: c.LocalOnly, addresses: c.Addresses, log: c.Log, metrics: c.Metrics, sender: c.Sender}, nil
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. The context is that of
@@ -272,6 +275,7 @@ func notFound(context.Context, http.ResponseWriter, *http.Request) error { retur
 type service struct {
 	routes    *router
 	hosted    bool
+	localOnly bool
 	addresses access.Addresses
 	// strictTransport is the header Strict-Transport-Security, which all responses share; nil for none.
 	strictTransport []string
@@ -324,6 +328,9 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if to.function != "" {
 		w.operation.Name = to.function
 	}
+	if s.localOnly && !s.toThisMachine(r) {
+		err = foreignHostProblem
+	}
 	if err == nil {
 		ctx := context.Context(&w.operation)
 		if to.limit > 0 {
@@ -336,6 +343,16 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.fail(w, r, err)
 	}
+}
+
+// toThisMachine reports whether a request was sent to a name of this machine. A browser names another one if whoever runs that
+// has its name lead here (DNS rebinding). A host that proxies puts its own name in Host, and the client's in the other header.
+func (s *service) toThisMachine(r *http.Request) bool {
+	names := []string{r.Host}
+	if s.hosted {
+		names = append(names, r.Header.Values("X-Forwarded-Host")...)
+	}
+	return !slices.ContainsFunc(names, func(name string) bool { return !access.IsLoopback(&url.URL{Host: name}) })
 }
 
 // maxDrain bounds what is read of a request's body only to be thrown away, in bytes: the Functions host's own limit.

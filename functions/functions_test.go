@@ -636,6 +636,54 @@ func TestStrictTransportSecurity(t *testing.T) {
 	}
 }
 
+// Only requests to a name of this machine are served where the admin key is one that everybody knows.
+func TestLocalOnly(t *testing.T) {
+	for _, test := range []struct {
+		hosted    bool
+		host      string
+		forwarded []string // X-Forwarded-Host
+		served    bool
+	}{
+		{false, "localhost:7071", nil, true},
+		{false, "localhost", nil, true},
+		{false, "127.0.0.1:7071", nil, true},
+		{false, "[::1]:7071", nil, true},
+		{false, "evil.example:7071", nil, false},
+		{false, "localhost.evil.example", nil, false},
+		{false, "192.168.0.7:7071", nil, false},
+		{false, "", nil, false},
+		{true, hostAddress, nil, true}, // the host's own requests
+		{true, "localhost:7071", nil, true},
+		{true, "evil.example", nil, false},
+		{true, "evil.example", []string{"localhost:7071"}, false},
+		{true, hostAddress, []string{"localhost:7071"}, true},
+		{true, hostAddress, []string{"evil.example"}, false},
+		{true, hostAddress, []string{"localhost, evil.example"}, false},
+		{true, hostAddress, []string{"localhost", "evil.example"}, false},
+	} {
+		r := newRig(t, func(c *functions.Config) {
+			if c.LocalOnly = true; !test.hosted {
+				c.HostAddress = ""
+			}
+		})
+		for target, status := range map[string]int{"/api/me": 200, "/": 200, "/nobody": 404, "/api/nothing": 404} {
+			req := httptest.NewRequest(http.MethodGet, target, nil)
+			req.Host = test.host
+			req.Header.Set("X-Api-Key", adminKey)
+			req.Header["X-Forwarded-Host"] = test.forwarded
+			w := httptest.NewRecorder()
+			if r.ServeHTTP(w, req); test.served && w.Code != status {
+				t.Errorf("%+v: %s is %d", test, target, w.Code)
+			} else if !test.served {
+				wantProblem(t, w, 403, "foreign-host", "")
+			}
+		}
+	}
+	if w := newRig(t).do(http.MethodGet, "/api/me", "", "Host", "tiney.to"); w.Code != 200 {
+		t.Errorf("with another key: %d", w.Code)
+	}
+}
+
 func TestWellKnownNames(t *testing.T) {
 	r := newRig(t)
 	r.fake.Fail(errors.New("must not be asked"))

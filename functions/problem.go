@@ -66,6 +66,8 @@ var (
 		"A claim token can read, delete and restore its one link, and read its statistics. Sign in with an API key or an ID token; POST /api/claims makes the link yours.")
 	adminNeededProblem = newProblem(http.StatusForbidden, "admin-needed", "For admins only",
 		"This takes an admin: sign in with the admin key of this service, or as somebody who has the role of an admin.")
+	foreignHostProblem = newProblem(http.StatusForbidden, "foreign-host", "For this machine only",
+		"This service has the admin key of development, so it responds to requests to localhost alone. Set an ADMIN_KEY of your own.")
 	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
 		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
 	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",

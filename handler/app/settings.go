@@ -71,7 +71,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 	s.Functions.Addresses = r.addresses("CLIENT_ADDRESS_HEADER", "CLIENT_ADDRESS_HOPS", s.Hosted())
 
-	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Functions.Rules.Base)
+	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Address, s.Functions.Rules.Base)
+	s.Functions.LocalOnly = s.Access.AdminKey == developmentKey
 	s.Access.OIDC = r.oidc("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_ADMIN_ROLE")
 
 	s.ReapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
@@ -268,7 +269,7 @@ func (r *reader) level(name string) slog.Level {
 const developmentKey = "not-secret-and-for-development-only"
 
 // adminKey reads a key, of which no error quotes a part.
-func (r *reader) adminKey(name string, base link.Base) string {
+func (r *reader) adminKey(name, address string, base link.Base) string {
 	key := r.getenv(name)
 	if key == "" {
 		return ""
@@ -279,14 +280,14 @@ func (r *reader) adminKey(name string, base link.Base) string {
 	switch {
 	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // else it would be the key, and is easy to guess
 		r.wrong(name, "is a reference to Key Vault that Azure has not resolved: look at the site's identity and its rights")
-	case key == developmentKey && !onThisMachine(base):
-		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl of this machine only; set one of your own")
+	case key == developmentKey && !(onThisMachine(base.String()) && onThisMachine("tcp://"+address)):
+		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl and a LISTEN_ADDRESS of this machine only; set one of your own")
 	}
 	return key
 }
 
-func onThisMachine(base link.Base) bool {
-	u, err := url.Parse(base.String())
+func onThisMachine(address string) bool {
+	u, err := url.Parse(address)
 	return err == nil && access.IsLoopback(u)
 }
 

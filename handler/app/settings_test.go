@@ -133,11 +133,18 @@ func TestSettings(t *testing.T) {
 		"proxies of one's own": {[]string{"CLIENT_ADDRESS_HOPS", "2"}, func(s Settings) bool {
 			return s.Functions.Addresses == access.Addresses{Header: "X-Forwarded-For", Hops: 2}
 		}},
-		"no proxy behind the host":    {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HOPS", "0"}, func(s Settings) bool { return s.Functions.Addresses.Hops == 0 }},
-		"owners only":                 {[]string{"SHORTEN_ACCESS", "Owners"}, func(s Settings) bool { return s.Functions.OwnersOnly }},
-		"admin key":                   {[]string{"ADMIN_KEY", ownKey}, func(s Settings) bool { return s.Access.AdminKey == ownKey }},
-		"development key":             {[]string{"ADMIN_KEY", developmentKey}, func(s Settings) bool { return s.Access.AdminKey == developmentKey }},
-		"development key, by address": {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "http://[::1]:7071"}, func(s Settings) bool { return s.Access.AdminKey == developmentKey }},
+		"no proxy behind the host": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HOPS", "0"}, func(s Settings) bool { return s.Functions.Addresses.Hops == 0 }},
+		"owners only":              {[]string{"SHORTEN_ACCESS", "Owners"}, func(s Settings) bool { return s.Functions.OwnersOnly }},
+		"admin key":                {[]string{"ADMIN_KEY", ownKey}, func(s Settings) bool { return s.Access.AdminKey == ownKey && !s.Functions.LocalOnly }},
+		"development key": {[]string{"ADMIN_KEY", developmentKey}, func(s Settings) bool {
+			return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
+		}},
+		"development key, by address": {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "http://[::1]:7071", "LISTEN_ADDRESS", "::1"}, func(s Settings) bool {
+			return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
+		}},
+		"development key, behind the host": {[]string{"ADMIN_KEY", developmentKey, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "LISTEN_ADDRESS", "0.0.0.0"}, func(s Settings) bool {
+			return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
+		}},
 		"sign-in": {[]string{"OIDC_ISSUER", "https://login.example/tenant/v2.0", "OIDC_CLIENT_ID", "an-app"}, func(s Settings) bool {
 			c := s.Access.OIDC
 			return c != nil && c.Issuer == "https://login.example/tenant/v2.0" && c.ClientID == "an-app" && c.AdminRole == "admin"
@@ -280,17 +287,20 @@ func TestWrongAccess(t *testing.T) {
 		given []string
 		want  string
 	}{
-		"a key of 31 characters":     {[]string{"ADMIN_KEY", ownKey[1:]}, "ADMIN_KEY must be 32"},
-		"a key of 7 characters":      {[]string{"ADMIN_KEY", strings.Repeat("sevndif", 5)}, "ADMIN_KEY must be 32"},
-		"a key with a space":         {[]string{"ADMIN_KEY", strings.Replace(ownKey, "-", " ", 1)}, "ADMIN_KEY must be 32"},
-		"a key with an umlaut":       {[]string{"ADMIN_KEY", ownKey + "ä"}, "ADMIN_KEY must be 32"},
-		"the development key online": {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "https://go.example.com"}, "ADMIN_KEY is the key of local.settings.json"},
-		"a reference that is none":   {[]string{"ADMIN_KEY", "@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)"}, "ADMIN_KEY is a reference"},
-		"an issuer alone":            {[]string{"OIDC_ISSUER", "https://login.example"}, "OIDC_CLIENT_ID is required"},
-		"a client alone":             {[]string{"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER is required"},
-		"an issuer with a query":     {[]string{"OIDC_ISSUER", "https://login.example?p=policy", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
-		"an issuer with a fragment":  {[]string{"OIDC_ISSUER", "https://login.example#x", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
-		"an issuer that is no URL":   {[]string{"OIDC_ISSUER", "login.example", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"a key of 31 characters":      {[]string{"ADMIN_KEY", ownKey[1:]}, "ADMIN_KEY must be 32"},
+		"a key of 7 characters":       {[]string{"ADMIN_KEY", strings.Repeat("sevndif", 5)}, "ADMIN_KEY must be 32"},
+		"a key with a space":          {[]string{"ADMIN_KEY", strings.Replace(ownKey, "-", " ", 1)}, "ADMIN_KEY must be 32"},
+		"a key with an umlaut":        {[]string{"ADMIN_KEY", ownKey + "ä"}, "ADMIN_KEY must be 32"},
+		"the development key online":  {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "https://go.example.com"}, "ADMIN_KEY is the key of local.settings.json"},
+		"the development key for all": {[]string{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS", "0.0.0.0"}, "ADMIN_KEY is the key of local.settings.json"},
+		"the same, for all of IPv6":   {[]string{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS", "::"}, "ADMIN_KEY is the key of local.settings.json"},
+		"the same, for a network":     {[]string{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS", "192.168.0.7"}, "ADMIN_KEY is the key of local.settings.json"},
+		"a reference that is none":    {[]string{"ADMIN_KEY", "@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)"}, "ADMIN_KEY is a reference"},
+		"an issuer alone":             {[]string{"OIDC_ISSUER", "https://login.example"}, "OIDC_CLIENT_ID is required"},
+		"a client alone":              {[]string{"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER is required"},
+		"an issuer with a query":      {[]string{"OIDC_ISSUER", "https://login.example?p=policy", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"an issuer with a fragment":   {[]string{"OIDC_ISSUER", "https://login.example#x", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"an issuer that is no URL":    {[]string{"OIDC_ISSUER", "login.example", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
 	} {
 		_, err := ReadSettings(environment(test.given...))
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Count(err.Error(), "\n") != 1 {

@@ -130,6 +130,25 @@ func TestLostClientAddressesBehindTheHost(t *testing.T) {
 	}
 }
 
+// Everybody knows the key of development: a website whose name leads to this machine cannot use it through a visitor's browser.
+func TestTheDevelopmentKeyServesThisMachineAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const key = "not-secret-and-for-development-only"
+	settings := []string{"ADMIN_KEY=" + key, "BaseUrl=http://localhost:7071"}
+	for mode, base := range map[string]string{
+		"on its own":                  s.standalone(emulator.ConnectionString(), settings...).url,
+		"behind a host that forwards": s.hosted(false, emulator.ConnectionString(), settings...).URL(),
+		"behind a host that proxies":  s.hosted(true, emulator.ConnectionString(), settings...).URL(),
+	} {
+		(caller{t, base, key}).must(200, "GET", "/api/blocked", "")
+		got := (caller{t, base, key}).send("GET", "/api/blocked", "", "Host", "evil.example:7071")
+		if got.Status != 403 || !strings.Contains(got.Body, "foreign-host") {
+			t.Errorf("%s: got %+v", mode, got)
+		}
+	}
+}
+
 func TestHandlerThatIsKilledIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

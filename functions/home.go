@@ -33,6 +33,8 @@ func newHome(site pages.Site, s *shorten, l *limits) *home {
 }
 
 func (h *home) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	// With "no-referrer" browsers would keep the origin of this page's form to themselves too.
+	w.Header().Set("Referrer-Policy", "same-origin")
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		writePage(w, http.StatusOK, h.page)
@@ -47,6 +49,9 @@ func (h *home) serve(ctx context.Context, w http.ResponseWriter, r *http.Request
 // form makes the link that a form asks for, by the rules of shorten, for nobody in particular. The response is the page,
 // with the link or with what is wrong.
 func (h *home) form(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	if h.foreign(r.Header) {
+		return crossSiteProblem
+	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return formTypeProblem
 	}
@@ -78,6 +83,20 @@ func (h *home) form(ctx context.Context, w http.ResponseWriter, r *http.Request)
 	writePage(w, status, h.site.Home(pages.Form{Made: &lv, New: created}))
 	return nil
 }
+
+// foreign reports whether a browser sends a form that another website made: else that could make links, and use up the limit,
+// of whoever visits it. Browsers that do not say so themselves (https://www.w3.org/TR/fetch-metadata/) name the page's origin.
+// Host says nothing: where the Functions host proxies, it is the handler's own address.
+func (h *home) foreign(header http.Header) bool {
+	sites, origins := header.Values("Sec-Fetch-Site"), header.Values("Origin")
+	if len(sites) > 0 {
+		return len(sites) > 1 || sites[0] != "same-origin" && sites[0] != "none"
+	}
+	return len(origins) > 1 || len(origins) == 1 && origins[0] != h.shorten.rules.Base.Origin()
+}
+
+var crossSiteProblem = newProblem(http.StatusForbidden, "cross-site", "This form is another website's",
+	"Another website had your browser send this form, so no link was made. To make one, open the page of this service itself.")
 
 var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a form",
 	"The body must be a form: send it with the header Content-Type: application/x-www-form-urlencoded. Programs use POST /api/shorten.")

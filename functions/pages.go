@@ -42,7 +42,9 @@ func writePage(w http.ResponseWriter, status int, page []byte, origins ...string
 	setHeaders(w, "text/html; charset=utf-8")
 	h := w.Header()
 	h.Set("Content-Security-Policy", pages.PolicyWith(origins...))
-	h.Set("Referrer-Policy", "no-referrer")
+	if h.Get("Referrer-Policy") == "" {
+		h.Set("Referrer-Policy", "no-referrer")
+	}
 	h.Set("Cross-Origin-Opener-Policy", "same-origin") // who opens a page cannot lead it elsewhere while somebody signs in
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(status)

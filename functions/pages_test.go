@@ -3,6 +3,7 @@ package functions_test
 import (
 	"context"
 	"html"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,8 +21,12 @@ import (
 // the origins, each after a space.
 func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 	t.Helper()
+	referrers := "no-referrer"
+	if strings.Contains(w.Body.String(), ` method="post"`) { // whose origin the browser has to tell
+		referrers = "same-origin"
+	}
 	for name, want := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": referrers,
 		"Cross-Origin-Opener-Policy": "same-origin",
 		"Content-Length":             strconv.Itoa(w.Body.Len()),
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'" + strings.Join(origins, "") + "; form-action 'self'; " +
@@ -129,6 +134,51 @@ func TestForm(t *testing.T) {
 		wantProblem(t, r.do(http.MethodPost, "/", body, "Content-Type", "application/x-www-form-urlencoded"), 400, "body", "")
 	}
 	wantProblem(t, r.do(http.MethodPost, "/", strings.Repeat("x", 16<<10+1), "Content-Type", "application/x-www-form-urlencoded"), 413, "body-too-large", "")
+}
+
+// No website makes links through the browsers of those who visit it. Our own form, and programs, do.
+func TestFormsOfOtherWebsites(t *testing.T) {
+	for _, test := range []struct {
+		base   string
+		header http.Header
+		ours   bool
+	}{
+		{"https://tiney.to", nil, true}, // curl
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-origin"}}, true},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"none"}}, true},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://127.0.0.1:7071"}}, true},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://tiney.to"}}, false},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-site"}}, false},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"Same-Origin"}}, false},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {""}}, false},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-origin", "cross-site"}}, false},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-origin, cross-site"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to"}}, true},
+		{"https://tiney.to", http.Header{"Origin": {"https://evil.example"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to:8443"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"http://tiney.to"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"https://internal.example"}}, false}, // which is Host
+		{"https://tiney.to", http.Header{"Origin": {"http://internal.example"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"null"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {""}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to", "https://evil.example"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to, https://evil.example"}}, false},
+		{"HTTP://Bücher.example:80/go/", http.Header{"Origin": {"http://xn--bcher-kva.example"}}, true},
+		{"HTTP://Bücher.example:80/go/", http.Header{"Origin": {"http://bücher.example:80"}}, false},
+	} {
+		r := newRig(t, func(c *functions.Config) { c.Rules.Base, _ = link.ParseBase(test.base) })
+		req := httptest.NewRequest(http.MethodPost, "http://internal.example/", strings.NewReader("longUrl=https%3A%2F%2Fexample.com"))
+		req.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"text/html"}}
+		maps.Copy(req.Header, test.header)
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		if test.ours && w.Code != 201 || !test.ours && (w.Code != 403 || r.fake.Calls() != 0 || !strings.Contains(w.Body.String(), "another website&#39;s</h1>")) {
+			t.Errorf("%v, %v: got %d %s", test.base, test.header, w.Code, w.Body)
+		}
+	}
+	r := newRig(t)
+	wantProblem(t, r.do(http.MethodPost, "/", "not read", "Sec-Fetch-Site", "cross-site"), 403, "cross-site", "")
+	r.wantMetrics(map[string]float64{"shorten.rejected": 1})
 }
 
 func TestFormForOwnersOnly(t *testing.T) {

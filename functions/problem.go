@@ -216,7 +216,8 @@ func problemOf(err error) *problem {
 }
 
 // pageStatuses are those of problems that are pages outside of /api/, if the client prefers HTML.
-var pageStatuses = []int{http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests,
+	http.StatusServiceUnavailable}
 
 // write responds with the problem, as a page or as JSON.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {

@@ -512,6 +512,48 @@ func TestURLsAreText(t *testing.T) {
 	}
 }
 
+// Where a browser tells of no site, since ours is not by https, it is the origin by which ours is told from another one's.
+func TestFormsOfOtherWebsites(t *testing.T) {
+	t.Parallel()
+	for name, host := range map[string]string{"a secure context": "127.0.0.1", "none": "tiney.test"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var service atomic.Pointer[httputil.ReverseProxy] // whose address nobody knows before it has started
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { service.Load().ServeHTTP(w, r) }))
+			defer front.Close()
+			here := strings.Replace(front.URL, "127.0.0.1", host, 1)
+			to, err := url.Parse(serve(t, "BaseUrl="+here).url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := httputil.NewSingleHostReverseProxy(to)
+			proxy.ModifyResponse = func(r *http.Response) error {
+				r.Header.Del("Cross-Origin-Opener-Policy") // Chromium complains of it outside of a secure context
+				return nil
+			}
+			service.Store(proxy)
+			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprintf(w, `<title>other</title><form method="post" action="%s/"><input name="longUrl" value="https://example.com/"><button>Go</button></form>`, here)
+			}))
+			defer other.Close()
+			p := chromium.New(t)
+			p.NoScripts()
+			p.Open(strings.Replace(other.URL, "127.0.0.1", "evil.test", 1))
+			if status := p.Go(func() { p.Click("button") }); status != 403 {
+				t.Errorf("another website's form makes a %d", status)
+			}
+			p.Await("main", "Another website")
+			p.Check("403")
+			p.Open(here)
+			p.Fill("#url", "https://example.com/form")
+			if status := p.Go(func() { p.Press(kb.Enter) }); status != 201 {
+				t.Errorf("our own makes a %d", status)
+			}
+		})
+	}
+}
+
 func TestErrorPages(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)

@@ -44,6 +44,8 @@ var exchanges = []exchange{
 	{name: "home, POST", method: "POST", target: "/", status: 415, contentType: problem},
 	{name: "home, PUT", method: "PUT", target: "/", status: 405, contentType: problem},
 	{name: "home, a form", method: "POST", target: "/", body: "longUrl=https%3A%2F%2Fexample.com%2Fform&alias=", headers: form, status: 201, contentType: page, contains: "Your short link"},
+	{name: "home, a form of another website", method: "POST", target: "/", body: "longUrl=https%3A%2F%2Fexample.com%2Fevil", headers: append(form, "Sec-Fetch-Site", "cross-site"), status: 403, contentType: problem, contains: "cross-site"},
+	{name: "home, the same in a browser", method: "POST", target: "/", body: "longUrl=https%3A%2F%2Fexample.com%2Fevil", headers: append(form, "Origin", "https://evil.example", "Accept", browser), status: 403, contentType: page, contains: "another website"},
 	{name: "home, a wrong form", method: "POST", target: "/", body: "longUrl=ftp%3A%2F%2Fexample.com", headers: form, status: 400, contentType: page, contains: `value="ftp://example.com"`},
 	{name: "an asset", method: "GET", target: "/manage/style.0123456789ab.css", status: 200, contentType: "text/css; charset=utf-8", contains: ":root {"},
 	{name: "an asset in other case", method: "HEAD", target: "/Manage/home.0123456789ab.js", status: 200, contentType: "text/javascript; charset=utf-8"},

@@ -11,6 +11,7 @@ import (
 type Addresses struct {
 	Header string // a list, to whose end each proxy adds the address that it got the request from
 	Hops   int    // how many proxies may be believed; 0: the address is the connection's
+	Hosted bool   // the connection is the Functions host's
 }
 
 // Of returns the address of a request's client: the entry of the outermost proxy that may be believed, which is the Hops-th
@@ -18,12 +19,19 @@ type Addresses struct {
 // of the connection, and the zero Addr if that has none. An IPv4 address in an IPv6 one is an IPv4 address, and no address
 // has a zone. It is personal data, and belongs in no log.
 //
+// Behind the Functions host, a loopback, private or link-local address is that of the host or of the platform, which all
+// clients would share, and the address is the zero Addr.
+//
 // An empty entry counts like any other: else what a client wrote could move to where a proxy's entry should be.
 func (a Addresses) Of(r *http.Request) netip.Addr {
-	if address := parseAddress(a.entry(r.Header)); address.IsValid() {
-		return address
+	address := parseAddress(a.entry(r.Header))
+	if !address.IsValid() {
+		address = parseAddress(r.RemoteAddr)
 	}
-	return parseAddress(r.RemoteAddr)
+	if a.Hosted && (address.IsLoopback() || address.IsPrivate() || address.IsLinkLocalUnicast()) {
+		return netip.Addr{}
+	}
+	return address
 }
 
 // entry reads the list from its end, no further than it has to, and returns "" if it is too short.

@@ -201,3 +201,22 @@ func TestAddressAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Behind the Functions host, the host's own address and those of the platform around it are nobody's.
+func TestAddressesThatAreNoClients(t *testing.T) {
+	for address, none := range map[string]bool{
+		"127.0.0.1": true, "::1": true, "::ffff:127.0.0.1": true, "10.0.0.7": true, "172.16.0.1": true, "192.168.0.1": true,
+		"169.254.130.1": true, "[fe80::1%eth0]:80": true, "fd00::1": true,
+		"203.0.113.7": false, "172.32.0.1": false, "2001:db8::7": false,
+	} {
+		r := from(address)
+		own := access.Addresses{Header: "X-Forwarded-For", Hops: 1}.Of(r)
+		if got := (access.Addresses{Header: "X-Forwarded-For", Hops: 1, Hosted: true}).Of(r); got.IsValid() == none || !none && got != own {
+			t.Errorf("%s: got %v, want %v unless it is nobody's", address, got, own)
+		}
+		r.Header, r.RemoteAddr = nil, netip.AddrPortFrom(own, 4711).String()
+		if got := (access.Addresses{Header: "X-Forwarded-For", Hops: 1, Hosted: true}).Of(r); !own.IsValid() || got.IsValid() == none {
+			t.Errorf("a connection from %s: got %v", own, got)
+		}
+	}
+}

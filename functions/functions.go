@@ -206,7 +206,7 @@ type Config struct {
 
 // New returns the handler of all functions, with the routes of the function.json files and those behind web-api.
 func New(c Config) (http.Handler, error) {
-	limit := &limits{Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses}
+	limit := &limits{Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses, log: c.Log}
 	ask := &callers{Callers: c.Callers, limits: limit, metrics: c.Metrics}
 	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
 	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
@@ -226,7 +226,7 @@ func New(c Config) (http.Handler, error) {
 		"redirect": (&redirect{links: c.Links, blocked: c.Blocked, base: c.Rules.Base, site: site, maxAge: c.RedirectMaxAge, limits: limit, clicks: c.Clicks, counted: c.CountClicks,
 			addresses: c.Addresses, now: c.Now, metrics: c.Metrics}).serve,
 		"health": (&health{version: c.Version, now: c.Now}).serve,
-		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, now: c.Now, log: c.Log}).serve,
+		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, limits: limit, now: c.Now, log: c.Log}).serve,
 		"home":   newHome(site, create, limit).serve,
 		"manage": (&manage{site: site, callers: c.Callers}).serve,
 		"reaper": (&timer{reaper: c.Reaper, log: c.Log}).serve,

@@ -3,28 +3,39 @@ package functions
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"tiney/access"
 	"tiney/link"
+	"tiney/telemetry"
 )
 
 // limits refuses requests of clients who send too many.
 type limits struct {
 	*access.Limits
 	addresses access.Addresses
+	log       *slog.Logger
+	unlimited atomic.Bool // a request had no address to be counted by
 }
 
 // take counts a request of an owner, or if that is "" of an address. The error is a problem: the client has sent too many.
+// Requests without an address may be anybody's: as one client they would shut each other out.
 func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
 	if l.Rate(of) == 0 {
 		return nil // and the address does not matter
 	}
 	client := access.Client{Owner: owner}
 	if owner == "" {
-		client.Address = l.addresses.Of(r)
+		if client.Address = l.addresses.Of(r); !client.Address.IsValid() {
+			if !l.unlimited.Swap(true) {
+				l.log.Warn(telemetry.LogClientAddressMissing)
+			}
+			return nil
+		}
 	}
 	wait := l.Take(of, client)
 	if wait == 0 {
@@ -35,8 +46,11 @@ func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
 
 // takeBack takes back what take has counted of a request without an owner.
 func (l *limits) takeBack(of access.Limit, r *http.Request) {
-	if l.Rate(of) != 0 {
-		l.Return(of, access.Client{Address: l.addresses.Of(r)})
+	if l.Rate(of) == 0 {
+		return
+	}
+	if address := l.addresses.Of(r); address.IsValid() {
+		l.Return(of, access.Client{Address: address})
 	}
 }
 

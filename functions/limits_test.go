@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"tiney/access"
 	"tiney/functions"
 	"tiney/link"
+	"tiney/telemetry"
 )
 
 // limited makes a rig with limits.
@@ -395,6 +397,53 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 			t.Errorf("%d proxies: somebody else got %d", hops, w.Code)
 		}
 	}
+}
+
+// Where the header is absent, all clients behind the host would be one. They are not limited, which is told; owners are, and
+// whoever has an address.
+func TestClientsWithoutAnAddress(t *testing.T) {
+	r := newRig(t, func(c *functions.Config) {
+		c.Rates = access.Rates{1, 1, 1, 1}
+		c.Addresses.Hosted = true
+	})
+	request := func(header ...string) (status []int) {
+		for _, target := range []string{"GET /nobody", "POST /api/shorten", "GET /api/stats"} {
+			method, path, _ := strings.Cut(target, " ")
+			req := httptest.NewRequest(method, "http://internal.example"+path, strings.NewReader(`{"longUrl":"https://example.com/"}`))
+			req.RemoteAddr = "127.0.0.1:4711"
+			req.Header.Set("Content-Type", "application/json")
+			for pair := range slices.Chunk(header, 2) {
+				req.Header.Set(pair[0], pair[1])
+			}
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, req)
+			status = append(status, w.Code)
+		}
+		return status
+	}
+	if w := r.do("GET", "/api/ready", ""); strings.Contains(w.Body.String(), "addresses") {
+		t.Errorf("before: %s", w.Body)
+	}
+	request("X-Forwarded-For", ann)
+	if got := request("X-Forwarded-For", ann); !slices.Equal(got, []int{429, 429, 429}) {
+		t.Errorf("with an address: got %v", got)
+	}
+	if got := strings.Count(r.log.String(), telemetry.LogClientAddressMissing); got != 0 {
+		t.Errorf("%d lines", got)
+	}
+	for range 3 {
+		if got := request(); !slices.Equal(got, []int{404, 200, 200}) {
+			t.Errorf("without one: got %v", got)
+		}
+	}
+	if got := strings.Count(r.log.String(), telemetry.LogClientAddressMissing); got != 1 {
+		t.Errorf("%d lines in\n%s", got, r.log)
+	}
+	if w := r.do("GET", "/api/ready", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"addresses":"missing"`) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	r.as("cleo", "GET", "/api/me", "")
+	wantLimited(t, r.as("cleo", "GET", "/api/me", ""), "api", 1, 60)
 }
 
 // IPv6 clients have a /64 each.

@@ -23,9 +23,10 @@ const (
 
 // ready handles GET /api/ready: whether each part of storage responds, and how fast.
 type ready struct {
-	parts map[string]Pinger
-	now   func() time.Time
-	log   *slog.Logger
+	parts  map[string]Pinger
+	limits *limits
+	now    func() time.Time
+	log    *slog.Logger
 
 	checking singleflight.Group
 	last     readiness // guarded by checking
@@ -35,7 +36,9 @@ type ready struct {
 type readiness struct {
 	Status string            `json:"status"`
 	Checks map[string]pinged `json:"checks"`
-	at     time.Time
+	// Addresses is "missing" if a request came without its client's address, by which it would have been limited.
+	Addresses string `json:"addresses,omitempty"`
+	at        time.Time
 }
 
 type pinged struct {
@@ -52,6 +55,9 @@ func (rd *ready) serve(ctx context.Context, w http.ResponseWriter, _ *http.Reque
 		return rd.last, nil
 	})
 	is := result.(readiness)
+	if rd.limits.unlimited.Load() {
+		is.Addresses = "missing"
+	}
 	setHeaders(w, "application/json")
 	if is.Status == "unavailable" {
 		w.Header().Set("Retry-After", unavailableProblem.header.Get("Retry-After"))

@@ -60,6 +60,8 @@ const (
 	LogLocationRewritten = "this Functions host forwards requests, and rewrites the Location of redirects"
 	// LogClientAddressLost: the Functions host proxies requests, and CLIENT_ADDRESS_HEADER is a header that it replaces.
 	LogClientAddressLost = "this Functions host replaces X-Forwarded-For, and all clients seem to have one address"
+	// LogClientAddressMissing: a request came by the Functions host without an address that can be its client's.
+	LogClientAddressMissing = "requests come without their client's address, and are not limited by it"
 	// LogTimerRefused: somebody but the Functions host has posted to a timer's endpoint.
 	LogTimerRefused = "a request to the timer's endpoint was refused"
 	// LogHostEnded: the process has lost its parent, and ends too.
@@ -72,5 +74,5 @@ var LogMessages = []string{
 	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogReapStatsNotSaved, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
 	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
-	LogLocationRewritten, LogClientAddressLost, LogTimerRefused, LogHostEnded,
+	LogLocationRewritten, LogClientAddressLost, LogClientAddressMissing, LogTimerRefused, LogHostEnded,
 }

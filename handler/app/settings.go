@@ -315,7 +315,7 @@ func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 
 // addresses reads which proxies are believed. Behind the Functions host there is one: Azure's front end.
 func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
-	a := access.Addresses{Header: http.CanonicalHeaderKey(r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
+	a := access.Addresses{Hosted: hosted, Header: http.CanonicalHeaderKey(r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
 		"the name of a header, up to 100 characters"))}
 	if a.Header == "Forwarded" {
 		r.wrong(header, "must not be Forwarded, which is no plain list of addresses")

@@ -128,7 +128,7 @@ func TestSettings(t *testing.T) {
 		"limits": {[]string{"RATE_SHORTEN_PER_MINUTE", "0", "RATE_UNKNOWN_PER_MINUTE", "1", "RATE_API_PER_MINUTE", "1000000", "RATE_REDIRECT_PER_MINUTE", "7"},
 			func(s Settings) bool { return s.Functions.Rates == access.Rates{0, 1, 1_000_000, 7} }},
 		"one proxy in Azure": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HEADER", "CLIENT-IP"}, func(s Settings) bool {
-			return s.Functions.Addresses == access.Addresses{Header: "Client-Ip", Hops: 1}
+			return s.Functions.Addresses == access.Addresses{Header: "Client-Ip", Hops: 1, Hosted: true}
 		}},
 		"proxies of one's own": {[]string{"CLIENT_ADDRESS_HOPS", "2"}, func(s Settings) bool {
 			return s.Functions.Addresses == access.Addresses{Header: "X-Forwarded-For", Hops: 2}

@@ -217,6 +217,7 @@ func New(c Config) (http.Handler, error) {
 	st := &stats{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, kept: c.CountsKept, now: c.Now}
 	ex := &exporting{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, now: c.Now}
 	im := &importing{links: c.Links, rules: c.Rules, clicks: c.Clicks, now: c.Now, log: c.Log}
+	large := &few{owners: map[string]bool{}}
 	serviceStats := ask.anyone(st.service)
 	if !c.PublicStats {
 		serviceStats = ask.admins(st.service)
@@ -236,7 +237,7 @@ func New(c Config) (http.Handler, error) {
 		"GET /api/openapi.json":           ask.anyone(newOpenAPI(c.Rules.Base, c.Version).serve),
 		"GET /api/me":                     ask.anyone(me),
 		"GET /api/links":                  ask.owners(ls.list),
-		"POST /api/links/bulk":            ask.owners((&bulk{create, c.Log.With("function", "bulk")}).serve),
+		"POST /api/links/bulk":            ask.owners(large.let((&bulk{create, c.Log.With("function", "bulk")}).serve)),
 		"GET /api/links/{alias}":          ask.holders(ls.read),
 		"PATCH /api/links/{alias}":        ask.owners(ls.edit),
 		"DELETE /api/links/{alias}":       ask.holders(ls.delete),
@@ -246,7 +247,7 @@ func New(c Config) (http.Handler, error) {
 		"GET /api/stats":                  serviceStats,
 		"POST /api/claims":                ask.owners(ls.claim),
 		"GET /api/export":                 ask.owners(ex.serve),
-		"POST /api/import":                ask.owners(im.serve),
+		"POST /api/import":                ask.owners(large.let(im.serve)),
 		"POST /api/keys":                  ask.owners(ks.create),
 		"GET /api/keys":                   ask.owners(ks.list),
 		"DELETE /api/keys/{id}":           ask.owners(ks.revoke),
@@ -355,19 +356,33 @@ func (s *service) toThisMachine(r *http.Request) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !access.IsLoopback(&url.URL{Host: name}) })
 }
 
-// maxDrain bounds what is read of a request's body only to be thrown away, in bytes: the Functions host's own limit.
-const maxDrain = 100 << 20
+// How much is read of a request's body only to be thrown away, in bytes.
+const (
+	maxDrain      = maxImportBytes
+	maxHostDrain  = 100 << 20 // behind a host that forwards, whose own limit this is
+	maxSelfDrains = 256 << 10 // by net/http itself
+)
 
 func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	p := problemOf(err)
-	if p.Status == http.StatusTooManyRequests {
+	if p.Status == http.StatusTooManyRequests || p == busyProblem {
 		s.metrics.LimitRefused.Add(1)
 	}
 	logProblem(s.logger(w), p, err)
-	if s.hosted && !proxied(w, r) {
-		// A host that forwards sends the whole body before it reads the response. If the connection closes meanwhile, its
-		// client gets a 500, so the body is read first.
+	// A client that is still sending when the connection closes may never get to read the response. A host reads it only when it
+	// has sent the whole body: one that forwards has read that before, of up to its own limit.
+	switch {
+	case s.hosted && !proxied(w, r):
+		_, _ = io.CopyN(io.Discard, r.Body, maxHostDrain)
+	case s.hosted:
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
+	case r.ContentLength < 0 || r.ContentLength > maxSelfDrains:
+		control := http.NewResponseController(w)
+		_ = control.EnableFullDuplex() // else net/http has the connection closed
+		defer func() {
+			_ = control.Flush()
+			_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
+		}()
 	}
 	p.write(w, r)
 }
@@ -383,6 +398,7 @@ func logProblem(log *slog.Logger, p *problem, err error) {
 		log.Debug("credentials refused", "error", err) // why, for who sets up a provider
 	case p == uncheckedProblem && !errors.Is(err, link.ErrUnavailable):
 		log.Warn(telemetry.LogProviderUnavailable, "error", err)
+	case p == busyProblem:
 	case p.Status == http.StatusServiceUnavailable:
 		log.Warn(telemetry.LogStorageUnavailable, "error", err)
 	case p.Status >= 500:

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,11 @@ const maxBody = 16 << 10
 // readBody reads a request's body, up to most bytes. The error is a problem.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	begun := time.Now()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var body bytes.Buffer
+	if most > maxBody { // of these there are few at a time; others may announce a body that never comes
+		body.Grow(int(max(0, min(r.ContentLength, most))) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	if w, ok := w.(*statusWriter); ok {
 		w.waiting.putOff(time.Since(begun))
 	}
@@ -39,7 +44,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	case err != nil:
 		return nil, badRequest("body", "The body is not complete", "The body ended before it was complete. Send the request again.", "")
 	}
-	return body, nil
+	return body.Bytes(), nil
 }
 
 // decodeJSON decodes a request's body, which must be one JSON object of up to most bytes. Names are case-sensitive, known and come
@@ -159,7 +164,7 @@ func (o *optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 }
 
 // writeJSON writes v, which must be what JSON can hold, as one line. An error means that the client has disconnected.
-func writeJSON(w http.ResponseWriter, v any) {
+func writeJSON(w io.Writer, v any) {
 	if json.MarshalWrite(w, v, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) == nil {
 		_, _ = io.WriteString(w, "\n")
 	}

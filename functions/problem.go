@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"mime"
@@ -235,9 +236,12 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	var body bytes.Buffer
+	writeJSON(&body, p)
 	setHeaders(w, "application/problem+json")
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len())) // so that it is complete while the request's body is still read
 	w.WriteHeader(p.Status)
-	writeJSON(w, p)
+	_, _ = w.Write(body.Bytes())
 }
 
 // prefers reports whether a client prefers a media type to JSON: whether it names the type, with at least the quality of every

@@ -161,6 +161,7 @@ func TestABodyTakesItsTime(t *testing.T) {
 			r := newSlowRig(t, test.each)
 			r.as("ann", http.MethodGet, "/api/me", "") // makes the key
 			req := httptest.NewRequest(http.MethodPost, test.target, slowBody{strings.NewReader(test.body), slow(test.read)})
+			req.ContentLength = int64(len(test.body))
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("X-Api-Key", r.keys.of["ann"])
 			w := httptest.NewRecorder()

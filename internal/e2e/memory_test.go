@@ -1,18 +1,23 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/pack"
 	"tiney/internal/testutil"
 	"tiney/link"
+	"tiney/telemetry"
 )
 
 // deployed lays the app out as it is deployed, without the race detector, which takes several times the memory.
@@ -90,4 +95,163 @@ func TestMemoryIsBounded(t *testing.T) {
 		conn.Close()
 	}
 	checkServes(t, p.url)
+}
+
+// However many imports and bulks come at once, there are few at a time, and the others are told when to come back.
+func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
+	const many, most = 100, 150 << 10 // calls, and KiB
+	var lines, links strings.Builder
+	path := strings.Repeat("x", 3850)
+	for i := range 1000 {
+		fmt.Fprintf(&lines, `{"alias":"large-%d","longUrl":"https://example.com/%s"}`+"\n", i, path)
+	}
+	for i := range 100 {
+		fmt.Fprintf(&links, `,{"longUrl":"https://example.com/%s%d"%6000s}`, path, i, "")
+	}
+	calls := map[string]string{"/api/import?dryRun=true": lines.String(), "/api/links/bulk": `{"links":[` + links.String()[1:] + `]}`}
+	dir := deployed(t)
+	for mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			s := newSite(t)
+			s.app = dir
+			proxy := s.proxy()
+			proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.Operation == "GetEntity" && c.Target == s.Links {
+					return faultproxy.NotFound // as Azurite says too, which takes ten times as long for it
+				}
+				return faultproxy.None
+			})
+			var base string
+			var pid int
+			if mode == "on its own" {
+				p := s.standalone(proxy.ConnectionString())
+				base, pid = p.url, p.cmd.Process.Pid
+			} else {
+				h := s.hosted(strings.HasSuffix(mode, "proxies"), proxy.ConnectionString())
+				base, pid = h.URL(), h.PID()
+			}
+			awaitReady(t, base)
+			var callers []caller // each is an owner of two calls
+			for i := range many / 2 {
+				callers = append(callers, owner(t, base, fmt.Sprintf("owner-%d", i)))
+			}
+			for target, body := range calls {
+				var all sync.WaitGroup
+				var done, refused atomic.Int64
+				for i := range many {
+					all.Go(func() {
+						switch got, err := sendAll(base, target, callers[i/2].token, body); {
+						case err != nil:
+							t.Errorf("%s: %v", target, err)
+						case got.Status == 200:
+							done.Add(1)
+						case got.Status == 503 && got.Header.Get("Retry-After") == "5" && strings.Contains(got.Body, "/problems/busy"):
+							refused.Add(1)
+						default:
+							t.Errorf("%s: got %+v", target, got)
+						}
+					})
+				}
+				all.Wait()
+				peak := testutil.Memory(t, pid, "VmHWM")
+				t.Logf("%s, %d bytes: %d done, %d refused, %d MB", target, len(body), done.Load(), refused.Load(), peak>>10)
+				if peak >= most || done.Load() == 0 || refused.Load() == 0 {
+					t.Errorf("%s: %d done, %d refused, %d MB", target, done.Load(), refused.Load(), peak>>10)
+				}
+				callers[0].must(200, "POST", "/api/links/bulk", `{"links":[{"longUrl":"https://example.com/after"}]}`)
+			}
+		})
+	}
+}
+
+// An import that is refused is told so before its body has come. The body is taken all the same, so that a client which sends it
+// first can read that, and use the connection again.
+func TestAnImportBesideAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	proxy := s.proxy()
+	p := s.standalone(proxy.ConnectionString())
+	awaitReady(t, p.url)
+	ann, bob := owner(t, p.url, "ann"), owner(t, p.url, "bob")
+	ann.must(200, "GET", "/api/me", "") // which looks the key up
+	reached, release := make(chan struct{}), make(chan struct{})
+	var met atomic.Bool
+	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if c.Operation == "GetEntity" && c.Target == s.Links && !met.Swap(true) {
+			close(reached)
+			<-release
+		}
+		return faultproxy.None
+	})
+	const line = `{"alias":"one","longUrl":"https://example.com/"}`
+	first := make(chan testutil.Response, 1)
+	go func() { first <- ann.send("POST", "/api/import?dryRun=true", line) }()
+	<-reached
+
+	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // a body has 15
+	in := bufio.NewReader(conn)
+	read := func(status int) (body string) {
+		t.Helper()
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != status || (status == 503) != (resp.Header.Get("Retry-After") == "5") {
+			t.Errorf("got %d %v %s, %v", resp.StatusCode, resp.Header, data, err)
+		}
+		return string(data)
+	}
+	const size = 4 << 20
+	fmt.Fprintf(conn, "POST /api/import HTTP/1.1\r\nHost: tiney.to\r\nX-Api-Key: %s\r\nContent-Length: %d\r\n\r\n", ann.token, size)
+	if body := read(503); !strings.Contains(body, "/problems/busy") {
+		t.Errorf("got %s", body)
+	}
+	if _, err := io.WriteString(conn, strings.Repeat(" ", size)); err != nil {
+		t.Errorf("its body is not taken: %v", err)
+	}
+	fmt.Fprint(conn, "GET /api/health HTTP/1.1\r\nHost: tiney.to\r\n\r\n")
+	read(200)
+	if got := ann.send("POST", "/api/links/bulk", `{"links":[{"longUrl":"https://example.com/"}]}`); got.Status != 503 {
+		t.Errorf("a bulk beside an import: %+v", got)
+	}
+	if got := bob.send("POST", "/api/import?dryRun=true", line); got.Status != 200 {
+		t.Errorf("somebody else's import: %+v", got)
+	}
+	close(release)
+	if got := <-first; got.Status != 200 {
+		t.Errorf("the first one: %+v", got)
+	}
+	ann.must(200, "POST", "/api/import?dryRun=true", line)
+	if strings.Contains(p.output.String(), telemetry.LogStorageUnavailable) {
+		t.Errorf("the log takes it for an outage:\n%s", &p.output)
+	}
+}
+
+// sendAll sends a request as the simplest of clients do: all of it, and only then they read the response.
+func sendAll(base, target, token, body string) (testutil.Response, error) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		return testutil.Response{}, err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: tiney.to\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		target, token, len(body))
+	if _, err := io.WriteString(conn, head+body); err != nil {
+		return testutil.Response{}, fmt.Errorf("not all could be sent: %w", err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return testutil.Response{}, err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return testutil.Response{Status: resp.StatusCode, Header: resp.Header, Body: string(data)}, err
 }

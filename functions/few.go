@@ -1,0 +1,50 @@
+package functions
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"tiney/access"
+)
+
+// fewAtOnce is how many of the calls that take megabytes there are at once, imports and bulks together.
+const fewAtOnce = 4
+
+// few lets in few of the calls that take megabytes, so that all of them together do not take the instance's memory.
+type few struct {
+	mu     sync.Mutex
+	owners map[string]bool // whose calls are under way
+}
+
+// let returns a function that serves one call of each owner at a time, and fewAtOnce of all. The others are refused, before
+// their body is read.
+func (f *few) let(serve callerFunc) callerFunc {
+	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+		if !f.enter(who.Owner) {
+			return busyProblem
+		}
+		defer f.leave(who.Owner)
+		return serve(ctx, w, r, who)
+	}
+}
+
+func (f *few) enter(owner string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.owners[owner] || len(f.owners) == fewAtOnce {
+		return false
+	}
+	f.owners[owner] = true
+	return true
+}
+
+func (f *few) leave(owner string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.owners, owner)
+}
+
+var busyProblem = newProblem(http.StatusServiceUnavailable, "busy", "Another one is under way",
+	"Of the calls for many links each owner may have one at a time, and all owners together few. "+
+		"Nothing is wrong with this one: repeat it in a few seconds.")

@@ -17,23 +17,29 @@ const (
 	LimitUnknown               // look-ups of what turns out not to exist: links, and credentials
 	LimitAPI                   // other calls of the API
 	LimitRedirect              // requests for a redirect or a preview
+	LimitProbes                // aliases of somebody else that an owner asks about in a call for many
 	LimitGuess                 // guesses of the admin key, whatever the rates say: GuessRate
 	limitCount
 )
 
 // String returns the name of the limit, as responses have it.
 func (l Limit) String() string {
-	return [limitCount]string{"shorten", "unknown", "api", "redirect", "guess"}[l]
+	return [limitCount]string{"shorten", "unknown", "api", "redirect", "probes", "guess"}[l]
 }
 
-// Window is the time that rates are for.
-const Window = time.Minute
+// Window returns the time that the limit's rate is for.
+func (l Limit) Window() time.Duration {
+	if l == LimitProbes {
+		return 24 * time.Hour
+	}
+	return time.Minute
+}
 
 // GuessRate is the rate of LimitGuess.
 const GuessRate = 30
 
-// Rates are how many requests a client may send within Window: so many at once, and then one each time that its share of
-// Window has passed. Zero: any number.
+// Rates are how many requests a client may send within a limit's Window: so many at once, and then one each time that its
+// share of Window has passed. Zero: any number.
 type Rates [limitCount]int
 
 // Client is whose requests are counted together: an owner's or, if that is "", those from an address. The addresses of a /64
@@ -46,19 +52,20 @@ type Client struct {
 // Limits counts the requests of clients, by GCRA, the generic cell rate algorithm of ATM: all that it knows of a client is
 // until when the requests so far take, if each takes its share of Window.
 //
-// They are in a table of a fixed size, 1.98 MB, that is made at the first request with a limit. A client is in one of its
-// sets, by a hash with a random seed. If that is full of clients whose time is not over, the one whose time is over first
+// They are in a table of a fixed size, 1.98 MB, that is made at the first request with a limit; limits by the day have one of
+// their own, since a day's clients would fill that of the minute's. A client is in one of its sets, by a hash with a random seed. If that is full of clients whose time is not over, the one whose time is over first
 // is forgotten, and starts anew: it may send more than its rate then, and nobody less. With up to 30,000 clients at once, a
 // quarter of what there is room for, that befalls one in some millions.
 //
-// A clock that is put back holds up a client for as long as that, a minute at most. The methods may be called concurrently,
+// A clock that is put back holds up a client for as long as that, a Window at most. The methods may be called concurrently,
 // and allocate nothing.
 type Limits struct {
 	rates Rates
 	now   func() time.Time
 	start time.Time // times are since then: so they are monotonic, if now's are
 	seed  maphash.Seed
-	sets  func() []set
+
+	minutes, days func() []set // for limits of such a Window
 }
 
 const (
@@ -76,7 +83,8 @@ type set struct {
 // NewLimits returns limits, by which nobody has sent a request yet.
 func NewLimits(rates Rates, now func() time.Time) *Limits {
 	rates[LimitGuess] = GuessRate
-	return &Limits{rates: rates, now: now, start: now(), seed: maphash.MakeSeed(), sets: sync.OnceValue(func() []set { return make([]set, setCount) })}
+	table := func() []set { return make([]set, setCount) }
+	return &Limits{rates: rates, now: now, start: now(), seed: maphash.MakeSeed(), minutes: sync.OnceValue(table), days: sync.OnceValue(table)}
 }
 
 // Rate returns the rate of a limit.
@@ -94,8 +102,8 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	i := slices.Index(s.clients[:], client)
 	until := now
 	if i < 0 {
-		i = s.least(now)
-	} else if left := s.until[i] - now; 0 < left && left <= int64(Window) { // else its time is over, or the clock was put back
+		i = s.least(now, of.Window())
+	} else if left := s.until[i] - now; 0 < left && left <= int64(of.Window()) { // else its time is over, or the clock was put back
 		until = s.until[i]
 	}
 	share := l.share(of)
@@ -121,7 +129,7 @@ func (l *Limits) Return(of Limit, by Client) {
 }
 
 // share returns the share of Window that a request has, in nanoseconds.
-func (l *Limits) share(of Limit) int64 { return int64(Window) / int64(l.rates[of]) }
+func (l *Limits) share(of Limit) int64 { return int64(of.Window()) / int64(l.rates[of]) }
 
 // find returns the set of a client, what it is called there, and the time.
 func (l *Limits) find(of Limit, by Client) (s *set, client uint64, now int64) {
@@ -138,13 +146,17 @@ func (l *Limits) find(of Limit, by Client) (s *set, client uint64, now int64) {
 	}
 	client = maphash.Comparable(l.seed, key)
 	i, _ := bits.Mul64(client, setCount)
-	return &l.sets()[i], client, int64(l.now().Sub(l.start))
+	sets := l.minutes
+	if of.Window() > time.Minute {
+		sets = l.days
+	}
+	return &sets()[i], client, int64(l.now().Sub(l.start))
 }
 
 // least returns the client who has the least to lose.
-func (s *set) least(now int64) (least int) {
+func (s *set) least(now int64, window time.Duration) (least int) {
 	for i, until := range s.until {
-		if until-now > int64(Window) { // the clock was put back
+		if until-now > int64(window) { // the clock was put back
 			return i
 		}
 		if until < s.until[least] {

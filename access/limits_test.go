@@ -101,6 +101,35 @@ func TestLimitsAreExact(t *testing.T) {
 	}
 }
 
+// A limit by the day is one by the day, and its clients are in nobody's way.
+func TestLimitsByTheDay(t *testing.T) {
+	l, clock := limits(access.Rates{access.LimitProbes: 1000, access.LimitAPI: 1})
+	ann := access.Client{Owner: "ann"}
+	for range 1000 {
+		if wait := l.Take(access.LimitProbes, ann); wait != 0 {
+			t.Fatalf("has to wait %v", wait)
+		}
+	}
+	const share = 86400 * time.Millisecond
+	if wait := l.Take(access.LimitProbes, ann); wait != share {
+		t.Errorf("has to wait %v", wait)
+	}
+	l.Take(access.LimitAPI, ann)
+	for i := range 1_000_000 {
+		l.Take(access.LimitProbes, access.Client{Owner: fmt.Sprint(i)})
+	}
+	if wait := l.Take(access.LimitAPI, ann); wait != time.Minute {
+		t.Errorf("another limit: has to wait %v", wait)
+	}
+	if wait := l.Take(access.LimitProbes, ann); wait != share {
+		t.Errorf("after many others: has to wait %v", wait)
+	}
+	*clock = clock.Add(share)
+	if l.Take(access.LimitProbes, ann) != 0 || l.Take(access.LimitProbes, ann) != share {
+		t.Error("a share later: no more than one")
+	}
+}
+
 func TestLimitsTellClientsApart(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b access.Client
@@ -143,7 +172,7 @@ func TestLimitsAreApart(t *testing.T) {
 			t.Fatal("refused without a limit")
 		}
 	}
-	if names += access.LimitRedirect.String(); names != "shorten unknown api redirect" {
+	if names += access.LimitRedirect.String() + " " + access.LimitProbes.String(); names != "shorten unknown api redirect probes" {
 		t.Errorf("they are called %s", names)
 	}
 }

@@ -27,6 +27,9 @@ type claimed struct {
 	Result string `json:"result"`
 }
 
+// later is the result of a claim of which nothing may be told yet.
+const later = "later"
+
 // Why a link is not claimed.
 var (
 	errGone    = errors.New("gone")
@@ -75,9 +78,18 @@ func (ls *links) claim(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		case err == nil:
 			ls.metrics.LinkClaimed.Add(1)
 			*result = "claimed"
-		case errors.Is(err, errYours), errors.Is(err, errInvalid):
+		case errors.Is(err, errYours):
 			*result = err.Error()
-		case errors.Is(err, errGone), errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+		case errors.Is(err, errInvalid):
+			*result = err.Error()
+			if ls.limits.probe(who, &link.Link{}) != nil { // somebody else's
+				*result = later
+			}
+		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+			if ls.limits.probe(who, nil) != nil {
+				*result = later
+			}
+		case errors.Is(err, errGone): // so the token is right
 		default:
 			failed = err
 		}

@@ -85,7 +85,7 @@ type Mover interface {
 type Importer interface {
 	// Import makes what it returns durable, and is safe to repeat after any error.
 	Import(ctx context.Context, links []link.Link) []link.Imported
-	// TryImport returns what Import would, and only reads. Made has what earlier calls would have made, and is added to.
+	// TryImport returns what Import would, and what is there, and only reads. Made has what earlier calls would have made, and is added to.
 	TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported
 }
 
@@ -211,12 +211,12 @@ func New(c Config) (http.Handler, error) {
 	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
 	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
 		Keep: c.DeletedKeep}
-	ls := &links{store: c.Links, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
+	ls := &links{store: c.Links, limits: limit, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
 	bs := &blocked{c.Blocked}
 	st := &stats{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, kept: c.CountsKept, now: c.Now}
 	ex := &exporting{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, now: c.Now}
-	im := &importing{links: c.Links, rules: c.Rules, clicks: c.Clicks, now: c.Now, log: c.Log}
+	im := &importing{links: c.Links, rules: c.Rules, limits: limit, clicks: c.Clicks, now: c.Now, log: c.Log}
 	large := &few{owners: map[string]bool{}}
 	serviceStats := ask.anyone(st.service)
 	if !c.PublicStats {

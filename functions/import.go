@@ -25,6 +25,7 @@ const (
 type importing struct {
 	links  Importer
 	rules  link.Rules
+	limits *limits
 	clicks Clicks
 	now    func() time.Time
 	log    *slog.Logger
@@ -53,7 +54,9 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 			return badRequest("file", "Too many lines", fmt.Sprintf("One import may have at most %d links. Send the rest in further ones.", maxImport), "")
 		}
 	}
-	results, made, unavailable := NewImport(im.links, im.rules, who, format, dryRun).Add(ctx, records, im.now())
+	in := NewImport(im.links, im.rules, who, format, dryRun)
+	in.limits = im.limits
+	results, made, unavailable := in.Add(ctx, records, im.now())
 	if unavailable != nil {
 		im.log.Warn(telemetry.LogStorageUnavailable, "function", "import", "error", unavailable)
 	}
@@ -96,6 +99,8 @@ type Import struct {
 	who   access.Caller
 	owned bool                  // the records say who owns the links
 	made  map[link.Alias]uint64 // nil: it is no dry run
+
+	limits *limits // of what a dry run tells; nil: it tells all
 }
 
 // NewImport returns an Import of a file of this format. The links become those of who, unless that is an admin and the format
@@ -147,6 +152,9 @@ func (im *Import) Add(ctx context.Context, records []transfer.Record, now time.T
 	var done []link.Imported
 	if im.made != nil {
 		done = im.links.TryImport(ctx, links, im.made)
+		if im.limits != nil {
+			im.hide(done)
+		}
 	} else {
 		done = im.links.Import(ctx, links)
 	}
@@ -167,6 +175,18 @@ func (im *Import) Add(ctx context.Context, records []transfer.Record, now time.T
 		}
 	}
 	return results, made, unavailable
+}
+
+// hide replaces what a dry run may not tell of aliases that are not the caller's.
+func (im *Import) hide(done []link.Imported) {
+	for i, d := range done {
+		if errors.Is(d.Err, link.ErrBlocked) || errors.Is(d.Err, link.ErrUnavailable) {
+			continue // which says nothing of the alias
+		}
+		if err := im.limits.probe(im.who, d.There); err != nil {
+			done[i] = link.Imported{Err: err}
+		}
+	}
 }
 
 func (r *ImportResult) refuse(a link.Alias, err error) {

@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -458,5 +459,100 @@ func TestIPv6ClientsAreLimitedByNetwork(t *testing.T) {
 	}
 	if w := r.from("203.0.113.1", "GET", "/nobody", ""); w.Code != 429 {
 		t.Errorf("IPv4 that was mapped into IPv6 got %d", w.Code)
+	}
+}
+
+// probing is a rig with a budget of three aliases, and links of several owners.
+func probing(t *testing.T) (r *rig, token string) {
+	r = limited(t, access.Rates{access.LimitProbes: 3})
+	token, hash := claimToken(t)
+	at := r.clock.Now()
+	for _, l := range []link.Link{
+		{Alias: "own", Owner: "ann"},
+		{Alias: "own-off", Owner: "ann", Disabled: true},
+		{Alias: "bobs", Owner: "bob"},
+		{Alias: "bobs-gone", Owner: "bob", DeletedAt: at},
+		{Alias: "nobodys", ClaimHash: hash},
+		{Alias: "nobodys2", ClaimHash: hash},
+	} {
+		l.LongURL, l.CreatedAt = "https://example.com/", at
+		r.fake.Put(l)
+	}
+	r.fake.Put(link.Link{Alias: "tomb", GoneReason: link.StateExpired, GoneAt: at})
+	return r, token
+}
+
+// A dry run tells an owner of no more aliases of others than a day has, and past that of no free one either.
+func TestDryRunsTellLittleOfOthers(t *testing.T) {
+	const url, other = "https://example.com/", "https://example.org/"
+	r, _ := probing(t)
+	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
+		t.Fatal(err)
+	}
+	first := line("own", url, "") + line("free", url, "") + line("bobs", other, "") + line("free", other, "") + line("bobs-gone", url, "") +
+		line("own-off", other, "") + line("evil", "https://evil.example/", "")
+	second := line("free2", url, "") + line("tomb", url, "") + line("free3", url, "") + line("nobodys", url, "") + line("bobs", url, "") +
+		line("own", url, "") + line("own", other, "") + line("evil", "https://evil.example/", "") + line("no/alias", url, "")
+	told := []string{"1 200 own", "2 201 free", "3 409 bobs alias-taken", "4 200 free", "5 409 bobs-gone link-deleted", "6 409 own-off alias-taken",
+		"7 403 evil target-blocked longUrl"}
+	r.wantResults("within the limit", r.imports("ann", "?dryRun=true", first), told...)
+	spent := []string{"1 429 free2 rate-limited", "2 429 tomb rate-limited", "3 429 free3 rate-limited", "4 429 nobodys rate-limited",
+		"5 429 bobs rate-limited", "6 200 own", "7 409 own alias-taken", "8 403 evil target-blocked longUrl", "9 400  alias alias"}
+	past := append([]string{"1 201 free2", "2 409 tomb alias-taken"}, spent[2:]...)
+	r.wantResults("past it", r.imports("ann", "?dryRun=true", second), past...)
+	r.wantResults("after it", r.imports("ann", "?dryRun=true", second), spent...)
+	if w := r.as("ann", "POST", "/api/import?dryRun=true", second); w.Code != 200 || strings.Count(w.Body.String(), "again in 28800 seconds.") != 5 {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	// Neither others nor admins have less for that, nor anybody who has waited.
+	r.wantResults("another owner", r.imports("cleo", "?dryRun=true", line("bobs", other, "")), "1 409 bobs alias-taken")
+	for range 5 {
+		r.wantResults("an admin", r.imports("admin", "?dryRun=true", line("bobs", other, "")), "1 409 bobs alias-taken")
+	}
+	r.clock.Advance(8 * time.Hour)
+	r.wantResults("eight hours later", r.imports("ann", "?dryRun=true", line("bobs", other, "")+line("free", url, "")), "1 409 bobs alias-taken", "2 429 free rate-limited")
+	// What is no dry run costs nothing, and tells what it does.
+	r.wantResults("in earnest", r.imports("ann", "", line("bobs", other, "")+line("free", url, "")), "1 409 bobs alias-taken", "2 201 free")
+}
+
+// So do claims with tokens that are wrong, and right ones count nowhere.
+func TestClaimsTellLittleOfOthers(t *testing.T) {
+	r, token := probing(t)
+	claims := func(who string, claims ...string) string {
+		t.Helper()
+		var body, results []string
+		for _, c := range claims {
+			alias, token, _ := strings.Cut(c, " ")
+			body = append(body, fmt.Sprintf(`{"alias":%q,"claimToken":%q}`, alias, token))
+		}
+		w := r.as(who, "POST", "/api/claims", `{"claims":[`+strings.Join(body, ",")+`]}`)
+		var got struct{ Results []struct{ Result string } }
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+			t.Fatalf("got %d %s, %v", w.Code, w.Body, err)
+		}
+		for _, c := range got.Results {
+			results = append(results, c.Result)
+		}
+		return strings.Join(results, ", ")
+	}
+	for _, test := range []struct{ who, got, want string }{
+		{"within the limit", claims("ann", "bobs x", "free x", "own x", "nobodys x", "a/b x"), "invalid, gone, already yours, invalid, gone"},
+		{"past it", claims("ann", "free x", "bobs-gone "+token, "free x", "bobs x", "own x", "nobodys x", "nobodys "+token, "tomb x", "a/b x"),
+			"gone, invalid, later, later, already yours, later, claimed, later, gone"},
+		{"a dry run then", strings.Join(r.imports("ann", "?dryRun=true", line("free", "https://example.com/", "")), ""), "1 429 free rate-limited"},
+		{"another owner", claims("cleo", "bobs x", "free x", "nobodys2 "+token), "invalid, gone, claimed"},
+		{"an admin", claims("admin", "bobs x", "bobs x", "bobs x", "bobs x"), "invalid, invalid, invalid, invalid"},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: got %s, want %s", test.who, test.got, test.want)
+		}
+	}
+	r.clock.Advance(24 * time.Hour)
+	if got := claims("ann", "bobs x", "bobs x", "bobs x", "bobs x"); got != "invalid, invalid, invalid, later" {
+		t.Errorf("a day later: got %s", got)
+	}
+	all := limited(t, access.Rates{})
+	if results := all.imports("ann", "?dryRun=true", line("free", "https://example.com/", "")); results[0] != "1 201 free" {
+		t.Errorf("without a limit: %v", results)
 	}
 }

@@ -18,6 +18,7 @@ type links struct {
 		Editor
 		Lister
 	}
+	limits     *limits
 	statistics Statistics
 	rules      link.Rules
 	keep       time.Duration // how long a deleted link can be restored

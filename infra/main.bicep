@@ -218,6 +218,11 @@ param rateApiPerMinute int = 300
 @maxValue(1000000)
 param rateRedirectPerMinute int = 0
 
+@description('RATE_PROBES_PER_DAY: how many aliases of others one owner may ask about at once by dry runs and claims, and then per day. 0: any number.')
+@minValue(0)
+@maxValue(1000000)
+param rateProbesPerDay int = 1000
+
 @description('ALIAS_LENGTH: characters of a new alias.')
 @minValue(4)
 @maxValue(32)
@@ -565,6 +570,7 @@ var settings = {
   RATE_UNKNOWN_PER_MINUTE: string(rateUnknownPerMinute)
   RATE_API_PER_MINUTE: string(rateApiPerMinute)
   RATE_REDIRECT_PER_MINUTE: string(rateRedirectPerMinute)
+  RATE_PROBES_PER_DAY: string(rateProbesPerDay)
   ALIAS_LENGTH: string(aliasLength)
   CACHE_ENABLED: string(cacheEnabled)
   CACHE_SIZE_MB: string(cacheSizeMB)

@@ -186,7 +186,7 @@ byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "cl
   // The tokens of those that are taken over are void, and so is one that is not valid.
   keepMade(madeHere().filter((link) => results.get(link.alias) !== "gone").map((link) => {
     const result = results.get(link.alias);
-    if (result === undefined) return link;
+    if (result === undefined || result === "later") return link;
     const { claimToken, ...others } = link;
     others.own = result !== "invalid";
     return result === "claimed" && !keepExpiry ? { ...others, expiresAtUtc: null } : others;
@@ -196,6 +196,7 @@ byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "cl
   const parts = [`${count(yours, "link")} ${yours === 1 ? "is" : "are"} yours now`];
   if (tally("gone")) parts.push(`${number(tally("gone"))} had ended`);
   if (tally("invalid")) parts.push(`${number(tally("invalid"))} could not be taken over`);
+  if (tally("later")) parts.push(`${number(tally("later"))} can be tried again later`);
   say(`${parts.join(", ")}.`);
   offerClaims();
   byId("list-title").focus();

@@ -144,7 +144,7 @@ func met(want link.Link, there linkRow, now time.Time) error {
 	return nil
 }
 
-// TryImport returns what Import would, and only reads. What earlier calls and this one would have made is in made: by alias, a
+// TryImport returns what Import would, and what is there, and only reads. What earlier calls and this one would have made is in made: by alias, a
 // hash of the long URL.
 func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported {
 	there, errs := make([]linkRow, len(links)), make([]error, len(links))
@@ -174,12 +174,15 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.
 		url, again := made[l.Alias]
 		switch err := errs[i]; {
 		case err == nil:
+			done[i].There = &there[i].Link
 			if done[i].Err = met(l, there[i], s.config.Now()); done[i].Err == nil {
 				done[i].Link = there[i].Link
 			}
 		case !decided(err):
 			done[i].Err = exported(err)
-		case errors.Is(err, link.ErrDamaged), again && url != xxhash.Sum64String(l.LongURL):
+		case errors.Is(err, link.ErrDamaged):
+			done[i].Err, done[i].There = link.ErrAliasTaken, new(link.Link)
+		case again && url != xxhash.Sum64String(l.LongURL):
 			done[i].Err = link.ErrAliasTaken
 		default:
 			done[i] = link.Imported{Link: l, Created: !again}

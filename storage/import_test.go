@@ -154,7 +154,18 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 	want := []string{"there", taken, taken, deleted, "there", taken, "made", "there", taken, "made"}
 	before := r.rows()
 	made := map[link.Alias]uint64{}
-	r.wantSame("tried", whatOf(s.TryImport(ctx, links, made)), want)
+	tried := s.TryImport(ctx, links, made)
+	r.wantSame("tried", whatOf(tried), want)
+	for i, owner := range []string{"a", "a", "", "a", "a", ""} { // a tombstone and a damaged row have none
+		if there := tried[i].There; there == nil || there.Owner != owner {
+			t.Errorf("%s: found %+v, want a link of %q", links[i].Alias, there, owner)
+		}
+	}
+	for i, d := range tried[6:] {
+		if d.There != nil {
+			t.Errorf("%s: found %+v", links[6+i].Alias, d.There)
+		}
+	}
 	r.wantSame("tried later", whatOf(s.TryImport(ctx, links[6:], made)), []string{"there", "there", taken, "there"})
 	r.wantSame("rows after trying", r.rows(), before)
 	r.wantSame("done", imports(s, links...), want)

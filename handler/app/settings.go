@@ -68,6 +68,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		access.LimitUnknown:  r.rate("RATE_UNKNOWN_PER_MINUTE", 60),
 		access.LimitAPI:      r.rate("RATE_API_PER_MINUTE", 300),
 		access.LimitRedirect: r.rate("RATE_REDIRECT_PER_MINUTE", 0),
+		access.LimitProbes:   r.rate("RATE_PROBES_PER_DAY", 1000),
 	}
 	s.Functions.Addresses = r.addresses("CLIENT_ADDRESS_HEADER", "CLIENT_ADDRESS_HOPS", s.Hosted())
 

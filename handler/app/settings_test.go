@@ -53,7 +53,7 @@ func TestDefaultSettings(t *testing.T) {
 	if a := s.Functions.Addresses; a != (access.Addresses{Header: "X-Forwarded-For"}) {
 		t.Errorf("addresses: %+v", a)
 	}
-	if s.Functions.Rates != (access.Rates{30, 60, 300, 0}) {
+	if s.Functions.Rates != (access.Rates{30, 60, 300, 0, 1000}) {
 		t.Errorf("rates: %v", s.Functions.Rates)
 	}
 	if s.Functions.OwnersOnly || s.Access.AdminKey != "" || s.Access.OIDC != nil {
@@ -125,8 +125,8 @@ func TestSettings(t *testing.T) {
 		"no clicks, and statistics for admins": {[]string{"CLICKS", "off", "PUBLIC_STATS", "false"}, func(s Settings) bool {
 			return s.Storage.Clicks.Mode == clicks.ModeOff && !s.Functions.PublicStats
 		}},
-		"limits": {[]string{"RATE_SHORTEN_PER_MINUTE", "0", "RATE_UNKNOWN_PER_MINUTE", "1", "RATE_API_PER_MINUTE", "1000000", "RATE_REDIRECT_PER_MINUTE", "7"},
-			func(s Settings) bool { return s.Functions.Rates == access.Rates{0, 1, 1_000_000, 7} }},
+		"limits": {[]string{"RATE_SHORTEN_PER_MINUTE", "0", "RATE_UNKNOWN_PER_MINUTE", "1", "RATE_API_PER_MINUTE", "1000000", "RATE_REDIRECT_PER_MINUTE", "7", "RATE_PROBES_PER_DAY", "8"},
+			func(s Settings) bool { return s.Functions.Rates == access.Rates{0, 1, 1_000_000, 7, 8} }},
 		"one proxy in Azure": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HEADER", "CLIENT-IP"}, func(s Settings) bool {
 			return s.Functions.Addresses == access.Addresses{Header: "Client-Ip", Hops: 1, Hosted: true}
 		}},
@@ -207,6 +207,7 @@ var wrongSettings = map[string]string{
 	"PUBLIC_STATS":                          "often",
 	"RATE_API_PER_MINUTE":                   "1000001",
 	"RATE_REDIRECT_PER_MINUTE":              "-1",
+	"RATE_PROBES_PER_DAY":                   "1000001",
 	"RATE_SHORTEN_PER_MINUTE":               "30/m",
 	"RATE_UNKNOWN_PER_MINUTE":               "1.5",
 	"ALIAS_LENGTH":                          "3",

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,5 +101,43 @@ func TestAFloodOfUnknownAliases(t *testing.T) {
 	}
 	if got := get(t, base+"/nobody", "X-Forwarded-For", "203.0.113.8"); got.Status != 404 {
 		t.Errorf("another client got %d", got.Status)
+	}
+}
+
+// An owner learns of few aliases of others by asking about many at once.
+func TestAliasesOfOthersAreNotToldWithoutEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	base := s.standalone(emulator.ConnectionString(), "RATE_PROBES_PER_DAY=3").url
+	awaitReady(t, base)
+	ann, bob := owner(t, base, "ann"), owner(t, base, "bob")
+	for _, c := range []struct {
+		of    caller
+		alias string
+	}{{ann, "anns"}, {bob, "bob1"}, {bob, "bob2"}, {bob, "bob3"}, {bob, "bob4"}} {
+		c.of.must(201, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%[1]q}`, c.alias))
+	}
+	var lines strings.Builder
+	for _, alias := range []string{"free1", "bob1", "anns", "bob2", "bob3", "bob4", "free2", "anns"} {
+		fmt.Fprintf(&lines, `{"alias":%q,"longUrl":"https://example.com/anns"}`+"\n", alias)
+	}
+	tries := func(want ...float64) {
+		t.Helper()
+		var got []float64
+		for _, r := range ann.must(200, "POST", "/api/import?dryRun=true", lines.String())["results"].([]any) {
+			got = append(got, r.(map[string]any)["status"].(float64))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	tries(201, 409, 200, 409, 409, 429, 429, 200)
+	tries(429, 429, 200, 429, 429, 429, 429, 200)
+	made := (caller{t: t, base: base}).must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`)
+	claims := fmt.Sprintf(`{"claims":[{"alias":"bob1","claimToken":"x"},{"alias":"free1","claimToken":"x"},{"alias":"anns","claimToken":"x"},`+
+		`{"alias":%q,"claimToken":%q}]}`, made["alias"], made["claimToken"])
+	if got := ann.must(200, "POST", "/api/claims", claims)["results"]; !matches(got, []any{map[string]any{"result": "later"},
+		map[string]any{"result": "later"}, map[string]any{"result": "already yours"}, map[string]any{"result": "claimed"}}) {
+		t.Errorf("got %v", got)
 	}
 }

@@ -4,6 +4,7 @@ package linkstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -364,6 +365,9 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Li
 			done = append(done, link.Imported{Err: link.ErrDeleted})
 		default:
 			done = append(done, link.Imported{Link: there})
+		}
+		if d := &done[len(done)-1]; ok && err == nil && ctx.Err() == nil && !errors.Is(d.Err, link.ErrBlocked) {
+			d.There = &there
 		}
 		f.mu.Unlock()
 	}

@@ -19,8 +19,8 @@ type Addresses struct {
 // of the connection, and the zero Addr if that has none. An IPv4 address in an IPv6 one is an IPv4 address, and no address
 // has a zone. It is personal data, and belongs in no log.
 //
-// Behind the Functions host, a loopback, private or link-local address is that of the host or of the platform, which all
-// clients would share, and the address is the zero Addr.
+// Behind the Functions host, a loopback, private or link-local address is that of the host or of
+// the platform, which all clients would share, and the address is the zero Addr.
 //
 // An empty entry counts like any other: else what a client wrote could move to where a proxy's entry should be.
 func (a Addresses) Of(r *http.Request) netip.Addr {

@@ -202,7 +202,8 @@ func TestAddressAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Behind the Functions host, the host's own address and those of the platform around it are nobody's.
+// Behind the Functions host, the host's own address and those of the platform around it are
+// nobody's.
 func TestAddressesThatAreNoClients(t *testing.T) {
 	for address, none := range map[string]bool{
 		"127.0.0.1": true, "::1": true, "::ffff:127.0.0.1": true, "10.0.0.7": true, "172.16.0.1": true, "192.168.0.1": true,

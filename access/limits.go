@@ -17,7 +17,7 @@ const (
 	LimitUnknown               // look-ups of what turns out not to exist: links, and credentials
 	LimitAPI                   // other calls of the API
 	LimitRedirect              // requests for a redirect or a preview
-	LimitProbes                // aliases of somebody else that an owner asks about in a call for many
+	LimitProbes                // aliases of somebody else that an owner asks about by the way
 	LimitGuess                 // guesses of the admin key, whatever the rates say: GuessRate
 	limitCount
 )
@@ -38,8 +38,8 @@ func (l Limit) Window() time.Duration {
 // GuessRate is the rate of LimitGuess.
 const GuessRate = 30
 
-// Rates are how many requests a client may send within a limit's Window: so many at once, and then one each time that its
-// share of Window has passed. Zero: any number.
+// Rates are how many requests a client may send within a limit's Window: so many at once, and then
+// one each time that its share of Window has passed. Zero: any number.
 type Rates [limitCount]int
 
 // Client is whose requests are counted together: an owner's or, if that is "", those from an address. The addresses of a /64
@@ -52,13 +52,15 @@ type Client struct {
 // Limits counts the requests of clients, by GCRA, the generic cell rate algorithm of ATM: all that it knows of a client is
 // until when the requests so far take, if each takes its share of Window.
 //
-// They are in a table of a fixed size, 1.98 MB, that is made at the first request with a limit; limits by the day have one of
-// their own, since a day's clients would fill that of the minute's. A client is in one of its sets, by a hash with a random seed. If that is full of clients whose time is not over, the one whose time is over first
-// is forgotten, and starts anew: it may send more than its rate then, and nobody less. With up to 30,000 clients at once, a
-// quarter of what there is room for, that befalls one in some millions.
+// They are in a table of a fixed size, 1.98 MB, that is made at the first request with a limit;
+// limits by the day have one of their own, since a day's clients would fill that of the minute's. A
+// client is in one of its sets, by a hash with a random seed. If that is full of clients whose time
+// is not over, the one whose time is over first is forgotten, and starts anew: it may send more
+// than its rate then, and nobody less. With up to 30,000 clients at once, a quarter of what there
+// is room for, that befalls one in some millions.
 //
-// A clock that is put back holds up a client for as long as that, a Window at most. The methods may be called concurrently,
-// and allocate nothing.
+// A clock that is put back holds up a client for as long as that, a Window at most. The methods may
+// be called concurrently, and allocate nothing.
 type Limits struct {
 	rates Rates
 	now   func() time.Time
@@ -84,7 +86,8 @@ type set struct {
 func NewLimits(rates Rates, now func() time.Time) *Limits {
 	rates[LimitGuess] = GuessRate
 	table := func() []set { return make([]set, setCount) }
-	return &Limits{rates: rates, now: now, start: now(), seed: maphash.MakeSeed(), minutes: sync.OnceValue(table), days: sync.OnceValue(table)}
+	return &Limits{rates: rates, now: now, start: now(), seed: maphash.MakeSeed(),
+		minutes: sync.OnceValue(table), days: sync.OnceValue(table)}
 }
 
 // Rate returns the rate of a limit.
@@ -103,8 +106,8 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	until := now
 	if i < 0 {
 		i = s.least(now, of.Window())
-	} else if left := s.until[i] - now; 0 < left && left <= int64(of.Window()) { // else its time is over, or the clock was put back
-		until = s.until[i]
+	} else if left := s.until[i] - now; 0 < left && left <= int64(of.Window()) {
+		until = s.until[i] // else its time is over, or the clock was put back
 	}
 	share := l.share(of)
 	if wait := until + share - now - share*int64(l.rates[of]); wait > 0 {

@@ -85,7 +85,8 @@ type Mover interface {
 type Importer interface {
 	// Import makes what it returns durable, and is safe to repeat after any error.
 	Import(ctx context.Context, links []link.Link) []link.Imported
-	// TryImport returns what Import would, and what is there, and only reads. Made has what earlier calls would have made, and is added to.
+	// TryImport returns what Import would, and what is there, and only reads. Made has what earlier
+	// calls would have made, and is added to.
 	TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported
 }
 
@@ -167,7 +168,8 @@ type Config struct {
 	HostAddress    string
 	Rules          link.Rules
 	RedirectMaxAge time.Duration // how long caches in front may keep a redirect; zero: not at all
-	// StrictTransport is for how long browsers are told to use https alone for the host of an https base; zero: not at all.
+	// StrictTransport is for how long browsers are told to use https alone for the host of an https
+	// base; zero: not at all.
 	StrictTransport time.Duration
 
 	LocalOnly   bool          // only requests to a name of this machine get anything but a 403
@@ -211,12 +213,14 @@ func New(c Config) (http.Handler, error) {
 	create := &shorten{links: c.Links, rules: c.Rules, ownersOnly: c.OwnersOnly, now: c.Now, random: c.Random, clicks: c.Clicks, metrics: c.Metrics}
 	site := pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly, DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
 		Keep: c.DeletedKeep}
-	ls := &links{store: c.Links, limits: limit, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep, now: c.Now, metrics: c.Metrics}
+	ls := &links{store: c.Links, limits: limit, statistics: c.Statistics, rules: c.Rules, keep: c.DeletedKeep,
+		now: c.Now, metrics: c.Metrics}
 	ks := &keys{keys: c.Keys, now: c.Now, random: c.Random}
 	bs := &blocked{c.Blocked}
 	st := &stats{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, kept: c.CountsKept, now: c.Now}
 	ex := &exporting{links: c.Links, statistics: c.Statistics, base: c.Rules.Base, now: c.Now}
-	im := &importing{links: c.Links, rules: c.Rules, limits: limit, clicks: c.Clicks, now: c.Now, log: c.Log}
+	im := &importing{links: c.Links, rules: c.Rules, limits: limit, clicks: c.Clicks, now: c.Now,
+		log: c.Log}
 	large := &few{owners: map[string]bool{}}
 	serviceStats := ask.anyone(st.service)
 	if !c.PublicStats {
@@ -227,7 +231,8 @@ func New(c Config) (http.Handler, error) {
 		"redirect": (&redirect{links: c.Links, blocked: c.Blocked, base: c.Rules.Base, site: site, maxAge: c.RedirectMaxAge, limits: limit, clicks: c.Clicks, counted: c.CountClicks,
 			addresses: c.Addresses, now: c.Now, metrics: c.Metrics}).serve,
 		"health": (&health{version: c.Version, now: c.Now}).serve,
-		"ready":  (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, limits: limit, now: c.Now, log: c.Log}).serve,
+		"ready": (&ready{parts: map[string]Pinger{"tables": c.Tables, "lock": c.Lock}, limits: limit,
+			now: c.Now, log: c.Log}).serve,
 		"home":   newHome(site, create, limit).serve,
 		"manage": (&manage{site: site, callers: c.Callers}).serve,
 		"reaper": (&timer{reaper: c.Reaper, log: c.Log}).serve,
@@ -263,7 +268,8 @@ func New(c Config) (http.Handler, error) {
 	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
 		strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
 	}
-	return &service{routes: routes, strictTransport: strictTransport, hosted: c.HostAddress != "", localOnly: c.LocalOnly, addresses: c.Addresses, log: c.Log, metrics: c.Metrics, sender: c.Sender}, nil
+	return &service{routes: routes, strictTransport: strictTransport, hosted: c.HostAddress != "",
+		localOnly: c.LocalOnly, addresses: c.Addresses, log: c.Log, metrics: c.Metrics, sender: c.Sender}, nil
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. The context is that of
@@ -278,7 +284,8 @@ type service struct {
 	hosted    bool
 	localOnly bool
 	addresses access.Addresses
-	// strictTransport is the header Strict-Transport-Security, which all responses share; nil for none.
+	// strictTransport is the header Strict-Transport-Security, which all responses share; nil for
+	// none.
 	strictTransport []string
 	log             *slog.Logger
 	metrics         *telemetry.Metrics
@@ -346,14 +353,16 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// toThisMachine reports whether a request was sent to a name of this machine. A browser names another one if whoever runs that
-// has its name lead here (DNS rebinding). A host that proxies puts its own name in Host, and the client's in the other header.
+// toThisMachine reports whether a request was sent to a name of this machine. A browser names
+// another one if whoever runs that has its name lead here (DNS rebinding). A host that proxies puts
+// its own name in Host, and the client's in the other header.
 func (s *service) toThisMachine(r *http.Request) bool {
 	names := []string{r.Host}
 	if s.hosted {
 		names = append(names, r.Header.Values("X-Forwarded-Host")...)
 	}
-	return !slices.ContainsFunc(names, func(name string) bool { return !access.IsLoopback(&url.URL{Host: name}) })
+	foreign := func(name string) bool { return !access.IsLoopback(&url.URL{Host: name}) }
+	return !slices.ContainsFunc(names, foreign)
 }
 
 // How much is read of a request's body only to be thrown away, in bytes.
@@ -369,8 +378,9 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 		s.metrics.LimitRefused.Add(1)
 	}
 	logProblem(s.logger(w), p, err)
-	// A client that is still sending when the connection closes may never get to read the response. A host reads it only when it
-	// has sent the whole body: one that forwards has read that before, of up to its own limit.
+	// A client that is still sending when the connection closes may never get to read the response.
+	// A host reads it only when it has sent the whole body: one that forwards has read that before,
+	// of up to its own limit.
 	switch {
 	case s.hosted && !proxied(w, r):
 		_, _ = io.CopyN(io.Discard, r.Body, maxHostDrain)

@@ -636,7 +636,8 @@ func TestStrictTransportSecurity(t *testing.T) {
 	}
 }
 
-// Only requests to a name of this machine are served where the admin key is one that everybody knows.
+// Only requests to a name of this machine are served where the admin key is one that everybody
+// knows.
 func TestLocalOnly(t *testing.T) {
 	for _, test := range []struct {
 		hosted    bool

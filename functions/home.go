@@ -84,9 +84,10 @@ func (h *home) form(ctx context.Context, w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
-// foreign reports whether a browser sends a form that another website made: else that could make links, and use up the limit,
-// of whoever visits it. Browsers that do not say so themselves (https://www.w3.org/TR/fetch-metadata/) name the page's origin.
-// Host says nothing: where the Functions host proxies, it is the handler's own address.
+// foreign reports whether a browser sends a form that another website made: else that could make
+// links, and use up the limit, of whoever visits it. Browsers that do not say so themselves
+// (https://www.w3.org/TR/fetch-metadata/) name the page's origin. Host says nothing: where the
+// Functions host proxies, it is the handler's own address.
 func (h *home) foreign(header http.Header) bool {
 	sites, origins := header.Values("Sec-Fetch-Site"), header.Values("Origin")
 	if len(sites) > 0 {
@@ -96,7 +97,8 @@ func (h *home) foreign(header http.Header) bool {
 }
 
 var crossSiteProblem = newProblem(http.StatusForbidden, "cross-site", "This form is another website's",
-	"Another website had your browser send this form, so no link was made. To make one, open the page of this service itself.")
+	"Another website had your browser send this form, so no link was made. "+
+		"To make one, open the page of this service itself.")
 
 var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a form",
 	"The body must be a form: send it with the header Content-Type: application/x-www-form-urlencoded. Programs use POST /api/shorten.")

@@ -67,9 +67,9 @@ func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	return err
 }
 
-// probe counts an alias that an owner asks about in a call for many, if it is somebody else's. there is what has the alias; nil
-// for nothing. The error is a problem: whether there is anything must not be told. It does not depend on that, for an alias that
-// is told of is known to be free, or not.
+// probe counts an alias that an owner asks about in a call for many, if it is somebody else's.
+// there is what has the alias; nil for nothing. The error is a problem: whether there is anything
+// must not be told. Past the limit it is the same for a free alias, or the refusal would tell.
 func (l *limits) probe(who access.Caller, there *link.Link) error {
 	if who.Admin || there != nil && there.Owner == who.Owner {
 		return nil
@@ -77,7 +77,8 @@ func (l *limits) probe(who access.Caller, there *link.Link) error {
 	client := access.Client{Owner: who.Owner}
 	if wait := l.Take(access.LimitProbes, client); wait > 0 {
 		p := limitedProblem(access.LimitProbes, l.Rate(access.LimitProbes), wait)
-		p.Detail = "Many of the aliases that you have asked about are somebody else's. Ask about this one again in " + inWords(wait) + "."
+		p.Detail = "Many of the aliases that you have asked about are somebody else's. " +
+			"Ask about this one again in " + inWords(wait) + "."
 		return p
 	}
 	if there == nil {
@@ -100,7 +101,8 @@ func inWords(wait time.Duration) string {
 func limitedProblem(of access.Limit, rate int, wait time.Duration) *problem {
 	seconds := wholeSeconds(wait)
 	return newProblem(http.StatusTooManyRequests, "rate-limited", "Too many requests",
-		"Too many requests came from you, or from your network, in a short time. Nothing is wrong with this one: repeat it in "+inWords(wait)+".").
+		"Too many requests came from you, or from your network, in a short time. "+
+			"Nothing is wrong with this one: repeat it in "+inWords(wait)+".").
 		with("Retry-After", strconv.Itoa(seconds)).
 		with("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=%d`, of, rate, int(of.Window().Seconds()))).
 		with("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, of, seconds))

@@ -400,8 +400,8 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 	}
 }
 
-// Where the header is absent, all clients behind the host would be one. They are not limited, which is told; owners are, and
-// whoever has an address.
+// Where the header is absent, all clients behind the host would be one. They are not limited, which
+// is told; owners are, and whoever has an address.
 func TestClientsWithoutAnAddress(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) {
 		c.Rates = access.Rates{1, 1, 1, 1}
@@ -482,7 +482,8 @@ func probing(t *testing.T) (r *rig, token string) {
 	return r, token
 }
 
-// A dry run tells an owner of no more aliases of others than a day has, and past that of no free one either.
+// A dry run tells an owner of no more aliases of others than a day has, and past that of no free
+// one either.
 func TestDryRunsTellLittleOfOthers(t *testing.T) {
 	const url, other = "https://example.com/", "https://example.org/"
 	r, _ := probing(t)

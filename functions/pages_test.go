@@ -136,7 +136,8 @@ func TestForm(t *testing.T) {
 	wantProblem(t, r.do(http.MethodPost, "/", strings.Repeat("x", 16<<10+1), "Content-Type", "application/x-www-form-urlencoded"), 413, "body-too-large", "")
 }
 
-// No website makes links through the browsers of those who visit it. Our own form, and programs, do.
+// No website makes links through the browsers of those who visit it. Our own form, and programs,
+// do.
 func TestFormsOfOtherWebsites(t *testing.T) {
 	for _, test := range []struct {
 		base   string

@@ -68,7 +68,8 @@ var (
 	adminNeededProblem = newProblem(http.StatusForbidden, "admin-needed", "For admins only",
 		"This takes an admin: sign in with the admin key of this service, or as somebody who has the role of an admin.")
 	foreignHostProblem = newProblem(http.StatusForbidden, "foreign-host", "For this machine only",
-		"This service has the admin key of development, so it responds to requests to localhost alone. Set an ADMIN_KEY of your own.")
+		"This service has the admin key of development, so it responds to requests to localhost alone. "+
+			"Set an ADMIN_KEY of your own.")
 	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
 		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
 	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",
@@ -239,7 +240,8 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	writeJSON(&body, p)
 	setHeaders(w, "application/problem+json")
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len())) // so that it is complete while the request's body is still read
+	// With its length it is complete while the request's body is still read.
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body.Bytes())
 }

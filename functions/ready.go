@@ -36,7 +36,8 @@ type ready struct {
 type readiness struct {
 	Status string            `json:"status"`
 	Checks map[string]pinged `json:"checks"`
-	// Addresses is "missing" if a request came without its client's address, by which it would have been limited.
+	// Addresses is "missing" if a request came without its client's address, by which it would have
+	// been limited.
 	Addresses string `json:"addresses,omitempty"`
 	at        time.Time
 }

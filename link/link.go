@@ -49,7 +49,8 @@ type Imported struct {
 	Link    Link
 	Created bool
 	Err     error
-	// There is what a dry run found under the alias, the zero Link if that is damaged; nil: nothing, or it did not look.
+	// There is what a dry run found under the alias, the zero Link if that is damaged; nil:
+	// nothing, or it did not look.
 	There *Link
 }
 

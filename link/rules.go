@@ -74,7 +74,8 @@ func ParseBase(raw string) (Base, error) {
 	if err != nil || parsed.Hostname() == "" {
 		return Base{}, errors.New(want + ": its host or port is not valid")
 	}
-	return Base{strings.TrimRight(Location(raw), "/"), parsed.Hostname(), parsed.Protocol() + "//" + parsed.Host()}, nil
+	return Base{url: strings.TrimRight(Location(raw), "/"), host: parsed.Hostname(),
+		origin: parsed.Protocol() + "//" + parsed.Host()}, nil
 }
 
 // Origin returns the base's origin as browsers write it in the header Origin (RFC 6454).

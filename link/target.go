@@ -124,8 +124,8 @@ func (p parts) host() (string, error) {
 	return parsed.Hostname(), nil
 }
 
-// parse parses scheme and authority only: the rest cannot make a URL invalid, and costs the parser 100 ns and an
-// allocation per character.
+// parse parses scheme and authority only: the rest cannot make a URL invalid, and costs the parser
+// 100 ns and an allocation per character.
 func (p parts) parse() (*whatwg.Url, error) {
 	if len(p.authority) > maxAuthority {
 		return nil, errTooLong

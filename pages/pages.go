@@ -94,9 +94,10 @@ func Find(name string) (a Asset, current, ok bool) {
 	return Asset{assetTypes["."+parts[2]], body}, parts[1] == version, true
 }
 
-// Root returns the relative reference that leads from a page at an escaped path, "/a/b", to the service's root. Pages refer
-// to everything by it, since a proxy in front may put a path of its own before all of the service's. Deeper than any page
-// it is absolute, and leads to the proxy's root: a page repeats it, and a path may have thousands of slashes.
+// Root returns the relative reference that leads from a page at an escaped path, "/a/b", to the
+// service's root. Pages refer to everything by it, since a proxy in front may put a path of its own
+// before all of the service's. Deeper than any page it is absolute, and leads to the proxy's root:
+// a page repeats it, and a path may have thousands of slashes.
 func Root(escapedPath string) string {
 	switch depth := strings.Count(escapedPath, "/") - 1; {
 	case depth > maxDepth:

@@ -144,8 +144,8 @@ func met(want link.Link, there linkRow, now time.Time) error {
 	return nil
 }
 
-// TryImport returns what Import would, and what is there, and only reads. What earlier calls and this one would have made is in made: by alias, a
-// hash of the long URL.
+// TryImport returns what Import would, and what is there, and only reads. What earlier calls and
+// this one would have made is in made: by alias, a hash of the long URL.
 func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported {
 	there, errs := make([]linkRow, len(links)), make([]error, len(links))
 	var all errgroup.Group

@@ -60,7 +60,8 @@ const (
 	LogLocationRewritten = "this Functions host forwards requests, and rewrites the Location of redirects"
 	// LogClientAddressLost: the Functions host proxies requests, and CLIENT_ADDRESS_HEADER is a header that it replaces.
 	LogClientAddressLost = "this Functions host replaces X-Forwarded-For, and all clients seem to have one address"
-	// LogClientAddressMissing: a request came by the Functions host without an address that can be its client's.
+	// LogClientAddressMissing: a request came by the Functions host without an address that can be
+	// its client's.
 	LogClientAddressMissing = "requests come without their client's address, and are not limited by it"
 	// LogTimerRefused: somebody but the Functions host has posted to a timer's endpoint.
 	LogTimerRefused = "a request to the timer's endpoint was refused"

@@ -282,7 +282,8 @@ func (r *reader) adminKey(name, address string, base link.Base) string {
 	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // else it would be the key, and is easy to guess
 		r.wrong(name, "is a reference to Key Vault that Azure has not resolved: look at the site's identity and its rights")
 	case key == developmentKey && !(onThisMachine(base.String()) && onThisMachine("tcp://"+address)):
-		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl and a LISTEN_ADDRESS of this machine only; set one of your own")
+		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl and a LISTEN_ADDRESS "+
+			"of this machine only; set one of your own")
 	}
 	return key
 }
@@ -316,8 +317,8 @@ func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 
 // addresses reads which proxies are believed. Behind the Functions host there is one: Azure's front end.
 func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
-	a := access.Addresses{Hosted: hosted, Header: http.CanonicalHeaderKey(r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
-		"the name of a header, up to 100 characters"))}
+	a := access.Addresses{Header: http.CanonicalHeaderKey(r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
+		"the name of a header, up to 100 characters")), Hosted: hosted}
 	if a.Header == "Forwarded" {
 		r.wrong(header, "must not be Forwarded, which is no plain list of addresses")
 	}
@@ -421,14 +422,16 @@ func (r *reader) base(name string, port int64) link.Base {
 	return base
 }
 
-// siteName returns the name that the platform gave the site, and whether that is the Core Tools' own address.
+// siteName returns the name that the platform gave the site, and whether that is the Core Tools'
+// own address.
 func (r *reader) siteName() (name string, local bool) {
 	name = r.getenv("WEBSITE_HOSTNAME")
 	return name, strings.HasPrefix(name, "localhost:") || strings.HasPrefix(name, "127.0.0.1:")
 }
 
-// otherHosts reads by which hosts the service can be reached besides BaseUrl's. One is the site's own name, but not the Core
-// Tools' address: whoever follows a link there comes to a machine of their own.
+// otherHosts reads by which hosts the service can be reached besides BaseUrl's. One is the site's
+// own name, but not the Core Tools' address: whoever follows a link there comes to a machine of
+// their own.
 func (r *reader) otherHosts(name string) (hosts []link.Host) {
 	names := strings.FieldsFunc(r.getenv(name), func(c rune) bool { return c == ',' || c == ' ' })
 	for _, spelled := range names {

@@ -44,7 +44,8 @@ func Start() (*Browser, error) {
 		return nil, fmt.Errorf("axe-core is not installed; run `make browser` first (%w)", err)
 	}
 	// No page of these hosts is a secure context, as no page by http is but one of this machine.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"))
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // it refuses to start as root otherwise
 	}

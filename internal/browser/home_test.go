@@ -512,7 +512,8 @@ func TestURLsAreText(t *testing.T) {
 	}
 }
 
-// Where a browser tells of no site, since ours is not by https, it is the origin by which ours is told from another one's.
+// Where a browser tells of no site, since ours is not by https, it is the origin by which ours is
+// told from another one's.
 func TestFormsOfOtherWebsites(t *testing.T) {
 	t.Parallel()
 	for name, host := range map[string]string{"a secure context": "127.0.0.1", "none": "tiney.test"} {

@@ -130,7 +130,8 @@ func TestLostClientAddressesBehindTheHost(t *testing.T) {
 	}
 }
 
-// Everybody knows the key of development: a website whose name leads to this machine cannot use it through a visitor's browser.
+// Everybody knows the key of development: a website whose name leads to this machine cannot use it
+// through a visitor's browser.
 func TestTheDevelopmentKeyServesThisMachineAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -97,7 +97,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	checkServes(t, p.url)
 }
 
-// However many imports and bulks come at once, there are few at a time, and the others are told when to come back.
+// However many imports and bulks come at once, there are few at a time, and the others are told
+// when to come back.
 func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	const many, most = 100, 150 << 10 // calls, and KiB
 	var lines, links strings.Builder
@@ -164,8 +165,8 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// An import that is refused is told so before its body has come. The body is taken all the same, so that a client which sends it
-// first can read that, and use the connection again.
+// An import that is refused is told so before its body has come. The body is taken all the same, so
+// that a client which sends it first can read that, and use the connection again.
 func TestAnImportBesideAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -234,7 +235,8 @@ func TestAnImportBesideAnother(t *testing.T) {
 	}
 }
 
-// sendAll sends a request as the simplest of clients do: all of it, and only then they read the response.
+// sendAll sends a request as the simplest of clients do: all of it, and only then they read the
+// response.
 func sendAll(base, target, token, body string) (testutil.Response, error) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
 	if err != nil {

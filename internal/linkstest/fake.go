@@ -366,7 +366,8 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Li
 		default:
 			done = append(done, link.Imported{Link: there})
 		}
-		if d := &done[len(done)-1]; ok && err == nil && ctx.Err() == nil && !errors.Is(d.Err, link.ErrBlocked) {
+		d := &done[len(done)-1]
+		if ok && !errors.Is(d.Err, link.ErrBlocked) && !errors.Is(d.Err, link.ErrUnavailable) {
 			d.There = &there
 		}
 		f.mu.Unlock()

@@ -208,7 +208,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 				problem("%s=%s: main.bicep takes it: %t; the handler: %v", name, value[:min(len(value), 70)], want, err)
 			}
 		}
-		low, high, text := "minLength", "maxLength", func(n int) string { return strings.Repeat("a", n) }
+		low, high, text := "minLength", "maxLength", func(n int) string { return strings.Repeat("abcdefgh", n/8+1)[:n] }
 		if p.of == "int" {
 			low, high, text = "minValue", "maxValue", strconv.Itoa
 		}
@@ -266,7 +266,7 @@ func TestInfraSettings(t *testing.T) {
 		{"@minValue(4)", "@minValue(5)", "ALIAS_LENGTH=4: main.bicep takes it: false; the handler: <nil>"},
 		{"@minValue(1)\n@maxValue(1800)\n", "", "GC_MAX_SECONDS has no @minValue"},
 		{"= defaultTtlDays * 86400", "= defaultTtlDays * 3600", "the defaults give"},
-		{"@maxLength(1024)", "@maxLength(1025)", "ADMIN_KEY=aaaa"},
+		{"@maxLength(1024)", "@maxLength(1025)", "ADMIN_KEY=abcd"},
 		{"  'debug'\n", "  'trace'\n", "LOG_LEVEL=trace: main.bicep takes it: true"},
 		{"  LOG_LEVEL: logLevel\n", "  LOG_LEVEL: 'info'\n", "LOG_LEVEL is no parameter"},
 		{"TABLE_CONNECTION__accountName", "TABLE_CONNECTION__account", "TABLE_CONNECTION__account is no parameter"},

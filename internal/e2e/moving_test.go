@@ -235,6 +235,11 @@ func TestImportStoppedAndRunAgain(t *testing.T) {
 				if owned := len(s.Rows(s.Owners)); len(lines) != n || owned != n*2/3 {
 					t.Errorf("%d links, %d of them listed", len(lines), owned)
 				}
+				for _, row := range s.Rows(s.Expiry) {
+					if row["OldIndexKey"] != nil { // a guard of the index, which the reaper finds
+						s.Drop(s.Expiry, row)
+					}
+				}
 				s.WantRows(n, n/3, n/4)
 			})
 		}

@@ -64,7 +64,7 @@ func (q *qr) draw(ctx context.Context, text string, level coding.Level, format s
 	case q.drawing <- struct{}{}:
 		defer func() { <-q.drawing }()
 	case <-ctx.Done():
-		panic(http.ErrAbortHandler) // the client has disconnected
+		return "", nil, busyProblem
 	}
 	code, err := encodeQR(text, level)
 	if err != nil {

@@ -66,7 +66,8 @@ func TestManageTagsThatAreBeingTyped(t *testing.T) {
 	}
 	p.GoTo("#/link/mine", "#link-short", "/mine")
 	p.AwaitTrue(find("#form") + ".checkVisibility()")
-	p.Fill("#new-tag", "old") // the first tag needs a line of its own
+	p.Await("#stats-body", "No clicks") // what comes there moves the form
+	p.Fill("#new-tag", "old")           // the first tag needs a line of its own
 	p.PressAt("#save")
 	p.Await("#toast", "Saved")
 	tags("mine", "old")

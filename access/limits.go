@@ -43,7 +43,7 @@ const GuessRate = 30
 type Rates [limitCount]int
 
 // Client is whose requests are counted together: an owner's or, if that is "", those from an address. The addresses of a /64
-// of IPv6 are one client, since whoever has one of them has all, and requests without an address are one client too.
+// of IPv6 are one client, since whoever has one of them has all. Requests without an address are one client.
 type Client struct {
 	Owner   string
 	Address netip.Addr

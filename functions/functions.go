@@ -113,7 +113,8 @@ type Keys interface {
 // Blocked keeps the hosts to which, and to all below which, no link may lead. What Add and Remove did is durable on return, and
 // known here; other processes know it within 15 seconds.
 type Blocked interface {
-	// Has reports whether a long URL leads to such a host. It makes no call, and costs next to nothing where none is blocked.
+	// Has reports whether a long URL leads to such a host. It costs next to nothing where none is blocked, and waits for storage
+	// only until the hosts were read once.
 	Has(ctx context.Context, longURL string) bool
 	// Add blocks a host, also one that is blocked already. Error: link.ErrUnavailable.
 	Add(ctx context.Context, h link.Host) error
@@ -343,7 +344,7 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		ctx := context.Context(&w.operation)
 		if to.limit > 0 {
 			w.waiting.begin(ctx, to.limit)
-			defer w.waiting.putOff(0) // and stop
+			defer w.waiting.stop()
 			ctx = &w.waiting
 		}
 		err = to.serve(ctx, w, r)
@@ -386,9 +387,12 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 		_, _ = io.CopyN(io.Discard, r.Body, maxHostDrain)
 	case s.hosted:
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
+	case r.Header.Get("Expect") != "": // the client asks before it sends
 	case r.ContentLength < 0 || r.ContentLength > maxSelfDrains:
 		control := http.NewResponseController(w)
-		_ = control.EnableFullDuplex() // else net/http has the connection closed
+		_ = control.EnableFullDuplex() // else net/http has the connection closed before
+		// Then, or what comes of a body after the time for it would be taken for the next request.
+		w.Header().Set("Connection", "close")
 		defer func() {
 			_ = control.Flush()
 			_, _ = io.CopyN(io.Discard, r.Body, maxDrain)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -832,6 +833,36 @@ func TestRefusedBodiesAreReadToTheirEndBehindAHostThatForwards(t *testing.T) {
 			if r.ServeHTTP(w, req); w.Code != status || (body.Len() > 0) != test.left || body.Len() > 4<<20 {
 				t.Errorf("%+v: got %d with %d bytes left", test, w.Code, body.Len())
 			}
+		}
+	}
+}
+
+// What comes of a refused body after the time for it is over is never taken for another request.
+func TestTheRestOfABodyIsNoRequest(t *testing.T) {
+	for _, start := range []string{
+		"Transfer-Encoding: chunked\r\n\r\n10000\r\nabc", "Content-Length: 300000\r\n\r\n" + strings.Repeat("x", 100_000),
+	} {
+		s := httptest.NewUnstartedServer(newRig(t, func(c *functions.Config) { c.HostAddress = "" }))
+		s.Config.ReadTimeout = 300 * time.Millisecond
+		s.Start()
+		defer s.Close()
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "POST /api/import HTTP/1.1\r\nHost: x\r\n"+start); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		go func() { // more of the body, until the connection is closed
+			for err := error(nil); err == nil; time.Sleep(20 * time.Millisecond) {
+				_, err = io.WriteString(conn, "GET /api/health HTTP/1.1\r\nHost: x\r\n\r\n")
+			}
+		}()
+		got, _ := io.ReadAll(conn)
+		if strings.Count(string(got), "HTTP/1.1 ") != 1 || !strings.HasPrefix(string(got), "HTTP/1.1 401 ") {
+			t.Errorf("%.30q: got %s", start, got)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (h *home) foreign(header http.Header) bool {
 
 var crossSiteProblem = newProblem(http.StatusForbidden, "cross-site", "This form is another website's",
 	"Another website had your browser send this form, so no link was made. "+
-		"To make one, open the page of this service itself.")
+		"To make one, open the page of this service itself, at the address that its short URLs begin with.")
 
 var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a form",
 	"The body must be a form: send it with the header Content-Type: application/x-www-form-urlencoded. Programs use POST /api/shorten.")

@@ -163,9 +163,12 @@ func (o *optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return json.UnmarshalDecode(d, &o.value)
 }
 
+// jsonOptions are those of responses.
+var jsonOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+
 // writeJSON writes v, which must be what JSON can hold, as one line. An error means that the client has disconnected.
 func writeJSON(w io.Writer, v any) {
-	if json.MarshalWrite(w, v, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) == nil {
+	if json.MarshalWrite(w, v, jsonOptions) == nil {
 		_, _ = io.WriteString(w, "\n")
 	}
 }

@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"mime"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json"
 
 	"tiney/access"
 	"tiney/link"
@@ -237,13 +238,13 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	var body bytes.Buffer
-	writeJSON(&body, p)
+	body, _ := json.Marshal(p, jsonOptions)
+	body = append(body, '\n')
 	setHeaders(w, "application/problem+json")
 	// With its length it is complete while the request's body is still read.
-	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body.Bytes())
+	_, _ = w.Write(body)
 }
 
 // prefers reports whether a client prefers a media type to JSON: whether it names the type, with at least the quality of every

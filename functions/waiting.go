@@ -35,6 +35,15 @@ func (w *waiting) begin(ctx context.Context, limit time.Duration) {
 	w.Context, w.end, w.latest = ctx, now.Add(limit), now.Add(manyTime)
 }
 
+// stop ends the context with its request.
+func (w *waiting) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timed != nil {
+		w.cancel()
+	}
+}
+
 // putOff puts the end off, and stops the timer. What was made from the context before has ended then.
 func (w *waiting) putOff(by time.Duration) {
 	w.mu.Lock()

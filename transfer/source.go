@@ -92,7 +92,7 @@ func (s *source) open() (first byte, err error) {
 const maxStart = 64
 
 // sql matches how the dumps of MySQL, MariaDB, phpMyAdmin, PostgreSQL and SQLite begin.
-var sql = regexp.MustCompile(`^(?i:--\s|/\*|(insert|replace)\s+into\s` +
+var sql = regexp.MustCompile(`^(?i:--\s|/\*|(insert|replace)\s+(ignore\s+)?(into\s|\x60)` +
 	`|(create|drop|alter|lock)\s+(table|database|schema)` +
 	`|copy\s+\S+\s*\([\w"]+,|pragma\s|(begin|start)(\s+transaction)?;\s*[\r\n]` +
 	`|set\s+(@|names\s|\w+\s*=)|use\s+\x60)`)

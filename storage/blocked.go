@@ -256,7 +256,7 @@ func with(hosts link.Hosts, blocked map[link.Host]bool) link.Hosts {
 }
 
 // Add blocks a host and all below it. When it returns without an error, that is durable, known here, and within 15 seconds in
-// every process. It is safe to repeat. The end of ctx does not cut it short. Errors: link.ErrUnavailable.
+// every process. It is safe to repeat. A client that disconnects does not cut it short. Errors: link.ErrUnavailable.
 func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 	return b.write(ctx, func(ctx context.Context, d deadline) error {
 		if err := b.tell(ctx, d, h); err != nil {

@@ -29,7 +29,7 @@ const (
 // A caller who is given a link that has no owner shares it with whoever made it, unless claimHash is that link's.
 //
 // When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout,
-// and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short.
+// and a second more to repair if the process was stopped for too long. A client that disconnects does not cut it short.
 // Errors: link.ErrBlocked, link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link, created bool, err error) {
 	w, ctx, cancel := s.write(ctx)

@@ -124,6 +124,17 @@ func leadsTo(urls ...string) func(t *testing.T, r *rig, s *storage.Links) {
 	}
 }
 
+// lacksNothing checks that owner a is given the link by its URL, and has it in the list.
+func lacksNothing(t *testing.T, r *rig, s *storage.Links) {
+	t.Helper()
+	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created || l.Alias != "one" {
+		t.Errorf("its URL has %+v, created %t, %v", l, created, err)
+	}
+	if links, _, err := s.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil || len(links) != 1 {
+		t.Errorf("listed %+v, %v", links, err)
+	}
+}
+
 // claimed checks that the link is the owner's, and that nobody else is given it from now on.
 func claimed(t *testing.T, r *rig, s *storage.Links) {
 	l, err := s.Read(ctx, "one")
@@ -214,13 +225,7 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 					t.Error(err)
 				}
 				if len(calls) >= n && renewed == nil {
-					l, created, err := other.Create(ctx, r.wish("a", "", url1, 0), "")
-					if err != nil || created || l.Alias != "one" {
-						t.Errorf("its URL has %+v, created %t, %v", l, created, err)
-					}
-					if links, _, err := other.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil || len(links) != 1 {
-						t.Errorf("listed %+v, %v", links, err)
-					}
+					lacksNothing(t, r, other)
 				}
 				r.endAll(other)
 				if t.Failed() {
@@ -272,12 +277,7 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 						}
 					}
 					if met && renewed == nil {
-						if l, created, err := other.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created || l.Alias != "one" {
-							t.Errorf("its URL has %+v, created %t, %v", l, created, err)
-						}
-						if links, _, err := other.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil || len(links) != 1 {
-							t.Errorf("listed %+v, %v", links, err)
-						}
+						lacksNothing(t, r, other)
 					} else if met && !isOne(renewed, either) {
 						t.Error(renewed)
 					}

@@ -26,7 +26,7 @@ const (
 // once, and must do nothing else.
 //
 // When it returns without an error, the change is durable, and within 15 seconds every process knows of it. It takes at most
-// Timeout, and a second more to repair if the process was stopped for too long. The end of ctx does not cut it short.
+// Timeout, and a second more to repair if the process was stopped for too long. A client that disconnects does not cut it short.
 // Errors: those of change, link.ErrBlocked of another long URL, link.ErrNotFound, also for a tombstone, link.ErrConflict,
 // link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
@@ -277,11 +277,7 @@ func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (l
 	if err != nil && !decided(err) || err == nil && indexKey(there.Link) == key {
 		return true, err // it has gone back
 	}
-	err = e.index.delete(ctx, indexPartition(key), key, old.etag)
-	if errors.Is(err, errChanged) {
-		err = nil
-	}
-	return late, err
+	return late, e.index.drop(ctx, key, old.etag)
 }
 
 // enterIndex makes the index lead to a link, unless it leads to another one of the same long URL and owner. If the link has been
@@ -298,11 +294,7 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	if err != nil && !decided(err) || err == nil && there.LongURL == l.LongURL && there.Owner == l.Owner {
 		return late, err
 	}
-	key := indexKey(l)
-	if err := s.index.delete(ctx, indexPartition(key), key, added); !errors.Is(err, errChanged) {
-		return true, err
-	}
-	return true, nil
+	return true, s.index.drop(ctx, indexKey(l), added)
 }
 
 // enterGuarded is enterIndex for callers that have no guard. It reads first, since most often there is a row.

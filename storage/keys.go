@@ -293,7 +293,7 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 }
 
 // Revoke deletes the key with this id if it is the owner's, or anybody's if owner is "". When it returns without an error,
-// this process refuses the key from now on, and every other one within 15 seconds. The end of ctx does not cut it short.
+// this process refuses the key from now on, and every other one within 15 seconds. A client that disconnects does not cut it short.
 //
 // After an error it is safe to repeat. If it turns out that the key is gone already, an owner gets no error as long as the
 // list of their keys has its row, and else access.ErrUnknownKey.

@@ -468,9 +468,18 @@ func (t *indexTable) enter(ctx context.Context, l link.Link) (added azcore.ETag,
 func (t *indexTable) remove(ctx context.Context, key string, a link.Alias) error {
 	seen, err := t.get(ctx, key)
 	if err == nil && seen.alias == string(a) {
-		err = t.delete(ctx, indexPartition(key), key, seen.etag)
+		err = t.drop(ctx, key, seen.etag)
 	}
-	if errors.Is(err, errGone) || errors.Is(err, errChanged) {
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	return err
+}
+
+// drop deletes the row of a key as it was read. One that was written since stays, and is fine.
+func (t *indexTable) drop(ctx context.Context, key string, read azcore.ETag) error {
+	err := t.delete(ctx, indexPartition(key), key, read)
+	if errors.Is(err, errChanged) {
 		return nil
 	}
 	return err

@@ -14,8 +14,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/clicks"
+	"tiney/internal/azurite"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -99,15 +101,15 @@ func (s *server) ask(path string, times int) (took []time.Duration, err error) {
 
 // saveClicks is a process that counts so many clicks of each link at a time, each by a visitor of its own, and saves them.
 func (b *bench) saveClicks(ctx context.Context, t *tables, links []link.Link, count int, at time.Time) error {
-	connection, err := storage.ParseConnection(func(string) string { return b.storage.ConnectionString() }, storage.TableService, "TABLE_CONNECTION")
+	open, err := azurite.Tables(b.storage.ConnectionString())
 	if err != nil {
 		return err
 	}
 	process, err := storage.Open(storage.Config{
-		Connection: connection,
-		Tables:     storage.Tables{Links: t[0], Index: t[1], Expiry: t[2], Owners: t[3], Keys: t[4], State: t[5], Clicks: t[6], ClickTotals: t[7]},
-		Clicks:     storage.ClicksConfig{Mode: clicks.ModeFull},
-		Now:        func() time.Time { return at }, Random: rand.Reader, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics),
+		Open: open, Timeout: table.Timeout,
+		Tables: storage.Tables{Links: t[0], Index: t[1], Expiry: t[2], Owners: t[3], Keys: t[4], State: t[5], Clicks: t[6], ClickTotals: t[7]},
+		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull},
+		Now:    func() time.Time { return at }, Random: rand.Reader, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics),
 	})
 	if err != nil {
 		return err

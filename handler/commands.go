@@ -90,12 +90,15 @@ func newCommandEnv(getenv func(string) string, stdin io.Reader, stdout, stderr i
 	if err != nil {
 		return commandEnv{}, err
 	}
+	if err := s.OpenTables(nil); err != nil {
+		return commandEnv{}, err
+	}
 	tables := s.Storage
 	tables.Now, tables.Random, tables.Metrics = time.Now, rand.Reader, new(telemetry.Metrics)
 	tables.Log = telemetry.NewLogger(stderr, slog.LevelWarn)
 	links, err := storage.Open(tables)
 	if err != nil {
-		return commandEnv{}, fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
+		return commandEnv{}, err
 	}
 	return commandEnv{s, links, stdin, stdout, stderr, time.Now}, nil
 }

@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"tiney/handler/app"
-	"tiney/storage"
+	"tiney/storage/table"
 )
 
 // parse is what the handler makes of an environment, without the connections: no two by identity are equal.
 func parse(getenv func(string) string) (any, error) {
 	s, err := app.ReadSettings(getenv)
-	s.Storage.Connection, s.Lock.Connection = storage.Connection{}, storage.Connection{}
+	s.Tables, s.Lock.Connection = table.Connection{}, table.Connection{}
 	if s.Telemetry != nil {
 		s.Telemetry.Credential = nil
 	}

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/singleflight"
 
 	"tiney/link"
+	"tiney/storage/table"
 )
 
 const (
@@ -32,16 +32,16 @@ const (
 // Until the hosts were read for the first time, redirects take none for blocked, and writes wait; once they were, what is known
 // stays known while storage fails. So an outage stops no link that is cached.
 type Blocked struct {
-	table   *table
-	second  *table // its copy in the second region; nil without one
+	config  *Config
+	rows    *store
+	second  *store // its copy in the second region; nil without one
 	changes *changes
-	now     func() time.Time
 
 	hosts   atomic.Pointer[link.Hosts] // never changed, only replaced; nil: not read yet
 	known   atomic.Bool                // they were read, and not only from the copy
 	failed  atomic.Int64               // when the last read of all failed or took too long, in Unix nanoseconds; zero: it did not
 	reads   singleflight.Group         // of all hosts
-	writing sync.Mutex                 // so that what is known here of a host is what was written last
+	writing turn                       // so that what is known here of a host is what was written last
 
 	mu      sync.Mutex
 	named   map[link.Host]bool // that others were about to change, and that were not read since
@@ -49,12 +49,23 @@ type Blocked struct {
 	during  map[link.Host]bool // what became known while all are being read, which those pages may lack; nil if they are not
 }
 
+func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
+	b := &Blocked{config: config, rows: rows, changes: changes, writing: newTurn()}
+	changes.subscribe(subscriber{
+		prefix: hostChange,
+		forget: func(host string) { b.forget(link.Host(host)) },
+		doubt:  b.doubt,
+		settle: b.settle,
+	})
+	return b
+}
+
 // Has reports whether a long URL leads to a host that is blocked, or to one below it. It makes no call, except that while the
 // hosts were never read it waits for that for half a second, and not again for some seconds. What other processes change is
 // known after 15 seconds, as long as this one gets requests.
 func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	if !b.known.Load() {
-		now := b.now().UnixNano()
+		now := b.config.Now().UnixNano()
 		if failed := b.failed.Load(); failed == 0 || now < failed || now-failed >= int64(blockedRetry) {
 			if b.hosts.Load() == nil {
 				b.await(ctx)
@@ -71,7 +82,7 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 // hosts; and it may be the first one who asks for something after an idle time.
 // Errors: link.ErrBlocked, link.ErrUnavailable.
 func (b *Blocked) permit(ctx context.Context, longURL string) error {
-	b.changes.current(ctx, b.now())
+	b.changes.current(ctx, b.config.Now())
 	if err := b.Read(ctx); err != nil {
 		return err
 	}
@@ -83,13 +94,13 @@ func (b *Blocked) permit(ctx context.Context, longURL string) error {
 
 // await waits for half a second until all hosts are read. That goes on if it takes longer.
 func (b *Blocked) await(ctx context.Context) {
-	wait := time.NewTimer(changesWait)
+	wait := time.NewTimer(b.config.ChangesWait)
 	defer wait.Stop()
 	select {
 	case <-b.readAll(ctx):
 	case <-ctx.Done():
 	case <-wait.C:
-		b.failed.Store(b.now().UnixNano())
+		b.failed.Store(b.config.Now().UnixNano())
 	}
 }
 
@@ -100,7 +111,7 @@ func (b *Blocked) Read(ctx context.Context) error {
 	}
 	select {
 	case got := <-b.readAll(ctx):
-		return exported(got.Err)
+		return got.Err
 	case <-ctx.Done():
 		return fmt.Errorf("reading the blocked hosts: %w in time: %w", link.ErrUnavailable, ctx.Err())
 	}
@@ -116,7 +127,7 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 		b.mu.Unlock()
 		// A first region that is down must not let every process that starts in the outage redirect to blocked hosts.
 		copied := time.AfterFunc(secondaryAfter, func() { b.readCopy(ctx) })
-		hosts, err := b.readFrom(ctx, b.table)
+		hosts, err := b.readFrom(ctx, b.rows)
 		if copied.Stop() && err != nil {
 			b.readCopy(ctx)
 		}
@@ -129,7 +140,7 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 			b.failed.Store(0)
 		} else {
 			b.doubted = true
-			b.failed.Store(b.now().UnixNano())
+			b.failed.Store(b.config.Now().UnixNano())
 		}
 		b.during = nil
 		return nil, err
@@ -141,25 +152,26 @@ func (b *Blocked) readCopy(ctx context.Context) {
 	if b.second == nil || b.hosts.Load() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout) // the first region may fail meanwhile
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.config.Timeout) // the first region may fail meanwhile
 	defer cancel()
 	if hosts, err := b.readFrom(ctx, b.second); err == nil {
 		b.hosts.CompareAndSwap(nil, &hosts)
 	}
 }
 
-func (b *Blocked) readFrom(ctx context.Context, t *table) (link.Hosts, error) {
+func (b *Blocked) readFrom(ctx context.Context, t *store) (link.Hosts, error) {
 	hosts := link.Hosts{}
-	err := safely(func() error {
-		return scanBlocked(ctx, t, "RowKey", func(e blockedEntity) { hosts[link.Host(e.RowKey)] = struct{}{} })
+	err := table.Safely(func() error {
+		return scanBlocked(ctx, t, []string{"RowKey"}, func(e blockedEntity) { hosts[link.Host(e.RowKey)] = struct{}{} })
 	})
 	return hosts, err
 }
 
-// scanBlocked reads these columns of the rows of all hosts.
-func scanBlocked(ctx context.Context, t *table, columns string, do func(blockedEntity)) error {
-	return t.scan(ctx, fmt.Sprintf("PartitionKey eq '%s'", blockedPartition), columns, func(entities [][]byte) error {
-		for _, data := range entities {
+// scanBlocked reads these properties of the rows of all hosts.
+func scanBlocked(ctx context.Context, t *store, properties []string, do func(blockedEntity)) error {
+	q := table.Query{Range: table.Range{Partition: blockedPartition}, Properties: properties}
+	return t.list(ctx, q, func(page [][]byte) error {
+		for _, data := range page {
 			var e blockedEntity
 			if err := json.Unmarshal(data, &e); err != nil {
 				return fmt.Errorf("a blocked host: %w: %w", link.ErrUnavailable, err)
@@ -194,7 +206,7 @@ func (b *Blocked) settle(ctx context.Context) error {
 	b.mu.Lock()
 	hosts, named := b.hosts.Load(), slices.Collect(maps.Keys(b.named))
 	b.named = nil
-	if len(named) > 0 && (hosts == nil || len(named) > len(*hosts)/maxPage) {
+	if len(named) > 0 && (hosts == nil || len(named) > len(*hosts)/table.MaxPage) {
 		b.doubted = true // also while all are being read: that may have begun before these were changed
 	}
 	doubted := b.doubted
@@ -208,8 +220,8 @@ func (b *Blocked) settle(ctx context.Context) error {
 	}
 	there := make([]bool, len(named))
 	err := eachListed(ctx, len(named), func(ctx context.Context, i int) error {
-		_, _, err := b.table.get(ctx, blockedPartition, string(named[i]))
-		if there[i] = err == nil; errors.Is(err, errGone) {
+		_, _, err := b.rows.get(ctx, blockedPartition, string(named[i]))
+		if there[i] = err == nil; errors.Is(err, table.ErrGone) {
 			err = nil
 		}
 		return err
@@ -264,9 +276,9 @@ func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 		}
 		// A crash here leaves a change that was told of and not made.
 		e := blockedEntity{PartitionKey: blockedPartition, RowKey: string(h)}
-		e.CreatedAt, e.CreatedAtType = dateTime(b.now().Truncate(time.Second))
-		_, _, err := b.table.insert(ctx, encode(e))
-		if errors.Is(err, errExists) {
+		e.CreatedAt, e.CreatedAtType = dateTime(b.config.Now().Truncate(time.Second))
+		_, _, err := b.rows.insert(ctx, encode(e))
+		if errors.Is(err, table.ErrExists) {
 			err = nil // it keeps its time
 		}
 		if err == nil {
@@ -280,8 +292,8 @@ func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 // Errors: link.ErrNotBlocked, link.ErrUnavailable.
 func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 	return b.write(ctx, func(ctx context.Context, d deadline) error {
-		_, _, err := b.table.get(ctx, blockedPartition, string(h))
-		if errors.Is(err, errGone) {
+		_, _, err := b.rows.get(ctx, blockedPartition, string(h))
+		if errors.Is(err, table.ErrGone) {
 			b.learn(map[link.Host]bool{h: false}) // an earlier Remove may have got no response
 			return link.ErrNotBlocked
 		}
@@ -289,7 +301,7 @@ func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 			err = b.tell(ctx, d, h)
 		}
 		if err == nil {
-			err = b.table.delete(ctx, blockedPartition, string(h), azcore.ETagAny)
+			err = b.rows.delete(ctx, rowKey{blockedPartition, string(h), table.Any})
 		}
 		if err == nil {
 			b.learn(map[link.Host]bool{h: false})
@@ -299,11 +311,11 @@ func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 }
 
 func (b *Blocked) write(ctx context.Context, do func(context.Context, deadline) error) error {
-	d, ctx, cancel := startWrite(ctx, b.now)
+	d, ctx, cancel := b.config.startWrite(ctx)
 	defer cancel()
-	b.writing.Lock()
-	defer b.writing.Unlock()
-	return exported(do(ctx, d))
+	b.writing.lock()
+	defer b.writing.unlock()
+	return do(ctx, d)
 }
 
 // tell announces a change to other processes, which look for that for about a minute.
@@ -316,12 +328,12 @@ func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
 
 // List returns the blocked hosts as they are in the table, in the order of their names. Errors: link.ErrUnavailable.
 func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.config.Timeout)
 	defer cancel()
-	err = scanBlocked(ctx, b.table, "RowKey,CreatedAtUtc", func(e blockedEntity) {
+	err = scanBlocked(ctx, b.rows, []string{"RowKey", "CreatedAtUtc"}, func(e blockedEntity) {
 		all = append(all, link.BlockedHost{Host: link.Host(e.RowKey), CreatedAt: e.CreatedAt.UTC()})
 	})
-	return all, exported(err)
+	return all, err
 }
 
 // blockedEntity is a row of ShortUrlsState on the wire. Its RowKey is the host: a key may have all characters of one.

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
+	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/cespare/xxhash/v2"
 	"github.com/dgraph-io/ristretto/v2"
 	"golang.org/x/sync/singleflight"
 
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -24,6 +26,7 @@ type CacheConfig struct {
 	Fresh    time.Duration // how long a link is served without asking the table
 	Negative time.Duration // the same for "not found"
 	Stale    time.Duration // how much longer a link is served while the table does not respond
+	Exact    bool          // it drops nothing to make room; for simulations
 }
 
 const (
@@ -42,23 +45,21 @@ const (
 	sweepEvery = time.Minute
 )
 
-// staleWait is how long a caller waits for the table if there is a stale link to serve instead: to somebody who follows
-// a link, a table that takes longer is as good as down. It is a variable for the tests.
-var staleWait = time.Second
-
 // cache serves links from memory, in front of the table.
 //
 // A hit takes no lock but that of ristretto's shard, makes no call and allocates nothing.
 //
 // The methods that only forget or replace may be called on a nil cache.
 type cache struct {
-	table   func(context.Context, link.Alias) (linkRow, error)
-	current func(context.Context, time.Time) bool // whether what is cached is right, but for the last seconds
-	config  CacheConfig
-	now     func() time.Time
-	metrics *telemetry.Metrics
+	table     func(context.Context, link.Alias) (linkRow, error)
+	current   func(context.Context, time.Time) bool // whether what is cached is right, but for the last seconds
+	config    CacheConfig
+	timeout   time.Duration // of a read that callers share
+	staleWait time.Duration
+	now       func() time.Time
+	metrics   *telemetry.Metrics
 
-	entries *ristretto.Cache[string, *entry] // never closed: a Set during a Close panics, and the cache lives as long as the process
+	entries entries
 	reads   singleflight.Group
 	swept   atomic.Int64 // when the last sweep began, in Unix nanoseconds
 	doubted atomic.Int64 // what was cached until then counts as stale, in Unix nanoseconds
@@ -66,7 +67,6 @@ type cache struct {
 	// forgotten counts how often aliases were forgotten, in slots that many aliases share. A read during which that has
 	// happened may have seen the link as it was before, so it is not cached.
 	forgotten [256]atomic.Uint32
-	seed      maphash.Seed
 }
 
 // entry is what is known of a link, of a tombstone, or, without a long URL and a state, that there is neither. It does not
@@ -75,7 +75,7 @@ type entry struct {
 	alias      link.Alias
 	longURL    string
 	owner      string
-	etag       azcore.ETag // "" unless the link may become shared
+	etag       table.ETag // "" unless the link may become shared
 	createdAt  time.Time
 	expiresAt  time.Time  // of a tombstone: since when there is only that
 	gone       link.State // why there is only a tombstone
@@ -110,24 +110,59 @@ func (e *entry) expired(now time.Time) bool {
 	return e.isLink() && !e.expiresAt.IsZero() && !e.expiresAt.After(now)
 }
 
-func newCache(table func(context.Context, link.Alias) (linkRow, error), current func(context.Context, time.Time) bool, config CacheConfig,
-	now func() time.Time, metrics *telemetry.Metrics) (*cache, error) {
-	entries, err := ristretto.NewCache(&ristretto.Config[string, *entry]{
-		MaxCost:     config.Bytes,
-		NumCounters: max(config.Bytes/entryOverhead, 100) * countersPerEntry,
+// entries is what a cache needs of ristretto.
+type entries interface {
+	Get(alias string) (*entry, bool)
+	Set(alias string, e *entry, cost int64) bool
+	Del(alias string)
+	IterValues(each func(*entry) (stop bool))
+	RemainingCost() int64
+	MaxCost() int64
+}
+
+func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, error), changes *changes) (*cache, error) {
+	c := &cache{table: table, current: changes.current, config: *config.Cache, timeout: config.Timeout, staleWait: config.StaleWait,
+		now: config.Now, metrics: config.Metrics}
+	changes.subscribe(subscriber{forget: func(alias string) { c.forget(link.Alias(alias)) }, doubt: c.doubt})
+	if config.Cache.Exact {
+		c.entries = &exactEntries{}
+		return c, nil
+	}
+	all, err := ristretto.NewCache(&ristretto.Config[string, *entry]{
+		MaxCost:     c.config.Bytes,
+		NumCounters: max(c.config.Bytes/entryOverhead, 100) * countersPerEntry,
 		BufferItems: 64,
 		OnEvict: func(i *ristretto.Item[*entry]) {
 			// An entry past its end counts as none.
-			if i.Value != nil && now().UnixNano() < i.Value.staleUntil {
-				metrics.CacheEvicted.Add(1)
+			if i.Value != nil && c.now().UnixNano() < i.Value.staleUntil {
+				c.metrics.CacheEvicted.Add(1)
 			}
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
-	return &cache{table: table, current: current, config: config, now: now, metrics: metrics, entries: entries, seed: maphash.MakeSeed()}, nil
+	c.entries = all // never closed: a Set during a Close panics, and the cache lives as long as the process
+	return c, nil
 }
+
+// exactEntries are entries that stay until they are deleted, as a simulator needs them: ristretto drops
+// some as chance has it, and its goroutines never end.
+type exactEntries struct{ all sync.Map }
+
+func (e *exactEntries) Get(alias string) (*entry, bool) {
+	v, ok := e.all.Load(alias)
+	if !ok {
+		return nil, false
+	}
+	return v.(*entry), true
+}
+
+func (e *exactEntries) Set(alias string, v *entry, _ int64) bool { e.all.Store(alias, v); return true }
+func (e *exactEntries) Del(alias string)                         { e.all.Delete(alias) }
+func (e *exactEntries) IterValues(func(*entry) (stop bool))      {}
+func (e *exactEntries) RemainingCost() int64                     { return math.MaxInt64 }
+func (e *exactEntries) MaxCost() int64                           { return math.MaxInt64 }
 
 // hit returns the entry of a live link that can be served from memory, or nil. It is all that most redirects need, and
 // spares them the copies that get makes.
@@ -202,10 +237,10 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 // read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
 // table does not respond.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
-	result := shared(ctx, &c.reads, string(a), func(ctx context.Context) (linkRow, error) { return c.refresh(ctx, a) })
+	result := shared(ctx, &c.reads, string(a), c.timeout, func(ctx context.Context) (linkRow, error) { return c.refresh(ctx, a) })
 	var enough <-chan time.Time
 	if old != nil {
-		enough = time.After(staleWait)
+		enough = time.After(c.staleWait)
 	}
 	var err error
 	select {
@@ -216,7 +251,7 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 		}
 		err = got.Err
 	case <-enough:
-		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, staleWait)
+		err = fmt.Errorf("reading link %s: %w within %v", a, link.ErrUnavailable, c.staleWait)
 	case <-ctx.Done():
 		// The caller has given up, which does not mean that the table fails.
 		c.metrics.CacheMiss.Add(1)
@@ -260,7 +295,7 @@ func (c *cache) forgottenCount(a link.Alias) uint32 {
 }
 
 func (c *cache) slot(a link.Alias) *atomic.Uint32 {
-	return &c.forgotten[maphash.String(c.seed, string(a))%uint64(len(c.forgotten))]
+	return &c.forgotten[xxhash.Sum64String(string(a))%uint64(len(c.forgotten))]
 }
 
 // put caches what a read or a write that began at some time has returned, or "not found" if that is zero, in place of what

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -30,22 +30,12 @@ const (
 	changesMinute = "200601021504"
 )
 
-// changesWait is how long a request waits for a poll, of all the time that it has. It is a variable for
-// the tests.
-var changesWait = 500 * time.Millisecond
-
 // changes tells other processes what this one is about to change, by rows in ShortUrlsState, and forgets what others have
 // changed. A process polls only while it gets requests.
 type changes struct {
-	table   *table
-	every   time.Duration // between polls; zero: no polls
-	now     func() time.Time
-	log     *slog.Logger
-	metrics *telemetry.Metrics
-	forget  func(name string)           // forgets what is cached of an alias, of a key or a host
-	settle  func(context.Context) error // reads what is to be known again at once
-	doubt   func()                      // makes all that is cached count as stale
-	newID   func() (string, error)
+	config      *Config
+	rows        *store
+	subscribers []subscriber
 
 	asked   atomic.Int64 // when somebody last asked, give or take a second; these are in Unix nanoseconds
 	polled  atomic.Int64 // when the last successful poll began
@@ -54,26 +44,52 @@ type changes struct {
 	polling singleflight.Group
 }
 
+// subscriber keeps in memory what other processes may change. Its doubt and settle may be nil.
+type subscriber struct {
+	prefix string                      // of the names that are its own
+	forget func(name string)           // forgets what is known by a name, which is given without the prefix
+	doubt  func()                      // makes all that is known count as stale
+	settle func(context.Context) error // reads what is to be known again at once
+}
+
+func newChanges(config *Config, rows *store) *changes {
+	c := &changes{config: config, rows: rows}
+	c.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
+	return c
+}
+
+func (c *changes) subscribe(s subscriber) { c.subscribers = append(c.subscribers, s) }
+
+// forget has the subscriber of a name forget what is known by it: the first one that has its prefix.
+func (c *changes) forget(name string) {
+	for _, s := range c.subscribers {
+		if rest, ok := strings.CutPrefix(name, s.prefix); ok {
+			s.forget(rest)
+			return
+		}
+	}
+}
+
 // tell announces changes, which must be done before the first write of any of them: so a process that has read the row
 // either sees the change, or forgets what it saw before. Several are in one row, else an import would have every process read
-// many pages at each poll; batchSize names at most. Errors: link.ErrUnavailable.
+// many pages at each poll; table.MaxBatch names at most. Errors: link.ErrUnavailable.
 func (c *changes) tell(ctx context.Context, names ...string) error {
-	row := map[string]string{"PartitionKey": changesPrefix + c.now().UTC().Format(changesMinute), "RowKey": names[0]}
+	row := map[string]string{"PartitionKey": changesPrefix + c.config.Now().UTC().Format(changesMinute), "RowKey": names[0]}
 	if len(names) > 1 {
-		id, err := c.newID()
+		id, err := c.config.newID()
 		if err != nil {
 			return err
 		}
 		row["RowKey"], row["Names"] = severalChanges+id, strings.Join(names, "\n")
 	}
-	_, err := c.table.upsert(ctx, encode(row))
+	_, err := c.rows.upsert(ctx, encode(row))
 	return err
 }
 
 // current reports whether what is cached is right now, but for changes of the last seconds. If nobody has asked for a while, it
 // waits for a poll. While polls fail it returns false, and the caller has to ask the table.
 func (c *changes) current(ctx context.Context, at time.Time) bool {
-	if c.every == 0 {
+	if c.config.ChangesEvery == 0 {
 		return true
 	}
 	now := at.UnixNano()
@@ -83,17 +99,17 @@ func (c *changes) current(ctx context.Context, at time.Time) bool {
 	if age := now - c.polled.Load(); 0 <= age && age <= int64(changesTrusted) {
 		return true
 	}
-	if failed := c.failed.Load(); failed != 0 && failed <= now && now-failed < int64(c.every) {
+	if failed := c.failed.Load(); failed != 0 && failed <= now && now-failed < int64(c.config.ChangesEvery) {
 		return false
 	}
 	polled := c.poll(ctx)
-	wait := time.NewTimer(changesWait)
+	wait := time.NewTimer(c.config.ChangesWait)
 	defer wait.Stop()
 	select {
 	case got := <-polled:
 		return got.Err == nil
 	case <-wait.C:
-		c.failed.Store(c.now().UnixNano()) // if it succeeded at this very moment, polled is looked at first
+		c.failed.Store(c.config.Now().UnixNano()) // if it succeeded at this very moment, polled is looked at first
 	case <-ctx.Done():
 	}
 	return false
@@ -101,17 +117,17 @@ func (c *changes) current(ctx context.Context, at time.Time) bool {
 
 // follow polls as long as there are requests, until ctx ends.
 func (c *changes) follow(ctx context.Context) {
-	if c.every == 0 {
+	if c.config.ChangesEvery == 0 {
 		return
 	}
-	ticker := time.NewTicker(c.every)
+	ticker := time.NewTicker(c.config.ChangesEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if c.now().UnixNano()-c.asked.Load() <= int64(changesTrusted) {
+			if c.config.Now().UnixNano()-c.asked.Load() <= int64(changesTrusted) {
 				<-c.poll(ctx)
 			}
 		}
@@ -120,23 +136,23 @@ func (c *changes) follow(ctx context.Context) {
 
 // poll asks for the changes since the last successful poll, once for all who want to know at the same time.
 func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
-	return shared(ctx, &c.polling, "", func(ctx context.Context) (any, error) {
-		begin, last := c.now(), time.Unix(0, c.polled.Load())
-		err := safely(func() error { return c.ask(ctx, begin, last) })
-		c.metrics.ChangesPolls.Add(1)
+	return shared(ctx, &c.polling, "", c.config.Timeout, func(ctx context.Context) (any, error) {
+		begin, last := c.config.Now(), time.Unix(0, c.polled.Load())
+		err := table.Safely(func() error { return c.ask(ctx, begin, last) })
+		c.config.Metrics.ChangesPolls.Add(1)
 		if err == nil {
 			c.polled.Store(begin.UnixNano())
 			c.failed.Store(0)
 			c.warned.Store(false)
 			last = begin
 		} else {
-			c.metrics.ChangesFailed.Add(1)
-			c.failed.Store(c.now().UnixNano())
+			c.config.Metrics.ChangesFailed.Add(1)
+			c.failed.Store(c.config.Now().UnixNano())
 			if !c.warned.Swap(true) { // once per outage
-				c.log.Warn(telemetry.LogChangesNotPolled, "error", err)
+				c.config.Log.Warn(telemetry.LogChangesNotPolled, "error", err)
 			}
 		}
-		c.metrics.ChangesAge.Set(int64(c.now().Sub(last) / time.Second))
+		c.config.Metrics.ChangesAge.Set(int64(c.config.Now().Sub(last) / time.Second))
 		return nil, err
 	})
 }
@@ -144,13 +160,17 @@ func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
 func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	if gap := begin.Sub(last); gap < 0 || gap > changesGap {
 		// Some rows may have been dropped. Nothing that was cached until now is trusted again.
-		c.doubt()
+		for _, s := range c.subscribers {
+			if s.doubt != nil {
+				s.doubt()
+			}
+		}
 		last = begin
 	}
 	from := last.Add(-changesOverlap).UTC().Format(changesMinute)
-	filter := fmt.Sprintf("PartitionKey ge '%s%s' and PartitionKey lt 'change%s'", changesPrefix, from, afterBar)
-	if err := c.table.list(ctx, filter, maxPage, func(entities [][]byte) error {
-		rows, err := c.table.decode(entities)
+	q := table.Query{Range: table.Range{From: changesPrefix + from, Before: beyond(changesPrefix)}}
+	if err := c.rows.list(ctx, q, func(page [][]byte) error {
+		rows, err := c.rows.decode(page)
 		for _, r := range rows {
 			if !strings.HasPrefix(r.key, severalChanges) {
 				c.forget(r.key)
@@ -168,13 +188,20 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	}); err != nil {
 		return err
 	}
-	return c.settle(ctx)
+	for _, s := range c.subscribers {
+		if s.settle != nil {
+			if err := s.settle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // drop deletes the rows that are older than any process may need.
 func (c *changes) drop(ctx context.Context, now time.Time) error {
 	before := now.Add(-changesKept).UTC().Format(changesMinute)
-	return c.table.deleteAll(ctx, fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt '%s%s'", changesPrefix, changesPrefix, before))
+	return c.rows.deleteRange(ctx, table.Range{From: changesPrefix, Before: changesPrefix + before})
 }
 
 // The names of changes of an API key and of a blocked host begin with these, as no alias can.
@@ -185,20 +212,3 @@ const (
 
 // severalChanges begins the key of a row whose property Names has the names of several changes, one on each line.
 const severalChanges = "several|"
-
-// forgetChange forgets what is cached of an alias, a key or a host.
-func (s *Links) forgetChange(name string) {
-	if hash, ok := strings.CutPrefix(name, keyChange); ok {
-		s.Keys.forget(hash)
-	} else if host, ok := strings.CutPrefix(name, hostChange); ok {
-		s.Blocked.forget(link.Host(host))
-	} else {
-		s.cache.forget(link.Alias(name))
-	}
-}
-
-// doubt makes all that is cached count as stale.
-func (s *Links) doubt() {
-	s.cache.doubt()
-	s.Blocked.doubt()
-}

@@ -10,14 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
 
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/storage/table"
 )
 
 // Damage is a kind of damage that Check finds. docs/operations.md says of each what it means, what a repair does, and what
@@ -102,13 +100,13 @@ type CheckResult struct {
 // table is missing, which Check does not make.
 func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, error) {
 	if err := s.tablesExist(ctx); err != nil {
-		return CheckResult{}, exported(err)
+		return CheckResult{}, err
 	}
 	now, err := s.reapTime(ctx)
 	if err != nil {
-		return CheckResult{}, exported(err)
+		return CheckResult{}, err
 	}
-	c := &checking{Links: s, told: config, now: now, seed: maphash.MakeSeed(),
+	c := &checking{s: s, told: config, now: now, seed: maphash.MakeSeed(),
 		done: CheckResult{Rows: map[string]int64{}}}
 	for _, step := range []func(context.Context) error{
 		c.collectExpiry, c.collectOwners, c.checkLinks, // what belongs to links
@@ -122,18 +120,18 @@ func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, err
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return c.done, exported(err)
+	return c.done, err
 }
 
 func (s *Links) tablesExist(ctx context.Context) error {
 	var mu sync.Mutex
 	var missing []string
-	err := s.eachTable(ctx, -1, func(t *table, ctx context.Context) error {
-		err := t.queryExisting(ctx, aztables.ListEntitiesOptions{Top: to.Ptr(int32(1))}, func([][]byte) error { return errEnough })
-		if errors.Is(err, errNoTable) {
+	err := s.eachTable(ctx, -1, func(t *store, ctx context.Context) error {
+		err := t.table.List(ctx, table.Query{PageSize: 1}, func([][]byte) error { return errEnough })
+		if errors.Is(err, table.ErrNoTable) {
 			mu.Lock()
 			defer mu.Unlock()
-			missing = append(missing, t.name)
+			missing = append(missing, t.table.Name())
 			return nil
 		}
 		if errors.Is(err, errEnough) {
@@ -151,7 +149,7 @@ func (s *Links) tablesExist(ctx context.Context) error {
 
 // checking is one Check at work.
 type checking struct {
-	*Links
+	s    *Links
 	told CheckConfig
 	now  time.Time
 	seed maphash.Seed
@@ -201,15 +199,11 @@ func (c *checking) print(texts ...string) uint64 {
 type look func(context.Context) error
 
 // scan reads a table, but for columns that are not named unless that is "", and looks once more at the rows for which see asks for it.
-func (c *checking) scan(ctx context.Context, t *table, columns string, see func(listedRow) look) error {
-	options := aztables.ListEntitiesOptions{Format: to.Ptr(aztables.MetadataFormatNone)}
-	if columns != "" {
-		options.Select = &columns
-	}
+func (c *checking) scan(ctx context.Context, t *store, properties []string, see func(listedRow) look) error {
 	rows := int64(0)
-	defer func() { c.done.Rows[t.name] = rows }() // some are read twice
-	return t.queryExisting(ctx, options, func(entities [][]byte) error {
-		page, err := t.decode(entities)
+	defer func() { c.done.Rows[t.table.Name()] = rows }() // some are read twice
+	return t.table.List(ctx, table.Query{Properties: properties}, func(listed [][]byte) error {
+		page, err := t.decode(listed)
 		if err != nil {
 			return err
 		}
@@ -217,21 +211,21 @@ func (c *checking) scan(ctx context.Context, t *table, columns string, see func(
 		all.SetLimit(checkConcurrency)
 		for _, r := range page {
 			if again := see(r); again != nil {
-				all.Go(func() error { return safely(func() error { return again(looking) }) })
+				all.Go(func() error { return table.Safely(func() error { return again(looking) }) })
 			}
 		}
 		err = all.Wait()
 		if rows += int64(len(page)); c.told.Read != nil {
-			c.told.Read(t.name, rows)
+			c.told.Read(t.table.Name(), rows)
 		}
 		return err
 	})
 }
 
 // get reads a row that seems to be damaged once more. Ok: it is there, and old enough to be judged.
-func (c *checking) get(ctx context.Context, t *table, partition, key string) (r listedRow, ok bool, err error) {
+func (c *checking) get(ctx context.Context, t *store, partition, key string) (r listedRow, ok bool, err error) {
 	data, etag, err := t.get(ctx, partition, key)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, table.ErrGone) {
 		return r, false, nil
 	}
 	if err != nil {
@@ -260,8 +254,8 @@ func (c *checking) old(r listedRow) bool {
 // link reads a link that seems to be damaged, or that what seems damaged leads to. Judge: what it says, and that there is none,
 // may be judged.
 func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, judge bool, err error) {
-	data, etag, err := c.links.table.get(ctx, linkPartition(a), string(a))
-	if errors.Is(err, errGone) {
+	data, etag, err := c.s.links.rows.get(ctx, linkPartition(a), string(a))
+	if errors.Is(err, table.ErrGone) {
 		return l, false, true, nil
 	}
 	if err != nil {
@@ -270,20 +264,20 @@ func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, ju
 	if l, err = decodeLink(data, a, etag); err != nil {
 		return l, true, false, nil // nobody can tell what belongs to it
 	}
-	rows, err := c.links.decode([][]byte{data})
+	rows, err := c.s.links.rows.decode([][]byte{data})
 	return l, true, err == nil && c.old(rows[0]), err
 }
 
 var errMeanwhile = errors.New("another process has changed it meanwhile; check again")
 
 // found reports a damaged row, and repairs it if that is wanted and repair is not nil. It returns the error of ctx only.
-func (c *checking) found(ctx context.Context, damage Damage, t *table, row rowKey, repair look, detail string, args ...any) error {
-	f := Finding{Damage: damage, Table: t.name, Partition: row.partition, Row: row.key, Detail: fmt.Sprintf(detail, args...)}
+func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKey, repair look, detail string, args ...any) error {
+	f := Finding{Damage: damage, Table: t.table.Name(), Partition: row.partition, Row: row.key, Detail: fmt.Sprintf(detail, args...)}
 	if c.told.Repair && repair != nil {
-		if f.Err = repair(ctx); errors.Is(f.Err, errChanged) {
+		if f.Err = repair(ctx); errors.Is(f.Err, table.ErrChanged) {
 			f.Err = errMeanwhile
 		}
-		f.Err = exported(f.Err)
+		f.Err = f.Err
 		f.Mended = f.Err == nil
 	}
 	c.mu.Lock()
@@ -300,12 +294,12 @@ func (c *checking) found(ctx context.Context, damage Damage, t *table, row rowKe
 }
 
 // drop returns the repair that deletes a row as it was read.
-func drop(t *table, r listedRow) look {
-	return func(ctx context.Context) error { return t.delete(ctx, r.partition, r.key, r.etag) }
+func drop(t *store, r listedRow) look {
+	return func(ctx context.Context) error { return t.delete(ctx, r.rowKey) }
 }
 
 // unreadable looks once more at a row of which wrong says what is wrong. Nobody can tell what it should be, so it is left.
-func (c *checking) unreadable(damage Damage, t *table, r listedRow, wrong func(listedRow) string) look {
+func (c *checking) unreadable(damage Damage, t *store, r listedRow, wrong func(listedRow) string) look {
 	if wrong(r) == "" {
 		return nil
 	}
@@ -329,7 +323,7 @@ func readExpiry(r listedRow) expiryRow {
 }
 
 func (c *checking) collectExpiry(ctx context.Context) error {
-	err := c.scan(ctx, &c.expiry.table, "", func(r listedRow) look {
+	err := c.scan(ctx, c.s.expiry.rows, nil, func(r listedRow) look {
 		e := readExpiry(r)
 		c.expiries.add(c.print(r.partition, r.key))
 		c.ending.add(c.print(string(e.alias)))
@@ -342,7 +336,7 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 		if !e.expiresAt.After(c.now) {
 			c.due.add(c.print(string(e.alias)))
 		}
-		if !e.expiresAt.After(c.now.Add(-c.config.Reap.Buffer)) {
+		if !e.expiresAt.After(c.now.Add(-c.s.config.Reap.Buffer)) {
 			c.done.Overdue++
 			if c.done.OldestDue.IsZero() || e.expiresAt.Before(c.done.OldestDue) {
 				c.done.OldestDue = e.expiresAt
@@ -357,7 +351,7 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 }
 
 func (c *checking) collectOwners(ctx context.Context) error {
-	err := c.scan(ctx, &c.owners.table, "PartitionKey,RowKey,Timestamp", func(r listedRow) look {
+	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey", "Timestamp"}, func(r listedRow) look {
 		c.listed.add(c.print(r.partition, r.key))
 		return nil
 	})
@@ -380,8 +374,8 @@ func wrongLink(r listedRow) string {
 }
 
 func (c *checking) checkLinks(ctx context.Context) error {
-	t := &c.links.table
-	err := c.scan(ctx, t, "", func(r listedRow) look {
+	t := c.s.links.rows
+	err := c.scan(ctx, t, nil, func(r listedRow) look {
 		a := link.Alias(r.key)
 		if r.partition == linkPartition(a) {
 			c.aliases.add(c.print(r.key))
@@ -422,7 +416,7 @@ func (c *checking) checkLinks(ctx context.Context) error {
 // is for a minute later; if the reaper comes too early, it adds the right one. A row for the end that the link would have had, had
 // it not been deleted, is none of these if that is later.
 func (c *checking) ends(l linkRow) bool {
-	end := c.end(l.Link)
+	end := c.s.end(l.Link)
 	if end.IsZero() || c.expiries.has(c.print(expiryKey(end, l.Alias))) {
 		return true
 	}
@@ -447,21 +441,21 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 		return err
 	}
 	row := rowKey{linkPartition(a), string(a), l.etag}
-	lacks := func(t *table, partition, key string) (bool, error) {
+	lacks := func(t *store, partition, key string) (bool, error) {
 		_, _, err := t.get(ctx, partition, key)
-		if !errors.Is(err, errGone) {
+		if !errors.Is(err, table.ErrGone) {
 			return false, err
 		}
 		now, there, _, err := c.link(ctx, a)
 		return there && now.etag == l.etag, err // else it was ended or edited between the two reads
 	}
-	if end := c.end(l.Link); !c.ends(l) {
+	if end := c.s.end(l.Link); !c.ends(l) {
 		partition, key := expiryKey(end, a)
-		if missing, err := lacks(&c.expiry.table, partition, key); err != nil {
+		if missing, err := lacks(c.s.expiry.rows, partition, key); err != nil {
 			return err
 		} else if missing {
-			err := c.found(ctx, LinkWithoutExpiry, &c.links.table, row, func(ctx context.Context) error {
-				_, err := c.expiry.put(ctx, end, a) // if it has another end by now, the reaper drops the row
+			err := c.found(ctx, LinkWithoutExpiry, c.s.links.rows, row, func(ctx context.Context) error {
+				_, err := c.s.expiry.put(ctx, end, a) // if it has another end by now, the reaper drops the row
 				return err
 			}, "it has no expiry row for its end, %s", end.Format(time.RFC3339))
 			if err != nil {
@@ -472,31 +466,31 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 	if c.isListed(l) {
 		return nil
 	}
-	if missing, err := lacks(&c.owners.table, ownerPartition(l.Owner), ownerKey(l.Link)); err != nil || !missing {
+	if missing, err := lacks(c.s.owners.rows, ownerPartition(l.Owner), ownerKey(l.Link)); err != nil || !missing {
 		return err
 	}
-	return c.found(ctx, LinkNotListed, &c.links.table, row, func(ctx context.Context) error { return c.relist(ctx, l) },
+	return c.found(ctx, LinkNotListed, c.s.links.rows, row, func(ctx context.Context) error { return c.relist(ctx, l) },
 		"its owner's list lacks it")
 }
 
 // relist lists a link among those of its owner, unless it has ended since it was read.
 func (c *checking) relist(ctx context.Context, l linkRow) error {
-	listed, err := c.owners.insert(ctx, l)
-	if errors.Is(err, errExists) || errors.Is(err, errGone) {
+	listed, err := c.s.owners.insert(ctx, l)
+	if errors.Is(err, table.ErrExists) || errors.Is(err, table.ErrGone) {
 		// The row is that of a create or an import which came first, and may still make its link, or undo it. Written anew, the row
 		// cannot be deleted by the ETag that it had; nor does this delete it.
-		listed, err = "", c.owners.put(ctx, l)
+		listed, err = "", c.s.owners.put(ctx, l)
 	}
 	if err != nil {
 		return err
 	}
 	// A reaper that ends it has perhaps looked for the row before.
-	now, err := c.read(ctx, l.Alias)
+	now, err := c.s.read(ctx, l.Alias)
 	if err == nil && now.Owner == l.Owner || err != nil && !errors.Is(err, link.ErrNotFound) {
 		return err
 	}
 	// An import may have made the very same link since, and then has written the row anew.
-	if err := c.owners.delete(ctx, l.Link, listed); !errors.Is(err, errChanged) {
+	if err := c.s.owners.delete(ctx, l.Link, listed); !errors.Is(err, table.ErrChanged) {
 		return err
 	}
 	return nil
@@ -516,8 +510,8 @@ func indexedAlias(r listedRow) string {
 }
 
 func (c *checking) checkIndex(ctx context.Context) error {
-	t := &c.index.table
-	err := c.scan(ctx, t, "PartitionKey,RowKey,Timestamp,Alias", func(r listedRow) look {
+	t := c.s.index.rows
+	err := c.scan(ctx, t, []string{"PartitionKey", "RowKey", "Timestamp", "Alias"}, func(r listedRow) look {
 		if again := c.unreadable(IndexDamaged, t, r, wrongIndex); again != nil {
 			return again
 		}
@@ -532,7 +526,7 @@ func (c *checking) checkIndex(ctx context.Context) error {
 }
 
 func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
-	t := &c.index.table
+	t := c.s.index.rows
 	r, ok, err := c.get(ctx, t, r.partition, r.key)
 	if !ok {
 		return err
@@ -547,9 +541,9 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 			return err
 		}
 		// An edit may have led the link here just before, and have found the row.
-		now, err := c.read(ctx, a)
+		now, err := c.s.read(ctx, a)
 		if err == nil && now.DeletedAt.IsZero() && indexKey(now.Link) == r.key {
-			return c.enterGuarded(ctx, now.Link)
+			return c.s.enterGuarded(ctx, now.Link)
 		}
 		if decided(err) {
 			err = nil
@@ -583,8 +577,8 @@ func wrongExpiry(r listedRow) string {
 }
 
 func (c *checking) checkExpiry(ctx context.Context) error {
-	t := &c.expiry.table
-	return c.scan(ctx, t, "", func(r listedRow) look {
+	t := c.s.expiry.rows
+	return c.scan(ctx, t, nil, func(r listedRow) look {
 		if again := c.unreadable(ExpiryDamaged, t, r, wrongExpiry); again != nil {
 			return again
 		}
@@ -604,7 +598,7 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 }
 
 func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Alias) error {
-	t := &c.expiry.table
+	t := c.s.expiry.rows
 	r, ok, err := c.get(ctx, t, r.partition, r.key)
 	if !ok {
 		return err
@@ -614,15 +608,15 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Alias) 
 	}
 	return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
 		d := &due{expiryRow: readExpiry(r)}
-		if err := (&reaping{Links: c.Links}).dropStale(ctx, d); err != nil {
+		if err := (&reaping{s: c.s}).dropStale(ctx, d); err != nil {
 			return err
 		}
-		return c.expiry.delete(ctx, d.rowKey)
+		return c.s.expiry.delete(ctx, d.rowKey)
 	}, "there is no link %s", a)
 }
 
 func (c *checking) checkOwners(ctx context.Context) error {
-	err := c.scan(ctx, &c.owners.table, "PartitionKey,RowKey,Timestamp", func(r listedRow) look {
+	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey", "Timestamp"}, func(r listedRow) look {
 		if c.owned.has(c.print(r.partition, r.key)) || !c.old(r) {
 			return nil
 		}
@@ -633,7 +627,7 @@ func (c *checking) checkOwners(ctx context.Context) error {
 }
 
 func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
-	t := &c.owners.table
+	t := c.s.owners.rows
 	r, ok, err := c.get(ctx, t, r.partition, r.key)
 	if !ok {
 		return err
@@ -665,8 +659,8 @@ func wrongTotals(r listedRow) string {
 }
 
 func (c *checking) checkTotals(ctx context.Context) error {
-	t := c.Clicks.totals
-	err := c.scan(ctx, t, "", func(r listedRow) look {
+	t := c.s.Clicks.totals
+	err := c.scan(ctx, t, nil, func(r listedRow) look {
 		if again := c.unreadable(TotalsDamaged, t, r, wrongTotals); again != nil {
 			return again
 		}
@@ -720,9 +714,9 @@ func keyOf(r listedRow) (list, id, hash string, isKey bool) {
 }
 
 func (c *checking) checkKeys(ctx context.Context) error {
-	t := c.Keys.table
+	t := c.s.Keys.rows
 	var keys, listed prints
-	err := c.scan(ctx, t, "", func(r listedRow) look {
+	err := c.scan(ctx, t, nil, func(r listedRow) look {
 		if wrongKey(r) != "" {
 			return nil
 		}
@@ -739,7 +733,7 @@ func (c *checking) checkKeys(ctx context.Context) error {
 	}
 	keys.sort()
 	listed.sort()
-	return c.scan(ctx, t, "", func(r listedRow) look {
+	return c.scan(ctx, t, nil, func(r listedRow) look {
 		if again := c.unreadable(KeyDamaged, t, r, wrongKey); again != nil {
 			return again
 		}
@@ -753,7 +747,7 @@ func (c *checking) checkKeys(ctx context.Context) error {
 }
 
 func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
-	t := c.Keys.table
+	t := c.s.Keys.rows
 	r, ok, err := c.get(ctx, t, r.partition, r.key)
 	if !ok || wrongKey(r) != "" {
 		return err
@@ -761,7 +755,7 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 	list, id, hash, isKey := keyOf(r)
 	if isKey {
 		_, _, err := t.get(ctx, list, id)
-		if !errors.Is(err, errGone) {
+		if !errors.Is(err, table.ErrGone) {
 			return err
 		}
 		return c.found(ctx, KeyNotListed, t, r.rowKey, func(ctx context.Context) error {
@@ -770,22 +764,22 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 			}
 			// Whoever revokes the key has perhaps looked for the row before.
 			_, _, err := t.get(ctx, r.partition, r.key)
-			if errors.Is(err, errGone) {
-				err = t.delete(ctx, list, id, azcore.ETagAny)
+			if errors.Is(err, table.ErrGone) {
+				err = t.delete(ctx, rowKey{list, id, table.Any})
 			}
 			return err
 		}, "its owner's list lacks it, so they cannot see that it works")
 	}
 	data, _, err := t.get(ctx, keyPartition(hash), hash)
-	if err == nil && keyList(decodeKey(data, hash).Owner) == list || err != nil && !errors.Is(err, errGone) {
+	if err == nil && keyList(decodeKey(data, hash).Owner) == list || err != nil && !errors.Is(err, table.ErrGone) {
 		return err
 	}
 	return c.found(ctx, ListedWithoutKey, t, r.rowKey, drop(t, r), "this owner has no such key")
 }
 
 func (c *checking) checkState(ctx context.Context) error {
-	data, _, err := c.state.get(ctx, rollUpPartition, rollUpKey)
-	if err != nil && !errors.Is(err, errGone) {
+	data, _, err := c.s.state.get(ctx, rollUpPartition, rollUpKey)
+	if err != nil && !errors.Is(err, table.ErrGone) {
 		return err
 	}
 	var progress progressEntity
@@ -795,14 +789,14 @@ func (c *checking) checkState(ctx context.Context) error {
 	}
 	changes := changesPrefix + c.now.Add(-changesLate).UTC().Format(changesMinute)
 	visitors := keyPrefix + max(c.rolledUp, clicks.DayOf(c.now.Add(-visitorKeysLate))).String()
-	return c.scan(ctx, c.state, "", func(r listedRow) look {
+	return c.scan(ctx, c.s.state, nil, func(r listedRow) look {
 		late := func(damage Damage, detail string) look {
 			return func(ctx context.Context) error {
-				r, ok, err := c.get(ctx, c.state, r.partition, r.key)
+				r, ok, err := c.get(ctx, c.s.state, r.partition, r.key)
 				if !ok {
 					return err
 				}
-				return c.found(ctx, damage, c.state, r.rowKey, drop(c.state, r), "%s", detail)
+				return c.found(ctx, damage, c.s.state, r.rowKey, drop(c.s.state, r), "%s", detail)
 			}
 		}
 		switch {
@@ -811,7 +805,7 @@ func (c *checking) checkState(ctx context.Context) error {
 		case strings.HasPrefix(r.partition, keyPrefix) && r.partition < visitors:
 			return late(VisitorKeyOld, "the key of a day that is over may tell whose the hashes of its visitors are")
 		}
-		return c.unreadable(StateDamaged, c.state, r, wrongState)
+		return c.unreadable(StateDamaged, c.s.state, r, wrongState)
 	})
 }
 
@@ -850,9 +844,9 @@ func wrongClicks(r listedRow) string {
 }
 
 func (c *checking) checkClicks(ctx context.Context) error {
-	kept := c.rolledUp + 1 - clicks.Day(c.config.Clicks.KeepDays) // it was rolled up on the next day
-	t := c.Clicks.days
-	return c.scan(ctx, t, totalProperties+",Timestamp", func(r listedRow) look {
+	kept := c.rolledUp + 1 - clicks.Day(c.s.config.Clicks.KeepDays) // it was rolled up on the next day
+	t := c.s.Clicks.days
+	return c.scan(ctx, t, append(slices.Clone(totalProperties), "Timestamp"), func(r listedRow) look {
 		if day, ok := partitionDay(r.partition); !ok || day >= kept {
 			return c.unreadable(ClicksDamaged, t, r, wrongClicks)
 		}

@@ -33,11 +33,6 @@ type totalEntity struct {
 	LastAtType   string    `json:"LastAtUtc@odata.type,omitzero"`
 }
 
-const (
-	edmInt64  = "Edm.Int64"
-	edmBinary = "Edm.Binary"
-)
-
 func newTotalEntity(partition, key string, t clicks.Total) totalEntity {
 	e := totalEntity{PartitionKey: partition, RowKey: key, Clicks: t.Clicks, ClicksType: edmInt64, Bots: t.Bots, BotsType: edmInt64,
 		Took: t.Took.Microseconds(), TookType: edmInt64}

@@ -2,13 +2,13 @@ package storage
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -16,6 +16,7 @@ import (
 
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -53,17 +54,17 @@ type ClicksConfig struct {
 //
 // A process that is killed loses what it has not written. Nothing else loses a click or counts one twice.
 type Clicks struct {
-	config  Config
-	days    *table // a row for each alias, day and process
-	totals  *table // a row for each alias: what was counted on days that are over
-	state   *table
+	config  *Config
+	days    *store // a row for each alias, day and process
+	totals  *store // a row for each alias: what was counted on days that are over
+	state   *store
 	links   *linkTable
 	owners  *ownerTable
 	get     func(context.Context, link.Alias) (linkRow, error) // a link from the cache, if there is one
 	process string                                             // random, new with each start
 
 	counter  *clicks.Counter // nil: nothing is counted
-	flushing sync.Mutex
+	flushing turn
 	busy     time.Time // when the last flush began that had something to save
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
@@ -74,13 +75,17 @@ type Clicks struct {
 	mostActive int // links of a partition of a day that are kept
 }
 
-func newClicks(s *Links, days, totals *table) *Clicks {
+func newClicks(s *Links, days, totals *store) (*Clicks, error) {
+	process, err := s.config.newID()
+	if err != nil {
+		return nil, err
+	}
 	c := &Clicks{config: s.config, days: days, totals: totals, state: s.state, links: s.links, owners: s.owners, get: s.get,
-		process: rand.Text(), saved: s.config.Now(), mostActive: maxActive / clickPartitions}
+		process: process, flushing: newTurn(), saved: s.config.Now(), mostActive: maxActive / clickPartitions}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
-	return c
+	return c, nil
 }
 
 // Click counts a redirect to a link. It takes well below a microsecond and never waits for storage.
@@ -120,7 +125,7 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			// The process is stopping. What comes until it has ended is saved by whoever flushes last.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Timeout)
 			defer cancel()
 			_ = c.Flush(ctx)
 			return
@@ -144,8 +149,8 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	if c.counter == nil {
 		return nil
 	}
-	c.flushing.Lock()
-	defer c.flushing.Unlock()
+	c.flushing.lock()
+	defer c.flushing.unlock()
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	operation := telemetry.Begin(ctx, "clicks", nil, true)
@@ -155,7 +160,7 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	var err error
 	if !idle {
 		c.busy = begin
-		err = safely(func() error { return c.flush(&operation, begin) })
+		err = table.Safely(func() error { return c.flush(&operation, begin) })
 	}
 	before, resting := c.counter.Bytes(), begin.Sub(c.busy) >= idleAfter
 	c.counter.Forget(today, resting)
@@ -172,7 +177,7 @@ func (c *Clicks) Flush(ctx context.Context) error {
 		c.config.Metrics.ClicksFlush.Observe(c.config.Now().Sub(begin))
 		c.config.Metrics.ClicksAge.Set(int64(max(begin.Sub(c.saved), 0) / time.Second))
 	}
-	return exported(err)
+	return err
 }
 
 func (c *Clicks) flush(ctx context.Context, now time.Time) error {
@@ -199,8 +204,9 @@ func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now 
 	}
 	var all errgroup.Group // one that fails does not keep others from being written
 	all.SetLimit(flushConcurrency)
-	for partition, pending := range partitions {
-		all.Go(func() error { return safely(func() error { return c.save(ctx, partition, pending) }) })
+	for _, partition := range slices.Sorted(maps.Keys(partitions)) {
+		pending := partitions[partition]
+		all.Go(func() error { return table.Safely(func() error { return c.save(ctx, partition, pending) }) })
 	}
 	return all.Wait()
 }
@@ -233,7 +239,7 @@ func (c *Clicks) save(ctx context.Context, partition string, pending []*clicks.P
 // succeeds no other is tried, so that an outage makes no count go on in more than one more row.
 func (c *Clicks) batch(partition string, pending []*clicks.Pending) (rows [][]byte) {
 	size := 0
-	for _, p := range pending[:min(len(pending), batchSize)] {
+	for _, p := range pending[:min(len(pending), table.MaxBatch)] {
 		if size >= flushBytes-maxClickRow || p.FailedAt.IsZero() != pending[0].FailedAt.IsZero() {
 			break
 		}
@@ -273,7 +279,7 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 					_ = e.decode(data) // as the roll-up does
 					saved.Total = e.total()
 				}
-			case !errors.Is(err, errGone):
+			case !errors.Is(err, table.ErrGone):
 				return err
 			case int(clicks.DayOf(now)-p.Day) >= c.config.Clicks.KeepDays:
 				saved = *p.Take() // the row may have been deleted after its time, and nobody knows what it had
@@ -316,11 +322,13 @@ func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
 func (c *Clicks) key(ctx context.Context, day clicks.Day) (clicks.Key, error) {
 	partition := keyPrefix + day.String()
 	data, _, err := c.state.get(ctx, partition, keyRow)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, table.ErrGone) {
 		var made clicks.Key
-		_, _ = rand.Read(made[:]) // it never fails
+		if _, err := io.ReadFull(c.config.Random, made[:]); err != nil {
+			return made, err
+		}
 		_, _, err = c.state.insert(ctx, encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow, "Key": hex.EncodeToString(made[:])}))
-		if err != nil && !errors.Is(err, errExists) { // perhaps by an earlier try of this very call
+		if err != nil && !errors.Is(err, table.ErrExists) { // perhaps by an earlier try of this very call
 			return made, err
 		}
 		data, _, err = c.state.get(ctx, partition, keyRow)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"golang.org/x/sync/errgroup"
 
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -32,34 +32,35 @@ const (
 // and a second more to repair if the process was stopped for too long. A client that disconnects does not cut it short.
 // Errors: link.ErrBlocked, link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link, created bool, err error) {
-	w, ctx, cancel := s.write(ctx)
+	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
 	if err := s.Blocked.permit(ctx, want.LongURL); err != nil {
 		return link.Link{}, false, err
 	}
-	c := &creation{writing: w, want: want, claimHash: claimHash}
+	c := &creation{s: s, until: until, want: want, claimHash: claimHash}
 	if want.Alias != "" {
 		l, created, err = c.createChosen(ctx)
 	} else {
 		l, created, err = c.create(ctx)
 	}
 	if err != nil {
-		return link.Link{}, false, exported(err)
+		return link.Link{}, false, err
 	}
 	return l, created, nil
 }
 
 // creation is one Create at work.
 type creation struct {
-	writing
+	s         *Links
+	until     deadline
 	want      link.Link
 	claimHash string    // of the token that the caller has
 	takeOver  bool      // rows that are in the way, and that no link follows, may be this link's
 	notBefore time.Time // its expiry row is due then at the earliest; zero: it ends late enough
 
-	own       linkRow     // the link that was inserted for want
-	ownExpiry azcore.ETag // of its expiry row, or "" if only the reaper may delete that
-	ownListed azcore.ETag // of its row among those of its owner, or "" if that is not to be deleted here
+	own       linkRow    // the link that was inserted for want
+	ownExpiry table.ETag // of its expiry row, or "" if only the reaper may delete that
+	ownListed table.ETag // of its row among those of its owner, or "" if that is not to be deleted here
 }
 
 func (c *creation) create(ctx context.Context) (l link.Link, created bool, err error) {
@@ -77,12 +78,12 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 // names none, by the row seen, which is zero if there is none. link.ErrDisabled: it names a disabled one.
 func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err error) {
 	for {
-		if err := c.inTime(); err != nil {
+		if err := c.until.inTime(); err != nil {
 			return indexRow{}, link.Link{}, err
 		}
-		seen, err = c.index.get(ctx, indexKey(c.want))
+		seen, err = c.s.index.get(ctx, indexKey(c.want))
 		switch {
-		case errors.Is(err, errGone):
+		case errors.Is(err, table.ErrGone):
 			return indexRow{}, link.Link{}, errStale // there was none, or the reaper has deleted the stale one
 		case err != nil:
 			return indexRow{}, link.Link{}, err
@@ -103,16 +104,16 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		}
 	}
 	// Some process may have cached that there is no such link.
-	if err := c.changes.tell(ctx, string(c.want.Alias)); err != nil {
+	if err := c.s.changes.tell(ctx, string(c.want.Alias)); err != nil {
 		return link.Link{}, false, err
 	}
 	there, err := c.insertChosen(ctx)
 	switch {
 	case err == nil:
 		return c.own.Link, true, nil
-	case !errors.Is(err, errExists):
+	case !errors.Is(err, table.ErrExists):
 		return link.Link{}, false, err
-	case c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL && there.State(c.config.Now()) == link.StateLive:
+	case c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL && there.State(c.s.config.Now()) == link.StateLive:
 		return there.Link, false, nil
 	}
 	return link.Link{}, false, link.ErrAliasTaken
@@ -121,8 +122,8 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 // permitted returns link.ErrDisabled if the link that shorten gives for the wanted URL is disabled: to choose an alias is no way
 // round that.
 func (c *creation) permitted(ctx context.Context) error {
-	seen, err := c.index.get(ctx, indexKey(c.want))
-	if errors.Is(err, errGone) {
+	seen, err := c.s.index.get(ctx, indexKey(c.want))
+	if errors.Is(err, table.ErrGone) {
 		return nil
 	}
 	if err != nil {
@@ -132,33 +133,33 @@ func (c *creation) permitted(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	r, err := c.links.get(ctx, a)
+	r, err := c.s.links.get(ctx, a)
 	switch {
 	case err != nil && decided(err):
 		return nil
 	case err != nil:
 		return err
-	case r.LongURL == c.want.LongURL && r.Owner == c.want.Owner && r.BarsURL(c.config.Now()):
+	case r.LongURL == c.want.LongURL && r.Owner == c.want.Owner && r.BarsURL(c.s.config.Now()):
 		return link.ErrDisabled
 	}
 	return nil
 }
 
-// insertChosen inserts the wanted link under its own alias. errExists: the alias is taken, by the link or tombstone that it
+// insertChosen inserts the wanted link under its own alias. table.ErrExists: the alias is taken, by the link or tombstone that it
 // returns, or by something that is none.
 func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) {
 	for {
-		if err := c.insertAs(ctx, c.want); !errors.Is(err, errExists) {
+		if err := c.insertAs(ctx, c.want); !errors.Is(err, table.ErrExists) {
 			return c.own, err
 		}
-		there, err := c.links.get(ctx, c.want.Alias)
+		there, err := c.s.links.get(ctx, c.want.Alias)
 		switch {
 		case errors.Is(err, link.ErrNotFound) && !c.takeOver:
 			// The rows were left behind by a create that broke off, which this one may repeat, or are those of one that is under
 			// way. Whose they are is decided by who inserts the link.
 			c.takeOver = true
 		case err == nil || decided(err):
-			return there, errExists
+			return there, table.ErrExists
 		default:
 			return linkRow{}, err
 		}
@@ -177,19 +178,19 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	if !ok {
 		return link.Link{}, errStale
 	}
-	r, err := c.get(ctx, a)
+	r, err := c.s.get(ctx, a)
 	for range shareTries {
-		if r.cached && (err != nil || r.Stale || r.State(c.config.Now()) != link.StateLive || c.claimHash != "" ||
+		if r.cached && (err != nil || r.Stale || r.State(c.s.config.Now()) != link.StateLive || c.claimHash != "" ||
 			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL || r.unsettled) {
 			// Before an alias is promised, the table decides in some cases: a cached "not found" may be older than the index row; a
 			// cached expiry may have been extended since; and a stale link is good enough for a redirect, but not for a promise.
 			// What an owner has claimed, edited or deleted elsewhere may be cached here as it was, for seconds: to believe that
 			// would give one URL two links, or its owner one that they have just deleted. Nor does the cache know claim tokens.
 			// What the table says is cached, since the alias must redirect from here too.
-			c.cache.forget(a)
-			r, err = c.cache.refresh(ctx, a)
+			c.s.cache.forget(a)
+			r, err = c.s.cache.refresh(ctx, a)
 		}
-		now := c.config.Now()
+		now := c.s.config.Now()
 		switch {
 		case err != nil && decided(err):
 			return link.Link{}, errStale
@@ -202,14 +203,14 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		case r.State(now) != link.StateLive:
 			return link.Link{}, errStale
 		}
-		if err := c.inTime(); err != nil {
+		if err := c.until.inTime(); err != nil {
 			return link.Link{}, err // it stood still, and the link may have settled meanwhile
 		}
 		if unsettled(r.Link, now) {
 			// It may have been renewed after its row was read, and the row been taken away before that: then another create has
 			// perhaps put its own link there, and been acknowledged.
-			switch again, err := c.index.get(ctx, indexKey(c.want)); {
-			case errors.Is(err, errGone), err == nil && again.alias != seen.alias:
+			switch again, err := c.s.index.get(ctx, indexKey(c.want)); {
+			case errors.Is(err, table.ErrGone), err == nil && again.alias != seen.alias:
 				return link.Link{}, errMoved
 			case err != nil:
 				return link.Link{}, err
@@ -219,17 +220,17 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return r.Link, nil
 		}
 		// From now on others rely on the link. A claim that comes first changes the row, and then it is not theirs.
-		if r, err = c.links.share(ctx, r); err == nil {
-			c.cache.replace(r, now)
+		if r, err = c.s.links.share(ctx, r); err == nil {
+			c.s.cache.replace(r, now)
 			return r.Link, nil
 		}
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, table.ErrChanged) {
 			return link.Link{}, err
 		}
-		c.cache.forget(a)
-		r, err = c.get(ctx, a)
+		c.s.cache.forget(a)
+		r, err = c.s.get(ctx, a)
 	}
-	return link.Link{}, errChanged
+	return link.Link{}, table.ErrChanged
 }
 
 // settles is how long after a restore or an extension a create may still be at work that found the link
@@ -242,50 +243,50 @@ func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < 
 // insert inserts the wanted link under a fresh alias, its other rows before it.
 func (c *creation) insert(ctx context.Context) error {
 	for range aliasTries {
-		a, err := link.NewAlias(c.config.Random, c.config.AliasLength)
+		a, err := link.NewAlias(c.s.config.Random, c.s.config.AliasLength)
 		if err != nil {
 			return err
 		}
 		l := c.want
 		l.Alias = a
-		if err = c.insertAs(ctx, l); !errors.Is(err, errExists) {
+		if err = c.insertAs(ctx, l); !errors.Is(err, table.ErrExists) {
 			return err
 		}
-		c.config.Metrics.ShortenAliasCollision.Add(1)
+		c.s.config.Metrics.ShortenAliasCollision.Add(1)
 	}
 	return link.ErrAliasesTaken
 }
 
-// insertAs inserts one link with its expiry row and its row among its owner's. errExists: the alias is taken, and nothing
+// insertAs inserts one link with its expiry row and its row among its owner's. table.ErrExists: the alias is taken, and nothing
 // is left behind but perhaps rows that may be another link's.
 func (c *creation) insertAs(ctx context.Context, l link.Link) error {
-	if err := c.inTime(); err != nil {
+	if err := c.until.inTime(); err != nil {
 		return err
 	}
-	id, err := c.newID()
+	id, err := c.s.config.newID()
 	if err != nil {
 		return err
 	}
-	l.CountedFrom = clicks.DayOf(c.config.Now().Add(-clockSkew)).Start()
+	l.CountedFrom = clicks.DayOf(c.s.config.Now().Add(-clockSkew)).Start()
 	c.own, c.ownExpiry, c.ownListed = linkRow{Link: l, createID: id}, "", ""
 	if err := c.insertBefore(ctx); err != nil {
-		if errors.Is(err, errExists) {
+		if errors.Is(err, table.ErrExists) {
 			c.dropBefore(ctx)
 		}
 		return err
 	}
 	// A crash here leaves rows without a link. The reaper drops the expiry row when its time has come, and whoever lists the
 	// owner's links the other one.
-	if err := c.inTime(); err != nil {
+	if err := c.until.inTime(); err != nil {
 		return err
 	}
 	c.own.expiryETag = c.ownExpiry
-	begun := c.config.Now()
-	c.own, err = c.links.insert(ctx, c.own)
+	begun := c.s.config.Now()
+	c.own, err = c.s.links.insert(ctx, c.own)
 	if err == nil {
-		c.cache.replace(c.own, begun)
+		c.s.cache.replace(c.own, begun)
 	}
-	if late := c.inTime(); late != nil {
+	if late := c.until.inTime(); late != nil {
 		c.repair(ctx)
 		return late
 	}
@@ -293,7 +294,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		// An earlier try that is stuck on its way may still be applied after this create has undone the insert.
 		c.ownExpiry, c.ownListed = "", ""
 	}
-	if errors.Is(err, errExists) {
+	if errors.Is(err, table.ErrExists) {
 		c.dropBefore(ctx)
 	}
 	return err
@@ -307,25 +308,25 @@ func (c *creation) due() time.Time {
 	return c.own.ExpiresAt
 }
 
-// insertBefore inserts what has to be there before the link. errExists: one of the rows is another link's.
+// insertBefore inserts what has to be there before the link. table.ErrExists: one of the rows is another link's.
 func (c *creation) insertBefore(ctx context.Context) error {
 	// A row that is taken over is written anew, so that whoever inserted it cannot delete it by its ETag any more. Nor does
 	// this create: either of the two may be the one whose link is there in the end.
 	expiry := func() (err error) {
 		if !c.own.ExpiresAt.IsZero() {
-			c.ownExpiry, err = c.expiry.insert(ctx, c.own, c.due())
+			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.due())
 		}
-		if c.takeOver && errors.Is(err, errExists) {
-			_, err = c.expiry.put(ctx, c.due(), c.own.Alias)
+		if c.takeOver && errors.Is(err, table.ErrExists) {
+			_, err = c.s.expiry.put(ctx, c.due(), c.own.Alias)
 		}
 		return err
 	}
 	listed := func() (err error) {
 		if c.own.Owner != "" {
-			c.ownListed, err = c.owners.insert(ctx, c.own)
+			c.ownListed, err = c.s.owners.insert(ctx, c.own)
 		}
-		if c.takeOver && errors.Is(err, errExists) {
-			err = c.owners.put(ctx, c.own)
+		if c.takeOver && errors.Is(err, table.ErrExists) {
+			err = c.s.owners.put(ctx, c.own)
 		}
 		return err
 	}
@@ -337,24 +338,24 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		return listed()
 	}
 	var both errgroup.Group
-	both.Go(func() error { return safely(expiry) })
-	both.Go(func() error { return safely(listed) })
+	both.Go(func() error { return table.Safely(expiry) })
+	both.Go(func() error { return table.Safely(listed) })
 	return both.Wait()
 }
 
 // dropBefore deletes what insertBefore has inserted.
 func (c *creation) dropBefore(ctx context.Context) {
 	left := func(err error) {
-		if err != nil && !errors.Is(err, errChanged) { // then another create has taken the row over
-			c.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
+		if err != nil && !errors.Is(err, table.ErrChanged) { // then another create has taken the row over
+			c.s.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
 		}
 	}
 	if c.ownListed != "" {
-		left(c.owners.delete(ctx, c.own.Link, c.ownListed))
+		left(c.s.owners.delete(ctx, c.own.Link, c.ownListed))
 	}
 	if c.ownExpiry != "" {
 		partition, key := expiryKey(c.due(), c.own.Alias)
-		left(c.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
+		left(c.s.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
 	}
 }
 
@@ -363,24 +364,24 @@ func (c *creation) dropBefore(ctx context.Context) {
 func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, created bool, err error) {
 	for {
 		// A crash here leaves a link that nobody was told of. It expires like any other; without an expiry, its owner sees it.
-		if err := c.inTime(); err != nil {
+		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
-		late, err := c.index.put(ctx, c.own.Link, seen)
+		late, err := c.s.index.put(ctx, c.own.Link, seen)
 		if late {
 			// An insert may still arrive, when the own link has moved on, or is no more. By the guard, the reaper finds the row.
-			if _, err := c.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
-				c.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Alias, "error", err)
+			if _, err := c.s.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
+				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Alias, "error", err)
 			}
 		}
-		if overdue := c.inTime(); overdue != nil {
+		if overdue := c.until.inTime(); overdue != nil {
 			c.repair(ctx)
 			return link.Link{}, false, overdue
 		}
 		if err == nil {
 			return c.own.Link, true, nil
 		}
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, table.ErrChanged) {
 			// The index may name the link or not. The link stays: the next caller finds it there, or it expires.
 			return link.Link{}, false, err
 		}
@@ -400,10 +401,10 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 // undo deletes the own link, and what was there before it after it, so that a crash in between leaves no link without
 // those. It is best effort: if it fails, the reaper deletes them in their time.
 func (c *creation) undo(ctx context.Context) {
-	defer c.cache.forget(c.own.Alias)
-	c.cache.forget(c.own.Alias)
-	if err := c.links.delete(ctx, c.own); err != nil {
-		c.config.Log.Warn(telemetry.LogLinkLeft, "alias", c.own.Alias, "error", err)
+	defer c.s.cache.forget(c.own.Alias)
+	c.s.cache.forget(c.own.Alias)
+	if err := c.s.links.delete(ctx, c.own); err != nil {
+		c.s.config.Log.Warn(telemetry.LogLinkLeft, "alias", c.own.Alias, "error", err)
 		return
 	}
 	c.dropBefore(ctx)
@@ -414,29 +415,29 @@ func (c *creation) undo(ctx context.Context) {
 // callers of it, so it is not undone. It gets its expiry row and its owner's row again; and if it was already reaped, the
 // orphaned index row is deleted.
 func (c *creation) repair(ctx context.Context) {
-	if !c.stopped() {
+	if !c.until.stopped() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	failed := func(left string, err error) {
-		c.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias, "error", err)
+		c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias, "error", err)
 	}
 	if !c.own.ExpiresAt.IsZero() {
-		if _, err := c.expiry.insert(ctx, c.own, c.due()); err != nil && !errors.Is(err, errExists) {
+		if _, err := c.s.expiry.insert(ctx, c.own, c.due()); err != nil && !errors.Is(err, table.ErrExists) {
 			failed("a link without its expiry row", err)
 		}
 	}
-	there, err := c.links.get(ctx, c.own.Alias)
+	there, err := c.s.links.get(ctx, c.own.Alias)
 	if err == nil && there.createID == c.own.createID && there.Owner != "" {
-		if err := c.owners.put(ctx, there); err != nil {
+		if err := c.s.owners.put(ctx, there); err != nil {
 			failed("a link that its owner's list lacks", err)
 		}
 	}
 	if err == nil && there.createID == c.own.createID || err != nil && !errors.Is(err, link.ErrNotFound) {
 		return
 	}
-	if err := c.index.remove(ctx, indexKey(c.own.Link), c.own.Alias); err != nil {
+	if err := c.s.index.remove(ctx, indexKey(c.own.Link), c.own.Alias); err != nil {
 		failed("an index row without its link", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -30,9 +31,10 @@ const (
 // Errors: those of change, link.ErrBlocked of another long URL, link.ErrNotFound, also for a tombstone, link.ErrConflict,
 // link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
-	w, ctx, cancel := s.write(ctx)
+	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
-	return w.edit(ctx, a, once, false, change)
+	e := &editing{s: s, until: until, once: once}
+	return e.edit(ctx, a, change)
 }
 
 // EditAll edits several links as Edit does, announcing all of them first; change gets the index of the link. An alias may be
@@ -47,21 +49,23 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 		}
 		at[a] = append(at[a], i)
 	}
-	w, ctx, cancel := s.write(ctx)
+	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
-	for some := range slices.Chunk(names, batchSize) {
+	for some := range slices.Chunk(names, table.MaxBatch) {
 		if err := s.changes.tell(ctx, some...); err != nil {
-			return nil, exported(err)
+			return nil, err
 		}
 	}
 	errs := make([]error, len(aliases))
 	var all errgroup.Group
 	all.SetLimit(editConcurrency)
-	for a, indices := range at {
+	for _, name := range names {
+		a := link.Alias(name)
 		all.Go(func() error {
-			for _, i := range indices {
-				errs[i] = safely(func() error {
-					_, err := w.edit(ctx, a, false, true, func(l link.Link) (link.Link, error) { return change(i, l) })
+			for _, i := range at[a] {
+				errs[i] = table.Safely(func() error {
+					e := &editing{s: s, until: until, told: true}
+					_, err := e.edit(ctx, a, func(l link.Link) (link.Link, error) { return change(i, l) })
 					return err
 				})
 			}
@@ -77,29 +81,29 @@ var errOverwritten = errors.New("the response was lost, and the link has been ch
 
 // editing is one Edit at work.
 type editing struct {
-	writing
-	once bool // the link is to be as it is read first, or not to be changed
-	told bool // other processes know that the link is about to change
+	s     *Links
+	until deadline
+	once  bool // the link is to be as it is read first, or not to be changed
+	told  bool // other processes know that the link is about to change
 }
 
-func (w writing) edit(ctx context.Context, a link.Alias, once, told bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
-	e := &editing{writing: w, once: once, told: told}
+func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link) (link.Link, error)) (link.Link, error) {
 	var l linkRow
 	var err error
 	for range editTries {
-		if l, err = e.try(ctx, a, change); once || !errors.Is(err, errChanged) {
+		if l, err = e.try(ctx, a, change); e.once || !errors.Is(err, table.ErrChanged) {
 			break
 		}
 	}
-	if errors.Is(err, errChanged) {
+	if errors.Is(err, table.ErrChanged) {
 		err = link.ErrConflict
 	}
-	return l.Link, exported(err)
+	return l.Link, err
 }
 
-// try reads, changes and writes the link once. errChanged: somebody else has changed it in between.
+// try reads, changes and writes the link once. table.ErrChanged: somebody else has changed it in between.
 func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) (link.Link, error)) (linkRow, error) {
-	was, err := e.read(ctx, a)
+	was, err := e.s.read(ctx, a)
 	if err != nil {
 		return linkRow{}, err
 	}
@@ -111,18 +115,18 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		return was, nil
 	}
 	if next.LongURL != was.LongURL {
-		if err := e.Blocked.permit(ctx, next.LongURL); err != nil {
+		if err := e.s.Blocked.permit(ctx, next.LongURL); err != nil {
 			return linkRow{}, err
 		}
 	}
-	if next.editID, err = e.newID(); err != nil {
+	if next.editID, err = e.s.config.newID(); err != nil {
 		return linkRow{}, err
 	}
-	if err := e.inTime(); err != nil {
+	if err := e.until.inTime(); err != nil {
 		return linkRow{}, err
 	}
 	if !e.told {
-		if err := e.changes.tell(ctx, string(a)); err != nil {
+		if err := e.s.changes.tell(ctx, string(a)); err != nil {
 			return linkRow{}, err
 		}
 		e.told = true
@@ -130,14 +134,14 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	guard, enters, err := e.prepare(ctx, was, &next)
 	if err == nil {
 		// A crash here leaves an expiry row whose link says otherwise, which the reaper drops.
-		err = e.inTime()
+		err = e.until.inTime()
 	}
 	var written linkRow
 	if err == nil {
-		e.cache.forget(a)
-		written, err = e.links.replace(ctx, was.etag, next)
-		e.cache.forget(a)
-		if late := e.inTime(); late != nil {
+		e.s.cache.forget(a)
+		written, err = e.s.links.replace(ctx, was.etag, next)
+		e.s.cache.forget(a)
+		if late := e.until.inTime(); late != nil {
 			e.repair(ctx, was, next)
 			if err == nil {
 				err = late
@@ -145,13 +149,13 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		}
 	}
 	if err != nil {
-		switch changed := errors.Is(err, errChanged); {
+		switch changed := errors.Is(err, table.ErrChanged); {
 		case changed && written.retried && e.once:
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
 		case changed && !written.retried && guard.etag != "":
 			// This try has changed nothing. The next one, and those of others, would have to find a free second beyond the row.
-			_ = e.expiry.delete(ctx, guard)
+			_ = e.s.expiry.delete(ctx, guard)
 		}
 		return linkRow{}, err
 	}
@@ -166,8 +170,8 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
 	}
-	if due := e.due(next.Link); !due.IsZero() && !e.end(next.Link).Equal(e.end(was.Link)) {
-		etag, err := e.expiry.put(ctx, due, next.Alias)
+	if due := e.s.due(next.Link); !due.IsZero() && !e.s.end(next.Link).Equal(e.s.end(was.Link)) {
+		etag, err := e.s.expiry.put(ctx, due, next.Alias)
 		if err != nil {
 			return rowKey{}, false, err
 		}
@@ -175,69 +179,39 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 			next.expiryETag = etag
 		}
 	}
-	over := was.Expired(e.config.Now()) && !next.ExpiresAt.Equal(was.ExpiresAt)
+	over := was.Expired(e.s.config.Now()) && !next.ExpiresAt.Equal(was.ExpiresAt)
 	restored := next.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
 	claimed := next.Owner != was.Owner
 	before, after := indexKey(was.Link), indexKey(next.Link)
 	if before == after && !over && !restored {
 		return rowKey{}, false, nil
 	}
-	if guard, err = e.guard(ctx, next.Alias, before, after); err != nil {
+	if guard, err = e.s.guard(ctx, next.Alias, before, after); err != nil {
 		return rowKey{}, false, err
 	}
 	if claimed {
-		if err := e.owners.put(ctx, *next); err != nil {
+		if err := e.s.owners.put(ctx, *next); err != nil {
 			return guard, false, err
 		}
 	}
-	withdrawn, err := e.withdraw(ctx, was, after)
+	withdrawn, err := e.s.withdraw(ctx, was, after)
 	return guard, withdrawn || restored || claimed, err
-}
-
-// withdraw takes a link that was read out of the index, where a key leads to it, and reports whether it
-// did. errChanged: the link is not as it was.
-//
-// A link that is to be live again is out of the index until it is: else a create that has read the row,
-// and found the link deleted or expired, could replace the row after another one was given the renewed
-// link: two links of one URL. Likewise an edit that goes back to a URL takes the old row, which the edit
-// before may be about to delete. The link is read again after its row, so that a row which another
-// process has inserted since stays.
-func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn bool, err error) {
-	seen, err := s.index.get(ctx, key)
-	if errors.Is(err, errGone) || err == nil && seen.alias != string(l.Alias) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	now, err := s.links.get(ctx, l.Alias)
-	if err == nil && now.etag != l.etag || errors.Is(err, link.ErrNotFound) {
-		err = errChanged
-	}
-	if err != nil {
-		return false, err
-	}
-	err = s.index.delete(ctx, indexPartition(key), key, seen.etag)
-	if errors.Is(err, errChanged) {
-		return false, nil // a create was faster, and its link is the one that others are given
-	}
-	return err == nil, err
 }
 
 // tidy does what is left to do after the link was written. It is best effort: what it cannot do, the reaper does.
 func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, enters bool) {
 	left := func(err error) bool {
 		if err != nil {
-			e.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Alias, "error", err)
+			e.s.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Alias, "error", err)
 		}
 		return err != nil
 	}
-	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.config.Now().Add(link.MinTTL)) {
+	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.s.config.Now().Add(link.MinTTL)) {
 		// By an ETag that was known before the link was written: if somebody has made the link end then again, the row has
 		// another one by now. A row that is due, or nearly, is left: a reaper may have deleted what leads to the link and then
 		// crashed, and whoever finds the row puts that back.
 		partition, key := expiryKey(was.ExpiresAt, was.Alias)
-		if err := e.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err, errChanged) {
+		if err := e.s.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err, table.ErrChanged) {
 			left(err)
 		}
 	}
@@ -245,8 +219,8 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 		return // the index is as it was
 	}
 	late, err := e.lead(ctx, was.Link, next.Link, enters)
-	if !left(err) && !late && !e.endsSoon(next.Link) {
-		left(e.expiry.delete(ctx, guard))
+	if !left(err) && !late && !e.s.endsSoon(next.Link) {
+		left(e.s.expiry.delete(ctx, guard))
 	}
 }
 
@@ -255,84 +229,50 @@ func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (l
 	key := indexKey(was)
 	if key == indexKey(next) {
 		if enters {
-			return e.enterIndex(ctx, next)
+			return e.s.enterIndex(ctx, next)
 		}
 		return false, nil
 	}
-	old, err := e.index.get(ctx, key)
-	if err != nil && !errors.Is(err, errGone) {
+	old, err := e.s.index.get(ctx, key)
+	if err != nil && !errors.Is(err, table.ErrGone) {
 		return false, err
 	}
 	led := err == nil && old.alias == string(was.Alias)
 	if led || enters {
-		if late, err = e.enterIndex(ctx, next); err != nil {
+		if late, err = e.s.enterIndex(ctx, next); err != nil {
 			return late, err
 		}
 	}
 	if !led {
 		// Its create may be about to enter it by the old key.
-		return late || e.config.Now().Sub(was.CreatedAt) < guardAfter, nil
+		return late || e.s.config.Now().Sub(was.CreatedAt) < guardAfter, nil
 	}
-	there, err := e.links.get(ctx, was.Alias)
+	there, err := e.s.links.get(ctx, was.Alias)
 	if err != nil && !decided(err) || err == nil && indexKey(there.Link) == key {
 		return true, err // it has gone back
 	}
-	return late, e.index.drop(ctx, key, old.etag)
-}
-
-// enterIndex makes the index lead to a link, unless it leads to another one of the same long URL and owner. If the link has been
-// changed meanwhile, whoever did that may not have seen the row, so it is taken back. late: an insert may still arrive, or the
-// link was changed, and its guard has to stay.
-//
-// Its caller has a guard: a crash before the second look may leave a row that leads to a link of another URL.
-func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err error) {
-	added, late, err := s.index.enter(ctx, l)
-	if err != nil || added == "" {
-		return late, err
-	}
-	there, err := s.links.get(ctx, l.Alias)
-	if err != nil && !decided(err) || err == nil && there.LongURL == l.LongURL && there.Owner == l.Owner {
-		return late, err
-	}
-	return true, s.index.drop(ctx, indexKey(l), added)
-}
-
-// enterGuarded is enterIndex for callers that have no guard. It reads first, since most often there is a row.
-func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
-	key := indexKey(l)
-	if _, err := s.index.get(ctx, key); !errors.Is(err, errGone) {
-		return err
-	}
-	guard, err := s.guard(ctx, l.Alias, key)
-	if err != nil {
-		return err
-	}
-	late, err := s.enterIndex(ctx, l)
-	if err == nil && !late && !s.endsSoon(l) {
-		_ = s.expiry.delete(ctx, guard) // or the reaper does
-	}
-	return err
+	return late, e.s.index.drop(ctx, key, old.etag)
 }
 
 // repair is for a process that was stopped in the middle of the write of the link for longer than an edit may take: the
 // write may have been applied after the reaper had dropped the expiry rows of the new state, even if it returned an error.
 func (e *editing) repair(ctx context.Context, was, next linkRow) {
-	if !e.stopped() {
+	if !e.until.stopped() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	var err error
-	if due := e.due(next.Link); !due.IsZero() {
-		_, err = e.expiry.put(ctx, due, next.Alias)
+	if due := e.s.due(next.Link); !due.IsZero() {
+		_, err = e.s.expiry.put(ctx, due, next.Alias)
 	}
 	if err == nil && next.Owner != "" {
-		err = e.owners.put(ctx, next)
+		err = e.s.owners.put(ctx, next)
 	}
 	if err == nil {
-		_, err = e.guard(ctx, next.Alias, indexKey(was.Link), indexKey(next.Link))
+		_, err = e.s.guard(ctx, next.Alias, indexKey(was.Link), indexKey(next.Link))
 	}
 	if err != nil {
-		e.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row", "alias", next.Alias, "error", err)
+		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row", "alias", next.Alias, "error", err)
 	}
 }

@@ -3,14 +3,12 @@ package storage
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/go-json-experiment/json"
 
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -19,20 +17,20 @@ import (
 // are no more. Damaged is how many rows are no links and no tombstones; they are logged and left out.
 // Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
 func (s *Links) All(ctx context.Context, after string, limit int) (links []link.Link, next string, damaged int, err error) {
-	filters := []string{"PartitionKey ge '-'"} // the first of the characters that an alias may have
+	ranges := []table.Range{{From: "-"}} // the first of the characters that an alias may have
 	if after != "" {
 		a, ok := link.ParseAlias(after)
 		if !ok {
 			return nil, "", 0, link.ErrPosition
 		}
 		// One after the other: the service would read all of the table for the two with "or" between them.
-		filters = []string{fmt.Sprintf("PartitionKey eq '%s' and RowKey gt '%s'", linkPartition(a), a), fmt.Sprintf("PartitionKey gt '%s'", linkPartition(a))}
+		ranges = []table.Range{{Partition: linkPartition(a), After: string(a)}, {After: linkPartition(a)}}
 	}
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	looked := 0
-	page := func(entities [][]byte) error {
-		for _, data := range entities {
+	page := func(rows [][]byte) error {
+		for _, data := range rows {
 			if looked == limit {
 				break
 			}
@@ -58,14 +56,13 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 		}
 		return nil
 	}
-	for _, filter := range filters {
-		options := aztables.ListEntitiesOptions{Filter: &filter, Top: to.Ptr(int32(limit - looked)), Format: to.Ptr(aztables.MetadataFormatNone)}
-		err = s.links.query(ctx, options, page)
+	for _, r := range ranges {
+		err = s.links.rows.list(ctx, table.Query{Range: r, PageSize: limit - looked}, page)
 		if errors.Is(err, errEnough) {
 			return links, next, damaged, nil
 		}
 		if err != nil {
-			return nil, "", 0, exported(err)
+			return nil, "", 0, err
 		}
 	}
 	return links, "", damaged, nil
@@ -79,9 +76,9 @@ func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.T
 	}
 	return c.totalsOf(ctx, links, func(ctx context.Context) (totalsReader, error) {
 		rows := map[link.Alias]totalsEntity{}
-		for _, filter := range between(links[0].Alias, links[len(links)-1].Alias) {
-			err := c.totals.scan(ctx, filter, "", func(entities [][]byte) error {
-				for _, data := range entities {
+		for _, r := range between(links[0].Alias, links[len(links)-1].Alias) {
+			err := c.totals.list(ctx, table.Query{Range: r}, func(page [][]byte) error {
+				for _, data := range page {
 					// A row that is damaged counts as none.
 					if e, err := decodeTotals(data); err == nil {
 						rows[link.Alias(e.RowKey)] = e
@@ -101,15 +98,17 @@ func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.T
 	})
 }
 
-// between returns filters that match the rows of the aliases from one to another in the order of the table, both included.
-func between(first, last link.Alias) []string {
+// between returns the ranges of the rows of the aliases from one to another in the order of the table,
+// both included.
+func between(first, last link.Alias) []table.Range {
+	const end = "!" // sorts before all that an alias may have, so no alias is between last and last+end
 	from, to := linkPartition(first), linkPartition(last)
 	if from == to {
-		return []string{fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey le '%s'", from, first, last)}
+		return []table.Range{{Partition: from, From: string(first), Before: string(last) + end}}
 	}
-	return []string{
-		fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s'", from, first),
-		fmt.Sprintf("PartitionKey gt '%s' and PartitionKey lt '%s'", from, to),
-		fmt.Sprintf("PartitionKey eq '%s' and RowKey le '%s'", to, last),
+	return []table.Range{
+		{Partition: from, From: string(first)},
+		{After: from, Before: to},
+		{Partition: to, Before: string(last) + end},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tiney/link"
+	"tiney/storage/table"
 )
 
 // importConcurrency is how many links are imported at the same time: enough to hide the latency of a storage call. The links of
@@ -32,7 +33,7 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	for _, turn := range turns(links) {
 		var all errgroup.Group
 		all.SetLimit(importConcurrency)
-		for batch := range slices.Chunk(turn, batchSize) {
+		for batch := range slices.Chunk(turn, table.MaxBatch) {
 			told := s.tellImport(ctx, links, batch)
 			for _, i := range batch {
 				failed := cmp.Or(before[links[i].Alias], told)
@@ -71,13 +72,13 @@ func (s *Links) tellImport(ctx context.Context, links []link.Link, batch []int) 
 	if ctx.Err() != nil {
 		return stoppedImport(ctx)
 	}
-	_, ctx, cancel := s.write(context.WithoutCancel(ctx)) // what is begun has its full time
+	_, ctx, cancel := s.config.startWrite(context.WithoutCancel(ctx)) // what is begun has its full time
 	defer cancel()
 	var names []string
 	for _, i := range batch {
 		names = append(names, string(links[i].Alias))
 	}
-	return safely(func() error { return s.changes.tell(ctx, names...) })
+	return table.Safely(func() error { return s.changes.tell(ctx, names...) })
 }
 
 func stoppedImport(ctx context.Context) error {
@@ -90,19 +91,19 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 		err = stoppedImport(ctx)
 	}
 	if err == nil {
-		err = safely(func() (err error) {
-			w, ctx, cancel := s.write(context.WithoutCancel(ctx))
+		err = table.Safely(func() (err error) {
+			until, ctx, cancel := s.config.startWrite(context.WithoutCancel(ctx))
 			defer cancel()
 			if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
 				return err
 			}
-			c := &creation{writing: w, want: l, notBefore: s.soon(link.MinTTL)}
+			c := &creation{s: s, until: until, want: l, notBefore: s.soon(link.MinTTL)}
 			done.Link, done.Created, err = c.importLink(ctx)
 			return err
 		})
 	}
 	if err != nil {
-		return link.Imported{Err: exported(err)}
+		return link.Imported{Err: err}
 	}
 	return done
 }
@@ -111,19 +112,19 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, err error) {
 	there, err := c.insertChosen(ctx)
 	if created = err == nil; !created {
-		if !errors.Is(err, errExists) {
+		if !errors.Is(err, table.ErrExists) {
 			return link.Link{}, false, err
 		}
-		if err := met(c.want, there, c.config.Now()); err != nil {
+		if err := met(c.want, there, c.s.config.Now()); err != nil {
 			return link.Link{}, false, err
 		}
 	}
 	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or its URL gets another one.
-	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.config.Now()) && there.GoneReason == link.StateLive {
-		if err := c.inTime(); err != nil {
+	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.s.config.Now()) && there.GoneReason == link.StateLive {
+		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
-		if err := c.enterGuarded(ctx, there.Link); err != nil {
+		if err := c.s.enterGuarded(ctx, there.Link); err != nil {
 			return link.Link{}, false, err
 		}
 	}
@@ -156,8 +157,8 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.
 				errs[i] = stoppedImport(ctx)
 				return nil
 			}
-			errs[i] = safely(func() (err error) {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+			errs[i] = table.Safely(func() (err error) {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 				defer cancel()
 				if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
 					return err
@@ -179,7 +180,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.
 				done[i].Link = there[i].Link
 			}
 		case !decided(err):
-			done[i].Err = exported(err)
+			done[i].Err = err
 		case errors.Is(err, link.ErrDamaged):
 			done[i].Err, done[i].There = link.ErrAliasTaken, new(link.Link)
 		case again && url != xxhash.Sum64String(l.LongURL):

@@ -12,12 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/go-json-experiment/json"
 
 	"tiney/access"
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -40,8 +39,8 @@ const (
 // A key has a row by its hash, and one in the list of its owner's keys. The latter is inserted first and deleted last, so
 // that an owner sees every key that works.
 type Keys struct {
-	table   *table
-	config  Config
+	rows    *store
+	config  *Config
 	changes *changes
 	warned  atomic.Bool // that the day of a key's last use was not saved
 
@@ -56,8 +55,10 @@ type cachedKey struct {
 	usedAt int64 // since when the day of its last use is to be saved; zero: it is
 }
 
-func newKeys(t *table, config Config, c *changes) *Keys {
-	return &Keys{table: t, config: config, changes: c, cached: map[string]*cachedKey{}}
+func newKeys(config *Config, rows *store, changes *changes) *Keys {
+	k := &Keys{config: config, rows: rows, changes: changes, cached: map[string]*cachedKey{}}
+	changes.subscribe(subscriber{prefix: keyChange, forget: k.forget})
+	return k
 }
 
 // Key returns the key with this hash, expired or not, as it was in the table within the last minute. The day of its last use
@@ -72,9 +73,9 @@ func (k *Keys) Key(ctx context.Context, hash string) (access.Key, error) {
 	if !access.LookupAllowed(ctx) {
 		return access.Key{}, fmt.Errorf("the key is not cached: %w", link.ErrUnavailable)
 	}
-	limit := Timeout
+	limit := k.config.Timeout
 	if cached {
-		limit = staleWait
+		limit = k.config.StaleWait
 	}
 	reading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -86,7 +87,7 @@ func (k *Keys) Key(ctx context.Context, hash string) (access.Key, error) {
 	if key, cached := k.lookUp(ctx, hash); cached {
 		return key, nil
 	}
-	return access.Key{}, exported(err)
+	return access.Key{}, err
 }
 
 // lookUp returns a key from the cache.
@@ -111,8 +112,8 @@ func (k *Keys) read(ctx context.Context, hash string) (access.Key, error) {
 	forgotten := k.forgotten
 	k.mu.Unlock()
 	now := k.config.Now()
-	data, _, err := k.table.get(ctx, keyPartition(hash), hash)
-	if err != nil && !errors.Is(err, errGone) {
+	data, _, err := k.rows.get(ctx, keyPartition(hash), hash)
+	if err != nil && !errors.Is(err, table.ErrGone) {
 		return access.Key{}, err
 	}
 	k.mu.Lock()
@@ -149,15 +150,15 @@ func (k *Keys) used(ctx context.Context, c *cachedKey, now time.Time) {
 }
 
 func (k *Keys) saveUse(ctx context.Context, hash, day string) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
-	err := safely(func() error {
+	err := table.Safely(func() error {
 		// Not an upsert, which would bring back a key that was revoked meanwhile.
 		row := encode(map[string]string{"PartitionKey": keyPartition(hash), "RowKey": hash, "LastUsedOn": day})
-		_, _, err := k.table.update(ctx, row, azcore.ETagAny, aztables.UpdateModeMerge)
+		_, _, err := k.rows.merge(ctx, row, table.Any)
 		return err
 	})
-	if err != nil && !errors.Is(err, errChanged) {
+	if err != nil && !errors.Is(err, table.ErrChanged) {
 		if !k.warned.Swap(true) { // once per outage
 			k.config.Log.Warn(telemetry.LogKeyUseNotSaved, "error", err)
 		}
@@ -183,27 +184,27 @@ func (k *Keys) forget(hash string) {
 // error, the key is durable. After an error it may be there all the same; to repeat it, draw another one.
 // A client that disconnects does not cut it short. Errors: access.ErrTooManyKeys, link.ErrUnavailable.
 func (k *Keys) Create(ctx context.Context, key access.Key) error {
-	d, ctx, cancel := startWrite(ctx, k.config.Now)
+	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
 	listed := encode(keyListEntity{PartitionKey: keyList(key.Owner), RowKey: key.ID(), Hash: key.Hash})
-	if _, err := k.table.upsert(ctx, listed); err != nil {
-		return exported(err)
+	if _, err := k.rows.upsert(ctx, listed); err != nil {
+		return err
 	}
 	if err := k.permit(ctx, key.Owner); err != nil {
 		if errors.Is(err, access.ErrTooManyKeys) {
 			// If that fails, the row leads nowhere, and List drops it.
-			_ = k.table.delete(ctx, keyList(key.Owner), key.ID(), azcore.ETagAny)
+			_ = k.rows.delete(ctx, rowKey{keyList(key.Owner), key.ID(), table.Any})
 		}
-		return exported(err)
+		return err
 	}
 	// A crash here leaves a row that leads nowhere, which List drops.
 	if err := d.inTime(); err != nil {
 		return err
 	}
-	_, _, err := k.table.insert(ctx, encodeKey(key))
-	if errors.Is(err, errExists) {
+	_, _, err := k.rows.insert(ctx, encodeKey(key))
+	if errors.Is(err, table.ErrExists) {
 		// Ours, if an earlier try was applied and only its response was lost.
-		data, _, readErr := k.table.get(ctx, keyPartition(key.Hash), key.Hash)
+		data, _, readErr := k.rows.get(ctx, keyPartition(key.Hash), key.Hash)
 		if there := decodeKey(data, key.Hash); readErr == nil && there.Owner == key.Owner && there.Name == key.Name {
 			err = nil
 		}
@@ -212,17 +213,16 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 		// The process was stopped for so long that List may have dropped the other row.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, err = k.table.upsert(ctx, listed)
+		_, err = k.rows.upsert(ctx, listed)
 	}
-	return exported(err)
+	return err
 }
 
 // permit returns access.ErrTooManyKeys if too many keys are listed for an owner that have not ended. It
 // counts after the new one was listed, so that of creates at the same time none overlooks another:
 // together they may make fewer keys than there is room for, but not more.
 func (k *Keys) permit(ctx context.Context, owner string) error {
-	filter := fmt.Sprintf("PartitionKey eq '%s'", keyList(owner))
-	rows, err := k.table.rows(ctx, filter, access.MaxKeys+1)
+	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner)}, access.MaxKeys+1)
 	if err != nil || len(rows) <= access.MaxKeys {
 		return err
 	}
@@ -241,7 +241,7 @@ func (k *Keys) permit(ctx context.Context, owner string) error {
 // List returns the keys of an owner, or of everybody if that is "", the newest first, as they are in the table. It deletes
 // rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
 func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
 	if owner == "" {
 		keys, err = k.all(ctx)
@@ -251,12 +251,11 @@ func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err e
 	slices.SortFunc(keys, func(a, b access.Key) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Hash, b.Hash))
 	})
-	return keys, exported(err)
+	return keys, err
 }
 
 func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
-	filter := fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt 'key%s'", keysPrefix, afterBar)
-	rows, err := k.table.rows(ctx, filter, math.MaxInt)
+	rows, err := k.rows.first(ctx, table.Range{From: keysPrefix, Before: beyond(keysPrefix)}, math.MaxInt)
 	var keys []access.Key
 	for _, r := range rows {
 		keys = append(keys, decodeKey(r.data, r.key))
@@ -266,8 +265,8 @@ func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
 
 // ofOwner returns the keys of an owner, and how many are listed that may be about to be inserted.
 func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, coming int, err error) {
-	strays := newStrays(ctx, k.table, &k.config)
-	rows, err := k.table.rows(ctx, fmt.Sprintf("PartitionKey eq '%s'", keyList(owner)), math.MaxInt)
+	strays := newStrays(k.config, k.rows)
+	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner)}, math.MaxInt)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -278,8 +277,8 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 		if json.Unmarshal(rows[i].data, &listed) != nil || len(listed.Hash) != hashLength {
 			return nil // another program's
 		}
-		data, _, err := k.table.get(ctx, keyPartition(listed.Hash), listed.Hash)
-		if errors.Is(err, errGone) {
+		data, _, err := k.rows.get(ctx, keyPartition(listed.Hash), listed.Hash)
+		if errors.Is(err, table.ErrGone) {
 			if !strays.drop(ctx, rows[i]) {
 				young.Add(1)
 			}
@@ -302,12 +301,12 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	if len(id) != keyIDLength || strings.Trim(id, "0123456789abcdef") != "" {
 		return access.ErrUnknownKey
 	}
-	d, ctx, cancel := startWrite(ctx, k.config.Now)
+	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
-	filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey lt '%sg'", keyPartition(id), id, id)
-	rows, err := k.table.rows(ctx, filter, 1)
+	r := table.Range{Partition: keyPartition(id), From: id, Before: id + "g"} // the hash goes on in hex
+	rows, err := k.rows.first(ctx, r, 1)
 	if err != nil {
-		return exported(err)
+		return err
 	}
 	if len(rows) == 0 {
 		return k.revoked(ctx, id, owner)
@@ -317,18 +316,18 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 		return link.ErrForbidden
 	}
 	if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {
-		return exported(err)
+		return err
 	}
 	if err := d.inTime(); err != nil { // others may have read it again since they were told
 		return err
 	}
-	err = k.table.delete(ctx, keyPartition(key.Hash), key.Hash, azcore.ETagAny)
+	err = k.rows.delete(ctx, rowKey{keyPartition(key.Hash), key.Hash, table.Any})
 	k.forget(key.Hash)
 	if err != nil {
-		return exported(err)
+		return err
 	}
 	// The key is revoked. A row that is left leads nowhere, and List drops it.
-	_ = k.table.delete(ctx, keyList(key.Owner), key.ID(), azcore.ETagAny)
+	_ = k.rows.delete(ctx, rowKey{keyList(key.Owner), key.ID(), table.Any})
 	return nil
 }
 
@@ -337,15 +336,15 @@ func (k *Keys) revoked(ctx context.Context, id, owner string) error {
 	if owner == "" {
 		return access.ErrUnknownKey // whose list it may be in is not known; they drop it themselves
 	}
-	strays := newStrays(ctx, k.table, &k.config)
-	rows, err := k.table.rows(ctx, fmt.Sprintf("PartitionKey eq '%s' and RowKey eq '%s'", keyList(owner), id), 1)
+	strays := newStrays(k.config, k.rows)
+	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner), From: id, Before: id + "!"}, 1)
 	if err == nil && len(rows) == 0 {
 		return access.ErrUnknownKey
 	}
 	for _, r := range rows {
 		strays.drop(ctx, r)
 	}
-	return exported(err)
+	return err
 }
 
 // keyEntity is a row of ShortUrlsKeys on the wire, by the hash of a key.

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"golang.org/x/sync/errgroup"
 
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -41,7 +42,7 @@ type ReapConfig struct {
 // until then.
 func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	now, err := s.reapTime(ctx)
-	r := &reaping{Links: s, now: now, cutoff: now.Add(-s.config.Reap.Buffer)}
+	r := &reaping{s: s, now: now, cutoff: now.Add(-s.config.Reap.Buffer)}
 	if err == nil {
 		err = s.expiry.expired(ctx, r.cutoff, s.config.Reap.PageSize, func(page []expiryRow) error { return r.page(ctx, page) })
 	}
@@ -58,7 +59,7 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = nil
 	}
-	return r.done, exported(err)
+	return r.done, err
 }
 
 // reapTime returns the time that Reap goes by: the earlier of local and storage time, if StorageClock is set.
@@ -67,12 +68,12 @@ func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
 	if !s.config.Reap.StorageClock {
 		return now, nil
 	}
-	return s.expiry.earlier(ctx, now)
+	return s.expiry.rows.earlier(ctx, now)
 }
 
 // reaping is one Reap at work.
 type reaping struct {
-	*Links
+	s      *Links
 	now    time.Time
 	cutoff time.Time
 	seen   time.Time // the latest expiry of a row that was listed
@@ -101,7 +102,7 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 		if !e.expiresAt.After(r.cutoff) { // its key says that it is due, but the property is what counts
 			group = append(group, &due{expiryRow: e})
 		}
-		if len(group) == batchSize || i == len(page)-1 || page[i+1].partition != e.partition {
+		if len(group) == table.MaxBatch || i == len(page)-1 || page[i+1].partition != e.partition {
 			r.group(ctx, group)
 			group = nil
 		}
@@ -140,7 +141,7 @@ func (r *reaping) endLinks(ctx context.Context, over []*due) {
 		for _, d := range over {
 			keys = append(keys, d.rowKey)
 		}
-		err := r.expiry.deleteBatch(ctx, keys)
+		err := r.s.expiry.rows.deleteBatch(ctx, keys)
 		if err == nil {
 			for _, d := range over {
 				r.count(ctx, d, nil)
@@ -148,7 +149,7 @@ func (r *reaping) endLinks(ctx context.Context, over []*due) {
 			return
 		}
 		if ctx.Err() == nil {
-			r.config.Log.Warn(telemetry.LogBatchRefused, "partition", keys[0].partition, "rows", len(keys), "error", err)
+			r.s.config.Log.Warn(telemetry.LogBatchRefused, "partition", keys[0].partition, "rows", len(keys), "error", err)
 		}
 	}
 	r.eachOf(ctx, over, func(d *due) error { return r.drop(ctx, d) })
@@ -162,7 +163,7 @@ func (r *reaping) eachOf(ctx context.Context, rows []*due, do func(*due) error) 
 		all.Go(func() error {
 			err := ctx.Err()
 			if err == nil {
-				err = safely(func() error { return do(d) })
+				err = table.Safely(func() error { return do(d) })
 			}
 			if err != nil {
 				d.over, d.gone = false, false
@@ -185,7 +186,7 @@ func (r *reaping) count(ctx context.Context, d *due, err error) {
 	case err == nil:
 		r.done.Dropped++
 		return
-	case errors.Is(err, errChanged):
+	case errors.Is(err, table.ErrChanged):
 		return // another process works on it: the next run sees the result
 	}
 	if !d.expiresAt.IsZero() {
@@ -195,19 +196,19 @@ func (r *reaping) count(ctx context.Context, d *due, err error) {
 		return // cut short, not failed
 	}
 	r.done.Failed++
-	r.config.Log.Error(telemetry.LogLinkNotReaped, "partition", d.partition, "row", d.key, "error", err)
+	r.s.config.Log.Error(telemetry.LogLinkNotReaped, "partition", d.partition, "row", d.key, "error", err)
 }
 
 // drop deletes an expiry row that has nothing left to say.
 func (r *reaping) drop(ctx context.Context, d *due) error {
-	err := r.expiry.delete(ctx, d.rowKey)
+	err := r.s.expiry.delete(ctx, d.rowKey)
 	if err == nil {
 		r.count(ctx, d, nil)
 	}
 	return err
 }
 
-// look reads the link of a due row. If it is gone or not over, it deletes the row. errChanged: the row has changed since it
+// look reads the link of a due row. If it is gone or not over, it deletes the row. table.ErrChanged: the row has changed since it
 // was read.
 func (r *reaping) look(ctx context.Context, d *due) error {
 	a, ok := link.ParseAlias(string(d.alias))
@@ -216,12 +217,12 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 	}
 	// From the table itself: the cache may be older than another program's write.
 	var err error
-	d.read = r.config.Now().Round(0) // wall clock time
-	d.link, err = r.links.get(ctx, a)
+	d.read = r.s.config.Now().Round(0) // wall clock time
+	d.link, err = r.s.links.get(ctx, a)
 	if err != nil && !errors.Is(err, link.ErrNotFound) {
 		return err
 	}
-	end := r.end(d.link.Link)
+	end := r.s.end(d.link.Link)
 	if d.over = err == nil && !end.IsZero() && !end.After(r.cutoff); d.over {
 		return nil
 	}
@@ -230,10 +231,10 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 			return err
 		}
 		// An edit may have gone back to a URL just before its row was deleted.
-		if d.link, err = r.links.get(ctx, a); err != nil && !errors.Is(err, link.ErrNotFound) {
+		if d.link, err = r.s.links.get(ctx, a); err != nil && !errors.Is(err, link.ErrNotFound) {
 			return err
 		}
-		end = r.end(d.link.Link)
+		end = r.s.end(d.link.Link)
 	}
 	if err == nil {
 		if d.link.GoneReason == link.StateLive && !d.again && len(d.keys) == 0 {
@@ -256,9 +257,9 @@ const lookAgainAfter = 5 * time.Minute
 // lookAgain makes a later run look once more at a link that was renewed. Another reaper may have read it before that, stand
 // still, delete what leads to it, and die before it finds out.
 func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
-	e := newExpiry(r.soon(lookAgainAfter), a)
+	e := newExpiry(r.s.soon(lookAgainAfter), a)
 	e.Again = true
-	_, err := r.expiry.insertFree(ctx, e)
+	_, err := r.s.expiry.insertFree(ctx, e)
 	return err
 }
 
@@ -266,7 +267,7 @@ func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
 // a reaper that then crashed was about to delete it, and the row is all that told of it.
 func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	if !end.IsZero() {
-		if _, err := r.expiry.put(ctx, end, l.Alias); err != nil {
+		if _, err := r.s.expiry.put(ctx, end, l.Alias); err != nil {
 			return err
 		}
 	}
@@ -274,14 +275,14 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 		return nil // a tombstone has nothing else
 	}
 	if l.Owner != "" {
-		if err := r.owners.put(ctx, l); err != nil {
+		if err := r.s.owners.put(ctx, l); err != nil {
 			return err
 		}
 	}
 	if !l.DeletedAt.IsZero() {
 		return nil // it may have lost its place in the index
 	}
-	return r.enterGuarded(ctx, l.Link)
+	return r.s.enterGuarded(ctx, l.Link)
 }
 
 // dropStale deletes the index rows that a guard is for, if they name the link and are not of its present URL and owner.
@@ -290,7 +291,7 @@ func (r *reaping) dropStale(ctx context.Context, d *due) error {
 		if d.link.LongURL != "" && key == indexKey(d.link.Link) && !d.over {
 			continue
 		}
-		if err := r.index.remove(ctx, key, d.alias); err != nil {
+		if err := r.s.index.remove(ctx, key, d.alias); err != nil {
 			return err
 		}
 	}
@@ -301,20 +302,21 @@ func (r *reaping) dropStale(ctx context.Context, d *due) error {
 func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 	byDay := map[string][]*due{}
 	for _, d := range rows {
-		if end := r.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive && end.After(r.now) && r.config.TombstoneFor > 0 {
+		if end := r.s.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive && end.After(r.now) && r.s.config.TombstoneFor > 0 {
 			row := newExpiry(end, d.alias)
 			d.tomb = encode(row)
 			byDay[row.PartitionKey] = append(byDay[row.PartitionKey], d)
 		}
 	}
-	for _, day := range byDay {
+	for _, name := range slices.Sorted(maps.Keys(byDay)) {
+		day := byDay[name]
 		var entities [][]byte
 		for _, d := range day {
 			entities = append(entities, d.tomb)
 		}
 		err := ctx.Err()
 		if err == nil {
-			_, err = r.expiry.upsertBatch(ctx, entities)
+			_, err = r.s.expiry.rows.upsertBatch(ctx, entities)
 		}
 		if err == nil {
 			continue
@@ -336,14 +338,14 @@ func (r *reaping) tombstone(l link.Link) link.Link {
 }
 
 // endLink deletes a link, or replaces it by its tombstone, and deletes before it what leads to it. A crash after one of
-// these leaves the expiry row, and the next run goes on from there. errChanged: the link was renewed, or may have been.
+// these leaves the expiry row, and the next run goes on from there. table.ErrChanged: the link was renewed, or may have been.
 func (r *reaping) endLink(ctx context.Context, d *due) error {
-	if r.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
-		return errChanged // it stood still meanwhile; another reaper may have dropped the row
+	if r.s.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
+		return table.ErrChanged // it stood still meanwhile; another reaper may have dropped the row
 	}
 	// The end of the run, as when the lock is lost, does not cut it short: what leads to a link that turns out to be renewed has
 	// to be put back.
-	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
 	err := r.unlink(life, d)
 	if err == nil {
@@ -351,9 +353,9 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 		return nil
 	}
 	// Its owner was perhaps faster. What leads to the link is put back, now, or by whoever handles the expiry row again.
-	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
-	if now, readErr := r.Links.read(life, d.alias); readErr == nil && !r.end(now.Link).Equal(r.end(d.link.Link)) {
+	if now, readErr := r.s.read(life, d.alias); readErr == nil && !r.s.end(now.Link).Equal(r.s.end(d.link.Link)) {
 		if keepErr := r.keep(life, now, time.Time{}); keepErr != nil {
 			return keepErr
 		}
@@ -364,11 +366,11 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	l := d.link
 	if l.GoneReason == link.StateLive {
-		if _, err := r.withdraw(ctx, l, indexKey(l.Link)); err != nil {
+		if _, err := r.s.withdraw(ctx, l, indexKey(l.Link)); err != nil {
 			return err
 		}
 		if l.Owner != "" {
-			if err := r.owners.delete(ctx, l.Link, azcore.ETagAny); err != nil {
+			if err := r.s.owners.delete(ctx, l.Link, table.Any); err != nil {
 				return err
 			}
 		}
@@ -376,13 +378,13 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	if err := r.dropStale(ctx, d); err != nil {
 		return err
 	}
-	r.cache.forget(l.Alias)
+	r.s.cache.forget(l.Alias)
 	if d.tomb != nil {
-		_, err = r.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
+		_, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
 	} else {
 		err = r.remove(ctx, l)
 	}
-	r.cache.forget(l.Alias)
+	r.s.cache.forget(l.Alias)
 	return err
 }
 
@@ -390,12 +392,12 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 // leaves no tombstone gets one for that moment: a roll-up inserts nothing beside a tombstone, or takes it back.
 func (r *reaping) remove(ctx context.Context, l linkRow) (err error) {
 	if l.GoneReason == link.StateLive {
-		if l, err = r.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)}); err != nil {
+		if l, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)}); err != nil {
 			return err
 		}
 	}
-	if err := r.Clicks.dropTotals(ctx, l.Alias); err != nil {
+	if err := r.s.Clicks.dropTotals(ctx, l.Alias); err != nil {
 		return err
 	}
-	return r.links.delete(ctx, l)
+	return r.s.links.delete(ctx, l)
 }

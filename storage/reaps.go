@@ -2,20 +2,16 @@ package storage
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/go-json-experiment/json"
 
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -25,16 +21,20 @@ const (
 	reapsTries     = 5
 	// reapsKnown is how many runs are told apart: more than there are between two tries of one process to save one.
 	reapsKnown = 100
-	reapsID    = 8 // characters of a run's id: 40 bits
+	reapsID    = 8 // characters of a run's id: 47 bits
 )
 
 // Reaps keeps statistics of the runs of the reaper, in one row for all processes.
 type Reaps struct {
-	table *table
-	log   *slog.Logger
+	config *Config
+	rows   *store
 
-	mu      sync.Mutex
+	saving  turn
 	unsaved []reapRun
+}
+
+func newReaps(config *Config, rows *store) *Reaps {
+	return &Reaps{config: config, rows: rows, saving: newTurn()}
 }
 
 // reapRun is a run, and the random id by which it is known again if the response to a write was lost.
@@ -71,16 +71,16 @@ func encodeReaps(s link.ReapStats, ids []string) []byte {
 
 // Stats returns what was saved. Errors: link.ErrUnavailable.
 func (s *Reaps) Stats(ctx context.Context) (link.ReapStats, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	stats, _, _, err := s.read(ctx)
-	return stats, exported(err)
+	return stats, err
 }
 
 // read returns what was saved, and of which runs the last of it is. Without a row the ETag is "".
-func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, etag azcore.ETag, err error) {
-	data, etag, err := s.table.get(ctx, reapsPartition, reapsKey)
-	if errors.Is(err, errGone) {
+func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, etag table.ETag, err error) {
+	data, etag, err := s.rows.get(ctx, reapsPartition, reapsKey)
+	if errors.Is(err, table.ErrGone) {
 		return stats, nil, "", nil
 	}
 	var e reapsEntity
@@ -97,13 +97,20 @@ func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, e
 
 // Record adds a run, once. What cannot be saved now is saved with the next one. The end of ctx does not cut it short.
 func (s *Reaps) Record(ctx context.Context, run link.ReapRun) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 	defer cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unsaved = append(s.unsaved, reapRun{run, rand.Text()[:reapsID]})
-	if err := safely(func() error { return s.save(ctx) }); err != nil {
-		s.log.Warn(telemetry.LogReapStatsNotSaved, "runs", len(s.unsaved), "error", err)
+	s.saving.lock()
+	defer s.saving.unlock()
+	err := table.Safely(func() error {
+		id, err := s.config.newID()
+		if err != nil {
+			return err // it is not counted, rather than twice
+		}
+		s.unsaved = append(s.unsaved, reapRun{run, id[:reapsID]})
+		return s.save(ctx)
+	})
+	if err != nil {
+		s.config.Log.Warn(telemetry.LogReapStatsNotSaved, "runs", len(s.unsaved), "error", err)
 	}
 }
 
@@ -122,18 +129,13 @@ func (s *Reaps) save(ctx context.Context) error {
 			stats.Add(r.ReapRun)
 		}
 		data := encodeReaps(stats, ids[max(len(ids)-reapsKnown, 0):])
-		if etag == "" {
-			_, _, err = s.table.insert(ctx, data)
-		} else {
-			_, _, err = s.table.update(ctx, data, etag, aztables.UpdateModeReplace)
-		}
-		switch {
-		case err == nil:
+		if _, _, err = s.rows.replace(ctx, data, etag); err == nil {
 			s.unsaved = nil
 			return nil
-		case !errors.Is(err, errExists) && !errors.Is(err, errChanged):
+		}
+		if !errors.Is(err, table.ErrChanged) {
 			return err
 		}
 	}
-	return errChanged
+	return table.ErrChanged
 }

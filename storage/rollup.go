@@ -9,14 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
 
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -26,10 +24,10 @@ const (
 
 	rollUpPartition = "rollup"
 	rollUpKey       = "progress"
-
-	// totalProperties are the properties of a totalEntity: sketches are large, and not needed here.
-	totalProperties = "PartitionKey,RowKey,Clicks,Bots,Created,TookMicroseconds,LastAtUtc"
 )
+
+// totalProperties are the properties of a totalEntity: sketches are large, and not needed here.
+var totalProperties = []string{"PartitionKey", "RowKey", "Clicks", "Bots", "Created", "TookMicroseconds", "LastAtUtc"}
 
 // totalsEntity is a row of ShortUrlsClickTotals on the wire. It is inserted only when its link is there.
 type totalsEntity struct {
@@ -53,7 +51,7 @@ func (e *totalsEntity) of(countedFrom string) bool {
 // The end of ctx's time is no error: the next one goes on. Neither is a damaged row, which is logged and left out.
 // Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was done until then.
 func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
-	r := &rollingUp{Clicks: c}
+	r := &rollingUp{c: c}
 	err := r.run(ctx)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -62,14 +60,14 @@ func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = nil
 	}
-	return done, exported(err)
+	return done, err
 }
 
 // rollingUp is one RollUp at work.
 type rollingUp struct {
-	*Clicks
+	c              *Clicks
 	progress       position // up to here, all is rolled up
-	etag           azcore.ETag
+	etag           table.ETag
 	open           []dayCount // what was read, and is not added yet
 	added, damaged atomic.Int64
 }
@@ -89,13 +87,13 @@ func (r *rollingUp) run(ctx context.Context) error {
 	if err := r.readProgress(ctx); err != nil {
 		return err
 	}
-	now := r.config.Now()
+	now := r.c.config.Now()
 	if r.progress.Partition >= rollUpBefore(now).String() {
 		return nil
 	}
-	if r.config.Reap.StorageClock {
+	if r.c.config.Reap.StorageClock {
 		var err error
-		if now, err = r.state.earlier(ctx, now); err != nil {
+		if now, err = r.c.state.earlier(ctx, now); err != nil {
 			return err
 		}
 	}
@@ -104,13 +102,13 @@ func (r *rollingUp) run(ctx context.Context) error {
 		return nil
 	}
 	// Nothing is written of these days any more, so nobody needs their keys, however long the rest takes.
-	err := r.state.deleteAll(ctx, fmt.Sprintf("PartitionKey ge '%s' and PartitionKey lt '%s%s'", keyPrefix, keyPrefix, before))
+	err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix, Before: keyPrefix + before.String()})
 	if err == nil {
 		err = r.addDays(ctx, before)
 	}
 	if err == nil {
-		kept := min(clicks.DayOf(now)-clicks.Day(r.config.Clicks.KeepDays), before)
-		err = r.days.deleteAll(ctx, fmt.Sprintf("PartitionKey lt '%s'", kept))
+		kept := min(clicks.DayOf(now)-clicks.Day(r.c.config.Clicks.KeepDays), before)
+		err = r.c.days.deleteRange(ctx, table.Range{Before: kept.String()})
 	}
 	if err == nil {
 		err = r.advance(ctx, position{Partition: before.String()})
@@ -129,8 +127,8 @@ type progressEntity struct {
 }
 
 func (r *rollingUp) readProgress(ctx context.Context) error {
-	data, etag, err := r.state.get(ctx, rollUpPartition, rollUpKey)
-	if err != nil && !errors.Is(err, errGone) {
+	data, etag, err := r.c.state.get(ctx, rollUpPartition, rollUpKey)
+	if err != nil && !errors.Is(err, table.ErrGone) {
 		return err
 	}
 	var e progressEntity
@@ -140,17 +138,12 @@ func (r *rollingUp) readProgress(ctx context.Context) error {
 }
 
 // advance saves how far the roll-up is. Where another process has done so meanwhile, that stays: some is looked at twice then.
-func (r *rollingUp) advance(ctx context.Context, to position) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout) // also when the time is over
+func (r *rollingUp) advance(ctx context.Context, to position) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout) // also when the time is over
 	defer cancel()
 	data := encode(progressEntity{rollUpPartition, rollUpKey, to.Partition, to.Row})
-	etag := r.etag
-	if etag == "" {
-		etag, _, err = r.state.insert(ctx, data)
-	} else {
-		etag, _, err = r.state.update(ctx, data, etag, aztables.UpdateModeReplace)
-	}
-	if errors.Is(err, errExists) || errors.Is(err, errChanged) { // perhaps by an earlier try of this very call
+	etag, _, err := r.c.state.replace(ctx, data, r.etag)
+	if errors.Is(err, table.ErrChanged) { // perhaps by an earlier try of this very call
 		return r.readProgress(ctx)
 	}
 	if err == nil {
@@ -162,15 +155,13 @@ func (r *rollingUp) advance(ctx context.Context, to position) (err error) {
 // addDays adds the counts of all days before one.
 func (r *rollingUp) addDays(ctx context.Context, before clicks.Day) error {
 	from := r.progress
-	ranges := []string{fmt.Sprintf("PartitionKey gt '%s' and PartitionKey lt '%s'", from.Partition, before)}
+	ranges := []table.Range{{After: from.Partition, Before: before.String()}}
 	if from.Row != "" {
-		rest := fmt.Sprintf("PartitionKey eq '%s' and RowKey gt '%s'", from.Partition, strings.ReplaceAll(from.Row, "'", "''"))
-		ranges = slices.Insert(ranges, 0, rest)
+		ranges = slices.Insert(ranges, 0, table.Range{Partition: from.Partition, After: from.Row})
 	}
 	for _, rows := range ranges {
-		options := aztables.ListEntitiesOptions{Filter: &rows, Select: to.Ptr(totalProperties), Top: to.Ptr(int32(r.config.Reap.PageSize)),
-			Format: to.Ptr(aztables.MetadataFormatNone)}
-		if err := r.days.query(ctx, options, func(page [][]byte) error { return r.page(ctx, page) }); err != nil {
+		q := table.Query{Range: rows, Properties: totalProperties, PageSize: r.c.config.Reap.PageSize}
+		if err := r.c.days.list(ctx, q, func(page [][]byte) error { return r.page(ctx, page) }); err != nil {
 			return err
 		}
 	}
@@ -209,7 +200,7 @@ func (r *rollingUp) page(ctx context.Context, page [][]byte) error {
 
 func (r *rollingUp) leaveOut(partition, row string, err error) {
 	r.damaged.Add(1)
-	r.config.Log.Error(telemetry.LogClicksCorrupt, "partition", partition, "row", row, "error", err)
+	r.c.config.Log.Error(telemetry.LogClicksCorrupt, "partition", partition, "row", row, "error", err)
 }
 
 // add adds counts, which are in the order of the table. It stops at the first alias that fails, and moves the progress up to
@@ -237,7 +228,7 @@ func (r *rollingUp) add(ctx context.Context, counts []dayCount) error {
 		all.Go(func() error {
 			err := going.Err()
 			if err == nil {
-				err = safely(func() error { return r.addTo(ctx, w.days) })
+				err = table.Safely(func() error { return r.addTo(ctx, w.days) })
 			}
 			w.done = err == nil
 			return err
@@ -267,10 +258,10 @@ func (r *rollingUp) addTo(ctx context.Context, days []dayCount) error {
 	if !ok {
 		return nil // another program's row
 	}
-	l, err := r.links.get(ctx, a)
+	l, err := r.c.links.get(ctx, a)
 	switch {
 	case errors.Is(err, link.ErrNotFound):
-		return r.dropTotals(ctx, a) // of a roll-up that was killed when the link went
+		return r.c.dropTotals(ctx, a) // of a roll-up that was killed when the link went
 	case err != nil && !decided(err):
 		return err
 	case l.GoneReason != link.StateLive:
@@ -282,12 +273,12 @@ func (r *rollingUp) addTo(ctx context.Context, days []dayCount) error {
 		return err
 	}
 	// The reaper may have been about to remove the link, and have found no totals.
-	l, err = r.links.get(ctx, a)
+	l, err = r.c.links.get(ctx, a)
 	switch {
 	case err != nil && !decided(err):
 		return err
 	case errors.Is(err, link.ErrNotFound), l.GoneReason != link.StateLive, dayCounted(l.Link) != countedFrom:
-		return r.dropTotals(ctx, a)
+		return r.c.dropTotals(ctx, a)
 	}
 	return nil
 }
@@ -304,11 +295,11 @@ func dayCounted(l link.Link) string {
 func (r *rollingUp) addAll(ctx context.Context, days []dayCount, countedFrom string) (inserted bool, err error) {
 	alias := days[0].alias
 	for range rollUpTries {
-		t, etag, err := r.readTotals(ctx, alias)
+		t, etag, err := r.c.readTotals(ctx, alias)
 		if errors.Is(err, link.ErrDamaged) {
 			r.leaveOut(linkPartition(link.Alias(alias)), alias, err)
 			return false, nil
-		} else if err != nil && !errors.Is(err, errGone) {
+		} else if err != nil && !errors.Is(err, table.ErrGone) {
 			return inserted, err
 		}
 		if !t.of(countedFrom) {
@@ -332,26 +323,21 @@ func (r *rollingUp) addAll(ctx context.Context, days []dayCount, countedFrom str
 		if countedFrom != "" {
 			t.CountedFrom = countedFrom
 		}
-		if etag == "" {
-			inserted = true
-			_, _, err = r.totals.insert(ctx, encode(t))
-		} else {
-			_, _, err = r.totals.update(ctx, encode(t), etag, aztables.UpdateModeReplace)
-		}
-		switch {
-		case err == nil:
+		inserted = inserted || etag == ""
+		if _, _, err = r.c.totals.replace(ctx, encode(t), etag); err == nil {
 			r.added.Add(added)
 			return inserted, nil
-		case !errors.Is(err, errExists) && !errors.Is(err, errChanged):
+		}
+		if !errors.Is(err, table.ErrChanged) {
 			return inserted, err
 		}
 		// Another process was faster, or an earlier try of this very call: the totals tell.
 	}
-	return inserted, fmt.Errorf("the totals of %s: %w", alias, errChanged)
+	return inserted, fmt.Errorf("the totals of %s: %w", alias, table.ErrChanged)
 }
 
-// readTotals reads the totals of an alias. errGone: there are none, so the ETag is "". Error: link.ErrDamaged.
-func (c *Clicks) readTotals(ctx context.Context, alias string) (t totalsEntity, etag azcore.ETag, err error) {
+// readTotals reads the totals of an alias. table.ErrGone: there are none, so the ETag is "". Error: link.ErrDamaged.
+func (c *Clicks) readTotals(ctx context.Context, alias string) (t totalsEntity, etag table.ETag, err error) {
 	data, etag, err := c.totals.get(ctx, linkPartition(link.Alias(alias)), alias)
 	if err != nil {
 		return t, "", err
@@ -386,7 +372,7 @@ func (e *totalEntity) decode(data []byte) error {
 // the link is still there, so that none are left of a link that is gone.
 func (c *Clicks) dropTotals(ctx context.Context, a link.Alias) error {
 	t, etag, err := c.readTotals(ctx, string(a))
-	if errors.Is(err, errGone) {
+	if errors.Is(err, table.ErrGone) {
 		return nil
 	} else if err != nil && !errors.Is(err, link.ErrDamaged) {
 		return err
@@ -399,5 +385,5 @@ func (c *Clicks) dropTotals(ctx context.Context, a link.Alias) error {
 	case !errors.Is(err, link.ErrNotFound) && l.GoneReason == link.StateLive && t.of(dayCounted(l.Link)):
 		return nil
 	}
-	return c.totals.delete(ctx, linkPartition(a), string(a), etag)
+	return c.totals.delete(ctx, rowKey{linkPartition(a), string(a), etag})
 }

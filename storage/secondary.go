@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -34,13 +34,11 @@ var errSilent = fmt.Errorf("%w: silent for %v", link.ErrUnavailable, secondaryAf
 // asked when the primary fails, and by nothing but redirects, previews and pings: what it says may be out of date, and what
 // is written has to go by what is so.
 type secondary struct {
-	links   *linkTable
-	cache   *cache // of both
-	now     func() time.Time
-	log     *slog.Logger
-	metrics *telemetry.Metrics
-	reads   singleflight.Group
-	warned  atomic.Bool // of the outage
+	config *Config
+	links  *linkTable
+	cache  *cache // of both
+	reads  singleflight.Group
+	warned atomic.Bool // of the outage
 
 	mu    sync.Mutex
 	ended map[link.Alias]time.Time // when the primary has last said so, which no cache keeps
@@ -55,10 +53,10 @@ func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.
 	}
 	first := make(chan response, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout) // what it says late is of use too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout) // what it says late is of use too
 		defer cancel()
 		var got response
-		got.error = safely(func() (err error) {
+		got.error = table.Safely(func() (err error) {
 			got.linkRow, err = primary(ctx, a)
 			return err
 		})
@@ -106,7 +104,7 @@ func (s *secondary) note(a link.Alias, r linkRow, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.now(); err == nil && r.State(now) == link.StateLive {
+	if now := s.config.Now(); err == nil && r.State(now) == link.StateLive {
 		delete(s.ended, a)
 	} else {
 		if s.ended == nil || len(s.ended) >= endedCount {
@@ -120,7 +118,7 @@ func (s *secondary) hasEnded(a link.Alias) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.ended[a]
-	return ok && s.now().Sub(at) < endedFor
+	return ok && s.config.Now().Sub(at) < endedFor
 }
 
 // secondRow is what the secondary says, and how often the alias had been forgotten before it was asked.
@@ -131,7 +129,7 @@ type secondRow struct {
 
 // read asks the secondary, once for all who want the same link at the same time.
 func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.Result {
-	return shared(ctx, &s.reads, string(a), func(ctx context.Context) (got secondRow, err error) {
+	return shared(ctx, &s.reads, string(a), s.config.Timeout, func(ctx context.Context) (got secondRow, err error) {
 		got.forgotten = s.cache.forgottenCount(a)
 		got.linkRow, err = s.links.get(ctx, a)
 		return got, err
@@ -139,9 +137,9 @@ func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.
 }
 
 func (s *secondary) found(a link.Alias, r secondRow, why error) linkRow {
-	s.metrics.RedirectSecondary.Add(1)
+	s.config.Metrics.RedirectSecondary.Add(1)
 	if !s.warned.Swap(true) { // once per outage
-		s.log.Warn(telemetry.LogSecondary, "error", why)
+		s.config.Log.Warn(telemetry.LogSecondary, "error", why)
 	}
 	s.cache.putStale(a, r.linkRow, r.forgotten)
 	r.Stale = true
@@ -151,7 +149,7 @@ func (s *secondary) found(a link.Alias, r secondRow, why error) linkRow {
 // ping reports, with an error, how much of storage responds: link.ErrSecondaryOnly if it is the secondary alone.
 func (s *secondary) ping(ctx context.Context, primary func(context.Context) error) error {
 	first := make(chan error, 1)
-	go func() { first <- safely(func() error { return primary(ctx) }) }()
+	go func() { first <- table.Safely(func() error { return primary(ctx) }) }()
 	silent := time.NewTimer(secondaryPing)
 	defer silent.Stop()
 	var failure error
@@ -163,7 +161,7 @@ func (s *secondary) ping(ctx context.Context, primary func(context.Context) erro
 		first = nil
 	case <-silent.C:
 	}
-	other := safely(func() error { return s.links.ping(ctx) })
+	other := table.Safely(func() error { return s.links.rows.ping(ctx) })
 	if first != nil {
 		failure = <-first
 	}

@@ -18,6 +18,7 @@ import (
 
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/storage/table"
 )
 
 const (
@@ -40,34 +41,34 @@ const (
 	maxOwned = 50_000
 	// maxMissed is how many links that turn out deleted, or another owner's, are read in the search for top ones.
 	maxMissed = 1000
-
-	// activeColumns are those of a row that statistics of many links need.
-	activeColumns = "RowKey,Clicks,Bots,LastAtUtc"
 )
+
+// activeProperties are those of a row that statistics of many links need.
+var activeProperties = []string{"RowKey", "Clicks", "Bots", "LastAtUtc"}
 
 // Days returns what became of a link on each day from one to another, which is not before it, both included. Days before the
 // link's CountedFrom are not its own, and empty. It makes one call for each of the others, or more if very many processes
 // have counted. Of each dimension of a day, the 1,000 names with the most clicks or so are told apart, the rest is
 // clicks.Other. Rows that are corrupt count as none. Error: link.ErrUnavailable.
 func (c *Clicks) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	days := make([]clicks.Count, to-from+1)
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(linkDaysAtOnce)
 	for i := range days {
 		if day := from + clicks.Day(i); day >= clicks.DayOf(l.CountedFrom) {
-			all.Go(func() error { return safely(func() error { return c.readDayOf(ctx, l.Alias, day, &days[i]) }) })
+			all.Go(func() error { return table.Safely(func() error { return c.readDayOf(ctx, l.Alias, day, &days[i]) }) })
 		}
 	}
-	return days, exported(all.Wait())
+	return days, all.Wait()
 }
 
 // readDayOf adds up what became of an alias on a day.
 func (c *Clicks) readDayOf(ctx context.Context, a link.Alias, day clicks.Day, sum *clicks.Count) error {
-	return c.days.scan(ctx, dayFilter(day, a), "", func(entities [][]byte) error {
+	return c.days.list(ctx, table.Query{Range: dayRange(day, a)}, func(page [][]byte) error {
 		var rows []*clicks.Count
-		for _, data := range entities {
+		for _, data := range page {
 			if _, count, err := decodeCount(data); err == nil {
 				rows = append(rows, &count)
 			}
@@ -82,18 +83,19 @@ func (c *Clicks) readDayOf(ctx context.Context, a link.Alias, day clicks.Day, su
 	})
 }
 
-// dayFilter matches the rows of an alias on a day.
-func dayFilter(day clicks.Day, a link.Alias) string {
-	return fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s|' and RowKey lt '%[2]s%s'", clickPartition(day, string(a)), a, afterBar)
+// dayRange is the rows of an alias on a day.
+func dayRange(day clicks.Day, a link.Alias) table.Range {
+	prefix := string(a) + "|"
+	return table.Range{Partition: clickPartition(day, string(a)), From: prefix, Before: beyond(prefix)}
 }
 
 // Service returns what became of all links since ever, as it was in the tables within the last minute.
 // Error: link.ErrUnavailable.
 func (c *Clicks) Service(ctx context.Context) (clicks.Total, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	s, err := c.sums.get(ctx, "", c.config.Now, c.sum)
-	return s.total, exported(err)
+	s, err := c.sums.get(ctx, "", c.config, c.sum)
+	return s.total, err
 }
 
 // Totals returns what became of each of some links since ever, but for Took, and what was counted of them before they were
@@ -108,20 +110,20 @@ type totalsReader func(ctx context.Context, l link.Link) (clicks.Total, clicks.D
 
 // totalsOf returns totals. Those that are rolled up are read by what prepare returns.
 func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(context.Context) (totalsReader, error)) ([]clicks.Total, error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	today := clicks.DayOf(c.config.Now())
-	s, err := c.sums.get(ctx, "", c.config.Now, c.sum)
+	s, err := c.sums.get(ctx, "", c.config, c.sum)
 	if err != nil {
-		return nil, exported(err)
+		return nil, err
 	}
 	days, err := c.read(ctx, max(s.left, today-weekDays+1), today)
 	if err != nil {
-		return nil, exported(err)
+		return nil, err
 	}
 	read, err := prepare(ctx) // after the days: one that is rolled up in between is in their Through
 	if err != nil {
-		return nil, exported(err)
+		return nil, err
 	}
 	totals := make([]clicks.Total, len(links))
 	err = eachListed(ctx, len(links), func(ctx context.Context, i int) error {
@@ -138,7 +140,7 @@ func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(c
 			n, ok := d.links[string(l.Alias)]
 			if !ok && d.cut {
 				one := activeDay{links: map[string]activeLink{}}
-				if err := c.days.scan(ctx, dayFilter(d.day, l.Alias), activeColumns, one.adding(0, 1)); err != nil {
+				if err := c.days.list(ctx, table.Query{Range: dayRange(d.day, l.Alias), Properties: activeProperties}, one.adding(0, 1)); err != nil {
 					return err
 				}
 				n = one.links[string(l.Alias)]
@@ -149,7 +151,7 @@ func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(c
 		totals[i] = t
 		return nil
 	})
-	return totals, exported(err)
+	return totals, err
 }
 
 // Top returns the links that people have clicked most within a window, and how often, the first one most; at most limit of
@@ -157,15 +159,15 @@ func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(c
 // Of each day, the 50,000 links that were clicked most are looked at. Which links they are, and their counts, is kept for a
 // minute; those that were deleted since are left out, without others in their place. Error: link.ErrUnavailable.
 func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	today := clicks.DayOf(c.config.Now())
 	key := fmt.Sprintf("%s|%s|%d|%s", today, window, limit, owner)
-	top, err := c.tops.get(ctx, key, c.config.Now, func(ctx context.Context) ([]candidate, error) {
+	top, err := c.tops.get(ctx, key, c.config, func(ctx context.Context) ([]candidate, error) {
 		return c.top(ctx, owner, window, limit, today)
 	})
 	if err != nil {
-		return nil, nil, exported(err)
+		return nil, nil, err
 	}
 	found := make([]link.Link, len(top))
 	err = eachListed(ctx, len(top), func(ctx context.Context, i int) (err error) {
@@ -173,7 +175,7 @@ func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window, li
 		return err
 	})
 	if err != nil {
-		return nil, nil, exported(err)
+		return nil, nil, err
 	}
 	for i, l := range found {
 		if l.Alias != "" {
@@ -282,8 +284,9 @@ func (c *Clicks) candidates(ctx context.Context, owner string, window clicks.Win
 // owned returns those of the clicked that are listed among an owner's links.
 func (c *Clicks) owned(ctx context.Context, owner string, clicked map[string]int64) (map[string]int64, error) {
 	own, listed := map[string]int64{}, 0
-	err := c.owners.scan(ctx, fmt.Sprintf("PartitionKey eq '%s'", ownerPartition(owner)), "RowKey", func(entities [][]byte) error {
-		for _, data := range entities {
+	q := table.Query{Range: table.Range{Partition: ownerPartition(owner)}, Properties: []string{"RowKey"}}
+	err := c.owners.rows.list(ctx, q, func(page [][]byte) error {
+		for _, data := range page {
 			var e struct{ RowKey string }
 			_ = json.Unmarshal(data, &e) // another program's row lists nothing
 			_, alias, _ := strings.Cut(e.RowKey, "|")
@@ -291,7 +294,7 @@ func (c *Clicks) owned(ctx context.Context, owner string, clicked map[string]int
 				own[alias] = n
 			}
 		}
-		if listed += len(entities); listed >= maxOwned {
+		if listed += len(page); listed >= maxOwned {
 			return errEnough
 		}
 		return nil
@@ -314,7 +317,7 @@ func (c *Clicks) sum(ctx context.Context) (s summed, err error) {
 	today := clicks.DayOf(c.config.Now())
 	s.left = today - clicks.Day(c.config.Clicks.KeepDays)
 	data, _, err := c.state.get(ctx, rollUpPartition, rollUpKey)
-	if err != nil && !errors.Is(err, errGone) {
+	if err != nil && !errors.Is(err, table.ErrGone) {
 		return s, err
 	}
 	var e progressEntity
@@ -322,7 +325,7 @@ func (c *Clicks) sum(ctx context.Context) (s summed, err error) {
 	if day, ok := partitionDay(e.Partition); ok {
 		s.left = max(s.left, day)
 	}
-	rows, err := c.days.rows(ctx, fmt.Sprintf("PartitionKey ge '%s'", s.left), 1)
+	rows, err := c.days.first(ctx, table.Range{From: s.left.String()}, 1)
 	if err != nil {
 		return s, err
 	}
@@ -359,7 +362,7 @@ func partitionDay(partition string) (clicks.Day, bool) {
 // the alias before, counts as none.
 func (c *Clicks) rolledUp(ctx context.Context, l link.Link) (t clicks.Total, through clicks.Day, err error) {
 	e, _, err := c.readTotals(ctx, string(l.Alias))
-	if err != nil && !errors.Is(err, errGone) && !errors.Is(err, link.ErrDamaged) {
+	if err != nil && !errors.Is(err, table.ErrGone) && !errors.Is(err, link.ErrDamaged) {
 		return t, notRolledUp, err
 	}
 	t, through = e.rolledUp(l)
@@ -417,7 +420,7 @@ func (c *Clicks) read(ctx context.Context, from, to clicks.Day) ([]*activeDay, e
 	for i := range read {
 		all.Go(func() (err error) {
 			day := from + clicks.Day(i)
-			read[i], err = c.perDay.get(ctx, day.String(), c.config.Now, func(ctx context.Context) (*activeDay, error) { return c.readDay(ctx, day) })
+			read[i], err = c.perDay.get(ctx, day.String(), c.config, func(ctx context.Context) (*activeDay, error) { return c.readDay(ctx, day) })
 			return err
 		})
 	}
@@ -428,9 +431,9 @@ func (c *Clicks) read(ctx context.Context, from, to clicks.Day) ([]*activeDay, e
 func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error) {
 	// Of yesterday, the hours count that are in the last 24, and the one in which they begin. What was read before midnight
 	// as of today has all hours.
-	columns, since := activeColumns, 0
+	properties, since := activeProperties, 0
 	if now := c.config.Now(); day == clicks.DayOf(now)-1 {
-		columns, since = columns+",Hours", now.UTC().Hour()
+		properties, since = append(slices.Clone(properties), "Hours"), now.UTC().Hour()
 	}
 	partitions := make([]activeDay, clickPartitions)
 	all, ctx := errgroup.WithContext(ctx)
@@ -438,8 +441,9 @@ func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error
 		p := &partitions[h]
 		p.links = map[string]activeLink{}
 		all.Go(func() error {
-			return safely(func() error {
-				return c.days.scan(ctx, fmt.Sprintf("PartitionKey eq '%s-%x'", day, h), columns, p.adding(since, c.mostActive))
+			return table.Safely(func() error {
+				q := table.Query{Range: table.Range{Partition: fmt.Sprintf("%s-%x", day, h)}, Properties: properties}
+				return c.days.list(ctx, q, p.adding(since, c.mostActive))
 			})
 		})
 	}
@@ -457,9 +461,9 @@ func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error
 
 // adding returns a function that adds rows of a partition, in their order, to the counts of their links. Not many more than
 // twice most links are kept. Rows that are corrupt count as none.
-func (d *activeDay) adding(since, most int) func(entities [][]byte) error {
-	return func(entities [][]byte) error {
-		for _, data := range entities {
+func (d *activeDay) adding(since, most int) func(page [][]byte) error {
+	return func(page [][]byte) error {
+		for _, data := range page {
 			d.add(data, since, most)
 		}
 		return nil
@@ -528,15 +532,15 @@ type keptValue[T any] struct {
 	at    time.Time // when its read began
 }
 
-func (k *kept[T]) get(ctx context.Context, key string, now func() time.Time, read func(context.Context) (T, error)) (value T, err error) {
+func (k *kept[T]) get(ctx context.Context, key string, config *Config, read func(context.Context) (T, error)) (value T, err error) {
 	k.mu.Lock()
 	v, ok := k.values[key]
 	k.mu.Unlock()
-	if age := now().Sub(v.at); ok && age >= 0 && age < keptFor {
+	if age := config.Now().Sub(v.at); ok && age >= 0 && age < keptFor {
 		return v.value, nil
 	}
-	result := shared(ctx, &k.reading, key, func(ctx context.Context) (T, error) {
-		v := keptValue[T]{at: now()}
+	result := shared(ctx, &k.reading, key, config.Timeout, func(ctx context.Context) (T, error) {
+		v := keptValue[T]{at: config.Now()}
 		var err error
 		if v.value, err = read(ctx); err == nil {
 			k.keep(key, v)

@@ -15,6 +15,8 @@ import (
 	"tiney/functions"
 	"tiney/reaper"
 	"tiney/storage"
+	"tiney/storage/lock"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -28,7 +30,7 @@ const lastTelemetry = 3 * time.Second
 type App struct {
 	Handler http.Handler
 	Links   *storage.Links
-	Lock    *storage.Lock
+	Lock    *lock.Lock
 	Reaper  *reaper.Reaper
 	Metrics *telemetry.Metrics
 
@@ -58,14 +60,16 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 			return nil, err
 		}
 	}
-	tables := s.Storage
-	tables.Now, tables.Random, tables.Log, tables.Metrics, tables.Sender = now, rand.Reader, log, a.Metrics, a.sender
-	if a.Links, err = storage.Open(tables); err != nil {
-		return nil, fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
+	if err = s.OpenTables(a.sender); err != nil {
+		return nil, err
 	}
-	lock := s.Lock
-	lock.Log, lock.Sender = log, a.sender
-	if a.Lock, err = storage.OpenLock(lock); err != nil {
+	tables := s.Storage
+	tables.Now, tables.Random, tables.Log, tables.Metrics = now, rand.Reader, log, a.Metrics
+	if a.Links, err = storage.Open(tables); err != nil {
+		return nil, err
+	}
+	s.Lock.Log, s.Lock.Sender = log, a.sender
+	if a.Lock, err = lock.Open(s.Lock); err != nil {
 		return nil, fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
 	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Clicks: a.Links.Clicks, Runs: a.Links.Reaps, Limit: s.ReapLimit, Stopping: ctx,
@@ -96,9 +100,9 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 func (a *App) Background() {
 	starting := telemetry.Begin(a.Reaper.Stopping, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
-	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
-	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
-	all.Go(func() { storage.EnsureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
+	all.Go(func() { ensureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
+	all.Go(func() { ensureWithRetry(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
+	all.Go(func() { ensureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
 	all.Go(func() { a.Links.FollowChanges(a.Reaper.Stopping) })
 	all.Go(func() { a.Links.Clicks.FlushRegularly(a.Reaper.Stopping) })
 	if a.schedule != nil {
@@ -110,7 +114,7 @@ func (a *App) Background() {
 // Close saves the clicks that are not saved, and sends the telemetry that is left, for at most a few seconds each.
 func (a *App) Close() {
 	if a.Links != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), storage.Timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), table.Timeout)
 		defer cancel()
 		for a.Links.Clicks.Flush(ctx) != nil && ctx.Err() == nil {
 			time.Sleep(flushAgain)

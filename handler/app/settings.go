@@ -24,6 +24,8 @@ import (
 	"tiney/functions"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/lock"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -33,9 +35,11 @@ type Settings struct {
 	LogLevel  slog.Level
 	Access    access.Config
 	Functions functions.Config
+	Tables    table.Connection  // to the tables
+	Copies    *table.Connection // to their copy in the account's second region; nil: there is none
 	Storage   storage.Config
 	ReapLimit time.Duration // how long one run of the reaper may take
-	Lock      storage.LockConfig
+	Lock      lock.Config
 	Telemetry *telemetry.Config // nil disables it
 }
 
@@ -87,7 +91,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		s.Storage.Cache = &cache
 	}
 
-	s.Lock.Connection = r.connection(storage.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
+	s.Lock.Connection = r.connection(table.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
 	s.Lock.Container = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9])*$`, "lower-case letters and digits, with single hyphens between them")
 	if n := len(s.Lock.Container); n < 3 || n > 63 {
 		r.wrong("GC_BLOB_LOCK_CONTAINER", "must have 3 to 63 characters")
@@ -112,6 +116,22 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	return s, r.err()
 }
 
+// OpenTables opens the tables that the settings name. It makes no call.
+func (s *Settings) OpenTables(sender *telemetry.Sender) error {
+	open := func(c table.Connection) (func(string) storage.Table, error) {
+		service, err := table.Open(c, sender)
+		if err != nil {
+			return nil, fmt.Errorf("TABLE_CONNECTION or AzureWebJobsStorage: %w", err)
+		}
+		return func(name string) storage.Table { return service.Table(name) }, nil
+	}
+	var err error
+	if s.Storage.Open, err = open(s.Tables); err == nil && s.Copies != nil {
+		s.Storage.OpenCopy, err = open(*s.Copies)
+	}
+	return err
+}
+
 // ReadLinkSettings reads those settings only that say where links are kept and what they must be like, for a process that
 // does not serve: nothing else of what it returns is set. Its error is as that of ReadSettings.
 func ReadLinkSettings(getenv func(string) string) (Settings, error) {
@@ -131,8 +151,9 @@ func (r *reader) links(s *Settings, port int64) {
 	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
 		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, minTTL, maxTTL))
 
-	s.Storage.Connection = r.connection(storage.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
-	s.Storage.Secondary = r.secondary("TABLE_SECONDARY", s.Storage.Connection)
+	s.Tables = r.connection(table.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
+	s.Copies = r.secondary("TABLE_SECONDARY", s.Tables)
+	s.Storage.Timeout, s.Storage.ChangesWait, s.Storage.StaleWait = table.Timeout, changesWait, staleWait
 	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
 	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
 	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
@@ -160,6 +181,13 @@ func (r *reader) links(s *Settings, port int64) {
 
 // defaultPort is where the Functions host itself listens under `func start`.
 const defaultPort = 7071
+
+// What of a request's time goes to asking what others have changed, and to a table that fails while
+// there is a stale link to serve.
+const (
+	changesWait = 500 * time.Millisecond
+	staleWait   = time.Second
+)
 
 const day = 24 * time.Hour
 
@@ -330,8 +358,8 @@ func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
 	return a
 }
 
-func (r *reader) connection(service string, names ...string) storage.Connection {
-	c, err := storage.ParseConnection(r.getenv, service, names...)
+func (r *reader) connection(service string, names ...string) table.Connection {
+	c, err := table.ParseConnection(r.getenv, service, names...)
 	if err == nil {
 		return c
 	}
@@ -344,9 +372,9 @@ func (r *reader) connection(service string, names ...string) storage.Connection 
 }
 
 // secondary reads where the tables' copy in a second region is: nil if there is none.
-func (r *reader) secondary(name string, primary storage.Connection) *storage.Connection {
+func (r *reader) secondary(name string, primary table.Connection) *table.Connection {
 	given := r.getenv(name)
-	wrongPrimary := primary == (storage.Connection{}) && strings.EqualFold(given, "true")
+	wrongPrimary := primary == (table.Connection{}) && strings.EqualFold(given, "true")
 	if given == "" || strings.EqualFold(given, "false") || wrongPrimary { // which has an error of its own
 		return nil
 	}

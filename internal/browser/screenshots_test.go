@@ -18,8 +18,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"tiney/clicks"
+	"tiney/internal/azurite"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -28,13 +30,11 @@ var screenshots = flag.String("browser.screenshots", "", "the folder that TestSc
 // clickFor makes clicks of links on each of their last days, the same ones each time, and rolls them up.
 func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 	t.Helper()
-	connection, err := storage.ParseConnection(func(name string) string {
-		return map[string]string{"TABLE_CONNECTION": emulator.ConnectionString()}[name]
-	}, storage.TableService, "TABLE_CONNECTION")
+	open, err := azurite.Tables(emulator.ConnectionString())
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := storage.Open(storage.Config{Connection: connection, AliasLength: 6,
+	store, err := storage.Open(storage.Config{Open: open, Timeout: table.Timeout, AliasLength: 6,
 		Tables: storage.Tables{Links: s.Links, Index: s.Index, Expiry: s.Expiry, Owners: s.Owners, Keys: s.Keys, State: s.State, Clicks: s.Clicks, ClickTotals: s.ClickTotals},
 		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400}, Now: time.Now,
 		Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: new(telemetry.Metrics)})

@@ -21,8 +21,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"golang.org/x/sync/errgroup"
 
+	"tiney/internal/azurite"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 )
 
 // Tables are one set of tables.
@@ -395,12 +397,12 @@ func (r *Tables) Leaks(but ...storage.Damage) []string {
 // Check returns what storage's own check finds in rows of any age, but for some kinds of damage.
 func (r *Tables) Check(but ...storage.Damage) []string {
 	r.t.Helper()
-	connection, err := storage.ParseConnection(func(string) string { return r.connectionString }, storage.TableService, "connection")
+	open, err := azurite.Tables(r.connectionString)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	links, err := storage.Open(storage.Config{
-		Connection: connection,
+		Open: open, Timeout: table.Timeout,
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		Clicks: storage.ClicksConfig{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep, TombstoneFor: r.TombstoneFor, Now: r.Now,

@@ -1,4 +1,4 @@
-package storage
+package table
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 
 	"tiney/telemetry"
 )
+
+// Timeout is the longest that a try of a call takes.
+const Timeout = 5 * time.Second
 
 // firstTryTimeout is the limit of a call's first try. Later ones get all that is left of the call's time: a network that
 // has lost the first try is given another chance, and a service that is merely slow, such as one that takes three seconds,
@@ -46,11 +50,11 @@ var httpClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// clientOptions makes tries fit into Timeout: three if they fail fast, two if they get no response. The pause between them
+// ClientOptions makes tries fit into Timeout: three if they fail fast, two if they get no response. The pause between them
 // is short, because a connection that was refused or dropped mostly works at the next try. The SDK's defaults (pauses of
 // 0.8 s, 1.6 s, … and no limit per try) would spend Timeout on a single frozen try. A Retry-After beyond MaxRetryDelay ends
 // the tries at once.
-func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
+func ClientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 	return policy.ClientOptions{
 		Transport: httpClient,
 		Telemetry: policy.TelemetryOptions{ApplicationID: "tiney"},
@@ -60,13 +64,13 @@ func clientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			MaxRetryDelay: 200 * time.Millisecond,
 			TryTimeout:    firstTryTimeout, // includes getting a token; in later tries, tryPolicy replaces it for the request
 		},
-		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}, bodyPolicy{}},
+		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}, bodyPolicy{}, selectPolicy{}},
 		PerRetryPolicies: []policy.Policy{tryPolicy{kind, sender}},
 	}
 }
 
-// call is one call to storage.
-type call struct {
+// Call is one call to storage.
+type Call struct {
 	ctx   context.Context // of all its tries together
 	name  string          // operation, and table if there is one
 	tries int             // how often it was sent
@@ -74,19 +78,19 @@ type call struct {
 
 type callKey struct{}
 
-// withCall names the one call that is made with the context it returns.
-func withCall(ctx context.Context, name string) (context.Context, *call) {
-	c := &call{name: name}
+// WithCall names the one call that is made with the context it returns.
+func WithCall(ctx context.Context, name string) (context.Context, *Call) {
+	c := &Call{name: name}
 	c.ctx = context.WithValue(ctx, callKey{}, c)
 	return c.ctx, c
 }
 
-func callOf(req *policy.Request) *call {
+func callOf(req *policy.Request) *Call {
 	ctx := req.Raw().Context()
-	if c, ok := ctx.Value(callKey{}).(*call); ok {
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
 		return c
 	}
-	return &call{ctx: ctx, name: req.Raw().Method}
+	return &Call{ctx: ctx, name: req.Raw().Method}
 }
 
 // tryPolicy sees each try of each call: it counts them, sets their time limits and reports them as dependencies.
@@ -111,6 +115,26 @@ func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 	d.ResultCode, d.ErrorCode, d.Success = outcome(resp, err)
 	p.sender.Dependency(req.Raw().Context(), d)
 	return resp, err
+}
+
+type selectKey struct{}
+
+// withSelect has the point read that is made with the context it returns ask for these properties only,
+// for which the SDK has no option.
+func withSelect(ctx context.Context, properties []string) context.Context {
+	return context.WithValue(ctx, selectKey{}, strings.Join(properties, ","))
+}
+
+// selectPolicy adds them to the URL.
+type selectPolicy struct{}
+
+func (selectPolicy) Do(req *policy.Request) (*http.Response, error) {
+	if properties, ok := req.Raw().Context().Value(selectKey{}).(string); ok {
+		query := req.Raw().URL.Query()
+		query.Set("$select", properties)
+		req.Raw().URL.RawQuery = query.Encode()
+	}
+	return req.Next()
 }
 
 type bodyKey struct{}

@@ -1,4 +1,4 @@
-package storage
+package table
 
 import (
 	"encoding/base64"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
@@ -198,24 +197,9 @@ func (c Connection) Secondary(where string) (Connection, error) {
 	return c, nil
 }
 
-func (c Connection) tableService(sender *telemetry.Sender) (*aztables.ServiceClient, error) {
-	options := &aztables.ClientOptions{ClientOptions: clientOptions(telemetry.TypeTable, sender)}
-	switch {
-	case c.identity != nil:
-		return aztables.NewServiceClient(c.tables, c.identity, options)
-	case c.key != "":
-		key, err := aztables.NewSharedKeyCredential(c.account, c.key)
-		if err != nil {
-			return nil, err
-		}
-		return aztables.NewServiceClientWithSharedKey(c.tables, key, options)
-	default:
-		return aztables.NewServiceClientWithNoCredential(c.tables+"/?"+c.sas, options)
-	}
-}
-
-func (c Connection) blobContainer(name string, sender *telemetry.Sender) (*container.Client, error) {
-	options := &container.ClientOptions{ClientOptions: clientOptions(telemetry.TypeBlob, sender)}
+// BlobContainer returns a container of blobs of the account. It makes no call.
+func (c Connection) BlobContainer(name string, sender *telemetry.Sender) (*container.Client, error) {
+	options := &container.ClientOptions{ClientOptions: ClientOptions(telemetry.TypeBlob, sender)}
 	u := c.blobs + "/" + name
 	switch {
 	case c.identity != nil:

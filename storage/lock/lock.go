@@ -1,4 +1,5 @@
-package storage
+// Package lock is a lock among processes: the lease of a blob.
+package lock
 
 import (
 	"context"
@@ -16,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"tiney/link"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -25,9 +27,9 @@ const (
 	renewEvery = 20 * time.Second
 )
 
-// LockConfig says where the lock is. Every field is required unless it says otherwise.
-type LockConfig struct {
-	Connection      Connection
+// Config says where the lock is. Every field is required unless it says otherwise.
+type Config struct {
+	Connection      table.Connection
 	Container, Blob string
 	Log             *slog.Logger
 	Sender          *telemetry.Sender // gets the calls to storage as dependencies; nil disables it
@@ -41,9 +43,9 @@ type Lock struct {
 	log       *slog.Logger
 }
 
-// OpenLock returns a Lock. It makes no call yet; container and blob are created when they are found missing.
-func OpenLock(config LockConfig) (*Lock, error) {
-	c, err := config.Connection.blobContainer(config.Container, config.Sender)
+// Open returns a Lock. It makes no call yet; container and blob are created when they are found missing.
+func Open(config Config) (*Lock, error) {
+	c, err := config.Connection.BlobContainer(config.Container, config.Sender)
 	if err != nil {
 		return nil, err
 	}
@@ -61,18 +63,18 @@ func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 		if !errors.Is(err, link.ErrLockHeld) {
 			_ = release(ctx, held, time.Second) // it may have been acquired, and the response lost
 		}
-		return exported(err)
+		return err
 	}
 	defer func() {
-		if err := release(ctx, held, Timeout); err != nil {
+		if err := release(ctx, held, table.Timeout); err != nil {
 			l.log.Warn(telemetry.LogLockNotReleased, "error", err)
 		}
 	}()
 	return whileRenewed(ctx, func(ctx context.Context) error {
 		const call = "RenewLease"
-		ctx, _ = withCall(ctx, call)
+		ctx, _ = table.WithCall(ctx, call)
 		_, err := held.RenewLease(ctx, nil)
-		return classify(call, err)
+		return table.Classify(call, err)
 	}, work)
 }
 
@@ -81,12 +83,12 @@ func release(ctx context.Context, held *lease.BlobClient, within time.Duration) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	const call = "ReleaseLease"
-	ctx, _ = withCall(ctx, call)
+	ctx, _ = table.WithCall(ctx, call)
 	_, err := held.ReleaseLease(ctx, nil)
 	if bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation) {
 		return nil // not ours, or not any more: an earlier try released it, or somebody broke it
 	}
-	return classify(call, err)
+	return table.Classify(call, err)
 }
 
 // whileRenewed runs work, calls renew every renewEvery until work is done, and ends work's context if renew fails.
@@ -108,7 +110,7 @@ func whileRenewed(ctx context.Context, renew, work func(context.Context) error) 
 			}
 		}
 	}()
-	err := safely(func() error { return work(ctx) })
+	err := table.Safely(func() error { return work(ctx) })
 	cancel(nil)
 	<-renewing
 	return err
@@ -116,11 +118,11 @@ func whileRenewed(ctx context.Context, renew, work func(context.Context) error) 
 
 // acquire takes the lease, and creates the blob and its container if they are missing.
 func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, table.Timeout)
 	defer cancel()
 	const call = "AcquireLease"
 	acquire := func() error {
-		ctx, _ := withCall(ctx, call)
+		ctx, _ := table.WithCall(ctx, call)
 		_, err := held.AcquireLease(ctx, leaseSeconds, nil)
 		return err
 	}
@@ -134,7 +136,7 @@ func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
 	if bloberror.HasCode(err, bloberror.LeaseAlreadyPresent) {
 		return link.ErrLockHeld
 	}
-	return classify(call, err)
+	return table.Classify(call, err)
 }
 
 // Ensure creates the blob, and its container, unless they exist. Errors: link.ErrUnavailable.
@@ -144,7 +146,7 @@ func (l *Lock) acquire(ctx context.Context, held *lease.BlobClient) error {
 func (l *Lock) Ensure(ctx context.Context) error {
 	const createContainer, createBlob = "CreateContainer", "CreateBlob"
 	create := func() error {
-		called, _ := withCall(ctx, createBlob)
+		called, _ := table.WithCall(ctx, createBlob)
 		_, err := l.blob.UploadBuffer(called, nil, &blockblob.UploadBufferOptions{
 			AccessConditions: &blob.AccessConditions{
 				ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
@@ -154,41 +156,41 @@ func (l *Lock) Ensure(ctx context.Context) error {
 	}
 	err := create()
 	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-		called, _ := withCall(ctx, createContainer)
+		called, _ := table.WithCall(ctx, createContainer)
 		_, err = l.container.Create(called, nil)
 		if err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-			return exported(classify(createContainer, err))
+			return table.Classify(createContainer, err)
 		}
 		err = create()
 	}
 	// LeaseIDMissing: it exists and is leased.
 	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.LeaseIDMissing) {
-		return exported(classify(createBlob, err))
+		return table.Classify(createBlob, err)
 	}
 	return nil
 }
 
 // Held reports whether some process holds the lock. Errors: link.ErrUnavailable.
 func (l *Lock) Held(ctx context.Context) (held bool, err error) {
-	err = safely(func() error {
+	err = table.Safely(func() error {
 		const call = "GetBlob"
-		ctx, _ := withCall(ctx, call)
+		ctx, _ := table.WithCall(ctx, call)
 		is, err := l.blob.GetProperties(ctx, nil)
 		if bloberror.HasCode(err, bloberror.BlobNotFound, bloberror.ContainerNotFound) {
 			return nil
 		}
 		held = is.LeaseState != nil && *is.LeaseState == lease.StateTypeLeased
-		return exported(classify(call, err))
+		return table.Classify(call, err)
 	})
 	return held, err
 }
 
 // Ping asks whether the lock's container is there. Errors: link.ErrUnavailable.
 func (l *Lock) Ping(ctx context.Context) error {
-	return safely(func() error {
+	return table.Safely(func() error {
 		const call = "GetContainer"
-		ctx, _ := withCall(ctx, call)
+		ctx, _ := table.WithCall(ctx, call)
 		_, err := l.container.GetProperties(ctx, nil)
-		return exported(classify(call, err))
+		return table.Classify(call, err)
 	})
 }

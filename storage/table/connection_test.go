@@ -1,4 +1,4 @@
-package storage_test
+package table_test
 
 import (
 	"encoding/base64"
@@ -11,7 +11,7 @@ import (
 
 	"tiney/internal/azurite"
 	"tiney/internal/linkstest"
-	"tiney/storage"
+	"tiney/storage/table"
 )
 
 func TestParseConnection(t *testing.T) {
@@ -45,7 +45,7 @@ func TestParseConnection(t *testing.T) {
 		"client id without identity": {map[string]string{"B__accountName": "a", "B__clientId": "x"}, "B__clientId needs B__credential"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := storage.ParseConnection(func(name string) string { return test.settings[name] }, storage.TableService, "A", "B")
+			c, err := table.ParseConnection(func(name string) string { return test.settings[name] }, table.TableService, "A", "B")
 			if test.wrong != "" {
 				if err == nil || !strings.Contains(err.Error(), test.wrong) {
 					t.Fatalf("got %v, want %q", err, test.wrong)
@@ -58,10 +58,10 @@ func TestParseConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := storage.Open(storage.Config{Connection: c, Now: time.Now}); err != nil {
+			if _, err := table.Open(table.Config{Connection: c, Now: time.Now}); err != nil {
 				t.Errorf("tables: %v", err)
 			}
-			if _, err := storage.OpenLock(storage.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
+			if _, err := table.OpenLock(table.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
 				t.Errorf("lock: %v", err)
 			}
 		})
@@ -69,9 +69,9 @@ func TestParseConnection(t *testing.T) {
 }
 
 func TestAConnectionForOneServiceOnly(t *testing.T) {
-	for setting, service := range map[string]string{"A__tableServiceUri": storage.TableService, "A__blobServiceUri": storage.BlobService} {
-		for _, want := range []string{storage.TableService, storage.BlobService} {
-			_, err := storage.ParseConnection(func(name string) string {
+	for setting, service := range map[string]string{"A__tableServiceUri": table.TableService, "A__blobServiceUri": table.BlobService} {
+		for _, want := range []string{table.TableService, table.BlobService} {
+			_, err := table.ParseConnection(func(name string) string {
 				return map[string]string{setting: "https://a.example"}[name]
 			}, want, "A")
 			if (err == nil) != (service == want) {
@@ -100,7 +100,7 @@ func TestSharedAccessSignature(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.config.Connection = connect(t, fmt.Sprintf("TableEndpoint=http://127.0.0.1:%d/%s;SharedAccessSignature=%s", emulator.Table, azurite.Account, sas.Encode()))
-	s, err := storage.Open(r.config)
+	s, err := table.Open(r.config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,13 +121,13 @@ func FuzzConnectionString(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		getenv := func(string) string { return s }
 		// What is accepted must do: there is no later place to say what is wrong with it.
-		if c, err := storage.ParseConnection(getenv, storage.TableService, "A"); err == nil {
-			if _, err := storage.Open(storage.Config{Connection: c, Now: time.Now}); err != nil {
+		if c, err := table.ParseConnection(getenv, table.TableService, "A"); err == nil {
+			if _, err := table.Open(table.Config{Connection: c, Now: time.Now}); err != nil {
 				t.Errorf("%q: %v", s, err)
 			}
 		}
-		if c, err := storage.ParseConnection(getenv, storage.BlobService, "A"); err == nil {
-			if _, err := storage.OpenLock(storage.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
+		if c, err := table.ParseConnection(getenv, table.BlobService, "A"); err == nil {
+			if _, err := table.OpenLock(table.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
 				t.Errorf("%q: %v", s, err)
 			}
 		}

@@ -1,0 +1,32 @@
+package storage
+
+import (
+	"context"
+	"time"
+	"tiney/storage/table"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// shared makes a call once for all who want the same at the same time, with a time of its own, since the caller who was first
+// may give up when others have not. A panic is an error.
+func shared[T any](ctx context.Context, group *singleflight.Group, key string, limit time.Duration, call func(context.Context) (T, error)) <-chan singleflight.Result {
+	return group.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+		defer cancel()
+		var value T
+		err := table.Safely(func() (err error) {
+			value, err = call(ctx)
+			return err
+		})
+		return value, err
+	})
+}
+
+// turn is a lock that may be held across calls to storage. While somebody waits for a sync.Mutex, a
+// simulator with a clock of its own cannot tell that all goroutines wait.
+type turn chan struct{}
+
+func newTurn() turn    { return make(turn, 1) }
+func (t turn) lock()   { t <- struct{}{} }
+func (t turn) unlock() { <-t }

@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"context"
+	"tiney/link"
+)
+
+// Cached returns the link of an alias if it is cached, and is live and right, but for changes of the last seconds; or, if stale
+// is true, as right as if storage were down. It may lack what Link says a cache leaves out. It makes no call, unless nobody has
+// asked for a while what other processes have changed.
+func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Link, ok bool) {
+	if s.cache == nil {
+		return link.Link{}, false
+	}
+	if e := s.cache.hit(ctx, a); e != nil {
+		return e.link(), true
+	}
+	if stale {
+		if e := s.cache.stale(ctx, a); e != nil {
+			return e.row(true).Link, true
+		}
+	}
+	return link.Link{}, false
+}
+
+// Get returns the link of an alias, or its tombstone, whatever its state: the caller decides what it is worth. It may be
+// cached, as that of Cached.
+// Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
+func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
+	if s.cache == nil { // the cache limits its reads itself
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.config.Timeout)
+		defer cancel()
+		s.changes.current(ctx, s.config.Now()) // for the blocked hosts
+	}
+	get := s.get
+	if s.second != nil {
+		get = func(ctx context.Context, a link.Alias) (linkRow, error) { return s.second.get(ctx, a, s.get) }
+	}
+	r, err := get(ctx, a)
+	if err != nil {
+		return link.Link{}, err
+	}
+	return r.Link, nil
+}
+
+// Read returns the link of an alias from its table, whatever its state. A tombstone counts as no link.
+// Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
+func (s *Links) Read(ctx context.Context, a link.Alias) (link.Link, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	r, err := s.read(ctx, a)
+	return r.Link, err
+}
+
+// get reads from the cache, if there is one.
+func (s *Links) get(ctx context.Context, a link.Alias) (linkRow, error) {
+	if s.cache == nil {
+		return s.links.get(ctx, a)
+	}
+	return s.cache.get(ctx, a)
+}
+
+// read reads a link, and no tombstone, from the table.
+func (s *Links) read(ctx context.Context, a link.Alias) (linkRow, error) {
+	r, err := s.links.get(ctx, a)
+	if err == nil && r.GoneReason != link.StateLive {
+		return linkRow{}, link.ErrNotFound
+	}
+	return r, err
+}

@@ -1,0 +1,116 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+	"tiney/link"
+	"tiney/storage/table"
+
+	"github.com/go-json-experiment/json"
+)
+
+// indexEntity is a row of UrlIndex on the wire: it leads from a long URL to its one live link.
+type indexEntity struct {
+	PartitionKey  string
+	RowKey        string
+	Alias         string
+	LongURL       string    `json:"LongUrl"`
+	ExpiresAt     time.Time `json:"ExpiresAtUtc,omitzero"`
+	ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
+}
+
+// indexKey returns the key of a link in the index: that of its long URL, for each owner apart.
+func indexKey(l link.Link) string {
+	named := l.LongURL
+	if l.Owner != "" {
+		named = l.Owner + "\n" + l.LongURL
+	}
+	sum := sha256.Sum256([]byte(named))
+	return hex.EncodeToString(sum[:])
+}
+
+func encodeIndex(l link.Link) []byte {
+	key := indexKey(l)
+	e := indexEntity{PartitionKey: indexPartition(key), RowKey: key, Alias: string(l.Alias), LongURL: l.LongURL}
+	e.ExpiresAt, e.ExpiresAtType = dateTime(l.ExpiresAt)
+	return encode(e)
+}
+
+func indexPartition(key string) string { return key[:8] }
+
+// indexTable is the UrlIndex table.
+type indexTable struct{ rows *store }
+
+// indexRow is a row of the index. The zero indexRow stands for no row.
+type indexRow struct {
+	alias string // as the row has it; another program may have written anything
+	etag  table.ETag
+}
+
+// get reads the row of a key. table.ErrGone: there is none.
+func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
+	data, etag, err := t.rows.get(ctx, indexPartition(key), key)
+	if err != nil {
+		return indexRow{}, err
+	}
+	var e indexEntity
+	_ = json.Unmarshal(data, &e) // a row that does not parse names no alias, so it is stale and will be replaced
+	return indexRow{alias: e.Alias, etag: etag}, nil
+}
+
+// put makes the index name l: by an insert if seen is no row, else in place of seen and of no other. table.ErrChanged: the index
+// is not as seen any more, or an earlier try of this very call was applied. late: an insert may still arrive.
+func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (late bool, err error) {
+	row := encodeIndex(l)
+	if seen.etag != "" && !l.ExpiresAt.IsZero() {
+		_, _, err = t.rows.merge(ctx, row, seen.etag) // keeps the properties of other programs
+		return false, err                             // a try that arrives late finds another ETag
+	}
+	// To replace the row is the only way to remove its expiry.
+	_, retried, err := t.rows.replace(ctx, row, seen.etag)
+	return retried && seen.etag == "", err
+}
+
+// enter makes the index name l unless it names another link, and returns the ETag of the row if it was added. late: an
+// insert may still arrive.
+func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, late bool, err error) {
+	etag, retried, err := t.rows.insert(ctx, encodeIndex(l))
+	if !errors.Is(err, table.ErrExists) {
+		return etag, retried, err
+	}
+	if !retried {
+		return "", false, nil
+	}
+	there, err := t.get(ctx, indexKey(l)) // an earlier try may have been applied
+	switch {
+	case err != nil && !errors.Is(err, table.ErrGone):
+		return "", true, err
+	case there.alias != string(l.Alias):
+		return "", true, nil
+	}
+	return there.etag, true, nil
+}
+
+// remove deletes the row of a key if it names the alias. A row that is gone, or that came to name another one, is fine.
+func (t *indexTable) remove(ctx context.Context, key string, a link.Alias) error {
+	seen, err := t.get(ctx, key)
+	if err == nil && seen.alias == string(a) {
+		err = t.drop(ctx, key, seen.etag)
+	}
+	if errors.Is(err, table.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// drop deletes the row of a key as it was read. One that was written since stays, and is fine.
+func (t *indexTable) drop(ctx context.Context, key string, read table.ETag) error {
+	err := t.rows.delete(ctx, rowKey{indexPartition(key), key, read})
+	if errors.Is(err, table.ErrChanged) {
+		return nil
+	}
+	return err
+}

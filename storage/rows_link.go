@@ -1,0 +1,216 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"tiney/clicks"
+	"tiney/link"
+	"tiney/storage/table"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/go-json-experiment/json"
+)
+
+// linkRow is a row of the ShortUrls table, or a link from the cache in front of it.
+type linkRow struct {
+	link.Link
+	etag       table.ETag     // of the row that was read or written; "" from the cache, unless the link may still become shared
+	expiryETag table.ETag     // of the expiry row for ExpiresAt; "" if only the reaper may delete that
+	createID   string         // tells apart those who make a link under one alias
+	editID     string         // tells apart those who change a link
+	unknown    jsontext.Value // the properties of other programs
+	cached     bool           // from the cache
+	unsettled  bool           // from the cache, and it was unsettled when it was read
+	retried    bool           // its write was sent more than once, and an earlier try may still arrive
+}
+
+// linkEntity is a row of ShortUrls on the wire, of a link or of a tombstone.
+type linkEntity struct {
+	PartitionKey  string
+	RowKey        string
+	LongURL       string     `json:"LongUrl,omitzero"`
+	CreatedAt     time.Time  `json:"CreatedAtUtc,omitzero"`
+	CreatedAtType string     `json:"CreatedAtUtc@odata.type,omitzero"`
+	ExpiresAt     time.Time  `json:"ExpiresAtUtc,omitzero"`
+	ExpiresAtType string     `json:"ExpiresAtUtc@odata.type,omitzero"`
+	IsDisabled    *bool      `json:",omitzero"` // a tombstone has none
+	Owner         string     `json:",omitzero"`
+	StatusCode    int        `json:",omitzero"`
+	Title         string     `json:",omitzero"`
+	Tags          string     `json:",omitzero"` // a JSON list
+	Shared        bool       `json:",omitzero"`
+	ClaimHash     string     `json:",omitzero"`
+	UpdatedAt     time.Time  `json:"UpdatedAtUtc,omitzero"`
+	UpdatedAtType string     `json:"UpdatedAtUtc@odata.type,omitzero"`
+	DeletedAt     time.Time  `json:"DeletedAtUtc,omitzero"`
+	DeletedAtType string     `json:"DeletedAtUtc@odata.type,omitzero"`
+	CountedFrom   string     `json:",omitzero"` // "20060102"
+	CreateID      string     `json:"CreateId,omitzero"`
+	EditID        string     `json:"EditId,omitzero"`
+	ExpiryETag    table.ETag `json:",omitzero"`
+	GoneAt        time.Time  `json:"GoneAtUtc,omitzero"`
+	GoneAtType    string     `json:"GoneAtUtc@odata.type,omitzero"`
+	GoneReason    link.State `json:",omitzero"`
+	ClicksBefore  int64      `json:",string,omitzero"`
+	ClicksType    string     `json:"ClicksBefore@odata.type,omitzero"`
+	BotsBefore    int64      `json:",string,omitzero"`
+	BotsType      string     `json:"BotsBefore@odata.type,omitzero"`
+	LastAt        time.Time  `json:"LastClickBeforeUtc,omitzero"`
+	LastAtType    string     `json:"LastClickBeforeUtc@odata.type,omitzero"`
+
+	// What storage says about the row, and what other programs keep in it. An edit writes the latter back as it was.
+	Metadata      string         `json:"odata.metadata,omitzero"`
+	ETag          string         `json:"odata.etag,omitzero"`
+	Timestamp     string         `json:",omitzero"`
+	TimestampType string         `json:"Timestamp@odata.type,omitzero"`
+	Unknown       jsontext.Value `json:",embed"`
+}
+
+// linkPartition spreads links over 36² partitions and more, by a rule that other programs can compute too.
+func linkPartition(a link.Alias) string {
+	if len(a) < 2 {
+		return "xx"
+	}
+	return strings.ToLower(string(a[:2]))
+}
+
+func encodeLink(r linkRow) []byte {
+	e := linkEntity{
+		PartitionKey: linkPartition(r.Alias), RowKey: string(r.Alias),
+		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title, ClaimHash: r.ClaimHash,
+		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown, GoneReason: r.GoneReason,
+	}
+	if r.GoneReason == link.StateLive {
+		e.IsDisabled = &r.Disabled
+	}
+	if r.StatusCode != link.DefaultStatusCode {
+		e.StatusCode = r.StatusCode
+	}
+	if len(r.Tags) > 0 {
+		e.Tags = string(encode(r.Tags))
+	}
+	if !r.CountedFrom.IsZero() {
+		e.CountedFrom = clicks.DayOf(r.CountedFrom).String()
+	}
+	e.CreatedAt, e.CreatedAtType = dateTime(r.CreatedAt)
+	e.ExpiresAt, e.ExpiresAtType = dateTime(r.ExpiresAt)
+	e.UpdatedAt, e.UpdatedAtType = dateTime(r.UpdatedAt)
+	e.DeletedAt, e.DeletedAtType = dateTime(r.DeletedAt)
+	e.GoneAt, e.GoneAtType = dateTime(r.GoneAt)
+	if r.Before.Clicks != 0 {
+		e.ClicksBefore, e.ClicksType = r.Before.Clicks, edmInt64
+	}
+	if r.Before.Bots != 0 {
+		e.BotsBefore, e.BotsType = r.Before.Bots, edmInt64
+	}
+	e.LastAt, e.LastAtType = dateTime(r.Before.LastAt)
+	return encode(e)
+}
+
+func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
+	var e linkEntity
+	// Half of an emoji, in what another program keeps there, does not make the link a damaged one.
+	err := json.Unmarshal(data, &e, jsontext.AllowInvalidUTF8(true))
+	if err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
+		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
+	}
+	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt, e.LastAt} {
+		if year := at.UTC().Year(); year < 0 || year > 9999 { // by its offset; it could not be written again
+			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
+		}
+	}
+	l := link.Link{Alias: a, Version: string(etag)}
+	if e.LongURL == "" {
+		l.GoneAt, l.GoneReason = e.GoneAt.UTC(), link.StateExpired
+		if e.GoneReason == link.StateDeleted {
+			l.GoneReason = link.StateDeleted
+		}
+		return linkRow{Link: l, etag: etag}, nil
+	}
+	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(), e.ExpiresAt.UTC(), e.StatusCode
+	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared, e.Owner, e.DeletedAt.UTC()
+	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash
+	l.Before = link.Count{Clicks: e.ClicksBefore, Bots: e.BotsBefore, LastAt: e.LastAt.UTC()}
+	if !link.ValidStatusCode(l.StatusCode) {
+		l.StatusCode = link.DefaultStatusCode
+	}
+	if day, ok := clicks.ParseDay(e.CountedFrom); ok {
+		l.CountedFrom = day.Start()
+	}
+	_ = json.Unmarshal([]byte(e.Tags), &l.Tags) // another program may keep its own there
+	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID, editID: e.EditID, unknown: e.Unknown}, nil
+}
+
+// linkTable is the ShortUrls table.
+type linkTable struct{ rows *store }
+
+// get reads the row of an alias, a link or a tombstone. Errors: link.ErrNotFound, link.ErrDamaged, or any other, which says
+// nothing about the link.
+func (t *linkTable) get(ctx context.Context, a link.Alias) (linkRow, error) {
+	data, etag, err := t.rows.get(ctx, linkPartition(a), string(a))
+	if errors.Is(err, table.ErrGone) {
+		return linkRow{}, link.ErrNotFound
+	}
+	if err != nil {
+		return linkRow{}, err
+	}
+	return decodeLink(data, a, etag)
+}
+
+// decided reports whether the error of a get says something about the link.
+func decided(err error) bool {
+	return errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrDamaged)
+}
+
+// insert makes the link durable before it returns. table.ErrExists: the alias is another link's. After any other error the link
+// may or may not be there.
+func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
+	etag, retried, err := t.rows.insert(ctx, encodeLink(r))
+	if errors.Is(err, table.ErrExists) && retried {
+		// Ours, if an earlier try was applied and only its response was lost.
+		there, readErr := t.get(ctx, r.Alias)
+		switch {
+		case readErr == nil && there.createID == r.createID:
+			etag, err = there.etag, nil
+		case readErr != nil && !decided(readErr):
+			return r, readErr
+		}
+	}
+	r.etag, r.Version, r.retried = etag, string(etag), retried
+	return r, err
+}
+
+// replace writes next over the row that was read, if that is unchanged. table.ErrChanged: it is not.
+func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) (linkRow, error) {
+	etag, retried, err := t.rows.replace(ctx, encodeLink(next), read)
+	if errors.Is(err, table.ErrChanged) && retried {
+		there, readErr := t.get(ctx, next.Alias)
+		switch {
+		case readErr == nil && (there.editID == next.editID && next.editID != "" || there.GoneReason != "" && next.GoneReason != ""):
+			return there, nil // an earlier try was applied, and its response lost
+		case readErr != nil && !decided(readErr):
+			return linkRow{}, readErr
+		}
+	}
+	next.etag, next.Version, next.retried = etag, string(etag), retried
+	return next, err
+}
+
+// share sets Shared in the row that was read, if that is unchanged. table.ErrChanged: it is not, or this was done already.
+func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
+	entity := encode(struct {
+		PartitionKey, RowKey string
+		Shared               bool
+	}{linkPartition(r.Alias), string(r.Alias), true})
+	etag, _, err := t.rows.merge(ctx, entity, r.etag)
+	r.etag, r.Version, r.Shared = etag, string(etag), true
+	return r, err
+}
+
+func (t *linkTable) delete(ctx context.Context, r linkRow) error {
+	return t.rows.delete(ctx, rowKey{linkPartition(r.Alias), string(r.Alias), r.etag})
+}

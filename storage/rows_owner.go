@@ -1,0 +1,49 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"tiney/link"
+	"tiney/storage/table"
+)
+
+// ownerEntity is a row of ShortUrlsByOwner on the wire: it lists a link among those of its owner.
+type ownerEntity struct {
+	PartitionKey string
+	RowKey       string
+	CreateID     string `json:"CreateId"`
+}
+
+// ownerPartition returns the partition of an owner's rows, in a form that keys may have.
+func ownerPartition(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:16])
+}
+
+// ownerKey sorts an owner's links, the newest first.
+func ownerKey(l link.Link) string {
+	return fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)
+}
+
+// ownerTable is the ShortUrlsByOwner table.
+type ownerTable struct{ rows *store }
+
+// insert lists a link among those of its owner, before the link itself is there. table.ErrExists: the row is another link's.
+//
+// It returns the ETag by which the row may be deleted again, or "" if that has to be left to who lists the links.
+func (t *ownerTable) insert(ctx context.Context, r linkRow) (table.ETag, error) {
+	partition, key := ownerPartition(r.Owner), ownerKey(r.Link)
+	return t.rows.insertOnce(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key, CreateID: r.createID}), partition, key, r.createID)
+}
+
+// put lists a link that exists, unless it is listed already.
+func (t *ownerTable) put(ctx context.Context, r linkRow) error {
+	_, err := t.rows.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner), RowKey: ownerKey(r.Link), CreateID: r.createID}))
+	return err
+}
+
+func (t *ownerTable) delete(ctx context.Context, l link.Link, read table.ETag) error {
+	return t.rows.delete(ctx, rowKey{ownerPartition(l.Owner), ownerKey(l), read})
+}

@@ -1,0 +1,376 @@
+// Package table calls Azure Table storage: connections, retries, errors, and the calls for rows. It is
+// the only package that imports the SDK of the tables. Package memtable is the same in memory.
+//
+// A row goes to and from a table as the JSON of the service's own protocol, with the properties
+// PartitionKey and RowKey, and types as in "CreatedAtUtc@odata.type".
+package table
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/go-json-experiment/json"
+
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+// ETag is the version of a row. "" stands for no row.
+type ETag string
+
+// Any stands for a row in whatever version it is.
+const Any ETag = "*"
+
+// The service's own limits.
+const (
+	MaxPage  = 1000 // rows of a query that it returns at a time
+	MaxBatch = 100  // rows of a batch
+	MaxKey   = 1024 // bytes of a RowKey, at least
+)
+
+// Range selects rows by their keys. Rows come in the order of their partitions, and in a partition in
+// that of their keys. The zero Range is the whole table.
+type Range struct {
+	// Partition is the partition of all rows. If it is "", the bounds below are of partitions, else of
+	// the keys in that partition.
+	Partition string
+	From      string // the first one; "" for no bound
+	After     string // the one before the first
+	Before    string // the one after the last
+}
+
+// filter returns the range in the query language of the service, "" for the whole table.
+func (r Range) filter() string {
+	var all []string
+	add := func(property, operator, value string) {
+		if value != "" {
+			value = strings.ReplaceAll(value, "'", "''")
+			all = append(all, fmt.Sprintf("%s %s '%s'", property, operator, value))
+		}
+	}
+	add("PartitionKey", "eq", r.Partition)
+	property := "RowKey"
+	if r.Partition == "" {
+		property = "PartitionKey"
+	}
+	add(property, "ge", r.From)
+	add(property, "gt", r.After)
+	add(property, "lt", r.Before)
+	return strings.Join(all, " and ")
+}
+
+// Query is what is listed.
+type Query struct {
+	Range
+	Properties []string // of each row; nil: all. One that a row lacks may be null.
+	PageSize   int      // at most MaxPage; zero: MaxPage
+	ETags      bool     // each row has its ETag, as "odata.etag"
+}
+
+// Kind is what a Write of a batch does.
+type Kind int
+
+// The kinds of writes. Each is what the method of that name does.
+const (
+	Insert Kind = iota
+	Upsert
+	Replace
+	Merge
+	Delete
+)
+
+// Write is one write of a batch.
+type Write struct {
+	Kind Kind
+	Row  []byte // of a Delete, the keys alone
+	Read ETag   // of a Replace, Merge or Delete
+}
+
+// NewDelete returns the Write that deletes a row as it was read.
+func NewDelete(partition, key string, read ETag) Write {
+	row, err := json.Marshal(map[string]string{"PartitionKey": partition, "RowKey": key})
+	if err != nil {
+		panic(err) // keys that storage has returned are valid UTF-8
+	}
+	return Write{Kind: Delete, Row: row, Read: read}
+}
+
+// Service is the tables of a storage account.
+type Service struct{ client *aztables.ServiceClient }
+
+// Open returns the tables of an account. It makes no call. The sender gets each try of a call as a
+// dependency; nil disables that.
+func Open(c Connection, sender *telemetry.Sender) (*Service, error) {
+	options := &aztables.ClientOptions{ClientOptions: ClientOptions(telemetry.TypeTable, sender)}
+	var client *aztables.ServiceClient
+	var err error
+	switch {
+	case c.identity != nil:
+		client, err = aztables.NewServiceClient(c.tables, c.identity, options)
+	case c.key != "":
+		var key *aztables.SharedKeyCredential
+		if key, err = aztables.NewSharedKeyCredential(c.account, c.key); err == nil {
+			client, err = aztables.NewServiceClientWithSharedKey(c.tables, key, options)
+		}
+	default:
+		client, err = aztables.NewServiceClientWithNoCredential(c.tables+"/?"+c.sas, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Service{client}, nil
+}
+
+// Table returns one table, which need not exist.
+func (s *Service) Table(name string) *Table { return &Table{name, s.client.NewClient(name)} }
+
+// Names returns the names of the tables that begin with prefix, in their order.
+// Error: link.ErrUnavailable.
+func (s *Service) Names(ctx context.Context, prefix string) (names []string, err error) {
+	const call = "QueryTables"
+	// "{" sorts right after all that a name may have.
+	filter := fmt.Sprintf("TableName ge '%s' and TableName lt '%[1]s{'", prefix)
+	pager := s.client.NewListTablesPager(&aztables.ListTablesOptions{Filter: &filter})
+	for pager.More() {
+		called, _ := WithCall(ctx, call)
+		page, err := pager.NextPage(called)
+		if err != nil {
+			return nil, classify(call, err)
+		}
+		for _, t := range page.Tables {
+			names = append(names, *t.Name)
+		}
+	}
+	return names, nil
+}
+
+// Table is one table of an account. Its methods return the errors of this package, or
+// link.ErrUnavailable, which is true of all of them.
+type Table struct {
+	name   string
+	client *aztables.Client
+}
+
+// Name returns the name of the table.
+func (t *Table) Name() string { return t.name }
+
+// do makes one call. Retried: it was sent more than once, so an earlier try may have been applied
+// although its response never came, or may still be.
+func (t *Table) do(ctx context.Context, name string, send func(context.Context) error) (bool, error) {
+	ctx, c := WithCall(ctx, name+" "+t.name)
+	err := classify(c.name, send(ctx))
+	return c.tries > 1, err
+}
+
+// Create creates the table. One that exists already is fine.
+func (t *Table) Create(ctx context.Context) error {
+	_, err := t.do(ctx, "CreateTable", func(ctx context.Context) error {
+		_, err := t.client.CreateTable(ctx, nil)
+		if hasCode(err, "TableAlreadyExists") {
+			return nil
+		}
+		return err
+	})
+	return err
+}
+
+// Drop deletes the table with all its rows. One that does not exist is fine. For a while after that,
+// Create fails, since the service is still deleting the table.
+func (t *Table) Drop(ctx context.Context) error {
+	_, err := t.do(ctx, "DeleteTable", func(ctx context.Context) error {
+		_, err := t.client.Delete(ctx, nil)
+		return err
+	})
+	if errors.Is(err, ErrNoTable) || errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// Clock asks for a row whose key no link can have, and returns the service's time, in whole seconds:
+// the cheapest way to tell that the table responds.
+func (t *Table) Clock(ctx context.Context) (time.Time, error) {
+	resp, err := t.read(ctx, "-", "-")
+	if err != nil && !errors.Is(err, ErrGone) {
+		return time.Time{}, err
+	}
+	at, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the clock of %s: %w: %w", t.name, link.ErrUnavailable, err)
+	}
+	return at, nil
+}
+
+// Get reads one row, or these properties of it. ErrGone: the table was read, and the row is not there.
+func (t *Table) Get(ctx context.Context, partition, key string, properties ...string) ([]byte, ETag, error) {
+	if properties != nil {
+		ctx = withSelect(ctx, properties)
+	}
+	resp, err := t.read(ctx, partition, key)
+	if err != nil {
+		return nil, "", err
+	}
+	data, err := runtime.Payload(resp) // the SDK has read it, and keeps it there
+	return data, ETag(resp.Header.Get("ETag")), err
+}
+
+// read returns the response for a row, also where that says that there is none. What the SDK itself
+// returns went through a map, in which a Double of 3.0 is a 3, and a 3 is written back as an Int32.
+func (t *Table) read(ctx context.Context, partition, key string) (resp *http.Response, err error) {
+	_, err = t.do(ctx, "GetEntity", func(ctx context.Context) error {
+		_, err := t.client.GetEntity(policy.WithCaptureResponse(ctx, &resp), partition, key, nil)
+		return err
+	})
+	return resp, err
+}
+
+// Insert adds a row. ErrExists: a row with that key is there; if retried, perhaps by an earlier try of
+// this very call whose response was lost.
+func (t *Table) Insert(ctx context.Context, row []byte) (etag ETag, retried bool, err error) {
+	retried, err = t.do(ctx, "InsertEntity", func(ctx context.Context) error {
+		resp, err := t.client.AddEntity(ctx, row, nil)
+		etag = ETag(resp.ETag)
+		return err
+	})
+	return etag, retried, err
+}
+
+// Upsert writes a row's properties, whether there is a row with that key or not. The row gets a new
+// ETag, so that nothing deletes it by an older one.
+func (t *Table) Upsert(ctx context.Context, row []byte) (etag ETag, err error) {
+	_, err = t.do(ctx, "UpsertEntity", func(ctx context.Context) error {
+		resp, err := t.client.UpsertEntity(ctx, row,
+			&aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeMerge})
+		etag = ETag(resp.ETag)
+		return err
+	})
+	return etag, err
+}
+
+// Replace writes a row in place of what was read, if that is unchanged. ErrChanged: it is not; if
+// retried, perhaps by an earlier try of this very call.
+func (t *Table) Replace(ctx context.Context, row []byte, read ETag) (ETag, bool, error) {
+	return t.update(ctx, row, read, aztables.UpdateModeReplace)
+}
+
+// Merge is Replace, but properties that the new row lacks stay as they are.
+func (t *Table) Merge(ctx context.Context, row []byte, read ETag) (ETag, bool, error) {
+	return t.update(ctx, row, read, aztables.UpdateModeMerge)
+}
+
+func (t *Table) update(ctx context.Context, row []byte, read ETag, mode aztables.UpdateMode) (
+	etag ETag, retried bool, err error) {
+	options := &aztables.UpdateEntityOptions{IfMatch: (*azcore.ETag)(&read), UpdateMode: mode}
+	retried, err = t.do(ctx, "UpdateEntity", func(ctx context.Context) error {
+		resp, err := t.client.UpdateEntity(withBody(ctx, row), row, options)
+		etag = ETag(resp.ETag)
+		return err
+	})
+	if errors.Is(err, ErrGone) {
+		err = fmt.Errorf("%w: %w", ErrChanged, err)
+	}
+	return etag, retried, err
+}
+
+// Delete deletes a row if it is unchanged since it was read; a row that is gone is fine. ErrChanged: it
+// was written since, or read is "".
+func (t *Table) Delete(ctx context.Context, partition, key string, read ETag) error {
+	if read == "" {
+		// The SDK would send "*", and delete whatever is there now.
+		return fmt.Errorf("DeleteEntity %s: no ETag: %w", t.name, ErrChanged)
+	}
+	_, err := t.do(ctx, "DeleteEntity", func(ctx context.Context) error {
+		_, err := t.client.DeleteEntity(ctx, partition, key,
+			&aztables.DeleteEntityOptions{IfMatch: (*azcore.ETag)(&read)})
+		return err
+	})
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+var transactionTypes = map[Kind]aztables.TransactionType{
+	Insert:  aztables.TransactionTypeAdd,
+	Upsert:  aztables.TransactionTypeInsertMerge,
+	Replace: aztables.TransactionTypeUpdateReplace,
+	Merge:   aztables.TransactionTypeUpdateMerge,
+	Delete:  aztables.TransactionTypeDelete,
+}
+
+// Batch makes up to MaxBatch writes of different rows of one partition in one call: all of them or
+// none. No error says which row is to blame, and an earlier try whose response was lost may have been
+// applied. ErrExists, ErrGone, ErrChanged: one of the rows was not as it had to be.
+func (t *Table) Batch(ctx context.Context, writes []Write) (retried bool, err error) {
+	actions := make([]aztables.TransactionAction, len(writes))
+	for i, w := range writes {
+		actions[i] = aztables.TransactionAction{ActionType: transactionTypes[w.Kind], Entity: w.Row}
+		if w.Kind >= Replace {
+			actions[i].IfMatch = (*azcore.ETag)(&w.Read)
+		}
+		if err := fitForBatch(w); err != nil {
+			return false, fmt.Errorf("SubmitTransaction %s: %w", t.name, err)
+		}
+	}
+	return t.do(ctx, "SubmitTransaction", func(ctx context.Context) error {
+		return Safely(func() error { // the SDK panics over an empty response
+			_, err := t.client.SubmitTransaction(ctx, actions, nil)
+			return err
+		})
+	})
+}
+
+// fitForBatch returns an error for a write that the SDK would make without an ETag, or to another row:
+// in a batch it does not escape quotes in keys. Only those of a Delete are looked at, since other rows
+// are large; no key of the product has quotes.
+func fitForBatch(w Write) error {
+	if w.Kind >= Replace && w.Read == "" || w.Kind == Delete && bytes.ContainsRune(w.Row, '\'') {
+		return fmt.Errorf("a row that is not fit for a batch: %w", link.ErrUnavailable)
+	}
+	return nil
+}
+
+// List lists rows, page by page, until page returns an error. A page may have fewer rows than asked
+// for, even none, although there are more. ErrNoTable: there is no table.
+func (t *Table) List(ctx context.Context, q Query, page func(rows [][]byte) error) error {
+	options := &aztables.ListEntitiesOptions{}
+	if filter := q.filter(); filter != "" {
+		options.Filter = &filter
+	}
+	if q.Properties != nil {
+		properties := strings.Join(q.Properties, ",")
+		options.Select = &properties
+	}
+	if q.PageSize != 0 {
+		size := int32(q.PageSize)
+		options.Top = &size
+	}
+	format := aztables.MetadataFormatNone
+	if q.ETags {
+		format = aztables.MetadataFormatFull // the one that is documented to carry ETags
+	}
+	options.Format = &format
+	for pager := t.client.NewListEntitiesPager(options); pager.More(); {
+		var resp aztables.ListEntitiesResponse
+		_, err := t.do(ctx, "QueryEntities", func(ctx context.Context) (err error) {
+			resp, err = pager.NextPage(ctx)
+			return err
+		})
+		if err == nil {
+			err = page(resp.Entities)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

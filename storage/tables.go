@@ -1,0 +1,300 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/singleflight"
+
+	"tiney/link"
+	"tiney/storage/table"
+)
+
+// Table is all that this package knows of a table, whether in Azure (package table, whose Table says
+// what each method does) or in memory (package memtable).
+//
+// Every error is a link.ErrUnavailable. Retried: the call was sent more than once, so that an earlier
+// try may have been applied although its response was lost, or may still be.
+type Table interface {
+	Name() string
+	Get(ctx context.Context, partition, key string, properties ...string) (row []byte, etag table.ETag, err error)
+	Insert(ctx context.Context, row []byte) (etag table.ETag, retried bool, err error)
+	Upsert(ctx context.Context, row []byte) (table.ETag, error)
+	Replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error)
+	Merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error)
+	Delete(ctx context.Context, partition, key string, read table.ETag) error
+	Batch(ctx context.Context, writes []table.Write) (retried bool, err error)
+	List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error
+	Create(ctx context.Context) error
+	Drop(ctx context.Context) error
+	Clock(ctx context.Context) (time.Time, error)
+}
+
+// store is a table that is made when it is found missing: so the first request after a start, or after
+// the table was deleted, is slower instead of failing.
+type store struct {
+	table    Table
+	timeout  time.Duration
+	readOnly bool // nothing is created in it
+	ensuring singleflight.Group
+}
+
+// ensure creates the table unless it exists. Concurrent callers share one call, and none waits for
+// longer than its own ctx allows.
+func (t *store) ensure(ctx context.Context) error {
+	created := shared(ctx, &t.ensuring, "", t.timeout, func(ctx context.Context) (any, error) {
+		return nil, t.table.Create(ctx)
+	})
+	select {
+	case done := <-created:
+		return done.Err
+	case <-ctx.Done():
+		return fmt.Errorf("creating %s: %w in time: %w", t.table.Name(), link.ErrUnavailable, ctx.Err())
+	}
+}
+
+// made makes a call, and once more after it has created the table, if that is missing.
+func (t *store) made(ctx context.Context, call func() error) error {
+	err := call()
+	if !errors.Is(err, table.ErrNoTable) || t.readOnly {
+		return err
+	}
+	if err := t.ensure(ctx); err != nil {
+		return err
+	}
+	return call()
+}
+
+// get reads one row, or these properties of it. table.ErrGone: the row is not there.
+func (t *store) get(ctx context.Context, partition, key string, properties ...string) (row []byte, etag table.ETag, err error) {
+	err = t.made(ctx, func() error {
+		row, etag, err = t.table.Get(ctx, partition, key, properties...)
+		return err
+	})
+	return row, etag, err
+}
+
+// clock returns the storage service's time, in whole seconds. It is the cheapest call there is.
+func (t *store) clock(ctx context.Context) (at time.Time, err error) {
+	err = t.made(ctx, func() error {
+		at, err = t.table.Clock(ctx)
+		return err
+	})
+	return at, err
+}
+
+func (t *store) ping(ctx context.Context) error {
+	_, err := t.clock(ctx)
+	return err
+}
+
+// earlier returns now, or the storage service's time if that is earlier.
+func (t *store) earlier(ctx context.Context, now time.Time) (time.Time, error) {
+	there, err := t.clock(ctx)
+	if err == nil && there.Before(now) {
+		now = there
+	}
+	return now, err
+}
+
+// insert adds a row. table.ErrExists: a row with that key is there.
+func (t *store) insert(ctx context.Context, row []byte) (etag table.ETag, retried bool, err error) {
+	err = t.made(ctx, func() error {
+		var again bool
+		etag, again, err = t.table.Insert(ctx, row)
+		retried = retried || again
+		return err
+	})
+	return etag, retried, err
+}
+
+// insertOnce inserts a row that has the id of the operation that creates it. table.ErrExists: the row
+// there has another id. table.ErrGone: there was a row, and it cannot be told which.
+//
+// It returns the ETag by which the row may be deleted again, or "" if it may not: an earlier try of the
+// insert may still arrive after that.
+func (t *store) insertOnce(ctx context.Context, row []byte, partition, key, id string) (table.ETag, error) {
+	etag, retried, err := t.insert(ctx, row)
+	if !retried {
+		return etag, err
+	}
+	if errors.Is(err, table.ErrExists) {
+		var data []byte
+		if data, _, err = t.get(ctx, partition, key); err != nil {
+			return "", err
+		}
+		var there struct {
+			CreateID string `json:"CreateId"`
+		}
+		if json.Unmarshal(data, &there) != nil || there.CreateID != id {
+			return "", table.ErrExists
+		}
+	}
+	return "", err
+}
+
+// upsert writes a row's properties, whether there is a row with that key or not.
+func (t *store) upsert(ctx context.Context, row []byte) (etag table.ETag, err error) {
+	err = t.made(ctx, func() error {
+		etag, err = t.table.Upsert(ctx, row)
+		return err
+	})
+	return etag, err
+}
+
+// replace overwrites a row that was read, or inserts it if read is "". table.ErrChanged: the row is not
+// as it was read; if retried, perhaps by an earlier try of this very call.
+func (t *store) replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error) {
+	if read == "" {
+		if etag, retried, err = t.insert(ctx, row); errors.Is(err, table.ErrExists) {
+			err = fmt.Errorf("%w: %w", table.ErrChanged, err)
+		}
+		return etag, retried, err
+	}
+	err = t.made(ctx, func() error {
+		etag, retried, err = t.table.Replace(ctx, row, read)
+		return err
+	})
+	return etag, retried, err
+}
+
+// merge overwrites properties of a row that was read, with the errors of replace.
+func (t *store) merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error) {
+	err = t.made(ctx, func() error {
+		etag, retried, err = t.table.Merge(ctx, row, read)
+		return err
+	})
+	return etag, retried, err
+}
+
+// rowKey is the key of a row, and the ETag by which it was read.
+type rowKey struct {
+	partition, key string
+	etag           table.ETag
+}
+
+// delete deletes a row if it is unchanged since it was read; a row that is gone is fine.
+// table.ErrChanged: it was written since.
+func (t *store) delete(ctx context.Context, r rowKey) error {
+	return t.made(ctx, func() error { return t.table.Delete(ctx, r.partition, r.key, r.etag) })
+}
+
+// deleteBatch deletes up to table.MaxBatch rows of one partition in one call: all of them if each is
+// unchanged since it was read, else none. After any error, delete them one by one.
+func (t *store) deleteBatch(ctx context.Context, rows []rowKey) error {
+	writes := make([]table.Write, len(rows))
+	for i, r := range rows {
+		writes[i] = table.NewDelete(r.partition, r.key, r.etag)
+	}
+	_, err := t.batch(ctx, writes)
+	return err
+}
+
+// upsertBatch upserts up to table.MaxBatch rows of one partition, whose keys have no quotes, in one
+// call: all of them or none.
+func (t *store) upsertBatch(ctx context.Context, rows [][]byte) (retried bool, err error) {
+	writes := make([]table.Write, len(rows))
+	for i, row := range rows {
+		writes[i] = table.Write{Kind: table.Upsert, Row: row}
+	}
+	return t.batch(ctx, writes)
+}
+
+func (t *store) batch(ctx context.Context, writes []table.Write) (retried bool, err error) {
+	err = t.made(ctx, func() error {
+		retried, err = t.table.Batch(ctx, writes)
+		return err
+	})
+	return retried, err
+}
+
+// list lists rows, page by page, until page returns an error. A table that is missing is empty.
+func (t *store) list(ctx context.Context, q table.Query, page func(rows [][]byte) error) error {
+	err := t.table.List(ctx, q, page)
+	if errors.Is(err, table.ErrNoTable) && !t.readOnly {
+		return t.ensure(ctx)
+	}
+	return err
+}
+
+// listedRow is a row that came with a query.
+type listedRow struct {
+	rowKey
+	writtenAt time.Time // by the clock of the storage service
+	data      []byte
+}
+
+// errEnough ends a query that has returned as many rows as are wanted.
+var errEnough = errors.New("there are enough rows")
+
+// first lists the first rows of a range with their ETags, at least size of them unless there are fewer.
+func (t *store) first(ctx context.Context, r table.Range, size int) (rows []listedRow, err error) {
+	q := table.Query{Range: r, ETags: true, PageSize: min(size, table.MaxPage)}
+	err = t.list(ctx, q, func(page [][]byte) error {
+		some, err := t.decode(page)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, some...)
+		if len(rows) >= size { // the service may return fewer at a time, even none, although there are more
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return rows, err
+}
+
+// decode reads what all rows of a query have.
+func (t *store) decode(page [][]byte) ([]listedRow, error) {
+	rows := make([]listedRow, 0, len(page))
+	for _, data := range page {
+		var e struct {
+			PartitionKey, RowKey string
+			ETag                 table.ETag `json:"odata.etag"`
+			Timestamp            time.Time
+		}
+		if err := json.Unmarshal(data, &e); err != nil {
+			return nil, fmt.Errorf("a row of %s: %w: %w", t.table.Name(), link.ErrUnavailable, err)
+		}
+		rows = append(rows, listedRow{rowKey{e.PartitionKey, e.RowKey, e.ETag}, e.Timestamp, data})
+	}
+	return rows, nil
+}
+
+// deleteRange deletes rows. table.ErrChanged: one was written since it was listed.
+func (t *store) deleteRange(ctx context.Context, r table.Range) error {
+	q := table.Query{Range: r, Properties: []string{"PartitionKey", "RowKey", "Timestamp"}, ETags: true}
+	return t.list(ctx, q, func(page [][]byte) error {
+		rows, err := t.decode(page)
+		for err == nil && len(rows) > 0 {
+			var batch []rowKey
+			for _, r := range rows[:min(len(rows), table.MaxBatch)] {
+				if r.partition == rows[0].partition {
+					batch = append(batch, r.rowKey)
+				}
+			}
+			err, rows = t.deleteEach(ctx, batch), rows[len(batch):]
+		}
+		return err
+	})
+}
+
+// deleteEach deletes up to table.MaxBatch rows of one partition, one by one if it cannot be done in one
+// call.
+func (t *store) deleteEach(ctx context.Context, rows []rowKey) error {
+	if err := t.deleteBatch(ctx, rows); err == nil {
+		return nil
+	}
+	for _, r := range rows { // another process may have deleted one of them
+		if err := t.delete(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

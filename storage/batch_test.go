@@ -39,7 +39,7 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 			}
 			r.WantRows(0, 0, 0)
 
-			r.config.Sender.Close(time.Minute)
+			r.sender.Close(time.Minute)
 			calls := map[string]int{}
 			for _, i := range e.Items("RemoteDependencyData") {
 				if d := i.Data.BaseData; !strings.HasPrefix(d.Name, "CreateTable") {
@@ -161,7 +161,7 @@ func TestReapWhereABatchFails(t *testing.T) {
 			}
 			r.WantRows(0, 0, 0)
 
-			r.config.Sender.Close(time.Minute)
+			r.sender.Close(time.Minute)
 			var said []string
 			for _, i := range e.Items("RemoteDependencyData") {
 				d := i.Data.BaseData
@@ -184,7 +184,7 @@ func TestABatchThatIsAppliedIsReported(t *testing.T) {
 	if _, err := s.Reap(ctx); err != nil {
 		t.Error(err)
 	}
-	r.config.Sender.Close(time.Minute)
+	r.sender.Close(time.Minute)
 	items := e.Items("RemoteDependencyData")
 	var last []string
 	for _, i := range items {

@@ -120,10 +120,10 @@ type entries interface {
 	MaxCost() int64
 }
 
-func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, error), changes *changes) (*cache, error) {
-	c := &cache{table: table, current: changes.current, config: *config.Cache, timeout: config.Timeout, staleWait: config.StaleWait,
+func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, error),
+	current func(context.Context, time.Time) bool) (*cache, error) {
+	c := &cache{table: table, current: current, config: *config.Cache, timeout: config.Timeout, staleWait: config.StaleWait,
 		now: config.Now, metrics: config.Metrics}
-	changes.subscribe(subscriber{forget: func(alias string) { c.forget(link.Alias(alias)) }, doubt: c.doubt})
 	if config.Cache.Exact {
 		c.entries = &exactEntries{}
 		return c, nil

@@ -15,6 +15,8 @@ import (
 	"tiney/internal/linkstest"
 	"tiney/link"
 	"tiney/telemetry"
+
+	"github.com/dgraph-io/ristretto/v2"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -73,13 +75,16 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 		metrics: new(telemetry.Metrics),
 		advance: func(d time.Duration) { nanoseconds.Add(int64(d)) },
 	}
-	config := CacheConfig{Bytes: bytes, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour}
-	now := func() time.Time { return start.Add(time.Duration(nanoseconds.Load())) }
+	config := Config{
+		Cache:   &CacheConfig{Bytes: bytes, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour},
+		Timeout: 5 * time.Second, StaleWait: 2 * time.Second, Metrics: r.metrics,
+		Now: func() time.Time { return start.Add(time.Duration(nanoseconds.Load())) },
+	}
 	var err error
-	if r.cache, err = newCache(r.table.get, func(context.Context, time.Time) bool { return !r.outdated.Load() }, config, now, r.metrics); err != nil {
+	if r.cache, err = newCache(&config, r.table.get, func(context.Context, time.Time) bool { return !r.outdated.Load() }); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.entries.Close)
+	t.Cleanup(r.entries.(*ristretto.Cache[string, *entry]).Close)
 	return r
 }
 
@@ -110,7 +115,7 @@ func (r *cacheRig) want(t *testing.T, a link.Alias, wantErr error, reads int64) 
 	if n := r.table.gets.Load() - before; n != reads {
 		t.Errorf("%s: %d reads, want %d", a, n, reads)
 	}
-	r.entries.Wait()
+	r.wait()
 	return got
 }
 
@@ -229,8 +234,8 @@ func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
 	if got := r.want(t, "abcdef", nil, 1); !linkstest.Same(got.Link, l) || !got.Stale {
 		t.Errorf("got %+v", got)
 	}
-	if took := time.Since(start); took < staleWait || took > 30*time.Second {
-		t.Errorf("took %v, want about %v", took, staleWait)
+	if took := time.Since(start); took < r.staleWait || took > 30*time.Second {
+		t.Errorf("took %v, want about %v", took, r.staleWait)
 	}
 	r.want(t, "abcdef", nil, 0)
 	close(wait) // the response comes, nobody waits for it, and it is kept all the same
@@ -299,12 +304,12 @@ func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
 	}
 	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/"}
 	r.insert(l)
-	r.entries.Wait()
+	r.wait()
 	close(wait)
 	if err := <-read; !errors.Is(err, link.ErrNotFound) {
 		t.Errorf("the read got %v", err)
 	}
-	r.entries.Wait()
+	r.wait()
 	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, l) {
 		t.Errorf("got %+v", got)
 	}
@@ -319,7 +324,7 @@ func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		r.insert(l)
-		r.entries.Wait()
+		r.wait()
 		if got, err := r.get(context.Background(), l.Alias); err != nil || !linkstest.Same(got.Link, l) {
 			t.Fatalf("after %d: got %+v, %v", i, got, err)
 		}
@@ -339,11 +344,11 @@ func TestCacheWritesThroughAndForgets(t *testing.T) {
 	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/", ExpiresAt: r.now().Add(time.Hour)}
 	r.want(t, "abcdef", link.ErrNotFound, 1)
 	r.insert(l)
-	r.entries.Wait()
+	r.wait()
 	r.want(t, "abcdef", nil, 0)
 	r.table.set(func() { delete(r.table.links, "abcdef") })
 	r.forget("abcdef")
-	r.entries.Wait()
+	r.wait()
 	r.want(t, "abcdef", link.ErrNotFound, 1)
 }
 
@@ -443,7 +448,7 @@ func TestCacheKnowsWhatCreateAsksFor(t *testing.T) {
 			r := newCacheRig(t, 1<<20)
 			test.link.Alias, test.link.LongURL = "abcdef", "https://example.com/"
 			r.insert(test.link)
-			r.entries.Wait()
+			r.wait()
 			if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, test.link) || !got.cached || (got.etag != "") != test.etag {
 				t.Errorf("got %+v", got)
 			}
@@ -476,7 +481,7 @@ func TestCacheForgetsWhatIsUnderWay(t *testing.T) {
 	if got := <-read; !linkstest.Same(got.Link, old) {
 		t.Errorf("the older read got %+v", got)
 	}
-	r.entries.Wait()
+	r.wait()
 	if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, edited) {
 		t.Errorf("got %+v, want %+v", got, edited)
 	}
@@ -559,10 +564,10 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 			for i := range 40_000 {
 				entry(r, i)
 				if i%1000 == 0 {
-					r.entries.Wait() // ristretto drops what comes faster than it can take
+					r.wait() // ristretto drops what comes faster than it can take
 				}
 			}
-			r.entries.Wait()
+			r.wait()
 			used := heap() - before - empty
 			cost := r.entries.MaxCost() - r.entries.RemainingCost()
 			t.Logf("heap %d KiB for a cost of %d KiB; %d KiB while empty", used>>10, cost>>10, empty>>10)
@@ -596,7 +601,7 @@ func newHitRig(t testing.TB) *cacheRig {
 			t.Fatal(err)
 		}
 	}
-	r.entries.Wait()
+	r.wait()
 	return r
 }
 
@@ -655,10 +660,10 @@ func TestCacheMakesRoomForTheLiving(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i%100 == 0 {
-				r.entries.Wait() // ristretto drops what comes faster than it can take
+				r.wait() // ristretto drops what comes faster than it can take
 			}
 		}
-		r.entries.Wait()
+		r.wait()
 		return r.metrics.CacheHit.Value() - before
 	}
 	for _, generation := range []string{"a", "b"} {
@@ -671,7 +676,7 @@ func TestCacheMakesRoomForTheLiving(t *testing.T) {
 				t.Fatalf("%d links that are dead are left", r.dead())
 			}
 		}
-		r.entries.Wait()
+		r.wait()
 		pass(generation)
 		if hits := pass(generation); hits < links*9/10 {
 			t.Errorf("%d hits for %d links of generation %s", hits, links, generation)
@@ -702,7 +707,7 @@ func TestCacheTakesNothingOfTheSecondaryThatHasChanged(t *testing.T) {
 			r.forget("abcdef")
 		}
 		r.putStale("abcdef", linkRow{Link: link.Link{Alias: "abcdef", LongURL: "https://example.com/"}}, forgotten)
-		r.entries.Wait()
+		r.wait()
 		if _, there := r.entries.Get("abcdef"); there == changed {
 			t.Errorf("changed %t: cached %t", changed, there)
 		}

@@ -16,6 +16,7 @@ import (
 	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -220,7 +221,7 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 			}
 			r.clock.Advance(5 * time.Second)
 			if test.fault == faultproxy.Freeze {
-				if time.Since(begun) > storage.Timeout/2 {
+				if time.Since(begun) > table.Timeout/2 {
 					return // on a machine that slow, the first one may have ended
 				}
 				test.tries = 0 // it is still under way
@@ -533,7 +534,7 @@ func TestEditsThatWereAnnouncedTooLongAgo(t *testing.T) {
 	there("", url1, time.Hour)(r, s)
 	r.proxy.After(func(c faultproxy.Call) {
 		if c.Operation == "UpdateEntity" && c.Target == r.Links {
-			r.clock.Advance(storage.Timeout + time.Second)
+			r.clock.Advance(table.Timeout + time.Second)
 		}
 	})
 	errs, err := s.EditAll(ctx, []link.Alias{"one", "one"}, func(i int, l link.Link) (link.Link, error) {

@@ -277,7 +277,6 @@ func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKe
 		if f.Err = repair(ctx); errors.Is(f.Err, table.ErrChanged) {
 			f.Err = errMeanwhile
 		}
-		f.Err = f.Err
 		f.Mended = f.Err == nil
 	}
 	c.mu.Lock()

@@ -426,10 +426,10 @@ func TestCheckMeetsImports(t *testing.T) {
 	other := r.other()
 	way := faultproxy.Start(emulator) // of the import
 	t.Cleanup(way.Close)
-	through := r.config.Connection
-	r.config.Connection = connect(t, way.ConnectionString())
+	through := r.config.Open
+	r.config.Open = connect(t, way.ConnectionString(), nil)
 	importer := r.instance()
-	r.config.Connection = through
+	r.config.Open = through
 	var met, rests atomic.Bool
 	met.Store(true)
 	for n := 1; met.Load(); n++ {

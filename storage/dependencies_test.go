@@ -10,7 +10,6 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/ingest"
-	"tiney/link"
 	"tiney/storage"
 	"tiney/telemetry"
 )
@@ -25,14 +24,15 @@ func reported(t *testing.T) (*rig, *ingest.Endpoint) {
 		t.Fatal(err)
 	}
 	r := newRig(t)
-	r.config.Sender = telemetry.Start(telemetry.Config{Connection: connection, Metrics: r.metrics, SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
+	r.sender = telemetry.Start(telemetry.Config{Connection: connection, Metrics: r.metrics, SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
+	r.config.Open = connect(t, r.proxy.ConnectionString(), r.sender)
 	return r, e
 }
 
 // wantCalls ends the reports and compares them, as name, result code, error code, success and try.
 func wantCalls(t *testing.T, r *rig, e *ingest.Endpoint, kind string, want ...string) {
 	t.Helper()
-	r.config.Sender.Close(time.Minute)
+	r.sender.Close(time.Minute)
 	var got []string
 	for _, i := range e.Items("RemoteDependencyData") {
 		d := i.Data.BaseData
@@ -178,35 +178,4 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			wantCalls(t, r, e, telemetry.TypeTable, c.want(r)...)
 		})
 	}
-}
-
-func TestCallsOfTheLockAreReported(t *testing.T) {
-	t.Parallel()
-	r, e := reported(t)
-	log := slog.New(slog.DiscardHandler)
-	open := func() *storage.Lock {
-		l, err := storage.OpenLock(storage.LockConfig{
-			Connection: connect(t, r.proxy.ConnectionString()), Container: strings.ToLower(r.Links), Blob: "reaper.lock",
-			Log: log, Sender: r.config.Sender,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	one, two := open(), open()
-	if err := one.Do(ctx, func(context.Context) error {
-		if err := two.Do(ctx, nil); err != link.ErrLockHeld {
-			t.Errorf("got %v", err)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-	if err := one.Ping(ctx); err != nil {
-		t.Error(err)
-	}
-	wantCalls(t, r, e, telemetry.TypeBlob,
-		"AcquireLease 404 ContainerNotFound true", "CreateBlob 404 ContainerNotFound true", "CreateContainer 201 true", "CreateBlob 201 true", "AcquireLease 201 true",
-		"AcquireLease 409 LeaseAlreadyPresent true", "ReleaseLease 200 true", "GetContainer 200 true")
 }

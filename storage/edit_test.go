@@ -42,7 +42,7 @@ func TestAnEditKeepsWhatIsNotOurs(t *testing.T) {
 	}))
 	defer azure.Close()
 	r := newRig(t)
-	r.config.Connection = connect(t, fmt.Sprintf("AccountName=a;AccountKey=AAAA;TableEndpoint=%s;BlobEndpoint=%[1]s", azure.URL))
+	r.config.Open = connect(t, fmt.Sprintf("AccountName=a;AccountKey=AAAA;TableEndpoint=%s;BlobEndpoint=%[1]s", azure.URL), nil)
 	r.config.Tables.Links = "ShortUrls"
 	s, err := storage.Open(r.config)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 )
 
 func TestTablesConform(t *testing.T)             { conform(t, nil) }
@@ -283,7 +284,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 				if !errors.Is(err, link.ErrUnavailable) {
 					t.Errorf("got %v", err)
 				}
-				if took := time.Since(start); took > storage.Timeout+slack {
+				if took := time.Since(start); took > table.Timeout+slack {
 					t.Errorf("took %v", took)
 				}
 				r.proxy.Reset()
@@ -515,7 +516,7 @@ func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 		if told, created, err = other.Create(ctx, r.want("https://example.com/", time.Hour), ""); err != nil || created {
 			t.Errorf("created %t, %v", created, err)
 		}
-		r.clock.Advance(storage.Timeout + time.Second)
+		r.clock.Advance(table.Timeout + time.Second)
 	})
 	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("got %v", err)
@@ -555,7 +556,7 @@ func TestConcurrentCreatesOnTwoInstances(t *testing.T) {
 		linkstest.CreateAtOnce(t, 64, func(i int) (link.Link, bool, error) {
 			return instances[i%2].Create(ctx, r.want(url, time.Hour), "")
 		})
-		inTime = inTime && time.Since(start) < storage.Timeout
+		inTime = inTime && time.Since(start) < table.Timeout
 		if index := len(r.Rows(r.Index)); index != round+1 {
 			t.Errorf("%d index rows, want %d", index, round+1)
 		}
@@ -588,7 +589,7 @@ func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
 		}
 		return instances[i%2].Create(ctx, r.want("https://example.com/", time.Hour), "")
 	})
-	inTime := time.Since(start) < storage.Timeout
+	inTime := time.Since(start) < table.Timeout
 	if _, err := instances[1].Reap(ctx); err != nil {
 		t.Error(err)
 	}
@@ -743,7 +744,7 @@ func TestNobodyWaitsLongerForATableThanForARow(t *testing.T) {
 			if _, err := s.Get(hasty, "nobody"); !errors.Is(err, link.ErrUnavailable) {
 				t.Errorf("got %v", err)
 			}
-			if took := time.Since(start); took > storage.Timeout+slack {
+			if took := time.Since(start); took > table.Timeout+slack {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -780,7 +781,7 @@ func TestNoStorage(t *testing.T) {
 			if strings.Contains(err.Error(), "127.0.0.1") && strings.Contains(err.Error(), "http://") {
 				t.Errorf("%q quotes a URL", err)
 			}
-			if took := time.Since(start); took > storage.Timeout+slack {
+			if took := time.Since(start); took > table.Timeout+slack {
 				t.Errorf("took %v", took)
 			}
 		})

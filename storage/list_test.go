@@ -151,7 +151,7 @@ func (s *tableService) open(r *rig) *storage.Links {
 	r.t.Helper()
 	server := httptest.NewServer(s)
 	r.t.Cleanup(server.Close)
-	r.config.Connection = connect(r.t, azurite.Ports{Table: server.Listener.Addr().(*net.TCPAddr).Port}.ConnectionString())
+	r.config.Open = connect(r.t, azurite.Ports{Table: server.Listener.Addr().(*net.TCPAddr).Port}.ConnectionString(), nil)
 	return r.instance()
 }
 

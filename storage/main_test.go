@@ -20,6 +20,7 @@ import (
 	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
@@ -53,9 +54,10 @@ type rig struct {
 	clock             *linkstest.Clock
 	metrics           *telemetry.Metrics
 	config            storage.Config
-	clicked           bool         // there are clicks to be rolled up
-	left              atomic.Int64 // creates that were stopped too long, and whose second for repairs was over too early
-	*rawtables.Tables              // around the proxy
+	sender            *telemetry.Sender // gets the calls of the rig's stores; nil: nothing does
+	clicked           bool              // there are clicks to be rolled up
+	left              atomic.Int64      // creates that were stopped too long, and whose second for repairs was over too early
+	*rawtables.Tables                   // around the proxy
 }
 
 // leftLog counts these.
@@ -95,7 +97,9 @@ func newRig(t testing.TB) *rig {
 	r.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("T%d", rigs.Add(1)))
 	r.TombstoneFor, r.KeepDays, r.Now = 0, keepDays, r.clock.Now
 	r.config = storage.Config{
-		Connection: connect(t, r.proxy.ConnectionString()),
+		Open: connect(t, r.proxy.ConnectionString(), nil), Timeout: table.Timeout,
+		// On a busy machine the emulator may stand still for longer than people wait.
+		ChangesWait: 2 * time.Second, StaleWait: 2 * time.Second,
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		AliasLength: 6,
@@ -134,13 +138,18 @@ func (r *rig) meet(n int, dies bool, do func()) {
 	})
 }
 
-func connect(t testing.TB, connectionString string) storage.Connection {
+// connect opens the tables of an account, whose calls are reported to sender, if that is not nil.
+func connect(t testing.TB, connectionString string, sender *telemetry.Sender) func(name string) storage.Table {
 	t.Helper()
-	c, err := storage.ParseConnection(func(string) string { return connectionString }, storage.TableService, "X")
+	c, err := table.ParseConnection(func(string) string { return connectionString }, table.TableService, "X")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	service, err := table.Open(c, sender)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(name string) storage.Table { return service.Table(name) }
 }
 
 var withCache = &storage.CacheConfig{Bytes: 10 << 20, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour}
@@ -176,9 +185,9 @@ func (r *rig) instance() *storage.Links {
 // other opens another instance, without a cache, whose calls the proxy does not see.
 func (r *rig) other() *storage.Links {
 	r.t.Helper()
-	through := r.config.Connection
-	defer func() { r.config.Connection = through }()
-	r.config.Connection = connect(r.t, emulator.ConnectionString())
+	through := r.config.Open
+	defer func() { r.config.Open = through }()
+	r.config.Open = connect(r.t, emulator.ConnectionString(), nil)
 	return r.instance()
 }
 
@@ -193,7 +202,7 @@ func patiently(do func() error) error {
 
 // tooSlow reports whether an operation has failed because storage took longer than it had time for.
 func tooSlow(err error, begun time.Time) bool {
-	return errors.Is(err, link.ErrUnavailable) && time.Since(begun) >= storage.Timeout
+	return errors.Is(err, link.ErrUnavailable) && time.Since(begun) >= table.Timeout
 }
 
 // want is a link to be made, that lives for life from the clock's now on.

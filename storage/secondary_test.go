@@ -15,6 +15,7 @@ import (
 	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 )
 
 // twoRegions is a rig whose account has a copy in a second region, which is another emulator.
@@ -32,8 +33,7 @@ func newTwoRegions(t *testing.T, other azurite.Ports) twoRegions {
 	t.Cleanup(second.Close)
 	copies := rawtables.Open(t, other.ConnectionString(), strings.TrimSuffix(r.Links, "ShortUrls"))
 	copies.Make()
-	c := connect(t, second.ConnectionString())
-	r.config.Secondary = &c
+	r.config.OpenCopy = connect(t, second.ConnectionString(), nil)
 	return twoRegions{r, second, copies}
 }
 
@@ -91,7 +91,7 @@ func TestSecondary(t *testing.T) {
 				always(r.second, test.secondary)
 				begin := time.Now()
 				l, err := s.Get(hasty, "abcdef")
-				if took := time.Since(begin); took > storage.Timeout+slack {
+				if took := time.Since(begin); took > table.Timeout+slack {
 					t.Errorf("it took %v", took)
 				}
 				got := l.LongURL
@@ -249,38 +249,11 @@ func TestSecondary(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		r.Make()
-		c := connect(t, other.ConnectionString())
-		r.config.Secondary = &c
+		r.config.OpenCopy = connect(t, other.ConnectionString(), nil)
 		s := r.open(nil)
 		always(r.proxy, faultproxy.Refuse)
 		if _, err := s.Get(ctx, "abcdef"); !errors.Is(err, link.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-func TestSecondaryConnection(t *testing.T) {
-	const key = ";AccountKey=c2VjcmV0"
-	for _, test := range []struct{ primary, where, asked string }{
-		{"DefaultEndpointsProtocol=https;AccountName=links" + key, "true", "links-secondary.table.core.windows.net"},
-		{"AccountName=links;EndpointSuffix=core.chinacloudapi.cn" + key, "True", "links-secondary.table.core.chinacloudapi.cn"},
-		{"AccountName=links;TableEndpoint=https://links.z12.table.storage.azure.net" + key, "true", "links-secondary.z12.table.storage.azure.net"},
-		{"AccountName=links;TableSecondaryEndpoint=https://elsewhere.example/t/" + key, "true", "elsewhere.example/t"},
-		{"AccountName=links" + key, "https://elsewhere.example/", "elsewhere.example"},
-		{"AccountName=links;TableEndpoint=https://links.example" + key, "true", ""},
-		{"UseDevelopmentStorage=true", "true", ""},
-		{"AccountName=links" + key, "yes", ""},
-		{"AccountName=links" + key, "https://elsewhere.example?sig=x", ""},
-	} {
-		c, err := connect(t, test.primary).Secondary(test.where)
-		if test.asked == "" {
-			if err == nil {
-				t.Errorf("%s of %s is taken", test.where, test.primary)
-			}
-			continue
-		}
-		if err != nil || !strings.HasSuffix(fmt.Sprint(c.TableURL()), "://"+test.asked) {
-			t.Errorf("%s of %s is %s, %v", test.where, test.primary, c.TableURL(), err)
-		}
-	}
 }

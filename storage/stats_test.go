@@ -19,6 +19,7 @@ import (
 	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/table"
 )
 
 // newStatsRig makes a rig whose clock stands at half past two in the afternoon, UTC, and whose tables exist.
@@ -618,7 +619,7 @@ func TestStatisticsWithoutStorage(t *testing.T) {
 				if err := do(); !errors.Is(err, link.ErrUnavailable) {
 					t.Errorf("fault %d: %s returns %v", fault, name, err)
 				}
-				if took := time.Since(begun); took > storage.Timeout+slack {
+				if took := time.Since(begun); took > table.Timeout+slack {
 					t.Errorf("fault %d: %s took %v", fault, name, took)
 				}
 			})

@@ -97,9 +97,13 @@ func Open(config Config) (*Links, error) {
 	s.Blocked = newBlocked(&config, state, s.changes)
 	var err error
 	if config.Cache != nil {
-		if s.cache, err = newCache(&config, s.links.get, s.changes); err != nil {
+		if s.cache, err = newCache(&config, s.links.get, s.changes.current); err != nil {
 			return nil, err
 		}
+		s.changes.subscribe(subscriber{ // the last one, since all names have its prefix
+			forget: func(alias string) { s.cache.forget(link.Alias(alias)) },
+			doubt:  s.cache.doubt,
+		})
 	}
 	if s.Clicks, err = newClicks(s, open(config.Tables.Clicks), open(config.Tables.ClickTotals)); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ package rawtables
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -402,7 +403,7 @@ func (r *Tables) Check(but ...storage.Damage) []string {
 		r.t.Fatal(err)
 	}
 	links, err := storage.Open(storage.Config{
-		Open: open, Timeout: table.Timeout,
+		Open: open, Timeout: table.Timeout, Random: rand.Reader,
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		Clicks: storage.ClicksConfig{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep, TombstoneFor: r.TombstoneFor, Now: r.Now,

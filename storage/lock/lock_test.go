@@ -3,26 +3,64 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
+	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
+	"tiney/internal/ingest"
 	"tiney/link"
-	"tiney/storage"
+	"tiney/storage/lock"
+	"tiney/storage/table"
+	"tiney/telemetry"
 )
 
-func openLock(t *testing.T, r *rig, container string) *storage.Lock {
+// emulator is the one Azurite of all tests here. Each test has a container of its own in it.
+var emulator azurite.Ports
+
+func TestMain(m *testing.M) {
+	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
+		emulator = ports
+		return m.Run()
+	}))
+}
+
+// ctx gives a try as much time as its call has: on a busy machine the emulator may stand still for
+// longer than a try of the product takes. hasty leaves the tries as the product has them.
+var (
+	ctx = policy.WithRetryOptions(hasty, policy.RetryOptions{MaxRetries: 2, RetryDelay: 50 * time.Millisecond,
+		MaxRetryDelay: 200 * time.Millisecond, TryTimeout: time.Minute})
+	hasty = context.Background()
+)
+
+// slack is what a slow machine may take longer than the clock says.
+const slack = 4500 * time.Millisecond
+
+func newProxy(t *testing.T) *faultproxy.Proxy {
+	p := faultproxy.Start(emulator)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func openLock(t *testing.T, proxy *faultproxy.Proxy, container string, sender *telemetry.Sender) *lock.Lock {
 	t.Helper()
-	l, err := storage.OpenLock(storage.LockConfig{
-		Connection: connect(t, r.proxy.ConnectionString()), Container: container, Blob: "reaper.lock",
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	setting := func(string) string { return proxy.ConnectionString() }
+	c, err := table.ParseConnection(setting, table.BlobService, "X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := lock.Open(lock.Config{Connection: c, Container: container, Blob: "reaper.lock", Sender: sender,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,13 +68,13 @@ func openLock(t *testing.T, r *rig, container string) *storage.Lock {
 }
 
 func TestLockIsHeldByOne(t *testing.T) {
-	r := newRig(t)
-	one, two := openLock(t, r, "one-holder"), openLock(t, r, "one-holder")
+	proxy := newProxy(t)
+	one, two := openLock(t, proxy, "one-holder", nil), openLock(t, proxy, "one-holder", nil)
 	var inside atomic.Bool
 	work := func(context.Context) error { inside.Store(true); return nil }
 	failed := errors.New("the work failed")
 	err := one.Do(ctx, func(ctx context.Context) error {
-		for _, l := range []*storage.Lock{one, two} {
+		for _, l := range []*lock.Lock{one, two} {
 			if err := l.Do(ctx, work); !errors.Is(err, link.ErrLockHeld) || inside.Load() {
 				t.Errorf("while it is held: %v, worked: %t", err, inside.Load())
 			}
@@ -49,16 +87,16 @@ func TestLockIsHeldByOne(t *testing.T) {
 	if err := two.Do(ctx, work); err != nil || !inside.Load() {
 		t.Errorf("afterwards: %v, worked: %t", err, inside.Load())
 	}
-	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.ServerBusy })
+	proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.ServerBusy })
 	if _, err := one.Held(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("no storage: %v", err)
 	}
 }
 
 func TestLockMakesWhatIsMissing(t *testing.T) {
-	r := newRig(t)
-	name := strings.ToLower(r.Links) // of this run of the test alone
-	l := openLock(t, r, name)
+	proxy := newProxy(t)
+	const name = "missing"
+	l := openLock(t, proxy, name, nil)
 	if err := l.Ping(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("before there is a container: %v", err)
 	}
@@ -94,8 +132,8 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 
 // TestLockNeedsItsContainerOnly: a role for the container alone may not allow to create one.
 func TestLockNeedsItsContainerOnly(t *testing.T) {
-	r := newRig(t)
-	name := "only-" + strings.ToLower(r.Links)
+	proxy := newProxy(t)
+	const name = "only"
 	c, err := container.NewClientFromConnectionString(emulator.ConnectionString(), name, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -103,13 +141,13 @@ func TestLockNeedsItsContainerOnly(t *testing.T) {
 	if _, err := c.Create(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+	proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
 		if call.Operation == "CreateContainer" {
 			t.Error("it creates a container that is there")
 		}
 		return faultproxy.None
 	})
-	l := openLock(t, r, name)
+	l := openLock(t, proxy, name, nil)
 	for range 2 { // without its blob, and with it
 		if err := l.Do(ctx, l.Ensure); err != nil {
 			t.Error(err)
@@ -121,16 +159,16 @@ func TestLockNeedsItsContainerOnly(t *testing.T) {
 }
 
 func TestMakingALockThatIsHeld(t *testing.T) {
-	r := newRig(t)
-	l := openLock(t, r, "made-while-held")
+	proxy := newProxy(t)
+	l := openLock(t, proxy, "made-while-held", nil)
 	if err := l.Do(ctx, l.Ensure); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
-	r := newRig(t)
-	l := openLock(t, r, "broken")
+	proxy := newProxy(t)
+	l := openLock(t, proxy, "broken", nil)
 	c, err := container.NewClientFromConnectionString(emulator.ConnectionString(), "broken", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +183,7 @@ func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
 		if _, err := b.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: &now}); err != nil {
 			return err
 		}
-		return openLock(t, r, "broken").Do(ctx, func(context.Context) error { other.Store(true); return nil })
+		return openLock(t, proxy, "broken", nil).Do(ctx, func(context.Context) error { other.Store(true); return nil })
 	})
 	if err != nil || !other.Load() {
 		t.Errorf("got %v, other: %t", err, other.Load())
@@ -154,26 +192,73 @@ func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
 
 func TestLockWithFaults(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	l := openLock(t, r, "faults")
+	proxy := newProxy(t)
+	l := openLock(t, proxy, "faults", nil)
 	if err := l.Ensure(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n <= 2; n++ { // acquire, release
-		r.proxy.Reset()
-		r.proxy.Before(faultproxy.Fail(n, faultproxy.DropResponse))
+		proxy.Reset()
+		proxy.Before(faultproxy.Fail(n, faultproxy.DropResponse))
 		if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
 			t.Errorf("response %d lost: %v", n, err)
 		}
 	}
 	for name, fault := range map[string]faultproxy.Fault{"closed": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
-		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
+		proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
 		start := time.Now()
 		if err := l.Do(hasty, func(context.Context) error { t.Error("worked without the lock"); return nil }); !errors.Is(err, link.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if took := time.Since(start); took > storage.Timeout+slack {
+		if took := time.Since(start); took > table.Timeout+slack {
 			t.Errorf("%s: took %v", name, took)
+		}
+	}
+}
+
+func TestCallsOfTheLockAreReported(t *testing.T) {
+	t.Parallel()
+	e := ingest.Start()
+	t.Cleanup(e.Close)
+	connection, err := telemetry.ParseConnection(e.ConnectionString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := telemetry.Start(telemetry.Config{Connection: connection, Metrics: new(telemetry.Metrics),
+		SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
+	proxy := newProxy(t)
+	one, two := openLock(t, proxy, "reported", sender), openLock(t, proxy, "reported", sender)
+	if err := one.Do(ctx, func(context.Context) error {
+		if err := two.Do(ctx, nil); err != link.ErrLockHeld {
+			t.Errorf("got %v", err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := one.Ping(ctx); err != nil {
+		t.Error(err)
+	}
+	sender.Close(time.Minute)
+	var got []string
+	for _, i := range e.Items("RemoteDependencyData") {
+		d := i.Data.BaseData
+		got = append(got, strings.Join(strings.Fields(fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Properties["ErrorCode"], " ", d.Success)), " "))
+		if d.Type != telemetry.TypeBlob || d.Target != "127.0.0.1" {
+			t.Errorf("%+v", d)
+		}
+	}
+	want := []string{
+		"AcquireLease 404 ContainerNotFound true", "CreateBlob 404 ContainerNotFound true",
+		"CreateContainer 201 true", "CreateBlob 201 true", "AcquireLease 201 true",
+		"AcquireLease 409 LeaseAlreadyPresent true", "ReleaseLease 200 true", "GetContainer 200 true",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("reported\n%q, want\n%q", got, want)
+	}
+	for _, never := range []string{"AccountKey", "SharedKey", "sig=", "https://"} {
+		if strings.Contains(e.Raw(), never) {
+			t.Errorf("%s was sent: %s", never, e.Raw())
 		}
 	}
 }

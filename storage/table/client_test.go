@@ -37,13 +37,13 @@ func TestCallsWithoutATokenAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	sender := telemetry.Start(telemetry.Config{Connection: to, Metrics: new(telemetry.Metrics), SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
-	service, err := Connection{tables: "https://account.table.core.windows.net", identity: noToken{}}.tableService(sender)
+	service, err := Open(Connection{tables: "https://account.table.core.windows.net", identity: noToken{}}, sender)
 	if err != nil {
 		t.Fatal(err)
 	}
-	links := table{name: "ShortUrls", client: service.NewClient("ShortUrls")}
+	links := service.Table("ShortUrls")
 	for range 3 {
-		_, _, err = links.get(t.Context(), "p", "k")
+		_, _, err = links.Get(t.Context(), "p", "k")
 		if err == nil || !strings.Contains(err.Error(), "no token for the identity (status 400)") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("got %v", err)
 		}

@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 
 	"tiney/internal/azurite"
-	"tiney/internal/linkstest"
 	"tiney/storage/table"
 )
 
@@ -58,10 +54,10 @@ func TestParseConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := table.Open(table.Config{Connection: c, Now: time.Now}); err != nil {
+			if _, err := table.Open(c, nil); err != nil {
 				t.Errorf("tables: %v", err)
 			}
-			if _, err := table.OpenLock(table.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
+			if _, err := c.BlobContainer("locks", nil); err != nil {
 				t.Errorf("lock: %v", err)
 			}
 		})
@@ -81,38 +77,6 @@ func TestAConnectionForOneServiceOnly(t *testing.T) {
 	}
 }
 
-// A shared access signature reaches the emulator like a key does.
-func TestSharedAccessSignature(t *testing.T) {
-	r := newRig(t)
-	r.open(nil) // makes the tables, by key
-	key, err := aztables.NewSharedKeyCredential(azurite.Account, azurite.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sas, err := aztables.AccountSASSignatureValues{
-		Protocol:      aztables.SASProtocolHTTPSandHTTP,
-		Services:      "t",
-		ExpiryTime:    time.Now().Add(time.Hour),
-		Permissions:   (&aztables.AccountSASPermissions{Read: true, Write: true, Delete: true, List: true, Add: true, Create: true, Update: true}).String(),
-		ResourceTypes: (&aztables.AccountSASResourceTypes{Service: true, Container: true, Object: true}).String(),
-	}.Sign(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.config.Connection = connect(t, fmt.Sprintf("TableEndpoint=http://127.0.0.1:%d/%s;SharedAccessSignature=%s", emulator.Table, azurite.Account, sas.Encode()))
-	s, err := table.Open(r.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour), "")
-	if err != nil || !created {
-		t.Fatal(created, err)
-	}
-	if got, err := s.Get(ctx, l.Alias); err != nil || !linkstest.Same(got, l) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
 func FuzzConnectionString(f *testing.F) {
 	f.Add(azurite.DefaultPorts.ConnectionString())
 	f.Add("UseDevelopmentStorage=true")
@@ -122,14 +86,49 @@ func FuzzConnectionString(f *testing.F) {
 		getenv := func(string) string { return s }
 		// What is accepted must do: there is no later place to say what is wrong with it.
 		if c, err := table.ParseConnection(getenv, table.TableService, "A"); err == nil {
-			if _, err := table.Open(table.Config{Connection: c, Now: time.Now}); err != nil {
+			if _, err := table.Open(c, nil); err != nil {
 				t.Errorf("%q: %v", s, err)
 			}
 		}
 		if c, err := table.ParseConnection(getenv, table.BlobService, "A"); err == nil {
-			if _, err := table.OpenLock(table.LockConfig{Connection: c, Container: "locks", Blob: "lock"}); err != nil {
+			if _, err := c.BlobContainer("locks", nil); err != nil {
 				t.Errorf("%q: %v", s, err)
 			}
 		}
 	})
+}
+
+func TestSecondaryConnection(t *testing.T) {
+	const key = ";AccountKey=c2VjcmV0"
+	for _, test := range []struct{ primary, where, asked string }{
+		{"DefaultEndpointsProtocol=https;AccountName=links" + key, "true", "links-secondary.table.core.windows.net"},
+		{"AccountName=links;EndpointSuffix=core.chinacloudapi.cn" + key, "True", "links-secondary.table.core.chinacloudapi.cn"},
+		{"AccountName=links;TableEndpoint=https://links.z12.table.storage.azure.net" + key, "true", "links-secondary.z12.table.storage.azure.net"},
+		{"AccountName=links;TableSecondaryEndpoint=https://elsewhere.example/t/" + key, "true", "elsewhere.example/t"},
+		{"AccountName=links" + key, "https://elsewhere.example/", "elsewhere.example"},
+		{"AccountName=links;TableEndpoint=https://links.example" + key, "true", ""},
+		{"UseDevelopmentStorage=true", "true", ""},
+		{"AccountName=links" + key, "yes", ""},
+		{"AccountName=links" + key, "https://elsewhere.example?sig=x", ""},
+	} {
+		c, err := parse(t, test.primary).Secondary(test.where)
+		if test.asked == "" {
+			if err == nil {
+				t.Errorf("%s of %s is taken", test.where, test.primary)
+			}
+			continue
+		}
+		if err != nil || !strings.HasSuffix(fmt.Sprint(c.TableURL()), "://"+test.asked) {
+			t.Errorf("%s of %s is %s, %v", test.where, test.primary, c.TableURL(), err)
+		}
+	}
+}
+
+func parse(t *testing.T, connectionString string) table.Connection {
+	t.Helper()
+	c, err := table.ParseConnection(func(string) string { return connectionString }, table.TableService, "X")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

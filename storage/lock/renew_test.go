@@ -1,4 +1,4 @@
-package storage
+package lock
 
 import (
 	"context"
@@ -55,25 +55,5 @@ func TestWorkEndsWithItsCaller(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-	})
-}
-
-func TestEnsureWithRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		var tries []time.Duration
-		EnsureWithRetry(t.Context(), discard, "test", func(context.Context) error {
-			if tries = append(tries, time.Since(start)); len(tries) == 8 {
-				return nil
-			}
-			return errors.New("not yet")
-		})
-		if want := 1 + 2 + 4 + 8 + 16 + 30 + 30; tries[7] != time.Duration(want)*time.Second {
-			t.Errorf("tried at %v", tries)
-		}
-
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(10*time.Second, cancel)
-		EnsureWithRetry(ctx, discard, "test", func(context.Context) error { return errors.New("never") })
 	})
 }

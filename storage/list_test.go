@@ -119,15 +119,18 @@ func (s *tableService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(rawtables.Link(s.links[i]))
 		return
 	}
-	query := r.URL.Query()
-	filter := afterRow.FindStringSubmatch(query.Get("$filter"))
-	if filter == nil {
+	if r.Method == http.MethodPost {
 		w.WriteHeader(http.StatusNoContent) // it makes a table
 		return
 	}
+	query := r.URL.Query()
+	after := ""
+	if filter := afterRow.FindStringSubmatch(query.Get("$filter")); filter != nil {
+		after = filter[1]
+	}
 	s.queries.Add(1)
 	next := query.Get("NextRowKey")
-	first := sort.Search(len(s.links), func(i int) bool { return s.key(i) > filter[1] && s.key(i) >= next })
+	first := sort.Search(len(s.links), func(i int) bool { return s.key(i) > after && s.key(i) >= next })
 	top, _ := strconv.Atoi(query.Get("$top"))
 	last := min(first+min(top, s.most), len(s.links))
 	if s.emptyFirst && next == "" {

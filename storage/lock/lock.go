@@ -22,8 +22,10 @@ import (
 )
 
 const (
-	leaseSeconds = 60 // the longest finite lease, so that a killed holder blocks others for no longer
-	// renewEvery leaves time for a renewal, whose tries may take 12 s together, before the lease ends.
+	// the longest finite lease, so that a killed holder blocks others for no longer
+	leaseSeconds = 60
+	// renewEvery leaves time for a renewal, whose tries may take 12 s together, before the lease
+	// ends.
 	renewEvery = 20 * time.Second
 )
 
@@ -35,15 +37,17 @@ type Config struct {
 	Sender          *telemetry.Sender // gets the calls to storage as dependencies; nil disables it
 }
 
-// Lock is a lease on a blob. One process holds it at a time as long as all goes well. Work under it must do no harm if
-// that fails, since a holder that was stopped does not know that its lease has run out.
+// Lock is a lease on a blob. One process holds it at a time as long as all goes well. Work under it
+// must do no harm if that fails, since a holder that was stopped does not know that its lease has
+// run out.
 type Lock struct {
 	container *container.Client
 	blob      *blockblob.Client
 	log       *slog.Logger
 }
 
-// Open returns a Lock. It makes no call yet; container and blob are created when they are found missing.
+// Open returns a Lock. It makes no call yet; container and blob are created when they are found
+// missing.
 func Open(config Config) (*Lock, error) {
 	c, err := config.Connection.BlobContainer(config.Container, config.Sender)
 	if err != nil {
@@ -52,8 +56,9 @@ func Open(config Config) (*Lock, error) {
 	return &Lock{container: c, blob: c.NewBlockBlobClient(config.Blob), log: config.Log}, nil
 }
 
-// Do runs work while it holds the lock, and releases the lock afterwards. Work's context ends when the lease could not
-// be renewed, with that as its cause. Errors: link.ErrLockHeld, link.ErrUnavailable, and those of work.
+// Do runs work while it holds the lock, and releases the lock afterwards. Work's context ends when
+// the lease could not be renewed, with that as its cause. Errors: link.ErrLockHeld,
+// link.ErrUnavailable, and those of work.
 func (l *Lock) Do(ctx context.Context, work func(context.Context) error) error {
 	held, err := lease.NewBlobClient(l.blob, nil)
 	if err != nil {
@@ -85,13 +90,15 @@ func release(ctx context.Context, held *lease.BlobClient, within time.Duration) 
 	const call = "ReleaseLease"
 	ctx, _ = table.WithCall(ctx, call)
 	_, err := held.ReleaseLease(ctx, nil)
-	if bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation, bloberror.LeaseNotPresentWithLeaseOperation) {
+	if bloberror.HasCode(err, bloberror.LeaseIDMismatchWithLeaseOperation,
+		bloberror.LeaseNotPresentWithLeaseOperation) {
 		return nil // not ours, or not any more: an earlier try released it, or somebody broke it
 	}
 	return table.Classify(call, err)
 }
 
-// whileRenewed runs work, calls renew every renewEvery until work is done, and ends work's context if renew fails.
+// whileRenewed runs work, calls renew every renewEvery until work is done, and ends work's context
+// if renew fails.
 func whileRenewed(ctx context.Context, renew, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	renewing := make(chan struct{})
@@ -149,7 +156,8 @@ func (l *Lock) Ensure(ctx context.Context) error {
 		called, _ := table.WithCall(ctx, createBlob)
 		_, err := l.blob.UploadBuffer(called, nil, &blockblob.UploadBufferOptions{
 			AccessConditions: &blob.AccessConditions{
-				ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
+				ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(
+					azcore.ETagAny)},
 			},
 		})
 		return err
@@ -164,7 +172,8 @@ func (l *Lock) Ensure(ctx context.Context) error {
 		err = create()
 	}
 	// LeaseIDMissing: it exists and is leased.
-	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.LeaseIDMissing) {
+	if err != nil && !bloberror.HasCode(err, bloberror.BlobAlreadyExists,
+		bloberror.LeaseIDMissing) {
 		return table.Classify(createBlob, err)
 	}
 	return nil

@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 // ctx gives a try as much time as its call has: on a busy machine the emulator may stand still for
 // longer than a try of the product takes. hasty leaves the tries as the product has them.
 var (
-	ctx = policy.WithRetryOptions(hasty, policy.RetryOptions{MaxRetries: 2, RetryDelay: 50 * time.Millisecond,
+	ctx = policy.WithRetryOptions(hasty, policy.RetryOptions{MaxRetries: 2,
+		RetryDelay:    50 * time.Millisecond,
 		MaxRetryDelay: 200 * time.Millisecond, TryTimeout: time.Minute})
 	hasty = context.Background()
 )
@@ -52,15 +53,17 @@ func newProxy(t *testing.T) *faultproxy.Proxy {
 	return p
 }
 
-func openLock(t *testing.T, proxy *faultproxy.Proxy, container string, sender *telemetry.Sender) *lock.Lock {
+func openLock(t *testing.T, proxy *faultproxy.Proxy, container string,
+	sender *telemetry.Sender) *lock.Lock {
 	t.Helper()
 	setting := func(string) string { return proxy.ConnectionString() }
 	c, err := table.ParseConnection(setting, table.BlobService, "X")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := lock.Open(lock.Config{Connection: c, Container: container, Blob: "reaper.lock", Sender: sender,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	l, err := lock.Open(lock.Config{Connection: c, Container: container, Blob: "reaper.lock",
+		Sender: sender,
+		Log:    slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,11 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 	}
 	for range 2 {
 		wantHeld(false)
-		if err := l.Do(ctx, func(context.Context) error { wantHeld(true); return nil }); err != nil {
+		if err := l.Do(ctx, func(context.Context) error {
+			wantHeld(
+				true)
+			return nil
+		}); err != nil {
 			t.Error(err)
 		}
 		if err := l.Ensure(ctx); err != nil {
@@ -183,7 +190,8 @@ func TestLockThatWasBrokenIsGivenBackQuietly(t *testing.T) {
 		if _, err := b.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: &now}); err != nil {
 			return err
 		}
-		return openLock(t, proxy, "broken", nil).Do(ctx, func(context.Context) error { other.Store(true); return nil })
+		return openLock(t, proxy, "broken",
+			nil).Do(ctx, func(context.Context) error { other.Store(true); return nil })
 	})
 	if err != nil || !other.Load() {
 		t.Errorf("got %v, other: %t", err, other.Load())
@@ -204,10 +212,15 @@ func TestLockWithFaults(t *testing.T) {
 			t.Errorf("response %d lost: %v", n, err)
 		}
 	}
-	for name, fault := range map[string]faultproxy.Fault{"closed": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
+	for name, fault := range map[string]faultproxy.Fault{"closed": faultproxy.Refuse,
+		"frozen": faultproxy.Freeze} {
 		proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
 		start := time.Now()
-		if err := l.Do(hasty, func(context.Context) error { t.Error("worked without the lock"); return nil }); !errors.Is(err, link.ErrUnavailable) {
+		if err := l.Do(hasty, func(context.Context) error {
+			t.Error(
+				"worked without the lock")
+			return nil
+		}); !errors.Is(err, link.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if took := time.Since(start); took > table.Timeout+slack {
@@ -224,7 +237,8 @@ func TestCallsOfTheLockAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender := telemetry.Start(telemetry.Config{Connection: connection, Metrics: new(telemetry.Metrics),
+	sender := telemetry.Start(telemetry.Config{Connection: connection,
+		Metrics:         new(telemetry.Metrics),
 		SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
 	proxy := newProxy(t)
 	one, two := openLock(t, proxy, "reported", sender), openLock(t, proxy, "reported", sender)
@@ -243,7 +257,8 @@ func TestCallsOfTheLockAreReported(t *testing.T) {
 	var got []string
 	for _, i := range e.Items("RemoteDependencyData") {
 		d := i.Data.BaseData
-		got = append(got, strings.Join(strings.Fields(fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Properties["ErrorCode"], " ", d.Success)), " "))
+		got = append(got, strings.Join(strings.Fields(fmt.Sprint(d.Name, " ", d.ResultCode, " ",
+			d.Properties["ErrorCode"], " ", d.Success)), " "))
 		if d.Type != telemetry.TypeBlob || d.Target != "127.0.0.1" {
 			t.Errorf("%+v", d)
 		}
@@ -251,7 +266,8 @@ func TestCallsOfTheLockAreReported(t *testing.T) {
 	want := []string{
 		"AcquireLease 404 ContainerNotFound true", "CreateBlob 404 ContainerNotFound true",
 		"CreateContainer 201 true", "CreateBlob 201 true", "AcquireLease 201 true",
-		"AcquireLease 409 LeaseAlreadyPresent true", "ReleaseLease 200 true", "GetContainer 200 true",
+		"AcquireLease 409 LeaseAlreadyPresent true", "ReleaseLease 200 true",
+		"GetContainer 200 true",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("reported\n%q, want\n%q", got, want)

@@ -25,20 +25,22 @@ import (
 // Timeout is the longest that a try of a call takes.
 const Timeout = 5 * time.Second
 
-// firstTryTimeout is the limit of a call's first try. Later ones get all that is left of the call's time: a network that
-// has lost the first try is given another chance, and a service that is merely slow, such as one that takes three seconds,
-// still gets to respond.
+// firstTryTimeout is the limit of a call's first try. Later ones get all that is left of the call's
+// time: a network that has lost the first try is given another chance, and a service that is merely
+// slow, such as one that takes three seconds, still gets to respond.
 const firstTryTimeout = 1200 * time.Millisecond
 
 // httpClient is one pool of connections for all tables and the lock.
 //
-// An instance on the Consumption plan has 600 outbound connections; one storage endpoint may take less than half of them,
-// and as many are kept open between bursts. The timeouts here cover what a context does not end: with them, a network that
-// drops packets costs one try and not a whole request.
+// An instance on the Consumption plan has 600 outbound connections; one storage endpoint may take
+// less than half of them, and as many are kept open between bursts. The timeouts here cover what a
+// context does not end: with them, a network that drops packets costs one try and not a whole
+// request.
 var httpClient = &http.Client{
 	Transport: &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: (&net.Dialer{Timeout: time.Second,
+			KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   2 * time.Second,
 		ResponseHeaderTimeout: 10 * time.Second,
 		IdleConnTimeout:       90 * time.Second,
@@ -50,10 +52,10 @@ var httpClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// ClientOptions makes tries fit into Timeout: three if they fail fast, two if they get no response. The pause between them
-// is short, because a connection that was refused or dropped mostly works at the next try. The SDK's defaults (pauses of
-// 0.8 s, 1.6 s, … and no limit per try) would spend Timeout on a single frozen try. A Retry-After beyond MaxRetryDelay ends
-// the tries at once.
+// ClientOptions makes tries fit into Timeout: three if they fail fast, two if they get no response.
+// The pause between them is short, because a connection that was refused or dropped mostly works at
+// the next try. The SDK's defaults (pauses of 0.8 s, 1.6 s, … and no limit per try) would spend
+// Timeout on a single frozen try. A Retry-After beyond MaxRetryDelay ends the tries at once.
 func ClientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 	return policy.ClientOptions{
 		Transport: httpClient,
@@ -62,9 +64,11 @@ func ClientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			MaxRetries:    2,
 			RetryDelay:    50 * time.Millisecond,
 			MaxRetryDelay: 200 * time.Millisecond,
-			TryTimeout:    firstTryTimeout, // includes getting a token; in later tries, tryPolicy replaces it for the request
+			// includes getting a token; in later tries, tryPolicy replaces it for the request
+			TryTimeout: firstTryTimeout,
 		},
-		PerCallPolicies:  []policy.Policy{tokenErrorPolicy{kind, sender}, bodyPolicy{}, selectPolicy{}},
+		PerCallPolicies: []policy.Policy{tokenErrorPolicy{kind, sender}, bodyPolicy{},
+			selectPolicy{}},
 		PerRetryPolicies: []policy.Policy{tryPolicy{kind, sender}},
 	}
 }
@@ -93,7 +97,8 @@ func callOf(req *policy.Request) *Call {
 	return &Call{ctx: ctx, name: req.Raw().Method}
 }
 
-// tryPolicy sees each try of each call: it counts them, sets their time limits and reports them as dependencies.
+// tryPolicy sees each try of each call: it counts them, sets their time limits and reports them as
+// dependencies.
 type tryPolicy struct {
 	kind   string            // of the dependencies
 	sender *telemetry.Sender // nil disables reports
@@ -111,7 +116,8 @@ func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 	}
 	start := time.Now()
 	resp, err := req.Next()
-	d := telemetry.Dependency{Type: p.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: c.tries, Start: start, Duration: time.Since(start)}
+	d := telemetry.Dependency{Type: p.kind, Target: req.Raw().URL.Hostname(), Name: c.name,
+		Try: c.tries, Start: start, Duration: time.Since(start)}
 	d.ResultCode, d.ErrorCode, d.Success = outcome(resp, err)
 	p.sender.Dependency(req.Raw().Context(), d)
 	return resp, err
@@ -119,8 +125,8 @@ func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 
 type selectKey struct{}
 
-// withSelect has the point read that is made with the context it returns ask for these properties only,
-// for which the SDK has no option.
+// withSelect has the point read that is made with the context it returns ask for these properties
+// only, for which the SDK has no option.
 func withSelect(ctx context.Context, properties []string) context.Context {
 	return context.WithValue(ctx, selectKey{}, strings.Join(properties, ","))
 }
@@ -149,14 +155,16 @@ type bodyPolicy struct{}
 
 func (bodyPolicy) Do(req *policy.Request) (*http.Response, error) {
 	if body, ok := req.Raw().Context().Value(bodyKey{}).([]byte); ok {
-		if err := req.SetBody(streaming.NopCloser(bytes.NewReader(body)), "application/json"); err != nil {
+		if err := req.SetBody(streaming.NopCloser(bytes.NewReader(body)),
+			"application/json"); err != nil {
 			return nil, err
 		}
 	}
 	return req.Next()
 }
 
-// tokenErrorPolicy reports calls that fail before their first try, because there is no token for them.
+// tokenErrorPolicy reports calls that fail before their first try, because there is no token for
+// them.
 type tokenErrorPolicy tryPolicy
 
 func (p tokenErrorPolicy) Do(req *policy.Request) (*http.Response, error) {
@@ -168,14 +176,15 @@ func (p tokenErrorPolicy) Do(req *policy.Request) (*http.Response, error) {
 			code = telemetry.ResultNoToken
 		}
 		p.sender.Dependency(req.Raw().Context(), telemetry.Dependency{
-			Type: p.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: 1, ResultCode: code, Start: start, Duration: time.Since(start),
+			Type: p.kind, Target: req.Raw().URL.Hostname(), Name: c.name, Try: 1, ResultCode: code,
+			Start: start, Duration: time.Since(start),
 		})
 	}
 	return resp, err
 }
 
-// outcome returns the result of a try. An error that the caller expects, such as that there is no such row, counts as
-// success.
+// outcome returns the result of a try. An error that the caller expects, such as that there is no
+// such row, counts as success.
 func outcome(resp *http.Response, err error) (code, errorCode string, success bool) {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -210,8 +219,8 @@ func outcome(resp *http.Response, err error) (code, errorCode string, success bo
 	return code, errorCode, slices.Contains(expectedCodes, errorCode)
 }
 
-// batchOutcome returns the result of a batch. Its response is always a 202, whose body has a response per row, or the one
-// of the row that made it fail: then status and code are that row's.
+// batchOutcome returns the result of a batch. Its response is always a 202, whose body has a
+// response per row, or the one of the row that made it fail: then status and code are that row's.
 func batchOutcome(resp *http.Response) (status int, errorCode string, applied bool) {
 	body, _ := runtime.Payload(resp) // an unreadable body does not count as applied
 	if failed := batchFailure().FindSubmatch(body); failed != nil {
@@ -221,18 +230,22 @@ func batchOutcome(resp *http.Response) (status int, errorCode string, applied bo
 	return resp.StatusCode, "", bytes.Contains(body, []byte("HTTP/1.1 2"))
 }
 
-// Compiled on first use: both together take longer than all else that this package does before the process listens.
+// Compiled on first use: both together take longer than all else that this package does before the
+// process listens.
 var (
 	// batchFailure finds the failed part of a batch's response.
 	batchFailure = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?s)HTTP/1\.1 ([45][0-9]{2}) (?:.*?"code":\s*"([A-Za-z0-9_]{1,64})")?`)
 	})
 	// errorCodeForm keeps out of telemetry what a proxy may have written.
-	errorCodeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`) })
+	errorCodeForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(
+			`^[A-Za-z0-9_]{1,64}$`)
+	})
 )
 
-// expectedCodes are the error codes that count as success: a row, table or lock is not there or is there already, a row
-// has changed, the lock is held by another process.
+// expectedCodes are the error codes that count as success: a row, table or lock is not there or is
+// there already, a row has changed, the lock is held by another process.
 var expectedCodes = []string{
 	"ResourceNotFound", "EntityNotFound", "TableNotFound", "ContainerNotFound", "BlobNotFound",
 	"EntityAlreadyExists", "TableAlreadyExists", "ContainerAlreadyExists", "BlobAlreadyExists",

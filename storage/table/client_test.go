@@ -28,7 +28,8 @@ func (noToken) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acc
 	}}
 }
 
-// A call that fails before it is sent is reported too, or an identity without a token would look like peace.
+// A call that fails before it is sent is reported too, or an identity without a token would look
+// like peace.
 func TestCallsWithoutATokenAreReported(t *testing.T) {
 	e := ingest.Start()
 	t.Cleanup(e.Close)
@@ -36,15 +37,18 @@ func TestCallsWithoutATokenAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender := telemetry.Start(telemetry.Config{Connection: to, Metrics: new(telemetry.Metrics), SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
-	service, err := Open(Connection{tables: "https://account.table.core.windows.net", identity: noToken{}}, sender)
+	sender := telemetry.Start(telemetry.Config{Connection: to, Metrics: new(telemetry.Metrics),
+		SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
+	service, err := Open(Connection{tables: "https://account.table.core.windows.net",
+		identity: noToken{}}, sender)
 	if err != nil {
 		t.Fatal(err)
 	}
 	links := service.Table("ShortUrls")
 	for range 3 {
 		_, _, err = links.Get(t.Context(), "p", "k")
-		if err == nil || !strings.Contains(err.Error(), "no token for the identity (status 400)") || strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.Contains(err.Error(), "no token for the identity (status 400)") ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -53,10 +57,13 @@ func TestCallsWithoutATokenAreReported(t *testing.T) {
 	if len(calls) != 3 {
 		t.Fatalf("%d calls were reported, want 3", len(calls))
 	}
-	if d := calls[0].Data.BaseData; d.Name != "GetEntity ShortUrls" || d.ResultCode != telemetry.ResultNoToken || d.Success || d.Target != "account.table.core.windows.net" {
+	if d := calls[0].Data.BaseData; d.Name != "GetEntity ShortUrls" ||
+		d.ResultCode != telemetry.ResultNoToken || d.Success ||
+		d.Target != "account.table.core.windows.net" {
 		t.Errorf("got %+v", d)
 	}
-	if events := e.Items("EventData"); len(events) != 1 || events[0].Data.BaseData.Name != telemetry.EventStorageUnavailable {
+	if events := e.Items("EventData"); len(events) != 1 ||
+		events[0].Data.BaseData.Name != telemetry.EventStorageUnavailable {
 		t.Errorf("events: %+v", events)
 	}
 }

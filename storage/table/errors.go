@@ -14,12 +14,13 @@ import (
 	"tiney/link"
 )
 
-// What a call may say of a row or a table. Each is a link.ErrUnavailable too: a result that nothing has
-// handled says nothing about the link that was asked for, and surfaces as 503, never as 404.
+// What a call may say of a row or a table. Each is a link.ErrUnavailable too: a result that nothing
+// has handled says nothing about the link that was asked for, and surfaces as 503, never as 404.
 var (
 	ErrExists  = fmt.Errorf("%w: the row exists already", link.ErrUnavailable)
 	ErrGone    = fmt.Errorf("%w: the row does not exist", link.ErrUnavailable)
-	ErrChanged = fmt.Errorf("%w: the row was changed or deleted since it was read", link.ErrUnavailable)
+	ErrChanged = fmt.Errorf("%w: the row was changed or deleted since it was read",
+		link.ErrUnavailable)
 	ErrNoTable = fmt.Errorf("%w: the table does not exist", link.ErrUnavailable)
 )
 
@@ -36,8 +37,8 @@ func Safely(f func() error) (err error) {
 
 // Classify turns the SDK's error of a call into link.ErrUnavailable.
 //
-// The text of the result is fit for a log: it leaves out URLs, since a shared access signature may be
-// in them, and the bodies of responses.
+// The text of the result is fit for a log: it leaves out URLs, since a shared access signature may
+// be in them, and the bodies of responses.
 func Classify(call string, err error) error {
 	if err == nil {
 		return nil
@@ -48,7 +49,8 @@ func Classify(call string, err error) error {
 		if refused.RawResponse != nil {
 			status = refused.RawResponse.StatusCode
 		}
-		return fmt.Errorf("%s: %w: no token for the identity (status %d)", call, link.ErrUnavailable, status)
+		return fmt.Errorf("%s: %w: no token for the identity (status %d)", call,
+			link.ErrUnavailable, status)
 	}
 	var response *azcore.ResponseError
 	if errors.As(err, &response) {

@@ -1,5 +1,5 @@
-// Package table calls Azure Table storage: connections, retries, errors, and the calls for rows. It is
-// the only package that imports the SDK of the tables. Package memtable is the same in memory.
+// Package table calls Azure Table storage: connections, retries, errors, and the calls for rows. It
+// is the only package that imports the SDK of the tables. Package memtable is the same in memory.
 //
 // A row goes to and from a table as the JSON of the service's own protocol, with the properties
 // PartitionKey and RowKey, and types as in "CreatedAtUtc@odata.type".
@@ -37,11 +37,11 @@ const (
 	MaxKey   = 1024 // bytes of a RowKey, at least
 )
 
-// Range selects rows by their keys. Rows come in the order of their partitions, and in a partition in
-// that of their keys. The zero Range is the whole table.
+// Range selects rows by their keys. Rows come in the order of their partitions, and in a partition
+// in that of their keys. The zero Range is the whole table.
 type Range struct {
-	// Partition is the partition of all rows. If it is "", the bounds below are of partitions, else of
-	// the keys in that partition.
+	// Partition is the partition of all rows. If it is "", the bounds below are of partitions, else
+	// of the keys in that partition.
 	Partition string
 	From      string // the first one; "" for no bound
 	After     string // the one before the first
@@ -165,7 +165,8 @@ func (t *Table) Name() string { return t.name }
 
 // do makes one call. Retried: it was sent more than once, so an earlier try may have been applied
 // although its response never came, or may still be.
-func (t *Table) do(ctx context.Context, name string, send func(context.Context) error) (bool, error) {
+func (t *Table) do(ctx context.Context, name string, send func(context.Context) error) (bool,
+	error) {
 	ctx, c := WithCall(ctx, name+" "+t.name)
 	err := classify(c.name, send(ctx))
 	return c.tries > 1, err
@@ -183,8 +184,8 @@ func (t *Table) Create(ctx context.Context) error {
 	return err
 }
 
-// Drop deletes the table with all its rows. One that does not exist is fine. For a while after that,
-// Create fails, since the service is still deleting the table.
+// Drop deletes the table with all its rows. One that does not exist is fine. For a while after
+// that, Create fails, since the service is still deleting the table.
 func (t *Table) Drop(ctx context.Context) error {
 	_, err := t.do(ctx, "DeleteTable", func(ctx context.Context) error {
 		_, err := t.client.Delete(ctx, nil)
@@ -196,8 +197,8 @@ func (t *Table) Drop(ctx context.Context) error {
 	return err
 }
 
-// Clock asks for a row whose key no link can have, and returns the service's time, in whole seconds:
-// the cheapest way to tell that the table responds.
+// Clock asks for a row whose key no link can have, and returns the service's time, in whole
+// seconds: the cheapest way to tell that the table responds.
 func (t *Table) Clock(ctx context.Context) (time.Time, error) {
 	resp, err := t.read(ctx, "-", "-")
 	if err != nil && !errors.Is(err, ErrGone) {
@@ -210,8 +211,10 @@ func (t *Table) Clock(ctx context.Context) (time.Time, error) {
 	return at, nil
 }
 
-// Get reads one row, or these properties of it. ErrGone: the table was read, and the row is not there.
-func (t *Table) Get(ctx context.Context, partition, key string, properties ...string) ([]byte, ETag, error) {
+// Get reads one row, or these properties of it. ErrGone: the table was read, and the row is not
+// there.
+func (t *Table) Get(ctx context.Context, partition, key string, properties ...string) ([]byte, ETag,
+	error) {
 	if properties != nil {
 		ctx = withSelect(ctx, properties)
 	}
@@ -233,8 +236,8 @@ func (t *Table) read(ctx context.Context, partition, key string) (resp *http.Res
 	return resp, err
 }
 
-// Insert adds a row. ErrExists: a row with that key is there; if retried, perhaps by an earlier try of
-// this very call whose response was lost.
+// Insert adds a row. ErrExists: a row with that key is there; if retried, perhaps by an earlier try
+// of this very call whose response was lost.
 func (t *Table) Insert(ctx context.Context, row []byte) (etag ETag, retried bool, err error) {
 	retried, err = t.do(ctx, "InsertEntity", func(ctx context.Context) error {
 		resp, err := t.client.AddEntity(ctx, row, nil)
@@ -281,8 +284,8 @@ func (t *Table) update(ctx context.Context, row []byte, read ETag, mode aztables
 	return etag, retried, err
 }
 
-// Delete deletes a row if it is unchanged since it was read; a row that is gone is fine. ErrChanged: it
-// was written since, or read is "".
+// Delete deletes a row if it is unchanged since it was read; a row that is gone is fine.
+// ErrChanged: it was written since, or read is "".
 func (t *Table) Delete(ctx context.Context, partition, key string, read ETag) error {
 	if read == "" {
 		// The SDK would send "*", and delete whatever is there now.
@@ -308,8 +311,8 @@ var transactionTypes = map[Kind]aztables.TransactionType{
 }
 
 // Batch makes up to MaxBatch writes of different rows of one partition in one call: all of them or
-// none. No error says which row is to blame, and an earlier try whose response was lost may have been
-// applied. ErrExists, ErrGone, ErrChanged: one of the rows was not as it had to be.
+// none. No error says which row is to blame, and an earlier try whose response was lost may have
+// been applied. ErrExists, ErrGone, ErrChanged: one of the rows was not as it had to be.
 func (t *Table) Batch(ctx context.Context, writes []Write) (retried bool, err error) {
 	actions := make([]aztables.TransactionAction, len(writes))
 	for i, w := range writes {
@@ -329,9 +332,9 @@ func (t *Table) Batch(ctx context.Context, writes []Write) (retried bool, err er
 	})
 }
 
-// fitForBatch returns an error for a write that the SDK would make without an ETag, or to another row:
-// in a batch it does not escape quotes in keys. Only those of a Delete are looked at, since other rows
-// are large; no key of the product has quotes.
+// fitForBatch returns an error for a write that the SDK would make without an ETag, or to another
+// row: in a batch it does not escape quotes in keys. Only those of a Delete are looked at, since
+// other rows are large; no key of the product has quotes.
 func fitForBatch(w Write) error {
 	if w.Kind >= Replace && w.Read == "" || w.Kind == Delete && bytes.ContainsRune(w.Row, '\'') {
 		return fmt.Errorf("a row that is not fit for a batch: %w", link.ErrUnavailable)

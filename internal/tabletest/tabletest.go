@@ -1,0 +1,548 @@
+// Package tabletest says what a storage.Table has to do, wherever it is: each rule of Azure Table
+// storage that the product relies on. It runs against Azurite and against package memtable.
+package tabletest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"tiney/link"
+	"tiney/storage"
+	"tiney/storage/table"
+)
+
+// Service is the tables of a storage account.
+type Service interface {
+	Names(ctx context.Context, prefix string) ([]string, error)
+}
+
+type suite struct {
+	*testing.T
+	service Service
+	open    func(name string) storage.Table
+	table   storage.Table
+}
+
+// row is a row on the wire.
+type row map[string]any
+
+func (r row) encode() []byte {
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func newRow(partition, key string, properties ...any) row {
+	r := row{"PartitionKey": partition, "RowKey": key}
+	for i := 0; i < len(properties); i += 2 {
+		r[properties[i].(string)] = properties[i+1]
+	}
+	return r
+}
+
+// Conform runs the suite on tables of its own, whose names begin with prefix.
+func Conform(t *testing.T, service Service, open func(name string) storage.Table, prefix string) {
+	for i, test := range []struct {
+		name string
+		run  func(s *suite)
+	}{
+		{"a table is made and dropped", (*suite).tables},
+		{"a missing table", (*suite).missing},
+		{"insert", (*suite).insert},
+		{"upsert", (*suite).upsert},
+		{"replace and merge", (*suite).update},
+		{"delete", (*suite).delete},
+		{"values", (*suite).values},
+		{"chosen properties", (*suite).properties},
+		{"batches", (*suite).batch},
+		{"ranges", (*suite).ranges},
+		{"pages", (*suite).pages},
+		{"rows written between pages", (*suite).between},
+		{"keys", (*suite).keys},
+		{"large rows", (*suite).large},
+		{"the clock", (*suite).clock},
+		{"an end of time", (*suite).ended},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := &suite{t, service, open, open(fmt.Sprintf("%sN%d", prefix, i))}
+			if err := s.table.Create(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			test.run(s)
+		})
+	}
+}
+
+func (s *suite) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// is fails unless the error is the wanted one, nil for none. Every error is link.ErrUnavailable
+// too.
+func (s *suite) is(err, want error, what string) {
+	s.Helper()
+	if !errors.Is(err, want) || want != nil && !errors.Is(err, link.ErrUnavailable) {
+		s.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+func (s *suite) put(r row) table.ETag {
+	s.Helper()
+	etag, retried, err := s.table.Insert(s.Context(), r.encode())
+	s.ok(err)
+	if retried || etag == "" {
+		s.Errorf("retried %t, ETag %q", retried, etag)
+	}
+	return etag
+}
+
+// get returns a row without what only storage says of it, and its ETag.
+func (s *suite) get(partition, key string, properties ...string) (row, table.ETag) {
+	s.Helper()
+	data, etag, err := s.table.Get(s.Context(), partition, key, properties...)
+	s.ok(err)
+	return s.decode(data), etag
+}
+
+func (s *suite) decode(data []byte) row {
+	s.Helper()
+	var r row
+	s.ok(json.Unmarshal(data, &r))
+	for name, value := range r {
+		if strings.HasPrefix(name, "odata.") || strings.HasPrefix(name, "Timestamp") ||
+			value == nil {
+			delete(r, name)
+		}
+	}
+	return r
+}
+
+func (s *suite) want(partition, key string, want row) table.ETag {
+	s.Helper()
+	got, etag := s.get(partition, key)
+	if string(got.canonical()) != string(want.canonical()) {
+		s.Errorf("got %s, want %s", got.canonical(), want.canonical())
+	}
+	return etag
+}
+
+func (r row) canonical() []byte {
+	data, err := json.Marshal(r, json.Deterministic(true))
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// list returns the keys of the rows of a query, "partition/key", and in how many pages they came.
+func (s *suite) list(q table.Query) (keys []string, pages int) {
+	s.Helper()
+	s.ok(s.table.List(s.Context(), q, func(page [][]byte) error {
+		pages++
+		for _, data := range page {
+			r := s.decode(data)
+			keys = append(keys, fmt.Sprint(r["PartitionKey"], "/", r["RowKey"]))
+		}
+		return nil
+	}))
+	return keys, pages
+}
+
+func (s *suite) tables() {
+	ctx, name := s.Context(), s.table.Name()
+	s.ok(s.table.Create(ctx)) // again
+	other := s.open(name + "x")
+	s.ok(other.Create(ctx))
+	names, err := s.service.Names(ctx, name)
+	if want := []string{name, name + "x"}; err != nil || !slices.Equal(names, want) {
+		s.Errorf("got %v, %v, want %v", names, err, want)
+	}
+	s.put(newRow("a", "b"))
+	s.ok(s.table.Drop(ctx))
+	s.ok(s.table.Drop(ctx)) // again
+	if names, err = s.service.Names(ctx, name); err != nil ||
+		!slices.Equal(names, []string{name + "x"}) {
+		s.Errorf("got %v, %v after a drop", names, err)
+	}
+	// Azure says TableBeingDeleted for a while now; Azurite does not, nor does memtable.
+	s.ok(s.table.Create(ctx))
+	if keys, _ := s.list(table.Query{}); keys != nil {
+		s.Errorf("got %v in a new table", keys)
+	}
+}
+
+func (s *suite) missing() {
+	ctx := s.Context()
+	s.put(newRow("a", "b"))
+	s.ok(s.table.Drop(ctx))
+	data := newRow("a", "b").encode()
+	for what, call := range map[string]func() error{
+		"get":     func() error { _, _, err := s.table.Get(ctx, "a", "b"); return err },
+		"insert":  func() error { _, _, err := s.table.Insert(ctx, data); return err },
+		"upsert":  func() error { _, err := s.table.Upsert(ctx, data); return err },
+		"replace": func() error { _, _, err := s.table.Replace(ctx, data, table.Any); return err },
+		"merge":   func() error { _, _, err := s.table.Merge(ctx, data, table.Any); return err },
+		"delete":  func() error { return s.table.Delete(ctx, "a", "b", table.Any) },
+		"list": func() error {
+			return s.table.List(ctx,
+				table.Query{}, func([][]byte) error { return nil })
+		},
+		"clock": func() error { _, err := s.table.Clock(ctx); return err },
+		"batch": func() error {
+			_, err := s.table.Batch(ctx, []table.Write{{Kind: table.Upsert, Row: data}})
+			return err
+		},
+	} {
+		s.is(call(), table.ErrNoTable, what)
+	}
+}
+
+func (s *suite) insert() {
+	first := s.put(newRow("a", "b", "Text", "one"))
+	_, _, err := s.table.Insert(s.Context(), newRow("a", "b", "Text", "two").encode())
+	s.is(err, table.ErrExists, "again")
+	if etag := s.want("a", "b", newRow("a", "b", "Text", "one")); etag != first {
+		s.Errorf("read %q, written %q", etag, first)
+	}
+	_, _, err = s.table.Get(s.Context(), "a", "c")
+	s.is(err, table.ErrGone, "another key")
+	_, _, err = s.table.Get(s.Context(), "c", "b")
+	s.is(err, table.ErrGone, "another partition")
+}
+
+func (s *suite) upsert() {
+	inserted, err := s.table.Upsert(s.Context(), newRow("a", "b", "One", "1", "Two", "2").encode())
+	s.ok(err)
+	merged, err := s.table.Upsert(s.Context(), newRow("a", "b", "Two", "two").encode())
+	s.ok(err)
+	etag := s.want("a", "b", newRow("a", "b", "One", "1", "Two", "two"))
+	if inserted == "" || merged == "" || inserted == merged || etag != merged {
+		s.Errorf("ETags %q, %q, %q", inserted, merged, etag)
+	}
+	same, err := s.table.Upsert(s.Context(), newRow("a", "b", "Two", "two").encode())
+	if s.ok(err); same == merged {
+		s.Error("a write of the same values keeps the ETag")
+	}
+}
+
+func (s *suite) update() {
+	ctx := s.Context()
+	old := s.put(newRow("a", "b", "One", "1", "Two", "2"))
+	merged, _, err := s.table.Merge(ctx, newRow("a", "b", "Two", "two").encode(), old)
+	s.ok(err)
+	s.want("a", "b", newRow("a", "b", "One", "1", "Two", "two"))
+	replaced, _, err := s.table.Replace(ctx, newRow("a", "b", "Three", "3").encode(), merged)
+	s.ok(err)
+	if etag := s.want("a", "b", newRow("a", "b", "Three", "3")); etag != replaced {
+		s.Errorf("read %q, written %q", etag, replaced)
+	}
+	for what, update := range map[string]func(context.Context, []byte, table.ETag) (table.ETag,
+		bool, error){
+		"merge": s.table.Merge, "replace": s.table.Replace} {
+		_, _, err = update(ctx, newRow("a", "b", "Four", "4").encode(), old)
+		s.is(err, table.ErrChanged, what+" by an old ETag")
+		_, _, err = update(ctx, newRow("a", "c").encode(), old)
+		s.is(err, table.ErrChanged, what+" of a row that is not there")
+		_, _, err = update(ctx, newRow("a", "c").encode(), table.Any)
+		s.is(err, table.ErrChanged, what+" of any row that is not there")
+	}
+	s.want("a", "b", newRow("a", "b", "Three", "3"))
+	_, _, err = s.table.Merge(ctx, newRow("a", "b", "Five", "5").encode(), table.Any)
+	s.is(err, nil, "merge by any ETag")
+	s.want("a", "b", newRow("a", "b", "Three", "3", "Five", "5"))
+}
+
+func (s *suite) delete() {
+	ctx := s.Context()
+	old := s.put(newRow("a", "b"))
+	_, err := s.table.Upsert(ctx, newRow("a", "b", "One", "1").encode())
+	s.ok(err)
+	s.is(s.table.Delete(ctx, "a", "b", old), table.ErrChanged, "by an old ETag")
+	s.is(s.table.Delete(ctx, "a", "b", ""), table.ErrChanged, "without an ETag")
+	_, etag := s.get("a", "b")
+	s.is(s.table.Delete(ctx, "a", "b", etag), nil, "as it was read")
+	s.is(s.table.Delete(ctx, "a", "b", etag), nil, "once more")
+	again := s.put(newRow("a", "b"))
+	if s.is(s.table.Delete(ctx, "a", "b", etag), table.ErrChanged,
+		"a new row by the ETag of an old one"); again == etag {
+		s.Error("a new row has the ETag of an old one")
+	}
+	s.is(s.table.Delete(ctx, "a", "b", table.Any), nil, "by any ETag")
+}
+
+func (s *suite) values() {
+	const at = "2026-11-23T12:34:56.1234567Z"
+	r := newRow("a", "b", "Text", "a \"text\"\n<é> 漢字 𝄞", "Empty", "", "Yes", true, "No", false,
+		"Int", 1<<31-1, "Long", "9007199254740993", "Long@odata.type", "Edm.Int64",
+		"At", at, "At@odata.type", "Edm.DateTime", "Bytes", "AAEC/w==", "Bytes@odata.type",
+		"Edm.Binary",
+		"Half", 0.5)
+	etag := s.put(r)
+	s.want("a", "b", r)
+	got, _ := s.get("a", "b")
+	_, _, err := s.table.Replace(s.Context(), got.encode(), etag)
+	s.ok(err)
+	s.want("a", "b", r)
+	_, err = s.table.Upsert(s.Context(), newRow("a", "b", "Text", nil, "Int", 2).encode())
+	s.ok(err)
+	r["Int"] = 2
+	s.want("a", "b", r) // null changes nothing
+	// A Double that is a whole number stays one.
+	s.ok(s.table.Delete(s.Context(), "a", "b", table.Any))
+	_, _, err = s.table.Insert(s.Context(),
+		[]byte(`{"PartitionKey":"a","RowKey":"b","D":3.0,"D@odata.type":"Edm.Double"}`))
+	s.ok(err)
+	data, _, err := s.table.Get(s.Context(), "a", "b")
+	if s.ok(err); !strings.Contains(string(data), `"D":3.0`) {
+		s.Errorf("got %s", data)
+	}
+}
+
+func (s *suite) properties() {
+	s.put(newRow("a", "b", "One", "1", "Two", "2", "Long", "3", "Long@odata.type", "Edm.Int64"))
+	if got, _ := s.get("a", "b", "Two", "None"); string(got.canonical()) != `{"Two":"2"}` {
+		s.Errorf("got %s", got.canonical())
+	}
+	for _, etags := range []bool{false, true} {
+		q := table.Query{Properties: []string{"RowKey", "Two", "None", "Long"}, ETags: etags}
+		s.ok(s.table.List(s.Context(), q, func(page [][]byte) error {
+			for _, data := range page {
+				r := s.decode(data)
+				if delete(r, "Long@odata.type"); string(
+					r.canonical()) != `{"Long":"3","RowKey":"b","Two":"2"}` {
+					s.Errorf("ETags %t: got %s", etags, data)
+				}
+				if has := strings.Contains(string(data), `"odata.etag":"W/`); has != etags {
+					s.Errorf("ETags %t: got %s", etags, data)
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+func (s *suite) batch() {
+	ctx := s.Context()
+	first, second := s.put(newRow("a", "1")), s.put(newRow("a", "2", "One", "1"))
+	write := func(kind table.Kind, read table.ETag, r row) table.Write {
+		return table.Write{Kind: kind, Row: r.encode(), Read: read}
+	}
+	_, err := s.table.Batch(ctx, []table.Write{
+		table.NewDelete("a", "1", first),
+		write(table.Merge, second, newRow("a", "2", "Two", "2")),
+		write(table.Upsert, "", newRow("a", "3", "Three", "3")),
+		write(table.Insert, "", newRow("a", "4")),
+	})
+	s.ok(err)
+	s.want("a", "2", newRow("a", "2", "One", "1", "Two", "2"))
+	_, third := s.get("a", "3")
+	_, err = s.table.Batch(ctx, []table.Write{write(table.Replace, third,
+		newRow("a", "3", "New", "3"))})
+	s.ok(err)
+	s.want("a", "3", newRow("a", "3", "New", "3"))
+
+	upsert := write(table.Upsert, "", newRow("a", "9"))
+	for what, test := range map[string]struct {
+		write table.Write
+		want  error
+	}{
+		"an old ETag":         {table.NewDelete("a", "3", third), table.ErrChanged},
+		"a row that is gone":  {table.NewDelete("a", "1", first), table.ErrGone},
+		"a row that is there": {write(table.Insert, "", newRow("a", "4")), table.ErrExists},
+		"a missing row":       {write(table.Merge, table.Any, newRow("a", "7")), table.ErrGone},
+		// Of another partition: Azure and memtable refuse it, Azurite does not.
+		"the same row": {write(table.Upsert, "", newRow("a", "9", "X", "x")),
+			link.ErrUnavailable},
+		"a delete without ETag": {table.NewDelete("a", "4", ""), link.ErrUnavailable},
+	} {
+		_, err := s.table.Batch(ctx, []table.Write{upsert, test.write})
+		s.is(err, test.want, what)
+	}
+	if keys, _ := s.list(table.Query{}); fmt.Sprint(keys) != "[a/2 a/3 a/4]" {
+		s.Errorf("after batches that failed: %v", keys)
+	}
+	var many []table.Write
+	for i := range table.MaxBatch + 1 {
+		many = append(many, write(table.Upsert, "", newRow("many", fmt.Sprint(i))))
+	}
+	_, err = s.table.Batch(ctx, many)
+	s.is(err, link.ErrUnavailable, "too many")
+	_, err = s.table.Batch(ctx, many[1:])
+	s.is(err, nil, "as many as can be")
+}
+
+func (s *suite) ranges() {
+	for _, key := range []string{"a/-", "a/B", "a/_", "a/a", "a/a!", "a/a'b", "a/ab", "b/1",
+		"b|x/1", "b}/1", "c/1"} {
+		partition, row, _ := strings.Cut(key, "/")
+		s.put(newRow(partition, row))
+	}
+	for _, test := range []struct {
+		r    table.Range
+		want string
+	}{
+		{table.Range{}, "a/- a/B a/_ a/a a/a! a/a'b a/ab b/1 b|x/1 b}/1 c/1"},
+		{table.Range{Partition: "a"}, "a/- a/B a/_ a/a a/a! a/a'b a/ab"},
+		{table.Range{Partition: "a", From: "a"}, "a/a a/a! a/a'b a/ab"},
+		{table.Range{Partition: "a", After: "a"}, "a/a! a/a'b a/ab"},
+		{table.Range{Partition: "a", After: "a'b"}, "a/ab"},
+		{table.Range{Partition: "a", Before: "a"}, "a/- a/B a/_"},
+		{table.Range{Partition: "a", From: "B", Before: "a!"}, "a/B a/_ a/a"},
+		{table.Range{Partition: "b"}, "b/1"},
+		{table.Range{Partition: "none"}, ""},
+		{table.Range{From: "b"}, "b/1 b|x/1 b}/1 c/1"},
+		{table.Range{After: "b"}, "b|x/1 b}/1 c/1"},
+		{table.Range{From: "b|", Before: "b}"}, "b|x/1"},
+		{table.Range{Before: "b"}, "a/- a/B a/_ a/a a/a! a/a'b a/ab"},
+		{table.Range{After: "a", Before: "c"}, "b/1 b|x/1 b}/1"},
+		{table.Range{After: "a", Before: "a"}, ""},
+	} {
+		keys, _ := s.list(table.Query{Range: test.r})
+		if got := strings.Join(keys, " "); got != test.want {
+			s.Errorf("%+v: got %s, want %s", test.r, got, test.want)
+		}
+	}
+}
+
+func (s *suite) pages() {
+	const count = 2*table.MaxPage + 1
+	var want []string
+	for first := 0; first < count; first += table.MaxBatch {
+		var writes []table.Write
+		for i := first; i < min(first+table.MaxBatch, count); i++ {
+			key := fmt.Sprintf("%05d", i)
+			want = append(want, "a/"+key)
+			writes = append(writes, table.Write{Kind: table.Upsert, Row: newRow("a", key).encode()})
+		}
+		_, err := s.table.Batch(s.Context(), writes)
+		s.ok(err)
+	}
+	for size, atLeast := range map[int]int{0: 3, 700: 3, table.MaxPage: 3} {
+		keys, pages := s.list(table.Query{PageSize: size})
+		if !slices.Equal(keys, want) || pages < atLeast {
+			s.Errorf("pages of %d: got %d rows in %d pages, want %d", size, len(keys), pages, count)
+		}
+	}
+	stop := errors.New("enough")
+	pages := 0
+	err := s.table.List(s.Context(), table.Query{PageSize: 10}, func(page [][]byte) error {
+		if pages++; len(page) > 10 {
+			s.Errorf("%d rows on a page", len(page))
+		}
+		return stop
+	})
+	if !errors.Is(err, stop) || pages != 1 {
+		s.Errorf("%v after %d pages, want the page's own error after one", err, pages)
+	}
+}
+
+// between writes before and after the position of a listing: it goes on by key.
+func (s *suite) between() {
+	for _, key := range []string{"b", "d", "f", "h"} {
+		s.put(newRow("a", key))
+	}
+	var keys []string
+	s.ok(s.table.List(s.Context(), table.Query{PageSize: 2}, func(page [][]byte) error {
+		for _, data := range page {
+			keys = append(keys, fmt.Sprint(s.decode(data)["RowKey"]))
+		}
+		if len(keys) == 2 {
+			s.put(newRow("a", "a"))
+			s.put(newRow("a", "g"))
+			s.ok(s.table.Delete(s.Context(), "a", "d", table.Any))
+			s.ok(s.table.Delete(s.Context(), "a", "h", table.Any))
+		}
+		return nil
+	}))
+	if got := strings.Join(keys, ""); got != "bdfg" {
+		s.Errorf("got %s", got)
+	}
+}
+
+func (s *suite) keys() {
+	for _, key := range []string{"-", "a b", "key|x", "%41", "+", "a'b", "é",
+		"*:@&=$,;(){}[]<>~`!^"} {
+		s.put(newRow(key, key, "Value", key))
+		if got, etag := s.get(key, key); got["Value"] != key || got["RowKey"] != key {
+			s.Errorf("got %v for %s", got, key)
+		} else {
+			s.ok(s.table.Delete(s.Context(), key, key, etag))
+		}
+	}
+	for _, key := range []string{"a/b", `a\b`, "a#b", "a?b", "a\nb",
+		strings.Repeat("x", table.MaxKey+1)} {
+		if _, _, err := s.table.Insert(s.Context(), newRow("a", key).encode()); err == nil {
+			s.Errorf("%q is taken for a key", key)
+		}
+	}
+	s.put(newRow("Case", "a"))
+	s.put(newRow("case", "A"))
+	s.put(newRow("case", "a"))
+}
+
+func (s *suite) large() {
+	text := strings.Repeat("x", 30_000)
+	s.put(newRow("a", "b", "Text", text))
+	if got, _ := s.get("a", "b"); got["Text"] != text {
+		s.Error("a long text comes back otherwise")
+	}
+	_, err := s.table.Upsert(s.Context(),
+		newRow("a", "c", "Text", strings.Repeat("x", 70_000)).encode())
+	if err == nil {
+		s.Error("a text of more than 64 KiB is taken")
+	}
+}
+
+func (s *suite) clock() {
+	before := time.Now().Add(-time.Minute)
+	at, err := s.table.Clock(s.Context())
+	if s.ok(err); at.Before(before) || at.After(before.Add(2*time.Minute)) || at.Nanosecond() != 0 {
+		s.Errorf("got %v", at)
+	}
+	s.put(newRow("a", "b"))
+	data, _, err := s.table.Get(s.Context(), "a", "b")
+	s.ok(err)
+	var r struct{ Timestamp time.Time }
+	if s.ok(json.Unmarshal(data, &r)); r.Timestamp.Before(before) ||
+		r.Timestamp.After(before.Add(2*time.Minute)) {
+		s.Errorf("written at %v", r.Timestamp)
+	}
+}
+
+func (s *suite) ended() {
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	for what, call := range map[string]func() error{
+		"get": func() error { _, _, err := s.table.Get(ctx, "a", "b"); return err },
+		"insert": func() error {
+			_, _,
+				err := s.table.Insert(ctx, newRow("a", "b").encode())
+			return err
+		},
+		"create": func() error { return s.table.Create(ctx) },
+		"list": func() error {
+			return s.table.List(ctx,
+				table.Query{}, func([][]byte) error { return nil })
+		},
+	} {
+		err := call()
+		s.is(err, link.ErrUnavailable, what)
+		s.is(err, context.Canceled, what)
+	}
+	if keys, _ := s.list(table.Query{}); keys != nil {
+		s.Errorf("written after the end: %v", keys)
+	}
+}

@@ -1,0 +1,399 @@
+// Package memtable is package table in memory: the same calls, errors, ETags, batches and pages,
+// for tests and simulations, and for a first try without storage.
+package memtable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tiney/link"
+	"tiney/storage/table"
+)
+
+// Service is the tables of a storage account.
+type Service struct {
+	now func() time.Time // of its clock
+
+	mu     sync.Mutex
+	tables map[string]*rows // by name
+	writes int64            // so far, which makes ETags
+}
+
+// New returns a Service without tables.
+func New(now func() time.Time) *Service {
+	return &Service{now: now, tables: map[string]*rows{}}
+}
+
+// Table returns one table, which need not exist.
+func (s *Service) Table(name string) *Table { return &Table{name, s} }
+
+// Names returns the names of the tables that begin with prefix, in their order.
+func (s *Service) Names(ctx context.Context, prefix string) (names []string, err error) {
+	if err := ended(ctx, "QueryTables"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.tables {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Table is one table of a Service. Its methods are those of table.Table.
+type Table struct {
+	name    string
+	service *Service
+}
+
+// row is a row as it was written last. It is never changed, only replaced.
+type row struct {
+	partition, key string
+	etag           table.ETag
+	timestamp      time.Time
+	properties     map[string]jsontext.Value // as they were sent, with their types
+}
+
+// ended returns the error of a call whose time is over.
+func ended(ctx context.Context, call string) error {
+	if err := ctx.Err(); err != nil {
+		return table.Classify(call, err)
+	}
+	return nil
+}
+
+// do makes one call. Rows is the table as it is.
+func (t *Table) do(ctx context.Context, operation string, call func(*rows) error) error {
+	name := operation + " " + t.name
+	if err := ended(ctx, name); err != nil {
+		return err
+	}
+	t.service.mu.Lock()
+	defer t.service.mu.Unlock()
+	there := t.service.tables[t.name]
+	if there == nil {
+		return fmt.Errorf("%s: %w", name, table.ErrNoTable)
+	}
+	if err := call(there); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Name returns the name of the table.
+func (t *Table) Name() string { return t.name }
+
+// Create creates the table. One that exists already is fine.
+func (t *Table) Create(ctx context.Context) error {
+	if err := ended(ctx, "CreateTable "+t.name); err != nil {
+		return err
+	}
+	t.service.mu.Lock()
+	defer t.service.mu.Unlock()
+	if t.service.tables[t.name] == nil {
+		t.service.tables[t.name] = new(rows)
+	}
+	return nil
+}
+
+// Drop deletes the table with all its rows. One that does not exist is fine.
+func (t *Table) Drop(ctx context.Context) error {
+	if err := ended(ctx, "DeleteTable "+t.name); err != nil {
+		return err
+	}
+	t.service.mu.Lock()
+	defer t.service.mu.Unlock()
+	delete(t.service.tables, t.name)
+	return nil
+}
+
+// Clock returns the service's time, in whole seconds.
+func (t *Table) Clock(ctx context.Context) (at time.Time, err error) {
+	err = t.do(ctx, "GetEntity", func(*rows) error {
+		at = t.service.now().UTC().Truncate(time.Second)
+		return nil
+	})
+	return at, err
+}
+
+// Get reads one row, or these properties of it. table.ErrGone: the row is not there.
+func (t *Table) Get(ctx context.Context, partition, key string, properties ...string) (
+	data []byte, etag table.ETag, err error) {
+	err = t.do(ctx, "GetEntity", func(all *rows) error {
+		r := all.get(partition, key)
+		if r == nil {
+			return table.ErrGone
+		}
+		data, etag = r.encode(properties, true), r.etag
+		return nil
+	})
+	return data, etag, err
+}
+
+// Insert adds a row. table.ErrExists: a row with that key is there.
+func (t *Table) Insert(ctx context.Context, data []byte) (table.ETag, bool, error) {
+	etag, err := t.write(ctx, "InsertEntity", table.Write{Kind: table.Insert, Row: data})
+	return etag, false, err
+}
+
+// Upsert writes a row's properties, whether there is a row with that key or not.
+func (t *Table) Upsert(ctx context.Context, data []byte) (table.ETag, error) {
+	return t.write(ctx, "UpsertEntity", table.Write{Kind: table.Upsert, Row: data})
+}
+
+// Replace writes a row in place of what was read, if that is unchanged. table.ErrChanged: it is
+// not.
+func (t *Table) Replace(ctx context.Context, data []byte, read table.ETag) (table.ETag, bool,
+	error) {
+	etag, err := t.write(ctx, "UpdateEntity", table.Write{Kind: table.Replace, Row: data,
+		Read: read})
+	return etag, false, changed(err)
+}
+
+// Merge is Replace, but properties that the new row lacks stay as they are.
+func (t *Table) Merge(ctx context.Context, data []byte, read table.ETag) (table.ETag, bool, error) {
+	etag, err := t.write(ctx, "UpdateEntity", table.Write{Kind: table.Merge, Row: data, Read: read})
+	return etag, false, changed(err)
+}
+
+func changed(err error) error {
+	if errors.Is(err, table.ErrGone) {
+		return fmt.Errorf("%w: %w", table.ErrChanged, err)
+	}
+	return err
+}
+
+// Delete deletes a row if it is unchanged since it was read; a row that is gone is fine.
+// table.ErrChanged: it was written since, or read is "".
+func (t *Table) Delete(ctx context.Context, partition, key string, read table.ETag) error {
+	if read == "" {
+		return fmt.Errorf("DeleteEntity %s: no ETag: %w", t.name, table.ErrChanged)
+	}
+	_, err := t.write(ctx, "DeleteEntity", table.NewDelete(partition, key, read))
+	if errors.Is(err, table.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+func (t *Table) write(ctx context.Context, operation string, w table.Write) (etag table.ETag,
+	err error) {
+	err = t.do(ctx, operation, func(all *rows) error {
+		r, err := t.service.prepare(all, w)
+		if err == nil {
+			etag = r.etag
+			all.put(r, w.Kind == table.Delete)
+		}
+		return err
+	})
+	return etag, err
+}
+
+// Batch makes up to table.MaxBatch writes of different rows of one partition: all of them or none.
+func (t *Table) Batch(ctx context.Context, writes []table.Write) (bool, error) {
+	return false, t.do(ctx, "SubmitTransaction", func(all *rows) error {
+		size := 0
+		keys := map[string]bool{}
+		next := make([]*row, len(writes))
+		for i, w := range writes {
+			if w.Kind >= table.Replace && w.Read == "" {
+				return fmt.Errorf("%w: a write without an ETag", link.ErrUnavailable)
+			}
+			r, err := t.service.prepare(all, w)
+			if err != nil {
+				return err
+			}
+			size += len(w.Row)
+			if r.partition != next0(next, r).partition || keys[r.key] {
+				return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
+			}
+			keys[r.key], next[i] = true, r
+		}
+		if len(writes) == 0 || len(writes) > table.MaxBatch || size > maxBatchBytes {
+			return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
+		}
+		for i, r := range next {
+			all.put(r, writes[i].Kind == table.Delete)
+		}
+		return nil
+	})
+}
+
+// next0 returns the first row of a batch, r if it is that itself.
+func next0(rows []*row, r *row) *row {
+	if rows[0] == nil {
+		return r
+	}
+	return rows[0]
+}
+
+// prepare returns the row that a write makes, or that it deletes.
+func (s *Service) prepare(all *rows, w table.Write) (*row, error) {
+	r, err := decode(w.Row)
+	if err != nil {
+		return nil, err
+	}
+	there := all.get(r.partition, r.key)
+	switch {
+	case w.Kind == table.Insert && there != nil:
+		return nil, table.ErrExists
+	case w.Kind >= table.Replace && there == nil:
+		return nil, table.ErrGone
+	case w.Kind >= table.Replace && w.Read != table.Any && w.Read != there.etag:
+		return nil, table.ErrChanged
+	}
+	if there != nil && (w.Kind == table.Upsert || w.Kind == table.Merge) {
+		merged := maps.Clone(there.properties)
+		maps.Copy(merged, r.properties)
+		for name := range r.properties { // a new value without a type has the type of its JSON
+			if typed := name + odataType; r.properties[typed] == nil {
+				delete(merged, typed)
+			}
+		}
+		r.properties = merged
+	}
+	if len(r.properties) > 2*maxProperties {
+		return nil, fmt.Errorf("%w (400 TooManyProperties)", link.ErrUnavailable)
+	}
+	s.writes++
+	r.timestamp = s.now().UTC()
+	r.etag = table.ETag(`W/"datetime'` + r.timestamp.Format(time.RFC3339Nano) + "-" +
+		strconv.FormatInt(s.writes, 36) + `'"`)
+	return r, nil
+}
+
+// List lists rows, page by page, until page returns an error. It goes on after the last key of a
+// page, with the rows that are there by then.
+func (t *Table) List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error {
+	size := q.PageSize
+	if size == 0 {
+		size = table.MaxPage
+	}
+	for last := (*row)(nil); ; {
+		var found []*row
+		more := false
+		err := t.do(ctx, "QueryEntities", func(all *rows) error {
+			if size < 0 || size > table.MaxPage {
+				return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
+			}
+			found, more = all.list(q.Range, last, size)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		data := make([][]byte, len(found))
+		for i, r := range found {
+			data[i] = r.encode(q.Properties, q.ETags)
+			last = r
+		}
+		if err := page(data); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// The service's own limits.
+const (
+	maxProperties = 252
+	maxValue      = 64 << 10 // bytes of a text
+	maxBatchBytes = 4 << 20
+
+	odataType = "@odata.type"
+)
+
+// decode reads a row as it is sent.
+func decode(data []byte) (*row, error) {
+	r := &row{properties: map[string]jsontext.Value{}}
+	if err := json.Unmarshal(data, &r.properties, jsontext.AllowInvalidUTF8(true)); err != nil {
+		return nil, fmt.Errorf("%w (400 InvalidInput): %w", link.ErrUnavailable, err)
+	}
+	for name, key := range map[string]*string{"PartitionKey": &r.partition, "RowKey": &r.key} {
+		value, ok := r.properties[name]
+		if !ok || json.Unmarshal(value, key) != nil {
+			return nil, fmt.Errorf("%w (400 PropertiesNeedValue)", link.ErrUnavailable)
+		}
+		if len(*key) > table.MaxKey || strings.ContainsFunc(*key, forbidden) {
+			return nil, fmt.Errorf("%w (400 OutOfRangeInput)", link.ErrUnavailable)
+		}
+		delete(r.properties, name)
+	}
+	for name, value := range r.properties {
+		if strings.HasPrefix(name, "odata.") || name == "Timestamp" || name == "Timestamp"+
+			odataType ||
+			bytes.Equal(value, []byte("null")) {
+			delete(r.properties, name)
+		}
+		limit := maxValue / 2 // characters of UTF-16, of which a byte in UTF-8 is one at most
+		if r.properties[name+odataType] != nil {
+			limit = maxValue * 4 / 3 // bytes in base64
+		}
+		if len(value) > limit && utf8.RuneCount(value) > limit+2 {
+			return nil, fmt.Errorf("%w (400 PropertyValueTooLarge)", link.ErrUnavailable)
+		}
+	}
+	return r, nil
+}
+
+// forbidden reports whether no key may have a character.
+func forbidden(c rune) bool {
+	return strings.ContainsRune(`/\#?`, c) || c < 0x20 || 0x7f <= c && c <= 0x9f
+}
+
+// encode returns a row as the service sends it: all properties, or some of them.
+func (r *row) encode(properties []string, withETag bool) []byte {
+	var b bytes.Buffer
+	e := jsontext.NewEncoder(&b, jsontext.AllowInvalidUTF8(true))
+	write := func(name string, value jsontext.Value) {
+		// What was decoded can be encoded.
+		_ = e.WriteToken(jsontext.String(name))
+		_ = e.WriteValue(value)
+	}
+	text := func(name, value string) {
+		_ = e.WriteToken(jsontext.String(name))
+		_ = e.WriteToken(jsontext.String(value))
+	}
+	_ = e.WriteToken(jsontext.BeginObject)
+	if withETag {
+		text("odata.etag", string(r.etag))
+	}
+	if properties == nil {
+		properties = slices.Sorted(maps.Keys(r.properties))
+		properties = append([]string{"PartitionKey", "RowKey", "Timestamp"}, properties...)
+	} else {
+		for _, name := range properties {
+			if r.properties[name+odataType] != nil {
+				properties = append(slices.Clone(properties), name+odataType)
+			}
+		}
+	}
+	for _, name := range properties {
+		switch value := r.properties[name]; {
+		case name == "PartitionKey":
+			text(name, r.partition)
+		case name == "RowKey":
+			text(name, r.key)
+		case name == "Timestamp":
+			text(name, r.timestamp.Format(time.RFC3339Nano))
+		case value != nil:
+			write(name, value)
+		}
+	}
+	_ = e.WriteToken(jsontext.EndObject)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -424,10 +424,9 @@ func TestCheckMeetsImports(t *testing.T) {
 	r := newRig(t)
 	r.Make()
 	other := r.other()
-	way := faultproxy.Start(emulator) // of the import
-	t.Cleanup(way.Close)
+	way := r.newProxy() // of the import
 	through := r.config.Open
-	r.config.Open = connect(t, way.ConnectionString(), nil)
+	r.config.Open = r.through(way)
 	importer := r.instance()
 	r.config.Open = through
 	var met, rests atomic.Bool

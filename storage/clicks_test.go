@@ -132,7 +132,7 @@ func (r *clickRig) wantDay(when string, at time.Time, want map[string]int64) {
 
 // impatient returns the context of calls that are tried again so often, the first time soon.
 func impatient(again int32) context.Context {
-	return policy.WithRetryOptions(hasty, policy.RetryOptions{MaxRetries: again, RetryDelay: time.Millisecond, TryTimeout: 300 * time.Millisecond})
+	return faultproxy.WithTries(hasty, policy.RetryOptions{MaxRetries: again, RetryDelay: time.Millisecond, TryTimeout: 300 * time.Millisecond})
 }
 
 // Whatever becomes of one call of a flush, the rows have what was counted when a later one has succeeded, and keep it.

@@ -23,7 +23,7 @@ func reported(t *testing.T) (*rig, *ingest.Endpoint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t)
+	r := newRigAt(t, newAzurite(t, emulator))
 	r.sender = telemetry.Start(telemetry.Config{Connection: connection, Metrics: r.metrics, SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
 	r.config.Open = connect(t, r.proxy.ConnectionString(), r.sender)
 	return r, e

@@ -21,10 +21,10 @@ import (
 )
 
 // dying is the context of a process that is about to be killed: it tries nothing twice.
-var dying = policy.WithRetryOptions(hasty, policy.RetryOptions{MaxRetries: -1, TryTimeout: time.Minute})
+var dying = faultproxy.WithTries(hasty, policy.RetryOptions{MaxRetries: -1, TryTimeout: time.Minute})
 
 // persistent is the context of an operation that tries each call more often than the product does.
-var persistent = policy.WithRetryOptions(hasty, policy.RetryOptions{
+var persistent = faultproxy.WithTries(hasty, policy.RetryOptions{
 	MaxRetries: 10, RetryDelay: 10 * time.Millisecond, MaxRetryDelay: 50 * time.Millisecond, TryTimeout: time.Minute,
 })
 

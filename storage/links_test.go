@@ -806,6 +806,7 @@ func TestWhatIsCached(t *testing.T) {
 			t.Errorf("%s: got %+v, %t, by the calls %v, want %t", a, l, ok, made, want)
 		}
 	}
+	s.WaitForCache()
 	cached(s, live.Alias, true)
 	cached(s, short.Alias, true)
 	cached(s, other.Alias, false)
@@ -826,6 +827,7 @@ func TestWhatIsCached(t *testing.T) {
 	if _, err := s.Get(ctx, live.Alias); err != nil {
 		t.Error(err)
 	}
+	s.WaitForCache()
 	cached(s, live.Alias, true)
 	if _, err := s.Edit(ctx, live.Alias, false, func(l link.Link) (link.Link, error) { return l.Deleted(true, r.clock.Now()) }); err != nil {
 		t.Error(err)

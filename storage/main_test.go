@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
 	"tiney/internal/linkstest"
 	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
+	"tiney/storage/memtable"
 	"tiney/storage/table"
 	"tiney/telemetry"
 )
@@ -34,11 +34,12 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// ctx gives a try as much time as its call has: on a busy machine the emulator may stand still for longer than a try of
-// the product takes, and a second try is one more call to count, and may leave an expiry row to the reaper.
-var ctx = policy.WithRetryOptions(hasty, policy.RetryOptions{
-	MaxRetries: 2, RetryDelay: 50 * time.Millisecond, MaxRetryDelay: 200 * time.Millisecond, TryTimeout: time.Minute,
-})
+// inMemory says where the tables of the tests are, but of those that are about the client of Azure.
+var inMemory = flag.Bool("memory", true, "keep tables in memory, and not in Azurite")
+
+// ctx gives a try as much time as its call has: on a busy machine the emulator may stand still for
+// longer than a try of the product takes, and may leave an expiry row to the reaper.
+var ctx = faultproxy.Patient(hasty)
 
 // hasty leaves the tries as the product has them, for tests in which they have to run out of time.
 var hasty = context.Background()
@@ -49,8 +50,9 @@ const slack = 4500 * time.Millisecond
 
 // rig is one set of tables, and the ways to it.
 type rig struct {
-	t                 testing.TB
-	proxy             *faultproxy.Proxy
+	t     testing.TB
+	proxy *faultproxy.Proxy
+	place
 	clock             *linkstest.Clock
 	metrics           *telemetry.Metrics
 	config            storage.Config
@@ -92,12 +94,45 @@ var rigs atomic.Int64
 // changes of others: tests that are about that set it.
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, proxy: faultproxy.Start(emulator), clock: linkstest.NewClock(), metrics: new(telemetry.Metrics)}
-	t.Cleanup(r.proxy.Close)
-	r.Tables = rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("T%d", rigs.Add(1)))
+	if *inMemory {
+		return newRigAt(t, newMemory())
+	}
+	return newRigAt(t, newAzurite(t, emulator))
+}
+
+// place is where the tables of a rig are.
+type place struct {
+	direct   func(name string) storage.Table // tables that no proxy sees
+	newProxy func() *faultproxy.Proxy
+}
+
+func newMemory() place {
+	service := memtable.New(time.Now)
+	return place{
+		direct:   func(name string) storage.Table { return service.Table(name) },
+		newProxy: func() *faultproxy.Proxy { return faultproxy.InMemory(service) },
+	}
+}
+
+func newAzurite(t testing.TB, ports azurite.Ports) place {
+	t.Helper()
+	return place{
+		direct: connect(t, ports.ConnectionString(), nil),
+		newProxy: func() *faultproxy.Proxy {
+			p := faultproxy.Start(ports)
+			t.Cleanup(p.Close)
+			return p
+		},
+	}
+}
+
+func newRigAt(t testing.TB, where place) *rig {
+	t.Helper()
+	r := &rig{t: t, place: where, proxy: where.newProxy(), clock: linkstest.NewClock(), metrics: new(telemetry.Metrics)}
+	r.Tables = rawtables.On(t, r.direct, fmt.Sprintf("T%d", rigs.Add(1)))
 	r.TombstoneFor, r.KeepDays, r.Now = 0, keepDays, r.clock.Now
 	r.config = storage.Config{
-		Open: connect(t, r.proxy.ConnectionString(), nil), Timeout: table.Timeout,
+		Open: r.through(r.proxy), Timeout: table.Timeout,
 		// On a busy machine the emulator may stand still for longer than people wait.
 		ChangesWait: 2 * time.Second, StaleWait: 2 * time.Second,
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
@@ -109,6 +144,15 @@ func newRig(t testing.TB) *rig {
 		Now:         r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
 	return r
+}
+
+// through opens tables through a proxy.
+func (r *rig) through(p *faultproxy.Proxy) func(name string) storage.Table {
+	open, err := p.Open()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return open
 }
 
 const keepDays = 400 // of clicks
@@ -185,9 +229,8 @@ func (r *rig) instance() *storage.Links {
 // other opens another instance, without a cache, whose calls the proxy does not see.
 func (r *rig) other() *storage.Links {
 	r.t.Helper()
-	through := r.config.Open
-	defer func() { r.config.Open = through }()
-	r.config.Open = connect(r.t, emulator.ConnectionString(), nil)
+	defer func(through func(string) storage.Table) { r.config.Open = through }(r.config.Open)
+	r.config.Open = r.direct
 	return r.instance()
 }
 

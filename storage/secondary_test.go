@@ -25,15 +25,14 @@ type twoRegions struct {
 	copies *rawtables.Tables
 }
 
-func newTwoRegions(t *testing.T, other azurite.Ports) twoRegions {
+func newTwoRegions(t *testing.T, other place) twoRegions {
 	t.Helper()
 	r := newRig(t)
 	r.Make()
-	second := faultproxy.Start(other)
-	t.Cleanup(second.Close)
-	copies := rawtables.Open(t, other.ConnectionString(), strings.TrimSuffix(r.Links, "ShortUrls"))
+	second := other.newProxy()
+	copies := rawtables.On(t, other.direct, strings.TrimSuffix(r.Links, "ShortUrls"))
 	copies.Make()
-	r.config.OpenCopy = connect(t, second.ConnectionString(), nil)
+	r.config.OpenCopy = r.through(second)
 	return twoRegions{r, second, copies}
 }
 
@@ -43,12 +42,15 @@ func always(p *faultproxy.Proxy, fault faultproxy.Fault) {
 }
 
 func TestSecondary(t *testing.T) {
-	server, err := azurite.StartAnywhere(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	other := newMemory()
+	if !*inMemory {
+		server, err := azurite.StartAnywhere(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Stop)
+		other = newAzurite(t, server.Ports)
 	}
-	t.Cleanup(server.Stop)
-	other := server.Ports
 
 	const now, before = "https://example.com/now", "https://example.com/before"
 	for _, test := range []struct {
@@ -249,7 +251,7 @@ func TestSecondary(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		r.Make()
-		r.config.OpenCopy = connect(t, other.ConnectionString(), nil)
+		r.config.OpenCopy = other.direct
 		s := r.open(nil)
 		always(r.proxy, faultproxy.Refuse)
 		if _, err := s.Get(ctx, "abcdef"); !errors.Is(err, link.ErrUnavailable) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"tiney/internal/azurite"
+	"tiney/storage/memtable"
 )
 
 // Call is one storage call on the wire; a retry is a call of its own.
@@ -50,10 +51,11 @@ const (
 	Twice         // a batch of counts is passed on, and then again as if another process had counted the same
 )
 
-// Proxy is a proxy in front of one Azurite.
+// Proxy is a proxy in front of one Azurite, or of tables in memory.
 type Proxy struct {
 	tables, blobs *httptest.Server
 	ports         azurite.Ports
+	memory        *memtable.Service // in place of an Azurite; nil: there is one
 
 	mu      sync.Mutex
 	passing int       // calls that are on their way
@@ -66,13 +68,18 @@ type Proxy struct {
 
 // Start starts a proxy in front of the Azurite on the given ports. Close ends it.
 func Start(target azurite.Ports) *Proxy {
-	p := &Proxy{}
-	p.idle.L = &p.mu
+	p := newProxy()
 	p.tables = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Table), tableCall))
 	p.blobs = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Blob), blobCall))
 	p.ports = azurite.Ports{
 		Blob: p.blobs.Listener.Addr().(*net.TCPAddr).Port, Table: p.tables.Listener.Addr().(*net.TCPAddr).Port, Queue: target.Queue,
 	}
+	return p
+}
+
+func newProxy() *Proxy {
+	p := &Proxy{}
+	p.idle.L = &p.mu
 	return p
 }
 
@@ -84,6 +91,9 @@ func (p *Proxy) Ports() azurite.Ports { return p.ports }
 
 // Close ends the proxy and all connections through it.
 func (p *Proxy) Close() {
+	if p.memory != nil {
+		return
+	}
 	for _, s := range []*httptest.Server{p.tables, p.blobs} {
 		s.CloseClientConnections()
 		s.Close()
@@ -147,6 +157,24 @@ func On(operation, target string, fault Fault) func(Call) Fault {
 	}
 }
 
+// begin notes a call, which gets its number, and decides what becomes of it.
+func (p *Proxy) begin(call *Call) (fault Fault, after func(Call)) {
+	p.mu.Lock()
+	p.passing++
+	p.n++
+	call.N = p.n
+	p.calls = append(p.calls, *call)
+	before, after := p.before, p.after
+	p.mu.Unlock()
+	if before != nil {
+		fault = before(*call)
+	}
+	if after == nil {
+		after = func(Call) {}
+	}
+	return fault, after
+}
+
 func (p *Proxy) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,11 +189,7 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		p.mu.Lock()
-		p.passing++
-		defer p.done()
-		p.n++
-		call := Call{N: p.n, Bytes: len(body)}
+		call := Call{Bytes: len(body)}
 		call.Operation, call.Target = name(r)
 		if m := partitionKey.FindStringSubmatch(r.URL.Path); m != nil {
 			call.Partition = m[1]
@@ -176,14 +200,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 				call.Target, call.Partition = string(rows[0][1]), string(rows[0][2])
 			}
 		}
-		p.calls = append(p.calls, call)
-		before, after := p.before, p.after
-		p.mu.Unlock()
-
-		fault := None
-		if before != nil {
-			fault = before(call)
-		}
+		fault, after := p.begin(&call)
+		defer p.done()
 		switch fault {
 		case Refuse:
 			panic(http.ErrAbortHandler)
@@ -246,9 +264,7 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		if err != nil || fault == DropResponse {
 			panic(http.ErrAbortHandler)
 		}
-		if after != nil {
-			after(call)
-		}
+		after(call)
 		for name, values := range resp.Header {
 			w.Header()[name] = values
 		}

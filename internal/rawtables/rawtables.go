@@ -10,29 +10,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"golang.org/x/sync/errgroup"
 
 	"tiney/internal/azurite"
 	"tiney/link"
 	"tiney/storage"
-	"tiney/storage/table"
+	storagetable "tiney/storage/table"
 )
 
 // Tables are one set of tables.
 type Tables struct {
-	t                testing.TB
-	connectionString string
-	service          *aztables.ServiceClient
+	t    testing.TB
+	open func(name string) storage.Table
+
+	connectionString string // "" in memory
+
 	// The names of the tables.
 	Links, Index, Expiry, Owners, Keys, State, Clicks, ClickTotals string
 	// What Leaks goes by: how long deleted links and tombstones are kept, for how many days clicks are, and the time.
@@ -41,15 +40,23 @@ type Tables struct {
 	Now                       func() time.Time
 }
 
-// Open opens the tables whose names begin with prefix. Leaks goes by the defaults of the settings.
+// Open opens the tables of an account whose names begin with prefix. Leaks goes by the defaults of the
+// settings.
 func Open(t testing.TB, connectionString, prefix string) *Tables {
 	t.Helper()
-	service, err := aztables.NewServiceClientFromConnectionString(connectionString, nil)
+	open, err := azurite.Tables(connectionString)
 	if err != nil {
 		t.Fatal(err)
 	}
+	tables := On(t, open, prefix)
+	tables.connectionString = connectionString
+	return tables
+}
+
+// On is Open for tables that are open.
+func On(t testing.TB, open func(name string) storage.Table, prefix string) *Tables {
 	return &Tables{
-		t: t, connectionString: connectionString, service: service,
+		t: t, open: open,
 		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex",
 		Owners: prefix + "ShortUrlsByOwner", Keys: prefix + "ShortUrlsKeys", State: prefix + "ShortUrlsState",
 		Clicks: prefix + "ShortUrlsClicks", ClickTotals: prefix + "ShortUrlsClickTotals",
@@ -84,21 +91,20 @@ func (e Entity) text(name string) string {
 func (r *Tables) Rows(table string) []Entity {
 	r.t.Helper()
 	var all []Entity
-	pager := r.service.NewClient(table).NewListEntitiesPager(nil)
-	for pager.More() {
-		page, err := pager.NextPage(context.Background())
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, data := range page.Entities {
+	err := r.open(table).List(patient, storagetable.Query{}, func(page [][]byte) error {
+		for _, data := range page {
 			var e Entity
 			if err := json.Unmarshal(data, &e); err != nil {
-				r.t.Fatal(err)
+				return err
 			}
 			delete(e, "odata.etag")
 			delete(e, "Timestamp")
 			all = append(all, e)
 		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	return all
 }
@@ -111,7 +117,7 @@ func (r *Tables) all() []string {
 func (r *Tables) Make() {
 	r.t.Helper()
 	for _, table := range r.all() {
-		if _, err := r.service.CreateTable(context.Background(), table, nil); err != nil {
+		if err := r.open(table).Create(patient); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -128,14 +134,9 @@ func (r *Tables) Remove() {
 // DropTable removes one table if it is there.
 func (r *Tables) DropTable(name string) {
 	r.t.Helper()
-	if _, err := r.service.DeleteTable(context.Background(), name, nil); err != nil && !notFound(err) {
+	if err := r.open(name).Drop(patient); err != nil {
 		r.t.Fatal(err)
 	}
-}
-
-func notFound(err error) bool {
-	failed := (*azcore.ResponseError)(nil)
-	return errors.As(err, &failed) && failed.StatusCode == http.StatusNotFound
 }
 
 // RemoveContainer removes a blob container of the same account.
@@ -157,7 +158,11 @@ func (r *Tables) Put(table string, e Entity) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.service.NewClient(table).UpsertEntity(context.Background(), data, &aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeReplace}); err != nil {
+	_, _, err = r.open(table).Replace(patient, data, storagetable.Any)
+	if errors.Is(err, storagetable.ErrChanged) || errors.Is(err, storagetable.ErrNoTable) {
+		err = r.add(table, e)
+	}
+	if err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -165,7 +170,8 @@ func (r *Tables) Put(table string, e Entity) {
 // Drop deletes a row that is there.
 func (r *Tables) Drop(table string, e Entity) {
 	r.t.Helper()
-	if _, err := r.service.NewClient(table).DeleteEntity(context.Background(), e["PartitionKey"].(string), e["RowKey"].(string), nil); err != nil {
+	partition, key := e["PartitionKey"].(string), e["RowKey"].(string)
+	if err := r.open(table).Delete(patient, partition, key, storagetable.Any); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -295,7 +301,7 @@ func (r *Tables) PutAll(table string, rows []Entity) {
 func (r *Tables) add(table string, e Entity) error {
 	data, err := json.Marshal(e)
 	if err == nil {
-		_, err = r.service.NewClient(table).AddEntity(context.Background(), data, nil)
+		_, _, err = r.open(table).Insert(patient, data)
 	}
 	return err
 }
@@ -386,7 +392,9 @@ func (r *Tables) WantNothing() {
 const allLinks = "*"
 
 // patient gives a try on a busy machine as much time as its call has.
-var patient = policy.WithRetryOptions(context.Background(), policy.RetryOptions{MaxRetries: 2, TryTimeout: time.Minute})
+var patient = policy.WithRetryOptions(context.Background(), policy.RetryOptions{
+	MaxRetries: 2, TryTimeout: time.Minute,
+})
 
 // Leaks returns what Check finds, but for some kinds of damage, and for what a crash leaves to the reaper: expiry rows without
 // their links, and announcements of changes.
@@ -398,12 +406,8 @@ func (r *Tables) Leaks(but ...storage.Damage) []string {
 // Check returns what storage's own check finds in rows of any age, but for some kinds of damage.
 func (r *Tables) Check(but ...storage.Damage) []string {
 	r.t.Helper()
-	open, err := azurite.Tables(r.connectionString)
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	links, err := storage.Open(storage.Config{
-		Open: open, Timeout: table.Timeout, Random: rand.Reader,
+		Open: r.open, Timeout: storagetable.Timeout, Random: rand.Reader,
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		Clicks: storage.ClicksConfig{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep, TombstoneFor: r.TombstoneFor, Now: r.Now,
@@ -430,8 +434,8 @@ func (r *Tables) Disable(alias string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	_, err = r.service.NewClient(r.Links).UpdateEntity(context.Background(), data, nil) // merges
-	if err != nil && !notFound(err) {
+	_, _, err = r.open(r.Links).Merge(patient, data, storagetable.Any)
+	if err != nil && !errors.Is(err, storagetable.ErrChanged) {
 		r.t.Error(err)
 	}
 }

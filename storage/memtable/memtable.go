@@ -4,6 +4,7 @@ package memtable
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -277,35 +278,43 @@ func (s *Service) prepare(all *rows, w table.Write) (*row, error) {
 	return r, nil
 }
 
-// List lists rows, page by page, until page returns an error. It goes on after the last key of a
-// page, with the rows that are there by then.
+// List lists rows, page by page, until page returns an error. It goes on after the last key of a page,
+// with the rows that are there by then.
 func (t *Table) List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error {
-	size := q.PageSize
-	if size == 0 {
-		size = table.MaxPage
-	}
-	for last := (*row)(nil); ; {
-		var found []*row
-		more := false
-		err := t.do(ctx, "QueryEntities", func(all *rows) error {
-			if size < 0 || size > table.MaxPage {
-				return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
-			}
-			found, more = all.list(q.Range, last, size)
-			return nil
-		})
-		if err != nil {
+	for from := (Position{}); ; {
+		rows, next, err := t.Page(ctx, q, from)
+		if err == nil {
+			err = page(rows)
+		}
+		if err != nil || next == (Position{}) {
 			return err
 		}
-		data := make([][]byte, len(found))
+		from = next
+	}
+}
+
+// Position is a place in a listing: right after the row with these keys. The zero Position is the start.
+type Position struct{ Partition, Key string }
+
+// Page returns one page of a listing, and the position of the next one, the zero Position if there is
+// none.
+func (t *Table) Page(ctx context.Context, q table.Query, from Position) (
+	data [][]byte, next Position, err error) {
+	err = t.do(ctx, "QueryEntities", func(all *rows) error {
+		if q.PageSize < 0 || q.PageSize > table.MaxPage {
+			return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
+		}
+		found, more := all.list(q.Range, from, cmp.Or(q.PageSize, table.MaxPage))
+		data = make([][]byte, len(found))
 		for i, r := range found {
 			data[i] = r.encode(q.Properties, q.ETags)
-			last = r
+			if more {
+				next = Position{r.partition, r.key}
+			}
 		}
-		if err := page(data); err != nil || !more {
-			return err
-		}
-	}
+		return nil
+	})
+	return data, next, err
 }
 
 // The service's own limits.

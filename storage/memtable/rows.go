@@ -72,15 +72,14 @@ func (t *rows) put(r *row, gone bool) {
 	}
 }
 
-// list returns the first rows of a range that come after last, if that is not nil, and whether
-// there are more.
-func (t *rows) list(in table.Range, last *row, size int) (found []*row, more bool) {
+// list returns the first rows of a range that come after a position, and whether there are more.
+func (t *rows) list(in table.Range, last Position, size int) (found []*row, more bool) {
 	partition, key := in.Partition, max(in.From, in.After)
 	if partition == "" {
 		partition, key = key, ""
 	}
-	if last != nil {
-		partition, key = last.partition, last.key
+	if last != (Position{}) {
+		partition, key = last.Partition, last.Key
 	}
 	chunk, at, _ := t.find(partition, key)
 	for ; chunk < len(t.chunks); chunk, at = chunk+1, 0 {
@@ -94,7 +93,7 @@ func (t *rows) list(in table.Range, last *row, size int) (found []*row, more boo
 				bounded >= in.Before:
 				return found, false
 			case bounded < in.From, in.After != "" && bounded <= in.After,
-				last != nil && compare(r, last.partition, last.key) <= 0:
+				last != (Position{}) && compare(r, last.Partition, last.Key) <= 0:
 				continue
 			case len(found) == size:
 				return found, true

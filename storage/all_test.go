@@ -12,15 +12,18 @@ import (
 	"tiney/link"
 )
 
-// All links are there once, however many rows a page has, and as many clicks as when they are read one by one.
+// All links are there once, however many rows a page has, and as many clicks as when they are read
+// one by one.
 func TestAll(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	s := r.open(nil)
 	day := r.today().String()
 	var want []string
-	for i, a := range []link.Alias{"-", "_", "a", "Z", "--", "ab1", "AB1", "aB2", "Ab3", "abc", "ab", "zz", "__", "0", "deleted", "ended", "disabled"} {
-		l := link.Link{Alias: a, LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: []string{"", "a"}[i%2], CreatedAt: r.clock.Now().Add(-time.Hour)}
+	for i, a := range []link.Alias{"-", "_", "a", "Z", "--", "ab1", "AB1", "aB2", "Ab3", "abc",
+		"ab", "zz", "__", "0", "deleted", "ended", "disabled"} {
+		l := link.Link{Alias: a, LongURL: fmt.Sprintf("https://example.com/%d", i),
+			Owner: []string{"", "a"}[i%2], CreatedAt: r.clock.Now().Add(-time.Hour)}
 		switch a {
 		case "deleted":
 			l.DeletedAt = r.clock.Now()
@@ -36,7 +39,8 @@ func TestAll(t *testing.T) {
 	}
 	slices.Sort(want)
 	for _, e := range []rawtables.Entity{
-		rawtables.Link(link.Link{Alias: "tomb", GoneReason: link.StateExpired, GoneAt: r.clock.Now()}),
+		rawtables.Link(link.Link{Alias: "tomb", GoneReason: link.StateExpired,
+			GoneAt: r.clock.Now()}),
 		{"PartitionKey": "ab", "RowKey": "zz", "LongUrl": "not where it belongs"},
 		{"PartitionKey": "a b", "RowKey": "not an alias"},
 		{"PartitionKey": "ab", "RowKey": "abDamaged"},
@@ -63,8 +67,10 @@ func TestAll(t *testing.T) {
 			}
 			for i, l := range links {
 				got = append(got, string(l.Alias))
-				if full, err := s.Read(ctx, l.Alias); err != nil || full.LongURL != l.LongURL || full.Owner != l.Owner || full.Disabled != l.Disabled ||
-					!full.DeletedAt.Equal(l.DeletedAt) || !full.ExpiresAt.Equal(l.ExpiresAt) || totals[i].Clicks < 100 {
+				if full, err := s.Read(ctx, l.Alias); err != nil || full.LongURL != l.LongURL ||
+					full.Owner != l.Owner || full.Disabled != l.Disabled ||
+					!full.DeletedAt.Equal(l.DeletedAt) || !full.ExpiresAt.Equal(l.ExpiresAt) ||
+					totals[i].Clicks < 100 {
 					t.Errorf("got %+v with %+v, want %+v, %v", l, totals[i], full, err)
 				}
 			}
@@ -80,7 +86,8 @@ func TestAll(t *testing.T) {
 	if links, next, _, err := s.All(ctx, "zz", 10); err != nil || len(links) != 0 || next != "" {
 		t.Errorf("after the last: %v, %q, %v", links, next, err)
 	}
-	for _, after := range []string{"0000000001|a", "a b", "'", "ü", "\x00", "0123456789012345678901234567890123"} {
+	for _, after := range []string{"0000000001|a", "a b", "'", "ü", "\x00",
+		"0123456789012345678901234567890123"} {
 		if _, _, _, err := s.All(ctx, after, 10); !errors.Is(err, link.ErrPosition) {
 			t.Errorf("%q: got %v", after, err)
 		}

@@ -34,7 +34,8 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 			r.expired(1, 4*dayLong, "four") // a batch of one is none
 			r.expired(103, 3*dayLong, "three")
 			done, err := s.Reap(ctx)
-			if want := (link.ReapResult{Deleted: links, Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Deleted: links, Complete: true}); err != nil ||
+				done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(0, 0, 0)
@@ -47,9 +48,11 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 				}
 			}
 			wantCalls := map[string]int{
-				"QueryEntities " + r.Expiry: want.pages, "QueryEntities " + r.State: 2, // for the blocked hosts too, at the start
+				// for the blocked hosts too, at the start
+				"QueryEntities " + r.Expiry: want.pages, "QueryEntities " + r.State: 2,
 				"GetEntity " + r.Links: 2 * links, "GetEntity " + r.Index: links,
-				"DeleteEntity " + r.Index: links, "UpdateEntity " + r.Links: links, "GetEntity " + r.ClickTotals: links, "DeleteEntity " + r.Links: links,
+				"DeleteEntity " + r.Index: links, "UpdateEntity " + r.Links: links, "GetEntity " +
+					r.ClickTotals: links, "DeleteEntity " + r.Links: links,
 				batch + " " + r.Expiry: len(want.batches), "DeleteEntity " + r.Expiry: 1,
 			}
 			var batches []int
@@ -59,15 +62,17 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 				}
 			}
 			slices.Sort(batches)
-			if batches = slices.Compact(batches); fmt.Sprint(calls, batches) != fmt.Sprint(wantCalls, want.batches) {
-				t.Errorf("got %v, batches of %v, want %v, %v", calls, batches, wantCalls, want.batches)
+			if batches = slices.Compact(batches); fmt.Sprint(calls,
+				batches) != fmt.Sprint(wantCalls, want.batches) {
+				t.Errorf("got %v, batches of %v, want %v, %v", calls, batches, wantCalls,
+					want.batches)
 			}
 		})
 	}
 }
 
-// Whatever becomes of a batch, each of its rows is deleted that still is as it was read, and counted as if it had been
-// deleted alone.
+// Whatever becomes of a batch, each of its rows is deleted that still is as it was read, and
+// counted as if it had been deleted alone.
 func TestReapWhereABatchFails(t *testing.T) {
 	t.Parallel()
 	const due = 5
@@ -95,9 +100,11 @@ func TestReapWhereABatchFails(t *testing.T) {
 		left   int // expiry rows, which the next run drops
 		said   string
 	}{
-		"a row has changed": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		"a row has changed": {func(r *rig,
+			links []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onFirstBatch(func() { r.Put(r.Expiry, rawtables.Expiry(links[3])) })
-		}, link.ReapResult{Deleted: due - 1, Complete: true}, 1, "412 UpdateConditionNotSatisfied true"},
+		}, link.ReapResult{Deleted: due - 1, Complete: true}, 1,
+			"412 UpdateConditionNotSatisfied true"},
 		"a row is gone": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onFirstBatch(func() { r.Drop(r.Expiry, rawtables.Expiry(links[0])) })
 		}, all, 0, "404 ResourceNotFound true"},
@@ -110,10 +117,12 @@ func TestReapWhereABatchFails(t *testing.T) {
 				return f
 			}
 		}, all, 0, "unreachable false; 404 ResourceNotFound true 2"},
-		"all responses are lost": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		"all responses are lost": {func(r *rig,
+			_ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return faultproxy.On(batch, "", faultproxy.DropResponse)
 		}, all, 0, "unreachable false; unreachable false 2; unreachable false 3"},
-		"a response is empty, over which the SDK panics": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		"a response is empty, over which the SDK panics": {func(r *rig,
+			_ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return faultproxy.On(batch, "", faultproxy.EmptyResponse)
 		}, all, 0, "202 false"},
 		"batches are refused": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
@@ -125,13 +134,18 @@ func TestReapWhereABatchFails(t *testing.T) {
 		"busy for batches": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return faultproxy.On(batch, "", faultproxy.ServerBusy)
 		}, all, 0, "503 ServerBusy false; 503 ServerBusy false 2; 503 ServerBusy false 3"},
-		"busy for single rows too": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		"busy for single rows too": {func(r *rig,
+			_ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onExpiryRows(r, faultproxy.ServerBusy)
-		}, link.ReapResult{Failed: due, Backlog: dayLong, Complete: true}, due, "503 ServerBusy false; 503 ServerBusy false 2; 503 ServerBusy false 3"},
-		"limiting for single rows too": {func(r *rig, _ []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		}, link.ReapResult{Failed: due, Backlog: dayLong, Complete: true}, due,
+			"503 ServerBusy false; 503 ServerBusy false 2; 503 ServerBusy false 3"},
+		"limiting for single rows too": {func(r *rig,
+			_ []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			return onExpiryRows(r, faultproxy.TooManyRequests)
-		}, link.ReapResult{Failed: due, Backlog: dayLong, Complete: true}, due, "429 TooManyRequests false"},
-		"a key that the SDK does not escape": {func(r *rig, links []link.Link) func(faultproxy.Call) faultproxy.Fault {
+		}, link.ReapResult{Failed: due, Backlog: dayLong, Complete: true}, due,
+			"429 TooManyRequests false"},
+		"a key that the SDK does not escape": {func(r *rig,
+			links []link.Link) func(faultproxy.Call) faultproxy.Fault {
 			odd := rawtables.Expiry(links[2])
 			r.Drop(r.Expiry, odd)
 			odd["RowKey"] = "12'"
@@ -156,7 +170,8 @@ func TestReapWhereABatchFails(t *testing.T) {
 			r.WantRows(0, 0, test.left)
 			r.proxy.Reset()
 			done, err = s.Reap(ctx)
-			if want := (link.ReapResult{Dropped: int64(test.left), Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Dropped: int64(test.left), Complete: true}); err != nil ||
+				done != want {
 				t.Errorf("the next run: got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(0, 0, 0)
@@ -166,7 +181,8 @@ func TestReapWhereABatchFails(t *testing.T) {
 			for _, i := range e.Items("RemoteDependencyData") {
 				d := i.Data.BaseData
 				if d.Name == batch+" "+r.Expiry {
-					said = append(said, strings.Join(strings.Fields(fmt.Sprint(d.ResultCode, " ", d.Properties["ErrorCode"], " ", d.Success, " ", d.Properties["Try"])), " "))
+					said = append(said, strings.Join(strings.Fields(fmt.Sprint(d.ResultCode, " ",
+						d.Properties["ErrorCode"], " ", d.Success, " ", d.Properties["Try"])), " "))
 				}
 			}
 			if got := strings.Join(said, "; "); got != test.said {
@@ -197,10 +213,12 @@ func TestABatchThatIsAppliedIsReported(t *testing.T) {
 	}
 }
 
-// The run ends when links are deleted and the batch of their expiry rows is not sent yet, or got no response.
+// The run ends when links are deleted and the batch of their expiry rows is not sent yet, or got no
+// response.
 func TestReapThatIsStoppedAtABatch(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]faultproxy.Fault{"before it": faultproxy.Freeze, "after it": faultproxy.DropResponse} {
+	for name, fault := range map[string]faultproxy.Fault{"before it": faultproxy.Freeze,
+		"after it": faultproxy.DropResponse} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -227,7 +245,8 @@ func TestReapThatIsStoppedAtABatch(t *testing.T) {
 			r.WantRows(0, 0, left)
 			r.proxy.Reset()
 			done, err = s.Reap(ctx)
-			if want := (link.ReapResult{Dropped: int64(left), Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Dropped: int64(left), Complete: true}); err != nil ||
+				done != want {
 				t.Errorf("the next run: got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(0, 0, 0)
@@ -235,8 +254,9 @@ func TestReapThatIsStoppedAtABatch(t *testing.T) {
 	}
 }
 
-// A create that was stopped for too long inserts its link after the reaper has looked for it, and finds its expiry row
-// there: a reaper that would still delete it, with a batch that waits for other rows, would leak the link.
+// A create that was stopped for too long inserts its link after the reaper has looked for it, and
+// finds its expiry row there: a reaper that would still delete it, with a batch that waits for
+// other rows, would leak the link.
 func TestReapDropsRowsWithoutALinkAtOnce(t *testing.T) {
 	r := newRig(t)
 	s := r.open(nil)
@@ -254,7 +274,8 @@ func TestReapDropsRowsWithoutALinkAtOnce(t *testing.T) {
 		return faultproxy.None
 	})
 	done, err := s.Reap(ctx)
-	if want := (link.ReapResult{Deleted: 3, Dropped: 1, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Deleted: 3, Dropped: 1, Complete: true}); err != nil ||
+		done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	r.WantRows(0, 0, 0)

@@ -21,32 +21,37 @@ const (
 	blockedPartition = "blocked"
 	// blockedTime is how long it may take to read all blocked hosts into memory, 1,000 on a page.
 	blockedTime = time.Minute
-	// blockedRetry is how long after a failure nobody waits for the blocked hosts to be read for the first time.
+	// blockedRetry is how long after a failure nobody waits for the blocked hosts to be read for
+	// the first time.
 	blockedRetry = 5 * time.Second
 )
 
-// Blocked keeps the hosts that no link may lead to, in rows of ShortUrlsState and all of them in memory: 100,000 take 7 MB, and
-// half as much again while one is added. Its methods may be called concurrently, and other processes may work on the same
-// table at the same time.
+// Blocked keeps the hosts that no link may lead to, in rows of ShortUrlsState and all of them in
+// memory: 100,000 take 7 MB, and half as much again while one is added. Its methods may be called
+// concurrently, and other processes may work on the same table at the same time.
 //
-// Until the hosts were read for the first time, redirects take none for blocked, and writes wait; once they were, what is known
-// stays known while storage fails. So an outage stops no link that is cached.
+// Until the hosts were read for the first time, redirects take none for blocked, and writes wait;
+// once they were, what is known stays known while storage fails. So an outage stops no link that is
+// cached.
 type Blocked struct {
 	config  *Config
 	rows    *store
 	second  *store // its copy in the second region; nil without one
 	changes *changes
 
-	hosts   atomic.Pointer[link.Hosts] // never changed, only replaced; nil: not read yet
-	known   atomic.Bool                // they were read, and not only from the copy
-	failed  atomic.Int64               // when the last read of all failed or took too long, in Unix nanoseconds; zero: it did not
-	reads   singleflight.Group         // of all hosts
-	writing turn                       // so that what is known here of a host is what was written last
+	hosts atomic.Pointer[link.Hosts] // never changed, only replaced; nil: not read yet
+	known atomic.Bool                // they were read, and not only from the copy
+	// when the last read of all failed or took too long, in Unix nanoseconds; zero: it did not
+	failed atomic.Int64
+	reads  singleflight.Group // of all hosts
+	// so that what is known here of a host is what was written last
+	writing turn
 
 	mu      sync.Mutex
 	named   map[link.Host]bool // that others were about to change, and that were not read since
 	doubted bool               // some changes may not be known: all have to be read again
-	during  map[link.Host]bool // what became known while all are being read, which those pages may lack; nil if they are not
+	// what became known while all are being read, which those pages may lack; nil if they are not
+	during map[link.Host]bool
 }
 
 func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
@@ -60,13 +65,15 @@ func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
 	return b
 }
 
-// Has reports whether a long URL leads to a host that is blocked, or to one below it. It makes no call, except that while the
-// hosts were never read it waits for that for half a second, and not again for some seconds. What other processes change is
-// known after 15 seconds, as long as this one gets requests.
+// Has reports whether a long URL leads to a host that is blocked, or to one below it. It makes no
+// call, except that while the hosts were never read it waits for that for half a second, and not
+// again for some seconds. What other processes change is known after 15 seconds, as long as this
+// one gets requests.
 func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	if !b.known.Load() {
 		now := b.config.Now().UnixNano()
-		if failed := b.failed.Load(); failed == 0 || now < failed || now-failed >= int64(blockedRetry) {
+		if failed := b.failed.Load(); failed == 0 || now < failed ||
+			now-failed >= int64(blockedRetry) {
 			if b.hosts.Load() == nil {
 				b.await(ctx)
 			} else { // those of the copy will do
@@ -78,9 +85,9 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	return hosts != nil && hosts.Cover(longURL)
 }
 
-// permit returns an error unless a link may lead to a long URL. It is for writes, which need storage anyway, and so wait for the
-// hosts; and it may be the first one who asks for something after an idle time.
-// Errors: link.ErrBlocked, link.ErrUnavailable.
+// permit returns an error unless a link may lead to a long URL. It is for writes, which need
+// storage anyway, and so wait for the hosts; and it may be the first one who asks for something
+// after an idle time. Errors: link.ErrBlocked, link.ErrUnavailable.
 func (b *Blocked) permit(ctx context.Context, longURL string) error {
 	b.changes.current(ctx, b.config.Now())
 	if err := b.Read(ctx); err != nil {
@@ -104,7 +111,8 @@ func (b *Blocked) await(ctx context.Context) {
 	}
 }
 
-// Read reads the blocked hosts, unless that was done before; from a copy of them does not count. Errors: link.ErrUnavailable.
+// Read reads the blocked hosts, unless that was done before; from a copy of them does not count.
+// Errors: link.ErrUnavailable.
 func (b *Blocked) Read(ctx context.Context) error {
 	if b.known.Load() {
 		return nil
@@ -113,7 +121,8 @@ func (b *Blocked) Read(ctx context.Context) error {
 	case got := <-b.readAll(ctx):
 		return got.Err
 	case <-ctx.Done():
-		return fmt.Errorf("reading the blocked hosts: %w in time: %w", link.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("reading the blocked hosts: %w in time: %w", link.ErrUnavailable,
+			ctx.Err())
 	}
 }
 
@@ -125,7 +134,8 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 		b.mu.Lock()
 		b.during, b.doubted = map[link.Host]bool{}, false
 		b.mu.Unlock()
-		// A first region that is down must not let every process that starts in the outage redirect to blocked hosts.
+		// A first region that is down must not let every process that starts in the outage redirect
+		// to blocked hosts.
 		copied := time.AfterFunc(secondaryAfter, func() { b.readCopy(ctx) })
 		hosts, err := b.readFrom(ctx, b.rows)
 		if copied.Stop() && err != nil {
@@ -147,12 +157,14 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-// readCopy reads the hosts from the second region, if they are not known yet. What the first one says replaces them.
+// readCopy reads the hosts from the second region, if they are not known yet. What the first one
+// says replaces them.
 func (b *Blocked) readCopy(ctx context.Context) {
 	if b.second == nil || b.hosts.Load() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.config.Timeout) // the first region may fail meanwhile
+	// the first region may fail meanwhile
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.config.Timeout)
 	defer cancel()
 	if hosts, err := b.readFrom(ctx, b.second); err == nil {
 		b.hosts.CompareAndSwap(nil, &hosts)
@@ -162,7 +174,10 @@ func (b *Blocked) readCopy(ctx context.Context) {
 func (b *Blocked) readFrom(ctx context.Context, t *store) (link.Hosts, error) {
 	hosts := link.Hosts{}
 	err := table.Safely(func() error {
-		return scanBlocked(ctx, t, []string{"RowKey"}, func(e blockedEntity) { hosts[link.Host(e.RowKey)] = struct{}{} })
+		return scanBlocked(ctx, t, []string{"RowKey"}, func(e blockedEntity) {
+			hosts[link.Host(
+				e.RowKey)] = struct{}{}
+		})
 	})
 	return hosts, err
 }
@@ -199,15 +214,17 @@ func (b *Blocked) doubt() {
 	b.doubted = true
 }
 
-// settle reads what has changed: host by host, or all of them if that takes no more calls. It is part of a poll, which an error
-// makes a failed one, so that the next one names these hosts again. A read of all may go on after it; if that fails, the next
-// poll repeats it. Before anybody has needed the hosts, there is nothing to be done.
+// settle reads what has changed: host by host, or all of them if that takes no more calls. It is
+// part of a poll, which an error makes a failed one, so that the next one names these hosts again.
+// A read of all may go on after it; if that fails, the next poll repeats it. Before anybody has
+// needed the hosts, there is nothing to be done.
 func (b *Blocked) settle(ctx context.Context) error {
 	b.mu.Lock()
 	hosts, named := b.hosts.Load(), slices.Collect(maps.Keys(b.named))
 	b.named = nil
 	if len(named) > 0 && (hosts == nil || len(named) > len(*hosts)/table.MaxPage) {
-		b.doubted = true // also while all are being read: that may have begun before these were changed
+		// also while all are being read: that may have begun before these were changed
+		b.doubted = true
 	}
 	doubted := b.doubted
 	b.mu.Unlock()
@@ -250,9 +267,14 @@ func (b *Blocked) learn(blocked map[link.Host]bool) {
 	}
 }
 
-// with returns hosts as they are once some of them are blocked, or not any more: a copy, if that changes anything.
+// with returns hosts as they are once some of them are blocked, or not any more: a copy, if that
+// changes anything.
 func with(hosts link.Hosts, blocked map[link.Host]bool) link.Hosts {
-	maps.DeleteFunc(blocked, func(h link.Host, is bool) bool { _, was := hosts[h]; return was == is })
+	maps.DeleteFunc(blocked, func(h link.Host, is bool) bool {
+		_,
+			was := hosts[h]
+		return was == is
+	})
 	if len(blocked) == 0 {
 		return hosts
 	}
@@ -267,8 +289,9 @@ func with(hosts link.Hosts, blocked map[link.Host]bool) link.Hosts {
 	return next
 }
 
-// Add blocks a host and all below it. When it returns without an error, that is durable, known here, and within 15 seconds in
-// every process. It is safe to repeat. A client that disconnects does not cut it short. Errors: link.ErrUnavailable.
+// Add blocks a host and all below it. When it returns without an error, that is durable, known
+// here, and within 15 seconds in every process. It is safe to repeat. A client that disconnects
+// does not cut it short. Errors: link.ErrUnavailable.
 func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 	return b.write(ctx, func(ctx context.Context, d deadline) error {
 		if err := b.tell(ctx, d, h); err != nil {
@@ -326,7 +349,8 @@ func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
 	return d.inTime()
 }
 
-// List returns the blocked hosts as they are in the table, in the order of their names. Errors: link.ErrUnavailable.
+// List returns the blocked hosts as they are in the table, in the order of their names. Errors:
+// link.ErrUnavailable.
 func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.Timeout)
 	defer cancel()
@@ -336,7 +360,8 @@ func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) 
 	return all, err
 }
 
-// blockedEntity is a row of ShortUrlsState on the wire. Its RowKey is the host: a key may have all characters of one.
+// blockedEntity is a row of ShortUrlsState on the wire. Its RowKey is the host: a key may have all
+// characters of one.
 type blockedEntity struct {
 	PartitionKey  string
 	RowKey        string

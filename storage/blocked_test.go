@@ -27,7 +27,8 @@ const (
 // blocked is the row of a blocked host as another program writes it.
 func (r *rig) blocked(h link.Host) rawtables.Entity {
 	return rawtables.Entity{"PartitionKey": "blocked", "RowKey": string(h),
-		"CreatedAtUtc": r.clock.Now().Format(time.RFC3339), "CreatedAtUtc@odata.type": "Edm.DateTime"}
+		"CreatedAtUtc":            r.clock.Now().Format(time.RFC3339),
+		"CreatedAtUtc@odata.type": "Edm.DateTime"}
 }
 
 func (r *rig) block(s *storage.Links, h link.Host) {
@@ -44,13 +45,16 @@ func (r *rig) unblock(s *storage.Links, h link.Host) {
 	}
 }
 
-// wantBlocked checks whether a store takes url1 for blocked. On a busy machine it may still be reading.
+// wantBlocked checks whether a store takes url1 for blocked. On a busy machine it may still be
+// reading.
 func (r *rig) wantBlocked(what string, s *storage.Links, want bool) {
 	r.t.Helper()
-	testutil.Eventually(r.t, fmt.Sprintf("%s: blocked: %t", what, want), func() bool { return s.Blocked.Has(ctx, url1) == want })
+	testutil.Eventually(r.t, fmt.Sprintf("%s: blocked: %t", what,
+		want), func() bool { return s.Blocked.Has(ctx, url1) == want })
 }
 
-// wantAllCalls checks what calls something makes, in whatever order: on a busy machine nobody waits until a poll has ended.
+// wantAllCalls checks what calls something makes, in whatever order: on a busy machine nobody waits
+// until a poll has ended.
 func (r *rig) wantAllCalls(what string, want []string, do func()) {
 	r.t.Helper()
 	got := r.calls(func() {
@@ -68,37 +72,51 @@ func TestRowsOfBlockedHosts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.open(nil)
-	r.wantCalls("block", []string{"UpdateEntity ShortUrlsState", "InsertEntity ShortUrlsState"}, func() { r.block(s, "[2001:db8::1]") })
+	r.wantCalls("block", []string{"UpdateEntity ShortUrlsState",
+		"InsertEntity ShortUrlsState"}, func() { r.block(s, "[2001:db8::1]") })
 	change := r.clock.Now().UTC().Format("200601021504")
-	want := []rawtables.Entity{r.blocked("[2001:db8::1]"), {"PartitionKey": "change|" + change, "RowKey": "host|[2001:db8::1]"}}
+	want := []rawtables.Entity{r.blocked("[2001:db8::1]"), {"PartitionKey": "change|" + change,
+		"RowKey": "host|[2001:db8::1]"}}
 	if got := r.Rows(r.State); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	r.wantCalls("unblock", []string{readOne, "UpdateEntity ShortUrlsState", "DeleteEntity ShortUrlsState"}, func() { r.unblock(s, "[2001:db8::1]") })
+	r.wantCalls("unblock", []string{readOne, "UpdateEntity ShortUrlsState",
+		"DeleteEntity ShortUrlsState"}, func() { r.unblock(s, "[2001:db8::1]") })
 	if got := r.Rows(r.State); fmt.Sprint(got) != fmt.Sprint(want[1:]) {
 		t.Errorf("got %v, want %v", got, want[1:])
 	}
 }
 
-// A host that one instance blocks is blocked everywhere within 15 seconds, whatever another one does first by then.
+// A host that one instance blocks is blocked everywhere within 15 seconds, whatever another one
+// does first by then.
 func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		cache   *storage.CacheConfig
 		refuses func(*rig, *storage.Links) bool
 	}{
-		"redirect":                 {withCache, func(_ *rig, s *storage.Links) bool { s.Get(ctx, "one"); return s.Blocked.Has(ctx, url1) }},
-		"redirect without a cache": {nil, func(_ *rig, s *storage.Links) bool { s.Get(ctx, "one"); return s.Blocked.Has(ctx, url1) }},
+		"redirect": {withCache, func(_ *rig, s *storage.Links) bool {
+			s.Get(ctx,
+				"one")
+			return s.Blocked.Has(ctx, url1)
+		}},
+		"redirect without a cache": {nil, func(_ *rig, s *storage.Links) bool {
+			s.Get(ctx,
+				"one")
+			return s.Blocked.Has(ctx, url1)
+		}},
 		"shorten": {withCache, func(r *rig, s *storage.Links) bool {
 			_, _, err := s.Create(ctx, r.want(url1, time.Hour), "")
 			return errors.Is(err, link.ErrBlocked)
 		}},
 		"import": {nil, func(r *rig, s *storage.Links) bool {
-			return errors.Is(s.Import(ctx, []link.Link{r.wish("", "two", url1, time.Hour)})[0].Err, link.ErrBlocked)
+			return errors.Is(s.Import(ctx, []link.Link{r.wish("", "two", url1, time.Hour)})[0].Err,
+				link.ErrBlocked)
 		}},
 		"try of an import": {nil, func(r *rig, s *storage.Links) bool {
 			l := r.wish("", "two", url1, time.Hour)
-			return errors.Is(s.TryImport(ctx, []link.Link{l}, map[link.Alias]uint64{})[0].Err, link.ErrBlocked)
+			return errors.Is(s.TryImport(ctx, []link.Link{l}, map[link.Alias]uint64{})[0].Err,
+				link.ErrBlocked)
 		}},
 		"edit": {nil, func(r *rig, s *storage.Links) bool {
 			return errors.Is(setURL(fmt.Sprint(url1, rand.Int()))(ctx, r, s), link.ErrBlocked)
@@ -112,11 +130,17 @@ func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 			r.block(here, badHost)
 			r.wantBlocked("here", here, true)
 			r.clock.Advance(past)
-			testutil.Eventually(t, "it is refused elsewhere", func() bool { return test.refuses(r, elsewhere) })
+			testutil.Eventually(t, "it is refused elsewhere", func() bool {
+				return test.refuses(r,
+					elsewhere)
+			})
 			r.unblock(here, badHost)
 			r.wantBlocked("here", here, false)
 			r.clock.Advance(past)
-			testutil.Eventually(t, "it is not refused any more", func() bool { return !test.refuses(r, elsewhere) })
+			testutil.Eventually(t, "it is not refused any more", func() bool {
+				return !test.refuses(
+					r, elsewhere)
+			})
 		})
 	}
 }
@@ -140,7 +164,8 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 		all.Wait()
 	})
 	r.wantCalls("once they are read", nil, func() {
-		if err := many.Blocked.Read(ctx); err != nil || !many.Blocked.Has(ctx, "https://a.n999.example") {
+		if err := many.Blocked.Read(ctx); err != nil ||
+			!many.Blocked.Has(ctx, "https://a.n999.example") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -170,7 +195,8 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 	r.wantAllCalls("once more, as windows overlap", []string{poll, readAll, readAll, read}, get)
 	r.clock.Advance(2 * time.Minute)
 	r.wantAllCalls("they changed long ago", []string{poll, read}, get)
-	if !many.Blocked.Has(ctx, "https://a.example/") || !many.Blocked.Has(ctx, "https://n0.example/") {
+	if !many.Blocked.Has(ctx, "https://a.example/") ||
+		!many.Blocked.Has(ctx, "https://n0.example/") {
 		t.Error("not all are known")
 	}
 }
@@ -178,7 +204,8 @@ func TestBlockedHostsAreReadAsLittleAsPossible(t *testing.T) {
 // A process that starts waits for the hosts, but not for long, and goes on if they cannot be read.
 func TestBlockedHostsAtTheStart(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]faultproxy.Fault{"busy": faultproxy.ServerBusy, "refused": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
+	for name, fault := range map[string]faultproxy.Fault{"busy": faultproxy.ServerBusy,
+		"refused": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -206,7 +233,10 @@ func TestBlockedHostsAtTheStart(t *testing.T) {
 			}
 			r.proxy.Reset()
 			if fault == faultproxy.Freeze { // what is under way ends by itself
-				testutil.Eventually(t, "they are known", func() bool { return s.Blocked.Has(ctx, url1) })
+				testutil.Eventually(t, "they are known", func() bool {
+					return s.Blocked.Has(ctx,
+						url1)
+				})
 				return
 			}
 			r.clock.Advance(5 * time.Second)
@@ -323,7 +353,8 @@ func TestHostsThatAreBlockedWhileAllAreRead(t *testing.T) {
 	r.clock.Advance(past)
 	s.Get(ctx, "nobody")
 	r.wantBlocked("elsewhere", s, true)
-	if !s.Blocked.Has(ctx, "https://a.example/") || s.Blocked.Has(ctx, "https://b.example/") || s.Blocked.Has(ctx, "https://c.example/") {
+	if !s.Blocked.Has(ctx, "https://a.example/") || s.Blocked.Has(ctx, "https://b.example/") ||
+		s.Blocked.Has(ctx, "https://c.example/") {
 		t.Error("not what the table has")
 	}
 }
@@ -335,10 +366,17 @@ func TestBlockedHostsWithFaultsAtAnyPoint(t *testing.T) {
 		blocks bool
 		do     func(context.Context, *storage.Links) error
 	}{
-		"block":   {true, func(ctx context.Context, s *storage.Links) error { return s.Blocked.Add(ctx, badHost) }},
-		"unblock": {false, func(ctx context.Context, s *storage.Links) error { return s.Blocked.Remove(ctx, badHost) }},
+		"block": {true, func(ctx context.Context,
+			s *storage.Links) error {
+			return s.Blocked.Add(ctx, badHost)
+		}},
+		"unblock": {false, func(ctx context.Context,
+			s *storage.Links) error {
+			return s.Blocked.Remove(ctx, badHost)
+		}},
 	} {
-		for fault, dies := range map[faultproxy.Fault]bool{faultproxy.Refuse: true, faultproxy.DropResponse: false} {
+		for fault, dies := range map[faultproxy.Fault]bool{faultproxy.Refuse: true,
+			faultproxy.DropResponse: false} {
 			t.Run(fmt.Sprint(name, ", killed: ", dies), func(t *testing.T) {
 				t.Parallel()
 				for n := 1; ; n++ {
@@ -370,8 +408,10 @@ func TestBlockedHostsWithFaultsAtAnyPoint(t *testing.T) {
 					} else if !dies || !met {
 						t.Errorf("got %v", err)
 					}
-					isThere := slices.ContainsFunc(r.Rows(r.State), func(e rawtables.Entity) bool { return e["PartitionKey"] == "blocked" })
-					if err := test.do(ctx, other); err != nil && !(errors.Is(err, link.ErrNotBlocked) && !isThere) {
+					isThere := slices.ContainsFunc(
+						r.Rows(r.State), func(e rawtables.Entity) bool { return e["PartitionKey"] == "blocked" })
+					if err := test.do(ctx, other); err != nil &&
+						!(errors.Is(err, link.ErrNotBlocked) && !isThere) {
 						t.Errorf("again: %v", err)
 					}
 					r.clock.Advance(past)

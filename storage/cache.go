@@ -30,15 +30,17 @@ type CacheConfig struct {
 }
 
 const (
-	// entryOverhead is what an entry costs in memory besides the bytes of its strings: the entry itself and what
-	// ristretto keeps for it in its map and its policy. Measured as the growth of the heap per entry in a cache of 20,000
-	// (TestCacheStaysWithinItsSize), with a tenth to spare; ristretto adds 56 of its own to every cost.
+	// entryOverhead is what an entry costs in memory besides the bytes of its strings: the entry
+	// itself and what ristretto keeps for it in its map and its policy. Measured as the growth of
+	// the heap per entry in a cache of 20,000 (TestCacheStaysWithinItsSize), with a tenth to spare;
+	// ristretto adds 56 of its own to every cost.
 	entryOverhead = 344
 	// countersPerEntry is ristretto's advice, for entries as small as a "not found" is.
 	countersPerEntry = 10
 
-	// staleRetry is how long a stale link is served without asking the table again after the table failed. So an outage
-	// costs a popular link one slow response now and then, and the table is not stormed when it comes back.
+	// staleRetry is how long a stale link is served without asking the table again after the table
+	// failed. So an outage costs a popular link one slow response now and then, and the table is
+	// not stormed when it comes back.
 	staleRetry = 5 * time.Second
 
 	// sweepEvery is how often a full cache drops the entries past their staleUntil.
@@ -51,8 +53,9 @@ const (
 //
 // The methods that only forget or replace may be called on a nil cache.
 type cache struct {
-	table     func(context.Context, link.Alias) (linkRow, error)
-	current   func(context.Context, time.Time) bool // whether what is cached is right, but for the last seconds
+	table func(context.Context, link.Alias) (linkRow, error)
+	// whether what is cached is right, but for the last seconds
+	current   func(context.Context, time.Time) bool
 	config    CacheConfig
 	timeout   time.Duration // of a read that callers share
 	staleWait time.Duration
@@ -64,13 +67,13 @@ type cache struct {
 	swept   atomic.Int64 // when the last sweep began, in Unix nanoseconds
 	doubted atomic.Int64 // what was cached until then counts as stale, in Unix nanoseconds
 
-	// forgotten counts how often aliases were forgotten, in slots that many aliases share. A read during which that has
-	// happened may have seen the link as it was before, so it is not cached.
+	// forgotten counts how often aliases were forgotten, in slots that many aliases share. A read
+	// during which that has happened may have seen the link as it was before, so it is not cached.
 	forgotten [256]atomic.Uint32
 }
 
-// entry is what is known of a link, of a tombstone, or, without a long URL and a state, that there is neither. It does not
-// change but for notBefore, so that a hit needs no lock.
+// entry is what is known of a link, of a tombstone, or, without a long URL and a state, that there
+// is neither. It does not change but for notBefore, so that a hit needs no lock.
 type entry struct {
 	alias      link.Alias
 	longURL    string
@@ -81,7 +84,8 @@ type entry struct {
 	gone       link.State // why there is only a tombstone
 	cachedAt   int64      // these are in Unix nanoseconds
 	staleUntil int64
-	notBefore  atomic.Int64 // the earliest time of the next refresh after one failed; zero: none failed
+	// the earliest time of the next refresh after one failed; zero: none failed
+	notBefore  atomic.Int64
 	statusCode int16
 	shared     bool
 	unsettled  bool       // when it was read
@@ -93,7 +97,8 @@ func (e *entry) link() link.Link {
 	if e.gone != link.StateLive {
 		return link.Link{Alias: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
 	}
-	return link.Link{Alias: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt, ExpiresAt: e.expiresAt,
+	return link.Link{Alias: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt,
+		ExpiresAt:  e.expiresAt,
 		StatusCode: int(e.statusCode), Shared: e.shared, CountedFrom: e.counted.Start()}
 }
 
@@ -122,8 +127,9 @@ type entries interface {
 
 func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, error),
 	current func(context.Context, time.Time) bool) (*cache, error) {
-	c := &cache{table: table, current: current, config: *config.Cache, timeout: config.Timeout, staleWait: config.StaleWait,
-		now: config.Now, metrics: config.Metrics}
+	c := &cache{table: table, current: current, config: *config.Cache, timeout: config.Timeout,
+		staleWait: config.StaleWait,
+		now:       config.Now, metrics: config.Metrics}
 	if config.Cache.Exact {
 		c.entries = &exactEntries{}
 		return c, nil
@@ -142,12 +148,13 @@ func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, 
 	if err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
-	c.entries = all // never closed: a Set during a Close panics, and the cache lives as long as the process
+	// never closed: a Set during a Close panics, and the cache lives as long as the process
+	c.entries = all
 	return c, nil
 }
 
-// exactEntries are entries that stay until they are deleted, as a simulator needs them: ristretto drops
-// some as chance has it, and its goroutines never end.
+// exactEntries are entries that stay until they are deleted, as a simulator needs them: ristretto
+// drops some as chance has it, and its goroutines never end.
 type exactEntries struct{ all sync.Map }
 
 func (e *exactEntries) Get(alias string) (*entry, bool) {
@@ -158,14 +165,18 @@ func (e *exactEntries) Get(alias string) (*entry, bool) {
 	return v.(*entry), true
 }
 
-func (e *exactEntries) Set(alias string, v *entry, _ int64) bool { e.all.Store(alias, v); return true }
-func (e *exactEntries) Del(alias string)                         { e.all.Delete(alias) }
-func (e *exactEntries) IterValues(func(*entry) (stop bool))      {}
-func (e *exactEntries) RemainingCost() int64                     { return math.MaxInt64 }
-func (e *exactEntries) MaxCost() int64                           { return math.MaxInt64 }
+func (e *exactEntries) Set(alias string, v *entry, _ int64) bool {
+	e.all.Store(alias,
+		v)
+	return true
+}
+func (e *exactEntries) Del(alias string)                    { e.all.Delete(alias) }
+func (e *exactEntries) IterValues(func(*entry) (stop bool)) {}
+func (e *exactEntries) RemainingCost() int64                { return math.MaxInt64 }
+func (e *exactEntries) MaxCost() int64                      { return math.MaxInt64 }
 
-// hit returns the entry of a live link that can be served from memory, or nil. It is all that most redirects need, and
-// spares them the copies that get makes.
+// hit returns the entry of a live link that can be served from memory, or nil. It is all that most
+// redirects need, and spares them the copies that get makes.
 func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
 	now := c.now()
 	if !c.current(ctx, now) {
@@ -187,7 +198,8 @@ func (c *cache) stale(ctx context.Context, a link.Alias) *entry {
 	now := c.now()
 	e, ok := c.entries.Get(string(a))
 	if !ok || !e.isLink() || e.expired(now) || now.UnixNano() >= e.staleUntil ||
-		e.cachedAt <= c.doubted.Load() && c.current(ctx, now) { // it may have been changed, and the table can be asked
+		// it may have been changed, and the table can be asked
+		e.cachedAt <= c.doubted.Load() && c.current(ctx, now) {
 		return nil
 	}
 	c.metrics.CacheStaleHit.Add(1)
@@ -203,10 +215,12 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 		return c.read(ctx, a, nil)
 	}
 	age := now.UnixNano() - e.cachedAt
-	current = current && e.cachedAt > c.doubted.Load() && age > -int64(time.Second) // or the clock was put back
+	// or the clock was put back
+	current = current && e.cachedAt > c.doubted.Load() && age > -int64(time.Second)
 	switch {
 	case current && e.expired(now):
-		// The table can say nothing new about it, unless it was given more time; the next call asks.
+		// The table can say nothing new about it, unless it was given more time; the next call
+		// asks.
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
@@ -224,20 +238,25 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
-	// All who come while the table is asked for the first time wait for it, as it may well respond. Once it has failed, one
-	// caller every staleRetry tries again, and the others do not wait for that.
+	// All who come while the table is asked for the first time wait for it, as it may well respond.
+	// Once it has failed, one caller every staleRetry tries again, and the others do not wait for
+	// that.
 	notBefore := e.notBefore.Load()
-	if notBefore == 0 || now.UnixNano() >= notBefore && e.notBefore.CompareAndSwap(notBefore, now.Add(staleRetry).UnixNano()) {
+	if notBefore == 0 || now.UnixNano() >= notBefore && e.notBefore.CompareAndSwap(notBefore,
+		now.Add(staleRetry).UnixNano()) {
 		return c.read(ctx, a, e)
 	}
 	c.metrics.CacheStaleHit.Add(1)
 	return e.row(true), nil
 }
 
-// read asks the table, once for all who want the same link at the same time, and serves old (which may be nil) if the
-// table does not respond.
+// read asks the table, once for all who want the same link at the same time, and serves old (which
+// may be nil) if the table does not respond.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
-	result := shared(ctx, &c.reads, string(a), c.timeout, func(ctx context.Context) (linkRow, error) { return c.refresh(ctx, a) })
+	result := shared(ctx, &c.reads, string(a), c.timeout, func(ctx context.Context) (linkRow,
+		error) {
+		return c.refresh(ctx, a)
+	})
 	var enough <-chan time.Time
 	if old != nil {
 		enough = time.After(c.staleWait)
@@ -255,7 +274,8 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 	case <-ctx.Done():
 		// The caller has given up, which does not mean that the table fails.
 		c.metrics.CacheMiss.Add(1)
-		return linkRow{}, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err())
+		return linkRow{}, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable,
+			ctx.Err())
 	}
 	now := c.now()
 	if old == nil || old.expired(now) {
@@ -267,7 +287,8 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 	return old.row(true), nil
 }
 
-// refresh reads the table and caches what it says, unless the alias was forgotten or replaced meanwhile.
+// refresh reads the table and caches what it says, unless the alias was forgotten or replaced
+// meanwhile.
 func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 	forgotten, at := c.slot(a).Load(), c.now()
 	r, err := c.table(ctx, a)
@@ -298,12 +319,14 @@ func (c *cache) slot(a link.Alias) *atomic.Uint32 {
 	return &c.forgotten[xxhash.Sum64String(string(a))%uint64(len(c.forgotten))]
 }
 
-// put caches what a read or a write that began at some time has returned, or "not found" if that is zero, in place of what
-// was cached for the alias. A process may have stood still since then, and be told no more of what has changed.
+// put caches what a read or a write that began at some time has returned, or "not found" if that is
+// zero, in place of what was cached for the alias. A process may have stood still since then, and
+// be told no more of what has changed.
 func (c *cache) put(a link.Alias, r linkRow, at time.Time) { c.putAt(a, r, at, 0) }
 
-// putStale caches a link of the secondary, as one that is stale from the start, unless its alias was forgotten more often than
-// so: whoever wants it next gets it at once, and the table is asked again after staleRetry.
+// putStale caches a link of the secondary, as one that is stale from the start, unless its alias
+// was forgotten more often than so: whoever wants it next gets it at once, and the table is asked
+// again after staleRetry.
 func (c *cache) putStale(a link.Alias, r linkRow, forgotten uint32) {
 	if c != nil && r.LongURL != "" && c.slot(a).Load() == forgotten {
 		now := c.now()
@@ -316,8 +339,10 @@ func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 	now := c.now()
 	e := &entry{
 		// Cloned, or the entry would keep the whole request in memory.
-		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner, createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
-		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared, counted: clicks.DayOf(r.CountedFrom),
+		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner,
+		createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
+		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
+		counted:   clicks.DayOf(r.CountedFrom),
 		unsettled: unsettled(r.Link, at),
 		cachedAt:  at.UnixNano(), staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano(),
 	}
@@ -332,18 +357,21 @@ func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 		e.staleUntil = at.Add(c.config.Negative).UnixNano()
 	}
 	dead := e.expired(now) || now.UnixNano() >= e.staleUntil
-	if e.isLink() && !e.expiresAt.IsZero() && e.expiresAt.Before(now.Add(c.config.Fresh+c.config.Stale)) {
+	if e.isLink() && !e.expiresAt.IsZero() &&
+		e.expiresAt.Before(now.Add(c.config.Fresh+c.config.Stale)) {
 		e.staleUntil = e.expiresAt.UnixNano()
 	}
 
-	// A disabled or deleted link is not cached, so that it shows at once if it is enabled or restored here.
+	// A disabled or deleted link is not cached, so that it shows at once if it is enabled or
+	// restored here.
 	if dead || r.Disabled || !r.DeletedAt.IsZero() {
 		c.entries.Del(string(a))
 		return
 	}
-	// Without ristretto's time to live: it keeps a list for every five seconds in which entries expire, and frees none before
-	// that time, so that with many links passing through the lists outgrow the entries. An entry past its end is not served
-	// (see get), and is swept out when others need the room.
+	// Without ristretto's time to live: it keeps a list for every five seconds in which entries
+	// expire, and frees none before that time, so that with many links passing through the lists
+	// outgrow the entries. An entry past its end is not served (see get), and is swept out when
+	// others need the room.
 	text := int64(2*len(a) + len(e.longURL) + len(e.owner) + len(e.etag))
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
@@ -353,8 +381,9 @@ func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 	c.metrics.CacheBytes.Set(c.entries.MaxCost() - c.entries.RemainingCost())
 }
 
-// sweep drops the entries past their staleUntil. Ristretto alone would keep them for days: it admits a new entry only if it
-// is asked for more often than the one that it would evict, dead or not.
+// sweep drops the entries past their staleUntil. Ristretto alone would keep them for days: it
+// admits a new entry only if it is asked for more often than the one that it would evict, dead or
+// not.
 func (c *cache) sweep(now time.Time) {
 	last := c.swept.Load()
 	if now.UnixNano()-last < int64(sweepEvery) || !c.swept.CompareAndSwap(last, now.UnixNano()) {
@@ -374,7 +403,8 @@ func (c *cache) sweep(now time.Time) {
 	}()
 }
 
-// replace caches a link that a write which began at some time has made, in place of what was cached, or is about to be.
+// replace caches a link that a write which began at some time has made, in place of what was
+// cached, or is about to be.
 func (c *cache) replace(r linkRow, at time.Time) {
 	if c != nil {
 		c.forget(r.Alias)
@@ -382,9 +412,9 @@ func (c *cache) replace(r linkRow, at time.Time) {
 	}
 }
 
-// forget evicts what is cached for an alias, or about to be; who wants it from now on does not join a read that is under way.
-// In ristretto the Set of a new key takes effect a moment later, and a second Set within that moment is lost; a Del between
-// the two makes the second one count.
+// forget evicts what is cached for an alias, or about to be; who wants it from now on does not join
+// a read that is under way. In ristretto the Set of a new key takes effect a moment later, and a
+// second Set within that moment is lost; a Del between the two makes the second one count.
 func (c *cache) forget(a link.Alias) {
 	if c != nil {
 		c.slot(a).Add(1)

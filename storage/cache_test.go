@@ -76,12 +76,16 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 		advance: func(d time.Duration) { nanoseconds.Add(int64(d)) },
 	}
 	config := Config{
-		Cache:   &CacheConfig{Bytes: bytes, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour},
+		Cache: &CacheConfig{Bytes: bytes, Fresh: 15 * time.Minute, Negative: time.Minute,
+			Stale: time.Hour},
 		Timeout: 5 * time.Second, StaleWait: 2 * time.Second, Metrics: r.metrics,
 		Now: func() time.Time { return start.Add(time.Duration(nanoseconds.Load())) },
 	}
 	var err error
-	if r.cache, err = newCache(&config, r.table.get, func(context.Context, time.Time) bool { return !r.outdated.Load() }); err != nil {
+	if r.cache, err = newCache(&config, r.table.get, func(context.Context,
+		time.Time) bool {
+		return !r.outdated.Load()
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.entries.(*ristretto.Cache[string, *entry]).Close)
@@ -132,7 +136,8 @@ func TestCacheServesALinkWhileItIsFresh(t *testing.T) {
 	r.advance(1)
 	r.want(t, "abcdef", nil, 1)
 	r.want(t, "abcdef", nil, 0)
-	if hits, misses := r.metrics.CacheHit.Value(), r.metrics.CacheMiss.Value(); hits != 2 || misses != 2 {
+	if hits, misses := r.metrics.CacheHit.Value(), r.metrics.CacheMiss.Value(); hits != 2 ||
+		misses != 2 {
 		t.Errorf("%d hits, %d misses", hits, misses)
 	}
 	if got := r.metrics.CacheBytes.Value(); got == 0 {
@@ -275,7 +280,8 @@ func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 			}
 		})
 	}
-	for waiting.Load() < 100 { // one that came after the response might come before ristretto shows it, and read again
+	// one that came after the response might come before ristretto shows it, and read again
+	for waiting.Load() < 100 {
 		runtime.Gosched()
 	}
 	giveUp()
@@ -289,7 +295,8 @@ func TestCacheReadsOnceForAllWhoWait(t *testing.T) {
 	}
 }
 
-// A read that began before the insert of a link and ends after it must not leave "not found" in place of the link.
+// A read that began before the insert of a link and ends after it must not leave "not found" in
+// place of the link.
 func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
 	wait := make(chan struct{})
@@ -315,7 +322,8 @@ func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
 	}
 }
 
-// Ristretto sets a new key a moment after it is told to; a link that is inserted in that moment must be served all the same.
+// Ristretto sets a new key a moment after it is told to; a link that is inserted in that moment
+// must be served all the same.
 func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
 	r := newCacheRig(t, 10<<20)
 	for i := range 200 {
@@ -325,7 +333,8 @@ func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
 		}
 		r.insert(l)
 		r.wait()
-		if got, err := r.get(context.Background(), l.Alias); err != nil || !linkstest.Same(got.Link, l) {
+		if got, err := r.get(context.Background(), l.Alias); err != nil ||
+			!linkstest.Same(got.Link, l) {
 			t.Fatalf("after %d: got %+v, %v", i, got, err)
 		}
 	}
@@ -334,14 +343,16 @@ func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
 func TestCacheTurnsAPanicOfARefreshIntoAnError(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
 	r.cache.table = func(context.Context, link.Alias) (linkRow, error) { panic("in the SDK") }
-	if _, err := r.get(context.Background(), "abcdef"); err == nil || !strings.Contains(err.Error(), "in the SDK") {
+	if _, err := r.get(context.Background(), "abcdef"); err == nil || !strings.Contains(err.Error(),
+		"in the SDK") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestCacheWritesThroughAndForgets(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/", ExpiresAt: r.now().Add(time.Hour)}
+	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/",
+		ExpiresAt: r.now().Add(time.Hour)}
 	r.want(t, "abcdef", link.ErrNotFound, 1)
 	r.insert(l)
 	r.wait()
@@ -407,7 +418,8 @@ func TestCacheDoubtsWhatItHasUntilItAsks(t *testing.T) {
 
 func TestCacheKeepsATombstoneAsLongAsNotFound(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	tomb := link.Link{Alias: "abcdef", GoneReason: link.StateDeleted, GoneAt: r.now().Add(-time.Hour)}
+	tomb := link.Link{Alias: "abcdef", GoneReason: link.StateDeleted,
+		GoneAt: r.now().Add(-time.Hour)}
 	r.table.set(func() { r.table.links["abcdef"] = tomb })
 	for _, reads := range []int64{1, 0} {
 		if got := r.want(t, "abcdef", nil, reads); !linkstest.Same(got.Link, tomb) {
@@ -434,7 +446,8 @@ func TestCacheDoesNotKeepADeletedLink(t *testing.T) {
 	}
 }
 
-// What a create needs to know of a cached link is there: whose it is, whether it is shared, and if not, what its row's ETag is.
+// What a create needs to know of a cached link is there: whose it is, whether it is shared, and if
+// not, what its row's ETag is.
 func TestCacheKnowsWhatCreateAsksFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		link link.Link
@@ -449,14 +462,16 @@ func TestCacheKnowsWhatCreateAsksFor(t *testing.T) {
 			test.link.Alias, test.link.LongURL = "abcdef", "https://example.com/"
 			r.insert(test.link)
 			r.wait()
-			if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, test.link) || !got.cached || (got.etag != "") != test.etag {
+			if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, test.link) ||
+				!got.cached || (got.etag != "") != test.etag {
 				t.Errorf("got %+v", got)
 			}
 		})
 	}
 }
 
-// A read that began before its alias was forgotten is neither cached nor joined by whoever comes after that.
+// A read that began before its alias was forgotten is neither cached nor joined by whoever comes
+// after that.
 func TestCacheForgetsWhatIsUnderWay(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
 	old := r.add("abcdef", time.Hour)
@@ -487,7 +502,8 @@ func TestCacheForgetsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// The alias is forgotten in the very moment between the look whether it was, and the caching of what was read.
+// The alias is forgotten in the very moment between the look whether it was, and the caching of
+// what was read.
 func TestCacheForgetsInTheLastMoment(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
 	r.add("abcdef", time.Hour)
@@ -525,7 +541,8 @@ func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
 		})
 	}
 	for range 20_000 {
-		if got, err := r.get(context.Background(), "popular"); err != nil || !linkstest.Same(got.Link, popular) {
+		if got, err := r.get(context.Background(), "popular"); err != nil ||
+			!linkstest.Same(got.Link, popular) {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 	}
@@ -542,18 +559,25 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	for name, entry := range map[string]func(r *cacheRig, i int){
-		"unknown aliases": func(r *cacheRig, i int) { r.put(link.Alias(fmt.Sprintf("n%07d", i)), linkRow{}, r.now()) },
+		"unknown aliases": func(r *cacheRig, i int) {
+			r.put(link.Alias(fmt.Sprintf("n%07d", i)),
+				linkRow{}, r.now())
+		},
 		"short links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("s%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
+			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60),
+				ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
 		},
 		"short links of many ends": func(r *cacheRig, i int) { // as if they came over ten minutes
 			a := link.Alias(fmt.Sprintf("e%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60), ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)}}, r.now())
+			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60),
+				ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)}},
+				r.now())
 		},
 		"long links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("l%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 4000), ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
+			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 4000),
+				ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -570,7 +594,8 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 			r.wait()
 			used := heap() - before - empty
 			cost := r.entries.MaxCost() - r.entries.RemainingCost()
-			t.Logf("heap %d KiB for a cost of %d KiB; %d KiB while empty", used>>10, cost>>10, empty>>10)
+			t.Logf("heap %d KiB for a cost of %d KiB; %d KiB while empty", used>>10, cost>>10,
+				empty>>10)
 			if cost < size*9/10 {
 				t.Errorf("a cost of %d is not a full cache", cost)
 			}
@@ -610,7 +635,10 @@ func TestACacheHitAllocatesNothing(t *testing.T) {
 		t.Run(hit.name, func(t *testing.T) {
 			r := newHitRig(t)
 			reads := r.table.gets.Load()
-			if n := testing.AllocsPerRun(1000, func() { _, _ = r.get(context.Background(), hit.alias) }); n != 0 {
+			if n := testing.AllocsPerRun(1000, func() {
+				_, _ = r.get(context.Background(),
+					hit.alias)
+			}); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
 			if n := r.table.gets.Load() - reads; n != 0 {
@@ -706,7 +734,8 @@ func TestCacheTakesNothingOfTheSecondaryThatHasChanged(t *testing.T) {
 		if changed {
 			r.forget("abcdef")
 		}
-		r.putStale("abcdef", linkRow{Link: link.Link{Alias: "abcdef", LongURL: "https://example.com/"}}, forgotten)
+		r.putStale("abcdef", linkRow{Link: link.Link{Alias: "abcdef",
+			LongURL: "https://example.com/"}}, forgotten)
 		r.wait()
 		if _, there := r.entries.Get("abcdef"); there == changed {
 			t.Errorf("changed %t: cached %t", changed, there)

@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// changesTrusted is how old the last poll may be for what is cached to count as right: so a change shows in every
-	// process this long after it was acknowledged, at the latest.
+	// changesTrusted is how old the last poll may be for what is cached to count as right: so a
+	// change shows in every process this long after it was acknowledged, at the latest.
 	changesTrusted = 15 * time.Second
-	// changesOverlap is how far before the last poll the next one looks back: clocks may differ by half of it, and a read may
-	// have been under way when its link was changed.
+	// changesOverlap is how far before the last poll the next one looks back: clocks may differ by
+	// half of it, and a read may have been under way when its link was changed.
 	changesOverlap = time.Minute
-	// changesKept is how long a row is kept, and changesGap how long a process may go without a poll and still find all of them.
+	// changesKept is how long a row is kept, and changesGap how long a process may go without a
+	// poll and still find all of them.
 	changesKept = time.Hour
 	changesGap  = 30 * time.Minute
 
@@ -30,14 +31,15 @@ const (
 	changesMinute = "200601021504"
 )
 
-// changes tells other processes what this one is about to change, by rows in ShortUrlsState, and forgets what others have
-// changed. A process polls only while it gets requests.
+// changes tells other processes what this one is about to change, by rows in ShortUrlsState, and
+// forgets what others have changed. A process polls only while it gets requests.
 type changes struct {
 	config      *Config
 	rows        *store
 	subscribers []subscriber
 
-	asked   atomic.Int64 // when somebody last asked, give or take a second; these are in Unix nanoseconds
+	// when somebody last asked, give or take a second; these are in Unix nanoseconds
+	asked   atomic.Int64
 	polled  atomic.Int64 // when the last successful poll began
 	failed  atomic.Int64 // when the last poll failed; zero if it succeeded
 	warned  atomic.Bool  // of the failure
@@ -46,8 +48,9 @@ type changes struct {
 
 // subscriber keeps in memory what other processes may change. Its doubt and settle may be nil.
 type subscriber struct {
-	prefix string                      // of the names that are its own
-	forget func(name string)           // forgets what is known by a name, which is given without the prefix
+	prefix string // of the names that are its own
+	// forgets what is known by a name, which is given without the prefix
+	forget func(name string)
 	doubt  func()                      // makes all that is known count as stale
 	settle func(context.Context) error // reads what is to be known again at once
 }
@@ -60,7 +63,8 @@ func newChanges(config *Config, rows *store) *changes {
 
 func (c *changes) subscribe(s subscriber) { c.subscribers = append(c.subscribers, s) }
 
-// forget has the subscriber of a name forget what is known by it: the first one that has its prefix.
+// forget has the subscriber of a name forget what is known by it: the first one that has its
+// prefix.
 func (c *changes) forget(name string) {
 	for _, s := range c.subscribers {
 		if rest, ok := strings.CutPrefix(name, s.prefix); ok {
@@ -70,11 +74,13 @@ func (c *changes) forget(name string) {
 	}
 }
 
-// tell announces changes, which must be done before the first write of any of them: so a process that has read the row
-// either sees the change, or forgets what it saw before. Several are in one row, else an import would have every process read
-// many pages at each poll; table.MaxBatch names at most. Errors: link.ErrUnavailable.
+// tell announces changes, which must be done before the first write of any of them: so a process
+// that has read the row either sees the change, or forgets what it saw before. Several are in one
+// row, else an import would have every process read many pages at each poll; table.MaxBatch names
+// at most. Errors: link.ErrUnavailable.
 func (c *changes) tell(ctx context.Context, names ...string) error {
-	row := map[string]string{"PartitionKey": changesPrefix + c.config.Now().UTC().Format(changesMinute), "RowKey": names[0]}
+	row := map[string]string{"PartitionKey": changesPrefix +
+		c.config.Now().UTC().Format(changesMinute), "RowKey": names[0]}
 	if len(names) > 1 {
 		id, err := c.config.newID()
 		if err != nil {
@@ -86,8 +92,9 @@ func (c *changes) tell(ctx context.Context, names ...string) error {
 	return err
 }
 
-// current reports whether what is cached is right now, but for changes of the last seconds. If nobody has asked for a while, it
-// waits for a poll. While polls fail it returns false, and the caller has to ask the table.
+// current reports whether what is cached is right now, but for changes of the last seconds. If
+// nobody has asked for a while, it waits for a poll. While polls fail it returns false, and the
+// caller has to ask the table.
 func (c *changes) current(ctx context.Context, at time.Time) bool {
 	if c.config.ChangesEvery == 0 {
 		return true
@@ -99,7 +106,8 @@ func (c *changes) current(ctx context.Context, at time.Time) bool {
 	if age := now - c.polled.Load(); 0 <= age && age <= int64(changesTrusted) {
 		return true
 	}
-	if failed := c.failed.Load(); failed != 0 && failed <= now && now-failed < int64(c.config.ChangesEvery) {
+	if failed := c.failed.Load(); failed != 0 && failed <= now &&
+		now-failed < int64(c.config.ChangesEvery) {
 		return false
 	}
 	polled := c.poll(ctx)
@@ -109,7 +117,8 @@ func (c *changes) current(ctx context.Context, at time.Time) bool {
 	case got := <-polled:
 		return got.Err == nil
 	case <-wait.C:
-		c.failed.Store(c.config.Now().UnixNano()) // if it succeeded at this very moment, polled is looked at first
+		// if it succeeded at this very moment, polled is looked at first
+		c.failed.Store(c.config.Now().UnixNano())
 	case <-ctx.Done():
 	}
 	return false
@@ -134,7 +143,8 @@ func (c *changes) follow(ctx context.Context) {
 	}
 }
 
-// poll asks for the changes since the last successful poll, once for all who want to know at the same time.
+// poll asks for the changes since the last successful poll, once for all who want to know at the
+// same time.
 func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
 	return shared(ctx, &c.polling, "", c.config.Timeout, func(ctx context.Context) (any, error) {
 		begin, last := c.config.Now(), time.Unix(0, c.polled.Load())
@@ -210,5 +220,6 @@ const (
 	hostChange = "host|"
 )
 
-// severalChanges begins the key of a row whose property Names has the names of several changes, one on each line.
+// severalChanges begins the key of a row whose property Names has the names of several changes, one
+// on each line.
 const severalChanges = "several|"

@@ -20,7 +20,8 @@ import (
 	"tiney/telemetry"
 )
 
-// past is more than the time after which a process that serves from its cache asks for the changes of others.
+// past is more than the time after which a process that serves from its cache asks for the changes
+// of others.
 const past = 15*time.Second + 1
 
 // followed returns a rig whose instances ask for changes.
@@ -33,7 +34,10 @@ func followed(t *testing.T) *rig {
 // cached waits until an instance serves an alias without a call.
 func (r *rig) cached(s *storage.Links, a link.Alias) {
 	r.t.Helper()
-	testutil.Eventually(r.t, "it is cached", func() bool { return len(r.calls(func() { s.Get(ctx, a) })) == 0 })
+	testutil.Eventually(r.t, "it is cached", func() bool {
+		return len(
+			r.calls(func() { s.Get(ctx, a) })) == 0
+	})
 }
 
 const poll, read = "QueryEntities ShortUrlsState", "GetEntity ShortUrls"
@@ -54,16 +58,45 @@ func TestAChangeIsSeenEverywhere(t *testing.T) {
 		change doing
 		want   func(*rig, link.Link) bool
 	}{
-		"target":        {there("a", url1, 0), setURL(url2), func(_ *rig, l link.Link) bool { return l.LongURL == url2 }},
-		"end":           {there("a", url1, time.Hour), setEnd(0), func(_ *rig, l link.Link) bool { return l.ExpiresAt.IsZero() }},
-		"delete":        {there("a", url1, time.Hour), deleteOne, func(r *rig, l link.Link) bool { return l.State(now(r)) == link.StateDeleted }},
-		"restore":       {there("a", url1, time.Hour, deleteOne), restoreOne, func(r *rig, l link.Link) bool { return l.State(now(r)) == link.StateLive }},
-		"claim":         {there("", url1, time.Hour), claim("b", false), func(_ *rig, l link.Link) bool { return l.Owner == "b" }},
-		"chosen alias":  {nil, create("a", "one", url1, 0), func(_ *rig, l link.Link) bool { return l.LongURL == url1 }},
-		"nobody's, too": {nil, create("", "one", url1, time.Hour), func(_ *rig, l link.Link) bool { return l.LongURL == url1 }},
-		"disabled": {there("a", url1, 0), edit(func(_ time.Time, l link.Link) (link.Link, error) { l.Disabled = true; return l, nil }),
+		"target": {there("a", url1, 0),
+			setURL(url2), func(_ *rig, l link.Link) bool { return l.LongURL == url2 }},
+		"end": {there("a", url1, time.Hour),
+			setEnd(0), func(_ *rig, l link.Link) bool { return l.ExpiresAt.IsZero() }},
+		"delete": {there("a", url1, time.Hour),
+			deleteOne, func(r *rig, l link.Link) bool {
+				return l.State(
+					now(r)) == link.StateDeleted
+			}},
+		"restore": {there("a", url1, time.Hour, deleteOne),
+			restoreOne, func(r *rig, l link.Link) bool {
+				return l.State(
+					now(r)) == link.StateLive
+			}},
+		"claim": {there("", url1, time.Hour), claim("b", false), func(_ *rig,
+			l link.Link) bool {
+			return l.Owner == "b"
+		}},
+		"chosen alias": {nil, create("a", "one", url1, 0), func(_ *rig,
+			l link.Link) bool {
+			return l.LongURL == url1
+		}},
+		"nobody's, too": {nil, create("", "one", url1, time.Hour), func(_ *rig,
+			l link.Link) bool {
+			return l.LongURL == url1
+		}},
+		"disabled": {there("a", url1, 0),
+			edit(func(_ time.Time, l link.Link) (link.Link, error) {
+				l.Disabled = true
+				return l,
+					nil
+			}),
 			func(_ *rig, l link.Link) bool { return l.Disabled }},
-		"status code": {there("a", url1, 0), edit(func(_ time.Time, l link.Link) (link.Link, error) { l.StatusCode = 308; return l, nil }),
+		"status code": {there("a", url1, 0),
+			edit(func(_ time.Time, l link.Link) (link.Link, error) {
+				l.StatusCode = 308
+				return l,
+					nil
+			}),
 			func(_ *rig, l link.Link) bool { return l.StatusCode == 308 }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,11 +180,17 @@ func TestChangesAreFollowed(t *testing.T) {
 	get := func(s *storage.Links, url string) func() bool {
 		return func() bool { l, err := s.Get(ctx, "one"); return err == nil && l.LongURL == url }
 	}
-	testutil.Eventually(t, "both have the link", func() bool { return get(busy, url1)() && get(idle, url1)() })
+	testutil.Eventually(t, "both have the link", func() bool {
+		return get(busy, url1)() &&
+			get(idle, url1)()
+	})
 	if err := setURL(url2)(ctx, r, r.other()); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "both have the change", func() bool { return get(busy, url2)() && get(idle, url2)() })
+	testutil.Eventually(t, "both have the change", func() bool {
+		return get(busy, url2)() &&
+			get(idle, url2)()
+	})
 
 	// From now on one of them gets no requests.
 	r.clock.Advance(past)
@@ -172,7 +211,8 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 		ctx   context.Context
 		tries int
 	}{
-		"busy": {faultproxy.ServerBusy, ctx, 3}, "limiting": {faultproxy.TooManyRequests, ctx, 1}, "frozen": {faultproxy.Freeze, ctx, 1},
+		"busy": {faultproxy.ServerBusy, ctx, 3}, "limiting": {faultproxy.TooManyRequests, ctx, 1},
+		"frozen": {faultproxy.Freeze, ctx, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,14 +266,19 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 				}
 				test.tries = 0 // it is still under way
 			}
-			r.wantCalls("the next one", append(polls(test.tries), read), func() { fail(); get(s, url2) })
+			r.wantCalls("the next one", append(polls(test.tries), read), func() {
+				fail()
+				get(s,
+					url2)
+			})
 			r.wantCalls("and then", []string{read}, func() {
 				fail()
 				if waits := get(s, url2); waits != 1 {
 					t.Errorf("waited %d times, want for the table alone", waits)
 				}
 			})
-			// The table fails as well: it is an outage, and the link is served as it was last known.
+			// The table fails as well: it is an outage, and the link is served as it was last
+			// known.
 			r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Refuse })
 			get(s, url2)
 			r.proxy.Reset()
@@ -243,7 +288,8 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 			r.clock.Advance(5 * time.Minute)
 			r.wantCalls("when it is over", []string{poll, read}, func() { get(s, url2) })
 			r.cached(s, "one")
-			if polls, failed := r.metrics.ChangesPolls.Value(), r.metrics.ChangesFailed.Value(); failed < 2 || polls <= failed {
+			if polls, failed := r.metrics.ChangesPolls.Value(),
+				r.metrics.ChangesFailed.Value(); failed < 2 || polls <= failed {
 				t.Errorf("%d polls, %d failed", polls, failed)
 			}
 		})
@@ -254,7 +300,8 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 func TestAProcessThatDidNotAskForHalfAnHour(t *testing.T) {
 	t.Parallel()
 	r := followed(t)
-	s := r.open(&storage.CacheConfig{Bytes: 10 << 20, Fresh: 3 * time.Hour, Negative: 3 * time.Hour, Stale: time.Hour})
+	s := r.open(&storage.CacheConfig{Bytes: 10 << 20, Fresh: 3 * time.Hour, Negative: 3 * time.Hour,
+		Stale: time.Hour})
 	there("a", url1, 0)(r, s)
 	r.clock.Advance(10 * time.Minute)
 	for _, a := range []link.Alias{"one", "nobody"} {
@@ -264,7 +311,8 @@ func TestAProcessThatDidNotAskForHalfAnHour(t *testing.T) {
 	r.wantCalls("after 30 minutes", []string{poll}, func() { s.Get(ctx, "one") })
 	r.wantCalls("not found, after 30 minutes", nil, func() { s.Get(ctx, "nobody") })
 	r.clock.Advance(30*time.Minute + 1)
-	r.wantCalls("after more", []string{poll, poll, read}, func() { s.Get(ctx, "one") }) // the second one is for the blocked hosts
+	// the second one is for the blocked hosts
+	r.wantCalls("after more", []string{poll, poll, read}, func() { s.Get(ctx, "one") })
 	r.wantCalls("not found, after more", []string{read}, func() { s.Get(ctx, "nobody") })
 	for _, a := range []link.Alias{"one", "nobody"} {
 		r.clock.Advance(time.Second) // what is cached at the very instant counts as older
@@ -300,7 +348,8 @@ func TestChangesAreOff(t *testing.T) {
 	s.FollowChanges(ctx) // returns at once
 }
 
-// manyAliases are names that nobody has, of more than one page, and in the order of their keys before "one".
+// manyAliases are names that nobody has, of more than one page, and in the order of their keys
+// before "one".
 func manyAliases() (all []link.Alias) {
 	for i := range 1100 {
 		all = append(all, link.Alias(fmt.Sprintf("n%04d", i)))
@@ -319,9 +368,11 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 	r.cached(s, "one")
 	other := r.other()
 	for _, a := range manyAliases() {
-		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" + r.clock.Now().UTC().Format("200601021504"), "RowKey": string(a)})
+		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" +
+			r.clock.Now().UTC().Format("200601021504"), "RowKey": string(a)})
 	}
-	if _, err := other.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link, error) {
+	if _, err := other.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link,
+		error) {
 		l.LongURL = url2
 		return l, nil
 	}); err != nil {
@@ -343,7 +394,8 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 		t.Errorf("%d polls have failed", failed)
 	}
 
-	// When nobody needs them any more, the reaper drops them, also where somebody else drops one of them, or it gets no response.
+	// When nobody needs them any more, the reaper drops them, also where somebody else drops one of
+	// them, or it gets no response.
 	r.clock.Advance(30 * time.Minute)
 	if err := setURL(url3)(ctx, r, other); err != nil {
 		t.Fatal(err)
@@ -376,7 +428,8 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 			return faultproxy.None
 		})
 		done, err := s.Reap(ctx)
-		if failed := errors.Is(err, link.ErrUnavailable); failed != (fault != faultproxy.None) || done.Complete == failed {
+		if failed := errors.Is(err, link.ErrUnavailable); failed != (fault != faultproxy.None) ||
+			done.Complete == failed {
 			t.Errorf("%v: got %+v, %v", fault, done, err)
 		}
 	}
@@ -385,7 +438,8 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 	}
 }
 
-// A read is under way while its link is changed, and its response arrives when the change is known here.
+// A read is under way while its link is changed, and its response arrives when the change is known
+// here.
 func TestAReadThatWasUnderWayIsNotCached(t *testing.T) {
 	t.Parallel()
 	for name, byOther := range map[string]bool{"changed elsewhere": true, "changed here": false} {
@@ -421,15 +475,19 @@ func TestAReadThatWasUnderWayIsNotCached(t *testing.T) {
 	}
 }
 
-// A process stands still while a response is on its way to it, for longer than changes are kept. What the response says is as
-// old as its call, and is not cached as fresh.
+// A process stands still while a response is on its way to it, for longer than changes are kept.
+// What the response says is as old as its call, and is not cached as fresh.
 func TestAResponseThatIsOlderThanChangesAreKept(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		operation
 		call string
 	}{
-		"of a read":   {operation{there("a", url1, 0), func(ctx context.Context, _ *rig, s *storage.Links) error { _, err := s.Get(ctx, "one"); return err }}, "GetEntity"},
+		"of a read": {operation{there("a", url1, 0), func(ctx context.Context, _ *rig,
+			s *storage.Links) error {
+			_, err := s.Get(ctx, "one")
+			return err
+		}}, "GetEntity"},
 		"of a create": {operation{nil, create("a", "one", url1, 0)}, "InsertEntity"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,7 +505,8 @@ func TestAResponseThatIsOlderThanChangesAreKept(t *testing.T) {
 					t.Error(err)
 				}
 				r.clock.Advance(31 * time.Minute)
-				if _, err := s.Get(ctx, "another"); !errors.Is(err, link.ErrNotFound) { // the first request gets a poll
+				// the first request gets a poll
+				if _, err := s.Get(ctx, "another"); !errors.Is(err, link.ErrNotFound) {
 					t.Error(err)
 				}
 				r.clock.Advance(time.Millisecond)
@@ -469,19 +528,22 @@ func TestAResponseThatIsOlderThanChangesAreKept(t *testing.T) {
 func TestWhatCannotBeToldIsNotDone(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]doing{
-		"edit": setURL(url2), "claims": claim("a", false), "chosen alias": create("a", "two", url2, 0), "delete": deleteOne,
+		"edit": setURL(url2), "claims": claim("a", false), "chosen alias": create("a", "two", url2,
+			0), "delete": deleteOne,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			s := r.open(withCache)
 			there("", url1, time.Hour)(r, s)
-			before := fmt.Sprint(r.Rows(r.Links), r.Rows(r.Index), r.Rows(r.Expiry), r.Rows(r.Owners))
+			before := fmt.Sprint(r.Rows(r.Links), r.Rows(r.Index), r.Rows(r.Expiry),
+				r.Rows(r.Owners))
 			r.proxy.Before(faultproxy.On("", r.State, faultproxy.ServerBusy))
 			if err := do(ctx, r, s); !errors.Is(err, link.ErrUnavailable) {
 				t.Errorf("got %v", err)
 			}
-			if after := fmt.Sprint(r.Rows(r.Links), r.Rows(r.Index), r.Rows(r.Expiry), r.Rows(r.Owners)); after != before {
+			if after := fmt.Sprint(r.Rows(r.Links), r.Rows(r.Index), r.Rows(r.Expiry),
+				r.Rows(r.Owners)); after != before {
 				t.Errorf("left %s, want %s", after, before)
 			}
 			if l, err := s.Get(ctx, "one"); err != nil || l.LongURL != url1 {
@@ -497,7 +559,11 @@ func TestTheTableOfChangesIsMissing(t *testing.T) {
 	for name, do := range map[string]doing{
 		"one change": setURL(url2),
 		"several": func(ctx context.Context, r *rig, s *storage.Links) error {
-			_, err := s.EditAll(ctx, []link.Alias{"one", "two"}, func(_ int, l link.Link) (link.Link, error) { l.LongURL = url2; return l, nil })
+			_, err := s.EditAll(ctx, []link.Alias{"one", "two"}, func(_ int,
+				l link.Link) (link.Link, error) {
+				l.LongURL = url2
+				return l, nil
+			})
 			return err
 		},
 	} {
@@ -526,7 +592,8 @@ func TestTheTableOfChangesIsMissing(t *testing.T) {
 	}
 }
 
-// Others look for what was announced for about a minute, so what takes longer than an edit may is not done any more.
+// Others look for what was announced for about a minute, so what takes longer than an edit may is
+// not done any more.
 func TestEditsThatWereAnnouncedTooLongAgo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -537,11 +604,13 @@ func TestEditsThatWereAnnouncedTooLongAgo(t *testing.T) {
 			r.clock.Advance(table.Timeout + time.Second)
 		}
 	})
-	errs, err := s.EditAll(ctx, []link.Alias{"one", "one"}, func(i int, l link.Link) (link.Link, error) {
+	errs, err := s.EditAll(ctx, []link.Alias{"one", "one"}, func(i int, l link.Link) (link.Link,
+		error) {
 		l.Title = fmt.Sprint("title ", i)
 		return l, nil
 	})
-	if err != nil || !errors.Is(errs[0], link.ErrUnavailable) || !errors.Is(errs[1], link.ErrUnavailable) {
+	if err != nil || !errors.Is(errs[0], link.ErrUnavailable) ||
+		!errors.Is(errs[1], link.ErrUnavailable) {
 		t.Errorf("got %v, %v", errs, err)
 	}
 	if l, err := s.Read(ctx, "one"); err != nil || l.Title != "title 0" {

@@ -18,8 +18,8 @@ import (
 	"tiney/storage/table"
 )
 
-// Damage is a kind of damage that Check finds. docs/operations.md says of each what it means, what a repair does, and what
-// harm it does if it is left.
+// Damage is a kind of damage that Check finds. docs/operations.md says of each what it means, what
+// a repair does, and what harm it does if it is left.
 type Damage string
 
 // The kinds of damage. A link may also be a deleted one or a tombstone.
@@ -47,22 +47,25 @@ const (
 
 const (
 	checkConcurrency = reapConcurrency // rows that are looked at again at the same time
-	// changesLate and visitorKeysLate are when the reaper must have deleted an announcement, and the key of a day since its
-	// beginning: that is done by complete runs only.
+	// changesLate and visitorKeysLate are when the reaper must have deleted an announcement, and
+	// the key of a day since its beginning: that is done by complete runs only.
 	changesLate     = 2 * changesKept
 	visitorKeysLate = 24*time.Hour + rollUpAfter + 24*time.Hour
 )
 
 // Damages are all kinds of damage.
-var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWithoutLink, IndexOfAnother, IndexDamaged, ExpiryWithoutLink,
-	ExpiryDamaged, ListedWithoutLink, KeyNotListed, KeyDamaged, ListedWithoutKey, ChangeOld, VisitorKeyOld, StateDamaged, ClicksOld,
+var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWithoutLink,
+	IndexOfAnother, IndexDamaged, ExpiryWithoutLink,
+	ExpiryDamaged, ListedWithoutLink, KeyNotListed, KeyDamaged, ListedWithoutKey, ChangeOld,
+	VisitorKeyOld, StateDamaged, ClicksOld,
 	ClicksDamaged, TotalsWithoutLink, TotalsDamaged}
 
 // CheckConfig says what Check does.
 type CheckConfig struct {
 	Repair bool
-	// MinAge is how long before the check a row must have been written to be judged, by the clock of the storage service: a
-	// younger one may be a part of what somebody is about to do. Zero judges all rows, which is right if nobody writes.
+	// MinAge is how long before the check a row must have been written to be judged, by the clock
+	// of the storage service: a younger one may be a part of what somebody is about to do. Zero
+	// judges all rows, which is right if nobody writes.
 	MinAge time.Duration
 	Found  func(Finding)                  // is told of one finding after the other
 	Read   func(table string, rows int64) // is told how far the scan of a table is; nil: nobody is
@@ -74,30 +77,37 @@ type Finding struct {
 	Table, Partition, Row string
 	Detail                string // for people; quotes no long URL
 	Mended                bool   // by a repair
-	Err                   error  // why a repair failed; nil if none was tried, or there is none for it
+	// why a repair failed; nil if none was tried, or there is none for it
+	Err error
 }
 
 // CheckResult sums up a check.
 type CheckResult struct {
-	Rows                  map[string]int64 // of each table, by its name
-	Young                 int64            // rows that looked damaged and were not judged, since they, or what they belong to, were just written
+	Rows map[string]int64 // of each table, by its name
+	// rows that looked damaged and were not judged, since they, or what they belong to, were just
+	// written
+	Young                 int64
 	Found, Mended, Failed int64
-	// Overdue are the expiry rows that are due and that no reaper has handled yet, and OldestDue is when the first of them was due.
+	// Overdue are the expiry rows that are due and that no reaper has handled yet, and OldestDue is
+	// when the first of them was due.
 	Overdue   int64
 	OldestDue time.Time
-	// Twins are the live links beside another one of the same URL and owner. That is no damage: one may have an alias that was
-	// chosen, or come from a create that broke off before anybody was told of it, and nothing in a row tells.
+	// Twins are the live links beside another one of the same URL and owner. That is no damage: one
+	// may have an alias that was chosen, or come from a create that broke off before anybody was
+	// told of it, and nothing in a row tells.
 	Twins int64
 }
 
-// Check reads all tables and finds what breaks a promise and no crash may leave, and what a crash leaves to the reaper or to
-// lists. It may repair that, while other processes serve, edit and reap: what looks damaged is read once more, and each write
-// carries the ETag of what was read then, or adds what is harmless in excess. So it may be stopped at any point too.
+// Check reads all tables and finds what breaks a promise and no crash may leave, and what a crash
+// leaves to the reaper or to lists. It may repair that, while other processes serve, edit and reap:
+// what looks damaged is read once more, and each write carries the ETag of what was read then, or
+// adds what is harmless in excess. So it may be stopped at any point too.
 //
-// Of what it reads it keeps fingerprints of 8 bytes only, of which there are 7 for each link at most.
+// Of what it reads it keeps fingerprints of 8 bytes only, of which there are 7 for each link at
+// most.
 //
-// Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was found until then. Its text says if a
-// table is missing, which Check does not make.
+// Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was found until then.
+// Its text says if a table is missing, which Check does not make.
 func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, error) {
 	if err := s.tablesExist(ctx); err != nil {
 		return CheckResult{}, err
@@ -141,7 +151,8 @@ func (s *Links) tablesExist(ctx context.Context) error {
 	})
 	if err == nil && missing != nil {
 		slices.Sort(missing)
-		err = fmt.Errorf("these tables do not exist: %s. Look at the settings that name them; a start of the service makes what is missing",
+		err = fmt.Errorf("these tables do not exist: %s. Look at the settings that name them; a "+
+			"start of the service makes what is missing",
 			strings.Join(missing, ", "))
 	}
 	return err
@@ -155,14 +166,16 @@ type checking struct {
 	seed maphash.Seed
 
 	// Fingerprints of what there is.
-	expiries, due  prints // expiry rows by their keys; aliases of those that are due
-	ending, guards prints // aliases that have an expiry row; aliases with the keys of the index of their guards
+	expiries, due prints // expiry rows by their keys; aliases of those that are due
+	// aliases that have an expiry row; aliases with the keys of the index of their guards
+	ending, guards prints
 	listed         prints // rows of owners' lists
 	aliases        prints // rows of links
 	indexed, owned prints // aliases with their keys of the index; rows that owners' lists must have
 	live           prints // keys of the index that live links have
 
-	rolledUp clicks.Day // the first day that is not; 1970 while a roll-up is under way, or if that is not known
+	// the first day that is not; 1970 while a roll-up is under way, or if that is not known
+	rolledUp clicks.Day
 
 	mu   sync.Mutex
 	done CheckResult
@@ -183,8 +196,9 @@ func (p prints) count(print uint64) (n int) {
 	return n
 }
 
-// print returns the fingerprint of some texts. That two are the same hides damage, once in 2^64 by the number of rows, and never
-// invents any: what is missing among prints is looked up in its table.
+// print returns the fingerprint of some texts. That two are the same hides damage, once in 2^64 by
+// the number of rows, and never invents any: what is missing among prints is looked up in its
+// table.
 func (c *checking) print(texts ...string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
@@ -198,8 +212,10 @@ func (c *checking) print(texts ...string) uint64 {
 // look looks once more at a row that seems to be damaged. Nil: it does not.
 type look func(context.Context) error
 
-// scan reads a table, but for columns that are not named unless that is "", and looks once more at the rows for which see asks for it.
-func (c *checking) scan(ctx context.Context, t *store, properties []string, see func(listedRow) look) error {
+// scan reads a table, but for columns that are not named unless that is "", and looks once more at
+// the rows for which see asks for it.
+func (c *checking) scan(ctx context.Context, t *store, properties []string,
+	see func(listedRow) look) error {
 	rows := int64(0)
 	defer func() { c.done.Rows[t.table.Name()] = rows }() // some are read twice
 	return t.table.List(ctx, table.Query{Properties: properties}, func(listed [][]byte) error {
@@ -223,7 +239,8 @@ func (c *checking) scan(ctx context.Context, t *store, properties []string, see 
 }
 
 // get reads a row that seems to be damaged once more. Ok: it is there, and old enough to be judged.
-func (c *checking) get(ctx context.Context, t *store, partition, key string) (r listedRow, ok bool, err error) {
+func (c *checking) get(ctx context.Context, t *store, partition, key string) (r listedRow, ok bool,
+	err error) {
 	data, etag, err := t.get(ctx, partition, key)
 	if errors.Is(err, table.ErrGone) {
 		return r, false, nil
@@ -251,9 +268,10 @@ func (c *checking) old(r listedRow) bool {
 	return false
 }
 
-// link reads a link that seems to be damaged, or that what seems damaged leads to. Judge: what it says, and that there is none,
-// may be judged.
-func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, judge bool, err error) {
+// link reads a link that seems to be damaged, or that what seems damaged leads to. Judge: what it
+// says, and that there is none, may be judged.
+func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, judge bool,
+	err error) {
 	data, etag, err := c.s.links.rows.get(ctx, linkPartition(a), string(a))
 	if errors.Is(err, table.ErrGone) {
 		return l, false, true, nil
@@ -270,9 +288,12 @@ func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, ju
 
 var errMeanwhile = errors.New("another process has changed it meanwhile; check again")
 
-// found reports a damaged row, and repairs it if that is wanted and repair is not nil. It returns the error of ctx only.
-func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKey, repair look, detail string, args ...any) error {
-	f := Finding{Damage: damage, Table: t.table.Name(), Partition: row.partition, Row: row.key, Detail: fmt.Sprintf(detail, args...)}
+// found reports a damaged row, and repairs it if that is wanted and repair is not nil. It returns
+// the error of ctx only.
+func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKey, repair look,
+	detail string, args ...any) error {
+	f := Finding{Damage: damage, Table: t.table.Name(), Partition: row.partition, Row: row.key,
+		Detail: fmt.Sprintf(detail, args...)}
 	if c.told.Repair && repair != nil {
 		if f.Err = repair(ctx); errors.Is(f.Err, table.ErrChanged) {
 			f.Err = errMeanwhile
@@ -297,8 +318,10 @@ func drop(t *store, r listedRow) look {
 	return func(ctx context.Context) error { return t.delete(ctx, r.rowKey) }
 }
 
-// unreadable looks once more at a row of which wrong says what is wrong. Nobody can tell what it should be, so it is left.
-func (c *checking) unreadable(damage Damage, t *store, r listedRow, wrong func(listedRow) string) look {
+// unreadable looks once more at a row of which wrong says what is wrong. Nobody can tell what it
+// should be, so it is left.
+func (c *checking) unreadable(damage Damage, t *store, r listedRow,
+	wrong func(listedRow) string) look {
 	if wrong(r) == "" {
 		return nil
 	}
@@ -350,7 +373,8 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 }
 
 func (c *checking) collectOwners(ctx context.Context) error {
-	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey", "Timestamp"}, func(r listedRow) look {
+	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey",
+		"Timestamp"}, func(r listedRow) look {
 		c.listed.add(c.print(r.partition, r.key))
 		return nil
 	})
@@ -410,10 +434,11 @@ func (c *checking) checkLinks(ctx context.Context) error {
 	return err
 }
 
-// ends reports whether a reaper will look at a link when its time is over. The row for the end of a deleted link or a tombstone may
-// be for another time, since the settings were others when it was written, and that of a link that was over when it was imported
-// is for a minute later; if the reaper comes too early, it adds the right one. A row for the end that the link would have had, had
-// it not been deleted, is none of these if that is later.
+// ends reports whether a reaper will look at a link when its time is over. The row for the end of a
+// deleted link or a tombstone may be for another time, since the settings were others when it was
+// written, and that of a link that was over when it was imported is for a minute later; if the
+// reaper comes too early, it adds the right one. A row for the end that the link would have had,
+// had it not been deleted, is none of these if that is later.
 func (c *checking) ends(l linkRow) bool {
 	end := c.s.end(l.Link)
 	if end.IsZero() || c.expiries.has(c.print(expiryKey(end, l.Alias))) {
@@ -429,9 +454,11 @@ func (c *checking) ends(l linkRow) bool {
 	return rows > 0
 }
 
-// isListed reports whether a link is among those of its owner, unless there is none, or a reaper is about to put that in order.
+// isListed reports whether a link is among those of its owner, unless there is none, or a reaper is
+// about to put that in order.
 func (c *checking) isListed(l linkRow) bool {
-	return l.Owner == "" || c.listed.has(c.print(ownerPartition(l.Owner), ownerKey(l.Link))) || c.due.has(c.print(string(l.Alias)))
+	return l.Owner == "" || c.listed.has(c.print(ownerPartition(l.Owner), ownerKey(l.Link))) ||
+		c.due.has(c.print(string(l.Alias)))
 }
 
 func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
@@ -453,10 +480,12 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 		if missing, err := lacks(c.s.expiry.rows, partition, key); err != nil {
 			return err
 		} else if missing {
-			err := c.found(ctx, LinkWithoutExpiry, c.s.links.rows, row, func(ctx context.Context) error {
-				_, err := c.s.expiry.put(ctx, end, a) // if it has another end by now, the reaper drops the row
-				return err
-			}, "it has no expiry row for its end, %s", end.Format(time.RFC3339))
+			err := c.found(ctx, LinkWithoutExpiry, c.s.links.rows,
+				row, func(ctx context.Context) error {
+					// if it has another end by now, the reaper drops the row
+					_, err := c.s.expiry.put(ctx, end, a)
+					return err
+				}, "it has no expiry row for its end, %s", end.Format(time.RFC3339))
 			if err != nil {
 				return err
 			}
@@ -465,10 +494,12 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 	if c.isListed(l) {
 		return nil
 	}
-	if missing, err := lacks(c.s.owners.rows, ownerPartition(l.Owner), ownerKey(l.Link)); err != nil || !missing {
+	if missing, err := lacks(c.s.owners.rows, ownerPartition(l.Owner),
+		ownerKey(l.Link)); err != nil || !missing {
 		return err
 	}
-	return c.found(ctx, LinkNotListed, c.s.links.rows, row, func(ctx context.Context) error { return c.relist(ctx, l) },
+	return c.found(ctx, LinkNotListed, c.s.links.rows,
+		row, func(ctx context.Context) error { return c.relist(ctx, l) },
 		"its owner's list lacks it")
 }
 
@@ -476,8 +507,9 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 func (c *checking) relist(ctx context.Context, l linkRow) error {
 	listed, err := c.s.owners.insert(ctx, l)
 	if errors.Is(err, table.ErrExists) || errors.Is(err, table.ErrGone) {
-		// The row is that of a create or an import which came first, and may still make its link, or undo it. Written anew, the row
-		// cannot be deleted by the ETag that it had; nor does this delete it.
+		// The row is that of a create or an import which came first, and may still make its link,
+		// or undo it. Written anew, the row cannot be deleted by the ETag that it had; nor does
+		// this delete it.
 		listed, err = "", c.s.owners.put(ctx, l)
 	}
 	if err != nil {
@@ -496,7 +528,8 @@ func (c *checking) relist(ctx context.Context, l linkRow) error {
 }
 
 func wrongIndex(r listedRow) string {
-	if len(r.key) != hashLength || strings.Trim(r.key, "0123456789abcdef") != "" || r.partition != indexPartition(r.key) {
+	if len(r.key) != hashLength || strings.Trim(r.key, "0123456789abcdef") != "" ||
+		r.partition != indexPartition(r.key) {
 		return "its keys are not those of a hash, so nobody finds it"
 	}
 	return ""
@@ -510,7 +543,8 @@ func indexedAlias(r listedRow) string {
 
 func (c *checking) checkIndex(ctx context.Context) error {
 	t := c.s.index.rows
-	err := c.scan(ctx, t, []string{"PartitionKey", "RowKey", "Timestamp", "Alias"}, func(r listedRow) look {
+	err := c.scan(ctx, t, []string{"PartitionKey", "RowKey", "Timestamp",
+		"Alias"}, func(r listedRow) look {
 		if again := c.unreadable(IndexDamaged, t, r, wrongIndex); again != nil {
 			return again
 		}
@@ -553,9 +587,11 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 	case !judge:
 		return err
 	case !there || l.GoneReason != link.StateLive:
-		return c.found(ctx, IndexWithoutLink, t, r.rowKey, remove, "it names %s, and there is no such link", a)
+		return c.found(ctx, IndexWithoutLink, t, r.rowKey, remove,
+			"it names %s, and there is no such link", a)
 	case indexKey(l.Link) != r.key:
-		return c.found(ctx, IndexOfAnother, t, r.rowKey, remove, "it names %s, a link of another URL or owner", a)
+		return c.found(ctx, IndexOfAnother, t, r.rowKey, remove,
+			"it names %s, a link of another URL or owner", a)
 	}
 	return nil
 }
@@ -615,7 +651,8 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Alias) 
 }
 
 func (c *checking) checkOwners(ctx context.Context) error {
-	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey", "Timestamp"}, func(r listedRow) look {
+	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey",
+		"Timestamp"}, func(r listedRow) look {
 		if c.owned.has(c.print(r.partition, r.key)) || !c.old(r) {
 			return nil
 		}
@@ -634,7 +671,8 @@ func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
 	_, name, _ := strings.Cut(r.key, "|")
 	if a, ok := link.ParseAlias(name); ok {
 		l, there, judge, err := c.link(ctx, a)
-		if !judge || there && l.Owner != "" && r.partition == ownerPartition(l.Owner) && r.key == ownerKey(l.Link) {
+		if !judge || there && l.Owner != "" && r.partition == ownerPartition(l.Owner) &&
+			r.key == ownerKey(l.Link) {
 			return err
 		}
 	}
@@ -642,7 +680,8 @@ func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
 	if len(r.partition) != len(ownerPartition("")) {
 		repair = nil // another program's
 	}
-	return c.found(ctx, ListedWithoutLink, t, r.rowKey, repair, "no link of this owner belongs to it")
+	return c.found(ctx, ListedWithoutLink, t, r.rowKey, repair,
+		"no link of this owner belongs to it")
 }
 
 func wrongTotals(r listedRow) string {
@@ -703,8 +742,8 @@ func listedHash(r listedRow) string {
 	return e.Hash
 }
 
-// keyOf returns the list that a key is in, or has to be, its id there, and its hash: by the row of the key, or by that of the list.
-// There is nothing wrong with the row.
+// keyOf returns the list that a key is in, or has to be, its id there, and its hash: by the row of
+// the key, or by that of the list. There is nothing wrong with the row.
 func keyOf(r listedRow) (list, id, hash string, isKey bool) {
 	if strings.HasPrefix(r.partition, keyListPrefix) {
 		return r.partition, r.key, listedHash(r), false
@@ -758,7 +797,8 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 			return err
 		}
 		return c.found(ctx, KeyNotListed, t, r.rowKey, func(ctx context.Context) error {
-			if _, err := t.upsert(ctx, encode(keyListEntity{PartitionKey: list, RowKey: id, Hash: hash})); err != nil {
+			if _, err := t.upsert(ctx, encode(keyListEntity{PartitionKey: list, RowKey: id,
+				Hash: hash})); err != nil {
 				return err
 			}
 			// Whoever revokes the key has perhaps looked for the row before.
@@ -770,7 +810,8 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 		}, "its owner's list lacks it, so they cannot see that it works")
 	}
 	data, _, err := t.get(ctx, keyPartition(hash), hash)
-	if err == nil && keyList(decodeKey(data, hash).Owner) == list || err != nil && !errors.Is(err, table.ErrGone) {
+	if err == nil && keyList(decodeKey(data, hash).Owner) == list || err != nil &&
+		!errors.Is(err, table.ErrGone) {
 		return err
 	}
 	return c.found(ctx, ListedWithoutKey, t, r.rowKey, drop(t, r), "this owner has no such key")
@@ -802,7 +843,8 @@ func (c *checking) checkState(ctx context.Context) error {
 		case strings.HasPrefix(r.partition, changesPrefix) && r.partition < changes:
 			return late(ChangeOld, "no process needs it any more")
 		case strings.HasPrefix(r.partition, keyPrefix) && r.partition < visitors:
-			return late(VisitorKeyOld, "the key of a day that is over may tell whose the hashes of its visitors are")
+			return late(VisitorKeyOld, "the key of a day that is over may tell whose the hashes "+
+				"of its visitors are")
 		}
 		return c.unreadable(StateDamaged, c.s.state, r, wrongState)
 	})
@@ -833,7 +875,8 @@ func wrongClicks(r listedRow) string {
 	alias, _, _ := strings.Cut(r.key, "|")
 	day, ok := partitionDay(r.partition)
 	if !ok || r.partition != clickPartition(day, alias) {
-		return "it is not in the partition of its day and alias, so it is not counted where it should be"
+		return "it is not in the partition of its day and alias, so it is not counted where it " +
+			"should be"
 	}
 	var e totalEntity
 	if e.decode(r.data) != nil {
@@ -843,9 +886,11 @@ func wrongClicks(r listedRow) string {
 }
 
 func (c *checking) checkClicks(ctx context.Context) error {
-	kept := c.rolledUp + 1 - clicks.Day(c.s.config.Clicks.KeepDays) // it was rolled up on the next day
+	// it was rolled up on the next day
+	kept := c.rolledUp + 1 - clicks.Day(c.s.config.Clicks.KeepDays)
 	t := c.s.Clicks.days
-	return c.scan(ctx, t, append(slices.Clone(totalProperties), "Timestamp"), func(r listedRow) look {
+	return c.scan(ctx, t, append(slices.Clone(totalProperties),
+		"Timestamp"), func(r listedRow) look {
 		if day, ok := partitionDay(r.partition); !ok || day >= kept {
 			return c.unreadable(ClicksDamaged, t, r, wrongClicks)
 		}
@@ -854,7 +899,8 @@ func (c *checking) checkClicks(ctx context.Context) error {
 			if !ok {
 				return err
 			}
-			return c.found(ctx, ClicksOld, t, r.rowKey, nil, "it is older than CLICKS_KEEP_DAYS, as this process has it")
+			return c.found(ctx, ClicksOld, t, r.rowKey, nil,
+				"it is older than CLICKS_KEEP_DAYS, as this process has it")
 		}
 	})
 }

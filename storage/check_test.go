@@ -19,8 +19,10 @@ import (
 	"tiney/storage"
 )
 
-// check checks the tables and returns what was found, each as "damage row", and with a "+" in front if it was mended.
-func check(ctx context.Context, s *storage.Links, repair bool) (found []string, done storage.CheckResult, err error) {
+// check checks the tables and returns what was found, each as "damage row", and with a "+" in front
+// if it was mended.
+func check(ctx context.Context, s *storage.Links, repair bool) (found []string,
+	done storage.CheckResult, err error) {
 	done, err = s.Check(ctx, storage.CheckConfig{Repair: repair, Found: func(f storage.Finding) {
 		sign := ""
 		if f.Mended {
@@ -40,24 +42,28 @@ func (r *rig) wellDone() {
 	r.t.Helper()
 	now := r.clock.Now().Truncate(time.Second)
 	in := func(d time.Duration) time.Time { return now.Add(d) }
-	live := link.Link{Alias: "live", LongURL: url1, CreatedAt: in(-time.Hour), ExpiresAt: in(time.Hour)}
+	live := link.Link{Alias: "live", LongURL: url1, CreatedAt: in(-time.Hour),
+		ExpiresAt: in(time.Hour)}
 	r.PutLink(live)
 	r.PutLink(link.Link{Alias: "own", Owner: "a", LongURL: url1, CreatedAt: in(-time.Hour)})
 	twin := link.Link{Alias: "chosen", Owner: "a", LongURL: url1, CreatedAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(twin))
 	r.Put(r.Owners, rawtables.Owner(twin))
 	// Ends that another setting had when they were written, or an import.
-	deleted := link.Link{Alias: "deleted", Owner: "a", LongURL: url2, CreatedAt: in(-time.Hour), DeletedAt: in(-time.Minute)}
+	deleted := link.Link{Alias: "deleted", Owner: "a", LongURL: url2, CreatedAt: in(-time.Hour),
+		DeletedAt: in(-time.Minute)}
 	r.PutLink(deleted)
 	r.Put(r.Expiry, rawtables.Due(deleted.Alias, in(time.Hour)))
 	tomb := link.Link{Alias: "tomb", GoneReason: link.StateDeleted, GoneAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(tomb))
 	r.Put(r.Expiry, rawtables.Due(tomb.Alias, in(100*24*time.Hour)))
-	over := link.Link{Alias: "over", LongURL: url3, CreatedAt: in(-time.Hour), ExpiresAt: in(-time.Hour)}
+	over := link.Link{Alias: "over", LongURL: url3, CreatedAt: in(-time.Hour),
+		ExpiresAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(over))
 	r.Put(r.Expiry, rawtables.Due(over.Alias, in(time.Minute)))
 	// A reaper has begun with this one, and crashed.
-	begun := link.Link{Alias: "begun", Owner: "b", LongURL: url3, CreatedAt: in(-2 * time.Hour), ExpiresAt: in(-time.Minute)}
+	begun := link.Link{Alias: "begun", Owner: "b", LongURL: url3, CreatedAt: in(-2 * time.Hour),
+		ExpiresAt: in(-time.Minute)}
 	r.Put(r.Links, rawtables.Link(begun))
 	r.Put(r.Expiry, rawtables.Expiry(begun))
 	// It came earlier to this one's row than to that of its longer life.
@@ -67,7 +73,8 @@ func (r *rig) wellDone() {
 	moved.LongURL = url2
 	r.Put(r.Index, rawtables.Index(moved))
 	move := rawtables.Due(live.Alias, in(2*time.Minute))
-	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", url2), rawtables.IndexKey("", url1)
+	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", url2),
+		rawtables.IndexKey("", url1)
 	r.Put(r.Expiry, move)
 	// What is counted of a link that is gone stays for its time.
 	for _, alias := range []string{"live", "gone", "*"} {
@@ -77,12 +84,15 @@ func (r *rig) wellDone() {
 		}
 	}
 	r.Put(r.State, rawtables.VisitorKey(r.day(0)))
-	r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": r.day(-1).Format("20060102")})
-	r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" + in(-time.Minute).Format("200601021504"), "RowKey": "live"})
+	r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress",
+		"Partition": r.day(-1).Format("20060102")})
+	r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" +
+		in(-time.Minute).Format("200601021504"), "RowKey": "live"})
 	r.Put(r.State, rawtables.Entity{"PartitionKey": "another's", "RowKey": "row"})
 	key := strings.Repeat("f", 64)
 	list := "owner|" + rawtables.Owner(link.Link{Owner: "d"})["PartitionKey"].(string)
-	r.Put(r.Keys, rawtables.Entity{"PartitionKey": "key|ff", "RowKey": key, "Owner": "d", "Name": "x"})
+	r.Put(r.Keys, rawtables.Entity{"PartitionKey": "key|ff", "RowKey": key, "Owner": "d",
+		"Name": "x"})
 	r.Put(r.Keys, rawtables.Entity{"PartitionKey": list, "RowKey": key[:16], "Hash": key})
 }
 
@@ -96,7 +106,8 @@ func damages(r *rig) map[string]struct {
 } {
 	now := r.clock.Now().Truncate(time.Second)
 	later, tomorrow, inAYear := now.Add(time.Hour), now.Add(24*time.Hour), now.AddDate(1, 0, 0)
-	l := link.Link{Alias: "x1", LongURL: "https://example.com/x", CreatedAt: now, ExpiresAt: tomorrow}
+	l := link.Link{Alias: "x1", LongURL: "https://example.com/x", CreatedAt: now,
+		ExpiresAt: tomorrow}
 	with := func(change func(*link.Link)) link.Link {
 		changed := l
 		change(&changed)
@@ -121,9 +132,11 @@ func damages(r *rig) map[string]struct {
 	list := "owner|" + rawtables.Owner(link.Link{Owner: "c"})["PartitionKey"].(string)
 	listed := rawtables.Entity{"PartitionKey": list, "RowKey": hash[:16], "Hash": hash}
 	move := rawtables.Due(l.Alias, later)
-	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", l.LongURL), rawtables.IndexKey("", url3)
+	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", l.LongURL),
+		rawtables.IndexKey("", url3)
 	ownerKey := rawtables.Owner(own)["RowKey"].(string)
-	indexKey, ownKey := rawtables.Index(l)["RowKey"].(string), rawtables.Index(own)["RowKey"].(string)
+	indexKey, ownKey := rawtables.Index(l)["RowKey"].(string),
+		rawtables.Index(own)["RowKey"].(string)
 	expiryKey := rawtables.Expiry(l)["RowKey"].(string)
 	old := now.Add(-3 * time.Hour).Format("200601021504")
 	type damage = struct {
@@ -131,56 +144,123 @@ func damages(r *rig) map[string]struct {
 		want  []string
 	}
 	return map[string]damage{
-		"a link without its expiry row":             {put(r.Links, rawtables.Link(l)), []string{"+link-without-expiry x1"}},
-		"a link with a later expiry row":            {put(r.Links, rawtables.Link(l), r.Expiry, rawtables.Due(l.Alias, tomorrow.Add(time.Second))), []string{"+link-without-expiry x1"}},
-		"an expired link without its expiry row":    {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.ExpiresAt = now }))), []string{"+link-without-expiry x1"}},
-		"a deleted link without its expiry row":     {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.DeletedAt, l.ExpiresAt = now, time.Time{} }))), []string{"+link-without-expiry x1"}},
-		"a deleted link with its first expiry row":  {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.DeletedAt, l.ExpiresAt = now, inAYear })), r.Expiry, rawtables.Due(l.Alias, inAYear)), []string{"+link-without-expiry x1"}},
-		"a tombstone without its expiry row":        {put(r.Links, rawtables.Link(link.Link{Alias: "x1", GoneReason: link.StateExpired, GoneAt: now})), []string{"+link-without-expiry x1"}},
-		"an owner's link that no list has":          {put(r.Links, rawtables.Link(own)), []string{"+link-not-listed x1"}},
-		"a link without both":                       {put(r.Links, rawtables.Link(with(func(l *link.Link) { l.Owner = "a" }))), []string{"+link-not-listed x1", "+link-without-expiry x1"}},
-		"a link without a URL":                      {put(r.Links, changed(rawtables.Link(own), "LongUrl", nil), r.Owners, rawtables.Owner(own), r.Index, rawtables.Index(own)), []string{"link-damaged x1"}},
-		"a link whose end is no time":               {put(r.Links, changed(rawtables.Link(own), "ExpiresAtUtc", "soon")), []string{"link-damaged x1"}},
-		"a link in another partition":               {put(r.Links, changed(rawtables.Link(l), "PartitionKey", "x2")), []string{"link-damaged x1"}},
-		"a link of no alias":                        {put(r.Links, changed(rawtables.Link(l), "RowKey", "x 1")), []string{"link-damaged x 1"}},
-		"an index row without its link":             {put(r.Index, rawtables.Index(l)), []string{"+index-without-link " + indexKey}},
-		"an index row of a tombstone":               {put(r.Index, changed(rawtables.Index(l), "Alias", "tomb")), []string{"+index-without-link " + indexKey}},
-		"an index row of no alias":                  {put(r.Index, changed(rawtables.Index(l), "Alias", 7)), []string{"+index-without-link " + indexKey}},
-		"an index row of a link of another URL":     {put(r.Index, changed(rawtables.Index(l), "Alias", "live")), []string{"+index-of-another-link " + indexKey}},
-		"an index row of another owner's link":      {put(r.Index, changed(rawtables.Index(own), "Alias", "live")), []string{"+index-of-another-link " + ownKey}},
-		"an index row in another partition":         {put(r.Index, changed(rawtables.Index(l), "PartitionKey", "x")), []string{"index-damaged " + indexKey}},
-		"an expiry row without its link":            {put(r.Expiry, rawtables.Expiry(l)), []string{"+expiry-without-link " + expiryKey}},
-		"a link that went in the middle of an edit": {put(r.Expiry, move, r.Index, rawtables.Index(l)), []string{"+expiry-without-link " + move["RowKey"].(string)}},
-		"an expiry row of no alias":                 {put(r.Expiry, changed(rawtables.Expiry(l), "AliasRowKey", "x 1")), []string{"expiry-damaged " + expiryKey}},
-		"an expiry row without a time":              {put(r.Expiry, changed(rawtables.Expiry(l), "ExpiresAtUtc", nil)), []string{"expiry-damaged " + expiryKey}},
-		"an expiry row on another day":              {put(r.Expiry, changed(rawtables.Expiry(l), "PartitionKey", "20990101")), []string{"expiry-damaged " + expiryKey}},
-		"a listed link that is not there":           {put(r.Owners, rawtables.Owner(own)), []string{"+listed-without-link " + ownerKey}},
-		"a listed link of nobody":                   {put(r.Owners, changed(rawtables.Owner(own), "RowKey", "0000000001|live")), []string{"+listed-without-link 0000000001|live"}},
-		"a listed link of another time":             {put(r.Owners, changed(rawtables.Owner(own), "RowKey", "0000000001|own")), []string{"+listed-without-link 0000000001|own"}},
-		"a listed link of no alias":                 {put(r.Owners, changed(rawtables.Owner(own), "RowKey", "x")), []string{"+listed-without-link x"}},
-		"a key that no list has":                    {put(r.Keys, key), []string{"+key-not-listed " + hash}},
-		"a listed key that is not there":            {put(r.Keys, listed), []string{"+listed-without-key " + hash[:16]}},
-		"a listed key of another owner":             {put(r.Keys, changed(listed, "PartitionKey", list+"x"), r.Keys, key), []string{"+key-not-listed " + hash, "+listed-without-key " + hash[:16]}},
-		"a key without an owner":                    {put(r.Keys, changed(key, "Owner", nil)), []string{"key-damaged " + hash}},
-		"a key in another partition":                {put(r.Keys, changed(key, "PartitionKey", "key|02")), []string{"key-damaged " + hash}},
-		"another program's row among keys":          {put(r.Keys, rawtables.Entity{"PartitionKey": "x", "RowKey": "y"}), []string{"key-damaged y"}},
-		"another program's row of lists":            {put(r.Owners, rawtables.Entity{"PartitionKey": "x", "RowKey": "y"}), []string{"listed-without-link y"}},
-		"totals of no alias":                        {put(r.ClickTotals, rawtables.Totals("x 1", r.day(-3), 1, 0, time.Time{})), []string{"totals-damaged x 1"}},
-		"a list of keys without a hash":             {put(r.Keys, changed(listed, "Hash", nil)), []string{"key-damaged " + hash[:16]}},
-		"an old announcement":                       {put(r.State, rawtables.Entity{"PartitionKey": "change|" + old, "RowKey": "x1"}), []string{"+change-old x1"}},
-		"the key of a day that is rolled up":        {put(r.State, rawtables.VisitorKey(r.day(-2))), []string{"+visitor-key-old key"}},
+		"a link without its expiry row": {put(r.Links, rawtables.Link(l)),
+			[]string{"+link-without-expiry x1"}},
+		"a link with a later expiry row": {put(r.Links, rawtables.Link(l), r.Expiry,
+			rawtables.Due(l.Alias, tomorrow.Add(time.Second))),
+			[]string{"+link-without-expiry x1"}},
+		"an expired link without its expiry row": {put(r.Links,
+			rawtables.Link(with(func(l *link.Link) { l.ExpiresAt = now }))),
+			[]string{"+link-without-expiry x1"}},
+		"a deleted link without its expiry row": {put(r.Links,
+			rawtables.Link(with(func(l *link.Link) {
+				l.DeletedAt, l.ExpiresAt = now,
+					time.Time{}
+			}))), []string{"+link-without-expiry x1"}},
+		"a deleted link with its first expiry row": {put(r.Links,
+			rawtables.Link(with(func(l *link.Link) { l.DeletedAt, l.ExpiresAt = now, inAYear })),
+			r.Expiry, rawtables.Due(l.Alias, inAYear)), []string{"+link-without-expiry x1"}},
+		"a tombstone without its expiry row": {put(r.Links,
+			rawtables.Link(link.Link{Alias: "x1", GoneReason: link.StateExpired, GoneAt: now})),
+			[]string{"+link-without-expiry x1"}},
+		"an owner's link that no list has": {put(r.Links, rawtables.Link(own)),
+			[]string{"+link-not-listed x1"}},
+		"a link without both": {put(r.Links,
+			rawtables.Link(with(func(l *link.Link) { l.Owner = "a" }))),
+			[]string{"+link-not-listed x1", "+link-without-expiry x1"}},
+		"a link without a URL": {put(r.Links,
+			changed(rawtables.Link(own), "LongUrl", nil), r.Owners, rawtables.Owner(own), r.Index,
+			rawtables.Index(own)), []string{"link-damaged x1"}},
+		"a link whose end is no time": {put(r.Links,
+			changed(rawtables.Link(own), "ExpiresAtUtc", "soon")), []string{"link-damaged x1"}},
+		"a link in another partition": {put(r.Links,
+			changed(rawtables.Link(l), "PartitionKey", "x2")), []string{"link-damaged x1"}},
+		"a link of no alias": {put(r.Links,
+			changed(rawtables.Link(l), "RowKey", "x 1")), []string{"link-damaged x 1"}},
+		"an index row without its link": {put(r.Index, rawtables.Index(l)),
+			[]string{"+index-without-link " + indexKey}},
+		"an index row of a tombstone": {put(r.Index,
+			changed(rawtables.Index(l), "Alias", "tomb")), []string{"+index-without-link " +
+			indexKey}},
+		"an index row of no alias": {put(r.Index,
+			changed(rawtables.Index(l), "Alias", 7)), []string{"+index-without-link " + indexKey}},
+		"an index row of a link of another URL": {put(r.Index,
+			changed(rawtables.Index(l), "Alias", "live")), []string{"+index-of-another-link " +
+			indexKey}},
+		"an index row of another owner's link": {put(r.Index, changed(rawtables.Index(own),
+			"Alias", "live")), []string{"+index-of-another-link " + ownKey}},
+		"an index row in another partition": {put(r.Index,
+			changed(rawtables.Index(l), "PartitionKey", "x")),
+			[]string{"index-damaged " + indexKey}},
+		"an expiry row without its link": {put(r.Expiry, rawtables.Expiry(l)),
+			[]string{"+expiry-without-link " + expiryKey}},
+		"a link that went in the middle of an edit": {put(r.Expiry, move, r.Index,
+			rawtables.Index(l)), []string{"+expiry-without-link " + move["RowKey"].(string)}},
+		"an expiry row of no alias": {put(r.Expiry, changed(rawtables.Expiry(l),
+			"AliasRowKey", "x 1")), []string{"expiry-damaged " + expiryKey}},
+		"an expiry row without a time": {put(r.Expiry, changed(rawtables.Expiry(l),
+			"ExpiresAtUtc", nil)), []string{"expiry-damaged " + expiryKey}},
+		"an expiry row on another day": {put(r.Expiry, changed(rawtables.Expiry(l),
+			"PartitionKey", "20990101")), []string{"expiry-damaged " + expiryKey}},
+		"a listed link that is not there": {put(r.Owners, rawtables.Owner(own)),
+			[]string{"+listed-without-link " + ownerKey}},
+		"a listed link of nobody": {put(r.Owners, changed(rawtables.Owner(own),
+			"RowKey", "0000000001|live")), []string{"+listed-without-link 0000000001|live"}},
+		"a listed link of another time": {put(r.Owners, changed(rawtables.Owner(own),
+			"RowKey", "0000000001|own")), []string{"+listed-without-link 0000000001|own"}},
+		"a listed link of no alias": {put(r.Owners, changed(rawtables.Owner(own),
+			"RowKey", "x")), []string{"+listed-without-link x"}},
+		"a key that no list has": {put(r.Keys, key),
+			[]string{"+key-not-listed " + hash}},
+		"a listed key that is not there": {put(r.Keys, listed),
+			[]string{"+listed-without-key " + hash[:16]}},
+		"a listed key of another owner": {put(r.Keys, changed(listed, "PartitionKey",
+			list+"x"), r.Keys, key), []string{"+key-not-listed " + hash, "+listed-without-key " +
+			hash[:16]}},
+		"a key without an owner": {put(r.Keys, changed(key, "Owner", nil)),
+			[]string{"key-damaged " + hash}},
+		"a key in another partition": {put(r.Keys, changed(key, "PartitionKey",
+			"key|02")), []string{"key-damaged " + hash}},
+		"another program's row among keys": {put(r.Keys,
+			rawtables.Entity{"PartitionKey": "x", "RowKey": "y"}), []string{"key-damaged y"}},
+		"another program's row of lists": {put(r.Owners,
+			rawtables.Entity{"PartitionKey": "x", "RowKey": "y"}),
+			[]string{"listed-without-link y"}},
+		"totals of no alias": {put(r.ClickTotals,
+			rawtables.Totals("x 1", r.day(-3), 1, 0, time.Time{})), []string{"totals-damaged x 1"}},
+		"a list of keys without a hash": {put(r.Keys, changed(listed, "Hash", nil)),
+			[]string{"key-damaged " + hash[:16]}},
+		"an old announcement": {put(r.State,
+			rawtables.Entity{"PartitionKey": "change|" + old, "RowKey": "x1"}),
+			[]string{"+change-old x1"}},
+		"the key of a day that is rolled up": {put(r.State, rawtables.VisitorKey(r.day(-2))),
+			[]string{"+visitor-key-old key"}},
 		"the key of a day long ago": {func() {
 			r.Drop(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress"})
 			r.Put(r.State, rawtables.VisitorKey(r.day(-4)))
 		}, []string{"+visitor-key-old key"}},
-		"unreadable progress":                {put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": "x"}), []string{"state-damaged progress"}},
-		"unreadable statistics":              {put(r.State, rawtables.Entity{"PartitionKey": "reaper", "RowKey": "statistics", "FailedRuns": "x"}), []string{"state-damaged statistics"}},
-		"an unreadable blocked host":         {put(r.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com", "CreatedAtUtc": "x"}), []string{"state-damaged example.com"}},
-		"clicks that are not kept any more":  {put(r.Clicks, rawtables.Clicks("live", "p-1", r.day(-keepDays-1), 1, 0)), []string{"clicks-old live|p-1"}},
-		"clicks of another program":          {put(r.Clicks, rawtables.Entity{"PartitionKey": "x", "RowKey": "x1|p"}), []string{"clicks-damaged x1|p"}},
-		"clicks that are no number":          {put(r.Clicks, changed(rawtables.Clicks("live", "p-2", r.day(0), 1, 0), "Clicks", "x")), []string{"clicks-damaged live|p-2"}},
-		"totals of a link that is not there": {put(r.ClickTotals, rawtables.Totals("gone", r.day(-3), 1, 0, time.Time{})), []string{"+totals-without-link gone"}},
-		"totals that are no number":          {put(r.ClickTotals, changed(rawtables.Totals("live", r.day(-3), 1, 0, time.Time{}), "Bots", "x")), []string{"totals-damaged live"}},
+		"unreadable progress": {put(r.State,
+			rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": "x"}),
+			[]string{"state-damaged progress"}},
+		"unreadable statistics": {put(r.State,
+			rawtables.Entity{"PartitionKey": "reaper", "RowKey": "statistics", "FailedRuns": "x"}),
+			[]string{"state-damaged statistics"}},
+		"an unreadable blocked host": {put(r.State,
+			rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com",
+				"CreatedAtUtc": "x"}), []string{"state-damaged example.com"}},
+		"clicks that are not kept any more": {put(r.Clicks, rawtables.Clicks("live", "p-1",
+			r.day(-keepDays-1), 1, 0)), []string{"clicks-old live|p-1"}},
+		"clicks of another program": {put(r.Clicks, rawtables.Entity{"PartitionKey": "x",
+			"RowKey": "x1|p"}), []string{"clicks-damaged x1|p"}},
+		"clicks that are no number": {put(r.Clicks,
+			changed(rawtables.Clicks("live", "p-2", r.day(0), 1, 0), "Clicks", "x")),
+			[]string{"clicks-damaged live|p-2"}},
+		"totals of a link that is not there": {put(r.ClickTotals,
+			rawtables.Totals("gone", r.day(-3), 1, 0, time.Time{})),
+			[]string{"+totals-without-link gone"}},
+		"totals that are no number": {put(r.ClickTotals,
+			changed(rawtables.Totals("live", r.day(-3), 1, 0, time.Time{}), "Bots", "x")),
+			[]string{"totals-damaged live"}},
 	}
 }
 
@@ -208,20 +288,24 @@ func TestCheckFinds(t *testing.T) {
 			t.Parallel()
 			r.wellDone()
 			found, done, err := check(ctx, s, true)
-			if err != nil || found != nil || done.Overdue != 2 || !done.OldestDue.Equal(r.clock.Now().Truncate(time.Second).Add(-time.Minute)) || done.Twins != 1 {
+			if err != nil || found != nil || done.Overdue != 2 ||
+				!done.OldestDue.Equal(r.clock.Now().Truncate(time.Second).Add(-time.Minute)) ||
+				done.Twins != 1 {
 				t.Fatalf("all is well: found %q, %+v, %v", found, done, err)
 			}
 			d.plant()
 			before := r.everything()
 			want := unsigned(d.want)
-			if found, done, err := check(ctx, s, false); err != nil || !slices.Equal(found, want) || done.Mended != 0 || int(done.Found) != len(want) {
+			if found, done, err := check(ctx, s, false); err != nil || !slices.Equal(found, want) ||
+				done.Mended != 0 || int(done.Found) != len(want) {
 				t.Errorf("found %q, %+v, %v, want %q", found, done, err, want)
 			}
 			if after := r.everything(); !reflect.DeepEqual(after, before) {
 				t.Errorf("a check without repair has changed the tables:\n%v\n%v", before, after)
 			}
 			slices.Sort(d.want)
-			if found, done, err := check(ctx, s, true); err != nil || !slices.Equal(found, d.want) || done.Failed != 0 {
+			if found, done, err := check(ctx, s, true); err != nil ||
+				!slices.Equal(found, d.want) || done.Failed != 0 {
 				t.Errorf("repaired %q, %+v, %v, want %q", found, done, err, d.want)
 			}
 			want = unsigned(slices.DeleteFunc(d.want, func(f string) bool { return f[0] == '+' }))
@@ -229,7 +313,8 @@ func TestCheckFinds(t *testing.T) {
 				t.Errorf("after that, found %q, %v, want %q", found, err, want)
 			}
 			// What was there before is there still, and works.
-			for alias, want := range map[link.Alias]string{"live": url1, "own": url1, "deleted": url2} {
+			for alias, want := range map[link.Alias]string{"live": url1, "own": url1,
+				"deleted": url2} {
 				if l, err := s.Read(ctx, alias); err != nil || l.LongURL != want {
 					t.Errorf("%s: %+v, %v", alias, l, err)
 				}
@@ -253,7 +338,8 @@ func TestCheckFinds(t *testing.T) {
 // everything returns all rows of all tables.
 func (r *rig) everything() (all []rawtables.Entity) {
 	r.t.Helper()
-	for _, table := range []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State, r.Clicks, r.ClickTotals} {
+	for _, table := range []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State, r.Clicks,
+		r.ClickTotals} {
 		all = append(all, r.Rows(table)...)
 	}
 	return all
@@ -274,7 +360,8 @@ func TestCheckLeavesWhatIsYoung(t *testing.T) {
 			d.plant()
 			before := r.everything()
 			young := func(age time.Duration) storage.CheckResult {
-				done, err := s.Check(ctx, storage.CheckConfig{Repair: true, MinAge: age, Found: func(storage.Finding) {}})
+				done, err := s.Check(ctx, storage.CheckConfig{Repair: true, MinAge: age,
+					Found: func(storage.Finding) {}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -304,11 +391,12 @@ func TestCheckLeavesWhatBelongsToAYoungLink(t *testing.T) {
 	time.Sleep(1200 * time.Millisecond) // Azurite's times are too coarse for less
 	begin := time.Now()
 	r.Put(r.Links, rawtables.Link(l))
-	done, err := s.Check(ctx, storage.CheckConfig{Repair: true, MinAge: r.clock.Now().Sub(begin), Found: func(f storage.Finding) {
-		if f.Damage != storage.IndexWithoutLink {
-			t.Errorf("found %+v", f)
-		}
-	}})
+	done, err := s.Check(ctx, storage.CheckConfig{Repair: true, MinAge: r.clock.Now().Sub(begin),
+		Found: func(f storage.Finding) {
+			if f.Damage != storage.IndexWithoutLink {
+				t.Errorf("found %+v", f)
+			}
+		}})
 	if err != nil || done.Mended != 1 || done.Young != 3 {
 		t.Errorf("got %+v, %v", done, err)
 	}
@@ -324,7 +412,8 @@ func TestCheckKilledAtAnyPoint(t *testing.T) {
 		r.wellDone()
 		for name, d := range damages(r) {
 			switch name {
-			case "a link without its expiry row", "an index row without its link", "a listed link that is not there", "the key of a day that is rolled up",
+			case "a link without its expiry row", "an index row without its link",
+				"a listed link that is not there", "the key of a day that is rolled up",
 				"a key that no list has", "totals of a link that is not there":
 				d.plant()
 			}
@@ -337,7 +426,8 @@ func TestCheckKilledAtAnyPoint(t *testing.T) {
 	}
 	writes := 0
 	for _, call := range r.proxy.Calls() {
-		if call.Operation == "GetEntity" || call.Operation == "QueryEntities" { // a kill before it leaves what one before the last write leaves
+		// a kill before it leaves what one before the last write leaves
+		if call.Operation == "GetEntity" || call.Operation == "QueryEntities" {
 			continue
 		}
 		writes++
@@ -363,12 +453,27 @@ func TestCheckMeetsOperations(t *testing.T) {
 	t.Parallel()
 	// What is wrong with the link "one" before, or with the rows that it would have.
 	for damage, plant := range map[string]func(r *rig, l link.Link){
-		"its expiry row is gone":               func(r *rig, l link.Link) { r.Drop(r.Expiry, rawtables.Expiry(l)) },
-		"its list lacks it":                    func(r *rig, l link.Link) { r.Drop(r.Owners, rawtables.Owner(l)) },
-		"an index row of another URL names it": func(r *rig, l link.Link) { l.LongURL = url2; r.Put(r.Index, rawtables.Index(l)) },
-		"it is gone, and its rows are there":   func(r *rig, l link.Link) { r.Drop(r.Links, rawtables.Link(l)) },
+		"its expiry row is gone": func(r *rig, l link.Link) {
+			r.Drop(r.Expiry,
+				rawtables.Expiry(l))
+		},
+		"its list lacks it": func(r *rig, l link.Link) {
+			r.Drop(r.Owners,
+				rawtables.Owner(l))
+		},
+		"an index row of another URL names it": func(r *rig,
+			l link.Link) {
+			l.LongURL = url2
+			r.Put(r.Index, rawtables.Index(l))
+		},
+		"it is gone, and its rows are there": func(r *rig, l link.Link) {
+			r.Drop(r.Links,
+				rawtables.Link(l))
+		},
 	} {
-		for _, name := range []string{"create, chosen by an owner", "edit, target", "edit, target and end", "edit, end", "delete, with an end", "restore, with an end", "claim, end kept", "reap, owner's"} {
+		for _, name := range []string{"create, chosen by an owner", "edit, target",
+			"edit, target and end", "edit, end", "delete, with an end", "restore, with an end",
+			"claim, end kept", "reap, owner's"} {
 			op := operations[name]
 			t.Run(damage+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -380,7 +485,8 @@ func TestCheckMeetsOperations(t *testing.T) {
 						r.PutLink(l)
 						r.Drop(r.Links, rawtables.Link(l)) // what a create has left that broke off
 						r.Drop(r.Index, rawtables.Index(l))
-					} else if l, _ = other.Read(ctx, "one"); strings.Contains(damage, "expiry") && l.ExpiresAt.IsZero() || strings.Contains(damage, "list") && l.Owner == "" {
+					} else if l, _ = other.Read(ctx, "one"); strings.Contains(damage, "expiry") &&
+						l.ExpiresAt.IsZero() || strings.Contains(damage, "list") && l.Owner == "" {
 						return
 					}
 					if op.before != nil {
@@ -417,8 +523,9 @@ func TestCheckMeetsOperations(t *testing.T) {
 	}
 }
 
-// A repair of an owner's list meets the end of the link, and an import that makes the very same one again: they come before each
-// call of the repair, and the import rests before each call of its own until the repair is done. Its link is listed in the end.
+// A repair of an owner's list meets the end of the link, and an import that makes the very same one
+// again: they come before each call of the repair, and the import rests before each call of its own
+// until the repair is done. Its link is listed in the end.
 func TestCheckMeetsImports(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -466,7 +573,8 @@ func TestCheckMeetsImports(t *testing.T) {
 				}
 				return faultproxy.None
 			})
-			if _, _, err := check(ctx, r.instance(), true); err != nil && !strings.Contains(err.Error(), "meanwhile") {
+			if _, _, err := check(ctx, r.instance(), true); err != nil &&
+				!strings.Contains(err.Error(), "meanwhile") {
 				t.Error(err)
 			}
 			close(checked)

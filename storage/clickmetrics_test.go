@@ -13,8 +13,9 @@ import (
 	"tiney/telemetry"
 )
 
-// TestFlushesAreMeasured: not while nothing is counted, or an idle process would send metrics. The first that fails in an outage is
-// logged, and it may have run out of time; one that is cancelled is not.
+// TestFlushesAreMeasured: not while nothing is counted, or an idle process would send metrics. The
+// first that fails in an outage is logged, and it may have run out of time; one that is cancelled
+// is not.
 func TestFlushesAreMeasured(t *testing.T) {
 	r := newRig(t)
 	var log bytes.Buffer
@@ -26,7 +27,8 @@ func TestFlushesAreMeasured(t *testing.T) {
 		_ = s.Clicks.Flush(ctx) // what it returns is tested elsewhere
 		var got []telemetry.Sample
 		for _, m := range r.metrics.Take() {
-			if m.Name == "clicks.flush_ms" && m.Count == flushes || m.Name == "clicks.age_s" && m.Sum == age {
+			if m.Name == "clicks.flush_ms" && m.Count == flushes || m.Name == "clicks.age_s" &&
+				m.Sum == age {
 				got = append(got, m)
 			}
 		}

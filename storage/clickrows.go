@@ -14,7 +14,8 @@ import (
 	"tiney/link"
 )
 
-// maxClickRow is what a row of counts takes at most, in bytes: five times 50 names, a sketch, and the rest.
+// maxClickRow is what a row of counts takes at most, in bytes: five times 50 names, a sketch, and
+// the rest.
 const maxClickRow = 64 << 10
 
 // totalEntity is what rows of counts and of totals have on the wire.
@@ -34,7 +35,8 @@ type totalEntity struct {
 }
 
 func newTotalEntity(partition, key string, t clicks.Total) totalEntity {
-	e := totalEntity{PartitionKey: partition, RowKey: key, Clicks: t.Clicks, ClicksType: edmInt64, Bots: t.Bots, BotsType: edmInt64,
+	e := totalEntity{PartitionKey: partition, RowKey: key, Clicks: t.Clicks, ClicksType: edmInt64,
+		Bots: t.Bots, BotsType: edmInt64,
 		Took: t.Took.Microseconds(), TookType: edmInt64}
 	if t.Created != 0 {
 		e.Created, e.CreatedType = t.Created, edmInt64
@@ -44,10 +46,12 @@ func newTotalEntity(partition, key string, t clicks.Total) totalEntity {
 }
 
 func (e *totalEntity) total() clicks.Total {
-	return clicks.Total{Clicks: e.Clicks, Bots: e.Bots, Created: e.Created, Took: time.Duration(e.Took) * time.Microsecond, Last: e.LastAt.UTC()}
+	return clicks.Total{Clicks: e.Clicks, Bots: e.Bots, Created: e.Created,
+		Took: time.Duration(e.Took) * time.Microsecond, Last: e.LastAt.UTC()}
 }
 
-// countEntity is a row of ShortUrlsClicks on the wire. Its texts are JSON: so other programs can read them.
+// countEntity is a row of ShortUrlsClicks on the wire. Its texts are JSON: so other programs can
+// read them.
 type countEntity struct {
 	totalEntity
 	Hours        string `json:",omitzero"` // [[hour,clicks,bots], …]
@@ -61,8 +65,9 @@ type countEntity struct {
 }
 
 func (e *countEntity) dimensions() [clicks.Dimensions]*string {
-	return [...]*string{clicks.Referrers: &e.Referrers, clicks.Countries: &e.Countries, clicks.Browsers: &e.Browsers,
-		clicks.Systems: &e.Systems, clicks.Devices: &e.Devices}
+	return [...]*string{clicks.Referrers: &e.Referrers, clicks.Countries: &e.Countries,
+		clicks.Browsers: &e.Browsers,
+		clicks.Systems:  &e.Systems, clicks.Devices: &e.Devices}
 }
 
 // clickPartitions is over how many partitions the counts of a day are spread.
@@ -104,7 +109,8 @@ func encodeCount(partition, key string, c *clicks.Count) []byte {
 func decodeCount(data []byte) (alias string, c clicks.Count, err error) {
 	var e countEntity
 	damaged := func(err error) (string, clicks.Count, error) {
-		return "", clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey, e.RowKey, link.ErrDamaged, err)
+		return "", clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey, e.RowKey,
+			link.ErrDamaged, err)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return damaged(err)
@@ -144,8 +150,8 @@ func decodeHours(text string) (hours [24]clicks.Hour, err error) {
 	return hours, err
 }
 
-// decodeNames reads the names of a dimension. Whatever else has written the row, all of them are fit to be shown: what no
-// Click can have is Other.
+// decodeNames reads the names of a dimension. Whatever else has written the row, all of them are
+// fit to be shown: what no Click can have is Other.
 func decodeNames(text string) (names []clicks.Named, err error) {
 	if text == "" {
 		return nil, nil

@@ -25,20 +25,24 @@ const (
 	flushTime        = 30 * time.Second
 	// flushBytes bounds what one batch holds; the service's own limit is 4 MiB.
 	flushBytes = 3 << 20
-	// lateAfter is how long after its end a day's rows are still written. What comes later counts for today, since the roll-up
-	// takes a day as final once rollUpAfter has passed; the hour between them is for clocks that differ and calls that take long.
+	// lateAfter is how long after its end a day's rows are still written. What comes later counts
+	// for today, since the roll-up takes a day as final once rollUpAfter has passed; the hour
+	// between them is for clocks that differ and calls that take long.
 	lateAfter   = 23 * time.Hour
 	rollUpAfter = 24 * time.Hour
 	// settledAfter is how long after a write failed it has had its effect, or never will.
 	settledAfter = 10 * time.Minute
-	// flushPause is between two flushes at least, and idleAfter is after how long without clicks less of them is kept.
+	// flushPause is between two flushes at least, and idleAfter is after how long without clicks
+	// less of them is kept.
 	flushPause = time.Second
 	idleAfter  = 30 * time.Second
 	// muchFreed is how many bytes are worth returning to the system at once.
 	muchFreed = 4 << 20
-	// keyTime is how long counts wait for a key to be made. Without it visitors wait on, and the clicks are written.
+	// keyTime is how long counts wait for a key to be made. Without it visitors wait on, and the
+	// clicks are written.
 	keyTime = 2 * time.Second
-	// keyAhead is how long before its day a key is made, so that an outage at midnight costs no visitors.
+	// keyAhead is how long before its day a key is made, so that an outage at midnight costs no
+	// visitors.
 	keyAhead = time.Hour
 )
 
@@ -49,19 +53,22 @@ type ClicksConfig struct {
 	KeepDays   int           // for how many days the counts of each day are kept
 }
 
-// Clicks counts what became of links, in memory, and writes that to a table now and then: one row for each alias, day and
-// process, which holds all that the process counted. A row is written whole, so that it does not matter how often it arrives.
+// Clicks counts what became of links, in memory, and writes that to a table now and then: one row
+// for each alias, day and process, which holds all that the process counted. A row is written
+// whole, so that it does not matter how often it arrives.
 //
-// A process that is killed loses what it has not written. Nothing else loses a click or counts one twice.
+// A process that is killed loses what it has not written. Nothing else loses a click or counts one
+// twice.
 type Clicks struct {
-	config  *Config
-	days    *store // a row for each alias, day and process
-	totals  *store // a row for each alias: what was counted on days that are over
-	state   *store
-	links   *linkTable
-	owners  *ownerTable
-	get     func(context.Context, link.Alias) (linkRow, error) // a link from the cache, if there is one
-	process string                                             // random, new with each start
+	config *Config
+	days   *store // a row for each alias, day and process
+	totals *store // a row for each alias: what was counted on days that are over
+	state  *store
+	links  *linkTable
+	owners *ownerTable
+	// a link from the cache, if there is one
+	get     func(context.Context, link.Alias) (linkRow, error)
+	process string // random, new with each start
 
 	counter  *clicks.Counter // nil: nothing is counted
 	flushing turn
@@ -80,8 +87,10 @@ func newClicks(s *Links, days, totals *store) (*Clicks, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Clicks{config: s.config, days: days, totals: totals, state: s.state, links: s.links, owners: s.owners, get: s.get,
-		process: process, flushing: newTurn(), saved: s.config.Now(), mostActive: maxActive / clickPartitions}
+	c := &Clicks{config: s.config, days: days, totals: totals, state: s.state, links: s.links,
+		owners: s.owners, get: s.get,
+		process: process, flushing: newTurn(), saved: s.config.Now(),
+		mostActive: maxActive / clickPartitions}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
@@ -113,7 +122,8 @@ func (c *Clicks) Created(links int) {
 	}
 }
 
-// FlushRegularly writes what was counted every so often, until ctx ends. It makes no call while nothing is counted.
+// FlushRegularly writes what was counted every so often, until ctx ends. It makes no call while
+// nothing is counted.
 func (c *Clicks) FlushRegularly(ctx context.Context) {
 	if c.counter == nil {
 		return
@@ -124,7 +134,8 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			// The process is stopping. What comes until it has ended is saved by whoever flushes last.
+			// The process is stopping. What comes until it has ended is saved by whoever flushes
+			// last.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Timeout)
 			defer cancel()
 			_ = c.Flush(ctx)
@@ -143,8 +154,8 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 	}
 }
 
-// Flush writes what was counted and is not written yet. What cannot be written now is left for the next one.
-// Errors: link.ErrUnavailable.
+// Flush writes what was counted and is not written yet. What cannot be written now is left for the
+// next one. Errors: link.ErrUnavailable.
 func (c *Clicks) Flush(ctx context.Context) error {
 	if c.counter == nil {
 		return nil
@@ -156,7 +167,8 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	operation := telemetry.Begin(ctx, "clicks", nil, true)
 	begin := c.config.Now()
 	today := clicks.DayOf(begin)
-	idle := len(c.counter.Pending()) == 0 && !c.counter.Waiting(today) && !c.counter.Waiting(today-1)
+	idle := len(c.counter.Pending()) == 0 && !c.counter.Waiting(today) &&
+		!c.counter.Waiting(today-1)
 	var err error
 	if !idle {
 		c.busy = begin
@@ -165,11 +177,13 @@ func (c *Clicks) Flush(ctx context.Context) error {
 	before, resting := c.counter.Bytes(), begin.Sub(c.busy) >= idleAfter
 	c.counter.Forget(today, resting)
 	if resting && before-c.counter.Bytes() > muchFreed {
-		debug.FreeOSMemory() // a process at rest allocates so little that the next collection may be minutes away
+		// a process at rest allocates so little that the next collection may be minutes away
+		debug.FreeOSMemory()
 	}
 	if err == nil {
 		c.saved, c.warned = begin, false
-	} else if !c.warned && !errors.Is(ctx.Err(), context.Canceled) { // a stop, after which the last flush follows
+	} else if !c.warned && !errors.Is(ctx.Err(),
+		context.Canceled) { // a stop, after which the last flush follows
 		c.warned = true
 		c.config.Log.Warn(telemetry.LogClicksNotSaved, "error", err)
 	}
@@ -206,7 +220,12 @@ func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now 
 	all.SetLimit(flushConcurrency)
 	for _, partition := range slices.Sorted(maps.Keys(partitions)) {
 		pending := partitions[partition]
-		all.Go(func() error { return table.Safely(func() error { return c.save(ctx, partition, pending) }) })
+		all.Go(func() error {
+			return table.Safely(func() error {
+				return c.save(ctx, partition,
+					pending)
+			})
+		})
 	}
 	return all.Wait()
 }
@@ -235,8 +254,9 @@ func (c *Clicks) save(ctx context.Context, partition string, pending []*clicks.P
 	return nil
 }
 
-// batch returns the rows of as many counts as one call takes. Those of which a write has failed come first, and alone: until it
-// succeeds no other is tried, so that an outage makes no count go on in more than one more row.
+// batch returns the rows of as many counts as one call takes. Those of which a write has failed
+// come first, and alone: until it succeeds no other is tried, so that an outage makes no count go
+// on in more than one more row.
 func (c *Clicks) batch(partition string, pending []*clicks.Pending) (rows [][]byte) {
 	size := 0
 	for _, p := range pending[:min(len(pending), table.MaxBatch)] {
@@ -266,7 +286,8 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			continue
 		}
 		if now.Sub(p.FailedAt) < settledAfter {
-			failed = fmt.Errorf("the counts of %s: a write of them may be under way: %w", p.Day, link.ErrUnavailable)
+			failed = fmt.Errorf("the counts of %s: a write of them may be under way: %w", p.Day,
+				link.ErrUnavailable)
 			continue
 		}
 		var saved clicks.Count
@@ -282,7 +303,8 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			case !errors.Is(err, table.ErrGone):
 				return err
 			case int(clicks.DayOf(now)-p.Day) >= c.config.Clicks.KeepDays:
-				saved = *p.Take() // the row may have been deleted after its time, and nobody knows what it had
+				// the row may have been deleted after its time, and nobody knows what it had
+				saved = *p.Take()
 				c.config.Metrics.ClicksDropped.Add(saved.Clicks + saved.Bots)
 			}
 		}
@@ -296,8 +318,8 @@ const (
 	keyRow    = "key"
 )
 
-// makeKeys makes the key of today known to the counter, in time that of tomorrow, and that of yesterday where visitors wait for
-// it yet.
+// makeKeys makes the key of today known to the counter, in time that of tomorrow, and that of
+// yesterday where visitors wait for it yet.
 func (c *Clicks) makeKeys(ctx context.Context, now time.Time) error {
 	if c.config.Clicks.Mode != clicks.ModeFull {
 		return nil
@@ -327,8 +349,11 @@ func (c *Clicks) key(ctx context.Context, day clicks.Day) (clicks.Key, error) {
 		if _, err := io.ReadFull(c.config.Random, made[:]); err != nil {
 			return made, err
 		}
-		_, _, err = c.state.insert(ctx, encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow, "Key": hex.EncodeToString(made[:])}))
-		if err != nil && !errors.Is(err, table.ErrExists) { // perhaps by an earlier try of this very call
+		_, _, err = c.state.insert(ctx,
+			encode(map[string]string{"PartitionKey": partition, "RowKey": keyRow,
+				"Key": hex.EncodeToString(made[:])}))
+		// perhaps by an earlier try of this very call
+		if err != nil && !errors.Is(err, table.ErrExists) {
 			return made, err
 		}
 		data, _, err = c.state.get(ctx, partition, keyRow)
@@ -343,7 +368,8 @@ func (c *Clicks) key(ctx context.Context, day clicks.Day) (clicks.Key, error) {
 	if err := json.Unmarshal(data, &e); err != nil {
 		return key, fmt.Errorf("the key of %s: %w: %w", day, link.ErrUnavailable, err)
 	}
-	if n, err := hex.Decode(key[:], []byte(e.Key)[:min(len(e.Key), 2*len(key))]); err != nil || n != len(key) {
+	if n, err := hex.Decode(key[:], []byte(e.Key)[:min(len(e.Key), 2*len(key))]); err != nil ||
+		n != len(key) {
 		return key, fmt.Errorf("the key of %s: %w", day, link.ErrUnavailable)
 	}
 	return key, nil

@@ -37,7 +37,8 @@ type clickRig struct {
 // newClickRig makes a rig with tables, whose clock stands at noon.
 func newClickRig(t *testing.T) *clickRig {
 	r := &clickRig{rig: newRig(t), counted: map[string]int64{}}
-	r.config.Clicks = storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: 10 * time.Second, KeepDays: 400}
+	r.config.Clicks = storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: 10 * time.Second,
+		KeepDays: 400}
 	r.clock.Advance(24*time.Hour - time.Duration((r.clock.Now().Unix()+12*3600)%86400)*time.Second)
 	r.Make()
 	return r
@@ -56,13 +57,15 @@ func (r *clickRig) clickAt(c *storage.Clicks, at time.Time, aliases ...string) {
 		r.people++
 		r.counted[a]++
 		r.counted[clicks.All]++
-		c.Click(link.Alias(a), clicks.Click{At: at, Took: 3 * time.Millisecond, Visitor: visitor(r.people),
-			Names: [clicks.Dimensions]string{"example.org", "DE", "Firefox", "Linux", "desktop"}})
+		c.Click(link.Alias(a), clicks.Click{At: at, Took: 3 * time.Millisecond,
+			Visitor: visitor(r.people),
+			Names:   [clicks.Dimensions]string{"example.org", "DE", "Firefox", "Linux", "desktop"}})
 	}
 }
 
 func visitor(i int) clicks.Visitor {
-	return clicks.NewVisitor(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "an agent")
+	return clicks.NewVisitor(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
+		"an agent")
 }
 
 // flush flushes without a fault.
@@ -79,7 +82,8 @@ func (r *clickRig) faults(do func(faultproxy.Call) faultproxy.Fault) {
 	r.proxy.Reset()
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 		name, _, _ := strings.Cut(c.Partition, "-")
-		if day, ok := clicks.ParseDay(name); ok && c.Operation == "SubmitTransaction" && !r.clock.Now().Before((day + 1).Start().Add(23*time.Hour)) {
+		if day, ok := clicks.ParseDay(name); ok && c.Operation == "SubmitTransaction" &&
+			!r.clock.Now().Before((day + 1).Start().Add(23*time.Hour)) {
 			r.late.Add(1)
 		}
 		if do == nil {
@@ -115,7 +119,8 @@ func (r *clickRig) want(when string) {
 		created += c.Created
 	}
 	if bots != r.bots || created != r.created {
-		r.t.Errorf("%s: saved %d bots and %d links, counted %d and %d", when, bots, created, r.bots, r.created)
+		r.t.Errorf("%s: saved %d bots and %d links, counted %d and %d", when, bots, created, r.bots,
+			r.created)
 	}
 	if late := r.late.Load(); late > 0 {
 		r.t.Errorf("%s: %d batches were sent for days that may have been rolled up", when, late)
@@ -132,10 +137,12 @@ func (r *clickRig) wantDay(when string, at time.Time, want map[string]int64) {
 
 // impatient returns the context of calls that are tried again so often, the first time soon.
 func impatient(again int32) context.Context {
-	return faultproxy.WithTries(hasty, policy.RetryOptions{MaxRetries: again, RetryDelay: time.Millisecond, TryTimeout: 300 * time.Millisecond})
+	return faultproxy.WithTries(hasty, policy.RetryOptions{MaxRetries: again,
+		RetryDelay: time.Millisecond, TryTimeout: 300 * time.Millisecond})
 }
 
-// Whatever becomes of one call of a flush, the rows have what was counted when a later one has succeeded, and keep it.
+// Whatever becomes of one call of a flush, the rows have what was counted when a later one has
+// succeeded, and keep it.
 func TestAFlushBreaksOffAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -188,14 +195,16 @@ func TestAFlushBreaksOffAtAnyPoint(t *testing.T) {
 					calls := len(r.proxy.Calls())
 					met = met || calls >= n
 					switch {
-					case err != nil && !errors.Is(err, link.ErrUnavailable), err != nil && calls < n && time.Since(begun) < 200*time.Millisecond:
+					case err != nil && !errors.Is(err, link.ErrUnavailable), err != nil &&
+						calls < n && time.Since(begun) < 200*time.Millisecond:
 						t.Errorf("got %v", err)
 					case test.kill:
 						r.proxy.Wait()
 						saved := r.saved("")
 						for alias, counted := range r.counted {
 							if saved[alias] > counted || saved[alias] < flushed[alias] {
-								t.Errorf("%s: saved %d, of %d that were flushed before and %d counted", alias, saved[alias], flushed[alias], counted)
+								t.Errorf("%s: saved %d, of %d that were flushed before and %d "+
+									"counted", alias, saved[alias], flushed[alias], counted)
 							}
 						}
 						lost += r.counted[clicks.All] - saved[clicks.All]
@@ -219,7 +228,8 @@ func TestAFlushBreaksOffAtAnyPoint(t *testing.T) {
 				}
 			}
 			if test.kill {
-				t.Logf("%d clicks were lost with their processes, and %d saved", lost, r.counted[clicks.All])
+				t.Logf("%d clicks were lost with their processes, and %d saved", lost,
+					r.counted[clicks.All])
 			}
 		})
 	}
@@ -228,8 +238,10 @@ func TestAFlushBreaksOffAtAnyPoint(t *testing.T) {
 // The process is stopped between two calls of a flush, for ten minutes or more than a day.
 func TestAFlushIsStoppedAtAnyPoint(t *testing.T) {
 	t.Parallel()
-	for _, stopped := range []time.Duration{10 * time.Minute, 13 * time.Hour, 26 * time.Hour, 100 * time.Hour} {
-		for name, fault := range map[string]faultproxy.Fault{"goes on": faultproxy.None, "has lost a response": faultproxy.DropResponse} {
+	for _, stopped := range []time.Duration{10 * time.Minute, 13 * time.Hour, 26 * time.Hour,
+		100 * time.Hour} {
+		for name, fault := range map[string]faultproxy.Fault{"goes on": faultproxy.None,
+			"has lost a response": faultproxy.DropResponse} {
 			t.Run(fmt.Sprintf("%v, and %s", stopped, name), func(t *testing.T) {
 				t.Parallel()
 				r := newClickRig(t)
@@ -243,7 +255,8 @@ func TestAFlushIsStoppedAtAnyPoint(t *testing.T) {
 					r.faults(faultproxy.Fail(n, fault))
 					var flushing atomic.Bool
 					r.proxy.After(func(call faultproxy.Call) {
-						if call.N == n && fault == faultproxy.None || call.N == n+1 && fault != faultproxy.None {
+						if call.N == n && fault == faultproxy.None || call.N == n+1 &&
+							fault != faultproxy.None {
 							r.clock.Advance(stopped)
 							flushing.Store(call.Rows > 0)
 						}
@@ -253,11 +266,13 @@ func TestAFlushIsStoppedAtAnyPoint(t *testing.T) {
 					}
 					met = len(r.proxy.Calls()) >= n
 					if flushing.Load() && r.late.Load() < 4 {
-						r.late.Store(0) // they were sent before that, with the one after which it was stopped
+						// they were sent before that, with the one after which it was stopped
+						r.late.Store(0)
 					}
 					r.click(c, "a", "e")
 					r.faults(nil)
-					for c.Flush(ctx) != nil { // a write that has failed may be under way for a while
+					// a write that has failed may be under way for a while
+					for c.Flush(ctx) != nil {
 						r.clock.Advance(6 * time.Minute)
 					}
 					if r.want("flushed again"); t.Failed() {
@@ -329,7 +344,8 @@ func TestBatchesOfCounts(t *testing.T) {
 			}
 			for i, rows := range test.want {
 				if rows != 0 && got[i].Rows != rows || got[i].Bytes > 3<<20+1<<17 {
-					t.Errorf("a batch of %d rows with %d bytes, want %d rows in at most 3 MiB", got[i].Rows, got[i].Bytes, rows)
+					t.Errorf("a batch of %d rows with %d bytes, want %d rows in at most 3 MiB",
+						got[i].Rows, got[i].Bytes, rows)
 				}
 				t.Logf("a batch of %d rows, %d bytes", got[i].Rows, got[i].Bytes)
 			}
@@ -352,8 +368,10 @@ func TestCallsOfAFlush(t *testing.T) {
 	for i := range 10_000 {
 		c.Click(link.Alias(strconv.Itoa(i)), clicks.Click{At: r.clock.Now(), Bot: true})
 	}
-	r.faults(faultproxy.On("SubmitTransaction", r.Clicks, faultproxy.Lie)) // Azurite takes too long for so many
-	cut := -1                                                              // flushes that are cut short, each in up to four batches, on a machine that takes half a minute
+	// Azurite takes too long for so many
+	r.faults(faultproxy.On("SubmitTransaction", r.Clicks, faultproxy.Lie))
+	// flushes that are cut short, each in up to four batches, on a machine that takes half a minute
+	cut := -1
 	if err := patiently(func() error { cut++; return c.Flush(ctx) }); err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +382,8 @@ func TestCallsOfAFlush(t *testing.T) {
 		}
 	}
 	t.Logf("%d batches; %d flushes were cut short", batches, cut)
-	if batches > 116+4*cut || len(calls) > batches+3+3*cut || rows < 10_001 || rows > 10_016+400*cut {
+	if batches > 116+4*cut || len(calls) > batches+3+3*cut || rows < 10_001 || rows > 10_016+
+		400*cut {
 		t.Errorf("%d calls, %d of them batches, for %d rows", len(calls), batches, rows)
 	}
 	r.faults(nil)
@@ -373,11 +392,12 @@ func TestCallsOfAFlush(t *testing.T) {
 	}
 }
 
-// Storage does not respond for minutes. Each flush tries each partition once and no more, and no count gets more than one row
-// more by it.
+// Storage does not respond for minutes. Each flush tries each partition once and no more, and no
+// count gets more than one row more by it.
 func TestCountsWaitForStorage(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]faultproxy.Fault{"refused": faultproxy.Refuse, "applied, without responses": faultproxy.DropResponse} {
+	for name, fault := range map[string]faultproxy.Fault{"refused": faultproxy.Refuse,
+		"applied, without responses": faultproxy.DropResponse} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newClickRig(t)
@@ -416,8 +436,8 @@ func TestCountsWaitForStorage(t *testing.T) {
 	}
 }
 
-// Storage does not respond for so long that a day may be rolled up: what is not saved of it counts as of today, once, whatever
-// became of the last write.
+// Storage does not respond for so long that a day may be rolled up: what is not saved of it counts
+// as of today, once, whatever became of the last write.
 func TestCountsOfADayThatIsOver(t *testing.T) {
 	t.Parallel()
 	const none = -1
@@ -425,21 +445,32 @@ func TestCountsOfADayThatIsOver(t *testing.T) {
 		before bool             // something was saved
 		fault  faultproxy.Fault // of the last write; none: there was none
 		late   bool             // its call arrives when storage responds again
-		after  time.Duration    // noon, when storage responds again; the last write is three minutes before
-		first  int64            // clicks of the first day, of 5 or, with those saved before, 8
+		// noon, when storage responds again; the last write is three minutes before
+		after time.Duration
+		first int64 // clicks of the first day, of 5 or, with those saved before, 8
 	}{
-		"in time":                              {true, none, false, 34 * time.Hour, 8},
-		"late":                                 {true, none, false, 35*time.Hour + 2*time.Minute, 3},
-		"late, never written":                  {false, none, false, 35*time.Hour + 2*time.Minute, 0},
-		"late, days later":                     {true, none, false, 135*time.Hour + 2*time.Minute, 3},
-		"in time, not applied":                 {true, faultproxy.Refuse, false, 34 * time.Hour, 8},
-		"in time, applied":                     {true, faultproxy.DropResponse, false, 34 * time.Hour, 8},
-		"late, not applied":                    {true, faultproxy.Refuse, false, 35*time.Hour + 2*time.Minute, 3},
-		"late, applied":                        {true, faultproxy.DropResponse, false, 35*time.Hour + 2*time.Minute, 6},
-		"late, applied, never written before":  {false, faultproxy.DropResponse, false, 35*time.Hour + 2*time.Minute, 3},
-		"late, refused, never written before":  {false, faultproxy.Refuse, false, 35*time.Hour + 2*time.Minute, 0},
-		"late, and so was its call":            {true, faultproxy.None, true, 35*time.Hour + 2*time.Minute, 6},
-		"late, so was its call, and the first": {false, faultproxy.None, true, 35*time.Hour + 2*time.Minute, 3},
+		"in time": {true, none, false, 34 * time.Hour, 8},
+		"late": {true, none, false, 35*time.Hour + 2*time.Minute,
+			3},
+		"late, never written": {false, none, false, 35*time.Hour + 2*time.Minute,
+			0},
+		"late, days later": {true, none, false, 135*time.Hour + 2*time.Minute,
+			3},
+		"in time, not applied": {true, faultproxy.Refuse, false, 34 * time.Hour, 8},
+		"in time, applied": {true, faultproxy.DropResponse, false,
+			34 * time.Hour, 8},
+		"late, not applied": {true, faultproxy.Refuse, false, 35*time.Hour +
+			2*time.Minute, 3},
+		"late, applied": {true, faultproxy.DropResponse, false,
+			35*time.Hour + 2*time.Minute, 6},
+		"late, applied, never written before": {false, faultproxy.DropResponse, false,
+			35*time.Hour + 2*time.Minute, 3},
+		"late, refused, never written before": {false, faultproxy.Refuse, false, 35*time.Hour +
+			2*time.Minute, 0},
+		"late, and so was its call": {true, faultproxy.None, true, 35*time.Hour +
+			2*time.Minute, 6},
+		"late, so was its call, and the first": {false, faultproxy.None, true, 35*time.Hour +
+			2*time.Minute, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -530,11 +561,13 @@ func TestLateCountsWithoutTheirRows(t *testing.T) {
 	r.clock.Advance(4 * 24 * time.Hour)
 	r.flush(c)
 	if got := r.saved("")["a"]; got != 0 || before != 3 || r.metrics.ClicksDropped.Value() == 0 {
-		t.Errorf("%d clicks of a row that was deleted with %d, and %d dropped", got, before, r.metrics.ClicksDropped.Value())
+		t.Errorf("%d clicks of a row that was deleted with %d, and %d dropped", got, before,
+			r.metrics.ClicksDropped.Value())
 	}
 }
 
-// Clicks before and after midnight count for their days, also those that are counted when all else of the day is forgotten.
+// Clicks before and after midnight count for their days, also those that are counted when all else
+// of the day is forgotten.
 func TestMidnight(t *testing.T) {
 	t.Parallel()
 	r := newClickRig(t)
@@ -563,7 +596,8 @@ func TestMidnight(t *testing.T) {
 // Two processes need a day's key at the same time, and responses are lost: both get the same.
 func TestKeyOfADay(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]faultproxy.Fault{"at the same time": faultproxy.None, "without a response": faultproxy.DropResponse, "refused": faultproxy.Refuse} {
+	for name, fault := range map[string]faultproxy.Fault{"at the same time": faultproxy.None,
+		"without a response": faultproxy.DropResponse, "refused": faultproxy.Refuse} {
 		for given, ctx := range map[string]context.Context{"repeated": ctx, "given up": dying} {
 			t.Run(name+", "+given, func(t *testing.T) {
 				t.Parallel()
@@ -573,7 +607,8 @@ func TestKeyOfADay(t *testing.T) {
 				var both sync.WaitGroup
 				both.Add(2)
 				r.faults(func(call faultproxy.Call) faultproxy.Fault {
-					if call.Operation == "InsertEntity" && call.Target == r.State && inserts.Add(1) <= 2 {
+					if call.Operation == "InsertEntity" && call.Target == r.State &&
+						inserts.Add(1) <= 2 {
 						both.Done()
 						both.Wait() // both have found none
 						return fault
@@ -598,7 +633,8 @@ func TestKeyOfADay(t *testing.T) {
 				r.want("flushed again")
 				got := r.Clicked()["a"][clicks.DayOf(r.clock.Now()).String()]
 				if len(got.Visitors) != 1 || len(r.Rows(r.State)) != 1 {
-					t.Errorf("%d visitors, want 1; %d keys", len(got.Visitors), len(r.Rows(r.State)))
+					t.Errorf("%d visitors, want 1; %d keys", len(got.Visitors),
+						len(r.Rows(r.State)))
 				}
 			})
 		}
@@ -608,7 +644,8 @@ func TestKeyOfADay(t *testing.T) {
 // While the key cannot be made, clicks are saved, and visitors wait: until after midnight too.
 func TestVisitorsWaitForStorage(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]faultproxy.Fault{"refused": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
+	for name, fault := range map[string]faultproxy.Fault{"refused": faultproxy.Refuse,
+		"frozen": faultproxy.Freeze} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newClickRig(t)
@@ -629,8 +666,11 @@ func TestVisitorsWaitForStorage(t *testing.T) {
 			r.flush(c)
 			r.want("with a key")
 			got := r.Clicked()["a"]
-			if first, second := got[clicks.DayOf(noon).String()], got[clicks.DayOf(r.clock.Now()).String()]; len(first.Visitors) != 2 || len(second.Visitors) != 1 {
-				t.Errorf("%d visitors on the first day, %d on the second", len(first.Visitors), len(second.Visitors))
+			if first, second := got[clicks.DayOf(noon).String()],
+				got[clicks.DayOf(r.clock.Now()).String()]; len(first.Visitors) != 2 ||
+				len(second.Visitors) != 1 {
+				t.Errorf("%d visitors on the first day, %d on the second", len(first.Visitors),
+					len(second.Visitors))
 			}
 			r.flush(c)
 			if calls := r.proxy.Calls(); len(calls) != 0 {
@@ -651,7 +691,8 @@ func TestClickModes(t *testing.T) {
 			r.click(c, "a")
 			c.Created(1)
 			r.flush(c)
-			if rows := r.Rows(r.Clicks); len(rows) < want || want == 0 && len(r.proxy.Calls()) != 0 {
+			if rows := r.Rows(r.Clicks); len(rows) < want || want == 0 &&
+				len(r.proxy.Calls()) != 0 {
 				t.Errorf("%d rows, want %d; %v", len(rows), want, r.proxy.Calls())
 			}
 			for _, row := range r.Rows(r.Clicks) {
@@ -666,7 +707,8 @@ func TestClickModes(t *testing.T) {
 	}
 }
 
-// Clicks come while counts are written, calls fail, and the process stops: the last flush loses nothing.
+// Clicks come while counts are written, calls fail, and the process stops: the last flush loses
+// nothing.
 func TestClicksWhileFlushing(t *testing.T) {
 	t.Parallel()
 	r := newClickRig(t)
@@ -697,7 +739,8 @@ func TestClicksWhileFlushing(t *testing.T) {
 		clicking.Go(func() {
 			for n := range 1000 {
 				alias := (i + n) % len(counts)
-				c.Click(link.Alias(fmt.Sprint("a", alias)), clicks.Click{At: r.clock.Now(), Visitor: visitor(n)})
+				c.Click(link.Alias(fmt.Sprint("a", alias)), clicks.Click{At: r.clock.Now(),
+					Visitor: visitor(n)})
 				c.Click("bots", clicks.Click{At: r.clock.Now(), Bot: true})
 				c.Created(1)
 				counts[alias].Add(1)

@@ -15,23 +15,28 @@ import (
 
 const (
 	aliasTries = 10 // how many aliases are drawn for one link before the create fails
-	// clockSkew is how far other processes' clocks may be behind: a click on a new link is not to fall on the day before it.
+	// clockSkew is how far other processes' clocks may be behind: a click on a new link is not to
+	// fall on the day before it.
 	clockSkew  = time.Minute
 	shareTries = 5 // how often a link is read again that others are changing
 )
 
-// Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live link of its long URL, or, if
-// it has no owner, there is one for everybody: then it returns that one, and created is false. However many callers, here
-// and in other processes, want a link for one URL at the same time, they all get the same one, and created is true for one
-// of them. A link that want has an alias for is found by that only; if its owner has it already, and it is live and leads to
-// the same URL, created is false.
+// Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live
+// link of its long URL, or, if it has no owner, there is one for everybody: then it returns that
+// one, and created is false. However many callers, here and in other processes, want a link for one
+// URL at the same time, they all get the same one, and created is true for one of them. A link that
+// want has an alias for is found by that only; if its owner has it already, and it is live and
+// leads to the same URL, created is false.
 //
-// A caller who is given a link that has no owner shares it with whoever made it, unless claimHash is that link's.
+// A caller who is given a link that has no owner shares it with whoever made it, unless claimHash
+// is that link's.
 //
-// When it returns without an error, the link is durable. After an error it is safe to repeat. It takes at most Timeout,
-// and a second more to repair if the process was stopped for too long. A client that disconnects does not cut it short.
-// Errors: link.ErrBlocked, link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
-func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link, created bool, err error) {
+// When it returns without an error, the link is durable. After an error it is safe to repeat. It
+// takes at most Timeout, and a second more to repair if the process was stopped for too long. A
+// client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrDisabled,
+// link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
+func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link,
+	created bool, err error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
 	if err := s.Blocked.permit(ctx, want.LongURL); err != nil {
@@ -60,7 +65,8 @@ type creation struct {
 
 	own       linkRow    // the link that was inserted for want
 	ownExpiry table.ETag // of its expiry row, or "" if only the reaper may delete that
-	ownListed table.ETag // of its row among those of its owner, or "" if that is not to be deleted here
+	// of its row among those of its owner, or "" if that is not to be deleted here
+	ownListed table.ETag
 }
 
 func (c *creation) create(ctx context.Context) (l link.Link, created bool, err error) {
@@ -74,8 +80,9 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 	return c.enter(ctx, seen)
 }
 
-// find returns the link that the index names for the wanted URL: the own one, or a live one. errStale: it
-// names none, by the row seen, which is zero if there is none. link.ErrDisabled: it names a disabled one.
+// find returns the link that the index names for the wanted URL: the own one, or a live one.
+// errStale: it names none, by the row seen, which is zero if there is none. link.ErrDisabled: it
+// names a disabled one.
 func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err error) {
 	for {
 		if err := c.until.inTime(); err != nil {
@@ -84,7 +91,8 @@ func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err er
 		seen, err = c.s.index.get(ctx, indexKey(c.want))
 		switch {
 		case errors.Is(err, table.ErrGone):
-			return indexRow{}, link.Link{}, errStale // there was none, or the reaper has deleted the stale one
+			// there was none, or the reaper has deleted the stale one
+			return indexRow{}, link.Link{}, errStale
 		case err != nil:
 			return indexRow{}, link.Link{}, err
 		case c.own.Alias != "" && seen.alias == string(c.own.Alias):
@@ -113,14 +121,15 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		return c.own.Link, true, nil
 	case !errors.Is(err, table.ErrExists):
 		return link.Link{}, false, err
-	case c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL && there.State(c.s.config.Now()) == link.StateLive:
+	case c.want.Owner != "" && there.Owner == c.want.Owner && there.LongURL == c.want.LongURL &&
+		there.State(c.s.config.Now()) == link.StateLive:
 		return there.Link, false, nil
 	}
 	return link.Link{}, false, link.ErrAliasTaken
 }
 
-// permitted returns link.ErrDisabled if the link that shorten gives for the wanted URL is disabled: to choose an alias is no way
-// round that.
+// permitted returns link.ErrDisabled if the link that shorten gives for the wanted URL is disabled:
+// to choose an alias is no way round that.
 func (c *creation) permitted(ctx context.Context) error {
 	seen, err := c.s.index.get(ctx, indexKey(c.want))
 	if errors.Is(err, table.ErrGone) {
@@ -145,8 +154,8 @@ func (c *creation) permitted(ctx context.Context) error {
 	return nil
 }
 
-// insertChosen inserts the wanted link under its own alias. table.ErrExists: the alias is taken, by the link or tombstone that it
-// returns, or by something that is none.
+// insertChosen inserts the wanted link under its own alias. table.ErrExists: the alias is taken, by
+// the link or tombstone that it returns, or by something that is none.
 func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) {
 	for {
 		if err := c.insertAs(ctx, c.want); !errors.Is(err, table.ErrExists) {
@@ -155,8 +164,9 @@ func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) 
 		there, err := c.s.links.get(ctx, c.want.Alias)
 		switch {
 		case errors.Is(err, link.ErrNotFound) && !c.takeOver:
-			// The rows were left behind by a create that broke off, which this one may repeat, or are those of one that is under
-			// way. Whose they are is decided by who inserts the link.
+			// The rows were left behind by a create that broke off, which this one may repeat, or
+			// are those of one that is under way. Whose they are is decided by who inserts the
+			// link.
 			c.takeOver = true
 		case err == nil || decided(err):
 			return there, table.ErrExists
@@ -171,8 +181,9 @@ var (
 	errMoved = errors.New("the index names another link") // by now, or none
 )
 
-// live returns the link that the index row names, if it is a live one of the wanted URL and owner. errStale: it is not.
-// link.ErrDisabled: it would be, but is disabled. errMoved: the row has to be read again.
+// live returns the link that the index row names, if it is a live one of the wanted URL and owner.
+// errStale: it is not. link.ErrDisabled: it would be, but is disabled. errMoved: the row has to be
+// read again.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	a, ok := link.ParseAlias(seen.alias)
 	if !ok {
@@ -180,13 +191,16 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	}
 	r, err := c.s.get(ctx, a)
 	for range shareTries {
-		if r.cached && (err != nil || r.Stale || r.State(c.s.config.Now()) != link.StateLive || c.claimHash != "" ||
+		if r.cached && (err != nil || r.Stale || r.State(c.s.config.Now()) != link.StateLive ||
+			c.claimHash != "" ||
 			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL || r.unsettled) {
-			// Before an alias is promised, the table decides in some cases: a cached "not found" may be older than the index row; a
-			// cached expiry may have been extended since; and a stale link is good enough for a redirect, but not for a promise.
-			// What an owner has claimed, edited or deleted elsewhere may be cached here as it was, for seconds: to believe that
-			// would give one URL two links, or its owner one that they have just deleted. Nor does the cache know claim tokens.
-			// What the table says is cached, since the alias must redirect from here too.
+			// Before an alias is promised, the table decides in some cases: a cached "not found"
+			// may be older than the index row; a cached expiry may have been extended since; and a
+			// stale link is good enough for a redirect, but not for a promise. What an owner has
+			// claimed, edited or deleted elsewhere may be cached here as it was, for seconds: to
+			// believe that would give one URL two links, or its owner one that they have just
+			// deleted. Nor does the cache know claim tokens. What the table says is cached, since
+			// the alias must redirect from here too.
 			c.s.cache.forget(a)
 			r, err = c.s.cache.refresh(ctx, a)
 		}
@@ -207,8 +221,8 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return link.Link{}, err // it stood still, and the link may have settled meanwhile
 		}
 		if unsettled(r.Link, now) {
-			// It may have been renewed after its row was read, and the row been taken away before that: then another create has
-			// perhaps put its own link there, and been acknowledged.
+			// It may have been renewed after its row was read, and the row been taken away before
+			// that: then another create has perhaps put its own link there, and been acknowledged.
 			switch again, err := c.s.index.get(ctx, indexKey(c.want)); {
 			case errors.Is(err, table.ErrGone), err == nil && again.alias != seen.alias:
 				return link.Link{}, errMoved
@@ -219,7 +233,8 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		if r.Shared || r.Owner != "" || c.claimHash != "" && c.claimHash == r.ClaimHash {
 			return r.Link, nil
 		}
-		// From now on others rely on the link. A claim that comes first changes the row, and then it is not theirs.
+		// From now on others rely on the link. A claim that comes first changes the row, and then
+		// it is not theirs.
 		if r, err = c.s.links.share(ctx, r); err == nil {
 			c.s.cache.replace(r, now)
 			return r.Link, nil
@@ -233,8 +248,8 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	return link.Link{}, table.ErrChanged
 }
 
-// settles is how long after a restore or an extension a create may still be at work that found the link
-// deleted or expired: for Timeout, if clocks are right.
+// settles is how long after a restore or an extension a create may still be at work that found the
+// link deleted or expired: for Timeout, if clocks are right.
 const settles = 2 * time.Minute
 
 // unsettled reports whether a link was edited, and so perhaps renewed, within that time.
@@ -257,8 +272,8 @@ func (c *creation) insert(ctx context.Context) error {
 	return link.ErrAliasesTaken
 }
 
-// insertAs inserts one link with its expiry row and its row among its owner's. table.ErrExists: the alias is taken, and nothing
-// is left behind but perhaps rows that may be another link's.
+// insertAs inserts one link with its expiry row and its row among its owner's. table.ErrExists: the
+// alias is taken, and nothing is left behind but perhaps rows that may be another link's.
 func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	if err := c.until.inTime(); err != nil {
 		return err
@@ -275,8 +290,8 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		}
 		return err
 	}
-	// A crash here leaves rows without a link. The reaper drops the expiry row when its time has come, and whoever lists the
-	// owner's links the other one.
+	// A crash here leaves rows without a link. The reaper drops the expiry row when its time has
+	// come, and whoever lists the owner's links the other one.
 	if err := c.until.inTime(); err != nil {
 		return err
 	}
@@ -291,7 +306,8 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		return late
 	}
 	if c.own.retried {
-		// An earlier try that is stuck on its way may still be applied after this create has undone the insert.
+		// An earlier try that is stuck on its way may still be applied after this create has undone
+		// the insert.
 		c.ownExpiry, c.ownListed = "", ""
 	}
 	if errors.Is(err, table.ErrExists) {
@@ -308,10 +324,12 @@ func (c *creation) due() time.Time {
 	return c.own.ExpiresAt
 }
 
-// insertBefore inserts what has to be there before the link. table.ErrExists: one of the rows is another link's.
+// insertBefore inserts what has to be there before the link. table.ErrExists: one of the rows is
+// another link's.
 func (c *creation) insertBefore(ctx context.Context) error {
-	// A row that is taken over is written anew, so that whoever inserted it cannot delete it by its ETag any more. Nor does
-	// this create: either of the two may be the one whose link is there in the end.
+	// A row that is taken over is written anew, so that whoever inserted it cannot delete it by its
+	// ETag any more. Nor does this create: either of the two may be the one whose link is there in
+	// the end.
 	expiry := func() (err error) {
 		if !c.own.ExpiresAt.IsZero() {
 			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.due())
@@ -331,7 +349,8 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		return err
 	}
 	if c.want.Alias != "" {
-		// One after the other: many may want the alias at this very second, and most of them end here.
+		// One after the other: many may want the alias at this very second, and most of them end
+		// here.
 		if err := expiry(); err != nil {
 			return err
 		}
@@ -346,7 +365,8 @@ func (c *creation) insertBefore(ctx context.Context) error {
 // dropBefore deletes what insertBefore has inserted.
 func (c *creation) dropBefore(ctx context.Context) {
 	left := func(err error) {
-		if err != nil && !errors.Is(err, table.ErrChanged) { // then another create has taken the row over
+		// then another create has taken the row over
+		if err != nil && !errors.Is(err, table.ErrChanged) {
 			c.s.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
 		}
 	}
@@ -359,17 +379,20 @@ func (c *creation) dropBefore(ctx context.Context) {
 	}
 }
 
-// enter makes the index name the inserted link and returns that. If the index has come to name another live link, it
-// undoes the insert and returns that link instead.
-func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, created bool, err error) {
+// enter makes the index name the inserted link and returns that. If the index has come to name
+// another live link, it undoes the insert and returns that link instead.
+func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, created bool,
+	err error) {
 	for {
-		// A crash here leaves a link that nobody was told of. It expires like any other; without an expiry, its owner sees it.
+		// A crash here leaves a link that nobody was told of. It expires like any other; without an
+		// expiry, its owner sees it.
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
 		late, err := c.s.index.put(ctx, c.own.Link, seen)
 		if late {
-			// An insert may still arrive, when the own link has moved on, or is no more. By the guard, the reaper finds the row.
+			// An insert may still arrive, when the own link has moved on, or is no more. By the
+			// guard, the reaper finds the row.
 			if _, err := c.s.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
 				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Alias, "error", err)
 			}
@@ -382,7 +405,8 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 			return c.own.Link, true, nil
 		}
 		if !errors.Is(err, table.ErrChanged) {
-			// The index may name the link or not. The link stays: the next caller finds it there, or it expires.
+			// The index may name the link or not. The link stays: the next caller finds it there,
+			// or it expires.
 			return link.Link{}, false, err
 		}
 		seen, l, err = c.find(ctx)
@@ -398,8 +422,9 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 	}
 }
 
-// undo deletes the own link, and what was there before it after it, so that a crash in between leaves no link without
-// those. It is best effort: if it fails, the reaper deletes them in their time.
+// undo deletes the own link, and what was there before it after it, so that a crash in between
+// leaves no link without those. It is best effort: if it fails, the reaper deletes them in their
+// time.
 func (c *creation) undo(ctx context.Context) {
 	defer c.s.cache.forget(c.own.Alias)
 	c.s.cache.forget(c.own.Alias)
@@ -410,9 +435,10 @@ func (c *creation) undo(ctx context.Context) {
 	c.dropBefore(ctx)
 }
 
-// repair is for a process that was stopped in the middle of a write for longer than a create may take: the write may have
-// been applied after the reaper was there, even if it returned an error. Others may have found the link by its index row and told their
-// callers of it, so it is not undone. It gets its expiry row and its owner's row again; and if it was already reaped, the
+// repair is for a process that was stopped in the middle of a write for longer than a create may
+// take: the write may have been applied after the reaper was there, even if it returned an error.
+// Others may have found the link by its index row and told their callers of it, so it is not
+// undone. It gets its expiry row and its owner's row again; and if it was already reaped, the
 // orphaned index row is deleted.
 func (c *creation) repair(ctx context.Context) {
 	if !c.until.stopped() {
@@ -421,10 +447,12 @@ func (c *creation) repair(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	failed := func(left string, err error) {
-		c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias, "error", err)
+		c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias,
+			"error", err)
 	}
 	if !c.own.ExpiresAt.IsZero() {
-		if _, err := c.s.expiry.insert(ctx, c.own, c.due()); err != nil && !errors.Is(err, table.ErrExists) {
+		if _, err := c.s.expiry.insert(ctx, c.own, c.due()); err != nil &&
+			!errors.Is(err, table.ErrExists) {
 			failed("a link without its expiry row", err)
 		}
 	}
@@ -434,7 +462,8 @@ func (c *creation) repair(ctx context.Context) {
 			failed("a link that its owner's list lacks", err)
 		}
 	}
-	if err == nil && there.createID == c.own.createID || err != nil && !errors.Is(err, link.ErrNotFound) {
+	if err == nil && there.createID == c.own.createID || err != nil &&
+		!errors.Is(err, link.ErrNotFound) {
 		return
 	}
 	if err := c.s.index.remove(ctx, indexKey(c.own.Link), c.own.Alias); err != nil {

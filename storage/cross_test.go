@@ -48,58 +48,97 @@ var (
 var errNotMine = errors.New("another's")
 
 // either is what may become of one of two operations that cross.
-var either = []error{nil, link.ErrNotFound, link.ErrNotDeleted, link.ErrDeleted, link.ErrShared, link.ErrAliasTaken, errNotMine}
+var either = []error{nil, link.ErrNotFound, link.ErrNotDeleted, link.ErrDeleted, link.ErrShared,
+	link.ErrAliasTaken, errNotMine}
 
-// crossings are operations that meet on the same link or URL: the second one is done whole at some point of the first one.
+// crossings are operations that meet on the same link or URL: the second one is done whole at some
+// point of the first one.
 var crossings = map[string]struct {
 	before        func(*rig, *storage.Links)
 	first, second doing
 	check         func(t *testing.T, r *rig, s *storage.Links) // unless the first one died
 }{
-	"two edits of the target":        {there("a", url1, 0), setURL(url2), setURL(url3), leadsTo(url2, url3)},
-	"two edits of target and end":    {there("a", url1, time.Hour), setURL(url2), setEnd(5 * time.Hour), leadsTo(url2)},
-	"two edits of the end":           {there("a", url1, time.Hour), setEnd(5 * time.Hour), setEnd(0), leadsTo(url1)},
-	"there and back":                 {there("a", url1, 0), setURL(url2), both(setURL(url3), setURL(url1)), leadsTo(url2, url1)},
-	"edit, and the old URL is taken": {there("a", url1, 0), setURL(url2), create("a", "", url1, 0), leadsTo(url2)},
-	"edit, and the new URL is taken": {there("a", url1, 0), setURL(url2), create("a", "", url2, 0), leadsTo(url2)},
-	"create, and an edit to its URL": {there("a", url1, 0), create("a", "", url2, 0), setURL(url2), leadsTo(url2)},
-	"edit of what is deleted":        {there("a", url1, 0), setURL(url2), deleteOne, nil},
-	"delete of what is edited":       {there("a", url1, 0), deleteOne, setURL(url2), nil},
-	"delete, and a create":           {there("", url1, time.Hour), deleteOne, create("", "", url1, time.Hour), nil},
-	"create, and a delete":           {there("", url1, time.Hour), create("", "", url1, time.Hour), deleteOne, nil},
-	"restore, and a create":          {there("a", url1, 0, deleteOne), restoreOne, create("a", "", url1, 0), leadsTo(url1)},
-	"create, and a restore":          {there("a", url1, 0, deleteOne), create("a", "", url1, 0), restoreOne, leadsTo(url1)},
-	"two restores, and another URL":  {there("a", url1, 0, deleteOne, unindexed), restoreOne, both(restoreOne, setURL(url2)), nil},
-	"two restores, and a claim":      {there("", url1, time.Hour, deleteOne, unindexed), restoreOne, both(restoreOne, claim("a", false)), nil},
-	"restore, a create and a delete": {there("a", url1, 0, deleteOne), restoreOne, both(create("a", "", url1, 0), restoreOne, deleteOne), nil},
-	"claim, and an import":           {there("", url1, time.Hour), claim("a", false), importing("", url1, time.Hour), nil},
-	"import, and a claim":            {there("", url1, time.Hour, unindexed), importing("", url1, time.Hour), claim("a", false), nil},
-	"import, and another URL":        {there("", url1, time.Hour, unindexed), importing("", url1, time.Hour), setURL(url2), nil},
-	"two creates":                    {nil, create("a", "", url1, 0), create("a", "", url1, time.Hour), nil},
-	"two creates of an alias":        {nil, create("a", "one", url1, time.Hour), create("b", "one", url1, 0), nil},
-	"restore at the last moment":     {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep-time.Second)), restoreOne, both(later(2*time.Second), reap), nil},
-	"reap, restored late":            {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)), reap, restoreLate, nil},
-	"reap, renewed late":             {there("a", url1, time.Hour, later(time.Hour)), reap, setEnd(5 * time.Hour), nil},
-	"reap, no end any more":          {there("a", url1, time.Hour, later(time.Hour)), reap, setEnd(0), nil},
-	"reap, deleted late":             {there("a", url1, time.Hour, later(time.Hour)), reap, deleteOne, nil},
-	"reap, claimed late":             {there("", url1, time.Hour, later(time.Hour)), reap, claimLate, nil},
-	"reap, and a create":             {there("", url1, time.Hour, later(time.Hour)), reap, create("", "", url1, time.Hour), nil},
-	"reap, and another title": {there("a", url1, time.Hour, later(time.Hour)), reap, edit(func(_ time.Time, l link.Link) (link.Link, error) {
-		l.Title = "late"
-		return l, nil
-	}), nil},
-	"two reapers":                {there("a", url1, time.Hour, later(time.Hour)), reap, reap, nil},
-	"two reapers of a tombstone": {there("a", url1, time.Hour, later(time.Hour), reap, later(linkstest.TombstoneKeep)), reap, reap, nil},
-	"renewed, and a reaper":      {there("a", url1, time.Hour, later(time.Hour-time.Second)), setEnd(5 * time.Hour), both(later(2*time.Second), reap), nil},
-	"deleted, and a reaper":      {there("a", url1, time.Hour, later(time.Hour-time.Second)), deleteOne, both(later(2*time.Second), reap), nil},
-	"claimed, and a reaper":      {there("", url1, time.Hour, later(time.Hour-time.Second)), claim("a", false), both(later(2*time.Second), reap), nil},
-	"create, and a reaper":       {there("", url1, time.Hour, later(time.Hour-time.Second)), create("", "", url1, time.Hour), both(later(2*time.Second), reap), nil},
-	"roll up, and a reaper":      {there("a", url1, time.Hour, clicked, later(time.Hour)), rollUp, reap, nil},
-	"claim, and a create":        {there("", url1, time.Hour), claim("a", false), create("", "", url1, time.Hour), claimed},
-	"create, and a claim":        {there("", url1, time.Hour), create("", "", url1, time.Hour), claim("a", false), claimed},
-	"two claims":                 {there("", url1, time.Hour), claim("a", false), claim("b", true), nil},
-	"claim, and a delete":        {there("", url1, time.Hour), claim("a", false), deleteOne, nil},
-	"delete, and a claim":        {there("", url1, time.Hour), deleteOne, claim("a", false), nil},
+	"two edits of the target": {there("a", url1, 0), setURL(url2), setURL(url3),
+		leadsTo(url2, url3)},
+	"two edits of target and end": {there("a", url1, time.Hour), setURL(url2),
+		setEnd(5 * time.Hour), leadsTo(url2)},
+	"two edits of the end": {there("a", url1, time.Hour), setEnd(5 * time.Hour),
+		setEnd(0), leadsTo(url1)},
+	"there and back": {there("a", url1, 0), setURL(url2),
+		both(setURL(url3), setURL(url1)), leadsTo(url2, url1)},
+	"edit, and the old URL is taken": {there("a", url1, 0), setURL(url2), create("a", "", url1, 0),
+		leadsTo(url2)},
+	"edit, and the new URL is taken": {there("a", url1, 0), setURL(url2), create("a", "", url2, 0),
+		leadsTo(url2)},
+	"create, and an edit to its URL": {there("a", url1, 0), create("a", "", url2, 0), setURL(url2),
+		leadsTo(url2)},
+	"edit of what is deleted":  {there("a", url1, 0), setURL(url2), deleteOne, nil},
+	"delete of what is edited": {there("a", url1, 0), deleteOne, setURL(url2), nil},
+	"delete, and a create": {there("", url1, time.Hour), deleteOne,
+		create("", "", url1, time.Hour), nil},
+	"create, and a delete": {there("", url1, time.Hour), create("", "", url1, time.Hour),
+		deleteOne, nil},
+	"restore, and a create": {there("a", url1, 0, deleteOne), restoreOne,
+		create("a", "", url1, 0), leadsTo(url1)},
+	"create, and a restore": {there("a", url1, 0, deleteOne), create("a", "", url1, 0),
+		restoreOne, leadsTo(url1)},
+	"two restores, and another URL": {there("a", url1, 0, deleteOne, unindexed), restoreOne,
+		both(restoreOne, setURL(url2)), nil},
+	"two restores, and a claim": {there("", url1, time.Hour, deleteOne, unindexed), restoreOne,
+		both(restoreOne, claim("a", false)), nil},
+	"restore, a create and a delete": {there("a", url1, 0, deleteOne), restoreOne,
+		both(create("a", "", url1, 0), restoreOne, deleteOne), nil},
+	"claim, and an import": {there("", url1, time.Hour), claim("a", false),
+		importing("", url1, time.Hour), nil},
+	"import, and a claim": {there("", url1, time.Hour, unindexed),
+		importing("", url1, time.Hour), claim("a", false), nil},
+	"import, and another URL": {there("", url1, time.Hour, unindexed),
+		importing("", url1, time.Hour), setURL(url2), nil},
+	"two creates": {nil, create("a", "", url1, 0),
+		create("a", "", url1, time.Hour), nil},
+	"two creates of an alias": {nil, create("a", "one", url1, time.Hour),
+		create("b", "one", url1, 0), nil},
+	"restore at the last moment": {there("a", url1, 0, deleteOne,
+		later(linkstest.DeletedKeep-time.Second)), restoreOne, both(later(2*time.Second), reap),
+		nil},
+	"reap, restored late": {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)),
+		reap, restoreLate, nil},
+	"reap, renewed late": {there("a", url1, time.Hour, later(time.Hour)), reap,
+		setEnd(5 * time.Hour), nil},
+	"reap, no end any more": {there("a", url1, time.Hour, later(time.Hour)), reap,
+		setEnd(0), nil},
+	"reap, deleted late": {there("a", url1, time.Hour, later(time.Hour)), reap,
+		deleteOne, nil},
+	"reap, claimed late": {there("", url1, time.Hour, later(time.Hour)), reap,
+		claimLate, nil},
+	"reap, and a create": {there("", url1, time.Hour, later(time.Hour)), reap,
+		create("", "", url1, time.Hour), nil},
+	"reap, and another title": {there("a", url1, time.Hour, later(time.Hour)), reap,
+		edit(func(_ time.Time, l link.Link) (link.Link, error) {
+			l.Title = "late"
+			return l, nil
+		}), nil},
+	"two reapers": {there("a", url1, time.Hour, later(time.Hour)), reap, reap, nil},
+	"two reapers of a tombstone": {there("a", url1, time.Hour, later(time.Hour), reap,
+		later(linkstest.TombstoneKeep)), reap, reap, nil},
+	"renewed, and a reaper": {there("a", url1, time.Hour, later(time.Hour-time.Second)),
+		setEnd(5 * time.Hour), both(later(2*time.Second), reap), nil},
+	"deleted, and a reaper": {there("a", url1, time.Hour, later(time.Hour-time.Second)),
+		deleteOne, both(later(2*time.Second), reap), nil},
+	"claimed, and a reaper": {there("", url1, time.Hour, later(time.Hour-time.Second)),
+		claim("a", false), both(later(2*time.Second), reap), nil},
+	"create, and a reaper": {there("", url1, time.Hour, later(time.Hour-time.Second)),
+		create("", "", url1, time.Hour), both(later(2*time.Second), reap), nil},
+	"roll up, and a reaper": {there("a", url1, time.Hour, clicked, later(time.Hour)), rollUp,
+		reap, nil},
+	"claim, and a create": {there("", url1, time.Hour), claim("a", false),
+		create("", "", url1, time.Hour), claimed},
+	"create, and a claim": {there("", url1, time.Hour), create("", "", url1, time.Hour),
+		claim("a", false), claimed},
+	"two claims": {there("", url1, time.Hour), claim("a", false), claim("b", true),
+		nil},
+	"claim, and a delete": {there("", url1, time.Hour), claim("a", false), deleteOne, nil},
+	"delete, and a claim": {there("", url1, time.Hour), deleteOne, claim("a", false), nil},
 }
 
 // unindexed takes the link's row of the index away, as if another link had been there that is gone.
@@ -110,11 +149,13 @@ func unindexed(_ context.Context, r *rig, _ *storage.Links) error {
 	return nil
 }
 
-// leadsTo checks that the link is live and has one of these URLs, and that its owner is given a link of that.
+// leadsTo checks that the link is live and has one of these URLs, and that its owner is given a
+// link of that.
 func leadsTo(urls ...string) func(t *testing.T, r *rig, s *storage.Links) {
 	return func(t *testing.T, r *rig, s *storage.Links) {
 		l, err := s.Read(ctx, "one")
-		if err != nil || !slices.Contains(urls, l.LongURL) || l.State(r.clock.Now()) != link.StateLive {
+		if err != nil || !slices.Contains(urls, l.LongURL) ||
+			l.State(r.clock.Now()) != link.StateLive {
 			t.Errorf("got %+v, %v, want it to lead to %s", l, err, urls)
 		}
 		got, created, err := s.Create(ctx, r.wish(l.Owner, "", l.LongURL, 0), "")
@@ -127,10 +168,12 @@ func leadsTo(urls ...string) func(t *testing.T, r *rig, s *storage.Links) {
 // lacksNothing checks that owner a is given the link by its URL, and has it in the list.
 func lacksNothing(t *testing.T, r *rig, s *storage.Links) {
 	t.Helper()
-	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created || l.Alias != "one" {
+	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created ||
+		l.Alias != "one" {
 		t.Errorf("its URL has %+v, created %t, %v", l, created, err)
 	}
-	if links, _, err := s.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil || len(links) != 1 {
+	if links, _, err := s.List(ctx, "a", "",
+		10, func(link.Link) bool { return true }); err != nil || len(links) != 1 {
 		t.Errorf("listed %+v, %v", links, err)
 	}
 }
@@ -141,16 +184,18 @@ func claimed(t *testing.T, r *rig, s *storage.Links) {
 	if err != nil || l.Owner != "a" || !l.ExpiresAt.IsZero() {
 		t.Errorf("got %+v, %v, want it claimed", l, err)
 	}
-	if got, _, err := s.Create(ctx, r.wish("", "", url1, time.Hour), ""); err != nil || got.Alias == "one" {
+	if got, _, err := s.Create(ctx, r.wish("", "", url1, time.Hour), ""); err != nil ||
+		got.Alias == "one" {
 		t.Errorf("a stranger is given %+v, %v", got, err)
 	}
-	if got, _, err := s.Create(ctx, r.wish("a", "", url1, time.Hour), ""); err != nil || got.Alias != "one" {
+	if got, _, err := s.Create(ctx, r.wish("a", "", url1, time.Hour), ""); err != nil ||
+		got.Alias != "one" {
 		t.Errorf("its owner is given %+v, %v", got, err)
 	}
 }
 
-// Two operations meet at every point, and one of them may die there. Whatever comes of them, nothing is left once all has
-// ended.
+// Two operations meet at every point, and one of them may die there. Whatever comes of them,
+// nothing is left once all has ended.
 func TestOperationsThatCross(t *testing.T) {
 	t.Parallel()
 	for name, c := range crossings {
@@ -201,8 +246,8 @@ func isOne(err error, of []error) bool {
 	return slices.ContainsFunc(of, func(one error) bool { return errors.Is(err, one) })
 }
 
-// Whoever renews a link is not undone by a reaper that has already begun to end it, nor is the link left without what leads to
-// it, even if that reaper dies.
+// Whoever renews a link is not undone by a reaper that has already begun to end it, nor is the link
+// left without what leads to it, even if that reaper dies.
 func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
@@ -221,7 +266,8 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 				if first != nil && !dies {
 					t.Error(first)
 				}
-				if err := patiently(func() error { return reap(ctx, r, other) }); err != nil { // the next one
+				// the next one
+				if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
 					t.Error(err)
 				}
 				if len(calls) >= n && renewed == nil {
@@ -237,8 +283,9 @@ func TestALinkThatIsRenewedWhileItIsReaped(t *testing.T) {
 	}
 }
 
-// A reaper that has read a link stands still, while it is extended and the next reaper handles its row. Then it goes on, and
-// finds that it has lost the lock, or dies. The link loses nothing by that, or gets it back.
+// A reaper that has read a link stands still, while it is extended and the next reaper handles its
+// row. Then it goes on, and finds that it has lost the lock, or dies. The link loses nothing by
+// that, or gets it back.
 func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
@@ -255,7 +302,8 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
 						if call.N == meet {
 							met = true
-							renewed = both(setEnd(5*time.Hour), later(70*time.Second), reap)(ctx, r, other)
+							renewed = both(setEnd(5*time.Hour), later(70*time.Second), reap)(ctx, r,
+								other)
 						}
 						if call.N >= end {
 							lose(errors.New("the lock is lost"))
@@ -272,7 +320,10 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 					lose(nil)
 					for range 2 { // any number of further runs
 						r.clock.Advance(15 * time.Minute)
-						if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
+						if err := patiently(func() error {
+							return reap(ctx, r,
+								other)
+						}); err != nil {
 							t.Error(err)
 						}
 					}
@@ -291,15 +342,17 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 	}
 }
 
-// A create that has found a link deleted, or expired, meets what makes it live again, which at some point meets another create:
-// both creates get one link.
+// A create that has found a link deleted, or expired, meets what makes it live again, which at some
+// point meets another create: both creates get one link.
 func TestARenewalBetweenTwoCreates(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]operation{
 		"restored":                {there("a", url1, time.Hour, deleteOne), restoreOne},
 		"restored, without owner": {there("", url1, time.Hour, deleteOne), restoreOne},
-		"extended":                {there("a", url1, time.Hour, later(time.Hour)), setEnd(5 * time.Hour)},
-		"extended, without owner": {there("", url1, time.Hour, later(time.Hour)), setEnd(5 * time.Hour)},
+		"extended": {there("a", url1, time.Hour, later(time.Hour)),
+			setEnd(5 * time.Hour)},
+		"extended, without owner": {there("", url1, time.Hour, later(time.Hour)),
+			setEnd(5 * time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -311,7 +364,8 @@ func TestARenewalBetweenTwoCreates(t *testing.T) {
 					test.before(r, other)
 					owner := r.Rows(r.Links)[0]["Owner"]
 					give := func(s *storage.Links) link.Alias {
-						l, _, err := s.Create(ctx, r.wish(fmt.Sprint(cmp.Or(owner, "")), "", url1, time.Hour), "")
+						l, _, err := s.Create(ctx, r.wish(fmt.Sprint(cmp.Or(owner, "")), "", url1,
+							time.Hour), "")
 						if err != nil {
 							t.Error(err)
 						}
@@ -323,7 +377,8 @@ func TestARenewalBetweenTwoCreates(t *testing.T) {
 						switch {
 						case call.N == first:
 							met = true
-							if err := test.do(ctx, r, r.instance()); err != nil && !isOne(err, either) {
+							if err := test.do(ctx, r, r.instance()); err != nil &&
+								!isOne(err, either) {
 								t.Error(err)
 							}
 							renewed = true
@@ -352,7 +407,8 @@ func TestARenewalBetweenTwoCreates(t *testing.T) {
 	}
 }
 
-// A reaper that has read an expired link meets its extension, after which it was given to somebody: it is given to the next one.
+// A reaper that has read an expired link meets its extension, after which it was given to somebody:
+// it is given to the next one.
 func TestALinkThatIsGivenWhileItIsReaped(t *testing.T) {
 	t.Parallel()
 	r, other := newCrashRig(t)
@@ -401,14 +457,21 @@ func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
 		operation
 		second doing
 	}{
-		"there and back":               {operation{there("a", url1, 0), setURL(url2)}, setURL(url1)},
-		"restore, and another URL":     {operation{there("a", url1, 0, deleteOne), restoreOne}, setURL(url2)},
-		"claim, and another URL":       {operation{there("", url1, 0), claim("a", false)}, setURL(url2)},
-		"another URL, and a claim":     {operation{there("", url1, 0), setURL(url2)}, claim("a", false)},
-		"another URL, and a deletion":  {operation{there("a", url1, 0), setURL(url2)}, both(deleteOne, restoreOne)},
-		"create, and another URL":      {operation{nil, create("a", "", url1, 0)}, anyURL(url2)},
-		"create, and there and back":   {operation{nil, create("a", "", url1, 0)}, both(anyURL(url2), anyURL(url1))},
-		"another URL, and a third one": {operation{there("a", url1, 0), setURL(url2)}, setURL(url3)},
+		"there and back": {operation{there("a", url1, 0), setURL(url2)},
+			setURL(url1)},
+		"restore, and another URL": {operation{there("a", url1, 0, deleteOne), restoreOne},
+			setURL(url2)},
+		"claim, and another URL": {operation{there("", url1, 0), claim("a", false)},
+			setURL(url2)},
+		"another URL, and a claim": {operation{there("", url1, 0), setURL(url2)},
+			claim("a", false)},
+		"another URL, and a deletion": {operation{there("a", url1, 0), setURL(url2)},
+			both(deleteOne, restoreOne)},
+		"create, and another URL": {operation{nil, create("a", "", url1, 0)}, anyURL(url2)},
+		"create, and there and back": {operation{nil, create("a", "", url1, 0)},
+			both(anyURL(url2), anyURL(url1))},
+		"another URL, and a third one": {operation{there("a", url1, 0), setURL(url2)},
+			setURL(url3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -437,7 +500,8 @@ func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
 					}
 				}
 				row := r.Rows(r.Links)[0]
-				l, created, err := other.Create(ctx, r.wish(fmt.Sprint(cmp.Or(row["Owner"], "")), "", row["LongUrl"].(string), 0), "")
+				l, created, err := other.Create(ctx, r.wish(fmt.Sprint(cmp.Or(row["Owner"], "")),
+					"", row["LongUrl"].(string), 0), "")
 				if err != nil || created || string(l.Alias) != row["RowKey"] {
 					t.Errorf("%v: got %+v, created %t, %v", row, l, created, err)
 				}
@@ -451,7 +515,8 @@ func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
 	}
 }
 
-// A create stands still between its reads, for longer than it takes a link to settle that is restored meanwhile.
+// A create stands still between its reads, for longer than it takes a link to settle that is
+// restored meanwhile.
 func TestACreateThatStoodStill(t *testing.T) {
 	t.Parallel()
 	r, other := newCrashRig(t)
@@ -484,21 +549,33 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 		then  doing
 		fails bool // no other try gets a response
 	}{
-		"failed create, then another URL": {operation{nil, create("a", "", url1, 0)}, anyURL(url2), true},
-		"failed create, then the end":     {operation{nil, create("a", "", url1, time.Minute)}, both(later(61*time.Second), reap), true},
-		"create, then another URL":        {operation{nil, create("a", "", url1, 0)}, anyURL(url2), false},
-		"create, then the end":            {operation{nil, create("a", "", url1, time.Minute)}, both(later(2*time.Minute), reap), false},
-		"edit, then another URL":          {operation{there("a", url1, 0), setURL(url2)}, setURL(url3), false},
-		"edit, then the end":              {operation{there("a", url1, time.Minute), setURL(url2)}, both(later(61*time.Second), reap), false},
-		"restore, then another URL":       {operation{there("a", url1, 0, deleteOne), restoreOne}, setURL(url2), false},
-		"restore, then the end":           {operation{there("a", url1, time.Minute, deleteOne), restoreOne}, both(later(61*time.Second), reap), false},
-		"claim, then another URL":         {operation{there("", url1, time.Hour), claim("a", false)}, setURL(url2), false},
-		"import, then another URL":        {operation{nil, importing("", url1, 0)}, setURL(url2), false},
-		"reap, then another URL": {operation{there("a", url1, time.Hour, setEnd(5*time.Hour), unindexed, func(_ context.Context, r *rig, _ *storage.Links) error {
-			r.Put(r.Expiry, rawtables.Expiry(r.wish("a", "one", url1, time.Minute))) // of an edit that was stopped
-			r.clock.Advance(2 * time.Minute)
-			return nil
-		}), reap}, setURL(url2), false},
+		"failed create, then another URL": {operation{nil, create("a", "", url1, 0)}, anyURL(url2),
+			true},
+		"failed create, then the end": {operation{nil, create("a", "", url1, time.Minute)},
+			both(later(61*time.Second), reap), true},
+		"create, then another URL": {operation{nil, create("a", "", url1, 0)}, anyURL(url2),
+			false},
+		"create, then the end": {operation{nil, create("a", "", url1, time.Minute)},
+			both(later(2*time.Minute), reap), false},
+		"edit, then another URL": {operation{there("a", url1, 0), setURL(url2)},
+			setURL(url3), false},
+		"edit, then the end": {operation{there("a", url1, time.Minute), setURL(url2)},
+			both(later(61*time.Second), reap), false},
+		"restore, then another URL": {operation{there("a", url1, 0, deleteOne), restoreOne},
+			setURL(url2), false},
+		"restore, then the end": {operation{there("a", url1, time.Minute, deleteOne),
+			restoreOne}, both(later(61*time.Second), reap), false},
+		"claim, then another URL": {operation{there("", url1, time.Hour),
+			claim("a", false)}, setURL(url2), false},
+		"import, then another URL": {operation{nil, importing("", url1, 0)}, setURL(url2),
+			false},
+		"reap, then another URL": {operation{there("a", url1, time.Hour, setEnd(5*time.Hour),
+			unindexed, func(_ context.Context, r *rig, _ *storage.Links) error {
+				// of an edit that was stopped
+				r.Put(r.Expiry, rawtables.Expiry(r.wish("a", "one", url1, time.Minute)))
+				r.clock.Advance(2 * time.Minute)
+				return nil
+			}), reap}, setURL(url2), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -543,16 +620,17 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 // anyURL leads the one link that there is elsewhere.
 func anyURL(url string) doing {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
-		_, err := s.Edit(ctx, link.Alias(r.Rows(r.Links)[0]["RowKey"].(string)), false, func(l link.Link) (link.Link, error) {
-			l.LongURL, l.UpdatedAt = url, r.clock.Now()
-			return l, nil
-		})
+		_, err := s.Edit(ctx, link.Alias(r.Rows(r.Links)[0]["RowKey"].(string)),
+			false, func(l link.Link) (link.Link, error) {
+				l.LongURL, l.UpdatedAt = url, r.clock.Now()
+				return l, nil
+			})
 		return err
 	}
 }
 
-// However short the time is for which deleted links are kept, a reaper that comes between the writes of a delete finds the link
-// later, though the clocks of both are wrong.
+// However short the time is for which deleted links are kept, a reaper that comes between the
+// writes of a delete finds the link later, though the clocks of both are wrong.
 func TestADeleteThatIsKeptShorterThanItTakes(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []time.Duration{time.Second, 30 * time.Second} {
@@ -593,8 +671,8 @@ func TestADeleteThatIsKeptShorterThanItTakes(t *testing.T) {
 	}
 }
 
-// A process stands still at some point of an operation, for longer than links live and rows are kept for it, and its call
-// arrives after that.
+// A process stands still at some point of an operation, for longer than links live and rows are
+// kept for it, and its call arrives after that.
 func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {
@@ -611,7 +689,10 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 					r.begin(op, other)
 					r.meet(n, false, func() {
 						r.clock.Advance(10 * time.Minute)
-						if err := patiently(func() error { return reap(ctx, r, other) }); err != nil {
+						if err := patiently(func() error {
+							return reap(ctx, r,
+								other)
+						}); err != nil {
 							t.Error(err)
 						}
 					})

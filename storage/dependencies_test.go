@@ -24,7 +24,8 @@ func reported(t *testing.T) (*rig, *ingest.Endpoint) {
 		t.Fatal(err)
 	}
 	r := newRigAt(t, newAzurite(t, emulator))
-	r.sender = telemetry.Start(telemetry.Config{Connection: connection, Metrics: r.metrics, SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
+	r.sender = telemetry.Start(telemetry.Config{Connection: connection, Metrics: r.metrics,
+		SamplingPercent: 100, Log: slog.New(slog.DiscardHandler)})
 	r.config.Open = connect(t, r.proxy.ConnectionString(), r.sender)
 	return r, e
 }
@@ -36,7 +37,8 @@ func wantCalls(t *testing.T, r *rig, e *ingest.Endpoint, kind string, want ...st
 	var got []string
 	for _, i := range e.Items("RemoteDependencyData") {
 		d := i.Data.BaseData
-		got = append(got, strings.Join(strings.Fields(fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Properties["ErrorCode"], " ", d.Success, " ", d.Properties["Try"])), " "))
+		got = append(got, strings.Join(strings.Fields(fmt.Sprint(d.Name, " ", d.ResultCode, " ",
+			d.Properties["ErrorCode"], " ", d.Success, " ", d.Properties["Try"])), " "))
 		if d.Type != kind || d.Target != "127.0.0.1" || d.Duration <= "0.00:00:00.0000000" {
 			t.Errorf("%+v", d)
 		}
@@ -76,13 +78,19 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			},
 			func(r *rig) []string {
 				return []string{
-					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index + " 404 ResourceNotFound true",
-					"InsertEntity " + r.Expiry + " 201 true", "InsertEntity " + r.Links + " 201 true", "InsertEntity " + r.Index + " 201 true",
-					"GetEntity " + r.Links + " 200 true", "GetEntity " + r.Links + " 404 ResourceNotFound true",
-					"QueryEntities " + r.Expiry + " 200 true", "QueryEntities " + r.Expiry + " 200 true",
+					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index +
+						" 404 ResourceNotFound true",
+					"InsertEntity " + r.Expiry + " 201 true", "InsertEntity " + r.Links +
+						" 201 true", "InsertEntity " + r.Index + " 201 true",
+					"GetEntity " + r.Links + " 200 true", "GetEntity " + r.Links +
+						" 404 ResourceNotFound true",
+					"QueryEntities " + r.Expiry + " 200 true", "QueryEntities " + r.Expiry +
+						" 200 true",
 					"GetEntity " + r.Links + " 200 true", "GetEntity " + r.Index + " 200 true",
-					"GetEntity " + r.Links + " 200 true", "DeleteEntity " + r.Index + " 204 true", "UpdateEntity " + r.Links + " 204 true",
-					"GetEntity " + r.ClickTotals + " 404 ResourceNotFound true", "DeleteEntity " + r.Links + " 204 true", "DeleteEntity " + r.Expiry + " 204 true",
+					"GetEntity " + r.Links + " 200 true", "DeleteEntity " + r.Index + " 204 true",
+					"UpdateEntity " + r.Links + " 204 true",
+					"GetEntity " + r.ClickTotals + " 404 ResourceNotFound true", "DeleteEntity " +
+						r.Links + " 204 true", "DeleteEntity " + r.Expiry + " 204 true",
 					"QueryEntities " + r.State + " 200 true",
 				}
 			},
@@ -95,7 +103,8 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 				}
 			},
 			func(r *rig) []string {
-				return []string{"GetEntity " + r.Links + " 404 TableNotFound true", "CreateTable " + r.Links + " 201 true", "GetEntity " + r.Links + " 404 ResourceNotFound true"}
+				return []string{"GetEntity " + r.Links + " 404 TableNotFound true", "CreateTable " +
+					r.Links + " 201 true", "GetEntity " + r.Links + " 404 ResourceNotFound true"}
 			},
 		},
 		"busy": {
@@ -105,7 +114,8 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			},
 			func(r *rig) []string {
 				get := "GetEntity " + r.Links
-				return []string{get + " 503 ServerBusy false", get + " 503 ServerBusy false 2", get + " 503 ServerBusy false 3"}
+				return []string{get + " 503 ServerBusy false", get + " 503 ServerBusy false 2",
+					get + " 503 ServerBusy false 3"}
 			},
 		},
 		"limiting": {
@@ -113,7 +123,10 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.TooManyRequests })
 				_, _ = s.Get(ctx, "nobody")
 			},
-			func(r *rig) []string { return []string{"GetEntity " + r.Links + " 429 TooManyRequests false"} },
+			func(r *rig) []string {
+				return []string{"GetEntity " + r.Links +
+					" 429 TooManyRequests false"}
+			},
 		},
 		"gone and back": {
 			func(t *testing.T, r *rig, s *storage.Links) {
@@ -126,7 +139,8 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 				_, _ = s.Get(ctx, "nobody")
 			},
 			func(r *rig) []string {
-				return []string{"GetEntity " + r.Links + " unreachable false", "GetEntity " + r.Links + " 404 ResourceNotFound true 2"}
+				return []string{"GetEntity " + r.Links + " unreachable false", "GetEntity " +
+					r.Links + " 404 ResourceNotFound true 2"}
 			},
 		},
 		"a response that is lost": {
@@ -141,8 +155,10 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			},
 			func(r *rig) []string {
 				return []string{
-					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index + " 404 ResourceNotFound true", "InsertEntity " + r.Expiry + " 201 true",
-					"InsertEntity " + r.Links + " unreachable false", "InsertEntity " + r.Links + " 409 EntityAlreadyExists true 2", "GetEntity " + r.Links + " 200 true",
+					"QueryEntities " + r.State + " 200 true", "GetEntity " + r.Index +
+						" 404 ResourceNotFound true", "InsertEntity " + r.Expiry + " 201 true",
+					"InsertEntity " + r.Links + " unreachable false", "InsertEntity " + r.Links +
+						" 409 EntityAlreadyExists true 2", "GetEntity " + r.Links + " 200 true",
 					"InsertEntity " + r.Index + " 201 true",
 				}
 			},
@@ -154,7 +170,8 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 			},
 			func(r *rig) []string {
 				get := "GetEntity " + r.Links
-				return []string{get + " timeout false", get + " timeout false 2"} // the second try got all that was left
+				// the second try got all that was left
+				return []string{get + " timeout false", get + " timeout false 2"}
 			},
 		},
 		"a caller that gives up": {

@@ -15,32 +15,38 @@ import (
 )
 
 const (
-	// editTries is how often a link is read and written again because somebody else has changed it in between.
+	// editTries is how often a link is read and written again because somebody else has changed it
+	// in between.
 	editTries = 5
 	// editConcurrency is how many links EditAll edits at the same time.
 	editConcurrency = 16
 )
 
-// Edit changes a link: it reads it, lets change say what it is to become, and writes that if the link is still the one that
-// was read. Otherwise it begins again, a few times, but not if once is set. If change returns an error, nothing is written,
-// and Edit returns that error; if it returns the link as it was, nothing is written either. Change may be called more than
-// once, and must do nothing else.
+// Edit changes a link: it reads it, lets change say what it is to become, and writes that if the
+// link is still the one that was read. Otherwise it begins again, a few times, but not if once is
+// set. If change returns an error, nothing is written, and Edit returns that error; if it returns
+// the link as it was, nothing is written either. Change may be called more than once, and must do
+// nothing else.
 //
-// When it returns without an error, the change is durable, and within 15 seconds every process knows of it. It takes at most
-// Timeout, and a second more to repair if the process was stopped for too long. A client that disconnects does not cut it short.
-// Errors: those of change, link.ErrBlocked of another long URL, link.ErrNotFound, also for a tombstone, link.ErrConflict,
+// When it returns without an error, the change is durable, and within 15 seconds every process
+// knows of it. It takes at most Timeout, and a second more to repair if the process was stopped for
+// too long. A client that disconnects does not cut it short. Errors: those of change,
+// link.ErrBlocked of another long URL, link.ErrNotFound, also for a tombstone, link.ErrConflict,
 // link.ErrDamaged, link.ErrUnavailable.
-func (s *Links) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
+func (s *Links) Edit(ctx context.Context, a link.Alias, once bool,
+	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
 	e := &editing{s: s, until: until, once: once}
 	return e.edit(ctx, a, change)
 }
 
-// EditAll edits several links as Edit does, announcing all of them first; change gets the index of the link. An alias may be
-// there more than once. It returns the error of each, or one error if it did nothing at all. All of them together take as long
-// as one Edit may: other processes look for an announcement for about a minute only.
-func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
+// EditAll edits several links as Edit does, announcing all of them first; change gets the index of
+// the link. An alias may be there more than once. It returns the error of each, or one error if it
+// did nothing at all. All of them together take as long as one Edit may: other processes look for
+// an announcement for about a minute only.
+func (s *Links) EditAll(ctx context.Context, aliases []link.Alias,
+	change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
 	at := map[link.Alias][]int{}
 	var names []string
 	for i, a := range aliases {
@@ -65,7 +71,10 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 			for _, i := range at[a] {
 				errs[i] = table.Safely(func() error {
 					e := &editing{s: s, until: until, told: true}
-					_, err := e.edit(ctx, a, func(l link.Link) (link.Link, error) { return change(i, l) })
+					_, err := e.edit(ctx, a, func(l link.Link) (link.Link,
+						error) {
+						return change(i, l)
+					})
 					return err
 				})
 			}
@@ -76,7 +85,8 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias, change func(i
 	return errs, nil
 }
 
-// errOverwritten: it is not known whether a write was applied, since the link has been changed after it.
+// errOverwritten: it is not known whether a write was applied, since the link has been changed
+// after it.
 var errOverwritten = errors.New("the response was lost, and the link has been changed since")
 
 // editing is one Edit at work.
@@ -87,7 +97,8 @@ type editing struct {
 	told  bool // other processes know that the link is about to change
 }
 
-func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link) (link.Link, error)) (link.Link, error) {
+func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link) (link.Link,
+	error)) (link.Link, error) {
 	var l linkRow
 	var err error
 	for range editTries {
@@ -101,8 +112,10 @@ func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link)
 	return l.Link, err
 }
 
-// try reads, changes and writes the link once. table.ErrChanged: somebody else has changed it in between.
-func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) (link.Link, error)) (linkRow, error) {
+// try reads, changes and writes the link once. table.ErrChanged: somebody else has changed it in
+// between.
+func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) (link.Link,
+	error)) (linkRow, error) {
 	was, err := e.s.read(ctx, a)
 	if err != nil {
 		return linkRow{}, err
@@ -154,7 +167,8 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
 		case changed && !written.retried && guard.etag != "":
-			// This try has changed nothing. The next one, and those of others, would have to find a free second beyond the row.
+			// This try has changed nothing. The next one, and those of others, would have to find a
+			// free second beyond the row.
 			_ = e.s.expiry.delete(ctx, guard)
 		}
 		return linkRow{}, err
@@ -163,10 +177,11 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	return written, nil
 }
 
-// prepare writes what has to be there before the link is written. It returns the guard of the index, if
-// that is to change: it stays if anything fails, and by it the reaper puts the index in order. Enters: the
-// link is to enter the index, wherever it was.
-func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guard rowKey, enters bool, err error) {
+// prepare writes what has to be there before the link is written. It returns the guard of the
+// index, if that is to change: it stays if anything fails, and by it the reaper puts the index in
+// order. Enters: the link is to enter the index, wherever it was.
+func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guard rowKey,
+	enters bool, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
 	}
@@ -198,7 +213,8 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 	return guard, withdrawn || restored || claimed, err
 }
 
-// tidy does what is left to do after the link was written. It is best effort: what it cannot do, the reaper does.
+// tidy does what is left to do after the link was written. It is best effort: what it cannot do,
+// the reaper does.
 func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, enters bool) {
 	left := func(err error) bool {
 		if err != nil {
@@ -206,12 +222,15 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 		}
 		return err != nil
 	}
-	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" && was.ExpiresAt.After(e.s.config.Now().Add(link.MinTTL)) {
-		// By an ETag that was known before the link was written: if somebody has made the link end then again, the row has
-		// another one by now. A row that is due, or nearly, is left: a reaper may have deleted what leads to the link and then
-		// crashed, and whoever finds the row puts that back.
+	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" &&
+		was.ExpiresAt.After(e.s.config.Now().Add(link.MinTTL)) {
+		// By an ETag that was known before the link was written: if somebody has made the link end
+		// then again, the row has another one by now. A row that is due, or nearly, is left: a
+		// reaper may have deleted what leads to the link and then crashed, and whoever finds the
+		// row puts that back.
 		partition, key := expiryKey(was.ExpiresAt, was.Alias)
-		if err := e.s.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err, table.ErrChanged) {
+		if err := e.s.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err,
+			table.ErrChanged) {
 			left(err)
 		}
 	}
@@ -224,8 +243,10 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 	}
 }
 
-// lead makes the index lead to a link by its new key, if it enters or the old key did. late: the guard has to stay.
-func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (late bool, err error) {
+// lead makes the index lead to a link by its new key, if it enters or the old key did. late: the
+// guard has to stay.
+func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (late bool,
+	err error) {
 	key := indexKey(was)
 	if key == indexKey(next) {
 		if enters {
@@ -254,8 +275,9 @@ func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (l
 	return late, e.s.index.drop(ctx, key, old.etag)
 }
 
-// repair is for a process that was stopped in the middle of the write of the link for longer than an edit may take: the
-// write may have been applied after the reaper had dropped the expiry rows of the new state, even if it returned an error.
+// repair is for a process that was stopped in the middle of the write of the link for longer than
+// an edit may take: the write may have been applied after the reaper had dropped the expiry rows of
+// the new state, even if it returned an error.
 func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	if !e.until.stopped() {
 		return
@@ -273,6 +295,7 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 		_, err = e.s.guard(ctx, next.Alias, indexKey(was.Link), indexKey(next.Link))
 	}
 	if err != nil {
-		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row", "alias", next.Alias, "error", err)
+		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row",
+			"alias", next.Alias, "error", err)
 	}
 }

@@ -26,7 +26,9 @@ func dateTime(t time.Time) (time.Time, string) {
 func encode(entity any) []byte {
 	data, err := json.Marshal(entity, jsontext.AllowInvalidUTF8(true)) // of other programs
 	if err != nil {
-		panic(err) // strings, booleans and times always encode, but for years past 9999, which the rules exclude
+		// strings, booleans and times always encode, but for years past 9999, which the rules
+		// exclude
+		panic(err)
 	}
 	return data
 }

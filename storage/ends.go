@@ -5,8 +5,8 @@ import (
 	"tiney/link"
 )
 
-// end returns when the reaper has to look at a link, or at a tombstone, because its time in this state is over, and zero
-// for never.
+// end returns when the reaper has to look at a link, or at a tombstone, because its time in this
+// state is over, and zero for never.
 func (s *Links) end(l link.Link) time.Time {
 	switch {
 	case l.GoneReason == link.StateDeleted:
@@ -19,8 +19,8 @@ func (s *Links) end(l link.Link) time.Time {
 	return l.ExpiresAt
 }
 
-// due returns when the row by which a link ends is due, if the link is about to be written: at its end,
-// but not before that write is over, or a reaper would find the link as it was. Zero: never.
+// due returns when the row by which a link ends is due, if the link is about to be written: at its
+// end, but not before that write is over, or a reaper would find the link as it was. Zero: never.
 func (s *Links) due(l link.Link) time.Time {
 	end := s.end(l)
 	if soon := s.soon(link.MinTTL); !end.IsZero() && end.Before(soon) {

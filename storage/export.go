@@ -12,19 +12,23 @@ import (
 	"tiney/telemetry"
 )
 
-// All returns links of all owners in the order of the table, from up to limit rows of it, which is 1 to 1,000, tombstones left
-// out. It begins after a position, "" for the start, and returns the position of the last row that it looked at, or "" if there
-// are no more. Damaged is how many rows are no links and no tombstones; they are logged and left out.
-// Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
-func (s *Links) All(ctx context.Context, after string, limit int) (links []link.Link, next string, damaged int, err error) {
+// All returns links of all owners in the order of the table, from up to limit rows of it, which is
+// 1 to 1,000, tombstones left out. It begins after a position, "" for the start, and returns the
+// position of the last row that it looked at, or "" if there are no more. Damaged is how many rows
+// are no links and no tombstones; they are logged and left out. Errors: link.ErrPosition if after
+// cannot be a position, link.ErrUnavailable.
+func (s *Links) All(ctx context.Context, after string, limit int) (links []link.Link, next string,
+	damaged int, err error) {
 	ranges := []table.Range{{From: "-"}} // the first of the characters that an alias may have
 	if after != "" {
 		a, ok := link.ParseAlias(after)
 		if !ok {
 			return nil, "", 0, link.ErrPosition
 		}
-		// One after the other: the service would read all of the table for the two with "or" between them.
-		ranges = []table.Range{{Partition: linkPartition(a), After: string(a)}, {After: linkPartition(a)}}
+		// One after the other: the service would read all of the table for the two with "or"
+		// between them.
+		ranges = []table.Range{{Partition: linkPartition(a), After: string(a)},
+			{After: linkPartition(a)}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
@@ -68,8 +72,8 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 	return links, "", damaged, nil
 }
 
-// TotalsOfAll returns what Totals does, of links that All has returned together, and reads the totals that are rolled up by a
-// few queries instead of one by one. Error: link.ErrUnavailable.
+// TotalsOfAll returns what Totals does, of links that All has returned together, and reads the
+// totals that are rolled up by a few queries instead of one by one. Error: link.ErrUnavailable.
 func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
 	if len(links) == 0 {
 		return nil, nil
@@ -98,10 +102,11 @@ func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.T
 	})
 }
 
-// between returns the ranges of the rows of the aliases from one to another in the order of the table,
-// both included.
+// between returns the ranges of the rows of the aliases from one to another in the order of the
+// table, both included.
 func between(first, last link.Alias) []table.Range {
-	const end = "!" // sorts before all that an alias may have, so no alias is between last and last+end
+	// sorts before all that an alias may have, so no alias is between last and last+end
+	const end = "!"
 	from, to := linkPartition(first), linkPartition(last)
 	if from == to {
 		return []table.Range{{Partition: from, From: string(first), Before: string(last) + end}}

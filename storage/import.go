@@ -15,21 +15,25 @@ import (
 	"tiney/storage/table"
 )
 
-// importConcurrency is how many links are imported at the same time: enough to hide the latency of a storage call. The links of
-// one announcement are begun within the time of three others, and so within half of that for which processes look back.
+// importConcurrency is how many links are imported at the same time: enough to hide the latency of
+// a storage call. The links of one announcement are begun within the time of three others, and so
+// within half of that for which processes look back.
 const importConcurrency = 32
 
-// Import makes links with their own aliases and dates, and returns what became of each. Of several with one alias the first
-// comes first. A link that is there and leads to the same long URL stays as it is, and so does the tombstone of one whose end is
-// past. One that has ended, or is about to, is reaped a minute later.
+// Import makes links with their own aliases and dates, and returns what became of each. Of several
+// with one alias the first comes first. A link that is there and leads to the same long URL stays
+// as it is, and so does the tombstone of one whose end is past. One that has ended, or is about to,
+// is reaped a minute later.
 //
-// What it made is durable. What Before says is part of the link, so that nothing loses it or counts it twice. It is safe to
-// repeat after any error, and after a kill at any point: what is done stays, and the rest is done. When ctx has ended, it begins
-// no other link; those that are begun take at most Timeout.
-// Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
+// What it made is durable. What Before says is part of the link, so that nothing loses it or counts
+// it twice. It is safe to repeat after any error, and after a kill at any point: what is done
+// stays, and the rest is done. When ctx has ended, it begins no other link; those that are begun
+// take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted,
+// link.ErrUnavailable.
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
-	before := map[link.Alias]error{} // of those of which the first is not decided: else a later one could be made instead of it
+	// of those of which the first is not decided: else a later one could be made instead of it
+	before := map[link.Alias]error{}
 	for _, turn := range turns(links) {
 		var all errgroup.Group
 		all.SetLimit(importConcurrency)
@@ -72,7 +76,8 @@ func (s *Links) tellImport(ctx context.Context, links []link.Link, batch []int) 
 	if ctx.Err() != nil {
 		return stoppedImport(ctx)
 	}
-	_, ctx, cancel := s.config.startWrite(context.WithoutCancel(ctx)) // what is begun has its full time
+	// what is begun has its full time
+	_, ctx, cancel := s.config.startWrite(context.WithoutCancel(ctx))
 	defer cancel()
 	var names []string
 	for _, i := range batch {
@@ -119,8 +124,10 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 			return link.Link{}, false, err
 		}
 	}
-	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or its URL gets another one.
-	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.s.config.Now()) && there.GoneReason == link.StateLive {
+	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or
+	// its URL gets another one.
+	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.s.config.Now()) &&
+		there.GoneReason == link.StateLive {
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
@@ -131,8 +138,9 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 	return there.Link, created, nil
 }
 
-// met returns an error unless what is there is the link that is to be imported. A tombstone is taken for what is left of it if
-// it has ended: so a file can be imported again when some of its links have been reaped.
+// met returns an error unless what is there is the link that is to be imported. A tombstone is
+// taken for what is left of it if it has ended: so a file can be imported again when some of its
+// links have been reaped.
 func met(want link.Link, there linkRow, now time.Time) error {
 	switch {
 	case there.GoneReason != link.StateLive && want.Expired(now):
@@ -147,7 +155,8 @@ func met(want link.Link, there linkRow, now time.Time) error {
 
 // TryImport returns what Import would, and what is there, and only reads. What earlier calls and
 // this one would have made is in made: by alias, a hash of the long URL.
-func (s *Links) TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported {
+func (s *Links) TryImport(ctx context.Context, links []link.Link,
+	made map[link.Alias]uint64) []link.Imported {
 	there, errs := make([]linkRow, len(links)), make([]error, len(links))
 	var all errgroup.Group
 	all.SetLimit(importConcurrency)

@@ -31,7 +31,8 @@ func imports(s *storage.Links, links ...link.Link) (what []string) {
 	return whatOf(importPatiently(s, links))
 }
 
-// importPatiently imports, and repeats what storage did not respond to in time, as on a busy machine.
+// importPatiently imports, and repeats what storage did not respond to in time, as on a busy
+// machine.
 func importPatiently(s *storage.Links, links []link.Link) (done []link.Imported) {
 	_ = patiently(func() error {
 		again := s.Import(ctx, links)
@@ -71,11 +72,12 @@ func (r *rig) wantSame(what, got, want any) {
 	}
 }
 
-// rows returns all rows of links, without what differs from one run to the next: of several links of one URL that have no
-// owner, the index names any.
+// rows returns all rows of links, without what differs from one run to the next: of several links
+// of one URL that have no owner, the index names any.
 func (r *rig) rows() (all []string) {
 	r.t.Helper()
-	for name, table := range map[string]string{"link": r.Links, "index": r.Index, "expiry": r.Expiry, "owner": r.Owners} {
+	for name, table := range map[string]string{"link": r.Links, "index": r.Index,
+		"expiry": r.Expiry, "owner": r.Owners} {
 		for _, e := range r.Rows(table) {
 			if e["OldIndexKey"] != nil {
 				continue // a guard that is left to the reaper
@@ -101,7 +103,8 @@ func TestImport(t *testing.T) {
 	full.UpdatedAt, full.ExpiresAt = r.clock.Now().Add(-time.Hour), r.clock.Now().Add(time.Hour)
 	full.StatusCode, full.Disabled, full.Title, full.Tags = 308, true, "a title", []string{"x"}
 	full.Before = link.Count{Clicks: 5e9, Bots: 3, LastAt: r.clock.Now().Add(-time.Minute)}
-	links := []link.Link{full, r.former("", "free", url1), r.former("", "second", url1), r.former("b", "owned", url1)}
+	links := []link.Link{full, r.former("", "free", url1), r.former("", "second", url1),
+		r.former("b", "owned", url1)}
 	r.wantSame("first", imports(s, links...), []string{"made", "made", "made", "made"})
 	got, err := s.Read(ctx, "Full_-1")
 	full.Version, full.CountedFrom = got.Version, got.CountedFrom
@@ -110,10 +113,12 @@ func TestImport(t *testing.T) {
 	}
 	// One of those without an owner is in the index, and is what their URL gets.
 	r.WantRows(4, 1, 1)
-	if l, created, err := s.Create(ctx, r.wish("", "", url1, time.Hour), ""); err != nil || created || l.Alias != "free" && l.Alias != "second" {
+	if l, created, err := s.Create(ctx, r.wish("", "", url1, time.Hour), ""); err != nil ||
+		created || l.Alias != "free" && l.Alias != "second" {
 		t.Errorf("got %+v, created %t, %v", l, created, err)
 	}
-	if l, _, err := s.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil || len(l) != 1 || l[0].Alias != "Full_-1" {
+	if l, _, err := s.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil ||
+		len(l) != 1 || l[0].Alias != "Full_-1" {
 		t.Errorf("its owner sees %v, %v", l, err)
 	}
 	before := r.rows()
@@ -128,7 +133,9 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 	r.leaveTombstones(linkstest.TombstoneKeep)
 	s := r.open(nil)
 	taken, deleted := link.ErrAliasTaken.Error(), link.ErrDeleted.Error()
-	for _, l := range []link.Link{r.wish("a", "live", url1, 0), r.wish("a", "gone", url1, time.Hour), r.wish("a", "deleted", url1, 0), r.wish("a", "disabled", url1, 0)} {
+	for _, l := range []link.Link{r.wish("a", "live", url1, 0),
+		r.wish("a", "gone", url1, time.Hour), r.wish("a", "deleted", url1, 0),
+		r.wish("a", "disabled", url1, 0)} {
 		if _, _, err := s.Create(ctx, l, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -141,22 +148,29 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 		"deleted":  func(l *link.Link) { l.DeletedAt = r.clock.Now() },
 		"disabled": func(l *link.Link) { l.Disabled = true },
 	} {
-		if _, err := s.Edit(ctx, a, false, func(l link.Link) (link.Link, error) { change(&l); return l, nil }); err != nil {
+		if _, err := s.Edit(ctx, a, false, func(l link.Link) (link.Link,
+			error) {
+			change(&l)
+			return l, nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.Put(r.Links, rawtables.Entity{"PartitionKey": "da", "RowKey": "damaged"})
 	links := []link.Link{
-		r.former("b", "live", url1), r.former("b", "live", url2), r.former("a", "gone", url1), r.former("a", "deleted", url1),
+		r.former("b", "live", url1), r.former("b", "live", url2), r.former("a", "gone", url1),
+		r.former("a", "deleted", url1),
 		r.former("a", "disabled", url1), r.former("a", "damaged", url1),
-		r.former("a", "new", url1), r.former("b", "new", url1), r.former("a", "new", url2), r.former("a", "New", url2),
+		r.former("a", "new", url1), r.former("b", "new", url1), r.former("a", "new", url2),
+		r.former("a", "New", url2),
 	}
 	want := []string{"there", taken, taken, deleted, "there", taken, "made", "there", taken, "made"}
 	before := r.rows()
 	made := map[link.Alias]uint64{}
 	tried := s.TryImport(ctx, links, made)
 	r.wantSame("tried", whatOf(tried), want)
-	for i, owner := range []string{"a", "a", "", "a", "a", ""} { // a tombstone and a damaged row have none
+	// a tombstone and a damaged row have none
+	for i, owner := range []string{"a", "a", "", "a", "a", ""} {
 		if there := tried[i].There; there == nil || there.Owner != owner {
 			t.Errorf("%s: found %+v, want a link of %q", links[i].Alias, there, owner)
 		}
@@ -166,7 +180,8 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 			t.Errorf("%s: found %+v", links[6+i].Alias, d.There)
 		}
 	}
-	r.wantSame("tried later", whatOf(s.TryImport(ctx, links[6:], made)), []string{"there", "there", taken, "there"})
+	r.wantSame("tried later", whatOf(s.TryImport(ctx, links[6:], made)),
+		[]string{"there", "there", taken, "there"})
 	r.wantSame("rows after trying", r.rows(), before)
 	r.wantSame("done", imports(s, links...), want)
 	if l, err := s.Read(ctx, "live"); err != nil || l.Owner != "a" {
@@ -183,7 +198,8 @@ func TestImportOfABlockedHost(t *testing.T) {
 	if err := s.Blocked.Add(ctx, host); err != nil {
 		t.Fatal(err)
 	}
-	links := []link.Link{r.former("a", "one", "https://www.EXAMPLE.com./"), r.former("a", "two", "https://example.org/")}
+	links := []link.Link{r.former("a", "one", "https://www.EXAMPLE.com./"),
+		r.former("a", "two", "https://example.org/")}
 	want := []string{link.ErrBlocked.Error(), "made"}
 	r.wantSame("tried", whatOf(s.TryImport(ctx, links, map[link.Alias]uint64{})), want)
 	r.wantSame("done", imports(s, links...), want)
@@ -197,7 +213,8 @@ func TestImportOfWhatHasEnded(t *testing.T) {
 	r.leaveTombstones(linkstest.TombstoneKeep)
 	s := r.open(nil)
 	past, soon := r.former("a", "past", url1), r.former("", "soon", url2)
-	past.ExpiresAt, soon.ExpiresAt = r.clock.Now().Add(-time.Hour), r.clock.Now().Add(10*time.Second)
+	past.ExpiresAt, soon.ExpiresAt = r.clock.Now().Add(-time.Hour),
+		r.clock.Now().Add(10*time.Second)
 	r.wantSame("first", imports(s, past, soon), []string{"made", "made"})
 	r.wantSame("again", imports(s, past, soon), []string{"there", "there"})
 	r.clock.Advance(time.Minute)
@@ -209,21 +226,25 @@ func TestImportOfWhatHasEnded(t *testing.T) {
 		t.Errorf("got %+v, %v", done, err)
 	}
 	for _, l := range []link.Link{past, soon} {
-		if got, err := s.Get(ctx, l.Alias); err != nil || got.GoneReason != link.StateExpired || !got.GoneAt.Equal(l.ExpiresAt) {
+		if got, err := s.Get(ctx, l.Alias); err != nil || got.GoneReason != link.StateExpired ||
+			!got.GoneAt.Equal(l.ExpiresAt) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
-	// The file that they are in can be imported again. A link that has not ended is none of those that have.
+	// The file that they are in can be imported again. A link that has not ended is none of those
+	// that have.
 	before := r.rows()
 	lasting := r.former("", "soon", url2)
 	want := []string{"there", "there", link.ErrAliasTaken.Error()}
-	r.wantSame("tried when they are gone", whatOf(s.TryImport(ctx, []link.Link{past, soon, lasting}, map[link.Alias]uint64{})), want)
+	r.wantSame("tried when they are gone", whatOf(s.TryImport(ctx, []link.Link{past, soon, lasting},
+		map[link.Alias]uint64{})), want)
 	r.wantSame("imported when they are gone", imports(s, past, soon, lasting), want)
 	r.wantSame("rows when they are gone", r.rows(), before)
 	r.endAll(r.other())
 }
 
-// What was counted before the import is kept by an edit, and what is counted here is added to it, rolled up or not.
+// What was counted before the import is kept by an edit, and what is counted here is added to it,
+// rolled up or not.
 func TestImportedClicks(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
@@ -236,7 +257,8 @@ func TestImportedClicks(t *testing.T) {
 		r.clock.Advance(time.Minute) // what was read is kept so long
 		l, err := s.Read(ctx, "one")
 		got, totalErr := s.Clicks.Totals(ctx, []link.Link{l})
-		if err != nil || totalErr != nil || got[0].Clicks != clicks || got[0].Bots != bots || got[0].Last.IsZero() {
+		if err != nil || totalErr != nil || got[0].Clicks != clicks || got[0].Bots != bots ||
+			got[0].Last.IsZero() {
 			t.Errorf("got %+v, %v, %v, want %d and %d", got, err, totalErr, clicks, bots)
 		}
 		all, err := s.Clicks.TotalsOfAll(ctx, []link.Link{l})
@@ -250,7 +272,8 @@ func TestImportedClicks(t *testing.T) {
 	}
 	s.Clicks.Click("one", visit(r.clock.Now(), 1))
 	r.flush(s)
-	r.Put(r.Clicks, clickRow(r.today()-1, "one", "old", 7, nil)) // of a link that had the alias before
+	// of a link that had the alias before
+	r.Put(r.Clicks, clickRow(r.today()-1, "one", "old", 7, nil))
 	total(101, 10)
 	imports(s, r.former("a", "one", url2)) // changes nothing
 	r.clock.Advance(3 * dayLong)
@@ -266,7 +289,8 @@ func TestImportedClicks(t *testing.T) {
 // many is a file of 120 links: with owners and ends and without, two of an alias now and then.
 func (r *rig) many() (links []link.Link) {
 	for i := range 120 {
-		l := r.former([]string{"", "a", "b"}[i%3], link.Alias(fmt.Sprintf("m%d", i)), fmt.Sprintf("https://example.com/%d", i%100))
+		l := r.former([]string{"", "a", "b"}[i%3], link.Alias(fmt.Sprintf("m%d", i)),
+			fmt.Sprintf("https://example.com/%d", i%100))
 		if i%4 == 0 {
 			l.ExpiresAt = r.clock.Now().Add(time.Duration(i+2) * time.Hour)
 		}
@@ -282,8 +306,8 @@ func (r *rig) many() (links []link.Link) {
 // again reports whether the alias of a link was there before in many.
 func again(i int) bool { return i%30 == 29 }
 
-// Several processes import the same at the same time: each link is made once, and nothing is there twice. It is not parallel to
-// other tests: so many links at once are slow enough.
+// Several processes import the same at the same time: each link is made once, and nothing is there
+// twice. It is not parallel to other tests: so many links at once are slow enough.
 func TestImportsAtOnce(t *testing.T) {
 	r, other := newCrashRig(t)
 	links := r.many()
@@ -303,7 +327,8 @@ func TestImportsAtOnce(t *testing.T) {
 			if done[i].Created {
 				made++
 			}
-			if err := done[i].Err; err != nil && (!errors.Is(err, link.ErrAliasTaken) || !again(i)) {
+			if err := done[i].Err; err != nil && (!errors.Is(err, link.ErrAliasTaken) ||
+				!again(i)) {
 				t.Errorf("link %d: %v", i, err)
 			}
 		}
@@ -318,7 +343,8 @@ func TestImportsAtOnce(t *testing.T) {
 	r.wantSame("again", slices.Contains(imports(other, links...), "made"), false)
 }
 
-// A process is killed in the middle of a file. Another one that imports the file again leaves what one that was not killed does.
+// A process is killed in the middle of a file. Another one that imports the file again leaves what
+// one that was not killed does.
 func TestImportKilledAndRunAgain(t *testing.T) {
 	t.Parallel()
 	unharmed, s := newCrashRig(t)
@@ -336,8 +362,10 @@ func TestImportKilledAndRunAgain(t *testing.T) {
 			}
 		}
 		r.clock.Advance(10 * time.Minute)
-		for _, owner := range []string{"a", "b"} { // who lists them drops rows that lead nowhere, once they are a minute old
-			if _, _, err := other.List(ctx, owner, "", 1000, func(link.Link) bool { return true }); err != nil {
+		// who lists them drops rows that lead nowhere, once they are a minute old
+		for _, owner := range []string{"a", "b"} {
+			if _, _, err := other.List(ctx, owner, "",
+				1000, func(link.Link) bool { return true }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -378,7 +406,8 @@ func TestImportStops(t *testing.T) {
 	if rows := len(r.Rows(r.Links)); failed < 60 || rows == 0 || rows+failed > len(links) {
 		t.Errorf("%d links were made, and %d not", rows, failed)
 	}
-	r.wantSame("again", slices.Contains(imports(other, links...), link.ErrUnavailable.Error()), false)
+	r.wantSame("again", slices.Contains(imports(other, links...), link.ErrUnavailable.Error()),
+		false)
 	r.WantNoLeak()
 }
 

@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// keyFresh is how long a key is served after it was read, whether storage responds or not: an outage must not let a key
-	// live on that was revoked.
+	// keyFresh is how long a key is served after it was read, whether storage responds or not: an
+	// outage must not let a key live on that was revoked.
 	keyFresh = time.Minute
-	// keysCached bounds the cached keys. Unknown ones are not cached, so that strangers cannot push out the others.
+	// keysCached bounds the cached keys. Unknown ones are not cached, so that strangers cannot push
+	// out the others.
 	keysCached = 1000
 	// keyUseRetry is how long after a try to save the day of a key's last use nobody tries again.
 	keyUseRetry = time.Minute
@@ -33,20 +34,21 @@ const (
 	hashLength  = 64
 )
 
-// Keys keeps API keys in a table, with a cache of those in use. Its methods may be called concurrently, and other processes
-// may work on the same table at the same time.
+// Keys keeps API keys in a table, with a cache of those in use. Its methods may be called
+// concurrently, and other processes may work on the same table at the same time.
 //
-// A key has a row by its hash, and one in the list of its owner's keys. The latter is inserted first and deleted last, so
-// that an owner sees every key that works.
+// A key has a row by its hash, and one in the list of its owner's keys. The latter is inserted
+// first and deleted last, so that an owner sees every key that works.
 type Keys struct {
 	rows    *store
 	config  *Config
 	changes *changes
 	warned  atomic.Bool // that the day of a key's last use was not saved
 
-	mu        sync.Mutex
-	cached    map[string]*cachedKey // by hash
-	forgotten int                   // how often a key was forgotten: what was being read meanwhile is not cached
+	mu     sync.Mutex
+	cached map[string]*cachedKey // by hash
+	// how often a key was forgotten: what was being read meanwhile is not cached
+	forgotten int
 }
 
 type cachedKey struct {
@@ -61,9 +63,9 @@ func newKeys(config *Config, rows *store, changes *changes) *Keys {
 	return k
 }
 
-// Key returns the key with this hash, expired or not, as it was in the table within the last minute. The day of its last use
-// is saved in the background. In a context of access.WithoutLookup, only a cached key is available.
-// Errors: access.ErrUnknownKey, link.ErrUnavailable.
+// Key returns the key with this hash, expired or not, as it was in the table within the last
+// minute. The day of its last use is saved in the background. In a context of access.WithoutLookup,
+// only a cached key is available. Errors: access.ErrUnknownKey, link.ErrUnavailable.
 func (k *Keys) Key(ctx context.Context, hash string) (access.Key, error) {
 	current := k.changes.current(ctx, k.config.Now())
 	key, cached := k.lookUp(ctx, hash)
@@ -154,7 +156,8 @@ func (k *Keys) saveUse(ctx context.Context, hash, day string) {
 	defer cancel()
 	err := table.Safely(func() error {
 		// Not an upsert, which would bring back a key that was revoked meanwhile.
-		row := encode(map[string]string{"PartitionKey": keyPartition(hash), "RowKey": hash, "LastUsedOn": day})
+		row := encode(map[string]string{"PartitionKey": keyPartition(hash), "RowKey": hash,
+			"LastUsedOn": day})
 		_, _, err := k.rows.merge(ctx, row, table.Any)
 		return err
 	})
@@ -180,13 +183,15 @@ func (k *Keys) forget(hash string) {
 	delete(k.cached, hash)
 }
 
-// Create adds a key, unless its owner has access.MaxKeys that have not ended. When it returns without an
-// error, the key is durable. After an error it may be there all the same; to repeat it, draw another one.
-// A client that disconnects does not cut it short. Errors: access.ErrTooManyKeys, link.ErrUnavailable.
+// Create adds a key, unless its owner has access.MaxKeys that have not ended. When it returns
+// without an error, the key is durable. After an error it may be there all the same; to repeat it,
+// draw another one. A client that disconnects does not cut it short. Errors: access.ErrTooManyKeys,
+// link.ErrUnavailable.
 func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
-	listed := encode(keyListEntity{PartitionKey: keyList(key.Owner), RowKey: key.ID(), Hash: key.Hash})
+	listed := encode(keyListEntity{PartitionKey: keyList(key.Owner), RowKey: key.ID(),
+		Hash: key.Hash})
 	if _, err := k.rows.upsert(ctx, listed); err != nil {
 		return err
 	}
@@ -205,7 +210,8 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	if errors.Is(err, table.ErrExists) {
 		// Ours, if an earlier try was applied and only its response was lost.
 		data, _, readErr := k.rows.get(ctx, keyPartition(key.Hash), key.Hash)
-		if there := decodeKey(data, key.Hash); readErr == nil && there.Owner == key.Owner && there.Name == key.Name {
+		if there := decodeKey(data, key.Hash); readErr == nil && there.Owner == key.Owner &&
+			there.Name == key.Name {
 			err = nil
 		}
 	}
@@ -218,9 +224,9 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	return err
 }
 
-// permit returns access.ErrTooManyKeys if too many keys are listed for an owner that have not ended. It
-// counts after the new one was listed, so that of creates at the same time none overlooks another:
-// together they may make fewer keys than there is room for, but not more.
+// permit returns access.ErrTooManyKeys if too many keys are listed for an owner that have not
+// ended. It counts after the new one was listed, so that of creates at the same time none overlooks
+// another: together they may make fewer keys than there is room for, but not more.
 func (k *Keys) permit(ctx context.Context, owner string) error {
 	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner)}, access.MaxKeys+1)
 	if err != nil || len(rows) <= access.MaxKeys {
@@ -238,8 +244,8 @@ func (k *Keys) permit(ctx context.Context, owner string) error {
 	return nil
 }
 
-// List returns the keys of an owner, or of everybody if that is "", the newest first, as they are in the table. It deletes
-// rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
+// List returns the keys of an owner, or of everybody if that is "", the newest first, as they are
+// in the table. It deletes rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
 func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
@@ -255,7 +261,8 @@ func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err e
 }
 
 func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
-	rows, err := k.rows.first(ctx, table.Range{From: keysPrefix, Before: beyond(keysPrefix)}, math.MaxInt)
+	rows, err := k.rows.first(ctx, table.Range{From: keysPrefix, Before: beyond(keysPrefix)},
+		math.MaxInt)
 	var keys []access.Key
 	for _, r := range rows {
 		keys = append(keys, decodeKey(r.data, r.key))
@@ -264,7 +271,8 @@ func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
 }
 
 // ofOwner returns the keys of an owner, and how many are listed that may be about to be inserted.
-func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, coming int, err error) {
+func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, coming int,
+	err error) {
 	strays := newStrays(k.config, k.rows)
 	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner)}, math.MaxInt)
 	if err != nil {
@@ -291,19 +299,21 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 	return keys, int(young.Load()), err
 }
 
-// Revoke deletes the key with this id if it is the owner's, or anybody's if owner is "". When it returns without an error,
-// this process refuses the key from now on, and every other one within 15 seconds. A client that disconnects does not cut it short.
+// Revoke deletes the key with this id if it is the owner's, or anybody's if owner is "". When it
+// returns without an error, this process refuses the key from now on, and every other one within 15
+// seconds. A client that disconnects does not cut it short.
 //
-// After an error it is safe to repeat. If it turns out that the key is gone already, an owner gets no error as long as the
-// list of their keys has its row, and else access.ErrUnknownKey.
-// Errors: access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
+// After an error it is safe to repeat. If it turns out that the key is gone already, an owner gets
+// no error as long as the list of their keys has its row, and else access.ErrUnknownKey. Errors:
+// access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
 func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	if len(id) != keyIDLength || strings.Trim(id, "0123456789abcdef") != "" {
 		return access.ErrUnknownKey
 	}
 	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
-	r := table.Range{Partition: keyPartition(id), From: id, Before: id + "g"} // the hash goes on in hex
+	// the hash goes on in hex
+	r := table.Range{Partition: keyPartition(id), From: id, Before: id + "g"}
 	rows, err := k.rows.first(ctx, r, 1)
 	if err != nil {
 		return err
@@ -337,7 +347,8 @@ func (k *Keys) revoked(ctx context.Context, id, owner string) error {
 		return access.ErrUnknownKey // whose list it may be in is not known; they drop it themselves
 	}
 	strays := newStrays(k.config, k.rows)
-	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner), From: id, Before: id + "!"}, 1)
+	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner), From: id, Before: id +
+		"!"}, 1)
 	if err == nil && len(rows) == 0 {
 		return access.ErrUnknownKey
 	}
@@ -379,7 +390,8 @@ func keyPartition(hash string) string { return keysPrefix + hash[:2] }
 func keyList(owner string) string { return keyListPrefix + ownerPartition(owner) }
 
 func encodeKey(k access.Key) []byte {
-	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner, Name: k.Name, Last4: k.Last4, LastUsedOn: k.LastUsedOn}
+	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner, Name: k.Name,
+		Last4: k.Last4, LastUsedOn: k.LastUsedOn}
 	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = dateTime(k.ExpiresAt)
 	return encode(e)

@@ -32,7 +32,8 @@ func (r *rig) newKey(owner string) access.Key {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return access.Key{Hash: access.Hash(secret), Owner: owner, Name: "a name", Last4: secret[len(secret)-4:], CreatedAt: r.clock.Now(),
+	return access.Key{Hash: access.Hash(secret), Owner: owner, Name: "a name",
+		Last4: secret[len(secret)-4:], CreatedAt: r.clock.Now(),
 		LastUsedOn: r.clock.Now().AddDate(0, 0, 2).Format(time.DateOnly)}
 }
 
@@ -47,8 +48,10 @@ func (r *rig) addKey(s *storage.Links, owner string) access.Key {
 
 // keyRows returns the two rows of a key as the format has them.
 func keyRows(k access.Key) (byHash, listed rawtables.Entity) {
-	byHash = rawtables.Entity{"PartitionKey": "key|" + k.Hash[:2], "RowKey": k.Hash, "Owner": k.Owner, "Name": k.Name, "Last4": k.Last4}
-	for name, at := range map[string]time.Time{"CreatedAtUtc": k.CreatedAt, "ExpiresAtUtc": k.ExpiresAt} {
+	byHash = rawtables.Entity{"PartitionKey": "key|" + k.Hash[:2], "RowKey": k.Hash,
+		"Owner": k.Owner, "Name": k.Name, "Last4": k.Last4}
+	for name, at := range map[string]time.Time{"CreatedAtUtc": k.CreatedAt,
+		"ExpiresAtUtc": k.ExpiresAt} {
 		if !at.IsZero() {
 			byHash[name], byHash[name+"@odata.type"] = at.Format(time.RFC3339), "Edm.DateTime"
 		}
@@ -57,7 +60,8 @@ func keyRows(k access.Key) (byHash, listed rawtables.Entity) {
 		byHash["LastUsedOn"] = k.LastUsedOn
 	}
 	owner := sha256.Sum256([]byte(k.Owner))
-	return byHash, rawtables.Entity{"PartitionKey": "owner|" + hex.EncodeToString(owner[:16]), "RowKey": k.Hash[:16], "Hash": k.Hash}
+	return byHash, rawtables.Entity{"PartitionKey": "owner|" + hex.EncodeToString(owner[:16]),
+		"RowKey": k.Hash[:16], "Hash": k.Hash}
 }
 
 func (r *rig) wantKeyRows(keys ...access.Key) {
@@ -110,7 +114,8 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	a, b := r.open(nil), r.open(nil)
-	owners := []string{"ann", "o'brien' or 'x' eq 'x", `login.example:8443|a"b\c/d#e?f`, strings.Repeat("z", 200)}
+	owners := []string{"ann", "o'brien' or 'x' eq 'x", `login.example:8443|a"b\c/d#e?f`,
+		strings.Repeat("z", 200)}
 	var keys []access.Key // the newest first
 	for i, owner := range owners {
 		for _, name := range []string{"laptop", "Büro 東京 🗝 'n' \"m\"", strings.Repeat("é", 100)} {
@@ -139,8 +144,10 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 
 	key := keys[4]
 	for id, want := range map[string]error{
-		key.ID(): link.ErrForbidden, "0123456789abcdef": access.ErrUnknownKey, strings.ToUpper(key.ID()): access.ErrUnknownKey,
-		key.ID()[:15]: access.ErrUnknownKey, key.Hash: access.ErrUnknownKey, "": access.ErrUnknownKey, "' or RowKey ge '": access.ErrUnknownKey,
+		key.ID(): link.ErrForbidden, "0123456789abcdef": access.ErrUnknownKey,
+		strings.ToUpper(key.ID()): access.ErrUnknownKey,
+		key.ID()[:15]:             access.ErrUnknownKey, key.Hash: access.ErrUnknownKey,
+		"": access.ErrUnknownKey, "' or RowKey ge '": access.ErrUnknownKey,
 	} {
 		if err := a.Keys.Revoke(ctx, id, "ann"); !errors.Is(err, want) {
 			t.Errorf("revoking %q: got %v, want %v", id, err, want)
@@ -172,7 +179,8 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 	count := func(what string, want int, do func() error) {
 		t.Helper()
 		before := len(r.proxy.Calls())
-		if err := do(); err != nil && !errors.Is(err, access.ErrUnknownKey) && !errors.Is(err, link.ErrForbidden) {
+		if err := do(); err != nil && !errors.Is(err, access.ErrUnknownKey) &&
+			!errors.Is(err, link.ErrForbidden) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if made := r.proxy.Calls()[before:]; len(made) != want {
@@ -199,7 +207,12 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 	count("list", 2, list("ann"))
 	count("list of nobody", 1, list("nobody"))
 	count("list of all", 1, list(""))
-	revoke := func(id, owner string) func() error { return func() error { return s.Keys.Revoke(ctx, id, owner) } }
+	revoke := func(id, owner string) func() error {
+		return func() error {
+			return s.Keys.Revoke(ctx,
+				id, owner)
+		}
+	}
 	count("revoke what is no id", 0, revoke("nonsense", ""))
 	count("revoke another's", 1, revoke(key.ID(), "bob"))
 	count("revoke", 4, revoke(key.ID(), "ann"))
@@ -290,7 +303,8 @@ func TestKeysWithoutALookUp(t *testing.T) {
 	try := func(k access.Key, want error) {
 		t.Helper()
 		before := len(r.proxy.Calls())
-		if got, err := s.Keys.Key(access.WithoutLookup(ctx), k.Hash); !errors.Is(err, want) || want == nil && got != k {
+		if got, err := s.Keys.Key(access.WithoutLookup(ctx), k.Hash); !errors.Is(err, want) ||
+			want == nil && got != k {
 			t.Errorf("got %+v, %v, want %v", got, err, want)
 		}
 		if made := r.proxy.Calls()[before:]; len(made) != 0 {
@@ -310,18 +324,22 @@ func TestARevokedKeyIsRefusedByOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		every time.Duration
-		fails func(r *rig) string // the table that fails after the revocation; "" for none, "*" for all
-		after []time.Duration     // since the revocation
+		// the table that fails after the revocation; "" for none, "*" for all
+		fails func(r *rig) string
+		after []time.Duration // since the revocation
 		want  []error
 	}{
 		"with polls": {5 * time.Second, func(*rig) string { return "" },
-			[]time.Duration{15 * time.Second, 16 * time.Second}, []error{nil, access.ErrUnknownKey}},
+			[]time.Duration{15 * time.Second, 16 * time.Second},
+			[]error{nil, access.ErrUnknownKey}},
 		"without polls": {0, func(*rig) string { return "" },
 			[]time.Duration{59 * time.Second, time.Minute}, []error{nil, access.ErrUnknownKey}},
 		"polls fail, and the table is asked": {5 * time.Second, func(r *rig) string { return r.State },
-			[]time.Duration{15 * time.Second, 16 * time.Second}, []error{nil, access.ErrUnknownKey}},
+			[]time.Duration{15 * time.Second, 16 * time.Second},
+			[]error{nil, access.ErrUnknownKey}},
 		"nothing can be asked": {5 * time.Second, func(r *rig) string { return "*" },
-			[]time.Duration{30 * time.Second, 59 * time.Second, time.Minute}, []error{nil, nil, link.ErrUnavailable}},
+			[]time.Duration{30 * time.Second, 59 * time.Second, time.Minute},
+			[]error{nil, nil, link.ErrUnavailable}},
 		"the table cannot be asked": {5 * time.Second, func(r *rig) string { return r.Keys },
 			[]time.Duration{15 * time.Second, 16 * time.Second}, []error{nil, link.ErrUnavailable}},
 	} {
@@ -369,7 +387,8 @@ func TestAKeyThatIsRevokedWhileItIsRead(t *testing.T) {
 	r.wantKey(s, key, access.ErrUnknownKey, 1)
 }
 
-// Killed after any of its calls, a create or a revocation leaves nothing that a list and a repetition do not put in order.
+// Killed after any of its calls, a create or a revocation leaves nothing that a list and a
+// repetition do not put in order.
 func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 	t.Parallel()
 	const calls = 4 // of a revocation; the create has 2
@@ -378,7 +397,8 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 			t.Run(fmt.Sprintf("after call %d, by %q", n, by), func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t)
-				// Nothing arrives that the process does after call n. The next one is another process.
+				// Nothing arrives that the process does after call n. The next one is another
+				// process.
 				kill := func(do func(s *storage.Links) error) (*storage.Links, error) {
 					s := r.open(nil)
 					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
@@ -408,7 +428,10 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 					key = r.addKey(s, "ann")
 				}
 
-				s, err = kill(func(s *storage.Links) error { return s.Keys.Revoke(ctx, key.ID(), by) })
+				s, err = kill(func(s *storage.Links) error {
+					return s.Keys.Revoke(ctx, key.ID(),
+						by)
+				})
 				if n >= 3 != (err == nil) || err != nil && !errors.Is(err, link.ErrUnavailable) {
 					t.Errorf("revoke: %v", err)
 				}
@@ -424,7 +447,8 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 				if n == 4 || n == 3 && by == "" {
 					want = access.ErrUnknownKey
 				}
-				if err := s.Keys.Revoke(ctx, key.ID(), by); !errors.Is(err, want) || err != nil && want == nil {
+				if err := s.Keys.Revoke(ctx, key.ID(), by); !errors.Is(err, want) || err != nil &&
+					want == nil {
 					t.Errorf("revoke again: got %v, want %v", err, want)
 				}
 				wantListed(t, s, "ann")
@@ -449,7 +473,8 @@ func TestYoungRowsOfTheListOfKeysStay(t *testing.T) {
 	if rows := r.Rows(r.Keys); len(rows) != 1 {
 		t.Errorf("the rows are %v", rows)
 	}
-	// What the process read before it was stopped says nothing about the age of what it meets afterwards.
+	// What the process read before it was stopped says nothing about the age of what it meets
+	// afterwards.
 	var once sync.Once
 	r.proxy.After(func(faultproxy.Call) { once.Do(func() { r.clock.Advance(time.Hour) }) })
 	wantListed(t, s, "ann")
@@ -461,15 +486,35 @@ func TestYoungRowsOfTheListOfKeysStay(t *testing.T) {
 func TestFaultsAroundKeys(t *testing.T) {
 	t.Parallel()
 	do := map[string]func(r *rig, s *storage.Links, key access.Key) error{
-		"create": func(r *rig, s *storage.Links, key access.Key) error { return s.Keys.Create(ctx, r.newKey("bob")) },
-		"key":    func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.Key(ctx, key.Hash); return err },
-		"revoke": func(r *rig, s *storage.Links, key access.Key) error { return s.Keys.Revoke(ctx, key.ID(), "ann") },
-		"list":   func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.List(ctx, "ann"); return err },
-		"all":    func(r *rig, s *storage.Links, key access.Key) error { _, err := s.Keys.List(ctx, ""); return err },
+		"create": func(r *rig, s *storage.Links, key access.Key) error {
+			return s.Keys.Create(ctx,
+				r.newKey("bob"))
+		},
+		"key": func(r *rig, s *storage.Links, key access.Key) error {
+			_,
+				err := s.Keys.Key(ctx, key.Hash)
+			return err
+		},
+		"revoke": func(r *rig, s *storage.Links, key access.Key) error {
+			return s.Keys.Revoke(ctx,
+				key.ID(), "ann")
+		},
+		"list": func(r *rig, s *storage.Links, key access.Key) error {
+			_,
+				err := s.Keys.List(ctx, "ann")
+			return err
+		},
+		"all": func(r *rig, s *storage.Links, key access.Key) error {
+			_,
+				err := s.Keys.List(ctx, "")
+			return err
+		},
 	}
-	for operation, calls := range map[string]int{"create": 3, "key": 1, "revoke": 4, "list": 2, "all": 1} {
+	for operation, calls := range map[string]int{"create": 3, "key": 1, "revoke": 4, "list": 2,
+		"all": 1} {
 		for name, fault := range map[string]faultproxy.Fault{
-			"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy,
+			"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse,
+			"server busy": faultproxy.ServerBusy,
 		} {
 			for n := 1; n <= calls; n++ {
 				t.Run(fmt.Sprintf("%s, %s at call %d", operation, name, n), func(t *testing.T) {
@@ -522,7 +567,8 @@ func TestAKeyThatIsThereIsNotOverwritten(t *testing.T) {
 	wantListed(t, s, "ann", key)
 }
 
-// A process that was stopped in a create lists its key again: somebody else may have dropped the row meanwhile.
+// A process that was stopped in a create lists its key again: somebody else may have dropped the
+// row meanwhile.
 func TestACreateOfAKeyThatWasStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -624,7 +670,8 @@ func TestTheCacheOfKeysIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// At least what was too much is read again, and each of these reads may push out one that is still to come.
+	// At least what was too much is read again, and each of these reads may push out one that is
+	// still to come.
 	if n := len(r.proxy.Calls()); n < keys-cached || n > keys/2 {
 		t.Errorf("%d of %d keys were read again", n, keys)
 	}
@@ -689,7 +736,8 @@ func TestTheDayOfAKeysLastUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.proxy.Reset()
-	r.clock.Advance(r.clock.Now().Truncate(24 * time.Hour).Add(48*time.Hour - 10*time.Second).Sub(r.clock.Now()))
+	r.clock.Advance(r.clock.Now().Truncate(24 * time.Hour).Add(48*time.Hour - 10*time.Second).Sub(
+		r.clock.Now()))
 	for range 3 {
 		use(s, key)
 	}
@@ -737,7 +785,10 @@ func TestTheDayOfAKeysLastUseThatCannotBeSaved(t *testing.T) {
 			r.wantKey(s, key, nil, -1)
 		}
 		close(arrived)
-		eventually(t, "it has failed", func() bool { return len(r.proxy.Calls()) == 1+3 && warned.Load() > 0 })
+		eventually(t, "it has failed", func() bool {
+			return len(r.proxy.Calls()) == 1+3 &&
+				warned.Load() > 0
+		})
 		r.clock.Advance(time.Minute)
 	}
 	if n := warned.Load(); n != 1 {
@@ -745,7 +796,10 @@ func TestTheDayOfAKeysLastUseThatCannotBeSaved(t *testing.T) {
 	}
 	r.proxy.Reset()
 	r.wantKey(s, key, nil, -1)
-	eventually(t, "it was saved", func() bool { return r.Rows(r.Keys)[0]["LastUsedOn"] == r.clock.Now().Format(time.DateOnly) })
+	eventually(t, "it was saved", func() bool {
+		return r.Rows(
+			r.Keys)[0]["LastUsedOn"] == r.clock.Now().Format(time.DateOnly)
+	})
 }
 
 func TestAUseDoesNotBringBackARevokedKey(t *testing.T) {

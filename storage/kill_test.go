@@ -21,26 +21,33 @@ import (
 )
 
 // dying is the context of a process that is about to be killed: it tries nothing twice.
-var dying = faultproxy.WithTries(hasty, policy.RetryOptions{MaxRetries: -1, TryTimeout: time.Minute})
+var dying = faultproxy.WithTries(hasty, policy.RetryOptions{MaxRetries: -1,
+	TryTimeout: time.Minute})
 
 // persistent is the context of an operation that tries each call more often than the product does.
 var persistent = faultproxy.WithTries(hasty, policy.RetryOptions{
-	MaxRetries: 10, RetryDelay: 10 * time.Millisecond, MaxRetryDelay: 50 * time.Millisecond, TryTimeout: time.Minute,
+	MaxRetries: 10, RetryDelay: 10 * time.Millisecond, MaxRetryDelay: 50 * time.Millisecond,
+	TryTimeout: time.Minute,
 })
 
 // Who edits, in these tests: "a" and "b" are owners.
 const url1, url2, url3 = "https://example.com/1", "https://example.com/2", "https://example.com/3"
 
-// An operation is one that writes, on links that are there before it. It can be done by any instance, and repeated.
+// An operation is one that writes, on links that are there before it. It can be done by any
+// instance, and repeated.
 type operation struct {
 	before func(r *rig, s *storage.Links) // makes the links, and puts the clock forward
 	do     func(ctx context.Context, r *rig, s *storage.Links) error
 }
 
 // edit returns an operation on the link "one".
-func edit(change func(now time.Time, l link.Link) (link.Link, error)) func(context.Context, *rig, *storage.Links) error {
+func edit(change func(now time.Time, l link.Link) (link.Link, error)) func(context.Context, *rig,
+	*storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
-		_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) { return change(r.clock.Now(), l) })
+		_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link,
+			error) {
+			return change(r.clock.Now(), l)
+		})
 		return err
 	}
 }
@@ -64,7 +71,10 @@ func setEnd(life time.Duration) func(context.Context, *rig, *storage.Links) erro
 }
 
 var (
-	deleteOne  = edit(func(now time.Time, l link.Link) (link.Link, error) { return l.Deleted(false, now) })
+	deleteOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
+		return l.Deleted(false,
+			now)
+	})
 	restoreOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
 		if l.DeletedAt.IsZero() {
 			return l, nil
@@ -75,7 +85,8 @@ var (
 
 func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
-		errs, err := s.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link, error) {
+		errs, err := s.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link,
+			error) {
 			if l.Owner != "" || l.State(r.clock.Now()) != link.StateLive {
 				return l, nil
 			}
@@ -88,7 +99,8 @@ func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.L
 	}
 }
 
-func create(owner string, a link.Alias, url string, life time.Duration) func(context.Context, *rig, *storage.Links) error {
+func create(owner string, a link.Alias, url string, life time.Duration) func(context.Context, *rig,
+	*storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
 		_, _, err := s.Create(ctx, r.wish(owner, a, url, life), "")
 		if errors.Is(err, link.ErrAliasTaken) && owner == "" {
@@ -98,11 +110,14 @@ func create(owner string, a link.Alias, url string, life time.Duration) func(con
 	}
 }
 
-// importing returns an operation that imports the link "one", which ends in so long, or never if that is zero.
-func importing(owner, url string, life time.Duration) func(context.Context, *rig, *storage.Links) error {
+// importing returns an operation that imports the link "one", which ends in so long, or never if
+// that is zero.
+func importing(owner, url string, life time.Duration) func(context.Context, *rig,
+	*storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
 		l := r.wish(owner, "one", url, 0)
-		l.CreatedAt, l.Before = l.CreatedAt.Truncate(time.Hour), link.Count{Clicks: 7} // the same if it is repeated
+		// the same if it is repeated
+		l.CreatedAt, l.Before = l.CreatedAt.Truncate(time.Hour), link.Count{Clicks: 7}
 		if life != 0 {
 			l.ExpiresAt = l.CreatedAt.Add(life)
 		}
@@ -124,15 +139,18 @@ func reap(ctx context.Context, r *rig, s *storage.Links) error {
 
 // wish is a link to be made, for ever if life is zero.
 func (r *rig) wish(owner string, a link.Alias, url string, life time.Duration) link.Link {
-	l := link.Link{Alias: a, Owner: owner, LongURL: url, CreatedAt: r.clock.Now(), StatusCode: link.DefaultStatusCode}
+	l := link.Link{Alias: a, Owner: owner, LongURL: url, CreatedAt: r.clock.Now(),
+		StatusCode: link.DefaultStatusCode}
 	if life > 0 {
 		l.ExpiresAt = l.CreatedAt.Add(life)
 	}
 	return l
 }
 
-// there returns the making of a link "one" before an operation. It is in the index, as if the alias had been drawn.
-func there(owner, url string, life time.Duration, more ...func(context.Context, *rig, *storage.Links) error) func(*rig, *storage.Links) {
+// there returns the making of a link "one" before an operation. It is in the index, as if the alias
+// had been drawn.
+func there(owner, url string, life time.Duration, more ...func(context.Context, *rig,
+	*storage.Links) error) func(*rig, *storage.Links) {
 	return func(r *rig, s *storage.Links) {
 		r.t.Helper()
 		l := r.wish(owner, "one", url, life)
@@ -152,68 +170,88 @@ func there(owner, url string, life time.Duration, more ...func(context.Context, 
 }
 
 func later(d time.Duration) func(context.Context, *rig, *storage.Links) error {
-	return func(_ context.Context, r *rig, _ *storage.Links) error { r.clock.Advance(d); return nil }
+	return func(_ context.Context, r *rig,
+		_ *storage.Links) error {
+		r.clock.Advance(d)
+		return nil
+	}
 }
 
 // operations are all ways to write, from all states that they differ for.
 var operations = map[string]operation{
-	"create":                       {nil, create("", "", url1, time.Hour)},
-	"create, owner's":              {nil, create("a", "", url1, 0)},
-	"create, owner's with an end":  {nil, create("a", "", url1, time.Hour)},
-	"create, chosen":               {nil, create("", "one", url1, time.Hour)},
-	"create, chosen by an owner":   {nil, create("a", "one", url1, time.Hour)},
-	"create, known":                {there("", url1, time.Hour), create("", "", url1, time.Hour)},
-	"create, expired before":       {there("", url1, time.Hour, later(2*time.Hour)), create("", "", url1, time.Hour)},
-	"create, deleted before":       {there("a", url1, 0, deleteOne), create("a", "", url1, 0)},
-	"import":                       {nil, importing("a", url1, 0)},
-	"import, no owner":             {nil, importing("", url1, 0)},
-	"import, with an end":          {nil, importing("a", url1, time.Hour)},
-	"import, no owner and an end":  {nil, importing("", url1, time.Hour)},
-	"import, ended before":         {nil, importing("a", url1, -time.Hour)},
-	"import, nearly ended":         {nil, importing("", url1, 10*time.Second)},
-	"import, known":                {there("", url1, time.Hour), importing("", url1, time.Hour)},
-	"import, URL taken":            {func(r *rig, s *storage.Links) { r.create(s, url1, time.Hour) }, importing("", url1, time.Hour)},
-	"edit, target":                 {there("a", url1, 0), setURL(url2)},
-	"edit, target of no owner":     {there("", url1, time.Hour), setURL(url2)},
-	"edit, target that is taken":   {there("a", url1, 0, create("a", "two", url2, time.Hour)), setURL(url2)},
-	"edit, end":                    {there("a", url1, time.Hour), setEnd(5 * time.Hour)},
-	"edit, first end":              {there("a", url1, 0), setEnd(5 * time.Hour)},
-	"edit, no end any more":        {there("a", url1, time.Hour), setEnd(0)},
-	"edit, end of an expired link": {there("a", url1, time.Hour, later(2*time.Hour)), setEnd(5 * time.Hour)},
-	"edit, target and end": {there("a", url1, time.Hour), edit(func(now time.Time, l link.Link) (link.Link, error) {
-		l.LongURL, l.ExpiresAt, l.Title = url2, now.Truncate(time.Hour).Add(5*time.Hour), "both"
-		return l, nil
-	})},
-	"edit, title": {there("a", url1, time.Hour), edit(func(_ time.Time, l link.Link) (link.Link, error) {
-		l.Title = "a title"
-		return l, nil
-	})},
-	"delete":                     {there("a", url1, 0), deleteOne},
-	"delete, with an end":        {there("", url1, time.Hour), deleteOne},
-	"restore":                    {there("a", url1, 0, deleteOne), restoreOne},
-	"restore, with an end":       {there("", url1, time.Hour, deleteOne), restoreOne},
-	"restore, expired meanwhile": {there("a", url1, time.Hour, deleteOne, later(2*time.Hour), reap), restoreOne},
-	"restore, URL taken":         {there("a", url1, 0, deleteOne, create("a", "", url1, time.Hour)), restoreOne},
-	"claim":                      {there("", url1, time.Hour), claim("a", false)},
-	"claim, end kept":            {there("", url1, time.Hour), claim("a", true)},
-	"claim, shared":              {there("", url1, time.Hour, create("", "", url1, time.Hour)), claim("a", false)},
-	"reap":                       {there("", url1, time.Hour, later(2*time.Hour)), reap},
-	"reap, owner's":              {there("a", url1, time.Hour, later(2*time.Hour)), reap},
-	"reap, deleted":              {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)), reap},
-	"reap, tombstone":            {there("a", url1, time.Hour, later(2*time.Hour), reap, later(linkstest.TombstoneKeep)), reap},
-	"reap, extended": {there("a", url1, time.Hour, setEnd(5*time.Hour), func(_ context.Context, r *rig, _ *storage.Links) error {
+	"create":                      {nil, create("", "", url1, time.Hour)},
+	"create, owner's":             {nil, create("a", "", url1, 0)},
+	"create, owner's with an end": {nil, create("a", "", url1, time.Hour)},
+	"create, chosen":              {nil, create("", "one", url1, time.Hour)},
+	"create, chosen by an owner":  {nil, create("a", "one", url1, time.Hour)},
+	"create, known":               {there("", url1, time.Hour), create("", "", url1, time.Hour)},
+	"create, expired before": {there("", url1, time.Hour, later(2*time.Hour)),
+		create("", "", url1, time.Hour)},
+	"create, deleted before":      {there("a", url1, 0, deleteOne), create("a", "", url1, 0)},
+	"import":                      {nil, importing("a", url1, 0)},
+	"import, no owner":            {nil, importing("", url1, 0)},
+	"import, with an end":         {nil, importing("a", url1, time.Hour)},
+	"import, no owner and an end": {nil, importing("", url1, time.Hour)},
+	"import, ended before":        {nil, importing("a", url1, -time.Hour)},
+	"import, nearly ended":        {nil, importing("", url1, 10*time.Second)},
+	"import, known":               {there("", url1, time.Hour), importing("", url1, time.Hour)},
+	"import, URL taken": {func(r *rig, s *storage.Links) {
+		r.create(s, url1,
+			time.Hour)
+	}, importing("", url1, time.Hour)},
+	"edit, target":             {there("a", url1, 0), setURL(url2)},
+	"edit, target of no owner": {there("", url1, time.Hour), setURL(url2)},
+	"edit, target that is taken": {there("a", url1, 0, create("a", "two", url2, time.Hour)),
+		setURL(url2)},
+	"edit, end":             {there("a", url1, time.Hour), setEnd(5 * time.Hour)},
+	"edit, first end":       {there("a", url1, 0), setEnd(5 * time.Hour)},
+	"edit, no end any more": {there("a", url1, time.Hour), setEnd(0)},
+	"edit, end of an expired link": {there("a", url1, time.Hour, later(2*time.Hour)),
+		setEnd(5 * time.Hour)},
+	"edit, target and end": {there("a", url1, time.Hour),
+		edit(func(now time.Time, l link.Link) (link.Link, error) {
+			l.LongURL, l.ExpiresAt, l.Title = url2, now.Truncate(time.Hour).Add(5*time.Hour), "both"
+			return l, nil
+		})},
+	"edit, title": {there("a", url1, time.Hour),
+		edit(func(_ time.Time, l link.Link) (link.Link, error) {
+			l.Title = "a title"
+			return l, nil
+		})},
+	"delete":               {there("a", url1, 0), deleteOne},
+	"delete, with an end":  {there("", url1, time.Hour), deleteOne},
+	"restore":              {there("a", url1, 0, deleteOne), restoreOne},
+	"restore, with an end": {there("", url1, time.Hour, deleteOne), restoreOne},
+	"restore, expired meanwhile": {there("a", url1, time.Hour, deleteOne, later(2*time.Hour), reap),
+		restoreOne},
+	"restore, URL taken": {there("a", url1, 0, deleteOne, create("a", "", url1, time.Hour)),
+		restoreOne},
+	"claim":           {there("", url1, time.Hour), claim("a", false)},
+	"claim, end kept": {there("", url1, time.Hour), claim("a", true)},
+	"claim, shared": {there("", url1, time.Hour, create("", "", url1, time.Hour)),
+		claim("a", false)},
+	"reap":          {there("", url1, time.Hour, later(2*time.Hour)), reap},
+	"reap, owner's": {there("a", url1, time.Hour, later(2*time.Hour)), reap},
+	"reap, deleted": {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)),
+		reap},
+	"reap, tombstone": {there("a", url1, time.Hour, later(2*time.Hour), reap,
+		later(linkstest.TombstoneKeep)), reap},
+	"reap, extended": {there("a", url1, time.Hour, setEnd(5*time.Hour), func(_ context.Context,
+		r *rig, _ *storage.Links) error {
 		l := r.wish("a", "one", url1, time.Minute) // of an edit that was stopped
 		r.Put(r.Expiry, rawtables.Expiry(l))
 		r.clock.Advance(2 * time.Minute)
 		return nil
 	}), reap},
-	"reap, clicked": {there("a", url1, time.Hour, clicked, rollUp, later(2*time.Hour), reap, later(linkstest.TombstoneKeep)), reap},
+	"reap, clicked": {there("a", url1, time.Hour, clicked, rollUp, later(2*time.Hour), reap,
+		later(linkstest.TombstoneKeep)), reap},
 	"reap, several": {func(r *rig, s *storage.Links) {
 		r.expired(5, time.Hour, "due")
 	}, reap},
 }
 
-// endAll ends all links that are there, lets time pass until nothing has to be kept, and checks that nothing is.
+// endAll ends all links that are there, lets time pass until nothing has to be kept, and checks
+// that nothing is.
 func (r *rig) endAll(s *storage.Links) {
 	r.t.Helper()
 	must := func(do func() error) {
@@ -225,7 +263,8 @@ func (r *rig) endAll(s *storage.Links) {
 	if r.clicked {
 		must(func() error { return rollUp(ctx, r, s) })
 	}
-	r.clock.Advance(10 * time.Minute) // rows that lead nowhere are dropped once they are a minute old
+	// rows that lead nowhere are dropped once they are a minute old
+	r.clock.Advance(10 * time.Minute)
 	if len(r.Rows(r.Owners)) > 0 {
 		for _, owner := range []string{"a", "b"} {
 			must(func() error {
@@ -240,19 +279,24 @@ func (r *rig) endAll(s *storage.Links) {
 			continue
 		}
 		must(func() error {
-			_, err := s.Edit(ctx, link.Alias(row["RowKey"].(string)), false, func(l link.Link) (link.Link, error) { return l.Deleted(true, r.clock.Now()) })
+			_, err := s.Edit(ctx, link.Alias(row["RowKey"].(string)),
+				false, func(l link.Link) (link.Link, error) {
+					return l.Deleted(true,
+						r.clock.Now())
+				})
 			return err
 		})
 	}
-	for _, d := range []time.Duration{linkstest.DeletedKeep + dayLong, linkstest.DeletedKeep + linkstest.TombstoneKeep} {
+	for _, d := range []time.Duration{linkstest.DeletedKeep + dayLong, linkstest.DeletedKeep +
+		linkstest.TombstoneKeep} {
 		r.clock.Advance(d)
 		must(func() error { return reap(ctx, r, s) })
 	}
 	r.WantNothing()
 }
 
-// kill makes the proxy let through the calls of a process until it is killed, right before its nth call: to storage that is
-// the same as right after the call before.
+// kill makes the proxy let through the calls of a process until it is killed, right before its nth
+// call: to storage that is the same as right after the call before.
 func kill(n int) func(faultproxy.Call) faultproxy.Fault {
 	return func(c faultproxy.Call) faultproxy.Fault {
 		if c.N < n {
@@ -267,9 +311,9 @@ func reads(c faultproxy.Call) bool {
 	return c.Operation == "GetEntity" || c.Operation == "QueryEntities"
 }
 
-// atEachCall plays what happens right before a process's nth call, for each n, and once without that. play returns the calls of
-// the process. One that dies before a call leaves what it leaves if it dies before the call before, if that one reads: where it
-// dies, such calls are left out.
+// atEachCall plays what happens right before a process's nth call, for each n, and once without
+// that. play returns the calls of the process. One that dies before a call leaves what it leaves if
+// it dies before the call before, if that one reads: where it dies, such calls are left out.
 func atEachCall(dies bool, play func(n int) []faultproxy.Call) {
 	if !dies {
 		for n := 1; len(play(n)) >= n; n++ {
@@ -284,8 +328,8 @@ func atEachCall(dies bool, play func(n int) []faultproxy.Call) {
 	}
 }
 
-// A process is killed at any point of any operation. Whatever that leaves behind harms nobody, can be done again, and is found
-// when its time has come.
+// A process is killed at any point of any operation. Whatever that leaves behind harms nobody, can
+// be done again, and is found when its time has come.
 func TestKilledAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {
@@ -328,7 +372,8 @@ func (r *rig) begin(op operation, s *storage.Links) {
 	}
 }
 
-// The response to a call is lost: the operation succeeds, and leaves what it would have left otherwise.
+// The response to a call is lost: the operation succeeds, and leaves what it would have left
+// otherwise.
 func TestAResponseIsLostAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {
@@ -336,7 +381,8 @@ func TestAResponseIsLostAtAnyPoint(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
 			want := ""
-			points := []int{0, -1} // at first no response is lost, then those to all reads, and then that to each write
+			// at first no response is lost, then those to all reads, and then that to each write
+			points := []int{0, -1}
 			for i := 0; i < len(points); i++ {
 				n, lost := points[i], atomic.Bool{}
 				s := r.instance()
@@ -383,7 +429,8 @@ func TestAResponseIsLostAtAnyPoint(t *testing.T) {
 	}
 }
 
-// One call fails for good, applied or not, and storage works again: what the operation does about it leaves nothing behind.
+// One call fails for good, applied or not, and storage works again: what the operation does about
+// it leaves nothing behind.
 func TestACallFailsAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {
@@ -391,11 +438,13 @@ func TestACallFailsAtAnyPoint(t *testing.T) {
 			t.Parallel()
 			r, other := newCrashRig(t)
 			for n, met := 1, true; met; n++ {
-				for _, fault := range []faultproxy.Fault{faultproxy.ServerBusy, faultproxy.DropResponse} {
+				for _, fault := range []faultproxy.Fault{faultproxy.ServerBusy,
+					faultproxy.DropResponse} {
 					s := r.instance()
 					r.begin(op, other)
 					r.proxy.Before(faultproxy.Fail(n, fault))
-					if err := op.do(dying, r, s); err != nil && !errors.Is(err, link.ErrUnavailable) {
+					if err := op.do(dying, r, s); err != nil &&
+						!errors.Is(err, link.ErrUnavailable) {
 						t.Errorf("got %v", err)
 					}
 					calls := r.proxy.Calls()
@@ -414,13 +463,14 @@ func TestACallFailsAtAnyPoint(t *testing.T) {
 	}
 }
 
-// shape tells what links, index rows, owners' rows and totals there are, whatever their aliases and times. Expiry rows may be left
-// over.
+// shape tells what links, index rows, owners' rows and totals there are, whatever their aliases and
+// times. Expiry rows may be left over.
 func (r *rig) shape() string {
 	r.t.Helper()
 	var all []string
 	for _, row := range r.Rows(r.Links) {
-		all = append(all, fmt.Sprint(row["LongUrl"], row["Owner"], row["Shared"], row["Title"], row["GoneReason"], row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil))
+		all = append(all, fmt.Sprint(row["LongUrl"], row["Owner"], row["Shared"], row["Title"],
+			row["GoneReason"], row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil))
 	}
 	for _, row := range r.Rows(r.Index) {
 		all = append(all, fmt.Sprint(row["RowKey"]))

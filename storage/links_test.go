@@ -25,7 +25,8 @@ func TestTablesConform(t *testing.T)             { conform(t, nil) }
 func TestTablesBehindACacheConform(t *testing.T) { conform(t, withCache) }
 
 func conform(t *testing.T, cache *storage.CacheConfig) {
-	linkstest.Conform(t, func(t *testing.T, now func() time.Time, random io.Reader) linkstest.Subject {
+	linkstest.Conform(t, func(t *testing.T, now func() time.Time,
+		random io.Reader) linkstest.Subject {
 		r := newRig(t)
 		r.config.Now, r.config.Random, r.config.TombstoneFor = now, random, linkstest.TombstoneKeep
 		s := r.open(cache)
@@ -37,7 +38,8 @@ func conform(t *testing.T, cache *storage.CacheConfig) {
 
 func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 	r := newRig(t)
-	r.config.Random = linkstest.Draws("\x24\x25\x0a\x0b\x00\x01") // "abAB01" reads better than random letters
+	// "abAB01" reads better than random letters
+	r.config.Random = linkstest.Draws("\x24\x25\x0a\x0b\x00\x01")
 	s := r.open(nil)
 	l := r.create(s, "https://example.com/a", time.Hour)
 	if l.Alias != "abAB01" {
@@ -47,13 +49,19 @@ func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 	// printf 'https://example.com/a' | sha256sum
 	const hash = "2dce0a4c50441bfccfa9caf4b58c3cba6e06c420505dd829f0436de1aa44baac"
 	for table, want := range map[string]rawtables.Entity{
-		r.Links: {"PartitionKey": "ab", "RowKey": "abAB01", "LongUrl": "https://example.com/a", "IsDisabled": false,
-			"CountedFrom":  l.CreatedAt.Add(-time.Minute).Format("20060102"), // another process's clock may be behind
-			"CreatedAtUtc": created, "CreatedAtUtc@odata.type": "Edm.DateTime", "ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
-		r.Index: {"PartitionKey": hash[:8], "RowKey": hash, "Alias": "abAB01", "LongUrl": "https://example.com/a",
+		r.Links: {"PartitionKey": "ab", "RowKey": "abAB01", "LongUrl": "https://example.com/a",
+			"IsDisabled": false,
+			// another process's clock may be behind
+			"CountedFrom":  l.CreatedAt.Add(-time.Minute).Format("20060102"),
+			"CreatedAtUtc": created, "CreatedAtUtc@odata.type": "Edm.DateTime",
 			"ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
-		r.Expiry: {"PartitionKey": l.ExpiresAt.Format("20060102"), "RowKey": l.ExpiresAt.Format("150405") + "|abAB01",
-			"AliasPartitionKey": "ab", "AliasRowKey": "abAB01", "ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
+		r.Index: {"PartitionKey": hash[:8], "RowKey": hash, "Alias": "abAB01",
+			"LongUrl":      "https://example.com/a",
+			"ExpiresAtUtc": expires, "ExpiresAtUtc@odata.type": "Edm.DateTime"},
+		r.Expiry: {"PartitionKey": l.ExpiresAt.Format("20060102"),
+			"RowKey":            l.ExpiresAt.Format("150405") + "|abAB01",
+			"AliasPartitionKey": "ab", "AliasRowKey": "abAB01", "ExpiresAtUtc": expires,
+			"ExpiresAtUtc@odata.type": "Edm.DateTime"},
 	} {
 		rows := r.Rows(table)
 		if len(rows) != 1 {
@@ -61,7 +69,8 @@ func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 		}
 		got := rows[0]
 		delete(got, "Timestamp@odata.type")
-		if id := got["CreateId"]; table != r.Index && (id == nil || id != r.Rows(r.Links)[0]["CreateId"]) {
+		if id := got["CreateId"]; table != r.Index &&
+			(id == nil || id != r.Rows(r.Links)[0]["CreateId"]) {
 			t.Errorf("%s: the id is %v", table, id)
 		}
 		if etag := got["ExpiryETag"]; table == r.Links && etag == nil {
@@ -84,15 +93,19 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		more      rawtables.Entity
 		want      link.Link
 	}{
-		"all properties, and unknown ones": {"my", "MyLink", rawtables.Entity{"IsDisabled": true, "CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b", "StatusCode": 200,
-			"CreatedAtUtc": "2024-02-29T12:00:00.1234567Z", "CreatedAtUtc@odata.type": "Edm.DateTime"},
-			link.Link{Disabled: true, CreatedAt: time.Date(2024, 2, 29, 12, 0, 0, 123456700, time.UTC)}},
+		"all properties, and unknown ones": {"my", "MyLink", rawtables.Entity{"IsDisabled": true,
+			"CreatedBy": "somebody", "Clicks": 7, "Tags": "a,b", "StatusCode": 200,
+			"CreatedAtUtc":            "2024-02-29T12:00:00.1234567Z",
+			"CreatedAtUtc@odata.type": "Edm.DateTime"},
+			link.Link{Disabled: true, CreatedAt: time.Date(2024, 2, 29, 12, 0, 0, 123456700,
+				time.UTC)}},
 		"the URL alone":             {"pl", "plain", nil, link.Link{}},
 		"an alias of one character": {"xx", "q", nil, link.Link{}},
 		"an alias of 32":            {"--", link.Alias(strings.Repeat("-", 32)), nil, link.Link{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := rawtables.Entity{"PartitionKey": test.partition, "RowKey": string(test.alias), "LongUrl": "https://example.com/ü"}
+			e := rawtables.Entity{"PartitionKey": test.partition, "RowKey": string(test.alias),
+				"LongUrl": "https://example.com/ü"}
 			for k, v := range test.more {
 				e[k] = v
 			}
@@ -104,12 +117,13 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 		})
 	}
 	for name, e := range map[string]rawtables.Entity{
-		"without a URL":             {},
-		"an empty URL":              {"LongUrl": ""},
-		"a URL of wrong type":       {"LongUrl": 7},
-		"an expiry of wrong type":   {"LongUrl": "https://example.com/", "ExpiresAtUtc": true},
-		"an expiry that is no time": {"LongUrl": "https://example.com/", "ExpiresAtUtc": "tomorrow"},
-		"a flag of wrong type":      {"LongUrl": "https://example.com/", "IsDisabled": "no"},
+		"without a URL":           {},
+		"an empty URL":            {"LongUrl": ""},
+		"a URL of wrong type":     {"LongUrl": 7},
+		"an expiry of wrong type": {"LongUrl": "https://example.com/", "ExpiresAtUtc": true},
+		"an expiry that is no time": {"LongUrl": "https://example.com/",
+			"ExpiresAtUtc": "tomorrow"},
+		"a flag of wrong type": {"LongUrl": "https://example.com/", "IsDisabled": "no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e["PartitionKey"], e["RowKey"] = "br", "broken"
@@ -127,7 +141,8 @@ func (r *rig) calls(do func()) []string {
 	do()
 	var all []string
 	for _, c := range r.proxy.Calls() {
-		all = append(all, strings.Replace(c.Operation+" "+c.Target, strings.TrimSuffix(r.Links, "ShortUrls"), "", 1))
+		all = append(all, strings.Replace(c.Operation+" "+c.Target,
+			strings.TrimSuffix(r.Links, "ShortUrls"), "", 1))
 	}
 	return all
 }
@@ -143,18 +158,35 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		}
 	}
 	const read, index = "GetEntity ShortUrls", "GetEntity UrlIndex"
-	check("shorten, new URL", r.calls(func() { l = r.create(warm, "https://example.com/", time.Hour) }),
-		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls", "InsertEntity UrlIndex")
-	testutil.Eventually(t, "the link is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0 })
+	check("shorten, new URL", r.calls(func() {
+		l = r.create(warm, "https://example.com/",
+			time.Hour)
+	}),
+		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls",
+		"InsertEntity UrlIndex")
+	testutil.Eventually(t, "the link is cached", func() bool {
+		return len(
+			r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
+	})
 	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Alias) }))
-	check("shorten, known URL, for the first time", r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }),
+	check("shorten, known URL, for the first time",
+		r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }),
 		index, "UpdateEntity ShortUrls")
-	testutil.Eventually(t, "it is cached again", func() bool { return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0 })
+	testutil.Eventually(t, "it is cached again", func() bool {
+		return len(
+			r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
+	})
 	l.Shared = true
-	check("shorten, known URL, cached", r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index)
-	check("shorten, known URL, not cached", r.calls(func() { cold.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index, read)
+	check("shorten, known URL, cached",
+		r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index)
+	check("shorten, known URL, not cached",
+		r.calls(func() { cold.Create(ctx, r.want("https://example.com/", time.Hour), "") }), index,
+		read)
 	check("redirect, not cached, unknown", r.calls(func() { warm.Get(ctx, "nobody") }), read)
-	testutil.Eventually(t, "the unknown alias is cached", func() bool { return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0 })
+	testutil.Eventually(t, "the unknown alias is cached", func() bool {
+		return len(
+			r.calls(func() { warm.Get(ctx, "nobody") })) == 0
+	})
 
 	uncached := r.open(withCache)
 	got := r.calls(func() {
@@ -166,7 +198,8 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		)
 		for range 1000 {
 			all.Go(func() {
-				if got, err := uncached.Get(storage.WatchedContext{Context: ctx, Waiting: &waiting}, l.Alias); err != nil || !linkstest.Same(got, l) {
+				if got, err := uncached.Get(storage.WatchedContext{Context: ctx, Waiting: &waiting},
+					l.Alias); err != nil || !linkstest.Same(got, l) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			})
@@ -183,8 +216,12 @@ func TestStorageCallsPerOperation(t *testing.T) {
 			t.Errorf("reaped %+v, %v", done, err)
 		}
 	})
-	got = slices.DeleteFunc(got, func(c string) bool { return strings.HasPrefix(c, "QueryEntities") })
-	check("reap, per link", got, read, index, read, "DeleteEntity UrlIndex", "UpdateEntity ShortUrls", "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
+	got = slices.DeleteFunc(got, func(c string) bool {
+		return strings.HasPrefix(c,
+			"QueryEntities")
+	})
+	check("reap, per link", got, read, index, read, "DeleteEntity UrlIndex",
+		"UpdateEntity ShortUrls", "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
 		"DeleteEntity ShortUrlsExpiryIndex")
 }
 
@@ -194,7 +231,8 @@ const createCalls = 4
 func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
-		"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
+		"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse,
+		"server busy": faultproxy.ServerBusy, "frozen": faultproxy.Freeze,
 	} {
 		for n := 1; n <= createCalls; n++ {
 			t.Run(fmt.Sprintf("%s in call %d", name, n), func(t *testing.T) {
@@ -219,7 +257,8 @@ func TestFaultsDuringCreateAreRetriedWithoutATrace(t *testing.T) {
 					t.Errorf("%d collisions, want none", got)
 				}
 				l.Shared = true
-				again, created, err := r.open(nil).Create(ctx, r.want("https://example.com/", time.Hour), "")
+				again, created, err := r.open(nil).Create(ctx, r.want("https://example.com/",
+					time.Hour), "")
 				if err != nil || created || !linkstest.Same(again, l) {
 					t.Errorf("again: %+v, created %t, %v, want %+v", again, created, err, l)
 				}
@@ -249,7 +288,8 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 			}
 			r.WantRows(2, 1, 2)
 			r.WantNoLeak()
-			if index = r.Rows(r.Index)[0]; index["Alias"] != string(l.Alias) || index["Note"] != "of another program" {
+			if index = r.Rows(r.Index)[0]; index["Alias"] != string(l.Alias) ||
+				index["Note"] != "of another program" {
 				t.Errorf("the index row is %v", index)
 			}
 			if done, err := s.Reap(ctx); err != nil || done.Deleted != 1 {
@@ -266,7 +306,8 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
-		"responses lost": faultproxy.DropResponse, "connections closed": faultproxy.Refuse, "frozen": faultproxy.Freeze,
+		"responses lost": faultproxy.DropResponse, "connections closed": faultproxy.Refuse,
+		"frozen": faultproxy.Freeze,
 	} {
 		for n := 1; n <= createCalls; n++ {
 			t.Run(fmt.Sprintf("%s from call %d on", name, n), func(t *testing.T) {
@@ -293,7 +334,8 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := r.open(nil).Get(ctx, l.Alias); err != nil || !linkstest.Same(got, l) {
+				if got, err := r.open(nil).Get(ctx, l.Alias); err != nil ||
+					!linkstest.Same(got, l) {
 					t.Errorf("got %+v, %v, want %+v", got, err, l)
 				}
 				r.clock.Advance(3 * time.Hour)
@@ -318,14 +360,19 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 						if c.N != n {
 							return
 						}
-						// The process stands still for longer than its link would have lived, and meanwhile the reaper runs.
+						// The process stands still for longer than its link would have lived, and
+						// meanwhile the reaper runs.
 						r.clock.Advance(10 * time.Minute)
 						if _, err := reaper.Reap(ctx); err != nil {
 							t.Error(err)
 						}
 					}
 					if when == "before" {
-						r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault { stop(c); return faultproxy.None })
+						r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+							stop(
+								c)
+							return faultproxy.None
+						})
 					} else {
 						r.proxy.After(stop)
 					}
@@ -348,8 +395,8 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 	}
 }
 
-// The process stops in a write for so long that its link has expired and the reaper has been there when the write
-// arrives, and then gets no response either.
+// The process stops in a write for so long that its link has expired and the reaper has been there
+// when the write arrives, and then gets no response either.
 func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 	t.Parallel()
 	for n := 3; n <= createCalls; n++ { // the link, the index row
@@ -365,7 +412,8 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 					if _, err := reaper.Reap(ctx); err != nil {
 						t.Error(err)
 					}
-					// From here on responses are lost, for as long as the SDK tries; what comes after that gets through.
+					// From here on responses are lost, for as long as the SDK tries; what comes
+					// after that gets through.
 					lost := len(r.proxy.Calls())
 					r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 						if c.N <= lost+2 {
@@ -395,8 +443,8 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 	}
 }
 
-// The first try of inserting a link gets stuck on its way, the second one succeeds, another instance wins the race for
-// the URL, and when the link has been taken back, the first try arrives.
+// The first try of inserting a link gets stuck on its way, the second one succeeds, another
+// instance wins the race for the URL, and when the link has been taken back, the first try arrives.
 func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -413,13 +461,15 @@ func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {
 			defer close(arrived)
 			return faultproxy.DropResponse
 		case 2:
-			if _, created, err := other.Create(ctx, r.want("https://example.com/", time.Hour), ""); err != nil || !created {
+			if _, created, err := other.Create(ctx, r.want("https://example.com/", time.Hour),
+				""); err != nil || !created {
 				t.Errorf("created %t, %v", created, err)
 			}
 		}
 		return faultproxy.None
 	})
-	if _, created, err := s.Create(hasty, r.want("https://example.com/", 2*time.Hour), ""); err != nil || created {
+	if _, created, err := s.Create(hasty, r.want("https://example.com/", 2*time.Hour),
+		""); err != nil || created {
 		t.Errorf("created %t, %v, want the other's link", created, err)
 	}
 	close(arrive)
@@ -437,17 +487,22 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	r := newRig(t)
 	s := r.open(withCache)
 	l := r.create(s, "https://example.com/", 5*time.Minute)
-	testutil.Eventually(t, "the link is cached", func() bool { return len(r.calls(func() { s.Get(ctx, l.Alias) })) == 0 })
+	testutil.Eventually(t, "the link is cached", func() bool {
+		return len(
+			r.calls(func() { s.Get(ctx, l.Alias) })) == 0
+	})
 	l.ExpiresAt = l.ExpiresAt.Add(time.Hour) // by another hand
 	r.PutLink(l)
 	r.clock.Advance(6 * time.Minute)
 	l.Shared = true
-	if got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); err != nil || created || !linkstest.Same(got, l) {
+	if got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour),
+		""); err != nil || created || !linkstest.Same(got, l) {
 		t.Errorf("got %+v, created %t, %v, want %+v", got, created, err, l)
 	}
 }
 
-// What another instance has changed is cached here as it was, for seconds. A create must not go by that.
+// What another instance has changed is cached here as it was, for seconds. A create must not go by
+// that.
 func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -461,7 +516,11 @@ func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
 		"claimed":    {"", claim("a", false), url1, true, nil},
 		"deleted":    {"a", deleteOne, url1, false, nil},
 		"moved away": {"a", setURL(url2), url1, false, nil},
-		"disabled": {"a", edit(func(_ time.Time, l link.Link) (link.Link, error) { l.Disabled = true; return l, nil }),
+		"disabled": {"a", edit(func(_ time.Time, l link.Link) (link.Link,
+			error) {
+			l.Disabled = true
+			return l, nil
+		}),
 			url1, false, link.ErrDisabled},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -474,14 +533,16 @@ func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
 				t.Fatal(err)
 			}
 			l, created, err := s.Create(ctx, r.wish("a", "", test.url, 0), "")
-			if !errors.Is(err, test.err) || err == nil && (created == test.same || (l.Alias == "one") != test.same) {
+			if !errors.Is(err, test.err) || err == nil &&
+				(created == test.same || (l.Alias == "one") != test.same) {
 				t.Errorf("got %+v, created %t, %v", l, created, err)
 			}
 		})
 	}
 }
 
-// The old expiry row of a claimed link goes last: as long as it is there, the reaper mends what the claim did not get done.
+// The old expiry row of a claimed link goes last: as long as it is there, the reaper mends what the
+// claim did not get done.
 func TestAClaimThatDidNotEnterTheIndex(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -496,7 +557,8 @@ func TestAClaimThatDidNotEnterTheIndex(t *testing.T) {
 	if err := reap(ctx, r, s); err != nil {
 		t.Fatal(err)
 	}
-	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created || l.Alias != "one" {
+	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created ||
+		l.Alias != "one" {
 		t.Errorf("its owner is given %+v, created %t, %v", l, created, err)
 	}
 	r.WantNoLeak()
@@ -513,12 +575,14 @@ func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 		// The index names the link, and before its own process goes on, another one returns it.
 		var created bool
 		var err error
-		if told, created, err = other.Create(ctx, r.want("https://example.com/", time.Hour), ""); err != nil || created {
+		if told, created, err = other.Create(ctx, r.want("https://example.com/", time.Hour),
+			""); err != nil || created {
 			t.Errorf("created %t, %v", created, err)
 		}
 		r.clock.Advance(table.Timeout + time.Second)
 	})
-	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrUnavailable) {
+	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err,
+		link.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	if got, err := other.Get(ctx, told.Alias); err != nil || !linkstest.Same(got, told) {
@@ -539,7 +603,8 @@ func TestACallerThatHangsUpLeavesNothingHalfDone(t *testing.T) {
 			}
 			return faultproxy.None
 		})
-		if _, created, err := s.Create(gone, r.want("https://example.com/", time.Hour), ""); err != nil || !created {
+		if _, created, err := s.Create(gone, r.want("https://example.com/", time.Hour),
+			""); err != nil || !created {
 			t.Errorf("call %d: created %t, %v", n, created, err)
 		}
 		r.WantRows(1, 1, 1)
@@ -606,12 +671,14 @@ func TestConcurrentReplacementsOfAStaleIndexRow(t *testing.T) {
 
 func TestIndexRowsThatNameNoLiveLinkAreReplaced(t *testing.T) {
 	for name, alias := range map[string]any{
-		"a link that is gone": "nobody", "a link of another URL": "other", "no possible alias": "a/b", "nothing": nil, "a damaged link": "broken",
+		"a link that is gone": "nobody", "a link of another URL": "other",
+		"no possible alias": "a/b", "nothing": nil, "a damaged link": "broken",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			s := r.open(withCache)
-			r.Put(r.Links, rawtables.Link(link.Link{Alias: "other", LongURL: "https://example.com/other"}))
+			r.Put(r.Links, rawtables.Link(link.Link{Alias: "other",
+				LongURL: "https://example.com/other"}))
 			r.Put(r.Links, rawtables.Entity{"PartitionKey": "br", "RowKey": "broken"})
 			r.create(s, "https://example.com/", time.Hour)
 			index := r.Rows(r.Index)[0]
@@ -631,7 +698,10 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 	if _, err := s.Get(ctx, "theOne"); !errors.Is(err, link.ErrNotFound) {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "not found is cached", func() bool { return len(r.calls(func() { s.Get(ctx, "theOne") })) == 0 })
+	testutil.Eventually(t, "not found is cached", func() bool {
+		return len(
+			r.calls(func() { s.Get(ctx, "theOne") })) == 0
+	})
 	r.create(elsewhere, "https://example.com/", time.Hour)
 	// The other instance drew the very alias that this one was asked for.
 	row := r.Rows(r.Links)[0]
@@ -670,7 +740,8 @@ func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
 	r.config.Random = linkstest.Draws("aaaaaa", "aaaaaa", "bbbbbb")
 	s := r.open(nil)
 	first := r.create(s, "https://example.com/1", time.Hour)
-	// Only the expiry row is left, as of a create on another instance that has not come to its link yet.
+	// Only the expiry row is left, as of a create on another instance that has not come to its link
+	// yet.
 	r.Drop(r.Links, rawtables.Link(first))
 	second := r.create(s, "https://example.com/2", time.Hour) // for the same second
 	if second.Alias == first.Alias {
@@ -715,10 +786,12 @@ func TestATableThatIsBeingDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.proxy.Before(faultproxy.On("CreateTable", "", faultproxy.BeingDeleted))
-	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrNotFound) {
+	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) ||
+		errors.Is(err, link.ErrNotFound) {
 		t.Errorf("get: %v", err)
 	}
-	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err, link.ErrUnavailable) {
+	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err,
+		link.ErrUnavailable) {
 		t.Errorf("create: %v", err)
 	}
 	if _, err := s.Reap(ctx); !errors.Is(err, link.ErrUnavailable) {
@@ -778,7 +851,8 @@ func TestNoStorage(t *testing.T) {
 			if !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrNotFound) {
 				t.Errorf("got %v", err)
 			}
-			if strings.Contains(err.Error(), "127.0.0.1") && strings.Contains(err.Error(), "http://") {
+			if strings.Contains(err.Error(), "127.0.0.1") && strings.Contains(err.Error(),
+				"http://") {
 				t.Errorf("%q quotes a URL", err)
 			}
 			if took := time.Since(start); took > table.Timeout+slack {
@@ -793,7 +867,8 @@ func TestWhatIsCached(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.open(withCache)
-	live, short := r.create(s, "https://example.com/live", 24*time.Hour), r.create(s, "https://example.com/short", time.Minute)
+	live, short := r.create(s, "https://example.com/live", 24*time.Hour),
+		r.create(s, "https://example.com/short", time.Minute)
 	other := r.create(r.other(), "https://example.com/other", time.Hour)
 	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
 		t.Error(err)
@@ -829,7 +904,10 @@ func TestWhatIsCached(t *testing.T) {
 	}
 	s.WaitForCache()
 	cached(s, live.Alias, true)
-	if _, err := s.Edit(ctx, live.Alias, false, func(l link.Link) (link.Link, error) { return l.Deleted(true, r.clock.Now()) }); err != nil {
+	if _, err := s.Edit(ctx, live.Alias, false, func(l link.Link) (link.Link,
+		error) {
+		return l.Deleted(true, r.clock.Now())
+	}); err != nil {
 		t.Error(err)
 	}
 	cached(s, live.Alias, false)

@@ -15,21 +15,25 @@ import (
 )
 
 const (
-	listReads       = 1000 // how many links one List reads at most
-	listPage        = 200  // how many rows it asks for at a time if those of the first query do not do
-	listChunk       = 128  // how many links it reads before it looks what is still wanted
-	listConcurrency = 32   // how many links, or keys, are read at the same time
+	listReads = 1000 // how many links one List reads at most
+	// how many rows it asks for at a time if those of the first query do not do
+	listPage        = 200
+	listChunk       = 128 // how many links it reads before it looks what is still wanted
+	listConcurrency = 32  // how many links, or keys, are read at the same time
 )
 
-// List returns up to limit, which is at least 1, of an owner's links for which keep is true, the newest first, as they are in
-// the table. It begins after a position, "" for the start, and returns the position of the last link that it looked at, or ""
-// if there are no more. It looks at 1,000 links at most, and at fewer if storage is slow, so that it may return fewer than limit
-// although there are more. Keep is called for one link after the other.
+// List returns up to limit, which is at least 1, of an owner's links for which keep is true, the
+// newest first, as they are in the table. It begins after a position, "" for the start, and returns
+// the position of the last link that it looked at, or "" if there are no more. It looks at 1,000
+// links at most, and at fewer if storage is slow, so that it may return fewer than limit although
+// there are more. Keep is called for one link after the other.
 //
-// Without a filter it makes one call more than there are links in the page. It also deletes rows that lead nowhere.
-// Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
-func (s *Links) List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) (links []link.Link, next string, err error) {
-	if len(after) > table.MaxKey || !utf8.ValidString(after) || strings.ContainsFunc(after, unicode.IsControl) {
+// Without a filter it makes one call more than there are links in the page. It also deletes rows
+// that lead nowhere. Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
+func (s *Links) List(ctx context.Context, owner, after string, limit int,
+	keep func(link.Link) bool) (links []link.Link, next string, err error) {
+	if len(after) > table.MaxKey || !utf8.ValidString(after) ||
+		strings.ContainsFunc(after, unicode.IsControl) {
 		return nil, "", link.ErrPosition
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
@@ -38,8 +42,8 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int, keep f
 	var rows []listedRow // that were not looked at yet
 	more := true         // of them in the table
 	deadline, _ := ctx.Deadline()
-	// After half of its time it looks no further. The rest is for what was begun, and for the statistics
-	// of the links.
+	// After half of its time it looks no further. The rest is for what was begun, and for the
+	// statistics of the links.
 	end := s.config.Now().Add(time.Until(deadline) / 2)
 	for looked := 0; looked < listReads && !s.config.Now().After(end); {
 		if len(rows) == 0 {
@@ -48,7 +52,8 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int, keep f
 				wanted = min(limit, table.MaxPage-1)
 			}
 			r := table.Range{Partition: ownerPartition(owner), After: after}
-			if rows, err = s.owners.rows.first(ctx, r, wanted+1); err != nil { // one more tells whether there are more
+			// one more tells whether there are more
+			if rows, err = s.owners.rows.first(ctx, r, wanted+1); err != nil {
 				return nil, "", err
 			}
 			more = len(rows) > wanted
@@ -76,9 +81,10 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int, keep f
 	return links, after, nil
 }
 
-// readListed reads the links that rows lead to. A row that leads to none of the owner's has a link without an alias in its
-// place.
-func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow, strays *strays) ([]link.Link, error) {
+// readListed reads the links that rows lead to. A row that leads to none of the owner's has a link
+// without an alias in its place.
+func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
+	strays *strays) ([]link.Link, error) {
 	links := make([]link.Link, len(rows))
 	err := eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
 		_, name, _ := strings.Cut(rows[i].key, "|")
@@ -95,14 +101,16 @@ func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow, 
 				return err
 			}
 		}
-		// No link, a tombstone, or a link that has another row: if a create fails, its caller may have repeated it.
+		// No link, a tombstone, or a link that has another row: if a create fails, its caller may
+		// have repeated it.
 		strays.drop(ctx, rows[i])
 		return nil
 	})
 	return links, err
 }
 
-// eachListed calls do for each of n rows, listConcurrency of them at a time, until one returns an error.
+// eachListed calls do for each of n rows, listConcurrency of them at a time, until one returns an
+// error.
 func eachListed(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(listConcurrency)

@@ -26,13 +26,15 @@ import (
 	"tiney/storage"
 )
 
-// owned writes count links of an owner, two of each second, and returns their aliases, the newest first.
+// owned writes count links of an owner, two of each second, and returns their aliases, the newest
+// first.
 func (r *rig) owned(owner string, count int) (aliases []link.Alias) {
 	r.t.Helper()
 	var writes errgroup.Group
 	writes.SetLimit(32)
 	for i := range count {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s-%04d", owner, i)), Owner: owner, Title: fmt.Sprint(i), CreatedAt: r.clock.Now().Add(-time.Duration(i/2) * time.Second)}
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s-%04d", owner, i)), Owner: owner,
+			Title: fmt.Sprint(i), CreatedAt: r.clock.Now().Add(-time.Duration(i/2) * time.Second)}
 		l.LongURL = "https://example.com/" + string(l.Alias)
 		aliases = append(aliases, l.Alias)
 		writes.Go(func() error {
@@ -68,11 +70,14 @@ func TestListInPages(t *testing.T) {
 			r.proxy.Reset()
 			links, next, err := s.List(ctx, "ann", after, limit, all)
 			want := min(limit, count-len(listed))
-			if last := len(listed)+want == count; err != nil || len(links) != want || last != (next == "") {
-				t.Fatalf("page %d of %d: got %d links, next %q, %v", page, limit, len(links), next, err)
+			if last := len(listed)+want == count; err != nil || len(links) != want ||
+				last != (next == "") {
+				t.Fatalf("page %d of %d: got %d links, next %q, %v", page, limit, len(links), next,
+					err)
 			}
 			if calls := r.proxy.Calls(); len(calls) != want+1 {
-				t.Errorf("page %d of %d took %d calls, want %d: %v", page, limit, len(calls), want+1, calls)
+				t.Errorf("page %d of %d took %d calls, want %d: %v", page, limit, len(calls), want+
+					1, calls)
 			}
 			listed, after = append(listed, aliasesOf(links)...), next
 		}
@@ -82,8 +87,8 @@ func TestListInPages(t *testing.T) {
 	}
 }
 
-// tableService stands in for the service with many links of one owner, the newest first: it is quicker than Azurite, and
-// returns fewer rows at a time than it is asked for, as the service may.
+// tableService stands in for the service with many links of one owner, the newest first: it is
+// quicker than Azurite, and returns fewer rows at a time than it is asked for, as the service may.
 type tableService struct {
 	links          []link.Link
 	most           int    // rows at a time
@@ -101,7 +106,8 @@ func newTableService(count int) *tableService {
 	newest := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &tableService{most: 1000, onRead: func() {}}
 	for i := range count {
-		s.links = append(s.links, link.Link{Alias: link.Alias(fmt.Sprintf("a%06d", i)), LongURL: "https://example.com/", Title: fmt.Sprint(i),
+		s.links = append(s.links, link.Link{Alias: link.Alias(fmt.Sprintf("a%06d", i)),
+			LongURL: "https://example.com/", Title: fmt.Sprint(i),
 			Owner: "ann", CreatedAt: newest.Add(-time.Duration(i/2) * time.Second)})
 	}
 	return s
@@ -130,7 +136,10 @@ func (s *tableService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.queries.Add(1)
 	next := query.Get("NextRowKey")
-	first := sort.Search(len(s.links), func(i int) bool { return s.key(i) > after && s.key(i) >= next })
+	first := sort.Search(len(s.links), func(i int) bool {
+		return s.key(i) > after &&
+			s.key(i) >= next
+	})
 	top, _ := strconv.Atoi(query.Get("$top"))
 	last := min(first+min(top, s.most), len(s.links))
 	if s.emptyFirst && next == "" {
@@ -158,8 +167,8 @@ func (s *tableService) open(r *rig) *storage.Links {
 	return r.instance()
 }
 
-// However many rows the service returns at a time and however slow this machine is, each link is listed once, in order, and
-// no call reads more than it may.
+// However many rows the service returns at a time and however slow this machine is, each link is
+// listed once, in order, and no call reads more than it may.
 func TestListOfManyLinks(t *testing.T) {
 	const count = 1100
 	for name, test := range map[string]struct {
@@ -196,7 +205,8 @@ func TestListOfManyLinks(t *testing.T) {
 				}
 				listed, after = append(listed, aliasesOf(links)...), next
 			}
-			kept := slices.DeleteFunc(slices.Clone(fake.links), func(l link.Link) bool { return !keep(l) })
+			kept := slices.DeleteFunc(slices.Clone(
+				fake.links), func(l link.Link) bool { return !keep(l) })
 			if !slices.Equal(listed, aliasesOf(kept)) {
 				t.Errorf("got %v", listed)
 			}
@@ -210,12 +220,15 @@ func TestListLooksNoFurtherThanItGetsInTime(t *testing.T) {
 	fake := newTableService(300)
 	s := fake.open(r)
 	fake.onRead = func() { r.clock.Advance(20 * time.Millisecond) }
-	links, next, err := s.List(ctx, "ann", "", 100, func(l link.Link) bool { return l.Title == "3" || l.Title == "299" })
-	if err != nil || len(links) != 1 || next != fake.key(int(fake.reads.Load())-1) || next == fake.key(299) {
+	links, next, err := s.List(ctx, "ann", "",
+		100, func(l link.Link) bool { return l.Title == "3" || l.Title == "299" })
+	if err != nil || len(links) != 1 || next != fake.key(int(fake.reads.Load())-1) ||
+		next == fake.key(299) {
 		t.Errorf("got %v, %q, %v after %d reads", aliasesOf(links), next, err, fake.reads.Load())
 	}
 	fake.onRead = func() {}
-	links, next, err = s.List(ctx, "ann", next, 100, func(l link.Link) bool { return l.Title == "3" || l.Title == "299" })
+	links, next, err = s.List(ctx, "ann", next,
+		100, func(l link.Link) bool { return l.Title == "3" || l.Title == "299" })
 	if err != nil || len(links) != 1 || next != "" {
 		t.Errorf("got %v, %q, %v", aliasesOf(links), next, err)
 	}
@@ -247,12 +260,15 @@ func TestListHasLinksAsTheyAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, next, err := other.List(ctx, owner, "", 50, all)
-		if err != nil || next != "" || len(got) != 1 || got[0].Version != edited.Version || got[0].DeletedAt.IsZero() || got[0].Title != want.Title ||
-			!slices.Equal(got[0].Tags, want.Tags) || got[0].Owner != owner || got[0].Alias != l.Alias {
+		if err != nil || next != "" || len(got) != 1 || got[0].Version != edited.Version ||
+			got[0].DeletedAt.IsZero() || got[0].Title != want.Title ||
+			!slices.Equal(got[0].Tags, want.Tags) || got[0].Owner != owner ||
+			got[0].Alias != l.Alias {
 			t.Errorf("got %+v, %q, %v, want %+v", got, next, err, edited)
 		}
 	}
-	if got, next, err := s.List(ctx, "nobody", "", 50, all); err != nil || next != "" || len(got) != 0 {
+	if got, next, err := s.List(ctx, "nobody", "", 50, all); err != nil || next != "" ||
+		len(got) != 0 {
 		t.Errorf("nobody has %+v, %q, %v", got, next, err)
 	}
 }
@@ -267,7 +283,8 @@ func TestListFromAPositionThatSomebodyMadeUp(t *testing.T) {
 		links int
 		err   error
 	}{
-		"0": {4, nil}, "|": {0, nil}, "z": {0, nil}, "0000000000|a": {4, nil}, "9999999999|a": {0, nil},
+		"0": {4, nil}, "|": {0, nil}, "z": {0, nil}, "0000000000|a": {4, nil},
+		"9999999999|a":                   {0, nil},
 		"' or RowKey gt '":               {4, nil},
 		"'' or PartitionKey ne '":        {4, nil},
 		"9' or PartitionKey gt '":        {0, nil},
@@ -285,7 +302,8 @@ func TestListFromAPositionThatSomebodyMadeUp(t *testing.T) {
 	} {
 		r.proxy.Reset()
 		links, next, err := s.List(ctx, "ann", after, 50, all)
-		if !errors.Is(err, want.err) || err != nil && want.err == nil || len(links) != want.links || next != "" || err == nil && want.links > 0 && !slices.Equal(aliasesOf(links), made) {
+		if !errors.Is(err, want.err) || err != nil && want.err == nil || len(links) != want.links ||
+			next != "" || err == nil && want.links > 0 && !slices.Equal(aliasesOf(links), made) {
 			t.Errorf("after %q: got %v, %q, %v", after, aliasesOf(links), next, err)
 		}
 		if calls := r.proxy.Calls(); err != nil && len(calls) > 0 {
@@ -307,13 +325,17 @@ func (r *rig) strayRows() (strays []rawtables.Entity) {
 	stray(link.Link{Alias: "nowhere", Owner: "ann"})
 	stray(link.Link{Alias: "no alias'", Owner: "ann"})
 	stray(link.Link{Alias: "tombstone", Owner: "ann"})
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "tombstone", GoneAt: now, GoneReason: link.StateExpired}))
+	r.Put(r.Links, rawtables.Link(link.Link{Alias: "tombstone", GoneAt: now,
+		GoneReason: link.StateExpired}))
 	stray(link.Link{Alias: "bobs", Owner: "ann"})
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "bobs", LongURL: "https://example.com/", Owner: "bob", CreatedAt: now}))
+	r.Put(r.Links, rawtables.Link(link.Link{Alias: "bobs", LongURL: "https://example.com/",
+		Owner: "bob", CreatedAt: now}))
 	stray(link.Link{Alias: "nobodys", Owner: "ann"})
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "nobodys", LongURL: "https://example.com/", CreatedAt: now}))
+	r.Put(r.Links, rawtables.Link(link.Link{Alias: "nobodys", LongURL: "https://example.com/",
+		CreatedAt: now}))
 	stray(link.Link{Alias: "repeated", Owner: "ann"})
-	repeated := link.Link{Alias: "repeated", LongURL: "https://example.com/", Owner: "ann", CreatedAt: now.Add(time.Second)}
+	repeated := link.Link{Alias: "repeated", LongURL: "https://example.com/", Owner: "ann",
+		CreatedAt: now.Add(time.Second)}
 	r.Put(r.Links, rawtables.Link(repeated))
 	r.Put(r.Owners, rawtables.Owner(repeated))
 	damaged := link.Link{Alias: "damaged", Owner: "ann", CreatedAt: now}
@@ -397,7 +419,8 @@ func TestListPastRowsThatLeadNowhere(t *testing.T) {
 	made := r.owned("ann", 3)
 	r.clock.Advance(2 * time.Hour)
 	links, next, err := s.List(ctx, "ann", "", 2, all)
-	if err != nil || next == "" || fmt.Sprint(aliasesOf(links)) != fmt.Sprint([]link.Alias{"repeated", made[0]}) {
+	if err != nil || next == "" ||
+		fmt.Sprint(aliasesOf(links)) != fmt.Sprint([]link.Alias{"repeated", made[0]}) {
 		t.Errorf("got %v, %q, %v", aliasesOf(links), next, err)
 	}
 	links, next, err = s.List(ctx, "ann", next, 2, all)
@@ -415,7 +438,8 @@ func TestListWhileALinkIsMade(t *testing.T) {
 	r.proxy.After(func(c faultproxy.Call) {
 		if c.Operation == "InsertEntity" && c.Target == r.Owners {
 			once.Do(func() {
-				if links, _, err := other.List(ctx, "ann", "", 50, all); err != nil || len(links) != 0 {
+				if links, _, err := other.List(ctx, "ann", "", 50, all); err != nil ||
+					len(links) != 0 {
 					t.Errorf("got %+v, %v", links, err)
 				}
 			})
@@ -429,7 +453,8 @@ func TestListWhileALinkIsMade(t *testing.T) {
 	}
 	r.proxy.Reset()
 	r.clock.Advance(time.Hour)
-	if links, _, err := other.List(ctx, "ann", "", 50, all); err != nil || len(links) != 1 || links[0].Alias != l.Alias {
+	if links, _, err := other.List(ctx, "ann", "", 50, all); err != nil || len(links) != 1 ||
+		links[0].Alias != l.Alias {
 		t.Errorf("got %+v, %v", links, err)
 	}
 }
@@ -440,7 +465,8 @@ func TestFaultsDuringAList(t *testing.T) {
 	s := r.open(nil)
 	made := r.owned("ann", 40)
 	for name, fault := range map[string]faultproxy.Fault{
-		"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse, "server busy": faultproxy.ServerBusy,
+		"response lost": faultproxy.DropResponse, "connection closed": faultproxy.Refuse,
+		"server busy": faultproxy.ServerBusy,
 	} {
 		for _, n := range []int{1, 2, 41} {
 			r.proxy.Reset()
@@ -453,17 +479,21 @@ func TestFaultsDuringAList(t *testing.T) {
 		for _, target := range []string{r.Links, r.Owners} {
 			r.proxy.Reset()
 			r.proxy.Before(faultproxy.On("", target, faultproxy.Refuse))
-			if links, next, err := s.List(ctx, "ann", "", 40, all); !errors.Is(err, link.ErrUnavailable) || len(links) > 0 || next != "" {
-				t.Errorf("%s for good on %s: got %v, %q, %v", name, target, aliasesOf(links), next, err)
+			if links, next, err := s.List(ctx, "ann", "", 40, all); !errors.Is(err,
+				link.ErrUnavailable) || len(links) > 0 || next != "" {
+				t.Errorf("%s for good on %s: got %v, %q, %v", name, target, aliasesOf(links), next,
+					err)
 			}
 		}
 	}
 	// A row that cannot be dropped is no reason to fail.
 	r.proxy.Reset()
-	r.Put(r.Owners, rawtables.Owner(link.Link{Alias: "nowhere", Owner: "ann", CreatedAt: r.clock.Now()}))
+	r.Put(r.Owners, rawtables.Owner(link.Link{Alias: "nowhere", Owner: "ann",
+		CreatedAt: r.clock.Now()}))
 	r.clock.Advance(time.Hour)
 	r.proxy.Before(faultproxy.On("DeleteEntity", "", faultproxy.Refuse))
-	if links, _, err := s.List(ctx, "ann", "", 40, all); err != nil || !slices.Equal(aliasesOf(links), made) {
+	if links, _, err := s.List(ctx, "ann", "", 40, all); err != nil ||
+		!slices.Equal(aliasesOf(links), made) {
 		t.Errorf("got %v, %v", aliasesOf(links), err)
 	}
 }

@@ -44,8 +44,9 @@ var ctx = faultproxy.Patient(hasty)
 // hasty leaves the tries as the product has them, for tests in which they have to run out of time.
 var hasty = context.Background()
 
-// slack is what a slow machine may take longer than the clock says. What is really late here is later than that: it waits
-// for what nobody responds to, until the connection's own limit of ten seconds ends it.
+// slack is what a slow machine may take longer than the clock says. What is really late here is
+// later than that: it waits for what nobody responds to, until the connection's own limit of ten
+// seconds ends it.
 const slack = 4500 * time.Millisecond
 
 // rig is one set of tables, and the ways to it.
@@ -53,13 +54,14 @@ type rig struct {
 	t     testing.TB
 	proxy *faultproxy.Proxy
 	place
-	clock             *linkstest.Clock
-	metrics           *telemetry.Metrics
-	config            storage.Config
-	sender            *telemetry.Sender // gets the calls of the rig's stores; nil: nothing does
-	clicked           bool              // there are clicks to be rolled up
-	left              atomic.Int64      // creates that were stopped too long, and whose second for repairs was over too early
-	*rawtables.Tables                   // around the proxy
+	clock   *linkstest.Clock
+	metrics *telemetry.Metrics
+	config  storage.Config
+	sender  *telemetry.Sender // gets the calls of the rig's stores; nil: nothing does
+	clicked bool              // there are clicks to be rolled up
+	// creates that were stopped too long, and whose second for repairs was over too early
+	left              atomic.Int64
+	*rawtables.Tables // around the proxy
 }
 
 // leftLog counts these.
@@ -75,8 +77,8 @@ func (l leftLog) Handle(ctx context.Context, line slog.Record) error {
 	return l.Handler.Handle(ctx, line)
 }
 
-// untilRepaired plays on new rigs until a create that was stopped too long could be repaired: on a machine that stands
-// still for the second that a repair may take, it cannot, and says so.
+// untilRepaired plays on new rigs until a create that was stopped too long could be repaired: on a
+// machine that stands still for the second that a repair may take, it cannot, and says so.
 func untilRepaired(t *testing.T, play func(r *rig) (check func())) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -90,8 +92,8 @@ func untilRepaired(t *testing.T, play func(r *rig) (check func())) {
 
 var rigs atomic.Int64
 
-// newRig makes a rig. Its stores reach storage through a proxy of their own, leave no tombstones, and do not ask for the
-// changes of others: tests that are about that set it.
+// newRig makes a rig. Its stores reach storage through a proxy of their own, leave no tombstones,
+// and do not ask for the changes of others: tests that are about that set it.
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	if *inMemory {
@@ -128,20 +130,23 @@ func newAzurite(t testing.TB, ports azurite.Ports) place {
 
 func newRigAt(t testing.TB, where place) *rig {
 	t.Helper()
-	r := &rig{t: t, place: where, proxy: where.newProxy(), clock: linkstest.NewClock(), metrics: new(telemetry.Metrics)}
+	r := &rig{t: t, place: where, proxy: where.newProxy(), clock: linkstest.NewClock(),
+		metrics: new(telemetry.Metrics)}
 	r.Tables = rawtables.On(t, r.direct, fmt.Sprintf("T%d", rigs.Add(1)))
 	r.TombstoneFor, r.KeepDays, r.Now = 0, keepDays, r.clock.Now
 	r.config = storage.Config{
 		Open: r.through(r.proxy), Timeout: table.Timeout,
 		// On a busy machine the emulator may stand still for longer than people wait.
 		ChangesWait: 2 * time.Second, StaleWait: 2 * time.Second,
-		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
+		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners,
+			Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		AliasLength: 6,
 		DeletedKeep: linkstest.DeletedKeep,
 		Reap:        storage.ReapConfig{PageSize: 1000},
 		Clicks:      storage.ClicksConfig{KeepDays: keepDays},
-		Now:         r.clock.Now, Random: rand.Reader, Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
+		Now:         r.clock.Now, Random: rand.Reader,
+		Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,
 	}
 	return r
 }
@@ -160,7 +165,8 @@ const keepDays = 400 // of clicks
 // leaveTombstones makes the rig's stores leave tombstones for so long.
 func (r *rig) leaveTombstones(d time.Duration) { r.TombstoneFor, r.config.TombstoneFor = d, d }
 
-// newCrashRig makes a rig for operations that break off: with tombstones, tables, and a store that nothing harms.
+// newCrashRig makes a rig for operations that break off: with tombstones, tables, and a store that
+// nothing harms.
 func newCrashRig(t testing.TB) (r *rig, other *storage.Links) {
 	t.Helper()
 	r = newRig(t)
@@ -169,7 +175,8 @@ func newCrashRig(t testing.TB) (r *rig, other *storage.Links) {
 	return r, r.other()
 }
 
-// meet makes the proxy do something right before a process's nth call, and lets the process die there if it is to.
+// meet makes the proxy do something right before a process's nth call, and lets the process die
+// there if it is to.
 func (r *rig) meet(n int, dies bool, do func()) {
 	r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
 		if call.N == n {
@@ -183,9 +190,11 @@ func (r *rig) meet(n int, dies bool, do func()) {
 }
 
 // connect opens the tables of an account, whose calls are reported to sender, if that is not nil.
-func connect(t testing.TB, connectionString string, sender *telemetry.Sender) func(name string) storage.Table {
+func connect(t testing.TB, connectionString string,
+	sender *telemetry.Sender) func(name string) storage.Table {
 	t.Helper()
-	c, err := table.ParseConnection(func(string) string { return connectionString }, table.TableService, "X")
+	c, err := table.ParseConnection(func(string) string { return connectionString },
+		table.TableService, "X")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,9 +205,11 @@ func connect(t testing.TB, connectionString string, sender *telemetry.Sender) fu
 	return func(name string) storage.Table { return service.Table(name) }
 }
 
-var withCache = &storage.CacheConfig{Bytes: 10 << 20, Fresh: 15 * time.Minute, Negative: time.Minute, Stale: time.Hour}
+var withCache = &storage.CacheConfig{Bytes: 10 << 20, Fresh: 15 * time.Minute,
+	Negative: time.Minute, Stale: time.Hour}
 
-// open opens a store on the rig's tables; they exist, and the store knows the blocked hosts. Every open is another instance, as far as the tables can tell.
+// open opens a store on the rig's tables; they exist, and the store knows the blocked hosts. Every
+// open is another instance, as far as the tables can tell.
 func (r *rig) open(cache *storage.CacheConfig) *storage.Links {
 	r.t.Helper()
 	config := r.config
@@ -237,7 +248,8 @@ func (r *rig) other() *storage.Links {
 // patiently repeats what storage did not respond to in time, as on a busy machine.
 func patiently(do func() error) error {
 	err := do()
-	for end := time.Now().Add(time.Minute); errors.Is(err, link.ErrUnavailable) && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); errors.Is(err, link.ErrUnavailable) &&
+		time.Now().Before(end); {
 		err = do()
 	}
 	return err
@@ -258,7 +270,8 @@ func (r *rig) create(s *storage.Links, url string, life time.Duration) link.Link
 	return r.createIn(ctx, s, url, life)
 }
 
-func (r *rig) createIn(ctx context.Context, s *storage.Links, url string, life time.Duration) link.Link {
+func (r *rig) createIn(ctx context.Context, s *storage.Links, url string,
+	life time.Duration) link.Link {
 	r.t.Helper()
 	l, created, err := s.Create(ctx, r.want(url, life), "")
 	if err != nil || !created {

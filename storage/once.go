@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// shared makes a call once for all who want the same at the same time, with a time of its own, since the caller who was first
-// may give up when others have not. A panic is an error.
-func shared[T any](ctx context.Context, group *singleflight.Group, key string, limit time.Duration, call func(context.Context) (T, error)) <-chan singleflight.Result {
+// shared makes a call once for all who want the same at the same time, with a time of its own,
+// since the caller who was first may give up when others have not. A panic is an error.
+func shared[T any](ctx context.Context, group *singleflight.Group, key string, limit time.Duration,
+	call func(context.Context) (T, error)) <-chan singleflight.Result {
 	return group.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()

@@ -23,35 +23,58 @@ import (
 func TestStorageCallsOfOwnersOperations(t *testing.T) {
 	t.Parallel()
 	const (
-		getIndex, insertIndex, deleteIndex    = "GetEntity UrlIndex", "InsertEntity UrlIndex", "DeleteEntity UrlIndex"
+		getIndex, insertIndex, deleteIndex = "GetEntity UrlIndex", "InsertEntity UrlIndex",
+			"DeleteEntity UrlIndex"
 		insertLink, update                    = "InsertEntity ShortUrls", "UpdateEntity ShortUrls"
-		insertExpiry, putExpiry, deleteExpiry = "InsertEntity ShortUrlsExpiryIndex", "UpdateEntity ShortUrlsExpiryIndex", "DeleteEntity ShortUrlsExpiryIndex"
-		insertOwner, putOwner, deleteOwner    = "InsertEntity ShortUrlsByOwner", "UpdateEntity ShortUrlsByOwner", "DeleteEntity ShortUrlsByOwner"
-		tell                                  = "UpdateEntity ShortUrlsState"
+		insertExpiry, putExpiry, deleteExpiry = "InsertEntity ShortUrlsExpiryIndex",
+			"UpdateEntity ShortUrlsExpiryIndex", "DeleteEntity ShortUrlsExpiryIndex"
+		insertOwner, putOwner, deleteOwner = "InsertEntity ShortUrlsByOwner",
+			"UpdateEntity ShortUrlsByOwner", "DeleteEntity ShortUrlsByOwner"
+		tell = "UpdateEntity ShortUrlsState"
 	)
 	for name, test := range map[string]struct {
 		operation
 		want []string
 	}{
-		"owner's new link":          {operation{nil, create("a", "", url1, time.Hour)}, []string{getIndex, insertExpiry, insertOwner, insertLink, insertIndex}},
-		"owner's, never to end":     {operation{nil, create("a", "", url1, 0)}, []string{getIndex, insertOwner, insertLink, insertIndex}},
-		"owner's known URL":         {operation{there("a", url1, 0), create("a", "", url1, 0)}, []string{getIndex, read}},
-		"chosen":                    {operation{nil, create("", "one", url1, time.Hour)}, []string{getIndex, tell, insertExpiry, insertLink}},
-		"chosen by an owner":        {operation{nil, create("a", "one", url1, time.Hour)}, []string{tell, insertExpiry, insertOwner, insertLink}},
-		"known URL, first time":     {operation{there("", url1, time.Hour), create("", "", url1, time.Hour)}, []string{getIndex, read, update}},
-		"known URL, later":          {operation{there("", url1, time.Hour, create("", "", url1, time.Hour)), create("", "", url1, time.Hour)}, []string{getIndex, read}},
-		"known URL, just restored":  {operation{there("a", url1, 0, deleteOne, restoreOne), create("a", "", url1, 0)}, []string{getIndex, read, getIndex}},
-		"edit":                      {operations["edit, title"], []string{read, tell, update}},
-		"edit of the end":           {operations["edit, end"], []string{read, tell, putExpiry, update, deleteExpiry}},
-		"edit of the target":        {operations["edit, target"], []string{read, tell, insertExpiry, getIndex, update, getIndex, insertIndex, read, read, deleteIndex, deleteExpiry}},
+		"owner's new link": {operation{nil, create("a", "", url1, time.Hour)},
+			[]string{getIndex, insertExpiry, insertOwner, insertLink, insertIndex}},
+		"owner's, never to end": {operation{nil, create("a", "", url1, 0)},
+			[]string{getIndex, insertOwner, insertLink, insertIndex}},
+		"owner's known URL": {operation{there("a", url1, 0), create("a", "", url1, 0)},
+			[]string{getIndex, read}},
+		"chosen": {operation{nil, create("", "one", url1, time.Hour)},
+			[]string{getIndex, tell, insertExpiry, insertLink}},
+		"chosen by an owner": {operation{nil, create("a", "one", url1, time.Hour)},
+			[]string{tell, insertExpiry, insertOwner, insertLink}},
+		"known URL, first time": {operation{there("", url1, time.Hour),
+			create("", "", url1, time.Hour)}, []string{getIndex, read, update}},
+		"known URL, later": {operation{there("", url1, time.Hour,
+			create("", "", url1, time.Hour)), create("", "", url1, time.Hour)},
+			[]string{getIndex, read}},
+		"known URL, just restored": {operation{there("a", url1, 0, deleteOne, restoreOne),
+			create("a", "", url1, 0)}, []string{getIndex, read, getIndex}},
+		"edit": {operations["edit, title"], []string{read, tell, update}},
+		"edit of the end": {operations["edit, end"], []string{read, tell, putExpiry,
+			update, deleteExpiry}},
+		"edit of the target": {operations["edit, target"], []string{read, tell, insertExpiry,
+			getIndex, update, getIndex, insertIndex, read, read, deleteIndex, deleteExpiry}},
 		"edit that changes nothing": {operation{there("a", url1, 0), setURL(url1)}, []string{read}},
-		"delete":                    {operations["delete"], []string{read, tell, putExpiry, update}},
-		"delete again":              {operation{there("a", url1, 0, deleteOne), deleteOne}, []string{read}},
-		"restore":                   {operations["restore, with an end"], []string{read, tell, putExpiry, insertExpiry, getIndex, read, deleteIndex, update, insertIndex, read, deleteExpiry}},
-		"claim":                     {operations["claim"], []string{tell, read, insertExpiry, putOwner, getIndex, update, deleteExpiry, getIndex, insertIndex, read, read, deleteIndex, deleteExpiry}},
+		"delete": {operations["delete"], []string{read, tell, putExpiry,
+			update}},
+		"delete again": {operation{there("a", url1, 0, deleteOne), deleteOne},
+			[]string{read}},
+		"restore": {operations["restore, with an end"],
+			[]string{read, tell, putExpiry, insertExpiry, getIndex, read, deleteIndex, update,
+				insertIndex, read, deleteExpiry}},
+		"claim": {operations["claim"], []string{tell, read, insertExpiry,
+			putOwner, getIndex, update, deleteExpiry, getIndex, insertIndex, read, read,
+			deleteIndex, deleteExpiry}},
 		"reap an owner's link": {operation{there("a", url1, time.Hour, later(time.Hour)), reap},
-			[]string{read, getIndex, read, deleteIndex, deleteOwner, "SubmitTransaction ShortUrlsExpiryIndex", update, deleteExpiry}},
-		"reap a tombstone": {operation{tombstone, reap}, []string{read, "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls", deleteExpiry}},
+			[]string{read, getIndex, read, deleteIndex, deleteOwner,
+				"SubmitTransaction ShortUrlsExpiryIndex", update, deleteExpiry}},
+		"reap a tombstone": {operation{tombstone, reap},
+			[]string{read, "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
+				deleteExpiry}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,8 +87,10 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			got = slices.DeleteFunc(got, func(c string) bool { // what a run of the reaper costs whatever is due
-				return strings.HasPrefix(c, "QueryEntities") || c == "SubmitTransaction ShortUrlsState"
+			// what a run of the reaper costs whatever is due
+			got = slices.DeleteFunc(got, func(c string) bool {
+				return strings.HasPrefix(c, "QueryEntities") ||
+					c == "SubmitTransaction ShortUrlsState"
 			})
 			slices.Sort(got)
 			slices.Sort(test.want)
@@ -79,7 +104,8 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 // tombstone leaves one that is due.
 func tombstone(r *rig, s *storage.Links) {
 	r.t.Helper()
-	if err := both(create("a", "one", url1, time.Hour), later(time.Hour), reap, later(linkstest.TombstoneKeep))(ctx, r, s); err != nil {
+	if err := both(create("a", "one", url1, time.Hour), later(time.Hour), reap,
+		later(linkstest.TombstoneKeep))(ctx, r, s); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -87,7 +113,8 @@ func tombstone(r *rig, s *storage.Links) {
 func TestManyWantOneAlias(t *testing.T) {
 	t.Parallel()
 	for name, owner := range map[string]func(i int) string{
-		"nobody": func(int) string { return "" }, "owners": func(i int) string { return fmt.Sprint("owner ", i) },
+		"nobody": func(int) string { return "" },
+		"owners": func(i int) string { return fmt.Sprint("owner ", i) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,9 +125,11 @@ func TestManyWantOneAlias(t *testing.T) {
 			for i := range 64 {
 				all.Go(func() {
 					for {
-						l, made, err := instances[i%3].Create(ctx, r.wish(owner(i), "one", fmt.Sprint(url1, i), time.Hour), "")
+						l, made, err := instances[i%3].Create(ctx,
+							r.wish(owner(i), "one", fmt.Sprint(url1, i), time.Hour), "")
 						switch {
-						case errors.Is(err, link.ErrUnavailable): // on a busy machine; its caller tries again
+						// on a busy machine; its caller tries again
+						case errors.Is(err, link.ErrUnavailable):
 							late.Add(1)
 							continue
 						case errors.Is(err, link.ErrAliasTaken):
@@ -122,9 +151,12 @@ func TestManyWantOneAlias(t *testing.T) {
 			if created.Load() != 1 || taken.Load() != 63 {
 				t.Errorf("%d created, %d taken", created.Load(), taken.Load())
 			}
-			links, index, expiry, owners := len(r.Rows(r.Links)), len(r.Rows(r.Index)), len(r.Rows(r.Expiry)), len(r.Rows(r.Owners))
-			if want := min(len(owner(0)), 1); links != 1 || index != 0 || expiry != 1 || owners != want {
-				t.Errorf("%d links, %d index rows, %d expiry rows, %d owners' rows", links, index, expiry, owners)
+			links, index, expiry, owners := len(r.Rows(r.Links)), len(r.Rows(r.Index)),
+				len(r.Rows(r.Expiry)), len(r.Rows(r.Owners))
+			if want := min(len(owner(0)), 1); links != 1 || index != 0 || expiry != 1 ||
+				owners != want {
+				t.Errorf("%d links, %d index rows, %d expiry rows, %d owners' rows", links, index,
+					expiry, owners)
 			}
 		})
 	}
@@ -161,7 +193,8 @@ func TestEditorsAtOnce(t *testing.T) {
 	all.Wait()
 	l, err := instances[0].Read(ctx, "one")
 	tags := slices.Sorted(slices.Values(l.Tags))
-	if err != nil || !slices.Equal(slices.Compact(tags), []string{"0", "1", "2", "3", "4", "5", "6", "7"}) {
+	if err != nil || !slices.Equal(slices.Compact(tags), []string{"0", "1", "2", "3", "4", "5", "6",
+		"7"}) {
 		t.Errorf("got %+v, %v", l, err)
 	}
 
@@ -190,7 +223,8 @@ func TestEditorsAtOnce(t *testing.T) {
 	}
 }
 
-// The response to a write is lost, the write was applied: that is no conflict, not even with oneself.
+// The response to a write is lost, the write was applied: that is no conflict, not even with
+// oneself.
 func TestAnEditWhoseResponseIsLostIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{false, true} {
@@ -214,16 +248,19 @@ func TestAnEditWhoseResponseIsLostIsDoneOnce(t *testing.T) {
 				return l, nil
 			})
 			if err != nil || l.Title != "+" || calls != 1 || !lost.Load() {
-				t.Errorf("got %+v, %v, change was called %d times, a response lost: %t", l, err, calls, lost.Load())
+				t.Errorf("got %+v, %v, change was called %d times, a response lost: %t", l, err,
+					calls, lost.Load())
 			}
-			if again, err := s.Read(ctx, "one"); err != nil || again.Title != "+" || again.Version != l.Version {
+			if again, err := s.Read(ctx, "one"); err != nil || again.Title != "+" ||
+				again.Version != l.Version {
 				t.Errorf("read %+v, %v", again, err)
 			}
 		})
 	}
 }
 
-// A claim takes the link out of the index before it writes the link. Where it cannot write that, it puts it back.
+// A claim takes the link out of the index before it writes the link. Where it cannot write that, it
+// puts it back.
 func TestAClaimThatFailsAtItsLastWrite(t *testing.T) {
 	t.Parallel()
 	for _, disabled := range []bool{false, true} {
@@ -231,15 +268,23 @@ func TestAClaimThatFailsAtItsLastWrite(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			s := r.open(nil)
-			there("", url1, time.Hour, edit(func(_ time.Time, l link.Link) (link.Link, error) { l.Disabled = disabled; return l, nil }))(r, s)
+			there("", url1, time.Hour, edit(func(_ time.Time, l link.Link) (link.Link,
+				error) {
+				l.Disabled = disabled
+				return l, nil
+			}))(r, s)
 			r.proxy.Before(faultproxy.On("UpdateEntity", r.Links, faultproxy.ServerBusy))
-			_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) { return l.Claimed("a", false, r.clock.Now()), nil })
+			_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link,
+				error) {
+				return l.Claimed("a", false, r.clock.Now()), nil
+			})
 			if !errors.Is(err, link.ErrUnavailable) {
 				t.Errorf("got %v", err)
 			}
 			r.proxy.Reset()
 			l, created, err := s.Create(ctx, r.wish("", "", url1, time.Hour), "")
-			if want := map[bool]error{true: link.ErrDisabled}[disabled]; !errors.Is(err, want) || created || !disabled && l.Alias != "one" {
+			if want := map[bool]error{true: link.ErrDisabled}[disabled]; !errors.Is(err, want) ||
+				created || !disabled && l.Alias != "one" {
 				t.Errorf("its URL has %+v, created %t, %v", l, created, err)
 			}
 			r.endAll(s)
@@ -287,23 +332,30 @@ func TestClaimsOfTwoOwnersAtOnce(t *testing.T) {
 		t.Errorf("claimed: %v, want 20", claimed)
 	}
 	for owner, n := range claimed {
-		if links, _, err := s.List(ctx, owner, "", 100, func(link.Link) bool { return true }); err != nil || len(links) != n {
+		if links, _, err := s.List(ctx, owner, "",
+			100, func(link.Link) bool { return true }); err != nil || len(links) != n {
 			t.Errorf("%s has claimed %d, and is listed %d, %v", owner, n, len(links), err)
 		}
 	}
 	r.endAll(s)
 }
 
-// Another program's rows, such as the original one's, keep what this one does not know, through every operation.
+// Another program's rows, such as the original one's, keep what this one does not know, through
+// every operation.
 func TestRowsOfOtherProgramsSurviveEdits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.open(withCache)
 	unknown := rawtables.Entity{
-		"CreatedBy": "somebody@example.com", "Clicks": "9007199254740993", "Clicks@odata.type": "Edm.Int64",
-		"LastSeenUtc": "2024-02-29T12:00:00.1234567Z", "LastSeenUtc@odata.type": "Edm.DateTime",
-		"Id": "c9da6455-213d-42c9-9a79-3e9149a57833", "Id@odata.type": "Edm.Guid", "Weight": 1.5, "Whole": 2.0, "Whole@odata.type": "Edm.Double",
-		"Raw": "AQID", "Raw@odata.type": "Edm.Binary", "Small": 7, "Yes": true, "Text": "ü\"\\\n\u2028<>&", "Empty": "",
+		"CreatedBy": "somebody@example.com", "Clicks": "9007199254740993",
+		"Clicks@odata.type":      "Edm.Int64",
+		"LastSeenUtc":            "2024-02-29T12:00:00.1234567Z",
+		"LastSeenUtc@odata.type": "Edm.DateTime",
+		"Id":                     "c9da6455-213d-42c9-9a79-3e9149a57833",
+		"Id@odata.type":          "Edm.Guid", "Weight": 1.5,
+		"Whole": 2.0, "Whole@odata.type": "Edm.Double",
+		"Raw": "AQID", "Raw@odata.type": "Edm.Binary", "Small": 7, "Yes": true,
+		"Text": "ü\"\\\n\u2028<>&", "Empty": "",
 	}
 	row := rawtables.Link(link.Link{Alias: "one", LongURL: url1, CreatedAt: r.clock.Now()})
 	maps.Copy(row, unknown)
@@ -328,12 +380,14 @@ func TestRowsOfOtherProgramsSurviveEdits(t *testing.T) {
 		return string(text)
 	}
 	want := asStored()
-	if !strings.Contains(want, `"Clicks":"9007199254740993"`) || !strings.Contains(want, "Edm.Guid") {
+	if !strings.Contains(want, `"Clicks":"9007199254740993"`) ||
+		!strings.Contains(want, "Edm.Guid") {
 		t.Fatalf("the row has %s", want)
 	}
 	for i, do := range []doing{
 		create("", "", url1, time.Hour), // shares it
-		setURL(url2), setEnd(2 * time.Hour), setEnd(0), deleteOneByAdmin, restoreOne, claim("a", false), setURL(url3), later(time.Second), deleteOneByAdmin, restoreOne,
+		setURL(url2), setEnd(2 * time.Hour), setEnd(0), deleteOneByAdmin, restoreOne,
+		claim("a", false), setURL(url3), later(time.Second), deleteOneByAdmin, restoreOne,
 	} {
 		if err := do(ctx, r, s); err != nil {
 			t.Fatalf("operation %d: %v", i, err)
@@ -345,13 +399,17 @@ func TestRowsOfOtherProgramsSurviveEdits(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if l, err := s.Read(ctx, "one"); err != nil || l.Owner != "a" || !l.Shared || l.LongURL != url3 {
+	if l, err := s.Read(ctx, "one"); err != nil || l.Owner != "a" || !l.Shared ||
+		l.LongURL != url3 {
 		t.Errorf("got %+v, %v", l, err)
 	}
 	r.endAll(s)
 }
 
-var deleteOneByAdmin = edit(func(now time.Time, l link.Link) (link.Link, error) { return l.Deleted(true, now) })
+var deleteOneByAdmin = edit(func(now time.Time, l link.Link) (link.Link,
+	error) {
+	return l.Deleted(true, now)
+})
 
 // Rows of the version before owners, with nothing but what that wrote, work in every operation.
 func TestRowsOfTheVersionBeforeOwners(t *testing.T) {
@@ -367,7 +425,8 @@ func TestRowsOfTheVersionBeforeOwners(t *testing.T) {
 			op.before(r, r.other())
 			for _, table := range []string{r.Links, r.Expiry} {
 				for _, row := range r.Rows(table) {
-					for _, added := range []string{"CreateId", "EditId", "ExpiryETag", "UpdatedAtUtc", "UpdatedAtUtc@odata.type"} {
+					for _, added := range []string{"CreateId", "EditId", "ExpiryETag",
+						"UpdatedAtUtc", "UpdatedAtUtc@odata.type"} {
 						delete(row, added)
 					}
 					r.Put(table, row)
@@ -389,10 +448,20 @@ func TestTombstones(t *testing.T) {
 		reason link.State
 		since  time.Duration // before the reaper comes
 	}{
-		"expired":                         {there("a", url1, time.Hour, later(2*time.Hour)), link.StateExpired, time.Hour},
-		"deleted":                         {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep+time.Hour)), link.StateDeleted, linkstest.DeletedKeep + time.Hour},
-		"deleted, and expired in between": {there("a", url1, time.Hour, deleteOne, later(linkstest.DeletedKeep+time.Hour)), link.StateDeleted, linkstest.DeletedKeep + time.Hour},
-		"disabled, and expired": {there("a", url1, time.Hour, edit(func(_ time.Time, l link.Link) (link.Link, error) { l.Disabled = true; return l, nil }), later(2*time.Hour)),
+		"expired": {there("a", url1, time.Hour, later(2*time.Hour)),
+			link.StateExpired, time.Hour},
+		"deleted": {there("a", url1, 0, deleteOne,
+			later(linkstest.DeletedKeep+time.Hour)), link.StateDeleted, linkstest.DeletedKeep +
+			time.Hour},
+		"deleted, and expired in between": {there("a", url1, time.Hour, deleteOne,
+			later(linkstest.DeletedKeep+time.Hour)), link.StateDeleted, linkstest.DeletedKeep +
+			time.Hour},
+		"disabled, and expired": {there("a", url1, time.Hour,
+			edit(func(_ time.Time, l link.Link) (link.Link, error) {
+				l.Disabled = true
+				return l,
+					nil
+			}), later(2*time.Hour)),
 			link.StateExpired, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -423,7 +492,8 @@ func TestTombstones(t *testing.T) {
 						t.Errorf("restored: %v", err)
 					}
 					for _, owner := range []string{"", "a", "b"} {
-						if _, _, err := s.Create(ctx, r.wish(owner, "one", url1, time.Hour), ""); !errors.Is(err, link.ErrAliasTaken) {
+						if _, _, err := s.Create(ctx, r.wish(owner, "one", url1, time.Hour),
+							""); !errors.Is(err, link.ErrAliasTaken) {
 							t.Errorf("%q wants the alias: %v", owner, err)
 						}
 					}
@@ -470,7 +540,8 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		deleted, tombstone time.Duration
 	}{
-		"longer": {10 * dayLong, 60 * dayLong}, "shorter": {dayLong, dayLong}, "no tombstones any more": {dayLong, 0},
+		"longer": {10 * dayLong, 60 * dayLong}, "shorter": {dayLong, dayLong},
+		"no tombstones any more": {dayLong, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -487,8 +558,10 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 			}
 			deletedAt := r.clock.Now().Add(-time.Hour)
 			s = with(r, test.deleted, test.tombstone)
-			// states of the link that was deleted, and of the tombstone, after a reaper at this time
-			for _, at := range []time.Duration{7 * dayLong, 10 * dayLong, 30 * dayLong, 60 * dayLong, 70 * dayLong} {
+			// states of the link that was deleted, and of the tombstone, after a reaper at this
+			// time
+			for _, at := range []time.Duration{7 * dayLong, 10 * dayLong, 30 * dayLong,
+				60 * dayLong, 70 * dayLong} {
 				r.clock.Advance(deletedAt.Add(at).Add(time.Hour).Sub(r.clock.Now()))
 				if err := reap(ctx, r, s); err != nil {
 					t.Error(err)
@@ -498,7 +571,8 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 				if at < test.deleted+test.tombstone {
 					want = nil
 				}
-				if !errors.Is(err, want) || want == nil && (one.GoneReason == "") != (at < test.deleted) {
+				if !errors.Is(err, want) || want == nil &&
+					(one.GoneReason == "") != (at < test.deleted) {
 					t.Errorf("after %v: got %+v, %v", at, one, err)
 				}
 				two, err := s.Get(ctx, "two")
@@ -516,7 +590,8 @@ func TestKeepTimesThatAreChanged(t *testing.T) {
 	}
 }
 
-// A link can have several expiry rows that are due at once: one run of the reaper does with them, whatever their days.
+// A link can have several expiry rows that are due at once: one run of the reaper does with them,
+// whatever their days.
 func TestReapALinkWithSeveralRows(t *testing.T) {
 	t.Parallel()
 	for _, tombstones := range []time.Duration{0, linkstest.TombstoneKeep} {
@@ -532,7 +607,8 @@ func TestReapALinkWithSeveralRows(t *testing.T) {
 				}
 			}
 			done, err := s.Reap(ctx)
-			if want := (link.ReapResult{Deleted: 5, Dropped: 9, Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Deleted: 5, Dropped: 9, Complete: true}); err != nil ||
+				done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			rows := map[bool]int{true: 5}[tombstones > 0]
@@ -542,7 +618,8 @@ func TestReapALinkWithSeveralRows(t *testing.T) {
 	}
 }
 
-// The reaper was away for longer than tombstones are kept: it leaves none of what was over so long ago.
+// The reaper was away for longer than tombstones are kept: it leaves none of what was over so long
+// ago.
 func TestReapAfterTombstonesWereDue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -558,11 +635,13 @@ func TestReapAfterTombstonesWereDue(t *testing.T) {
 	r.WantNoLeak()
 }
 
-// The rows of a day's tombstones are written in one call. Where that fails, their links stay for the next run, and others do not.
+// The rows of a day's tombstones are written in one call. Where that fails, their links stay for
+// the next run, and others do not.
 func TestTombstonesThatCannotBePrepared(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{
-		"busy": faultproxy.ServerBusy, "responses lost": faultproxy.DropResponse, "a response is empty": faultproxy.EmptyResponse,
+		"busy": faultproxy.ServerBusy, "responses lost": faultproxy.DropResponse,
+		"a response is empty": faultproxy.EmptyResponse,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -579,7 +658,8 @@ func TestTombstonesThatCannotBePrepared(t *testing.T) {
 				return faultproxy.None
 			})
 			done, err := s.Reap(ctx)
-			if want := (link.ReapResult{Deleted: 2, Failed: 3, Backlog: dayLong, Complete: true}); err != nil || done != want {
+			if want := (link.ReapResult{Deleted: 2, Failed: 3, Backlog: dayLong,
+				Complete: true}); err != nil || done != want {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantNoLeak()

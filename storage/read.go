@@ -5,9 +5,10 @@ import (
 	"tiney/link"
 )
 
-// Cached returns the link of an alias if it is cached, and is live and right, but for changes of the last seconds; or, if stale
-// is true, as right as if storage were down. It may lack what Link says a cache leaves out. It makes no call, unless nobody has
-// asked for a while what other processes have changed.
+// Cached returns the link of an alias if it is cached, and is live and right, but for changes of
+// the last seconds; or, if stale is true, as right as if storage were down. It may lack what Link
+// says a cache leaves out. It makes no call, unless nobody has asked for a while what other
+// processes have changed.
 func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Link, ok bool) {
 	if s.cache == nil {
 		return link.Link{}, false
@@ -23,9 +24,9 @@ func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Li
 	return link.Link{}, false
 }
 
-// Get returns the link of an alias, or its tombstone, whatever its state: the caller decides what it is worth. It may be
-// cached, as that of Cached.
-// Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
+// Get returns the link of an alias, or its tombstone, whatever its state: the caller decides what
+// it is worth. It may be cached, as that of Cached. Errors: link.ErrNotFound, link.ErrDamaged,
+// link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	if s.cache == nil { // the cache limits its reads itself
 		var cancel context.CancelFunc
@@ -35,7 +36,10 @@ func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	}
 	get := s.get
 	if s.second != nil {
-		get = func(ctx context.Context, a link.Alias) (linkRow, error) { return s.second.get(ctx, a, s.get) }
+		get = func(ctx context.Context, a link.Alias) (linkRow, error) {
+			return s.second.get(ctx, a,
+				s.get)
+		}
 	}
 	r, err := get(ctx, a)
 	if err != nil {
@@ -44,8 +48,8 @@ func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	return r.Link, nil
 }
 
-// Read returns the link of an alias from its table, whatever its state. A tombstone counts as no link.
-// Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
+// Read returns the link of an alias from its table, whatever its state. A tombstone counts as no
+// link. Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Read(ctx context.Context, a link.Alias) (link.Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()

@@ -16,35 +16,38 @@ import (
 	"tiney/telemetry"
 )
 
-// reapConcurrency is how many expired links are handled at the same time: enough to hide the latency of a storage call,
-// and few enough to leave the instance's one core and its connections to the requests.
+// reapConcurrency is how many expired links are handled at the same time: enough to hide the
+// latency of a storage call, and few enough to leave the instance's one core and its connections to
+// the requests.
 const reapConcurrency = 16
 
 // ReapConfig bounds the work of the reaper.
 type ReapConfig struct {
 	Buffer   time.Duration // how long past its expiry a link is kept; zero is fine
 	PageSize int           // expiry rows, or rows of clicks, per page, at most 1000
-	// StorageClock makes Reap go by the storage service's clock if Now is ahead of it: what it deletes is gone for good,
-	// and the clock of a machine can be wrong.
+	// StorageClock makes Reap go by the storage service's clock if Now is ahead of it: what it
+	// deletes is gone for good, and the clock of a machine can be wrong.
 	StorageClock bool
 }
 
-// Reap ends the links whose time was over longer than the buffer ago, oldest first: it deletes their rows in all tables, and
-// leaves a tombstone for as long as that is wanted. It finds them by their expiry rows, those of past days included, so
-// that a reaper that was down for weeks catches up. It holds one page of expiry rows in memory. It also deletes what is old
-// among the announced changes.
+// Reap ends the links whose time was over longer than the buffer ago, oldest first: it deletes
+// their rows in all tables, and leaves a tombstone for as long as that is wanted. It finds them by
+// their expiry rows, those of past days included, so that a reaper that was down for weeks catches
+// up. It holds one page of expiry rows in memory. It also deletes what is old among the announced
+// changes.
 //
-// A link that ends later by now keeps everything but the old expiry row. A row that fails is counted and logged, and stops
-// nothing. Any number of Reaps may run at once, in any number of processes, and each may be stopped at any
-// point: what is left is found by the next one.
+// A link that ends later by now keeps everything but the old expiry row. A row that fails is
+// counted and logged, and stops nothing. Any number of Reaps may run at once, in any number of
+// processes, and each may be stopped at any point: what is left is found by the next one.
 //
-// The end of ctx's time is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was done
-// until then.
+// The end of ctx's time is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx,
+// both with what was done until then.
 func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	now, err := s.reapTime(ctx)
 	r := &reaping{s: s, now: now, cutoff: now.Add(-s.config.Reap.Buffer)}
 	if err == nil {
-		err = s.expiry.expired(ctx, r.cutoff, s.config.Reap.PageSize, func(page []expiryRow) error { return r.page(ctx, page) })
+		err = s.expiry.expired(ctx, r.cutoff,
+			s.config.Reap.PageSize, func(page []expiryRow) error { return r.page(ctx, page) })
 	}
 	if err == nil {
 		err = s.changes.drop(ctx, now)
@@ -54,7 +57,8 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	}
 	r.done.Complete = err == nil
 	if !r.done.Complete && r.done.Backlog == 0 && !r.seen.IsZero() {
-		r.done.Backlog = now.Sub(r.seen) // rows come oldest first: what was not listed expired later
+		// rows come oldest first: what was not listed expired later
+		r.done.Backlog = now.Sub(r.seen)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = nil
@@ -62,7 +66,8 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	return r.done, err
 }
 
-// reapTime returns the time that Reap goes by: the earlier of local and storage time, if StorageClock is set.
+// reapTime returns the time that Reap goes by: the earlier of local and storage time, if
+// StorageClock is set.
 func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
 	now := s.config.Now()
 	if !s.config.Reap.StorageClock {
@@ -99,7 +104,8 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 		if e.expiresAt.After(r.seen) {
 			r.seen = e.expiresAt
 		}
-		if !e.expiresAt.After(r.cutoff) { // its key says that it is due, but the property is what counts
+		// its key says that it is due, but the property is what counts
+		if !e.expiresAt.After(r.cutoff) {
 			group = append(group, &due{expiryRow: e})
 		}
 		if len(group) == table.MaxBatch || i == len(page)-1 || page[i+1].partition != e.partition {
@@ -110,8 +116,8 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 	return ctx.Err()
 }
 
-// group reaps some rows of one partition. Reading their links first lets one batch write the rows of all their tombstones,
-// and another one delete the rows of all that have ended.
+// group reaps some rows of one partition. Reading their links first lets one batch write the rows
+// of all their tombstones, and another one delete the rows of all that have ended.
 func (r *reaping) group(ctx context.Context, rows []*due) {
 	r.eachOf(ctx, rows, func(d *due) error { return r.look(ctx, d) })
 	var over, again []*due
@@ -127,7 +133,8 @@ func (r *reaping) group(ctx context.Context, rows []*due) {
 		}
 	}
 	r.endLinks(ctx, over)
-	// A link may have several rows that are due. What it ended by was the first one, and now the others lead nowhere.
+	// A link may have several rows that are due. What it ended by was the first one, and now the
+	// others lead nowhere.
 	r.eachOf(ctx, again, func(d *due) error { return r.look(ctx, d) })
 }
 
@@ -149,7 +156,8 @@ func (r *reaping) endLinks(ctx context.Context, over []*due) {
 			return
 		}
 		if ctx.Err() == nil {
-			r.s.config.Log.Warn(telemetry.LogBatchRefused, "partition", keys[0].partition, "rows", len(keys), "error", err)
+			r.s.config.Log.Warn(telemetry.LogBatchRefused, "partition", keys[0].partition, "rows",
+				len(keys), "error", err)
 		}
 	}
 	r.eachOf(ctx, over, func(d *due) error { return r.drop(ctx, d) })
@@ -196,7 +204,8 @@ func (r *reaping) count(ctx context.Context, d *due, err error) {
 		return // cut short, not failed
 	}
 	r.done.Failed++
-	r.s.config.Log.Error(telemetry.LogLinkNotReaped, "partition", d.partition, "row", d.key, "error", err)
+	r.s.config.Log.Error(telemetry.LogLinkNotReaped, "partition", d.partition, "row", d.key,
+		"error", err)
 }
 
 // drop deletes an expiry row that has nothing left to say.
@@ -208,8 +217,8 @@ func (r *reaping) drop(ctx context.Context, d *due) error {
 	return err
 }
 
-// look reads the link of a due row. If it is gone or not over, it deletes the row. table.ErrChanged: the row has changed since it
-// was read.
+// look reads the link of a due row. If it is gone or not over, it deletes the row.
+// table.ErrChanged: the row has changed since it was read.
 func (r *reaping) look(ctx context.Context, d *due) error {
 	a, ok := link.ParseAlias(string(d.alias))
 	if !ok || d.expiresAt.IsZero() {
@@ -246,16 +255,16 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 			return err
 		}
 	}
-	// At once, and not with its group: a create that comes much too late may be about to insert the link, and would leave
-	// alone the row that it finds there.
+	// At once, and not with its group: a create that comes much too late may be about to insert the
+	// link, and would leave alone the row that it finds there.
 	return r.drop(ctx, d)
 }
 
 // lookAgainAfter is longer than a reaper that has read a link may take to end it.
 const lookAgainAfter = 5 * time.Minute
 
-// lookAgain makes a later run look once more at a link that was renewed. Another reaper may have read it before that, stand
-// still, delete what leads to it, and die before it finds out.
+// lookAgain makes a later run look once more at a link that was renewed. Another reaper may have
+// read it before that, stand still, delete what leads to it, and die before it finds out.
 func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
 	e := newExpiry(r.s.soon(lookAgainAfter), a)
 	e.Again = true
@@ -263,8 +272,9 @@ func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
 	return err
 }
 
-// keep makes sure that a link that ends later than one of its expiry rows says lacks nothing: it may have been renewed while
-// a reaper that then crashed was about to delete it, and the row is all that told of it.
+// keep makes sure that a link that ends later than one of its expiry rows says lacks nothing: it
+// may have been renewed while a reaper that then crashed was about to delete it, and the row is all
+// that told of it.
 func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	if !end.IsZero() {
 		if _, err := r.s.expiry.put(ctx, end, l.Alias); err != nil {
@@ -285,7 +295,8 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	return r.s.enterGuarded(ctx, l.Link)
 }
 
-// dropStale deletes the index rows that a guard is for, if they name the link and are not of its present URL and owner.
+// dropStale deletes the index rows that a guard is for, if they name the link and are not of its
+// present URL and owner.
 func (r *reaping) dropStale(ctx context.Context, d *due) error {
 	for _, key := range d.keys {
 		if d.link.LongURL != "" && key == indexKey(d.link.Link) && !d.over {
@@ -298,11 +309,13 @@ func (r *reaping) dropStale(ctx context.Context, d *due) error {
 	return nil
 }
 
-// prepareTombstones inserts the expiry rows of the tombstones that are to replace links, and returns the rows that can go on.
+// prepareTombstones inserts the expiry rows of the tombstones that are to replace links, and
+// returns the rows that can go on.
 func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 	byDay := map[string][]*due{}
 	for _, d := range rows {
-		if end := r.s.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive && end.After(r.now) && r.s.config.TombstoneFor > 0 {
+		if end := r.s.end(r.tombstone(d.link.Link)); d.link.GoneReason == link.StateLive &&
+			end.After(r.now) && r.s.config.TombstoneFor > 0 {
 			row := newExpiry(end, d.alias)
 			d.tomb = encode(row)
 			byDay[row.PartitionKey] = append(byDay[row.PartitionKey], d)
@@ -337,14 +350,15 @@ func (r *reaping) tombstone(l link.Link) link.Link {
 	return link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
 }
 
-// endLink deletes a link, or replaces it by its tombstone, and deletes before it what leads to it. A crash after one of
-// these leaves the expiry row, and the next run goes on from there. table.ErrChanged: the link was renewed, or may have been.
+// endLink deletes a link, or replaces it by its tombstone, and deletes before it what leads to it.
+// A crash after one of these leaves the expiry row, and the next run goes on from there.
+// table.ErrChanged: the link was renewed, or may have been.
 func (r *reaping) endLink(ctx context.Context, d *due) error {
 	if r.s.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
 		return table.ErrChanged // it stood still meanwhile; another reaper may have dropped the row
 	}
-	// The end of the run, as when the lock is lost, does not cut it short: what leads to a link that turns out to be renewed has
-	// to be put back.
+	// The end of the run, as when the lock is lost, does not cut it short: what leads to a link
+	// that turns out to be renewed has to be put back.
 	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
 	err := r.unlink(life, d)
@@ -352,10 +366,12 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 		d.gone = true
 		return nil
 	}
-	// Its owner was perhaps faster. What leads to the link is put back, now, or by whoever handles the expiry row again.
+	// Its owner was perhaps faster. What leads to the link is put back, now, or by whoever handles
+	// the expiry row again.
 	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
-	if now, readErr := r.s.read(life, d.alias); readErr == nil && !r.s.end(now.Link).Equal(r.s.end(d.link.Link)) {
+	if now, readErr := r.s.read(life, d.alias); readErr == nil &&
+		!r.s.end(now.Link).Equal(r.s.end(d.link.Link)) {
 		if keepErr := r.keep(life, now, time.Time{}); keepErr != nil {
 			return keepErr
 		}
@@ -388,8 +404,9 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	return err
 }
 
-// remove deletes the last that there is of a link: its totals first, so that a crash leaves what the next run finds. A link that
-// leaves no tombstone gets one for that moment: a roll-up inserts nothing beside a tombstone, or takes it back.
+// remove deletes the last that there is of a link: its totals first, so that a crash leaves what
+// the next run finds. A link that leaves no tombstone gets one for that moment: a roll-up inserts
+// nothing beside a tombstone, or takes it back.
 func (r *reaping) remove(ctx context.Context, l linkRow) (err error) {
 	if l.GoneReason == link.StateLive {
 		if l, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)}); err != nil {

@@ -24,7 +24,8 @@ func (r *rig) expired(n int, age time.Duration, name string) []link.Link {
 	var all []link.Link
 	at := r.clock.Now().Add(-age)
 	for i := range n {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s%d", name, i)), LongURL: fmt.Sprintf("https://example.com/%s/%d", name, i),
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s%d", name, i)),
+			LongURL:   fmt.Sprintf("https://example.com/%s/%d", name, i),
 			CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
 		r.PutLink(l)
 		all = append(all, l)
@@ -69,17 +70,20 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 	forever.ExpiresAt = time.Time{}
 	r.PutLink(forever)
 	reused := r.expired(1, 2*dayLong, "reused")[0]
-	newer := link.Link{Alias: "newer0", LongURL: reused.LongURL, CreatedAt: now, ExpiresAt: now.Add(dayLong)}
+	newer := link.Link{Alias: "newer0", LongURL: reused.LongURL, CreatedAt: now,
+		ExpiresAt: now.Add(dayLong)}
 	r.PutLink(newer) // takes the index row over
 	r.Put(r.Expiry, rawtables.Expiry(link.Link{Alias: "orphan", ExpiresAt: now.Add(-dayLong)}))
-	early := link.Link{Alias: "early0", LongURL: "https://example.com/early", ExpiresAt: now.Add(time.Hour)}
+	early := link.Link{Alias: "early0", LongURL: "https://example.com/early",
+		ExpiresAt: now.Add(time.Hour)}
 	r.PutLink(early)
 	wrongKey := rawtables.Expiry(early)
 	wrongKey["PartitionKey"] = "20200102" // before its time
 	r.Put(r.Expiry, wrongKey)
 
 	done, err := s.Reap(ctx)
-	if want := (link.ReapResult{Deleted: 1, Dropped: 3, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Deleted: 1, Dropped: 3, Complete: true}); err != nil ||
+		done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	for _, l := range []link.Link{inBuffer, extended, forever, newer, early} {
@@ -91,10 +95,13 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 		t.Errorf("%s: got %v", reused.Alias, err)
 	}
 	for url, alias := range map[string]link.Alias{
-		newer.LongURL: newer.Alias, forever.LongURL: forever.Alias, extended.LongURL: extended.Alias,
+		newer.LongURL: newer.Alias, forever.LongURL: forever.Alias,
+		extended.LongURL: extended.Alias,
 	} {
-		if l, created, err := s.Create(ctx, r.want(url, time.Hour), ""); err != nil || created || l.Alias != alias {
-			t.Errorf("%s: got %s, created %t, %v, want its link %s", url, l.Alias, created, err, alias)
+		if l, created, err := s.Create(ctx, r.want(url, time.Hour), ""); err != nil || created ||
+			l.Alias != alias {
+			t.Errorf("%s: got %s, created %t, %v, want its link %s", url, l.Alias, created, err,
+				alias)
 		}
 	}
 	// in the buffer, newer, early twice, and extended, which is looked at again, as is forever
@@ -113,12 +120,15 @@ func TestReapGoesOnAfterARowThatFails(t *testing.T) {
 	r.Put(r.Expiry, rawtables.Entity{"PartitionKey": "20200101", "RowKey": "not what it should be"})
 	r.proxy.Before(faultproxy.On("DeleteEntity", r.Links, faultproxy.ServerBusy))
 	done, err := s.Reap(ctx)
-	if want := (link.ReapResult{Failed: 6, Backlog: 10 * dayLong, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Failed: 6, Backlog: 10 * dayLong, Complete: true}); err != nil ||
+		done != want {
 		t.Errorf("links cannot be deleted: got %+v, %v, want %+v", done, err, want)
 	}
 	r.proxy.Reset()
 	done, err = s.Reap(ctx)
-	if want := (link.ReapResult{Dropped: 4, Failed: 2, Backlog: 5 * dayLong, Complete: true}); err != nil || done != want { // of their tombstones
+	// of their tombstones
+	if want := (link.ReapResult{Dropped: 4, Failed: 2, Backlog: 5 * dayLong,
+		Complete: true}); err != nil || done != want {
 		t.Errorf("two damaged rows: got %+v, %v, want %+v", done, err, want)
 	}
 }
@@ -135,7 +145,8 @@ func TestReapWhereOnePartitionFails(t *testing.T) {
 		return faultproxy.None
 	})
 	done, err := s.Reap(ctx)
-	if want := (link.ReapResult{Deleted: 10, Failed: 10, Backlog: dayLong, Complete: true}); err != nil || done != want {
+	if want := (link.ReapResult{Deleted: 10, Failed: 10, Backlog: dayLong,
+		Complete: true}); err != nil || done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	r.WantRows(10, 10, 10)
@@ -164,13 +175,15 @@ func TestReapThatIsCutShortIsResumed(t *testing.T) {
 	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	first, err := s.Reap(limited)
-	if err != nil || first.Complete || first.Failed != 0 || first.Deleted == 0 || first.Deleted > 15 || first.Backlog != dayLong {
+	if err != nil || first.Complete || first.Failed != 0 || first.Deleted == 0 ||
+		first.Deleted > 15 || first.Backlog != dayLong {
 		t.Errorf("got %+v, %v, want a part of it", first, err)
 	}
 	r.WantNoLeak()
 	r.proxy.Reset()
 	second, err := r.open(nil).Reap(ctx)
-	if err != nil || !second.Complete || first.Deleted+second.Deleted+second.Dropped < 40 || second.Backlog != 0 {
+	if err != nil || !second.Complete || first.Deleted+second.Deleted+second.Dropped < 40 ||
+		second.Backlog != 0 {
 		t.Errorf("first %+v, then %+v, %v", first, second, err)
 	}
 	r.WantRows(0, 0, 0)
@@ -221,7 +234,8 @@ func TestReapersAtOnceDoNoHarm(t *testing.T) {
 
 // Between a reaper's read and its delete, the link is given more time, or its URL a new link.
 func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
-	for _, before := range []string{"DeleteEntity", "GetEntity"} { // of the link, and of its index row
+	// of the link, and of its index row
+	for _, before := range []string{"DeleteEntity", "GetEntity"} {
 		t.Run("the link, before "+before, func(t *testing.T) {
 			r := newRig(t)
 			s := r.open(nil)
@@ -270,7 +284,8 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 			t.Errorf("got %+v, %v", done, err)
 		}
 		newer.Shared = true
-		if l, created, err := s.Create(ctx, r.want(old.LongURL, time.Hour), ""); err != nil || created || !linkstest.Same(l, newer) {
+		if l, created, err := s.Create(ctx, r.want(old.LongURL, time.Hour), ""); err != nil ||
+			created || !linkstest.Same(l, newer) {
 			t.Errorf("got %+v, created %t, %v, want %+v", l, created, err, newer)
 		}
 		r.WantRows(1, 1, 1)

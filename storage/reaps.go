@@ -19,7 +19,8 @@ const (
 	reapsPartition = "reaper"
 	reapsKey       = "statistics"
 	reapsTries     = 5
-	// reapsKnown is how many runs are told apart: more than there are between two tries of one process to save one.
+	// reapsKnown is how many runs are told apart: more than there are between two tries of one
+	// process to save one.
 	reapsKnown = 100
 	reapsID    = 8 // characters of a run's id: 47 bits
 )
@@ -37,7 +38,8 @@ func newReaps(config *Config, rows *store) *Reaps {
 	return &Reaps{config: config, rows: rows, saving: newTurn()}
 }
 
-// reapRun is a run, and the random id by which it is known again if the response to a write was lost.
+// reapRun is a run, and the random id by which it is known again if the response to a write was
+// lost.
 type reapRun struct {
 	link.ReapRun
 	id string
@@ -62,9 +64,12 @@ type reapsEntity struct {
 }
 
 func encodeReaps(s link.ReapStats, ids []string) []byte {
-	e := reapsEntity{PartitionKey: reapsPartition, RowKey: reapsKey, LastDeleted: s.Last.Deleted, LastDeletedType: edmInt64,
-		DeletedTotal: s.DeletedTotal, DeletedTotalType: edmInt64, Successful: s.Successful, SuccessfulType: edmInt64,
-		Failed: s.Failed, FailedType: edmInt64, Milliseconds: s.Took.Milliseconds(), MillisecondsType: edmInt64, RunIDs: strings.Join(ids, " ")}
+	e := reapsEntity{PartitionKey: reapsPartition, RowKey: reapsKey, LastDeleted: s.Last.Deleted,
+		LastDeletedType: edmInt64,
+		DeletedTotal:    s.DeletedTotal, DeletedTotalType: edmInt64, Successful: s.Successful,
+		SuccessfulType: edmInt64,
+		Failed:         s.Failed, FailedType: edmInt64, Milliseconds: s.Took.Milliseconds(),
+		MillisecondsType: edmInt64, RunIDs: strings.Join(ids, " ")}
 	e.LastAt, e.LastAtType = dateTime(s.Last.At)
 	return encode(e)
 }
@@ -78,7 +83,8 @@ func (s *Reaps) Stats(ctx context.Context) (link.ReapStats, error) {
 }
 
 // read returns what was saved, and of which runs the last of it is. Without a row the ETag is "".
-func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, etag table.ETag, err error) {
+func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, etag table.ETag,
+	err error) {
 	data, etag, err := s.rows.get(ctx, reapsPartition, reapsKey)
 	if errors.Is(err, table.ErrGone) {
 		return stats, nil, "", nil
@@ -90,12 +96,14 @@ func (s *Reaps) read(ctx context.Context) (stats link.ReapStats, ids []string, e
 		}
 	}
 	return link.ReapStats{
-		Last: link.ReapRun{At: e.LastAt.UTC(), Deleted: e.LastDeleted}, DeletedTotal: e.DeletedTotal, Successful: e.Successful,
+		Last:         link.ReapRun{At: e.LastAt.UTC(), Deleted: e.LastDeleted},
+		DeletedTotal: e.DeletedTotal, Successful: e.Successful,
 		Failed: e.Failed, Took: time.Duration(e.Milliseconds) * time.Millisecond,
 	}, strings.Fields(e.RunIDs), etag, err
 }
 
-// Record adds a run, once. What cannot be saved now is saved with the next one. The end of ctx does not cut it short.
+// Record adds a run, once. What cannot be saved now is saved with the next one. The end of ctx does
+// not cut it short.
 func (s *Reaps) Record(ctx context.Context, run link.ReapRun) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 	defer cancel()
@@ -120,7 +128,10 @@ func (s *Reaps) save(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.unsaved = slices.DeleteFunc(s.unsaved, func(r reapRun) bool { return slices.Contains(ids, r.id) })
+		s.unsaved = slices.DeleteFunc(s.unsaved, func(r reapRun) bool {
+			return slices.Contains(ids,
+				r.id)
+		})
 		if len(s.unsaved) == 0 {
 			return nil // an earlier try was applied
 		}

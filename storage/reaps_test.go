@@ -34,15 +34,17 @@ func TestRunsAreRecorded(t *testing.T) {
 	second := r.run(1<<40, true)
 	other.Reaps.Record(ctx, second)
 	s.Reaps.Record(ctx, first) // late
-	r.wantStats(link.ReapStats{Last: second, DeletedTotal: 1<<40 + 10, Successful: 2, Failed: 1, Took: 3 * time.Second})
-	r.Put(r.State, rawtables.Entity{"PartitionKey": "reaper", "RowKey": "statistics", "FailedRuns": "x"})
+	r.wantStats(link.ReapStats{Last: second, DeletedTotal: 1<<40 + 10, Successful: 2, Failed: 1,
+		Took: 3 * time.Second})
+	r.Put(r.State, rawtables.Entity{"PartitionKey": "reaper", "RowKey": "statistics",
+		"FailedRuns": "x"})
 	if _, err := s.Reaps.Stats(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("a damaged row: %v", err)
 	}
 }
 
-// Each run counts once, whatever becomes of the calls that save it. One that cannot be saved is saved with the next one of its
-// process, although another process has saved runs meanwhile.
+// Each run counts once, whatever becomes of the calls that save it. One that cannot be saved is
+// saved with the next one of its process, although another process has saved runs meanwhile.
 func TestRunsCountOnce(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways {

@@ -20,43 +20,49 @@ import (
 
 const (
 	rollUpConcurrency = reapConcurrency // links at the same time
-	rollUpTries       = 5               // how often the totals of a link are read again that another process is writing
+	// how often the totals of a link are read again that another process is writing
+	rollUpTries = 5
 
 	rollUpPartition = "rollup"
 	rollUpKey       = "progress"
 )
 
 // totalProperties are the properties of a totalEntity: sketches are large, and not needed here.
-var totalProperties = []string{"PartitionKey", "RowKey", "Clicks", "Bots", "Created", "TookMicroseconds", "LastAtUtc"}
+var totalProperties = []string{"PartitionKey", "RowKey", "Clicks", "Bots", "Created",
+	"TookMicroseconds", "LastAtUtc"}
 
-// totalsEntity is a row of ShortUrlsClickTotals on the wire. It is inserted only when its link is there.
+// totalsEntity is a row of ShortUrlsClickTotals on the wire. It is inserted only when its link is
+// there.
 type totalsEntity struct {
 	totalEntity
 	Through     string // "20060102", the last day that is in it
 	CountedFrom string `json:",omitzero"` // that of the link it belongs to
 }
 
-// of reports whether the totals belong to the link with this CountedFrom, and not to one that had the alias before. "" is that
-// of a link that has had its alias for ever, or whose row is damaged.
+// of reports whether the totals belong to the link with this CountedFrom, and not to one that had
+// the alias before. "" is that of a link that has had its alias for ever, or whose row is damaged.
 func (e *totalsEntity) of(countedFrom string) bool {
 	return countedFrom == "" || e.CountedFrom == countedFrom
 }
 
-// RollUp adds what was counted on days that are over for long enough to the totals of the links, and to those of clicks.All.
-// A day counts once, whatever crashes and however many processes do this at once: a link's totals say which day they go up
-// to, and are written only if they are unchanged. It reads the counts in the order of time, a page at a time, from where the
-// last one came to; and when it has come to the end, it deletes those that are not kept any more. The keys of these days it
-// deletes first.
+// RollUp adds what was counted on days that are over for long enough to the totals of the links,
+// and to those of clicks.All. A day counts once, whatever crashes and however many processes do
+// this at once: a link's totals say which day they go up to, and are written only if they are
+// unchanged. It reads the counts in the order of time, a page at a time, from where the last one
+// came to; and when it has come to the end, it deletes those that are not kept any more. The keys
+// of these days it deletes first.
 //
-// The end of ctx's time is no error: the next one goes on. Neither is a damaged row, which is logged and left out.
-// Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was done until then.
+// The end of ctx's time is no error: the next one goes on. Neither is a damaged row, which is
+// logged and left out. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what
+// was done until then.
 func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
 	r := &rollingUp{c: c}
 	err := r.run(ctx)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	done := clicks.RollUpResult{Added: r.added.Load(), Damaged: r.damaged.Load(), Complete: err == nil}
+	done := clicks.RollUpResult{Added: r.added.Load(), Damaged: r.damaged.Load(),
+		Complete: err == nil}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = nil
 	}
@@ -101,8 +107,10 @@ func (r *rollingUp) run(ctx context.Context) error {
 	if r.progress.Partition >= before.String() {
 		return nil
 	}
-	// Nothing is written of these days any more, so nobody needs their keys, however long the rest takes.
-	err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix, Before: keyPrefix + before.String()})
+	// Nothing is written of these days any more, so nobody needs their keys, however long the rest
+	// takes.
+	err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix, Before: keyPrefix +
+		before.String()})
 	if err == nil {
 		err = r.addDays(ctx, before)
 	}
@@ -119,8 +127,8 @@ func (r *rollingUp) run(ctx context.Context) error {
 // rollUpBefore returns the first day that is not over for long enough.
 func rollUpBefore(now time.Time) clicks.Day { return clicks.DayOf(now.Add(-rollUpAfter)) }
 
-// progressEntity is the row of ShortUrlsState on the wire that says how far the roll-up is: the key of the last row that is
-// rolled up, or, as Partition alone, the first day that is not.
+// progressEntity is the row of ShortUrlsState on the wire that says how far the roll-up is: the key
+// of the last row that is rolled up, or, as Partition alone, the first day that is not.
 type progressEntity struct {
 	PartitionKey, RowKey string
 	Partition, Row       string
@@ -137,9 +145,11 @@ func (r *rollingUp) readProgress(ctx context.Context) error {
 	return nil
 }
 
-// advance saves how far the roll-up is. Where another process has done so meanwhile, that stays: some is looked at twice then.
+// advance saves how far the roll-up is. Where another process has done so meanwhile, that stays:
+// some is looked at twice then.
 func (r *rollingUp) advance(ctx context.Context, to position) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout) // also when the time is over
+	// also when the time is over
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
 	defer cancel()
 	data := encode(progressEntity{rollUpPartition, rollUpKey, to.Partition, to.Row})
 	etag, _, err := r.c.state.replace(ctx, data, r.etag)
@@ -160,15 +170,20 @@ func (r *rollingUp) addDays(ctx context.Context, before clicks.Day) error {
 		ranges = slices.Insert(ranges, 0, table.Range{Partition: from.Partition, After: from.Row})
 	}
 	for _, rows := range ranges {
-		q := table.Query{Range: rows, Properties: totalProperties, PageSize: r.c.config.Reap.PageSize}
-		if err := r.c.days.list(ctx, q, func(page [][]byte) error { return r.page(ctx, page) }); err != nil {
+		q := table.Query{Range: rows, Properties: totalProperties,
+			PageSize: r.c.config.Reap.PageSize}
+		if err := r.c.days.list(ctx, q, func(page [][]byte) error {
+			return r.page(ctx,
+				page)
+		}); err != nil {
 			return err
 		}
 	}
 	return r.add(ctx, r.open)
 }
 
-// page adds the counts of a page of rows, but for those of the last alias and day, of which the next page may have more.
+// page adds the counts of a page of rows, but for those of the last alias and day, of which the
+// next page may have more.
 func (r *rollingUp) page(ctx context.Context, page [][]byte) error {
 	for _, data := range page {
 		var e totalEntity
@@ -182,7 +197,8 @@ func (r *rollingUp) page(ctx context.Context, page [][]byte) error {
 			continue // another program's row
 		}
 		at := position{e.PartitionKey, e.RowKey}
-		if n := len(r.open); n == 0 || r.open[n-1].alias != alias || r.open[n-1].last.Partition != at.Partition {
+		if n := len(r.open); n == 0 || r.open[n-1].alias != alias ||
+			r.open[n-1].last.Partition != at.Partition {
 			r.open = append(r.open, dayCount{alias: alias, day: day.String()})
 		}
 		count := &r.open[len(r.open)-1]
@@ -200,11 +216,12 @@ func (r *rollingUp) page(ctx context.Context, page [][]byte) error {
 
 func (r *rollingUp) leaveOut(partition, row string, err error) {
 	r.damaged.Add(1)
-	r.c.config.Log.Error(telemetry.LogClicksCorrupt, "partition", partition, "row", row, "error", err)
+	r.c.config.Log.Error(telemetry.LogClicksCorrupt, "partition", partition, "row", row, "error",
+		err)
 }
 
-// add adds counts, which are in the order of the table. It stops at the first alias that fails, and moves the progress up to
-// that one: its days have to be added in their order.
+// add adds counts, which are in the order of the table. It stops at the first alias that fails, and
+// moves the progress up to that one: its days have to be added in their order.
 func (r *rollingUp) add(ctx context.Context, counts []dayCount) error {
 	type work struct {
 		first int // index of its first day
@@ -277,13 +294,15 @@ func (r *rollingUp) addTo(ctx context.Context, days []dayCount) error {
 	switch {
 	case err != nil && !decided(err):
 		return err
-	case errors.Is(err, link.ErrNotFound), l.GoneReason != link.StateLive, dayCounted(l.Link) != countedFrom:
+	case errors.Is(err, link.ErrNotFound), l.GoneReason != link.StateLive,
+		dayCounted(l.Link) != countedFrom:
 		return r.c.dropTotals(ctx, a)
 	}
 	return nil
 }
 
-// dayCounted returns the first day whose clicks are a link's own, "" for all. Of a damaged row it is "".
+// dayCounted returns the first day whose clicks are a link's own, "" for all. Of a damaged row it
+// is "".
 func dayCounted(l link.Link) string {
 	if l.CountedFrom.IsZero() {
 		return ""
@@ -291,8 +310,10 @@ func dayCounted(l link.Link) string {
 	return clicks.DayOf(l.CountedFrom).String()
 }
 
-// addAll adds the days that are not in the totals yet, from countedFrom on. Inserted: there may have been no totals before.
-func (r *rollingUp) addAll(ctx context.Context, days []dayCount, countedFrom string) (inserted bool, err error) {
+// addAll adds the days that are not in the totals yet, from countedFrom on. Inserted: there may
+// have been no totals before.
+func (r *rollingUp) addAll(ctx context.Context, days []dayCount, countedFrom string) (inserted bool,
+	err error) {
 	alias := days[0].alias
 	for range rollUpTries {
 		t, etag, err := r.c.readTotals(ctx, alias)
@@ -336,8 +357,10 @@ func (r *rollingUp) addAll(ctx context.Context, days []dayCount, countedFrom str
 	return inserted, fmt.Errorf("the totals of %s: %w", alias, table.ErrChanged)
 }
 
-// readTotals reads the totals of an alias. table.ErrGone: there are none, so the ETag is "". Error: link.ErrDamaged.
-func (c *Clicks) readTotals(ctx context.Context, alias string) (t totalsEntity, etag table.ETag, err error) {
+// readTotals reads the totals of an alias. table.ErrGone: there are none, so the ETag is "". Error:
+// link.ErrDamaged.
+func (c *Clicks) readTotals(ctx context.Context, alias string) (t totalsEntity, etag table.ETag,
+	err error) {
 	data, etag, err := c.totals.get(ctx, linkPartition(link.Alias(alias)), alias)
 	if err != nil {
 		return t, "", err
@@ -362,14 +385,16 @@ func decodeTotals(data []byte) (t totalsEntity, err error) {
 // decode reads what all rows of clicks have.
 func (e *totalEntity) decode(data []byte) error {
 	err := json.Unmarshal(data, e)
-	if err == nil && (e.Clicks < 0 || e.Bots < 0 || e.LastAt.UTC().Year() > 9999) { // the latter could not be written again
+	// the latter could not be written again
+	if err == nil && (e.Clicks < 0 || e.Bots < 0 || e.LastAt.UTC().Year() > 9999) {
 		err = link.ErrDamaged
 	}
 	return err
 }
 
-// dropTotals deletes the totals of an alias, unless they are those of its link. Whoever inserts totals looks after that whether
-// the link is still there, so that none are left of a link that is gone.
+// dropTotals deletes the totals of an alias, unless they are those of its link. Whoever inserts
+// totals looks after that whether the link is still there, so that none are left of a link that is
+// gone.
 func (c *Clicks) dropTotals(ctx context.Context, a link.Alias) error {
 	t, etag, err := c.readTotals(ctx, string(a))
 	if errors.Is(err, table.ErrGone) {
@@ -377,12 +402,14 @@ func (c *Clicks) dropTotals(ctx context.Context, a link.Alias) error {
 	} else if err != nil && !errors.Is(err, link.ErrDamaged) {
 		return err
 	}
-	// After the totals: those of a link that was made since are inserted later, and have another ETag.
+	// After the totals: those of a link that was made since are inserted later, and have another
+	// ETag.
 	l, err := c.links.get(ctx, a)
 	switch {
 	case err != nil && !decided(err):
 		return err
-	case !errors.Is(err, link.ErrNotFound) && l.GoneReason == link.StateLive && t.of(dayCounted(l.Link)):
+	case !errors.Is(err, link.ErrNotFound) && l.GoneReason == link.StateLive &&
+		t.of(dayCounted(l.Link)):
 		return nil
 	}
 	return c.totals.delete(ctx, rowKey{linkPartition(a), string(a), etag})

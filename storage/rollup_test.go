@@ -48,7 +48,8 @@ func rollUp(ctx context.Context, _ *rig, s *storage.Links) error {
 	return err
 }
 
-// clicked makes the link "one" have been clicked on, by two processes, on two days that are over, for the link that it is now.
+// clicked makes the link "one" have been clicked on, by two processes, on two days that are over,
+// for the link that it is now.
 func clicked(_ context.Context, r *rig, s *storage.Links) error {
 	l, err := s.Read(ctx, "one")
 	if err != nil {
@@ -57,7 +58,8 @@ func clicked(_ context.Context, r *rig, s *storage.Links) error {
 	l.CountedFrom = r.day(-3)
 	r.Put(r.Links, rawtables.Link(l))
 	for _, e := range []rawtables.Entity{
-		rawtables.Clicks("one", "p", r.day(-3), 3, 1), rawtables.Clicks("one", "p", r.day(-2), 2, 0), rawtables.Clicks("one", "q", r.day(-2), 1, 1),
+		rawtables.Clicks("one", "p", r.day(-3), 3, 1), rawtables.Clicks("one", "p", r.day(-2), 2,
+			0), rawtables.Clicks("one", "q", r.day(-2), 1, 1),
 	} {
 		r.Put(r.Clicks, e)
 	}
@@ -76,7 +78,8 @@ func TestRollUp(t *testing.T) {
 			from := r.day(-5)
 			for _, l := range []link.Link{
 				{Alias: "one", LongURL: url1, CountedFrom: from},
-				{Alias: "on", LongURL: url1, CountedFrom: from, Disabled: true}, // sorts before and after "one"
+				// sorts before and after "one"
+				{Alias: "on", LongURL: url1, CountedFrom: from, Disabled: true},
 				{Alias: "deleted", LongURL: url1, CountedFrom: from, DeletedAt: from},
 				{Alias: "old", LongURL: url1},
 				{Alias: "reused", LongURL: url1, CountedFrom: r.day(-2)},
@@ -97,7 +100,8 @@ func TestRollUp(t *testing.T) {
 				rawtables.Totals("lost", r.day(-4), 1, 1, from),
 			})
 			for _, n := range []int{-keepDays - 1, -keepDays, -3, -2, -1, 0} {
-				for _, alias := range []string{"one", "on", "deleted", "old", "reused", "late", "known", "tomb", "damaged", "damaged2", "nobody", "lost", "*"} {
+				for _, alias := range []string{"one", "on", "deleted", "old", "reused", "late",
+					"known", "tomb", "damaged", "damaged2", "nobody", "lost", "*"} {
 					r.Put(r.Clicks, rawtables.Clicks(alias, "p-1", r.day(n), 10, 1))
 					if n == -2 {
 						r.Put(r.Clicks, rawtables.Clicks(alias, "p-2", r.day(n), 0, 2))
@@ -106,7 +110,8 @@ func TestRollUp(t *testing.T) {
 				}
 				r.Put(r.State, rawtables.VisitorKey(r.day(n)))
 			}
-			r.Put(r.Clicks, rawtables.Entity{"PartitionKey": r.day(-3).Format("20060102") + "-0", "RowKey": "it's another program's"})
+			r.Put(r.Clicks, rawtables.Entity{"PartitionKey": r.day(-3).Format("20060102") + "-0",
+				"RowKey": "it's another program's"})
 			r.Put(r.Clicks, rawtables.Entity{"PartitionKey": "2020", "RowKey": "one|p"})
 
 			want := []rawtables.Entity{
@@ -127,15 +132,18 @@ func TestRollUp(t *testing.T) {
 				r.wantTotals(want...)
 				r.WantNoLeak(storage.LinkDamaged, storage.ClicksDamaged)
 			}
-			// Four days but the oldest, of which one has three rows and one the row of another program.
+			// Four days but the oldest, of which one has three rows and one the row of another
+			// program.
 			if got := len(r.Rows(r.Clicks)); got != 13*(5+2)+1 {
 				t.Errorf("%d rows of clicks are left", got)
 			}
-			if got := len(r.Rows(r.State)); got != 2+1 { // the keys of today and yesterday, and the progress
+			// the keys of today and yesterday, and the progress
+			if got := len(r.Rows(r.State)); got != 2+1 {
 				t.Errorf("%d rows of state are left", got)
 			}
 			r.proxy.Reset()
-			if done, err := s.Clicks.RollUp(ctx); err != nil || done != (clicks.RollUpResult{Complete: true}) || len(r.proxy.Calls()) != 1 {
+			if done, err := s.Clicks.RollUp(ctx); err != nil ||
+				done != (clicks.RollUpResult{Complete: true}) || len(r.proxy.Calls()) != 1 {
 				t.Errorf("with nothing to do: %+v, %v, %v", done, err, r.proxy.Calls())
 			}
 			// A day later, there is one day more.
@@ -144,14 +152,16 @@ func TestRollUp(t *testing.T) {
 				t.Errorf("a day later: %+v, %v", done, err)
 			}
 			want[0] = rawtables.Totals("one", r.day(-2), 35, 5, from)
-			if got := r.Rows(r.ClickTotals); !slices.ContainsFunc(got, func(e rawtables.Entity) bool { return maps.Equal(e, want[0]) }) {
+			if got := r.Rows(r.ClickTotals); !slices.ContainsFunc(
+				got, func(e rawtables.Entity) bool { return maps.Equal(e, want[0]) }) {
 				t.Errorf("got %v, want %v among them", got, want[0])
 			}
 		})
 	}
 }
 
-// A reaper that was down for a year, or whose storage was, catches up, however often it is killed meanwhile.
+// A reaper that was down for a year, or whose storage was, catches up, however often it is killed
+// meanwhile.
 func TestRollUpOfAYear(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -166,7 +176,8 @@ func TestRollUpOfAYear(t *testing.T) {
 		from := time.Time{}
 		if alias != "*" {
 			from = r.day(-300 - i)
-			r.Put(r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1, CountedFrom: from}))
+			r.Put(r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1,
+				CountedFrom: from}))
 		}
 		for n := -days; n <= 0; n += 1 + 10*i {
 			rows = append(rows, rawtables.Clicks(alias, "p-1", r.day(n), int64(-n), 1))
@@ -196,7 +207,8 @@ func TestRollUpOfAYear(t *testing.T) {
 	}
 	r.wantTotals(want...)
 	r.WantNoLeak()
-	// Five pages of rows, and in each of them a few calls for an alias; the rows that are too old take a batch per partition.
+	// Five pages of rows, and in each of them a few calls for an alias; the rows that are too old
+	// take a batch per partition.
 	if all > 700 {
 		t.Errorf("%d calls", all)
 	}
@@ -228,13 +240,15 @@ func newCounted(r *rig) *counted {
 	return &counted{r, map[string]int64{}, map[string]rawtables.Entity{}}
 }
 
-// round lets three days go by, on two of which links are clicked on, one of them for the first time.
+// round lets three days go by, on two of which links are clicked on, one of them for the first
+// time.
 func (c *counted) round(n int) {
 	c.r.t.Helper()
 	c.r.clock.Advance(3 * dayLong)
 	fresh := fmt.Sprintf("fresh%d", n)
 	for _, alias := range []string{"one", fresh} {
-		c.r.Put(c.r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1, CountedFrom: time.Unix(0, 0)}))
+		c.r.Put(c.r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1,
+			CountedFrom: time.Unix(0, 0)}))
 	}
 	c.r.Put(c.r.Clicks, rawtables.Clicks("nobody", fmt.Sprint(n), c.r.day(-keepDays-1), 1, 1))
 	c.click("one", "p", -3, int64(n))
@@ -245,7 +259,8 @@ func (c *counted) round(n int) {
 	c.r.Put(c.r.State, rawtables.VisitorKey(c.r.day(-2)))
 }
 
-// click lets a link have been clicked on so often on one day. Of each link, days come in their order.
+// click lets a link have been clicked on so often on one day. Of each link, days come in their
+// order.
 func (c *counted) click(alias, process string, day int, clicks int64) {
 	c.r.t.Helper()
 	from := time.Unix(0, 0)
@@ -278,7 +293,8 @@ func TestRollUpThatBreaksOff(t *testing.T) {
 				err := rollUp(life, r, r.instance())
 				met = len(r.proxy.Calls()) >= n
 				r.proxy.Reset()
-				if err != nil && (!errors.Is(err, link.ErrUnavailable) || !way.dies && !tooSlow(err, begun)) {
+				if err != nil && (!errors.Is(err, link.ErrUnavailable) || !way.dies &&
+					!tooSlow(err, begun)) {
 					t.Errorf("call %d: %v", n, err)
 				}
 				if way.dies || err != nil {
@@ -292,7 +308,8 @@ func TestRollUpThatBreaksOff(t *testing.T) {
 	}
 }
 
-// Two roll-ups meet at every call, and one of them may die there, or stand still for so long that the other one is a year ahead.
+// Two roll-ups meet at every call, and one of them may die there, or stand still for so long that
+// the other one is a year ahead.
 func TestRollUpsThatCross(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -331,8 +348,9 @@ func TestRollUpsThatCross(t *testing.T) {
 	}
 }
 
-// A link is removed, or removed and its alias given to another one, at any point of a roll-up or of another removal, and a roll-up
-// made at any point of a removal: no totals are left of the first link, and those of the other one stay.
+// A link is removed, or removed and its alias given to another one, at any point of a roll-up or of
+// another removal, and a roll-up made at any point of a removal: no totals are left of the first
+// link, and those of the other one stay.
 func TestRollUpOfALinkThatGoes(t *testing.T) {
 	t.Parallel()
 	reuse := func(ctx context.Context, r *rig, s *storage.Links) error {
@@ -358,14 +376,19 @@ func TestRollUpOfALinkThatGoes(t *testing.T) {
 				t.Parallel()
 				r := newRig(t) // without tombstones
 				r.Make()
-				r.clock.Advance(r.day(1).Sub(r.clock.Now())) // else midnight may come: what a link is counted from is the day a minute ago
+				// else midnight may come: what a link is counted from is the day a minute ago
+				r.clock.Advance(r.day(1).Sub(r.clock.Now()))
 				other := r.other()
 				for n, met := 1, true; met && !t.Failed(); n++ {
 					at := r.clock.Now()
-					r.PutLink(link.Link{Alias: "one", LongURL: url1, CreatedAt: at.Add(-3 * dayLong), ExpiresAt: at, CountedFrom: r.day(-3)})
+					r.PutLink(link.Link{Alias: "one", LongURL: url1,
+						CreatedAt: at.Add(-3 * dayLong), ExpiresAt: at, CountedFrom: r.day(-3)})
 					r.Put(r.Clicks, rawtables.Clicks("one", fmt.Sprint(n), r.day(-2), 1, 0))
 					r.meet(n, dies, func() {
-						if err := patiently(func() error { return test.second(ctx, r, other) }); err != nil {
+						if err := patiently(func() error {
+							return test.second(ctx, r,
+								other)
+						}); err != nil {
 							t.Errorf("the second: %v", err)
 						}
 					})
@@ -379,7 +402,8 @@ func TestRollUpOfALinkThatGoes(t *testing.T) {
 					if met && test.reused {
 						r.wantTotals(rawtables.Totals("one", r.day(0), 7, 0, r.day(0)))
 					}
-					for _, do := range []doing{rollUp, later(time.Minute), reap, later(10 * time.Minute), reap} {
+					for _, do := range []doing{rollUp, later(time.Minute), reap,
+						later(10 * time.Minute), reap} {
 						if err := patiently(func() error { return do(ctx, r, other) }); err != nil {
 							t.Error(err)
 						}
@@ -418,14 +442,17 @@ func TestRollUpOfDamagedRows(t *testing.T) {
 	r.Put(r.Clicks, rawtables.Clicks("three", "negative", r.day(-2), -1, 1))
 	r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": 7})
 	done, err := s.Clicks.RollUp(ctx)
-	if want := (clicks.RollUpResult{Added: 2, Damaged: 5, Complete: true}); err != nil || done != want {
+	if want := (clicks.RollUpResult{Added: 2, Damaged: 5, Complete: true}); err != nil ||
+		done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
-	r.wantTotals(rawtables.Totals("one", r.day(-2), 2, 1, time.Time{}), rawtables.Totals("three", r.day(-2), 2, 1, time.Time{}),
+	r.wantTotals(rawtables.Totals("one", r.day(-2), 2, 1, time.Time{}),
+		rawtables.Totals("three", r.day(-2), 2, 1, time.Time{}),
 		rawtables.Entity{"PartitionKey": "tw", "RowKey": "two", "Clicks": true})
 }
 
-// A link that fails stops the roll-up, which goes on from there later; so does the end of its time, which is no error.
+// A link that fails stops the roll-up, which goes on from there later; so does the end of its time,
+// which is no error.
 func TestRollUpThatIsStopped(t *testing.T) {
 	t.Parallel()
 	r := newRigAt(t, newAzurite(t, emulator)) // whose reads take about as long as each other
@@ -448,7 +475,8 @@ func TestRollUpThatIsStopped(t *testing.T) {
 		})
 	}
 	on(30, faultproxy.ServerBusy)
-	if done, err := s.Clicks.RollUp(dying); !errors.Is(err, link.ErrUnavailable) || done.Added == 0 || done.Added > 30 || done.Complete {
+	if done, err := s.Clicks.RollUp(dying); !errors.Is(err, link.ErrUnavailable) ||
+		done.Added == 0 || done.Added > 30 || done.Complete {
 		t.Errorf("got %+v, %v", done, err)
 	}
 	on(10, faultproxy.Freeze)

@@ -10,19 +10,22 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// expiryEntity is a row of ShortUrlsExpiryIndex on the wire: it leads the reaper to an expired link.
+// expiryEntity is a row of ShortUrlsExpiryIndex on the wire: it leads the reaper to an expired
+// link.
 type expiryEntity struct {
 	PartitionKey      string
 	RowKey            string
 	AliasPartitionKey string
 	AliasRowKey       string
-	ExpiresAt         time.Time  `json:"ExpiresAtUtc,omitzero"`
-	ExpiresAtType     string     `json:"ExpiresAtUtc@odata.type,omitzero"`
-	CreateID          string     `json:"CreateId,omitzero"`
-	OldIndexKey       string     `json:",omitzero"` // of a guard: the keys of the index between which the link moves
-	NewIndexKey       string     `json:",omitzero"`
-	Again             bool       `json:",omitzero"`           // its link was found to be renewed, and is looked at once more
-	ETag              table.ETag `json:"odata.etag,omitzero"` // in listings only
+	ExpiresAt         time.Time `json:"ExpiresAtUtc,omitzero"`
+	ExpiresAtType     string    `json:"ExpiresAtUtc@odata.type,omitzero"`
+	CreateID          string    `json:"CreateId,omitzero"`
+	// of a guard: the keys of the index between which the link moves
+	OldIndexKey string `json:",omitzero"`
+	NewIndexKey string `json:",omitzero"`
+	// its link was found to be renewed, and is looked at once more
+	Again bool       `json:",omitzero"`
+	ETag  table.ETag `json:"odata.etag,omitzero"` // in listings only
 }
 
 // Expiry rows sort by time: a partition is a day, and within it "HHmmss|alias".
@@ -56,28 +59,31 @@ type expiryRow struct {
 	again     bool     // it stands in for one whose link was found to be renewed
 }
 
-// insert adds the row by which a link ends, before the link itself. table.ErrExists: the row belongs to another link, so the
-// alias counts as taken.
+// insert adds the row by which a link ends, before the link itself. table.ErrExists: the row
+// belongs to another link, so the alias counts as taken.
 //
-// It returns the ETag by which the row may be deleted again, or "" if that has to be left to the reaper.
+// It returns the ETag by which the row may be deleted again, or "" if that has to be left to the
+// reaper.
 func (t *expiryTable) insert(ctx context.Context, r linkRow, at time.Time) (table.ETag, error) {
 	e := newExpiry(at, r.Alias)
 	e.CreateID = r.createID
 	etag, err := t.rows.insertOnce(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
 	if errors.Is(err, table.ErrGone) {
-		err = table.ErrExists // most likely ours, but it could be the row of another create of this alias for this very second
+		// most likely ours, but it could be the row of another create of this alias for this very
+		// second
+		err = table.ErrExists
 	}
 	return etag, err
 }
 
-// put makes sure that the reaper looks at a link at the given time, and returns the ETag of the row for it. The row may
-// have been there before.
+// put makes sure that the reaper looks at a link at the given time, and returns the ETag of the row
+// for it. The row may have been there before.
 func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Alias) (table.ETag, error) {
 	return t.rows.upsert(ctx, encode(newExpiry(at, a)))
 }
 
-// insertFree adds a row that makes the reaper look at a link at the row's time, or in the first free
-// second after it: the row that is there may be the one by which the link ends.
+// insertFree adds a row that makes the reaper look at a link at the row's time, or in the first
+// free second after it: the row that is there may be the one by which the link ends.
 func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (rowKey, error) {
 	for {
 		e.PartitionKey, e.RowKey = expiryKey(e.ExpiresAt, link.Alias(e.AliasRowKey))
@@ -93,14 +99,18 @@ func (t *expiryTable) delete(ctx context.Context, r rowKey) error {
 	return t.rows.delete(ctx, r)
 }
 
-// expired lists the rows of links that had expired at cutoff, oldest first, in pages of at most size rows, until page
-// returns an error. It reads ranges of whole partitions only: all days before cutoff's, then cutoff's own up to its
-// second.
-func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int, page func([]expiryRow) error) error {
+// expired lists the rows of links that had expired at cutoff, oldest first, in pages of at most
+// size rows, until page returns an error. It reads ranges of whole partitions only: all days before
+// cutoff's, then cutoff's own up to its second.
+func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int,
+	page func([]expiryRow) error) error {
 	day, second := cutoff.UTC().Format(expiryDay), cutoff.UTC().Format(expirySecond)
 	for _, r := range []table.Range{{Before: day}, {Partition: day, Before: beyond(second + "|")}} {
 		q := table.Query{Range: r, PageSize: size, ETags: true}
-		if err := t.rows.list(ctx, q, func(rows [][]byte) error { return page(decodeExpired(rows)) }); err != nil {
+		if err := t.rows.list(ctx, q, func(rows [][]byte) error {
+			return page(
+				decodeExpired(rows))
+		}); err != nil {
 			return err
 		}
 	}
@@ -111,9 +121,11 @@ func decodeExpired(entities [][]byte) []expiryRow {
 	rows := make([]expiryRow, 0, len(entities))
 	for _, data := range entities {
 		var e expiryEntity
-		// A row that does not parse has a zero expiry and no ETag, and is counted as failed by whoever handles it.
+		// A row that does not parse has a zero expiry and no ETag, and is counted as failed by
+		// whoever handles it.
 		_ = json.Unmarshal(data, &e)
-		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag}, alias: link.Alias(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC(), again: e.Again}
+		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag},
+			alias: link.Alias(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC(), again: e.Again}
 		for _, key := range []string{e.OldIndexKey, e.NewIndexKey} {
 			if len(key) == len(indexKey(link.Link{})) {
 				r.keys = append(r.keys, key)

@@ -34,7 +34,8 @@ func indexKey(l link.Link) string {
 
 func encodeIndex(l link.Link) []byte {
 	key := indexKey(l)
-	e := indexEntity{PartitionKey: indexPartition(key), RowKey: key, Alias: string(l.Alias), LongURL: l.LongURL}
+	e := indexEntity{PartitionKey: indexPartition(key), RowKey: key, Alias: string(l.Alias),
+		LongURL: l.LongURL}
 	e.ExpiresAt, e.ExpiresAtType = dateTime(l.ExpiresAt)
 	return encode(e)
 }
@@ -57,12 +58,14 @@ func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
 		return indexRow{}, err
 	}
 	var e indexEntity
-	_ = json.Unmarshal(data, &e) // a row that does not parse names no alias, so it is stale and will be replaced
+	// a row that does not parse names no alias, so it is stale and will be replaced
+	_ = json.Unmarshal(data, &e)
 	return indexRow{alias: e.Alias, etag: etag}, nil
 }
 
-// put makes the index name l: by an insert if seen is no row, else in place of seen and of no other. table.ErrChanged: the index
-// is not as seen any more, or an earlier try of this very call was applied. late: an insert may still arrive.
+// put makes the index name l: by an insert if seen is no row, else in place of seen and of no
+// other. table.ErrChanged: the index is not as seen any more, or an earlier try of this very call
+// was applied. late: an insert may still arrive.
 func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (late bool, err error) {
 	row := encodeIndex(l)
 	if seen.etag != "" && !l.ExpiresAt.IsZero() {
@@ -74,9 +77,10 @@ func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (late 
 	return retried && seen.etag == "", err
 }
 
-// enter makes the index name l unless it names another link, and returns the ETag of the row if it was added. late: an
-// insert may still arrive.
-func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, late bool, err error) {
+// enter makes the index name l unless it names another link, and returns the ETag of the row if it
+// was added. late: an insert may still arrive.
+func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, late bool,
+	err error) {
 	etag, retried, err := t.rows.insert(ctx, encodeIndex(l))
 	if !errors.Is(err, table.ErrExists) {
 		return etag, retried, err
@@ -94,7 +98,8 @@ func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, 
 	return there.etag, true, nil
 }
 
-// remove deletes the row of a key if it names the alias. A row that is gone, or that came to name another one, is fine.
+// remove deletes the row of a key if it names the alias. A row that is gone, or that came to name
+// another one, is fine.
 func (t *indexTable) remove(ctx context.Context, key string, a link.Alias) error {
 	seen, err := t.get(ctx, key)
 	if err == nil && seen.alias == string(a) {

@@ -18,14 +18,18 @@ import (
 // linkRow is a row of the ShortUrls table, or a link from the cache in front of it.
 type linkRow struct {
 	link.Link
-	etag       table.ETag     // of the row that was read or written; "" from the cache, unless the link may still become shared
-	expiryETag table.ETag     // of the expiry row for ExpiresAt; "" if only the reaper may delete that
+	// of the row that was read or written; "" from the cache, unless the link may still become
+	// shared
+	etag table.ETag
+	// of the expiry row for ExpiresAt; "" if only the reaper may delete that
+	expiryETag table.ETag
 	createID   string         // tells apart those who make a link under one alias
 	editID     string         // tells apart those who change a link
 	unknown    jsontext.Value // the properties of other programs
 	cached     bool           // from the cache
 	unsettled  bool           // from the cache, and it was unsettled when it was read
-	retried    bool           // its write was sent more than once, and an earlier try may still arrive
+	// its write was sent more than once, and an earlier try may still arrive
+	retried bool
 }
 
 // linkEntity is a row of ShortUrls on the wire, of a link or of a tombstone.
@@ -62,7 +66,8 @@ type linkEntity struct {
 	LastAt        time.Time  `json:"LastClickBeforeUtc,omitzero"`
 	LastAtType    string     `json:"LastClickBeforeUtc@odata.type,omitzero"`
 
-	// What storage says about the row, and what other programs keep in it. An edit writes the latter back as it was.
+	// What storage says about the row, and what other programs keep in it. An edit writes the
+	// latter back as it was.
 	Metadata      string         `json:"odata.metadata,omitzero"`
 	ETag          string         `json:"odata.etag,omitzero"`
 	Timestamp     string         `json:",omitzero"`
@@ -70,7 +75,8 @@ type linkEntity struct {
 	Unknown       jsontext.Value `json:",embed"`
 }
 
-// linkPartition spreads links over 36² partitions and more, by a rule that other programs can compute too.
+// linkPartition spreads links over 36² partitions and more, by a rule that other programs can
+// compute too.
 func linkPartition(a link.Alias) string {
 	if len(a) < 2 {
 		return "xx"
@@ -81,8 +87,10 @@ func linkPartition(a link.Alias) string {
 func encodeLink(r linkRow) []byte {
 	e := linkEntity{
 		PartitionKey: linkPartition(r.Alias), RowKey: string(r.Alias),
-		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title, ClaimHash: r.ClaimHash,
-		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown, GoneReason: r.GoneReason,
+		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title,
+		ClaimHash: r.ClaimHash,
+		CreateID:  r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
+		GoneReason: r.GoneReason,
 	}
 	if r.GoneReason == link.StateLive {
 		e.IsDisabled = &r.Disabled
@@ -118,8 +126,10 @@ func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
 	if err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
-	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt, e.LastAt} {
-		if year := at.UTC().Year(); year < 0 || year > 9999 { // by its offset; it could not be written again
+	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt,
+		e.LastAt} {
+		// by its offset; it could not be written again
+		if year := at.UTC().Year(); year < 0 || year > 9999 {
 			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 		}
 	}
@@ -131,8 +141,10 @@ func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
 		}
 		return linkRow{Link: l, etag: etag}, nil
 	}
-	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(), e.ExpiresAt.UTC(), e.StatusCode
-	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared, e.Owner, e.DeletedAt.UTC()
+	l.LongURL, l.CreatedAt, l.ExpiresAt, l.StatusCode = e.LongURL, e.CreatedAt.UTC(),
+		e.ExpiresAt.UTC(), e.StatusCode
+	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared,
+		e.Owner, e.DeletedAt.UTC()
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash
 	l.Before = link.Count{Clicks: e.ClicksBefore, Bots: e.BotsBefore, LastAt: e.LastAt.UTC()}
 	if !link.ValidStatusCode(l.StatusCode) {
@@ -142,14 +154,15 @@ func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
 		l.CountedFrom = day.Start()
 	}
 	_ = json.Unmarshal([]byte(e.Tags), &l.Tags) // another program may keep its own there
-	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID, editID: e.EditID, unknown: e.Unknown}, nil
+	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID,
+		editID: e.EditID, unknown: e.Unknown}, nil
 }
 
 // linkTable is the ShortUrls table.
 type linkTable struct{ rows *store }
 
-// get reads the row of an alias, a link or a tombstone. Errors: link.ErrNotFound, link.ErrDamaged, or any other, which says
-// nothing about the link.
+// get reads the row of an alias, a link or a tombstone. Errors: link.ErrNotFound, link.ErrDamaged,
+// or any other, which says nothing about the link.
 func (t *linkTable) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	data, etag, err := t.rows.get(ctx, linkPartition(a), string(a))
 	if errors.Is(err, table.ErrGone) {
@@ -166,8 +179,8 @@ func decided(err error) bool {
 	return errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrDamaged)
 }
 
-// insert makes the link durable before it returns. table.ErrExists: the alias is another link's. After any other error the link
-// may or may not be there.
+// insert makes the link durable before it returns. table.ErrExists: the alias is another link's.
+// After any other error the link may or may not be there.
 func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
 	etag, retried, err := t.rows.insert(ctx, encodeLink(r))
 	if errors.Is(err, table.ErrExists) && retried {
@@ -184,13 +197,15 @@ func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
 	return r, err
 }
 
-// replace writes next over the row that was read, if that is unchanged. table.ErrChanged: it is not.
+// replace writes next over the row that was read, if that is unchanged. table.ErrChanged: it is
+// not.
 func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) (linkRow, error) {
 	etag, retried, err := t.rows.replace(ctx, encodeLink(next), read)
 	if errors.Is(err, table.ErrChanged) && retried {
 		there, readErr := t.get(ctx, next.Alias)
 		switch {
-		case readErr == nil && (there.editID == next.editID && next.editID != "" || there.GoneReason != "" && next.GoneReason != ""):
+		case readErr == nil && (there.editID == next.editID && next.editID != "" ||
+			there.GoneReason != "" && next.GoneReason != ""):
 			return there, nil // an earlier try was applied, and its response lost
 		case readErr != nil && !decided(readErr):
 			return linkRow{}, readErr
@@ -200,7 +215,8 @@ func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) 
 	return next, err
 }
 
-// share sets Shared in the row that was read, if that is unchanged. table.ErrChanged: it is not, or this was done already.
+// share sets Shared in the row that was read, if that is unchanged. table.ErrChanged: it is not, or
+// this was done already.
 func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
 	entity := encode(struct {
 		PartitionKey, RowKey string

@@ -30,17 +30,21 @@ func ownerKey(l link.Link) string {
 // ownerTable is the ShortUrlsByOwner table.
 type ownerTable struct{ rows *store }
 
-// insert lists a link among those of its owner, before the link itself is there. table.ErrExists: the row is another link's.
+// insert lists a link among those of its owner, before the link itself is there. table.ErrExists:
+// the row is another link's.
 //
-// It returns the ETag by which the row may be deleted again, or "" if that has to be left to who lists the links.
+// It returns the ETag by which the row may be deleted again, or "" if that has to be left to who
+// lists the links.
 func (t *ownerTable) insert(ctx context.Context, r linkRow) (table.ETag, error) {
 	partition, key := ownerPartition(r.Owner), ownerKey(r.Link)
-	return t.rows.insertOnce(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key, CreateID: r.createID}), partition, key, r.createID)
+	return t.rows.insertOnce(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key,
+		CreateID: r.createID}), partition, key, r.createID)
 }
 
 // put lists a link that exists, unless it is listed already.
 func (t *ownerTable) put(ctx context.Context, r linkRow) error {
-	_, err := t.rows.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner), RowKey: ownerKey(r.Link), CreateID: r.createID}))
+	_, err := t.rows.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner),
+		RowKey: ownerKey(r.Link), CreateID: r.createID}))
 	return err
 }
 

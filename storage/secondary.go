@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// secondaryAfter is how long the primary may be silent before the secondary is asked for a link: a little longer than its
-	// first try takes.
+	// secondaryAfter is how long the primary may be silent before the secondary is asked for a
+	// link: a little longer than its first try takes.
 	secondaryAfter = 1500 * time.Millisecond
 	// secondaryPing is the same for a Ping, which has to end within two seconds.
 	secondaryPing = time.Second
-	// endedFor is for how long a link that the primary has called ended is not looked for in the secondary, which is mostly less
-	// behind, and endedCount of how many links that is known.
+	// endedFor is for how long a link that the primary has called ended is not looked for in the
+	// secondary, which is mostly less behind, and endedCount of how many links that is known.
 	endedFor   = 15 * time.Minute
 	endedCount = 10_000
 )
 
 var errSilent = fmt.Errorf("%w: silent for %v", link.ErrUnavailable, secondaryAfter)
 
-// secondary is the copy of the links in the storage account's second region, which is some minutes behind and can only be read. It is
-// asked when the primary fails, and by nothing but redirects, previews and pings: what it says may be out of date, and what
-// is written has to go by what is so.
+// secondary is the copy of the links in the storage account's second region, which is some minutes
+// behind and can only be read. It is asked when the primary fails, and by nothing but redirects,
+// previews and pings: what it says may be out of date, and what is written has to go by what is so.
 type secondary struct {
 	config *Config
 	links  *linkTable
@@ -44,16 +44,19 @@ type secondary struct {
 	ended map[link.Alias]time.Time // when the primary has last said so, which no cache keeps
 }
 
-// get asks the primary for a link and, once that has failed or been silent for secondaryAfter, the secondary too. The first
-// one that has the link wins, and only the primary knows that there is none.
-func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.Context, link.Alias) (linkRow, error)) (linkRow, error) {
+// get asks the primary for a link and, once that has failed or been silent for secondaryAfter, the
+// secondary too. The first one that has the link wins, and only the primary knows that there is
+// none.
+func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.Context,
+	link.Alias) (linkRow, error)) (linkRow, error) {
 	type response struct {
 		linkRow
 		error
 	}
 	first := make(chan response, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout) // what it says late is of use too
+		// what it says late is of use too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.Timeout)
 		defer cancel()
 		var got response
 		got.error = table.Safely(func() (err error) {
@@ -86,7 +89,8 @@ func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.
 			}
 			second = nil
 		case <-ctx.Done():
-			return linkRow{}, cmp.Or(failure, fmt.Errorf("reading link %s: %w in time: %w", a, link.ErrUnavailable, ctx.Err()))
+			return linkRow{}, cmp.Or(failure, fmt.Errorf("reading link %s: %w in time: %w", a,
+				link.ErrUnavailable, ctx.Err()))
 		}
 		if !asked && ctx.Err() == nil && !s.hasEnded(a) {
 			second = s.read(ctx, a)
@@ -96,8 +100,8 @@ func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.
 	return linkRow{}, failure
 }
 
-// note keeps that the primary has called a link ended. Else a primary that is merely slow would have the secondary redirect to it
-// again and again.
+// note keeps that the primary has called a link ended. Else a primary that is merely slow would
+// have the secondary redirect to it again and again.
 func (s *secondary) note(a link.Alias, r linkRow, err error) {
 	if r.cached || err != nil && !decided(err) {
 		return
@@ -121,7 +125,8 @@ func (s *secondary) hasEnded(a link.Alias) bool {
 	return ok && s.config.Now().Sub(at) < endedFor
 }
 
-// secondRow is what the secondary says, and how often the alias had been forgotten before it was asked.
+// secondRow is what the secondary says, and how often the alias had been forgotten before it was
+// asked.
 type secondRow struct {
 	linkRow
 	forgotten uint32
@@ -129,11 +134,12 @@ type secondRow struct {
 
 // read asks the secondary, once for all who want the same link at the same time.
 func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.Result {
-	return shared(ctx, &s.reads, string(a), s.config.Timeout, func(ctx context.Context) (got secondRow, err error) {
-		got.forgotten = s.cache.forgottenCount(a)
-		got.linkRow, err = s.links.get(ctx, a)
-		return got, err
-	})
+	return shared(ctx, &s.reads, string(a),
+		s.config.Timeout, func(ctx context.Context) (got secondRow, err error) {
+			got.forgotten = s.cache.forgottenCount(a)
+			got.linkRow, err = s.links.get(ctx, a)
+			return got, err
+		})
 }
 
 func (s *secondary) found(a link.Alias, r secondRow, why error) linkRow {
@@ -146,7 +152,8 @@ func (s *secondary) found(a link.Alias, r secondRow, why error) linkRow {
 	return r.linkRow
 }
 
-// ping reports, with an error, how much of storage responds: link.ErrSecondaryOnly if it is the secondary alone.
+// ping reports, with an error, how much of storage responds: link.ErrSecondaryOnly if it is the
+// secondary alone.
 func (s *secondary) ping(ctx context.Context, primary func(context.Context) error) error {
 	first := make(chan error, 1)
 	go func() { first <- table.Safely(func() error { return primary(ctx) }) }()

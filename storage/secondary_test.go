@@ -63,22 +63,32 @@ func TestSecondary(t *testing.T) {
 		asked     bool // the secondary
 	}{
 		{"all is well", faultproxy.None, faultproxy.None, link.StateLive, now, nil, false},
-		{"the primary refuses", faultproxy.Refuse, faultproxy.None, link.StateLive, before, nil, true},
-		{"the primary is busy", faultproxy.ServerBusy, faultproxy.None, link.StateLive, before, nil, true},
-		{"the primary is frozen", faultproxy.Freeze, faultproxy.None, link.StateLive, before, nil, true},
-		{"an expired link", faultproxy.Refuse, faultproxy.None, link.StateExpired, "expired", nil, true},
-		{"a disabled link", faultproxy.Refuse, faultproxy.None, link.StateDisabled, "disabled", nil, true},
-		{"a deleted link", faultproxy.Refuse, faultproxy.None, link.StateDeleted, "deleted", nil, true},
-		{"the secondary is behind", faultproxy.Refuse, faultproxy.None, "none", "", link.ErrUnavailable, true},
-		{"both refuse", faultproxy.Refuse, faultproxy.Refuse, link.StateLive, "", link.ErrUnavailable, true},
-		{"both are frozen", faultproxy.Freeze, faultproxy.Freeze, link.StateLive, "", link.ErrUnavailable, true},
+		{"the primary refuses", faultproxy.Refuse, faultproxy.None, link.StateLive, before, nil,
+			true},
+		{"the primary is busy", faultproxy.ServerBusy, faultproxy.None, link.StateLive, before, nil,
+			true},
+		{"the primary is frozen", faultproxy.Freeze, faultproxy.None, link.StateLive, before, nil,
+			true},
+		{"an expired link", faultproxy.Refuse, faultproxy.None, link.StateExpired, "expired", nil,
+			true},
+		{"a disabled link", faultproxy.Refuse, faultproxy.None, link.StateDisabled, "disabled", nil,
+			true},
+		{"a deleted link", faultproxy.Refuse, faultproxy.None, link.StateDeleted, "deleted", nil,
+			true},
+		{"the secondary is behind", faultproxy.Refuse, faultproxy.None, "none", "",
+			link.ErrUnavailable, true},
+		{"both refuse", faultproxy.Refuse, faultproxy.Refuse, link.StateLive, "",
+			link.ErrUnavailable, true},
+		{"both are frozen", faultproxy.Freeze, faultproxy.Freeze, link.StateLive, "",
+			link.ErrUnavailable, true},
 	} {
 		for _, cache := range []*storage.CacheConfig{nil, withCache} {
 			t.Run(fmt.Sprintf("%s, cache %t", test.name, cache != nil), func(t *testing.T) {
 				t.Parallel()
 				r := newTwoRegions(t, other)
 				r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
-				copied := link.Link{Alias: "abcdef", LongURL: before, Disabled: test.copied == link.StateDisabled}
+				copied := link.Link{Alias: "abcdef", LongURL: before,
+					Disabled: test.copied == link.StateDisabled}
 				switch test.copied {
 				case link.StateExpired:
 					copied.ExpiresAt = r.clock.Now().Add(-time.Hour)
@@ -104,7 +114,8 @@ func TestSecondary(t *testing.T) {
 					t.Errorf("it leads to %q, %v, want %q, %v", got, err, test.want, test.err)
 				}
 				calls := r.second.Calls()
-				if (len(calls) > 0) != test.asked || slices.ContainsFunc(calls, func(c faultproxy.Call) bool { return c.Operation != "GetEntity" }) {
+				if (len(calls) > 0) != test.asked ||
+					slices.ContainsFunc(calls, func(c faultproxy.Call) bool { return c.Operation != "GetEntity" }) {
 					t.Errorf("the secondary was called: %v", calls)
 				}
 			})
@@ -116,9 +127,14 @@ func TestSecondary(t *testing.T) {
 		r := newTwoRegions(t, other)
 		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
 		s := r.open(withCache)
-		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { time.Sleep(2 * time.Second); return faultproxy.None })
+		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
+			time.Sleep(
+				2 * time.Second)
+			return faultproxy.None
+		})
 		// The copy does not have the link yet, and says nothing by that.
-		if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != now || len(r.second.Calls()) == 0 {
+		if l, err := s.Get(ctx, "abcdef"); err != nil || l.LongURL != now ||
+			len(r.second.Calls()) == 0 {
 			t.Errorf("got %+v, %v, calls %v", l, err, r.second.Calls())
 		}
 		if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
@@ -127,20 +143,27 @@ func TestSecondary(t *testing.T) {
 	})
 
 	// What a slow primary calls ended is not what the copy says, but for the first one who asks.
-	for _, ended := range []link.Link{{Alias: "abcdef", LongURL: now, DeletedAt: time.Now()}, {Alias: "abcdef", LongURL: now, Disabled: true}} {
+	for _, ended := range []link.Link{{Alias: "abcdef", LongURL: now, DeletedAt: time.Now()},
+		{Alias: "abcdef", LongURL: now, Disabled: true}} {
 		for _, cache := range []*storage.CacheConfig{nil, withCache} {
-			t.Run(fmt.Sprintf("slow primary knows that it is disabled %t, cache %t", ended.Disabled, cache != nil), func(t *testing.T) {
+			t.Run(fmt.Sprintf("slow primary knows that it is disabled %t, cache %t", ended.Disabled,
+				cache != nil), func(t *testing.T) {
 				t.Parallel()
 				r := newTwoRegions(t, other)
 				r.PutLink(ended)
 				r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: now})
 				s := r.open(cache)
-				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { time.Sleep(1800 * time.Millisecond); return faultproxy.None })
+				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
+					time.Sleep(
+						1800 * time.Millisecond)
+					return faultproxy.None
+				})
 				s.Get(ctx, "abcdef")
 				time.Sleep(time.Second) // the primary's response arrives
 				r.clock.Advance(6 * time.Second)
 				for range 2 {
-					if l, err := s.Get(ctx, "abcdef"); err != nil || l.State(r.clock.Now()) == link.StateLive {
+					if l, err := s.Get(ctx, "abcdef"); err != nil ||
+						l.State(r.clock.Now()) == link.StateLive {
 						t.Errorf("got %+v, %v", l, err)
 					}
 				}
@@ -169,7 +192,8 @@ func TestSecondary(t *testing.T) {
 		}
 	})
 
-	// What the secondary said is served at once for some seconds, but never as fresh: once the primary is back, it is asked.
+	// What the secondary said is served at once for some seconds, but never as fresh: once the
+	// primary is back, it is asked.
 	t.Run("afterwards", func(t *testing.T) {
 		t.Parallel()
 		r := newTwoRegions(t, other)
@@ -186,8 +210,10 @@ func TestSecondary(t *testing.T) {
 		testutil.Eventually(t, "it is cached", func() bool { get(); return r.metrics.CacheStaleHit.Value() > 0 })
 		calls, primary := len(r.second.Calls()), len(r.proxy.Calls())
 		get()
-		if n := len(r.second.Calls()); n != calls || int64(n) != r.metrics.RedirectSecondary.Value() || len(r.proxy.Calls()) != primary {
-			t.Errorf("%d calls to the secondary, %d before, %d links of it; %d to the primary, %d before", n, calls, r.metrics.RedirectSecondary.Value(),
+		if n := len(r.second.Calls()); n != calls ||
+			int64(n) != r.metrics.RedirectSecondary.Value() || len(r.proxy.Calls()) != primary {
+			t.Errorf("%d calls to the secondary, %d before, %d links of it; %d to the primary, "+
+				"%d before", n, calls, r.metrics.RedirectSecondary.Value(),
 				len(r.proxy.Calls()), primary)
 		}
 		always(r.proxy, faultproxy.None)
@@ -204,7 +230,8 @@ func TestSecondary(t *testing.T) {
 		r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: now})
 		s := r.open(withCache)
 		always(r.proxy, faultproxy.Refuse)
-		if _, _, err := s.Create(ctx, r.want(now, time.Hour), ""); !errors.Is(err, link.ErrUnavailable) {
+		if _, _, err := s.Create(ctx, r.want(now, time.Hour), ""); !errors.Is(err,
+			link.ErrUnavailable) {
 			t.Errorf("Create: %v", err)
 		}
 		if _, err := s.Read(ctx, "abcdef"); !errors.Is(err, link.ErrUnavailable) {
@@ -217,7 +244,8 @@ func TestSecondary(t *testing.T) {
 			t.Errorf("Ping: %v", err)
 		}
 		always(r.second, faultproxy.Refuse)
-		if err := s.Ping(ctx); !errors.Is(err, link.ErrUnavailable) || errors.Is(err, link.ErrSecondaryOnly) {
+		if err := s.Ping(ctx); !errors.Is(err, link.ErrUnavailable) ||
+			errors.Is(err, link.ErrSecondaryOnly) {
 			t.Errorf("Ping, with both down: %v", err)
 		}
 		always(r.proxy, faultproxy.None)
@@ -226,23 +254,29 @@ func TestSecondary(t *testing.T) {
 		}
 	})
 
-	// A process that starts in the outage knows the blocked hosts too, until it can ask for those of now.
+	// A process that starts in the outage knows the blocked hosts too, until it can ask for those
+	// of now.
 	t.Run("blocked hosts", func(t *testing.T) {
 		t.Parallel()
 		for _, fault := range []faultproxy.Fault{faultproxy.Refuse, faultproxy.Freeze} {
 			r := newTwoRegions(t, other)
-			r.copies.Put(r.copies.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com"})
+			r.copies.Put(r.copies.State, rawtables.Entity{"PartitionKey": "blocked",
+				"RowKey": "example.com"})
 			r.Put(r.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.org"})
 			r.config.ChangesEvery = time.Second
 			s := r.instance()
 			always(r.proxy, fault)
-			testutil.Eventually(t, "the host is blocked", func() bool { return s.Blocked.Has(ctx, "https://example.com/") })
+			testutil.Eventually(t, "the host is blocked", func() bool {
+				return s.Blocked.Has(ctx,
+					"https://example.com/")
+			})
 			always(r.proxy, faultproxy.None)
 			r.clock.Advance(time.Minute)
 			testutil.Eventually(t, "the first region's hosts are blocked", func() bool {
 				r.clock.Advance(time.Second)
 				_, _ = s.Get(ctx, "abcdef") // has the changes polled, as any request
-				return s.Blocked.Has(ctx, "https://example.org/") && !s.Blocked.Has(ctx, "https://example.com/")
+				return s.Blocked.Has(ctx, "https://example.org/") &&
+					!s.Blocked.Has(ctx, "https://example.com/")
 			})
 		}
 	})

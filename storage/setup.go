@@ -14,8 +14,8 @@ func (s *Links) EnsureTables(ctx context.Context) error {
 	return s.eachTable(ctx, 1, (*store).ensure)
 }
 
-// Ping asks each table for a row that cannot exist, the cheapest way to tell that all of them respond.
-// Errors: link.ErrSecondaryOnly, link.ErrUnavailable.
+// Ping asks each table for a row that cannot exist, the cheapest way to tell that all of them
+// respond. Errors: link.ErrSecondaryOnly, link.ErrUnavailable.
 func (s *Links) Ping(ctx context.Context) error {
 	if s.second != nil {
 		return s.second.ping(ctx, s.ping)
@@ -25,10 +25,12 @@ func (s *Links) Ping(ctx context.Context) error {
 
 func (s *Links) ping(ctx context.Context) error { return s.eachTable(ctx, -1, (*store).ping) }
 
-func (s *Links) eachTable(ctx context.Context, atOnce int, do func(*store, context.Context) error) error {
+func (s *Links) eachTable(ctx context.Context, atOnce int,
+	do func(*store, context.Context) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(atOnce)
-	for _, t := range []*store{s.links.rows, s.index.rows, s.expiry.rows, s.owners.rows, s.Keys.rows, s.state, s.Clicks.days, s.Clicks.totals} {
+	for _, t := range []*store{s.links.rows, s.index.rows, s.expiry.rows, s.owners.rows,
+		s.Keys.rows, s.state, s.Clicks.days, s.Clicks.totals} {
 		all.Go(func() error { return table.Safely(func() error { return do(t, ctx) }) })
 	}
 	return all.Wait()

@@ -22,16 +22,18 @@ import (
 )
 
 const (
-	// keptFor is how long the counts of all links are kept in memory once they were read, and what top links they make.
+	// keptFor is how long the counts of all links are kept in memory once they were read, and what
+	// top links they make.
 	keptFor = time.Minute
 	// maxKept is how many answers of a kind are kept. Those that are too many are read each time.
 	maxKept = 1000
-	// weekDays is how many days top links are looked for at most, and how many that are not rolled up yet totals have. The
-	// reaper leaves three of them to do, at most, as long as it runs.
+	// weekDays is how many days top links are looked for at most, and how many that are not rolled
+	// up yet totals have. The reaper leaves three of them to do, at most, as long as it runs.
 	weekDays = 7
 	// daysAtOnce is how many days are read at the same time, clickPartitions calls each.
 	daysAtOnce = 2
-	// linkDaysAtOnce is how many days of one link are read at the same time, each a page of up to 4 MiB.
+	// linkDaysAtOnce is how many days of one link are read at the same time, each a page of up to 4
+	// MiB.
 	linkDaysAtOnce = 8
 	// maxDayNames is how many names of a dimension are told apart in a day of a link.
 	maxDayNames = 1000
@@ -39,18 +41,21 @@ const (
 	maxActive = 50_000
 	// maxOwned is how many links of an owner are looked at for the top ones.
 	maxOwned = 50_000
-	// maxMissed is how many links that turn out deleted, or another owner's, are read in the search for top ones.
+	// maxMissed is how many links that turn out deleted, or another owner's, are read in the search
+	// for top ones.
 	maxMissed = 1000
 )
 
 // activeProperties are those of a row that statistics of many links need.
 var activeProperties = []string{"RowKey", "Clicks", "Bots", "LastAtUtc"}
 
-// Days returns what became of a link on each day from one to another, which is not before it, both included. Days before the
-// link's CountedFrom are not its own, and empty. It makes one call for each of the others, or more if very many processes
-// have counted. Of each dimension of a day, the 1,000 names with the most clicks or so are told apart, the rest is
-// clicks.Other. Rows that are corrupt count as none. Error: link.ErrUnavailable.
-func (c *Clicks) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error) {
+// Days returns what became of a link on each day from one to another, which is not before it, both
+// included. Days before the link's CountedFrom are not its own, and empty. It makes one call for
+// each of the others, or more if very many processes have counted. Of each dimension of a day, the
+// 1,000 names with the most clicks or so are told apart, the rest is clicks.Other. Rows that are
+// corrupt count as none. Error: link.ErrUnavailable.
+func (c *Clicks) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	days := make([]clicks.Count, to-from+1)
@@ -58,14 +63,20 @@ func (c *Clicks) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]
 	all.SetLimit(linkDaysAtOnce)
 	for i := range days {
 		if day := from + clicks.Day(i); day >= clicks.DayOf(l.CountedFrom) {
-			all.Go(func() error { return table.Safely(func() error { return c.readDayOf(ctx, l.Alias, day, &days[i]) }) })
+			all.Go(func() error {
+				return table.Safely(func() error {
+					return c.readDayOf(ctx,
+						l.Alias, day, &days[i])
+				})
+			})
 		}
 	}
 	return days, all.Wait()
 }
 
 // readDayOf adds up what became of an alias on a day.
-func (c *Clicks) readDayOf(ctx context.Context, a link.Alias, day clicks.Day, sum *clicks.Count) error {
+func (c *Clicks) readDayOf(ctx context.Context, a link.Alias, day clicks.Day,
+	sum *clicks.Count) error {
 	return c.days.list(ctx, table.Query{Range: dayRange(day, a)}, func(page [][]byte) error {
 		var rows []*clicks.Count
 		for _, data := range page {
@@ -86,11 +97,12 @@ func (c *Clicks) readDayOf(ctx context.Context, a link.Alias, day clicks.Day, su
 // dayRange is the rows of an alias on a day.
 func dayRange(day clicks.Day, a link.Alias) table.Range {
 	prefix := string(a) + "|"
-	return table.Range{Partition: clickPartition(day, string(a)), From: prefix, Before: beyond(prefix)}
+	return table.Range{Partition: clickPartition(day, string(a)), From: prefix,
+		Before: beyond(prefix)}
 }
 
-// Service returns what became of all links since ever, as it was in the tables within the last minute.
-// Error: link.ErrUnavailable.
+// Service returns what became of all links since ever, as it was in the tables within the last
+// minute. Error: link.ErrUnavailable.
 func (c *Clicks) Service(ctx context.Context) (clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
@@ -98,18 +110,22 @@ func (c *Clicks) Service(ctx context.Context) (clicks.Total, error) {
 	return s.total, err
 }
 
-// Totals returns what became of each of some links since ever, but for Took, and what was counted of them before they were
-// imported. It may lack what was counted within the last minute, and what the reaper has not rolled up for a week.
-// Error: link.ErrUnavailable.
+// Totals returns what became of each of some links since ever, but for Took, and what was counted
+// of them before they were imported. It may lack what was counted within the last minute, and what
+// the reaper has not rolled up for a week. Error: link.ErrUnavailable.
 func (c *Clicks) Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
-	return c.totalsOf(ctx, links, func(context.Context) (totalsReader, error) { return c.rolledUp, nil })
+	return c.totalsOf(ctx, links, func(context.Context) (totalsReader, error) {
+		return c.rolledUp,
+			nil
+	})
 }
 
 // totalsReader returns what is rolled up of a link, and the last day that is in it.
 type totalsReader func(ctx context.Context, l link.Link) (clicks.Total, clicks.Day, error)
 
 // totalsOf returns totals. Those that are rolled up are read by what prepare returns.
-func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(context.Context) (totalsReader, error)) ([]clicks.Total, error) {
+func (c *Clicks) totalsOf(ctx context.Context, links []link.Link,
+	prepare func(context.Context) (totalsReader, error)) ([]clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	today := clicks.DayOf(c.config.Now())
@@ -121,7 +137,8 @@ func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(c
 	if err != nil {
 		return nil, err
 	}
-	read, err := prepare(ctx) // after the days: one that is rolled up in between is in their Through
+	// after the days: one that is rolled up in between is in their Through
+	read, err := prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +157,8 @@ func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(c
 			n, ok := d.links[string(l.Alias)]
 			if !ok && d.cut {
 				one := activeDay{links: map[string]activeLink{}}
-				if err := c.days.list(ctx, table.Query{Range: dayRange(d.day, l.Alias), Properties: activeProperties}, one.adding(0, 1)); err != nil {
+				if err := c.days.list(ctx, table.Query{Range: dayRange(d.day, l.Alias),
+					Properties: activeProperties}, one.adding(0, 1)); err != nil {
 					return err
 				}
 				n = one.links[string(l.Alias)]
@@ -154,11 +172,13 @@ func (c *Clicks) totalsOf(ctx context.Context, links []link.Link, prepare func(c
 	return totals, err
 }
 
-// Top returns the links that people have clicked most within a window, and how often, the first one most; at most limit of
-// them, which is at least 1. They are an owner's, of whom the newest 50,000 links are looked at, or anybody's if owner is "".
-// Of each day, the 50,000 links that were clicked most are looked at. Which links they are, and their counts, is kept for a
-// minute; those that were deleted since are left out, without others in their place. Error: link.ErrUnavailable.
-func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error) {
+// Top returns the links that people have clicked most within a window, and how often, the first one
+// most; at most limit of them, which is at least 1. They are an owner's, of whom the newest 50,000
+// links are looked at, or anybody's if owner is "". Of each day, the 50,000 links that were clicked
+// most are looked at. Which links they are, and their counts, is kept for a minute; those that were
+// deleted since are left out, without others in their place. Error: link.ErrUnavailable.
+func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window,
+	limit int) (links []link.Link, counts []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	today := clicks.DayOf(c.config.Now())
@@ -186,7 +206,8 @@ func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window, li
 }
 
 // top returns the aliases of the top links, and the clicks of the links.
-func (c *Clicks) top(ctx context.Context, owner string, window clicks.Window, limit int, today clicks.Day) (top []candidate, err error) {
+func (c *Clicks) top(ctx context.Context, owner string, window clicks.Window, limit int,
+	today clicks.Day) (top []candidate, err error) {
 	first := today - 1
 	if window == clicks.LastWeek {
 		first = today - weekDays + 1
@@ -200,8 +221,10 @@ func (c *Clicks) top(ctx context.Context, owner string, window clicks.Window, li
 		return nil, err
 	}
 	missed := 0
-	// The candidates' own count is not larger than theirs with those who had the alias before, by which they are sorted.
-	for n := limit; len(candidates) > 0 && missed < maxMissed && (len(top) < limit || candidates[0].clicks > top[limit-1].clicks); n = listConcurrency {
+	// The candidates' own count is not larger than theirs with those who had the alias before, by
+	// which they are sorted.
+	for n := limit; len(candidates) > 0 && missed < maxMissed &&
+		(len(top) < limit || candidates[0].clicks > top[limit-1].clicks); n = listConcurrency {
 		some := candidates[:min(n, len(candidates))]
 		candidates = candidates[len(some):]
 		found := make([]candidate, len(some))
@@ -234,13 +257,15 @@ func (c *Clicks) top(ctx context.Context, owner string, window clicks.Window, li
 	return top, nil
 }
 
-// live reads a link, from the cache if there is one. One that is deleted, or not the owner's, has no alias.
+// live reads a link, from the cache if there is one. One that is deleted, or not the owner's, has
+// no alias.
 func (c *Clicks) live(ctx context.Context, a link.Alias, owner string) (link.Link, error) {
 	r, err := c.get(ctx, a)
 	switch {
 	case err != nil && !decided(err):
 		return link.Link{}, err
-	case err != nil, r.GoneReason != link.StateLive, !r.DeletedAt.IsZero(), owner != "" && r.Owner != owner:
+	case err != nil, r.GoneReason != link.StateLive, !r.DeletedAt.IsZero(), owner != "" &&
+		r.Owner != owner:
 		return link.Link{}, nil
 	}
 	return r.Link, nil
@@ -258,7 +283,8 @@ func (c candidate) compare(other candidate) int {
 }
 
 // candidates returns all that were clicked within a window, those with the most clicks first.
-func (c *Clicks) candidates(ctx context.Context, owner string, window clicks.Window, days []*activeDay) (all []candidate, err error) {
+func (c *Clicks) candidates(ctx context.Context, owner string, window clicks.Window,
+	days []*activeDay) (all []candidate, err error) {
 	clicked := map[string]int64{}
 	for _, d := range days {
 		for alias, n := range d.links {
@@ -282,9 +308,11 @@ func (c *Clicks) candidates(ctx context.Context, owner string, window clicks.Win
 }
 
 // owned returns those of the clicked that are listed among an owner's links.
-func (c *Clicks) owned(ctx context.Context, owner string, clicked map[string]int64) (map[string]int64, error) {
+func (c *Clicks) owned(ctx context.Context, owner string,
+	clicked map[string]int64) (map[string]int64, error) {
 	own, listed := map[string]int64{}, 0
-	q := table.Query{Range: table.Range{Partition: ownerPartition(owner)}, Properties: []string{"RowKey"}}
+	q := table.Query{Range: table.Range{Partition: ownerPartition(owner)},
+		Properties: []string{"RowKey"}}
 	err := c.owners.rows.list(ctx, q, func(page [][]byte) error {
 		for _, data := range page {
 			var e struct{ RowKey string }
@@ -358,9 +386,10 @@ func partitionDay(partition string) (clicks.Day, bool) {
 	return clicks.ParseDay(day)
 }
 
-// rolledUp reads the totals of a link, and the last day that is in them. A row that is corrupt, or of another link that had
-// the alias before, counts as none.
-func (c *Clicks) rolledUp(ctx context.Context, l link.Link) (t clicks.Total, through clicks.Day, err error) {
+// rolledUp reads the totals of a link, and the last day that is in them. A row that is corrupt, or
+// of another link that had the alias before, counts as none.
+func (c *Clicks) rolledUp(ctx context.Context, l link.Link) (t clicks.Total, through clicks.Day,
+	err error) {
 	e, _, err := c.readTotals(ctx, string(l.Alias))
 	if err != nil && !errors.Is(err, table.ErrGone) && !errors.Is(err, link.ErrDamaged) {
 		return t, notRolledUp, err
@@ -372,7 +401,8 @@ func (c *Clicks) rolledUp(ctx context.Context, l link.Link) (t clicks.Total, thr
 // notRolledUp is before every day.
 const notRolledUp clicks.Day = math.MinInt32
 
-// rolledUp returns what the row has of a link: nothing, if it is the zero row or of another link that had the alias before.
+// rolledUp returns what the row has of a link: nothing, if it is the zero row or of another link
+// that had the alias before.
 func (e *totalsEntity) rolledUp(l link.Link) (t clicks.Total, through clicks.Day) {
 	through, ok := clicks.ParseDay(e.Through)
 	if !ok || !e.of(dayCounted(l)) {
@@ -411,8 +441,8 @@ func (n activeLink) total() clicks.Total {
 	return t
 }
 
-// read returns the counts of each day from one to another, both included, from memory as far as they were read within the
-// last minute.
+// read returns the counts of each day from one to another, both included, from memory as far as
+// they were read within the last minute.
 func (c *Clicks) read(ctx context.Context, from, to clicks.Day) ([]*activeDay, error) {
 	read := make([]*activeDay, max(to-from+1, 0))
 	all, ctx := errgroup.WithContext(ctx)
@@ -420,7 +450,11 @@ func (c *Clicks) read(ctx context.Context, from, to clicks.Day) ([]*activeDay, e
 	for i := range read {
 		all.Go(func() (err error) {
 			day := from + clicks.Day(i)
-			read[i], err = c.perDay.get(ctx, day.String(), c.config, func(ctx context.Context) (*activeDay, error) { return c.readDay(ctx, day) })
+			read[i], err = c.perDay.get(ctx, day.String(),
+				c.config, func(ctx context.Context) (*activeDay, error) {
+					return c.readDay(ctx,
+						day)
+				})
 			return err
 		})
 	}
@@ -429,8 +463,8 @@ func (c *Clicks) read(ctx context.Context, from, to clicks.Day) ([]*activeDay, e
 
 // readDay reads the counts of a day.
 func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error) {
-	// Of yesterday, the hours count that are in the last 24, and the one in which they begin. What was read before midnight
-	// as of today has all hours.
+	// Of yesterday, the hours count that are in the last 24, and the one in which they begin. What
+	// was read before midnight as of today has all hours.
 	properties, since := activeProperties, 0
 	if now := c.config.Now(); day == clicks.DayOf(now)-1 {
 		properties, since = append(slices.Clone(properties), "Hours"), now.UTC().Hour()
@@ -442,7 +476,8 @@ func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error
 		p.links = map[string]activeLink{}
 		all.Go(func() error {
 			return table.Safely(func() error {
-				q := table.Query{Range: table.Range{Partition: fmt.Sprintf("%s-%x", day, h)}, Properties: properties}
+				q := table.Query{Range: table.Range{Partition: fmt.Sprintf("%s-%x", day, h)},
+					Properties: properties}
 				return c.days.list(ctx, q, p.adding(since, c.mostActive))
 			})
 		})
@@ -459,8 +494,8 @@ func (c *Clicks) readDay(ctx context.Context, day clicks.Day) (*activeDay, error
 	return d, nil
 }
 
-// adding returns a function that adds rows of a partition, in their order, to the counts of their links. Not many more than
-// twice most links are kept. Rows that are corrupt count as none.
+// adding returns a function that adds rows of a partition, in their order, to the counts of their
+// links. Not many more than twice most links are kept. Rows that are corrupt count as none.
 func (d *activeDay) adding(since, most int) func(page [][]byte) error {
 	return func(page [][]byte) error {
 		for _, data := range page {
@@ -497,15 +532,18 @@ func (d *activeDay) add(data []byte, since, most int) {
 	}
 	n, ok := d.links[alias]
 	if !ok {
-		if len(d.links) >= 2*most { // all of them are complete: the rows of an alias follow each other
+		// all of them are complete: the rows of an alias follow each other
+		if len(d.links) >= 2*most {
 			d.cutTo(most)
 		}
 		alias = strings.Clone(alias) // or the whole key stays in memory
 	}
-	d.links[alias] = activeLink{n.clicks + e.Clicks, n.bots + e.Bots, n.recent + recent, max(n.last, e.LastAt.Unix())}
+	d.links[alias] = activeLink{n.clicks + e.Clicks, n.bots + e.Bots, n.recent + recent,
+		max(n.last, e.LastAt.Unix())}
 }
 
-// cutTo leaves the links that were clicked most; of those clicked as often, the first ones by alias.
+// cutTo leaves the links that were clicked most; of those clicked as often, the first ones by
+// alias.
 func (d *activeDay) cutTo(most int) {
 	if len(d.links) <= most {
 		return
@@ -519,8 +557,9 @@ func (d *activeDay) cutTo(most int) {
 	}
 }
 
-// kept keeps what was read for a minute, if it is not too much. All who ask for the same at the same time share one read, and one who gives up does
-// not end it. What has failed is not kept. The zero value is ready for use.
+// kept keeps what was read for a minute, if it is not too much. All who ask for the same at the
+// same time share one read, and one who gives up does not end it. What has failed is not kept. The
+// zero value is ready for use.
 type kept[T any] struct {
 	reading singleflight.Group
 	mu      sync.Mutex
@@ -532,7 +571,8 @@ type keptValue[T any] struct {
 	at    time.Time // when its read began
 }
 
-func (k *kept[T]) get(ctx context.Context, key string, config *Config, read func(context.Context) (T, error)) (value T, err error) {
+func (k *kept[T]) get(ctx context.Context, key string, config *Config,
+	read func(context.Context) (T, error)) (value T, err error) {
 	k.mu.Lock()
 	v, ok := k.values[key]
 	k.mu.Unlock()
@@ -552,7 +592,8 @@ func (k *kept[T]) get(ctx context.Context, key string, config *Config, read func
 		value, _ = got.Val.(T)
 		return value, got.Err
 	case <-ctx.Done():
-		return value, fmt.Errorf("reading statistics: %w in time: %w", link.ErrUnavailable, ctx.Err())
+		return value, fmt.Errorf("reading statistics: %w in time: %w", link.ErrUnavailable,
+			ctx.Err())
 	}
 }
 

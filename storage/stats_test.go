@@ -22,12 +22,15 @@ import (
 	"tiney/storage/table"
 )
 
-// newStatsRig makes a rig whose clock stands at half past two in the afternoon, UTC, and whose tables exist.
+// newStatsRig makes a rig whose clock stands at half past two in the afternoon, UTC, and whose
+// tables exist.
 func newStatsRig(t testing.TB) *rig {
 	t.Helper()
 	r := newRig(t)
-	r.config.Clicks = storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Second, KeepDays: 400}
-	r.clock.Advance(r.clock.Now().Truncate(24 * time.Hour).Add(14*time.Hour + 30*time.Minute).Sub(r.clock.Now()))
+	r.config.Clicks = storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Second,
+		KeepDays: 400}
+	r.clock.Advance(r.clock.Now().Truncate(24 * time.Hour).Add(14*time.Hour +
+		30*time.Minute).Sub(r.clock.Now()))
 	r.Make()
 	return r
 }
@@ -36,8 +39,9 @@ func (r *rig) today() clicks.Day { return clicks.DayOf(r.clock.Now()) }
 
 // visit is a click of somebody.
 func visit(at time.Time, visitor byte) clicks.Click {
-	return clicks.Click{At: at, Took: time.Millisecond, Visitor: clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2, visitor}), "x"),
-		Names: [...]string{"a.example", "DE", "Chrome", "Windows", "desktop"}}
+	return clicks.Click{At: at, Took: time.Millisecond,
+		Visitor: clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2, visitor}), "x"),
+		Names:   [...]string{"a.example", "DE", "Chrome", "Windows", "desktop"}}
 }
 
 // flush writes what a process has counted.
@@ -49,12 +53,16 @@ func (r *rig) flush(s *storage.Links) {
 }
 
 // clickRow is a row of ShortUrlsClicks, as another program would write it.
-func clickRow(day clicks.Day, alias, process string, n int64, more rawtables.Entity) rawtables.Entity {
-	e := rawtables.Entity{"PartitionKey": fmt.Sprintf("%s-%.1s", day, fmt.Sprintf("%x", sha256.Sum256([]byte(alias)))), "RowKey": alias + "|" + process + "-1"}
-	for name, value := range map[string]int64{"Clicks": n, "Bots": 1, "TookMicroseconds": 1000 * n} {
+func clickRow(day clicks.Day, alias, process string, n int64,
+	more rawtables.Entity) rawtables.Entity {
+	e := rawtables.Entity{"PartitionKey": fmt.Sprintf("%s-%.1s", day,
+		fmt.Sprintf("%x", sha256.Sum256([]byte(alias)))), "RowKey": alias + "|" + process + "-1"}
+	for name, value := range map[string]int64{"Clicks": n, "Bots": 1,
+		"TookMicroseconds": 1000 * n} {
 		e[name], e[name+"@odata.type"] = fmt.Sprint(value), "Edm.Int64"
 	}
-	e["LastAtUtc"], e["LastAtUtc@odata.type"] = day.Start().Add(12*time.Hour).Format(time.RFC3339), "Edm.DateTime"
+	e["LastAtUtc"], e["LastAtUtc@odata.type"] = day.Start().Add(12*time.Hour).Format(time.RFC3339),
+		"Edm.DateTime"
 	e["Hours"] = fmt.Sprintf("[[12,%d,1]]", n)
 	for name, value := range more {
 		e[name] = value
@@ -65,7 +73,9 @@ func clickRow(day clicks.Day, alias, process string, n int64, more rawtables.Ent
 // totalsRow is a row of ShortUrlsClickTotals.
 func totalsRow(alias, through, countedFrom string, n int64) rawtables.Entity {
 	e := clickRow(0, alias, "", n, nil)
-	e["PartitionKey"], e["RowKey"], e["Through"] = rawtables.Link(link.Link{Alias: link.Alias(alias)})["PartitionKey"], alias, through
+	e["PartitionKey"], e["RowKey"],
+		e["Through"] = rawtables.Link(link.Link{Alias: link.Alias(alias)})["PartitionKey"], alias,
+		through
 	if alias == clicks.All {
 		e["PartitionKey"] = "xx"
 	}
@@ -125,14 +135,19 @@ func TestDaysOfALink(t *testing.T) {
 	if n := len(r.proxy.Calls()); n != 4 {
 		t.Errorf("%d calls for four days: %v", n, r.proxy.Calls())
 	}
-	for i, want := range []struct{ clicks, bots, visitors, firstHour, lastHour int64 }{{}, {6, 3, 4, 3, 3}, {3, 0, 3, 3, 0}, {}} {
+	for i, want := range []struct{ clicks, bots, visitors, firstHour, lastHour int64 }{{},
+		{6, 3, 4, 3, 3}, {3, 0, 3, 3, 0}, {}} {
 		d := got[i]
-		if d.Clicks != want.clicks || d.Bots != want.bots || d.Visitors.Estimate() != want.visitors || int64(d.Hours[0].Clicks) != want.firstHour ||
-			int64(d.Hours[23].Clicks) != want.lastHour || d.Took != time.Duration(want.clicks)*time.Millisecond {
-			t.Errorf("day %d: got %+v and %d visitors, want %+v", i, d.Total, d.Visitors.Estimate(), want)
+		if d.Clicks != want.clicks || d.Bots != want.bots ||
+			d.Visitors.Estimate() != want.visitors || int64(d.Hours[0].Clicks) != want.firstHour ||
+			int64(d.Hours[23].Clicks) != want.lastHour ||
+			d.Took != time.Duration(want.clicks)*time.Millisecond {
+			t.Errorf("day %d: got %+v and %d visitors, want %+v", i, d.Total, d.Visitors.Estimate(),
+				want)
 		}
 		for dimension := range clicks.Dimensions {
-			if top := d.Top(dimension, 10); want.clicks > 0 && (len(top) != 1 || top[0].Clicks != want.clicks) {
+			if top := d.Top(dimension, 10); want.clicks > 0 &&
+				(len(top) != 1 || top[0].Clicks != want.clicks) {
 				t.Errorf("day %d: dimension %d has %v", i, dimension, top)
 			}
 		}
@@ -144,7 +159,8 @@ func TestDaysOfALink(t *testing.T) {
 	// What was counted before the alias was this link's is not its own, nor asked for.
 	r.proxy.Reset()
 	got = r.days(processes[0], link.Link{Alias: "ab", CountedFrom: midnight}, first-1, first+1)
-	if got[1].Clicks != 0 || got[1].Visitors.Estimate() != 0 || got[2].Clicks != 3 || len(r.proxy.Calls()) != 1 {
+	if got[1].Clicks != 0 || got[1].Visitors.Estimate() != 0 || got[2].Clicks != 3 ||
+		len(r.proxy.Calls()) != 1 {
 		t.Errorf("got %+v after %d calls", got, len(r.proxy.Calls()))
 	}
 
@@ -153,7 +169,8 @@ func TestDaysOfALink(t *testing.T) {
 	off := r.instance()
 	off.Clicks.Click("ab", visit(r.clock.Now(), 1))
 	r.flush(off)
-	if got := r.days(off, link.Link{Alias: "ab"}, first, first+1); got[0].Clicks != 6 || got[1].Clicks != 3 {
+	if got := r.days(off, link.Link{Alias: "ab"}, first, first+1); got[0].Clicks != 6 ||
+		got[1].Clicks != 3 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -164,12 +181,19 @@ func TestRowsOfStrangers(t *testing.T) {
 	r := newStatsRig(t)
 	today := r.today()
 	good := rawtables.Entity{"Referrers": `{"a.example":2,"(direct)":1,"(other)":1,"<script>alert(1)</script>":3,"a\u0000b":4,"":5,"` + strings.Repeat("x", 65) + `":6,` +
-		`"=1+1":7,"a.example\r\nSet-Cookie: x":8,"bücher.example":9,"` + strings.Repeat("y", 64) + `":10}`, "Countries": `{"DE":1,"\"><b>":1}`, "Devices": `{"tablet":0}`}
-	rows := []rawtables.Entity{clickRow(today, "planted", "good", 5, good), clickRow(today, "planted", "bare", 1, rawtables.Entity{"Hours": ""})}
+		`"=1+1":7,"a.example\r\nSet-Cookie: x":8,"bücher.example":9,"` + strings.Repeat("y", 64) +
+		`":10}`, "Countries": `{"DE":1,"\"><b>":1}`, "Devices": `{"tablet":0}`}
+	rows := []rawtables.Entity{clickRow(today, "planted", "good", 5, good),
+		clickRow(today, "planted", "bare", 1, rawtables.Entity{"Hours": ""})}
 	for i, damage := range []rawtables.Entity{
-		{"Clicks": "-1"}, {"Bots": "-1"}, {"TookMicroseconds": "-1"}, {"Clicks": "x", "Clicks@odata.type": "Edm.String"}, {"Clicks": 1.5, "Clicks@odata.type": "Edm.Double"},
-		{"Hours": "["}, {"Hours": "[[12,-1,0]]"}, {"Hours": "[[12,4294967296,0]]"}, {"Referrers": "[]"}, {"Countries": `{"DE":"1"}`}, {"Browsers": `{"Chrome":-1}`}, {"Systems": "{"},
-		{"Visitors": base64.StdEncoding.EncodeToString([]byte("x")), "Visitors@odata.type": "Edm.Binary"},
+		{"Clicks": "-1"}, {"Bots": "-1"}, {"TookMicroseconds": "-1"},
+		{"Clicks": "x", "Clicks@odata.type": "Edm.String"},
+		{"Clicks": 1.5, "Clicks@odata.type": "Edm.Double"},
+		{"Hours": "["}, {"Hours": "[[12,-1,0]]"}, {"Hours": "[[12,4294967296,0]]"},
+		{"Referrers": "[]"}, {"Countries": `{"DE":"1"}`}, {"Browsers": `{"Chrome":-1}`},
+		{"Systems": "{"},
+		{"Visitors": base64.StdEncoding.EncodeToString([]byte("x")),
+			"Visitors@odata.type": "Edm.Binary"},
 		{"LastAtUtc": "yesterday", "LastAtUtc@odata.type": "Edm.String"},
 	} {
 		rows = append(rows, clickRow(today, "planted", fmt.Sprint("bad", i), 100, damage))
@@ -180,7 +204,9 @@ func TestRowsOfStrangers(t *testing.T) {
 	if got.Clicks != 6 || got.Bots != 2 || got.Hours[12] != (clicks.Hour{Clicks: 5, Bots: 1}) {
 		t.Errorf("got %+v", got)
 	}
-	want := fmt.Sprint([]clicks.Named{{Name: strings.Repeat("y", 64), Clicks: 10}, {Name: "a.example", Clicks: 2}, {Name: "(direct)", Clicks: 1}, {Name: "(other)", Clicks: 1 + 3 + 4 + 5 + 6 + 7 + 8 + 9}})
+	want := fmt.Sprint([]clicks.Named{{Name: strings.Repeat("y", 64), Clicks: 10},
+		{Name: "a.example", Clicks: 2}, {Name: "(direct)", Clicks: 1}, {Name: "(other)", Clicks: 1 +
+			3 + 4 + 5 + 6 + 7 + 8 + 9}})
 	if top := fmt.Sprint(got.Top(clicks.Referrers, 10)); top != want {
 		t.Errorf("got %s\nwant %s", top, want)
 	}
@@ -218,24 +244,32 @@ func TestTotalsOfLinks(t *testing.T) {
 		for range day - today + 3 {
 			n *= 10
 		}
-		for _, alias := range []string{"plain", "rolled", "ahead", "again", "fresh", "plai", "a", clicks.All} {
-			rows = append(rows, clickRow(day, alias, "p", n, nil), clickRow(day, alias, "q", n, nil))
+		for _, alias := range []string{"plain", "rolled", "ahead", "again", "fresh", "plai", "a",
+			clicks.All} {
+			rows = append(rows, clickRow(day, alias, "p", n, nil),
+				clickRow(day, alias, "q", n, nil))
 		}
 	}
-	rows = append(rows, clickRow(today-1, "damaged", "p", 1, nil), clickRow(today, "damaged", "p", -1, nil))
+	rows = append(rows, clickRow(today-1, "damaged", "p", 1, nil), clickRow(today, "damaged", "p",
+		-1, nil))
 	r.putAll(r.Clicks, rows)
 	r.putAll(r.ClickTotals, []rawtables.Entity{
 		totalsRow(clicks.All, from(today-2), "", 500_000),
 		totalsRow("rolled", from(today-2), "", 70_000),
 		totalsRow("ahead", from(today-1), from(today-9), 80_000),
-		totalsRow("again", from(today-2), from(today-100), 90_000), // of another link that had the alias
+		// of another link that had the alias
+		totalsRow("again", from(today-2), from(today-100), 90_000),
 		totalsRow("a", from(today-200), "", 60_000),
 		totalsRow("damaged", "soon", "", 1),
 	})
-	links := []link.Link{{Alias: "plain"}, {Alias: "rolled"}, {Alias: "ahead", CountedFrom: (today - 9).Start()}, {Alias: "again", CountedFrom: (today - 1).Start()},
-		{Alias: "fresh", CountedFrom: today.Start()}, {Alias: "a"}, {Alias: "nobody"}, {Alias: "damaged"}}
+	links := []link.Link{{Alias: "plain"}, {Alias: "rolled"},
+		{Alias: "ahead", CountedFrom: (today - 9).Start()},
+		{Alias: "again", CountedFrom: (today - 1).Start()},
+		{Alias: "fresh", CountedFrom: today.Start()}, {Alias: "a"}, {Alias: "nobody"},
+		{Alias: "damaged"}}
 	// A roll-up is in the midst of the day before yesterday.
-	r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": from(today-2) + "-7", "Row": "some|row"})
+	r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress",
+		"Partition": from(today-2) + "-7", "Row": "some|row"})
 	want := []int64{2220, 72200, 82000, 2200, 2000, 62220, 0, 1}
 	s := r.instance()
 	check := func(what string, calls int) {
@@ -251,10 +285,12 @@ func TestTotalsOfLinks(t *testing.T) {
 			t.Errorf("%s: %d calls, want %d", what, n, calls)
 		}
 	}
-	// The progress, the first day after it, the sum's row and two days of it; three days of all links; and a row for each.
+	// The progress, the first day after it, the sum's row and two days of it; three days of all
+	// links; and a row for each.
 	check("at first", 1+1+1+2+3*16+len(links))
 	check("from memory", len(links))
-	if got := r.totals(s, links[1])[0]; got.Bots != 1+2+2 || !got.Last.Equal(today.Start().Add(12*time.Hour)) {
+	if got := r.totals(s, links[1])[0]; got.Bots != 1+2+2 ||
+		!got.Last.Equal(today.Start().Add(12*time.Hour)) {
 		t.Errorf("got %+v", got)
 	}
 	if got := r.service(s); got.Clicks != 502_200 || got.Took != 502_200*time.Millisecond {
@@ -264,7 +300,8 @@ func TestTotalsOfLinks(t *testing.T) {
 	// A day that is rolled up while it is in memory counts once.
 	r.Put(r.ClickTotals, totalsRow("rolled", from(today-1), "", 70_200))
 	check("after a roll-up", len(links))
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "plain", "new", 5, nil), clickRow(today, clicks.All, "new", 7, nil)})
+	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "plain", "new", 5, nil),
+		clickRow(today, clicks.All, "new", 7, nil)})
 	check("within a minute", len(links))
 	r.clock.Advance(time.Minute)
 	want[0] += 5
@@ -272,9 +309,11 @@ func TestTotalsOfLinks(t *testing.T) {
 	if got := r.service(s).Clicks; got != 502_207 {
 		t.Errorf("the service has %d", got)
 	}
-	// Too many links are active: those that are not in memory are read one by one, without what totals do not need.
+	// Too many links are active: those that are not in memory are read one by one, without what
+	// totals do not need.
 	s.Clicks.KeepMost(0)
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "nobody", "p", 3, rawtables.Entity{"Hours": "["})})
+	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "nobody", "p", 3,
+		rawtables.Entity{"Hours": "["})})
 	want[6] = 3
 	r.clock.Advance(time.Minute)
 	check("with little memory", 1+1+1+2+3*16+len(links)+3+1+1+2+1+3+3+3)
@@ -304,7 +343,8 @@ func hourRow(day clicks.Day, alias string, byHour map[int]int64) rawtables.Entit
 		text = append(text, fmt.Sprintf("[%d,%d,0]", hour, n))
 		sum += n
 	}
-	return clickRow(day, alias, "p", sum, rawtables.Entity{"Hours": "[" + strings.Join(text, ",") + "]"})
+	return clickRow(day, alias, "p", sum, rawtables.Entity{"Hours": "[" + strings.Join(text, ",") +
+		"]"})
 }
 
 func TestTopLinks(t *testing.T) {
@@ -313,8 +353,11 @@ func TestTopLinks(t *testing.T) {
 	today := r.today()
 	now := r.clock.Now()
 	for _, l := range []link.Link{
-		{Alias: "steady", Owner: "ann"}, {Alias: "old", Owner: "ann"}, {Alias: "edge", Owner: "bob"}, {Alias: "tie1", Owner: "bob"}, {Alias: "tie2"}, {Alias: "disabled", Disabled: true},
-		{Alias: "deleted", Owner: "ann", DeletedAt: now}, {Alias: "again", Owner: "ann"}, {Alias: "bots", Owner: "ann"}, {Alias: "claimed", Owner: "ann"},
+		{Alias: "steady", Owner: "ann"}, {Alias: "old", Owner: "ann"},
+		{Alias: "edge", Owner: "bob"}, {Alias: "tie1", Owner: "bob"}, {Alias: "tie2"},
+		{Alias: "disabled", Disabled: true},
+		{Alias: "deleted", Owner: "ann", DeletedAt: now}, {Alias: "again", Owner: "ann"},
+		{Alias: "bots", Owner: "ann"}, {Alias: "claimed", Owner: "ann"},
 	} {
 		l.LongURL, l.CreatedAt = "https://example.com/"+string(l.Alias), now.Add(-time.Hour)
 		r.PutLink(l)
@@ -328,15 +371,25 @@ func TestTopLinks(t *testing.T) {
 			r.Put(r.Owners, rawtables.Owner(l))
 		}
 	}
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "gone", GoneReason: link.StateExpired, GoneAt: now}))
+	r.Put(r.Links, rawtables.Link(link.Link{Alias: "gone", GoneReason: link.StateExpired,
+		GoneAt: now}))
 	r.putAll(r.Clicks, []rawtables.Entity{
-		hourRow(today, "steady", map[int]int64{0: 1, 14: 2}), clickRow(today, "steady", "q", 3, nil), hourRow(today-1, "steady", map[int]int64{14: 4, 13: 100}),
-		hourRow(today-1, "edge", map[int]int64{13: 1000, 14: 5, 23: 6}), hourRow(today-6, "edge", map[int]int64{0: 1}), hourRow(today-7, "edge", map[int]int64{23: 10_000}),
+		hourRow(today, "steady", map[int]int64{0: 1, 14: 2}), clickRow(today, "steady", "q", 3,
+			nil), hourRow(today-1, "steady", map[int]int64{14: 4, 13: 100}),
+		hourRow(today-1, "edge", map[int]int64{13: 1000, 14: 5, 23: 6}),
+		hourRow(today-6, "edge", map[int]int64{0: 1}),
+		hourRow(today-7, "edge", map[int]int64{23: 10_000}),
 		hourRow(today-2, "old", map[int]int64{23: 9}),
 		hourRow(today, "tie1", map[int]int64{1: 7}), hourRow(today, "tie2", map[int]int64{1: 7}),
-		hourRow(today, "again", map[int]int64{1: 1}), hourRow(today-1, "again", map[int]int64{20: 5000}), hourRow(today-3, "again", map[int]int64{20: 5000}),
-		hourRow(today, "disabled", map[int]int64{1: 2}), hourRow(today, "deleted", map[int]int64{1: 900}), hourRow(today, "gone", map[int]int64{1: 900}), hourRow(today, "unknown", map[int]int64{1: 900}),
-		hourRow(today, "claimed", map[int]int64{1: 3}), clickRow(today, "bots", "p", 0, nil), hourRow(today, clicks.All, map[int]int64{1: 100_000}),
+		hourRow(today, "again", map[int]int64{1: 1}),
+		hourRow(today-1, "again", map[int]int64{20: 5000}),
+		hourRow(today-3, "again", map[int]int64{20: 5000}),
+		hourRow(today, "disabled", map[int]int64{1: 2}),
+		hourRow(today, "deleted", map[int]int64{1: 900}),
+		hourRow(today, "gone", map[int]int64{1: 900}),
+		hourRow(today, "unknown", map[int]int64{1: 900}),
+		hourRow(today, "claimed", map[int]int64{1: 3}), clickRow(today, "bots", "p", 0, nil),
+		hourRow(today, clicks.All, map[int]int64{1: 100_000}),
 		hourRow(today, "no alias", map[int]int64{1: 999}), clickRow(today, "old", "bad", -5, nil),
 	})
 	s := r.open(withCache)
@@ -346,23 +399,28 @@ func TestTopLinks(t *testing.T) {
 		limit  int
 		want   string
 	}{
-		{"", clicks.LastDay, 100, "edge 11, steady 10, tie1 7, tie2 7, claimed 3, disabled 2, again 1"},
+		{"", clicks.LastDay, 100, "edge 11, steady 10, tie1 7, tie2 7, claimed 3, disabled 2, " +
+			"again 1"},
 		{"", clicks.LastDay, 3, "edge 11, steady 10, tie1 7"},
-		{"", clicks.LastWeek, 100, "edge 1012, steady 110, old 9, tie1 7, tie2 7, claimed 3, disabled 2, again 1"},
+		{"", clicks.LastWeek, 100, "edge 1012, steady 110, old 9, tie1 7, tie2 7, claimed 3, " +
+			"disabled 2, again 1"},
 		{"ann", clicks.LastWeek, 100, "steady 110, old 9, claimed 3, again 1"},
 		{"ann", clicks.LastDay, 1, "steady 10"},
 		{"bob", clicks.LastDay, 100, "edge 11, tie1 7"},
 		{"eve", clicks.LastWeek, 100, ""},
 	} {
 		if got := r.top(s, test.owner, test.window, test.limit); got != test.want {
-			t.Errorf("%s's %d of %s: got %s, want %s", test.owner, test.limit, test.window, got, test.want)
+			t.Errorf("%s's %d of %s: got %s, want %s", test.owner, test.limit, test.window, got,
+				test.want)
 		}
 	}
 
 	// What was read before midnight is what the day before has after it.
 	r.clock.Advance((today + 1).Start().Add(-time.Second).Sub(r.clock.Now()))
 	for _, when := range []string{"a second before", "a second after"} {
-		if got := r.top(s, "", clicks.LastDay, 3); when == "a second after" && got != "tie1 7, tie2 7, steady 6" || when == "a second before" && got != "tie1 7, tie2 7, edge 6" {
+		if got := r.top(s, "", clicks.LastDay, 3); when == "a second after" &&
+			got != "tie1 7, tie2 7, steady 6" || when == "a second before" &&
+			got != "tie1 7, tie2 7, edge 6" {
 			t.Errorf("%s midnight: got %s", when, got)
 		}
 		r.clock.Advance(2 * time.Second)
@@ -376,7 +434,8 @@ func TestTopLinksFromMemory(t *testing.T) {
 	var rows []rawtables.Entity
 	for i := range 30 {
 		alias := fmt.Sprintf("top%02d", i)
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias, Owner: "ann", CreatedAt: r.clock.Now()})
+		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+			Owner: "ann", CreatedAt: r.clock.Now()})
 		rows = append(rows, clickRow(today, alias, "p", int64(100-i), nil))
 	}
 	r.putAll(r.Clicks, rows)
@@ -392,7 +451,8 @@ func TestTopLinksFromMemory(t *testing.T) {
 	}
 	all.Wait()
 	// The cache takes a moment to have what was read to find them.
-	if queries, gets := r.callsOf("QueryEntities"), r.callsOf("GetEntity"); queries != 2*16 || gets < 3 || gets > 3+10*3 {
+	if queries, gets := r.callsOf("QueryEntities"), r.callsOf("GetEntity"); queries != 2*16 ||
+		gets < 3 || gets > 3+10*3 {
 		t.Errorf("%d queries and %d reads of links, want 32 and about 3", queries, gets)
 	}
 	r.proxy.Reset()
@@ -434,7 +494,8 @@ func TestTopLinksThatAreDeleted(t *testing.T) {
 	r := newStatsRig(t)
 	var rows []rawtables.Entity
 	for i, alias := range []string{"first", "second", "third"} {
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias, Owner: "ann", CreatedAt: r.clock.Now()})
+		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+			Owner: "ann", CreatedAt: r.clock.Now()})
 		rows = append(rows, clickRow(r.today(), alias, "p", int64(10-i), nil))
 	}
 	r.putAll(r.Clicks, rows)
@@ -443,7 +504,11 @@ func TestTopLinksThatAreDeleted(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	remove := func(l link.Link) (link.Link, error) { l.DeletedAt = r.clock.Now(); return l, nil }
-	if err := patiently(func() error { _, err := s.Edit(ctx, "first", false, remove); return err }); err != nil {
+	if err := patiently(func() error {
+		_, err := s.Edit(ctx, "first", false,
+			remove)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r.proxy.Reset()
@@ -477,7 +542,8 @@ func TestManyTopLinks(t *testing.T) {
 func TestTopLinksAmongDeletedOnes(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
-	r.PutLink(link.Link{Alias: "last", LongURL: "https://example.com/last", CreatedAt: r.clock.Now()})
+	r.PutLink(link.Link{Alias: "last", LongURL: "https://example.com/last",
+		CreatedAt: r.clock.Now()})
 	s := r.open(withCache)
 	for i := range 1100 {
 		for range 2 {
@@ -488,7 +554,11 @@ func TestTopLinksAmongDeletedOnes(t *testing.T) {
 	r.flush(s)
 	r.proxy.Reset()
 	var links []link.Link
-	err := patiently(func() (err error) { links, _, err = s.Clicks.Top(ctx, "", clicks.LastDay, 1); return err })
+	err := patiently(func() (err error) {
+		links, _, err = s.Clicks.Top(ctx, "", clicks.LastDay,
+			1)
+		return err
+	})
 	if n := r.callsOf("GetEntity"); err != nil || len(links) != 0 || n < 1000 || n > 1000+32 {
 		t.Errorf("got %v, %v after %d reads of links", links, err, n)
 	}
@@ -503,7 +573,8 @@ func TestTopLinksOfABusyDay(t *testing.T) {
 	most := map[string][]string{} // of each partition, those with the most clicks
 	for i := range 200 {
 		alias := fmt.Sprintf("busy%03d", i)
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias, CreatedAt: r.clock.Now()})
+		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+			CreatedAt: r.clock.Now()})
 		row := clickRow(today, alias, "p", 1, nil)
 		rows = append(rows, row)
 		p := fmt.Sprint(row["PartitionKey"])
@@ -556,7 +627,8 @@ func TestTheServiceSinceEver(t *testing.T) {
 	s.Clicks.Click("abc", visit(r.clock.Now(), 1))
 	s.Clicks.Click("ab", clicks.Click{At: r.clock.Now(), Bot: true})
 	r.flush(s)
-	want := clicks.Total{Clicks: 2, Bots: 1, Created: 4, Took: 2 * time.Millisecond, Last: r.clock.Now().Truncate(time.Millisecond)}
+	want := clicks.Total{Clicks: 2, Bots: 1, Created: 4, Took: 2 * time.Millisecond,
+		Last: r.clock.Now().Truncate(time.Millisecond)}
 	r.proxy.Reset()
 	if got := r.service(s); got != want || len(r.proxy.Calls()) != 4 {
 		t.Errorf("got %+v after %v, want %+v", got, r.proxy.Calls(), want)
@@ -570,7 +642,8 @@ func TestTheServiceSinceEver(t *testing.T) {
 	rolled["Created"], rolled["Created@odata.type"] = "4", "Edm.Int64"
 	r.Put(r.ClickTotals, rolled)
 	for _, progress := range []string{today.String() + "-f", (today + 1).String()} {
-		r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": progress, "Row": "x"})
+		r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress",
+			"Partition": progress, "Row": "x"})
 		r.clock.Advance(24 * time.Hour)
 		if got := r.service(s); got.Clicks != 2 || got.Created != 4 {
 			t.Errorf("rolled up until %s: got %+v", progress, got)
@@ -595,18 +668,35 @@ func TestTheServiceSinceEver(t *testing.T) {
 func ask(ctx context.Context, s *storage.Links, today clicks.Day) map[string]func() error {
 	l := link.Link{Alias: "ab"}
 	return map[string]func() error{
-		"Days":           func() error { _, err := s.Clicks.Days(ctx, l, today-1, today); return err },
-		"Totals":         func() error { _, err := s.Clicks.Totals(ctx, []link.Link{l}); return err },
-		"Top":            func() error { _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1); return err },
-		"an owner's Top": func() error { _, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek, 1); return err },
-		"Service":        func() error { _, err := s.Clicks.Service(ctx); return err },
+		"Days": func() error {
+			_, err := s.Clicks.Days(ctx, l, today-1,
+				today)
+			return err
+		},
+		"Totals": func() error {
+			_,
+				err := s.Clicks.Totals(ctx, []link.Link{l})
+			return err
+		},
+		"Top": func() error {
+			_, _, err := s.Clicks.Top(ctx, "", clicks.LastDay,
+				1)
+			return err
+		},
+		"an owner's Top": func() error {
+			_, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek,
+				1)
+			return err
+		},
+		"Service": func() error { _, err := s.Clicks.Service(ctx); return err },
 	}
 }
 
 // TestStatisticsWithoutStorage: what fails says so, in time, and is not kept.
 func TestStatisticsWithoutStorage(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []faultproxy.Fault{faultproxy.Refuse, faultproxy.Freeze, faultproxy.ServerBusy} {
+	for _, fault := range []faultproxy.Fault{faultproxy.Refuse, faultproxy.Freeze,
+		faultproxy.ServerBusy} {
 		r := newStatsRig(t)
 		r.PutLink(link.Link{Alias: "ab", LongURL: "https://example.com/"})
 		r.putAll(r.Clicks, []rawtables.Entity{clickRow(r.today(), "ab", "p", 1, nil)})
@@ -644,7 +734,8 @@ func TestStatisticsThatFailOnce(t *testing.T) {
 		s := r.instance()
 		r.proxy.Reset()
 		r.proxy.Before(faultproxy.Fail(n, faultproxy.TooManyRequests))
-		if _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1); !errors.Is(err, link.ErrUnavailable) {
+		if _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1); !errors.Is(err,
+			link.ErrUnavailable) {
 			t.Fatalf("call %d: got %v", n, err)
 		}
 		r.proxy.Before(nil)
@@ -707,10 +798,13 @@ func thirtyDays(from clicks.Day) (rows []rawtables.Entity) {
 	visitors[0] = 1
 	for day := from; day < from+30; day++ {
 		for p := range 20 {
-			rows = append(rows, clickRow(day, "busy", fmt.Sprint("ABCDEFGHIJKLMNOPQRSTUVWXY", p), 100, rawtables.Entity{
-				"Hours": "[" + strings.Join(hours, ",") + "]", "Referrers": "{" + strings.Join(referrers, ",") + "}",
-				"Visitors": base64.StdEncoding.EncodeToString(visitors), "Visitors@odata.type": "Edm.Binary",
-			}))
+			rows = append(rows, clickRow(day, "busy", fmt.Sprint("ABCDEFGHIJKLMNOPQRSTUVWXY", p),
+				100, rawtables.Entity{
+					"Hours": "[" + strings.Join(hours, ",") + "]", "Referrers": "{" +
+						strings.Join(referrers, ",") + "}",
+					"Visitors":            base64.StdEncoding.EncodeToString(visitors),
+					"Visitors@odata.type": "Edm.Binary",
+				}))
 		}
 	}
 	return rows
@@ -727,8 +821,10 @@ func TestThirtyDaysTakeThirtyCalls(t *testing.T) {
 	for i := range days {
 		all.Merge(&days[i])
 	}
-	if all.Clicks != 30*20*100 || len(all.Names[clicks.Referrers]) != 50 || len(r.proxy.Calls()) != 30 {
-		t.Errorf("%d clicks and %d referrers after %d calls", all.Clicks, len(all.Names[clicks.Referrers]), len(r.proxy.Calls()))
+	if all.Clicks != 30*20*100 || len(all.Names[clicks.Referrers]) != 50 ||
+		len(r.proxy.Calls()) != 30 {
+		t.Errorf("%d clicks and %d referrers after %d calls", all.Clicks,
+			len(all.Names[clicks.Referrers]), len(r.proxy.Calls()))
 	}
 }
 
@@ -743,10 +839,14 @@ func TestManyNamesOfADay(t *testing.T) {
 		}
 		return rawtables.Entity{"Referrers": "{" + strings.Join(names, ",") + "}"}
 	}
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(r.today(), "ab", "p", 800, referrers(0, 800)), clickRow(r.today(), "ab", "q", 800, referrers(700, 1500))})
-	names := r.days(r.other(), link.Link{Alias: "ab"}, r.today(), r.today())[0].Names[clicks.Referrers]
-	// 500 hosts have two clicks by their number and 100 by both rows; 400 of the others are told apart.
-	if len(names) != 1001 || names[0] != (clicks.Named{Name: "h0700.example", Clicks: 2}) || names[599].Clicks != 2 || names[999] != (clicks.Named{Name: "h0399.example", Clicks: 1}) ||
+	r.putAll(r.Clicks, []rawtables.Entity{clickRow(r.today(), "ab", "p", 800, referrers(0, 800)),
+		clickRow(r.today(), "ab", "q", 800, referrers(700, 1500))})
+	names := r.days(r.other(), link.Link{Alias: "ab"}, r.today(),
+		r.today())[0].Names[clicks.Referrers]
+	// 500 hosts have two clicks by their number and 100 by both rows; 400 of the others are told
+	// apart.
+	if len(names) != 1001 || names[0] != (clicks.Named{Name: "h0700.example", Clicks: 2}) ||
+		names[599].Clicks != 2 || names[999] != (clicks.Named{Name: "h0399.example", Clicks: 1}) ||
 		names[1000] != (clicks.Named{Name: clicks.Other, Clicks: 500}) {
 		t.Errorf("%d names: %v", len(names), names)
 	}
@@ -758,13 +858,16 @@ func TestDaysInPages(t *testing.T) {
 	r := newStatsRig(t)
 	var rows []rawtables.Entity
 	for i := range 1001 {
-		rows = append(rows, clickRow(r.today(), "ab", fmt.Sprintf("p%04d", i), 1, rawtables.Entity{"Referrers": `{"a.example":1}`}))
+		rows = append(rows, clickRow(r.today(), "ab", fmt.Sprintf("p%04d", i), 1,
+			rawtables.Entity{"Referrers": `{"a.example":1}`}))
 	}
 	r.putAll(r.Clicks, rows)
 	s := r.instance()
 	r.proxy.Reset()
 	day := r.days(s, link.Link{Alias: "ab"}, r.today(), r.today())[0]
-	if day.Clicks != 1001 || day.Hours[12].Clicks != 1001 || fmt.Sprint(day.Names[clicks.Referrers]) != "[{a.example 1001}]" || len(r.proxy.Calls()) != 2 {
+	if day.Clicks != 1001 || day.Hours[12].Clicks != 1001 ||
+		fmt.Sprint(day.Names[clicks.Referrers]) != "[{a.example 1001}]" ||
+		len(r.proxy.Calls()) != 2 {
 		t.Errorf("got %+v after %d calls", day, len(r.proxy.Calls()))
 	}
 }
@@ -820,13 +923,15 @@ func BenchmarkManyLinks(b *testing.B) {
 	var rows []rawtables.Entity
 	page := make([]link.Link, 100)
 	for i := range 10_000 {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("link%04d", i)), LongURL: "https://example.com/"}
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("link%04d", i)),
+			LongURL: "https://example.com/"}
 		if i < len(page) {
 			r.PutLink(l)
 			page[i] = l
 		}
 		for _, day := range []clicks.Day{today - 1, today} {
-			rows = append(rows, clickRow(day, string(l.Alias), "ABCDEFGHIJKLMNOPQRSTUVWXYZ", int64(10_000-i), nil))
+			rows = append(rows, clickRow(day, string(l.Alias), "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+				int64(10_000-i), nil))
 		}
 	}
 	r.putAll(r.Clicks, rows)

@@ -8,8 +8,8 @@ import (
 // strayAge is many times what a create takes.
 const strayAge = time.Minute
 
-// strays deletes rows that list something and lead nowhere. Such a row is inserted before what it leads
-// to, so one that is younger than strayAge is left alone.
+// strays deletes rows that list something and lead nowhere. Such a row is inserted before what it
+// leads to, so one that is younger than strayAge is left alone.
 type strays struct {
 	config *Config
 	rows   *store
@@ -19,14 +19,14 @@ type strays struct {
 	before time.Time // a row that was written before is old; zero: not known yet
 }
 
-// newStrays has to be called before the rows are listed, or a process that was stopped since would take
-// young ones for old.
+// newStrays has to be called before the rows are listed, or a process that was stopped since would
+// take young ones for old.
 func newStrays(config *Config, rows *store) *strays {
 	return &strays{config: config, rows: rows, now: config.Now(), asking: newTurn()}
 }
 
-// drop deletes a row that leads nowhere, if it is old, and reports whether it is. It is best effort: the
-// next list finds the row again.
+// drop deletes a row that leads nowhere, if it is old, and reports whether it is. It is best
+// effort: the next list finds the row again.
 func (s *strays) drop(ctx context.Context, r listedRow) (old bool) {
 	before, err := s.oldBefore(ctx)
 	if old = err == nil && r.writtenAt.Before(before); old {

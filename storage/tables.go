@@ -13,18 +13,21 @@ import (
 	"tiney/storage/table"
 )
 
-// Table is all that this package knows of a table, whether in Azure (package table, whose Table says
-// what each method does) or in memory (package memtable).
+// Table is all that this package knows of a table, whether in Azure (package table, whose Table
+// says what each method does) or in memory (package memtable).
 //
-// Every error is a link.ErrUnavailable. Retried: the call was sent more than once, so that an earlier
-// try may have been applied although its response was lost, or may still be.
+// Every error is a link.ErrUnavailable. Retried: the call was sent more than once, so that an
+// earlier try may have been applied although its response was lost, or may still be.
 type Table interface {
 	Name() string
-	Get(ctx context.Context, partition, key string, properties ...string) (row []byte, etag table.ETag, err error)
+	Get(ctx context.Context, partition, key string, properties ...string) (row []byte,
+		etag table.ETag, err error)
 	Insert(ctx context.Context, row []byte) (etag table.ETag, retried bool, err error)
 	Upsert(ctx context.Context, row []byte) (table.ETag, error)
-	Replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error)
-	Merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error)
+	Replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool,
+		err error)
+	Merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool,
+		err error)
 	Delete(ctx context.Context, partition, key string, read table.ETag) error
 	Batch(ctx context.Context, writes []table.Write) (retried bool, err error)
 	List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error
@@ -33,8 +36,8 @@ type Table interface {
 	Clock(ctx context.Context) (time.Time, error)
 }
 
-// store is a table that is made when it is found missing: so the first request after a start, or after
-// the table was deleted, is slower instead of failing.
+// store is a table that is made when it is found missing: so the first request after a start, or
+// after the table was deleted, is slower instead of failing.
 type store struct {
 	table    Table
 	timeout  time.Duration
@@ -52,7 +55,8 @@ func (t *store) ensure(ctx context.Context) error {
 	case done := <-created:
 		return done.Err
 	case <-ctx.Done():
-		return fmt.Errorf("creating %s: %w in time: %w", t.table.Name(), link.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("creating %s: %w in time: %w", t.table.Name(), link.ErrUnavailable,
+			ctx.Err())
 	}
 }
 
@@ -69,7 +73,8 @@ func (t *store) made(ctx context.Context, call func() error) error {
 }
 
 // get reads one row, or these properties of it. table.ErrGone: the row is not there.
-func (t *store) get(ctx context.Context, partition, key string, properties ...string) (row []byte, etag table.ETag, err error) {
+func (t *store) get(ctx context.Context, partition, key string, properties ...string) (row []byte,
+	etag table.ETag, err error) {
 	err = t.made(ctx, func() error {
 		row, etag, err = t.table.Get(ctx, partition, key, properties...)
 		return err
@@ -111,12 +116,13 @@ func (t *store) insert(ctx context.Context, row []byte) (etag table.ETag, retrie
 	return etag, retried, err
 }
 
-// insertOnce inserts a row that has the id of the operation that creates it. table.ErrExists: the row
-// there has another id. table.ErrGone: there was a row, and it cannot be told which.
+// insertOnce inserts a row that has the id of the operation that creates it. table.ErrExists: the
+// row there has another id. table.ErrGone: there was a row, and it cannot be told which.
 //
-// It returns the ETag by which the row may be deleted again, or "" if it may not: an earlier try of the
-// insert may still arrive after that.
-func (t *store) insertOnce(ctx context.Context, row []byte, partition, key, id string) (table.ETag, error) {
+// It returns the ETag by which the row may be deleted again, or "" if it may not: an earlier try of
+// the insert may still arrive after that.
+func (t *store) insertOnce(ctx context.Context, row []byte, partition, key, id string) (table.ETag,
+	error) {
 	etag, retried, err := t.insert(ctx, row)
 	if !retried {
 		return etag, err
@@ -145,9 +151,10 @@ func (t *store) upsert(ctx context.Context, row []byte) (etag table.ETag, err er
 	return etag, err
 }
 
-// replace overwrites a row that was read, or inserts it if read is "". table.ErrChanged: the row is not
-// as it was read; if retried, perhaps by an earlier try of this very call.
-func (t *store) replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error) {
+// replace overwrites a row that was read, or inserts it if read is "". table.ErrChanged: the row is
+// not as it was read; if retried, perhaps by an earlier try of this very call.
+func (t *store) replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag,
+	retried bool, err error) {
 	if read == "" {
 		if etag, retried, err = t.insert(ctx, row); errors.Is(err, table.ErrExists) {
 			err = fmt.Errorf("%w: %w", table.ErrChanged, err)
@@ -162,7 +169,8 @@ func (t *store) replace(ctx context.Context, row []byte, read table.ETag) (etag 
 }
 
 // merge overwrites properties of a row that was read, with the errors of replace.
-func (t *store) merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag, retried bool, err error) {
+func (t *store) merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag,
+	retried bool, err error) {
 	err = t.made(ctx, func() error {
 		etag, retried, err = t.table.Merge(ctx, row, read)
 		return err
@@ -182,8 +190,8 @@ func (t *store) delete(ctx context.Context, r rowKey) error {
 	return t.made(ctx, func() error { return t.table.Delete(ctx, r.partition, r.key, r.etag) })
 }
 
-// deleteBatch deletes up to table.MaxBatch rows of one partition in one call: all of them if each is
-// unchanged since it was read, else none. After any error, delete them one by one.
+// deleteBatch deletes up to table.MaxBatch rows of one partition in one call: all of them if each
+// is unchanged since it was read, else none. After any error, delete them one by one.
 func (t *store) deleteBatch(ctx context.Context, rows []rowKey) error {
 	writes := make([]table.Write, len(rows))
 	for i, r := range rows {
@@ -230,7 +238,8 @@ type listedRow struct {
 // errEnough ends a query that has returned as many rows as are wanted.
 var errEnough = errors.New("there are enough rows")
 
-// first lists the first rows of a range with their ETags, at least size of them unless there are fewer.
+// first lists the first rows of a range with their ETags, at least size of them unless there are
+// fewer.
 func (t *store) first(ctx context.Context, r table.Range, size int) (rows []listedRow, err error) {
 	q := table.Query{Range: r, ETags: true, PageSize: min(size, table.MaxPage)}
 	err = t.list(ctx, q, func(page [][]byte) error {
@@ -239,7 +248,8 @@ func (t *store) first(ctx context.Context, r table.Range, size int) (rows []list
 			return err
 		}
 		rows = append(rows, some...)
-		if len(rows) >= size { // the service may return fewer at a time, even none, although there are more
+		// the service may return fewer at a time, even none, although there are more
+		if len(rows) >= size {
 			return errEnough
 		}
 		return nil
@@ -269,7 +279,8 @@ func (t *store) decode(page [][]byte) ([]listedRow, error) {
 
 // deleteRange deletes rows. table.ErrChanged: one was written since it was listed.
 func (t *store) deleteRange(ctx context.Context, r table.Range) error {
-	q := table.Query{Range: r, Properties: []string{"PartitionKey", "RowKey", "Timestamp"}, ETags: true}
+	q := table.Query{Range: r, Properties: []string{"PartitionKey", "RowKey", "Timestamp"},
+		ETags: true}
 	return t.list(ctx, q, func(page [][]byte) error {
 		rows, err := t.decode(page)
 		for err == nil && len(rows) > 0 {
@@ -285,8 +296,8 @@ func (t *store) deleteRange(ctx context.Context, r table.Range) error {
 	})
 }
 
-// deleteEach deletes up to table.MaxBatch rows of one partition, one by one if it cannot be done in one
-// call.
+// deleteEach deletes up to table.MaxBatch rows of one partition, one by one if it cannot be done in
+// one call.
 func (t *store) deleteEach(ctx context.Context, rows []rowKey) error {
 	if err := t.deleteBatch(ctx, rows); err == nil {
 		return nil

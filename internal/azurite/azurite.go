@@ -1,6 +1,7 @@
 // Package azurite starts Azurite, the storage emulator, for `make run` and for the tests.
 //
-// The emulator itself is the npm package that package-lock.json beside this file pins; `make azurite` installs it.
+// The emulator itself is the npm package that package-lock.json beside this file pins; `make
+// azurite` installs it.
 package azurite
 
 import (
@@ -30,8 +31,8 @@ type Ports struct{ Blob, Queue, Table int }
 // DefaultPorts are the ones that UseDevelopmentStorage=true stands for.
 var DefaultPorts = Ports{Blob: 10000, Queue: 10001, Table: 10002}
 
-// FreePorts finds three ports that nobody listens on. Another process may take one before Azurite does; Start then
-// fails and says so.
+// FreePorts finds three ports that nobody listens on. Another process may take one before Azurite
+// does; Start then fails and says so.
 func FreePorts() (Ports, error) {
 	var free [3]int
 	for i := range free {
@@ -57,8 +58,9 @@ type Server struct {
 	exited chan struct{}
 }
 
-// Start runs Azurite on the given ports and returns when it takes connections, which is within a second or so. It
-// keeps its data in the folder location, or in memory if location is empty. Its output goes to output.
+// Start runs Azurite on the given ports and returns when it takes connections, which is within a
+// second or so. It keeps its data in the folder location, or in memory if location is empty. Its
+// output goes to output.
 func Start(ctx context.Context, ports Ports, location string, output io.Writer) (*Server, error) {
 	script, err := script()
 	if err != nil {
@@ -66,7 +68,8 @@ func Start(ctx context.Context, ports Ports, location string, output io.Writer) 
 	}
 	args := []string{script, "--silent", "--disableTelemetry",
 		"--blobHost", "127.0.0.1", "--queueHost", "127.0.0.1", "--tableHost", "127.0.0.1",
-		"--blobPort", fmt.Sprint(ports.Blob), "--queuePort", fmt.Sprint(ports.Queue), "--tablePort", fmt.Sprint(ports.Table)}
+		"--blobPort", fmt.Sprint(ports.Blob), "--queuePort", fmt.Sprint(ports.Queue), "--tablePort",
+		fmt.Sprint(ports.Table)}
 	if location == "" {
 		args = append(args, "--inMemoryPersistence")
 	} else {
@@ -75,7 +78,8 @@ func Start(ctx context.Context, ports Ports, location string, output io.Writer) 
 	for _, port := range []int{ports.Blob, ports.Queue, ports.Table} {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, fmt.Errorf("azurite needs port %d, and something else has it: %w", port, err)
+			return nil, fmt.Errorf("azurite needs port %d, and something else has it: %w", port,
+				err)
 		}
 		l.Close()
 	}
@@ -129,8 +133,8 @@ func (s *Server) Stop() {
 	}
 }
 
-// StartAnywhere is Start on free ports, with the data in memory. Where another process takes one of the ports at the last
-// moment, it takes others.
+// StartAnywhere is Start on free ports, with the data in memory. Where another process takes one of
+// the ports at the last moment, it takes others.
 func StartAnywhere(ctx context.Context) (*Server, error) {
 	var failed error
 	for range 3 {
@@ -147,8 +151,9 @@ func StartAnywhere(ctx context.Context) (*Server, error) {
 	return nil, failed
 }
 
-// ForTests starts an Azurite of its own, runs body and stops it again. It returns body's exit code, for a TestMain, and
-// 1 with a line on stderr if there is no Azurite, since nothing passes without one.
+// ForTests starts an Azurite of its own, runs body and stops it again. It returns body's exit code,
+// for a TestMain, and 1 with a line on stderr if there is no Azurite, since nothing passes without
+// one.
 func ForTests(body func(Ports) int) int {
 	s, err := StartAnywhere(context.Background())
 	if err != nil {
@@ -175,7 +180,8 @@ func script() (string, error) {
 		}
 		dir = parent
 	}
-	script := filepath.Join(dir, filepath.FromSlash("internal/azurite/node_modules/azurite/dist/src/azurite.js"))
+	script := filepath.Join(dir, filepath.FromSlash(
+		"internal/azurite/node_modules/azurite/dist/src/azurite.js"))
 	if _, err := os.Stat(script); err != nil {
 		return "", fmt.Errorf("azurite is not installed; run `make azurite` first (%w)", err)
 	}

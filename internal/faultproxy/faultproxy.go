@@ -1,5 +1,5 @@
-// Package faultproxy stands between the service and Azurite in tests: it tells which storage calls are made, and does
-// to them what a network or a storage service can do that Azurite never does.
+// Package faultproxy stands between the service and Azurite in tests: it tells which storage calls
+// are made, and does to them what a network or a storage service can do that Azurite never does.
 package faultproxy
 
 import (
@@ -43,12 +43,13 @@ const (
 	Freeze                // it is not passed on, and gets no response while the client waits
 	EmptyResponse         // it is passed on and applied; its response arrives without a body
 
-	// The next ones are not faults of a storage service, but ways to break what the service relies on: with one of
-	// them in force, a test that looks for broken promises must find one.
+	// The next ones are not faults of a storage service, but ways to break what the service relies
+	// on: with one of them in force, a test that looks for broken promises must find one.
 
 	Lie           // it is not passed on, and gets a response as if it had been applied
 	Unconditional // it is passed on without the ETag that it is conditional on
-	Twice         // a batch of counts is passed on, and then again as if another process had counted the same
+	// a batch of counts is passed on, and then again as if another process had counted the same
+	Twice
 )
 
 // Proxy is a proxy in front of one Azurite, or of tables in memory.
@@ -72,7 +73,8 @@ func Start(target azurite.Ports) *Proxy {
 	p.tables = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Table), tableCall))
 	p.blobs = httptest.NewServer(p.forward(fmt.Sprintf("127.0.0.1:%d", target.Blob), blobCall))
 	p.ports = azurite.Ports{
-		Blob: p.blobs.Listener.Addr().(*net.TCPAddr).Port, Table: p.tables.Listener.Addr().(*net.TCPAddr).Port, Queue: target.Queue,
+		Blob:  p.blobs.Listener.Addr().(*net.TCPAddr).Port,
+		Table: p.tables.Listener.Addr().(*net.TCPAddr).Port, Queue: target.Queue,
 	}
 	return p
 }
@@ -100,14 +102,16 @@ func (p *Proxy) Close() {
 	}
 }
 
-// Before has a function look at every call before it is passed on, and decide what becomes of it; nil for none.
+// Before has a function look at every call before it is passed on, and decide what becomes of it;
+// nil for none.
 func (p *Proxy) Before(f func(Call) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.before = f
 }
 
-// After has a function look at every call when it was applied and its response is under way; nil for none.
+// After has a function look at every call when it was applied and its response is under way; nil
+// for none.
 func (p *Proxy) After(f func(Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +125,8 @@ func (p *Proxy) Reset() {
 	p.n, p.calls, p.before, p.after = 0, nil, nil, nil
 }
 
-// Wait returns when no call is on its way to storage. Calls of a client that was killed may still be.
+// Wait returns when no call is on its way to storage. Calls of a client that was killed may still
+// be.
 func (p *Proxy) Wait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +152,8 @@ func Fail(n int, fault Fault) func(Call) Fault {
 	}
 }
 
-// On returns a function for Before that does fault to the calls of an operation on a target, "" for any.
+// On returns a function for Before that does fault to the calls of an operation on a target, "" for
+// any.
 func On(operation, target string, fault Fault) func(Call) Fault {
 	return func(c Call) Fault {
 		if (operation == "" || c.Operation == operation) && (target == "" || c.Target == target) {
@@ -183,7 +189,8 @@ func (p *Proxy) done() {
 	}
 }
 
-func (p *Proxy) forward(target string, name func(*http.Request) (operation, target string)) http.Handler {
+func (p *Proxy) forward(target string, name func(*http.Request) (operation,
+	target string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -227,19 +234,23 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		case Lie:
 			if call.Operation == batch {
 				w.WriteHeader(http.StatusAccepted)
-				fmt.Fprintf(w, "--batchresponse_0\r\nContent-Type: multipart/mixed; boundary=changesetresponse_0\r\n\r\n%s--changesetresponse_0--\r\n--batchresponse_0--\r\n",
-					strings.Repeat("--changesetresponse_0\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n", call.Rows))
+				fmt.Fprintf(w, "--batchresponse_0\r\nContent-Type: multipart/mixed; "+
+					"boundary=changesetresponse_0\r\n\r\n%s--changesetresponse_0--\r\n--batchresponse_0--\r\n",
+					strings.Repeat("--changesetresponse_0\r\nContent-Type: "+
+						"application/http\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n", call.Rows))
 				return
 			}
 			w.Header().Set("ETag", `W/"datetime'2026-01-01T00%3A00%3A00.0000000Z'"`)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		// The request's own context would take back a call whose client was killed; a network does not.
+		// The request's own context would take back a call whose client was killed; a network does
+		// not.
 		if fault == Unconditional && call.Operation == batch {
 			body = batchIfMatch.ReplaceAll(body, []byte("${1}*"))
 		}
-		out, err := http.NewRequest(r.Method, "http://"+target+r.URL.RequestURI(), bytes.NewReader(body))
+		out, err := http.NewRequest(r.Method, "http://"+target+r.URL.RequestURI(),
+			bytes.NewReader(body))
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -250,7 +261,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation, targ
 		if fault == Twice {
 			again := out.Clone(out.Context())
 			other := countRow.ReplaceAll(body, []byte("${1}0"))
-			again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(other)), int64(len(other))
+			again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(other)),
+				int64(len(other))
 			if resp, err := http.DefaultTransport.RoundTrip(again); err == nil {
 				resp.Body.Close()
 			}
@@ -283,8 +295,10 @@ var partitionKey = regexp.MustCompile(`PartitionKey='([^']*)'`)
 const batch = "SubmitTransaction"
 
 var (
-	batchRow     = regexp.MustCompile(`(?m)^[A-Z]+ \S+/([A-Za-z0-9]+)\(PartitionKey='([^']*)',RowKey='[^']*'\)`)
-	countRow     = regexp.MustCompile(`([A-Z2-7]{26}-[0-9]+)`) // the process and the number at the end of a row's key
+	batchRow = regexp.MustCompile(
+		`(?m)^[A-Z]+ \S+/([A-Za-z0-9]+)\(PartitionKey='([^']*)',RowKey='[^']*'\)`)
+	// the process and the number at the end of a row's key
+	countRow     = regexp.MustCompile(`([A-Z2-7]{26}-[0-9]+)`)
 	batchIfMatch = regexp.MustCompile(`(?m)^(If-Match: )[^\r\n]+`)
 )
 

@@ -17,8 +17,8 @@ import (
 	"tiney/storage/table"
 )
 
-// InMemory returns a proxy in front of tables in memory. What it opens behaves as the client of package
-// table does behind a Proxy: it makes up to three tries, of which each is a call.
+// InMemory returns a proxy in front of tables in memory. What it opens behaves as the client of
+// package table does behind a Proxy: it makes up to three tries, of which each is a call.
 func InMemory(service *memtable.Service) *Proxy {
 	p := newProxy()
 	p.memory = service
@@ -43,14 +43,15 @@ const (
 
 type triesKey struct{}
 
-// WithTries has each call that is made with the context it returns be tried as options say, whether by
-// the SDK or in memory. Retries that are zero are as the product has them, and negative ones none.
+// WithTries has each call that is made with the context it returns be tried as options say, whether
+// by the SDK or in memory. Retries that are zero are as the product has them, and negative ones
+// none.
 func WithTries(ctx context.Context, options policy.RetryOptions) context.Context {
 	return context.WithValue(policy.WithRetryOptions(ctx, options), triesKey{}, options)
 }
 
-// Patient gives a try as much time as its call has: on a busy machine an emulator may stand still for
-// longer than a try of the product takes, and a second try is one more call to count.
+// Patient gives a try as much time as its call has: on a busy machine an emulator may stand still
+// for longer than a try of the product takes, and a second try is one more call to count.
 func Patient(ctx context.Context) context.Context {
 	return WithTries(ctx, policy.RetryOptions{MaxRetries: 2, RetryDelay: 50 * time.Millisecond,
 		MaxRetryDelay: 200 * time.Millisecond, TryTimeout: time.Minute})
@@ -78,7 +79,8 @@ type result struct {
 }
 
 // do makes the tries of a call. One that gets no response in its time is given up, and goes on.
-func (t *memoryTable) do(ctx context.Context, call Call, apply func(context.Context) result) result {
+func (t *memoryTable) do(ctx context.Context, call Call,
+	apply func(context.Context) result) result {
 	if call.Operation != "CreateTable" {
 		call.Target = t.Name()
 	}
@@ -127,7 +129,8 @@ func (t *memoryTable) try(ctx context.Context, limit time.Duration, call Call,
 }
 
 // pass passes a call on, unless a fault keeps it from that.
-func (t *memoryTable) pass(ctx context.Context, call Call, apply func(context.Context) result) (got result, again bool) {
+func (t *memoryTable) pass(ctx context.Context, call Call,
+	apply func(context.Context) result) (got result, again bool) {
 	fault, after := t.p.begin(&call)
 	defer t.p.done()
 	switch fault {
@@ -145,7 +148,8 @@ func (t *memoryTable) pass(ctx context.Context, call Call, apply func(context.Co
 		<-ctx.Done()
 		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
 	}
-	got = apply(context.WithoutCancel(ctx)) // a network does not take back a call whose client is gone
+	// a network does not take back a call whose client is gone
+	got = apply(context.WithoutCancel(ctx))
 	switch fault {
 	case DropResponse:
 		return result{err: errNoResponse}, true
@@ -169,15 +173,18 @@ func (t *memoryTable) Drop(ctx context.Context) error {
 }
 
 func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {
-	got := t.do(ctx, Call{Operation: "GetEntity", Partition: "-"}, func(ctx context.Context) (got result) {
+	got := t.do(ctx, Call{Operation: "GetEntity",
+		Partition: "-"}, func(ctx context.Context) (got result) {
 		got.at, got.err = t.Table.Clock(ctx)
 		return got
 	})
 	return got.at, got.err
 }
 
-func (t *memoryTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte, table.ETag, error) {
-	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition}, func(ctx context.Context) (got result) {
+func (t *memoryTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte,
+	table.ETag, error) {
+	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition}, func(ctx context.Context) (
+		got result) {
 		got.row, got.etag, got.err = t.Table.Get(ctx, partition, key, properties...)
 		return got
 	})
@@ -185,7 +192,8 @@ func (t *memoryTable) Get(ctx context.Context, partition, key string, properties
 }
 
 func (t *memoryTable) Insert(ctx context.Context, row []byte) (table.ETag, bool, error) {
-	got := t.do(ctx, Call{Operation: "InsertEntity", Bytes: len(row)}, func(ctx context.Context) (got result) {
+	got := t.do(ctx, Call{Operation: "InsertEntity",
+		Bytes: len(row)}, func(ctx context.Context) (got result) {
 		got.etag, _, got.err = t.Table.Insert(ctx, row)
 		return got
 	})
@@ -200,7 +208,8 @@ func (t *memoryTable) Upsert(ctx context.Context, row []byte) (table.ETag, error
 	return got.etag, got.err
 }
 
-func (t *memoryTable) Replace(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool, error) {
+func (t *memoryTable) Replace(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
+	error) {
 	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
 		got.etag, _, got.err = t.Table.Replace(ctx, row, read)
 		return got
@@ -208,7 +217,8 @@ func (t *memoryTable) Replace(ctx context.Context, row []byte, read table.ETag) 
 	return got.etag, got.retried, changed(got.err)
 }
 
-func (t *memoryTable) Merge(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool, error) {
+func (t *memoryTable) Merge(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
+	error) {
 	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
 		got.etag, _, got.err = t.Table.Merge(ctx, row, read)
 		return got
@@ -238,7 +248,8 @@ func (t *memoryTable) Delete(ctx context.Context, partition, key string, read ta
 	if read == "" {
 		return t.Table.Delete(ctx, partition, key, read) // which makes no call
 	}
-	err := t.do(ctx, Call{Operation: "DeleteEntity", Partition: partition}, func(ctx context.Context) result {
+	err := t.do(ctx, Call{Operation: "DeleteEntity",
+		Partition: partition}, func(ctx context.Context) result {
 		return result{err: t.Table.Delete(ctx, partition, key, read)}
 	}).err
 	if errors.Is(err, table.ErrGone) {
@@ -251,7 +262,8 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 	call := Call{Operation: batch, Partition: partitionOf(writes[0].Row), Rows: len(writes)}
 	for _, w := range writes {
 		call.Bytes += len(w.Row)
-		if w.Kind >= table.Replace && w.Read == "" || w.Kind == table.Delete && bytes.ContainsRune(w.Row, '\'') {
+		if w.Kind >= table.Replace && w.Read == "" || w.Kind == table.Delete &&
+			bytes.ContainsRune(w.Row, '\'') {
 			return false, fmt.Errorf("a row that is not fit for a batch: %w", link.ErrUnavailable)
 		}
 	}
@@ -262,7 +274,8 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 	return got.retried, got.err
 }
 
-func (t *memoryTable) List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error {
+func (t *memoryTable) List(ctx context.Context, q table.Query,
+	page func(rows [][]byte) error) error {
 	for from := (memtable.Position{}); ; {
 		got := t.do(ctx, Call{Operation: "QueryEntities"}, func(ctx context.Context) (got result) {
 			got.rows, got.next, got.err = t.Table.Page(ctx, q, from)

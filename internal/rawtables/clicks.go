@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Clicked is what the rows of ShortUrlsClicks say of one alias and day, those of all processes together.
+// Clicked is what the rows of ShortUrlsClicks say of one alias and day, those of all processes
+// together.
 type Clicked struct {
 	Rows                  int
 	Clicks, Bots, Created int64
@@ -21,8 +22,8 @@ type Clicked struct {
 	Sketches              int             // rows with so many visitors that only a sketch is
 }
 
-// Clicked returns that of each alias, and of "*" for all of them together, by day as the rows name it ("20260102"). It fails the
-// test if a row is not where it belongs, or is at odds with itself.
+// Clicked returns that of each alias, and of "*" for all of them together, by day as the rows name
+// it ("20260102"). It fails the test if a row is not where it belongs, or is at odds with itself.
 func (r *Tables) Clicked() map[string]map[string]*Clicked {
 	r.t.Helper()
 	all := map[string]map[string]*Clicked{}
@@ -32,7 +33,8 @@ func (r *Tables) Clicked() map[string]map[string]*Clicked {
 		sum := sha256.Sum256([]byte(alias))
 		process, n, _ := strings.Cut(rest, "-")
 		_, err := time.Parse("20060102", day)
-		if _, noNumber := strconv.Atoi(n); err != nil || noNumber != nil || process == "" || e.text("PartitionKey") != day+"-"+hex.EncodeToString(sum[:])[:1] {
+		if _, noNumber := strconv.Atoi(n); err != nil || noNumber != nil || process == "" ||
+			e.text("PartitionKey") != day+"-"+hex.EncodeToString(sum[:])[:1] {
 			r.t.Errorf("%v is not where it belongs", e)
 		}
 		if all[alias] == nil {
@@ -54,7 +56,8 @@ func (r *Tables) Clicked() map[string]map[string]*Clicked {
 func (c *Clicked) add(e Entity) (whole bool) {
 	number := func(name string) int64 {
 		n, err := strconv.ParseInt(e.text(name), 10, 64)
-		whole = whole && (e[name] == nil || err == nil && e.text(name+"@odata.type") == "Edm.Int64" && n >= 0)
+		whole = whole && (e[name] == nil || err == nil &&
+			e.text(name+"@odata.type") == "Edm.Int64" && n >= 0)
 		return n
 	}
 	whole = e["Clicks"] != nil && e["Bots"] != nil && e["TookMicroseconds"] != nil

@@ -1,5 +1,5 @@
-// Package rawtables reads and writes the tables in tests as another program would: through the SDK alone, with the rows'
-// format written out here anew.
+// Package rawtables reads and writes the tables in tests as another program would: through the SDK
+// alone, with the rows' format written out here anew.
 package rawtables
 
 import (
@@ -34,14 +34,15 @@ type Tables struct {
 
 	// The names of the tables.
 	Links, Index, Expiry, Owners, Keys, State, Clicks, ClickTotals string
-	// What Leaks goes by: how long deleted links and tombstones are kept, for how many days clicks are, and the time.
+	// What Leaks goes by: how long deleted links and tombstones are kept, for how many days clicks
+	// are, and the time.
 	DeletedKeep, TombstoneFor time.Duration
 	KeepDays                  int
 	Now                       func() time.Time
 }
 
-// Open opens the tables of an account whose names begin with prefix. Leaks goes by the defaults of the
-// settings.
+// Open opens the tables of an account whose names begin with prefix. Leaks goes by the defaults of
+// the settings.
 func Open(t testing.TB, connectionString, prefix string) *Tables {
 	t.Helper()
 	open, err := azurite.Tables(connectionString)
@@ -57,10 +58,13 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 func On(t testing.TB, open func(name string) storage.Table, prefix string) *Tables {
 	return &Tables{
 		t: t, open: open,
-		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix + "ShortUrlsExpiryIndex",
-		Owners: prefix + "ShortUrlsByOwner", Keys: prefix + "ShortUrlsKeys", State: prefix + "ShortUrlsState",
+		Links: prefix + "ShortUrls", Index: prefix + "UrlIndex", Expiry: prefix +
+			"ShortUrlsExpiryIndex",
+		Owners: prefix + "ShortUrlsByOwner", Keys: prefix + "ShortUrlsKeys", State: prefix +
+			"ShortUrlsState",
 		Clicks: prefix + "ShortUrlsClicks", ClickTotals: prefix + "ShortUrlsClickTotals",
-		DeletedKeep: 7 * 24 * time.Hour, TombstoneFor: 30 * 24 * time.Hour, KeepDays: 400, Now: time.Now,
+		DeletedKeep: 7 * 24 * time.Hour, TombstoneFor: 30 * 24 * time.Hour, KeepDays: 400,
+		Now: time.Now,
 	}
 }
 
@@ -185,7 +189,8 @@ func Link(l link.Link) Entity {
 		return e
 	}
 	e["LongUrl"], e["IsDisabled"] = l.LongURL, l.Disabled
-	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title, "ClaimHash": l.ClaimHash} {
+	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title,
+		"ClaimHash": l.ClaimHash} {
 		if text != "" {
 			e[name] = text
 		}
@@ -229,7 +234,8 @@ func IndexKey(owner, longURL string) string {
 // Index returns the index row of a link.
 func Index(l link.Link) Entity {
 	hash := IndexKey(l.Owner, l.LongURL)
-	e := Entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": string(l.Alias), "LongUrl": l.LongURL}
+	e := Entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": string(l.Alias),
+		"LongUrl": l.LongURL}
 	e.time("ExpiresAtUtc", l.ExpiresAt)
 	return e
 }
@@ -239,7 +245,8 @@ func Expiry(l link.Link) Entity { return Due(l.Alias, l.ExpiresAt) }
 
 // Due returns the expiry row by which the reaper looks at a link at the given time.
 func Due(a link.Alias, at time.Time) Entity {
-	e := Entity{"PartitionKey": at.UTC().Format(day), "RowKey": at.UTC().Format("150405") + "|" + string(a),
+	e := Entity{"PartitionKey": at.UTC().Format(day), "RowKey": at.UTC().Format("150405") + "|" +
+		string(a),
 		"AliasPartitionKey": partition(a), "AliasRowKey": string(a)}
 	e.time("ExpiresAtUtc", at)
 	return e
@@ -252,20 +259,25 @@ func ownerPartition(owner string) string {
 
 // Owner returns the row of a link among those of its owner.
 func Owner(l link.Link) Entity {
-	return Entity{"PartitionKey": ownerPartition(l.Owner), "RowKey": fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)}
+	return Entity{"PartitionKey": ownerPartition(l.Owner), "RowKey": fmt.Sprintf("%010d|%s",
+		9999999999-l.CreatedAt.Unix(), l.Alias)}
 }
 
-// Clicks returns the row of what a process has counted of an alias, or of "*", on the day of a time. Each click took a millisecond.
+// Clicks returns the row of what a process has counted of an alias, or of "*", on the day of a
+// time. Each click took a millisecond.
 func Clicks(alias, process string, at time.Time, clicks, bots int64) Entity {
 	sum := sha256.Sum256([]byte(alias))
-	e := Entity{"PartitionKey": at.UTC().Format(day) + "-" + hex.EncodeToString(sum[:])[:1], "RowKey": alias + "|" + process}
+	e := Entity{"PartitionKey": at.UTC().Format(day) + "-" + hex.EncodeToString(sum[:])[:1],
+		"RowKey": alias + "|" + process}
 	e.counts(clicks, bots, at)
 	return e
 }
 
-// Totals returns the row of all clicks on an alias up to the day of through, the last of which was then.
+// Totals returns the row of all clicks on an alias up to the day of through, the last of which was
+// then.
 func Totals(alias string, through time.Time, clicks, bots int64, countedFrom time.Time) Entity {
-	e := Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias, "Through": through.UTC().Format(day)}
+	e := Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias,
+		"Through": through.UTC().Format(day)}
 	if !countedFrom.IsZero() {
 		e["CountedFrom"] = countedFrom.UTC().Format(day)
 	}
@@ -274,7 +286,8 @@ func Totals(alias string, through time.Time, clicks, bots int64, countedFrom tim
 }
 
 func (e Entity) counts(clicks, bots int64, last time.Time) {
-	for name, n := range map[string]int64{"Clicks": clicks, "Bots": bots, "TookMicroseconds": 1000 * clicks} {
+	for name, n := range map[string]int64{"Clicks": clicks, "Bots": bots,
+		"TookMicroseconds": 1000 * clicks} {
 		e[name], e[name+"@odata.type"] = fmt.Sprint(n), "Edm.Int64"
 	}
 	e.time("LastAtUtc", last)
@@ -282,7 +295,8 @@ func (e Entity) counts(clicks, bots int64, last time.Time) {
 
 // VisitorKey returns the row of the key of the day of a time.
 func VisitorKey(at time.Time) Entity {
-	return Entity{"PartitionKey": "salt|" + at.UTC().Format(day), "RowKey": "key", "Key": strings.Repeat("0f", 16)}
+	return Entity{"PartitionKey": "salt|" + at.UTC().Format(day), "RowKey": "key",
+		"Key": strings.Repeat("0f", 16)}
 }
 
 // PutAll adds rows to a table, which must not have any of them yet.
@@ -319,13 +333,17 @@ func (r *Tables) PutLink(l link.Link) {
 	}
 }
 
-// PutMany writes count links that expired at the given time. The tables must not have any of them yet.
+// PutMany writes count links that expired at the given time. The tables must not have any of them
+// yet.
 func (r *Tables) PutMany(count int, at time.Time) {
 	r.t.Helper()
 	rows := map[string][]Entity{}
 	for i := range count {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
-		for table, e := range map[string]Entity{r.Links: Link(l), r.Index: Index(l), r.Expiry: Expiry(l)} {
+		l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)),
+			LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour),
+			ExpiresAt: at}
+		for table, e := range map[string]Entity{r.Links: Link(l), r.Index: Index(l),
+			r.Expiry: Expiry(l)} {
 			rows[table] = append(rows[table], e)
 		}
 	}
@@ -348,7 +366,8 @@ func (r *Tables) Age(d time.Duration) {
 				at, aged = at.Add(-d), true
 				if table == r.Expiry {
 					r.Drop(table, e)
-					e["PartitionKey"], e["RowKey"] = at.Format(day), at.Format("150405")+"|"+e["AliasRowKey"].(string)
+					e["PartitionKey"], e["RowKey"] = at.Format(day), at.Format("150405")+"|"+
+						e["AliasRowKey"].(string)
 				}
 				e.time(name, at)
 			}
@@ -364,7 +383,8 @@ func (r *Tables) WantRows(links, index, expiry int) {
 	r.t.Helper()
 	l, i, e := r.Rows(r.Links), r.Rows(r.Index), r.Rows(r.Expiry)
 	if len(l) != links || len(i) != index || len(e) != expiry {
-		r.t.Errorf("%d links, %d index rows, %d expiry rows; want %d, %d, %d\n%v\n%v\n%v", len(l), len(i), len(e), links, index, expiry, l, i, e)
+		r.t.Errorf("%d links, %d index rows, %d expiry rows; want %d, %d, %d\n%v\n%v\n%v", len(l),
+			len(i), len(e), links, index, expiry, l, i, e)
 	}
 }
 
@@ -396,8 +416,8 @@ var patient = policy.WithRetryOptions(context.Background(), policy.RetryOptions{
 	MaxRetries: 2, TryTimeout: time.Minute,
 })
 
-// Leaks returns what Check finds, but for some kinds of damage, and for what a crash leaves to the reaper: expiry rows without
-// their links, and announcements of changes.
+// Leaks returns what Check finds, but for some kinds of damage, and for what a crash leaves to the
+// reaper: expiry rows without their links, and announcements of changes.
 func (r *Tables) Leaks(but ...storage.Damage) []string {
 	r.t.Helper()
 	return r.Check(append(but, storage.ExpiryWithoutLink, storage.ChangeOld)...)
@@ -408,9 +428,11 @@ func (r *Tables) Check(but ...storage.Damage) []string {
 	r.t.Helper()
 	links, err := storage.Open(storage.Config{
 		Open: r.open, Timeout: storagetable.Timeout, Random: rand.Reader,
-		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners, Keys: r.Keys, State: r.State,
+		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners,
+			Keys: r.Keys, State: r.State,
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
-		Clicks: storage.ClicksConfig{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep, TombstoneFor: r.TombstoneFor, Now: r.Now,
+		Clicks: storage.ClicksConfig{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep,
+		TombstoneFor: r.TombstoneFor, Now: r.Now,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -418,7 +440,8 @@ func (r *Tables) Check(but ...storage.Damage) []string {
 	var found []string
 	_, err = links.Check(patient, storage.CheckConfig{Found: func(f storage.Finding) {
 		if !slices.Contains(but, f.Damage) {
-			found = append(found, fmt.Sprintf("%s: %s %s/%s: %s", f.Damage, f.Table, f.Partition, f.Row, f.Detail))
+			found = append(found, fmt.Sprintf("%s: %s %s/%s: %s", f.Damage, f.Table, f.Partition,
+				f.Row, f.Detail))
 		}
 	}})
 	if err != nil {
@@ -430,7 +453,8 @@ func (r *Tables) Check(but ...storage.Damage) []string {
 // Disable disables a link, if it is there.
 func (r *Tables) Disable(alias string) {
 	r.t.Helper()
-	data, err := json.Marshal(Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias, "IsDisabled": true})
+	data, err := json.Marshal(Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias,
+		"IsDisabled": true})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -63,8 +63,12 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	if err = s.OpenTables(a.sender); err != nil {
 		return nil, err
 	}
+	random := s.Storage.Random
+	if random == nil {
+		random = rand.Reader
+	}
 	tables := s.Storage
-	tables.Now, tables.Random, tables.Log, tables.Metrics = now, rand.Reader, log, a.Metrics
+	tables.Now, tables.Random, tables.Log, tables.Metrics = now, random, log, a.Metrics
 	if a.Links, err = storage.Open(tables); err != nil {
 		return nil, err
 	}
@@ -87,7 +91,7 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	f := s.Functions
 	f.Version, f.Now, f.Log, f.Metrics, f.Sender = version, now, log, a.Metrics, a.sender
 	f.Links, f.Tables, f.Lock, f.Reaper = a.Links, a.Links, a.Lock, a.Reaper
-	f.Callers, f.Keys, f.Blocked, f.Clicks, f.Random = callers, a.Links.Keys, a.Links.Blocked, a.Links.Clicks, rand.Reader
+	f.Callers, f.Keys, f.Blocked, f.Clicks, f.Random = callers, a.Links.Keys, a.Links.Blocked, a.Links.Clicks, random
 	f.Statistics, f.CountClicks, f.CountsKept = a.Links.Clicks, s.Storage.Clicks.Mode, s.Storage.Clicks.KeepDays
 	if a.Handler, err = functions.New(f); err != nil {
 		return nil, err

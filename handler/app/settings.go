@@ -116,8 +116,11 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	return s, r.err()
 }
 
-// OpenTables opens the tables that the settings name. It makes no call.
+// OpenTables opens the tables that the settings name, unless they are open. It makes no call.
 func (s *Settings) OpenTables(sender *telemetry.Sender) error {
+	if s.Storage.Open != nil {
+		return nil
+	}
 	open := func(c table.Connection) (func(string) storage.Table, error) {
 		service, err := table.Open(c, sender)
 		if err != nil {

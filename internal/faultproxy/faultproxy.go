@@ -25,6 +25,7 @@ type Call struct {
 	Partition string // of a row that is named in the call's URL, as inserts do not, and of a batch
 	Rows      int    // that a batch names; 0 for what is none
 	Bytes     int    // of its body
+	Key       string // of the row, in memory only
 }
 
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }

@@ -183,7 +183,7 @@ func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {
 
 func (t *memoryTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte,
 	table.ETag, error) {
-	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition}, func(ctx context.Context) (
+	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition, Key: key}, func(ctx context.Context) (
 		got result) {
 		got.row, got.etag, got.err = t.Table.Get(ctx, partition, key, properties...)
 		return got
@@ -234,14 +234,21 @@ func changed(err error) error {
 	return err
 }
 
-func update(row []byte) Call {
-	return Call{Operation: "UpdateEntity", Partition: partitionOf(row), Bytes: len(row)}
+// insert names no partition, as it does on the wire.
+func insert(row []byte) Call {
+	_, key := keysOf(row)
+	return Call{Operation: "InsertEntity", Key: key, Bytes: len(row)}
 }
 
-func partitionOf(row []byte) string {
-	var e struct{ PartitionKey string }
+func update(row []byte) Call {
+	partition, key := keysOf(row)
+	return Call{Operation: "UpdateEntity", Partition: partition, Key: key, Bytes: len(row)}
+}
+
+func keysOf(row []byte) (partition, key string) {
+	var e struct{ PartitionKey, RowKey string }
 	_ = json.Unmarshal(row, &e)
-	return e.PartitionKey
+	return e.PartitionKey, e.RowKey
 }
 
 func (t *memoryTable) Delete(ctx context.Context, partition, key string, read table.ETag) error {
@@ -259,7 +266,8 @@ func (t *memoryTable) Delete(ctx context.Context, partition, key string, read ta
 }
 
 func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, error) {
-	call := Call{Operation: batch, Partition: partitionOf(writes[0].Row), Rows: len(writes)}
+	partition, key := keysOf(writes[0].Row)
+	call := Call{Operation: batch, Partition: partition, Key: key, Rows: len(writes)}
 	for _, w := range writes {
 		call.Bytes += len(w.Row)
 		if w.Kind >= table.Replace && w.Read == "" || w.Kind == table.Delete &&
@@ -277,7 +285,7 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 func (t *memoryTable) List(ctx context.Context, q table.Query,
 	page func(rows [][]byte) error) error {
 	for from := (memtable.Position{}); ; {
-		got := t.do(ctx, Call{Operation: "QueryEntities"}, func(ctx context.Context) (got result) {
+		got := t.do(ctx, Call{Operation: "QueryEntities", Key: fmt.Sprint(q.Range, from)}, func(ctx context.Context) (got result) {
 			got.rows, got.next, got.err = t.Table.Page(ctx, q, from)
 			return got
 		})

@@ -1,6 +1,6 @@
 //go:build unix
 
-package chaos
+package simulation
 
 import (
 	"bytes"
@@ -60,7 +60,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 	}
 	r.count.requests.Add(1)
 	run := n.run.Load()
-	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), time.Now().UnixNano()
+	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), r.real()
 	var got body
 	e.status, got = func() (int, body) {
 		req, err := http.NewRequest(method, *n.url.Load()+path, bytes.NewReader(data))
@@ -91,7 +91,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		e.etag, e.target = resp.Header.Get("ETag"), resp.Header.Get("Location")
 		return resp.StatusCode, got
 	}()
-	e.ret, e.until, e.latest = time.Now().UnixNano(), n.clock().Unix(), r.latest().Unix()
+	e.ret, e.until, e.latest = r.real(), n.clock().Unix(), r.latest().Unix()
 	if alias, ok := strings.CutPrefix(path, "/"); ok && method == "GET" && !strings.Contains(alias, "/") {
 		run.clicked(alias, e.status)
 	}
@@ -114,8 +114,8 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 }
 
 func (r *round) record(e event) {
-	if e.status == 401 {
-		return // its key was revoked, and nothing was done
+	if e.status == 401 || e.op == "shorten" && e.problem == "expires-at-utc" && *e.change.end < e.until+60 {
+		return // its key was revoked, or time has passed since its end was chosen; nothing was done
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -414,7 +414,7 @@ func (r *round) renewKey(n *node, rng *rand.Rand) {
 func (r *round) revoke(n *node, by, k *key) int {
 	r.mu.Lock()
 	if k.revoking == 0 {
-		k.revoking = time.Now().UnixNano()
+		k.revoking = r.real()
 	}
 	r.mu.Unlock()
 	var e event

@@ -1,6 +1,6 @@
 //go:build unix
 
-package chaos
+package simulation
 
 import (
 	"bufio"
@@ -43,10 +43,27 @@ const (
 	retried = 5 * time.Second
 )
 
+// settingsOf returns the settings of a node.
+func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error) {
+	env := map[string]string{
+		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // see hostAddress; nothing runs by a schedule
+		"BaseUrl":                      "https://tiney.to",
+		"AzureWebJobsStorage":          connectionString,
+		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix + "UrlIndex",
+		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix + "ShortUrlsByOwner",
+		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
+		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix + "ShortUrlsClickTotals",
+		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
+		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0", "RATE_API_PER_MINUTE": "0",
+		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
+	}
+	return app.ReadSettings(func(name string) string { return env[name] })
+}
+
 // serveNode is a process of the service with a clock that can be advanced, and with endpoints for the test beside those of
 // the functions. It ends when it is killed.
 func serveNode() error {
-	var offset, running atomic.Int64
+	var offset atomic.Int64
 	start, err := strconv.ParseInt(os.Getenv("NODE_CLOCK"), 10, 64)
 	if err != nil {
 		return err
@@ -58,19 +75,7 @@ func serveNode() error {
 	if os.Getenv("NODE_BIG_PAGES") != "" {
 		pageSize = "1000"
 	}
-	env := map[string]string{
-		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // see hostAddress; nothing runs by a schedule
-		"BaseUrl":                      "https://tiney.to",
-		"AzureWebJobsStorage":          os.Getenv("NODE_STORAGE"),
-		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix + "UrlIndex",
-		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix + "ShortUrlsByOwner",
-		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
-		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix + "ShortUrlsClickTotals",
-		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
-		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0", "RATE_API_PER_MINUTE": "0",
-		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
-	}
-	settings, err := app.ReadSettings(func(name string) string { return env[name] })
+	settings, err := settingsOf(os.Getenv("NODE_STORAGE"), prefix, pageSize)
 	if err != nil {
 		return err
 	}
@@ -79,6 +84,24 @@ func serveNode() error {
 	if err != nil {
 		return err
 	}
+	mux := muxOf(node, &offset)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	// A machine that is busy with other tests may not make them in time.
+	for node.Links.EnsureTables(context.Background()) != nil {
+		time.Sleep(time.Second)
+	}
+	go node.Links.FollowChanges(context.Background())
+	go node.Links.Clicks.FlushRegularly(context.Background())
+	fmt.Println(listener.Addr())
+	return http.Serve(listener, mux)
+}
+
+// muxOf serves the functions of a node, and endpoints for the test.
+func muxOf(node *app.App, offset *atomic.Int64) http.Handler {
+	var running atomic.Int64
 	mux := http.NewServeMux()
 	mux.HandleFunc("/control/advance", func(_ http.ResponseWriter, r *http.Request) {
 		by, err := time.ParseDuration(r.URL.Query().Get("by"))
@@ -126,18 +149,7 @@ func serveNode() error {
 		defer running.Add(-1)
 		node.Handler.ServeHTTP(w, r)
 	})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	// A machine that is busy with other tests may not make them in time.
-	for node.Links.EnsureTables(context.Background()) != nil {
-		time.Sleep(time.Second)
-	}
-	go node.Links.FollowChanges(context.Background())
-	go node.Links.Clicks.FlushRegularly(context.Background())
-	fmt.Println(listener.Addr())
-	return http.Serve(listener, mux)
+	return mux
 }
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
@@ -149,6 +161,8 @@ type node struct {
 	cut   atomic.Bool // storage is cut off
 	clean atomic.Bool // no faults any more
 	down  atomic.Bool // nobody listens
+
+	sim *simulated // nil: it is a process
 
 	mu  sync.Mutex // held while the process changes
 	cmd *exec.Cmd
@@ -189,17 +203,22 @@ func (n *node) fault(c faultproxy.Call) faultproxy.Fault {
 		f = faultproxy.Freeze
 	}
 	if f != faultproxy.None {
-		n.round.count.faults.Add(1)
-		name := c.Partition
-		switch {
-		case c.Target == n.round.tables.Keys:
-			name = keyReads
-		case c.Operation == "UpdateEntity":
-			name = writesOf(c.Partition)
-		}
-		n.failed[name] = append(n.failed[name], time.Now().UnixNano())
+		n.note(c)
 	}
 	return f
+}
+
+// note notes a fault. n.faults is held.
+func (n *node) note(c faultproxy.Call) {
+	n.round.count.faults.Add(1)
+	name := c.Partition
+	switch {
+	case c.Target == n.round.tables.Keys:
+		name = keyReads
+	case c.Operation == "UpdateEntity":
+		name = writesOf(c.Partition)
+	}
+	n.failed[name] = append(n.failed[name], n.round.real())
 }
 
 // keyReads stands for all reads of keys.
@@ -225,12 +244,16 @@ func (n *node) mayHaveFailed(names ...string) {
 	n.faults.Lock()
 	defer n.faults.Unlock()
 	for _, name := range names {
-		n.failed[name] = append(n.failed[name], time.Now().UnixNano())
+		n.failed[name] = append(n.failed[name], n.round.real())
 	}
 }
 
 // start starts the node's process with its clock where it was.
 func (n *node) start() {
+	if n.sim != nil {
+		n.startSimulated()
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	cmd := exec.Command(os.Args[0])
@@ -262,6 +285,10 @@ func (n *node) kill() {
 	defer n.mu.Unlock()
 	n.down.Store(true)
 	n.run.Load().killed.Store(true)
+	if n.sim != nil {
+		n.sim.kill()
+		return
+	}
 	_ = n.cmd.Process.Kill()
 	_ = n.cmd.Wait()
 }
@@ -273,7 +300,12 @@ func (n *node) signal(s os.Signal) {
 }
 
 // clock is the node's clock.
-func (n *node) clock() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }
+func (n *node) clock() time.Time {
+	if n.sim != nil {
+		return n.sim.now()
+	}
+	return time.Now().Add(time.Duration(n.ahead.Load()))
+}
 
 // advance puts the node's clock forward. No request may be under way.
 func (n *node) advance(by time.Duration) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package chaos breaks everything around the service that can be broken here, and looks whether it keeps its promises.
+// Package simulation breaks everything around the service that can be broken here, and looks whether it keeps its promises.
 //
 // Each round starts a few processes on a set of tables of their own. Clients, some of them owners, shorten a few URLs, so that
 // they collide, follow, edit, delete, restore and claim the links, and renew their keys, and reapers run, while storage calls
@@ -8,7 +8,7 @@
 // ends of links. The history of each URL and of each link is then checked against a model with porcupine, what nodes may
 // have cached against what the link was in the last 15 seconds, the counts of clicks against the redirects that were answered,
 // and the tables for what no reaper would ever find; and when all has been ended and its time has passed, they must be empty.
-package chaos
+package simulation
 
 import (
 	"cmp"
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 
 // tally counts what was done over all rounds.
 type tally struct {
-	rounds, requests, unknown, faults, kills, stops, outages, advances, reaps, checks, repairs, clicks, lost atomic.Int64
+	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, checks, repairs, clicks, lost atomic.Int64
 }
 
 func (c *tally) String() string {
@@ -141,10 +141,12 @@ type round struct {
 	sabotage *sabotage // nil for none
 	nodes    []*node
 	client   *http.Client
-	quiet    sync.RWMutex // held by who sends a request, and locked where there must be none
+	quiet    quiet       // held by who sends a request, and locked where there must be none
+	sim      *simulation // nil: the nodes are processes
 
 	mu         sync.Mutex
 	history    []event
+	settled    []event // the history, when all was settled
 	uses       []use
 	aliases    []string          // that somebody was told of, in order
 	tokens     map[string]string // the claim tokens of aliases
@@ -243,6 +245,7 @@ func play(t *testing.T, seed uint64, count *tally, broken *sabotage) []string {
 	stop()
 	trouble.Wait()
 	r.settle()
+	r.check()
 	count.rounds.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,6 +316,31 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 		}
 	}
 }
+
+// real is the time that all clocks are compared with, in Unix nanoseconds.
+func (r *round) real() int64 {
+	if r.sim != nil {
+		return r.sim.wall().UnixNano()
+	}
+	return time.Now().UnixNano()
+}
+
+// quiet keeps requests from being under way while something is done. A simulation needs none.
+type quiet struct {
+	sync.RWMutex
+	off bool
+}
+
+func (q *quiet) lock(lock func()) {
+	if !q.off {
+		lock()
+	}
+}
+
+func (q *quiet) RLock()   { q.lock(q.RWMutex.RLock) }
+func (q *quiet) RUnlock() { q.lock(q.RWMutex.RUnlock) }
+func (q *quiet) Lock()    { q.lock(q.RWMutex.Lock) }
+func (q *quiet) Unlock()  { q.lock(q.RWMutex.Unlock) }
 
 // latest is the latest time on any node's clock.
 func (r *round) latest() time.Time {

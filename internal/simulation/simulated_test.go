@@ -1,0 +1,123 @@
+//go:build unix
+
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"tiney/handler/app"
+	"tiney/internal/faultproxy"
+	"tiney/telemetry"
+)
+
+// simulated is a node that is no process: the service's own code, with a clock of its own, whose storage
+// calls wait for the simulation.
+type simulated struct {
+	simulation *simulation
+	index      int
+	skew       time.Duration // how far its clock is ahead
+	random     *rand.ChaCha8
+	stops      int           // it is stopped for so many steps
+	stoppedAt  time.Duration // what had jumped then
+	cut        int           // so many of its calls are refused
+	life       atomic.Pointer[life]
+}
+
+// life is one process of it, from its start until it is killed.
+type life struct {
+	handler http.Handler
+	ctx     context.Context
+	end     context.CancelFunc
+}
+
+func (n *simulated) now() time.Time {
+	n.simulation.mu.Lock()
+	defer n.simulation.mu.Unlock()
+	jumped := n.simulation.jumped
+	if n.stops > 0 {
+		jumped = n.stoppedAt
+	}
+	return time.Now().Add(jumped + n.skew)
+}
+
+func (n *simulated) kill() { n.life.Load().end() }
+
+func (n *node) startSimulated() {
+	s, r := n.sim.simulation, n.round
+	ctx, end := context.WithCancel(context.Background())
+	// A process that was killed makes no calls any more.
+	proxy := faultproxy.InMemory(s.service)
+	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if ctx.Err() != nil {
+			return faultproxy.Refuse
+		}
+		return s.call(n, c)
+	})
+	settings, err := settingsOf("UseDevelopmentStorage=true", r.prefix, "10")
+	if err == nil {
+		settings.Storage.Open, err = proxy.Open()
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	settings.Storage.Reap.StorageClock = true
+	settings.Storage.Cache.Exact = true
+	settings.Storage.Random = n.sim.random
+	log := telemetry.NewLogger(r.t.Output(), slog.LevelError+1)
+	node, err := app.New(ctx, settings, "simulation", n.sim.now, log)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n.proxy = proxy
+	n.sim.life.Store(&life{muxOf(node, new(atomic.Int64)), ctx, end})
+	url := fmt.Sprintf("http://127.0.0.1:%d", 1000+n.sim.index)
+	n.url.Store(&url)
+	n.run.Store(r.newRun())
+	n.jump.Store(0)
+	n.down.Store(false)
+}
+
+// request is a request to a node, which parks as a call does.
+const request = "request"
+
+// RoundTrip sends a request to a simulated node.
+func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
+	var index int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(req.URL.Host, "127.0.0.1:"), "%d", &index); err != nil {
+		return nil, err
+	}
+	n := s.round.nodes[index-1000]
+	s.call(n, faultproxy.Call{Operation: request, Key: req.URL.Path}) // one that is stopped answers nothing
+	life := n.sim.life.Load()
+	if life.ctx.Err() != nil {
+		return nil, errors.New("nobody listens")
+	}
+	came := make(chan *http.Response, 1)
+	go func() {
+		in := req.Clone(req.Context())
+		in.RemoteAddr, in.RequestURI, in.Host = "127.0.0.1:1", req.URL.RequestURI(), req.URL.Host
+		if in.Body == nil {
+			in.Body = http.NoBody
+		}
+		w := httptest.NewRecorder()
+		life.handler.ServeHTTP(w, in)
+		came <- w.Result()
+	}()
+	select {
+	case resp := <-came:
+		return resp, nil
+	case <-life.ctx.Done():
+		return nil, errors.New("it was killed")
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+}

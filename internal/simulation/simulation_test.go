@@ -1,0 +1,302 @@
+//go:build unix
+
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/storage/memtable"
+)
+
+// simulation decides by a seed what happens in a round whose nodes are simulated: which of the calls
+// that wait goes on, what becomes of it, which client acts, how much time passes, and which node is
+// stopped, killed or cut off. It runs in a bubble of testing/synctest: each storage call parks at a
+// gate, and once all goroutines wait, one of them is let go on.
+//
+// A node that is stopped must not see its timers run. So time passes in jumps: the wall clocks of all
+// but the node that is stopped jump, and its own does when it goes on, as that of a real process.
+type simulation struct {
+	round   *round
+	rng     *rand.Rand
+	service *memtable.Service
+	ops     sync.WaitGroup // reapers and the like, which nobody waits for
+
+	mu     sync.Mutex
+	jumped time.Duration // since the start, in jumps
+	coming time.Duration // of the next jump: what is frozen arrives before it
+	parked []*parked
+	last   int // the node that went on last
+	quiet  bool // nothing more is done to anybody
+	trace  strings.Builder
+
+	skip map[int]bool // by their numbers, the troubles that are left out
+	made int          // troubles so far
+}
+
+// parked is a storage call, or a client before its next act.
+type parked struct {
+	node    *node // of a call; nil: it is a client
+	client  int
+	call    faultproxy.Call
+	frozen  bool
+	since   time.Time // when it was frozen
+	release chan faultproxy.Fault
+}
+
+func (p *parked) String() string {
+	if p.node == nil {
+		return fmt.Sprintf("client %d", p.client)
+	}
+	return fmt.Sprintf("node %d %s %s %s %s", p.node.sim.index, p.call.Operation, p.call.Target,
+		p.call.Partition, p.call.Key)
+}
+
+func (p *parked) compare(q *parked) int {
+	index := func(p *parked) int {
+		if p.node == nil {
+			return -1
+		}
+		return p.node.sim.index
+	}
+	return cmp.Or(cmp.Compare(index(p), index(q)), cmp.Compare(p.client, q.client),
+		cmp.Compare(p.String(), q.String()), cmp.Compare(p.call.N, q.call.N))
+}
+
+// lateFor is how long storage may take to apply a write whose client has given up.
+const lateFor = time.Minute
+
+// wall is the time by a clock that is right.
+func (s *simulation) wall() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.jumped)
+}
+
+// jump lets time pass for all nodes, while nothing is under way.
+func (s *simulation) jump(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jumped += by
+}
+
+// turn waits until a client may act.
+func (s *simulation) turn(client int) { s.park(&parked{client: client}) }
+
+// call waits until a call goes on, and says how.
+func (s *simulation) call(n *node, c faultproxy.Call) faultproxy.Fault {
+	return s.park(&parked{node: n, call: c})
+}
+
+func (s *simulation) park(p *parked) faultproxy.Fault {
+	p.release = make(chan faultproxy.Fault, 1)
+	s.mu.Lock()
+	s.parked = append(s.parked, p)
+	s.mu.Unlock()
+	return <-p.release
+}
+
+// run runs a script, and decides what happens meanwhile.
+func (s *simulation) run(script func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		script()
+	}()
+	for waits := 0; ; {
+		synctest.Wait()
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if s.step() {
+			waits = 0
+		} else if waits++; waits > 100_000 {
+			panic("nothing goes on, and nothing waits for the simulation: is a lock held across a call?")
+		} else {
+			time.Sleep(20 * time.Millisecond) // all wait for a timer
+		}
+	}
+}
+
+// step lets one thing happen, and reports whether it did.
+func (s *simulation) step() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jumped += s.coming + time.Millisecond // that is what a call takes
+	s.coming = 0
+	now := time.Now().Add(s.jumped)
+	stopped := s.stopped()
+	var ready []*parked
+	for _, p := range s.parked {
+		switch {
+		case p.node != nil && p.node.sim.stops > 0:
+		case p.frozen && (s.quiet || now.Sub(p.since) >= lateFor*3/4 || s.rng.IntN(30) == 0):
+			s.let(p, s.arrives())
+			return true
+		case !p.frozen:
+			ready = append(ready, p)
+		}
+	}
+	if stopped != nil {
+		if stopped.sim.stops--; len(ready) == 0 || stopped.sim.stops == 0 || s.quiet {
+			stopped.sim.stops = 0
+			fmt.Fprintf(&s.trace, "node %d goes on\n", stopped.sim.index)
+			return true
+		}
+	}
+	if len(ready) == 0 {
+		return false
+	}
+	slices.SortFunc(ready, (*parked).compare)
+	next := ready[s.rng.IntN(len(ready))]
+	if s.rng.IntN(3) > 0 { // mostly the same node goes on
+		for _, p := range ready {
+			if p.node != nil && p.node.sim.index == s.last {
+				next = p
+				break
+			}
+		}
+	}
+	if next.node == nil || next.call.Operation == request || s.quiet {
+		s.let(next, faultproxy.None)
+		return true
+	}
+	s.last = next.node.sim.index
+	s.meet(next, stopped != nil)
+	return true
+}
+
+func (s *simulation) stopped() *node {
+	for _, n := range s.round.nodes {
+		if n.sim.stops > 0 {
+			return n
+		}
+	}
+	return nil
+}
+
+// let lets a parked call or client go on.
+func (s *simulation) let(p *parked, fault faultproxy.Fault) {
+	s.parked = slices.DeleteFunc(s.parked, func(q *parked) bool { return p == q })
+	fmt.Fprintf(&s.trace, "%v: %d\n", p, fault)
+	if fault != faultproxy.None && p.call.Operation != request {
+		s.note(p)
+	}
+	p.release <- fault
+}
+
+// note has the models know that a call may have failed.
+func (s *simulation) note(p *parked) {
+	p.node.faults.Lock()
+	defer p.node.faults.Unlock()
+	s.mu.Unlock() // the time is asked for
+	p.node.note(p.call)
+	s.mu.Lock()
+}
+
+// arrives decides whether a call that was late is applied.
+func (s *simulation) arrives() faultproxy.Fault {
+	if s.rng.IntN(2) == 0 {
+		return faultproxy.Refuse
+	}
+	return faultproxy.None
+}
+
+// trouble reports whether the next trouble is to be made: shrinking leaves some out.
+func (s *simulation) trouble() bool {
+	s.made++
+	return !s.skip[s.made]
+}
+
+// meet lets a call go on, and something meet it perhaps.
+func (s *simulation) meet(p *parked, stopped bool) {
+	n := p.node
+	draw, length := s.rng.Float64(), s.rng.Float64()
+	if draw >= 0.19 || !s.trouble() {
+		fault := faultproxy.None
+		if n.sim.cut > 0 {
+			n.sim.cut--
+			fault = faultproxy.Refuse
+		}
+		s.let(p, fault)
+		return
+	}
+	switch {
+	case draw < 0.04:
+		s.let(p, faultproxy.DropResponse)
+	case draw < 0.06:
+		s.let(p, faultproxy.Refuse)
+	case draw < 0.07:
+		s.let(p, faultproxy.ServerBusy)
+	case draw < 0.085 && !stopped:
+		p.frozen, p.since = true, time.Now().Add(s.jumped)
+		fmt.Fprintf(&s.trace, "%v: frozen\n", p)
+		s.note(p)
+	case draw < 0.10 && !stopped:
+		n.sim.stops, n.sim.stoppedAt = 5+s.rng.IntN(60), s.jumped
+		s.coming = time.Duration(float64(time.Second) * math.Pow(2400, length)) // to 40 minutes
+		s.thaw()
+		fmt.Fprintf(&s.trace, "node %d is stopped for %v\n", n.sim.index, s.coming)
+		s.round.count.stops.Add(1)
+	case draw < 0.107:
+		fmt.Fprintf(&s.trace, "node %d is killed\n", n.sim.index)
+		s.round.count.kills.Add(1)
+		s.killed(n)
+	case draw < 0.115:
+		s.round.count.outages.Add(1)
+		n.sim.cut = 1 + s.rng.IntN(20)
+		s.let(p, faultproxy.Refuse)
+	case draw < 0.135 && !stopped:
+		s.coming = time.Duration(float64(time.Second) * math.Pow(300, length))
+		s.thaw()
+		fmt.Fprintf(&s.trace, "%v pass\n", s.coming)
+		s.round.count.advances.Add(1)
+	case draw < 0.175:
+		what := []string{"reap", "reap", "flush", "rollup", "check?age=20m"}[int(length*5)]
+		other := s.round.nodes[s.rng.IntN(len(s.round.nodes))]
+		fmt.Fprintf(&s.trace, "node %d: %s\n", other.sim.index, what)
+		s.round.count.reaps.Add(1)
+		s.ops.Go(func() {
+			if what == "flush" {
+				other.flush()
+				return
+			}
+			other.control(what)
+		})
+	default:
+		s.let(p, faultproxy.None)
+	}
+}
+
+// thaw lets what is frozen arrive, or be lost, before time jumps.
+func (s *simulation) thaw() {
+	for _, p := range slices.Clone(s.parked) {
+		if p.frozen {
+			s.let(p, s.arrives())
+		}
+	}
+}
+
+// killed ends a node in the middle of its calls, of which some are applied, and starts it anew.
+func (s *simulation) killed(n *node) {
+	for _, p := range slices.Clone(s.parked) {
+		if p.node == n {
+			s.let(p, s.arrives())
+		}
+	}
+	n.sim.stops = 0
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	n.kill()
+	n.start()
+}

@@ -241,7 +241,8 @@ type Pending struct {
 	taken   uint64
 }
 
-// Pending returns all counts that changed since they were saved, first those of which a write has failed.
+// Pending returns all counts that changed since they were saved, first those of which a write has failed,
+// each in the order in which they began.
 func (c *Counter) Pending() []*Pending {
 	c.changed.Store(0)
 	var all []*Pending
@@ -261,7 +262,18 @@ func (c *Counter) Pending() []*Pending {
 		}
 		s.mu.Unlock()
 	}
+	slices.SortFunc(all, func(a, b *Pending) int {
+		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.Row, b.Row))
+	})
 	return all
+}
+
+// turn is 0 for a count of which a write has failed, and 1 for others.
+func (p *Pending) turn() int {
+	if p.FailedAt.IsZero() {
+		return 1
+	}
+	return 0
 }
 
 // Take returns what is to be saved now, which the caller must not change.

@@ -26,6 +26,7 @@ type Call struct {
 	Rows      int    // that a batch names; 0 for what is none
 	Bytes     int    // of its body
 	Key       string // of the row, in memory only
+	By        int    // who makes it, in memory only: see By
 }
 
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }

@@ -41,6 +41,11 @@ const (
 	pause           = time.Millisecond // shorter than theirs, since nothing needs the time
 )
 
+type byKey struct{}
+
+// By has each call that is made in memory with the context it returns tell who makes it.
+func By(ctx context.Context, who int) context.Context { return context.WithValue(ctx, byKey{}, who) }
+
 type triesKey struct{}
 
 // WithTries has each call that is made with the context it returns be tried as options say, whether
@@ -81,6 +86,7 @@ type result struct {
 // do makes the tries of a call. One that gets no response in its time is given up, and goes on.
 func (t *memoryTable) do(ctx context.Context, call Call,
 	apply func(context.Context) result) result {
+	call.By, _ = ctx.Value(byKey{}).(int)
 	if call.Operation != "CreateTable" {
 		call.Target = t.Name()
 	}
@@ -192,8 +198,7 @@ func (t *memoryTable) Get(ctx context.Context, partition, key string, properties
 }
 
 func (t *memoryTable) Insert(ctx context.Context, row []byte) (table.ETag, bool, error) {
-	got := t.do(ctx, Call{Operation: "InsertEntity",
-		Bytes: len(row)}, func(ctx context.Context) (got result) {
+	got := t.do(ctx, insert(row), func(ctx context.Context) (got result) {
 		got.etag, _, got.err = t.Table.Insert(ctx, row)
 		return got
 	})
@@ -255,8 +260,7 @@ func (t *memoryTable) Delete(ctx context.Context, partition, key string, read ta
 	if read == "" {
 		return t.Table.Delete(ctx, partition, key, read) // which makes no call
 	}
-	err := t.do(ctx, Call{Operation: "DeleteEntity",
-		Partition: partition}, func(ctx context.Context) result {
+	err := t.do(ctx, Call{Operation: "DeleteEntity", Partition: partition, Key: key}, func(ctx context.Context) result {
 		return result{err: t.Table.Delete(ctx, partition, key, read)}
 	}).err
 	if errors.Is(err, table.ErrGone) {

@@ -4,10 +4,14 @@ package simulation
 
 import (
 	"flag"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,22 +23,86 @@ import (
 
 var operations = flag.Int64("simulation.operations", 2_000, "how many operations of clients to simulate")
 
-// TestSimulation plays histories of simulated nodes, each from its seed.
+// TestSimulation plays histories of simulated nodes, each from its seed. One that fails is shrunk.
 func TestSimulation(t *testing.T) {
 	first := *seed
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())
 	}
 	var c tally
+	var next atomic.Uint64
 	begin := time.Now()
-	for s := first; c.acts.Load() < *operations; s++ {
-		if violations, _ := simulate(t, plan{seed: s}, &c); len(violations) > 0 {
-			t.Fatalf("seed %d: %s", s, strings.Join(violations, "\n"))
+	t.Cleanup(func() {
+		t.Logf("%d operations, %.0f a second: %v; first seed %d", c.acts.Load(),
+			float64(c.acts.Load())/time.Since(begin).Seconds(), &c, first)
+	})
+	for range runtime.GOMAXPROCS(0) {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for c.acts.Load() < *operations && !t.Failed() {
+				p := plan{seed: first + next.Add(1) - 1}
+				if violations, _ := simulate(t, p, &c); len(violations) > 0 {
+					t.Errorf("-chaos.seed %d: %s\n%s", p.seed, strings.Join(violations, "\n"), shrink(t, p))
+				}
+			}
+		})
+	}
+}
+
+// TestReplay plays a history twice: what happens is the same.
+func TestReplay(t *testing.T) {
+	var c tally
+	for s := range uint64(50) {
+		_, one := simulate(t, plan{seed: s}, &c)
+		_, two := simulate(t, plan{seed: s}, &c)
+		if one != two {
+			t.Errorf("seed %d: the second time, other things happened, from here on:\n%s", s, difference(one, two))
 		}
 	}
-	took := time.Since(begin)
-	t.Logf("%d operations, %.0f a second: %v; first seed %d", c.acts.Load(),
-		float64(c.acts.Load())/took.Seconds(), &c, first)
+}
+
+func difference(one, two string) string {
+	a, b := strings.Split(one, "\n"), strings.Split(two, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			from := max(0, i-5)
+			return strings.Join(a[from:min(len(a), i+5)], "\n") + "\n---\n" + strings.Join(b[from:min(len(b), i+5)], "\n")
+		}
+	}
+	return "one is longer"
+}
+
+// shrink leaves out acts and troubles as long as the history still fails, and returns what is left.
+func shrink(t *testing.T, p plan) string {
+	var c tally
+	fails := func(p plan) (string, bool) {
+		violations, trace := simulate(t, p, &c)
+		return strings.Join(violations, "\n") + "\n" + trace, len(violations) > 0
+	}
+	text, _ := fails(p)
+	try := func(set *map[int]bool, count int) {
+		for step := count / 2; step > 0; step /= 2 {
+			for i := 0; i < count; i += step {
+				before := *set
+				*set = maps.Clone(before)
+				if *set == nil {
+					*set = map[int]bool{}
+				}
+				for n := i; n < i+step; n++ {
+					(*set)[n] = true
+				}
+				if left, ok := fails(p); ok {
+					text = left
+				} else {
+					*set = before
+				}
+			}
+		}
+	}
+	try(&p.skip, maxTroubles)
+	try(&p.without, maxActs*maxClients)
+	try(&p.skip, maxTroubles)
+	return fmt.Sprintf("shrunk by %d more histories, to %d acts:\n%s", c.rounds.Load(), maxActs*maxClients-len(p.without), text)
 }
 
 // plan is a history to simulate.
@@ -45,8 +113,9 @@ type plan struct {
 }
 
 const (
-	maxActs    = 20
-	maxClients = 4
+	maxActs     = 20
+	maxClients  = 4
+	maxTroubles = 512 // that can be left out
 )
 
 // simulate plays a history, and returns what went wrong in it, and all that happened.
@@ -54,6 +123,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 	var r *round
 	s := &simulation{rng: random(p.seed, 0), skip: p.skip}
 	synctest.Test(t, func(t *testing.T) {
+		s.came = make(chan struct{}, 1)
 		s.service = memtable.New(s.wall)
 		r = &round{t: t, count: c, prefix: "S", sim: s, client: &http.Client{Transport: s,
 			Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -68,7 +138,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 		clients, nodes := 2+s.rng.IntN(maxClients-1), 2+s.rng.IntN(2)
 		for i := range nodes {
 			n := &node{round: r, failed: map[string][]int64{}, sim: &simulated{simulation: s, index: i,
-				skew: time.Duration(s.rng.IntN(30)) * time.Second, random: chacha(p.seed, i)}}
+				skew: time.Duration(s.rng.IntN(30)) * time.Second, seed: p.seed}}
 			n.start()
 			r.nodes = append(r.nodes, n)
 		}

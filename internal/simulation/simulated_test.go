@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,7 +24,8 @@ type simulated struct {
 	simulation *simulation
 	index      int
 	skew       time.Duration // how far its clock is ahead
-	random     *rand.ChaCha8
+	seed       uint64        // of what is random in it
+	lives      int
 	stops      int           // it is stopped for so many steps
 	stoppedAt  time.Duration // what had jumped then
 	cut        int           // so many of its calls are refused
@@ -71,7 +71,8 @@ func (n *node) startSimulated() {
 	}
 	settings.Storage.Reap.StorageClock = true
 	settings.Storage.Cache.Exact = true
-	settings.Storage.Random = n.sim.random
+	n.sim.lives++
+	settings.Storage.Random = chacha(n.sim.seed, 100*n.sim.index+n.sim.lives)
 	log := telemetry.NewLogger(r.t.Output(), slog.LevelError+1)
 	node, err := app.New(ctx, settings, "simulation", n.sim.now, log)
 	if err != nil {
@@ -86,7 +87,7 @@ func (n *node) startSimulated() {
 	n.down.Store(false)
 }
 
-// request is a request to a node, which parks as a call does.
+// request is a request to a node, or its response, which park as a call does.
 const request = "request"
 
 // RoundTrip sends a request to a simulated node.
@@ -96,14 +97,17 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	n := s.round.nodes[index-1000]
-	s.call(n, faultproxy.Call{Operation: request, Key: req.URL.Path}) // one that is stopped answers nothing
+	s.mu.Lock()
+	by := s.acting
+	s.mu.Unlock()
+	s.call(n, faultproxy.Call{Operation: request, Key: req.Method + req.URL.Path, By: by}) // one that is stopped answers nothing
 	life := n.sim.life.Load()
 	if life.ctx.Err() != nil {
 		return nil, errors.New("nobody listens")
 	}
 	came := make(chan *http.Response, 1)
 	go func() {
-		in := req.Clone(req.Context())
+		in := req.Clone(faultproxy.By(req.Context(), by))
 		in.RemoteAddr, in.RequestURI, in.Host = "127.0.0.1:1", req.URL.RequestURI(), req.URL.Host
 		if in.Body == nil {
 			in.Body = http.NoBody
@@ -112,12 +116,15 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 		life.handler.ServeHTTP(w, in)
 		came <- w.Result()
 	}()
+	var resp *http.Response
+	var err error
 	select {
-	case resp := <-came:
-		return resp, nil
+	case resp = <-came:
 	case <-life.ctx.Done():
-		return nil, errors.New("it was killed")
+		err = errors.New("it was killed")
 	case <-req.Context().Done():
-		return nil, req.Context().Err()
+		err = req.Context().Err()
 	}
+	s.call(n, faultproxy.Call{Operation: request, Target: "response", Key: req.Method + req.URL.Path, By: by})
+	return resp, err
 }

@@ -34,8 +34,11 @@ type simulation struct {
 	jumped time.Duration // since the start, in jumps
 	coming time.Duration // of the next jump: what is frozen arrives before it
 	parked []*parked
-	last   int // the node that went on last
-	quiet  bool // nothing more is done to anybody
+	came   chan struct{} // something has parked
+	last   int           // the node that went on last
+	acting int           // the client that went on last, or a reaper or the like
+	others int           // reapers and the like so far
+	quiet  bool          // nothing more is done to anybody
 	trace  strings.Builder
 
 	skip map[int]bool // by their numbers, the troubles that are left out
@@ -45,16 +48,16 @@ type simulation struct {
 // parked is a storage call, or a client before its next act.
 type parked struct {
 	node    *node // of a call; nil: it is a client
-	client  int
 	call    faultproxy.Call
 	frozen  bool
+	doomed  bool      // its node was killed
 	since   time.Time // when it was frozen
 	release chan faultproxy.Fault
 }
 
 func (p *parked) String() string {
 	if p.node == nil {
-		return fmt.Sprintf("client %d", p.client)
+		return fmt.Sprintf("client %d", p.call.By)
 	}
 	return fmt.Sprintf("node %d %s %s %s %s", p.node.sim.index, p.call.Operation, p.call.Target,
 		p.call.Partition, p.call.Key)
@@ -67,7 +70,7 @@ func (p *parked) compare(q *parked) int {
 		}
 		return p.node.sim.index
 	}
-	return cmp.Or(cmp.Compare(index(p), index(q)), cmp.Compare(p.client, q.client),
+	return cmp.Or(cmp.Compare(index(p), index(q)), cmp.Compare(p.call.By, q.call.By),
 		cmp.Compare(p.String(), q.String()), cmp.Compare(p.call.N, q.call.N))
 }
 
@@ -89,7 +92,7 @@ func (s *simulation) jump(by time.Duration) {
 }
 
 // turn waits until a client may act.
-func (s *simulation) turn(client int) { s.park(&parked{client: client}) }
+func (s *simulation) turn(client int) { s.park(&parked{call: faultproxy.Call{By: client}}) }
 
 // call waits until a call goes on, and says how.
 func (s *simulation) call(n *node, c faultproxy.Call) faultproxy.Fault {
@@ -101,29 +104,33 @@ func (s *simulation) park(p *parked) faultproxy.Fault {
 	s.mu.Lock()
 	s.parked = append(s.parked, p)
 	s.mu.Unlock()
+	select {
+	case s.came <- struct{}{}:
+	default:
+	}
 	return <-p.release
 }
 
-// run runs a script, and decides what happens meanwhile.
+// run runs a script, and decides what happens meanwhile. Where code of the product holds a mutex across
+// a call, all goroutines wait, and testing/synctest does not see it: then the test times out.
 func (s *simulation) run(script func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		script()
 	}()
-	for waits := 0; ; {
+	for {
 		synctest.Wait()
 		select {
 		case <-done:
 			return
 		default:
 		}
-		if s.step() {
-			waits = 0
-		} else if waits++; waits > 100_000 {
-			panic("nothing goes on, and nothing waits for the simulation: is a lock held across a call?")
-		} else {
-			time.Sleep(20 * time.Millisecond) // all wait for a timer
+		if !s.step() { // all wait for a timer
+			select {
+			case <-s.came:
+			case <-done:
+			}
 		}
 	}
 }
@@ -136,9 +143,13 @@ func (s *simulation) step() bool {
 	s.coming = 0
 	now := time.Now().Add(s.jumped)
 	stopped := s.stopped()
+	slices.SortFunc(s.parked, (*parked).compare)
 	var ready []*parked
 	for _, p := range s.parked {
 		switch {
+		case p.doomed:
+			s.let(p, s.arrives())
+			return true
 		case p.node != nil && p.node.sim.stops > 0:
 		case p.frozen && (s.quiet || now.Sub(p.since) >= lateFor*3/4 || s.rng.IntN(30) == 0):
 			s.let(p, s.arrives())
@@ -150,14 +161,13 @@ func (s *simulation) step() bool {
 	if stopped != nil {
 		if stopped.sim.stops--; len(ready) == 0 || stopped.sim.stops == 0 || s.quiet {
 			stopped.sim.stops = 0
-			fmt.Fprintf(&s.trace, "node %d goes on\n", stopped.sim.index)
+			s.say("node %d goes on\n", stopped.sim.index)
 			return true
 		}
 	}
 	if len(ready) == 0 {
 		return false
 	}
-	slices.SortFunc(ready, (*parked).compare)
 	next := ready[s.rng.IntN(len(ready))]
 	if s.rng.IntN(3) > 0 { // mostly the same node goes on
 		for _, p := range ready {
@@ -185,12 +195,22 @@ func (s *simulation) stopped() *node {
 	return nil
 }
 
+// say adds to the trace of what happens until the round is settled.
+func (s *simulation) say(format string, args ...any) {
+	if !s.quiet {
+		fmt.Fprintf(&s.trace, format, args...)
+	}
+}
+
 // let lets a parked call or client go on.
 func (s *simulation) let(p *parked, fault faultproxy.Fault) {
 	s.parked = slices.DeleteFunc(s.parked, func(q *parked) bool { return p == q })
-	fmt.Fprintf(&s.trace, "%v: %d\n", p, fault)
+	s.say("%v: %d\n", p, fault)
 	if fault != faultproxy.None && p.call.Operation != request {
 		s.note(p)
+	}
+	if p.node == nil || p.call.Operation == request {
+		s.acting = p.call.By
 	}
 	p.release <- fault
 }
@@ -240,16 +260,16 @@ func (s *simulation) meet(p *parked, stopped bool) {
 		s.let(p, faultproxy.ServerBusy)
 	case draw < 0.085 && !stopped:
 		p.frozen, p.since = true, time.Now().Add(s.jumped)
-		fmt.Fprintf(&s.trace, "%v: frozen\n", p)
+		s.say("%v: frozen\n", p)
 		s.note(p)
 	case draw < 0.10 && !stopped:
 		n.sim.stops, n.sim.stoppedAt = 5+s.rng.IntN(60), s.jumped
 		s.coming = time.Duration(float64(time.Second) * math.Pow(2400, length)) // to 40 minutes
 		s.thaw()
-		fmt.Fprintf(&s.trace, "node %d is stopped for %v\n", n.sim.index, s.coming)
+		s.say("node %d is stopped for %v\n", n.sim.index, s.coming)
 		s.round.count.stops.Add(1)
 	case draw < 0.107:
-		fmt.Fprintf(&s.trace, "node %d is killed\n", n.sim.index)
+		s.say("node %d is killed\n", n.sim.index)
 		s.round.count.kills.Add(1)
 		s.killed(n)
 	case draw < 0.115:
@@ -259,13 +279,15 @@ func (s *simulation) meet(p *parked, stopped bool) {
 	case draw < 0.135 && !stopped:
 		s.coming = time.Duration(float64(time.Second) * math.Pow(300, length))
 		s.thaw()
-		fmt.Fprintf(&s.trace, "%v pass\n", s.coming)
+		s.say("%v pass\n", s.coming)
 		s.round.count.advances.Add(1)
 	case draw < 0.175:
 		what := []string{"reap", "reap", "flush", "rollup", "check?age=20m"}[int(length*5)]
 		other := s.round.nodes[s.rng.IntN(len(s.round.nodes))]
-		fmt.Fprintf(&s.trace, "node %d: %s\n", other.sim.index, what)
+		s.say("node %d: %s\n", other.sim.index, what)
 		s.round.count.reaps.Add(1)
+		s.others++
+		s.acting = maxClients + s.others
 		s.ops.Go(func() {
 			if what == "flush" {
 				other.flush()
@@ -289,10 +311,8 @@ func (s *simulation) thaw() {
 
 // killed ends a node in the middle of its calls, of which some are applied, and starts it anew.
 func (s *simulation) killed(n *node) {
-	for _, p := range slices.Clone(s.parked) {
-		if p.node == n {
-			s.let(p, s.arrives())
-		}
+	for _, p := range s.parked {
+		p.doomed = p.doomed || p.node == n && p.call.Operation != request
 	}
 	n.sim.stops = 0
 	s.mu.Unlock()

@@ -3,21 +3,15 @@
 package memtable
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"tiney/link"
 	"tiney/storage/table"
@@ -62,14 +56,6 @@ type Table struct {
 	service *Service
 }
 
-// row is a row as it was written last. It is never changed, only replaced.
-type row struct {
-	partition, key string
-	etag           table.ETag
-	timestamp      time.Time
-	properties     map[string]jsontext.Value // as they were sent, with their types
-}
-
 // ended returns the error of a call whose time is over.
 func ended(ctx context.Context, call string) error {
 	if err := ctx.Err(); err != nil {
@@ -80,18 +66,17 @@ func ended(ctx context.Context, call string) error {
 
 // do makes one call. Rows is the table as it is.
 func (t *Table) do(ctx context.Context, operation string, call func(*rows) error) error {
-	name := operation + " " + t.name
-	if err := ended(ctx, name); err != nil {
-		return err
+	if err := ctx.Err(); err != nil {
+		return table.Classify(operation+" "+t.name, err)
 	}
 	t.service.mu.Lock()
 	defer t.service.mu.Unlock()
-	there := t.service.tables[t.name]
-	if there == nil {
-		return fmt.Errorf("%s: %w", name, table.ErrNoTable)
+	err := table.ErrNoTable
+	if there := t.service.tables[t.name]; there != nil {
+		err = call(there)
 	}
-	if err := call(there); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", operation, t.name, err)
 	}
 	return nil
 }
@@ -140,7 +125,7 @@ func (t *Table) Get(ctx context.Context, partition, key string, properties ...st
 		if r == nil {
 			return table.ErrGone
 		}
-		data, etag = r.encode(properties, true), r.etag
+		data, etag = r.encode(t.name, properties, single), r.etag
 		return nil
 	})
 	return data, etag, err
@@ -221,12 +206,12 @@ func (t *Table) Batch(ctx context.Context, writes []table.Write) (bool, error) {
 			}
 			size += len(w.Row)
 			if r.partition != next0(next, r).partition || keys[r.key] {
-				return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
+				return refused("InvalidInput")
 			}
 			keys[r.key], next[i] = true, r
 		}
-		if len(writes) == 0 || len(writes) > table.MaxBatch || size > maxBatchBytes {
-			return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
+		if len(writes) == 0 || len(writes) > table.MaxBatch || size > maxBatch {
+			return refused("InvalidInput")
 		}
 		for i, r := range next {
 			all.put(r, writes[i].Kind == table.Delete)
@@ -259,27 +244,19 @@ func (s *Service) prepare(all *rows, w table.Write) (*row, error) {
 		return nil, table.ErrChanged
 	}
 	if there != nil && (w.Kind == table.Upsert || w.Kind == table.Merge) {
-		merged := maps.Clone(there.properties)
-		maps.Copy(merged, r.properties)
-		for name := range r.properties { // a new value without a type has the type of its JSON
-			if typed := name + odataType; r.properties[typed] == nil {
-				delete(merged, typed)
-			}
-		}
-		r.properties = merged
+		r.merge(there)
 	}
-	if len(r.properties) > 2*maxProperties {
-		return nil, fmt.Errorf("%w (400 TooManyProperties)", link.ErrUnavailable)
+	if err := r.small(); err != nil {
+		return nil, err
 	}
 	s.writes++
-	r.timestamp = s.now().UTC()
-	r.etag = table.ETag(`W/"datetime'` + r.timestamp.Format(time.RFC3339Nano) + "-" +
-		strconv.FormatInt(s.writes, 36) + `'"`)
+	r.timestamp = s.now().UTC().Format("2006-01-02T15:04:05.0000000Z")
+	r.etag = table.ETag(`W/"datetime'` + r.timestamp + "-" + strconv.FormatInt(s.writes, 36) + `'"`)
 	return r, nil
 }
 
-// List lists rows, page by page, until page returns an error. It goes on after the last key of a page,
-// with the rows that are there by then.
+// List lists rows, page by page, until page returns an error. It goes on after the last key of a
+// page, with the rows that are there by then.
 func (t *Table) List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error {
 	for from := (Position{}); ; {
 		rows, next, err := t.Page(ctx, q, from)
@@ -293,21 +270,26 @@ func (t *Table) List(ctx context.Context, q table.Query, page func(rows [][]byte
 	}
 }
 
-// Position is a place in a listing: right after the row with these keys. The zero Position is the start.
+// Position is a place in a listing: right after the row with these keys. The zero Position is the
+// start.
 type Position struct{ Partition, Key string }
 
-// Page returns one page of a listing, and the position of the next one, the zero Position if there is
-// none.
+// Page returns one page of a listing, and the position of the next one, the zero Position if there
+// is none.
 func (t *Table) Page(ctx context.Context, q table.Query, from Position) (
 	data [][]byte, next Position, err error) {
 	err = t.do(ctx, "QueryEntities", func(all *rows) error {
 		if q.PageSize < 0 || q.PageSize > table.MaxPage {
-			return fmt.Errorf("%w (400 InvalidInput)", link.ErrUnavailable)
+			return refused("InvalidInput")
 		}
 		found, more := all.list(q.Range, from, cmp.Or(q.PageSize, table.MaxPage))
+		f := plain
+		if q.ETags {
+			f = full
+		}
 		data = make([][]byte, len(found))
 		for i, r := range found {
-			data[i] = r.encode(q.Properties, q.ETags)
+			data[i] = r.encode(t.name, q.Properties, f)
 			if more {
 				next = Position{r.partition, r.key}
 			}
@@ -315,94 +297,4 @@ func (t *Table) Page(ctx context.Context, q table.Query, from Position) (
 		return nil
 	})
 	return data, next, err
-}
-
-// The service's own limits.
-const (
-	maxProperties = 252
-	maxValue      = 64 << 10 // bytes of a text
-	maxBatchBytes = 4 << 20
-
-	odataType = "@odata.type"
-)
-
-// decode reads a row as it is sent.
-func decode(data []byte) (*row, error) {
-	r := &row{properties: map[string]jsontext.Value{}}
-	if err := json.Unmarshal(data, &r.properties, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return nil, fmt.Errorf("%w (400 InvalidInput): %w", link.ErrUnavailable, err)
-	}
-	for name, key := range map[string]*string{"PartitionKey": &r.partition, "RowKey": &r.key} {
-		value, ok := r.properties[name]
-		if !ok || json.Unmarshal(value, key) != nil {
-			return nil, fmt.Errorf("%w (400 PropertiesNeedValue)", link.ErrUnavailable)
-		}
-		if len(*key) > table.MaxKey || strings.ContainsFunc(*key, forbidden) {
-			return nil, fmt.Errorf("%w (400 OutOfRangeInput)", link.ErrUnavailable)
-		}
-		delete(r.properties, name)
-	}
-	for name, value := range r.properties {
-		if strings.HasPrefix(name, "odata.") || name == "Timestamp" || name == "Timestamp"+
-			odataType ||
-			bytes.Equal(value, []byte("null")) {
-			delete(r.properties, name)
-		}
-		limit := maxValue / 2 // characters of UTF-16, of which a byte in UTF-8 is one at most
-		if r.properties[name+odataType] != nil {
-			limit = maxValue * 4 / 3 // bytes in base64
-		}
-		if len(value) > limit && utf8.RuneCount(value) > limit+2 {
-			return nil, fmt.Errorf("%w (400 PropertyValueTooLarge)", link.ErrUnavailable)
-		}
-	}
-	return r, nil
-}
-
-// forbidden reports whether no key may have a character.
-func forbidden(c rune) bool {
-	return strings.ContainsRune(`/\#?`, c) || c < 0x20 || 0x7f <= c && c <= 0x9f
-}
-
-// encode returns a row as the service sends it: all properties, or some of them.
-func (r *row) encode(properties []string, withETag bool) []byte {
-	var b bytes.Buffer
-	e := jsontext.NewEncoder(&b, jsontext.AllowInvalidUTF8(true))
-	write := func(name string, value jsontext.Value) {
-		// What was decoded can be encoded.
-		_ = e.WriteToken(jsontext.String(name))
-		_ = e.WriteValue(value)
-	}
-	text := func(name, value string) {
-		_ = e.WriteToken(jsontext.String(name))
-		_ = e.WriteToken(jsontext.String(value))
-	}
-	_ = e.WriteToken(jsontext.BeginObject)
-	if withETag {
-		text("odata.etag", string(r.etag))
-	}
-	if properties == nil {
-		properties = slices.Sorted(maps.Keys(r.properties))
-		properties = append([]string{"PartitionKey", "RowKey", "Timestamp"}, properties...)
-	} else {
-		for _, name := range properties {
-			if r.properties[name+odataType] != nil {
-				properties = append(slices.Clone(properties), name+odataType)
-			}
-		}
-	}
-	for _, name := range properties {
-		switch value := r.properties[name]; {
-		case name == "PartitionKey":
-			text(name, r.partition)
-		case name == "RowKey":
-			text(name, r.key)
-		case name == "Timestamp":
-			text(name, r.timestamp.Format(time.RFC3339Nano))
-		case value != nil:
-			write(name, value)
-		}
-	}
-	_ = e.WriteToken(jsontext.EndObject)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -126,6 +126,7 @@ func damages(r *rig) map[string]struct {
 		if e[name] = value; value == nil {
 			delete(e, name)
 		}
+		delete(e, name+"@odata.type") // by which the service would refuse the value
 		return e
 	}
 	key := rawtables.Entity{"PartitionKey": "key|01", "RowKey": hash, "Owner": "c", "Name": "x"}

@@ -31,10 +31,10 @@ type memoryRows struct {
 }
 
 func (m *memoryRows) get(_ context.Context, a link.Alias) (linkRow, error) {
-	m.gets.Add(1)
 	m.mu.Lock()
 	l, ok := m.links[a]
 	fail, wait := m.fail, m.wait
+	m.gets.Add(1) // the row was read
 	m.mu.Unlock()
 	if wait != nil {
 		select {

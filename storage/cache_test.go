@@ -229,6 +229,7 @@ func TestCacheServesStaleLinksInAnOutage(t *testing.T) {
 }
 
 func TestCacheServesAStaleLinkWhereTheTableIsSlow(t *testing.T) {
+	t.Parallel()
 	r := newCacheRig(t, 1<<20)
 	l := r.add("abcdef", 24*time.Hour)
 	r.want(t, "abcdef", nil, 1)

@@ -723,6 +723,7 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 }
 
 func TestSlowStorageIsNotDown(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := r.open(withCache)
 	l := r.create(r.open(nil), "https://example.com/", time.Hour)

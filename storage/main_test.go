@@ -28,6 +28,10 @@ import (
 var emulator azurite.Ports
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if *inMemory { // most of them wait for timers alone
+		flag.Set("test.parallel", "24")
+	}
 	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
 		emulator = ports
 		return m.Run()

@@ -190,6 +190,7 @@ func TestReapThatIsCutShortIsResumed(t *testing.T) {
 }
 
 func TestReapThatIsStoppedSaysWhy(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := r.open(nil)
 	r.expired(5, dayLong, "due")

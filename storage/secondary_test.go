@@ -42,6 +42,7 @@ func always(p *faultproxy.Proxy, fault faultproxy.Fault) {
 }
 
 func TestSecondary(t *testing.T) {
+	t.Parallel()
 	other := newMemory()
 	if !*inMemory {
 		server, err := azurite.StartAnywhere(t.Context())

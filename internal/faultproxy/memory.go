@@ -37,7 +37,6 @@ func (p *Proxy) Open() (func(name string) storage.Table, error) {
 const (
 	maxTries        = 3
 	firstTryTimeout = 1200 * time.Millisecond
-	responseTimeout = 10 * time.Second // of a connection
 	pause           = time.Millisecond // shorter than theirs, since nothing needs the time
 )
 
@@ -92,14 +91,14 @@ func (t *memoryTable) do(ctx context.Context, call Call,
 	}
 	limit, tries := firstTryTimeout, maxTries
 	if options, ok := ctx.Value(triesKey{}).(policy.RetryOptions); ok {
-		limit = min(options.TryTimeout, responseTimeout)
+		limit = min(options.TryTimeout, table.Timeout)
 		if options.MaxRetries != 0 {
 			tries = int(max(options.MaxRetries, 0)) + 1
 		}
 	}
 	for try := 1; ; try++ {
 		if try > 1 {
-			limit = responseTimeout
+			limit = table.Timeout
 		}
 		got, again := t.try(ctx, limit, call, apply)
 		got.retried = try > 1

@@ -48,11 +48,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // read reads the entries of a file. The number of an entry is its Line.
-func (d document) read(s *source, f Format, isJSON bool, yield func(Record) bool) error {
-	if !isJSON {
-		return FileError(fmt.Sprintf("The file is no JSON document, as the format %s is. Choose another format.", f))
-	}
-	in := &bounded{r: s}
+func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
+	in := &bounded{r: r}
 	// What is wrong with one entry only is found where it is decoded.
 	in.decoder = jsontext.NewDecoder(in, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	entries, lists := 0, 0
@@ -79,20 +76,6 @@ func (d document) read(s *source, f Format, isJSON bool, yield func(Record) bool
 		return FileError(fmt.Sprintf("The JSON has no list of links: the format %s has it as the member %q, or alone.", f, d.member))
 	}
 	return nil
-}
-
-// Read reads what was not consumed.
-func (s *source) Read(p []byte) (int, error) {
-	data, _ := s.data()
-	if len(data) == 0 {
-		if s.err != nil {
-			return 0, s.err
-		}
-		return s.r.Read(p)
-	}
-	n := copy(p, data)
-	s.start += n
-	return n, nil
 }
 
 // errStopped: nobody wants more entries.
@@ -179,7 +162,7 @@ func decodeKutt(data []byte, yield func(Record)) {
 		Password    flag   `json:"password"`
 	}
 	if err := unmarshal(data, &v); err != nil {
-		yield(Record{Err: wrong(jsonWrong(err))})
+		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
 	b := builder{code: v.Address, short: v.Link, Record: Record{
@@ -206,7 +189,7 @@ func decodeBitly(data []byte, yield func(Record)) {
 		Tags           []string `json:"tags"`
 	}
 	if err := unmarshal(data, &v); err != nil {
-		yield(Record{Err: wrong(jsonWrong(err))})
+		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
 	b := builder{short: v.ID, custom: v.CustomBitlinks, Record: Record{Link: link.Link{

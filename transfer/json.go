@@ -27,20 +27,22 @@ var objects = map[Format]objectLines{
 	Golink: {decodeGolink},
 }
 
-// read reads the lines of a file that begins with the byte first.
-func (o objectLines) read(s *source, f Format, first byte, yield func(Record) bool) error {
-	if first != '{' && first != 0 {
-		return FileError(fmt.Sprintf(`The format %s has one JSON object a line, and the file does not begin with "{". Choose another format.`, f))
+// read reads the lines of a file, which begins with start.
+func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
+	if len(start) > 0 && start[0] != '{' {
+		return FileError(fmt.Sprintf("The format %s has one JSON object a line, and the file does not "+
+			`begin with "{". Choose another format.`, f))
 	}
+	lines := newLineReader(in)
 	for begin := true; ; {
-		line, number, err := s.nextLine()
+		line, number, err := lines.next()
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return err
 		case line == nil:
-			if !yield(Record{Line: number, Err: wrong(tooLong)}) {
+			if !yield(Record{Line: number, Err: RecordError(tooLong)}) {
 				return nil
 			}
 			continue
@@ -49,7 +51,8 @@ func (o objectLines) read(s *source, f Format, first byte, yield func(Record) bo
 			continue
 		}
 		if begin && string(line) == "{" {
-			return FileError(fmt.Sprintf("The format %s has one JSON object a line, and the file has objects that go over several.", f))
+			return FileError(fmt.Sprintf("The format %s has one JSON object a line, "+
+				"and the file has objects that go over several.", f))
 		}
 		begin = false
 		more := true
@@ -66,18 +69,21 @@ func (o objectLines) read(s *source, f Format, first byte, yield func(Record) bo
 func decodeObject(decode decoder, data []byte, yield func(Record)) {
 	switch {
 	case !utf8.Valid(data):
-		yield(Record{Err: wrong(notUTF8)})
+		yield(Record{Err: RecordError(notUTF8)})
 	case jsontext.Value(data).Kind() != '{':
-		yield(Record{Err: wrong("This is no JSON object.")})
+		yield(Record{Err: RecordError("This is no JSON object.")})
 	default:
 		decode(data, yield)
 	}
 }
 
+const tooLong = "The line is longer than 1 MiB and was skipped: " +
+	"check whether its end or a quote is missing."
+
 const notUTF8 = "The text is not valid UTF-8. Save the file as UTF-8."
 
-// row is a link in our own formats: what the API says of it.
-type row struct {
+// linkJSON is a link in our own formats: what the API says of it.
+type linkJSON struct {
 	Alias      link.Alias `json:"alias"`
 	ShortURL   string     `json:"shortUrl"`
 	LongURL    string     `json:"longUrl"`
@@ -97,9 +103,9 @@ type row struct {
 }
 
 func decodeRow(data []byte, yield func(Record)) {
-	var v row
+	var v linkJSON
 	if err := json.Unmarshal(data, &v, json.MatchCaseInsensitiveNames(true)); err != nil {
-		yield(Record{Err: wrong(jsonWrong(err))})
+		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
 	b := builder{code: string(v.Alias), short: v.ShortURL, own: true, Record: Record{
@@ -131,7 +137,7 @@ func decodeGolink(data []byte, yield func(Record)) {
 		Short, Long, Created string
 	}
 	if err := unmarshal(data, &v); err != nil {
-		yield(Record{Err: wrong(jsonWrong(err))})
+		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
 	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long}}}

@@ -3,6 +3,7 @@
 package transfer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -66,12 +67,10 @@ type FileError string
 
 func (e FileError) Error() string { return string(e) }
 
-// wrong is what is wrong with one record.
-type wrong string
+// RecordError is what is wrong with one record, in words for the user who sent it.
+type RecordError string
 
-func (w wrong) Error() string { return string(w) }
-
-func wrongf(format string, args ...any) error { return wrong(fmt.Sprintf(format, args...)) }
+func (e RecordError) Error() string { return string(e) }
 
 // quoted returns what a file says for an error's text, which is not to grow with it.
 func quoted(text string) string {
@@ -97,25 +96,28 @@ func Read(r io.Reader, f Format) iter.Seq2[Record, error] {
 
 // read hands the records to yield, until it returns false.
 func read(r io.Reader, f Format, yield func(Record) bool) error {
-	table, csv := tables[f]
+	table, isTable := tables[f]
 	lines, isLines := objects[f]
 	document, isDocument := documents[f]
-	if !csv && !isLines && !isDocument {
+	if !isTable && !isLines && !isDocument {
 		return ErrFormat
 	}
-	s := &source{r: r, line: 1}
-	first, err := s.open()
+	in, start, err := open(r)
 	if err != nil {
 		return err
 	}
-	isJSON := first == '{' || first == '['
+	isJSON := bytes.HasPrefix(start, []byte("{")) || bytes.HasPrefix(start, []byte("["))
 	switch {
-	case isDocument && (isJSON || !csv):
-		return document.read(s, f, isJSON, yield)
 	case isLines:
-		return lines.read(s, f, first, yield)
+		return lines.read(in, start, f, yield)
+	case isDocument && isJSON:
+		return document.read(in, f, yield)
 	case isJSON:
-		return FileError(fmt.Sprintf("The file is JSON, and the format %s is CSV. Choose another format, or export the links as CSV.", f))
+		return FileError(fmt.Sprintf("The file is JSON, and the format %s is CSV. "+
+			"Choose another format, or export the links as CSV.", f))
+	case isTable:
+		return table.read(in, start, f, yield)
 	}
-	return table.read(s, f, yield)
+	return FileError(fmt.Sprintf(
+		"The file is no JSON document, as the format %s is. Choose another format.", f))
 }

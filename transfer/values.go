@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ type builder struct {
 // fail sets what is wrong with the record, unless something else is.
 func (b *builder) fail(format string, args ...any) {
 	if b.Err == nil {
-		b.Err = wrongf(format, args...)
+		b.Err = RecordError(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -77,7 +78,8 @@ func (b *builder) yield(target string, yield func(Record)) {
 	}
 	aliases := b.aliases()
 	if len(aliases) == 0 && !b.own {
-		yield(Record{Err: wrong("There is no alias: neither a short code nor a short URL with a path.")})
+		yield(Record{Err: RecordError(
+			"There is no alias: neither a short code nor a short URL with a path.")})
 		return
 	}
 	if len(aliases) == 0 {

@@ -46,7 +46,7 @@ func (w *Writer) Write(rec Record) error {
 	}
 	switch w.format {
 	case NDJSON:
-		v := row{Alias: l.Alias, ShortURL: w.base.ShortURL(l.Alias), LongURL: l.LongURL, CreatedAt: orNull(stamp(l.CreatedAt)),
+		v := linkJSON{Alias: l.Alias, ShortURL: w.base.ShortURL(l.Alias), LongURL: l.LongURL, CreatedAt: orNull(stamp(l.CreatedAt)),
 			ExpiresAt: orNull(stamp(l.ExpiresAt)), UpdatedAt: orNull(stamp(l.UpdatedAt)), StatusCode: l.StatusCode, Disabled: l.Disabled,
 			Shared: l.Shared, Title: orNull(l.Title), Tags: l.Tags, Owner: orNull(l.Owner),
 			Clicks: rec.Total.Clicks, Bots: rec.Total.Bots, LastAt: orNull(stamp(rec.Total.Last))}

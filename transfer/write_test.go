@@ -163,6 +163,9 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
+// lineFeeds returns a text as it comes back from CSV.
+var lineFeeds = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace
+
 // FuzzRoundTrip: what is written is read back equal, whatever characters there are.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("a", "https://example.com", "title", "one\ntwo", "owner", int64(0), int64(1_800_000_000), true)
@@ -186,12 +189,21 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		for _, format := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
 			file := write(t, format, rec, rec)
-			got := read(t, format, file)
+			got, want := read(t, format, file), rec
 			for i := range got {
 				got[i].Line = 0
 			}
-			if !slices.EqualFunc(got, []transfer.Record{rec, rec}, func(a, b transfer.Record) bool { return reflect.DeepEqual(a, b) }) {
-				t.Errorf("%s: read\n%+v, wrote\n%+v as\n%q", format, got, rec, file)
+			if format == transfer.CSV {
+				l := &want.Link
+				l.Alias = link.Alias(lineFeeds(string(l.Alias)))
+				l.LongURL, l.Title, l.Owner = lineFeeds(l.LongURL), lineFeeds(l.Title), lineFeeds(l.Owner)
+				l.Tags = slices.Clone(l.Tags)
+				for i, tag := range l.Tags {
+					l.Tags[i] = lineFeeds(tag)
+				}
+			}
+			if !reflect.DeepEqual(got, []transfer.Record{want, want}) {
+				t.Errorf("%s: read\n%+v, want\n%+v, wrote\n%q", format, got, want, file)
 			}
 		}
 	})

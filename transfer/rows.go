@@ -1,0 +1,140 @@
+package transfer
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// maxSeparators is how many fields of a row are split at most, each of which takes 40 bytes.
+const maxSeparators = 1 << 16
+
+// row is a row of a CSV file.
+type row struct {
+	fields      []string // valid until the next row is read
+	first, last int      // the lines where it begins and ends
+	wrong       string   // why its fields are not known, or ""
+}
+
+// rowReader reads the rows of a CSV file (RFC 4180). It hands the file to a csv.Reader, and keeps
+// the text of the row that this is reading.
+type rowReader struct {
+	in    io.Reader
+	comma rune
+	csv   *csv.Reader
+
+	text   bytes.Buffer // what was read of the file since the end of the last row
+	offset int64        // of text in the file
+	line   int          // that text begins with
+	err    error        // of reading, but io.EOF
+}
+
+func newRowReader(r io.Reader, start []byte) *rowReader {
+	rows := &rowReader{in: &lineFeeds{r: r}, comma: separatorOf(start), line: 1}
+	rows.csv = rows.parser(rows)
+	rows.csv.ReuseRecord = true
+	return rows
+}
+
+// separatorOf returns which of commas, semicolons (of spreadsheets where a comma is a decimal one)
+// and tabs the first line of a file has most of, outside of quotes.
+func separatorOf(start []byte) rune {
+	if end := bytes.IndexAny(start, "\r\n"); end >= 0 {
+		start = start[:end]
+	}
+	var counts [256]int
+	quoted := false
+	for _, c := range start {
+		if c == '"' {
+			quoted = !quoted
+		}
+		if !quoted {
+			counts[c]++
+		}
+	}
+	best := ','
+	for _, c := range ";\t" {
+		if counts[c] > counts[best] {
+			best = c
+		}
+	}
+	return best
+}
+
+func (r *rowReader) parser(in io.Reader) *csv.Reader {
+	parser := csv.NewReader(in)
+	parser.Comma, parser.FieldsPerRecord = r.comma, -1
+	return parser
+}
+
+// Read reads the file for the csv.Reader.
+func (r *rowReader) Read(p []byte) (int, error) {
+	r.skipBlank()
+	text := r.text.Bytes()
+	if len(text) >= maxRecord || bytes.Count(text, []byte{byte(r.comma)}) >= maxSeparators {
+		r.err = FileError(fmt.Sprintf("The row that begins in line %d is longer than 1 MiB, or has "+
+			"more than 65,536 columns: check whether a quote is missing. "+
+			"Nothing from there on was read.", r.line))
+	}
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.in.Read(p)
+	r.text.Write(p[:n])
+	if err != io.EOF {
+		r.err = err
+	}
+	return n, err
+}
+
+// skipBlank takes blank lines, which csv.Reader skips and which may be any number.
+func (r *rowReader) skipBlank() {
+	text := r.text.Bytes()
+	r.take(len(text) - len(bytes.TrimLeft(text, "\n")))
+}
+
+// take takes n bytes of the text.
+func (r *rowReader) take(n int) []byte {
+	taken := r.text.Next(n)
+	r.offset += int64(n)
+	r.line += bytes.Count(taken, []byte("\n"))
+	return taken
+}
+
+// next returns the next row. The error is io.EOF, that of reading, or a FileError.
+func (r *rowReader) next() (row, error) {
+	fields, err := r.csv.Read()
+	if r.err != nil {
+		return row{}, r.err
+	}
+	r.skipBlank()
+	next := row{fields: fields, first: r.line}
+	text := r.take(int(r.csv.InputOffset() - r.offset))
+	next.last = next.first + bytes.Count(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	var malformed *csv.ParseError
+	if !errors.As(err, &malformed) {
+		return next, err
+	}
+	quote := next.first + strings.Count(strings.Join(fields, ""), "\n")
+	if next.first == next.last || errors.Is(err, csv.ErrBareQuote) {
+		// Some programs do not double the quotes within a text, or put none around it. In one line
+		// that is safe to read: a quote that never ends takes the end of the line for its text.
+		parser := r.parser(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n")))
+		parser.LazyQuotes = true
+		if next.fields, err = parser.Read(); err != nil {
+			return row{}, err
+		}
+		if !strings.HasSuffix(next.fields[len(next.fields)-1], "\n") {
+			return next, nil
+		}
+	}
+	next.wrong = fmt.Sprintf("The quote that begins in line %d never ends, or text follows its end: "+
+		"close it, or double it if it is part of the text.", quote)
+	if next.last > next.first {
+		next.wrong += fmt.Sprintf(" Lines %d to %d were not read.", next.first, next.last)
+	}
+	return next, nil
+}

@@ -21,6 +21,7 @@ import (
 	"tiney/link"
 	"tiney/pages"
 	"tiney/telemetry"
+	"tiney/transfer"
 )
 
 // Creator makes links, for shorten. Create returns the live link that want's owner has of its long URL, one that it makes
@@ -76,18 +77,7 @@ type Mover interface {
 	// start. next is the position to continue from, and "" at the end. A position may be anybody's invention. Damaged is how
 	// many of the rows are no links. Errors: link.ErrPosition if after can be no position, link.ErrUnavailable.
 	All(ctx context.Context, after string, limit int) (links []link.Link, next string, damaged int, err error)
-	Importer
-}
-
-// Importer imports links as they are. Of several with one alias the first comes first. One that is there and leads to the same
-// long URL stays as it is. When ctx has ended, no other link is begun.
-// Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
-type Importer interface {
-	// Import makes what it returns durable, and is safe to repeat after any error.
-	Import(ctx context.Context, links []link.Link) []link.Imported
-	// TryImport returns what Import would, and what is there, and only reads. Made has what earlier
-	// calls would have made, and is added to.
-	TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported
+	transfer.Importer
 }
 
 // Callers tells who sends a request, by its headers. The zero Caller is anyone.

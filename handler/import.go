@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"tiney/access"
 	"tiney/functions"
+	"tiney/link"
 	"tiney/transfer"
 )
 
@@ -45,8 +45,17 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 		return usageError{fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(), *name)}
 	}
 	in := &countingReader{Reader: c.stdin}
-	im := &importing{commandEnv: c, dryRun: *dryRun, progress: newProgress(c.stderr, sizeOf(c.stdin)),
-		links: functions.NewImport(c.links, c.settings.Functions.Rules, access.Caller{Owner: access.AdminOwner, Admin: true}, format, *dryRun)}
+	im := &importing{
+		commandEnv: c,
+		progress:   newProgress(c.stderr, sizeOf(c.stdin)),
+		links: transfer.Import{
+			Links:      c.links,
+			Rules:      c.settings.Functions.Rules,
+			Owner:      access.AdminOwner,
+			KeepOwners: format.Own(),
+			DryRun:     *dryRun,
+		},
+	}
 	defer im.progress.clear()
 	batches := readBatches(ctx, in, format)
 	for err == nil {
@@ -74,48 +83,53 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 // importing is an import at work.
 type importing struct {
 	commandEnv
-	links    *functions.Import
-	dryRun   bool
+	links    transfer.Import
 	progress *progress
 
 	made, there, refused int
 }
 
-// String tells what was done.
+// String says what was done.
 func (im *importing) String() string {
 	were := "were"
-	if im.dryRun {
+	if im.links.DryRun {
 		were = "would be"
 	}
-	return fmt.Sprintf("%d links %s made, %d were there, %d %s refused", im.made, were, im.there, im.refused, were)
+	return fmt.Sprintf("%d links %s made, %d were there, %d %s refused",
+		im.made, were, im.there, im.refused, were)
 }
 
-// add imports some records, and says what is wrong with those that are refused.
+// add imports some records, and prints why others are refused.
 func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
+	store := im.commandEnv.links
 	return patiently(ctx, func() error {
-		if err := im.commandEnv.links.Blocked.Read(ctx); err != nil { // until then, none would count as blocked
+		if err := store.Blocked.Read(ctx); err != nil { // until then, none would count as blocked
 			return err
 		}
-		results, made, unavailable := im.links.Add(ctx, records, im.now())
-		im.made += made
-		if made > 0 && !im.dryRun {
-			im.commandEnv.links.Clicks.Created(made)
-			_ = im.commandEnv.links.Clicks.Flush(context.WithoutCancel(ctx)) // it logs, and the next one tries again
-		}
+		made := 0
 		var again []transfer.Record
-		for i, r := range results {
+		var unavailable error
+		for i, r := range im.links.Add(ctx, records, im.now()) {
 			switch {
-			case r.Status == http.StatusServiceUnavailable:
-				again = append(again, records[i])
-			case r.Problem != nil:
+			case errors.Is(r.Err, link.ErrUnavailable):
+				again, unavailable = append(again, records[i]), r.Err
+			case r.Err != nil:
 				im.refused++
-				im.progress.print("%s", r)
-			case r.Status == http.StatusOK:
+				im.progress.print("%s", refusal(r))
+			case r.Created:
+				made++
+			default:
 				im.there++
 			}
+		}
+		im.made += made
+		if made > 0 && !im.links.DryRun {
+			store.Clicks.Created(made)
+			// It logs an error, and the next one tries again.
+			_ = store.Clicks.Flush(context.WithoutCancel(ctx))
 		}
 		records = again
 		if ctx.Err() != nil && len(again) > 0 {
@@ -123,6 +137,15 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 		}
 		return unavailable
 	})
+}
+
+// refusal says why a record was refused.
+func refusal(r transfer.Result) string {
+	alias := ""
+	if r.Alias != "" {
+		alias = string(r.Alias) + ": "
+	}
+	return fmt.Sprintf("line %d: %s%s", r.Line, alias, functions.ImportProblem(r.Err))
 }
 
 // batch is a part of a file. The last one has io.EOF, or why there are no more.

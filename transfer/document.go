@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -31,12 +32,12 @@ type bounded struct {
 	err     error // of r
 }
 
-const entryTooLong = FileError("is longer than 1 MiB")
+var errEntryTooLong = errors.New("an entry is too long")
 
 func (b *bounded) Read(p []byte) (int, error) {
 	left := b.decoder.InputOffset() + maxRecord - b.read
 	if left <= 0 {
-		b.err = entryTooLong
+		b.err = errEntryTooLong
 		return 0, b.err
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), left)])
@@ -63,9 +64,9 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 		return more
 	})
 	switch {
-	case err == errStopped:
+	case errors.Is(err, errStopped):
 		return nil
-	case in.err == entryTooLong:
+	case errors.Is(in.err, errEntryTooLong):
 		return FileError(fmt.Sprintf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged there. It and what follows was not read.", entries+1))
 	case in.err != nil:
 		return in.err
@@ -78,8 +79,8 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 	return nil
 }
 
-// errStopped: nobody wants more entries.
-const errStopped = FileError("stopped")
+// errStopped: the caller wants no more entries.
+var errStopped = errors.New("stopped")
 
 // walk finds the lists, and hands their entries over. The error is the decoder's, or errStopped.
 func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte) bool) error {

@@ -87,19 +87,30 @@ type linkJSON struct {
 	Alias      link.Alias `json:"alias"`
 	ShortURL   string     `json:"shortUrl"`
 	LongURL    string     `json:"longUrl"`
-	CreatedAt  *string    `json:"createdAtUtc"`
-	ExpiresAt  *string    `json:"expiresAtUtc"`
-	UpdatedAt  *string    `json:"updatedAtUtc"`
+	CreatedAt  nullable   `json:"createdAtUtc"`
+	ExpiresAt  nullable   `json:"expiresAtUtc"`
+	UpdatedAt  nullable   `json:"updatedAtUtc"`
 	StatusCode int        `json:"statusCode"`
 	Disabled   bool       `json:"disabled"`
 	Shared     any        `json:"shared"`       // written only
 	DeletedAt  any        `json:"deletedAtUtc"` // written only
-	Title      *string    `json:"title"`
+	Title      nullable   `json:"title"`
 	Tags       []string   `json:"tags"`
-	Owner      *string    `json:"owner"`
+	Owner      nullable   `json:"owner"`
 	Clicks     int64      `json:"clicks"`
 	Bots       int64      `json:"bots"`
-	LastAt     *string    `json:"lastClickAtUtc"`
+	LastAt     nullable   `json:"lastClickAtUtc"`
+}
+
+// nullable is a text that is null in JSON if it is empty.
+type nullable string
+
+// MarshalJSONTo encodes the text.
+func (n nullable) MarshalJSONTo(out *jsontext.Encoder) error {
+	if n == "" {
+		return out.WriteToken(jsontext.Null)
+	}
+	return out.WriteToken(jsontext.String(string(n)))
 }
 
 func decodeRow(data []byte, yield func(Record)) {
@@ -109,22 +120,15 @@ func decodeRow(data []byte, yield func(Record)) {
 		return
 	}
 	b := builder{code: string(v.Alias), short: v.ShortURL, own: true, Record: Record{
-		Link: link.Link{LongURL: v.LongURL, StatusCode: v.StatusCode, Disabled: v.Disabled, Title: orEmpty(v.Title), Tags: v.Tags,
-			Owner: orEmpty(v.Owner)},
+		Link: link.Link{LongURL: v.LongURL, StatusCode: v.StatusCode, Disabled: v.Disabled, Title: string(v.Title), Tags: v.Tags,
+			Owner: string(v.Owner)},
 		Total: clicks.Total{Clicks: v.Clicks, Bots: v.Bots},
 	}}
-	b.time(&b.Link.CreatedAt, "createdAtUtc", orEmpty(v.CreatedAt))
-	b.time(&b.Link.ExpiresAt, "expiresAtUtc", orEmpty(v.ExpiresAt))
-	b.time(&b.Link.UpdatedAt, "updatedAtUtc", orEmpty(v.UpdatedAt))
-	b.time(&b.Total.Last, "lastClickAtUtc", orEmpty(v.LastAt))
+	b.time(&b.Link.CreatedAt, "createdAtUtc", string(v.CreatedAt))
+	b.time(&b.Link.ExpiresAt, "expiresAtUtc", string(v.ExpiresAt))
+	b.time(&b.Link.UpdatedAt, "updatedAtUtc", string(v.UpdatedAt))
+	b.time(&b.Total.Last, "lastClickAtUtc", string(v.LastAt))
 	b.yield("longUrl", yield)
-}
-
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // unmarshal decodes an object of another program, which may write names as it likes, and says some of them twice.

@@ -46,12 +46,23 @@ func (w *Writer) Write(rec Record) error {
 	}
 	switch w.format {
 	case NDJSON:
-		v := linkJSON{Alias: l.Alias, ShortURL: w.base.ShortURL(l.Alias), LongURL: l.LongURL, CreatedAt: orNull(stamp(l.CreatedAt)),
-			ExpiresAt: orNull(stamp(l.ExpiresAt)), UpdatedAt: orNull(stamp(l.UpdatedAt)), StatusCode: l.StatusCode, Disabled: l.Disabled,
-			Shared: l.Shared, Title: orNull(l.Title), Tags: l.Tags, Owner: orNull(l.Owner),
-			Clicks: rec.Total.Clicks, Bots: rec.Total.Bots, LastAt: orNull(stamp(rec.Total.Last))}
-		if !l.DeletedAt.IsZero() {
-			v.DeletedAt = stamp(l.DeletedAt)
+		v := linkJSON{
+			Alias:      l.Alias,
+			ShortURL:   w.base.ShortURL(l.Alias),
+			LongURL:    l.LongURL,
+			CreatedAt:  nullable(stamp(l.CreatedAt)),
+			ExpiresAt:  nullable(stamp(l.ExpiresAt)),
+			UpdatedAt:  nullable(stamp(l.UpdatedAt)),
+			StatusCode: l.StatusCode,
+			Disabled:   l.Disabled,
+			Shared:     l.Shared,
+			DeletedAt:  nullable(stamp(l.DeletedAt)),
+			Title:      nullable(l.Title),
+			Tags:       l.Tags,
+			Owner:      nullable(l.Owner),
+			Clicks:     rec.Total.Clicks,
+			Bots:       rec.Total.Bots,
+			LastAt:     nullable(stamp(rec.Total.Last)),
 		}
 		line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
 		if err != nil {
@@ -63,9 +74,24 @@ func (w *Writer) Write(rec Record) error {
 		if err := w.begin(); err != nil {
 			return err
 		}
-		fields := []string{guarded(string(l.Alias)), w.base.ShortURL(l.Alias), l.LongURL, stamp(l.CreatedAt), stamp(l.ExpiresAt), stamp(l.UpdatedAt),
-			strconv.Itoa(l.StatusCode), strconv.FormatBool(l.Disabled), strconv.FormatBool(l.Shared), stamp(l.DeletedAt), guarded(l.Title),
-			guarded(joinTags(l.Tags)), guarded(l.Owner), strconv.FormatInt(rec.Total.Clicks, 10), strconv.FormatInt(rec.Total.Bots, 10), stamp(rec.Total.Last)}
+		fields := []string{
+			guarded(string(l.Alias)),
+			w.base.ShortURL(l.Alias),
+			l.LongURL,
+			stamp(l.CreatedAt),
+			stamp(l.ExpiresAt),
+			stamp(l.UpdatedAt),
+			strconv.Itoa(l.StatusCode),
+			strconv.FormatBool(l.Disabled),
+			strconv.FormatBool(l.Shared),
+			stamp(l.DeletedAt),
+			guarded(l.Title),
+			guarded(joinTags(l.Tags)),
+			guarded(l.Owner),
+			strconv.FormatInt(rec.Total.Clicks, 10),
+			strconv.FormatInt(rec.Total.Bots, 10),
+			stamp(rec.Total.Last),
+		}
 		for i, field := range fields {
 			fields[i] = strings.ToValidUTF8(field, "\ufffd")
 		}
@@ -107,13 +133,6 @@ func stamp(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339)
-}
-
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 // formula reports whether a field begins like what spreadsheets take for a formula, after

@@ -16,7 +16,7 @@ import (
 // maxExport is how many links are exported at a time.
 const maxExport = 1000
 
-// allOwners is in place of an owner, for whom may export everybody's links.
+// allOwners, as owner, exports the links of all owners; admins only.
 const allOwners = "*"
 
 // exporting handles GET /api/export.
@@ -30,23 +30,27 @@ type exporting struct {
 	now        func() time.Time
 }
 
-func (ex *exporting) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+func (ex *exporting) serve(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
 	query := parametersOf(r)
 	format := query.oneOf("format", string(transfer.NDJSON), string(transfer.CSV))
 	use := query.text("for")
 	if query.Has("for") && (use != "spreadsheet" || format != string(transfer.CSV)) {
-		query.wrong("for", "for may be spreadsheet, and only with format=csv. Leave it out otherwise.")
+		query.wrong("for",
+			"for may be spreadsheet, and only with format=csv. Leave it out otherwise.")
 	}
 	owner := query.text("owner")
 	all := owner == allOwners
 	if owner != "" && !all {
-		query.wrong("owner", "owner may be "+allOwners+", for the links of all owners. Leave it out for your own.")
+		query.wrong("owner", "owner may be "+allOwners+
+			", for the links of all owners. Leave it out for your own.")
 	}
-	f := filter{owner: who.Owner, state: "export"} // an owner may be called like allOwners
+	f := filter{owner: who.Owner, state: "export"} // an owner's name may equal allOwners
 	if all {
 		f = filter{state: "export of all"}
 	}
-	const wrongCursor = "cursor must be that of the Link header of an export of the same links. Leave it out to start again."
+	const wrongCursor = "cursor must be that of the Link header of an export of the same links. " +
+		"Leave it out to start again."
 	after, ok := f.position(query.text("cursor"))
 	if !ok {
 		query.wrong("cursor", wrongCursor)
@@ -58,14 +62,18 @@ func (ex *exporting) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 		return query.problem
 	}
 	links, totals, next, err := ex.page(ctx, f.owner, all, after)
-	if errors.Is(err, link.ErrPosition) { // anybody can compute the checksum
+	if errors.Is(err, link.ErrPosition) { // clients can compute the checksum
 		query.wrong("cursor", wrongCursor)
 		return query.problem
 	}
 	if err != nil {
 		return err
 	}
-	setHeaders(w, map[string]string{string(transfer.NDJSON): "application/x-ndjson", string(transfer.CSV): "text/csv; charset=utf-8"}[format])
+	if format == string(transfer.CSV) {
+		setHeaders(w, "text/csv; charset=utf-8")
+	} else {
+		setHeaders(w, "application/x-ndjson")
+	}
 	w.Header().Set("Content-Disposition", `attachment; filename="links.`+format+`"`)
 	if next != "" {
 		query := url.Values{"format": {format}, "cursor": {f.cursor(next)}}
@@ -91,14 +99,16 @@ func (ex *exporting) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 	return nil
 }
 
-// page returns a page of an owner's links, or of all, deleted ones perhaps among them.
-func (ex *exporting) page(ctx context.Context, owner string, all bool, after string) (links []link.Link, totals []clicks.Total, next string, err error) {
+// page returns a page of an owner's links, or of all links. Some of them may be deleted.
+func (ex *exporting) page(ctx context.Context, owner string, all bool, after string) (
+	links []link.Link, totals []clicks.Total, next string, err error) {
 	read := ex.statistics.Totals
 	if all {
 		links, next, _, err = ex.links.All(ctx, after, maxExport)
 		read = ex.statistics.TotalsOfAll
 	} else {
-		links, next, err = ex.links.List(ctx, owner, after, maxExport, func(l link.Link) bool { return l.DeletedAt.IsZero() })
+		kept := func(l link.Link) bool { return l.DeletedAt.IsZero() }
+		links, next, err = ex.links.List(ctx, owner, after, maxExport, kept)
 	}
 	if err == nil {
 		totals, err = read(ctx, links)

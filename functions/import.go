@@ -31,7 +31,8 @@ type importing struct {
 	log    *slog.Logger
 }
 
-func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+func (im *importing) serve(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
 	query := parametersOf(r)
 	format := transfer.Format(query.oneOf("format", formatNames()...))
 	dryRun := query.oneOf("dryRun", "false", "true") == "true"
@@ -51,8 +52,9 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 			return badRequest("file", "This file cannot be read", err.Error(), "")
 		}
 		if records = append(records, record); len(records) > maxImport {
-			return badRequest("file", "Too many lines", fmt.Sprintf(
-				"One import may have at most %d links. Send the rest in further ones.", maxImport), "")
+			detail := fmt.Sprintf(
+				"One import may have at most %d links. Send the rest in further ones.", maxImport)
+			return badRequest("file", "Too many lines", detail, "")
 		}
 	}
 	in := transfer.Import{
@@ -95,7 +97,7 @@ func (im *importing) serve(ctx context.Context, w http.ResponseWriter, r *http.R
 // importResult is what became of one record.
 type importResult struct {
 	Line    int        `json:"line"`
-	Status  int        `json:"status"` // 201: the link was made, 200: it was there; else that of the problem
+	Status  int        `json:"status"` // 201: made, 200: it was there; else that of the problem
 	Alias   link.Alias `json:"alias,omitempty"`
 	Problem *problem   `json:"problem,omitempty"`
 }
@@ -109,7 +111,7 @@ func importProblem(err error) *problem {
 	return problemOf(err)
 }
 
-// ImportProblem returns what the API says about an error of an import.
+// ImportProblem returns the words of the API for an error of an import.
 func ImportProblem(err error) string {
 	p := importProblem(err)
 	return p.Title + ": " + p.Detail

@@ -21,7 +21,7 @@ var exportUses = [][2]string{
 // pageSize is how many links are exported or imported at a time.
 const pageSize = 1000
 
-// exportCommand writes all links and what became of them, a page at a time.
+// exportCommand writes all links and their clicks, a page at a time.
 func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("export", flag.ContinueOnError)
 	name := options.String("format", string(transfer.NDJSON), "")
@@ -81,7 +81,7 @@ func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	return nil
 }
 
-// patiently repeats what storage does not respond to, for about a minute in all.
+// patiently repeats a call while storage does not respond, for about a minute in all.
 func patiently(ctx context.Context, do func() error) error {
 	for pause := time.Second; ; pause *= 2 {
 		err := do()

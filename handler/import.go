@@ -18,7 +18,8 @@ import (
 )
 
 var importUses = [][2]string{
-	{"[-format FORMAT] [-dry-run]", "import links from stdin: ndjson, csv, or a file of " + formatNames()},
+	{"[-format FORMAT] [-dry-run]",
+		"import links from stdin: ndjson, csv, or a file of " + formatNames()},
 }
 
 // formatNames returns the names of the formats of other shorteners.
@@ -32,7 +33,8 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// importCommand imports links as an admin does. It can be stopped at any point, and run again: what is there stays.
+// importCommand imports links as an admin. It can be stopped at any point, and run again: links that
+// are there stay.
 func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("import", flag.ContinueOnError)
 	name := options.String("format", string(transfer.NDJSON), "")
@@ -42,7 +44,8 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	}
 	format, err := transfer.ParseFormat(*name)
 	if err != nil {
-		return usageError{fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(), *name)}
+		return usageError{
+			fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(), *name)}
 	}
 	in := &countingReader{Reader: c.stdin}
 	im := &importing{
@@ -148,7 +151,7 @@ func refusal(r transfer.Result) string {
 	return fmt.Sprintf("line %d: %s%s", r.Line, alias, functions.ImportProblem(r.Err))
 }
 
-// batch is a part of a file. The last one has io.EOF, or why there are no more.
+// batch is a part of a file. The last one has io.EOF, or the error that ended the file.
 type batch struct {
 	records []transfer.Record
 	err     error
@@ -184,7 +187,7 @@ func readBatches(ctx context.Context, in io.Reader, f transfer.Format) <-chan ba
 	return batches
 }
 
-// countingReader counts what was read.
+// countingReader counts the bytes that were read.
 type countingReader struct {
 	io.Reader
 	read atomic.Int64
@@ -196,7 +199,7 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizeOf returns how much there is to read of a file, in bytes, and zero if that is not known.
+// sizeOf returns the size of a file in bytes, and zero if it is not known.
 func sizeOf(in io.Reader) int64 {
 	file, ok := in.(*os.File)
 	if !ok {

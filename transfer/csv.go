@@ -11,14 +11,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// column is what a column of a file can say.
+// column is a kind of column.
 type column int
 
 const (
 	target column = iota
 	code          // the alias, perhaps in slashes
-	short         // a short URL, of which the alias is the path
-	custom        // more of them, apart from each other by commas or spaces
+	short         // a short URL, whose path is the alias
+	custom        // further short URLs, separated by commas or spaces
 	title
 	tags
 	owner
@@ -37,49 +37,71 @@ const (
 	columns // how many there are
 )
 
-// table is a format of one record a row, below a row of the columns' names.
+// table is a CSV format: a row of column names, then one record a row.
 type table struct {
-	// names are those that a column goes by, in lower case and without spaces; the first that is there is taken.
+	// names are the names of each column as normal returns them. The first that a file has counts.
 	names [columns][]string
-	// own: what is in a field comes back as it was, tags are as joinTags writes them, and no alias is needed.
+	// own: texts are kept as they are, joinTags has written the tags, and records may lack an alias.
 	own bool
-	// bare is the columns' order if the file may lack their names.
+	// bare is the order of the columns in files without their names; nil: files have them.
 	bare []column
-	// skip is the alias of rows that are no links.
+	// skip is the alias of rows that are not links.
 	skip string
-	// null is what a field has if there is no value.
+	// null are the texts that stand for no value.
 	null []string
 }
 
 var tables = map[Format]table{
-	CSV: {own: true, names: [columns][]string{target: {"longurl"}, code: {"alias"}, short: {"shorturl"}, created: {"createdatutc"},
-		expires: {"expiresatutc"}, updated: {"updatedatutc"}, status: {"statuscode"}, disabled: {"disabled"}, title: {"title"},
-		tags: {"tags"}, owner: {"owner"}, visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"}}},
-	Shlink: {names: [columns][]string{target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"}, created: {"createdat"},
-		title: {"title"}, tags: {"tags"}, visits: {"visits", "visitscount"}}},
-	YOURLS: {null: []string{"NULL"}, // phpMyAdmin's
-		bare: []column{code, target, title, created, columns, visits}, names: [columns][]string{target: {"url", "target"},
-			code: {"keyword", "source"}, created: {"timestamp"}, title: {"title"}, visits: {"clicks", "hits"}}},
-	Bitly: {names: [columns][]string{target: {"destinationurl", "longurl"}, short: {"link", "bitlink", "shortlink"},
-		custom: {"customlink", "customlinks"}, created: {"created", "createdat", "datecreated", "createddate"}, title: {"title"}, tags: {"tags"},
-		visits: {"clicks", "totalclicks", "engagements", "totalengagements"}}},
-	Dub: {null: []string{"null", "undefined"}, // JavaScript's
-		names: [columns][]string{target: {"destinationurl", "url"}, short: {"shortlink", "link"}, created: {"createdat"},
-			expires: {"expiresat"}, disabled: {"archived"}, title: {"title"}, tags: {"tags"}, visits: {"clicks"}}},
-	AzURLShortener: {skip: "KEY", names: [columns][]string{target: {"url"}, code: {"rowkey"}, disabled: {"isarchived"}, title: {"title"},
-		visits: {"clicks"}}},
+	CSV: {own: true, names: [columns][]string{
+		target: {"longurl"}, code: {"alias"}, short: {"shorturl"},
+		title: {"title"}, tags: {"tags"}, owner: {"owner"},
+		created: {"createdatutc"}, expires: {"expiresatutc"}, updated: {"updatedatutc"},
+		status: {"statuscode"}, disabled: {"disabled"},
+		visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"},
+	}},
+	Shlink: {names: [columns][]string{
+		target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"},
+		title: {"title"}, tags: {"tags"}, created: {"createdat"}, visits: {"visits", "visitscount"},
+	}},
+	YOURLS: {
+		null: []string{"NULL"}, // phpMyAdmin's
+		bare: []column{code, target, title, created, columns, visits},
+		names: [columns][]string{
+			target: {"url", "target"}, code: {"keyword", "source"},
+			title: {"title"}, created: {"timestamp"}, visits: {"clicks", "hits"},
+		},
+	},
+	Bitly: {names: [columns][]string{
+		target: {"destinationurl", "longurl"},
+		short:  {"link", "bitlink", "shortlink"}, custom: {"customlink", "customlinks"},
+		title: {"title"}, tags: {"tags"},
+		created: {"created", "createdat", "datecreated", "createddate"},
+		visits:  {"clicks", "totalclicks", "engagements", "totalengagements"},
+	}},
+	Dub: {
+		null: []string{"null", "undefined"}, // JavaScript's
+		names: [columns][]string{
+			target: {"destinationurl", "url"}, short: {"shortlink", "link"},
+			title: {"title"}, tags: {"tags"}, created: {"createdat"}, expires: {"expiresat"},
+			disabled: {"archived"}, visits: {"clicks"},
+		},
+	},
+	AzURLShortener: {skip: "KEY", names: [columns][]string{
+		target: {"url"}, code: {"rowkey"}, title: {"title"},
+		disabled: {"isarchived"}, visits: {"clicks"},
+	}},
 }
 
-// header is the row of a file's columns.
+// header is the row of column names of a file.
 type header struct {
 	fields []string     // as they are in the file
-	at     [columns]int // which field it is; -1: none
+	at     [columns]int // the index of each column's field; -1: none
 }
 
-// name returns what a file calls one of its columns.
+// name returns the name of a column in the file.
 func (h *header) name(c column) string { return h.fields[h.at[c]] }
 
-// normal returns a column's name without regard to case, spaces and hyphens.
+// normal returns a column name in lower case, without spaces, hyphens and underscores.
 func normal(name string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" \u00a0_-", r) {
@@ -89,7 +111,7 @@ func normal(name string) string {
 	}, strings.ToLower(name))
 }
 
-// header returns which field of a row has which column.
+// header returns the header that a row is.
 func (t *table) header(fields []string, f Format) (*header, error) {
 	h := &header{fields: slices.Clone(fields)}
 	var names []string
@@ -100,11 +122,11 @@ func (t *table) header(fields []string, f Format) (*header, error) {
 		h.at[c] = -1
 		for _, name := range t.names[c] {
 			if h.at[c] = slices.Index(names, name); h.at[c] >= 0 {
-				if slices.Contains(names[h.at[c]+1:], name) {
-					return nil, FileError(fmt.Sprintf("The column %s is there twice.", quoted(h.name(c))))
-				}
 				break
 			}
+		}
+		if at := h.at[c]; at >= 0 && slices.Contains(names[at+1:], names[at]) {
+			return nil, fileErrorf("The column %s is there twice.", quoted(fields[at]))
 		}
 	}
 	var missing string
@@ -116,11 +138,12 @@ func (t *table) header(fields []string, f Format) (*header, error) {
 	default:
 		return h, nil
 	}
-	return nil, FileError(fmt.Sprintf("The first line must name the columns, and the one %s is not there: "+
-		"it has %s. Is the format %s?", missing, quoted(strings.Join(fields, ", ")), f))
+	has := quoted(strings.Join(fields, ", "))
+	return nil, fileErrorf("The first line must name the columns, and the one %s is not there: "+
+		"it has %s. Is the format %s?", missing, has, f)
 }
 
-// listed returns the names that some columns go by.
+// listed returns the names of some columns.
 func (t *table) listed(cs ...column) string {
 	var names []string
 	for _, c := range cs {
@@ -129,7 +152,7 @@ func (t *table) listed(cs ...column) string {
 	return strings.Join(names, ", ")
 }
 
-// bareHeader returns the columns of a file that begins with its first record, if it does.
+// bareHeader returns the header of a file that begins with a record, and whether it does.
 func (t *table) bareHeader(fields []string) (*header, bool) {
 	if t.bare == nil || len(fields) != len(t.bare) {
 		return nil, false
@@ -160,7 +183,7 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 		case row.wrong == "" && blank(row.fields):
 			continue
 		case h == nil && row.wrong != "":
-			return FileError(fmt.Sprintf("Line %d must name the columns. %s", row.first, row.wrong))
+			return fileErrorf("Line %d must name the columns. %s", row.first, row.wrong)
 		case h == nil:
 			bare := false
 			if h, bare = t.bareHeader(row.fields); !bare {
@@ -180,15 +203,20 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 	}
 }
 
-// separator begins the line that tells spreadsheets what separates the fields. It is no record.
+// separator begins the line that tells spreadsheets the separator. It is not a record.
 const separator = "sep="
 
-// blank reports whether a row has nothing in it, or only that line.
+// blank reports whether a row is empty, or that line.
 func blank(fields []string) bool {
 	if strings.EqualFold(fields[0], separator) {
 		fields = fields[1:]
 	}
-	return !slices.ContainsFunc(fields, func(field string) bool { return strings.TrimSpace(field) != "" })
+	for _, field := range fields {
+		if strings.TrimSpace(field) != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // records makes the records of a row.
@@ -196,11 +224,11 @@ func (t *table) records(h *header, row row, yield func(Record)) {
 	wrong := row.wrong
 	switch {
 	case wrong != "":
-	case len(row.fields) != len(h.fields): // more may be a title that was cut, even if the last is empty
+	case len(row.fields) != len(h.fields): // too many, even if empty, may be a title that was cut
 		wrong = uneven(row, len(h.fields))
-	case slices.Equal(row.fields, h.fields): // again, as several files were put together
+	case slices.Equal(row.fields, h.fields): // the header again: several files were concatenated
 		return
-	case slices.ContainsFunc(row.fields, func(field string) bool { return !utf8.ValidString(field) }):
+	case slices.ContainsFunc(row.fields, notValid):
 		wrong = notUTF8
 	default:
 		t.record(h, row.fields, yield)
@@ -209,7 +237,9 @@ func (t *table) records(h *header, row row, yield func(Record)) {
 	yield(Record{Err: RecordError(wrong)})
 }
 
-// uneven returns what is wrong with a row that has not as many fields as there should be.
+func notValid(text string) bool { return !utf8.ValidString(text) }
+
+// uneven returns what is wrong with a row that should have another number of fields.
 func uneven(row row, should int) string {
 	hint := "put text that has a separator in it into quotes"
 	switch {
@@ -227,7 +257,7 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 		if h.at[c] < 0 {
 			return ""
 		}
-		s := strings.Clone(fields[h.at[c]]) // else one field keeps the row in memory
+		s := strings.Clone(fields[h.at[c]]) // otherwise it keeps the row in memory
 		switch {
 		case c >= title && slices.Contains(t.null, s): // an alias may be called so
 			return ""
@@ -250,7 +280,7 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 	b := builder{short: text(short), code: text(code), own: t.own}
 	if !t.own {
 		b.code = strings.Trim(b.code, "/")
-		b.custom = strings.FieldsFunc(text(custom), func(r rune) bool { return r == ',' || r == ' ' })
+		b.custom = strings.Fields(strings.ReplaceAll(text(custom), ",", " "))
 	}
 	if t.skip != "" && b.code == t.skip {
 		return
@@ -283,7 +313,8 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 	if t.own {
 		var ok bool
 		if b.Link.Tags, ok = splitTags(text(tags)); !ok {
-			b.fail(`The tags are not separated by commas, or a quote is missing: one with a comma in it is written as "a,b".`)
+			b.fail(`The tags are not separated by commas, or a quote is missing: ` +
+				`one with a comma in it is written as "a,b".`)
 		}
 	} else {
 		b.Link.Tags = looseTags(text(tags))
@@ -291,8 +322,8 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 	b.yield(t.names[target][0], yield)
 }
 
-// looseTags splits the tags of other programs: at commas, or at bars where there are none. They may
-// be a list in JSON, too.
+// looseTags splits the tags of other programs: a list in JSON, or separated by commas, or by bars
+// where there are no commas.
 func looseTags(s string) (all []string) {
 	var list []string
 	if strings.HasPrefix(s, "[") && json.Unmarshal([]byte(s), &list) == nil {

@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -12,8 +11,8 @@ import (
 	"tiney/link"
 )
 
-// document is a format of a list of links in JSON, alone or a member of an object. Several of them may follow each other, as
-// the pages of an API do.
+// document is a JSON format: a list of links, alone or as a member of an object. A file may have
+// several of them one after another, such as the pages of an API.
 type document struct {
 	member string
 	decode decoder
@@ -24,7 +23,7 @@ var documents = map[Format]document{
 	Bitly: {"links", decodeBitly},
 }
 
-// bounded is r, as long as the decoder has returned a token or value within the last maxRecord bytes.
+// bounded is r until the decoder has returned no token or value for maxRecord bytes.
 type bounded struct {
 	r       io.Reader
 	decoder *jsontext.Decoder
@@ -51,8 +50,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 // read reads the entries of a file. The number of an entry is its Line.
 func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 	in := &bounded{r: r}
-	// What is wrong with one entry only is found where it is decoded.
-	in.decoder = jsontext.NewDecoder(in, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	// Errors within one entry are found when it is decoded.
+	in.decoder = jsontext.NewDecoder(in,
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	entries, lists := 0, 0
 	err := d.walk(in.decoder, &lists, func(data []byte) bool {
 		entries++
@@ -67,14 +67,17 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 	case errors.Is(err, errStopped):
 		return nil
 	case errors.Is(in.err, errEntryTooLong):
-		return FileError(fmt.Sprintf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged there. It and what follows was not read.", entries+1))
+		return fileErrorf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged there. "+
+			"It and what follows was not read.", entries+1)
 	case in.err != nil:
 		return in.err
 	case err != nil:
-		return FileError(fmt.Sprintf("The JSON is damaged in or after entry %d of the list, at byte %d, or ends there before it is complete. What follows was not read.",
-			entries+1, in.decoder.InputOffset()))
+		return fileErrorf("The JSON is damaged in or after entry %d of the list, at byte %d, "+
+			"or ends there before it is complete. What follows was not read.",
+			entries+1, in.decoder.InputOffset())
 	case lists == 0:
-		return FileError(fmt.Sprintf("The JSON has no list of links: the format %s has it as the member %q, or alone.", f, d.member))
+		return fileErrorf("The JSON has no list of links: "+
+			"the format %s has it as the member %q, or alone.", f, d.member)
 	}
 	return nil
 }
@@ -82,7 +85,7 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 // errStopped: the caller wants no more entries.
 var errStopped = errors.New("stopped")
 
-// walk finds the lists, and hands their entries over. The error is the decoder's, or errStopped.
+// walk yields the entries of all lists. The error is the decoder's, or errStopped.
 func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte) bool) error {
 	list := func() error {
 		*lists++
@@ -138,8 +141,8 @@ func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte)
 	}
 }
 
-// flag is a boolean of a program whose database may have none: null, "" and what parseBool takes for
-// false are false, and any other value is true.
+// flag is a boolean of a program whose database may have none: null, "" and the texts that
+// parseBool takes for false are false, and any other value is true.
 type flag bool
 
 // UnmarshalJSON decodes the value.
@@ -171,7 +174,8 @@ func decodeKutt(data []byte, yield func(Record)) {
 		Total: clicks.Total{Clicks: v.VisitCount},
 	}}
 	if v.Password {
-		b.fail("The link asks for a password, which no link can here: it would lead everybody to its target. Take the password away, or leave it out.")
+		b.fail("The link asks for a password, which no link can here: it would lead everybody to its " +
+			"target. Take the password away, or leave it out.")
 	}
 	b.time(&b.Link.CreatedAt, "created_at", v.CreatedAt)
 	b.time(&b.Link.ExpiresAt, "expire_in", v.ExpireIn)

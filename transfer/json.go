@@ -16,7 +16,7 @@ import (
 	"tiney/link"
 )
 
-// decoder decodes one JSON object. A record that it hands over has no Line; it may hand over several.
+// decoder decodes one JSON object, which may be several records. It leaves out their Line.
 type decoder func(data []byte, yield func(Record))
 
 // objectLines is a format of one JSON object a line.
@@ -30,8 +30,8 @@ var objects = map[Format]objectLines{
 // read reads the lines of a file, which begins with start.
 func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
 	if len(start) > 0 && start[0] != '{' {
-		return FileError(fmt.Sprintf("The format %s has one JSON object a line, and the file does not "+
-			`begin with "{". Choose another format.`, f))
+		return fileErrorf("The format %s has one JSON object a line, "+
+			`and the file does not begin with "{". Choose another format.`, f)
 	}
 	lines := newLineReader(in)
 	for begin := true; ; {
@@ -51,8 +51,8 @@ func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Recor
 			continue
 		}
 		if begin && string(line) == "{" {
-			return FileError(fmt.Sprintf("The format %s has one JSON object a line, "+
-				"and the file has objects that go over several.", f))
+			return fileErrorf("The format %s has one JSON object a line, "+
+				"and the file has objects that go over several.", f)
 		}
 		begin = false
 		more := true
@@ -82,7 +82,7 @@ const tooLong = "The line is longer than 1 MiB and was skipped: " +
 
 const notUTF8 = "The text is not valid UTF-8. Save the file as UTF-8."
 
-// linkJSON is a link in our own formats: what the API says of it.
+// linkJSON is a link in our own JSON, with the members of the API.
 type linkJSON struct {
 	Alias      link.Alias `json:"alias"`
 	ShortURL   string     `json:"shortUrl"`
@@ -120,8 +120,14 @@ func decodeRow(data []byte, yield func(Record)) {
 		return
 	}
 	b := builder{code: string(v.Alias), short: v.ShortURL, own: true, Record: Record{
-		Link: link.Link{LongURL: v.LongURL, StatusCode: v.StatusCode, Disabled: v.Disabled, Title: string(v.Title), Tags: v.Tags,
-			Owner: string(v.Owner)},
+		Link: link.Link{
+			LongURL:    v.LongURL,
+			StatusCode: v.StatusCode,
+			Disabled:   v.Disabled,
+			Title:      string(v.Title),
+			Tags:       v.Tags,
+			Owner:      string(v.Owner),
+		},
 		Total: clicks.Total{Clicks: v.Clicks, Bots: v.Bots},
 	}}
 	b.time(&b.Link.CreatedAt, "createdAtUtc", string(v.CreatedAt))
@@ -131,9 +137,10 @@ func decodeRow(data []byte, yield func(Record)) {
 	b.yield("longUrl", yield)
 }
 
-// unmarshal decodes an object of another program, which may write names as it likes, and says some of them twice.
+// unmarshal decodes an object of another program: names are in any case, and some come twice.
 func unmarshal(data []byte, v any) error {
-	return json.Unmarshal(data, v, json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
+	return json.Unmarshal(data, v,
+		json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
 }
 
 func decodeGolink(data []byte, yield func(Record)) {
@@ -146,7 +153,8 @@ func decodeGolink(data []byte, yield func(Record)) {
 	}
 	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long}}}
 	if strings.Contains(v.Long, "{{") {
-		b.fail("The target is a template, which no link can be here. Leave it out, or write the URL that it stands for.")
+		b.fail("The target is a template, which no link can be here. " +
+			"Leave it out, or write the URL that it stands for.")
 	}
 	b.time(&b.Link.CreatedAt, "Created", v.Created)
 	b.yield("Long", yield)
@@ -158,11 +166,13 @@ func jsonWrong(err error) string {
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.As(err, &semantic) && semantic.GoType != nil:
-		return fmt.Sprintf("The member %s must be %s.", member(semantic.JSONPointer), kindOf(semantic.GoType))
+		name := member(semantic.JSONPointer)
+		return fmt.Sprintf("The member %s must be %s.", name, kindOf(semantic.GoType))
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
 		return fmt.Sprintf("The member %s is there twice.", member(syntactic.JSONPointer))
 	case errors.As(err, &syntactic) && errors.Is(err, io.ErrUnexpectedEOF):
-		return "The JSON ends before it is complete: check whether the line was cut, or a quote is missing."
+		return "The JSON ends before it is complete: " +
+			"check whether the line was cut, or a quote is missing."
 	case errors.As(err, &syntactic):
 		return fmt.Sprintf("The JSON is damaged at byte %d.", syntactic.ByteOffset+1)
 	}

@@ -9,27 +9,28 @@ import (
 	"strings"
 )
 
-// maxSeparators is how many fields of a row are split at most, each of which takes 40 bytes.
+// maxSeparators is how many separators a row may have, in text too: each may be a field, which takes
+// csv.Reader 40 bytes.
 const maxSeparators = 1 << 16
 
 // row is a row of a CSV file.
 type row struct {
 	fields      []string // valid until the next row is read
-	first, last int      // the lines where it begins and ends
-	wrong       string   // why its fields are not known, or ""
+	first, last int      // lines
+	wrong       string   // why it has no fields, or ""
 }
 
-// rowReader reads the rows of a CSV file (RFC 4180). It hands the file to a csv.Reader, and keeps
-// the text of the row that this is reading.
+// rowReader reads the rows of a CSV file. Its csv.Reader reads the file through it, so it has the
+// text of the current row: to bound it, to count its lines, and to read it again.
 type rowReader struct {
 	in    io.Reader
 	comma rune
 	csv   *csv.Reader
 
-	text   bytes.Buffer // what was read of the file since the end of the last row
+	text   bytes.Buffer // of the file, read since the end of the last row
 	offset int64        // of text in the file
-	line   int          // that text begins with
-	err    error        // of reading, but io.EOF
+	line   int          // the line where text begins, from 1
+	err    error        // of reading, except io.EOF
 }
 
 func newRowReader(r io.Reader, start []byte) *rowReader {
@@ -39,8 +40,8 @@ func newRowReader(r io.Reader, start []byte) *rowReader {
 	return rows
 }
 
-// separatorOf returns which of commas, semicolons (of spreadsheets where a comma is a decimal one)
-// and tabs the first line of a file has most of, outside of quotes.
+// separatorOf returns the most frequent of comma, semicolon (of spreadsheets with decimal commas) and
+// tab in the first line of a file, outside of quotes.
 func separatorOf(start []byte) rune {
 	if end := bytes.IndexAny(start, "\r\n"); end >= 0 {
 		start = start[:end]
@@ -75,9 +76,8 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	r.skipBlank()
 	text := r.text.Bytes()
 	if len(text) >= maxRecord || bytes.Count(text, []byte{byte(r.comma)}) >= maxSeparators {
-		r.err = FileError(fmt.Sprintf("The row that begins in line %d is longer than 1 MiB, or has "+
-			"more than 65,536 columns: check whether a quote is missing. "+
-			"Nothing from there on was read.", r.line))
+		r.err = fileErrorf("The row that begins in line %d is longer than 1 MiB, or has more than "+
+			"65,536 columns: check whether a quote is missing. Nothing from there on was read.", r.line)
 	}
 	if r.err != nil {
 		return 0, r.err
@@ -90,7 +90,7 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// skipBlank takes blank lines, which csv.Reader skips and which may be any number.
+// skipBlank takes blank lines, which csv.Reader skips. There may be any number of them.
 func (r *rowReader) skipBlank() {
 	text := r.text.Bytes()
 	r.take(len(text) - len(bytes.TrimLeft(text, "\n")))
@@ -120,8 +120,9 @@ func (r *rowReader) next() (row, error) {
 	}
 	quote := next.first + strings.Count(strings.Join(fields, ""), "\n")
 	if next.first == next.last || errors.Is(err, csv.ErrBareQuote) {
-		// Some programs do not double the quotes within a text, or put none around it. In one line
-		// that is safe to read: a quote that never ends takes the end of the line for its text.
+		// Some programs neither double the quotes within a text nor put it into quotes. With
+		// LazyQuotes that is readable, and safe in one line: if a quote never ends, the last field has
+		// the end of the line in it.
 		parser := r.parser(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n")))
 		parser.LazyQuotes = true
 		if next.fields, err = parser.Read(); err != nil {
@@ -131,8 +132,8 @@ func (r *rowReader) next() (row, error) {
 			return next, nil
 		}
 	}
-	next.wrong = fmt.Sprintf("The quote that begins in line %d never ends, or text follows its end: "+
-		"close it, or double it if it is part of the text.", quote)
+	next.wrong = fmt.Sprintf("The quote that begins in line %d never ends, "+
+		"or text follows its end: close it, or double it if it is part of the text.", quote)
 	if next.last > next.first {
 		next.wrong += fmt.Sprintf(" Lines %d to %d were not read.", next.first, next.last)
 	}

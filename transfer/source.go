@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// maxRecord is the longest record that is read, in bytes. The longest of our own has some 50 KB,
-	// with every character escaped; other programs have columns that are not read.
+	// maxRecord is the longest record that is read, in bytes. Our own have at most some 50 KB, with
+	// every character escaped; those of other programs may have more columns.
 	maxRecord = 1 << 20
-	// startSize is how much of a file is looked at to tell what it is, in bytes.
+	// startSize is how much of a file shows what it is, in bytes.
 	startSize = 64 << 10
 )
 
@@ -33,8 +33,8 @@ func open(r io.Reader) (in *bufio.Reader, start []byte, err error) {
 	start = bytes.TrimLeft(start, " \t\r\n")
 	switch {
 	case bytes.HasPrefix(start, []byte("<")):
-		return nil, nil, FileError("The file is a web page or XML. Perhaps a sign-in page was saved " +
-			"instead of the export: export the links again.")
+		return nil, nil, FileError("The file is a web page or XML. " +
+			"Perhaps a sign-in page was saved instead of the export: export the links again.")
 	case sql.Match(start):
 		return nil, nil, FileError("The file is SQL. Export the links as CSV or JSON instead; " +
 			"a table as CSV, with the names of its columns in the first line.")
@@ -48,7 +48,7 @@ var sql = regexp.MustCompile(`^(?i:--\s|/\*|(insert|replace)\s+(ignore\s+)?(into
 	`|copy\s+\S+\s*\([\w"]+,|pragma\s|(begin|start)(\s+transaction)?;\s*[\r\n]` +
 	`|set\s+(@|names\s|\w+\s*=)|use\s+\x60)`)
 
-// signatures are the first bytes of files that people take for exports.
+// signatures are the first bytes of files that people mistake for exports.
 var signatures = []struct{ start, is string }{
 	{"\xff\xfe", utf16},
 	{"\xfe\xff", utf16},
@@ -61,7 +61,7 @@ var signatures = []struct{ start, is string }{
 
 const utf16 = "The file is UTF-16. Save it as UTF-8."
 
-// notText returns what a file is instead of text in UTF-8, or "".
+// notText says what a file is that is not text in UTF-8. It returns "" for text.
 func notText(data []byte) string {
 	for _, s := range signatures {
 		if bytes.HasPrefix(data, []byte(s.start)) {
@@ -100,7 +100,6 @@ func (l *lineFeeds) Read(p []byte) (int, error) {
 	return len(text), err
 }
 
-// lineReader reads lines.
 type lineReader struct {
 	in     *bufio.Reader
 	line   []byte
@@ -112,7 +111,7 @@ func newLineReader(r io.Reader) *lineReader {
 }
 
 // next returns the next line and its number, from 1. The line is valid until the next call; it is
-// nil if it is longer than maxRecord. The error is io.EOF, or that of reading.
+// nil if it is longer than maxRecord. The error is that of reading.
 func (l *lineReader) next() (line []byte, number int, err error) {
 	l.number++
 	l.line = l.line[:0]

@@ -17,13 +17,13 @@ const maxCustom = 100
 // builder makes the records of one entry of a file.
 type builder struct {
 	Record
-	code   string   // the alias itself, or "" if only the next says it
+	code   string   // the alias itself, or "" if short has it
 	short  string   // the short URL
-	custom []string // other short URLs that lead to the same target
-	own    bool     // the format is our own: there need not be an alias, and nothing is cut
+	custom []string // other short URLs with the same target
+	own    bool     // the format is our own: records may lack an alias, and nothing is cut
 }
 
-// fail sets what is wrong with the record, unless something else is.
+// fail sets the error of the record, unless it has one.
 func (b *builder) fail(format string, args ...any) {
 	if b.Err == nil {
 		b.Err = RecordError(fmt.Sprintf(format, args...))
@@ -37,7 +37,8 @@ func (b *builder) time(dst *time.Time, name, text string) {
 	}
 	t, ok := parseTime(text)
 	if !ok {
-		b.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.", quoted(name), quoted(text))
+		b.fail("%s is %s; a time is written as 2030-01-31T12:00:00Z or 2030-01-31 12:00:00.",
+			quoted(name), quoted(text))
 	}
 	*dst = t
 }
@@ -49,13 +50,14 @@ func (b *builder) count(dst *int64, name, text string) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		b.fail("%s is %s; it must be a whole number, without separators.", quoted(name), quoted(text))
+		b.fail("%s is %s; it must be a whole number, without separators.",
+			quoted(name), quoted(text))
 	}
 	*dst = n
 }
 
-// yield hands the record over, once for each of its aliases; only the first has the clicks. target is the name of the
-// target's column or member.
+// yield yields the record once for each of its aliases; only the first has the clicks. target is the
+// name of the target's column or member.
 func (b *builder) yield(target string, yield func(Record)) {
 	switch {
 	case b.Link.LongURL == "":
@@ -142,8 +144,8 @@ func (b *builder) aliases() (aliases []link.Alias) {
 	return aliases
 }
 
-// pathOf returns the path of a short URL, which may lack its scheme, without the slashes at its ends. It is the whole of it:
-// the last part alone would be another alias, and a link that nobody was given.
+// pathOf returns the whole path of a short URL, which may lack its scheme, without the slashes at its
+// ends. The last segment alone would be another alias.
 func pathOf(short string) string {
 	if _, after, ok := strings.Cut(short, "://"); ok {
 		short = after
@@ -171,11 +173,11 @@ var layouts = []string{
 	time.DateTime,
 	"2006-01-02T15:04:05-0700", // Bitly
 	"2006-01-02T15:04:05",
-	"2006-01-02 15:04", // what spreadsheets make of it
+	"2006-01-02 15:04", // spreadsheets
 	time.DateOnly,
 }
 
-// parseTime parses a time, to the second. The date that MySQL has for none is zero.
+// parseTime parses a time, to the second. MySQL's date for none is the zero time.
 func parseTime(text string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, text)
 	for i := 0; err != nil && i < len(layouts); i++ {
@@ -185,5 +187,5 @@ func parseTime(text string) (time.Time, bool) {
 		return time.Time{}, text == "0000-00-00 00:00:00"
 	}
 	t = t.UTC().Truncate(time.Second)
-	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may lead out of them
+	return t, 1 <= t.Year() && t.Year() <= 9999 // an offset may lead out of these years
 }

@@ -14,16 +14,17 @@ import (
 	"tiney/link"
 )
 
-// Writer writes records in one of our own formats: what Read makes of them is equal to what was written, but for Shared,
-// DeletedAt and Line, and with times to the second.
+// Writer writes records in one of our own formats. Read returns them as they were written, but for
+// Shared, DeletedAt and Line, with times to the second, and in CSV with all line ends as LF.
 //
-// The fields of CSV are as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas; one that has
-// a comma or a quote in it, or white space at an end, is in quotes itself. Spreadsheets take a field that begins with =, +, -
-// or @ for a formula, whatever its quotes, and a title may be anybody's: alias, title, tags and owner have an apostrophe put
-// before such a beginning, also if apostrophes precede it, and Read takes one away again.
+// CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas; one
+// that has a comma or a quote in it, or white space at an end, is in quotes itself. Spreadsheets take
+// a field that begins with =, +, - or @ for a formula, even in quotes, and anybody may choose a title.
+// So Writer puts an apostrophe before an alias, title, tag or owner that begins like that, also
+// after apostrophes, and Read takes one away again.
 type Writer struct {
-	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets what separates its fields.
-	// Without it some take semicolons, and a field may begin anywhere in a title or a long URL.
+	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets the separator. Without it
+	// some take semicolons, and a field may begin anywhere in a title or a long URL.
 	ForSpreadsheet bool
 
 	base   link.Base
@@ -33,12 +34,12 @@ type Writer struct {
 	began  bool
 }
 
-// NewWriter returns a Writer to w of short URLs below base. What is written may be in its buffer until Flush.
+// NewWriter returns a Writer to w of short URLs below base. It buffers until Flush.
 func NewWriter(w io.Writer, f Format, base link.Base) *Writer {
 	return &Writer{base: base, format: f, w: w, csv: csv.NewWriter(w)}
 }
 
-// Write writes a record, whose Err is not looked at. The error is that of writing, or ErrFormat.
+// Write writes a record without its Err. The error is that of writing, or ErrFormat.
 func (w *Writer) Write(rec Record) error {
 	l := rec.Link
 	if l.StatusCode == 0 {
@@ -100,7 +101,7 @@ func (w *Writer) Write(rec Record) error {
 	return ErrFormat
 }
 
-// begin writes the names of the columns, once.
+// begin writes the column names once.
 func (w *Writer) begin() error {
 	if w.began {
 		return nil
@@ -111,11 +112,12 @@ func (w *Writer) begin() error {
 			return err
 		}
 	}
-	return w.csv.Write([]string{"alias", "shortUrl", "longUrl", "createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled",
-		"shared", "deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc"})
+	return w.csv.Write([]string{"alias", "shortUrl", "longUrl",
+		"createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled", "shared",
+		"deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc"})
 }
 
-// Flush writes what is in the buffer, and the names of the columns even if there was no record.
+// Flush writes the buffer, and the column names even if there was no record.
 func (w *Writer) Flush() error {
 	if w.format != CSV {
 		return nil
@@ -135,15 +137,15 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// formula reports whether a field begins like what spreadsheets take for a formula, after
-// https://owasp.org/www-community/attacks/CSV_Injection, or would without apostrophes before it.
+// formula reports whether spreadsheets take a field for a formula (see
+// https://owasp.org/www-community/attacks/CSV_Injection), or would without apostrophes before it.
 func formula(s string) bool {
 	s = strings.TrimLeft(s, "'")
 	first, _ := utf8.DecodeRuneInString(s)
 	return s != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first)
 }
 
-// guarded returns a field that no spreadsheet takes for a formula, and unguarded what it was before.
+// guarded returns a field that no spreadsheet takes for a formula, and unguarded reverses it.
 func guarded(s string) string {
 	if formula(s) {
 		return "'" + s
@@ -173,7 +175,8 @@ func joinTags(tags []string) string {
 	return b.String()
 }
 
-// splitTags returns false if a quote is out of place. Who writes tags by hand may put spaces around them.
+// splitTags returns false if a quote is out of place. Tags may have spaces around them, as people
+// write them.
 func splitTags(s string) (tags []string, ok bool) {
 	if s = strings.TrimSpace(s); s == "" {
 		return nil, true
@@ -182,7 +185,8 @@ func splitTags(s string) (tags []string, ok bool) {
 		tag := ""
 		if s = strings.TrimLeft(s, " "); strings.HasPrefix(s, `"`) {
 			var text strings.Builder
-			for strings.HasPrefix(s, `"`) { // each round takes a part up to the next quote; a doubled one begins another part
+			// Each round takes a part up to the next quote; a doubled one begins another part.
+			for strings.HasPrefix(s, `"`) {
 				part, rest, closed := strings.Cut(s[1:], `"`)
 				if !closed {
 					return nil, false

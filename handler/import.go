@@ -33,8 +33,8 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// importCommand imports links as an admin. It can be stopped at any point, and run again: links that
-// are there stay.
+// importCommand imports links as an admin. It can be stopped at any point, and run again: links
+// that are there stay.
 func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("import", flag.ContinueOnError)
 	name := options.String("format", string(transfer.NDJSON), "")

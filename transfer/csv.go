@@ -41,7 +41,7 @@ const (
 type table struct {
 	// names are the names of each column as normal returns them. The first that a file has counts.
 	names [columns][]string
-	// own: texts are kept as they are, joinTags has written the tags, and records may lack an alias.
+	// own: texts are kept as they are, tags are from joinTags, and records may lack an alias.
 	own bool
 	// bare is the order of the columns in files without their names; nil: files have them.
 	bare []column

@@ -67,8 +67,8 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 	case errors.Is(err, errStopped):
 		return nil
 	case errors.Is(in.err, errEntryTooLong):
-		return fileErrorf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged there. "+
-			"It and what follows was not read.", entries+1)
+		return fileErrorf("Entry %d of the list is longer than 1 MiB, or the JSON is damaged "+
+			"there. It and what follows was not read.", entries+1)
 	case in.err != nil:
 		return in.err
 	case err != nil:
@@ -174,8 +174,8 @@ func decodeKutt(data []byte, yield func(Record)) {
 		Total: clicks.Total{Clicks: v.VisitCount},
 	}}
 	if v.Password {
-		b.fail("The link asks for a password, which no link can here: it would lead everybody to its " +
-			"target. Take the password away, or leave it out.")
+		b.fail("The link asks for a password, which no link can here: it would lead everybody to " +
+			"its target. Take the password away, or leave it out.")
 	}
 	b.time(&b.Link.CreatedAt, "created_at", v.CreatedAt)
 	b.time(&b.Link.ExpiresAt, "expire_in", v.ExpireIn)

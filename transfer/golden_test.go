@@ -45,8 +45,8 @@ func samples(t testing.TB) (all []sample) {
 	return all
 }
 
-// Each format has sample files, written from its description, with the awkward cases in them. What is read from a file stands
-// beside it.
+// Each format has sample files, written from its description, with the awkward cases in them. What
+// is read from a file stands beside it.
 func TestSamples(t *testing.T) {
 	seen := map[transfer.Format]bool{}
 	for _, sample := range samples(t) {

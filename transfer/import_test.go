@@ -14,7 +14,8 @@ import (
 )
 
 // resultsOf imports a file, and returns what became of each record: "2 one created".
-func resultsOf(t *testing.T, im *transfer.Import, f transfer.Format, file string) (results []string) {
+func resultsOf(t *testing.T, im *transfer.Import, f transfer.Format,
+	file string) (results []string) {
 	t.Helper()
 	for _, r := range im.Add(t.Context(), read(t, f, file), day) {
 		what := "there"
@@ -46,12 +47,14 @@ func TestImport(t *testing.T) {
 		"two,javascript:alert(1),\n" +
 		",https://example.com/,\n"
 	invalid := []string{"5  damaged", fmt.Sprintf("6  invalid %d", link.FieldAlias),
-		fmt.Sprintf("7 two invalid %d", link.FieldLongURL), fmt.Sprintf("8  invalid %d", link.FieldAlias)}
+		fmt.Sprintf("7 two invalid %d", link.FieldLongURL), fmt.Sprintf("8  invalid %d",
+			link.FieldAlias)}
 	want := func(what string, im *transfer.Import, first, second, third string) {
 		t.Helper()
 		want := append([]string{"2 one " + first, "3 one " + second, "4 one " + third}, invalid...)
 		if got := resultsOf(t, im, transfer.CSV, file); !slices.Equal(got, want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
 		}
 	}
 	dry := &transfer.Import{Links: store, DryRun: true}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// maxSeparators is how many separators a row may have, in text too: each may be a field, which takes
-// csv.Reader 40 bytes.
+// maxSeparators is how many separators a row may have, in text too: each may be a field, which
+// takes csv.Reader 40 bytes.
 const maxSeparators = 1 << 16
 
 // row is a row of a CSV file.
@@ -40,8 +40,8 @@ func newRowReader(r io.Reader, start []byte) *rowReader {
 	return rows
 }
 
-// separatorOf returns the most frequent of comma, semicolon (of spreadsheets with decimal commas) and
-// tab in the first line of a file, outside of quotes.
+// separatorOf returns the most frequent of comma, semicolon (of spreadsheets with decimal commas)
+// and tab in the first line of a file, outside of quotes.
 func separatorOf(start []byte) rune {
 	if end := bytes.IndexAny(start, "\r\n"); end >= 0 {
 		start = start[:end]
@@ -77,7 +77,8 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	text := r.text.Bytes()
 	if len(text) >= maxRecord || bytes.Count(text, []byte{byte(r.comma)}) >= maxSeparators {
 		r.err = fileErrorf("The row that begins in line %d is longer than 1 MiB, or has more than "+
-			"65,536 columns: check whether a quote is missing. Nothing from there on was read.", r.line)
+			"65,536 columns: check whether a quote is missing. Nothing from there on was read.",
+			r.line)
 	}
 	if r.err != nil {
 		return 0, r.err
@@ -121,8 +122,8 @@ func (r *rowReader) next() (row, error) {
 	quote := next.first + strings.Count(strings.Join(fields, ""), "\n")
 	if next.first == next.last || errors.Is(err, csv.ErrBareQuote) {
 		// Some programs neither double the quotes within a text nor put it into quotes. With
-		// LazyQuotes that is readable, and safe in one line: if a quote never ends, the last field has
-		// the end of the line in it.
+		// LazyQuotes that is readable, and safe in one line: if a quote never ends, the last field
+		// has the end of the line in it.
 		parser := r.parser(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n")))
 		parser.LazyQuotes = true
 		if next.fields, err = parser.Read(); err != nil {

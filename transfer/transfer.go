@@ -20,8 +20,8 @@ type Record struct {
 	// entry. It never decreases. A Bitly link with several aliases is several records of one line.
 	Line int
 	// Link has the values of the file, to which no rule was applied. It has a long URL. Values that
-	// the file does not have are zero, StatusCode too. Times are UTC and whole seconds. Only our own
-	// formats set the owner, and only they may lack the alias.
+	// the file does not have are zero, StatusCode too. Times are UTC and whole seconds. Only our
+	// own formats set the owner, and only they may lack the alias.
 	Link link.Link
 	// Total has the clicks before the export: Clicks, Bots and Last only.
 	Total clicks.Total
@@ -88,9 +88,9 @@ func quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Read reads the records of a file, in memory that does not grow with the file. A damaged record has
-// Err, and reading goes on after it. Blank lines are no records. An error ends the sequence: it is
-// that of reading r, a FileError, or ErrFormat.
+// Read reads the records of a file, in memory that does not grow with the file. A damaged record
+// has Err, and reading goes on after it. Blank lines are no records. An error ends the sequence: it
+// is that of reading r, a FileError, or ErrFormat.
 func Read(r io.Reader, f Format) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := read(r, f, func(rec Record) bool { return yield(rec, nil) }); err != nil {
@@ -123,5 +123,6 @@ func read(r io.Reader, f Format, yield func(Record) bool) error {
 	case isTable:
 		return table.read(in, start, f, yield)
 	}
-	return fileErrorf("The file is no JSON document, as the format %s is. Choose another format.", f)
+	return fileErrorf("The file is no JSON document, as the format %s is. "+
+		"Choose another format.", f)
 }

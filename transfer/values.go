@@ -56,8 +56,8 @@ func (b *builder) count(dst *int64, name, text string) {
 	*dst = n
 }
 
-// yield yields the record once for each of its aliases; only the first has the clicks. target is the
-// name of the target's column or member.
+// yield yields the record once for each of its aliases; only the first has the clicks. target is
+// the name of the target's column or member.
 func (b *builder) yield(target string, yield func(Record)) {
 	switch {
 	case b.Link.LongURL == "":
@@ -144,8 +144,8 @@ func (b *builder) aliases() (aliases []link.Alias) {
 	return aliases
 }
 
-// pathOf returns the whole path of a short URL, which may lack its scheme, without the slashes at its
-// ends. The last segment alone would be another alias.
+// pathOf returns the whole path of a short URL, which may lack its scheme, without the slashes at
+// its ends. The last segment alone would be another alias.
 func pathOf(short string) string {
 	if _, after, ok := strings.Cut(short, "://"); ok {
 		short = after

@@ -17,11 +17,11 @@ import (
 // Writer writes records in one of our own formats. Read returns them as they were written, but for
 // Shared, DeletedAt and Line, with times to the second, and in CSV with all line ends as LF.
 //
-// CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas; one
-// that has a comma or a quote in it, or white space at an end, is in quotes itself. Spreadsheets take
-// a field that begins with =, +, - or @ for a formula, even in quotes, and anybody may choose a title.
-// So Writer puts an apostrophe before an alias, title, tag or owner that begins like that, also
-// after apostrophes, and Read takes one away again.
+// CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas;
+// one that has a comma or a quote in it, or white space at an end, is in quotes itself.
+// Spreadsheets take a field that begins with =, +, - or @ for a formula, even in quotes, and
+// anybody may choose a title. So Writer puts an apostrophe before an alias, title, tag or owner
+// that begins like that, also after apostrophes, and Read takes one away again.
 type Writer struct {
 	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets the separator. Without it
 	// some take semicolons, and a field may begin anywhere in a title or a long URL.

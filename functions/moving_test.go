@@ -33,17 +33,20 @@ func (i imported) String() string {
 	return strings.TrimSpace(text)
 }
 
-// imports sends a file as somebody, and returns what became of each record.
+// imports sends a file as an owner, and returns what became of each record.
 func (r *rig) imports(who, query, file string) (results []string) {
 	r.t.Helper()
-	w := r.as(who, http.MethodPost, "/api/import"+query, file, "Content-Type", "Text/Anything; x=\"")
+	w := r.as(who, http.MethodPost, "/api/import"+query, file,
+		"Content-Type", "Text/Anything; x=\"")
 	var body struct{ Results []imported }
-	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != 200 || body.Results == nil {
+	err := json.Unmarshal(w.Body.Bytes(), &body)
+	if err != nil || w.Code != 200 || body.Results == nil {
 		r.t.Fatalf("%s: got %d %s", query, w.Code, w.Body)
 	}
 	for _, i := range body.Results {
-		if i.Problem != nil && (i.Problem.Status != i.Status || i.Problem.Title == "" || i.Problem.Detail == "") {
-			r.t.Errorf("got %+v", i.Problem)
+		p := i.Problem
+		if p != nil && (p.Status != i.Status || p.Title == "" || p.Detail == "") {
+			r.t.Errorf("got %+v", p)
 		}
 		results = append(results, i.String())
 	}
@@ -63,7 +66,9 @@ func line(alias, url string, more string) string {
 
 func TestImport(t *testing.T) {
 	r := newRig(t)
-	file := "\xef\xbb\xbf" + line("one", "https://example.com/1", `,"owner":"bob","clicks":7,"title":"One","createdAtUtc":"2001-02-03T04:05:06Z"`) + "\r\n" +
+	const past = "2001-02-03T04:05:06Z"
+	file := "\xef\xbb\xbf" + line("one", "https://example.com/1",
+		`,"owner":"bob","clicks":7,"title":"One","createdAtUtc":"`+past+`"`) + "\r\n" +
 		line("one", "https://example.com/1", "") +
 		line("one", "https://example.com/2", "") +
 		"{\"alias\":\n" +
@@ -71,10 +76,12 @@ func TestImport(t *testing.T) {
 		line("two", "javascript:alert(1)", "") +
 		line("three", "https://example.com/", `,"clicks":-1`) +
 		`{"longUrl":"https://example.com/"}` + "\n" +
-		line("four", "https://example.com/", `,"expiresAtUtc":"2001-02-03T04:05:06Z","disabled":true`)
-	want := []string{"1 201 one", "3 200 one", "4 409 one alias-taken", "5 400  record", "6 400  alias alias", "7 400 two long-url longUrl", "8 400  record",
-		"9 400  alias alias", "10 201 four"}
-	r.wantResults("tried", r.imports("ann", "?dryRun=true", file), "1 201 one", "3 200 one", "4 200 one", want[3], want[4], want[5], want[6], want[7], want[8])
+		line("four", "https://example.com/", `,"expiresAtUtc":"`+past+`","disabled":true`)
+	want := []string{"1 201 one", "3 200 one", "4 409 one alias-taken", "5 400  record",
+		"6 400  alias alias", "7 400 two long-url longUrl", "8 400  record", "9 400  alias alias",
+		"10 201 four"}
+	tried := append([]string{"1 201 one", "3 200 one", "4 200 one"}, want[3:]...)
+	r.wantResults("tried", r.imports("ann", "?dryRun=true", file), tried...)
 	if w := r.do(http.MethodGet, "/one", ""); w.Code != 404 || r.clicks.created != 0 {
 		t.Errorf("a dry run made links: %d", w.Code)
 	}
@@ -85,9 +92,12 @@ func TestImport(t *testing.T) {
 	if w := r.do(http.MethodGet, "/four", ""); w.Code != 410 {
 		t.Errorf("got %d", w.Code)
 	}
-	if got := r.as("ann", http.MethodGet, "/api/links/one", "").Body.String(); !strings.Contains(got, `"createdAtUtc":"2001-02-03T04:05:06Z"`) ||
-		!strings.Contains(got, `"owner":"ann"`) || !strings.Contains(got, `"title":"One"`) || !strings.Contains(got, `"expiresAtUtc":null`) {
-		t.Errorf("got %s", got)
+	got := r.as("ann", http.MethodGet, "/api/links/one", "").Body.String()
+	for _, member := range []string{`"createdAtUtc":"` + past + `"`, `"owner":"ann"`,
+		`"title":"One"`, `"expiresAtUtc":null`} {
+		if !strings.Contains(got, member) {
+			t.Errorf("got %s without %s", got, member)
+		}
 	}
 	want[0], want[8] = "1 200 one", "10 200 four"
 	r.wantResults("again", r.imports("ann", "", file), want...)
@@ -97,14 +107,21 @@ func TestImport(t *testing.T) {
 	r.wantResults("nothing", r.imports("ann", "", ""))
 }
 
-// An admin's import in our own formats sets the owners, none too; all others make the links the caller's.
+// An admin's import in our own formats keeps the owners of the file, or none. In any other import
+// the links become the caller's.
 func TestImportOfOwners(t *testing.T) {
 	r := newRig(t)
-	file := "alias,longUrl,owner\nann-%s,https://example.com/,bob\nnone-%[1]s,https://example.com/,\n"
+	file := "alias,longUrl,owner\n" +
+		"ann-%s,https://example.com/,bob\nnone-%[1]s,https://example.com/,\n"
 	golink := `{"Short":"go-%s","Long":"https://example.com/"}` + "\n"
-	for who, want := range map[string][3]string{"ann": {"ann", "ann", "ann"}, "admin": {"bob", "", "admin"}} {
-		r.wantResults(who, r.imports(who, "?format=csv", fmt.Sprintf(file, who)), "2 201 ann-"+who, "3 201 none-"+who)
-		r.wantResults(who, r.imports(who, "?format=golink", fmt.Sprintf(golink, who)), "1 201 go-"+who)
+	for who, want := range map[string][3]string{
+		"ann":   {"ann", "ann", "ann"},
+		"admin": {"bob", "", "admin"},
+	} {
+		r.wantResults(who, r.imports(who, "?format=csv", fmt.Sprintf(file, who)),
+			"2 201 ann-"+who, "3 201 none-"+who)
+		r.wantResults(who, r.imports(who, "?format=golink", fmt.Sprintf(golink, who)),
+			"1 201 go-"+who)
 		for i, a := range []string{"ann-", "none-", "go-"} {
 			l, err := r.fake.Read(t.Context(), link.Alias(a+who))
 			if err != nil || l.Owner != want[i] {
@@ -121,7 +138,9 @@ func TestImportEndsInTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, format := range []string{"ndjson", "csv"} {
-		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/import?format="+format, strings.NewReader(strings.Repeat("\n", 4<<20)))
+		body := strings.NewReader(strings.Repeat("\n", 4<<20))
+		req := httptest.NewRequestWithContext(ctx, http.MethodPost,
+			"/api/import?format="+format, body)
 		req.Header.Set("Authorization", "Bearer "+r.keys.of["ann"])
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, req)
@@ -151,15 +170,20 @@ func TestImportIsRefused(t *testing.T) {
 		}
 	}
 	// As many as there may be, below a header and blank lines.
-	r.wantResults("1,000 lines", r.imports("ann", "?format=csv", "alias,longUrl\n\n"+strings.Repeat("one,https://example.com/\n\n", 1000))[998:], "1999 200 one", "2001 200 one")
+	file := "alias,longUrl\n\n" + strings.Repeat("one,https://example.com/\n\n", 1000)
+	r.wantResults("1,000 lines", r.imports("ann", "?format=csv", file)[998:],
+		"1999 200 one", "2001 200 one")
 }
 
-// A file of which some links found no time gets a result for each line, and says so in the log.
+// While storage is down, an import has a result for each line, and a line in the log.
 func TestImportWhileStorageIsDown(t *testing.T) {
 	r := newRig(t)
 	r.fake.Fail(fmt.Errorf("with a secret: %w", link.ErrUnavailable))
-	r.wantResults("down", r.imports("ann", "", line("one", "https://example.com/", "")+line("..", "https://example.com/", "")), "1 503 one storage-unavailable", "2 400  alias alias")
-	if !strings.Contains(r.log.String(), `storage is unavailable","function":"import","error":"with a secret`) {
+	file := line("one", "https://example.com/", "") + line("..", "https://example.com/", "")
+	r.wantResults("down", r.imports("ann", "", file),
+		"1 503 one storage-unavailable", "2 400  alias alias")
+	const logged = `storage is unavailable","function":"import","error":"with a secret`
+	if !strings.Contains(r.log.String(), logged) {
 		t.Errorf("logged %s", r.log)
 	}
 }
@@ -195,33 +219,53 @@ func TestExport(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
 	for i := range 1001 {
-		r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprintf("many%04d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: "bob", CreatedAt: now.Add(time.Duration(i) * time.Second)})
+		r.fake.Put(link.Link{
+			Alias:     link.Alias(fmt.Sprintf("many%04d", i)),
+			LongURL:   fmt.Sprintf("https://example.com/%d", i),
+			Owner:     "bob",
+			CreatedAt: now.Add(time.Duration(i) * time.Second),
+		})
 	}
-	r.fake.Put(link.Link{Alias: "one", LongURL: "https://example.com/ü", Owner: "ann", CreatedAt: now, Title: "=1+1", Tags: []string{"a"}, Disabled: true, StatusCode: 307,
+	r.fake.Put(link.Link{Alias: "one", LongURL: "https://example.com/ü", Owner: "ann",
+		CreatedAt: now, Title: "=1+1", Tags: []string{"a"}, Disabled: true, StatusCode: 307,
 		Before: link.Count{Clicks: 5, Bots: 2, LastAt: now}})
-	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/", Owner: "ann", CreatedAt: now, DeletedAt: now})
-	r.fake.Put(link.Link{Alias: "ended", LongURL: "https://example.com/", Owner: "ann", CreatedAt: now.Add(-time.Hour), ExpiresAt: now})
+	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/", Owner: "ann",
+		CreatedAt: now, DeletedAt: now})
+	r.fake.Put(link.Link{Alias: "ended", LongURL: "https://example.com/", Owner: "ann",
+		CreatedAt: now.Add(-time.Hour), ExpiresAt: now})
 	r.fake.Put(link.Link{Alias: "none", LongURL: "https://example.com/", CreatedAt: now})
 	r.fake.Put(link.Link{Alias: "tomb", GoneReason: link.StateDeleted, GoneAt: now})
 
 	w := r.as("ann", http.MethodGet, "/api/export", "")
-	for name, want := range map[string]string{"Content-Type": "application/x-ndjson", "Content-Disposition": `attachment; filename="links.ndjson"`,
-		"Cache-Control": "no-store", "Link": "", "X-Content-Type-Options": "nosniff"} {
+	for name, want := range map[string]string{
+		"Content-Type":           "application/x-ndjson",
+		"Content-Disposition":    `attachment; filename="links.ndjson"`,
+		"Cache-Control":          "no-store",
+		"Link":                   "",
+		"X-Content-Type-Options": "nosniff",
+	} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s %q, want %q", name, got, want)
 		}
 	}
 	at := now.Format(time.RFC3339)
-	want := fmt.Sprintf(`{"alias":"one","shortUrl":"https://tiney.to/one","longUrl":"https://example.com/ü","createdAtUtc":%q,"expiresAtUtc":null,"updatedAtUtc":null,`+
-		`"statusCode":307,"disabled":true,"shared":false,"deletedAtUtc":null,"title":"=1+1","tags":["a"],"owner":"ann","clicks":5,"bots":2,"lastClickAtUtc":%[1]q}`, at)
-	if lines, pages := r.exported("ann", "/api/export?format=ndjson"); pages != 1 || len(lines) != 2 || strings.TrimSpace(lines[0]) != want || !strings.Contains(lines[1], `"ended"`) {
+	want := fmt.Sprintf(`{"alias":"one","shortUrl":"https://tiney.to/one",`+
+		`"longUrl":"https://example.com/ü","createdAtUtc":%q,"expiresAtUtc":null,`+
+		`"updatedAtUtc":null,"statusCode":307,"disabled":true,"shared":false,`+
+		`"deletedAtUtc":null,"title":"=1+1","tags":["a"],"owner":"ann","clicks":5,"bots":2,`+
+		`"lastClickAtUtc":%[1]q}`, at)
+	lines, pages := r.exported("ann", "/api/export?format=ndjson")
+	if pages != 1 || len(lines) != 2 || strings.TrimSpace(lines[0]) != want ||
+		!strings.Contains(lines[1], `"ended"`) {
 		t.Errorf("got %d pages, %q\nwant %s", pages, lines, want)
 	}
-	lines, pages := r.exported("bob", "/api/export?format=csv")
-	if pages != 2 || len(lines) != 1003 || !strings.HasPrefix(lines[0], "alias,") || lines[0] != lines[1001] || !strings.HasPrefix(lines[1], "many1000,") {
+	lines, pages = r.exported("bob", "/api/export?format=csv")
+	if pages != 2 || len(lines) != 1003 || !strings.HasPrefix(lines[0], "alias,") ||
+		lines[0] != lines[1001] || !strings.HasPrefix(lines[1], "many1000,") {
 		t.Errorf("got %d pages and %d lines", pages, len(lines))
 	}
-	if got := r.as("bob", http.MethodGet, "/api/export?format=csv", "").Header(); got.Get("Content-Type") != "text/csv; charset=utf-8" ||
+	got := r.as("bob", http.MethodGet, "/api/export?format=csv", "").Header()
+	if got.Get("Content-Type") != "text/csv; charset=utf-8" ||
 		got.Get("Content-Disposition") != `attachment; filename="links.csv"` {
 		t.Errorf("got %v", got)
 	}
@@ -250,7 +294,12 @@ func TestExportIsRefused(t *testing.T) {
 	r := newRig(t)
 	for i := range 1001 {
 		for _, owner := range []string{"ann", "*"} {
-			r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprintf("%x%d", owner, i)), LongURL: "https://example.com/", Owner: owner, CreatedAt: r.clock.Now()})
+			r.fake.Put(link.Link{
+				Alias:     link.Alias(fmt.Sprintf("%x%d", owner, i)),
+				LongURL:   "https://example.com/",
+				Owner:     owner,
+				CreatedAt: r.clock.Now(),
+			})
 		}
 	}
 	cursor := func(who, target string) string {
@@ -261,24 +310,25 @@ func TestExportIsRefused(t *testing.T) {
 		}
 		return cursor
 	}
-	ann, star, all := cursor("ann", "/api/export"), cursor("*", "/api/export"), cursor("admin", "/api/export?owner=*")
+	ann, star := cursor("ann", "/api/export"), cursor("*", "/api/export")
+	all := cursor("admin", "/api/export?owner=*")
 	for name, test := range map[string]struct {
 		who, query  string
 		status      int
 		kind, field string
 	}{
-		"another format":            {"ann", "?format=shlink", 400, "parameter", "format"},
-		"for something else":        {"ann", "?format=csv&for=pandas", 400, "parameter", "for"},
-		"for nothing":               {"ann", "?format=csv&for=", 400, "parameter", "for"},
-		"JSON for a spreadsheet":    {"ann", "?for=spreadsheet", 400, "parameter", "for"},
-		"another owner":             {"admin", "?owner=ann", 400, "parameter", "owner"},
-		"an invented cursor":        {"ann", "?cursor=abcdefghijklmnop", 400, "parameter", "cursor"},
-		"no cursor at all":          {"ann", "?cursor=%00", 400, "parameter", "cursor"},
-		"another's cursor":          {"ann", "?cursor=" + star, 400, "parameter", "cursor"},
-		"the cursor of all":         {"ann", "?cursor=" + all, 400, "parameter", "cursor"},
-		"an owner's cursor for all": {"admin", "?owner=*&cursor=" + ann, 400, "parameter", "cursor"},
-		"all":                       {"ann", "?owner=*", 403, "admin-needed", ""},
-		"all, as *":                 {"*", "?owner=*", 403, "admin-needed", ""},
+		"another format":         {"ann", "?format=shlink", 400, "parameter", "format"},
+		"for something else":     {"ann", "?format=csv&for=pandas", 400, "parameter", "for"},
+		"for nothing":            {"ann", "?format=csv&for=", 400, "parameter", "for"},
+		"JSON for a spreadsheet": {"ann", "?for=spreadsheet", 400, "parameter", "for"},
+		"another owner":          {"admin", "?owner=ann", 400, "parameter", "owner"},
+		"a made-up cursor":       {"ann", "?cursor=abcdefghijklmnop", 400, "parameter", "cursor"},
+		"no cursor at all":       {"ann", "?cursor=%00", 400, "parameter", "cursor"},
+		"another's cursor":       {"ann", "?cursor=" + star, 400, "parameter", "cursor"},
+		"the cursor of all":      {"ann", "?cursor=" + all, 400, "parameter", "cursor"},
+		"ann's cursor for all":   {"admin", "?owner=*&cursor=" + ann, 400, "parameter", "cursor"},
+		"all":                    {"ann", "?owner=*", 403, "admin-needed", ""},
+		"all, as *":              {"*", "?owner=*", 403, "admin-needed", ""},
 	} {
 		w := r.as(test.who, http.MethodGet, "/api/export"+test.query, "")
 		if w.Code != test.status {
@@ -288,7 +338,7 @@ func TestExportIsRefused(t *testing.T) {
 		wantProblem(t, w, test.status, test.kind, test.field)
 	}
 	if lines, pages := r.exported("*", "/api/export"); pages != 2 || len(lines) != 1001 {
-		t.Errorf("whoever is called * has %d links on %d pages", len(lines), pages)
+		t.Errorf("the owner called * has %d links on %d pages", len(lines), pages)
 	}
 	r.fake.Fail(link.ErrUnavailable)
 	wantProblem(t, r.as("ann", http.MethodGet, "/api/export", ""), 503, "storage-unavailable", "")

@@ -337,7 +337,8 @@ func TestReaders(t *testing.T) {
 			"byte by byte":  iotest.OneByteReader(strings.NewReader(data)),
 			"with its end":  iotest.DataErrReader(strings.NewReader(data)),
 			"half and half": iotest.HalfReader(strings.NewReader(data)),
-			"in two parts":  io.MultiReader(strings.NewReader(data[:1]), strings.NewReader(data[1:])),
+			"in two parts": io.MultiReader(
+				strings.NewReader(data[:1]), strings.NewReader(data[1:])),
 		} {
 			var got strings.Builder
 			for rec, err := range transfer.Read(r, format) {

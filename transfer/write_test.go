@@ -26,12 +26,22 @@ var (
 	}()
 	day  = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	full = transfer.Record{
-		Link: link.Link{Alias: "-Spring_26", LongURL: "https://example.com/a?b=%41,c;d#ü", CreatedAt: day, ExpiresAt: day.AddDate(1, 0, 0),
-			StatusCode: 301, Disabled: true, Owner: "=ann@example.com", UpdatedAt: day.Add(time.Hour), Title: `+1 "quoted", 雪; 'x'`,
-			Tags: []string{"-news", "a,b", `say "hi"`, " edge ", "", "plain words", "'"}},
+		Link: link.Link{
+			Alias:      "-Spring_26",
+			LongURL:    "https://example.com/a?b=%41,c;d#ü",
+			CreatedAt:  day,
+			ExpiresAt:  day.AddDate(1, 0, 0),
+			UpdatedAt:  day.Add(time.Hour),
+			StatusCode: 301,
+			Disabled:   true,
+			Owner:      "=ann@example.com",
+			Title:      `+1 "quoted", 雪; 'x'`,
+			Tags:       []string{"-news", "a,b", `say "hi"`, " edge ", "", "plain words", "'"},
+		},
 		Total: clicks.Total{Clicks: 1 << 40, Bots: 3, Last: day.Add(2 * time.Hour)},
 	}
-	least = transfer.Record{Link: link.Link{Alias: "a", LongURL: "http://example.com", StatusCode: 302}}
+	least = transfer.Record{
+		Link: link.Link{Alias: "a", LongURL: "http://example.com", StatusCode: 302}}
 )
 
 // write returns a file of some records.
@@ -65,7 +75,8 @@ func read(t testing.TB, f transfer.Format, file string) (records []transfer.Reco
 func TestWrite(t *testing.T) {
 	shared := full
 	shared.Link.Shared, shared.Link.DeletedAt = true, day
-	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode,disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc\n"
+	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode," +
+		"disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc\n"
 	for _, test := range []struct {
 		name    string
 		format  transfer.Format
@@ -74,21 +85,33 @@ func TestWrite(t *testing.T) {
 	}{
 		{"no links", transfer.NDJSON, nil, ""},
 		{"no links", transfer.CSV, nil, names},
-		{"nulls as the API has them", transfer.NDJSON, []transfer.Record{{Link: link.Link{Alias: "a", LongURL: "http://example.com"}}},
-			`{"alias":"a","shortUrl":"https://s.example.com/to/a","longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
-				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
+		{"nulls as the API has them", transfer.NDJSON,
+			[]transfer.Record{{Link: link.Link{Alias: "a", LongURL: "http://example.com"}}},
+			`{"alias":"a","shortUrl":"https://s.example.com/to/a",` +
+				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
+				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
+				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
 				`"clicks":0,"bots":0,"lastClickAtUtc":null}` + "\n"},
 		{"everything", transfer.NDJSON, []transfer.Record{shared},
-			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26","longUrl":"https://example.com/a?b=%41,c;d#ü",` +
-				`"createdAtUtc":"2026-01-31T12:00:00Z","expiresAtUtc":"2027-01-31T12:00:00Z","updatedAtUtc":"2026-01-31T13:00:00Z","statusCode":301,` +
-				`"disabled":true,"shared":true,"deletedAtUtc":"2026-01-31T12:00:00Z","title":"+1 \"quoted\", 雪; 'x'",` +
-				`"tags":["-news","a,b","say \"hi\""," edge ","","plain words","'"],"owner":"=ann@example.com","clicks":1099511627776,"bots":3,` +
+			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26",` +
+				`"longUrl":"https://example.com/a?b=%41,c;d#ü",` +
+				`"createdAtUtc":"2026-01-31T12:00:00Z","expiresAtUtc":"2027-01-31T12:00:00Z",` +
+				`"updatedAtUtc":"2026-01-31T13:00:00Z","statusCode":301,` +
+				`"disabled":true,"shared":true,"deletedAtUtc":"2026-01-31T12:00:00Z",` +
+				`"title":"+1 \"quoted\", 雪; 'x'",` +
+				`"tags":["-news","a,b","say \"hi\""," edge ","","plain words","'"],` +
+				`"owner":"=ann@example.com","clicks":1099511627776,"bots":3,` +
 				`"lastClickAtUtc":"2026-01-31T14:00:00Z"}` + "\n"},
-		{"empty fields", transfer.CSV, []transfer.Record{least}, names + "a,https://s.example.com/to/a,http://example.com,,,,302,false,false,,,,,0,0,\n"},
+		{"empty fields", transfer.CSV, []transfer.Record{least},
+			names + "a,https://s.example.com/to/a,http://example.com,,,," +
+				"302,false,false,,,,,0,0,\n"},
 		{"no formulas", transfer.CSV, []transfer.Record{shared},
-			names + `'-Spring_26,https://s.example.com/to/-Spring_26,"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
-				`2026-01-31T13:00:00Z,301,true,true,2026-01-31T12:00:00Z,"'+1 ""quoted"", 雪; 'x'",` +
-				`"'-news,""a,b"",""say """"hi"""""","" edge "","""",plain words,'",'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z` + "\n"},
+			names + `'-Spring_26,https://s.example.com/to/-Spring_26,` +
+				`"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
+				`2026-01-31T13:00:00Z,301,true,true,2026-01-31T12:00:00Z,` +
+				`"'+1 ""quoted"", 雪; 'x'",` +
+				`"'-news,""a,b"",""say """"hi"""""","" edge "","""",plain words,'",` +
+				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z` + "\n"},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
 			if got := write(t, test.format, test.records...); got != test.want {
@@ -98,12 +121,13 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestNoFormulas: no field of an export for a spreadsheet begins like a formula, even if the spreadsheet
-// takes semicolons or tabs for separators by itself. It obeys the first line.
+// TestNoFormulas: no field of an export for a spreadsheet begins like a formula, even if the
+// spreadsheet separates fields by semicolons or tabs by default. It obeys the first line.
 func TestNoFormulas(t *testing.T) {
 	evil := full
 	evil.Link.LongURL = "https://example.com/;=cmd|' /C calc'!A0;@SUM(A1);\"+1"
-	evil.Link.Title, evil.Link.Owner, evil.Link.Tags = "a;=1+1\t=2+2", "a;-1", []string{"a;=1", `"x";=1`}
+	evil.Link.Title, evil.Link.Owner = "a;=1+1\t=2+2", "a;-1"
+	evil.Link.Tags = []string{"a;=1", `"x";=1`}
 	var b bytes.Buffer
 	w := transfer.NewWriter(&b, transfer.CSV, base)
 	w.ForSpreadsheet = true
@@ -112,7 +136,7 @@ func TestNoFormulas(t *testing.T) {
 	}
 	for _, own := range ",;\t" {
 		if got := formulas(t, b.String(), own); got != 0 {
-			t.Errorf("there are %d formulas for who separates by %q in\n%s", got, own, &b)
+			t.Errorf("with the separator %q there are %d formulas in\n%s", own, got, &b)
 		}
 	}
 	if formulas(t, write(t, transfer.CSV, evil), ';') == 0 { // or else the test is none
@@ -168,20 +192,34 @@ var lineFeeds = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace
 
 // FuzzRoundTrip: what is written is read back equal, whatever characters there are.
 func FuzzRoundTrip(f *testing.F) {
-	f.Add("a", "https://example.com", "title", "one\ntwo", "owner", int64(0), int64(1_800_000_000), true)
-	for _, s := range []string{"=1+1", "'=1", "''", "'", "+", "-x", "@", "\t=", "\r\n", "\r", "\n", `"`, `a"b`, `""`, ",", ";", "\x00", "\ufeff", "＝1",
-		"\u2028", "a,b", " x ", "|", `\.`, `\`, "NULL"} {
+	f.Add("a", "https://example.com", "title", "one\ntwo", "owner",
+		int64(0), int64(1_800_000_000), true)
+	for _, s := range []string{"=1+1", "'=1", "''", "'", "+", "-x", "@", "\t=", "\r\n", "\r", "\n",
+		`"`, `a"b`, `""`, ",", ";", "\x00", "\ufeff", "＝1", "\u2028", "a,b", " x ", "|", `\.`, `\`,
+		"NULL"} {
 		f.Add(s, s, s, s+"\n"+s, s, int64(5), int64(-3), false)
 	}
-	f.Fuzz(func(t *testing.T, alias, target, title, tags, owner string, n, at int64, disabled bool) {
+	f.Fuzz(func(
+		t *testing.T, alias, target, title, tags, owner string, n, at int64, disabled bool) {
 		valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
-		moment := func(at int64) time.Time { return time.Unix(at%253402300800, 0).UTC() } // up to the year 9999
-		if moment(at).Year() < 1 || target == "" || alias == "" {                         // no link has no target, and the alias would come back from the short URL
+		const year10000 = 253402300800
+		moment := func(at int64) time.Time { return time.Unix(at%year10000, 0).UTC() }
+		// Each link has a target. An alias that is empty would come back from the short URL.
+		if moment(at).Year() < 1 || target == "" || alias == "" {
 			return
 		}
 		rec := transfer.Record{
-			Link: link.Link{Alias: link.Alias(valid(alias)), LongURL: valid(target), Title: valid(title), Owner: valid(owner), CreatedAt: moment(at),
-				ExpiresAt: moment(at / 2), UpdatedAt: moment(at / 3), Disabled: disabled, StatusCode: 307},
+			Link: link.Link{
+				Alias:      link.Alias(valid(alias)),
+				LongURL:    valid(target),
+				Title:      valid(title),
+				Owner:      valid(owner),
+				CreatedAt:  moment(at),
+				ExpiresAt:  moment(at / 2),
+				UpdatedAt:  moment(at / 3),
+				Disabled:   disabled,
+				StatusCode: 307,
+			},
 			Total: clicks.Total{Clicks: max(0, n), Bots: max(0, -(n + 1)), Last: moment(at / 4)},
 		}
 		if tags != "" {
@@ -196,7 +234,8 @@ func FuzzRoundTrip(f *testing.F) {
 			if format == transfer.CSV {
 				l := &want.Link
 				l.Alias = link.Alias(lineFeeds(string(l.Alias)))
-				l.LongURL, l.Title, l.Owner = lineFeeds(l.LongURL), lineFeeds(l.Title), lineFeeds(l.Owner)
+				l.LongURL, l.Title = lineFeeds(l.LongURL), lineFeeds(l.Title)
+				l.Owner = lineFeeds(l.Owner)
 				l.Tags = slices.Clone(l.Tags)
 				for i, tag := range l.Tags {
 					l.Tags[i] = lineFeeds(tag)

@@ -328,7 +328,7 @@ func TestFileIsReadInPart(t *testing.T) {
 func TestReaders(t *testing.T) {
 	broken := errors.New("the connection was closed")
 	for _, sample := range samples(t) {
-		format, data := sample.format, sample.data
+		format, data := sample.format, strings.ReplaceAll(sample.data, "\n", "\r\n")
 		var want strings.Builder
 		for _, rec := range read(t, format, data) {
 			want.WriteString(describe(rec))

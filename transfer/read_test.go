@@ -328,7 +328,11 @@ func TestFileIsReadInPart(t *testing.T) {
 func TestReaders(t *testing.T) {
 	broken := errors.New("the connection was closed")
 	for _, sample := range samples(t) {
-		format, data := sample.format, strings.ReplaceAll(sample.data, "\n", "\r\n")
+		format := sample.format
+		first, rest, _ := strings.Cut(strings.ReplaceAll(sample.data, "\n", "\r\n"), "\r\n")
+		// More than what is read to tell what the file is.
+		first += strings.Repeat("\r\n", 40_000)
+		data := first + rest
 		var want strings.Builder
 		for _, rec := range read(t, format, data) {
 			want.WriteString(describe(rec))
@@ -351,7 +355,11 @@ func TestReaders(t *testing.T) {
 				t.Errorf("%s, %s: read\n%s, want\n%s", sample.file, how, &got, &want)
 			}
 		}
-		for _, cut := range []int{0, 1, len(data) / 2, len(data) - 3} {
+		cuts := []int{0, 1}
+		for cut := len(first); cut < len(data)-2; cut += 1 + len(rest)/12 {
+			cuts = append(cuts, cut)
+		}
+		for _, cut := range cuts {
 			r := io.MultiReader(strings.NewReader(data[:cut]), iotest.ErrReader(broken))
 			var last error
 			var got strings.Builder

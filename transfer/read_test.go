@@ -454,7 +454,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// weighed looks at the heap whenever another 512 KiB of r were read.
+// weighed looks at the heap whenever 512 KiB of r were read, and after 4 MiB every 8 MiB.
 type weighed struct {
 	r    io.Reader
 	read int
@@ -463,7 +463,11 @@ type weighed struct {
 
 func (w *weighed) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
-	if (w.read+n)>>19 > w.read>>19 {
+	step := 8 << 20
+	if w.read < 4<<20 {
+		step = 512 << 10
+	}
+	if (w.read+n)/step > w.read/step {
 		w.weigh()
 	}
 	w.read += n

@@ -31,12 +31,17 @@ type rowReader struct {
 	offset int64        // of text in the file
 	line   int          // the line where text begins, from 1
 	err    error        // of reading, except io.EOF
+
+	lazy  *csv.Reader
+	again bytes.Buffer // rows for lazy
 }
 
 func newRowReader(r io.Reader, start []byte) *rowReader {
 	rows := &rowReader{in: &lineFeeds{r: r}, comma: separatorOf(start), line: 1}
 	rows.csv = rows.parser(rows)
 	rows.csv.ReuseRecord = true
+	rows.lazy = rows.parser(&rows.again)
+	rows.lazy.LazyQuotes = true
 	return rows
 }
 
@@ -124,9 +129,9 @@ func (r *rowReader) next() (row, error) {
 		// Some programs neither double the quotes within a text nor put it into quotes. With
 		// LazyQuotes that is readable, and safe in one line: if a quote never ends, the last field
 		// has the end of the line in it.
-		parser := r.parser(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n")))
-		parser.LazyQuotes = true
-		if next.fields, err = parser.Read(); err != nil {
+		r.again.Write(text)
+		r.again.WriteByte('\n')
+		if next.fields, err = r.lazy.Read(); err != nil {
 			return row{}, err
 		}
 		if !strings.HasSuffix(next.fields[len(next.fields)-1], "\n") {

@@ -1,7 +1,8 @@
 # Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build package image test check fuzz chaos bench wine country screenshots azurite kql oidcprovider useragents browser openapi clean compiler chromium wrk nginx shellcheck wine-installed
+.PHONY: help run build package image test check fuzz chaos sabotage bench wine country screenshots azurite kql \
+	oidcprovider useragents browser openapi clean
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -35,15 +36,16 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 	@echo "build/image is an OCI image layout. To push it to a registry:"
 	@echo "  go run github.com/google/go-containerregistry/cmd/crane@v0.22.1 push --index build/image REGISTRY/tiney:TAG"
 
-# The tests of storage and those of processes have the machine to themselves: an emulator beside other busy programs stands
-# still for longer than the service and its clients wait.
-test: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed chromium compiler ## run all tests, with the race detector, against an Azurite of their own
-	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
-	others=$$(echo "$$all" | grep -vx -e tiney/storage -e tiney/internal/e2e); \
-	for packages in "$$others" ./storage ./internal/e2e; do go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
-	exit $$failed
+# What `make test` leaves to `make check`: the browser and the packages.
+SLOW = tiney/internal/browser tiney/internal/pack
 
-check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packages, all tests, Wine
+test: azurite kql oidcprovider useragents openapi internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
+	@go test -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
+
+# The tests of processes have the machine to themselves: an emulator beside other busy programs stands still
+# for longer than the service and its clients wait.
+check: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
+	@internal/dev/install.sh compiler chromium shellcheck
 	@files=$$(gofmt -l $$(find . -name node_modules -prune -o -name '*.go' -print)) && test -z "$$files" || \
 		{ echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; }
 	go vet ./...
@@ -51,18 +53,21 @@ check: shellcheck ## what CI runs: formatting, linters, tidy modules, the packag
 	go tool staticcheck ./...
 	go mod tidy -diff
 	go tool actionlint
-	shellcheck infra/*.sh .ci/run
+	shellcheck infra/*.sh internal/dev/*.sh .ci/run
 	$(MAKE) package
-	$(MAKE) test
-	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be misaligned. Not every machine
-	@# runs them, which a test of nothing tells.
-	CGO_ENABLED=0 GOARCH=386 go vet ./link ./clicks ./transfer ./access ./telemetry ./functions ./storage
+	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
+	for packages in "$$(echo "$$all" | grep -vx -e tiney/internal/e2e)" ./internal/e2e; do \
+		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
+	exit $$failed
+	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be
+	@# misaligned. Not every machine runs them, which a test of nothing tells.
+	CGO_ENABLED=0 GOARCH=386 go vet ./link ./clicks ./transfer ./access ./telemetry ./functions ./storage/...
 	@if CGO_ENABLED=0 GOARCH=386 go test -run '^$$' ./link >/dev/null 2>&1; then set -x; \
 		CGO_ENABLED=0 GOARCH=386 go test ./link ./clicks ./transfer ./access ./telemetry ./functions && \
 		CGO_ENABLED=0 GOARCH=386 go test -run 'Cache|Calls' ./storage; \
 		else echo "NOT CHECKED: the 32-bit tests, since this machine runs no 32-bit executables."; fi
 	@# Wine cannot be installed on every machine, nor runs on every one. Without it, this is left out.
-	@if $(MAKE) --no-print-directory wine-installed; then $(MAKE) --no-print-directory wine; \
+	@if internal/dev/install.sh wine; then $(MAKE) --no-print-directory wine; \
 		else echo "NOT CHECKED: that the packages for Windows run. See above what is missing."; fi
 
 fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
@@ -73,18 +78,26 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 		done; \
 	done
 
-chaos: azurite ## check random histories under faults for DURATION (10m), with NODES processes (2)
-	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/chaos -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
+chaos: azurite ## simulate 1,000,000 operations, then check processes for DURATION (10m), NODES (2) of them, and storage on Azurite
+	go test -timeout 0 -v -run '^TestSimulation$$' ./internal/simulation -simulation.operations 1000000 -chaos.seed $(SEED)
+	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/simulation -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
+	go test -timeout 20m ./storage -memory=false
 
-bench: azurite useragents wrk nginx ## measure redirects, clicks, lists, reap, start … (ten minutes; BENCH='-only start' for one part)
+sabotage: ## break the product in each of some ways, and look whether the tests find it
+	go test -v -timeout 0 -run '^TestSabotage$$' ./internal/simulation -simulation.sabotage
+
+bench: azurite useragents ## measure redirects, clicks, lists, reap, start … (ten minutes; BENCH='-only start' for one part)
+	@internal/dev/install.sh wrk nginx
 	@PATH="$$PATH:/usr/sbin" go run ./bench $(BENCH)
 
-wine: azurite wine-installed ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
+wine: azurite ## run the packages for Windows under Wine, which it installs on Debian and Ubuntu if run by root
+	@internal/dev/install.sh wine
 	@mkdir -p build
 	go test -count=1 -v -run '^TestWindowsPackages$$' ./internal/pack -pack.wine >build/wine.txt 2>&1 || { cat build/wine.txt; exit 1; }
 	@grep 'NOT CHECKED' build/wine.txt || echo "The packages for Windows run under Wine."
 
-screenshots: azurite browser chromium ## make the pictures of the pages in docs/screenshots anew
+screenshots: azurite browser ## make the pictures of the pages in docs/screenshots anew
+	@internal/dev/install.sh chromium
 	@mkdir -p docs/screenshots
 	go test -count=1 -run '^TestScreenshots$$' ./internal/browser -browser.screenshots "$(CURDIR)/docs/screenshots"
 
@@ -101,50 +114,6 @@ internal/%/node_modules/.installed: internal/%/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "Node with npm is needed, for the storage emulator and for checks: https://nodejs.org"; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --prefix internal/$*
 	@touch $@
-
-compiler:
-	@command -v "$${CC:-cc}" >/dev/null || command -v gcc >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq gcc libc6-dev; \
-		else echo "The race detector needs a C compiler: install gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)"; exit 1; fi; }
-
-chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "Installing Chromium, which takes a minute"; \
-			apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; \
-		else echo "The pages are tested in Chromium or Chrome: install it (Debian: apt-get install chromium)"; exit 1; fi; }
-
-wrk:
-	@command -v wrk >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq wrk; \
-		else echo "The load is made by wrk: https://github.com/wg/wrk (Debian, Ubuntu: apt-get install wrk)"; exit 1; fi; }
-
-# With systemd, which containers mostly lack, nginx would serve port 80 as soon as it is installed.
-nginx:
-	@PATH="$$PATH:/usr/sbin"; command -v nginx >/dev/null || \
-		{ [ "$$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && command -v apt-get >/dev/null && \
-			{ apt-get update -qq; apt-get install -y -qq --no-install-recommends nginx-light; }; } || \
-		echo "nginx is not installed (Debian, Ubuntu: apt-get install nginx-light): measuring without it"
-
-shellcheck:
-	@command -v shellcheck >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq; apt-get install -y -qq shellcheck; \
-		else echo "The scripts are checked by shellcheck: https://www.shellcheck.net (Debian, Ubuntu: apt-get install shellcheck)"; exit 1; fi; }
-
-# Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks. Its packages for i386 are at times
-# behind those of the machine's own architecture, and then cannot be installed: the architecture goes again, for it
-# would spoil the next update.
-WINE_PACKAGES = wine wine32:i386 binutils-mingw-w64-i686
-wine-installed:
-	@if command -v wine >/dev/null && command -v i686-w64-mingw32-ld >/dev/null; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing Wine, which takes a minute"; \
-		before=$$(dpkg --print-foreign-architectures); dpkg --add-architecture i386; export DEBIAN_FRONTEND=noninteractive; \
-		timeout 120 apt-get update -qq || true; \
-		if ! { timeout 600 apt-get install -y -qq -d --no-install-recommends $(WINE_PACKAGES) && \
-			apt-get install -y -qq --no-download --no-install-recommends $(WINE_PACKAGES); } >/dev/null; then \
-			case "$$before" in *i386*) ;; *) dpkg --remove-architecture i386 ;; esac; echo "Wine cannot be installed"; exit 1; fi; \
-	else echo "Wine and a linker are needed to run the packages for Windows. On Debian and Ubuntu, as root: dpkg --add-architecture i386 &&"; \
-		echo "apt-get update && apt-get install $(WINE_PACKAGES)"; exit 1; fi
 
 clean: ## remove what was built and installed; Azurite's data in .azurite stays
 	rm -rf build internal/*/node_modules

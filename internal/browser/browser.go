@@ -1,5 +1,5 @@
 // Package browser drives Chromium, for the tests of the pages. It checks what it opens with axe-core, which package.json
-// beside this file pins; `make browser` installs it, and `make chromium` the browser.
+// beside this file pins; `make browser` installs it, and internal/dev/install.sh the browser.
 package browser
 
 import (
@@ -53,7 +53,7 @@ func Start() (*Browser, error) {
 	ctx, cancel := chromedp.NewContext(allocator)
 	if err := chromedp.Do(ctx); err != nil {
 		cancel()
-		return nil, fmt.Errorf("chromium does not start; `make chromium` installs it (%w)", err)
+		return nil, fmt.Errorf("chromium does not start; `internal/dev/install.sh chromium` installs it (%w)", err)
 	}
 	return &Browser{ctx: ctx, axe: string(axe)}, nil
 }

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Installs what the tests and measurements need beside Go, Node and npm, if it is missing: as root by
+# apt-get (Debian, Ubuntu), else it says what to install.
+#   internal/dev/install.sh compiler|chromium|wrk|nginx|shellcheck|wine ...
+set -euo pipefail
+
+has() { type -P "$1" >/dev/null; } # not the functions here
+
+may_install() { [ "$(id -u)" = 0 ] && has apt-get; }
+
+# install NAME WHY PACKAGE... installs packages, or says why they are needed.
+install() {
+	local name=$1 why=$2
+	shift 2
+	if ! may_install; then
+		echo "$why: install $name (Debian, Ubuntu: apt-get install $*)" >&2
+		return 1
+	fi
+	echo "Installing $name"
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+compiler() {
+	has "${CC:-cc}" || has gcc || install "a C compiler" "The race detector needs one" gcc libc6-dev
+}
+
+chromium() {
+	has chromium || has chromium-browser || has google-chrome ||
+		install "Chromium" "The pages are tested in it" chromium fonts-dejavu-core
+}
+
+wrk() { has wrk || install "wrk" "It makes the load" wrk; }
+
+shellcheck() { has shellcheck || install "shellcheck" "It checks the scripts" shellcheck; }
+
+# With systemd, which containers mostly lack, nginx would serve port 80 as soon as it is installed.
+nginx() {
+	PATH="$PATH:/usr/sbin"
+	has nginx || { [ ! -d /run/systemd/system ] && install "nginx" "It is measured beside" nginx-light; } ||
+		echo "nginx is not installed: measuring without it"
+}
+
+# Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks. Its packages for i386 are
+# at times behind those of the machine's own architecture, and then cannot be installed: the architecture
+# goes again, for it would spoil the next update.
+wine() {
+	local packages=(wine wine32:i386 binutils-mingw-w64-i686) before
+	if has wine && has i686-w64-mingw32-ld; then return; fi
+	if ! may_install; then
+		echo "Wine and a linker run the packages for Windows. On Debian and Ubuntu, as root:" >&2
+		echo "dpkg --add-architecture i386 && apt-get update && apt-get install ${packages[*]}" >&2
+		return 1
+	fi
+	echo "Installing Wine, which takes a minute"
+	before=$(dpkg --print-foreign-architectures)
+	dpkg --add-architecture i386
+	export DEBIAN_FRONTEND=noninteractive
+	timeout 120 apt-get update -qq || true
+	if ! { timeout 600 apt-get install -y -qq -d --no-install-recommends "${packages[@]}" &&
+		apt-get install -y -qq --no-download --no-install-recommends "${packages[@]}"; } >/dev/null; then
+		case "$before" in *i386*) ;; *) dpkg --remove-architecture i386 ;; esac
+		echo "Wine cannot be installed" >&2
+		return 1
+	fi
+}
+
+for tool in "$@"; do
+	case "$tool" in
+	compiler | chromium | wrk | nginx | shellcheck | wine) "$tool" ;;
+	*) echo "unknown tool: $tool" >&2 && exit 2 ;;
+	esac
+done

@@ -12,10 +12,6 @@ import (
 	"testing"
 	"time"
 
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
-
 	"tiney/internal/azurite"
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
@@ -23,68 +19,6 @@ import (
 	"tiney/internal/testutil"
 	"tiney/link"
 )
-
-// network is what lies between a process and storage.
-type network struct {
-	t                   *testing.T
-	tables, blobs       *toxiproxy.Proxy
-	tablePort, blobPort int
-}
-
-// newNetwork makes a network that leads to the Azurite on the given ports.
-func newNetwork(t *testing.T, to azurite.Ports) *network {
-	t.Helper()
-	from, err := azurite.FreePorts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &network{t: t, tablePort: from.Table, blobPort: from.Blob}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	start := func(name string, from, to int) *toxiproxy.Proxy {
-		p := toxiproxy.NewProxy(server, name, fmt.Sprintf("127.0.0.1:%d", from), fmt.Sprintf("127.0.0.1:%d", to))
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Stop)
-		return p
-	}
-	n.tables, n.blobs = start("tables", from.Table, to.Table), start("blobs", from.Blob, to.Blob)
-	return n
-}
-
-func (n *network) connectionString() string {
-	return azurite.Ports{Table: n.tablePort, Blob: n.blobPort}.ConnectionString()
-}
-
-func (n *network) each(do func(*toxiproxy.Proxy)) {
-	do(n.tables)
-	do(n.blobs)
-}
-
-// impair adds one of toxiproxy's toxics to all connections, those that are open included.
-func (n *network) impair(kind, attributes string) {
-	n.each(func(p *toxiproxy.Proxy) {
-		if _, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type":%q,"stream":"downstream","attributes":{%s}}`, kind, attributes))); err != nil {
-			n.t.Error(err)
-		}
-	})
-}
-
-func (n *network) heal() { n.each(func(p *toxiproxy.Proxy) { p.Toxics.ResetToxics(ctx) }) }
-func (n *network) down() { n.each((*toxiproxy.Proxy).Stop) }
-func (n *network) up() {
-	n.each(func(p *toxiproxy.Proxy) {
-		err := p.Start()
-		for range 100 { // another connection may have the port for a moment
-			if err == nil {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-			err = p.Start()
-		}
-		n.t.Error(err)
-	})
-}
 
 // outage is a fault of storage that lasts.
 type outage struct {
@@ -94,10 +28,10 @@ type outage struct {
 	partial bool
 }
 
-func impaired(kind, attributes string) outage {
+func impaired(by impairment) outage {
 	return outage{begin: func(n *network, _ *faultproxy.Proxy) func() {
-		n.impair(kind, attributes)
-		return n.heal
+		n.impaired.Store(int32(by))
+		return func() { n.impaired.Store(int32(none)) }
 	}}
 }
 
@@ -113,10 +47,10 @@ var outages = map[string]outage{
 		n.down()
 		return n.up
 	}},
-	"slow":              impaired("latency", `"latency":5000`),
-	"frozen":            impaired("timeout", `"timeout":0`),
-	"connections reset": impaired("reset_peer", `"timeout":0`),
-	"responses cut off": impaired("limit_data", `"bytes":100`),
+	"slow":              impaired(slow),
+	"frozen":            impaired(frozen),
+	"connections reset": impaired(reset),
+	"responses cut off": impaired(cutOff),
 	"busy":              faulty(faultproxy.ServerBusy),
 	"too many requests": faulty(faultproxy.TooManyRequests),
 	"responses lost":    faulty(faultproxy.DropResponse),

@@ -66,7 +66,8 @@ func (s linkState) step(e linkEvent) []linkState {
 			all = append(all, next)
 		}
 	}
-	if (e.status == 404 || e.problem == "gone") && s.phase == made && s.over(e.latest) {
+	met := e.status == 412 && e.match != "" // the reaper, between its read and its write
+	if (e.status == 404 || e.problem == "gone" || met) && s.phase == made && s.over(e.latest) {
 		all = append(all, linkState{phase: gone})
 	}
 	return all

@@ -91,6 +91,13 @@ func (s *simulation) jump(by time.Duration) {
 	s.jumped += by
 }
 
+// resting reports whether nothing more is done to anybody.
+func (s *simulation) resting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.quiet
+}
+
 // turn waits until a client may act.
 func (s *simulation) turn(client int) { s.park(&parked{call: faultproxy.Call{By: client}}) }
 

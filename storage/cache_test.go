@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/dgraph-io/ristretto/v2"
 )
-
-var discard = slog.New(slog.DiscardHandler)
 
 // memoryRows is a table in memory, for what is hard to time with a real one.
 type memoryRows struct {

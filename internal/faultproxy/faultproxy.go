@@ -316,6 +316,8 @@ func tableCall(r *http.Request) (operation, target string) {
 	}
 	target = m[1]
 	switch {
+	case target == "Tables" && r.Method == http.MethodDelete:
+		return "DeleteTable", strings.Trim(m[2], "(')")
 	case target == "Tables":
 		return "CreateTable", ""
 	case r.Method == http.MethodPost:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -43,7 +44,10 @@ const (
 type byKey struct{}
 
 // By has each call that is made in memory with the context it returns tell who makes it.
-func By(ctx context.Context, who int) context.Context { return context.WithValue(ctx, byKey{}, who) }
+func By(ctx context.Context, who int) context.Context {
+	return context.WithValue(ctx, byKey{},
+		who)
+}
 
 type triesKey struct{}
 
@@ -149,12 +153,14 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 		return result{err: fmt.Errorf("%w (409 TableBeingDeleted)", link.ErrUnavailable)}, false
 	case NotFound:
 		return result{err: table.ErrGone}, false
+	case Lie:
+		return result{etag: "W/\"lie\""}, false
 	case Freeze:
 		<-ctx.Done()
 		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
 	}
 	// a network does not take back a call whose client is gone
-	got = apply(context.WithoutCancel(ctx))
+	got = apply(context.WithValue(context.WithoutCancel(ctx), faultKey{}, fault))
 	switch fault {
 	case DropResponse:
 		return result{err: errNoResponse}, true
@@ -165,6 +171,16 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 	return got, false
 }
 
+type faultKey struct{}
+
+// known returns the ETag that a call is conditional on.
+func known(ctx context.Context, read table.ETag) table.ETag {
+	if ctx.Value(faultKey{}) == Unconditional {
+		return table.Any
+	}
+	return read
+}
+
 func (t *memoryTable) Create(ctx context.Context) error {
 	return t.do(ctx, Call{Operation: "CreateTable"}, func(ctx context.Context) result {
 		return result{err: t.Table.Create(ctx)}
@@ -172,9 +188,10 @@ func (t *memoryTable) Create(ctx context.Context) error {
 }
 
 func (t *memoryTable) Drop(ctx context.Context) error {
-	return t.do(ctx, Call{Operation: "DeleteTable"}, func(ctx context.Context) result {
+	err := t.do(ctx, Call{Operation: "DeleteTable"}, func(ctx context.Context) result {
 		return result{err: t.Table.Drop(ctx)}
 	}).err
+	return unlessGone(err)
 }
 
 func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {
@@ -183,12 +200,16 @@ func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {
 		got.at, got.err = t.Table.Clock(ctx)
 		return got
 	})
+	if errors.Is(got.err, table.ErrGone) { // what a fault says of the row, which has the time too
+		return t.Table.Clock(ctx)
+	}
 	return got.at, got.err
 }
 
 func (t *memoryTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte,
 	table.ETag, error) {
-	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition, Key: key}, func(ctx context.Context) (
+	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition,
+		Key: key}, func(ctx context.Context) (
 		got result) {
 		got.row, got.etag, got.err = t.Table.Get(ctx, partition, key, properties...)
 		return got
@@ -215,7 +236,7 @@ func (t *memoryTable) Upsert(ctx context.Context, row []byte) (table.ETag, error
 func (t *memoryTable) Replace(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
 	error) {
 	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
-		got.etag, _, got.err = t.Table.Replace(ctx, row, read)
+		got.etag, _, got.err = t.Table.Replace(ctx, row, known(ctx, read))
 		return got
 	})
 	return got.etag, got.retried, changed(got.err)
@@ -224,7 +245,7 @@ func (t *memoryTable) Replace(ctx context.Context, row []byte, read table.ETag) 
 func (t *memoryTable) Merge(ctx context.Context, row []byte, read table.ETag) (table.ETag, bool,
 	error) {
 	got := t.do(ctx, update(row), func(ctx context.Context) (got result) {
-		got.etag, _, got.err = t.Table.Merge(ctx, row, read)
+		got.etag, _, got.err = t.Table.Merge(ctx, row, known(ctx, read))
 		return got
 	})
 	return got.etag, got.retried, changed(got.err)
@@ -259,9 +280,14 @@ func (t *memoryTable) Delete(ctx context.Context, partition, key string, read ta
 	if read == "" {
 		return t.Table.Delete(ctx, partition, key, read) // which makes no call
 	}
-	err := t.do(ctx, Call{Operation: "DeleteEntity", Partition: partition, Key: key}, func(ctx context.Context) result {
-		return result{err: t.Table.Delete(ctx, partition, key, read)}
+	err := t.do(ctx, Call{Operation: "DeleteEntity", Partition: partition,
+		Key: key}, func(ctx context.Context) result {
+		return result{err: t.Table.Delete(ctx, partition, key, known(ctx, read))}
 	}).err
+	return unlessGone(err)
+}
+
+func unlessGone(err error) error {
 	if errors.Is(err, table.ErrGone) {
 		return nil
 	}
@@ -279,16 +305,35 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 		}
 	}
 	got := t.do(ctx, call, func(ctx context.Context) (got result) {
-		_, got.err = t.Table.Batch(ctx, writes)
+		conditional := slices.Clone(writes)
+		for i, w := range writes {
+			if w.Kind >= table.Replace {
+				conditional[i].Read = known(ctx, w.Read)
+			}
+		}
+		if ctx.Value(faultKey{}) == Twice {
+			_, _ = t.Table.Batch(ctx, others(writes))
+		}
+		_, got.err = t.Table.Batch(ctx, conditional)
 		return got
 	})
 	return got.retried, got.err
 }
 
+// others returns a batch of counts as another process makes it.
+func others(writes []table.Write) []table.Write {
+	writes = slices.Clone(writes)
+	for i, w := range writes {
+		writes[i].Row = countRow.ReplaceAll(w.Row, []byte("${1}0"))
+	}
+	return writes
+}
+
 func (t *memoryTable) List(ctx context.Context, q table.Query,
 	page func(rows [][]byte) error) error {
 	for from := (memtable.Position{}); ; {
-		got := t.do(ctx, Call{Operation: "QueryEntities", Key: fmt.Sprint(q.Range, from)}, func(ctx context.Context) (got result) {
+		got := t.do(ctx, Call{Operation: "QueryEntities",
+			Key: fmt.Sprint(q.Range, from)}, func(ctx context.Context) (got result) {
 			got.rows, got.next, got.err = t.Table.Page(ctx, q, from)
 			return got
 		})

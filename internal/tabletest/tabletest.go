@@ -4,6 +4,7 @@ package tabletest
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -184,12 +185,10 @@ func (s *suite) tables() {
 	}
 }
 
-func (s *suite) missing() {
-	ctx := s.Context()
-	s.put(newRow("a", "b"))
-	s.ok(s.table.Drop(ctx))
+// calls are a call of each method that needs the table.
+func (s *suite) calls(ctx context.Context) map[string]func() error {
 	data := newRow("a", "b").encode()
-	for what, call := range map[string]func() error{
+	return map[string]func() error{
 		"get":     func() error { _, _, err := s.table.Get(ctx, "a", "b"); return err },
 		"insert":  func() error { _, _, err := s.table.Insert(ctx, data); return err },
 		"upsert":  func() error { _, err := s.table.Upsert(ctx, data); return err },
@@ -197,15 +196,20 @@ func (s *suite) missing() {
 		"merge":   func() error { _, _, err := s.table.Merge(ctx, data, table.Any); return err },
 		"delete":  func() error { return s.table.Delete(ctx, "a", "b", table.Any) },
 		"list": func() error {
-			return s.table.List(ctx,
-				table.Query{}, func([][]byte) error { return nil })
+			return s.table.List(ctx, table.Query{}, func([][]byte) error { return nil })
 		},
 		"clock": func() error { _, err := s.table.Clock(ctx); return err },
 		"batch": func() error {
 			_, err := s.table.Batch(ctx, []table.Write{{Kind: table.Upsert, Row: data}})
 			return err
 		},
-	} {
+	}
+}
+
+func (s *suite) missing() {
+	s.put(newRow("a", "b"))
+	s.ok(s.table.Drop(s.Context()))
+	for what, call := range s.calls(s.Context()) {
 		s.is(call(), table.ErrNoTable, what)
 	}
 }
@@ -241,8 +245,10 @@ func (s *suite) upsert() {
 func (s *suite) update() {
 	ctx := s.Context()
 	old := s.put(newRow("a", "b", "One", "1", "Two", "2"))
-	merged, _, err := s.table.Merge(ctx, newRow("a", "b", "Two", "two").encode(), old)
-	s.ok(err)
+	merged, retried, err := s.table.Merge(ctx, newRow("a", "b", "Two", "two").encode(), old)
+	if s.ok(err); retried {
+		s.Error("retried")
+	}
 	s.want("a", "b", newRow("a", "b", "One", "1", "Two", "two"))
 	replaced, _, err := s.table.Replace(ctx, newRow("a", "b", "Three", "3").encode(), merged)
 	s.ok(err)
@@ -300,6 +306,11 @@ func (s *suite) values() {
 	s.ok(err)
 	r["Int"] = 2
 	s.want("a", "b", r) // null changes nothing
+	_, err = s.table.Upsert(s.Context(), newRow("a", "b", "Long", "no number").encode())
+	s.ok(err)
+	r["Long"] = "no number"
+	delete(r, "Long@odata.type")
+	s.want("a", "b", r) // a new value has a new type
 	// A Double that is a whole number stays one.
 	s.ok(s.table.Delete(s.Context(), "a", "b", table.Any))
 	_, _, err = s.table.Insert(s.Context(),
@@ -313,16 +324,22 @@ func (s *suite) values() {
 
 func (s *suite) properties() {
 	s.put(newRow("a", "b", "One", "1", "Two", "2", "Long", "3", "Long@odata.type", "Edm.Int64"))
-	if got, _ := s.get("a", "b", "Two", "None"); string(got.canonical()) != `{"Two":"2"}` {
+	got, _ := s.get("a", "b", "Two", "None")
+	if string(got.canonical()) != `{"Two":"2"}` {
 		s.Errorf("got %s", got.canonical())
 	}
-	for _, etags := range []bool{false, true} {
+	got, _ = s.get("a", "b", "RowKey", "Long")
+	if string(got.canonical()) != `{"Long":"3","Long@odata.type":"Edm.Int64","RowKey":"b"}` {
+		s.Errorf("got %s", got.canonical())
+	}
+	for etags, want := range map[bool]string{
+		false: `{"Long":"3","RowKey":"b","Two":"2"}`, // types come with ETags only
+		true:  `{"Long":"3","Long@odata.type":"Edm.Int64","RowKey":"b","Two":"2"}`,
+	} {
 		q := table.Query{Properties: []string{"RowKey", "Two", "None", "Long"}, ETags: etags}
 		s.ok(s.table.List(s.Context(), q, func(page [][]byte) error {
 			for _, data := range page {
-				r := s.decode(data)
-				if delete(r, "Long@odata.type"); string(
-					r.canonical()) != `{"Long":"3","RowKey":"b","Two":"2"}` {
+				if got := s.decode(data).canonical(); string(got) != want {
 					s.Errorf("ETags %t: got %s", etags, data)
 				}
 				if has := strings.Contains(string(data), `"odata.etag":"W/`); has != etags {
@@ -340,13 +357,15 @@ func (s *suite) batch() {
 	write := func(kind table.Kind, read table.ETag, r row) table.Write {
 		return table.Write{Kind: kind, Row: r.encode(), Read: read}
 	}
-	_, err := s.table.Batch(ctx, []table.Write{
+	retried, err := s.table.Batch(ctx, []table.Write{
 		table.NewDelete("a", "1", first),
 		write(table.Merge, second, newRow("a", "2", "Two", "2")),
 		write(table.Upsert, "", newRow("a", "3", "Three", "3")),
 		write(table.Insert, "", newRow("a", "4")),
 	})
-	s.ok(err)
+	if s.ok(err); retried {
+		s.Error("retried")
+	}
 	s.want("a", "2", newRow("a", "2", "One", "1", "Two", "2"))
 	_, third := s.get("a", "3")
 	_, err = s.table.Batch(ctx, []table.Write{write(table.Replace, third,
@@ -474,7 +493,7 @@ func (s *suite) between() {
 
 func (s *suite) keys() {
 	for _, key := range []string{"-", "a b", "key|x", "%41", "+", "a'b", "é",
-		"*:@&=$,;(){}[]<>~`!^"} {
+		"*:@&=$,;(){}[]<>~`!^", strings.Repeat("x", 500)} {
 		s.put(newRow(key, key, "Value", key))
 		if got, etag := s.get(key, key); got["Value"] != key || got["RowKey"] != key {
 			s.Errorf("got %v for %s", got, key)
@@ -499,10 +518,38 @@ func (s *suite) large() {
 	if got, _ := s.get("a", "b"); got["Text"] != text {
 		s.Error("a long text comes back otherwise")
 	}
-	_, err := s.table.Upsert(s.Context(),
-		newRow("a", "c", "Text", strings.Repeat("x", 70_000)).encode())
-	if err == nil {
-		s.Error("a text of more than 64 KiB is taken")
+	sized := func(count int, property string, typed ...any) row {
+		r := newRow("a", "c", typed...)
+		for i := range count {
+			r[fmt.Sprint("P", i)] = property
+		}
+		return r
+	}
+	binary := func(size int) row {
+		return sized(1, base64.StdEncoding.EncodeToString(make([]byte, size)), "P0@odata.type",
+			"Edm.Binary")
+	}
+	for what, test := range map[string]struct {
+		row  row
+		fits bool
+	}{
+		"64 KiB of text":            {sized(1, strings.Repeat("x", 32<<10)), true},
+		"more text":                 {sized(1, strings.Repeat("x", 32<<10+1)), false},
+		"64 KiB of escaped text":    {sized(1, strings.Repeat("\n", 32<<10)), true},
+		"64 KiB of emojis":          {sized(1, strings.Repeat("😀", 16<<10)), true},
+		"more emojis":               {sized(1, strings.Repeat("😀", 16<<10+1)), false},
+		"64 KiB of bytes":           {binary(64 << 10), true},
+		"more bytes":                {binary(64<<10 + 1), false},
+		"1 MB":                      {sized(17, text), true},
+		"more than 1 MiB, as bytes": {sized(36, text), false}, // Azurite counts them, Azure UTF-16
+	} {
+		_, err := s.table.Upsert(s.Context(), test.row.encode())
+		if test.fits {
+			s.is(err, nil, what)
+			_ = s.table.Delete(s.Context(), "a", "c", table.Any)
+		} else {
+			s.is(err, link.ErrUnavailable, what)
+		}
 	}
 }
 
@@ -523,24 +570,21 @@ func (s *suite) clock() {
 }
 
 func (s *suite) ended() {
-	ctx, cancel := context.WithCancel(s.Context())
+	canceled, cancel := context.WithCancel(s.Context())
 	cancel()
-	for what, call := range map[string]func() error{
-		"get": func() error { _, _, err := s.table.Get(ctx, "a", "b"); return err },
-		"insert": func() error {
-			_, _,
-				err := s.table.Insert(ctx, newRow("a", "b").encode())
-			return err
-		},
-		"create": func() error { return s.table.Create(ctx) },
-		"list": func() error {
-			return s.table.List(ctx,
-				table.Query{}, func([][]byte) error { return nil })
-		},
-	} {
-		err := call()
-		s.is(err, link.ErrUnavailable, what)
-		s.is(err, context.Canceled, what)
+	late, cancel := context.WithDeadline(s.Context(), time.Now())
+	defer cancel()
+	for ctx, want := range map[context.Context]error{canceled: context.Canceled,
+		late: context.DeadlineExceeded} {
+		calls := s.calls(ctx)
+		calls["create"] = func() error { return s.table.Create(ctx) }
+		calls["drop"] = func() error { return s.table.Drop(ctx) }
+		calls["names"] = func() error { _, err := s.service.Names(ctx, "X"); return err }
+		for what, call := range calls {
+			err := call()
+			s.is(err, link.ErrUnavailable, what)
+			s.is(err, want, what)
+		}
 	}
 	if keys, _ := s.list(table.Query{}); keys != nil {
 		s.Errorf("written after the end: %v", keys)

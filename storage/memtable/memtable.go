@@ -195,8 +195,8 @@ func (t *Table) Batch(ctx context.Context, writes []table.Write) (bool, error) {
 	return false, t.do(ctx, "SubmitTransaction", func(all *rows) error {
 		size := 0
 		keys := map[string]bool{}
-		next := make([]*row, len(writes))
-		for i, w := range writes {
+		var next []*row
+		for _, w := range writes {
 			if w.Kind >= table.Replace && w.Read == "" {
 				return fmt.Errorf("%w: a write without an ETag", link.ErrUnavailable)
 			}
@@ -205,10 +205,10 @@ func (t *Table) Batch(ctx context.Context, writes []table.Write) (bool, error) {
 				return err
 			}
 			size += len(w.Row)
-			if r.partition != next0(next, r).partition || keys[r.key] {
+			if next = append(next, r); r.partition != next[0].partition || keys[r.key] {
 				return refused("InvalidInput")
 			}
-			keys[r.key], next[i] = true, r
+			keys[r.key] = true
 		}
 		if len(writes) == 0 || len(writes) > table.MaxBatch || size > maxBatch {
 			return refused("InvalidInput")
@@ -218,14 +218,6 @@ func (t *Table) Batch(ctx context.Context, writes []table.Write) (bool, error) {
 		}
 		return nil
 	})
-}
-
-// next0 returns the first row of a batch, r if it is that itself.
-func next0(rows []*row, r *row) *row {
-	if rows[0] == nil {
-		return r
-	}
-	return rows[0]
 }
 
 // prepare returns the row that a write makes, or that it deletes.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -130,7 +131,13 @@ func forbidden(c rune) bool {
 	return strings.ContainsRune(`/\#?`, c) || c < 0x20 || 0x7f <= c && c <= 0x9f
 }
 
+// notInNames reports whether no property's name may have a character.
+func notInNames(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) }
+
 func (p *property) valid() error {
+	if p.name == "" || strings.ContainsFunc(p.name, notInNames) {
+		return refused("PropertyNameInvalid")
+	}
 	text := p.value[0] == '"'
 	fits := true
 	switch p.kind {
@@ -223,7 +230,7 @@ const (
 
 // encode returns a row of a table as the service sends it: all properties, or some of them.
 func (r *row) encode(in string, properties []string, f format) []byte {
-	b := make([]byte, 0, 512)
+	b := make([]byte, 0, 1024)
 	add := func(name, value string) {
 		b = append(append(append(append(b, '"'), name...), `":`...), value...)
 		b = append(b, ',')

@@ -74,6 +74,12 @@ var packedCountries string
 
 var countries = sync.OnceValue(decodeCountries)
 
+// PrepareCountries has the table decoded in the background, so that no Country waits for that. A
+// process that needs no country needs no memory for the table.
+func PrepareCountries() { prepareCountries() }
+
+var prepareCountries = sync.OnceFunc(func() { go countries() })
+
 // decodeCountries reads what internal/country writes: the length of the codes, the codes, and the ranges of IPv4 and of IPv6.
 // Columns of one kind each are a fifth smaller, once they are compressed, than ranges one after the other.
 func decodeCountries() *countryTable {

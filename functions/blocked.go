@@ -8,35 +8,40 @@ import (
 	"tiney/link"
 )
 
-// blocked handles /api/blocked.
-type blocked struct{ hosts Blocked }
-
-// add handles PUT /api/blocked/{host}.
-func (b *blocked) add(ctx context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-	return change(ctx, w, r, b.hosts.Add)
+// block handles PUT /api/blocked/{host}.
+func (s *service) block(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller,
+) error {
+	return changeHost(ctx, w, r, s.Blocklist.Add)
 }
 
-// remove handles DELETE /api/blocked/{host}.
-func (b *blocked) remove(ctx context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-	return change(ctx, w, r, b.hosts.Remove)
+// unblock handles DELETE /api/blocked/{host}.
+func (s *service) unblock(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller,
+) error {
+	return changeHost(ctx, w, r, s.Blocklist.Remove)
 }
 
-func change(ctx context.Context, w http.ResponseWriter, r *http.Request, do func(context.Context, link.Host) error) error {
+func changeHost(
+	ctx context.Context, w http.ResponseWriter, r *http.Request,
+	change func(context.Context, link.Host) error,
+) error {
 	host, ok := link.ParseHost(r.PathValue("host"))
 	if !ok {
 		return badHostProblem
 	}
-	if err := do(ctx, host); err != nil {
+	if err := change(ctx, host); err != nil {
 		return err
 	}
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNoContent)
+	noContent(w)
 	return nil
 }
 
-// list handles GET /api/blocked.
-func (b *blocked) list(ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
-	found, err := b.hosts.List(ctx)
+// listBlocked handles GET /api/blocked.
+func (s *service) listBlocked(
+	ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller,
+) error {
+	found, err := s.Blocklist.List(ctx)
 	if err != nil {
 		return err
 	}

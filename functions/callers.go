@@ -6,30 +6,27 @@ import (
 	"net/http"
 
 	"tiney/access"
-	"tiney/telemetry"
 )
 
-// callerFunc is a handlerFunc to which it matters who is asking.
-type callerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error
-
-// callers is the one place where credentials are looked at. A route learns of its caller by what it is wrapped in here, and
-// so cannot forget to ask; one that is not wrapped ignores credentials. Paths and methods that do not exist are refused
-// before, without a look-up.
+// callerFunc is a handlerFunc that depends on the caller.
 //
-// It is also where calls are counted: those of owners by owner, and all others by address.
-type callers struct {
-	Callers
-	limits  *limits
-	metrics *telemetry.Metrics
+// Only the wrappers in this file read credentials. A route gets its caller from its wrapper, and so
+// cannot forget to check it; a route without a wrapper ignores credentials. Paths and methods that
+// do not exist are refused before, without a look-up.
+//
+// The wrappers also count calls for the limits: of owners by owner, of all others by address.
+type callerFunc func(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error
+
+// anyone returns a function for callers with valid credentials and without any.
+func (s *service) anyone(serve callerFunc) handlerFunc {
+	return s.limited(access.LimitAPI, serve)
 }
 
-// anyone returns a function for callers with valid credentials and for those without.
-func (c *callers) anyone(serve callerFunc) handlerFunc { return c.limited(access.LimitAPI, serve) }
-
-// limited is anyone with another limit for callers who are no owners.
-func (c *callers) limited(others access.Limit, serve callerFunc) handlerFunc {
+// limited is anyone with another limit for callers that are no owners.
+func (s *service) limited(others access.Limit, serve callerFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-		who, err := c.caller(ctx, r)
+		who, err := s.caller(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -37,34 +34,34 @@ func (c *callers) limited(others access.Limit, serve callerFunc) handlerFunc {
 		if who.Owner != "" {
 			limit = access.LimitAPI
 		}
-		if err := c.limits.take(limit, r, who.Owner); err != nil {
+		if err := s.limits.take(limit, r, who.Owner); err != nil {
 			return err
 		}
 		return serve(ctx, w, r, who)
 	}
 }
 
-// public returns a function that ignores credentials, and so counts by address only.
-func (c *callers) public(serve handlerFunc) handlerFunc {
+// public returns a function that ignores credentials, and so is limited by address only.
+func (s *service) public(serve handlerFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-		if err := c.limits.take(access.LimitAPI, r, ""); err != nil {
+		if err := s.limits.take(access.LimitAPI, r, ""); err != nil {
 			return err
 		}
 		return serve(ctx, w, r)
 	}
 }
 
-// caller tells who sends a request. Credentials that are refused count as unknown. From an address that
-// has sent too many of them, only those are taken that can be checked without a look-up. Those that may be
-// guesses of the admin key have a limit of their own besides, which refuses none that is right.
-func (c *callers) caller(ctx context.Context, r *http.Request) (access.Caller, error) {
-	tooMany := c.limits.take(access.LimitUnknown, r, "")
+// caller authenticates a request. Refused credentials count as unknown. Once an address has sent too
+// many of them, it may use only credentials that need no look-up. Credentials that may be guesses of
+// the admin key have another limit besides, which never refuses right ones.
+func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, error) {
+	tooMany := s.limits.take(access.LimitUnknown, r, "")
 	if tooMany != nil {
 		ctx = access.WithoutLookup(ctx)
 	}
-	who, err := c.Caller(ctx, r.Header)
+	who, err := s.Callers.Caller(ctx, r.Header)
 	if errors.Is(err, access.ErrGuess) {
-		if tooMany := c.limits.take(access.LimitGuess, r, ""); tooMany != nil {
+		if tooMany := s.limits.take(access.LimitGuess, r, ""); tooMany != nil {
 			return who, tooMany
 		}
 	}
@@ -73,30 +70,34 @@ func (c *callers) caller(ctx context.Context, r *http.Request) (access.Caller, e
 	case tooMany != nil && (invalid || errors.Is(err, access.ErrUnavailable)):
 		return who, tooMany
 	case invalid:
-		c.metrics.SigninsRefused.Add(1)
+		s.Metrics.SigninsRefused.Add(1)
 	case tooMany == nil:
-		c.limits.takeBack(access.LimitUnknown, r)
+		s.limits.takeBack(access.LimitUnknown, r)
 	}
 	return who, err
 }
 
-// holders returns a function for owners and for holders of a claim token. Anybody can invent one, and find out by it which
-// aliases there are, so what it does not find counts.
-func (c *callers) holders(serve callerFunc) handlerFunc {
-	return c.anyone(func(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// holders returns a function for owners and for holders of a claim token. Since a client can make up
+// a token and so probe for aliases, aliases that it does not find count as unknown.
+func (s *service) holders(serve callerFunc) handlerFunc {
+	return s.anyone(func(
+		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+	) error {
 		switch {
 		case who.Owner != "":
 			return serve(ctx, w, r, who)
 		case who.ClaimHash != "":
-			return c.limits.guess(r, func() error { return serve(ctx, w, r, who) })
+			return s.limits.guess(r, func() error { return serve(ctx, w, r, who) })
 		}
 		return noCredentialsProblem
 	})
 }
 
 // owners returns a function for owners only.
-func (c *callers) owners(serve callerFunc) handlerFunc {
-	return c.anyone(func(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+func (s *service) owners(serve callerFunc) handlerFunc {
+	return s.anyone(func(
+		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+	) error {
 		if err := needOwner(who); err != nil {
 			return err
 		}
@@ -105,8 +106,10 @@ func (c *callers) owners(serve callerFunc) handlerFunc {
 }
 
 // admins returns a function for admins only.
-func (c *callers) admins(serve callerFunc) handlerFunc {
-	return c.owners(func(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+func (s *service) admins(serve callerFunc) handlerFunc {
+	return s.owners(func(
+		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+	) error {
 		if !who.Admin {
 			return adminNeededProblem
 		}
@@ -125,7 +128,7 @@ func needOwner(who access.Caller) error {
 	return noCredentialsProblem
 }
 
-// me handles GET /api/me: who the service takes the caller for.
+// me handles GET /api/me: who the caller is.
 func me(_ context.Context, w http.ResponseWriter, _ *http.Request, who access.Caller) error {
 	setHeaders(w, "application/json")
 	if who.Owner == "" {

@@ -21,24 +21,25 @@ type claimRequest struct {
 	} `json:"claims"`
 }
 
-// claimed is what became of one claim.
-type claimed struct {
-	Alias  string `json:"alias"`
-	Result string `json:"result"`
-}
+// claimResult is what became of a claim.
+type claimResult string
 
-// later is the result of a claim of which nothing may be told yet.
-const later = "later"
-
-// Why a link is not claimed.
-var (
-	errGone    = errors.New("gone")
-	errYours   = errors.New("already yours")
-	errInvalid = errors.New("invalid")
+const (
+	claimDone    claimResult = "claimed"
+	claimGone    claimResult = "gone"
+	claimYours   claimResult = "already yours"
+	claimInvalid claimResult = "invalid"
+	claimLater   claimResult = "later" // the caller has asked about too many links of others
 )
 
-// claim handles POST /api/claims. Where it fails in the middle, it can be repeated: what has been claimed is already yours.
-func (ls *links) claim(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// errNotClaimed is the error of an edit that leaves a link as it is. The result says why.
+var errNotClaimed = errors.New("not claimed")
+
+// claim handles POST /api/claims. If it fails halfway, it can be repeated: what it has claimed is
+// already yours then.
+func (s *service) claim(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
 	body, err := decodeJSON[claimRequest](w, r, maxBody)
 	if err != nil {
 		return err
@@ -46,27 +47,34 @@ func (ls *links) claim(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if len(body.Claims) == 0 || len(body.Claims) > maxClaims {
 		return fieldProblem("claims", fmt.Sprintf("There must be 1 to %d claims.", maxClaims))
 	}
+	type claimed struct {
+		Alias  string      `json:"alias"`
+		Result claimResult `json:"result"`
+	}
 	results := make([]claimed, len(body.Claims))
 	var aliases []link.Alias
 	var of []int // the claims of aliases
 	for i, c := range body.Claims {
-		results[i] = claimed{c.Alias, errGone.Error()}
+		results[i] = claimed{c.Alias, claimGone}
 		if a, ok := link.ParseAlias(c.Alias); ok && !a.Reserved() {
 			aliases, of = append(aliases, a), append(of, i)
 		}
 	}
-	now := ls.now()
-	errs, err := ls.store.EditAll(ctx, aliases, func(i int, l link.Link) (link.Link, error) {
-		c := body.Claims[of[i]]
+	now := s.Now()
+	errs, err := s.Links.EditAll(ctx, aliases, func(i int, l link.Link) (link.Link, error) {
+		c, result := body.Claims[of[i]], &results[of[i]].Result
 		switch state := l.State(now); {
 		case l.Owner == who.Owner:
-			return l, errYours
+			*result = claimYours
 		case l.Owner != "" || !holds(access.Hash(c.Token), l):
-			return l, errInvalid
+			*result = claimInvalid
 		case state != link.StateLive: // an owner could enable again what an admin has disabled
-			return l, errGone
+			*result = claimGone
+		default:
+			*result = claimDone
+			return l.Claimed(who.Owner, c.KeepExpiry, now), nil
 		}
-		return l.Claimed(who.Owner, c.KeepExpiry, now), nil
+		return l, errNotClaimed
 	})
 	if err != nil {
 		return err
@@ -76,20 +84,17 @@ func (ls *links) claim(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		result := &results[of[i]].Result
 		switch {
 		case err == nil:
-			ls.metrics.LinkClaimed.Add(1)
-			*result = "claimed"
-		case errors.Is(err, errYours):
-			*result = err.Error()
-		case errors.Is(err, errInvalid):
-			*result = err.Error()
-			if ls.limits.probe(who, &link.Link{}) != nil { // somebody else's
-				*result = later
+			s.Metrics.LinkClaimed.Add(1)
+		case errors.Is(err, errNotClaimed):
+			// If the token is right, or the link is the caller's, the result tells nothing new.
+			if *result == claimInvalid && s.limits.probe(who, &link.Link{}) != nil {
+				*result = claimLater
 			}
 		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
-			if ls.limits.probe(who, nil) != nil {
-				*result = later
+			*result = claimGone // also if it was deleted after another process had changed it
+			if s.limits.probe(who, nil) != nil {
+				*result = claimLater
 			}
-		case errors.Is(err, errGone): // so the token is right
 		default:
 			failed = err
 		}

@@ -7,18 +7,17 @@ import (
 	"tiney/access"
 )
 
-// cleanup handles /api/admin/cleanup.
-type cleanup struct{ reaper Runner }
-
-// stats handles GET /api/admin/cleanup/stats: how the runs of the reaper went.
-func (c *cleanup) stats(ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
-	s, err := c.reaper.Stats(ctx)
+// reaperStats handles GET /api/admin/cleanup/stats: how the runs of the reaper went.
+func (s *service) reaperStats(
+	ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller,
+) error {
+	stats, err := s.Reaper.Stats(ctx)
 	if err != nil {
 		return err
 	}
 	var average *int64
-	if runs := s.Successful + s.Failed; runs > 0 {
-		ms := s.Took.Milliseconds() / runs
+	if runs := stats.Successful + stats.Failed; runs > 0 {
+		ms := stats.Took.Milliseconds() / runs
 		average = &ms
 	}
 	setHeaders(w, "application/json")
@@ -30,6 +29,7 @@ func (c *cleanup) stats(ctx context.Context, w http.ResponseWriter, _ *http.Requ
 		FailedRuns     int64   `json:"failedRuns"`
 		AverageMs      *int64  `json:"averageMs"`
 		Running        bool    `json:"running"`
-	}{formatTime(s.Last.At), s.DeletedTotal, s.Last.Deleted, s.Successful, s.Failed, average, s.Running})
+	}{formatTime(stats.Last.At), stats.DeletedTotal, stats.Last.Deleted,
+		stats.Successful, stats.Failed, average, stats.Running})
 	return nil
 }

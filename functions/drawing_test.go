@@ -9,7 +9,7 @@ import (
 	"tiney/link"
 )
 
-// slow is a response to a client that does not read it until it is told to.
+// slow is a response to a client that reads it only when it is told to.
 type slow struct {
 	*httptest.ResponseRecorder
 	writing, read chan struct{}
@@ -26,14 +26,15 @@ func TestSlowClientsKeepNobodyFromDrawing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := &qr{base: base, drawing: make(chan struct{}, 1)}
+	q := &service{drawing: make(chan struct{}, 1)}
+	q.Rules.Base = base
 	r := httptest.NewRequest(http.MethodGet, "/api/links/abc/qr", nil)
 	r.SetPathValue("alias", "abc")
 	s := slow{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 	done := make(chan error)
-	go func() { done <- q.serve(t.Context(), s, r) }()
+	go func() { done <- q.qr(t.Context(), s, r) }()
 	<-s.writing
-	if err := q.serve(t.Context(), httptest.NewRecorder(), r); err != nil {
+	if err := q.qr(t.Context(), httptest.NewRecorder(), r); err != nil {
 		t.Error(err)
 	}
 	close(s.read)
@@ -41,11 +42,11 @@ func TestSlowClientsKeepNobodyFromDrawing(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Who waits for too long, or disconnects, is no failure of the service.
+	// A client that waits for too long, or disconnects, is no failure of the service.
 	q.drawing <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := q.serve(ctx, httptest.NewRecorder(), r); err != error(busyProblem) {
+	if err := q.qr(ctx, httptest.NewRecorder(), r); err != error(busyProblem) {
 		t.Errorf("got %v", err)
 	}
 }

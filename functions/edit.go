@@ -21,29 +21,37 @@ type editRequest struct {
 	Tags       optional[[]string]  `json:"tags"`
 }
 
-// edit handles PATCH /api/links/{alias}.
-func (ls *links) edit(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// editLink handles PATCH /api/links/{alias}.
+func (s *service) editLink(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), mergePatch, "application/json") {
 		return patchTypeProblem
 	}
-	body, err := decodeObject[editRequest](w, r, maxBody)
+	body, err := readBody(w, r, maxBody)
 	if err != nil {
 		return err
 	}
-	patch, err := body.patch()
+	request, err := decode[editRequest](body)
 	if err != nil {
 		return err
 	}
-	now := ls.now()
-	l, err := ls.change(ctx, r, who, func(l link.Link) (link.Link, error) { return ls.rules.Edit(l, patch, who.Admin, now) })
+	patch, err := request.patch()
 	if err != nil {
 		return err
 	}
-	return ls.respond(w, l)
+	now := s.Now()
+	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
+		return s.Rules.Edit(l, patch, who.Admin, now)
+	})
+	if err != nil {
+		return err
+	}
+	return s.respondLink(w, l)
 }
 
-// patch returns what the request asks for. What is null is taken away: then a link has no title, no tags, the usual status
-// code, and no end.
+// patch returns the changes that the request asks for. A member that is null removes the title, the
+// tags, the status code (then it is the default) or the end.
 func (b editRequest) patch() (link.Patch, error) {
 	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value}
 	switch {

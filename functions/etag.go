@@ -3,30 +3,36 @@ package functions
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/http"
 	"slices"
 	"strings"
-
-	"tiney/link"
 )
 
-// etagOf returns the entity tag of a link: a strong one, since another version is another response. It is a hash because
-// it tells nobody how links are stored.
-func etagOf(l link.Link) string {
-	sum := sha256.Sum256([]byte(l.Version))
+// etagOf returns the strong entity tag of a version of a response. It is a hash, so that it does not
+// show how links are stored.
+func etagOf(version string) string {
+	sum := sha256.Sum256([]byte(version))
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
+// notModified reports whether a request has the current ETag in its If-None-Match.
+func notModified(r *http.Request, etag string) bool {
+	tags, err := parseETags(r.Header.Values("If-None-Match"))
+	return err == nil && tags.matchWeakly(etag)
 }
 
 // etags are those of an If-Match or If-None-Match.
 type etags struct {
 	any  bool     // *
-	list []string // as they were sent
+	list []string // verbatim
 }
 
 var etagsProblem = badRequest("if-match", "Unreadable If-Match",
-	`If-Match must be * or a list of entity tags, such as "33a64df551425fcc", with their quotes.`, "")
+	`If-Match must be * or a list of entity tags, such as "33a64df551425fcc", with their quotes.`,
+	"")
 
-// parseETags parses the lines of an If-Match or If-None-Match header, which are one list (RFC 9110, sections 8.8.3 and
-// 13.1.1). Tags may hold commas; empty elements count for nothing.
+// parseETags parses the lines of an If-Match or If-None-Match header, which are one list (RFC 9110,
+// sections 8.8.3 and 13.1.1). Tags may contain commas; empty elements are ignored.
 func parseETags(lines []string) (etags, error) {
 	rest := strings.Join(lines, ",")
 	if strings.Trim(rest, " \t") == "*" {
@@ -42,7 +48,8 @@ func parseETags(lines []string) (etags, error) {
 			return etags{}, etagsProblem
 		}
 		length := strings.IndexByte(opaque[1:], '"')
-		if length < 0 || strings.ContainsFunc(opaque[1:length+1], func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		invalid := func(r rune) bool { return r <= ' ' || r == 0x7f }
+		if length < 0 || strings.ContainsFunc(opaque[1:length+1], invalid) {
 			return etags{}, etagsProblem
 		}
 		after := opaque[length+2:]

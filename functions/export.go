@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"tiney/access"
 	"tiney/clicks"
@@ -16,22 +15,13 @@ import (
 // maxExport is how many links are exported at a time.
 const maxExport = 1000
 
-// allOwners, as owner, exports the links of all owners; admins only.
+// allOwners, as owner, exports every owner's links; admins only.
 const allOwners = "*"
 
-// exporting handles GET /api/export.
-type exporting struct {
-	links interface {
-		Lister
-		Mover
-	}
-	statistics Statistics
-	base       link.Base
-	now        func() time.Time
-}
-
-func (ex *exporting) serve(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// export handles GET /api/export.
+func (s *service) export(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
 	query := parametersOf(r)
 	format := query.oneOf("format", string(transfer.NDJSON), string(transfer.CSV))
 	use := query.text("for")
@@ -42,10 +32,10 @@ func (ex *exporting) serve(
 	owner := query.text("owner")
 	all := owner == allOwners
 	if owner != "" && !all {
-		query.wrong("owner", "owner may be "+allOwners+
-			", for the links of all owners. Leave it out for your own.")
+		query.wrong("owner",
+			"owner may be "+allOwners+", for the links of all owners. Leave it out for your own.")
 	}
-	f := filter{owner: who.Owner, state: "export"} // an owner's name may equal allOwners
+	f := filter{owner: who.Owner, state: "export"} // an owner may have the name allOwners
 	if all {
 		f = filter{state: "export of all"}
 	}
@@ -61,19 +51,19 @@ func (ex *exporting) serve(
 	case query.problem != nil:
 		return query.problem
 	}
-	links, totals, next, err := ex.page(ctx, f.owner, all, after)
-	if errors.Is(err, link.ErrPosition) { // clients can compute the checksum
+	links, totals, next, err := s.exportPage(ctx, f.owner, all, after)
+	if errors.Is(err, link.ErrPosition) { // the checksum is no secret
 		query.wrong("cursor", wrongCursor)
 		return query.problem
 	}
 	if err != nil {
 		return err
 	}
+	contentType := "application/x-ndjson"
 	if format == string(transfer.CSV) {
-		setHeaders(w, "text/csv; charset=utf-8")
-	} else {
-		setHeaders(w, "application/x-ndjson")
+		contentType = "text/csv; charset=utf-8"
 	}
+	setHeaders(w, contentType)
 	w.Header().Set("Content-Disposition", `attachment; filename="links.`+format+`"`)
 	if next != "" {
 		query := url.Values{"format": {format}, "cursor": {f.cursor(next)}}
@@ -83,12 +73,13 @@ func (ex *exporting) serve(
 		if use != "" {
 			query.Set("for", use)
 		}
-		w.Header().Set("Link", "<"+ex.base.String()+"/api/export?"+query.Encode()+`>; rel="next"`)
+		page := s.Rules.Base.String() + "/api/export?" + query.Encode()
+		w.Header().Set("Link", "<"+page+`>; rel="next"`)
 	}
-	out := transfer.NewWriter(w, transfer.Format(format), ex.base)
+	out := transfer.NewWriter(w, transfer.Format(format), s.Rules.Base)
 	out.ForSpreadsheet = use != ""
 	for i, l := range links {
-		if l.State(ex.now()) == link.StateDeleted {
+		if l.State(s.Now()) == link.StateDeleted {
 			continue
 		}
 		if err := out.Write(transfer.Record{Link: l, Total: totals[i]}); err != nil {
@@ -99,16 +90,17 @@ func (ex *exporting) serve(
 	return nil
 }
 
-// page returns a page of an owner's links, or of all links. Some of them may be deleted.
-func (ex *exporting) page(ctx context.Context, owner string, all bool, after string) (
-	links []link.Link, totals []clicks.Total, next string, err error) {
-	read := ex.statistics.Totals
+// exportPage returns a page of an owner's links, or of all links, which may include deleted ones.
+func (s *service) exportPage(ctx context.Context, owner string, all bool, after string) (
+	links []link.Link, totals []clicks.Total, next string, err error,
+) {
+	read := s.LinkTotals.Totals
 	if all {
-		links, next, _, err = ex.links.All(ctx, after, maxExport)
-		read = ex.statistics.TotalsOfAll
+		links, next, _, err = s.Links.All(ctx, after, maxExport)
+		read = s.LinkTotals.TotalsOfAll
 	} else {
 		kept := func(l link.Link) bool { return l.DeletedAt.IsZero() }
-		links, next, err = ex.links.List(ctx, owner, after, maxExport, kept)
+		links, next, err = s.Links.List(ctx, owner, after, maxExport, kept)
 	}
 	if err == nil {
 		totals, err = read(ctx, links)

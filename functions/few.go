@@ -8,21 +8,22 @@ import (
 	"tiney/access"
 )
 
-// fewAtOnce is how many of the calls that take megabytes there are at once, imports and bulks
-// together.
+// fewAtOnce is how many calls that take megabytes run at once, imports and bulks together.
 const fewAtOnce = 4
 
-// few lets in few of the calls that take megabytes, so that all of them together do not take the
-// instance's memory.
+// few limits the calls that take megabytes, so that together they do not exhaust the instance's
+// memory.
 type few struct {
 	mu     sync.Mutex
-	owners map[string]bool // whose calls are under way
+	owners map[string]bool // with a call in progress
 }
 
-// let returns a function that serves one call of each owner at a time, and fewAtOnce of all. The
-// others are refused, before their body is read.
+// let returns a function that serves one call of each owner at a time, and fewAtOnce of all owners.
+// It refuses the others before it reads their body.
 func (f *few) let(serve callerFunc) callerFunc {
-	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+	return func(
+		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+	) error {
 		if !f.enter(who.Owner) {
 			return busyProblem
 		}

@@ -78,14 +78,23 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 	}
 	log := telemetry.NewLogger(r.log, slog.LevelDebug)
 	config := functions.Config{
-		Version: "v1.2.3", HostAddress: hostAddress,
-		Rules:       link.Rules{Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
-		DeletedKeep: linkstest.DeletedKeep, Callers: callers, Keys: r.keys, Blocked: r.fake.Blocked, Clicks: &r.clicks, CountClicks: clicks.ModeFull,
-		Statistics: &r.clicks, CountsKept: 400, PublicStats: true,
-		Addresses: access.Addresses{Header: "X-Forwarded-For", Hops: 1},
-		Links:     r.fake, Tables: r.fake, Lock: r.lock,
-		Reaper: run(func(context.Context) (string, error) { return "ran", nil }),
-		Now:    r.clock.Now, Random: rand.Reader, Log: log, Metrics: r.metrics,
+		Settings: functions.Settings{
+			HostAddress: hostAddress,
+			Rules: link.Rules{
+				Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
+			DeletedKeep: linkstest.DeletedKeep,
+			Addresses:   access.Addresses{Header: "X-Forwarded-For", Hops: 1},
+			CountClicks: clicks.ModeFull, CountsKept: 400, PublicStats: true,
+		},
+		Stores: functions.Stores{
+			Links: r.fake, Keys: r.keys, Blocked: r.fake.Blocked, Blocklist: r.fake.Blocked,
+			Clicks: &r.clicks, LinkTotals: &r.clicks, Statistics: &r.clicks,
+		},
+		Infrastructure: functions.Infrastructure{
+			Version: "v1.2.3", Callers: callers, Tables: r.fake, Lock: r.lock,
+			Reaper: run(func(context.Context) (string, error) { return "ran", nil }),
+			Now:    r.clock.Now, Random: rand.Reader, Log: log, Metrics: r.metrics,
+		},
 	}
 	for _, c := range change {
 		c(&config)

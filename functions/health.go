@@ -6,19 +6,14 @@ import (
 	"time"
 )
 
-// health handles GET /api/health: the process runs. It makes no storage call, so that the platform does not end
-// instances in an outage of storage while they still serve from their cache.
-type health struct {
-	version string
-	now     func() time.Time
-}
-
-func (h *health) serve(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
+// health handles GET /api/health: the process runs. It makes no storage call, so that the platform
+// does not end instances that still serve from their cache while storage is down.
+func (s *service) health(_ context.Context, w http.ResponseWriter, _ *http.Request) error {
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
 		Status    string `json:"status"`
 		Timestamp string `json:"timestamp"`
 		Version   string `json:"version"`
-	}{"healthy", h.now().UTC().Format(time.RFC3339), h.version})
+	}{"healthy", s.Now().UTC().Format(time.RFC3339), s.Version})
 	return nil
 }

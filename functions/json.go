@@ -19,15 +19,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxBody is the longest body that is read, in bytes: the longest URL with most of its characters escaped, and a little
-// more.
+// maxBody is the longest body that is read, in bytes: the longest URL with most of its characters
+// escaped, and a little more.
 const maxBody = 16 << 10
 
 // readBody reads a request's body, up to most bytes. The error is a problem.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	begun := time.Now()
 	var body bytes.Buffer
-	if most > maxBody { // of these there are few at a time; others may announce a body that never comes
+	// Only a few such requests run at once. Any other may announce a body that never comes.
+	if most > maxBody {
 		body.Grow(int(max(0, min(r.ContentLength, most))) + bytes.MinRead)
 	}
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
@@ -37,36 +38,37 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, newProblem(http.StatusRequestEntityTooLarge, "body-too-large", "The body is too large",
-			fmt.Sprintf("The body may have at most %d bytes.", most))
+		return nil, newProblem(http.StatusRequestEntityTooLarge, "body-too-large",
+			"The body is too large", fmt.Sprintf("The body may have at most %d bytes.", most))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, timeoutProblem
 	case err != nil:
-		return nil, badRequest("body", "The body is not complete", "The body ended before it was complete. Send the request again.", "")
+		return nil, badRequest("body", "The body is not complete",
+			"The body ended before it was complete. Send the request again.", "")
 	}
 	return body.Bytes(), nil
 }
 
-// decodeJSON decodes a request's body, which must be one JSON object of up to most bytes. Names are case-sensitive, known and come
-// once, and invalid UTF-8 is refused, not replaced. The error is a problem.
-func decodeJSON[T any](w http.ResponseWriter, r *http.Request, most int64) (v T, err error) {
-	// A host that forwards drops the Content-Type of an empty body: then the problem is the body, not its type.
+// readJSON is readBody, and refuses a body that is not JSON by its type.
+func readJSON(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	// A host that forwards drops the Content-Type of an empty body: then the problem is the body.
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), "application/json") {
-		return v, mediaTypeProblem
+		return nil, mediaTypeProblem
 	}
-	return decodeObject[T](w, r, most)
+	return readBody(w, r, most)
 }
 
-// decodeObject is decodeJSON without regard to the body's type.
-func decodeObject[T any](w http.ResponseWriter, r *http.Request, most int64) (v T, err error) {
-	body, err := readBody(w, r, most)
+// decodeJSON is readJSON and decode.
+func decodeJSON[T any](w http.ResponseWriter, r *http.Request, most int64) (v T, err error) {
+	body, err := readJSON(w, r, most)
 	if err != nil {
 		return v, err
 	}
 	return decode[T](body)
 }
 
-// decode decodes a text as decodeJSON does a body.
+// decode decodes one JSON object. It refuses names that are unknown, come twice or differ in case,
+// and invalid UTF-8. The error is a problem.
 func decode[T any](body []byte) (v T, err error) {
 	if jsontext.Value(body).Kind() != '{' {
 		return v, notObjectProblem
@@ -77,26 +79,33 @@ func decode[T any](body []byte) (v T, err error) {
 	return v, nil
 }
 
-// jsonProblem returns the problem of a body that cannot be decoded. It names the field, if it is one that is to blame.
+// jsonProblem returns the problem of a body that cannot be decoded. It names the field that is wrong,
+// if it is one.
 func jsonProblem(err error) *problem {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, json.ErrUnknownName) && errors.As(err, &semantic):
-		return badRequest("body", "Unknown field", "This field is not known; names are case-sensitive.", fieldName(semantic.JSONPointer))
+		return badRequest("body", "Unknown field",
+			"This field is not known; names are case-sensitive.", fieldName(semantic.JSONPointer))
 	case errors.As(err, &semantic):
-		return fieldProblem(fieldName(semantic.JSONPointer), "This field must be "+kindName(semantic.GoType)+".")
+		return fieldProblem(fieldName(semantic.JSONPointer),
+			"This field must be "+kindName(semantic.GoType)+".")
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
-		return badRequest("body", "Duplicate field", "This field is there twice; send it once.", fieldName(syntactic.JSONPointer))
-	case errors.As(err, &syntactic) && syntactic.JSONPointer != "" && !errors.Is(err, io.ErrUnexpectedEOF):
-		return badRequest("body", "Invalid JSON", `The value of this field is not valid JSON. Check quotes, escapes and line breaks; `+
-			`text must be UTF-8, and a \ud800 to \udfff escape needs its other half.`, fieldName(syntactic.JSONPointer))
+		return badRequest("body", "Duplicate field",
+			"This field is there twice; send it once.", fieldName(syntactic.JSONPointer))
+	case errors.Is(err, io.ErrUnexpectedEOF): // of the whole body
+	case errors.As(err, &syntactic) && syntactic.JSONPointer != "":
+		return badRequest("body", "Invalid JSON",
+			"The value of this field is not valid JSON. Check quotes, escapes and line breaks; "+
+				`text must be UTF-8, and a \ud800 to \udfff escape needs its other half.`,
+			fieldName(syntactic.JSONPointer))
 	}
 	return notObjectProblem
 }
 
-// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". A hostile body may nest its fields deeper than
-// any request does, and give them names of any length: the rest is cut off.
+// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". It cuts off the rest of what
+// a hostile body nests more deeply or names at greater length than any request does.
 func fieldName(p jsontext.Pointer) string {
 	var tokens []string
 	for token := range p.Tokens() {
@@ -131,7 +140,8 @@ func kindName(t reflect.Type) string {
 	return "an object"
 }
 
-// integer is a whole number in any notation, 60.0 and 6e1 too. It is clamped to ±2⁵³, far beyond any limit here.
+// integer is a whole number in any notation, such as 60.0 and 6e1. It is clamped to ±2⁵³, far beyond
+// any limit here.
 type integer int64
 
 // UnmarshalJSON decodes a number.
@@ -151,10 +161,10 @@ func isJSON(contentType string, kinds ...string) bool {
 	return err == nil && slices.Contains(kinds, kind) && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// optional is a member of a JSON merge patch (RFC 7396), where null is not the same as no member at all.
+// optional is a member of a JSON merge patch (RFC 7396), where null differs from no member.
 type optional[T any] struct {
 	given bool
-	value *T // nil: it is null
+	value *T // nil for null
 }
 
 // UnmarshalJSONFrom decodes the value.
@@ -166,14 +176,15 @@ func (o *optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // jsonOptions are those of responses.
 var jsonOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 
-// writeJSON writes v, which must be what JSON can hold, as one line. An error means that the client has disconnected.
+// writeJSON writes v, which JSON must be able to hold, as one line. An error means that the client
+// has disconnected.
 func writeJSON(w io.Writer, v any) {
 	if json.MarshalWrite(w, v, jsonOptions) == nil {
 		_, _ = io.WriteString(w, "\n")
 	}
 }
 
-// orNull returns a text as responses have it, and nil, for null, if it is empty.
+// orNull returns a text as responses have it: nil, for null, if it is empty.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -181,7 +192,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// formatTime returns a time as responses have it, and nil, for null, if it is zero.
+// formatTime returns a time as responses have it: nil, for null, if it is zero.
 func formatTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil

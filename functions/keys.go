@@ -3,20 +3,12 @@ package functions
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
 	"tiney/access"
 	"tiney/link"
 )
-
-// keys handles /api/keys.
-type keys struct {
-	keys   Keys
-	now    func() time.Time
-	random io.Reader
-}
 
 type keyRequest struct {
 	Name      string     `json:"name"`
@@ -36,11 +28,14 @@ type keyView struct {
 }
 
 func viewKey(k access.Key) keyView {
-	return keyView{k.ID(), k.Name, k.Owner, formatTime(k.CreatedAt), formatTime(k.ExpiresAt), orNull(k.LastUsedOn), k.Last4}
+	return keyView{k.ID(), k.Name, k.Owner, formatTime(k.CreatedAt), formatTime(k.ExpiresAt),
+		orNull(k.LastUsedOn), k.Last4}
 }
 
-// create handles POST /api/keys.
-func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// createKey handles POST /api/keys.
+func (s *service) createKey(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
 	body, err := decodeJSON[keyRequest](w, r, maxBody)
 	if err != nil {
 		return err
@@ -52,7 +47,7 @@ func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if owner != who.Owner && !who.Admin {
 		return link.ErrForbidden
 	}
-	secret, k, err := access.MakeKey(ks.random, who, owner, body.Name, body.ExpiresAt, ks.now())
+	secret, k, err := access.MakeKey(s.Random, who, owner, body.Name, body.ExpiresAt, s.Now())
 	var invalid *access.InvalidKeyError
 	if errors.As(err, &invalid) {
 		return fieldProblem(invalid.Field, invalid.Detail)
@@ -60,7 +55,7 @@ func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return err
 	}
-	if err := ks.keys.Create(ctx, k); err != nil {
+	if err := s.Keys.Create(ctx, k); err != nil {
 		return err
 	}
 	setHeaders(w, "application/json")
@@ -72,9 +67,11 @@ func (ks *keys) create(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return nil
 }
 
-// list handles GET /api/keys.
-func (ks *keys) list(ctx context.Context, w http.ResponseWriter, _ *http.Request, who access.Caller) error {
-	found, err := ks.keys.List(ctx, ofWhom(who))
+// listKeys handles GET /api/keys.
+func (s *service) listKeys(
+	ctx context.Context, w http.ResponseWriter, _ *http.Request, who access.Caller,
+) error {
+	found, err := s.Keys.List(ctx, managedOwner(who))
 	if err != nil {
 		return err
 	}
@@ -89,18 +86,19 @@ func (ks *keys) list(ctx context.Context, w http.ResponseWriter, _ *http.Request
 	return nil
 }
 
-// revoke handles DELETE /api/keys/{id}.
-func (ks *keys) revoke(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	if err := ks.keys.Revoke(ctx, r.PathValue("id"), ofWhom(who)); err != nil {
+// revokeKey handles DELETE /api/keys/{id}.
+func (s *service) revokeKey(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	if err := s.Keys.Revoke(ctx, r.PathValue("id"), managedOwner(who)); err != nil {
 		return err
 	}
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNoContent)
+	noContent(w)
 	return nil
 }
 
-// ofWhom returns whose keys a caller may see and revoke: "" for everybody's.
-func ofWhom(who access.Caller) string {
+// managedOwner returns the owner that a caller manages: "", all owners, for an admin.
+func managedOwner(who access.Caller) string {
 	if who.Admin {
 		return ""
 	}

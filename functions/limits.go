@@ -14,19 +14,20 @@ import (
 	"tiney/telemetry"
 )
 
-// limits refuses requests of clients who send too many.
+// limits refuses requests of clients that send too many.
 type limits struct {
 	*access.Limits
 	addresses access.Addresses
 	log       *slog.Logger
-	unlimited atomic.Bool // a request had no address to be counted by
+	unlimited atomic.Bool // a request had no address to count it by
 }
 
-// take counts a request of an owner, or if that is "" of an address. The error is a problem: the client has sent too many.
-// Requests without an address may be anybody's: as one client they would shut each other out.
+// take counts a request by owner, or by address if owner is "". The error is a problem: the client
+// has sent too many. It lets in requests without an address: they come from different clients, which
+// would shut each other out if they counted as one.
 func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
 	if l.Rate(of) == 0 {
-		return nil // and the address does not matter
+		return nil
 	}
 	client := access.Client{Owner: owner}
 	if owner == "" {
@@ -44,7 +45,7 @@ func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
 	return limitedProblem(of, l.Rate(of), wait)
 }
 
-// takeBack takes back what take has counted of a request without an owner.
+// takeBack undoes a take without an owner.
 func (l *limits) takeBack(of access.Limit, r *http.Request) {
 	if l.Rate(of) == 0 {
 		return
@@ -54,8 +55,8 @@ func (l *limits) takeBack(of access.Limit, r *http.Request) {
 	}
 }
 
-// guess looks up what anybody may ask for, and counts it if there is no such thing. Until that is known it counts too: else as
-// many requests as a client can send at once would get by.
+// guess looks up what any client may ask for, and counts the request if it finds nothing. The request
+// also counts while lookUp runs, or a client could send any number of them at once.
 func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	if err := l.take(access.LimitUnknown, r, ""); err != nil {
 		return err
@@ -67,9 +68,9 @@ func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	return err
 }
 
-// probe counts an alias that an owner asks about in a call for many, if it is somebody else's.
-// there is what has the alias; nil for nothing. The error is a problem: whether there is anything
-// must not be told. Past the limit it is the same for a free alias, or the refusal would tell.
+// probe counts an alias that an owner asks about in a call for many, if another owner has it. there
+// is the link that has the alias; nil if it is free. The error is a problem: the response must not
+// tell whether the alias is free. It is the same for a free one, or the refusal would tell.
 func (l *limits) probe(who access.Caller, there *link.Link) error {
 	if who.Admin || there != nil && there.Owner == who.Owner {
 		return nil
@@ -97,13 +98,15 @@ func inWords(wait time.Duration) string {
 	return "1 second"
 }
 
-// limitedProblem returns the problem of a client who has to wait. The headers are those of draft-ietf-httpapi-ratelimit-headers-10.
+// limitedProblem returns the problem of a client that has to wait. The headers are those of
+// draft-ietf-httpapi-ratelimit-headers-10.
 func limitedProblem(of access.Limit, rate int, wait time.Duration) *problem {
 	seconds := wholeSeconds(wait)
 	return newProblem(http.StatusTooManyRequests, "rate-limited", "Too many requests",
 		"Too many requests came from you, or from your network, in a short time. "+
 			"Nothing is wrong with this one: repeat it in "+inWords(wait)+".").
 		with("Retry-After", strconv.Itoa(seconds)).
-		with("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=%d`, of, rate, int(of.Window().Seconds()))).
+		with("RateLimit-Policy",
+			fmt.Sprintf(`"%s";q=%d;w=%d`, of, rate, int(of.Window().Seconds()))).
 		with("RateLimit", fmt.Sprintf(`"%s";r=0;t=%d`, of, seconds))
 }

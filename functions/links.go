@@ -1,32 +1,16 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"tiney/access"
 	"tiney/link"
-	"tiney/telemetry"
 )
 
-// links handles what is below /api/links, but for QR codes, and /api/claims.
-type links struct {
-	store interface {
-		Reader
-		Editor
-		Lister
-	}
-	limits     *limits
-	statistics Statistics
-	rules      link.Rules
-	keep       time.Duration // how long a deleted link can be restored
-	now        func() time.Time
-	metrics    *telemetry.Metrics
-}
-
-// linkView is a link as its owner sees it. All members are always there.
+// linkView is a link as its owner sees it. All members are always present.
 type linkView struct {
 	summary
 	UpdatedAt  *string  `json:"updatedAtUtc"`
@@ -40,31 +24,36 @@ type linkView struct {
 	*clicksView
 }
 
-// clicksView is what became of a link since ever, for whoever asks for it.
+// clicksView are the totals of a link, if the request asks for them.
 type clicksView struct {
 	Clicks int64   `json:"clicks"`
 	Bots   int64   `json:"bots"`
 	LastAt *string `json:"lastClickAtUtc"`
 }
 
-func (ls *links) view(l link.Link) linkView {
-	v := linkView{summary: summaryOf(l, ls.rules.Base), UpdatedAt: formatTime(l.UpdatedAt), StatusCode: l.StatusCode, Disabled: l.Disabled,
-		Shared: l.Shared, DeletedAt: formatTime(l.DeletedAt), Title: orNull(l.Title), Tags: l.Tags, Owner: orNull(l.Owner)}
-	if v.StatusCode == 0 {
-		v.StatusCode = link.DefaultStatusCode
+func (s *service) viewLink(l link.Link) linkView {
+	return linkView{
+		summary:    s.summarize(l),
+		UpdatedAt:  formatTime(l.UpdatedAt),
+		StatusCode: cmp.Or(l.StatusCode, link.DefaultStatusCode),
+		Disabled:   l.Disabled,
+		Shared:     l.Shared,
+		DeletedAt:  formatTime(l.DeletedAt),
+		Title:      orNull(l.Title),
+		Tags:       l.Tags,
+		Owner:      orNull(l.Owner),
 	}
-	return v
 }
 
-// respond responds with a link and its ETag.
-func (ls *links) respond(w http.ResponseWriter, l link.Link) error {
+// respondLink responds with a link and its ETag.
+func (s *service) respondLink(w http.ResponseWriter, l link.Link) error {
 	setHeaders(w, "application/json")
-	w.Header().Set("ETag", etagOf(l))
-	writeJSON(w, ls.view(l))
+	w.Header().Set("ETag", etagOf(l.Version))
+	writeJSON(w, s.viewLink(l))
 	return nil
 }
 
-// aliasOf returns the alias in a request's path, which may be that of a link.
+// aliasOf returns the alias in a request's path.
 func aliasOf(r *http.Request) (link.Alias, error) {
 	a, ok := link.ParseAlias(r.PathValue("alias"))
 	if !ok || a.Reserved() {
@@ -73,8 +62,8 @@ func aliasOf(r *http.Request) (link.Alias, error) {
 	return a, nil
 }
 
-// permit returns an error unless a link is the caller's. Who holds the claim token of a link without an owner may read,
-// delete and restore it; routes for more than that are for owners only.
+// permit returns an error unless a link is the caller's. The claim token of a link without an owner
+// permits to read, delete and restore it; the other routes are for owners only.
 func permit(who access.Caller, l link.Link) error {
 	switch {
 	case who.Admin, who.Owner != "" && who.Owner == l.Owner, l.Owner == "" && holds(who.ClaimHash, l):
@@ -83,56 +72,78 @@ func permit(who access.Caller, l link.Link) error {
 	return link.ErrForbidden
 }
 
-// holds reports whether a claim token with this hash is the link's. A link whose token is void has none.
-func holds(claimHash string, l link.Link) bool { return claimHash != "" && claimHash == l.ClaimHash }
+// holds reports whether claimHash is that of the link's claim token. A void token has no hash.
+func holds(claimHash string, l link.Link) bool {
+	return claimHash != "" && claimHash == l.ClaimHash
+}
 
-// read handles GET /api/links/{alias}.
-func (ls *links) read(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// permitted returns the link of a request's path, if it is the caller's.
+func (s *service) permitted(
+	ctx context.Context, r *http.Request, who access.Caller,
+) (link.Link, error) {
 	a, err := aliasOf(r)
 	if err != nil {
-		return err
+		return link.Link{}, err
 	}
-	l, err := ls.store.Read(ctx, a)
+	l, err := s.Links.Read(ctx, a)
 	if err == nil {
 		err = permit(who, l)
 	}
+	return l, err
+}
+
+// readLink handles GET /api/links/{alias}.
+func (s *service) readLink(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	l, err := s.permitted(ctx, r, who)
 	if err != nil {
 		return err
 	}
-	if tags, err := parseETags(r.Header.Values("If-None-Match")); err == nil && tags.matchWeakly(etagOf(l)) {
+	if etag := etagOf(l.Version); notModified(r, etag) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
-		h.Set("ETag", etagOf(l))
+		h.Set("ETag", etag)
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return ls.respond(w, l)
+	return s.respondLink(w, l)
 }
 
-// delete handles DELETE /api/links/{alias}.
-func (ls *links) delete(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	now := ls.now()
-	if _, err := ls.change(ctx, r, who, func(l link.Link) (link.Link, error) { return l.Deleted(who.Admin, now) }); err != nil {
+// deleteLink handles DELETE /api/links/{alias}.
+func (s *service) deleteLink(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	now := s.Now()
+	if _, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
+		return l.Deleted(who.Admin, now)
+	}); err != nil {
 		return err
 	}
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNoContent)
+	noContent(w)
 	return nil
 }
 
-// restore handles POST /api/links/{alias}/restore.
-func (ls *links) restore(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	now := ls.now()
-	l, err := ls.change(ctx, r, who, func(l link.Link) (link.Link, error) { return l.Restored(ls.keep, now) })
+// restoreLink handles POST /api/links/{alias}/restore.
+func (s *service) restoreLink(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	now := s.Now()
+	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
+		return l.Restored(s.DeletedKeep, now)
+	})
 	if err != nil {
 		return err
 	}
-	return ls.respond(w, l)
+	return s.respondLink(w, l)
 }
 
-// change changes the link of a request's path, if it is the caller's and what If-Match expects. It returns the link as it
-// is now.
-func (ls *links) change(ctx context.Context, r *http.Request, who access.Caller, apply func(link.Link) (link.Link, error)) (link.Link, error) {
+// changeLink changes the link of a request's path, if it is the caller's and matches If-Match. It
+// returns the link as it is now.
+func (s *service) changeLink(
+	ctx context.Context, r *http.Request, who access.Caller,
+	change func(link.Link) (link.Link, error),
+) (link.Link, error) {
 	a, err := aliasOf(r)
 	if err != nil {
 		return link.Link{}, err
@@ -145,23 +156,23 @@ func (ls *links) change(ctx context.Context, r *http.Request, who access.Caller,
 		}
 	}
 	wrote := false
-	l, err := ls.store.Edit(ctx, a, lines != nil, func(l link.Link) (link.Link, error) {
+	l, err := s.Links.Edit(ctx, a, lines != nil, func(l link.Link) (link.Link, error) {
 		wrote = false
 		if err := permit(who, l); err != nil {
 			return l, err
 		}
-		if !expected.match(etagOf(l)) {
+		if !expected.match(etagOf(l.Version)) {
 			return l, preconditionProblem
 		}
-		changed, err := apply(l)
+		changed, err := change(l)
 		wrote = err == nil && changed.Changed(l)
 		return changed, err
 	})
 	if lines != nil && errors.Is(err, link.ErrConflict) {
-		return link.Link{}, preconditionProblem // it is not any more what it was when it matched
+		return link.Link{}, preconditionProblem // it has changed since it matched
 	}
 	if err == nil && wrote {
-		ls.metrics.LinkEdited.Add(1)
+		s.Metrics.LinkEdited.Add(1)
 	}
 	return l, err
 }

@@ -15,17 +15,21 @@ import (
 	"tiney/link"
 )
 
-const wrongCursor = "cursor must be the nextCursor of a list with the same owner, q, tag and state. Leave it out to start again."
+const wrongCursor = "cursor must be the nextCursor of a list with the same owner, q, tag and state. " +
+	"Leave it out to start again."
 
 // filter says which links a list has.
 type filter struct{ owner, q, tag, state string }
 
-// list handles GET /api/links.
-func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// listLinks handles GET /api/links.
+func (s *service) listLinks(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
 	query := parametersOf(r)
 	f := filter{owner: query.text("owner"), q: query.text("q"), tag: query.text("tag")}
 	if query.Has("state") {
-		f.state = query.oneOf("state", "live", string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
+		f.state = query.oneOf("state", "live",
+			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
 	}
 	if f.owner == "" {
 		f.owner = who.Owner
@@ -45,12 +49,12 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	var found []link.Link
 	var next string
 	var err error
-	if a, ok := ls.rules.Base.AliasOf(f.q); ok {
-		found, err = ls.listed(ctx, a, f)
+	if a, ok := s.Rules.Base.AliasOf(f.q); ok {
+		found, err = s.listAlias(ctx, a, f)
 	} else {
-		found, next, err = ls.store.List(ctx, f.owner, after, limit, f.keep(ls.now()))
+		found, next, err = s.Links.List(ctx, f.owner, after, limit, f.keep(s.Now()))
 	}
-	if errors.Is(err, link.ErrPosition) { // anybody can compute the checksum
+	if errors.Is(err, link.ErrPosition) { // the checksum is no secret
 		query.wrong("cursor", wrongCursor)
 		return query.problem
 	}
@@ -62,10 +66,10 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		Next  *string    `json:"nextCursor"`
 	}{Items: make([]linkView, len(found))}
 	for i, l := range found {
-		page.Items[i] = ls.view(l)
+		page.Items[i] = s.viewLink(l)
 	}
 	if withClicks {
-		totals, err := ls.statistics.Totals(ctx, found)
+		totals, err := s.LinkTotals.Totals(ctx, found)
 		if err != nil {
 			return err
 		}
@@ -81,22 +85,23 @@ func (ls *links) list(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return nil
 }
 
-// listed returns the link with this alias, or none if the list would not have it.
-func (ls *links) listed(ctx context.Context, a link.Alias, f filter) ([]link.Link, error) {
-	l, err := ls.store.Read(ctx, a)
+// listAlias returns the link with this alias, or none if the list would not have it.
+func (s *service) listAlias(ctx context.Context, a link.Alias, f filter) ([]link.Link, error) {
+	l, err := s.Links.Read(ctx, a)
 	f.q = ""
 	switch {
 	case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case l.Owner != f.owner || !f.keep(ls.now())(l):
+	case l.Owner != f.owner || !f.keep(s.Now())(l):
 		return nil, nil
 	}
 	return []link.Link{l}, nil
 }
 
-// keep returns whether a link is in the list. Without a state, all but deleted links are.
+// keep returns a function that reports whether a link is in the list. Without a state, all but
+// deleted links are.
 func (f filter) keep(now time.Time) func(link.Link) bool {
 	q := fold(f.q)
 	return func(l link.Link) bool {
@@ -109,16 +114,18 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 		if f.tag != "" && !slices.Contains(l.Tags, f.tag) {
 			return false
 		}
-		return strings.Contains(fold(string(l.Alias)), q) || strings.Contains(fold(l.LongURL), q) || strings.Contains(fold(l.Title), q)
+		return strings.Contains(fold(string(l.Alias)), q) ||
+			strings.Contains(fold(l.LongURL), q) ||
+			strings.Contains(fold(l.Title), q)
 	}
 }
 
-// fold returns a text so that the case of its letters does not matter. To upper case first: some letters have two lower
-// cases, such as the Greek sigma.
+// fold maps letters that differ in case only to one of them. To upper case first: some letters have
+// two lower cases, such as the Greek sigma.
 func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
 
-// cursor returns a position in a list for the client. The checksum is no secret: it keeps a cursor from being used with
-// other filters by mistake, where it would leave out links.
+// cursor returns a position in a list for the client. The checksum is no secret: it refuses a cursor
+// that is used with other filters by mistake, where it would leave out links.
 func (f filter) cursor(position string) string {
 	return base64.RawURLEncoding.EncodeToString(append(f.checksum(position), position...))
 }
@@ -139,6 +146,7 @@ func (f filter) position(cursor string) (position string, ok bool) {
 const checksumBytes = 8
 
 func (f filter) checksum(position string) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{f.owner, f.q, f.tag, f.state, position}))
+	fields := []string{f.owner, f.q, f.tag, f.state, position}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", fields))
 	return sum[:checksumBytes]
 }

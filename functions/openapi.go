@@ -2,9 +2,7 @@ package functions
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"strconv"
@@ -15,31 +13,30 @@ import (
 	"tiney/link"
 )
 
-// openAPIDocument describes all that the service responds to, as OpenAPI 3.1. Its base URL and version are placeholders.
+// openAPIDocument describes the whole API as OpenAPI 3.1. Its base URL and version are placeholders.
 //
 //go:embed openapi.json
 var openAPIDocument string
 
-// openAPI handles GET /api/openapi.json. The document is made at the first request: few processes are asked for it.
-type openAPI struct {
-	document func() (text, etag string)
+// newDocument returns the document of a site, made at the first call: few processes need it.
+func newDocument(base link.Base, version string) func() (text, etag string) {
+	return sync.OnceValues(func() (text, etag string) {
+		text = strings.NewReplacer("https://short.example", base.String(),
+			`"version": "0"`, `"version": `+strconv.Quote(version)).Replace(openAPIDocument)
+		return text, etagOf(text)
+	})
 }
 
-func newOpenAPI(base link.Base, version string) *openAPI {
-	return &openAPI{sync.OnceValues(func() (text, etag string) {
-		text = strings.NewReplacer("https://short.example", base.String(), `"version": "0"`, `"version": `+strconv.Quote(version)).Replace(openAPIDocument)
-		sum := sha256.Sum256([]byte(text))
-		return text, `"` + hex.EncodeToString(sum[:8]) + `"`
-	})}
-}
-
-func (o *openAPI) serve(_ context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller) error {
-	text, etag := o.document()
+// openAPI handles GET /api/openapi.json.
+func (s *service) openAPI(
+	_ context.Context, w http.ResponseWriter, r *http.Request, _ access.Caller,
+) error {
+	text, etag := s.document()
 	setHeaders(w, "application/json")
 	h := w.Header()
 	h.Set("ETag", etag)
-	h.Set("Cache-Control", "public, max-age=300") // seconds; another version of the service may have another document
-	if tags, err := parseETags(r.Header.Values("If-None-Match")); err == nil && tags.matchWeakly(etag) {
+	h.Set("Cache-Control", "public, max-age=300") // seconds; the next version may change it
+	if notModified(r, etag) {
 		h.Del("Content-Type")
 		w.WriteHeader(http.StatusNotModified)
 		return nil

@@ -10,18 +10,14 @@ import (
 	"tiney/pages"
 )
 
-// manage handles GET and HEAD of /manage, the page on which people manage their links, and of /manage/{name}, a file that
-// pages load.
-type manage struct {
-	site    pages.Site
-	callers Callers
-}
-
-func (m *manage) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+// manage handles GET and HEAD of /manage, the page on which people manage their links, and of
+// /manage/{name}, a file that pages load.
+func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	const prefix = "/manage/"
 	if len(r.URL.Path) <= len(prefix) {
-		s := m.callers.SignIn(ctx)
-		writePage(w, http.StatusOK, m.site.Manage(r.URL.EscapedPath(), s.Issuer, s.ClientID), s.Origins...)
+		by := s.Callers.SignIn(ctx)
+		page := s.site.Manage(r.URL.EscapedPath(), by.Issuer, by.ClientID)
+		writePage(w, http.StatusOK, page, by.Origins...)
 		return nil
 	}
 	a, current, ok := pages.Find(r.URL.Path[len(prefix):])
@@ -37,7 +33,7 @@ func (m *manage) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return nil
 }
 
-// writePage responds with a page, which may call these origins besides the service's own.
+// writePage responds with a page that may call these origins besides the service's own.
 func writePage(w http.ResponseWriter, status int, page []byte, origins ...string) {
 	setHeaders(w, "text/html; charset=utf-8")
 	h := w.Header()
@@ -45,7 +41,8 @@ func writePage(w http.ResponseWriter, status int, page []byte, origins ...string
 	if h.Get("Referrer-Policy") == "" {
 		h.Set("Referrer-Policy", "no-referrer")
 	}
-	h.Set("Cross-Origin-Opener-Policy", "same-origin") // who opens a page cannot lead it elsewhere while somebody signs in
+	// A website that opens a page cannot lead it elsewhere while its user signs in.
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(status)
 	_, _ = w.Write(page)

@@ -9,33 +9,20 @@ import (
 	"image/png"
 	"math"
 	"net/http"
-	"runtime"
 	"strconv"
 
 	"rsc.io/qr/coding"
-
-	"tiney/link"
 )
-
-// qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a code can be printed before
-// its link exists, and only following the link shows whether it does.
-type qr struct {
-	base link.Base
-	// drawing limits how many images are drawn at once: one may take megabytes and milliseconds, and costs its caller nothing.
-	drawing chan struct{}
-}
-
-func newQR(base link.Base) *qr {
-	return &qr{base: base, drawing: make(chan struct{}, runtime.GOMAXPROCS(0))}
-}
 
 // qrLevels are the levels of error correction, from the least to the most.
 var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding.Q, "H": coding.H}
 
-func (q *qr) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	a, ok := link.ParseAlias(r.PathValue("alias"))
-	if !ok || a.Reserved() {
-		return notFoundProblem
+// qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a code
+// can be printed before its link exists, and does not tell whether it does.
+func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	a, err := aliasOf(r)
+	if err != nil {
+		return err
 	}
 	query := parametersOf(r)
 	format := query.oneOf("format", "svg", "png")
@@ -45,38 +32,45 @@ func (q *qr) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) 
 	if query.problem != nil {
 		return query.problem
 	}
-	contentType, image, err := q.draw(ctx, q.base.ShortURL(a), qrLevels[level], format, size, margin)
+	contentType, draw := "image/svg+xml", svgOf
+	if format == "png" {
+		contentType, draw = "image/png", pngOf
+	}
+	image, err := s.drawQR(ctx, s.Rules.Base.ShortURL(a), qrLevels[level], draw, size, margin)
 	if err != nil {
 		return err
 	}
 	setHeaders(w, contentType)
-	w.Header().Set("Cache-Control", "private, max-age=86400")       // Front Door would keep one code for all queries
-	w.Header().Set("Content-Security-Policy", "default-src 'none'") // an SVG is a document too
-	w.Header().Set("Content-Length", strconv.Itoa(len(image)))
+	h := w.Header()
+	h.Set("Cache-Control", "private, max-age=86400")       // Front Door ignores queries
+	h.Set("Content-Security-Policy", "default-src 'none'") // an SVG is a document too
+	h.Set("Content-Length", strconv.Itoa(len(image)))
 	_, _ = w.Write(image)
 	return nil
 }
 
-// draw draws one code, when it is its turn. It is done before the image is sent, so that no slow client keeps the others
-// waiting.
-func (q *qr) draw(ctx context.Context, text string, level coding.Level, format string, size, margin int) (contentType string, image []byte, err error) {
+// drawQR draws one code when it is its turn: an image may take megabytes and milliseconds, and costs
+// its caller nothing. It returns before the image is sent, so that no slow client delays others.
+func (s *service) drawQR(
+	ctx context.Context, text string, level coding.Level,
+	draw func(c *coding.Code, size, margin int) []byte, size, margin int,
+) ([]byte, error) {
 	select {
-	case q.drawing <- struct{}{}:
-		defer func() { <-q.drawing }()
+	case s.drawing <- struct{}{}:
+		defer func() { <-s.drawing }()
 	case <-ctx.Done():
-		return "", nil, busyProblem
+		return nil, busyProblem
 	}
 	code, err := encodeQR(text, level)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	if modules := code.Size + 2*margin; size < modules {
-		return "", nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf("This code with its margin has %d modules a side; size must be at least that.", modules), "size")
+		return nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf(
+			"This code with its margin has %d modules a side; size must be at least that.", modules),
+			"size")
 	}
-	if format == "png" {
-		return "image/png", pngOf(code, size, margin), nil
-	}
-	return "image/svg+xml", svgOf(code, size, margin), nil
+	return draw(code, size, margin), nil
 }
 
 // encodeQR encodes a text in the smallest QR version that holds it, with the mask of the lowest penalty.
@@ -106,8 +100,8 @@ func encodeQR(text string, level coding.Level) (*coding.Code, error) {
 	return best, nil
 }
 
-// penalty rates a code as ISO/IEC 18004, section 7.8.3, does: runs and blocks of one colour, patterns that look like a
-// finder, and an imbalance of black and white make it hard to scan.
+// penalty rates a code by ISO/IEC 18004, section 7.8.3: runs and blocks of one colour, patterns that
+// look like a finder, and an imbalance of black and white make it hard to scan.
 func penalty(c *coding.Code) (points int) {
 	black := 0
 	for y := range c.Size {
@@ -156,8 +150,10 @@ func penalty(c *coding.Code) (points int) {
 func svgOf(c *coding.Code, size, margin int) []byte {
 	var b bytes.Buffer
 	modules := c.Size + 2*margin
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" shape-rendering="crispEdges">`+
-		`<path fill="#fff" d="M0 0h%dv%dH0z"/><path d="`, size, size, modules, modules, modules, modules)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" `+
+		`viewBox="0 0 %d %d" shape-rendering="crispEdges">`+
+		`<path fill="#fff" d="M0 0h%dv%dH0z"/><path d="`,
+		size, size, modules, modules, modules, modules)
 	for y := range c.Size {
 		for x := 0; x < c.Size; x++ {
 			start := x
@@ -177,7 +173,8 @@ func svgOf(c *coding.Code, size, margin int) []byte {
 func pngOf(c *coding.Code, size, margin int) []byte {
 	scale := size / (c.Size + 2*margin)
 	offset := (size - c.Size*scale) / 2
-	img := image.NewPaletted(image.Rect(0, 0, size, size), color.Palette{color.White, color.Black})
+	palette := color.Palette{color.White, color.Black}
+	img := image.NewPaletted(image.Rect(0, 0, size, size), palette)
 	row := make([]byte, size)
 	for y := range c.Size {
 		clear(row)
@@ -193,6 +190,7 @@ func pngOf(c *coding.Code, size, margin int) []byte {
 		}
 	}
 	var b bytes.Buffer
-	_ = (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, img) // writing to a buffer cannot fail
+	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+	_ = encoder.Encode(&b, img) // writing to a buffer cannot fail
 	return b.Bytes()
 }

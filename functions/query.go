@@ -11,7 +11,7 @@ import (
 	"tiney/clicks"
 )
 
-// parameters are those of a query. The first one that is wrong is kept as a problem.
+// parameters are those of a query. problem is about the first that is wrong.
 type parameters struct {
 	url.Values
 	problem *problem
@@ -22,7 +22,7 @@ func parametersOf(r *http.Request) parameters {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	p := parameters{Values: values}
 	if err != nil {
-		p.problem = badRequest("parameter", "Invalid parameter", "The query is not valid: check its percent-encoding, and separate parameters by &.", "")
+		p.wrong("", "The query is not valid: check its percent-encoding, and separate parameters by &.")
 	}
 	return p
 }
@@ -80,7 +80,8 @@ func (p *parameters) day(name string) (d clicks.Day, given bool) {
 		at, err = time.Parse(time.RFC3339, text)
 	}
 	if year := at.UTC().Year(); err != nil || year < 1 || year > 9999 {
-		p.wrong(name, name+" must be a day such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z; a + in it has to be sent as %2B.")
+		p.wrong(name, name+" must be a day such as 2026-01-31, or a time such as "+
+			"2026-01-31T12:00:00Z; a + in it has to be sent as %2B.")
 	}
 	return clicks.DayOf(at), true
 }

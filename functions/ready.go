@@ -3,7 +3,6 @@ package functions
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -17,27 +16,22 @@ import (
 const (
 	// readyTimeout is how long the parts of storage have to respond.
 	readyTimeout = 2 * time.Second
-	// readyFor is how long a result is used again. Anybody may ask, and each check takes several storage calls.
+	// readyFor is how long a result is served again. Any client may ask, and each check makes
+	// several storage calls.
 	readyFor = time.Second
 )
 
-// ready handles GET /api/ready: whether each part of storage responds, and how fast.
-type ready struct {
-	parts  map[string]Pinger
-	limits *limits
-	now    func() time.Time
-	log    *slog.Logger
-
-	checking singleflight.Group
-	last     readiness // guarded by checking
+// checks are the checks of storage. Requests share them.
+type checks struct {
+	running singleflight.Group
+	last    readiness // guarded by running
 }
 
 // readiness is the response.
 type readiness struct {
 	Status string            `json:"status"`
 	Checks map[string]pinged `json:"checks"`
-	// Addresses is "missing" if a request came without its client's address, by which it would have
-	// been limited.
+	// Addresses is "missing" if a request could not be limited, since it had no client's address.
 	Addresses string `json:"addresses,omitempty"`
 	at        time.Time
 }
@@ -47,16 +41,18 @@ type pinged struct {
 	Milliseconds int64  `json:"milliseconds"`
 }
 
-func (rd *ready) serve(ctx context.Context, w http.ResponseWriter, _ *http.Request) error {
-	// Shared; one caller's cancellation must not fail the others.
-	result, _, _ := rd.checking.Do("", func() (any, error) {
-		if now := rd.now(); rd.last.at.IsZero() || now.Sub(rd.last.at) >= readyFor {
-			rd.last = rd.check(context.WithoutCancel(ctx), now)
+// ready handles GET /api/ready: whether each part of storage responds, and how fast.
+func (s *service) ready(ctx context.Context, w http.ResponseWriter, _ *http.Request) error {
+	result, _, _ := s.checks.running.Do("", func() (any, error) {
+		last := &s.checks.last
+		if now := s.Now(); last.at.IsZero() || now.Sub(last.at) >= readyFor {
+			// One caller's cancellation must not fail the others.
+			*last = s.check(context.WithoutCancel(ctx), now)
 		}
-		return rd.last, nil
+		return *last, nil
 	})
 	is := result.(readiness)
-	if rd.limits.unlimited.Load() {
+	if s.limits.unlimited.Load() {
 		is.Addresses = "missing"
 	}
 	setHeaders(w, "application/json")
@@ -68,7 +64,7 @@ func (rd *ready) serve(ctx context.Context, w http.ResponseWriter, _ *http.Reque
 	return nil
 }
 
-func (rd *ready) check(ctx context.Context, now time.Time) readiness {
+func (s *service) check(ctx context.Context, now time.Time) readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var (
@@ -76,7 +72,7 @@ func (rd *ready) check(ctx context.Context, now time.Time) readiness {
 		mu  sync.Mutex
 	)
 	is := readiness{Status: "ready", Checks: map[string]pinged{}, at: now}
-	for name, part := range rd.parts {
+	for name, part := range map[string]Pinger{"tables": s.Tables, "lock": s.Lock} {
 		all.Go(func() {
 			start := time.Now()
 			err := part.Ping(ctx)
@@ -88,8 +84,8 @@ func (rd *ready) check(ctx context.Context, now time.Time) readiness {
 				if errors.Is(err, link.ErrSecondaryOnly) {
 					result.Status = "secondary"
 				}
-				if rd.last.Checks[name].Status != result.Status { // once per outage, however often somebody asks
-					rd.log.Warn(telemetry.LogNotReady, "check", name, "error", err)
+				if s.checks.last.Checks[name].Status != result.Status { // once per outage
+					s.Log.Warn(telemetry.LogNotReady, "check", name, "error", err)
 				}
 			}
 			is.Checks[name] = result
@@ -98,7 +94,7 @@ func (rd *ready) check(ctx context.Context, now time.Time) readiness {
 	all.Wait()
 	for _, result := range is.Checks {
 		switch {
-		case result.Status == "secondary": // links are redirected to, which matters most, though the lock may fail
+		case result.Status == "secondary": // redirects work, which matter most; the lock may fail
 			is.Status = "degraded"
 		case result.Status == "failed" && is.Status == "ready":
 			is.Status = "unavailable"

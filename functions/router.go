@@ -3,7 +3,6 @@ package functions
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,21 +15,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/robfig/cron/v3"
 )
 
-// functionFiles are the function.json files: this handler takes its routes from what the Functions host takes them from,
-// so that the two cannot differ.
+// functionFiles are the function.json files: this handler and the Functions host read their routes
+// from the same files, so that they cannot differ.
 //
 //go:embed */function.json
 var functionFiles embed.FS
 
-// binding is one of the bindings of a function.json, as far as it matters here.
+// binding is one of the bindings of a function.json, with the members that matter here.
 type binding struct {
-	Type     string
-	Route    string
-	Methods  []string
-	Schedule string
+	Type     string   `json:"type"`
+	Route    string   `json:"route"`
+	Methods  []string `json:"methods"`
+	Schedule string   `json:"schedule"`
 }
 
 // bindings returns the bindings of a function.
@@ -39,14 +39,17 @@ func bindings(files fs.FS, function string) ([]binding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var file struct{ Bindings []binding }
+	var file struct {
+		Bindings []binding `json:"bindings"`
+	}
 	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("%s/function.json: %w", function, err)
 	}
 	return file.Bindings, nil
 }
 
-// Schedule returns the schedule of a timer's function, which has the host's six fields: seconds come first.
+// Schedule returns the schedule of a timer's function. It has six fields, the first for seconds, as
+// the Functions host has them.
 func Schedule(function string) (cron.Schedule, error) {
 	all, err := bindings(functionFiles, function)
 	if err != nil {
@@ -54,19 +57,20 @@ func Schedule(function string) (cron.Schedule, error) {
 	}
 	for _, b := range all {
 		if b.Type == "timerTrigger" {
-			return cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(b.Schedule)
+			const fields = cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow
+			return cron.NewParser(fields).Parse(b.Schedule)
 		}
 	}
 	return nil, fmt.Errorf("%s/function.json has no timer", function)
 }
 
-// router finds functions by method and path. It uses http.ServeMux below /api/ only: ServeMux redirects a path that is not
-// clean, and outside of /api/ such a path must be a 404.
+// router finds functions by method and path. It uses http.ServeMux below /api/ only: ServeMux
+// redirects a path that is not clean, and outside of /api/ such a path must be a 404.
 type router struct {
 	hostAddress string              // see Config
 	timers      map[string]route    // by path; the host fires them
 	paths       map[string]endpoint // fixed paths outside of /api/
-	trees       []tree              // first segments with all that is below them
+	trees       []tree              // first segments with everything below them
 	alias       endpoint            // any other path of one segment
 	api         *http.ServeMux      // of endpoints, paths in lower case
 }
@@ -76,16 +80,16 @@ type route struct {
 	function string
 	serve    handlerFunc
 	pattern  string        // below /api/, its path with names of parameters
-	limit    time.Duration // see waiting; zero: none, the timer has its own
+	limit    time.Duration // see waiting; zero for a timer, which has its own
 }
 
-// endpoint is what is at one path: routes by method; the key "" stands for all other methods.
+// endpoint are the routes of one path by method; "" stands for all other methods.
 type endpoint map[string]route
 
-// ServeHTTP is never called: it makes an endpoint fit for http.ServeMux, which is only asked which one it would call.
+// ServeHTTP is never called: http.ServeMux takes handlers, and is only asked which one it would call.
 func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// tree is what is at a path of one segment and all below it.
+// tree is an endpoint for a path of one segment and everything below it.
 type tree struct {
 	segment string
 	at      endpoint
@@ -97,10 +101,18 @@ var manyLinks = []string{"POST /api/links/bulk", "POST /api/import"}
 // webAPI is the function for every path below /api/ that has no function of its own.
 const webAPI = "web-api"
 
-// newRouter routes to functions, and, by method and path, to what is behind the function web-api. It panics, as
-// http.ServeMux does, if two routes below /api/ match the same paths and neither is the narrower one.
-func newRouter(files fs.FS, hostAddress string, functions, behind map[string]handlerFunc) (*router, error) {
-	rt := &router{hostAddress: hostAddress, timers: map[string]route{}, paths: map[string]endpoint{}, api: http.NewServeMux()}
+// newRouter routes to functions by their name, and to those behind the function web-api by their
+// method and path. It panics, as http.ServeMux does, if two routes below /api/ match the same paths
+// and neither is narrower.
+func newRouter(
+	files fs.FS, hostAddress string, functions, behind map[string]handlerFunc,
+) (*router, error) {
+	rt := &router{
+		hostAddress: hostAddress,
+		timers:      map[string]route{},
+		paths:       map[string]endpoint{},
+		api:         http.NewServeMux(),
+	}
 	api := map[string]endpoint{}
 	for name, serve := range functions {
 		all, err := bindings(files, name)
@@ -137,7 +149,7 @@ func newRouter(files fs.FS, hostAddress string, functions, behind map[string]han
 		}
 	}
 	for pattern, at := range api {
-		// An alias may be called as a fixed path is: what the former takes and the latter does not is the alias's.
+		// An alias may have the name of a fixed path, which leaves it the methods that it has not.
 		for other, of := range api {
 			if covers(other, pattern) {
 				for method, to := range of {
@@ -157,15 +169,15 @@ func covers(pattern, fixed string) bool {
 	if strings.Contains(fixed, "{") || strings.HasSuffix(pattern, "...}") {
 		return false
 	}
-	return slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(fixed, "/"), func(a, b string) bool {
-		return a == b || strings.HasPrefix(a, "{")
-	}) && pattern != fixed
+	matches := func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") }
+	return pattern != fixed &&
+		slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(fixed, "/"), matches)
 }
 
-// treeRoute is a first segment and all that is below it.
+// treeRoute matches the route of a tree.
 var treeRoute = regexp.MustCompile(`^/([^/{}]+)/\{\*\w+\}$`)
 
-// routeParameter is {name}, {name:constraint} or {*name:constraint} in a function.json.
+// routeParameter matches {name}, {name:constraint} and {*name:constraint} in a function.json.
 var routeParameter = regexp.MustCompile(`\{(\*?)(\w+)[^}]*\}`)
 
 func (rt *router) add(api map[string]endpoint, b binding, to route) error {
@@ -194,7 +206,8 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 			rt.trees = append(rt.trees, tree{segment, at})
 		}
 	case strings.Contains(p, "{"):
-		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path, one free segment, or one fixed segment and all below it", to.function, b.Route)
+		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path, "+
+			"one free segment, or one fixed segment and all below it", to.function, b.Route)
 	default:
 		at = entry(rt.paths, p)
 	}
@@ -205,7 +218,8 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 	for _, method := range methods {
 		method = strings.ToUpper(method)
 		if taken, ok := at[method]; ok {
-			return fmt.Errorf("functions %s and %s have the same route %q", taken.function, to.function, b.Route)
+			return fmt.Errorf("functions %s and %s have the same route %q",
+				taken.function, to.function, b.Route)
 		}
 		at[method] = to
 	}
@@ -220,7 +234,8 @@ func entry(all map[string]endpoint, p string) endpoint {
 	return all[p]
 }
 
-// find returns the route of a request. The error is a problem; with it, the route has the function's name or nothing.
+// find returns the route of a request. If it returns an error, which is a problem, the route has the
+// function's name or is zero.
 func (rt *router) find(r *http.Request) (route, error) {
 	p := r.URL.Path
 	if r.Method == http.MethodPost && rt.hostAddress != "" {
@@ -269,22 +284,25 @@ func (rt *router) find(r *http.Request) (route, error) {
 	return to, nil
 }
 
-// treeOf returns the endpoint of a path's first segment and all below it, in any case, and nil if there is none.
+// treeOf returns the endpoint of the tree that a path is in, whatever its case; nil if it is in none.
 func (rt *router) treeOf(p string) endpoint {
 	for _, t := range rt.trees {
-		if end := 1 + len(t.segment); len(p) >= end && strings.EqualFold(p[1:end], t.segment) && (len(p) == end || p[end] == '/') {
+		end := 1 + len(t.segment)
+		if len(p) >= end && strings.EqualFold(p[1:end], t.segment) &&
+			(len(p) == end || p[end] == '/') {
 			return t.at
 		}
 	}
 	return nil
 }
 
-// errNotTheHost: somebody else than the Functions host has posted to a timer.
+// errNotTheHost means that a client has posted to a timer.
 var errNotTheHost = errors.New("the request is not the Functions host's own")
 
-// fromHost returns an error unless the Functions host itself has sent a request, and not a client through it. A host that
-// forwards can be made to post to a timer's path, since it removes dot segments after it has matched a route. What keeps
-// clients out is that no route with POST lets such a path through; this is the second line of defence.
+// fromHost returns an error if a request comes from a client, and not from the Functions host itself.
+// It is the second line of defence. The first is that no route with POST matches such a path: a host
+// that forwards removes dot segments after it has matched a route, so that a client can make it post
+// to a timer's path.
 func (rt *router) fromHost(r *http.Request) error {
 	switch {
 	case r.Host != rt.hostAddress:
@@ -297,7 +315,7 @@ func (rt *router) fromHost(r *http.Request) error {
 	return nil
 }
 
-// setPathValues sets the path values of r as they were sent, except a catch-all's.
+// setPathValues sets the path values of r, except a catch-all's.
 func setPathValues(r *http.Request, pattern string) {
 	if !strings.Contains(pattern, "{") {
 		return
@@ -305,7 +323,7 @@ func setPathValues(r *http.Request, pattern string) {
 	segments := strings.Split(r.URL.EscapedPath(), "/")
 	for i, name := range strings.Split(pattern, "/") {
 		if name, ok := strings.CutPrefix(name, "{"); ok && !strings.HasSuffix(name, "...}") {
-			value, _ := url.PathUnescape(segments[i]) // the mux has unescaped it already
+			value, _ := url.PathUnescape(segments[i]) // findAPI has unescaped it without an error
 			r.SetPathValue(strings.TrimSuffix(name, "}"), value)
 		}
 	}
@@ -314,7 +332,7 @@ func setPathValues(r *http.Request, pattern string) {
 // findAPI finds the endpoint of a path below /api/ as the host does, ignoring case and one trailing slash.
 func (rt *router) findAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
-	lower := lowerASCII(escaped) // still escaped, so that an escaped slash separates no segments
+	lower := lowerASCII(escaped) // an escaped slash separates no segments
 	path, err := url.PathUnescape(lower)
 	if err != nil {
 		return nil
@@ -333,7 +351,7 @@ func lowerASCII(s string) string {
 	}, s)
 }
 
-// isAPI reports whether a path is below /api/. There, responses are for programs.
+// isAPI reports whether a path is below /api/, where responses are for programs.
 func isAPI(p string) bool { return len(p) > 5 && strings.EqualFold(p[:5], "/api/") }
 
 func isSegment(p string) bool {

@@ -13,21 +13,12 @@ import (
 	"tiney/link"
 )
 
-// stats handles what tells of clicks, but for those in lists.
-type stats struct {
-	links      Reader
-	statistics Statistics
-	base       link.Base
-	kept       int // for how many days there are counts
-	now        func() time.Time
-}
-
 const (
-	byDefault = 30 // days of a link's statistics
-	topNames  = 10 // that are told of each dimension
+	defaultDays = 30 // of a link's statistics
+	topNames    = 10 // of each dimension
 )
 
-// statsView is what became of a link in a range of days. All members are always there.
+// statsView are the statistics of a link for a range of days. All members are always present.
 type statsView struct {
 	Alias     link.Alias  `json:"alias"`
 	From      string      `json:"from"`
@@ -59,10 +50,11 @@ type namedView struct {
 	Clicks int64  `json:"clicks"`
 }
 
-// link handles GET /api/links/{alias}/stats.
-func (s *stats) link(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
-	a, err := aliasOf(r)
-	if err != nil {
+// linkStats handles GET /api/links/{alias}/stats.
+func (s *service) linkStats(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	if _, err := aliasOf(r); err != nil { // a 404 before the query's 400
 		return err
 	}
 	query := parametersOf(r)
@@ -71,19 +63,16 @@ func (s *stats) link(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if query.problem != nil {
 		return query.problem
 	}
-	l, err := s.links.Read(ctx, a)
-	if err == nil {
-		err = permit(who, l)
-	}
+	l, err := s.permitted(ctx, r, who)
 	if err != nil {
 		return err
 	}
-	days, err := s.statistics.Days(ctx, l, from, to)
+	days, err := s.Statistics.Days(ctx, l, from, to)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Vary", "Accept")
-	v := viewOf(a, from, days, hourly)
+	v := viewStats(l.Alias, from, days, hourly)
 	if prefers(r.Header, "text/csv") {
 		setHeaders(w, "text/csv; charset=utf-8")
 		writeSeries(w, v.Series)
@@ -95,29 +84,36 @@ func (s *stats) link(ctx context.Context, w http.ResponseWriter, r *http.Request
 }
 
 // days returns the range of days that a query asks for.
-func (s *stats) days(query *parameters) (from, to clicks.Day) {
+func (s *service) days(query *parameters) (from, to clicks.Day) {
 	from, fromGiven := query.day("from")
 	to, toGiven := query.day("to")
 	if !toGiven {
-		to = clicks.DayOf(s.now())
+		to = clicks.DayOf(s.Now())
 	}
 	if !fromGiven {
-		from = to - clicks.Day(min(byDefault, s.kept)) + 1
+		from = to - clicks.Day(min(defaultDays, s.CountsKept)) + 1
 	}
 	switch {
 	case from > to && toGiven:
 		query.wrong("from", "from must not be after to.")
 	case from > to:
 		query.wrong("from", "from must not be after today (UTC).")
-	case int(to-from) >= s.kept:
-		query.wrong("from", fmt.Sprintf("There may be at most %d days from the one to the other.", s.kept))
+	case int(to-from) >= s.CountsKept:
+		query.wrong("from", fmt.Sprintf(
+			"There may be at most %d days from the one to the other.", s.CountsKept))
 	}
 	return from, to
 }
 
-// viewOf returns what is told of days, the first of which is from.
-func viewOf(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) statsView {
-	v := statsView{Alias: a, From: from.Start().Format(time.DateOnly), To: (from + clicks.Day(len(days)-1)).Start().Format(time.DateOnly), Interval: "day"}
+// viewStats returns the view of days, the first of which is from.
+func viewStats(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) statsView {
+	to := from + clicks.Day(len(days)-1)
+	v := statsView{
+		Alias:    a,
+		From:     from.Start().Format(time.DateOnly),
+		To:       to.Start().Format(time.DateOnly),
+		Interval: "day",
+	}
 	if hourly {
 		v.Interval = "hour"
 	}
@@ -129,18 +125,28 @@ func viewOf(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) sta
 		v.Visitors += visitors
 		if hourly {
 			for hour, h := range days[i].Hours {
-				v.Series = append(v.Series, bucket{At: at(start.Add(time.Duration(hour) * time.Hour)), Clicks: int64(h.Clicks), Bots: int64(h.Bots)})
+				v.Series = append(v.Series, bucket{
+					At:     at(start.Add(time.Duration(hour) * time.Hour)),
+					Clicks: int64(h.Clicks),
+					Bots:   int64(h.Bots),
+				})
 			}
 		} else {
 			v.Series = append(v.Series, bucket{at(start), days[i].Clicks, days[i].Bots, &visitors})
 		}
-		days[i].Visitors = clicks.Visitors{} // each day has its own key: nobody is known again on another one
+		days[i].Visitors = clicks.Visitors{} // each day has its own key, so they cannot be merged
 		each[i] = &days[i]
 	}
 	all.Merge(each...)
-	v.Clicks, v.Bots, v.AverageMs, v.LastAt = all.Clicks, all.Bots, milliseconds(all.Total), formatTime(all.Last)
-	for d, names := range map[clicks.Dimension]*[]namedView{clicks.Referrers: &v.Referrers, clicks.Countries: &v.Countries,
-		clicks.Browsers: &v.Browsers, clicks.Systems: &v.Systems, clicks.Devices: &v.Devices} {
+	v.Clicks, v.Bots = all.Clicks, all.Bots
+	v.AverageMs, v.LastAt = milliseconds(all.Total), formatTime(all.Last)
+	for d, names := range map[clicks.Dimension]*[]namedView{
+		clicks.Referrers: &v.Referrers,
+		clicks.Countries: &v.Countries,
+		clicks.Browsers:  &v.Browsers,
+		clicks.Systems:   &v.Systems,
+		clicks.Devices:   &v.Devices,
+	} {
 		*names = []namedView{}
 		for _, n := range all.Top(d, topNames) {
 			*names = append(*names, namedView(n))
@@ -160,8 +166,8 @@ func milliseconds(t clicks.Total) *float64 {
 	return new(float64(average.Microseconds()) / 1000)
 }
 
-// writeSeries writes a series as CSV (RFC 4180). There is nothing but times and numbers in it, so that no spreadsheet finds a
-// formula. An error means that the client has disconnected.
+// writeSeries writes a series as CSV (RFC 4180). It has only times and numbers, so that no
+// spreadsheet finds a formula. An error means that the client has disconnected.
 func writeSeries(w http.ResponseWriter, series []bucket) {
 	out := csv.NewWriter(w)
 	out.UseCRLF = true
@@ -171,24 +177,23 @@ func writeSeries(w http.ResponseWriter, series []bucket) {
 		if b.Visitors != nil {
 			visitors = strconv.FormatInt(*b.Visitors, 10)
 		}
-		_ = out.Write([]string{b.At, strconv.FormatInt(b.Clicks, 10), strconv.FormatInt(b.Bots, 10), visitors})
+		_ = out.Write([]string{
+			b.At, strconv.FormatInt(b.Clicks, 10), strconv.FormatInt(b.Bots, 10), visitors})
 	}
 	out.Flush()
 }
 
-// top handles GET /api/stats/top.
-func (s *stats) top(ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// topLinks handles GET /api/stats/top.
+func (s *service) topLinks(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
 	query := parametersOf(r)
 	window := query.oneOf("window", string(clicks.LastDay), string(clicks.LastWeek))
 	limit := query.integer("limit", 10, 1, 100)
 	if query.problem != nil {
 		return query.problem
 	}
-	owner := who.Owner
-	if who.Admin {
-		owner = ""
-	}
-	links, counts, err := s.statistics.Top(ctx, owner, clicks.Window(window), limit)
+	links, counts, err := s.Statistics.Top(ctx, managedOwner(who), clicks.Window(window), limit)
 	if err != nil {
 		return err
 	}
@@ -200,7 +205,7 @@ func (s *stats) top(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	}
 	items := make([]clicked, len(links))
 	for i, l := range links {
-		items[i] = clicked{l.Alias, s.base.ShortURL(l.Alias), l.LongURL, counts[i]}
+		items[i] = clicked{l.Alias, s.Rules.Base.ShortURL(l.Alias), l.LongURL, counts[i]}
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
@@ -210,9 +215,11 @@ func (s *stats) top(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	return nil
 }
 
-// service handles GET /api/stats.
-func (s *stats) service(ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller) error {
-	total, err := s.statistics.Service(ctx)
+// serviceStats handles GET /api/stats.
+func (s *service) serviceStats(
+	ctx context.Context, w http.ResponseWriter, _ *http.Request, _ access.Caller,
+) error {
+	total, err := s.Statistics.Service(ctx)
 	if err != nil {
 		return err
 	}

@@ -7,29 +7,28 @@ import (
 )
 
 const (
-	// waitTime is how long a request waits for storage, all calls of it together.
+	// waitTime is how long a request waits for storage, in all its calls together.
 	waitTime = 5 * time.Second
-	// manyTime is after which a request for many links begins no other one, each of which has waitTime
-	// of its own. With that, and with a second to repair, the response is written within the server's
-	// 30 s.
+	// manyTime is when a request for many links begins no further one. Each link has a waitTime of
+	// its own; with that, and a second to repair, the response is written within the server's 30 s.
 	manyTime = 20 * time.Second
 )
 
-// waiting is the context of a request. It ends when the request's time is over. That begins when the
-// request is routed, and stands still while the client sends the body, for which storage is not to
-// blame; but it is over after manyTime in any case.
+// waiting is the context of a request. It ends when the request's time is over. The time begins when
+// the request is routed, stands still while the client sends the body, and is over after manyTime in
+// any case.
 //
-// Most redirects wait for nothing, so there is no timer until somebody asks for one.
+// Most redirects wait for nothing, so it makes no timer before it is asked for one.
 type waiting struct {
 	context.Context // of the operation
 
 	mu          sync.Mutex
 	end, latest time.Time
-	timed       context.Context // nil: there is no timer yet
+	timed       context.Context // nil without a timer
 	cancel      context.CancelFunc
 }
 
-// begin begins the time, of which there is limit.
+// begin begins the time, which is over after limit.
 func (w *waiting) begin(ctx context.Context, limit time.Duration) {
 	now := time.Now()
 	w.Context, w.end, w.latest = ctx, now.Add(limit), now.Add(manyTime)
@@ -44,7 +43,7 @@ func (w *waiting) stop() {
 	}
 }
 
-// putOff puts the end off, and stops the timer. What was made from the context before has ended then.
+// putOff puts the end off, and stops the timer. Contexts made from this one before have ended then.
 func (w *waiting) putOff(by time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,8 +74,8 @@ func (w *waiting) Done() <-chan struct{} { return w.timer().Done() }
 // Err returns why the context has ended.
 func (w *waiting) Err() error { return w.timer().Err() }
 
-// Value returns the values of the operation. It asks the timer if there is one: by that, package context
-// knows that a context made from this one needs no goroutine of its own.
+// Value returns the values of the operation. It asks the timer if there is one, which tells package
+// context that a context made from this one needs no goroutine of its own.
 func (w *waiting) Value(key any) any {
 	w.mu.Lock()
 	ctx := w.timed

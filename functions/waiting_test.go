@@ -47,11 +47,11 @@ type slowStore struct {
 	slow
 }
 
-func (s slowStore) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool, error) {
+func (s slowStore) Create(ctx context.Context, want link.Link, claimHash string) (link.Link, bool, error) {
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, false, err
 	}
-	return s.Fake.Create(ctx, want, presented)
+	return s.Fake.Create(ctx, want, claimHash)
 }
 
 func (s slowStore) Read(ctx context.Context, a link.Alias) (link.Link, error) {
@@ -69,6 +69,7 @@ func (s slowStore) List(ctx context.Context, owner, after string, limit int, kee
 }
 
 type slowStatistics struct {
+	functions.LinkTotals
 	functions.Statistics
 	slow
 }
@@ -84,7 +85,7 @@ func (s slowStatistics) Totals(ctx context.Context, links []link.Link) ([]clicks
 	if err := s.call(ctx); err != nil {
 		return nil, err
 	}
-	return s.Statistics.Totals(ctx, links)
+	return s.LinkTotals.Totals(ctx, links)
 }
 
 // newSlowRig returns functions whose storage takes so long for each call.
@@ -93,7 +94,8 @@ func newSlowRig(t *testing.T, each time.Duration) *rig {
 	r := newRig(t, func(c *functions.Config) {
 		c.HostAddress = "" // behind a host that forwards, bodies are read to their end after an error
 		c.Callers, c.Links = slowCallers{c.Callers, s}, slowStore{c.Links.(*linkstest.Fake), s}
-		c.Statistics = slowStatistics{c.Statistics, s}
+		statistics := slowStatistics{c.LinkTotals, c.Statistics, s}
+		c.LinkTotals, c.Statistics = statistics, statistics
 	})
 	r.fake.Put(link.Link{Alias: "ann1", LongURL: "https://example.com/", Owner: "ann"})
 	return r

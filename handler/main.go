@@ -84,7 +84,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 
 	// What runs beside the requests ends with ctx, while they drain.
 	var background sync.WaitGroup
-	background.Go(a.Background)
+	background.Go(func() { a.Background(ctx) })
 	if s.Hosted() && runtime.GOOS != "windows" { // Windows keeps a parent's id, and its host ends its children
 		// A host that has ended reads no more of what is logged, and that must not end this process before it has drained.
 		signal.Ignore(syscall.SIGPIPE)

@@ -129,13 +129,8 @@ func (rp *Reaper) rollUp(ctx context.Context) (done clicks.RollUpResult, err err
 	return rp.Clicks.RollUp(ctx)
 }
 
-// statsTimeout is how long any request waits for storage.
-const statsTimeout = 5 * time.Second
-
 // Stats tells how the runs of all instances went. Error: link.ErrUnavailable.
 func (rp *Reaper) Stats(ctx context.Context) (link.ReapStats, error) {
-	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
-	defer cancel()
 	stats, err := rp.Runs.Stats(ctx)
 	if err == nil {
 		stats.Running, err = rp.Lock.Held(ctx)

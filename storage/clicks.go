@@ -102,9 +102,6 @@ func (c *Clicks) Click(a link.Alias, k clicks.Click) {
 	if c.counter == nil {
 		return
 	}
-	if c.config.Clicks.Mode == clicks.ModeTotals {
-		k.Names, k.Visitor = [clicks.Dimensions]string{}, clicks.Visitor{}
-	}
 	switch {
 	case !c.counter.Click(string(a), &k):
 		c.config.Metrics.ClicksDropped.Add(1)

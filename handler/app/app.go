@@ -20,10 +20,10 @@ import (
 	"tiney/telemetry"
 )
 
-// flushAgain is how long the last clicks wait for the next try to save them.
+// flushAgain is the pause between two tries to save the last clicks.
 const flushAgain = 200 * time.Millisecond
 
-// lastTelemetry is how long sending the rest of the telemetry may take.
+// lastTelemetry is how long it may take to send the rest of the telemetry.
 const lastTelemetry = 3 * time.Second
 
 // App is the whole service except its listener.
@@ -40,9 +40,11 @@ type App struct {
 	sender   *telemetry.Sender // nil without telemetry
 }
 
-// New wires the service. It makes no storage call yet. What runs in the background ends with ctx; version is that of the
-// build. The caller must Close the App.
-func New(ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger) (a *App, err error) {
+// New wires the service of a build, without a storage call. Runs of the reaper end with ctx. The caller
+// must Close the App.
+func New(
+	ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger,
+) (a *App, err error) {
 	a = &App{Metrics: new(telemetry.Metrics), now: now, log: log}
 	a.Metrics.ProcessStarted.Add(1)
 	if s.Telemetry != nil {
@@ -76,8 +78,17 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	if a.Lock, err = lock.Open(s.Lock); err != nil {
 		return nil, fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
-	a.Reaper = &reaper.Reaper{Lock: a.Lock, Links: a.Links, Clicks: a.Links.Clicks, Runs: a.Links.Reaps, Limit: s.ReapLimit, Stopping: ctx,
-		Log: log, Metrics: a.Metrics, Sender: a.sender}
+	a.Reaper = &reaper.Reaper{
+		Lock:     a.Lock,
+		Links:    a.Links,
+		Clicks:   a.Links.Clicks,
+		Runs:     a.Links.Reaps,
+		Limit:    s.ReapLimit,
+		Stopping: ctx,
+		Log:      log,
+		Metrics:  a.Metrics,
+		Sender:   a.sender,
+	}
 	who := s.Access
 	if who.OIDC != nil {
 		provider := *who.OIDC
@@ -88,34 +99,54 @@ func New(ctx context.Context, s Settings, version string, now func() time.Time, 
 	if err != nil {
 		return nil, fmt.Errorf("ADMIN_KEY or OIDC_ISSUER: %w", err)
 	}
-	f := s.Functions
-	f.Version, f.Now, f.Log, f.Metrics, f.Sender = version, now, log, a.Metrics, a.sender
-	f.Links, f.Tables, f.Lock, f.Reaper = a.Links, a.Links, a.Lock, a.Reaper
-	f.Callers, f.Keys, f.Blocked, f.Clicks, f.Random = callers, a.Links.Keys, a.Links.Blocked, a.Links.Clicks, random
-	f.Statistics, f.CountClicks, f.CountsKept = a.Links.Clicks, s.Storage.Clicks.Mode, s.Storage.Clicks.KeepDays
-	if a.Handler, err = functions.New(f); err != nil {
+	a.Handler, err = functions.New(functions.Config{
+		Settings: s.Functions,
+		Stores: functions.Stores{
+			Links:      a.Links,
+			Keys:       a.Links.Keys,
+			Blocked:    a.Links.Blocked,
+			Blocklist:  a.Links.Blocked,
+			Clicks:     a.Links.Clicks,
+			LinkTotals: a.Links.Clicks,
+			Statistics: a.Links.Clicks,
+		},
+		Infrastructure: functions.Infrastructure{
+			Version: version,
+			Callers: callers,
+			Reaper:  a.Reaper,
+			Tables:  a.Links,
+			Lock:    a.Lock,
+			Now:     now,
+			Random:  random,
+			Log:     log,
+			Metrics: a.Metrics,
+			Sender:  a.sender,
+		},
+	})
+	if err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// Background does what runs beside the requests until New's ctx ends: it creates what is missing in storage, asks what other
-// processes have changed and, without the Functions host, reaps by the schedule.
-func (a *App) Background() {
-	starting := telemetry.Begin(a.Reaper.Stopping, "start", nil, a.schedule == nil)
+// Background does the work beside the requests until ctx ends: it creates what is missing in storage,
+// follows the changes of other processes and saves clicks. Without the Functions host it also reaps by
+// the schedule, until New's ctx ends.
+func (a *App) Background(ctx context.Context) {
+	starting := telemetry.Begin(ctx, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
 	all.Go(func() { ensureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
 	all.Go(func() { ensureWithRetry(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
 	all.Go(func() { ensureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
-	all.Go(func() { a.Links.FollowChanges(a.Reaper.Stopping) })
-	all.Go(func() { a.Links.Clicks.FlushRegularly(a.Reaper.Stopping) })
+	all.Go(func() { a.Links.FollowChanges(ctx) })
+	all.Go(func() { a.Links.Clicks.FlushRegularly(ctx) })
 	if a.schedule != nil {
 		all.Go(func() { a.Reaper.RunOnSchedule(a.schedule, a.now) })
 	}
 	all.Wait()
 }
 
-// Close saves the clicks that are not saved, and sends the telemetry that is left, for at most a few seconds each.
+// Close saves the unsaved clicks and sends the rest of the telemetry, for at most a few seconds each.
 func (a *App) Close() {
 	if a.Links != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), table.Timeout)

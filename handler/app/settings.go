@@ -34,9 +34,9 @@ type Settings struct {
 	Address   string // to listen on
 	LogLevel  slog.Level
 	Access    access.Config
-	Functions functions.Config
+	Functions functions.Settings
 	Tables    table.Connection  // to the tables
-	Copies    *table.Connection // to their copy in the account's second region; nil: there is none
+	Copies    *table.Connection // to their copy in the account's second region; nil for none
 	Storage   storage.Config
 	ReapLimit time.Duration // how long one run of the reaper may take
 	Lock      lock.Config
@@ -180,6 +180,7 @@ func (r *reader) links(s *Settings, port int64) {
 		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
 		KeepDays:   int(r.integer("CLICKS_KEEP_DAYS", 400, 3, 3650)),
 	}
+	s.Functions.CountClicks, s.Functions.CountsKept = s.Storage.Clicks.Mode, s.Storage.Clicks.KeepDays
 }
 
 // defaultPort is where the Functions host itself listens under `func start`.

@@ -1,5 +1,6 @@
-// Package access says who sends a request, by API key, by ID token of an OpenID Connect provider, by the admin key or by
-// the claim token of a link, and from which address, and limits how much each may send.
+// Package access authenticates requests by API key, by ID token of an OpenID Connect provider, by
+// the admin key and by the claim token of a link. It also finds their address, and limits how many
+// each client may send.
 package access
 
 import (
@@ -13,39 +14,39 @@ import (
 	"time"
 )
 
-// Caller is who sends a request. The zero Caller is anyone.
+// Caller is the sender of a request. The zero Caller has no credentials.
 type Caller struct {
-	Owner     string // "" for nobody
+	Owner     string // "" for none
 	Admin     bool
-	Name      string    // for people: the key's, or what the ID token calls them; "" for none
-	ClaimHash string    // the hash of the claim token that was presented; "" for none
-	KeyEnds   time.Time // when the API key ends that was presented; zero: never, or there was none
+	Name      string    // for people: of the key, or from the ID token; "" for none
+	ClaimHash string    // the hash of the caller's claim token; "" for none
+	KeyEnds   time.Time // when the caller's API key ends; zero: never, or there is none
 }
 
-// AdminOwner is the owner that the admin key stands for. No other key may be made for it.
+// AdminOwner is the owner of the admin key. It can have no other key.
 const AdminOwner = "admin"
 
-// Errors of Caller. Texts of what wraps them are for the log: none quotes a credential.
+// Errors of Caller. What wraps them is for the log, and quotes no credential.
 var (
-	// ErrInvalid: the credential is malformed, unknown, expired, revoked, or of a kind that is not taken there.
+	// ErrInvalid: the credential is malformed, unknown, expired, revoked, or in the wrong header.
 	ErrInvalid = errors.New("the credential is not valid")
 	// ErrAmbiguous: there are two credentials, or two lines of one.
 	ErrAmbiguous = errors.New("there is more than one credential")
-	// ErrGuess is wrapped beside one of these two: the credential is neither the admin key nor of the
-	// form of any other, so that it may be a guess of the admin key.
+	// ErrGuess accompanies one of these two: the credential is not the admin key, and has the form
+	// of no other, so that it may be a guess of the admin key.
 	ErrGuess = errors.New("it may be a guess of the admin key")
 	// ErrUnavailable: the credential cannot be looked up or checked now.
 	ErrUnavailable = errors.New("the credential cannot be checked now")
-	// ErrUnknownKey is what Keys returns for a hash that no key has.
+	// ErrUnknownKey: no key has this hash.
 	ErrUnknownKey = errors.New("there is no such key")
-	// ErrTooManyKeys: the owner has as many live keys as one may have.
+	// ErrTooManyKeys: the owner has MaxKeys keys that have not ended.
 	ErrTooManyKeys = fmt.Errorf("the owner has %d keys that have not ended; revoke one", MaxKeys)
 )
 
 // Keys finds API keys.
 type Keys interface {
-	// Key returns the key with this hash, in a context of WithoutLookup only if it is cached. Its errors are ErrUnknownKey, and
-	// any other if it could not be looked up.
+	// Key returns the key with this hash; in a context of WithoutLookup, only if it is cached. The
+	// error is ErrUnknownKey, or any other if it could not be looked up.
 	Key(ctx context.Context, hash string) (Key, error)
 }
 
@@ -55,7 +56,7 @@ type Config struct {
 	OIDC     *OIDCConfig // nil: no sign-in
 }
 
-// Authenticator tells who sends a request. It is safe for concurrent use.
+// Authenticator authenticates requests. It is safe for concurrent use.
 type Authenticator struct {
 	adminKey *[sha256.Size]byte // its hash; nil for none
 	keys     Keys
@@ -63,7 +64,7 @@ type Authenticator struct {
 	now      func() time.Time
 }
 
-// New checks the configuration and asks nobody for anything: the provider is asked at the first token.
+// New checks the configuration. It makes no call: the first ID token makes it ask the provider.
 func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
 	a := &Authenticator{keys: keys, now: now}
 	if c.AdminKey != "" {
@@ -82,10 +83,10 @@ func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
 	return a, nil
 }
 
-// Credentials are at most so long, in bytes. ID tokens with many roles come close; the largest real ones have 4 KiB.
+// maxCredential is the longest credential, in bytes. Real ID tokens have up to 4 KiB.
 const maxCredential = 8 << 10
 
-// CheckAdminKey returns what a key must be like to be the admin's, as the end of a sentence, and nil if it is.
+// CheckAdminKey returns an error if a key cannot be the admin key. Its text ends a sentence.
 func CheckAdminKey(key string) error {
 	different := map[rune]bool{}
 	for _, r := range key {
@@ -105,15 +106,17 @@ func printableASCII(s string) bool {
 
 type withoutLookup struct{}
 
-// WithoutLookup returns a context in which no API key is looked up that is not cached: Caller returns ErrUnavailable instead.
+// WithoutLookup returns a context in which Caller looks up no API key: it returns ErrUnavailable
+// for one that is not cached.
 func WithoutLookup(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutLookup{}, true)
 }
 
-// LookupAllowed reports whether a context is not one of WithoutLookup.
+// LookupAllowed reports whether a context is not from WithoutLookup.
 func LookupAllowed(ctx context.Context) bool { return ctx.Value(withoutLookup{}) == nil }
 
-// Caller tells who sends a request with these headers. Its errors are ErrInvalid, ErrAmbiguous and ErrUnavailable, wrapped.
+// Caller returns the sender of a request with these headers. Its errors wrap ErrInvalid,
+// ErrAmbiguous or ErrUnavailable.
 func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, error) {
 	authorization, apiKey := h.Values("Authorization"), h.Values("X-Api-Key")
 	switch {
@@ -128,22 +131,24 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 	if strings.EqualFold(scheme, "Bearer") {
 		return a.secret(ctx, strings.TrimLeft(token, " "), true)
 	}
-	// A host that forwards joins two lines into one. The commas of a single line stand between parameters, as in Digest.
+	// A host that forwards joins two lines into one. The commas of a single line separate
+	// parameters, as in Digest.
 	_, more, _ := strings.Cut(authorization[0], ",")
 	for part := range strings.SplitSeq(more, ",") {
-		if scheme, _, ok := strings.Cut(strings.TrimLeft(part, " "), " "); ok && !strings.ContainsAny(scheme, `="`) {
+		scheme, _, ok := strings.Cut(strings.TrimLeft(part, " "), " ")
+		if ok && !strings.ContainsAny(scheme, `="`) {
 			return Caller{}, ErrAmbiguous
 		}
 	}
 	return Caller{}, fmt.Errorf("%w: its scheme is not Bearer", ErrInvalid)
 }
 
-// secret tells who presents s. A bearer may be a person with an ID token, or have the claim token of a link.
+// secret returns the caller that presents s. A bearer may have an ID token or a claim token.
 func (a *Authenticator) secret(ctx context.Context, s string, bearer bool) (Caller, error) {
 	switch {
 	case len(s) > maxCredential:
 		return Caller{}, fmt.Errorf("%w: it is longer than %d bytes", ErrInvalid, maxCredential)
-	case a.isAdminKey(s): // which may look like anything, a key or two lines among it
+	case a.isAdminKey(s): // which may look like an API key or two lines
 		return Caller{Owner: AdminOwner, Admin: true}, nil
 	case strings.Contains(s, ","): // as a host that forwards joins two lines
 		return Caller{}, fmt.Errorf("%w: %w", ErrAmbiguous, ErrGuess)
@@ -154,12 +159,13 @@ func (a *Authenticator) secret(ctx context.Context, s string, bearer bool) (Call
 	case strings.HasPrefix(s, claimPrefix):
 		hash, ok := ClaimHash(s)
 		if !ok {
-			return Caller{}, fmt.Errorf("%w: %w: the claim token is malformed", ErrInvalid, ErrGuess)
+			return Caller{}, fmt.Errorf("%w: %w: the claim token is malformed",
+				ErrInvalid, ErrGuess)
 		}
 		return Caller{ClaimHash: hash}, nil
 	case a.provider == nil:
-		return Caller{}, fmt.Errorf("%w: %w: it is no API key, and there is no provider of ID tokens",
-			ErrInvalid, ErrGuess)
+		return Caller{}, fmt.Errorf("%w: %w: it is no API key, "+
+			"and there is no provider of ID tokens", ErrInvalid, ErrGuess)
 	default:
 		return a.provider.caller(ctx, s)
 	}
@@ -169,7 +175,7 @@ func (a *Authenticator) isAdminKey(s string) bool {
 	if a.adminKey == nil {
 		return false
 	}
-	// Hashes have one length, and are compared in constant time: how long this takes tells nothing about the key.
+	// Hashes have one length, and are compared in constant time, so that the time tells nothing.
 	sum := sha256.Sum256([]byte(s))
 	return subtle.ConstantTimeCompare(sum[:], a.adminKey[:]) == 1
 }
@@ -186,7 +192,8 @@ func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) 
 	case err != nil:
 		return Caller{}, fmt.Errorf("%w: looking up the API key: %w", ErrUnavailable, err)
 	case key.Owner == "":
-		return Caller{}, fmt.Errorf("%w: the API key's row has no owner", ErrInvalid) // never a caller without credentials
+		// It must not become a caller without credentials.
+		return Caller{}, fmt.Errorf("%w: the API key's row has no owner", ErrInvalid)
 	case key.Expired(a.now()):
 		return Caller{}, fmt.Errorf("%w: the API key has expired", ErrInvalid)
 	}

@@ -7,22 +7,24 @@ import (
 	"strings"
 )
 
-// Addresses tells whose address a request comes from.
+// Addresses finds the addresses of clients.
 type Addresses struct {
-	Header string // a list, to whose end each proxy adds the address that it got the request from
-	Hops   int    // how many proxies may be believed; 0: the address is the connection's
+	Header string // a list; each proxy appends the address that it got the request from
+	Hops   int    // how many proxies are trusted; 0: the address is the connection's
 	Hosted bool   // the connection is the Functions host's
 }
 
-// Of returns the address of a request's client: the entry of the outermost proxy that may be believed, which is the Hops-th
-// from the right, several header lines being one list. If there is no such entry or it is no address, it is the address
-// of the connection, and the zero Addr if that has none. An IPv4 address in an IPv6 one is an IPv4 address, and no address
-// has a zone. It is personal data, and belongs in no log.
+// Of returns the address of a request's client: the entry of the outermost trusted proxy, which is
+// the Hops-th from the right; several header lines are one list. If there is no such entry or it is
+// no address, Of returns the address of the connection, or the zero Addr if that has none. It
+// unmaps IPv4 addresses in IPv6 ones, and drops zones. An address is personal data, and belongs in
+// no log.
 //
-// Behind the Functions host, a loopback, private or link-local address is that of the host or of
-// the platform, which all clients would share, and the address is the zero Addr.
+// Behind the Functions host, a loopback, private or link-local address is that of the host or the
+// platform, which all clients share: Of returns the zero Addr.
 //
-// An empty entry counts like any other: else what a client wrote could move to where a proxy's entry should be.
+// An empty entry counts like any other, or a client could move its own text to the place of a
+// proxy's entry.
 func (a Addresses) Of(r *http.Request) netip.Addr {
 	address := parseAddress(a.entry(r.Header))
 	if !address.IsValid() {
@@ -34,7 +36,7 @@ func (a Addresses) Of(r *http.Request) netip.Addr {
 	return address
 }
 
-// entry reads the list from its end, no further than it has to, and returns "" if it is too short.
+// entry returns the Hops-th entry from the right, and "" if the list is too short.
 func (a Addresses) entry(h http.Header) string {
 	if a.Hops == 0 {
 		return ""
@@ -52,10 +54,11 @@ func (a Addresses) entry(h http.Header) string {
 	return ""
 }
 
-// maxAddress is longer than any address with brackets and port, so that nothing long is parsed.
+// maxAddress is longer than any address with brackets and port. Nothing longer is parsed.
 const maxAddress = 64
 
-// parseAddress reads an address that may have a port, and brackets around IPv6. It returns the zero Addr for anything else.
+// parseAddress parses an address, which may have a port, and brackets around IPv6. It returns the
+// zero Addr for anything else.
 func parseAddress(text string) netip.Addr {
 	host := strings.Trim(text, " \t")
 	if host == "" || len(host) > maxAddress {
@@ -68,7 +71,8 @@ func parseAddress(text string) netip.Addr {
 			return netip.Addr{}
 		}
 		host, port = host[1:end], host[end+1:]
-	} else if colon := strings.IndexByte(host, ':'); colon >= 0 && colon == strings.LastIndexByte(host, ':') {
+	} else if strings.Count(host, ":") == 1 {
+		colon := strings.IndexByte(host, ':')
 		host, port = host[:colon], host[colon:]
 	}
 	if digits, ok := strings.CutPrefix(port, ":"); ok {

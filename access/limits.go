@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Limit is one of the limits to how many requests a client may send.
+// Limit is a limit on how many requests a client may send.
 type Limit int
 
 const (
 	LimitShorten  Limit = iota // requests for a link of a URL
-	LimitUnknown               // look-ups of what turns out not to exist: links, and credentials
+	LimitUnknown               // look-ups of links and credentials that do not exist
 	LimitAPI                   // other calls of the API
 	LimitRedirect              // requests for a redirect or a preview
-	LimitProbes                // aliases of somebody else that an owner asks about by the way
-	LimitGuess                 // guesses of the admin key, whatever the rates say: GuessRate
+	LimitProbes                // aliases of others that an owner asks about in calls for many
+	LimitGuess                 // guesses of the admin key; its rate is GuessRate
 	limitCount
 )
 
-// String returns the name of the limit, as responses have it.
+// String returns the name of the limit in responses.
 func (l Limit) String() string {
 	return [limitCount]string{"shorten", "unknown", "api", "redirect", "probes", "guess"}[l]
 }
 
-// Window returns the time that the limit's rate is for.
+// Window returns the time that a rate counts requests for.
 func (l Limit) Window() time.Duration {
 	if l == LimitProbes {
 		return 24 * time.Hour
@@ -38,36 +38,36 @@ func (l Limit) Window() time.Duration {
 // GuessRate is the rate of LimitGuess.
 const GuessRate = 30
 
-// Rates are how many requests a client may send within a limit's Window: so many at once, and then
-// one each time that its share of Window has passed. Zero: any number.
+// Rates are how many requests a client may send at once. It may send another one for each share of
+// the limit's Window that passes. Zero: no limit.
 type Rates [limitCount]int
 
-// Client is whose requests are counted together: an owner's or, if that is "", those from an address. The addresses of a /64
-// of IPv6 are one client, since whoever has one of them has all. Requests without an address are one client.
+// Client is an owner or, if that is "", an address. The addresses of an IPv6 /64 are one client,
+// since one machine has them all. Requests without an address are one client.
 type Client struct {
 	Owner   string
 	Address netip.Addr
 }
 
-// Limits counts the requests of clients, by GCRA, the generic cell rate algorithm of ATM: all that it knows of a client is
-// until when the requests so far take, if each takes its share of Window.
+// Limits counts the requests of clients by GCRA, the generic cell rate algorithm of ATM. For each
+// client it keeps one time: when its requests so far are over, if each takes its share of Window.
 //
-// They are in a table of a fixed size, 1.98 MB, that is made at the first request with a limit;
-// limits by the day have one of their own, since a day's clients would fill that of the minute's. A
-// client is in one of its sets, by a hash with a random seed. If that is full of clients whose time
-// is not over, the one whose time is over first is forgotten, and starts anew: it may send more
-// than its rate then, and nobody less. With up to 30,000 clients at once, a quarter of what there
-// is room for, that befalls one in some millions.
+// The table has a fixed size, 1.98 MB, and is made at the first request with a limit. Limits by the
+// day have another one, since a day's clients would fill that of the minute. A hash with a random
+// seed maps a client to a set of the table. If the set is full of clients whose time is not over,
+// it forgets the one whose time is over first, which may then exceed its rate; no client is refused
+// wrongly. With up to 30,000 clients at once, a quarter of the table, it forgets one in some
+// millions.
 //
-// A clock that is put back holds up a client for as long as that, a Window at most. The methods may
-// be called concurrently, and allocate nothing.
+// If the clock is put back, a client waits that much longer, at most a Window. The methods may be
+// called concurrently, and do not allocate.
 type Limits struct {
 	rates Rates
 	now   func() time.Time
-	start time.Time // times are since then: so they are monotonic, if now's are
+	start time.Time // times are since then, so that they are monotonic if now's are
 	seed  maphash.Seed
 
-	minutes, days func() []set // for limits of such a Window
+	minutes, days func() []set // the tables, by Window
 }
 
 const (
@@ -75,14 +75,15 @@ const (
 	setSize  = 16
 )
 
-// set is a part of the table, with a lock of its own. It has no pointers, so that the garbage collector skips it.
+// set is a part of the table, with a lock of its own. It has no pointers, so that the garbage
+// collector skips it.
 type set struct {
 	mu      sync.Mutex
 	clients [setSize]uint64 // hashes of a Limit and a Client
 	until   [setSize]int64  // nanoseconds since start
 }
 
-// NewLimits returns limits, by which nobody has sent a request yet.
+// NewLimits returns limits that have counted no request.
 func NewLimits(rates Rates, now func() time.Time) *Limits {
 	rates[LimitGuess] = GuessRate
 	table := func() []set { return make([]set, setCount) }
@@ -93,8 +94,8 @@ func NewLimits(rates Rates, now func() time.Time) *Limits {
 // Rate returns the rate of a limit.
 func (l *Limits) Rate(of Limit) int { return l.rates[of] }
 
-// Take counts a request, and returns zero; or it counts nothing, and returns how long the client has to wait until it may
-// send the next one.
+// Take counts a request and returns zero. If the client has to wait before its next request, it
+// counts nothing and returns for how long.
 func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	if l.rates[of] == 0 {
 		return 0
@@ -117,8 +118,8 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	return 0
 }
 
-// Return takes back a Take that returned zero, as if there had not been the request. If that was longer ago than a request's
-// share, it may take back another one in its place.
+// Return undoes a Take that returned zero. If that was longer ago than a request's share, it may
+// undo a later one instead.
 func (l *Limits) Return(of Limit, by Client) {
 	if l.rates[of] == 0 {
 		return
@@ -134,12 +135,12 @@ func (l *Limits) Return(of Limit, by Client) {
 // share returns the share of Window that a request has, in nanoseconds.
 func (l *Limits) share(of Limit) int64 { return int64(of.Window()) / int64(l.rates[of]) }
 
-// find returns the set of a client, what it is called there, and the time.
+// find returns the set of a client, its hash, and the time.
 func (l *Limits) find(of Limit, by Client) (s *set, client uint64, now int64) {
 	key := struct {
 		limit   Limit
 		owner   string
-		address [16]byte // with a pointer in it, as a netip.Addr has one, maphash would allocate
+		address [16]byte // no netip.Addr, whose pointer would make maphash allocate
 	}{limit: of, owner: by.Owner}
 	if by.Owner == "" {
 		key.address = by.Address.As16()
@@ -156,7 +157,7 @@ func (l *Limits) find(of Limit, by Client) (s *set, client uint64, now int64) {
 	return &sets()[i], client, int64(l.now().Sub(l.start))
 }
 
-// least returns the client who has the least to lose.
+// least returns the client that loses least if it is forgotten.
 func (s *set) least(now int64, window time.Duration) (least int) {
 	for i, until := range s.until {
 		if until-now > int64(window) { // the clock was put back

@@ -26,20 +26,20 @@ import (
 type OIDCConfig struct {
 	Issuer    string // exactly as it is in the tokens
 	ClientID  string // the audience that tokens must be for
-	AdminRole string // who has it among the claim "roles" is an admin; "" for nobody
-	// Failed is told of each time that the provider's keys could not be fetched, about every five seconds at most; nil:
-	// nobody is. As long as known keys serve, no request fails. The error's text is fit for a log.
+	AdminRole string // makes a person an admin, in the claim "roles"; "": nothing does
+	// Failed, unless nil, gets the error when the provider's keys could not be fetched, at most
+	// about every five seconds. The text is fit for a log. No request fails while known keys serve.
 	Failed func(error)
 }
 
 // The life of a provider's keys. Ages count from the start of the fetch that they came with.
 const (
-	refreshAfter = 15 * time.Minute // from then on a token has them fetched anew, and is still checked with these
-	trustedFor   = time.Hour        // from then on it waits for the new ones: a withdrawn key is refused by now
-	keptFor      = 24 * time.Hour   // unless the provider is down; from then on these are forgotten
+	refreshAfter = 15 * time.Minute // then a token starts a fetch, and is checked with the old keys
+	trustedFor   = time.Hour        // then a token waits for the fetch: withdrawn keys are refused
+	keptFor      = 24 * time.Hour   // then keys are forgotten, even if the provider is down
 
-	unknownEvery = 30 * time.Second // between fetches for tokens of keys that are not known
-	retryEvery   = 30 * time.Second // between the others, after one that failed
+	unknownEvery = 30 * time.Second // between fetches for tokens of unknown keys
+	retryEvery   = 30 * time.Second // between other fetches, after one that failed
 	retryFirst   = 5 * time.Second  // the same while no keys are known
 	fetchLimit   = 5 * time.Second  // for both documents of a fetch
 )
@@ -47,11 +47,12 @@ const (
 const (
 	maxDocument    = 256 << 10  // bytes of a document of the provider
 	maxKeys        = 64         // in the provider's set
-	maxTries       = 8          // keys that a token that names none is tried with
+	maxTries       = 8          // keys to try a token with that names none
 	minRSA, maxRSA = 2048, 8192 // bits; a larger key would make each token expensive
 )
 
-// provider checks the ID tokens of one OpenID Connect provider. It asks for the provider's keys when the first token comes.
+// provider checks the ID tokens of an OpenID Connect provider. It fetches the provider's keys when
+// the first token comes.
 type provider struct {
 	OIDCConfig
 	host   string // the issuer's, with its port
@@ -63,11 +64,11 @@ type provider struct {
 
 	mu       sync.Mutex
 	keys     []providerKey
-	tokens   string        // the origin of the token endpoint; "" if it is not known, or none that a page may call
-	known    time.Time     // when the fetch began that keys came with; zero: there are none
+	tokens   string        // the origin of the token endpoint; "" if a page cannot call it
+	known    time.Time     // when the fetch of the keys began; zero without keys
 	tried    time.Time     // when the last fetch began
-	unknown  time.Time     // when the last fetch began that an unknown key made
-	fetching chan struct{} // closed when the fetch that is under way has ended; nil: there is none
+	unknown  time.Time     // when the last fetch for an unknown key began
+	fetching chan struct{} // closed at the end of the fetch in progress; nil without one
 	err      error         // of the last fetch that has ended
 }
 
@@ -77,12 +78,13 @@ type providerKey struct {
 	key      jwt.VerificationKey
 }
 
-// CheckIssuer returns what an issuer must be like, as the end of a sentence, and nil if it is.
+// CheckIssuer returns an error if an issuer is not valid. Its text is the end of a sentence.
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?# ") || !printableASCII(issuer) ||
-		u.Scheme != "https" && !isLocal(u) {
-		return errors.New("must be the https URL of an OpenID Connect provider, as its tokens have it")
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && !isLocal(u) ||
+		strings.ContainsAny(issuer, "?# ") || !printableASCII(issuer) {
+		return errors.New(
+			"must be the https URL of an OpenID Connect provider, as its tokens have it")
 	}
 	return nil
 }
@@ -96,6 +98,9 @@ func IsLoopback(u *url.URL) bool {
 // isLocal reports whether a URL stays on this machine by http, which is as good as https there.
 func isLocal(u *url.URL) bool { return u.Scheme == "http" && IsLoopback(u) }
 
+// secure reports whether a URL is https, or as local as the issuer.
+func (p *provider) secure(u *url.URL) bool { return u.Scheme == "https" || p.local && isLocal(u) }
+
 func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, fmt.Errorf("the issuer %w", err)
@@ -104,22 +109,29 @@ func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
 		return nil, errors.New("the client ID must not be empty")
 	}
 	u, _ := url.Parse(c.Issuer)
-	p := &provider{OIDCConfig: c, host: strings.ToLower(u.Host), local: isLocal(u), limit: fetchLimit, now: now,
-		// A redirect might lead anywhere, and no provider needs one: it says itself where its keys are.
-		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	// A redirect might lead anywhere, and no provider needs one.
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	p := &provider{
+		OIDCConfig: c,
+		host:       strings.ToLower(u.Host),
+		local:      isLocal(u),
+		limit:      fetchLimit,
+		now:        now,
+		client:     &http.Client{CheckRedirect: noRedirect},
 	}
 	p.parser = p.newParser()
 	return p, nil
 }
 
-// keysFor returns the provider's keys for alg that are called kid, or if that is "" any of them. It returns ErrInvalid if
-// there is none, and ErrUnavailable if the provider cannot be asked whether there is.
+// keysFor returns the provider's keys for alg with this kid, or with any if it is "". It returns
+// ErrInvalid if there is none, and ErrUnavailable if that is not known since the provider is down.
 func (p *provider) keysFor(ctx context.Context, kid, alg string) ([]jwt.VerificationKey, error) {
 	if fetched := p.ensure(kid, alg); fetched != nil {
 		select {
 		case <-fetched:
-		case <-ctx.Done(): // which ends this caller's wait, and not the fetch
-			return nil, fmt.Errorf("%w: waiting for the provider's keys: %w", ErrUnavailable, ctx.Err())
+		case <-ctx.Done(): // the fetch goes on
+			return nil, fmt.Errorf("%w: waiting for the provider's keys: %w",
+				ErrUnavailable, ctx.Err())
 		}
 	}
 	p.mu.Lock()
@@ -134,14 +146,14 @@ func (p *provider) keysFor(ctx context.Context, kid, alg string) ([]jwt.Verifica
 	}
 }
 
-// ensure forgets keys that are too old, and begins a fetch if one is due. It returns what has to be waited for, or nil if
-// what is known will do.
+// ensure forgets keys that are too old, and begins a fetch if one is due. The caller must wait for
+// fetched, unless it is nil.
 func (p *provider) ensure(kid, alg string) (fetched <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
 	switch age := now.Sub(p.known); {
-	case age >= keptFor: // as it is if there never were any
+	case age >= keptFor: // or there are none
 		p.keys = nil
 		return p.fetch(now, &p.tried, retryFirst)
 	case len(p.find(kid, alg)) == 0:
@@ -154,7 +166,7 @@ func (p *provider) ensure(kid, alg string) (fetched <-chan struct{}) {
 	return nil
 }
 
-// find expects p.mu to be held.
+// find returns the known keys for a token. The caller holds p.mu.
 func (p *provider) find(kid, alg string) (found []jwt.VerificationKey) {
 	for _, k := range p.keys {
 		if k.alg == alg && (kid == "" || kid == k.kid) && len(found) < maxTries {
@@ -164,8 +176,8 @@ func (p *provider) find(kid, alg string) (found []jwt.VerificationKey) {
 	return found
 }
 
-// fetch begins a fetch, unless there is one, or the last of its kind began less than every ago. It returns the one that
-// is under way, or nil, and expects p.mu to be held.
+// fetch begins a fetch, unless one is in progress or the last of its kind began less than every
+// ago. It returns the one in progress, or nil. The caller holds p.mu.
 func (p *provider) fetch(now time.Time, last *time.Time, every time.Duration) <-chan struct{} {
 	if p.fetching == nil && now.Sub(*last) >= every {
 		*last, p.tried, p.fetching = now, now, make(chan struct{})
@@ -174,7 +186,7 @@ func (p *provider) fetch(now time.Time, last *time.Time, every time.Duration) <-
 	return p.fetching
 }
 
-// refresh fetches the keys for all who wait, whoever of them gives up.
+// refresh fetches the keys for all callers that wait, even if some of them give up.
 func (p *provider) refresh(began time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
@@ -191,21 +203,23 @@ func (p *provider) refresh(began time.Time) {
 	p.fetching = nil
 }
 
-// download finds the provider's keys, and the origin of its token endpoint, by OpenID Connect Discovery 1.0. What is not as
-// it has to be is an error, and so as good as no response.
+// download fetches the provider's keys, and the origin of its token endpoint, by OpenID Connect
+// Discovery 1.0. An invalid document is an error, like no response.
 func (p *provider) download(ctx context.Context) (keys []providerKey, tokens string, err error) {
 	var discovery struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 		Tokens string `json:"token_endpoint"`
 	}
-	if err := p.get(ctx, strings.TrimSuffix(p.Issuer, "/")+"/.well-known/openid-configuration", &discovery); err != nil {
+	metadata := strings.TrimSuffix(p.Issuer, "/") + "/.well-known/openid-configuration"
+	if err := p.get(ctx, metadata, &discovery); err != nil {
 		return nil, "", fmt.Errorf("the discovery document: %w", err)
 	}
 	if discovery.Issuer != p.Issuer {
-		return nil, "", errors.New("the discovery document is not of the issuer of the settings, to the letter")
+		return nil, "", errors.New(
+			"the discovery document is not of the issuer of the settings, to the letter")
 	}
-	if u, err := url.Parse(discovery.Keys); err != nil || u.Hostname() == "" || u.Scheme != "https" && !(p.local && isLocal(u)) {
+	if u, err := url.Parse(discovery.Keys); err != nil || u.Hostname() == "" || !p.secure(u) {
 		return nil, "", errors.New("the discovery document's jwks_uri is no https URL")
 	}
 	var set struct {
@@ -215,7 +229,8 @@ func (p *provider) download(ctx context.Context) (keys []providerKey, tokens str
 		return nil, "", fmt.Errorf("the set of keys: %w", err)
 	}
 	if set.Keys == nil || len(set.Keys) > maxKeys {
-		return nil, "", fmt.Errorf("the set of keys has no list of keys, or one of more than %d", maxKeys)
+		return nil, "", fmt.Errorf("the set of keys has no list of keys, or one of more than %d",
+			maxKeys)
 	}
 	for _, raw := range set.Keys {
 		if k, ok := parseKey(raw); ok {
@@ -225,7 +240,8 @@ func (p *provider) download(ctx context.Context) (keys []providerKey, tokens str
 	return keys, p.origin(discovery.Tokens), nil
 }
 
-// get reads a JSON document of the provider. No error quotes the address, which the provider may have chosen.
+// get reads a JSON document of the provider. No error quotes the address, which the provider may
+// have chosen.
 func (p *provider) get(ctx context.Context, address string, document any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -255,7 +271,8 @@ func (p *provider) get(ctx context.Context, address string, document any) error 
 	return nil
 }
 
-// parseKey reads a JSON Web Key (RFC 7517). Sets hold keys for other purposes too: one that is of no use here is not ok.
+// parseKey parses a JSON Web Key (RFC 7517). Sets also have keys for other purposes: ok reports
+// whether it can check ID tokens.
 func parseKey(raw []byte) (_ providerKey, ok bool) {
 	var k struct {
 		Type       string    `json:"kty"`
@@ -269,19 +286,22 @@ func parseKey(raw []byte) (_ providerKey, ok bool) {
 		X          base64url `json:"x"`
 		Y          base64url `json:"y"`
 	}
-	if json.Unmarshal(raw, &k) != nil || k.Use != "" && k.Use != "sig" || k.Operations != nil && !slices.Contains(k.Operations, "verify") {
+	if json.Unmarshal(raw, &k) != nil || k.Use != "" && k.Use != "sig" ||
+		k.Operations != nil && !slices.Contains(k.Operations, "verify") {
 		return providerKey{}, false
 	}
 	parsed := providerKey{kid: k.ID}
 	switch {
 	case k.Type == "RSA":
 		n, e := new(big.Int).SetBytes(k.N), new(big.Int).SetBytes(k.E)
-		if n.BitLen() < minRSA || n.BitLen() > maxRSA || e.BitLen() < 2 || e.BitLen() > 31 { // an int may have 32 bits
+		if n.BitLen() < minRSA || n.BitLen() > maxRSA ||
+			e.BitLen() < 2 || e.BitLen() > 31 { // an int may have 32 bits
 			return providerKey{}, false
 		}
 		parsed.alg, parsed.key = "RS256", &rsa.PublicKey{N: n, E: int(e.Int64())}
 	case k.Type == "EC" && k.Curve == "P-256":
-		point, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, k.X, k.Y))
+		uncompressed := slices.Concat([]byte{4}, k.X, k.Y)
+		point, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), uncompressed)
 		if err != nil {
 			return providerKey{}, false
 		}

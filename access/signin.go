@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// SignIn is what a page has to know to sign people in with the provider. The zero SignIn: there is none.
+// SignIn is what a page needs to sign people in with the provider; zero without one.
 type SignIn struct {
 	Issuer, ClientID string
-	// Origins are those that the page calls: the issuer's, and that of the provider's token endpoint if it is another one,
-	// as that of Entra External ID is.
+	// Origins are those that the page calls: the issuer's, and that of the token endpoint if it is
+	// another one, as with Entra External ID.
 	Origins []string
 }
 
-// signInLimit is how long a page waits for the provider. One that does not respond signs nobody in either.
+// signInLimit is how long a page waits for the provider; if that is down, people cannot sign in.
 const signInLimit = 2 * time.Second
 
-// SignIn says how people sign in. It asks the provider, unless that has responded before: only its metadata tell where its
-// token endpoint is.
+// SignIn says how people sign in. It asks the provider, unless that has responded before: only the
+// provider's metadata name its token endpoint.
 func (a *Authenticator) SignIn(ctx context.Context) SignIn {
 	p := a.provider
 	if p == nil {
@@ -51,13 +51,14 @@ func (a *Authenticator) SignIn(ctx context.Context) SignIn {
 	return s
 }
 
-// plainHost is a host, perhaps with a port, that can stand in a header: URLs may have commas and semicolons in theirs.
+// plainHost matches hosts that can stand in a header, with or without a port: those of URLs may
+// have commas and semicolons.
 var plainHost = regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]+$`)
 
-// origin returns the origin of an https URL, or of an http URL of this machine if the issuer is one too, and else "".
+// origin returns the origin of a URL that the provider may have and a header can hold; else "".
 func (p *provider) origin(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || !plainHost.MatchString(u.Host) || u.Scheme != "https" && !(p.local && isLocal(u)) {
+	if err != nil || !plainHost.MatchString(u.Host) || !p.secure(u) {
 		return ""
 	}
 	return u.Scheme + "://" + u.Host

@@ -20,14 +20,20 @@ const (
 )
 
 func (p *provider) newParser() *jwt.Parser {
-	return jwt.NewParser(jwt.WithValidMethods([]string{"RS256", "ES256"}), jwt.WithIssuer(p.Issuer), jwt.WithAudience(p.ClientID),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(p.now),
+	return jwt.NewParser(
+		jwt.WithValidMethods([]string{"RS256", "ES256"}),
+		jwt.WithIssuer(p.Issuer),
+		jwt.WithAudience(p.ClientID),
+		jwt.WithExpirationRequired(),
+		jwt.WithIssuedAt(),
+		jwt.WithLeeway(leeway),
+		jwt.WithTimeFunc(p.now),
 		jwt.WithStrictDecoding())
 }
 
-// caller tells whose an ID token is.
+// caller returns the person that an ID token is for.
 func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
-	claims := jwt.MapClaims{} // and no struct, which would take "Sub" for "sub"
+	claims := jwt.MapClaims{} // not a struct, which would take "Sub" for "sub"
 	var keyErr error
 	_, err := p.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
 		var keys jwt.VerificationKeySet
@@ -47,7 +53,9 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	}
 	subject, _ := claims["sub"].(string)
 	if subject == "" || len(subject) > maxSubject || !printableASCII(subject) {
-		return Caller{}, fmt.Errorf("%w: the token's subject is not 1 to %d printable ASCII characters", ErrInvalid, maxSubject)
+		return Caller{}, fmt.Errorf(
+			"%w: the token's subject is not 1 to %d printable ASCII characters",
+			ErrInvalid, maxSubject)
 	}
 	return Caller{
 		Owner: p.host + "|" + subject,
@@ -56,10 +64,9 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 	}, nil
 }
 
-// checkRecipient returns an error unless the provider has made a token for this service to tell who
-// somebody is (OpenID Connect Core 1.0, section 3.1.3.7). A logout token has the same issuer, audience
-// and subject, and may have the same type; it is told by its events (OpenID Connect Back-Channel Logout
-// 1.0, section 2.4).
+// checkRecipient returns an error unless a token is an ID token for this service (OpenID Connect
+// Core 1.0, section 3.1.3.7). A logout token has the same issuer, audience and subject, and may
+// have the same type, but it has events (OpenID Connect Back-Channel Logout 1.0, section 2.4).
 func (p *provider) checkRecipient(claims jwt.MapClaims) error {
 	audiences, _ := claims.GetAudience() // the parser has checked that this service is in it
 	azp, given := claims["azp"]
@@ -68,7 +75,8 @@ func (p *provider) checkRecipient(claims jwt.MapClaims) error {
 	case given && azp != any(p.ClientID):
 		return fmt.Errorf("%w: the token was made for another client", ErrInvalid)
 	case !given && len(audiences) > 1:
-		return fmt.Errorf("%w: the token has several audiences, and no client that it was made for", ErrInvalid)
+		return fmt.Errorf("%w: the token has several audiences, and no client that it was made for",
+			ErrInvalid)
 	case logout:
 		return fmt.Errorf("%w: the token is no ID token by its events", ErrInvalid)
 	}
@@ -78,24 +86,27 @@ func (p *provider) checkRecipient(claims jwt.MapClaims) error {
 // keysOf returns the keys that may have signed a token, according to its header.
 func (p *provider) keysOf(ctx context.Context, t *jwt.Token) ([]jwt.VerificationKey, error) {
 	if _, ok := t.Header["crit"]; ok {
-		return nil, fmt.Errorf("%w: the token has critical extensions, and none is known here", ErrInvalid)
+		return nil, fmt.Errorf("%w: the token has critical extensions, and none is known here",
+			ErrInvalid)
 	}
-	// Providers sign more than ID tokens with these keys, such as logout tokens and access tokens, which say so.
+	// Providers also sign logout tokens and access tokens with these keys; their type says so.
 	if typ, ok := t.Header["typ"].(string); ok && !strings.EqualFold(typ, "JWT") {
 		return nil, fmt.Errorf("%w: the token is no ID token by its type", ErrInvalid)
 	}
-	kid, ok := t.Header["kid"].(string)
-	if _, given := t.Header["kid"]; given && !ok {
+	kid, isText := t.Header["kid"].(string)
+	if _, given := t.Header["kid"]; given && !isText {
 		return nil, fmt.Errorf("%w: the name of the token's key is no text", ErrInvalid)
 	}
 	return p.keysFor(ctx, kid, t.Method.Alg())
 }
 
-// reason is why a token was refused. The parser's own text may quote the token.
+// reason returns why a token was refused. The parser's own text may quote the token.
 func reason(err error) error {
-	for _, known := range []error{jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid, jwt.ErrTokenExpired,
-		jwt.ErrTokenNotValidYet, jwt.ErrTokenUsedBeforeIssued, jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience,
-		jwt.ErrTokenRequiredClaimMissing} {
+	for _, known := range []error{
+		jwt.ErrTokenUnverifiable, jwt.ErrTokenSignatureInvalid,
+		jwt.ErrTokenExpired, jwt.ErrTokenNotValidYet, jwt.ErrTokenUsedBeforeIssued,
+		jwt.ErrTokenInvalidIssuer, jwt.ErrTokenInvalidAudience, jwt.ErrTokenRequiredClaimMissing,
+	} {
 		if errors.Is(err, known) {
 			return known
 		}
@@ -103,13 +114,13 @@ func reason(err error) error {
 	return jwt.ErrTokenInvalidClaims
 }
 
-// hasRole looks for a role in a claim that may be a list or one text.
+// hasRole reports whether a claim, a list or one text, has a role.
 func hasRole(claim any, role string) bool {
 	list, ok := claim.([]any)
 	return claim == any(role) || ok && slices.Contains(list, any(role))
 }
 
-// printable makes a claim fit to be shown. What is no text is "".
+// printable returns the text of a claim, fit to be shown; "" if it is none.
 func printable(claim any) string {
 	text, _ := claim.(string)
 	text = strings.Map(func(r rune) rune {

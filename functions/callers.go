@@ -51,9 +51,9 @@ func (s *service) public(serve handlerFunc) handlerFunc {
 	}
 }
 
-// caller authenticates a request. Refused credentials count as unknown. Once an address has sent too
-// many of them, it may use only credentials that need no look-up. Credentials that may be guesses of
-// the admin key have another limit besides, which never refuses right ones.
+// caller authenticates a request. Refused credentials count as unknown. Once an address has sent
+// too many of them, it may use only credentials that need no look-up. Credentials that may be
+// guesses of the admin key have another limit besides, which never refuses right ones.
 func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, error) {
 	tooMany := s.limits.take(access.LimitUnknown, r, "")
 	if tooMany != nil {
@@ -77,8 +77,8 @@ func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, e
 	return who, err
 }
 
-// holders returns a function for owners and for holders of a claim token. Since a client can make up
-// a token and so probe for aliases, aliases that it does not find count as unknown.
+// holders returns a function for owners and for holders of a claim token. Since a client can make
+// up a token and so probe for aliases, aliases that it does not find count as unknown.
 func (s *service) holders(serve callerFunc) handlerFunc {
 	return s.anyone(func(
 		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,

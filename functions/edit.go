@@ -25,7 +25,8 @@ type editRequest struct {
 func (s *service) editLink(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
-	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), mergePatch, "application/json") {
+	contentType := r.Header.Get("Content-Type")
+	if r.ContentLength != 0 && !isJSON(contentType, mergePatch, "application/json") {
 		return patchTypeProblem
 	}
 	body, err := readBody(w, r, maxBody)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// etagOf returns the strong entity tag of a version of a response. It is a hash, so that it does not
-// show how links are stored.
+// etagOf returns the strong entity tag of a version of a response. It is a hash, so that it does
+// not show how links are stored.
 func etagOf(version string) string {
 	sum := sha256.Sum256([]byte(version))
 	return `"` + hex.EncodeToString(sum[:8]) + `"`

@@ -49,5 +49,6 @@ func (f *few) leave(owner string) {
 }
 
 var busyProblem = newProblem(http.StatusServiceUnavailable, "busy", "Too many of these at once",
-	"Of the calls for many links each owner may have one at a time, and all owners together few; QR "+
-		"codes are drawn a few at a time. Nothing is wrong with this one: repeat it in a few seconds.")
+	"Of the calls for many links each owner may have one at a time, and all owners together few; "+
+		"QR codes are drawn a few at a time. "+
+		"Nothing is wrong with this one: repeat it in a few seconds.")

@@ -111,9 +111,10 @@ func New(c Config) (http.Handler, error) {
 			DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
 			Keep: c.DeletedKeep},
 		document: newDocument(c.Rules.Base, c.Version),
-		limits:   &limits{Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses, log: c.Log},
-		large:    few{owners: map[string]bool{}},
-		drawing:  make(chan struct{}, runtime.GOMAXPROCS(0)),
+		limits: &limits{
+			Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses, log: c.Log},
+		large:   few{owners: map[string]bool{}},
+		drawing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	// The Functions host asks for it every 25 ms while it waits for the handler.
 	s.homePage = s.site.Home(pages.Form{})

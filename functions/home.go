@@ -78,8 +78,8 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 }
 
 // foreignForm reports whether a form comes from another website, which could otherwise make links
-// and use up the limits of its visitors. Browsers say so (https://www.w3.org/TR/fetch-metadata/), or
-// else name the page's origin. Host does not help: if the Functions host proxies, it is the
+// and use up the limits of its visitors. Browsers say so (https://www.w3.org/TR/fetch-metadata/),
+// or else name the page's origin. Host does not help: if the Functions host proxies, it is the
 // handler's own address.
 func (s *service) foreignForm(header http.Header) bool {
 	sites, origins := header.Values("Sec-Fetch-Site"), header.Values("Origin")
@@ -89,9 +89,11 @@ func (s *service) foreignForm(header http.Header) bool {
 	return len(origins) > 1 || len(origins) == 1 && origins[0] != s.Rules.Base.Origin()
 }
 
-var crossSiteProblem = newProblem(http.StatusForbidden, "cross-site", "This form is another website's",
+var crossSiteProblem = newProblem(http.StatusForbidden, "cross-site",
+	"This form is another website's",
 	"Another website had your browser send this form, so no link was made. "+
-		"To make one, open the page of this service itself, at the address that its short URLs begin with.")
+		"To make one, open the page of this service itself, "+
+		"at the address that its short URLs begin with.")
 
 var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a form",
 	"The body must be a form: send it with the header Content-Type: "+

@@ -79,8 +79,8 @@ func decode[T any](body []byte) (v T, err error) {
 	return v, nil
 }
 
-// jsonProblem returns the problem of a body that cannot be decoded. It names the field that is wrong,
-// if it is one.
+// jsonProblem returns the problem of a body that cannot be decoded. It names the field that is
+// wrong, if it is one.
 func jsonProblem(err error) *problem {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -104,8 +104,8 @@ func jsonProblem(err error) *problem {
 	return notObjectProblem
 }
 
-// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". It cuts off the rest of what
-// a hostile body nests more deeply or names at greater length than any request does.
+// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". It cuts off the rest of
+// what a hostile body nests more deeply or names at greater length than any request does.
 func fieldName(p jsontext.Pointer) string {
 	var tokens []string
 	for token := range p.Tokens() {
@@ -140,8 +140,8 @@ func kindName(t reflect.Type) string {
 	return "an object"
 }
 
-// integer is a whole number in any notation, such as 60.0 and 6e1. It is clamped to ±2⁵³, far beyond
-// any limit here.
+// integer is a whole number in any notation, such as 60.0 and 6e1. It is clamped to ±2⁵³, far
+// beyond any limit here.
 type integer int64
 
 // UnmarshalJSON decodes a number.
@@ -158,7 +158,8 @@ func (i *integer) UnmarshalJSON(data []byte) error {
 func isJSON(contentType string, kinds ...string) bool {
 	kind, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
-	return err == nil && slices.Contains(kinds, kind) && (!given || strings.EqualFold(charset, "utf-8"))
+	return err == nil && slices.Contains(kinds, kind) &&
+		(!given || strings.EqualFold(charset, "utf-8"))
 }
 
 // optional is a member of a JSON merge patch (RFC 7396), where null differs from no member.

@@ -23,8 +23,8 @@ type limits struct {
 }
 
 // take counts a request by owner, or by address if owner is "". The error is a problem: the client
-// has sent too many. It lets in requests without an address: they come from different clients, which
-// would shut each other out if they counted as one.
+// has sent too many. It lets in requests without an address: they come from different clients,
+// which would shut each other out if they counted as one.
 func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
 	if l.Rate(of) == 0 {
 		return nil
@@ -55,8 +55,8 @@ func (l *limits) takeBack(of access.Limit, r *http.Request) {
 	}
 }
 
-// guess looks up what any client may ask for, and counts the request if it finds nothing. The request
-// also counts while lookUp runs, or a client could send any number of them at once.
+// guess looks up what any client may ask for, and counts the request if it finds nothing. The
+// request also counts while lookUp runs, or a client could send any number of them at once.
 func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	if err := l.take(access.LimitUnknown, r, ""); err != nil {
 		return err

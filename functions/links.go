@@ -66,7 +66,9 @@ func aliasOf(r *http.Request) (link.Alias, error) {
 // permits to read, delete and restore it; the other routes are for owners only.
 func permit(who access.Caller, l link.Link) error {
 	switch {
-	case who.Admin, who.Owner != "" && who.Owner == l.Owner, l.Owner == "" && holds(who.ClaimHash, l):
+	case who.Admin,
+		who.Owner != "" && who.Owner == l.Owner,
+		l.Owner == "" && holds(who.ClaimHash, l):
 		return nil
 	}
 	return link.ErrForbidden

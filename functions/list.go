@@ -15,8 +15,8 @@ import (
 	"tiney/link"
 )
 
-const wrongCursor = "cursor must be the nextCursor of a list with the same owner, q, tag and state. " +
-	"Leave it out to start again."
+const wrongCursor = "cursor must be the nextCursor of a list with the same " +
+	"owner, q, tag and state. Leave it out to start again."
 
 // filter says which links a list has.
 type filter struct{ owner, q, tag, state string }
@@ -124,8 +124,8 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 // two lower cases, such as the Greek sigma.
 func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
 
-// cursor returns a position in a list for the client. The checksum is no secret: it refuses a cursor
-// that is used with other filters by mistake, where it would leave out links.
+// cursor returns a position in a list for the client. The checksum is no secret: it refuses a
+// cursor that is used with other filters by mistake, where it would leave out links.
 func (f filter) cursor(position string) string {
 	return base64.RawURLEncoding.EncodeToString(append(f.checksum(position), position...))
 }

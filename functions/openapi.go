@@ -13,7 +13,7 @@ import (
 	"tiney/link"
 )
 
-// openAPIDocument describes the whole API as OpenAPI 3.1. Its base URL and version are placeholders.
+// openAPIDocument describes the API as OpenAPI 3.1. Its base URL and version are placeholders.
 //
 //go:embed openapi.json
 var openAPIDocument string

@@ -15,16 +15,16 @@ import (
 	"tiney/link"
 )
 
-// problem is an error response as RFC 9457 has it. It is an error itself, so that functions can return one.
+// problem is an error response by RFC 9457. It is an error itself, so that functions can return it.
 type problem struct {
-	Type   string `json:"type"` // a URI reference that stays the same for this kind of problem
+	Type   string `json:"type"` // a URI reference that identifies the kind of problem
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`          // what to do about it
-	Field  string `json:"field,omitempty"` // the field of the body, or the parameter of the query, that is wrong
+	Field  string `json:"field,omitempty"` // the wrong field of the body or parameter of the query
 
-	page   string      // what a page says instead of the detail, if it can say more
-	form   []byte      // the page with the form that was sent, which is the response then
+	page   string      // replaces the detail on a page, if not ""
+	form   []byte      // the response, if not nil: the page with the form that was sent
 	header http.Header // further headers of the response
 }
 
@@ -33,85 +33,122 @@ func (p *problem) Error() string { return p.Title }
 // Problems that are always the same.
 var (
 	notFoundProblem = newProblem(http.StatusNotFound, "not-found", "No such link",
-		"There is no short link at this address. Check it for typing mistakes: upper-case and lower-case letters differ.")
+		"There is no short link at this address. Check it for typing mistakes: upper-case and "+
+			"lower-case letters differ.")
 	nothingHereProblem = newProblem(http.StatusNotFound, "not-found", "Nothing at this path",
 		"The API has nothing at this path. Check it for typing mistakes.")
 	expiredProblem = newProblem(http.StatusGone, "link-expired", "This link has expired",
-		"The short link at this address has come to the end of its life. Ask whoever gave it to you for a new one.")
+		"The short link at this address has come to the end of its life. Ask whoever gave it to "+
+			"you for a new one.")
 	disabledProblem = newProblem(http.StatusGone, "link-disabled", "This link is disabled",
-		"The short link at this address has been disabled. Ask whoever gave it to you for the address that it led to.")
+		"The short link at this address has been disabled. Ask whoever gave it to you for the "+
+			"address that it led to.")
 	deletedProblem = newProblem(http.StatusGone, "link-deleted", "This link has been deleted",
-		"The short link at this address has been deleted. Ask whoever gave it to you for the address that it led to.")
+		"The short link at this address has been deleted. Ask whoever gave it to you for the "+
+			"address that it led to.")
 	linkBlockedProblem = newProblem(http.StatusGone, "link-blocked", "This link is blocked",
-		"The short link at this address leads to a website that the people who run this service have blocked.")
+		"The short link at this address leads to a website that the people who run this service "+
+			"have blocked.")
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
-		"There is a short link at this address, but its record is damaged. Ask whoever gave it to you for the address that it led to.")
-	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
-		"The link of this URL has been disabled by the people who run this service, so it gets no new one.")
-	targetBlockedProblem = newProblem(http.StatusForbidden, "target-blocked", "This website is blocked",
-		"The people who run this service have blocked the website of this URL, so no link can lead there.").about("longUrl")
-	ownDisabledProblem = newProblem(http.StatusForbidden, "target-disabled", "This URL's link is disabled",
-		"Your link of this URL is disabled, so the URL gets no new one. Enable that link, or choose an alias for another one.")
-	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid", "These credentials are not valid",
-		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as Authorization: Bearer or, if it is an API key, as X-Api-Key.").
+		"There is a short link at this address, but its record is damaged. Ask whoever gave it "+
+			"to you for the address that it led to.")
+	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled",
+		"This URL's link is disabled",
+		"The link of this URL has been disabled by the people who run this service, so it gets "+
+			"no new one.")
+	targetBlockedProblem = newProblem(http.StatusForbidden, "target-blocked",
+		"This website is blocked",
+		"The people who run this service have blocked the website of this URL, so no link can "+
+			"lead there.").about("longUrl")
+	ownDisabledProblem = newProblem(http.StatusForbidden, "target-disabled",
+		"This URL's link is disabled",
+		"Your link of this URL is disabled, so the URL gets no new one. Enable that link, or "+
+			"choose an alias for another one.")
+	invalidCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-invalid",
+		"These credentials are not valid",
+		"The API key or token is malformed, unknown, expired or revoked. Send a valid one, as "+
+			"Authorization: Bearer or, if it is an API key, as X-Api-Key.").
 		with("WWW-Authenticate", `Bearer error="invalid_token"`)
-	noCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-missing", "Sign in first",
+	noCredentialsProblem = newProblem(http.StatusUnauthorized, "credentials-missing",
+		"Sign in first",
 		"This needs credentials: send an API key or an ID token as Authorization: Bearer.").
 		with("WWW-Authenticate", "Bearer")
-	uncheckedProblem = newProblem(http.StatusServiceUnavailable, "credentials-unchecked", "Try again in a moment",
-		"The credentials cannot be checked at the moment. Nothing is wrong with your request: repeat it in a few seconds.")
+	uncheckedProblem = newProblem(http.StatusServiceUnavailable, "credentials-unchecked",
+		"Try again in a moment",
+		"The credentials cannot be checked at the moment. Nothing is wrong with your request: "+
+			"repeat it in a few seconds.")
 	ambiguousProblem = badRequest("credentials-ambiguous", "More than one credential",
 		"Send one credential: either Authorization or X-Api-Key, and one line of it.", "")
 	forbiddenProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
 		"This belongs to somebody else. Sign in as its owner.")
-	ownerNeededProblem = newProblem(http.StatusForbidden, "owner-needed", "A claim token is not enough",
-		"A claim token can read, delete and restore its one link, and read its statistics. Sign in with an API key or an ID token; POST /api/claims makes the link yours.")
+	ownerNeededProblem = newProblem(http.StatusForbidden, "owner-needed",
+		"A claim token is not enough",
+		"A claim token can read, delete and restore its one link, and read its statistics. Sign "+
+			"in with an API key or an ID token; POST /api/claims makes the link yours.")
 	adminNeededProblem = newProblem(http.StatusForbidden, "admin-needed", "For admins only",
-		"This takes an admin: sign in with the admin key of this service, or as somebody who has the role of an admin.")
+		"This takes an admin: sign in with the admin key of this service, or as somebody who has "+
+			"the role of an admin.")
 	foreignHostProblem = newProblem(http.StatusForbidden, "foreign-host", "For this machine only",
-		"This service has the admin key of development, so it responds to requests to localhost alone. "+
-			"Set an ADMIN_KEY of your own.")
+		"This service has the admin key of development, so it responds to requests to localhost "+
+			"alone. Set an ADMIN_KEY of your own.")
 	conflictProblem = newProblem(http.StatusConflict, "conflict", "The link was changed meanwhile",
-		"Somebody else changed this link at the same time. Read it again, and repeat the request if it still applies.")
+		"Somebody else changed this link at the same time. Read it again, and repeat the request "+
+			"if it still applies.")
 	aliasTakenProblem = newProblem(http.StatusConflict, "alias-taken", "This alias is taken",
 		"There is a link with this alias, or there was one not long ago. Choose another one.")
 	linkDeletedProblem = newProblem(http.StatusConflict, "link-deleted", "This link is deleted",
-		"A deleted link cannot be edited. Restore it first, by POST to its address with /restore at the end.")
+		"A deleted link cannot be edited. Restore it first, by POST to its address with /restore "+
+			"at the end.")
 	notDeletedProblem = newProblem(http.StatusConflict, "link-not-deleted", "Nothing to restore",
 		"This link is not deleted, or was deleted too long ago to be restored.")
 	sharedProblem = newProblem(http.StatusConflict, "link-shared", "This link is shared",
-		"Others were given this link too, and rely on it: its long URL stays, and it cannot end earlier, be disabled, enabled or deleted. An admin can do that.")
-	preconditionProblem = newProblem(http.StatusPreconditionFailed, "precondition", "The link is not what you expect",
-		"The link has changed since you read it: none of the tags in If-Match is its ETag. Read it again, and repeat the request if it still applies.")
+		"Others were given this link too, and rely on it: its long URL stays, and it cannot end "+
+			"earlier, be disabled, enabled or deleted. An admin can do that.")
+	preconditionProblem = newProblem(http.StatusPreconditionFailed, "precondition",
+		"The link is not what you expect",
+		"The link has changed since you read it: none of the tags in If-Match is its ETag. Read "+
+			"it again, and repeat the request if it still applies.")
 	noKeyProblem = newProblem(http.StatusNotFound, "not-found", "No such key",
 		"There is no API key with this id. GET /api/keys lists yours.")
 	tooManyKeysProblem = newProblem(http.StatusConflict, "too-many-keys", "Too many API keys",
-		fmt.Sprintf("An owner may have %d API keys that have not ended. Revoke one that nobody needs; "+
-			"GET /api/keys lists them.", access.MaxKeys))
+		fmt.Sprintf("An owner may have %d API keys that have not ended. "+
+			"Revoke one that nobody needs; GET /api/keys lists them.", access.MaxKeys))
 	badHostProblem = badRequest("host", "Not a host",
-		"Name one host, such as example.com or [2001:db8::1], without scheme, user name, port and path. All hosts below it are blocked with it.", "")
+		"Name one host, such as example.com or [2001:db8::1], without scheme, user name, port "+
+			"and path. All hosts below it are blocked with it.", "")
 	notBlockedProblem = newProblem(http.StatusNotFound, "not-found", "Not blocked",
-		"This host itself is not blocked; one above it may be. GET /api/blocked lists those that are.")
-	unavailableProblem = newProblem(http.StatusServiceUnavailable, "storage-unavailable", "Try again in a moment",
-		"The place where links are kept does not respond at the moment. Nothing is wrong with your request: repeat it in a few seconds.")
-	aliasesTakenProblem = newProblem(http.StatusInternalServerError, "aliases-taken", "No free alias found",
-		"Every alias that was tried is taken. Repeat the request; if this happens again, ALIAS_LENGTH needs to be larger.")
-	internalProblem = newProblem(http.StatusInternalServerError, "internal", "Something went wrong here",
-		"The service failed in a way that it should not. Repeat the request; the log of the service says more.")
+		"This host itself is not blocked; one above it may be. GET /api/blocked lists those that "+
+			"are.")
+	unavailableProblem = newProblem(http.StatusServiceUnavailable, "storage-unavailable",
+		"Try again in a moment",
+		"The place where links are kept does not respond at the moment. Nothing is wrong with "+
+			"your request: repeat it in a few seconds.")
+	aliasesTakenProblem = newProblem(http.StatusInternalServerError, "aliases-taken",
+		"No free alias found",
+		"Every alias that was tried is taken. Repeat the request; if this happens again, "+
+			"ALIAS_LENGTH needs to be larger.")
+	internalProblem = newProblem(http.StatusInternalServerError, "internal",
+		"Something went wrong here",
+		"The service failed in a way that it should not. Repeat the request; the log of the "+
+			"service says more.")
 	notObjectProblem = badRequest("body", "Invalid body",
 		"The body must be one JSON object in UTF-8, and nothing else.", "")
 	noURLProblem = badRequest("body", "Invalid body",
-		`The body must be one JSON object in UTF-8, such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
+		"The body must be one JSON object in UTF-8, "+
+			`such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
-	patchTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send a JSON merge patch",
-		"The body must be a JSON merge patch: send it with the header Content-Type: "+mergePatch+", or application/json.").
+	patchTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type",
+		"Send a JSON merge patch",
+		"The body must be a JSON merge patch: send it with the header Content-Type: "+mergePatch+
+			", or application/json.").
 		with("Accept-Patch", mergePatch+", application/json")
-	timeoutProblem = newProblem(http.StatusRequestTimeout, "body-too-slow", "The body took too long",
+	timeoutProblem = newProblem(http.StatusRequestTimeout, "body-too-slow",
+		"The body took too long",
 		"The body did not arrive in time. Send the request again.")
 )
 
-// problems are those of the errors of other packages. The first one that an error is counts.
+// problems are those of the errors of other packages. The first that matches counts.
 var problems = []struct {
 	err     error
 	problem *problem
@@ -136,7 +173,7 @@ var problems = []struct {
 	{link.ErrUnavailable, unavailableProblem},
 }
 
-// linkFields are the names that requests have for the fields of package link.
+// linkFields are the names of the fields of package link in requests.
 var linkFields = map[link.Field]string{
 	link.FieldLongURL:    "longUrl",
 	link.FieldLifetime:   "expiresInSeconds",
@@ -152,9 +189,10 @@ var linkFields = map[link.Field]string{
 }
 
 func newProblem(status int, kind, title, detail string) *problem {
-	p := &problem{Type: "/problems/" + kind, Title: title, Status: status, Detail: detail, header: http.Header{}}
+	p := &problem{Type: "/problems/" + kind, Title: title, Status: status, Detail: detail,
+		header: http.Header{}}
 	if status == http.StatusServiceUnavailable {
-		p.header.Set("Retry-After", "5") // seconds; about what a storage service takes to fail over
+		p.header.Set("Retry-After", "5") // seconds; about the time of a failover of storage
 	}
 	return p
 }
@@ -163,7 +201,7 @@ func badRequest(kind, title, detail, field string) *problem {
 	return newProblem(http.StatusBadRequest, kind, title, detail).about(field)
 }
 
-// fieldKinds are the kinds of problem that fields of a body have.
+// fieldKinds are the kinds of problems of fields.
 var fieldKinds = map[string]struct{ kind, title string }{
 	"longUrl":          {"long-url", "This URL cannot be shortened"},
 	"expiresInSeconds": {"expires-in-seconds", "Invalid lifetime"},
@@ -174,7 +212,7 @@ var fieldKinds = map[string]struct{ kind, title string }{
 	"tags":             {"tags", "Invalid tags"},
 }
 
-// fieldProblem returns the problem of a field of the body that is wrong. It may be an element of one: "tags.0".
+// fieldProblem returns the problem of a wrong field, or of an element of one, such as "tags.0".
 func fieldProblem(field, detail string) *problem {
 	name, _, _ := strings.Cut(field, ".")
 	if is, ok := fieldKinds[name]; ok {
@@ -183,24 +221,25 @@ func fieldProblem(field, detail string) *problem {
 	return badRequest("body", "Invalid field", detail, field)
 }
 
-// with returns the problem with a header of the response.
+// with adds a header of the response, and returns the problem.
 func (p *problem) with(name, value string) *problem {
 	p.header.Set(name, value)
 	return p
 }
 
-// about returns the problem with the field that it is about.
+// about sets the field, and returns the problem.
 func (p *problem) about(field string) *problem {
 	p.Field = field
 	return p
 }
 
 func methodProblem(allow string) *problem {
-	return newProblem(http.StatusMethodNotAllowed, "method", "Method not allowed", "Allowed here: "+allow+".").with("Allow", allow)
+	return newProblem(http.StatusMethodNotAllowed, "method", "Method not allowed",
+		"Allowed here: "+allow+".").with("Allow", allow)
 }
 
-// problemOf returns the problem that stands for an error. An unknown error becomes internalProblem, whose text reveals
-// nothing about its cause.
+// problemOf returns the problem of an error. An unknown error becomes internalProblem, which does
+// not reveal its cause.
 func problemOf(err error) *problem {
 	var p *problem
 	var invalid *link.InvalidError
@@ -218,8 +257,10 @@ func problemOf(err error) *problem {
 	return internalProblem
 }
 
-// pageStatuses are those of problems that are pages outside of /api/, if the client prefers HTML.
-var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests,
+// pageStatuses are those of problems that are pages, outside of /api/, for clients that prefer
+// HTML.
+var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone,
+	http.StatusTooManyRequests,
 	http.StatusServiceUnavailable}
 
 // write responds with the problem, as a page or as JSON.
@@ -241,15 +282,16 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	body, _ := json.Marshal(p, jsonOptions)
 	body = append(body, '\n')
 	setHeaders(w, "application/problem+json")
-	// With its length it is complete while the request's body is still read.
+	// With its length, the client has all of it while the request's body is still read.
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body)
 }
 
-// prefers reports whether a client prefers a media type to JSON: whether it names the type, with at least the quality of every
-// type that matches JSON. Azure Front Door, if it caches, does not pass Accept on: then a browser is told by Sec-Fetch-Mode
-// (https://www.w3.org/TR/fetch-metadata/), which it sends when somebody opens a page.
+// prefers reports whether a client prefers a media type to JSON: whether it names the type, with at
+// least the quality of every type that matches JSON. Azure Front Door does not forward Accept if it
+// caches; then Sec-Fetch-Mode (https://www.w3.org/TR/fetch-metadata/) shows that a browser opens a
+// page.
 func prefers(h http.Header, mediaType string) bool {
 	if len(h.Values("Accept")) == 0 {
 		return mediaType == "text/html" && h.Get("Sec-Fetch-Mode") == "navigate"
@@ -266,7 +308,7 @@ func prefers(h http.Header, mediaType string) bool {
 		}
 		q := 1.0
 		if given, ok := params["q"]; ok {
-			if q, err = strconv.ParseFloat(given, 64); err != nil || !(q >= 0 && q <= 1) { // NaN is refused too
+			if q, err = strconv.ParseFloat(given, 64); err != nil || !(q >= 0 && q <= 1) { // or NaN
 				continue
 			}
 		}

@@ -17,8 +17,8 @@ import (
 // qrLevels are the levels of error correction, from the least to the most.
 var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding.Q, "H": coding.H}
 
-// qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a code
-// can be printed before its link exists, and does not tell whether it does.
+// qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a
+// code can be printed before its link exists, and does not tell whether it does.
 func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	a, err := aliasOf(r)
 	if err != nil {
@@ -49,8 +49,9 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 	return nil
 }
 
-// drawQR draws one code when it is its turn: an image may take megabytes and milliseconds, and costs
-// its caller nothing. It returns before the image is sent, so that no slow client delays others.
+// drawQR draws one code when it is its turn: an image may take megabytes and milliseconds, and
+// costs its caller nothing. It returns before the image is sent, so that no slow client delays
+// others.
 func (s *service) drawQR(
 	ctx context.Context, text string, level coding.Level,
 	draw func(c *coding.Code, size, margin int) []byte, size, margin int,
@@ -66,14 +67,14 @@ func (s *service) drawQR(
 		return nil, err
 	}
 	if modules := code.Size + 2*margin; size < modules {
-		return nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf(
-			"This code with its margin has %d modules a side; size must be at least that.", modules),
-			"size")
+		detail := fmt.Sprintf("This code with its margin has %d modules a side; "+
+			"size must be at least that.", modules)
+		return nil, badRequest("parameter", "Invalid parameter", detail, "size")
 	}
 	return draw(code, size, margin), nil
 }
 
-// encodeQR encodes a text in the smallest QR version that holds it, with the mask of the lowest penalty.
+// encodeQR encodes a text in the smallest version that holds it, with the mask of least penalty.
 func encodeQR(text string, level coding.Level) (*coding.Code, error) {
 	data := coding.String(text)
 	version := coding.Version(coding.MinVersion)
@@ -100,8 +101,8 @@ func encodeQR(text string, level coding.Level) (*coding.Code, error) {
 	return best, nil
 }
 
-// penalty rates a code by ISO/IEC 18004, section 7.8.3: runs and blocks of one colour, patterns that
-// look like a finder, and an imbalance of black and white make it hard to scan.
+// penalty rates a code by ISO/IEC 18004, section 7.8.3: runs and blocks of one colour, patterns
+// that look like a finder, and an imbalance of black and white make it hard to scan.
 func penalty(c *coding.Code) (points int) {
 	black := 0
 	for y := range c.Size {
@@ -137,7 +138,8 @@ func penalty(c *coding.Code) (points int) {
 			if b {
 				black++
 			}
-			if x > 0 && y > 0 && b == c.Black(x-1, y) && b == c.Black(x, y-1) && b == c.Black(x-1, y-1) {
+			if x > 0 && y > 0 && b == c.Black(x-1, y) && b == c.Black(x, y-1) &&
+				b == c.Black(x-1, y-1) {
 				points += 3
 			}
 		}

@@ -22,7 +22,8 @@ func parametersOf(r *http.Request) parameters {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	p := parameters{Values: values}
 	if err != nil {
-		p.wrong("", "The query is not valid: check its percent-encoding, and separate parameters by &.")
+		p.wrong("",
+			"The query is not valid: check its percent-encoding, and separate parameters by &.")
 	}
 	return p
 }
@@ -33,7 +34,7 @@ func (p *parameters) wrong(name, detail string) {
 	}
 }
 
-// oneOf returns a parameter, which must be one of some values; the first of them if it is not given.
+// oneOf returns a parameter, which must be one of some values. The first is the default.
 func (p *parameters) oneOf(name string, values ...string) string {
 	given := p.Values[name]
 	if len(given) == 0 {

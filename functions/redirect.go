@@ -173,8 +173,8 @@ func (s *service) gone(ctx context.Context, l link.Link, now time.Time) error {
 	return nil
 }
 
-// goneProblem returns the problem of a link that is not live. Its page also says since when, if that
-// is known.
+// goneProblem returns the problem of a link that is not live. Its page also says since when, if
+// that is known.
 func goneProblem(l link.Link, state link.State) *problem {
 	if state == link.StateDisabled {
 		return disabledProblem

@@ -86,7 +86,7 @@ type route struct {
 // endpoint are the routes of one path by method; "" stands for all other methods.
 type endpoint map[string]route
 
-// ServeHTTP is never called: http.ServeMux takes handlers, and is only asked which one it would call.
+// ServeHTTP is never called: http.ServeMux only says which handler it would call.
 func (endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // tree is an endpoint for a path of one segment and everything below it.
@@ -234,8 +234,8 @@ func entry(all map[string]endpoint, p string) endpoint {
 	return all[p]
 }
 
-// find returns the route of a request. If it returns an error, which is a problem, the route has the
-// function's name or is zero.
+// find returns the route of a request. If it returns an error, which is a problem, the route has
+// the function's name or is zero.
 func (rt *router) find(r *http.Request) (route, error) {
 	p := r.URL.Path
 	if r.Method == http.MethodPost && rt.hostAddress != "" {
@@ -284,7 +284,7 @@ func (rt *router) find(r *http.Request) (route, error) {
 	return to, nil
 }
 
-// treeOf returns the endpoint of the tree that a path is in, whatever its case; nil if it is in none.
+// treeOf returns the endpoint of the tree that a path is in, in any case; nil if there is none.
 func (rt *router) treeOf(p string) endpoint {
 	for _, t := range rt.trees {
 		end := 1 + len(t.segment)
@@ -299,10 +299,10 @@ func (rt *router) treeOf(p string) endpoint {
 // errNotTheHost means that a client has posted to a timer.
 var errNotTheHost = errors.New("the request is not the Functions host's own")
 
-// fromHost returns an error if a request comes from a client, and not from the Functions host itself.
-// It is the second line of defence. The first is that no route with POST matches such a path: a host
-// that forwards removes dot segments after it has matched a route, so that a client can make it post
-// to a timer's path.
+// fromHost returns an error if a request comes from a client, and not from the Functions host
+// itself. It is the second line of defence. The first is that no route with POST matches such a
+// path: a host that forwards removes dot segments after it has matched a route, so that a client
+// can make it post to a timer's path.
 func (rt *router) fromHost(r *http.Request) error {
 	switch {
 	case r.Host != rt.hostAddress:
@@ -329,7 +329,8 @@ func setPathValues(r *http.Request, pattern string) {
 	}
 }
 
-// findAPI finds the endpoint of a path below /api/ as the host does, ignoring case and one trailing slash.
+// findAPI finds the endpoint of a path below /api/ as the host does, in any case, and with or
+// without a slash at the end.
 func (rt *router) findAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
 	lower := lowerASCII(escaped) // an escaped slash separates no segments
@@ -337,7 +338,8 @@ func (rt *router) findAPI(r *http.Request) endpoint {
 	if err != nil {
 		return nil
 	}
-	h, _ := rt.api.Handler(&http.Request{Method: r.Method, URL: &url.URL{Path: path, RawPath: lower}})
+	u := &url.URL{Path: path, RawPath: lower}
+	h, _ := rt.api.Handler(&http.Request{Method: r.Method, URL: u})
 	at, _ := h.(endpoint) // nil: not found, or a redirect to a clean path
 	return at
 }

@@ -43,7 +43,7 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// ServeHTTP finds the function of a request, turns its error into a response, and reports the result.
+// ServeHTTP calls the function of a request, responds with its error, and reports the result.
 func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := &statusWriter{
 		ResponseWriter: rw,
@@ -80,9 +80,9 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// toThisMachine reports whether a request names this machine. A website can make its own name resolve
-// to this machine (DNS rebinding); browsers then send that name. A host that proxies puts its own name
-// in Host, and the client's in the other header.
+// toThisMachine reports whether a request names this machine. A website can make its own name
+// resolve to this machine (DNS rebinding); browsers then send that name. A host that proxies puts
+// its own name in Host, and the client's in the other header.
 func (s *service) toThisMachine(r *http.Request) bool {
 	names := []string{r.Host}
 	if s.hosted {
@@ -106,8 +106,8 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	}
 	logProblem(s.logger(w), p, err)
 	// A client that is still sending when the connection closes may lose the response. A host reads
-	// the response only after it has sent the whole body, which one that forwards has read before, up
-	// to its own limit.
+	// the response only after it has sent the whole body, which one that forwards has read before,
+	// up to its own limit.
 	switch {
 	case s.hosted && !proxied(w, r):
 		_, _ = io.CopyN(io.Discard, r.Body, maxHostDrain)
@@ -152,8 +152,8 @@ func (s *service) logger(w *statusWriter) *slog.Logger {
 		"invocation", w.operation.Invocation())
 }
 
-// recoverPanic turns a panic into a log line and a 500. If part of the response is written, it aborts
-// the connection instead, so that the client does not take the part for the whole.
+// recoverPanic turns a panic into a log line and a 500. If part of the response is written, it
+// aborts the connection instead, so that the client does not take the part for the whole.
 func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -170,9 +170,9 @@ func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 	internalProblem.write(w, r)
 }
 
-// proxied reports whether a request comes through a Functions host that proxies. Such a host repeats
-// the id of the invocation in a header of its own. Through a host that forwards, a client can send
-// that header, but cannot guess the id.
+// proxied reports whether a request comes through a Functions host that proxies. Such a host
+// repeats the id of the invocation in a header of its own. Through a host that forwards, a client
+// can send that header, but cannot guess the id.
 func proxied(w *statusWriter, r *http.Request) bool {
 	id := w.operation.Invocation()
 	return id != "" && strings.EqualFold(r.Header.Get(proxyHeader), id)
@@ -182,8 +182,8 @@ const proxyHeader = "X-Ms-Invocation-Id"
 
 // noteForwarding logs once what follows from the kind of the Functions host. One that forwards
 // rewrites Location, and appends its name to the client's User-Agent; the host's own requests have
-// only that name. One that proxies replaces X-Forwarded-For with its own peer's address, which is the
-// same for all clients.
+// only that name. One that proxies replaces X-Forwarded-For with its own peer's address, which is
+// the same for all clients.
 func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 	const name = "Azure-Functions-Host/"
 	agent := r.UserAgent()
@@ -200,8 +200,8 @@ func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 	}
 }
 
-// report reports a handled request to telemetry and the log. It names the function and leaves out the
-// path, into which people paste URLs.
+// report reports a handled request to telemetry and the log. It names the function and leaves out
+// the path, into which people paste URLs.
 func (s *service) report(w *statusWriter, r *http.Request, start time.Time) {
 	took := time.Since(start)
 	s.Sender.Request(&w.operation, telemetry.Request{

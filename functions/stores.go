@@ -83,8 +83,8 @@ type Mover interface {
 	Importer
 }
 
-// Importer imports links as they are. If several have the same alias, the first is imported first. A
-// link that exists with the same long URL stays as it is. Once ctx has ended, it begins no other
+// Importer imports links as they are. If several have the same alias, the first is imported first.
+// A link that exists with the same long URL stays as it is. Once ctx has ended, it begins no other
 // link.
 //
 // Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.

@@ -33,7 +33,8 @@ func (s *service) reap(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	// A run may take minutes, for which the server's time limits are too short; when the one for
 	// reading is over, the context ends.
 	conn := http.NewResponseController(w)
-	if err := errors.Join(conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})); err != nil {
+	never := time.Time{}
+	if err := errors.Join(conn.SetReadDeadline(never), conn.SetWriteDeadline(never)); err != nil {
 		return fmt.Errorf("lifting the time limits for a run of the reaper: %w", err)
 	}
 	summary, err := s.Reaper.Run(ctx)

@@ -14,9 +14,9 @@ const (
 	manyTime = 20 * time.Second
 )
 
-// waiting is the context of a request. It ends when the request's time is over. The time begins when
-// the request is routed, stands still while the client sends the body, and is over after manyTime in
-// any case.
+// waiting is the context of a request. It ends when the request's time is over. The time begins
+// when the request is routed, stands still while the client sends the body, and is over after
+// manyTime in any case.
 //
 // Most redirects wait for nothing, so it makes no timer before it is asked for one.
 type waiting struct {

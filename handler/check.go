@@ -28,7 +28,7 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 	progress := newProgress(c.stderr, 0)
 	read := func(table string, rows int64) { progress.say(fmt.Sprintf("%s: %d rows", table, rows)) }
 	begin := c.now()
-	done, err := c.links.Check(ctx, storage.CheckConfig{Repair: *repair, MinAge: checkAge, Read: read, Found: func(f storage.Finding) {
+	found := func(f storage.Finding) {
 		progress.clear()
 		what := ""
 		switch {
@@ -39,8 +39,11 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 		case *repair:
 			what = " (left: to mend it is to guess)"
 		}
-		fmt.Fprintf(c.stdout, "%-21s  %s  %s: %s%s\n", f.Damage, f.Table, visible(f.Partition+" / "+f.Row), f.Detail, what)
-	}})
+		row := visible(f.Partition + " / " + f.Row)
+		fmt.Fprintf(c.stdout, "%-21s  %s  %s: %s%s\n", f.Damage, f.Table, row, f.Detail, what)
+	}
+	done, err := c.links.Check(ctx,
+		storage.CheckConfig{Repair: *repair, MinAge: checkAge, Read: read, Found: found})
 	progress.clear()
 	if err != nil {
 		return fmt.Errorf("the check is not complete: %w", err)
@@ -51,25 +54,33 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 	case left == 0:
 		return nil
 	case *repair:
-		return fmt.Errorf("%d of %d are not mended; docs/operations.md says what each of them means", left, done.Found)
+		return fmt.Errorf("%d of %d are not mended; "+
+			"docs/operations.md says what each of them means", left, done.Found)
 	}
-	return fmt.Errorf("%d rows are damaged or left behind; handler check -repair mends what it can", left)
+	return fmt.Errorf("%d rows are damaged or left behind; handler check -repair mends what it can",
+		left)
 }
 
-// summary says in words what a check has come to.
+// summary writes the result of a check for people.
 func summary(w io.Writer, done storage.CheckResult, now, begin time.Time) {
 	total := int64(0)
 	for _, rows := range done.Rows {
 		total += rows
 	}
-	fmt.Fprintf(w, "%d rows of %d tables were read in %v. Found: %d. Mended: %d.\n", total, len(done.Rows), now.Sub(begin).Round(time.Second), done.Found, done.Mended)
+	took := now.Sub(begin).Round(time.Second)
+	fmt.Fprintf(w, "%d rows of %d tables were read in %v. Found: %d. Mended: %d.\n",
+		total, len(done.Rows), took, done.Found, done.Mended)
 	if done.Young > 0 {
-		fmt.Fprintf(w, "Not judged, since they, or their links, were written in the last minute before: %d rows. Check again for those.\n", done.Young)
+		fmt.Fprintf(w, "Not judged, since they, or their links, were written in the last minute "+
+			"before: %d rows. Check again for those.\n", done.Young)
 	}
 	if done.Overdue > 0 {
-		fmt.Fprintf(w, "No damage: %d expiry rows are due, the first since %s, and the reaper has not come to them yet.\n", done.Overdue, done.OldestDue.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, "No damage: %d expiry rows are due, the first since %s, "+
+			"and the reaper has not come to them yet.\n",
+			done.Overdue, done.OldestDue.UTC().Format(time.RFC3339))
 	}
 	if done.Twins > 0 {
-		fmt.Fprintf(w, "No damage: %d live links are beside another one of the same URL and owner. Aliases that were chosen make such, and creates that broke off.\n", done.Twins)
+		fmt.Fprintf(w, "No damage: %d live links are beside another one of the same URL and "+
+			"owner. Aliases that were chosen make such, and creates that broke off.\n", done.Twins)
 	}
 }

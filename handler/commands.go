@@ -18,19 +18,19 @@ import (
 	"tiney/telemetry"
 )
 
-// commandEnv is what a subcommand works with. It starts nothing in the background.
+// commandEnv is the environment of a subcommand. It starts nothing in the background.
 type commandEnv struct {
-	settings       app.Settings // of links, as app.ReadLinkSettings reads them
+	settings       app.Settings // from app.ReadLinkSettings
 	links          *storage.Links
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	now            func() time.Time
 }
 
-// subcommands are what the executable does instead of serving, by the first argument. The others are given to run.
+// subcommands are selected by the first argument. run gets the others.
 var subcommands = []struct {
 	name string
-	uses [][2]string // arguments, and what they do
+	uses [][2]string // arguments, and their effect
 	run  func(ctx context.Context, c commandEnv, args []string) error
 }{
 	{"check", checkUses, checkCommand},
@@ -46,13 +46,16 @@ const (
 	exitUsage  = 2
 )
 
-// usageError is the error of arguments that make no sense.
+// usageError is an error in the arguments.
 type usageError struct{ what string }
 
 func (e usageError) Error() string { return e.what }
 
 // command runs a subcommand and returns the exit code.
-func command(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+func command(
+	ctx context.Context, args []string, getenv func(string) string,
+	stdin io.Reader, stdout, stderr io.Writer,
+) int {
 	help := func(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }
 	if args[0] == "help" || slices.ContainsFunc(args, help) {
 		usage(stdout)
@@ -79,13 +82,16 @@ func command(ctx context.Context, args []string, getenv func(string) string, std
 	default:
 		fmt.Fprintln(stderr, err)
 		if errors.Is(err, link.ErrUnavailable) {
-			fmt.Fprintln(stderr, "Storage did not do it. Look at TABLE_CONNECTION or AzureWebJobsStorage, and whether this machine may reach that account.")
+			fmt.Fprintln(stderr, "Storage did not do it. Look at TABLE_CONNECTION or "+
+				"AzureWebJobsStorage, and whether this machine may reach that account.")
 		}
 	}
 	return exitFailed
 }
 
-func newCommandEnv(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) (commandEnv, error) {
+func newCommandEnv(
+	getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer,
+) (commandEnv, error) {
 	s, err := app.ReadLinkSettings(getenv)
 	if err != nil {
 		return commandEnv{}, err
@@ -115,14 +121,15 @@ func usage(w io.Writer) {
 	fmt.Fprintf(w, form, "help", "print this")
 }
 
-// parse reads the options of a subcommand, after which there must be no other arguments than so many.
+// parse parses the options of a subcommand, which must be followed by that many other arguments.
 func parse(options *flag.FlagSet, args []string, others int) error {
 	options.SetOutput(io.Discard)
 	if err := options.Parse(args); err != nil {
 		return usageError{err.Error()}
 	}
 	if options.NArg() != others {
-		return usageError{fmt.Sprintf("handler %s takes %d arguments besides its options, not %q", options.Name(), others, options.Args())}
+		return usageError{fmt.Sprintf("handler %s takes %d arguments besides its options, not %q",
+			options.Name(), others, options.Args())}
 	}
 	return nil
 }

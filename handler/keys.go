@@ -16,8 +16,10 @@ import (
 
 var keysUses = [][2]string{
 	{"list", "list the API keys of all owners"},
-	{"create -name NAME -owner OWNER [-expires 2027-01-31T00:00:00Z]", "make a key and print it, which nothing does again"},
-	{"revoke ID", "revoke a key: every process refuses it within 15 seconds, or a minute with CHANGES_SECONDS=0"},
+	{"create -name NAME -owner OWNER [-expires 2027-01-31T00:00:00Z]",
+		"make a key and print it, which nothing does again"},
+	{"revoke ID", "revoke a key: every process refuses it within 15 seconds, " +
+		"or a minute with CHANGES_SECONDS=0"},
 }
 
 // keysCommand lists, makes or revokes API keys.
@@ -50,7 +52,8 @@ func keysCommand(ctx context.Context, c commandEnv, args []string) error {
 		}
 		err := c.links.Keys.Revoke(ctx, options.Arg(0), "")
 		if errors.Is(err, access.ErrUnknownKey) {
-			return errors.New("no key has this id; the first column of handler keys list has the ids")
+			return errors.New("no key has this id; the first column of handler keys list has the " +
+				"ids")
 		}
 		return err
 	}
@@ -72,13 +75,12 @@ func listKeys(ctx context.Context, c commandEnv) error {
 		if k.LastUsedOn != "" {
 			used = k.LastUsedOn
 		}
-		for i, cell := range []string{k.ID(), k.Last4, k.Owner, k.Name, k.CreatedAt.Format(time.RFC3339), expires, used} {
-			if i > 0 {
-				fmt.Fprint(table, "\t")
-			}
-			fmt.Fprint(table, visible(cell))
+		cells := []string{
+			k.ID(), k.Last4, k.Owner, k.Name, k.CreatedAt.Format(time.RFC3339), expires, used}
+		for i, cell := range cells {
+			cells[i] = visible(cell)
 		}
-		fmt.Fprintln(table)
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	return table.Flush()
 }
@@ -97,7 +99,7 @@ func createKey(ctx context.Context, c commandEnv, name, owner string, ends *time
 	return err
 }
 
-// visible returns text that a terminal shows as it is: what is in a table may have been written by anybody.
+// visible replaces the characters that a terminal does not print: the text may be a client's.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

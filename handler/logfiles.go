@@ -9,16 +9,14 @@ import (
 )
 
 const (
-	// keptLogFiles is how many files with the logs of earlier starts are kept.
-	keptLogFiles = 9
-	// maxLogFile is how large the file of this start gets, in bytes.
-	maxLogFile = 10 << 20
+	keptLogFiles = 9        // of earlier starts
+	maxLogFile   = 10 << 20 // bytes
 )
 
-// bounded returns where the log goes. Behind IIS, stdout is a file of this start alone, as
-// web.config says, and nothing else removes or shortens these files: they would fill the disk,
-// which has 1 GB on the Free plan. So bounded removes those of earlier starts but for the last
-// ones, and the file of this start begins anew when it is full.
+// bounded returns the writer of the log. Behind IIS, web.config makes stdout a new file at each
+// start. Nothing else removes or shortens these files, which would fill the 1 GB of the Free plan.
+// So bounded removes all but the last ones of earlier starts, and truncates that of this start when
+// it is full.
 func bounded(getenv func(string) string, stdout *os.File) io.Writer {
 	home := getenv("HOME")
 	if getenv("HTTP_PLATFORM_PORT") == "" || home == "" {
@@ -38,12 +36,12 @@ func bounded(getenv func(string) string, stdout *os.File) io.Writer {
 	}
 	slices.SortFunc(earlier, func(a, b file) int { return cmp.Compare(b.written, a.written) })
 	for _, f := range earlier[min(keptLogFiles, len(earlier)):] {
-		_ = os.Remove(f.path) // one that another instance writes to stays: Windows removes no open file
+		_ = os.Remove(f.path) // not if another instance writes to it: Windows removes no open file
 	}
 	return &logFile{File: stdout}
 }
 
-// logFile is a file that begins anew when it is full. Its user makes no two calls at once.
+// logFile is a file that is truncated when it is full. It is not safe for concurrent use.
 type logFile struct {
 	*os.File
 	size int64

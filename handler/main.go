@@ -1,5 +1,5 @@
-// Handler is the executable: an Azure Functions custom handler that shortens URLs, and the same service on its own if there
-// is no Functions host. With arguments it is a tool for the same tables.
+// Handler is the executable: an Azure Functions custom handler that shortens URLs, or the same
+// service on its own. With arguments it is a tool for the same tables.
 package main
 
 import (
@@ -25,11 +25,12 @@ import (
 var version = "development"
 
 func main() {
-	// The Functions host ends its handler without a signal that can be handled. These two come from a terminal, a container
-	// or systemd: the first one drains, and a second one ends the process at once.
+	// The Functions host ends its handler without a signal that it could handle. These two come
+	// from a terminal, a container or systemd: the first drains, the second ends the process at
+	// once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	// The Functions host gives no arguments. Whatever somebody makes it give, what it starts must serve.
+	// The Functions host gives no arguments. Even with some, a process that it starts must serve.
 	if len(os.Args) > 1 && os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") == "" {
 		os.Exit(command(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -43,9 +44,11 @@ func main() {
 const (
 	// drainTimeout is how long requests have to finish when the process stops.
 	drainTimeout = 10 * time.Second
-	// maxHeader is the limit for a request's headers, in bytes. Browsers and proxies stay within half of it.
+	// maxHeader is the limit for a request's headers, in bytes. Browsers and proxies send at most
+	// half of it.
 	maxHeader = 32 << 10
-	// parentInterval is how often a process behind the Functions host checks that the host is alive.
+	// parentInterval is how often a process behind the Functions host checks that the host is
+	// alive.
 	parentInterval = time.Second
 )
 
@@ -67,9 +70,11 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s; another process may have it, and PORT and LISTEN_ADDRESS choose another: %w", s.Address, err)
+		return fmt.Errorf("cannot listen on %s; another process may have it, "+
+			"and PORT and LISTEN_ADDRESS choose another: %w", s.Address, err)
 	}
-	log.Info("listening", "address", listener.Addr().String(), "baseUrl", s.Functions.Rules.Base.String(), "hosted", s.Hosted(), "version", version)
+	log.Info("listening", "address", listener.Addr().String(),
+		"baseUrl", s.Functions.Rules.Base.String(), "hosted", s.Hosted(), "version", version)
 	server := &http.Server{
 		Handler:           a.Handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -82,11 +87,12 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 
-	// What runs beside the requests ends with ctx, while they drain.
+	// The background ends with ctx, while requests drain.
 	var background sync.WaitGroup
 	background.Go(func() { a.Background(ctx) })
-	if s.Hosted() && runtime.GOOS != "windows" { // Windows keeps a parent's id, and its host ends its children
-		// A host that has ended reads no more of what is logged, and that must not end this process before it has drained.
+	// On Windows a process keeps its parent's id, and the host ends its children.
+	if s.Hosted() && runtime.GOOS != "windows" {
+		// A host that has ended reads no log. That must not end this process before it has drained.
 		signal.Ignore(syscall.SIGPIPE)
 		background.Go(func() {
 			if orphaned(ctx, parent, os.Getppid) {
@@ -112,7 +118,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	return nil
 }
 
-// orphaned waits until the process has another parent than it had, because a Functions host that is killed leaves its
+// orphaned waits until the process has another parent: a Functions host that is killed leaves its
 // handler running and listening. It returns false if ctx ends before.
 func orphaned(ctx context.Context, had int, parent func() int) bool {
 	ticker := time.NewTicker(parentInterval)

@@ -14,11 +14,11 @@ const (
 	barWidth      = 30
 )
 
-// progress shows how far a subcommand has come, in the last line of a terminal.
+// progress shows the progress of a subcommand in the last line of a terminal.
 type progress struct {
 	w        io.Writer
 	terminal bool
-	size     int64 // in bytes, of what there is to read; zero if that is not known
+	size     int64 // of the input, in bytes; zero if it is not known
 	begun    time.Time
 	shown    time.Time
 }
@@ -39,12 +39,13 @@ func (p *progress) show(links int, read int64) {
 	if p.size > 0 {
 		done := min(float64(read)/float64(p.size), 1)
 		n := int(done * barWidth)
-		text = fmt.Sprintf("[%s%s] %3.0f %%  %s", strings.Repeat("=", n), strings.Repeat(" ", barWidth-n), 100*done, text)
+		bar := strings.Repeat("=", n) + strings.Repeat(" ", barWidth-n)
+		text = fmt.Sprintf("[%s] %3.0f %%  %s", bar, 100*done, text)
 	}
 	p.say(text)
 }
 
-// say shows a text, unless another one was shown just before.
+// say shows a text, unless it has just shown another.
 func (p *progress) say(text string) {
 	if now := time.Now(); p.terminal && now.Sub(p.shown) >= progressEvery {
 		p.shown = now
@@ -52,13 +53,13 @@ func (p *progress) say(text string) {
 	}
 }
 
-// print prints a line above what is shown.
+// print prints a line above the progress.
 func (p *progress) print(format string, args ...any) {
 	p.clear()
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// clear removes what is shown.
+// clear removes the progress.
 func (p *progress) clear() {
 	if !p.shown.IsZero() {
 		fmt.Fprintf(p.w, "\r%*s\r", progressWidth, "")

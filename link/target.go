@@ -78,15 +78,15 @@ func (r Rules) checkTarget(longURL string) string {
 // with its host in punycode and all other non-ASCII characters percent-encoded as UTF-8. The result is printable ASCII
 // for any input, since another program may have written the row.
 func Location(longURL string) string {
-	if printableASCII(longURL) {
+	if visibleASCII(longURL) {
 		return longURL
 	}
 	target, ok := split(longURL)
-	if !ok || printableASCII(target.authority) {
+	if !ok || visibleASCII(target.authority) {
 		return percentEncode(longURL)
 	}
 	host, err := target.host()
-	if err != nil || !printableASCII(host) {
+	if err != nil || !visibleASCII(host) {
 		return percentEncode(longURL) // browsers accept a percent-encoded host too
 	}
 	if colon := strings.LastIndexByte(target.authority, ':'); colon >= 0 {
@@ -145,7 +145,8 @@ func (p parts) misread(host string) bool {
 		func(label string) bool { return strings.EqualFold(label, "xn--") })
 }
 
-func printableASCII(s string) bool {
+// visibleASCII reports whether s has only printable ASCII characters, and no space.
+func visibleASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {
 			return false

@@ -253,7 +253,10 @@ func words(d time.Duration) string {
 		name string
 	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
 		if n := d / unit.is; n > 0 && d%unit.is == 0 {
-			return fmt.Sprintf("%d %s%s", n, unit.name, map[bool]string{false: "s"}[n == 1])
+			if n == 1 {
+				return "1 " + unit.name
+			}
+			return fmt.Sprintf("%d %ss", n, unit.name)
 		}
 	}
 	return d.String()

@@ -40,8 +40,8 @@ type App struct {
 	sender   *telemetry.Sender // nil without telemetry
 }
 
-// New wires the service of a build, without a storage call. Runs of the reaper end with ctx. The caller
-// must Close the App.
+// New wires the service of a build, without a storage call. Runs of the reaper end with ctx. The
+// caller must Close the App.
 func New(
 	ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger,
 ) (a *App, err error) {
@@ -92,7 +92,9 @@ func New(
 	who := s.Access
 	if who.OIDC != nil {
 		provider := *who.OIDC
-		provider.Failed = func(err error) { log.Warn(telemetry.LogProviderUnavailable, "error", err) }
+		provider.Failed = func(err error) {
+			log.Warn(telemetry.LogProviderUnavailable, "error", err)
+		}
 		who.OIDC = &provider
 	}
 	callers, err := access.New(who, a.Links.Keys, now)
@@ -129,9 +131,9 @@ func New(
 	return a, nil
 }
 
-// Background does the work beside the requests until ctx ends: it creates what is missing in storage,
-// follows the changes of other processes and saves clicks. Without the Functions host it also reaps by
-// the schedule, until New's ctx ends.
+// Background does the work beside the requests until ctx ends: it creates what is missing in
+// storage, follows the changes of other processes and saves clicks. Without the Functions host it
+// also reaps by the schedule, until New's ctx ends.
 func (a *App) Background(ctx context.Context) {
 	starting := telemetry.Begin(ctx, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
@@ -146,7 +148,8 @@ func (a *App) Background(ctx context.Context) {
 	all.Wait()
 }
 
-// Close saves the unsaved clicks and sends the rest of the telemetry, for at most a few seconds each.
+// Close saves the unsaved clicks and sends the rest of the telemetry, for at most a few seconds
+// each.
 func (a *App) Close() {
 	if a.Links != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), table.Timeout)

@@ -4,13 +4,17 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
 	"tiney/storage/table"
 	"tiney/telemetry"
 )
 
-// ensureWithRetry calls ensure, which creates what is missing in storage, until it succeeds or ctx ends. It waits longer
-// after each failure, up to half a minute. There is no hurry: the first request that misses a table creates it itself.
-func ensureWithRetry(ctx context.Context, log *slog.Logger, what string, ensure func(context.Context) error) {
+// ensureWithRetry calls ensure, which creates what is missing in storage, until it succeeds or ctx
+// ends. It waits longer after each failure, up to half a minute. There is no hurry: a request that
+// misses a table creates it.
+func ensureWithRetry(
+	ctx context.Context, log *slog.Logger, what string, ensure func(context.Context) error,
+) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		try, cancel := context.WithTimeout(ctx, table.Timeout)
 		err := table.Safely(func() error { return ensure(try) })

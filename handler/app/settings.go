@@ -29,7 +29,7 @@ import (
 	"tiney/telemetry"
 )
 
-// Settings are all that the environment says, as the configurations of the packages. New fills in the rest of them.
+// Settings are those of the environment, as configurations of the packages. New completes these.
 type Settings struct {
 	Address   string // to listen on
 	LogLevel  slog.Level
@@ -46,14 +46,15 @@ type Settings struct {
 // Hosted reports whether the process runs behind the Functions host.
 func (s Settings) Hosted() bool { return s.Functions.HostAddress != "" }
 
-// ReadSettings reads the settings of the environment. Its error names every setting that is wrong and quotes none that
-// may be a secret.
+// ReadSettings reads the settings of the environment. Its error names every setting that is wrong,
+// and quotes none that may be a secret.
 func ReadSettings(getenv func(string) string) (Settings, error) {
 	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
 
 	port := int64(defaultPort)
 	if getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
-		s.Address = net.JoinHostPort("127.0.0.1", strconv.FormatInt(r.integer("FUNCTIONS_CUSTOMHANDLER_PORT", 0, 1, 65535), 10))
+		hosted := r.integer("FUNCTIONS_CUSTOMHANDLER_PORT", 0, 1, 65535)
+		s.Address = net.JoinHostPort("127.0.0.1", strconv.FormatInt(hosted, 10))
 		s.Functions.HostAddress = s.Address
 	} else {
 		port = r.integer(cmp.Or(r.first("HTTP_PLATFORM_PORT", "PORT"), "PORT"), port, 1, 65535)
@@ -62,7 +63,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.LogLevel = r.level("LOG_LEVEL")
 
 	r.links(&s, port)
-	s.Functions.OwnersOnly = strings.EqualFold(r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners"), "owners")
+	who := r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners")
+	s.Functions.OwnersOnly = strings.EqualFold(who, "owners")
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 	s.Functions.StrictTransport = r.duration("HSTS_SECONDS", time.Second, 31536000, 0, 63072000)
 
@@ -91,18 +93,22 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		s.Storage.Cache = &cache
 	}
 
-	s.Lock.Connection = r.connection(table.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
-	s.Lock.Container = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9])*$`, "lower-case letters and digits, with single hyphens between them")
+	s.Lock.Connection = r.connection(
+		table.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
+	s.Lock.Container = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9])*$`,
+		"lower-case letters and digits, with single hyphens between them")
 	if n := len(s.Lock.Container); n < 3 || n > 63 {
 		r.wrong("GC_BLOB_LOCK_CONTAINER", "must have 3 to 63 characters")
 	}
-	s.Lock.Blob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock", `^[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?$`,
-		"up to 256 letters, digits, dots, hyphens and underscores, with a letter or a digit at both ends")
+	s.Lock.Blob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock",
+		`^[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?$`,
+		"up to 256 letters, digits, dots, hyphens and underscores, "+
+			"with a letter or a digit at both ends")
 
 	t := telemetry.Config{
 		SamplingPercent: int(r.integer("TELEMETRY_SAMPLING_PERCENT", 100, 1, 100)),
 		Hosted:          s.Hosted(),
-		// The names that the Functions host sends its own telemetry under.
+		// The Functions host sends its own telemetry under these names.
 		Role: cmp.Or(getenv("WEBSITE_SITE_NAME"), "tiney"), Instance: instanceName(getenv),
 	}
 	if r.boolean("TELEMETRY_CLIENT_IP", false) {
@@ -116,7 +122,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	return s, r.err()
 }
 
-// OpenTables opens the tables that the settings name, unless they are open. It makes no call.
+// OpenTables opens the tables, unless they are open. It makes no call.
 func (s *Settings) OpenTables(sender *telemetry.Sender) error {
 	if s.Storage.Open != nil {
 		return nil
@@ -135,28 +141,30 @@ func (s *Settings) OpenTables(sender *telemetry.Sender) error {
 	return err
 }
 
-// ReadLinkSettings reads those settings only that say where links are kept and what they must be like, for a process that
-// does not serve: nothing else of what it returns is set. Its error is as that of ReadSettings.
+// ReadLinkSettings reads only the settings of links and their tables, for a process that does not
+// serve. Its error is like that of ReadSettings.
 func ReadLinkSettings(getenv func(string) string) (Settings, error) {
 	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
 	r.links(&s, defaultPort)
 	return s, r.err()
 }
 
-// links reads the rules of links and their storage, but for its cache. Short URLs begin with this port where the settings do
-// not say how.
+// links reads the rules of links and their storage, except its cache. The default of the base has
+// this port.
 func (r *reader) links(s *Settings, port int64) {
 	const minTTL, maxTTL = int64(link.MinTTL / time.Second), 36500 * 86400
 	s.Functions.Rules.Base = r.base("BaseUrl", port)
 	s.Functions.Rules.OtherHosts = r.otherHosts("OTHER_HOSTS")
 	days := r.integer("DefaultTtlDays", 30, 1, 36500)
-	s.Functions.Rules.DefaultTTL = r.duration("ANONYMOUS_TTL_SECONDS", time.Second, days*86400, minTTL, maxTTL)
+	s.Functions.Rules.DefaultTTL = r.duration(
+		"ANONYMOUS_TTL_SECONDS", time.Second, days*86400, minTTL, maxTTL)
 	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
 		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, minTTL, maxTTL))
 
 	s.Tables = r.connection(table.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
 	s.Copies = r.secondary("TABLE_SECONDARY", s.Tables)
-	s.Storage.Timeout, s.Storage.ChangesWait, s.Storage.StaleWait = table.Timeout, changesWait, staleWait
+	s.Storage.Timeout = table.Timeout
+	s.Storage.ChangesWait, s.Storage.StaleWait = changesWait, staleWait
 	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")
 	s.Storage.Tables.Index = r.table("URLINDEX_TABLE_NAME", "UrlIndex")
 	s.Storage.Tables.Expiry = r.table("EXPIRYINDEX_TABLE_NAME", "ShortUrlsExpiryIndex")
@@ -175,22 +183,23 @@ func (r *reader) links(s *Settings, port int64) {
 		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
 		StorageClock: true,
 	}
+	mode := r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`,
+		"full, totals or off")
 	s.Storage.Clicks = storage.ClicksConfig{
-		Mode:       clicks.Mode(strings.ToLower(r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`, "full, totals or off"))),
+		Mode:       clicks.Mode(strings.ToLower(mode)),
 		FlushEvery: r.duration("CLICKS_FLUSH_SECONDS", time.Second, 10, 1, 300),
 		KeepDays:   int(r.integer("CLICKS_KEEP_DAYS", 400, 3, 3650)),
 	}
-	s.Functions.CountClicks, s.Functions.CountsKept = s.Storage.Clicks.Mode, s.Storage.Clicks.KeepDays
+	s.Functions.CountClicks = s.Storage.Clicks.Mode
+	s.Functions.CountsKept = s.Storage.Clicks.KeepDays
 }
 
 // defaultPort is where the Functions host itself listens under `func start`.
 const defaultPort = 7071
 
-// What of a request's time goes to asking what others have changed, and to a table that fails while
-// there is a stale link to serve.
 const (
-	changesWait = 500 * time.Millisecond
-	staleWait   = time.Second
+	changesWait = 500 * time.Millisecond // how long a request waits for changes of other processes
+	staleWait   = time.Second            // how long it waits for a table if it has a stale link
 )
 
 const day = 24 * time.Hour
@@ -220,9 +229,11 @@ func (r *reader) err() error {
 	return fmt.Errorf("these settings are wrong:\n%w", errors.Join(r.errs...))
 }
 
-func (r *reader) wrong(name, what string) { r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what)) }
+func (r *reader) wrong(name, what string) {
+	r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what))
+}
 
-// integer is 64 bits wide on 32-bit machines too, where a hundred years have more seconds than an int can hold.
+// integer reads 64 bits on 32-bit machines too, where an int cannot hold the seconds of a century.
 func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 	given := r.getenv(name)
 	if given == "" {
@@ -231,12 +242,14 @@ func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
 		r.wrong(name, fmt.Sprintf("must be a whole number from %d to %d, not %q", low, high, given))
-		return byDefault // so that nothing that is derived from it is wrong too
+		return byDefault // so that nothing derived from it is wrong too
 	}
 	return n
 }
 
-func (r *reader) duration(name string, unit time.Duration, byDefault, low, high int64) time.Duration {
+func (r *reader) duration(
+	name string, unit time.Duration, byDefault, low, high int64,
+) time.Duration {
 	return time.Duration(r.integer(name, byDefault, low, high)) * unit
 }
 
@@ -267,9 +280,11 @@ func (r *reader) text(name, byDefault, pattern, form string) string {
 	return given
 }
 
-// table reads the name of a table, which no other setting may have given to another one: they are case-insensitive.
+// table reads the name of a table, which must differ from those of the others. Names of tables are
+// case-insensitive.
 func (r *reader) table(name, byDefault string) string {
-	table := r.text(name, byDefault, `^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first")
+	table := r.text(name, byDefault,
+		`^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first")
 	key := strings.ToLower(table)
 	if key == "tables" {
 		r.wrong(name, `must not be "Tables", a name that the service reserves`)
@@ -297,11 +312,11 @@ func (r *reader) level(name string) slog.Level {
 	}
 }
 
-// developmentKey is the ADMIN_KEY of local.settings.json, which the whole world knows. The Core Tools can publish that
-// file's values, and somebody may copy them.
+// developmentKey is the ADMIN_KEY of local.settings.json, which is public. The Core Tools can
+// publish that file's values, and people copy them.
 const developmentKey = "not-secret-and-for-development-only"
 
-// adminKey reads a key, of which no error quotes a part.
+// adminKey reads a key, which no error quotes.
 func (r *reader) adminKey(name, address string, base link.Base) string {
 	key := r.getenv(name)
 	if key == "" {
@@ -311,10 +326,13 @@ func (r *reader) adminKey(name, address string, base link.Base) string {
 		r.wrong(name, err.Error())
 	}
 	switch {
-	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // else it would be the key, and is easy to guess
-		r.wrong(name, "is a reference to Key Vault that Azure has not resolved: look at the site's identity and its rights")
-	case key == developmentKey && !(onThisMachine(base.String()) && onThisMachine("tcp://"+address)):
-		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl and a LISTEN_ADDRESS "+
+	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // easy to guess, if it were the key
+		r.wrong(name, "is a reference to Key Vault that Azure has not resolved: "+
+			"look at the site's identity and its rights")
+	case key == developmentKey &&
+		!(onThisMachine(base.String()) && onThisMachine("tcp://"+address)):
+		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl and a "+
+			"LISTEN_ADDRESS "+
 			"of this machine only; set one of your own")
 	}
 	return key
@@ -325,13 +343,15 @@ func onThisMachine(address string) bool {
 	return err == nil && access.IsLoopback(u)
 }
 
-// oidc reads which provider people sign in with: nil if there is none. A role alone changes nothing, and is no mistake:
-// the Bicep always sets it.
+// oidc reads the provider that people sign in with; nil without one. A role alone has no effect,
+// and is no error: the Bicep always sets it.
 func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 	c := access.OIDCConfig{
-		Issuer:    r.getenv(issuer),
-		ClientID:  r.text(client, "", `^[!-~]{1,200}$`, "up to 200 printable ASCII characters without spaces"),
-		AdminRole: r.text(role, "admin", `^[!-~]([ -~]{0,198}[!-~])?$`, "up to 200 printable ASCII characters without spaces at its ends"),
+		Issuer: r.getenv(issuer),
+		ClientID: r.text(client, "", `^[!-~]{1,200}$`,
+			"up to 200 printable ASCII characters without spaces"),
+		AdminRole: r.text(role, "admin", `^[!-~]([ -~]{0,198}[!-~])?$`,
+			"up to 200 printable ASCII characters without spaces at its ends"),
 	}
 	switch {
 	case c.Issuer == "" && c.ClientID == "":
@@ -347,10 +367,11 @@ func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 	return &c
 }
 
-// addresses reads which proxies are believed. Behind the Functions host there is one: Azure's front end.
+// addresses reads which proxies are trusted. Behind the Functions host, Azure's front end is one.
 func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
-	a := access.Addresses{Header: http.CanonicalHeaderKey(r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
-		"the name of a header, up to 100 characters")), Hosted: hosted}
+	given := r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
+		"the name of a header, up to 100 characters")
+	a := access.Addresses{Header: http.CanonicalHeaderKey(given), Hosted: hosted}
 	if a.Header == "Forwarded" {
 		r.wrong(header, "must not be Forwarded, which is no plain list of addresses")
 	}
@@ -369,17 +390,18 @@ func (r *reader) connection(service string, names ...string) table.Connection {
 	}
 	err = fmt.Errorf("  %w", err)
 	// If both connections come from one setting, its error is reported once.
-	if !slices.ContainsFunc(r.errs, func(reported error) bool { return reported.Error() == err.Error() }) {
+	same := func(reported error) bool { return reported.Error() == err.Error() }
+	if !slices.ContainsFunc(r.errs, same) {
 		r.errs = append(r.errs, err)
 	}
 	return c
 }
 
-// secondary reads where the tables' copy in a second region is: nil if there is none.
+// secondary reads the connection to the copy of the tables in a second region; nil without one.
 func (r *reader) secondary(name string, primary table.Connection) *table.Connection {
 	given := r.getenv(name)
-	wrongPrimary := primary == (table.Connection{}) && strings.EqualFold(given, "true")
-	if given == "" || strings.EqualFold(given, "false") || wrongPrimary { // which has an error of its own
+	noPrimary := primary == (table.Connection{}) && strings.EqualFold(given, "true")
+	if given == "" || strings.EqualFold(given, "false") || noPrimary { // that is an error already
 		return nil
 	}
 	c, err := primary.Secondary(given)
@@ -411,7 +433,7 @@ func (r *reader) authentication(name string, to telemetry.Connection) azcore.Tok
 	return credential
 }
 
-// instanceName is what Azure calls this instance, or the machine's name.
+// instanceName returns the name that Azure gave this instance, or the machine's name.
 func instanceName(getenv func(string) string) string {
 	if id := getenv("WEBSITE_INSTANCE_ID"); id != "" {
 		return id
@@ -429,14 +451,16 @@ func (r *reader) listenAddress() string {
 		return "127.0.0.1"
 	}
 	if _, err := netip.ParseAddr(given); err != nil {
-		r.wrong("LISTEN_ADDRESS", fmt.Sprintf("must be an IP address of this machine, or 0.0.0.0 or :: for all of them, not %q", given))
+		r.wrong("LISTEN_ADDRESS", fmt.Sprintf(
+			"must be an IP address of this machine, or 0.0.0.0 or :: for all of them, not %q",
+			given))
 	}
 	return given
 }
 
-// base reads the start of short URLs. It has a default on a developer's machine only: in Azure, people would be given
-// short URLs that start with localhost. Azure sets WEBSITE_HOSTNAME to the site's host name, and the Core Tools to their
-// own address, such as localhost:7071.
+// base reads the start of short URLs. It has no default in Azure, where that would be a localhost.
+// Azure sets WEBSITE_HOSTNAME to the site's host name, the Core Tools to their own address, such as
+// localhost:7071.
 func (r *reader) base(name string, port int64) link.Base {
 	given := r.getenv(name)
 	if given == "" {
@@ -444,7 +468,8 @@ func (r *reader) base(name string, port int64) link.Base {
 		if site, local := r.siteName(); local {
 			given = "http://" + site
 		} else if site != "" {
-			r.wrong(name, "is required in Azure: the URL that people reach this service by, such as https://"+site)
+			r.wrong(name, "is required in Azure: the URL that people reach this service by, "+
+				"such as https://"+site)
 		}
 	}
 	base, err := link.ParseBase(given)
@@ -454,22 +479,22 @@ func (r *reader) base(name string, port int64) link.Base {
 	return base
 }
 
-// siteName returns the name that the platform gave the site, and whether that is the Core Tools'
+// siteName returns the site's name from the platform; local reports whether it is the Core Tools'
 // own address.
 func (r *reader) siteName() (name string, local bool) {
 	name = r.getenv("WEBSITE_HOSTNAME")
 	return name, strings.HasPrefix(name, "localhost:") || strings.HasPrefix(name, "127.0.0.1:")
 }
 
-// otherHosts reads by which hosts the service can be reached besides BaseUrl's. One is the site's
-// own name, but not the Core Tools' address: whoever follows a link there comes to a machine of
-// their own.
+// otherHosts reads the hosts of this service besides BaseUrl's. The site's own name is one, but not
+// the Core Tools' address, which leads each client to its own machine.
 func (r *reader) otherHosts(name string) (hosts []link.Host) {
 	names := strings.FieldsFunc(r.getenv(name), func(c rune) bool { return c == ',' || c == ' ' })
 	for _, spelled := range names {
 		host, ok := link.ParseHost(spelled)
 		if !ok {
-			r.wrong(name, fmt.Sprintf("must be names of hosts, separated by commas, and %q is none", spelled))
+			r.wrong(name, fmt.Sprintf("must be names of hosts, separated by commas, and %q is none",
+				spelled))
 		}
 		hosts = append(hosts, host)
 	}

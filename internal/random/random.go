@@ -1,0 +1,28 @@
+// Package random draws texts.
+package random
+
+import "io"
+
+// Base62 are the digits and the ASCII letters.
+const Base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// Text draws n characters of an ASCII alphabet from source, each equally likely. It fails only if
+// source does.
+func Text(source io.Reader, alphabet string, n int) (string, error) {
+	// It draws bytes from fair on again: modulo the length of the alphabet, they would make its
+	// first characters likelier than the others.
+	fair := 256 - 256%len(alphabet)
+	text, drawn := make([]byte, 0, n), make([]byte, n)
+	for len(text) < n {
+		some := drawn[:n-len(text)]
+		if _, err := io.ReadFull(source, some); err != nil {
+			return "", err
+		}
+		for _, b := range some {
+			if int(b) < fair {
+				text = append(text, alphabet[int(b)%len(alphabet)])
+			}
+		}
+	}
+	return string(text), nil
+}

@@ -49,7 +49,8 @@ func (k *keys) add(t testing.TB, key access.Key) string {
 	return secret
 }
 
-func open(t testing.TB, c access.Config, k access.Keys, now func() time.Time) *access.Authenticator {
+func open(t testing.TB, c access.Config, k access.Keys,
+	now func() time.Time) *access.Authenticator {
 	t.Helper()
 	a, err := access.New(c, k, now)
 	if err != nil {
@@ -58,7 +59,10 @@ func open(t testing.TB, c access.Config, k access.Keys, now func() time.Time) *a
 	return a
 }
 
-// headers are given as they come, one line each.
+// lines are the lines of a header, in this order.
+type lines = []string
+
+// headers returns a header of these lines.
 func headers(lines ...string) http.Header {
 	h := http.Header{}
 	for _, line := range lines {
@@ -83,66 +87,89 @@ func TestCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const bearer = "Authorization: Bearer "
 	const jwt = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZGEifQ."
-	ada, admin := access.Caller{Owner: "ada", Name: "laptop"}, access.Caller{Owner: "admin", Admin: true}
+	ada, admin := access.Caller{Owner: "ada", Name: "laptop"}, access.Caller{Owner: "admin",
+		Admin: true}
 	a := open(t, access.Config{AdminKey: adminKey}, &k, func() time.Time { return now })
+
+	invalid, ambiguous := access.ErrInvalid, access.ErrAmbiguous
+	var nobody access.Caller
 
 	for name, c := range map[string]struct {
 		headers []string
 		want    access.Caller
 		err     error
 	}{
-		"no credentials":             {[]string{"Accept: */*"}, access.Caller{}, nil},
-		"what is not one":            {[]string{"X-Functions-Key: " + key, "Cookie: a=" + key}, access.Caller{}, nil},
-		"a key":                      {[]string{"Authorization: Bearer " + key}, ada, nil},
-		"a key in X-Api-Key":         {[]string{"X-Api-Key: " + key}, ada, nil},
-		"bearer":                     {[]string{"Authorization: bearer " + key}, ada, nil},
-		"BEARER":                     {[]string{"Authorization: BEARER " + key}, ada, nil},
-		"several spaces":             {[]string{"Authorization: Bearer   " + key}, ada, nil},
-		"a key in its last second":   {[]string{"X-Api-Key: " + ending}, access.Caller{Owner: "ada", KeyEnds: now.Add(time.Second)}, nil},
-		"the admin key":              {[]string{"Authorization: Bearer " + adminKey}, admin, nil},
-		"the admin key in X-Api-Key": {[]string{"X-Api-Key: " + adminKey}, admin, nil},
-		"a claim token":              {[]string{"Authorization: Bearer " + claim}, access.Caller{ClaimHash: access.Hash(claim)}, nil},
+		"no credentials": {lines{"Accept: */*"}, nobody, nil},
+		"what is not one": {lines{"X-Functions-Key: " + key, "Cookie: a=" + key}, nobody,
+			nil},
+		"a key":              {lines{bearer + key}, ada, nil},
+		"a key in X-Api-Key": {lines{"X-Api-Key: " + key}, ada, nil},
+		"bearer":             {lines{"Authorization: bearer " + key}, ada, nil},
+		"BEARER":             {lines{"Authorization: BEARER " + key}, ada, nil},
+		"several spaces":     {lines{"Authorization: Bearer   " + key}, ada, nil},
+		"a key in its last second": {lines{"X-Api-Key: " + ending},
+			access.Caller{Owner: "ada", KeyEnds: now.Add(time.Second)}, nil},
+		"the admin key":              {lines{bearer + adminKey}, admin, nil},
+		"the admin key in X-Api-Key": {lines{"X-Api-Key: " + adminKey}, admin, nil},
+		"a claim token": {lines{bearer + claim},
+			access.Caller{ClaimHash: access.Hash(claim)}, nil},
 
-		"an expired key":             {[]string{"X-Api-Key: " + ended}, access.Caller{}, access.ErrInvalid},
-		"an unknown key":             {[]string{"X-Api-Key: " + unknown}, access.Caller{}, access.ErrInvalid},
-		"a key whose row is damaged": {[]string{"X-Api-Key: " + damaged}, access.Caller{}, access.ErrInvalid},
-		"a malformed key":            {[]string{"X-Api-Key: " + key[:52]}, access.Caller{}, access.ErrInvalid},
-		"a malformed claim token":    {[]string{"Authorization: Bearer tnc_1"}, access.Caller{}, access.ErrInvalid},
-		"almost the admin key":       {[]string{"Authorization: Bearer " + adminKey[:len(adminKey)-4]}, access.Caller{}, access.ErrInvalid},
-		"a token in X-Api-Key":       {[]string{"X-Api-Key: " + jwt}, access.Caller{}, access.ErrInvalid},
-		"a claim token in X-Api-Key": {[]string{"X-Api-Key: " + claim}, access.Caller{}, access.ErrInvalid},
-		"a token without a provider": {[]string{"Authorization: Bearer " + jwt}, access.Caller{}, access.ErrInvalid},
-		"Basic":                      {[]string{"Authorization: Basic YWRhOmFkYQ=="}, access.Caller{}, access.ErrInvalid},
-		"Digest": {[]string{`Authorization: Digest username="ada", realm="a", nonce="b", uri="/", response="c"`},
-			access.Caller{}, access.ErrInvalid},
-		"a key without a scheme":      {[]string{"Authorization: " + key}, access.Caller{}, access.ErrInvalid},
-		"the admin key without one":   {[]string{"Authorization: " + adminKey}, access.Caller{}, access.ErrInvalid},
-		"a key with a Basic scheme":   {[]string{"Authorization: Basic " + key}, access.Caller{}, access.ErrInvalid},
-		"a tab for a space":           {[]string{"Authorization: Bearer\t" + key}, access.Caller{}, access.ErrInvalid},
-		"Bearer in X-Api-Key":         {[]string{"X-Api-Key: Bearer " + key}, access.Caller{}, access.ErrInvalid},
-		"an empty Authorization":      {[]string{"Authorization:"}, access.Caller{}, access.ErrInvalid},
-		"an empty X-Api-Key":          {[]string{"X-Api-Key:"}, access.Caller{}, access.ErrInvalid},
-		"Bearer alone":                {[]string{"Authorization: Bearer"}, access.Caller{}, access.ErrInvalid},
-		"two words":                   {[]string{"Authorization: Bearer " + key + " " + key}, access.Caller{}, access.ErrInvalid},
-		"something long":              {[]string{"Authorization: Bearer " + strings.Repeat("a", 9<<10)}, access.Caller{}, access.ErrInvalid},
-		"something long in X-Api-Key": {[]string{"X-Api-Key: tny_" + strings.Repeat("a", 9<<10)}, access.Caller{}, access.ErrInvalid},
+		"an expired key":             {lines{"X-Api-Key: " + ended}, nobody, invalid},
+		"an unknown key":             {lines{"X-Api-Key: " + unknown}, nobody, invalid},
+		"a key whose row is damaged": {lines{"X-Api-Key: " + damaged}, nobody, invalid},
+		"a malformed key":            {lines{"X-Api-Key: " + key[:52]}, nobody, invalid},
+		"a malformed claim token":    {lines{"Authorization: Bearer tnc_1"}, nobody, invalid},
+		"almost the admin key":       {lines{bearer + adminKey[:len(adminKey)-4]}, nobody, invalid},
+		"a token in X-Api-Key":       {lines{"X-Api-Key: " + jwt}, nobody, invalid},
+		"a claim token in X-Api-Key": {lines{"X-Api-Key: " + claim}, nobody, invalid},
+		"a token without a provider": {lines{bearer + jwt}, nobody, invalid},
+		"Basic":                      {lines{"Authorization: Basic YWRhOmFkYQ=="}, nobody, invalid},
+		"Digest": {lines{
+			`Authorization: Digest username="ada", realm="a", nonce="b", uri="/", response="c"`},
+			nobody, invalid},
+		"a key without a scheme":    {lines{"Authorization: " + key}, nobody, invalid},
+		"the admin key without one": {lines{"Authorization: " + adminKey}, nobody, invalid},
+		"a key with a Basic scheme": {lines{"Authorization: Basic " + key}, nobody, invalid},
+		"a tab for a space":         {lines{"Authorization: Bearer\t" + key}, nobody, invalid},
+		"Bearer in X-Api-Key":       {lines{"X-Api-Key: Bearer " + key}, nobody, invalid},
+		"an empty Authorization":    {lines{"Authorization:"}, nobody, invalid},
+		"an empty X-Api-Key":        {lines{"X-Api-Key:"}, nobody, invalid},
+		"Bearer alone":              {lines{"Authorization: Bearer"}, nobody, invalid},
+		"two words":                 {lines{bearer + key + " " + key}, nobody, invalid},
+		"something long": {lines{bearer + strings.Repeat("a", 9<<10)}, nobody,
+			invalid},
+		"something long in X-Api-Key": {lines{"X-Api-Key: tny_" + strings.Repeat("a", 9<<10)},
+			nobody, invalid},
 
-		"two credentials":              {[]string{"Authorization: Bearer " + key, "X-Api-Key: " + key}, access.Caller{}, access.ErrAmbiguous},
-		"two, one of them Basic":       {[]string{"Authorization: Basic YWRhOmFkYQ==", "X-Api-Key: " + key}, access.Caller{}, access.ErrAmbiguous},
-		"two, one of them empty":       {[]string{"Authorization:", "X-Api-Key: " + key}, access.Caller{}, access.ErrAmbiguous},
-		"two lines":                    {[]string{"Authorization: Bearer " + key, "Authorization: Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
-		"two lines of X-Api-Key":       {[]string{"X-Api-Key: " + key, "X-Api-Key: " + unknown}, access.Caller{}, access.ErrAmbiguous},
-		"two lines, joined":            {[]string{"Authorization: Bearer " + key + ", Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
-		"without a space":              {[]string{"Authorization: Bearer " + key + ",Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
-		"the second one Basic":         {[]string{"Authorization: Bearer " + key + ", Basic YWRhOmFkYQ=="}, access.Caller{}, access.ErrAmbiguous},
-		"the first one Basic":          {[]string{"Authorization: Basic YWRhOmFkYQ==, Bearer " + key}, access.Caller{}, access.ErrAmbiguous},
-		"both Basic":                   {[]string{"Authorization: Basic YWRhOmFkYQ==, Basic YWRhOmFkYQ=="}, access.Caller{}, access.ErrAmbiguous},
-		"X-Api-Key, joined":            {[]string{"X-Api-Key: " + key + ", " + key}, access.Caller{}, access.ErrAmbiguous},
-		"X-Api-Key without a space":    {[]string{"X-Api-Key: " + key + "," + unknown}, access.Caller{}, access.ErrAmbiguous},
-		"the admin key twice, joined":  {[]string{"X-Api-Key: " + adminKey + ", " + adminKey}, access.Caller{}, access.ErrAmbiguous},
-		"the admin key and a key":      {[]string{"X-Api-Key: " + adminKey + "," + key}, access.Caller{}, access.ErrAmbiguous},
-		"one and an empty one, joined": {[]string{"Authorization: Bearer " + key + ", "}, access.Caller{}, access.ErrAmbiguous},
+		"two credentials": {lines{bearer + key, "X-Api-Key: " + key}, nobody,
+			ambiguous},
+		"two, one of them Basic": {
+			lines{"Authorization: Basic YWRhOmFkYQ==", "X-Api-Key: " + key}, nobody, ambiguous},
+		"two, one of them empty": {lines{"Authorization:", "X-Api-Key: " + key}, nobody,
+			ambiguous},
+		"two lines": {lines{bearer + key, bearer + key}, nobody, ambiguous},
+		"two lines of X-Api-Key": {lines{"X-Api-Key: " + key, "X-Api-Key: " + unknown},
+			nobody, ambiguous},
+		"two lines, joined": {lines{bearer + key + ", Bearer " + key}, nobody,
+			ambiguous},
+		"without a space": {lines{bearer + key + ",Bearer " + key}, nobody, ambiguous},
+		"the second one Basic": {lines{bearer + key + ", Basic YWRhOmFkYQ=="}, nobody,
+			ambiguous},
+		"the first one Basic": {lines{"Authorization: Basic YWRhOmFkYQ==, Bearer " + key},
+			nobody, ambiguous},
+		"both Basic": {lines{"Authorization: Basic YWRhOmFkYQ==, Basic " +
+			"YWRhOmFkYQ=="}, nobody, ambiguous},
+		"X-Api-Key, joined": {lines{"X-Api-Key: " + key + ", " + key}, nobody,
+			ambiguous},
+		"X-Api-Key without a space": {lines{"X-Api-Key: " + key + "," + unknown}, nobody,
+			ambiguous},
+		"the admin key twice, joined": {lines{"X-Api-Key: " + adminKey + ", " + adminKey}, nobody,
+			ambiguous},
+		"the admin key and a key": {lines{"X-Api-Key: " + adminKey + "," + key}, nobody,
+			ambiguous},
+		"one and an empty one, joined": {lines{bearer + key + ", "}, nobody, ambiguous},
 	} {
 		got, err := a.Caller(t.Context(), headers(c.headers...))
 		if got != c.want || !errors.Is(err, c.err) {
@@ -182,14 +209,17 @@ func TestGuessesOfTheAdminKey(t *testing.T) {
 		"as a malformed token":       {signIn, "Authorization: Bearer a.b.c", true},
 		"a word, with a provider":    {signIn, "Authorization: Bearer guess", true},
 		"a claim token in X-Api-Key": {a, "X-Api-Key: " + claim, true},
-		"a token for others":         {signIn, "Authorization: Bearer " + p.SignInTo(t, oidcprovider.OtherClientID, "ada"), false},
-		"an unknown key":             {a, "X-Api-Key: " + key, false},
-		"what is not compared":       {a, "Authorization: Basic YWRhOmFkYQ==", false},
-		"the admin key":              {a, "X-Api-Key: " + adminKey, false},
-		"a claim token":              {a, "Authorization: Bearer " + claim, false},
-		"an ID token":                {signIn, "Authorization: Bearer " + p.SignIn(t, "ada"), false},
+		"a token for others": {signIn, "Authorization: Bearer " +
+			p.SignInTo(t, oidcprovider.OtherClientID, "ada"), false},
+		"an unknown key":       {a, "X-Api-Key: " + key, false},
+		"what is not compared": {a, "Authorization: Basic YWRhOmFkYQ==", false},
+		"the admin key":        {a, "X-Api-Key: " + adminKey, false},
+		"a claim token":        {a, "Authorization: Bearer " + claim, false},
+		"an ID token": {signIn, "Authorization: Bearer " + p.SignIn(t, "ada"),
+			false},
 	} {
-		if _, err := c.a.Caller(t.Context(), headers(c.line)); errors.Is(err, access.ErrGuess) != c.guess {
+		_, err := c.a.Caller(t.Context(), headers(c.line))
+		if errors.Is(err, access.ErrGuess) != c.guess {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -203,10 +233,14 @@ func TestAdminKeyLooksLikeAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, adminKey := range []string{key, claim, "tny_" + strings.Repeat("-guess", 7), strings.Repeat("abcdefg.", 8), strings.Repeat("~!@#$%^&", 4), strings.Repeat("Bearer,tny", 5)} {
+	for _, adminKey := range []string{key, claim, "tny_" + strings.Repeat("-guess", 7),
+		strings.Repeat("abcdefg.", 8), strings.Repeat("~!@#$%^&", 4), strings.Repeat("Bearer,tny",
+			5)} {
 		a := open(t, access.Config{AdminKey: adminKey}, &k, time.Now)
-		for _, line := range []string{"Authorization: Bearer " + adminKey, "X-Api-Key: " + adminKey} {
-			if got, err := a.Caller(t.Context(), headers(line)); err != nil || !got.Admin || got.Owner != access.AdminOwner {
+		for _, name := range []string{"Authorization: Bearer ", "X-Api-Key: "} {
+			line := name + adminKey
+			if got, err := a.Caller(t.Context(), headers(line)); err != nil || !got.Admin ||
+				got.Owner != access.AdminOwner {
 				t.Errorf("%s: %+v, %v", line, got, err)
 			}
 		}
@@ -214,7 +248,8 @@ func TestAdminKeyLooksLikeAnything(t *testing.T) {
 	// None is none, and not the empty key.
 	a := open(t, access.Config{}, &k, time.Now)
 	for _, line := range []string{"Authorization: Bearer ", "X-Api-Key:"} {
-		if got, err := a.Caller(t.Context(), headers(line)); got != (access.Caller{}) || !errors.Is(err, access.ErrInvalid) {
+		if got, err := a.Caller(t.Context(), headers(line)); got != (access.Caller{}) ||
+			!errors.Is(err, access.ErrInvalid) {
 			t.Errorf("%s: %+v, %v", line, got, err)
 		}
 	}
@@ -225,7 +260,8 @@ func TestKeysThatCannotBeLookedUp(t *testing.T) {
 	k := keys{err: down}
 	a := open(t, access.Config{AdminKey: adminKey}, &k, time.Now)
 	key := k.add(t, access.Key{Owner: "ada"})
-	if got, err := a.Caller(t.Context(), headers("X-Api-Key: "+key)); got != (access.Caller{}) || !errors.Is(err, access.ErrUnavailable) ||
+	if got, err := a.Caller(t.Context(), headers("X-Api-Key: "+key)); got != (access.Caller{}) ||
+		!errors.Is(err, access.ErrUnavailable) ||
 		!errors.Is(err, down) || errors.Is(err, access.ErrInvalid) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -256,12 +292,14 @@ func TestNewChecksTheConfiguration(t *testing.T) {
 		config access.Config
 		ok     bool
 	}{
-		"nothing":               {access.Config{}, true},
-		"an admin key":          {access.Config{AdminKey: strings.Repeat("k", 24) + "eightdif"}, true},
-		"of seven characters":   {access.Config{AdminKey: strings.Repeat("sevndif", 5)}, false},
-		"of one":                {access.Config{AdminKey: strings.Repeat("k", 32)}, false},
-		"a short one":           {access.Config{AdminKey: adminKey[:31]}, false},
-		"a long one":            {access.Config{AdminKey: strings.Repeat(adminKey, 33)[:1025]}, false},
+		"nothing": {access.Config{}, true},
+		"an admin key": {access.Config{AdminKey: strings.Repeat("k", 24) + "eightdif"},
+			true},
+		"of seven characters": {access.Config{AdminKey: strings.Repeat("sevndif", 5)}, false},
+		"of one":              {access.Config{AdminKey: strings.Repeat("k", 32)}, false},
+		"a short one":         {access.Config{AdminKey: adminKey[:31]}, false},
+		"a long one": {access.Config{AdminKey: strings.Repeat(adminKey, 33)[:1025]},
+			false},
 		"with a space":          {access.Config{AdminKey: adminKey + " k"}, false},
 		"with a line's end":     {access.Config{AdminKey: adminKey + "\n"}, false},
 		"not ASCII":             {access.Config{AdminKey: adminKey + "ü"}, false},

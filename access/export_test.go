@@ -2,5 +2,5 @@ package access
 
 import "time"
 
-// SetFetchLimit changes how long the provider has for its keys, while nobody asks it for them.
+// SetFetchLimit changes the limit of a fetch. None may be in progress.
 func (a *Authenticator) SetFetchLimit(limit time.Duration) { a.provider.limit = limit }

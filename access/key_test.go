@@ -17,7 +17,8 @@ import (
 	"tiney/access"
 )
 
-// The same key as somebody else would make it: base62 of math/big has the lower-case letters first.
+// Another implementation makes the same checksum; base62 of math/big has the lower-case letters
+// first.
 func independentChecksum(s string) string {
 	sum := big.NewInt(int64(crc32.ChecksumIEEE([]byte(s)))).Text(62)
 	swapped := strings.Map(func(r rune) rune {
@@ -56,8 +57,10 @@ func TestNewKey(t *testing.T) {
 
 // Bytes that would make some characters likelier than others are not used.
 func TestSecretsAreFair(t *testing.T) {
-	random := io.MultiReader(bytes.NewReader(bytes.Repeat([]byte{248, 255, 61}, 43)), bytes.NewReader(make([]byte, 43)))
-	if token, err := access.NewClaimToken(random); err != nil || token != "tnc_"+strings.Repeat("z", 43) {
+	random := io.MultiReader(bytes.NewReader(bytes.Repeat([]byte{248, 255, 61}, 43)),
+		bytes.NewReader(make([]byte, 43)))
+	if token, err := access.NewClaimToken(random); err != nil || token != "tnc_"+
+		strings.Repeat("z", 43) {
 		t.Errorf("drew %q, %v", token, err)
 	}
 }
@@ -70,18 +73,19 @@ func TestParseKey(t *testing.T) {
 		key string
 		ok  bool
 	}{
-		"a key":                         {good, true},
-		"none":                          {"", false},
-		"its prefix alone":              {"tny_", false},
-		"one character less":            {good[:52], false},
-		"one more":                      {good + "0", false},
-		"a typo":                        {good[:10] + "1" + good[11:], false},
-		"two characters exchanged":      {good[:47] + good[48:49] + good[47:48] + good[49:], false},
-		"another prefix":                {"tnc_" + good[4:], false},
-		"the prefix in upper case":      {"TNY_" + good[4:], false},
-		"a character that is not of it": {strings.Replace(key, "_0", "_-", 1) + independentChecksum(strings.Replace(key, "_0", "_-", 1)), false},
-		"white space around it":         {" " + good[:52], false},
-		"a claim token":                 {"tnc_" + key[4:], false},
+		"a key":                    {good, true},
+		"none":                     {"", false},
+		"its prefix alone":         {"tny_", false},
+		"one character less":       {good[:52], false},
+		"one more":                 {good + "0", false},
+		"a typo":                   {good[:10] + "1" + good[11:], false},
+		"two characters exchanged": {good[:47] + good[48:49] + good[47:48] + good[49:], false},
+		"another prefix":           {"tnc_" + good[4:], false},
+		"the prefix in upper case": {"TNY_" + good[4:], false},
+		"a character that is not of it": {strings.Replace(key, "_0", "_-", 1) +
+			independentChecksum(strings.Replace(key, "_0", "_-", 1)), false},
+		"white space around it": {" " + good[:52], false},
+		"a claim token":         {"tnc_" + key[4:], false},
 	} {
 		hash, ok := access.ParseKey(c.key)
 		if ok != c.ok || ok != (hash != "") {
@@ -102,7 +106,9 @@ func FuzzParseKey(f *testing.F) {
 		if !ok && hash != "" {
 			t.Errorf("%q is no key, and its hash is %s", s, hash)
 		}
-		if ok && (hash != access.Hash(s) || !regexp.MustCompile(`^tny_[0-9A-Za-z]{49}$`).MatchString(s) || s[47:] != independentChecksum(s[:47])) {
+		if ok && (hash != access.Hash(s) ||
+			!regexp.MustCompile(`^tny_[0-9A-Za-z]{49}$`).MatchString(s) ||
+			s[47:] != independentChecksum(s[:47])) {
 			t.Errorf("%q counts as a key", s)
 		}
 	})
@@ -116,7 +122,8 @@ func TestClaimHash(t *testing.T) {
 	if hash, ok := access.ClaimHash(token); !ok || hash != access.Hash(token) {
 		t.Errorf("ClaimHash(%s) = %s, %t", token, hash, ok)
 	}
-	for _, s := range []string{"", "tnc_", token[:46], token + "0", "tny_" + token[4:], token[:46] + "-", token[:46] + "é"} {
+	for _, s := range []string{"", "tnc_", token[:46], token + "0", "tny_" + token[4:], token[:46] +
+		"-", token[:46] + "é"} {
 		if hash, ok := access.ClaimHash(s); ok || hash != "" {
 			t.Errorf("%q counts as a claim token", s)
 		}

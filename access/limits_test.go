@@ -20,7 +20,8 @@ func someone(address string) access.Client {
 
 // numbered returns one of many clients, each with a /64 of its own.
 func numbered(i int) access.Client {
-	return access.Client{Address: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i), byte(i)})}
+	return access.Client{Address: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(i >> 24),
+		byte(i >> 16), byte(i >> 8), byte(i), byte(i)})}
 }
 
 // limits returns limits by a clock that the caller may set.
@@ -56,14 +57,14 @@ func TestLimits(t *testing.T) {
 		take(0)
 	}
 	take(2 * time.Second)
-	*clock = clock.Add(24 * time.Hour) // not more than a minute's, however long nobody asked
+	*clock = clock.Add(24 * time.Hour) // no more than a minute's, however long ago
 	for range 30 {
 		take(0)
 	}
 	take(2 * time.Second)
 }
 
-// What Take says is what a list of each client's own would say, whatever the rate and whoever else asks.
+// Take agrees with a list of each client's requests, at any rate and beside any other clients.
 func TestLimitsAreExact(t *testing.T) {
 	for _, rate := range []int{1, 7, 60, 1000, 1_000_000} {
 		l, clock := limits(access.Rates{access.LimitUnknown: rate})
@@ -101,7 +102,7 @@ func TestLimitsAreExact(t *testing.T) {
 	}
 }
 
-// A limit by the day is one by the day, and its clients are in nobody's way.
+// A limit by the day counts by the day, and its clients do not displace others.
 func TestLimitsByTheDay(t *testing.T) {
 	l, clock := limits(access.Rates{access.LimitProbes: 1000, access.LimitAPI: 1})
 	ann := access.Client{Owner: "ann"}
@@ -137,15 +138,18 @@ func TestLimitsTellClientsApart(t *testing.T) {
 	}{
 		"IPv4":                  {someone("203.0.113.7"), someone("203.0.113.8"), false},
 		"IPv4 mapped into IPv6": {someone("203.0.113.7"), someone("::ffff:203.0.113.7"), true},
-		"mapped, and others":    {someone("::ffff:203.0.113.7"), someone("::ffff:203.0.113.8"), false},
-		"a /64":                 {someone("2001:db8::1"), someone("2001:db8::ffff:0:0:9"), true},
-		"the next /64":          {someone("2001:db8::1"), someone("2001:db8:0:1::1"), false},
-		"a zone":                {someone("fe80::1"), someone("fe80::1%eth0"), true},
-		"no address":            {access.Client{}, access.Client{}, true},
-		"no address, and one":   {access.Client{}, someone("0.0.0.0"), false},
-		"owners":                {access.Client{Owner: "ann"}, access.Client{Owner: "ben"}, false},
-		"an owner, and anyone":  {access.Client{Owner: "203.0.113.7"}, someone("203.0.113.7"), false},
-		"an owner, anywhere":    {access.Client{Owner: "ann", Address: netip.MustParseAddr("203.0.113.7")}, access.Client{Owner: "ann"}, true},
+		"mapped, and others": {someone("::ffff:203.0.113.7"), someone("::ffff:203.0.113.8"),
+			false},
+		"a /64":               {someone("2001:db8::1"), someone("2001:db8::ffff:0:0:9"), true},
+		"the next /64":        {someone("2001:db8::1"), someone("2001:db8:0:1::1"), false},
+		"a zone":              {someone("fe80::1"), someone("fe80::1%eth0"), true},
+		"no address":          {access.Client{}, access.Client{}, true},
+		"no address, and one": {access.Client{}, someone("0.0.0.0"), false},
+		"owners":              {access.Client{Owner: "ann"}, access.Client{Owner: "ben"}, false},
+		"an owner, and anyone": {access.Client{Owner: "203.0.113.7"}, someone("203.0.113.7"),
+			false},
+		"an owner, anywhere": {access.Client{Owner: "ann",
+			Address: netip.MustParseAddr("203.0.113.7")}, access.Client{Owner: "ann"}, true},
 	} {
 		l, _ := limits(access.Rates{access.LimitAPI: 1})
 		if l.Take(access.LimitAPI, test.a) != 0 {
@@ -161,7 +165,8 @@ func TestLimitsAreApart(t *testing.T) {
 	l, _ := limits(access.Rates{1, 1, 1, 0})
 	ann := someone("203.0.113.7")
 	names := ""
-	for _, limit := range []access.Limit{access.LimitShorten, access.LimitUnknown, access.LimitAPI} {
+	for _, limit := range []access.Limit{access.LimitShorten, access.LimitUnknown,
+		access.LimitAPI} {
 		names += limit.String() + " "
 		if l.Take(limit, ann) != 0 || l.Take(limit, ann) != time.Minute {
 			t.Errorf("%v is not a limit of its own", limit)
@@ -172,12 +177,13 @@ func TestLimitsAreApart(t *testing.T) {
 			t.Fatal("refused without a limit")
 		}
 	}
-	if names += access.LimitRedirect.String() + " " + access.LimitProbes.String(); names != "shorten unknown api redirect probes" {
+	if names += access.LimitRedirect.String() + " " +
+		access.LimitProbes.String(); names != "shorten unknown api redirect probes" {
 		t.Errorf("they are called %s", names)
 	}
 }
 
-// What is taken back was never there, also for a client who is not known any more, or never was.
+// A request that is taken back does not count; the client may be forgotten or unknown.
 func TestLimitsTakenBack(t *testing.T) {
 	l, clock := limits(access.Rates{access.LimitUnknown: 2})
 	ann := someone("203.0.113.7")
@@ -202,7 +208,8 @@ func TestLimitsTakenBack(t *testing.T) {
 }
 
 func TestLimitsOfAClockThatGoesBack(t *testing.T) {
-	for _, back := range []time.Duration{time.Second, 59 * time.Second, time.Hour, 100 * 365 * 24 * time.Hour} {
+	for _, back := range []time.Duration{time.Second, 59 * time.Second, time.Hour,
+		100 * 365 * 24 * time.Hour} {
 		l, clock := limits(access.Rates{access.LimitShorten: 30})
 		ann := someone("203.0.113.7")
 		*clock = clock.Add(time.Hour)
@@ -247,7 +254,8 @@ func TestLimitsOfAMillionClients(t *testing.T) {
 	l, _ := limits(access.Rates{30, 60, 300, 0})
 	if got := growth(func() {
 		for i := range 1_000_000 {
-			for _, limit := range []access.Limit{access.LimitShorten, access.LimitUnknown, access.LimitAPI} {
+			for _, limit := range []access.Limit{access.LimitShorten, access.LimitUnknown,
+				access.LimitAPI} {
 				if l.Take(limit, numbered(i)) != 0 {
 					t.Fatalf("%v: client %d is refused for what others do", limit, i)
 				}
@@ -300,13 +308,15 @@ func TestLimitsOfManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if taken.Load() != 100 || all.Load() != 32*100 {
-		t.Errorf("one client may send %d, want 100; 32 clients %d, want 3,200", taken.Load(), all.Load())
+		t.Errorf("one client may send %d, want 100; 32 clients %d, want 3,200", taken.Load(),
+			all.Load())
 	}
 }
 
 func TestALimitAllocatesNothing(t *testing.T) {
 	l, _ := limits(access.Rates{30, 60, 300, 0})
-	clients := []access.Client{someone("203.0.113.7"), someone("2001:db8::1"), {Owner: "login.example|ann"}, {}}
+	clients := []access.Client{someone("203.0.113.7"), someone("2001:db8::1"),
+		{Owner: "login.example|ann"}, {}}
 	l.Take(access.LimitAPI, clients[0]) // makes the table
 	if n := testing.AllocsPerRun(1000, func() {
 		for _, c := range clients {
@@ -323,7 +333,8 @@ func BenchmarkLimits(b *testing.B) {
 	for i := range clients {
 		clients[i] = numbered(i)
 	}
-	for name, count := range map[string]int{"one client": 1, "a thousand": 1000, "a million": 1 << 20} {
+	for name, count := range map[string]int{"one client": 1, "a thousand": 1000,
+		"a million": 1 << 20} {
 		l := access.NewLimits(access.Rates{access.LimitShorten: 30}, time.Now)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

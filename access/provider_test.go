@@ -82,7 +82,7 @@ func TestWithdrawnKey(t *testing.T) {
 		p, clock, a := start(t, longLived)
 		before := p.SignIn(t, "ada")
 		wantOwner(t, "before", p, a, before, "ada")
-		publish(t, p, func([]map[string]any) []map[string]any { return []map[string]any{} })
+		publish(t, p, func([]members) []members { return []members{} })
 		clock.Advance(time.Hour)
 		wantError(t, "an hour later", a, before, access.ErrInvalid)
 	})
@@ -94,7 +94,7 @@ func TestUnknownKey(t *testing.T) {
 	p, clock, a := start(t, longLived)
 	right := p.SignIn(t, "ada")
 	junk := func() string {
-		return p.Key().Sign(t, p.Claims("ada"), map[string]any{"kid": rand.Text()})
+		return p.Key().Sign(t, p.Claims("ada"), members{"kid": rand.Text()})
 	}
 	wantError(t, "the first token", a, junk(), access.ErrInvalid)
 	wantFetches(t, "the first token", p, 1)
@@ -116,12 +116,13 @@ func TestProviderThatIsDown(t *testing.T) {
 	t.Parallel()
 	p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
 	var failed atomic.Int64
-	a := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID, Failed: func(err error) {
-		if err == nil || strings.Contains(err.Error(), "/.well-known/") {
-			t.Errorf("what is told of the failure is %v", err)
-		}
-		failed.Add(1)
-	}}, clock)
+	a := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
+		Failed: func(err error) {
+			if err == nil || strings.Contains(err.Error(), "/.well-known/") {
+				t.Errorf("what is told of the failure is %v", err)
+			}
+			failed.Add(1)
+		}}, clock)
 	token := p.SignIn(t, "ada")
 
 	p.Down()
@@ -137,7 +138,7 @@ func TestProviderThatIsDown(t *testing.T) {
 	wantFetches(t, "up", p, 2)
 
 	p.Down()
-	unknown := p.Key().Sign(t, p.Claims("ada"), map[string]any{"kid": "unknown"})
+	unknown := p.Key().Sign(t, p.Claims("ada"), members{"kid": "unknown"})
 	wantError(t, "down, an unknown key", a, unknown, access.ErrUnavailable)
 	wantError(t, "down, an unknown key again", a, unknown, access.ErrUnavailable)
 	wantFetches(t, "down, an unknown key again", p, 3)
@@ -147,7 +148,8 @@ func TestProviderThatIsDown(t *testing.T) {
 		for range 3 {
 			wantOwner(t, fmt.Sprintf("down for %d hours", hour+1), p, a, token, "ada")
 		}
-		wantError(t, "down, a forged signature", a, token[:len(token)-8]+"AAAAAAAA", access.ErrInvalid)
+		wantError(t, "down, a forged signature", a, token[:len(token)-8]+"AAAAAAAA",
+			access.ErrInvalid)
 	}
 	wantFetches(t, "each hour once", p, 3+23)
 	clock.Advance(time.Hour - time.Second)
@@ -158,16 +160,17 @@ func TestProviderThatIsDown(t *testing.T) {
 	p.Up()
 	wantOwner(t, "up again", p, a, token, "ada")
 
-	// Where nobody listens at all.
+	// At an address without a server.
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	nowhere := signInWith(t, access.OIDCConfig{Issuer: gone.URL, ClientID: oidcprovider.ClientID}, clock)
+	nowhere := signInWith(t, access.OIDCConfig{Issuer: gone.URL, ClientID: oidcprovider.ClientID},
+		clock)
 	wantError(t, "nobody listens", nowhere, token, access.ErrUnavailable)
 }
 
 func TestSlowProvider(t *testing.T) {
 	t.Parallel()
-	// hold has the provider respond to nobody until it is released.
+	// hold delays all responses of the provider until it is released.
 	hold := func(p *oidcprovider.Provider) (release func()) {
 		held := make(chan struct{})
 		p.Intercept(func(w http.ResponseWriter, r *http.Request, provider http.Handler) {
@@ -205,7 +208,8 @@ func TestSlowProvider(t *testing.T) {
 		}()
 		testutil.Eventually(t, "the first one asks", func() bool { return p.Fetches() == 1 })
 		giveUp()
-		if err := <-first; !errors.Is(err, access.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		if err := <-first; !errors.Is(err, access.ErrUnavailable) ||
+			!errors.Is(err, context.Canceled) {
 			t.Errorf("who gave up: %v", err)
 		}
 		var all sync.WaitGroup
@@ -230,8 +234,11 @@ func TestSlowProvider(t *testing.T) {
 	})
 }
 
+// members are those of a JSON object.
+type members = map[string]any
+
 // publish has the provider publish other keys than its own.
-func publish(t testing.TB, p *oidcprovider.Provider, change func(keys []map[string]any) []map[string]any) {
+func publish(t testing.TB, p *oidcprovider.Provider, change func(keys []members) []members) {
 	t.Helper()
 	p.Intercept(func(w http.ResponseWriter, r *http.Request, provider http.Handler) {
 		if r.URL.Path != "/jwks" {
@@ -241,7 +248,7 @@ func publish(t testing.TB, p *oidcprovider.Provider, change func(keys []map[stri
 		real := httptest.NewRecorder()
 		provider.ServeHTTP(real, r)
 		var set struct {
-			Keys []map[string]any `json:"keys"`
+			Keys []members `json:"keys"`
 		}
 		if err := json.Unmarshal(real.Body.Bytes(), &set); err != nil {
 			t.Errorf("the provider's keys: %v", err)
@@ -253,7 +260,7 @@ func publish(t testing.TB, p *oidcprovider.Provider, change func(keys []map[stri
 	})
 }
 
-// TestNonsense has the provider respond, but not as it should.
+// TestNonsense has the provider send wrong responses.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	p := oidcprovider.Start(t, longLived)
@@ -267,6 +274,8 @@ func TestNonsense(t *testing.T) {
 		return fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q}`, issuer, keys)
 	}
 	const discoveryPath, keysPath = "/.well-known/openid-configuration", "/jwks"
+	keysAt := func(place string) string { return discovery(p.Issuer(), place) }
+	right := keysAt(p.Issuer() + keysPath)
 	body := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
@@ -278,24 +287,29 @@ func TestNonsense(t *testing.T) {
 		path    string
 		respond http.HandlerFunc
 	}{
-		"a page":                         {discoveryPath, body(200, "<!DOCTYPE html><title>Maintenance</title>")},
-		"nothing":                        {discoveryPath, body(200, "")},
-		"no document":                    {discoveryPath, body(404, "")},
-		"a right document with a 500":    {discoveryPath, body(500, discovery(p.Issuer(), p.Issuer()+keysPath))},
-		"a right document with a 203":    {discoveryPath, body(203, discovery(p.Issuer(), p.Issuer()+keysPath))},
-		"null":                           {discoveryPath, body(200, "null")},
-		"an empty object":                {discoveryPath, body(200, "{}")},
-		"a list":                         {discoveryPath, body(200, "[]")},
-		"half a document":                {discoveryPath, body(200, `{"issuer":"`+p.Issuer())},
-		"two documents":                  {discoveryPath, body(200, discovery(p.Issuer(), p.Issuer()+keysPath)+"{}")},
-		"another issuer":                 {discoveryPath, body(200, discovery("https://login.example.org", p.Issuer()+keysPath))},
-		"the issuer with a slash":        {discoveryPath, body(200, discovery(p.Issuer()+"/", p.Issuer()+keysPath))},
-		"no place of keys":               {discoveryPath, body(200, discovery(p.Issuer(), ""))},
-		"a place of keys that is no URL": {discoveryPath, body(200, discovery(p.Issuer(), "http://127.0.0.1:x/"))},
-		"a place of keys without TLS":    {discoveryPath, body(200, discovery(p.Issuer(), "http://keys.example.org/jwks"))},
-		"a place of keys in a file":      {discoveryPath, body(200, discovery(p.Issuer(), "file:///etc/passwd"))},
-		"a place of keys that is a path": {discoveryPath, body(200, discovery(p.Issuer(), "/jwks"))},
-		"a large document":               {discoveryPath, body(200, discovery(p.Issuer(), p.Issuer()+keysPath)+strings.Repeat(" ", 256<<10))},
+		"a page": {discoveryPath,
+			body(200, "<!DOCTYPE html><title>Maintenance</title>")},
+		"nothing":                     {discoveryPath, body(200, "")},
+		"no document":                 {discoveryPath, body(404, "")},
+		"a right document with a 500": {discoveryPath, body(500, right)},
+		"a right document with a 203": {discoveryPath, body(203, right)},
+		"null":                        {discoveryPath, body(200, "null")},
+		"an empty object":             {discoveryPath, body(200, "{}")},
+		"a list":                      {discoveryPath, body(200, "[]")},
+		"half a document":             {discoveryPath, body(200, `{"issuer":"`+p.Issuer())},
+		"two documents":               {discoveryPath, body(200, right+"{}")},
+		"another issuer": {discoveryPath,
+			body(200, discovery("https://login.example.org", p.Issuer()+keysPath))},
+		"the issuer with a slash": {discoveryPath,
+			body(200, discovery(p.Issuer()+"/", p.Issuer()+keysPath))},
+		"no place of keys":               {discoveryPath, body(200, keysAt(""))},
+		"a place of keys that is no URL": {discoveryPath, body(200, keysAt("http://127.0.0.1:x/"))},
+		"a place of keys without TLS": {discoveryPath,
+			body(200, keysAt("http://keys.example.org/jwks"))},
+		"a place of keys in a file":      {discoveryPath, body(200, keysAt("file:///etc/passwd"))},
+		"a place of keys that is a path": {discoveryPath, body(200, keysAt("/jwks"))},
+		"a large document": {discoveryPath,
+			body(200, right+strings.Repeat(" ", 256<<10))},
 		"a document without end": {discoveryPath, func(w http.ResponseWriter, _ *http.Request) {
 			for range 1024 {
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
@@ -304,17 +318,23 @@ func TestNonsense(t *testing.T) {
 			}
 			t.Error("64 MiB of a document were read")
 		}},
-		"a document elsewhere":     {discoveryPath, http.RedirectHandler(elsewhere.URL+discoveryPath, http.StatusFound).ServeHTTP},
-		"a connection that is cut": {discoveryPath, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		"keys that are a page":     {keysPath, body(200, "<!DOCTYPE html>")},
-		"keys with a 500":          {keysPath, body(500, `{"keys":[]}`)},
-		"no keys at all":           {keysPath, body(200, `{}`)},
-		"null for keys":            {keysPath, body(200, `{"keys":null}`)},
-		"an object for keys":       {keysPath, body(200, `{"keys":{}}`)},
-		"a list of keys alone":     {keysPath, body(200, `[]`)},
-		"too many keys":            {keysPath, body(200, manyKeys)},
-		"a large set of keys":      {keysPath, body(200, `{"keys":[]}`+strings.Repeat(" ", 256<<10))},
-		"keys elsewhere":           {keysPath, http.RedirectHandler(elsewhere.URL+keysPath, http.StatusTemporaryRedirect).ServeHTTP},
+		"a document elsewhere": {discoveryPath, http.RedirectHandler(elsewhere.URL+
+			discoveryPath, http.StatusFound).ServeHTTP},
+		"a connection that is cut": {discoveryPath, func(http.ResponseWriter,
+			*http.Request) {
+			panic(http.ErrAbortHandler)
+		}},
+		"keys that are a page": {keysPath, body(200, "<!DOCTYPE html>")},
+		"keys with a 500":      {keysPath, body(500, `{"keys":[]}`)},
+		"no keys at all":       {keysPath, body(200, `{}`)},
+		"null for keys":        {keysPath, body(200, `{"keys":null}`)},
+		"an object for keys":   {keysPath, body(200, `{"keys":{}}`)},
+		"a list of keys alone": {keysPath, body(200, `[]`)},
+		"too many keys":        {keysPath, body(200, manyKeys)},
+		"a large set of keys": {keysPath,
+			body(200, `{"keys":[]}`+strings.Repeat(" ", 256<<10))},
+		"keys elsewhere": {keysPath, http.RedirectHandler(elsewhere.URL+keysPath,
+			http.StatusTemporaryRedirect).ServeHTTP},
 		"keys whose connection is cut": {keysPath, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			io.WriteString(w, `{"keys":[`)
@@ -333,7 +353,8 @@ func TestNonsense(t *testing.T) {
 		})
 		wantError(t, name, signIn(t, p, clock), token, access.ErrUnavailable)
 		// Where keys must not be is not asked, whether or not there are any.
-		if _, err := bearer(t, signIn(t, p, clock), token); strings.Contains(name, "place of keys") != strings.Contains(err.Error(), "jwks_uri") {
+		_, err := bearer(t, signIn(t, p, clock), token)
+		if strings.Contains(name, "place of keys") != strings.Contains(err.Error(), "jwks_uri") {
 			t.Errorf("%s: %v", name, err)
 		}
 		clock.Advance(time.Hour)
@@ -345,7 +366,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestKeysOfOtherPurposes publishes keys that a token must not be checked with, though it is signed with them.
+// TestKeysOfOtherPurposes publishes keys that a token must not be checked with, though it is signed
+// with them.
 func TestKeysOfOtherPurposes(t *testing.T) {
 	t.Parallel()
 	p := oidcprovider.Start(t, longLived)
@@ -364,41 +386,44 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 		return key
 	}
 	p256, small, large := elliptical(elliptic.P256()), numeric(1024), numeric(2048)
+	ec, rsaKey := oidcprovider.Key{Private: p256}, oidcprovider.Key{Private: large}
 	for name, c := range map[string]struct {
 		key  oidcprovider.Key
-		with map[string]any // nil removes a member
+		with members // nil removes a member
 		ok   bool
 	}{
-		"an EC key":                 {oidcprovider.Key{Private: p256}, nil, true},
-		"an RSA key":                {oidcprovider.Key{Private: large}, nil, true},
-		"for signatures":            {oidcprovider.Key{Private: p256}, map[string]any{"use": "sig", "alg": "ES256", "key_ops": []string{"sign", "verify"}}, true},
-		"with members unknown here": {oidcprovider.Key{Private: p256}, map[string]any{"x5t": "AAAA", "ext": true}, true},
+		"an EC key":  {ec, nil, true},
+		"an RSA key": {rsaKey, nil, true},
+		"for signatures": {ec, members{"use": "sig", "alg": "ES256",
+			"key_ops": []string{"sign", "verify"}}, true},
+		"with members unknown here": {ec, members{"x5t": "AAAA", "ext": true}, true},
 
-		"for encryption":           {oidcprovider.Key{Private: p256}, map[string]any{"use": "enc"}, false},
-		"for encryption, RSA":      {oidcprovider.Key{Private: large}, map[string]any{"use": "enc"}, false},
-		"for another use":          {oidcprovider.Key{Private: p256}, map[string]any{"use": "x"}, false},
-		"for another algorithm":    {oidcprovider.Key{Private: large}, map[string]any{"alg": "RS512"}, false},
-		"for PSS":                  {oidcprovider.Key{Private: large}, map[string]any{"alg": "PS256"}, false},
-		"for key agreement":        {oidcprovider.Key{Private: p256}, map[string]any{"alg": "ECDH-ES"}, false},
-		"for no verification":      {oidcprovider.Key{Private: p256}, map[string]any{"key_ops": []string{"deriveKey"}}, false},
-		"for nothing":              {oidcprovider.Key{Private: p256}, map[string]any{"key_ops": []string{}}, false},
-		"of 1,024 bits":            {oidcprovider.Key{Private: small}, nil, false},
-		"of 1,024 bits and zeros":  {oidcprovider.Key{Private: small}, map[string]any{"n": strings.Repeat("A", 256) + "x"}, false},
-		"of an exponent of 1":      {oidcprovider.Key{Private: large}, map[string]any{"e": "AQ"}, false},
-		"of a long exponent":       {oidcprovider.Key{Private: large}, map[string]any{"e": "AQAAAAAB"}, false},
-		"of a huge modulus":        {oidcprovider.Key{Private: large}, map[string]any{"n": strings.Repeat("_", 1400)}, false},
-		"without a modulus":        {oidcprovider.Key{Private: large}, map[string]any{"n": nil}, false},
-		"of another curve":         {oidcprovider.Key{Private: p256}, map[string]any{"crv": "P-384"}, false},
-		"of a curve in lower case": {oidcprovider.Key{Private: p256}, map[string]any{"crv": "p-256"}, false},
-		"off the curve":            {oidcprovider.Key{Private: p256}, map[string]any{"x": strings.Repeat("A", 42) + "E"}, false},
-		"without a coordinate":     {oidcprovider.Key{Private: p256}, map[string]any{"y": nil}, false},
-		"of another type":          {oidcprovider.Key{Private: p256}, map[string]any{"kty": "OKP"}, false},
-		"of no type":               {oidcprovider.Key{Private: p256}, map[string]any{"kty": nil}, false},
-		"whose name is no text":    {oidcprovider.Key{Private: p256}, map[string]any{"kid": 1}, false},
-		"of broken base64":         {oidcprovider.Key{Private: p256}, map[string]any{"x": "!"}, false},
+		"for encryption":        {ec, members{"use": "enc"}, false},
+		"for encryption, RSA":   {rsaKey, members{"use": "enc"}, false},
+		"for another use":       {ec, members{"use": "x"}, false},
+		"for another algorithm": {rsaKey, members{"alg": "RS512"}, false},
+		"for PSS":               {rsaKey, members{"alg": "PS256"}, false},
+		"for key agreement":     {ec, members{"alg": "ECDH-ES"}, false},
+		"for no verification":   {ec, members{"key_ops": []string{"deriveKey"}}, false},
+		"for nothing":           {ec, members{"key_ops": []string{}}, false},
+		"of 1,024 bits":         {oidcprovider.Key{Private: small}, nil, false},
+		"of 1,024 bits and zeros": {oidcprovider.Key{Private: small},
+			members{"n": strings.Repeat("A", 256) + "x"}, false},
+		"of an exponent of 1":      {rsaKey, members{"e": "AQ"}, false},
+		"of a long exponent":       {rsaKey, members{"e": "AQAAAAAB"}, false},
+		"of a huge modulus":        {rsaKey, members{"n": strings.Repeat("_", 1400)}, false},
+		"without a modulus":        {rsaKey, members{"n": nil}, false},
+		"of another curve":         {ec, members{"crv": "P-384"}, false},
+		"of a curve in lower case": {ec, members{"crv": "p-256"}, false},
+		"off the curve":            {ec, members{"x": strings.Repeat("A", 42) + "E"}, false},
+		"without a coordinate":     {ec, members{"y": nil}, false},
+		"of another type":          {ec, members{"kty": "OKP"}, false},
+		"of no type":               {ec, members{"kty": nil}, false},
+		"whose name is no text":    {ec, members{"kid": 1}, false},
+		"of broken base64":         {ec, members{"x": "!"}, false},
 	} {
 		c.key.ID = "published"
-		published := map[string]any{}
+		published := members{}
 		for member, value := range c.key.JWK(t) {
 			published[member] = value
 		}
@@ -407,13 +432,17 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 				delete(published, member)
 			}
 		}
-		publish(t, p, func(keys []map[string]any) []map[string]any { return append([]map[string]any{published}, keys...) })
+		publish(t, p, func(keys []members) []members {
+			return append([]members{published},
+				keys...)
+		})
 		a := signIn(t, p, linkstest.NewClock())
 		if token := c.key.Sign(t, p.Claims("ada"), nil); c.ok {
 			wantOwner(t, name, p, a, token, "ada")
 		} else {
 			wantError(t, name, a, token, access.ErrInvalid)
-			if _, err := bearer(t, a, token); err != nil && !strings.Contains(err.Error(), "no such key") {
+			if _, err := bearer(t, a, token); err != nil &&
+				!strings.Contains(err.Error(), "no such key") {
 				t.Errorf("%s: it was tried: %v", name, err)
 			}
 		}
@@ -426,17 +455,18 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 func TestTokensThatNameNoKey(t *testing.T) {
 	t.Parallel()
 	p := oidcprovider.Start(t, longLived)
-	token := p.Key().Sign(t, p.Claims("ada"), map[string]any{"kid": nil})
+	token := p.Key().Sign(t, p.Claims("ada"), members{"kid": nil})
 	for others, want := range map[int]error{0: nil, 1: nil, 7: nil, 8: access.ErrInvalid} {
-		publish(t, p, func(keys []map[string]any) []map[string]any {
-			var all []map[string]any
+		publish(t, p, func(keys []members) []members {
+			var all []members
 			for i := range others {
 				private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 				if err != nil {
 					t.Error(err)
 				}
-				all = append(all, map[string]any{"kid": fmt.Sprintf("rsa-%d", i), "kty": "RSA", "e": "AQAB", "n": strings.Repeat("_", 342)})
-				other := map[string]any{}
+				all = append(all, members{"kid": fmt.Sprintf("rsa-%d", i), "kty": "RSA",
+					"e": "AQAB", "n": strings.Repeat("_", 342)})
+				other := members{}
 				for member, value := range (oidcprovider.Key{Private: private}).JWK(t) {
 					other[member] = value
 				}
@@ -450,14 +480,14 @@ func TestTokensThatNameNoKey(t *testing.T) {
 	}
 }
 
-// FuzzCaller sends what nobody was given: it makes nobody an owner, and nothing panic.
+// FuzzCaller sends credentials that were never issued: they are no owner's, and cause no panic.
 func FuzzCaller(f *testing.F) {
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		f.Fatal(err)
 	}
 	key := oidcprovider.Key{ID: "k", Private: signer}
-	set, err := json.Marshal(map[string]any{"keys": []any{key.JWK(f)}})
+	set, err := json.Marshal(members{"keys": []any{key.JWK(f)}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -472,10 +502,12 @@ func FuzzCaller(f *testing.F) {
 	defer provider.Close()
 	issuer = provider.URL
 	clock := linkstest.NewClock()
-	a := open(f, access.Config{AdminKey: adminKey, OIDC: &access.OIDCConfig{Issuer: issuer, ClientID: "c"}}, &keys{}, clock.Now)
+	a := open(f, access.Config{AdminKey: adminKey, OIDC: &access.OIDCConfig{Issuer: issuer,
+		ClientID: "c"}}, &keys{}, clock.Now)
 	a.SetFetchLimit(time.Minute)
 
-	claims := jwt.MapClaims{"iss": issuer, "aud": "c", "sub": "ada", "exp": clock.Now().Add(time.Hour).Unix()}
+	claims := jwt.MapClaims{"iss": issuer, "aud": "c", "sub": "ada",
+		"exp": clock.Now().Add(time.Hour).Unix()}
 	token := key.Sign(f, claims, nil)
 	wantCaller, err := bearer(f, a, token)
 	if err != nil || wantCaller.Owner == "" {
@@ -496,15 +528,18 @@ func FuzzCaller(f *testing.F) {
 			h.Set("X-Api-Key", apiKey)
 		}
 		got, err := a.Caller(t.Context(), h)
-		if got.Owner != "" || got.Admin || got.Name != "" || err != nil && got != (access.Caller{}) {
+		if got.Owner != "" || got.Admin || got.Name != "" || err != nil &&
+			got != (access.Caller{}) {
 			t.Errorf("%q and %q are %+v, %v", authorization, apiKey, got, err)
 		}
 		if err == nil && len(h) > 0 {
-			if hash, ok := access.ClaimHash(authorization[strings.LastIndexByte(authorization, ' ')+1:]); !ok || hash != got.ClaimHash {
+			if hash, ok := access.ClaimHash(authorization[strings.LastIndexByte(authorization, ' ')+
+				1:]); !ok || hash != got.ClaimHash {
 				t.Errorf("%q and %q count as no credentials", authorization, apiKey)
 			}
 		}
-		if err != nil && !errors.Is(err, access.ErrInvalid) && !errors.Is(err, access.ErrAmbiguous) {
+		if err != nil && !errors.Is(err, access.ErrInvalid) &&
+			!errors.Is(err, access.ErrAmbiguous) {
 			t.Errorf("%q and %q: %v", authorization, apiKey, err)
 		}
 	})

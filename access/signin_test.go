@@ -27,8 +27,9 @@ func TestHowPeopleSignIn(t *testing.T) {
 		tokens string // the token endpoint; "" for the provider's own
 		want   []string
 	}{
-		"the provider's own":       {"", nil},
-		"elsewhere":                {"https://Tokens.example.com:8443/oauth/token?x=1", []string{"https://Tokens.example.com:8443"}},
+		"the provider's own": {"", nil},
+		"elsewhere": {"https://Tokens.example.com:8443/oauth/token?x=1",
+			[]string{"https://Tokens.example.com:8443"}},
 		"not https":                {"http://tokens.example.com/", nil},
 		"no URL":                   {"javascript:alert(1)", nil},
 		"more than a policy holds": {"https://a;script-src/", nil},
@@ -52,7 +53,8 @@ func TestHowPeopleSignIn(t *testing.T) {
 			})
 			for range 2 { // it is asked once
 				got := a.SignIn(context.Background())
-				if want := append([]string{p.Issuer()}, test.want...); got.Issuer != p.Issuer() || got.ClientID != oidcprovider.ClientID || !slices.Equal(got.Origins, want) {
+				if want := append([]string{p.Issuer()}, test.want...); got.Issuer != p.Issuer() ||
+					got.ClientID != oidcprovider.ClientID || !slices.Equal(got.Origins, want) {
 					t.Errorf("got %+v, want %v", got, want)
 				}
 			}
@@ -71,7 +73,8 @@ func TestHowPeopleSignInWhileTheProviderIsSilent(t *testing.T) {
 	t.Cleanup(func() { close(ended) })
 	p.Intercept(func(http.ResponseWriter, *http.Request, http.Handler) { <-ended })
 	began := time.Now()
-	if got := a.SignIn(context.Background()); got.Issuer != p.Issuer() || !slices.Equal(got.Origins, []string{p.Issuer()}) {
+	if got := a.SignIn(context.Background()); got.Issuer != p.Issuer() ||
+		!slices.Equal(got.Origins, []string{p.Issuer()}) {
 		t.Errorf("got %+v", got)
 	}
 	if took := time.Since(began); took < time.Second || took > 4*time.Second {

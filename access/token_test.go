@@ -22,17 +22,21 @@ import (
 )
 
 // start starts a provider, and what people sign in with there.
-func start(t testing.TB, o oidcprovider.Options) (*oidcprovider.Provider, *linkstest.Clock, *access.Authenticator) {
+func start(t testing.TB, o oidcprovider.Options) (*oidcprovider.Provider, *linkstest.Clock,
+	*access.Authenticator) {
 	t.Helper()
 	p, clock := oidcprovider.Start(t, o), linkstest.NewClock()
 	return p, clock, signIn(t, p, clock)
 }
 
-// signIn is an authenticator that takes the tokens of p, at the clock's time. It waits for the provider's keys longer than
-// the product does: a busy machine may stand still for a while.
+type claims = jwt.MapClaims
+
+// signIn is an authenticator that takes the tokens of p, at the clock's time. It waits for the
+// provider's keys longer than the product does: a busy machine may stand still for a while.
 func signIn(t testing.TB, p *oidcprovider.Provider, clock *linkstest.Clock) *access.Authenticator {
 	t.Helper()
-	return signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID, AdminRole: "admin"}, clock)
+	return signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
+		AdminRole: "admin"}, clock)
 }
 
 func signInWith(t testing.TB, c access.OIDCConfig, clock *linkstest.Clock) *access.Authenticator {
@@ -46,21 +50,22 @@ func owner(p *oidcprovider.Provider, user string) string {
 	return strings.TrimPrefix(p.Issuer(), "http://") + "|" + user
 }
 
-// bearer tells who presents a token.
+// bearer returns the caller that presents a token.
 func bearer(t testing.TB, a *access.Authenticator, token string) (access.Caller, error) {
 	t.Helper()
 	return a.Caller(t.Context(), headers("Authorization: Bearer "+token))
 }
 
 // wantOwner checks that a token is some user's.
-func wantOwner(t testing.TB, what string, p *oidcprovider.Provider, a *access.Authenticator, token, user string) {
+func wantOwner(t testing.TB, what string, p *oidcprovider.Provider, a *access.Authenticator, token,
+	user string) {
 	t.Helper()
 	if got, err := bearer(t, a, token); err != nil || got.Owner != owner(p, user) {
 		t.Errorf("%s: %+v, %v; wanted the owner %s", what, got, err, owner(p, user))
 	}
 }
 
-// wantError checks that a token is refused for this reason, that nobody is let in, and that the error does not quote it.
+// wantError checks that a token is refused for this reason, and that the error does not quote it.
 func wantError(t testing.TB, what string, a *access.Authenticator, token string, want error) {
 	t.Helper()
 	got, err := bearer(t, a, token)
@@ -88,12 +93,17 @@ func TestSignIn(t *testing.T) {
 				roles []string
 				want  access.Caller
 			}{
-				"a person":             {"ada", nil, access.Caller{Owner: owner(p, "ada"), Name: "ada"}},
-				"an admin":             {"grace", []string{"reader", "admin"}, access.Caller{Owner: owner(p, "grace"), Name: "grace", Admin: true}},
-				"with other roles":     {"joan", []string{"Admin", "administrator"}, access.Caller{Owner: owner(p, "joan"), Name: "joan"}},
-				"a subject with a bar": {"db|17", nil, access.Caller{Owner: owner(p, "db|17"), Name: "db|17"}},
+				"a person": {"ada", nil, access.Caller{Owner: owner(p, "ada"),
+					Name: "ada"}},
+				"an admin": {"grace", []string{"reader", "admin"},
+					access.Caller{Owner: owner(p, "grace"), Name: "grace", Admin: true}},
+				"with other roles": {"joan", []string{"Admin", "administrator"},
+					access.Caller{Owner: owner(p, "joan"), Name: "joan"}},
+				"a subject with a bar": {"db|17", nil, access.Caller{Owner: owner(p, "db|17"),
+					Name: "db|17"}},
 			} {
-				if got, err := bearer(t, a, p.SignIn(t, c.user, c.roles...)); err != nil || got != c.want {
+				if got, err := bearer(t, a, p.SignIn(t, c.user, c.roles...)); err != nil ||
+					got != c.want {
 					t.Errorf("%s: %+v, %v; wanted %+v", name, got, err, c.want)
 				}
 			}
@@ -104,7 +114,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestHostileTokens presents tokens that the provider's own key has signed, most of them, but for one thing.
+// TestHostileTokens presents tokens that the provider's own key has signed, most of them, but for
+// one thing.
 func TestHostileTokens(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []string{"RS256", "ES256"} {
@@ -115,10 +126,11 @@ func TestHostileTokens(t *testing.T) {
 			a := signIn(t, p, clock)
 			key, now := p.Key(), clock.Now()
 			right := p.SignIn(t, "ada")
-			header, payload, signature := strings.Split(right, ".")[0], strings.Split(right, ".")[1], strings.Split(right, ".")[2]
+			header, payload, signature := strings.Split(right, ".")[0],
+				strings.Split(right, ".")[1], strings.Split(right, ".")[2]
 
 			// with signs the right claims but for these; nil leaves one out.
-			with := func(spoiled jwt.MapClaims) string {
+			with := func(spoiled claims) string {
 				claims := p.Claims("ada")
 				maps.Copy(claims, spoiled)
 				maps.DeleteFunc(claims, func(_ string, value any) bool { return value == nil })
@@ -135,7 +147,9 @@ func TestHostileTokens(t *testing.T) {
 				}
 				return signed
 			}
-			encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+			encode := func(s string) string {
+				return base64.RawURLEncoding.EncodeToString([]byte(s))
+			}
 			public, err := x509.MarshalPKIXPublicKey(key.Private.Public())
 			if err != nil {
 				t.Fatal(err)
@@ -158,15 +172,20 @@ func TestHostileTokens(t *testing.T) {
 			}
 
 			for name, token := range map[string]string{
-				"signed in":                      right,
-				"signed here":                    with(nil),
-				"for this service by azp":        with(jwt.MapClaims{"azp": oidcprovider.ClientID}),
-				"for several, made for this one": with(jwt.MapClaims{"aud": []string{"another", oidcprovider.ClientID}, "azp": oidcprovider.ClientID}),
-				"for a list of one":              with(jwt.MapClaims{"aud": []string{oidcprovider.ClientID}}),
-				"made within the leeway":         with(jwt.MapClaims{"iat": now.Add(59 * time.Second).Unix()}),
-				"made at an unknown time":        with(jwt.MapClaims{"iat": nil}),
-				"ended within the leeway":        with(jwt.MapClaims{"exp": now.Add(-59 * time.Second).Unix()}),
-				"from within the leeway":         with(jwt.MapClaims{"nbf": now.Add(59 * time.Second).Unix()}),
+				"signed in":               right,
+				"signed here":             with(nil),
+				"for this service by azp": with(claims{"azp": oidcprovider.ClientID}),
+				"for several, made for this one": with(claims{"aud": []string{"another",
+					oidcprovider.ClientID}, "azp": oidcprovider.ClientID}),
+				"for a list of one": with(
+					claims{"aud": []string{oidcprovider.ClientID}}),
+				"made within the leeway": with(
+					claims{"iat": now.Add(59 * time.Second).Unix()}),
+				"made at an unknown time": with(claims{"iat": nil}),
+				"ended within the leeway": with(
+					claims{"exp": now.Add(-59 * time.Second).Unix()}),
+				"from within the leeway": with(
+					claims{"nbf": now.Add(59 * time.Second).Unix()}),
 				"of no type":                     headed(map[string]any{"typ": nil}),
 				"of its type in lower case":      headed(map[string]any{"typ": "jwt"}),
 				"without the key's name":         headed(map[string]any{"kid": nil}),
@@ -181,90 +200,113 @@ func TestHostileTokens(t *testing.T) {
 			for name, token := range map[string]string{
 				"for another service":            p.SignInTo(t, oidcprovider.OtherClientID, "ada"),
 				"of another provider":            other.SignIn(t, "ada"),
-				"of another issuer, by this key": with(jwt.MapClaims{"iss": other.Issuer()}),
-				"of the issuer with a slash":     with(jwt.MapClaims{"iss": p.Issuer() + "/"}),
-				"of no issuer":                   with(jwt.MapClaims{"iss": nil}),
-				"of an issuer that is a list":    with(jwt.MapClaims{"iss": []string{p.Issuer()}}),
-				"for nobody":                     with(jwt.MapClaims{"aud": nil}),
-				"for an empty list":              with(jwt.MapClaims{"aud": []string{}}),
-				"for a service alike":            with(jwt.MapClaims{"aud": oidcprovider.ClientID + "x"}),
-				"for a number":                   with(jwt.MapClaims{"aud": 1}),
-				"for several services":           with(jwt.MapClaims{"aud": []string{"another", oidcprovider.ClientID}}),
-				"for several, made for another":  with(jwt.MapClaims{"aud": []string{oidcprovider.ClientID, "another"}, "azp": "another"}),
-				"made for another service":       with(jwt.MapClaims{"azp": oidcprovider.OtherClientID}),
-				"made for a list of services":    with(jwt.MapClaims{"azp": []string{oidcprovider.ClientID}}),
-				"made for null":                  key.Sign(t, nullAzp, nil),
-				"made in the future":             with(jwt.MapClaims{"iat": now.Add(2 * time.Minute).Unix()}),
-				"made at a time that is a text":  with(jwt.MapClaims{"iat": "0"}),
-				"with events of a logout": with(jwt.MapClaims{"jti": "1", "nonce": nil,
-					"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}),
-				"ended":                 with(jwt.MapClaims{"exp": now.Add(-time.Minute).Unix()}),
-				"without an end":        with(jwt.MapClaims{"exp": nil}),
-				"whose end is zero":     with(jwt.MapClaims{"exp": 0}),
-				"whose end is a text":   with(jwt.MapClaims{"exp": "4102444800"}),
-				"not valid yet":         with(jwt.MapClaims{"nbf": now.Add(2 * time.Minute).Unix()}),
-				"whose start is a text": with(jwt.MapClaims{"nbf": "0"}),
+				"of another issuer, by this key": with(claims{"iss": other.Issuer()}),
+				"of the issuer with a slash":     with(claims{"iss": p.Issuer() + "/"}),
+				"of no issuer":                   with(claims{"iss": nil}),
+				"of an issuer that is a list":    with(claims{"iss": []string{p.Issuer()}}),
+				"for nobody":                     with(claims{"aud": nil}),
+				"for an empty list":              with(claims{"aud": []string{}}),
+				"for a service alike":            with(claims{"aud": oidcprovider.ClientID + "x"}),
+				"for a number":                   with(claims{"aud": 1}),
+				"for several services": with(claims{"aud": []string{"another",
+					oidcprovider.ClientID}}),
+				"for several, made for another": with(claims{"aud": []string{oidcprovider.ClientID,
+					"another"}, "azp": "another"}),
+				"made for another service": with(claims{"azp": oidcprovider.OtherClientID}),
+				"made for a list of services": with(
+					claims{"azp": []string{oidcprovider.ClientID}}),
+				"made for null": key.Sign(t, nullAzp, nil),
+				"made in the future": with(
+					claims{"iat": now.Add(2 * time.Minute).Unix()}),
+				"made at a time that is a text": with(claims{"iat": "0"}),
+				"with events of a logout": with(claims{"jti": "1", "nonce": nil,
+					"events": members{
+						"http://schemas.openid.net/event/backchannel-logout": members{}}}),
+				"ended":                 with(claims{"exp": now.Add(-time.Minute).Unix()}),
+				"without an end":        with(claims{"exp": nil}),
+				"whose end is zero":     with(claims{"exp": 0}),
+				"whose end is a text":   with(claims{"exp": "4102444800"}),
+				"not valid yet":         with(claims{"nbf": now.Add(2 * time.Minute).Unix()}),
+				"whose start is a text": with(claims{"nbf": "0"}),
 
-				"without a subject":          with(jwt.MapClaims{"sub": nil}),
-				"with a Subject":             with(jwt.MapClaims{"sub": nil, "Sub": "ada"}),
-				"with an empty subject":      with(jwt.MapClaims{"sub": ""}),
-				"whose subject is a number":  with(jwt.MapClaims{"sub": 1}),
-				"whose subject is a list":    with(jwt.MapClaims{"sub": []string{"ada"}}),
-				"whose subject is long":      with(jwt.MapClaims{"sub": strings.Repeat("a", 256)}),
-				"whose subject is not ASCII": with(jwt.MapClaims{"sub": "adä"}),
-				"with a line's end in it":    with(jwt.MapClaims{"sub": "ada\n"}),
-				"with a zero byte in it":     with(jwt.MapClaims{"sub": "ada\x00"}),
+				"without a subject":          with(claims{"sub": nil}),
+				"with a Subject":             with(claims{"sub": nil, "Sub": "ada"}),
+				"with an empty subject":      with(claims{"sub": ""}),
+				"whose subject is a number":  with(claims{"sub": 1}),
+				"whose subject is a list":    with(claims{"sub": []string{"ada"}}),
+				"whose subject is long":      with(claims{"sub": strings.Repeat("a", 256)}),
+				"whose subject is not ASCII": with(claims{"sub": "adä"}),
+				"with a line's end in it":    with(claims{"sub": "ada\n"}),
+				"with a zero byte in it":     with(claims{"sub": "ada\x00"}),
 
-				"by another key under its name":  stranger.Sign(t, p.Claims("ada"), nil),
-				"by a key that it brings along":  stranger.Sign(t, p.Claims("ada"), map[string]any{"kid": nil, "jwk": stranger.JWK(t), "jku": other.Issuer() + "/jwks"}),
+				"by another key under its name": stranger.Sign(t, p.Claims("ada"), nil),
+				"by a key that it brings along": stranger.Sign(t, p.Claims("ada"),
+					map[string]any{"kid": nil, "jwk": stranger.JWK(t), "jku": other.Issuer() +
+						"/jwks"}),
 				"by a key of an unknown name":    headed(map[string]any{"kid": "unknown"}),
 				"by a key whose name is no text": headed(map[string]any{"kid": 1}),
 				"by a key whose name is a list":  headed(map[string]any{"kid": []string{key.ID}}),
-				"of alg none":                    by(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil),
-				"of alg none, with a signature":  encode(`{"alg":"none"}`) + "." + payload + "." + signature,
-				"of alg None":                    encode(`{"alg":"None"}`) + "." + payload + ".",
-				"of alg nOnE, with the key":      encode(`{"alg":"nOnE","kid":"`+key.ID+`"}`) + "." + payload + ".",
-				"of no alg":                      encode(`{"kid":"`+key.ID+`"}`) + "." + payload + "." + signature,
-				"of two algs":                    encode(`{"alg":["`+alg+`"],"kid":"`+key.ID+`"}`) + "." + payload + "." + signature,
-				"of an alg in lower case":        headed(map[string]any{"alg": strings.ToLower(alg)}),
-				"of HS256, by the public key":    by(jwt.SigningMethodHS256, public, nil),
-				"of HS256, by it in PEM":         by(jwt.SigningMethodHS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), nil),
-				"of HS256, by nothing":           by(jwt.SigningMethodHS256, []byte{}, nil),
-				"that says HS256":                headed(map[string]any{"alg": "HS256"}),
+				"of alg none": by(jwt.SigningMethodNone,
+					jwt.UnsafeAllowNoneSignatureType, nil),
+				"of alg none, with a signature": encode(`{"alg":"none"}`) + "." + payload + "." +
+					signature,
+				"of alg None": encode(`{"alg":"None"}`) + "." + payload + ".",
+				"of alg nOnE, with the key": encode(`{"alg":"nOnE","kid":"`+key.ID+`"}`) +
+					"." + payload + ".",
+				"of no alg": encode(`{"kid":"`+key.ID+`"}`) + "." + payload +
+					"." + signature,
+				"of two algs": encode(`{"alg":["`+alg+`"],"kid":"`+key.ID+`"}`) +
+					"." + payload + "." + signature,
+				"of an alg in lower case": headed(
+					map[string]any{"alg": strings.ToLower(alg)}),
+				"of HS256, by the public key": by(jwt.SigningMethodHS256, public, nil),
+				"of HS256, by it in PEM": by(jwt.SigningMethodHS256,
+					pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), nil),
+				"of HS256, by nothing": by(jwt.SigningMethodHS256, []byte{}, nil),
+				"that says HS256":      headed(map[string]any{"alg": "HS256"}),
 				"of the other alg taken, under its name": map[string]string{
-					"RS256": by(jwt.SigningMethodES256, ecKey, nil), "ES256": by(jwt.SigningMethodRS256, rsaKey, nil)}[alg],
+					"RS256": by(jwt.SigningMethodES256, ecKey, nil),
+					"ES256": by(jwt.SigningMethodRS256, rsaKey, nil)}[alg],
 				"of ES384": by(jwt.SigningMethodES384, p384Key, nil),
 				"of EdDSA": headed(map[string]any{"alg": "EdDSA"}),
 				"of PS256": by(jwt.SigningMethodPS256, rsaKey, nil),
 				"of RS512": by(jwt.SigningMethodRS512, rsaKey, nil),
 
-				"with an unknown crit":    headed(map[string]any{"crit": []string{"x"}, "x": true}),
-				"with a known one":        headed(map[string]any{"crit": []string{"exp"}, "exp": 0}),
-				"with b64":                headed(map[string]any{"crit": []string{"b64"}, "b64": false}),
+				"with an unknown crit": headed(map[string]any{"crit": []string{"x"}, "x": true}),
+				"with a known one": headed(map[string]any{"crit": []string{"exp"},
+					"exp": 0}),
+				"with b64": headed(map[string]any{"crit": []string{"b64"},
+					"b64": false}),
 				"with an empty crit":      headed(map[string]any{"crit": []string{}}),
 				"that is a logout token":  headed(map[string]any{"typ": "logout+jwt"}),
 				"that is an access token": headed(map[string]any{"typ": "at+jwt"}),
 
-				"with other claims":         header + "." + encode(`{"iss":"`+p.Issuer()+`","aud":"tiney","sub":"grace","exp":4102444800}`) + "." + signature,
-				"with another header":       encode(`{"alg":"`+alg+`","kid":"`+key.ID+`","x":1}`) + "." + payload + "." + signature,
-				"with half a signature":     header + "." + payload + "." + signature[:len(signature)/2],
-				"without a signature":       header + "." + payload + ".",
-				"with a signature of zeros": header + "." + payload + "." + base64.RawURLEncoding.EncodeToString(make([]byte, base64.RawURLEncoding.DecodedLen(len(signature)))),
-				"with one part more":        right + "." + signature,
-				"with one part less":        header + "." + payload,
-				"of five parts":             "eyJhbGciOiJSU0EtT0FFUCJ9.a.b.c.d",
-				"of dots":                   "..",
-				"with padding":              header + "." + payload + "=." + signature,
-				"whose claims are a list":   header + "." + encode(`[]`) + "." + signature,
-				"whose claims are null":     header + "." + encode(`null`) + "." + signature,
-				"whose header is null":      encode(`null`) + "." + payload + "." + signature,
-				"whose header is no JSON":   encode(`{`) + "." + payload + "." + signature,
-				"longer than 8 KiB":         with(jwt.MapClaims{"roles": strings.Repeat("r", 8<<10)}),
+				"with other claims": header + "." + encode(`{"iss":"`+p.Issuer()+
+					`","aud":"tiney","sub":"grace","exp":4102444800}`) + "." + signature,
+				"with another header": encode(`{"alg":"`+alg+`","kid":"`+key.ID+`","x":1}`) +
+					"." + payload + "." + signature,
+				"with half a signature": header + "." + payload + "." +
+					signature[:len(signature)/2],
+				"without a signature": header + "." + payload + ".",
+				"with a signature of zeros": header + "." + payload + "." +
+					base64.RawURLEncoding.EncodeToString(make([]byte,
+						base64.RawURLEncoding.DecodedLen(len(signature)))),
+				"with one part more":      right + "." + signature,
+				"with one part less":      header + "." + payload,
+				"of five parts":           "eyJhbGciOiJSU0EtT0FFUCJ9.a.b.c.d",
+				"of dots":                 "..",
+				"with padding":            header + "." + payload + "=." + signature,
+				"whose claims are a list": header + "." + encode(`[]`) + "." + signature,
+				"whose claims are null":   header + "." + encode(`null`) + "." + signature,
+				"whose header is null":    encode(`null`) + "." + payload + "." + signature,
+				"whose header is no JSON": encode(`{`) + "." + payload + "." + signature,
+				"longer than 8 KiB":       with(claims{"roles": strings.Repeat("r", 8<<10)}),
 			} {
 				wantError(t, name, a, token, access.ErrInvalid)
 			}
 
-			// The same token at the end of its life and after it. It was made by the real time, which is not before the clock's.
+			// The same token at the end of its life and after it. It was made by the real time,
+			// which is not before the clock's.
 			clock.Advance(time.Hour + 58*time.Second)
 			wantOwner(t, "in its leeway", p, a, right, "ada")
 			clock.Advance(time.Hour)
@@ -278,27 +320,38 @@ func TestClaims(t *testing.T) {
 	p, clock, a := start(t, oidcprovider.Options{Alg: "ES256"})
 	longest := strings.Repeat("~ ", 127) + "|"
 	for name, c := range map[string]struct {
-		claims jwt.MapClaims
+		claims claims
 		want   access.Caller
 	}{
-		"a role of a list":                   {jwt.MapClaims{"roles": []string{"reader", "admin"}}, access.Caller{Admin: true}},
-		"a role alone":                       {jwt.MapClaims{"roles": "admin"}, access.Caller{Admin: true}},
-		"a list in a text":                   {jwt.MapClaims{"roles": "admin reader"}, access.Caller{}},
-		"another case":                       {jwt.MapClaims{"roles": []string{"ADMIN"}}, access.Caller{}},
-		"a role in a list":                   {jwt.MapClaims{"roles": [][]string{{"admin"}}}, access.Caller{}},
-		"a mixed list":                       {jwt.MapClaims{"roles": []any{1, nil, map[string]any{}, "admin"}}, access.Caller{Admin: true}},
-		"a role as a member":                 {jwt.MapClaims{"roles": map[string]any{"admin": true}}, access.Caller{}},
-		"roles by the claim of another name": {jwt.MapClaims{"Roles": "admin", "role": "admin", "groups": []string{"admin"}}, access.Caller{}},
+		"a role of a list": {claims{"roles": []string{"reader", "admin"}},
+			access.Caller{Admin: true}},
+		"a role alone": {claims{"roles": "admin"},
+			access.Caller{Admin: true}},
+		"a list in a text": {claims{"roles": "admin reader"}, access.Caller{}},
+		"another case":     {claims{"roles": []string{"ADMIN"}}, access.Caller{}},
+		"a role in a list": {claims{"roles": [][]string{{"admin"}}},
+			access.Caller{}},
+		"a mixed list": {claims{"roles": []any{1, nil, map[string]any{},
+			"admin"}}, access.Caller{Admin: true}},
+		"a role as a member": {claims{"roles": map[string]any{"admin": true}},
+			access.Caller{}},
+		"roles by the claim of another name": {claims{"Roles": "admin", "role": "admin",
+			"groups": []string{"admin"}}, access.Caller{}},
 
-		"a name":              {jwt.MapClaims{"name": "Ada Lovelace", "preferred_username": "ada@example.org"}, access.Caller{Name: "Ada Lovelace"}},
-		"a user name":         {jwt.MapClaims{"preferred_username": "ada@example.org"}, access.Caller{Name: "ada@example.org"}},
-		"an empty name":       {jwt.MapClaims{"name": " ", "preferred_username": "ada@example.org"}, access.Caller{Name: "ada@example.org"}},
-		"a name that is none": {jwt.MapClaims{"name": 1}, access.Caller{}},
-		"any language's":      {jwt.MapClaims{"name": "Ада Лавлейс"}, access.Caller{Name: "Ада Лавлейс"}},
-		"a long one":          {jwt.MapClaims{"name": strings.Repeat("ü", 101)}, access.Caller{Name: strings.Repeat("ü", 100)}},
-		"an unprintable one":  {jwt.MapClaims{"name": "\u202eA\nd\x1b[0ma\u200b"}, access.Caller{Name: "Ad[0ma"}},
+		"a name": {claims{"name": "Ada Lovelace",
+			"preferred_username": "ada@example.org"}, access.Caller{Name: "Ada Lovelace"}},
+		"a user name": {claims{"preferred_username": "ada@example.org"},
+			access.Caller{Name: "ada@example.org"}},
+		"an empty name": {claims{"name": " ", "preferred_username": "ada@example.org"},
+			access.Caller{Name: "ada@example.org"}},
+		"a name that is none": {claims{"name": 1}, access.Caller{}},
+		"any language's":      {claims{"name": "Ада Лавлейс"}, access.Caller{Name: "Ада Лавлейс"}},
+		"a long one": {claims{"name": strings.Repeat("ü", 101)},
+			access.Caller{Name: strings.Repeat("ü", 100)}},
+		"an unprintable one": {claims{"name": "\u202eA\nd\x1b[0ma\u200b"},
+			access.Caller{Name: "Ad[0ma"}},
 
-		"the longest subject": {jwt.MapClaims{"sub": longest}, access.Caller{Owner: owner(p, longest)}},
+		"the longest subject": {claims{"sub": longest}, access.Caller{Owner: owner(p, longest)}},
 	} {
 		claims := p.Claims("ada")
 		maps.Copy(claims, c.claims)
@@ -310,15 +363,17 @@ func TestClaims(t *testing.T) {
 		}
 	}
 
-	// Without an admin role nobody is an admin by token, not even who has the role without a name.
-	none := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID}, clock)
+	// Without an admin role no token makes an admin, not even one with a role of the name "".
+	none := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID},
+		clock)
 	claims := p.Claims("ada")
 	claims["roles"] = []string{"", "admin"}
 	if got, err := bearer(t, none, p.Key().Sign(t, claims, nil)); err != nil || got.Admin {
 		t.Errorf("without an admin role: %+v, %v", got, err)
 	}
 	// In X-Api-Key, a token is of another kind.
-	if got, err := a.Caller(t.Context(), headers("X-Api-Key: "+p.SignIn(t, "ada"))); got != (access.Caller{}) || !errors.Is(err, access.ErrInvalid) {
+	got, err := a.Caller(t.Context(), headers("X-Api-Key: "+p.SignIn(t, "ada")))
+	if got != (access.Caller{}) || !errors.Is(err, access.ErrInvalid) {
 		t.Errorf("in X-Api-Key: %+v, %v", got, err)
 	}
 }

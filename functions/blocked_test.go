@@ -2,7 +2,6 @@ package functions_test
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -18,34 +17,41 @@ func TestBlockedHosts(t *testing.T) {
 		for i, host := range list {
 			list[i] = fmt.Sprintf(`{"host":%q,"createdAtUtc":%q}`, host, now)
 		}
-		w := r.as("admin", http.MethodGet, "/api/blocked", "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"items":[`+strings.Join(list, ",")+`]}` || w.Header().Get("Cache-Control") != "no-store" {
+		w := r.as("admin", "GET", "/api/blocked", "")
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"items":[`+
+			strings.Join(list, ",")+`]}` || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("got %d %v %s, want %v", w.Code, w.Header(), got, list)
 		}
 	}
 	done := func(method, host string) {
 		t.Helper()
-		if w := r.as("admin", method, "/api/blocked/"+host, ""); w.Code != 204 || w.Body.Len() != 0 || w.Header().Get("Cache-Control") != "no-store" {
+		if w := r.as("admin", method, "/api/blocked/"+host, ""); w.Code != 204 ||
+			w.Body.Len() != 0 || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: got %d %v %s", method, host, w.Code, w.Header(), w.Body)
 		}
 	}
 	want()
-	for _, host := range []string{"EXAMPLE.com.", "example.com/", "b%C3%BCcher.example", "xn--bcher-kva.example", "0x7f.1", "[::ffff:127.0.0.1]", "[2001:DB8::1]", "%5B2001%3Adb8%3A%3A1%5D"} {
-		done(http.MethodPut, host)
+	for _, host := range []string{"EXAMPLE.com.", "example.com/", "b%C3%BCcher.example",
+		"xn--bcher-kva.example", "0x7f.1", "[::ffff:127.0.0.1]", "[2001:DB8::1]",
+		"%5B2001%3Adb8%3A%3A1%5D"} {
+		done("PUT", host)
 	}
 	want("127.0.0.1", "[2001:db8::1]", "example.com", "xn--bcher-kva.example")
-	for _, host := range []string{"example.com:80", "example.com%3A80", "user@example.com", "https%3A%2F%2Fexample.com", "example.com%2Fpath", "a%20b", "*.example.com", "::1", "1.2.3.256", "%FF"} {
-		for _, method := range []string{http.MethodPut, http.MethodDelete} {
+	for _, host := range []string{"example.com:80", "example.com%3A80", "user@example.com",
+		"https%3A%2F%2Fexample.com", "example.com%2Fpath", "a%20b", "*.example.com", "::1",
+		"1.2.3.256", "%FF"} {
+		for _, method := range []string{"PUT", "DELETE"} {
 			wantProblem(t, r.as("admin", method, "/api/blocked/"+host, ""), 400, "host", "")
 		}
 	}
-	for _, host := range []string{"example.com/path", "https://example.com", "a/../example.com"} { // other paths of the API
-		wantProblem(t, r.as("admin", http.MethodPut, "/api/blocked/"+host, ""), 404, "not-found", "")
+	// other paths of the API
+	for _, host := range []string{"example.com/path", "https://example.com", "a/../example.com"} {
+		wantProblem(t, r.as("admin", "PUT", "/api/blocked/"+host, ""), 404, "not-found", "")
 	}
-	done(http.MethodDelete, "BÜCHER.example")
-	done(http.MethodDelete, "2130706433")
+	done("DELETE", "BÜCHER.example")
+	done("DELETE", "2130706433")
 	for _, host := range []string{"127.0.0.1", "a.example.com", "com"} {
-		wantProblem(t, r.as("admin", http.MethodDelete, "/api/blocked/"+host, ""), 404, "not-found", "")
+		wantProblem(t, r.as("admin", "DELETE", "/api/blocked/"+host, ""), 404, "not-found", "")
 	}
 	want("[2001:db8::1]", "example.com")
 
@@ -73,33 +79,41 @@ func TestLinksToBlockedHosts(t *testing.T) {
 			t.Fatalf("got %d %s", w.Code, w.Body)
 		}
 	}
-	block(http.MethodPut)
+	block("PUT")
 	for _, target := range []string{"/nobodys", "/anns", "/anns.", "/anns+"} {
-		w := r.do(http.MethodGet, target, "")
+		w := r.get(target)
 		wantProblem(t, w, 410, "link-blocked", "")
 		if w.Header().Get("Location") != "" || strings.Contains(w.Body.String(), "a.example.com") {
 			t.Errorf("%s: got %v %s", target, w.Header(), w.Body)
 		}
-		if w := r.do(http.MethodGet, target, "", "Accept", "text/html"); w.Code != 410 || !strings.Contains(w.Body.String(), "have blocked") {
+		if w := r.get(target, "Accept", "text/html"); w.Code != 410 ||
+			!strings.Contains(w.Body.String(), "have blocked") {
 			t.Errorf("%s: the page is %d %s", target, w.Code, w.Body)
 		}
 	}
-	wantProblem(t, r.do(http.MethodGet, "/deleted", ""), 410, "link-deleted", "")
+	wantProblem(t, r.get("/deleted"), 410, "link-deleted", "")
 	for who, body := range map[string]string{
-		"": `{"longUrl":"` + bad + `"}`, "ann": `{"longUrl":"` + bad + `"}`, "admin": `{"longUrl":"HTTPS://EXAMPLE.COM./new"}`, "ben": `{"longUrl":"` + bad + `","alias":"bens"}`,
+		"": `{"longUrl":"` + bad + `"}`, "ann": `{"longUrl":"` + bad + `"}`,
+		"admin": `{"longUrl":"HTTPS://EXAMPLE.COM./new"}`, "ben": `{"longUrl":"` + bad +
+			`","alias":"bens"}`,
 	} {
-		wantProblem(t, r.as(who, http.MethodPost, "/api/shorten", body), 403, "target-blocked", "longUrl")
+		wantProblem(t, r.as(who, "POST", "/api/shorten", body), 403, "target-blocked", "longUrl")
 	}
-	form := r.do(http.MethodPost, "/", "longUrl=example.com", "Content-Type", "application/x-www-form-urlencoded")
-	if form.Code != 403 || !strings.Contains(form.Body.String(), `id="url-error">The people who run this service have blocked`) {
+	form := r.do("POST", "/", "longUrl=example.com", "Content-Type",
+		"application/x-www-form-urlencoded")
+	if form.Code != 403 || !strings.Contains(form.Body.String(),
+		`id="url-error">The people who run this service have blocked`) {
 		t.Errorf("the form: got %d %s", form.Code, form.Body)
 	}
 	r.wantMetrics(map[string]float64{"redirect.gone": 7, "shorten.rejected": 5})
 
-	wantProblem(t, r.as("ann", http.MethodPatch, "/api/links/well", `{"longUrl":"`+bad+`"}`), 403, "target-blocked", "longUrl")
+	wantProblem(t, r.as("ann", "PATCH", "/api/links/well", `{"longUrl":"`+bad+`"}`), 403,
+		"target-blocked", "longUrl")
 	for _, request := range []string{
-		`PATCH /api/links/anns {"longUrl":"` + bad + `","title":"the same"}`, `PATCH /api/links/anns {"disabled":true}`, `PATCH /api/links/anns {"disabled":false}`,
-		"GET /api/links/anns ", "DELETE /api/links/anns ", "POST /api/links/anns/restore ", `PATCH /api/links/anns {"longUrl":"` + good + `"}`,
+		`PATCH /api/links/anns {"longUrl":"` + bad + `","title":"the same"}`,
+		`PATCH /api/links/anns {"disabled":true}`, `PATCH /api/links/anns {"disabled":false}`,
+		"GET /api/links/anns ", "DELETE /api/links/anns ", "POST /api/links/anns/restore ",
+		`PATCH /api/links/anns {"longUrl":"` + good + `"}`,
 	} {
 		method, rest, _ := strings.Cut(request, " ")
 		target, body, _ := strings.Cut(rest, " ")
@@ -108,12 +122,12 @@ func TestLinksToBlockedHosts(t *testing.T) {
 		}
 	}
 	for _, target := range []string{"/anns", "/well"} {
-		if w := r.do(http.MethodGet, target, ""); w.Header().Get("Location") != good {
+		if w := r.get(target); w.Header().Get("Location") != good {
 			t.Errorf("%s: got %d %v", target, w.Code, w.Header())
 		}
 	}
-	block(http.MethodDelete)
-	if w := r.do(http.MethodGet, "/nobodys", ""); w.Header().Get("Location") != bad {
+	block("DELETE")
+	if w := r.get("/nobodys"); w.Header().Get("Location") != bad {
 		t.Errorf("not blocked any more: got %d %v", w.Code, w.Header())
 	}
 	if w := r.shorten(`{"longUrl":"` + bad + `"}`); w.Code != 200 {

@@ -3,7 +3,6 @@ package functions_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	"tiney/link"
 )
 
-// bulkResponse is what POST /api/links/bulk responds.
+// bulkResponse is the response of POST /api/links/bulk.
 type bulkResponse struct {
 	Results []struct {
 		Status        int
@@ -23,12 +22,13 @@ type bulkResponse struct {
 	}
 }
 
-// bulk sends links, as somebody, and returns the results, one for each.
+// bulk sends links with the credentials of who, and returns the results.
 func (r *rig) bulk(who string, links ...string) bulkResponse {
 	r.t.Helper()
-	w := r.as(who, http.MethodPost, "/api/links/bulk", `{"links":[`+strings.Join(links, ",")+`]}`)
+	w := r.as(who, "POST", "/api/links/bulk", `{"links":[`+strings.Join(links, ",")+`]}`)
 	var got bulkResponse
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || len(got.Results) != len(links) || w.Header().Get("Cache-Control") != "no-store" {
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 ||
+		len(got.Results) != len(links) || w.Header().Get("Cache-Control") != "no-store" {
 		r.t.Fatalf("got %d %s, %v", w.Code, w.Body, err)
 	}
 	return got
@@ -40,7 +40,8 @@ var drawnAlias = regexp.MustCompile(`"alias":"\w+","shortUrl":"https://tiney.to/
 func TestBulkIsAsManyRequests(t *testing.T) {
 	links := []string{
 		`{"longUrl":"https://example.com/a"}`,
-		`{"longUrl":"https://example.com/b","alias":"mine","statusCode":301,"title":"B","tags":["x"]}`,
+		`{"longUrl":"https://example.com/b","alias":"mine","statusCode":301,"title":"B",` +
+			`"tags":["x"]}`,
 		`{"longUrl":"https://example.com/a"}`,
 		`{"longUrl":"https://example.com/c","alias":"mine"}`,
 		`{"longUrl":"https://example.com/b","alias":"mine"}`,
@@ -53,14 +54,15 @@ func TestBulkIsAsManyRequests(t *testing.T) {
 	}
 	fresh := func() *rig {
 		r := newRig(t)
-		r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/disabled", Owner: "ann", Disabled: true})
+		r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/disabled", Owner: "ann",
+			Disabled: true})
 		return r
 	}
 	one, many := fresh(), fresh()
 	got := many.bulk("ann", links...)
 	statuses := ""
 	for i, l := range links {
-		want := one.as("ann", http.MethodPost, "/api/shorten", l)
+		want := one.as("ann", "POST", "/api/shorten", l)
 		result := got.Results[i]
 		statuses += fmt.Sprint(result.Status, " ")
 		body := result.Link
@@ -68,17 +70,23 @@ func TestBulkIsAsManyRequests(t *testing.T) {
 			body = result.Problem
 		}
 		wantBody := drawnAlias.ReplaceAllString(strings.TrimSpace(want.Body.String()), "")
-		if result.Status != want.Code || drawnAlias.ReplaceAllString(string(body), "") != wantBody || (result.Link == nil) == (result.Problem == nil) {
-			t.Errorf("%s: got %d %s %s, want %d %s", l, result.Status, result.Link, result.Problem, want.Code, wantBody)
+		if result.Status != want.Code ||
+			drawnAlias.ReplaceAllString(string(body), "") != wantBody ||
+			(result.Link == nil) == (result.Problem == nil) {
+			t.Errorf("%s: got %d %s %s, want %d %s", l, result.Status, result.Link, result.Problem,
+				want.Code, wantBody)
 		}
 	}
 	if statuses != "201 201 200 409 200 400 400 400 400 400 400 400 400 403 201 " {
 		t.Errorf("got %s", statuses)
 	}
-	if one, many := one.metrics.NonZero(), many.metrics.NonZero(); fmt.Sprint(one) != fmt.Sprint(many) || many["shorten.rejected"] != 10 {
+	if one, many := one.metrics.NonZero(),
+		many.metrics.NonZero(); fmt.Sprint(one) != fmt.Sprint(many) ||
+		many["shorten.rejected"] != 10 {
 		t.Errorf("metrics %v, want %v", many, one)
 	}
-	if l, err := many.fake.Read(t.Context(), "mine"); err != nil || l.Owner != "ann" || l.StatusCode != 301 || l.Title != "B" || l.LongURL != "https://example.com/b" {
+	if l, err := many.fake.Read(t.Context(), "mine"); err != nil || l.Owner != "ann" ||
+		l.StatusCode != 301 || l.Title != "B" || l.LongURL != "https://example.com/b" {
 		t.Errorf("made %+v, %v", l, err)
 	}
 	if many.clicks.created != 3 {
@@ -96,23 +104,24 @@ func TestBulkBodies(t *testing.T) {
 		kind   string
 		field  string
 	}{
-		"one":            {list(1), 200, "", ""},
-		"a hundred":      {list(100), 200, "", ""},
-		"1 MiB":          {padded(1 << 20), 200, "", ""},
-		"more":           {list(101), 400, "body", "links"},
-		"none":           {`{"links":[]}`, 400, "body", "links"},
-		"null":           {`{"links":null}`, 400, "body", "links"},
-		"no list":        {`{}`, 400, "body", "links"},
-		"a link":         {one, 400, "body", "longUrl"},
-		"an object":      {`{"links":{}}`, 400, "body", "links"},
-		"a list":         {`[` + one + `]`, 400, "body", ""},
-		"a field twice":  {`{"links":[` + one + `,{"longUrl":"a","longUrl":"b"}]}`, 400, "body", "links.1.longUrl"},
+		"one":       {list(1), 200, "", ""},
+		"a hundred": {list(100), 200, "", ""},
+		"1 MiB":     {padded(1 << 20), 200, "", ""},
+		"more":      {list(101), 400, "body", "links"},
+		"none":      {`{"links":[]}`, 400, "body", "links"},
+		"null":      {`{"links":null}`, 400, "body", "links"},
+		"no list":   {`{}`, 400, "body", "links"},
+		"a link":    {one, 400, "body", "longUrl"},
+		"an object": {`{"links":{}}`, 400, "body", "links"},
+		"a list":    {`[` + one + `]`, 400, "body", ""},
+		"a field twice": {`{"links":[` + one + `,{"longUrl":"a","longUrl":"b"}]}`, 400, "body",
+			"links.1.longUrl"},
 		"not JSON":       {`{"links":[` + one + `,}`, 400, "body", "links"},
 		"a byte more":    {padded(1<<20 + 1), 413, "body-too-large", ""},
 		"no JSON at all": {"", 400, "body", ""},
 	} {
 		r := newRig(t)
-		w := r.as("ann", http.MethodPost, "/api/links/bulk", test.body)
+		w := r.as("ann", "POST", "/api/links/bulk", test.body)
 		if test.kind == "" {
 			if w.Code != test.status {
 				t.Errorf("%s: got %d %s", name, w.Code, w.Body)
@@ -125,19 +134,21 @@ func TestBulkBodies(t *testing.T) {
 		}
 	}
 	r := newRig(t)
-	wantProblem(t, r.as("ann", http.MethodPost, "/api/links/bulk", list(1), "Content-Type", "text/plain"), 415, "media-type", "")
+	wantProblem(t, r.as("ann", "POST", "/api/links/bulk", list(1), "Content-Type", "text/plain"),
+		415, "media-type", "")
 }
 
 // One call is one request for the limits, whatever is in it.
 func TestBulkIsOneRequest(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.Rates = access.Rates{1, 1, 2, 1} })
 	for i := range 2 {
-		r.bulk("ann", fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i), `{"longUrl":"no"}`, `{}`)
+		r.bulk("ann", fmt.Sprintf(`{"longUrl":"https://example.com/%d"}`, i), `{"longUrl":"no"}`,
+			`{}`)
 	}
-	wantLimited(t, r.as("ann", http.MethodPost, "/api/links/bulk", "not read"), "api", 2, 30)
+	wantLimited(t, r.as("ann", "POST", "/api/links/bulk", "not read"), "api", 2, 30)
 }
 
-// What storage does not make in time, or at all, is a 503 of its own, and what was made is told.
+// A link that storage does not make, or not in time, has a 503 of its own beside those made.
 func TestBulkInAnOutage(t *testing.T) {
 	var links []string
 	for i := range 10 {
@@ -154,7 +165,8 @@ func TestBulkInAnOutage(t *testing.T) {
 		for _, status := range []string{"201 ", "200 "} {
 			begun := time.Now()
 			got := statuses(r.bulk("ann", links...))
-			if took := time.Since(begun); got != strings.Repeat(status, 6)+strings.Repeat("503 ", 4) || took != 21*time.Second {
+			if took := time.Since(begun); got != strings.Repeat(status, 6)+
+				strings.Repeat("503 ", 4) || took != 21*time.Second {
 				t.Errorf("slow: got %s after %v", got, took)
 			}
 		}
@@ -162,8 +174,10 @@ func TestBulkInAnOutage(t *testing.T) {
 	r := newRig(t)
 	r.fake.Fail(fmt.Errorf("a cause: %w", link.ErrUnavailable))
 	got := r.bulk("ann", links[0], `{"longUrl":"no"}`)
-	if statuses(got) != "503 400 " || !strings.Contains(string(got.Results[0].Problem), "/problems/storage-unavailable") ||
-		strings.Contains(string(got.Results[0].Problem), "cause") || strings.Count(r.log.String(), "a cause") != 1 {
+	if statuses(got) != "503 400 " ||
+		!strings.Contains(string(got.Results[0].Problem), "/problems/storage-unavailable") ||
+		strings.Contains(string(got.Results[0].Problem), "cause") ||
+		strings.Count(r.log.String(), "a cause") != 1 {
 		t.Errorf("down: got %+v, and logged %s", got, r.log)
 	}
 }
@@ -174,21 +188,27 @@ func TestALinkCalledBulk(t *testing.T) {
 	for _, a := range []link.Alias{"bulk", "BULK"} {
 		r.fake.Put(link.Link{Alias: a, LongURL: "https://example.com/" + string(a), Owner: "ann"})
 		path := "/api/links/" + string(a)
-		if w := r.as("ann", http.MethodGet, path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
+		if w := r.as("ann", "GET", path, ""); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
 			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
 		}
-		if w := r.as("ann", http.MethodPatch, path, `{"title":"T"}`); w.Code != 200 || !strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
+		if w := r.as("ann", "PATCH", path, `{"title":"T"}`); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {
 			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
 		}
-		if w := r.as("ann", http.MethodPost, path+"/", `{"links":[{"longUrl":"https://example.com/new"}]}`); w.Code != 200 || !strings.Contains(w.Body.String(), `"results":`) {
+		if w := r.as("ann", "POST", path+"/",
+			`{"links":[{"longUrl":"https://example.com/new"}]}`); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), `"results":`) {
 			t.Errorf("%s: got %d %s", a, w.Code, w.Body)
 		}
-		w := r.as("ann", http.MethodPut, path, "")
-		if got := w.Header().Get("Allow"); w.Code != 405 || got != "DELETE, GET, HEAD, PATCH, POST, OPTIONS" {
+		w := r.as("ann", "PUT", path, "")
+		if got := w.Header().Get("Allow"); w.Code != 405 ||
+			got != "DELETE, GET, HEAD, PATCH, POST, OPTIONS" {
 			t.Errorf("%s: got %d, Allow %s", a, w.Code, got)
 		}
 	}
-	if w := r.as("ann", http.MethodPost, "/api/links/other", ""); w.Code != 405 || strings.Contains(w.Header().Get("Allow"), "POST") {
+	if w := r.as("ann", "POST", "/api/links/other", ""); w.Code != 405 ||
+		strings.Contains(w.Header().Get("Allow"), "POST") {
 		t.Errorf("another link: got %d %v", w.Code, w.Header())
 	}
 }

@@ -74,8 +74,8 @@ func (f *fakeKeys) Revoke(_ context.Context, id, owner string) error {
 	return nil
 }
 
-// as sends a request with the credentials of somebody: "" has none, "admin" the admin key, what starts with tn is a
-// credential itself, and anybody else has an API key.
+// as sends a request with credentials: none for "", the admin key for "admin", who itself if it
+// starts with tn, and an API key of the owner who otherwise.
 func (r *rig) as(who, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	r.t.Helper()
 	secret := who
@@ -93,9 +93,11 @@ func (r *rig) as(who, method, target, body string, header ...string) *httptest.R
 			r.t.Fatal(err)
 		}
 		r.keys.of[who] = secret
-		r.keys.all = append(r.keys.all, access.Key{Hash: access.Hash(secret), Owner: who, Name: who + "'s key"})
+		r.keys.all = append(r.keys.all, access.Key{Hash: access.Hash(secret), Owner: who,
+			Name: who + "'s key"})
 	}
-	return r.do(method, target, body, append([]string{"Authorization", "Bearer " + secret}, header...)...)
+	return r.do(method, target, body, append([]string{"Authorization", "Bearer " + secret},
+		header...)...)
 }
 
 // claimToken returns a claim token and its hash.
@@ -108,8 +110,8 @@ func claimToken(t testing.TB) (token, hash string) {
 	return token, access.Hash(token)
 }
 
-// apiRoutes are all routes below /api/, and who may use each: anyone, holders of a claim token too, owners, or admins. Public ones
-// do not look at credentials.
+// apiRoutes are all routes below /api/, and who may use each: anyone, holders of a claim token too,
+// owners, or admins. Public ones do not look at credentials.
 var apiRoutes = map[string]string{
 	"GET /api/health":                   "public",
 	"GET /api/ready":                    "public",
@@ -147,14 +149,19 @@ func TestEveryRouteLooksAtCredentials(t *testing.T) {
 			status    int
 			kind      string
 			challenge string
-			but       string // of whom another response is expected
+			but       string // callers with another response
 		}{
-			"none":         {nil, 401, "credentials-missing", "Bearer", "anyone"},
-			"a malformed":  {[]string{"Authorization", "Bearer tny_x"}, 401, "credentials-invalid", `Bearer error="invalid_token"`, ""},
-			"an unknown":   {[]string{"X-Api-Key", unknownKey(t)}, 401, "credentials-invalid", `Bearer error="invalid_token"`, ""},
-			"another kind": {[]string{"Authorization", "Basic dXNlcjpwYXNz"}, 401, "credentials-invalid", `Bearer error="invalid_token"`, ""},
-			"two":          {[]string{"Authorization", "Bearer " + adminKey, "X-Api-Key", adminKey}, 400, "credentials-ambiguous", "", ""},
-			"claim token":  {[]string{"Authorization", "Bearer " + token}, 403, "owner-needed", "", "anyone holders"},
+			"none": {nil, 401, "credentials-missing", "Bearer", "anyone"},
+			"a malformed": {[]string{"Authorization", "Bearer tny_x"}, 401, "credentials-invalid",
+				`Bearer error="invalid_token"`, ""},
+			"an unknown": {[]string{"X-Api-Key", unknownKey(t)}, 401, "credentials-invalid",
+				`Bearer error="invalid_token"`, ""},
+			"another kind": {[]string{"Authorization", "Basic dXNlcjpwYXNz"}, 401,
+				"credentials-invalid", `Bearer error="invalid_token"`, ""},
+			"two": {[]string{"Authorization", "Bearer " + adminKey, "X-Api-Key", adminKey},
+				400, "credentials-ambiguous", "", ""},
+			"claim token": {[]string{"Authorization", "Bearer " + token}, 403, "owner-needed", "",
+				"anyone holders"},
 		} {
 			r := newRig(t)
 			w := r.do(method, target, "not read", test.header...)
@@ -170,15 +177,18 @@ func TestEveryRouteLooksAtCredentials(t *testing.T) {
 			default:
 				wantProblem(t, w, test.status, test.kind, "")
 				if got := w.Header().Get("WWW-Authenticate"); got != test.challenge {
-					t.Errorf("%s with %s: WWW-Authenticate %q, want %q", request, name, got, test.challenge)
+					t.Errorf("%s with %s: WWW-Authenticate %q, want %q", request, name, got,
+						test.challenge)
 				}
 				if r.fake.Calls() != 0 {
 					t.Errorf("%s with %s: the store was asked", request, name)
 				}
-				if refused := r.metrics.SigninsRefused.Value() == 1; refused != (test.kind == "credentials-invalid") {
+				refused := r.metrics.SigninsRefused.Value() == 1
+				if refused != (test.kind == "credentials-invalid") {
 					t.Errorf("%s with %s: counted %t as refused", request, name, refused)
 				}
-				if rejected := r.metrics.ShortenRejected.Value() == 1; rejected != (target == "/api/shorten") {
+				rejected := r.metrics.ShortenRejected.Value() == 1
+				if rejected != (target == "/api/shorten") {
 					t.Errorf("%s with %s: counted %t as rejected", request, name, rejected)
 				}
 			}
@@ -208,7 +218,8 @@ func TestCredentialsThatCannotBeChecked(t *testing.T) {
 			continue
 		}
 		wantProblem(t, w, 503, "credentials-unchecked", "")
-		if w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "secret") || r.fake.Calls() != 0 {
+		if w.Header().Get("Retry-After") == "" || strings.Contains(w.Body.String(), "secret") ||
+			r.fake.Calls() != 0 {
 			t.Errorf("%s: got %v %s", request, w.Header(), w.Body)
 		}
 		if !strings.Contains(r.log.String(), `"msg":"storage is unavailable"`) {
@@ -216,7 +227,7 @@ func TestCredentialsThatCannotBeChecked(t *testing.T) {
 		}
 	}
 	r := newRig(t, func(c *functions.Config) { c.Callers = noProvider{} })
-	wantProblem(t, r.do(http.MethodGet, "/api/me", ""), 503, "credentials-unchecked", "")
+	wantProblem(t, r.get("/api/me"), 503, "credentials-unchecked", "")
 	if !strings.Contains(r.log.String(), "the sign-in provider does not respond") {
 		t.Errorf("logged %s", r.log)
 	}
@@ -230,7 +241,7 @@ func (noProvider) Caller(context.Context, http.Header) (access.Caller, error) {
 	return access.Caller{}, fmt.Errorf("%w: its keys are not known", access.ErrUnavailable)
 }
 
-// What is not there, and what is no page of the API, does not depend on who asks.
+// Paths that do not exist, and those outside of the API, do not depend on the caller.
 func TestCredentialsThatAreNotLookedAt(t *testing.T) {
 	for request, status := range map[string]int{
 		"GET /abcdef":                 302,
@@ -246,7 +257,8 @@ func TestCredentialsThatAreNotLookedAt(t *testing.T) {
 		r := newRig(t)
 		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
 		method, target, _ := strings.Cut(request, " ")
-		if w := r.do(method, target, "", "X-Api-Key", unknownKey(t)); w.Code != status || r.keys.lookups != 0 {
+		if w := r.do(method, target, "", "X-Api-Key", unknownKey(t)); w.Code != status ||
+			r.keys.lookups != 0 {
 			t.Errorf("%s: got %d and %d look-ups, want %d", request, w.Code, r.keys.lookups, status)
 		}
 	}
@@ -261,8 +273,9 @@ func TestMe(t *testing.T) {
 		"ann":   `{"owner":"ann","admin":false,"name":"ann's key"}`,
 		"admin": `{"owner":"admin","admin":true,"name":null}`,
 	} {
-		w := r.as(who, http.MethodGet, "/API/me/", "")
-		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want || w.Header().Get("Cache-Control") != "no-store" {
+		w := r.as(who, "GET", "/API/me/", "")
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||
+			w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%q: got %d %v %s, want %s", who, w.Code, w.Header(), got, want)
 		}
 	}
@@ -271,13 +284,13 @@ func TestMe(t *testing.T) {
 // A key that expires or is revoked does so for the next request.
 func TestKeysEnd(t *testing.T) {
 	r := newRig(t)
-	r.as("ann", http.MethodGet, "/api/me", "")
+	r.as("ann", "GET", "/api/me", "")
 	r.keys.all[0].ExpiresAt = r.clock.Now().Add(time.Second)
-	if w := r.as("ann", http.MethodGet, "/api/me", ""); w.Code != 200 {
+	if w := r.as("ann", "GET", "/api/me", ""); w.Code != 200 {
 		t.Errorf("got %d", w.Code)
 	}
 	r.clock.Advance(time.Second)
-	wantProblem(t, r.as("ann", http.MethodGet, "/api/me", ""), 401, "credentials-invalid", "")
+	wantProblem(t, r.as("ann", "GET", "/api/me", ""), 401, "credentials-invalid", "")
 	if !strings.Contains(r.log.String(), "has expired") {
 		t.Errorf("the log does not say why: %s", r.log)
 	}
@@ -289,10 +302,10 @@ func TestOnlyOwnersMayShorten(t *testing.T) {
 	const body = `{"longUrl":"https://example.com/"}`
 	wantProblem(t, r.shorten(body), 401, "credentials-missing", "")
 	wantProblem(t, r.shorten("not read"), 401, "credentials-missing", "")
-	wantProblem(t, r.as(token, http.MethodPost, "/api/shorten", body), 403, "owner-needed", "")
+	wantProblem(t, r.as(token, "POST", "/api/shorten", body), 403, "owner-needed", "")
 	r.wantMetrics(map[string]float64{"shorten.rejected": 3})
 	for _, who := range []string{"ann", "admin"} {
-		if w := r.as(who, http.MethodPost, "/api/shorten", body); w.Code != 201 {
+		if w := r.as(who, "POST", "/api/shorten", body); w.Code != 201 {
 			t.Errorf("%s: got %d %s", who, w.Code, w.Body)
 		}
 	}
@@ -301,7 +314,7 @@ func TestOnlyOwnersMayShorten(t *testing.T) {
 func TestNoRandomness(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.Random = failingReader{} })
 	wantProblem(t, r.shorten(`{"longUrl":"https://example.com/"}`), 500, "internal", "")
-	wantProblem(t, r.as("ann", http.MethodPost, "/api/keys", `{"name":"x"}`), 500, "internal", "")
+	wantProblem(t, r.as("ann", "POST", "/api/keys", `{"name":"x"}`), 500, "internal", "")
 	if len(r.keys.all) != 1 || r.fake.Calls() != 0 {
 		t.Error("something was made without a secret")
 	}

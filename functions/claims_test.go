@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -61,27 +60,34 @@ func TestClaims(t *testing.T) {
 		{"", token, "", "gone"},
 		{"ü\\u0000", token, "", "gone"},
 	} {
-		claims = append(claims, fmt.Sprintf(`{"alias":"%s","claimToken":"%s"%s}`, c.alias, c.token, c.more))
+		claims = append(claims, fmt.Sprintf(`{"alias":"%s","claimToken":"%s"%s}`, c.alias, c.token,
+			c.more))
 		want = append(want, fmt.Sprintf(`{"alias":"%s","result":"%s"}`, c.alias, c.result))
 	}
 	body := `{"claims":[` + strings.Join(claims, ",") + `]}`
-	w := r.as("ann", http.MethodPost, "/api/claims", body)
-	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"results":[`+strings.Join(want, ",")+`]}` {
+	w := r.as("ann", "POST", "/api/claims", body)
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != `{"results":[`+
+		strings.Join(want, ",")+`]}` {
 		t.Errorf("got %d %s, want %s", w.Code, got, want)
 	}
 	r.wantMetrics(map[string]float64{"link.claimed": 3})
-	for alias, expires := range map[string]string{"free": "null", "plain": "null", "kept": `"` + now.Add(time.Hour).Format(time.RFC3339) + `"`} {
-		got := members(t, r.as("ann", http.MethodGet, "/api/links/"+alias, ""))
-		if got["owner"] != `"ann"` || got["expiresAtUtc"] != expires || got["shared"] != fmt.Sprint(alias == "free") {
+	for alias, expires := range map[string]string{"free": "null", "plain": "null", "kept": `"` +
+		now.Add(time.Hour).Format(time.RFC3339) + `"`} {
+		got := members(t, r.as("ann", "GET", "/api/links/"+alias, ""))
+		if got["owner"] != `"ann"` || got["expiresAtUtc"] != expires ||
+			got["shared"] != fmt.Sprint(alias == "free") {
 			t.Errorf("%s: %v", alias, got)
 		}
-		wantProblem(t, r.as(token, http.MethodGet, "/api/links/"+alias, ""), 403, "forbidden", "") // the token is void
+		// the token is void
+		wantProblem(t, r.as(token, "GET", "/api/links/"+alias, ""), 403, "forbidden", "")
 	}
-	// Nobody is given a claimed link any more, and its owner is.
+	// Only its owner gets a claimed link for its URL.
 	if w := r.shorten(`{"longUrl":"https://example.com/free"}`); w.Code != 201 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	if w := r.as("ann", http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/free"}`); w.Code != 200 || members(t, w)["alias"] != `"free"` {
+	if w := r.as("ann", "POST", "/api/shorten",
+		`{"longUrl":"https://example.com/free"}`); w.Code != 200 ||
+		members(t, w)["alias"] != `"free"` {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
@@ -89,10 +95,12 @@ func TestClaims(t *testing.T) {
 func TestClaimsThatAreRefused(t *testing.T) {
 	many := func(n int) string {
 		token, _ := claimToken(t)
-		return `{"claims":[` + strings.TrimSuffix(strings.Repeat(`{"alias":"`+strings.Repeat("a", 32)+`","claimToken":"`+token+`","keepExpiry":false},`, n), ",") + `]}`
+		return `{"claims":[` + strings.TrimSuffix(strings.Repeat(`{"alias":"`+
+			strings.Repeat("a", 32)+`","claimToken":"`+token+`","keepExpiry":false},`, n), ",") +
+			`]}`
 	}
 	r := newRig(t)
-	if w := r.as("ann", http.MethodPost, "/api/claims", many(100)); w.Code != 200 {
+	if w := r.as("ann", "POST", "/api/claims", many(100)); w.Code != 200 {
 		t.Errorf("a hundred: got %d %s", w.Code, w.Body)
 	}
 	for name, test := range map[string]struct {
@@ -101,18 +109,21 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		kind   string
 		field  string
 	}{
-		"none":              {`{"claims":[]}`, 400, "body", "claims"},
-		"no list":           {`{}`, 400, "body", "claims"},
-		"null":              {`{"claims":null}`, 400, "body", "claims"},
-		"too many":          {many(101), 400, "body", "claims"},
-		"too large":         {many(200), 413, "body-too-large", ""},
-		"a claim a text":    {`{"claims":["abc"]}`, 400, "body", "claims.0"},
-		"alias a number":    {`{"claims":[{"alias":1}]}`, 400, "body", "claims.0.alias"},
-		"unknown field":     {`{"claims":[{"alias":"a","token":"x"}]}`, 400, "body", "claims.0.token"},
-		"keepExpiry a text": {`{"claims":[{"alias":"a","keepExpiry":"no"}]}`, 400, "body", "claims.0.keepExpiry"},
+		"none":           {`{"claims":[]}`, 400, "body", "claims"},
+		"no list":        {`{}`, 400, "body", "claims"},
+		"null":           {`{"claims":null}`, 400, "body", "claims"},
+		"too many":       {many(101), 400, "body", "claims"},
+		"too large":      {many(200), 413, "body-too-large", ""},
+		"a claim a text": {`{"claims":["abc"]}`, 400, "body", "claims.0"},
+		"alias a number": {`{"claims":[{"alias":1}]}`, 400, "body", "claims.0.alias"},
+		"unknown field": {`{"claims":[{"alias":"a","token":"x"}]}`, 400, "body",
+			"claims.0.token"},
+		"keepExpiry a text": {`{"claims":[{"alias":"a","keepExpiry":"no"}]}`, 400, "body",
+			"claims.0.keepExpiry"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantProblem(t, r.as("ann", http.MethodPost, "/api/claims", test.body), test.status, test.kind, test.field)
+			wantProblem(t, r.as("ann", "POST", "/api/claims", test.body), test.status, test.kind,
+				test.field)
 		})
 	}
 }
@@ -123,7 +134,8 @@ type failing struct {
 	with error
 }
 
-func (f failing) EditAll(ctx context.Context, aliases []link.Alias, change func(int, link.Link) (link.Link, error)) ([]error, error) {
+func (f failing) EditAll(ctx context.Context, aliases []link.Alias,
+	change func(int, link.Link) (link.Link, error)) ([]error, error) {
 	last := len(aliases) - 1
 	errs, err := f.Fake.EditAll(ctx, aliases[:last], change)
 	return append(errs, f.with), err
@@ -132,7 +144,8 @@ func (f failing) EditAll(ctx context.Context, aliases []link.Alias, change func(
 // Where storage fails in the middle, the call fails, and can be repeated.
 func TestClaimsThatFailInTheMiddle(t *testing.T) {
 	token, hash := claimToken(t)
-	body := fmt.Sprintf(`{"claims":[{"alias":"first","claimToken":%q},{"alias":"second","claimToken":%q}]}`, token, token)
+	body := fmt.Sprintf(`{"claims":[{"alias":"first","claimToken":%q},{"alias":"second",`+
+		`"claimToken":%q}]}`, token, token)
 	for _, test := range []struct {
 		err    error
 		status int
@@ -144,12 +157,16 @@ func TestClaimsThatFailInTheMiddle(t *testing.T) {
 		{link.ErrDamaged, 200, ""}, // one that is damaged stops no others
 	} {
 		store := &failing{with: test.err}
-		r := newRig(t, func(c *functions.Config) { store.Fake = c.Links.(*linkstest.Fake); c.Links = store })
+		r := newRig(t, func(c *functions.Config) {
+			store.Fake = c.Links.(*linkstest.Fake)
+			c.Links = store
+		})
 		r.fake.Put(link.Link{Alias: "first", LongURL: "https://example.com/1", ClaimHash: hash})
 		r.fake.Put(link.Link{Alias: "second", LongURL: "https://example.com/2", ClaimHash: hash})
-		w := r.as("ann", http.MethodPost, "/api/claims", body)
+		w := r.as("ann", "POST", "/api/claims", body)
 		if test.status == 200 {
-			if want := `{"results":[{"alias":"first","result":"claimed"},{"alias":"second","result":"gone"}]}`; strings.TrimSpace(w.Body.String()) != want {
+			if want := `{"results":[{"alias":"first","result":"claimed"},{"alias":"second",` +
+				`"result":"gone"}]}`; strings.TrimSpace(w.Body.String()) != want {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
 		} else {

@@ -14,7 +14,7 @@ import (
 	"tiney/link"
 )
 
-// fakeClicks keeps what it is told to count, and tells it.
+// fakeClicks counts in memory.
 type fakeClicks struct {
 	mu      sync.Mutex
 	clicked map[link.Alias][]clicks.Click
@@ -39,7 +39,8 @@ func (f *fakeClicks) Created(links int) {
 	f.created += links
 }
 
-func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error) {
+func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
+	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counter := clicks.NewCounter()
@@ -71,7 +72,8 @@ func (f *fakeClicks) total(a link.Alias) (t clicks.Total) {
 	return t
 }
 
-func (f *fakeClicks) Totals(_ context.Context, links []link.Link) (totals []clicks.Total, err error) {
+func (f *fakeClicks) Totals(_ context.Context, links []link.Link) (totals []clicks.Total,
+	err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range links {
@@ -86,7 +88,8 @@ func (f *fakeClicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clic
 	return f.Totals(ctx, links)
 }
 
-func (f *fakeClicks) Top(_ context.Context, owner string, window clicks.Window, limit int) (links []link.Link, counts []int64, err error) {
+func (f *fakeClicks) Top(_ context.Context, owner string, window clicks.Window,
+	limit int) (links []link.Link, counts []int64, err error) {
 	for i, l := range f.top {
 		if (owner == "" || l.Owner == owner) && len(links) < limit {
 			links, counts = append(links, l), append(counts, int64(len(f.top)-i))
@@ -109,8 +112,9 @@ func (f *fakeClicks) Service(context.Context) (clicks.Total, error) {
 }
 
 const (
-	chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
-	host   = " Azure-Functions-Host/4.1037.0"
+	chrome = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/142.0.0.0 Safari/537.36"
+	host = " Azure-Functions-Host/4.1037.0"
 )
 
 // TestWhatCountsAsAClick goes over requests for a live link.
@@ -128,40 +132,51 @@ func TestWhatCountsAsAClick(t *testing.T) {
 		return &k
 	}
 	bare, bot := &clicks.Click{}, &clicks.Click{Bot: true}
-	headers := []string{"User-Agent", chrome, "Referer", "https://example.com/page?secret=1", "X-Forwarded-For", "84.128.0.1"}
+	headers := []string{"User-Agent", chrome, "Referer", "https://example.com/page?secret=1",
+		"X-Forwarded-For", "84.128.0.1"}
 	for name, test := range map[string]struct {
 		mode   clicks.Mode
 		method string
 		more   []string
 		want   *clicks.Click
 	}{
-		"a browser":               {want: &whole},
-		"through the host":        {more: []string{"User-Agent", chrome + host}, want: &whole},
-		"a forged address":        {more: []string{"X-Forwarded-For", "1.1.1.1, 84.128.0.1:4711"}, want: &whole},
-		"no referrer":             {more: []string{"Referer", ""}, want: with(func(k *clicks.Click) { k.Names[clicks.Referrers] = "(direct)" })},
-		"a referrer that is HTML": {more: []string{"Referer", "<img src=x>"}, want: with(func(k *clicks.Click) { k.Names[clicks.Referrers] = clicks.Other })},
-		"an address of no country": {more: []string{"X-Forwarded-For", "10.0.0.1"}, want: with(func(k *clicks.Click) {
-			k.Names[clicks.Countries], k.Visitor = "(unknown)", from("10.0.0.1", chrome)
-		})},
-		"a bot":                     {more: []string{"User-Agent", "curl/8.5.0"}, want: bot},
-		"a bot through the host":    {more: []string{"User-Agent", "curl/8.5.0" + host}, want: bot},
-		"no User-Agent":             {more: []string{"User-Agent", ""}, want: bot},
-		"no User-Agent, but a host": {more: []string{"User-Agent", strings.TrimSpace(host)}, want: bot},
-		"Sec-GPC":                   {more: []string{"Sec-GPC", "1"}, want: bare},
-		"Sec-GPC that is no wish":   {more: []string{"Sec-GPC", "0"}, want: &whole},
-		"totals only":               {mode: clicks.ModeTotals, want: bare},
-		"a bot, totals only":        {mode: clicks.ModeTotals, more: []string{"User-Agent", "curl/8.5.0"}, want: bot},
-		"off":                       {mode: clicks.ModeOff},
-		"HEAD":                      {method: http.MethodHead},
-		"a prefetch":                {more: []string{"Sec-Purpose", "prefetch;prerender"}},
-		"a prefetch of old":         {more: []string{"Purpose", "prefetch"}},
-		"a preview":                 {more: []string{"X-Purpose", "preview"}},
-		"Firefox's prefetch":        {more: []string{"X-Moz", "prefetch"}},
+		"a browser":        {want: &whole},
+		"through the host": {more: []string{"User-Agent", chrome + host}, want: &whole},
+		"a forged address": {more: []string{"X-Forwarded-For", "1.1.1.1, 84.128.0.1:4711"},
+			want: &whole},
+		"no referrer": {more: []string{"Referer", ""},
+			want: with(func(k *clicks.Click) { k.Names[clicks.Referrers] = "(direct)" })},
+		"a referrer that is HTML": {more: []string{"Referer", "<img src=x>"},
+			want: with(func(k *clicks.Click) { k.Names[clicks.Referrers] = clicks.Other })},
+		"an address of no country": {more: []string{"X-Forwarded-For", "10.0.0.1"},
+			want: with(func(k *clicks.Click) {
+				k.Names[clicks.Countries], k.Visitor = "(unknown)", from("10.0.0.1", chrome)
+			})},
+		"a bot":                  {more: []string{"User-Agent", "curl/8.5.0"}, want: bot},
+		"a bot through the host": {more: []string{"User-Agent", "curl/8.5.0" + host}, want: bot},
+		"no User-Agent":          {more: []string{"User-Agent", ""}, want: bot},
+		"no User-Agent, but a host": {more: []string{"User-Agent", strings.TrimSpace(host)},
+			want: bot},
+		"Sec-GPC":                 {more: []string{"Sec-GPC", "1"}, want: bare},
+		"Sec-GPC that is no wish": {more: []string{"Sec-GPC", "0"}, want: &whole},
+		"totals only":             {mode: clicks.ModeTotals, want: bare},
+		"a bot, totals only": {mode: clicks.ModeTotals,
+			more: []string{"User-Agent", "curl/8.5.0"}, want: bot},
+		"off":                {mode: clicks.ModeOff},
+		"HEAD":               {method: "HEAD"},
+		"a prefetch":         {more: []string{"Sec-Purpose", "prefetch;prerender"}},
+		"a prefetch of old":  {more: []string{"Purpose", "prefetch"}},
+		"a preview":          {more: []string{"X-Purpose", "preview"}},
+		"Firefox's prefetch": {more: []string{"X-Moz", "prefetch"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(c *functions.Config) { c.CountClicks = cmp.Or(test.mode, clicks.ModeFull) })
+			r := newRig(t, func(c *functions.Config) {
+				c.CountClicks = cmp.Or(test.mode,
+					clicks.ModeFull)
+			})
 			r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
-			if w := r.do(cmp.Or(test.method, http.MethodGet), "/abcdef", "", append(headers, test.more...)...); w.Code != http.StatusFound {
+			if w := r.do(cmp.Or(test.method, "GET"), "/abcdef", "",
+				append(headers, test.more...)...); w.Code != http.StatusFound {
 				t.Fatalf("got %d", w.Code)
 			}
 			got := r.clicks.clicked["abcdef"]
@@ -194,11 +209,12 @@ func TestWhatIsNoClick(t *testing.T) {
 	} {
 		r.fake.Put(l)
 	}
-	for _, target := range []string{"/expired", "/disabled", "/deleted", "/nobody", "/abcdef+", "/a.b", "/", "/robots.txt", "/api/links/abcdef/qr"} {
-		r.do(http.MethodGet, target, "", "User-Agent", chrome)
+	for _, target := range []string{"/expired", "/disabled", "/deleted", "/nobody", "/abcdef+",
+		"/a.b", "/", "/robots.txt", "/api/links/abcdef/qr"} {
+		r.get(target, "User-Agent", chrome)
 	}
 	r.fake.Fail(link.ErrUnavailable)
-	r.do(http.MethodGet, "/abcdef", "", "User-Agent", chrome)
+	r.get("/abcdef", "User-Agent", chrome)
 	if len(r.clicks.clicked) != 0 {
 		t.Errorf("got %+v", r.clicks.clicked)
 	}
@@ -207,8 +223,9 @@ func TestWhatIsNoClick(t *testing.T) {
 // TestOnlyNewLinksCountAsCreated: the second caller is given the link of the first.
 func TestOnlyNewLinksCountAsCreated(t *testing.T) {
 	r := newRig(t)
-	for _, url := range []string{"https://example.com/", "https://example.com/", "https://example.com/2", "ftp://example.com"} {
-		r.do(http.MethodPost, "/api/shorten", `{"longUrl":"`+url+`"}`)
+	for _, url := range []string{"https://example.com/", "https://example.com/",
+		"https://example.com/2", "ftp://example.com"} {
+		r.do("POST", "/api/shorten", `{"longUrl":"`+url+`"}`)
 	}
 	if r.clicks.created != 2 {
 		t.Errorf("%d, want 2", r.clicks.created)

@@ -2,7 +2,6 @@ package functions
 
 import (
 	"context"
-	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -28,7 +27,7 @@ func TestSlowClientsKeepNobodyFromDrawing(t *testing.T) {
 	}
 	q := &service{drawing: make(chan struct{}, 1)}
 	q.Rules.Base = base
-	r := httptest.NewRequest(http.MethodGet, "/api/links/abc/qr", nil)
+	r := httptest.NewRequest("GET", "/api/links/abc/qr", nil)
 	r.SetPathValue("alias", "abc")
 	s := slow{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 	done := make(chan error)

@@ -8,7 +8,8 @@ import (
 
 // FuzzETags: a header that is read means what its tags say, in however many lines they come.
 func FuzzETags(f *testing.F) {
-	for _, seed := range []string{"*", `"a"`, `W/"a", "b,c"`, `,"a" , ,`, `"a" "b"`, `"\x80"`, `*,"a"`, `"`, `W/`, ""} {
+	for _, seed := range []string{"*", `"a"`, `W/"a", "b,c"`, `,"a" , ,`, `"a" "b"`, `"\x80"`,
+		`*,"a"`, `"`, `W/`, ""} {
 		f.Add(seed)
 	}
 	mine := etagOf("1")
@@ -27,12 +28,16 @@ func FuzzETags(f *testing.F) {
 			return
 		}
 		for _, tag := range tags.list {
-			if opaque := strings.TrimPrefix(tag, "W/"); len(opaque) < 2 || opaque[0] != '"' || strings.Count(opaque, `"`) != 2 || !strings.HasSuffix(opaque, `"`) || !strings.Contains(header, tag) {
+			if opaque := strings.TrimPrefix(tag, "W/"); len(opaque) < 2 || opaque[0] != '"' ||
+				strings.Count(opaque, `"`) != 2 || !strings.HasSuffix(opaque, `"`) ||
+				!strings.Contains(header, tag) {
 				t.Fatalf("%q has the tag %q", header, tag)
 			}
 		}
 		// Nothing but commas and white space is left out.
-		if left := strings.NewReplacer(",", "", " ", "", "\t", "").Replace(header); left != strings.NewReplacer(",", "", " ", "", "\t", "").Replace(strings.Join(tags.list, "")) {
+		if left := strings.NewReplacer(",", "", " ", "", "\t",
+			"").Replace(header); left != strings.NewReplacer(",", "", " ", "", "\t",
+			"").Replace(strings.Join(tags.list, "")) {
 			t.Fatalf("%q became %q", header, tags.list)
 		}
 		if again, err := parseETags(tags.list); err != nil || !slices.Equal(again.list, tags.list) {
@@ -59,7 +64,8 @@ func FuzzCursor(f *testing.F) {
 			if got, ok := of.position(cursor); !ok || got != position {
 				t.Fatalf("%q became %q, %t", position, got, ok)
 			}
-			for _, wrong := range []filter{{owner + "x", q, tag, state}, {owner, q + tag, "", state}, {owner, q, tag + state, ""}, {q, owner, tag, state}} {
+			for _, wrong := range []filter{{owner + "x", q, tag, state},
+				{owner, q + tag, "", state}, {owner, q, tag + state, ""}, {q, owner, tag, state}} {
 				if got, ok := wrong.position(cursor); ok && wrong != of {
 					t.Fatalf("%+v takes the cursor of %+v for %q", wrong, of, got)
 				}

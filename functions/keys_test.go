@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,22 +13,26 @@ import (
 func TestKeys(t *testing.T) {
 	r := newRig(t)
 	ends := r.clock.Now().Add(time.Minute)
-	w := r.as("admin", http.MethodPost, "/api/keys", `{"name":"Ann's laptop","owner":"ann","expiresAtUtc":"`+ends.In(time.FixedZone("", 3600)).Format("2006-01-02T15:04:05.9Z07:00")+`"}`)
+	w := r.as("admin", "POST", "/api/keys", `{"name":"Ann's laptop","owner":"ann","expiresAtUtc":"`+
+		ends.In(time.FixedZone("", 3600)).Format("2006-01-02T15:04:05.9Z07:00")+`"}`)
 	got := members(t, w)
 	key := strings.Trim(got["key"], `"`)
 	hash, ok := access.ParseKey(key)
 	if w.Code != 201 || !ok || w.Header().Get("Cache-Control") != "no-store" {
 		t.Fatalf("got %d %v %s", w.Code, w.Header(), w.Body)
 	}
-	listed := `{"id":"` + hash[:16] + `","name":"Ann's laptop","owner":"ann","createdAtUtc":"` + r.clock.Now().Format(time.RFC3339) +
-		`","expiresAtUtc":"` + ends.Format(time.RFC3339) + `","lastUsedOn":null,"last4":"` + key[len(key)-4:] + `"`
+	listed := `{"id":"` + hash[:16] + `","name":"Ann's laptop","owner":"ann","createdAtUtc":"` +
+		r.clock.Now().Format(time.RFC3339) +
+		`","expiresAtUtc":"` + ends.Format(time.RFC3339) + `","lastUsedOn":null,"last4":"` +
+		key[len(key)-4:] + `"`
 	if want := listed + `,"key":"` + key + "\"}\n"; w.Body.String() != want {
 		t.Errorf("got %s, want %s", w.Body, want)
 	}
-	if w := r.as(key, http.MethodGet, "/api/me", ""); members(t, w)["owner"] != `"ann"` {
+	if w := r.as(key, "GET", "/api/me", ""); members(t, w)["owner"] != `"ann"` {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	if w := r.as(key, http.MethodGet, "/api/keys", ""); w.Code != 200 || w.Body.String() != `{"items":[`+listed+"}]}\n" {
+	if w := r.as(key, "GET", "/api/keys", ""); w.Code != 200 || w.Body.String() != `{"items":[`+
+		listed+"}]}\n" {
 		t.Errorf("got %d %s, want %s", w.Code, w.Body, listed)
 	}
 	if strings.Contains(r.log.String(), key) {
@@ -37,43 +40,48 @@ func TestKeys(t *testing.T) {
 	}
 
 	// Owners make keys for themselves, and see their own; an admin sees all.
-	second := members(t, r.as(key, http.MethodPost, "/api/keys", `{"name":"2","expiresAtUtc":null}`))
+	second := members(t, r.as(key, "POST", "/api/keys", `{"name":"2","expiresAtUtc":null}`))
 	if second["owner"] != `"ann"` {
 		t.Errorf("got %v", second)
 	}
-	if w := r.as(key, http.MethodPost, "/api/keys", `{"name":"3","owner":"ann"}`); w.Code != 201 {
+	if w := r.as(key, "POST", "/api/keys", `{"name":"3","owner":"ann"}`); w.Code != 201 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	r.as("bob", http.MethodGet, "/api/me", "") // makes one
+	r.as("bob", "GET", "/api/me", "") // makes one
 	r.keys.all[len(r.keys.all)-1].LastUsedOn = "2026-11-22"
 	ids := regexp.MustCompile(`"id":"[0-9a-f]{16}"`)
 	for who, n := range map[string]int{key: 3, "bob": 1, "admin": 4} {
-		if w := r.as(who, http.MethodGet, "/api/keys", ""); len(ids.FindAllString(w.Body.String(), -1)) != n {
+		w := r.as(who, "GET", "/api/keys", "")
+		if len(ids.FindAllString(w.Body.String(), -1)) != n {
 			t.Errorf("%s sees %s, want %d", who, w.Body, n)
 		}
 	}
-	if w := r.as("bob", http.MethodGet, "/api/keys", ""); !strings.Contains(w.Body.String(), `"lastUsedOn":"2026-11-22"`) {
+	w = r.as("bob", "GET", "/api/keys", "")
+	if !strings.Contains(w.Body.String(), `"lastUsedOn":"2026-11-22"`) {
 		t.Errorf("got %s", w.Body)
 	}
 
 	// A revoked key is no key.
 	target := "/api/keys/" + hash[:16]
-	wantProblem(t, r.as("bob", http.MethodDelete, target, ""), 403, "forbidden", "")
-	if w := r.as(key, http.MethodDelete, target, ""); w.Code != 204 || w.Body.Len() != 0 {
+	wantProblem(t, r.as("bob", "DELETE", target, ""), 403, "forbidden", "")
+	if w := r.as(key, "DELETE", target, ""); w.Code != 204 || w.Body.Len() != 0 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	wantProblem(t, r.as(key, http.MethodGet, "/api/me", ""), 401, "credentials-invalid", "")
-	wantProblem(t, r.as("admin", http.MethodDelete, target, ""), 404, "not-found", "")
-	if w := r.as("admin", http.MethodDelete, "/api/keys/"+strings.Trim(second["id"], `"`), ""); w.Code != 204 {
+	wantProblem(t, r.as(key, "GET", "/api/me", ""), 401, "credentials-invalid", "")
+	wantProblem(t, r.as("admin", "DELETE", target, ""), 404, "not-found", "")
+	if w := r.as("admin", "DELETE", "/api/keys/"+strings.Trim(second["id"], `"`),
+		""); w.Code != 204 {
 		t.Errorf("an admin: got %d %s", w.Code, w.Body)
 	}
-	for _, id := range []string{"x", "0123456789ABCDEF", "0123456789abcdef0", "..%2f..", "0123456789abcde%00"} {
-		wantProblem(t, r.as("admin", http.MethodDelete, "/api/keys/"+id, ""), 404, "not-found", "")
+	for _, id := range []string{"x", "0123456789ABCDEF", "0123456789abcdef0", "..%2f..",
+		"0123456789abcde%00"} {
+		wantProblem(t, r.as("admin", "DELETE", "/api/keys/"+id, ""), 404, "not-found", "")
 	}
 	r.keys.fail = link.ErrUnavailable
 	for _, request := range []string{"GET /api/keys", "POST /api/keys", "DELETE " + target} {
 		method, target, _ := strings.Cut(request, " ")
-		wantProblem(t, r.as("admin", method, target, `{"name":"x","owner":"ann"}`), 503, "storage-unavailable", "")
+		wantProblem(t, r.as("admin", method, target, `{"name":"x","owner":"ann"}`), 503,
+			"storage-unavailable", "")
 	}
 }
 
@@ -83,7 +91,7 @@ func TestAKeyOfAKeyEndsWithIt(t *testing.T) {
 	ends := r.clock.Now().Add(time.Hour)
 	end := func(who, asked string) string {
 		t.Helper()
-		w := r.as(who, http.MethodPost, "/api/keys", `{"name":"x"`+asked+`}`)
+		w := r.as(who, "POST", "/api/keys", `{"name":"x"`+asked+`}`)
 		if w.Code != 201 {
 			t.Fatalf("got %d %s", w.Code, w.Body)
 		}
@@ -91,7 +99,8 @@ func TestAKeyOfAKeyEndsWithIt(t *testing.T) {
 	}
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
 	asking := func(t time.Time) string { return `,"expiresAtUtc":"` + at(t) + `"` }
-	key := strings.Trim(members(t, r.as("admin", http.MethodPost, "/api/keys", `{"name":"x","owner":"ann"`+asking(ends)+`}`))["key"], `"`)
+	key := strings.Trim(members(t, r.as("admin", "POST", "/api/keys", `{"name":"x","owner":"ann"`+
+		asking(ends)+`}`))["key"], `"`)
 	for _, test := range []struct{ who, asked, want string }{
 		{key, "", at(ends)},
 		{key, `,"expiresAtUtc":null`, at(ends)},
@@ -102,15 +111,18 @@ func TestAKeyOfAKeyEndsWithIt(t *testing.T) {
 		{"bob", asking(ends), at(ends)},
 	} {
 		if got := end(test.who, test.asked); got != test.want {
-			t.Errorf("%s, asking for%s: it ends at %s, want %s", test.who, test.asked, got, test.want)
+			t.Errorf("%s, asking for%s: it ends at %s, want %s", test.who, test.asked, got,
+				test.want)
 		}
 	}
-	r.clock.Advance(time.Hour - time.Second) // one that ends within the shortest life still makes one for as long
+	// one that ends within the shortest life still makes one for as long
+	r.clock.Advance(time.Hour - time.Second)
 	if got := end(key, ""); got != at(ends) {
 		t.Errorf("it ends at %s, want %s", got, at(ends))
 	}
 	r.keys.fail = access.ErrTooManyKeys
-	wantProblem(t, r.as("admin", http.MethodPost, "/api/keys", `{"name":"x","owner":"ann"}`), 409, "too-many-keys", "")
+	wantProblem(t, r.as("admin", "POST", "/api/keys", `{"name":"x","owner":"ann"}`), 409,
+		"too-many-keys", "")
 }
 
 func TestKeysThatAreRefused(t *testing.T) {
@@ -122,17 +134,20 @@ func TestKeysThatAreRefused(t *testing.T) {
 		kind      string
 		field     string
 	}{
-		"longest name":         {"ann", `{"name":"` + strings.Repeat("東", 100) + `"}`, 201, "", ""},
-		"earliest end":         {"ann", `{"name":"x","expiresAtUtc":"` + in60.Format(time.RFC3339) + `"}`, 201, "", ""},
-		"longest owner":        {"admin", `{"name":"x","owner":"` + strings.Repeat("~", 200) + `"}`, 201, "", ""},
-		"all owners":           {"admin", `{"name":"x","owner":"*"}`, 400, "body", "owner"},
-		"owner and a space":    {"admin", `{"name":"x","owner":"ann "}`, 400, "body", "owner"},
-		"owner with a space":   {"admin", `{"name":"x","owner":"Ann Lee"}`, 201, "", ""},
-		"null owner":           {"ann", `{"name":"x","owner":null}`, 201, "", ""},
-		"no name":              {"ann", `{}`, 400, "body", "name"},
-		"empty name":           {"ann", `{"name":""}`, 400, "body", "name"},
-		"null name":            {"ann", `{"name":null}`, 400, "body", "name"},
-		"name too long":        {"ann", `{"name":"` + strings.Repeat("é", 101) + `"}`, 400, "body", "name"},
+		"longest name": {"ann", `{"name":"` + strings.Repeat("東", 100) + `"}`, 201, "", ""},
+		"earliest end": {"ann", `{"name":"x","expiresAtUtc":"` + in60.Format(time.RFC3339) +
+			`"}`, 201, "", ""},
+		"longest owner": {"admin", `{"name":"x","owner":"` + strings.Repeat("~", 200) + `"}`,
+			201, "", ""},
+		"all owners":         {"admin", `{"name":"x","owner":"*"}`, 400, "body", "owner"},
+		"owner and a space":  {"admin", `{"name":"x","owner":"ann "}`, 400, "body", "owner"},
+		"owner with a space": {"admin", `{"name":"x","owner":"Ann Lee"}`, 201, "", ""},
+		"null owner":         {"ann", `{"name":"x","owner":null}`, 201, "", ""},
+		"no name":            {"ann", `{}`, 400, "body", "name"},
+		"empty name":         {"ann", `{"name":""}`, 400, "body", "name"},
+		"null name":          {"ann", `{"name":null}`, 400, "body", "name"},
+		"name too long": {"ann", `{"name":"` + strings.Repeat("é", 101) + `"}`, 400, "body",
+			"name"},
 		"name of two lines":    {"ann", `{"name":"a\nb"}`, 400, "body", "name"},
 		"name a number":        {"ann", `{"name":7}`, 400, "body", "name"},
 		"somebody else":        {"ann", `{"name":"x","owner":"bob"}`, 403, "forbidden", ""},
@@ -142,18 +157,22 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"an admin, null owner": {"admin", `{"name":"x","owner":null}`, 400, "body", "owner"},
 		"an admin, itself":     {"admin", `{"name":"x","owner":"admin"}`, 400, "body", "owner"},
 		"an admin, nobody":     {"admin", `{"name":"x","owner":""}`, 400, "body", "owner"},
-		"owner too long":       {"admin", `{"name":"x","owner":"` + strings.Repeat("x", 201) + `"}`, 400, "body", "owner"},
-		"owner not ASCII":      {"admin", `{"name":"x","owner":"jürgen"}`, 400, "body", "owner"},
-		"owner of two lines":   {"admin", `{"name":"x","owner":"a\nb"}`, 400, "body", "owner"},
-		"own, by a long name":  {strings.Repeat("s", 300), `{"name":"x"}`, 201, "", ""},
-		"end too early":        {"ann", `{"name":"x","expiresAtUtc":"` + in59.Format(time.RFC3339Nano) + `"}`, 400, "expires-at-utc", "expiresAtUtc"},
-		"end in year 10000":    {"ann", `{"name":"x","expiresAtUtc":"9999-12-31T23:59:59-01:00"}`, 400, "expires-at-utc", "expiresAtUtc"},
-		"end a number":         {"ann", `{"name":"x","expiresAtUtc":1}`, 400, "expires-at-utc", "expiresAtUtc"},
-		"unknown field":        {"ann", `{"name":"x","admin":true}`, 400, "body", "admin"},
-		"no object":            {"ann", `"x"`, 400, "body", ""},
+		"owner too long": {"admin", `{"name":"x","owner":"` + strings.Repeat("x", 201) + `"}`,
+			400, "body", "owner"},
+		"owner not ASCII":     {"admin", `{"name":"x","owner":"jürgen"}`, 400, "body", "owner"},
+		"owner of two lines":  {"admin", `{"name":"x","owner":"a\nb"}`, 400, "body", "owner"},
+		"own, by a long name": {strings.Repeat("s", 300), `{"name":"x"}`, 201, "", ""},
+		"end too early": {"ann", `{"name":"x","expiresAtUtc":"` +
+			in59.Format(time.RFC3339Nano) + `"}`, 400, "expires-at-utc", "expiresAtUtc"},
+		"end in year 10000": {"ann", `{"name":"x","expiresAtUtc":"9999-12-31T23:59:59-01:00"}`,
+			400, "expires-at-utc", "expiresAtUtc"},
+		"end a number": {"ann", `{"name":"x","expiresAtUtc":1}`, 400, "expires-at-utc",
+			"expiresAtUtc"},
+		"unknown field": {"ann", `{"name":"x","admin":true}`, 400, "body", "admin"},
+		"no object":     {"ann", `"x"`, 400, "body", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := r.as(test.who, http.MethodPost, "/api/keys", test.body)
+			w := r.as(test.who, "POST", "/api/keys", test.body)
 			if test.status != 201 {
 				wantProblem(t, w, test.status, test.kind, test.field)
 			} else if w.Code != 201 {
@@ -161,5 +180,6 @@ func TestKeysThatAreRefused(t *testing.T) {
 			}
 		})
 	}
-	wantProblem(t, r.as("ann", http.MethodPost, "/api/keys", "name=x", "Content-Type", "text/plain"), 415, "media-type", "")
+	wantProblem(t, r.as("ann", "POST", "/api/keys", "name=x", "Content-Type", "text/plain"), 415,
+		"media-type", "")
 }

@@ -25,7 +25,8 @@ func limited(t *testing.T, rates access.Rates) *rig {
 }
 
 // from sends a request from an address.
-func (r *rig) from(address, method, target, body string, header ...string) *httptest.ResponseRecorder {
+func (r *rig) from(address, method, target, body string,
+	header ...string) *httptest.ResponseRecorder {
 	r.t.Helper()
 	return r.do(method, target, body, append([]string{"X-Forwarded-For", address}, header...)...)
 }
@@ -54,7 +55,8 @@ func TestShortenIsLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitShorten: 30, access.LimitAPI: 1})
 	token, _ := claimToken(t)
 	shorten := func(address string, header ...string) *httptest.ResponseRecorder {
-		return r.from(address, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, header...)
+		return r.from(address, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`,
+			header...)
 	}
 	for i := range 30 {
 		switch w := shorten(ann, "Authorization", "Bearer "+token); {
@@ -79,7 +81,8 @@ func TestShortenIsLimited(t *testing.T) {
 		t.Errorf("after 2 s: got %d", w.Code)
 	}
 	wantLimited(t, shorten(ann), "shorten", 30, 2)
-	r.wantMetrics(map[string]float64{"shorten.created": 1, "shorten.deduplicated": 31, "shorten.rejected": 5, "limit.refused": 5})
+	r.wantMetrics(map[string]float64{"shorten.created": 1, "shorten.deduplicated": 31,
+		"shorten.rejected": 5, "limit.refused": 5})
 	if w := r.from(ann, "GET", "/api/stats", ""); w.Code != 200 {
 		t.Errorf("another call got %d", w.Code)
 	}
@@ -89,22 +92,26 @@ func TestShortenIsLimited(t *testing.T) {
 func TestTheFormIsLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitShorten: 1})
 	post := func() *httptest.ResponseRecorder {
-		return r.from(ann, "POST", "/", "longUrl=https%3A%2F%2Fexample.com%2Ftyped&alias=mine", "Content-Type", "application/x-www-form-urlencoded")
+		return r.from(ann, "POST", "/", "longUrl=https%3A%2F%2Fexample.com%2Ftyped&alias=mine",
+			"Content-Type", "application/x-www-form-urlencoded")
 	}
 	if w := post(); w.Code != 201 {
 		t.Fatalf("got %d %s", w.Code, w.Body)
 	}
 	calls := r.fake.Calls()
 	w := post()
-	for _, want := range []string{`value="https://example.com/typed"`, `value="mine"`, "Too many requests", "in 60 seconds"} {
+	for _, want := range []string{`value="https://example.com/typed"`, `value="mine"`,
+		"Too many requests", "in 60 seconds"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if w.Code != 429 || w.Header().Get("Retry-After") != "60" || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") || r.fake.Calls() != calls {
+	if w.Code != 429 || w.Header().Get("Retry-After") != "60" ||
+		!strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") || r.fake.Calls() != calls {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
-	wantLimited(t, r.from(ann, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`), "shorten", 1, 60)
+	wantLimited(t, r.from(ann, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`),
+		"shorten", 1, 60)
 	if w := r.from(ann, "GET", "/", ""); w.Code != 200 {
 		t.Errorf("GET / got %d", w.Code)
 	}
@@ -114,18 +121,24 @@ func TestTheFormIsLimited(t *testing.T) {
 func TestOwnersAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{1, 1, 5, 1})
 	r.fake.Put(link.Link{Alias: "hers", LongURL: "https://example.com/", Owner: "cleo"})
-	for i, request := range []string{"POST /api/shorten", "GET /api/links/hers", "GET /api/links/nothing", "POST /api/shorten", "GET /api/stats"} {
+	for i, request := range []string{"POST /api/shorten", "GET /api/links/hers",
+		"GET /api/links/nothing", "POST /api/shorten", "GET /api/stats"} {
 		method, target, _ := strings.Cut(request, " ")
-		if w := r.as("cleo", method, target, `{"longUrl":"https://example.com/new"}`, "X-Forwarded-For", []string{ann, ben}[i%2]); w.Code == 429 {
+		if w := r.as("cleo", method, target, `{"longUrl":"https://example.com/new"}`,
+			"X-Forwarded-For", []string{ann, ben}[i%2]); w.Code == 429 {
 			t.Errorf("%s: got 429", request)
 		}
 	}
 	calls := r.fake.Calls()
 	for _, address := range []string{ann, ben} {
-		wantLimited(t, r.as("cleo", "GET", "/api/links/hers", "", "X-Forwarded-For", address), "api", 5, 12)
-		wantLimited(t, r.as("cleo", "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, "X-Forwarded-For", address), "api", 5, 12)
-		wantLimited(t, r.as("cleo", "GET", "/api/openapi.json", "", "X-Forwarded-For", address), "api", 5, 12)
-		if w := r.from(address, "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`); w.Code == 429 {
+		wantLimited(t, r.as("cleo", "GET", "/api/links/hers", "", "X-Forwarded-For", address),
+			"api", 5, 12)
+		wantLimited(t, r.as("cleo", "POST", "/api/shorten", `{"longUrl":"https://example.com/"}`,
+			"X-Forwarded-For", address), "api", 5, 12)
+		wantLimited(t, r.as("cleo", "GET", "/api/openapi.json", "", "X-Forwarded-For", address),
+			"api", 5, 12)
+		if w := r.from(address, "POST", "/api/shorten",
+			`{"longUrl":"https://example.com/"}`); w.Code == 429 {
 			t.Errorf("%s without credentials got 429", address)
 		}
 		if w := r.as("dora", "GET", "/api/me", "", "X-Forwarded-For", address); w.Code != 200 {
@@ -159,8 +172,10 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 		t.Error("the store was asked past the limit")
 	}
 	for range 100 {
-		for request, status := range map[string]int{"GET /api/health": 200, "GET /api/ready": 200, "HEAD /api/health": 200, "GET /": 200, "GET /manage": 200,
-			"GET /api/nothing": 404, "OPTIONS /api/links": 204, "POST /api/shorten": 400, "GET /favicon.ico": 204} {
+		for request, status := range map[string]int{"GET /api/health": 200, "GET /api/ready": 200,
+			"HEAD /api/health": 200, "GET /": 200, "GET /manage": 200,
+			"GET /api/nothing": 404, "OPTIONS /api/links": 204, "POST /api/shorten": 400,
+			"GET /favicon.ico": 204} {
 			method, target, _ := strings.Cut(request, " ")
 			if w := r.from(ann, method, target, ""); w.Code != status {
 				t.Fatalf("%s: got %d, want %d", request, w.Code, status)
@@ -169,7 +184,7 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 	}
 }
 
-// Guesses of the admin key are limited where nothing else is. What is right is taken all the same.
+// Guesses of the admin key are limited even without other limits. Right credentials are accepted.
 func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{})
 	unknown, err := access.NewKey(rand.Reader)
@@ -203,15 +218,16 @@ func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
 	wantLimited(t, present(ann, adminKey+"31"), "guess", 30, 2)
 }
 
-// A flood of unknown aliases makes no more look-ups than its limit, even if all of it comes at once, and nobody else
-// feels it.
+// A flood of unknown aliases makes no more look-ups than its limit, even if all of it comes at
+// once, and does not affect other clients.
 func TestUnknownAliasesAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 60})
 	r.fake.Put(link.Link{Alias: "cached", LongURL: "https://example.com/cached"})
 	r.fake.Put(link.Link{Alias: "stored", LongURL: "https://example.com/stored"})
 	r.fake.Cache("cached")
-	for range 1000 { // what is found, and what is no alias, never counts
-		for target, status := range map[string]int{"/stored": 302, "/stored+": 200, "/wp-login.php": 404, "/admin": 404, "/a/b": 404, "/.env+": 404} {
+	for range 1000 { // existing and impossible aliases never count
+		for target, status := range map[string]int{"/stored": 302, "/stored+": 200,
+			"/wp-login.php": 404, "/admin": 404, "/a/b": 404, "/.env+": 404} {
 			if w := r.from(ann, "GET", target, ""); w.Code != status {
 				t.Fatalf("%s: got %d", target, w.Code)
 			}
@@ -223,7 +239,8 @@ func TestUnknownAliasesAreLimited(t *testing.T) {
 	for i := range 32 {
 		all.Go(func() {
 			for j := range 100 {
-				switch w := r.from(ann, "GET", fmt.Sprintf("/no%d_%d%s", i, j, []string{"", "+", "."}[j%3]), ""); w.Code {
+				switch w := r.from(ann, "GET", fmt.Sprintf("/no%d_%d%s", i, j,
+					[]string{"", "+", "."}[j%3]), ""); w.Code {
 				case 404:
 					notFound.Add(1)
 				case 429:
@@ -238,8 +255,10 @@ func TestUnknownAliasesAreLimited(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if calls := r.fake.Calls() - before; notFound.Load() != 60 || refused.Load() != 3140 || others.Load() != 32 || calls != 60+32 {
-		t.Errorf("%d were not found, %d refused, %d of others not found; %d look-ups", notFound.Load(), refused.Load(), others.Load(), calls)
+	if calls := r.fake.Calls() - before; notFound.Load() != 60 || refused.Load() != 3140 ||
+		others.Load() != 32 || calls != 60+32 {
+		t.Errorf("%d were not found, %d refused, %d of others not found; %d look-ups",
+			notFound.Load(), refused.Load(), others.Load(), calls)
 	}
 
 	before = r.fake.Calls()
@@ -252,7 +271,8 @@ func TestUnknownAliasesAreLimited(t *testing.T) {
 		}
 	}
 	page := r.from(ann, "GET", "/nobody", "", "Accept", "text/html")
-	if page.Code != 429 || !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") || page.Header().Get("Retry-After") != "1" ||
+	if page.Code != 429 || !strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") ||
+		page.Header().Get("Retry-After") != "1" ||
 		!strings.Contains(page.Body.String(), "repeat it in 1 second.") {
 		t.Errorf("got %d %v %s", page.Code, page.Header(), page.Body)
 	}
@@ -264,18 +284,19 @@ func TestUnknownAliasesAreLimited(t *testing.T) {
 	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "unknown", 60, 1)
 }
 
-// What cannot be looked up is not unknown.
+// An alias that cannot be looked up does not count as unknown.
 func TestAnOutageIsNotLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 1})
 	r.fake.Fail(link.ErrUnavailable)
 	r.keys.fail = link.ErrUnavailable
 	for range 10 {
 		wantProblem(t, r.from(ann, "GET", "/nobody", ""), 503, "storage-unavailable", "")
-		wantProblem(t, r.from(ann, "GET", "/api/me", "", "X-Api-Key", unknownKey(t)), 503, "credentials-unchecked", "")
+		wantProblem(t, r.from(ann, "GET", "/api/me", "", "X-Api-Key", unknownKey(t)), 503,
+			"credentials-unchecked", "")
 	}
 }
 
-// Anybody can invent claim tokens.
+// Clients can make up claim tokens.
 func TestUnknownAliasesOfClaimTokensAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 3})
 	token, hash := claimToken(t)
@@ -283,7 +304,8 @@ func TestUnknownAliasesOfClaimTokensAreLimited(t *testing.T) {
 	for i := range 10 {
 		other, _ := claimToken(t)
 		w := r.from(ann, "GET", "/api/links/mine", "", "Authorization", "Bearer "+token)
-		guessed := r.from(ann, []string{"GET", "DELETE"}[i%2], fmt.Sprintf("/api/links/no%d", i), "", "Authorization", "Bearer "+other)
+		guessed := r.from(ann, []string{"GET", "DELETE"}[i%2], fmt.Sprintf("/api/links/no%d", i),
+			"", "Authorization", "Bearer "+other)
 		if i < 3 {
 			if w.Code != 200 {
 				t.Errorf("got %d", w.Code)
@@ -303,25 +325,32 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 		t.Fatalf("got %d", known.Code)
 	}
 	r.keys.cached = true
-	for _, header := range [][]string{{"X-Api-Key", unknownKey(t)}, {"Authorization", "Basic dXNlcjpwYXNz"}, {"X-Api-Key", "tny_x"}, {"Authorization", "Bearer " + unknownKey(t)}} {
-		wantProblem(t, r.from(ann, "POST", "/api/shorten", "", header...), 401, "credentials-invalid", "")
+	for _, header := range [][]string{{"X-Api-Key", unknownKey(t)},
+		{"Authorization", "Basic dXNlcjpwYXNz"}, {"X-Api-Key", "tny_x"},
+		{"Authorization", "Bearer " + unknownKey(t)}} {
+		wantProblem(t, r.from(ann, "POST", "/api/shorten", "", header...), 401,
+			"credentials-invalid", "")
 	}
 	lookups := r.keys.lookups
-	for _, request := range []string{"GET /api/me", "POST /api/shorten", "GET /api/links/abcdef", "GET /api/keys"} {
+	for _, request := range []string{"GET /api/me", "POST /api/shorten", "GET /api/links/abcdef",
+		"GET /api/keys"} {
 		method, target, _ := strings.Cut(request, " ")
-		wantLimited(t, r.from(ann, method, target, "", "X-Api-Key", unknownKey(t)), "unknown", 4, 15)
-		wantLimited(t, r.from(ann, method, target, "", "Authorization", "Bearer tny_x"), "unknown", 4, 15)
+		wantLimited(t, r.from(ann, method, target, "", "X-Api-Key", unknownKey(t)), "unknown", 4,
+			15)
+		wantLimited(t, r.from(ann, method, target, "", "Authorization", "Bearer tny_x"), "unknown",
+			4, 15)
 	}
 	if r.keys.lookups != lookups {
 		t.Errorf("%d keys were looked up past the limit", r.keys.lookups-lookups)
 	}
 	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "unknown", 4, 15)
-	for _, who := range []string{"", "cleo", "admin"} { // whom one knows without a look-up
+	for _, who := range []string{"", "cleo", "admin"} { // authenticated without a look-up
 		if w := r.as(who, "GET", "/api/me", "", "X-Forwarded-For", ann); w.Code != 200 {
 			t.Errorf("%q: got %d", who, w.Code)
 		}
 	}
-	wantProblem(t, r.from(ben, "GET", "/api/me", "", "X-Api-Key", unknownKey(t)), 401, "credentials-invalid", "")
+	wantProblem(t, r.from(ben, "GET", "/api/me", "", "X-Api-Key", unknownKey(t)), 401,
+		"credentials-invalid", "")
 	if refused := r.metrics.SigninsRefused.Value(); refused != 5 {
 		t.Errorf("%d counted as refused", refused)
 	}
@@ -338,7 +367,9 @@ func TestRedirectsAreLimited(t *testing.T) {
 	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "redirect", 2, 30)
 	wantLimited(t, r.from(ann, "GET", "/cached+", ""), "redirect", 2, 30)
 	wantLimited(t, r.from(ann, "GET", "/nobody+", ""), "redirect", 2, 30)
-	for _, request := range []string{"GET /favicon.ico", "GET /robots.txt", "GET /a/b", "GET /api+"} { // no alias
+	// no alias
+	for _, request := range []string{"GET /favicon.ico", "GET /robots.txt", "GET /a/b",
+		"GET /api+"} {
 		method, target, _ := strings.Cut(request, " ")
 		if w := r.from(ann, method, target, ""); w.Code == 429 {
 			t.Errorf("%s got 429", request)
@@ -356,7 +387,8 @@ func TestRedirectsAreLimited(t *testing.T) {
 	}
 }
 
-// Whatever a client writes into the header, and wherever its proxies' entries stand, it is one client.
+// Whatever a client writes into the header, and wherever its proxies' entries stand, it is one
+// client.
 func TestForgedAddressesAreOneClient(t *testing.T) {
 	const forged, proxies = 40, 3
 	for hops := 1; hops <= proxies; hops++ {
@@ -379,9 +411,11 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 			case 1: // a line for each
 				req.Header["X-Forwarded-For"] = entries
 			case 2: // and an empty one
-				req.Header["X-Forwarded-For"] = append([]string{"", "unknown,, " + invented}, strings.Join(entries, ","))
+				req.Header["X-Forwarded-For"] = append([]string{"", "unknown,, " + invented},
+					strings.Join(entries, ","))
 			}
-			for _, other := range []string{"Forwarded", "X-Real-Ip", "Client-Ip", "X-Azure-Clientip", "True-Client-Ip", "Cf-Connecting-Ip"} {
+			for _, other := range []string{"Forwarded", "X-Real-Ip", "Client-Ip",
+				"X-Azure-Clientip", "True-Client-Ip", "Cf-Connecting-Ip"} {
 				req.Header.Set(other, invented)
 			}
 			w := httptest.NewRecorder()
@@ -392,7 +426,8 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 			t.Errorf("%d proxies: got %v", hops, status)
 		}
 		req := httptest.NewRequest("GET", "http://internal.example/nobody", nil)
-		req.Header.Set("X-Forwarded-For", strings.Join(append([]string{ann, ben}, behind[1:]...), ","))
+		req.Header.Set("X-Forwarded-For", strings.Join(append([]string{ann, ben}, behind[1:]...),
+			","))
 		w := httptest.NewRecorder()
 		if r.ServeHTTP(w, req); w.Code != 404 {
 			t.Errorf("%d proxies: somebody else got %d", hops, w.Code)
@@ -400,8 +435,8 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 	}
 }
 
-// Where the header is absent, all clients behind the host would be one. They are not limited, which
-// is told; owners are, and whoever has an address.
+// Without the header, all clients behind the host would be one. They are not limited, which ready
+// and the log say; owners and clients with an address are.
 func TestClientsWithoutAnAddress(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) {
 		c.Rates = access.Rates{1, 1, 1, 1}
@@ -410,7 +445,8 @@ func TestClientsWithoutAnAddress(t *testing.T) {
 	request := func(header ...string) (status []int) {
 		for _, target := range []string{"GET /nobody", "POST /api/shorten", "GET /api/stats"} {
 			method, path, _ := strings.Cut(target, " ")
-			req := httptest.NewRequest(method, "http://internal.example"+path, strings.NewReader(`{"longUrl":"https://example.com/"}`))
+			req := httptest.NewRequest(method, "http://internal.example"+path,
+				strings.NewReader(`{"longUrl":"https://example.com/"}`))
 			req.RemoteAddr = "127.0.0.1:4711"
 			req.Header.Set("Content-Type", "application/json")
 			for pair := range slices.Chunk(header, 2) {
@@ -422,7 +458,7 @@ func TestClientsWithoutAnAddress(t *testing.T) {
 		}
 		return status
 	}
-	if w := r.do("GET", "/api/ready", ""); strings.Contains(w.Body.String(), "addresses") {
+	if w := r.get("/api/ready"); strings.Contains(w.Body.String(), "addresses") {
 		t.Errorf("before: %s", w.Body)
 	}
 	request("X-Forwarded-For", ann)
@@ -440,7 +476,8 @@ func TestClientsWithoutAnAddress(t *testing.T) {
 	if got := strings.Count(r.log.String(), telemetry.LogClientAddressMissing); got != 1 {
 		t.Errorf("%d lines in\n%s", got, r.log)
 	}
-	if w := r.do("GET", "/api/ready", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"addresses":"missing"`) {
+	if w := r.get("/api/ready"); w.Code != 200 ||
+		!strings.Contains(w.Body.String(), `"addresses":"missing"`) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	r.as("cleo", "GET", "/api/me", "")
@@ -450,7 +487,8 @@ func TestClientsWithoutAnAddress(t *testing.T) {
 // IPv6 clients have a /64 each.
 func TestIPv6ClientsAreLimitedByNetwork(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 1})
-	for address, status := range map[string][2]int{"[2001:db8::%d]:4711": {404, 429}, "2001:db8:0:%d::1": {404, 404}, "::ffff:203.0.113.%d": {404, 404}} {
+	for address, status := range map[string][2]int{"[2001:db8::%d]:4711": {404, 429},
+		"2001:db8:0:%d::1": {404, 404}, "::ffff:203.0.113.%d": {404, 404}} {
 		for i, want := range status {
 			if w := r.from(fmt.Sprintf(address, i+1), "GET", "/nobody", ""); w.Code != want {
 				t.Errorf("%s: got %d, want %d", fmt.Sprintf(address, i+1), w.Code, want)
@@ -490,30 +528,41 @@ func TestDryRunsTellLittleOfOthers(t *testing.T) {
 	if err := r.fake.Blocked.Add(t.Context(), "evil.example"); err != nil {
 		t.Fatal(err)
 	}
-	first := line("own", url, "") + line("free", url, "") + line("bobs", other, "") + line("free", other, "") + line("bobs-gone", url, "") +
+	first := line("own", url, "") + line("free", url, "") + line("bobs", other, "") +
+		line("free", other, "") + line("bobs-gone", url, "") +
 		line("own-off", other, "") + line("evil", "https://evil.example/", "")
-	second := line("free2", url, "") + line("tomb", url, "") + line("free3", url, "") + line("nobodys", url, "") + line("bobs", url, "") +
-		line("own", url, "") + line("own", other, "") + line("evil", "https://evil.example/", "") + line("no/alias", url, "")
-	told := []string{"1 200 own", "2 201 free", "3 409 bobs alias-taken", "4 200 free", "5 409 bobs-gone link-deleted", "6 409 own-off alias-taken",
+	second := line("free2", url, "") + line("tomb", url, "") + line("free3", url, "") +
+		line("nobodys", url, "") + line("bobs", url, "") +
+		line("own", url, "") + line("own", other, "") + line("evil", "https://evil.example/", "") +
+		line("no/alias", url, "")
+	told := []string{"1 200 own", "2 201 free", "3 409 bobs alias-taken", "4 200 free",
+		"5 409 bobs-gone link-deleted", "6 409 own-off alias-taken",
 		"7 403 evil target-blocked longUrl"}
 	r.wantResults("within the limit", r.imports("ann", "?dryRun=true", first), told...)
-	spent := []string{"1 429 free2 rate-limited", "2 429 tomb rate-limited", "3 429 free3 rate-limited", "4 429 nobodys rate-limited",
-		"5 429 bobs rate-limited", "6 200 own", "7 409 own alias-taken", "8 403 evil target-blocked longUrl", "9 400  alias alias"}
+	spent := []string{"1 429 free2 rate-limited", "2 429 tomb rate-limited",
+		"3 429 free3 rate-limited", "4 429 nobodys rate-limited",
+		"5 429 bobs rate-limited", "6 200 own", "7 409 own alias-taken",
+		"8 403 evil target-blocked longUrl", "9 400  alias alias"}
 	past := append([]string{"1 201 free2", "2 409 tomb alias-taken"}, spent[2:]...)
 	r.wantResults("past it", r.imports("ann", "?dryRun=true", second), past...)
 	r.wantResults("after it", r.imports("ann", "?dryRun=true", second), spent...)
-	if w := r.as("ann", "POST", "/api/import?dryRun=true", second); w.Code != 200 || strings.Count(w.Body.String(), "again in 28800 seconds.") != 5 {
+	if w := r.as("ann", "POST", "/api/import?dryRun=true", second); w.Code != 200 ||
+		strings.Count(w.Body.String(), "again in 28800 seconds.") != 5 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	// Neither others nor admins have less for that, nor anybody who has waited.
-	r.wantResults("another owner", r.imports("cleo", "?dryRun=true", line("bobs", other, "")), "1 409 bobs alias-taken")
+	// Other owners and admins are not affected, nor is the same owner after a wait.
+	r.wantResults("another owner", r.imports("cleo", "?dryRun=true", line("bobs", other, "")),
+		"1 409 bobs alias-taken")
 	for range 5 {
-		r.wantResults("an admin", r.imports("admin", "?dryRun=true", line("bobs", other, "")), "1 409 bobs alias-taken")
+		r.wantResults("an admin", r.imports("admin", "?dryRun=true", line("bobs", other, "")),
+			"1 409 bobs alias-taken")
 	}
 	r.clock.Advance(8 * time.Hour)
-	r.wantResults("eight hours later", r.imports("ann", "?dryRun=true", line("bobs", other, "")+line("free", url, "")), "1 409 bobs alias-taken", "2 429 free rate-limited")
+	r.wantResults("eight hours later", r.imports("ann", "?dryRun=true", line("bobs", other, "")+
+		line("free", url, "")), "1 409 bobs alias-taken", "2 429 free rate-limited")
 	// What is no dry run costs nothing, and tells what it does.
-	r.wantResults("in earnest", r.imports("ann", "", line("bobs", other, "")+line("free", url, "")), "1 409 bobs alias-taken", "2 201 free")
+	r.wantResults("in earnest", r.imports("ann", "", line("bobs", other, "")+line("free", url, "")),
+		"1 409 bobs alias-taken", "2 201 free")
 }
 
 // So do claims with tokens that are wrong, and right ones count nowhere.
@@ -537,23 +586,30 @@ func TestClaimsTellLittleOfOthers(t *testing.T) {
 		return strings.Join(results, ", ")
 	}
 	for _, test := range []struct{ who, got, want string }{
-		{"within the limit", claims("ann", "bobs x", "free x", "own x", "nobodys x", "a/b x"), "invalid, gone, already yours, invalid, gone"},
-		{"past it", claims("ann", "free x", "bobs-gone "+token, "free x", "bobs x", "own x", "nobodys x", "nobodys "+token, "tomb x", "a/b x"),
+		{"within the limit", claims("ann", "bobs x", "free x", "own x", "nobodys x", "a/b x"),
+			"invalid, gone, already yours, invalid, gone"},
+		{"past it", claims("ann", "free x", "bobs-gone "+token, "free x", "bobs x", "own x",
+			"nobodys x", "nobodys "+token, "tomb x", "a/b x"),
 			"gone, invalid, later, later, already yours, later, claimed, later, gone"},
-		{"a dry run then", strings.Join(r.imports("ann", "?dryRun=true", line("free", "https://example.com/", "")), ""), "1 429 free rate-limited"},
-		{"another owner", claims("cleo", "bobs x", "free x", "nobodys2 "+token), "invalid, gone, claimed"},
-		{"an admin", claims("admin", "bobs x", "bobs x", "bobs x", "bobs x"), "invalid, invalid, invalid, invalid"},
+		{"a dry run then", strings.Join(r.imports("ann", "?dryRun=true",
+			line("free", "https://example.com/", "")), ""), "1 429 free rate-limited"},
+		{"another owner", claims("cleo", "bobs x", "free x", "nobodys2 "+token),
+			"invalid, gone, claimed"},
+		{"an admin", claims("admin", "bobs x", "bobs x", "bobs x", "bobs x"),
+			"invalid, invalid, invalid, invalid"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: got %s, want %s", test.who, test.got, test.want)
 		}
 	}
 	r.clock.Advance(24 * time.Hour)
-	if got := claims("ann", "bobs x", "bobs x", "bobs x", "bobs x"); got != "invalid, invalid, invalid, later" {
+	if got := claims("ann", "bobs x", "bobs x", "bobs x",
+		"bobs x"); got != "invalid, invalid, invalid, later" {
 		t.Errorf("a day later: got %s", got)
 	}
 	all := limited(t, access.Rates{})
-	if results := all.imports("ann", "?dryRun=true", line("free", "https://example.com/", "")); results[0] != "1 201 free" {
+	if results := all.imports("ann", "?dryRun=true", line("free", "https://example.com/",
+		"")); results[0] != "1 201 free" {
 		t.Errorf("without a limit: %v", results)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ type page struct {
 // list returns a page of a list, as its aliases and the cursor of the next one.
 func (r *rig) list(who string, query url.Values) (aliases []string, next string) {
 	r.t.Helper()
-	w := r.as(who, http.MethodGet, "/api/links?"+query.Encode(), "")
+	w := r.as(who, "GET", "/api/links?"+query.Encode(), "")
 	var p page
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 200 || p.Items == nil {
 		r.t.Fatalf("%v: got %d %s, %v", query, w.Code, w.Body, err)
@@ -41,7 +40,8 @@ func TestList(t *testing.T) {
 	now := r.clock.Now()
 	for i, l := range []link.Link{
 		{Alias: "plain", LongURL: "https://example.com/Path"},
-		{Alias: "tagged", LongURL: "https://example.org/", Tags: []string{"work", "Home"}, Title: "ΟΔΟΣ"},
+		{Alias: "tagged", LongURL: "https://example.org/", Tags: []string{"work", "Home"},
+			Title: "ΟΔΟΣ"},
 		{Alias: "expired", LongURL: "https://example.com/e", ExpiresAt: now},
 		{Alias: "disabled", LongURL: "https://example.com/d", Disabled: true},
 		{Alias: "deleted", LongURL: "https://example.com/x", DeletedAt: now},
@@ -86,28 +86,34 @@ func TestList(t *testing.T) {
 	if got, _ := r.list("admin", nil); got != nil {
 		t.Errorf("an admin has %v", got)
 	}
-	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?owner=bob", ""), 403, "forbidden", "")
-	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?owner=bob&limit=x", ""), 403, "forbidden", "")
-	if got := strings.TrimSpace(r.as("eve", http.MethodGet, "/api/links", "").Body.String()); got != `{"items":[],"nextCursor":null}` {
+	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob", ""), 403, "forbidden", "")
+	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob&limit=x", ""), 403, "forbidden", "")
+	if got := strings.TrimSpace(r.as("eve", "GET", "/api/links",
+		"").Body.String()); got != `{"items":[],"nextCursor":null}` {
 		t.Errorf("an empty list is %s", got)
 	}
 	// A link in a list is the link by itself.
 	var p struct{ Items []json.RawMessage }
-	if err := json.Unmarshal(r.as("ann", http.MethodGet, "/api/links?q=tagged", "").Body.Bytes(), &p); err != nil {
+	if err := json.Unmarshal(r.as("ann", "GET", "/api/links?q=tagged", "").Body.Bytes(),
+		&p); err != nil {
 		t.Fatal(err)
 	}
-	if alone := strings.TrimSpace(r.as("ann", http.MethodGet, "/api/links/tagged", "").Body.String()); string(p.Items[0]) != alone {
+	if alone := strings.TrimSpace(r.as("ann", "GET", "/api/links/tagged",
+		"").Body.String()); string(p.Items[0]) != alone {
 		t.Errorf("listed %s, alone %s", p.Items[0], alone)
 	}
 }
 
-// A short URL in q is its alias, which costs one read; the list is still that of one owner, with its
-// other filters.
+// A short URL in q is its alias, which costs one read; the list is still that of one owner, with
+// its other filters.
 func TestListOfAShortURL(t *testing.T) {
 	r := newRig(t)
-	r.fake.Put(link.Link{Alias: "menu", LongURL: "https://example.com/menu", Owner: "ann", Tags: []string{"print"}})
-	r.fake.Put(link.Link{Alias: "menu-2", LongURL: "https://example.com/?of=tiney.to/menu", Owner: "ann"})
-	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/gone", Owner: "ann", DeletedAt: r.clock.Now()})
+	r.fake.Put(link.Link{Alias: "menu", LongURL: "https://example.com/menu", Owner: "ann",
+		Tags: []string{"print"}})
+	r.fake.Put(link.Link{Alias: "menu-2", LongURL: "https://example.com/?of=tiney.to/menu",
+		Owner: "ann"})
+	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/gone", Owner: "ann",
+		DeletedAt: r.clock.Now()})
 	for _, test := range []struct{ who, query, want string }{
 		{"ann", "q=https://tiney.to/menu", "[menu]"},
 		{"ann", "q=Tiney.to/menu&tag=print&state=live", "[menu]"},
@@ -127,7 +133,8 @@ func TestListOfAShortURL(t *testing.T) {
 		calls := r.fake.Calls()
 		got, next := r.list(test.who, values)
 		if fmt.Sprint(got) != test.want || next != "" || r.fake.Calls() != calls+1 {
-			t.Errorf("%s, %s: %v, next %q, %d calls", test.who, test.query, got, next, r.fake.Calls()-calls)
+			t.Errorf("%s, %s: %v, next %q, %d calls", test.who, test.query, got, next,
+				r.fake.Calls()-calls)
 		}
 	}
 	r.fake.Fail(link.ErrDamaged)
@@ -135,7 +142,8 @@ func TestListOfAShortURL(t *testing.T) {
 		t.Errorf("a damaged row is %v", got)
 	}
 	r.fake.Fail(link.ErrUnavailable)
-	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?q=tiney.to/menu", ""), 503, "storage-unavailable", "")
+	wantProblem(t, r.as("ann", "GET", "/api/links?q=tiney.to/menu", ""), 503, "storage-unavailable",
+		"")
 }
 
 func TestPages(t *testing.T) {
@@ -145,7 +153,8 @@ func TestPages(t *testing.T) {
 	for i := range 1005 {
 		a := fmt.Sprintf("a%04d", 1004-i)
 		want = append(want, a)
-		r.fake.Put(link.Link{Alias: link.Alias(a), LongURL: "https://example.com/" + a, Owner: "ann", CreatedAt: now.Add(-time.Duration(i) * time.Second)})
+		r.fake.Put(link.Link{Alias: link.Alias(a), LongURL: "https://example.com/" + a,
+			Owner: "ann", CreatedAt: now.Add(-time.Duration(i) * time.Second)})
 	}
 	for _, limit := range []string{"", "1", "7", "100"} {
 		query := url.Values{}
@@ -170,7 +179,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("limit %s: %d links, or not in their order", limit, len(got))
 		}
 	}
-	// One call reads 1,000 links; what it seeks is further on.
+	// One call reads 1,000 links; the match is further on.
 	query := url.Values{"q": {"a0002"}}
 	some, next := r.list("ann", query)
 	if some != nil || next == "" {
@@ -186,14 +195,16 @@ func TestListsThatAreRefused(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {
 		for _, owner := range []string{"ann", "bob"} {
-			r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprint(owner, i)), LongURL: "https://example.com/", Owner: owner, Tags: []string{"t"}})
+			r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprint(owner, i)),
+				LongURL: "https://example.com/", Owner: owner, Tags: []string{"t"}})
 		}
 	}
 	_, cursor := r.list("ann", url.Values{"limit": {"1"}})
 	if _, err := base64.RawURLEncoding.DecodeString(cursor); err != nil || cursor == "" {
 		t.Fatalf("cursor %q: %v", cursor, err)
 	}
-	if got, _ := r.list("ann", url.Values{"limit": {"2"}, "cursor": {cursor}}); fmt.Sprint(got) != "[ann1 ann2]" {
+	got, _ := r.list("ann", url.Values{"limit": {"2"}, "cursor": {cursor}})
+	if fmt.Sprint(got) != "[ann1 ann2]" {
 		t.Errorf("another limit: got %v", got)
 	}
 	for query, field := range map[string]string{
@@ -214,13 +225,15 @@ func TestListsThatAreRefused(t *testing.T) {
 		"cursor=" + cursor + "&cursor=" + cursor: "cursor",
 		"q=%zz":                                  "",
 	} {
-		wantProblem(t, r.as("ann", http.MethodGet, "/api/links?"+query, ""), 400, "parameter", field)
+		wantProblem(t, r.as("ann", "GET", "/api/links?"+query, ""), 400, "parameter", field)
 	}
-	wantProblem(t, r.as("bob", http.MethodGet, "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
-	r.fake.Fail(link.ErrPosition) // as a store says of what somebody has put into a cursor of their own
-	wantProblem(t, r.as("ann", http.MethodGet, "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
+	wantProblem(t, r.as("bob", "GET", "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
+	// the store refuses the position of a made-up cursor
+	r.fake.Fail(link.ErrPosition)
+	wantProblem(t, r.as("ann", "GET", "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
 	r.fake.Fail(nil)
-	if got, _ := r.list("admin", url.Values{"owner": {"ann"}, "cursor": {cursor}}); fmt.Sprint(got) != "[ann1 ann2]" {
+	got, _ = r.list("admin", url.Values{"owner": {"ann"}, "cursor": {cursor}})
+	if fmt.Sprint(got) != "[ann1 ann2]" {
 		t.Errorf("an admin who lists the same: got %v", got)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"tiney/link"
 )
 
-// wantPage checks the headers of a page, and that it takes nothing from elsewhere and nothing that is not there. It may call
-// the origins, each after a space.
+// wantPage checks the headers of a page, and that it takes nothing from elsewhere and nothing that
+// is not there. It may call the origins, each after a space.
 func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 	t.Helper()
 	referrers := "no-referrer"
@@ -26,54 +26,64 @@ func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 		referrers = "same-origin"
 	}
 	for name, want := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": referrers,
+		"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-store",
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": referrers,
 		"Cross-Origin-Opener-Policy": "same-origin",
 		"Content-Length":             strconv.Itoa(w.Body.Len()),
-		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'" + strings.Join(origins, "") + "; form-action 'self'; " +
-			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; " +
+			"img-src 'self' data:; connect-src 'self'" + strings.Join(origins, "") +
+			"; form-action 'self'; " +
+			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+			"trusted-types 'none'",
 	} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if body := w.Body.String(); !strings.HasPrefix(body, "<!doctype html>\n") || !strings.HasSuffix(body, "</html>\n") || strings.Contains(body, `src="http`) {
+	if body := w.Body.String(); !strings.HasPrefix(body, "<!doctype html>\n") ||
+		!strings.HasSuffix(body, "</html>\n") || strings.Contains(body, `src="http`) {
 		t.Errorf("got %s", body)
 	}
 }
 
 func TestHome(t *testing.T) {
 	r := newRig(t)
-	r.fake.Fail(link.ErrUnavailable) // it asks nobody
-	w := r.do(http.MethodGet, "/", "")
+	r.fake.Fail(link.ErrUnavailable) // it asks no store
+	w := r.get("/")
 	wantPage(t, w)
 	if w.Code != 200 || !strings.Contains(w.Body.String(), "https://tiney.to/api/shorten") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	for _, m := range regexp.MustCompile(`="\./(manage/[\w.]+)"`).FindAllStringSubmatch(w.Body.String(), -1) {
-		for _, target := range []string{"/" + m[1], "/MANAGE" + strings.TrimPrefix(m[1], "manage")} {
-			a := r.do(http.MethodGet, target, "")
-			if a.Code != 200 || a.Header().Get("Cache-Control") != "public, max-age=31536000, immutable" || a.Header().Get("X-Content-Type-Options") != "nosniff" ||
+	file := regexp.MustCompile(`="\./(manage/[\w.]+)"`)
+	for _, m := range file.FindAllStringSubmatch(w.Body.String(), -1) {
+		upper := "/MANAGE" + strings.TrimPrefix(m[1], "manage")
+		for _, target := range []string{"/" + m[1], upper} {
+			a := r.get(target)
+			if a.Code != 200 ||
+				a.Header().Get("Cache-Control") != "public, max-age=31536000, immutable" ||
+				a.Header().Get("X-Content-Type-Options") != "nosniff" ||
 				!strings.HasPrefix(a.Header().Get("Content-Type"), "text/") || a.Body.Len() == 0 {
 				t.Errorf("%s: got %d %v", target, a.Code, a.Header())
 			}
 		}
 		other := regexp.MustCompile(`[0-9a-f]{12}`).ReplaceAllString(m[1], "0123456789ab")
-		if a := r.do(http.MethodGet, "/"+other, ""); a.Code != 200 || a.Header().Get("Cache-Control") != "no-store" {
+		if a := r.get("/" + other); a.Code != 200 || a.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s, as another build names it: got %d %v", other, a.Code, a.Header())
 		}
 	}
-	for _, target := range []string{"/manage//", "/manage/home.js", "/manage/home.html", "/manage/../home.go", "/manage/x/home.0123456789ab.js"} {
-		wantProblem(t, r.do(http.MethodGet, target, ""), 404, "not-found", "")
+	for _, target := range []string{"/manage//", "/manage/home.js", "/manage/home.html",
+		"/manage/../home.go", "/manage/x/home.0123456789ab.js"} {
+		wantProblem(t, r.get(target), 404, "not-found", "")
 	}
 }
 
-// A form is what browsers send that run no scripts. It follows the rules of shorten, and counts as that does.
+// Browsers without scripts send a form. It follows the rules of shorten, and counts like it.
 func TestForm(t *testing.T) {
 	const longURL = `https://example.com/"><img src=x onerror=alert(1)>`
 	r := newRig(t)
 	post := func(form url.Values) *httptest.ResponseRecorder {
 		t.Helper()
-		w := r.do(http.MethodPost, "/", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+		w := r.do("POST", "/", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 		wantPage(t, w)
 		return w
 	}
@@ -83,19 +93,28 @@ func TestForm(t *testing.T) {
 		status int
 		says   string
 	}{
-		{url.Values{"longUrl": {"  https://example.com/a "}, "alias": {""}, "expiresInSeconds": {"3600"}}, 201, "Your short link"},
+		{url.Values{"longUrl": {"  https://example.com/a "}, "alias": {""},
+			"expiresInSeconds": {"3600"}}, 201, "Your short link"},
 		{url.Values{"longUrl": {"https://example.com/a"}}, 200, "had a link already"},
 		{url.Values{"longUrl": {"example.com/a"}, "alias": {" mine "}}, 201, "Your short link"},
-		{url.Values{"longUrl": {"https://example.com/b"}, "alias": {"mine"}}, 409, `id="alias-error">There is a link with this alias`},
-		{url.Values{"longUrl": {"https://example.com/b"}, "alias": {"a b"}}, 400, `id="alias-error">An alias has`},
-		{url.Values{"longUrl": {"https://example.com/b"}, "expiresInSeconds": {"59"}}, 400, `id="life-error">The lifetime must be`},
-		{url.Values{"longUrl": {"https://example.com/b"}, "expiresInSeconds": {"x"}}, 400, `id="life-error">The lifetime must be`},
+		{url.Values{"longUrl": {"https://example.com/b"}, "alias": {"mine"}}, 409,
+			`id="alias-error">There is a link with this alias`},
+		{url.Values{"longUrl": {"https://example.com/b"}, "alias": {"a b"}}, 400,
+			`id="alias-error">An alias has`},
+		{url.Values{"longUrl": {"https://example.com/b"}, "expiresInSeconds": {"59"}}, 400,
+			`id="life-error">The lifetime must be`},
+		{url.Values{"longUrl": {"https://example.com/b"}, "expiresInSeconds": {"x"}}, 400,
+			`id="life-error">The lifetime must be`},
 		{url.Values{}, 400, `id="url-error">The URL is missing`},
 		{url.Values{"longUrl": {longURL}}, 400, `id="url-error">The URL contains white space`},
-		{url.Values{"longUrl": {"https://example.com/\xff"}}, 400, `id="url-error">The URL is not valid UTF-8`},
-		{url.Values{"longUrl": {"ftp://example.com/"}}, 400, `id="url-error">The URL must start with http`},
-		{url.Values{"longUrl": {"mailto:ann@example.com"}}, 400, `id="url-error">The URL must start with http`},
-		{url.Values{"longUrl": {"ann@example.com:8080"}}, 400, `id="url-error">The URL contains a user name`},
+		{url.Values{"longUrl": {"https://example.com/\xff"}}, 400,
+			`id="url-error">The URL is not valid UTF-8`},
+		{url.Values{"longUrl": {"ftp://example.com/"}}, 400,
+			`id="url-error">The URL must start with http`},
+		{url.Values{"longUrl": {"mailto:ann@example.com"}}, 400,
+			`id="url-error">The URL must start with http`},
+		{url.Values{"longUrl": {"ann@example.com:8080"}}, 400,
+			`id="url-error">The URL contains a user name`},
 	} {
 		w := post(test.form)
 		body := w.Body.String()
@@ -104,40 +123,49 @@ func TestForm(t *testing.T) {
 		}
 		m := short.FindStringSubmatch(body)
 		switch {
-		case test.status < 300 && (m == nil || !strings.Contains(body, `src="api/links/`+m[2]+`/qr"`)):
+		case test.status < 300 && (m == nil || !strings.Contains(body, `src="api/links/`+m[2]+
+			`/qr"`)):
 			t.Errorf("%d: there is no link or no QR code in %s", i, body)
-		case test.status > 300 && (m != nil || !strings.Contains(body, `value="`+html.EscapeString(strings.ToValidUTF8(test.form.Get("longUrl"), "\uFFFD"))+`"`)):
+		case test.status > 300 && (m != nil || !strings.Contains(body, `value="`+
+			html.EscapeString(strings.ToValidUTF8(test.form.Get("longUrl"), "\uFFFD"))+`"`)):
 			t.Errorf("%d: it does not have what was typed: %s", i, body)
 		}
-		if m != nil && r.do(http.MethodGet, "/"+m[2], "").Header().Get("Location") != "https://example.com/a" {
+		if m != nil && r.get("/"+m[2]).Header().Get("Location") != "https://example.com/a" {
 			t.Errorf("%d: %s does not lead there", i, m[1])
 		}
 	}
-	r.wantMetrics(map[string]float64{"shorten.created": 2, "shorten.deduplicated": 1, "shorten.rejected": 10, "redirect.found": 3})
+	r.wantMetrics(map[string]float64{"shorten.created": 2, "shorten.deduplicated": 1,
+		"shorten.rejected": 10, "redirect.found": 3})
 
 	r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/off", Disabled: true})
-	if w := post(url.Values{"longUrl": {"https://example.com/off"}}); w.Code != 403 || !strings.Contains(w.Body.String(), "<strong>This URL&#39;s link is disabled</strong>") {
+	if w := post(url.Values{"longUrl": {"https://example.com/off"}}); w.Code != 403 ||
+		!strings.Contains(w.Body.String(), "<strong>This URL&#39;s link is disabled</strong>") {
 		t.Errorf("disabled: got %d %s", w.Code, w.Body)
 	}
 	r.fake.Fail(link.ErrUnavailable)
-	w := post(url.Values{"longUrl": {"https://example.com/new"}, "alias": {"kept"}, "expiresInSeconds": {"86400"}})
-	if body := w.Body.String(); w.Code != 503 || w.Header().Get("Retry-After") != "5" || !strings.Contains(body, "<strong>Try again in a moment</strong>") ||
-		!strings.Contains(body, `value="https://example.com/new"`) || !strings.Contains(body, `value="kept"`) || !strings.Contains(body, `value="86400" selected>`) {
+	w := post(url.Values{"longUrl": {"https://example.com/new"}, "alias": {"kept"},
+		"expiresInSeconds": {"86400"}})
+	if body := w.Body.String(); w.Code != 503 || w.Header().Get("Retry-After") != "5" ||
+		!strings.Contains(body, "<strong>Try again in a moment</strong>") ||
+		!strings.Contains(body, `value="https://example.com/new"`) ||
+		!strings.Contains(body, `value="kept"`) ||
+		!strings.Contains(body, `value="86400" selected>`) {
 		t.Errorf("storage is down: got %d %v %s", w.Code, w.Header(), body)
 	}
 	if !strings.Contains(r.log.String(), link.ErrUnavailable.Error()) {
 		t.Errorf("the log does not say why: %s", r.log)
 	}
 
-	wantProblem(t, r.do(http.MethodPost, "/", `{"longUrl":"https://example.com/"}`), 415, "media-type", "")
+	wantProblem(t, r.do("POST", "/", `{"longUrl":"https://example.com/"}`), 415, "media-type", "")
 	for _, body := range []string{"longUrl=%zz", "a;b"} {
-		wantProblem(t, r.do(http.MethodPost, "/", body, "Content-Type", "application/x-www-form-urlencoded"), 400, "body", "")
+		wantProblem(t, r.do("POST", "/", body, "Content-Type", "application/x-www-form-urlencoded"),
+			400, "body", "")
 	}
-	wantProblem(t, r.do(http.MethodPost, "/", strings.Repeat("x", 16<<10+1), "Content-Type", "application/x-www-form-urlencoded"), 413, "body-too-large", "")
+	wantProblem(t, r.do("POST", "/", strings.Repeat("x", 16<<10+1), "Content-Type",
+		"application/x-www-form-urlencoded"), 413, "body-too-large", "")
 }
 
-// No website makes links through the browsers of those who visit it. Our own form, and programs,
-// do.
+// No other website makes links through the browsers of its visitors. Our own form and programs do.
 func TestFormsOfOtherWebsites(t *testing.T) {
 	for _, test := range []struct {
 		base   string
@@ -147,8 +175,10 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 		{"https://tiney.to", nil, true}, // curl
 		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-origin"}}, true},
 		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"none"}}, true},
-		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://127.0.0.1:7071"}}, true},
-		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://tiney.to"}}, false},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-origin"},
+			"Origin": {"http://127.0.0.1:7071"}}, true},
+		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"cross-site"},
+			"Origin": {"https://tiney.to"}}, false},
 		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"same-site"}}, false},
 		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {"Same-Origin"}}, false},
 		{"https://tiney.to", http.Header{"Sec-Fetch-Site": {""}}, false},
@@ -158,37 +188,48 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 		{"https://tiney.to", http.Header{"Origin": {"https://evil.example"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to:8443"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"http://tiney.to"}}, false},
-		{"https://tiney.to", http.Header{"Origin": {"https://internal.example"}}, false}, // which is Host
+		// which is Host
+		{"https://tiney.to", http.Header{"Origin": {"https://internal.example"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"http://internal.example"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"null"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {""}}, false},
-		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to", "https://evil.example"}}, false},
-		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to, https://evil.example"}}, false},
-		{"HTTP://Bücher.example:80/go/", http.Header{"Origin": {"http://xn--bcher-kva.example"}}, true},
-		{"HTTP://Bücher.example:80/go/", http.Header{"Origin": {"http://bücher.example:80"}}, false},
+		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to", "https://evil.example"}},
+			false},
+		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to, https://evil.example"}},
+			false},
+		{"HTTP://Bücher.example:80/go/", http.Header{"Origin": {"http://xn--bcher-kva.example"}},
+			true},
+		{"HTTP://Bücher.example:80/go/", http.Header{"Origin": {"http://bücher.example:80"}},
+			false},
 	} {
 		r := newRig(t, func(c *functions.Config) { c.Rules.Base, _ = link.ParseBase(test.base) })
-		req := httptest.NewRequest(http.MethodPost, "http://internal.example/", strings.NewReader("longUrl=https%3A%2F%2Fexample.com"))
-		req.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"text/html"}}
+		req := httptest.NewRequest("POST", "http://internal.example/",
+			strings.NewReader("longUrl=https%3A%2F%2Fexample.com"))
+		req.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"},
+			"Accept": {"text/html"}}
 		maps.Copy(req.Header, test.header)
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, req)
-		if test.ours && w.Code != 201 || !test.ours && (w.Code != 403 || r.fake.Calls() != 0 || !strings.Contains(w.Body.String(), "another website&#39;s</h1>")) {
+		if test.ours && w.Code != 201 || !test.ours && (w.Code != 403 || r.fake.Calls() != 0 ||
+			!strings.Contains(w.Body.String(), "another website&#39;s</h1>")) {
 			t.Errorf("%v, %v: got %d %s", test.base, test.header, w.Code, w.Body)
 		}
 	}
 	r := newRig(t)
-	wantProblem(t, r.do(http.MethodPost, "/", "not read", "Sec-Fetch-Site", "cross-site"), 403, "cross-site", "")
+	wantProblem(t, r.do("POST", "/", "not read", "Sec-Fetch-Site", "cross-site"), 403, "cross-site",
+		"")
 	r.wantMetrics(map[string]float64{"shorten.rejected": 1})
 }
 
 func TestFormForOwnersOnly(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.OwnersOnly = true })
-	if home := r.do(http.MethodGet, "/", ""); !strings.Contains(home.Body.String(), `aria-label="New short link" hidden>`) {
+	home := r.get("/")
+	if !strings.Contains(home.Body.String(), `aria-label="New short link" hidden>`) {
 		t.Errorf("anybody is shown the form: %s", home.Body)
 	}
 	// Credentials count below /api/ only.
-	w := r.do(http.MethodPost, "/", "longUrl=https://example.com/", "Content-Type", "application/x-www-form-urlencoded", "Authorization", "Bearer "+adminKey)
+	w := r.do("POST", "/", "longUrl=https://example.com/", "Content-Type",
+		"application/x-www-form-urlencoded", "Authorization", "Bearer "+adminKey)
 	wantPage(t, w)
 	if w.Code != 401 || w.Header().Get("WWW-Authenticate") != "Bearer" || r.fake.Calls() != 0 {
 		t.Errorf("got %d %v, %d calls", w.Code, w.Header(), r.fake.Calls())
@@ -197,11 +238,17 @@ func TestFormForOwnersOnly(t *testing.T) {
 
 // Pages refer to everything relatively, whatever path a proxy in front puts before theirs.
 func TestProblemPagesFindTheirAssets(t *testing.T) {
-	r := newRig(t, func(c *functions.Config) { c.Rules.Base, _ = link.ParseBase("https://example.com/go") })
-	for target, root := range map[string]string{"/nobody": "./", "/nobody+": "./", "/a/b/c": "../../", "/a%2Fb": "./", "/manage/x": "../"} {
-		w := r.do(http.MethodGet, target, "", "Accept", "text/html")
+	r := newRig(t, func(c *functions.Config) {
+		c.Rules.Base,
+			_ = link.ParseBase("https://example.com/go")
+	})
+	for target, root := range map[string]string{"/nobody": "./", "/nobody+": "./",
+		"/a/b/c": "../../", "/a%2Fb": "./", "/manage/x": "../"} {
+		w := r.get(target, "Accept", "text/html")
 		wantPage(t, w)
-		if body := w.Body.String(); w.Code != 404 || !strings.Contains(body, `rel="stylesheet" href="`+root+`manage/style.`) || !strings.Contains(body, `class="button" href="`+root+`">`) {
+		if body := w.Body.String(); w.Code != 404 ||
+			!strings.Contains(body, `rel="stylesheet" href="`+root+`manage/style.`) ||
+			!strings.Contains(body, `class="button" href="`+root+`">`) {
 			t.Errorf("%s: got %d %s", target, w.Code, body)
 		}
 	}
@@ -211,13 +258,14 @@ func TestProblemPagesFindTheirAssets(t *testing.T) {
 func TestADeepPathMakesNoLongPage(t *testing.T) {
 	r := newRig(t)
 	page := func(target string) string {
-		w := r.do(http.MethodGet, target, "", "Accept", "text/html")
+		w := r.get(target, "Accept", "text/html")
 		wantPage(t, w)
 		return w.Body.String()
 	}
 	deep, flat := page(strings.Repeat("/", 30_000)), page("/nobody")
 	if len(deep) > len(flat)+100 || !strings.Contains(deep, `href="/manage/style.`) {
-		t.Errorf("a page of %d bytes, and %d for a short path:\n%s", len(deep), len(flat), deep[:2000])
+		t.Errorf("a page of %d bytes, and %d for a short path:\n%s", len(deep), len(flat),
+			deep[:2000])
 	}
 }
 
@@ -230,30 +278,36 @@ func (p provider) SignIn(context.Context) access.SignIn { return p.signIn }
 
 func TestManage(t *testing.T) {
 	r := newRig(t)
-	r.fake.Fail(link.ErrUnavailable) // it asks nobody
-	for target, root := range map[string]string{"/manage": "./", "/MANAGE": "./", "/manage/": "../", "/manage?code=x&state=y": "./"} {
-		w := r.do(http.MethodGet, target, "")
+	r.fake.Fail(link.ErrUnavailable) // it asks no store
+	for target, root := range map[string]string{"/manage": "./", "/MANAGE": "./", "/manage/": "../",
+		"/manage?code=x&state=y": "./"} {
+		w := r.get(target)
 		wantPage(t, w)
 		body := w.Body.String()
-		for _, want := range []string{`data-issuer="" data-client=""`, `data-base="https://tiney.to"`, `rel="stylesheet" href="` + root + `manage/manage.`,
-			`<script type="module" src="` + root + `manage/manage.`, "Managing needs JavaScript", `<meta name="robots" content="noindex">`} {
+		for _, want := range []string{`data-issuer="" data-client=""`,
+			`data-base="https://tiney.to"`, `rel="stylesheet" href="` + root + `manage/manage.`,
+			`<script type="module" src="` + root + `manage/manage.`, "Managing needs JavaScript",
+			`<meta name="robots" content="noindex">`} {
 			if w.Code != 200 || !strings.Contains(body, want) {
 				t.Errorf("%s: got %d, without %s", target, w.Code, want)
 			}
 		}
 	}
-	if w := r.do(http.MethodHead, "/manage", ""); w.Code != 200 {
+	if w := r.do("HEAD", "/manage", ""); w.Code != 200 {
 		t.Errorf("HEAD: got %d", w.Code)
 	}
-	wantProblem(t, r.do(http.MethodPost, "/manage", ""), 405, "method", "")
+	wantProblem(t, r.do("POST", "/manage", ""), 405, "method", "")
 
 	r = newRig(t, func(c *functions.Config) {
-		c.Callers = provider{c.Callers, access.SignIn{Issuer: "https://login.example.com/x", ClientID: `a"b`, Origins: []string{"https://login.example.com", "https://tokens.example.com"}}}
+		c.Callers = provider{c.Callers, access.SignIn{Issuer: "https://login.example.com/x",
+			ClientID: `a"b`, Origins: []string{"https://login.example.com",
+				"https://tokens.example.com"}}}
 	})
-	w := r.do(http.MethodGet, "/manage", "")
+	w := r.get("/manage")
 	wantPage(t, w, " https://login.example.com", " https://tokens.example.com")
-	if !strings.Contains(w.Body.String(), `data-issuer="https://login.example.com/x" data-client="a&#34;b"`) {
+	if !strings.Contains(w.Body.String(),
+		`data-issuer="https://login.example.com/x" data-client="a&#34;b"`) {
 		t.Errorf("got %s", w.Body)
 	}
-	wantPage(t, r.do(http.MethodGet, "/", "")) // and no other page may call it
+	wantPage(t, r.get("/")) // and no other page may call it
 }

@@ -7,7 +7,6 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"net/http"
 	"runtime"
 	"strconv"
 	"strings"
@@ -28,7 +27,8 @@ func scan(t *testing.T, img image.Image) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := qrcode.NewQRCodeReader().Decode(bitmap, map[gozxing.DecodeHintType]any{gozxing.DecodeHintType_PURE_BARCODE: true})
+	result, err := qrcode.NewQRCodeReader().Decode(bitmap,
+		map[gozxing.DecodeHintType]any{gozxing.DecodeHintType_PURE_BARCODE: true})
 	if err != nil {
 		t.Fatalf("it cannot be scanned: %v", err)
 	}
@@ -77,27 +77,30 @@ func TestQR(t *testing.T) {
 				if level != "" {
 					query += "&level=" + level
 				}
-				w := r.do(http.MethodGet, "/api/links/"+alias+"/qr"+query, "")
-				if w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" || w.Header().Get("Cache-Control") != "private, max-age=86400" {
+				w := r.get("/api/links/" + alias + "/qr" + query)
+				if w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" ||
+					w.Header().Get("Cache-Control") != "private, max-age=86400" {
 					t.Fatalf("got %d %v %s", w.Code, w.Header(), w.Body)
 				}
 				img, size := drawn(t, w.Body.Bytes())
 				if got := scan(t, img); got != "https://tiney.to/"+alias || size != 300 {
 					t.Errorf("%s%s: %q in %d pixels", alias, query, got, size)
 				}
-				if img.GrayAt(margin, margin).Y != 0 || margin > 0 && img.GrayAt(margin-1, margin).Y != 255 {
+				if img.GrayAt(margin, margin).Y != 0 || margin > 0 &&
+					img.GrayAt(margin-1, margin).Y != 255 {
 					t.Errorf("%s%s: the margin is not %d", alias, query, margin)
 				}
 			}
 		}
 	}
 	for _, size := range []int{64, 301, 2000} {
-		w := r.do(http.MethodGet, "/API/Links/6GV88b/QR/?format=png&size="+strconv.Itoa(size), "")
+		w := r.get("/API/Links/6GV88b/QR/?format=png&size=" + strconv.Itoa(size))
 		img, err := png.Decode(bytes.NewReader(w.Body.Bytes()))
 		if err != nil || w.Header().Get("Content-Type") != "image/png" {
 			t.Fatalf("%v in %d %v", err, w.Code, w.Header())
 		}
-		if got := scan(t, img); got != "https://tiney.to/6GV88b" || img.Bounds().Dx() != size || img.Bounds().Dy() != size {
+		if got := scan(t, img); got != "https://tiney.to/6GV88b" || img.Bounds().Dx() != size ||
+			img.Bounds().Dy() != size {
 			t.Errorf("%q in %v", got, img.Bounds())
 		}
 	}
@@ -124,10 +127,10 @@ func TestQRThatIsRefused(t *testing.T) {
 		"size=300;margin=1":    "",
 	} {
 		alias := strings.Repeat("Z", link.MaxAliasLength)
-		wantProblem(t, r.do(http.MethodGet, "/api/links/"+alias+"/qr?"+query, ""), 400, "parameter", field)
+		wantProblem(t, r.get("/api/links/"+alias+"/qr?"+query), 400, "parameter", field)
 	}
-	wantProblem(t, r.do(http.MethodGet, "/api/links/a.b/qr", ""), 404, "not-found", "")
-	wantProblem(t, r.do(http.MethodPost, "/api/links/abc/qr", ""), 405, "method", "")
+	wantProblem(t, r.get("/api/links/a.b/qr"), 404, "not-found", "")
+	wantProblem(t, r.do("POST", "/api/links/abc/qr", ""), 405, "method", "")
 }
 
 // A QR code costs its caller nothing, so that what many of them cost at once has to be bounded.
@@ -140,7 +143,8 @@ func TestQRsAtOnceTakeLittleMemory(t *testing.T) {
 	var drawn atomic.Int64
 	for range 60 {
 		all.Go(func() {
-			w := r.do(http.MethodGet, "/api/links/"+strings.Repeat("a", link.MaxAliasLength)+"/qr?format=png&size=2000&margin=0&level=H", "")
+			w := r.get("/api/links/" + strings.Repeat("a", link.MaxAliasLength) +
+				"/qr?format=png&size=2000&margin=0&level=H")
 			if w.Code == 200 {
 				drawn.Add(1)
 			} else { // its time was over before its turn came
@@ -175,9 +179,11 @@ func TestQRsAtOnceTakeLittleMemory(t *testing.T) {
 func TestBelowAPI(t *testing.T) {
 	r := newRig(t)
 	// Problems, and never pages.
-	wantProblem(t, r.do(http.MethodGet, "/api/nothing", "", "Accept", "text/html"), 404, "not-found", "")
-	for target, want := range map[string]string{"/api/shorten": "POST, OPTIONS", "/Api/Links/x/qr": "GET, HEAD, OPTIONS"} {
-		if w := r.do(http.MethodOptions, target, ""); w.Code != 204 || w.Header().Get("Allow") != want || w.Body.Len() > 0 {
+	wantProblem(t, r.get("/api/nothing", "Accept", "text/html"), 404, "not-found", "")
+	for target, want := range map[string]string{"/api/shorten": "POST, OPTIONS",
+		"/Api/Links/x/qr": "GET, HEAD, OPTIONS"} {
+		if w := r.do("OPTIONS", target, ""); w.Code != 204 || w.Header().Get("Allow") != want ||
+			w.Body.Len() > 0 {
 			t.Errorf("%s: got %d %v %s", target, w.Code, w.Header(), w.Body)
 		}
 	}

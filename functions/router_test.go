@@ -13,7 +13,8 @@ import (
 
 func nothing(context.Context, http.ResponseWriter, *http.Request) error { return nil }
 
-// routesOf makes a router of functions with these routes, as pairs of name and route or methods and route.
+// routesOf makes a router of functions with these routes, as pairs of name and route or methods and
+// route.
 func routesOf(t testing.TB, routes map[string]string) (*router, error) {
 	t.Helper()
 	files, functions := fstest.MapFS{}, map[string]handlerFunc{}
@@ -26,10 +27,12 @@ func routesOf(t testing.TB, routes map[string]string) (*router, error) {
 		if methods == "" {
 			list = ""
 		}
-		files[name+"/function.json"] = &fstest.MapFile{Data: fmt.Appendf(nil, `{"bindings":[{"type":"httpTrigger","methods":[%s],"route":%q}]}`, list, route)}
+		files[name+"/function.json"] = &fstest.MapFile{Data: fmt.Appendf(nil,
+			`{"bindings":[{"type":"httpTrigger","methods":[%s],"route":%q}]}`, list, route)}
 		functions[name] = nothing
 	}
-	return newRouter(files, "", functions, map[string]handlerFunc{"GET /api/things/{alias}": nothing})
+	return newRouter(files, "", functions,
+		map[string]handlerFunc{"GET /api/things/{alias}": nothing})
 }
 
 func TestRoutes(t *testing.T) {
@@ -110,27 +113,35 @@ func TestRoutesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	for _, pattern := range []string{"GET /api/myLinks", "get stats/x", "GET /stats/x", "/api/mine", "GET /api/health"} {
-		files := fstest.MapFS{"health/function.json": &fstest.MapFile{Data: []byte(`{"bindings":[{"type":"httpTrigger","methods":["get"],"route":"api/health"}]}`)}}
-		if _, err := newRouter(files, "", map[string]handlerFunc{"health": nothing}, map[string]handlerFunc{pattern: nothing}); err == nil {
+	for _, pattern := range []string{"GET /api/myLinks", "get stats/x", "GET /stats/x", "/api/mine",
+		"GET /api/health"} {
+		const file = `{"bindings":[{"type":"httpTrigger","methods":["get"],"route":"api/health"}]}`
+		files := fstest.MapFS{"health/function.json": &fstest.MapFile{Data: []byte(file)}}
+		if _, err := newRouter(files, "", map[string]handlerFunc{"health": nothing},
+			map[string]handlerFunc{pattern: nothing}); err == nil {
 			t.Errorf("%s: accepted", pattern)
 		}
 	}
 }
 
-// FuzzFind: only a path of one segment leads to redirect, no path reaches the timer without the host, and a path value is
-// the segment that its route has at its place.
+// FuzzFind: only a path of one segment leads to redirect, no path reaches the timer without the
+// host, and a path value is the segment that its route has at its place.
 func FuzzFind(f *testing.F) {
-	for _, target := range []string{"/", "/abc", "/manage/x", "/MANAGE", "/api/shorten", "/API/Links/aB%2Fc/", "/reaper", "//", "/api//health", "/a/b", "/%41pi%2Flinks/x", "/api/links/%41%2Frestore"} {
+	for _, target := range []string{"/", "/abc", "/manage/x", "/MANAGE", "/api/shorten",
+		"/API/Links/aB%2Fc/", "/reaper", "//", "/api//health", "/a/b", "/%41pi%2Flinks/x",
+		"/api/links/%41%2Frestore"} {
 		f.Add(target)
 	}
-	rt, err := routesOf(f, map[string]string{"home": "/", "redirect": "get {alias}", "manage": "get manage/{*path}", "read": "get api/links/{alias}", "restore": "post api/links/{alias}/restore"})
+	rt, err := routesOf(f, map[string]string{"home": "/", "redirect": "get {alias}",
+		"manage": "get manage/{*path}", "read": "get api/links/{alias}",
+		"restore": "post api/links/{alias}/restore"})
 	if err != nil {
 		f.Fatal(err)
 	}
-	rt.hostAddress, rt.timers = "127.0.0.1:49152", map[string]route{"/reaper": {function: "reaper", serve: nothing}}
+	rt.hostAddress, rt.timers = "127.0.0.1:49152",
+		map[string]route{"/reaper": {function: "reaper", serve: nothing}}
 	f.Fuzz(func(t *testing.T, target string) {
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, method := range []string{"GET", "POST"} {
 			u, err := url.ParseRequestURI(target)
 			if err != nil || !strings.HasPrefix(u.Path, "/") {
 				return
@@ -141,11 +152,14 @@ func FuzzFind(f *testing.F) {
 			if err == nil && (to.serve == nil || to.function == "reaper") {
 				t.Fatalf("%s %q led to %q", method, target, to.function)
 			}
-			if segment := isSegment(u.Path) && !strings.EqualFold(u.Path, "/manage"); (to.function == "redirect") != segment && u.Path != "/reaper" {
+			if segment := isSegment(u.Path) &&
+				!strings.EqualFold(u.Path, "/manage"); (to.function == "redirect") != segment &&
+				u.Path != "/reaper" {
 				t.Fatalf("%s %q led to %q", method, target, to.function)
 			}
 			if alias := r.PathValue("alias"); alias != "" {
-				if segment, err := url.PathUnescape(strings.Split(u.EscapedPath(), "/")[3]); err != nil || segment != alias {
+				if segment, err := url.PathUnescape(strings.Split(u.EscapedPath(),
+					"/")[3]); err != nil || segment != alias {
 					t.Fatalf("%q has the alias %q", target, alias)
 				}
 			}
@@ -154,14 +168,15 @@ func FuzzFind(f *testing.F) {
 }
 
 func BenchmarkFind(b *testing.B) {
-	rt, err := routesOf(b, map[string]string{"redirect": "get {alias}", "manage": "get manage/{*path}", "shorten": "post api/shorten", "home": "/"})
+	rt, err := routesOf(b, map[string]string{"redirect": "get {alias}",
+		"manage": "get manage/{*path}", "shorten": "post api/shorten", "home": "/"})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, test := range []struct{ name, method, path, function string }{
-		{"alias", http.MethodGet, "/6GV88b", "redirect"},
-		{"fixed path", http.MethodPost, "/api/shorten", "shorten"},
-		{"unknown path", http.MethodGet, "/no/such/path", ""},
+		{"alias", "GET", "/6GV88b", "redirect"},
+		{"fixed path", "POST", "/api/shorten", "shorten"},
+		{"unknown path", "GET", "/no/such/path", ""},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			r := httptest.NewRequest(test.method, test.path, nil)
@@ -178,13 +193,15 @@ func BenchmarkFind(b *testing.B) {
 func BenchmarkDecodeJSON(b *testing.B) {
 	for _, test := range []struct{ name, body string }{
 		{"URL", `{"longUrl":"https://example.com/a/long/path?with=a&query"}`},
-		{"URL and lifetime", `{"longUrl":"https://example.com/a/long/path?with=a&query","expiresInSeconds":3600}`},
-		{"long URL", `{"longUrl":"https://example.com/` + strings.Repeat("x", 4000) + `","expiresInSeconds":3600}`},
+		{"URL and lifetime", `{"longUrl":"https://example.com/a/long/path?with=a&query",` +
+			`"expiresInSeconds":3600}`},
+		{"long URL", `{"longUrl":"https://example.com/` + strings.Repeat("x", 4000) +
+			`","expiresInSeconds":3600}`},
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				r := httptest.NewRequest(http.MethodPost, "/api/shorten", strings.NewReader(test.body))
+				r := httptest.NewRequest("POST", "/api/shorten", strings.NewReader(test.body))
 				r.Header.Set("Content-Type", "application/json")
 				if _, err := decodeJSON[shortenRequest](nil, r, maxBody); err != nil {
 					b.Fatal(err)

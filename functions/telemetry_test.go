@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -24,8 +23,10 @@ func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := telemetry.Start(telemetry.Config{Connection: connection, Metrics: new(telemetry.Metrics), Hosted: hosted,
-		SamplingPercent: 100, ClientAddress: access.Addresses{Header: "Client-Ip", Hops: 1}.Of, Log: slog.New(slog.DiscardHandler)})
+	s := telemetry.Start(telemetry.Config{Connection: connection, Metrics: new(telemetry.Metrics),
+		Hosted:          hosted,
+		SamplingPercent: 100, ClientAddress: access.Addresses{Header: "Client-Ip", Hops: 1}.Of,
+		Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { s.Close(0) })
 	return s, e
 }
@@ -34,19 +35,21 @@ func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {
 func TestRequestsAreReportedWithoutTheHost(t *testing.T) {
 	s, e := sender(t, false)
 	r := newRig(t, func(c *functions.Config) { c.HostAddress, c.Sender = "", s })
-	r.do(http.MethodGet, "/nobody", "")
-	r.do(http.MethodGet, "/a/b", "", "Client-Ip", "203.0.113.9:4711", "X-Forwarded-For", "6.6.6.6")
+	r.get("/nobody")
+	r.get("/a/b", "Client-Ip", "203.0.113.9:4711", "X-Forwarded-For", "6.6.6.6")
 	r.fake.Fail(link.ErrUnavailable)
-	r.do(http.MethodGet, "/nobody2", "")
+	r.get("/nobody2")
 	r.fake.Fail(errors.New("a fault"))
-	r.do(http.MethodGet, "/nobody3", "")
+	r.get("/nobody3")
 	s.Close(time.Minute)
 	var got []string
 	for _, i := range e.Items("RequestData") {
 		d := i.Data.BaseData
-		got = append(got, fmt.Sprint(d.Name, " ", d.ResponseCode, " ", d.Success, " ", i.Tags["ai.location.ip"]))
+		got = append(got, fmt.Sprint(d.Name, " ", d.ResponseCode, " ", d.Success, " ",
+			i.Tags["ai.location.ip"]))
 	}
-	want := []string{"redirect 404 true 192.0.2.1", "none 404 true 203.0.113.9", "redirect 503 false 192.0.2.1", "redirect 500 false 192.0.2.1"}
+	want := []string{"redirect 404 true 192.0.2.1", "none 404 true 203.0.113.9",
+		"redirect 503 false 192.0.2.1", "redirect 500 false 192.0.2.1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -47,7 +47,8 @@ type slowStore struct {
 	slow
 }
 
-func (s slowStore) Create(ctx context.Context, want link.Link, claimHash string) (link.Link, bool, error) {
+func (s slowStore) Create(ctx context.Context, want link.Link, claimHash string) (link.Link, bool,
+	error) {
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, false, err
 	}
@@ -61,7 +62,8 @@ func (s slowStore) Read(ctx context.Context, a link.Alias) (link.Link, error) {
 	return s.Fake.Read(ctx, a)
 }
 
-func (s slowStore) List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) ([]link.Link, string, error) {
+func (s slowStore) List(ctx context.Context, owner, after string, limit int,
+	keep func(link.Link) bool) ([]link.Link, string, error) {
 	if err := s.call(ctx); err != nil {
 		return nil, "", err
 	}
@@ -74,7 +76,8 @@ type slowStatistics struct {
 	slow
 }
 
-func (s slowStatistics) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error) {
+func (s slowStatistics) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
+	error) {
 	if err := s.call(ctx); err != nil {
 		return nil, err
 	}
@@ -92,7 +95,8 @@ func (s slowStatistics) Totals(ctx context.Context, links []link.Link) ([]clicks
 func newSlowRig(t *testing.T, each time.Duration) *rig {
 	s := slow(each)
 	r := newRig(t, func(c *functions.Config) {
-		c.HostAddress = "" // behind a host that forwards, bodies are read to their end after an error
+		// behind a host that forwards, bodies are read to their end after an error
+		c.HostAddress = ""
 		c.Callers, c.Links = slowCallers{c.Callers, s}, slowStore{c.Links.(*linkstest.Fake), s}
 		statistics := slowStatistics{c.LinkTotals, c.Statistics, s}
 		c.LinkTotals, c.Statistics = statistics, statistics
@@ -115,19 +119,24 @@ func TestARequestWaitsFiveSeconds(t *testing.T) {
 		{"GET", "/api/links/ann1/stats", "", 1600 * time.Millisecond, 200, 4800 * time.Millisecond},
 		{"GET", "/api/links/ann1/stats", "", 2 * time.Second, 503, 5 * time.Second},
 		{"GET", "/api/export", "", 2 * time.Second, 503, 5 * time.Second},
-		{"POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, 2 * time.Second, 200, 4 * time.Second},
-		{"POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, 3 * time.Second, 503, 5 * time.Second},
+		{"POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, 2 * time.Second, 200,
+			4 * time.Second},
+		{"POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, 3 * time.Second, 503,
+			5 * time.Second},
 		{"GET", "/api/links", "", time.Hour, 503, 5 * time.Second},
-		{"POST", "/api/links/bulk", `{"links":[{"longUrl":"https://example.com/"}]}`, 6 * time.Second, 200, 12 * time.Second},
+		{"POST", "/api/links/bulk", `{"links":[{"longUrl":"https://example.com/"}]}`,
+			6 * time.Second, 200, 12 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newSlowRig(t, test.each)
 			begun := time.Now()
 			w := r.as("ann", test.method, test.target, test.body)
 			took := time.Since(begun)
-			if w.Code != test.status || took != test.took || w.Code == 503 && w.Header().Get("Retry-After") != "5" {
+			if w.Code != test.status || took != test.took || w.Code == 503 &&
+				w.Header().Get("Retry-After") != "5" {
 				t.Errorf("%s %s, %v a call: got %d %v after %v, want %d after %v",
-					test.method, test.target, test.each, w.Code, w.Header(), took, test.status, test.took)
+					test.method, test.target, test.each, w.Code, w.Header(), took, test.status,
+					test.took)
 			}
 		})
 	}
@@ -144,7 +153,8 @@ func (b slowBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// The time that a body takes is the client's, and not storage's; but the response has to be written in time.
+// The time that a body takes is the client's, and not storage's; but the response has to be written
+// in time.
 func TestABodyTakesItsTime(t *testing.T) {
 	const one = `{"longUrl":"https://example.com/"}`
 	for _, test := range []struct {
@@ -156,13 +166,16 @@ func TestABodyTakesItsTime(t *testing.T) {
 		{"/api/shorten", one, 2 * time.Second, 6 * time.Second, "200", 16 * time.Second},
 		{"/api/shorten", one, 3 * time.Second, 6 * time.Second, "503", 17 * time.Second},
 		{"/api/shorten", one, 4 * time.Second, 9 * time.Second, "503", 22 * time.Second},
-		{"/api/links/bulk", `{"links":[` + one + `,` + one + `,` + one + `]}`, 4 * time.Second, 4500 * time.Millisecond, "200 200 200 503", 21 * time.Second},
-		{"/api/import", `{"longUrl":"https://example.com/","alias":"one"}`, 4 * time.Second, 9 * time.Second, "503", 22 * time.Second},
+		{"/api/links/bulk", `{"links":[` + one + `,` + one + `,` + one + `]}`, 4 * time.Second,
+			4500 * time.Millisecond, "200 200 200 503", 21 * time.Second},
+		{"/api/import", `{"longUrl":"https://example.com/","alias":"one"}`, 4 * time.Second,
+			9 * time.Second, "503", 22 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newSlowRig(t, test.each)
-			r.as("ann", http.MethodGet, "/api/me", "") // makes the key
-			req := httptest.NewRequest(http.MethodPost, test.target, slowBody{strings.NewReader(test.body), slow(test.read)})
+			r.as("ann", "GET", "/api/me", "") // makes the key
+			req := httptest.NewRequest("POST", test.target, slowBody{strings.NewReader(test.body),
+				slow(test.read)})
 			req.ContentLength = int64(len(test.body))
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set("X-Api-Key", r.keys.of["ann"])
@@ -174,7 +187,8 @@ func TestABodyTakesItsTime(t *testing.T) {
 				statuses += " " + part[:3]
 			}
 			if took := time.Since(begun); statuses != test.statuses || took != test.took {
-				t.Errorf("%s, %v a call, %v a read: got %s after %v, want %s after %v", test.target, test.each, test.read,
+				t.Errorf("%s, %v a call, %v a read: got %s after %v, want %s after %v", test.target,
+					test.each, test.read,
 					statuses, took, test.statuses, test.took)
 			}
 		})

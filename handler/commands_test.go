@@ -15,40 +15,51 @@ func TestUsage(t *testing.T) {
 		exit             int
 		stdout, stderr   string // parts of what is written; "" for nothing at all
 	}{
-		"help":                  {"help", "", exitDone, "handler keys revoke ID\n", ""},
-		"-h":                    {"-h", "", exitDone, "Usage", ""},
-		"help on a subcommand":  {"keys list --help", "", exitDone, "Usage", ""},
-		"unknown":               {"serve", "", exitUsage, "", `no subcommand "serve"`},
-		"unknown, for keys":     {"keys drop", emulator, exitUsage, "", `keys cannot "drop"`},
-		"nothing for keys":      {"keys", emulator, exitUsage, "", "Usage"},
-		"unknown option":        {"keys list -all", emulator, exitUsage, "", "-all"},
-		"an argument too many":  {"keys list all", emulator, exitUsage, "", "takes 0 arguments"},
-		"an argument too few":   {"keys revoke", emulator, exitUsage, "", "takes 1 arguments"},
-		"no owner":              {"keys create -name x", emulator, exitUsage, "", "The owner must have"},
-		"the admin":             {"keys create -name x -owner admin", emulator, exitUsage, "", "cannot be admin"},
-		"no name":               {"keys create -owner x", emulator, exitUsage, "", "a name"},
-		"an end that is no end": {"keys create -name x -owner x -expires tomorrow", emulator, exitUsage, "", "tomorrow"},
-		"an end that is past":   {"keys create -name x -owner x -expires 2001-01-01T00:00:00Z", emulator, exitUsage, "", "The end must be"},
-		"no connection":         {"keys list", "", exitFailed, "", "AzureWebJobsStorage is required"},
-		"nobody there":          {"keys list", nowhere, exitFailed, "", "may reach that account"},
-		"another format":        {"export -format yourls", emulator, exitUsage, "", `not "yourls"`},
-		"for something else":    {"export -format csv -for pandas", emulator, exitUsage, "", `not for "pandas"`},
+		"help":                 {"help", "", exitDone, "handler keys revoke ID\n", ""},
+		"-h":                   {"-h", "", exitDone, "Usage", ""},
+		"help on a subcommand": {"keys list --help", "", exitDone, "Usage", ""},
+		"unknown":              {"serve", "", exitUsage, "", `no subcommand "serve"`},
+		"unknown, for keys":    {"keys drop", emulator, exitUsage, "", `keys cannot "drop"`},
+		"nothing for keys":     {"keys", emulator, exitUsage, "", "Usage"},
+		"unknown option":       {"keys list -all", emulator, exitUsage, "", "-all"},
+		"an argument too many": {"keys list all", emulator, exitUsage, "", "takes 0 arguments"},
+		"an argument too few":  {"keys revoke", emulator, exitUsage, "", "takes 1 arguments"},
+		"no owner": {"keys create -name x", emulator, exitUsage, "",
+			"The owner must have"},
+		"the admin": {"keys create -name x -owner admin", emulator, exitUsage, "",
+			"cannot be admin"},
+		"no name": {"keys create -owner x", emulator, exitUsage, "", "a name"},
+		"an end that is no end": {"keys create -name x -owner x -expires tomorrow", emulator,
+			exitUsage, "", "tomorrow"},
+		"an end that is past": {"keys create -name x -owner x -expires 2001-01-01T00:00:00Z",
+			emulator, exitUsage, "", "The end must be"},
+		"no connection": {"keys list", "", exitFailed, "",
+			"AzureWebJobsStorage is required"},
+		"nobody there":   {"keys list", nowhere, exitFailed, "", "may reach that account"},
+		"another format": {"export -format yourls", emulator, exitUsage, "", `not "yourls"`},
+		"for something else": {"export -format csv -for pandas", emulator, exitUsage, "",
+			`not for "pandas"`},
 		"JSON for spreadsheets": {"export -for spreadsheet", emulator, exitUsage, "", "as ndjson"},
 		"no format":             {"import -format xml", emulator, exitUsage, "", "golink"},
 		"a file as argument":    {"import links.csv", emulator, exitUsage, "", "takes 0 arguments"},
-		"a file that is none":   {"import -format bitly", nowhere, exitFailed, "", "cannot be read"},
-		"nothing to import":     {"import", nowhere, exitDone, "", "0 links were made"},
-		"an id that is none":    {"keys revoke x", emulator, exitFailed, "", "no key has this id"},
+		"a file that is none": {"import -format bitly", nowhere, exitFailed, "",
+			"cannot be read"},
+		"nothing to import":  {"import", nowhere, exitDone, "", "0 links were made"},
+		"an id that is none": {"keys revoke x", emulator, exitFailed, "", "no key has this id"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(name string) string {
 				// Only the settings of links count, and no BaseUrl or lock is needed.
-				return map[string]string{"AzureWebJobsStorage": test.connection, "PORT": "no port", "ADMIN_KEY": "short"}[name]
+				return map[string]string{"AzureWebJobsStorage": test.connection, "PORT": "no port",
+					"ADMIN_KEY": "short"}[name]
 			}
 			var stdout, stderr bytes.Buffer
-			exit := command(t.Context(), strings.Fields(test.args), getenv, strings.NewReader(""), &stdout, &stderr)
-			if exit != test.exit || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) ||
-				(test.stdout == "") != (stdout.Len() == 0) || (test.stderr == "") != (stderr.Len() == 0) {
+			exit := command(t.Context(), strings.Fields(test.args), getenv, strings.NewReader(""),
+				&stdout, &stderr)
+			if exit != test.exit || !strings.Contains(stdout.String(), test.stdout) ||
+				!strings.Contains(stderr.String(), test.stderr) ||
+				(test.stdout == "") != (stdout.Len() == 0) ||
+				(test.stderr == "") != (stderr.Len() == 0) {
 				t.Errorf("got %d, %q, %q", exit, &stdout, &stderr)
 			}
 		})

@@ -82,7 +82,9 @@ func TestLogFilesAreBounded(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(own)
-	if err != nil || longest > maxLogFile || longest < maxLogFile/2 || len(text) != 100*len(line) || !strings.HasPrefix(string(text), "00020480 x") {
-		t.Errorf("the file had up to %d bytes, and has %d in the end: %.20s (%v)", longest, len(text), text, err)
+	if err != nil || longest > maxLogFile || longest < maxLogFile/2 || len(text) != 100*len(line) ||
+		!strings.HasPrefix(string(text), "00020480 x") {
+		t.Errorf("the file had up to %d bytes, and has %d in the end: %.20s (%v)", longest,
+			len(text), text, err)
 	}
 }

@@ -41,20 +41,24 @@ func (v variant) String() string {
 	return fmt.Sprintf("hosted=%t/telemetry=%t/clicks=%s", v.hosted, v.telemetry, v.clicks)
 }
 
-// cachedRedirect wires the service over real tables and without a listener, and returns a function that requests a link
-// which is in the cache, as a browser does. The key of today's visitors is known.
+// cachedRedirect wires the service over real tables and without a listener, and returns a function
+// that requests a link which is in the cache, as a browser does. The key of today's visitors is
+// known.
 func cachedRedirect(tb testing.TB, v variant) func() int {
 	tb.Helper()
 	raw := rawtables.Open(tb, emulator.ConnectionString(), fmt.Sprintf("E%d", tables.Add(1)))
 	raw.Make()
-	raw.PutLink(link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query", ExpiresAt: time.Now().Add(time.Hour)})
+	raw.PutLink(link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query",
+		ExpiresAt: time.Now().Add(time.Hour)})
 	env := map[string]string{
 		"AzureWebJobsStorage": emulator.ConnectionString(), "BaseUrl": "https://tiney.to",
-		"SHORTURL_TABLE_NAME": raw.Links, "URLINDEX_TABLE_NAME": raw.Index, "EXPIRYINDEX_TABLE_NAME": raw.Expiry,
-		"CLICKS": string(v.clicks), "CLIENT_ADDRESS_HOPS": "1",
+		"SHORTURL_TABLE_NAME": raw.Links, "URLINDEX_TABLE_NAME": raw.Index,
+		"EXPIRYINDEX_TABLE_NAME": raw.Expiry,
+		"CLICKS":                 string(v.clicks), "CLIENT_ADDRESS_HOPS": "1",
 	}
 	r := httptest.NewRequest(http.MethodGet, "/live42", nil)
-	r.Header.Set("User-Agent", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36")
+	r.Header.Set("User-Agent", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 "+
+		"(KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36")
 	r.Header.Set("Referer", "https://www.example.org/news/today?page=2")
 	r.Header.Set("X-Forwarded-For", "198.51.100.7, 203.0.113.42:50123")
 	if v.hosted {
@@ -63,15 +67,20 @@ func cachedRedirect(tb testing.TB, v variant) func() int {
 		r.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	}
 	if v.telemetry {
-		sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+		sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+			r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}))
 		tb.Cleanup(sink.Close)
-		env["APPLICATIONINSIGHTS_CONNECTION_STRING"] = "InstrumentationKey=11111111-2222-3333-4444-555555555555;IngestionEndpoint=" + sink.URL
+		env["APPLICATIONINSIGHTS_CONNECTION_STRING"] = "InstrumentationKey=" +
+			"11111111-2222-3333-4444-555555555555;IngestionEndpoint=" + sink.URL
 	}
 	s, err := ReadSettings(func(name string) string { return env[name] })
 	if err != nil {
 		tb.Fatal(err)
 	}
-	service, err := New(tb.Context(), s, "test", time.Now, telemetry.NewLogger(io.Discard, slog.LevelInfo))
+	service, err := New(tb.Context(), s, "test", time.Now, telemetry.NewLogger(io.Discard,
+		slog.LevelInfo))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -105,7 +114,9 @@ func (w *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
 func BenchmarkCachedRedirect(b *testing.B) {
 	for _, hosted := range []bool{false, true} {
-		for _, v := range []variant{{hosted, false, clicks.ModeOff}, {hosted, false, clicks.ModeTotals}, {hosted, false, clicks.ModeFull}, {hosted, true, clicks.ModeFull}} {
+		for _, v := range []variant{{hosted, false, clicks.ModeOff},
+			{hosted, false, clicks.ModeTotals}, {hosted, false, clicks.ModeFull},
+			{hosted, true, clicks.ModeFull}} {
 			b.Run(v.String(), func(b *testing.B) {
 				ask := cachedRedirect(b, v)
 				b.ReportAllocs()
@@ -117,10 +128,11 @@ func BenchmarkCachedRedirect(b *testing.B) {
 	}
 }
 
-// allocations returns how often a cached redirect allocates: the least of a few tries, since what other goroutines allocate
-// meanwhile, as for the metrics of the first two seconds, counts too.
+// allocations returns how often a cached redirect allocates: the least of a few tries, since what
+// other goroutines allocate meanwhile, as for the metrics of the first two seconds, counts too.
 func allocations(t *testing.T, v variant) float64 {
-	const requests = 400 // fewer than make a batch of telemetry: what is allocated to send one would be counted too
+	// fewer than make a batch of telemetry: what is allocated to send one would be counted too
+	const requests = 400
 	least := math.Inf(1)
 	for range 3 {
 		ask := cachedRedirect(t, v)
@@ -131,9 +143,11 @@ func allocations(t *testing.T, v variant) float64 {
 
 func TestTelemetryAllocatesNothingForACachedRedirect(t *testing.T) {
 	for _, hosted := range []bool{false, true} {
-		without, with := allocations(t, variant{hosted, false, clicks.ModeFull}), allocations(t, variant{hosted, true, clicks.ModeFull})
+		without, with := allocations(t, variant{hosted, false, clicks.ModeFull}),
+			allocations(t, variant{hosted, true, clicks.ModeFull})
 		if with > without {
-			t.Errorf("hosted %t: %v allocations with telemetry, and %v without", hosted, with, without)
+			t.Errorf("hosted %t: %v allocations with telemetry, and %v without", hosted, with,
+				without)
 		}
 	}
 }
@@ -143,7 +157,8 @@ func TestClicksAllocateAtMostOnceForACachedRedirect(t *testing.T) {
 		without := allocations(t, variant{hosted, false, clicks.ModeOff})
 		for _, mode := range []clicks.Mode{clicks.ModeTotals, clicks.ModeFull} {
 			if with := allocations(t, variant{hosted, false, mode}); with > without+1 {
-				t.Errorf("hosted %t: %v allocations with clicks=%s, and %v without", hosted, with, mode, without)
+				t.Errorf("hosted %t: %v allocations with clicks=%s, and %v without", hosted, with,
+					mode, without)
 			}
 		}
 	}

@@ -17,37 +17,50 @@ import (
 	"tiney/storage"
 )
 
-func environment(pairs ...string) func(string) string {
+// pairs are names and values of settings, in turns.
+type pairs = []string
+
+func environment(given ...string) func(string) string {
 	values := map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true"}
-	for i := 0; i < len(pairs); i += 2 {
-		values[pairs[i]] = pairs[i+1]
+	for i := 0; i < len(given); i += 2 {
+		values[given[i]] = given[i+1]
 	}
 	return func(name string) string { return values[name] }
 }
 
-const insightsString = "InstrumentationKey=11111111-2222-3333-4444-555555555555;IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/"
+const insightsString = "InstrumentationKey=11111111-2222-3333-4444-555555555555;" +
+	"IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/"
 
 func TestDefaultSettings(t *testing.T) {
 	s, err := ReadSettings(environment())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Hosted() || s.Address != "127.0.0.1:7071" || s.Functions.Rules.Base.String() != "http://localhost:7071" || len(s.Functions.Rules.OtherHosts) != 0 {
-		t.Errorf("hosted %t, at %s, base %s, others %q", s.Hosted(), s.Address, s.Functions.Rules.Base, s.Functions.Rules.OtherHosts)
+	if s.Hosted() || s.Address != "127.0.0.1:7071" ||
+		s.Functions.Rules.Base.String() != "http://localhost:7071" ||
+		len(s.Functions.Rules.OtherHosts) != 0 {
+		t.Errorf("hosted %t, at %s, base %s, others %q", s.Hosted(), s.Address,
+			s.Functions.Rules.Base, s.Functions.Rules.OtherHosts)
 	}
-	if s.Storage.Tables.Links != "ShortUrls" || s.Storage.Tables.Expiry != "ShortUrlsExpiryIndex" || s.Storage.Tables.Index != "UrlIndex" || s.Lock.Container != "locks" || s.Lock.Blob != "expiry-reaper.lock" {
+	if s.Storage.Tables.Links != "ShortUrls" || s.Storage.Tables.Expiry != "ShortUrlsExpiryIndex" ||
+		s.Storage.Tables.Index != "UrlIndex" || s.Lock.Container != "locks" ||
+		s.Lock.Blob != "expiry-reaper.lock" {
 		t.Errorf("names: %+v", s)
 	}
-	if s.Storage.Reap.Buffer != 0 || s.ReapLimit != 4*time.Minute || s.Storage.Reap.PageSize != 1000 {
+	if s.Storage.Reap.Buffer != 0 || s.ReapLimit != 4*time.Minute ||
+		s.Storage.Reap.PageSize != 1000 {
 		t.Errorf("reaper: %v %v %d", s.Storage.Reap.Buffer, s.ReapLimit, s.Storage.Reap.PageSize)
 	}
-	if tables := s.Storage.Tables; tables.Owners != "ShortUrlsByOwner" || tables.Keys != "ShortUrlsKeys" || tables.State != "ShortUrlsState" {
+	if tables := s.Storage.Tables; tables.Owners != "ShortUrlsByOwner" ||
+		tables.Keys != "ShortUrlsKeys" || tables.State != "ShortUrlsState" {
 		t.Errorf("tables: %+v", tables)
 	}
-	if tables := s.Storage.Tables; tables.Clicks != "ShortUrlsClicks" || tables.ClickTotals != "ShortUrlsClickTotals" {
+	if tables := s.Storage.Tables; tables.Clicks != "ShortUrlsClicks" ||
+		tables.ClickTotals != "ShortUrlsClickTotals" {
 		t.Errorf("tables of clicks: %+v", tables)
 	}
-	if c := s.Storage.Clicks; c != (storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: 10 * time.Second, KeepDays: 400}) || !s.Functions.PublicStats {
+	if c := s.Storage.Clicks; c != (storage.ClicksConfig{Mode: clicks.ModeFull,
+		FlushEvery: 10 * time.Second, KeepDays: 400}) || !s.Functions.PublicStats {
 		t.Errorf("clicks: %+v, public: %t", c, s.Functions.PublicStats)
 	}
 	if a := s.Functions.Addresses; a != (access.Addresses{Header: "X-Forwarded-For"}) {
@@ -59,17 +72,23 @@ func TestDefaultSettings(t *testing.T) {
 	if s.Functions.OwnersOnly || s.Access.AdminKey != "" || s.Access.OIDC != nil {
 		t.Errorf("access: %t, %+v", s.Functions.OwnersOnly, s.Access)
 	}
-	if s.Functions.DeletedKeep != 7*day || s.Storage.DeletedKeep != 7*day || s.Storage.TombstoneFor != 30*day || s.Storage.ChangesEvery != 5*time.Second {
-		t.Errorf("changes: %v, %v, %v, %v", s.Functions.DeletedKeep, s.Storage.DeletedKeep, s.Storage.TombstoneFor, s.Storage.ChangesEvery)
+	if s.Functions.DeletedKeep != 7*day || s.Storage.DeletedKeep != 7*day ||
+		s.Storage.TombstoneFor != 30*day || s.Storage.ChangesEvery != 5*time.Second {
+		t.Errorf("changes: %v, %v, %v, %v", s.Functions.DeletedKeep, s.Storage.DeletedKeep,
+			s.Storage.TombstoneFor, s.Storage.ChangesEvery)
 	}
 	// 90 days: the smaller one of MaxTtlDays and MAX_TTL_SECONDS.
-	if s.Functions.Rules.DefaultTTL != 30*day || s.Functions.Rules.MaxTTL != 90*day || s.Storage.AliasLength != 6 {
-		t.Errorf("links: %v %v %d", s.Functions.Rules.DefaultTTL, s.Functions.Rules.MaxTTL, s.Storage.AliasLength)
+	if s.Functions.Rules.DefaultTTL != 30*day || s.Functions.Rules.MaxTTL != 90*day ||
+		s.Storage.AliasLength != 6 {
+		t.Errorf("links: %v %v %d", s.Functions.Rules.DefaultTTL, s.Functions.Rules.MaxTTL,
+			s.Storage.AliasLength)
 	}
-	if c := s.Storage.Cache; c == nil || c.Bytes != 10<<20 || c.Fresh != 15*time.Minute || c.Negative != time.Minute || c.Stale != time.Hour {
+	if c := s.Storage.Cache; c == nil || c.Bytes != 10<<20 || c.Fresh != 15*time.Minute ||
+		c.Negative != time.Minute || c.Stale != time.Hour {
 		t.Errorf("cache: %+v", c)
 	}
-	if s.Functions.RedirectMaxAge != 0 || s.Functions.StrictTransport != 365*day || s.LogLevel != slog.LevelInfo || s.Telemetry != nil {
+	if s.Functions.RedirectMaxAge != 0 || s.Functions.StrictTransport != 365*day ||
+		s.LogLevel != slog.LevelInfo || s.Telemetry != nil {
 		t.Errorf("%v, %v, %v", s.Functions.RedirectMaxAge, s.LogLevel, s.Telemetry)
 	}
 }
@@ -79,84 +98,148 @@ func TestSettings(t *testing.T) {
 		given []string
 		holds func(Settings) bool
 	}{
-		"behind the host": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "PORT", "6000", "LISTEN_ADDRESS", "0.0.0.0"},
+		"behind the host": {pairs{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "PORT", "6000",
+			"LISTEN_ADDRESS", "0.0.0.0"},
 			func(s Settings) bool {
-				return s.Hosted() && s.Address == "127.0.0.1:5000" && s.Functions.Rules.Base.String() == "http://localhost:7071"
+				return s.Hosted() && s.Address == "127.0.0.1:5000" &&
+					s.Functions.Rules.Base.String() == "http://localhost:7071"
 			}},
-		"PORT": {[]string{"PORT", "6000"}, func(s Settings) bool {
-			return s.Address == "127.0.0.1:6000" && s.Functions.Rules.Base.String() == "http://localhost:6000"
+		"PORT": {pairs{"PORT", "6000"}, func(s Settings) bool {
+			return s.Address == "127.0.0.1:6000" &&
+				s.Functions.Rules.Base.String() == "http://localhost:6000"
 		}},
-		"httpPlatformHandler": {[]string{"HTTP_PLATFORM_PORT", "5000", "PORT", "6000"}, func(s Settings) bool { return s.Address == "127.0.0.1:5000" }},
-		"all addresses":       {[]string{"LISTEN_ADDRESS", "0.0.0.0"}, func(s Settings) bool { return s.Address == "0.0.0.0:7071" }},
-		"IPv6":                {[]string{"LISTEN_ADDRESS", "::1"}, func(s Settings) bool { return s.Address == "[::1]:7071" }},
-		"Azure":               {[]string{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"}, func(s Settings) bool { return s.Functions.Rules.Base.String() == "https://tiney.to" }},
-		"other hosts": {[]string{"OTHER_HOSTS", "Edge.AzureFD.net, bücher.example.,[2001:DB8::1]", "WEBSITE_HOSTNAME", "X.azurewebsites.net", "BaseUrl", "https://tiney.to"}, func(s Settings) bool {
-			return slices.Equal(s.Functions.Rules.OtherHosts, []link.Host{"edge.azurefd.net", "xn--bcher-kva.example", "[2001:db8::1]", "x.azurewebsites.net"})
-		}},
-		"no other hosts under the Core Tools": {[]string{"WEBSITE_HOSTNAME", "localhost:7071"}, func(s Settings) bool { return len(s.Functions.Rules.OtherHosts) == 0 }},
-		"telemetry": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString}, func(s Settings) bool {
-			c := s.Telemetry
-			return c != nil && c.Credential == nil && !c.Hosted && c.SamplingPercent == 100 && c.ClientAddress == nil && c.Role == "tiney" && c.Instance != ""
-		}},
-		"telemetry by identity": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString,
-			"APPLICATIONINSIGHTS_AUTHENTICATION_STRING", "ClientId=an-id;Authorization=AAD"}, func(s Settings) bool {
-			return s.Telemetry != nil && s.Telemetry.Credential != nil
-		}},
-		"telemetry in Azure": {[]string{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
-			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "true", "CLIENT_ADDRESS_HEADER", "CLIENT-IP", "CLIENT_ADDRESS_HOPS", "2", "WEBSITE_SITE_NAME", "short", "WEBSITE_INSTANCE_ID", "abc"}, func(s Settings) bool {
-			c := s.Telemetry
-			return c != nil && c.Hosted && c.SamplingPercent == 10 && c.ClientAddress(&http.Request{Header: http.Header{"Client-Ip": {"6.6.6.6, 203.0.113.9, 198.51.100.7"}}}) == netip.MustParseAddr("203.0.113.9") && c.Role == "short" && c.Instance == "abc"
-		}},
-		"no cache":              {[]string{"CACHE_ENABLED", "False"}, func(s Settings) bool { return s.Storage.Cache == nil }},
-		"MaxTtlDays is smaller": {[]string{"MaxTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},
-		"longer than a year":    {[]string{"MaxTtlDays", "3650", "MAX_TTL_SECONDS", "315360000"}, func(s Settings) bool { return s.Functions.Rules.MaxTTL == 3650*day }},
-		"eight hours without an owner": {[]string{"ANONYMOUS_TTL_SECONDS", "28800", "MAX_TTL_SECONDS", "28800"}, func(s Settings) bool {
-			return s.Functions.Rules.DefaultTTL == 8*time.Hour && s.Functions.Rules.MaxTTL == 8*time.Hour
-		}},
-		"ANONYMOUS_TTL_SECONDS wins":    {[]string{"ANONYMOUS_TTL_SECONDS", "60", "DefaultTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.DefaultTTL == time.Minute }},
-		"DefaultTtlDays stands for it":  {[]string{"DefaultTtlDays", "7"}, func(s Settings) bool { return s.Functions.Rules.DefaultTTL == 7*day }},
-		"no tombstones, and no polling": {[]string{"TOMBSTONE_DAYS", "0", "CHANGES_SECONDS", "0"}, func(s Settings) bool { return s.Storage.TombstoneFor == 0 && s.Storage.ChangesEvery == 0 }},
-		"kept for an hour": {[]string{"DELETED_KEEP_SECONDS", "3600"}, func(s Settings) bool {
+		"httpPlatformHandler": {pairs{"HTTP_PLATFORM_PORT", "5000", "PORT", "6000"},
+			func(s Settings) bool { return s.Address == "127.0.0.1:5000" }},
+		"all addresses": {pairs{"LISTEN_ADDRESS", "0.0.0.0"},
+			func(s Settings) bool { return s.Address == "0.0.0.0:7071" }},
+		"IPv6": {pairs{"LISTEN_ADDRESS", "::1"},
+			func(s Settings) bool { return s.Address == "[::1]:7071" }},
+		"Azure": {pairs{"WEBSITE_HOSTNAME", "x.azurewebsites.net", "BaseUrl", "https://tiney.to/"},
+			func(s Settings) bool { return s.Functions.Rules.Base.String() == "https://tiney.to" }},
+		"other hosts": {pairs{"OTHER_HOSTS", "Edge.AzureFD.net, bücher.example.,[2001:DB8::1]",
+			"WEBSITE_HOSTNAME", "X.azurewebsites.net", "BaseUrl", "https://tiney.to"},
+			func(s Settings) bool {
+				return slices.Equal(s.Functions.Rules.OtherHosts, []link.Host{"edge.azurefd.net",
+					"xn--bcher-kva.example", "[2001:db8::1]", "x.azurewebsites.net"})
+			}},
+		"no other hosts under the Core Tools": {pairs{"WEBSITE_HOSTNAME", "localhost:7071"},
+			func(s Settings) bool { return len(s.Functions.Rules.OtherHosts) == 0 }},
+		"telemetry": {pairs{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString},
+			func(s Settings) bool {
+				c := s.Telemetry
+				return c != nil && c.Credential == nil && !c.Hosted && c.SamplingPercent == 100 &&
+					c.ClientAddress == nil && c.Role == "tiney" && c.Instance != ""
+			}},
+		"telemetry by identity": {pairs{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString,
+			"APPLICATIONINSIGHTS_AUTHENTICATION_STRING", "ClientId=an-id;Authorization=AAD"},
+			func(s Settings) bool {
+				return s.Telemetry != nil && s.Telemetry.Credential != nil
+			}},
+		"telemetry in Azure": {pairs{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString,
+			"FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
+			"TELEMETRY_SAMPLING_PERCENT", "10", "TELEMETRY_CLIENT_IP", "true",
+			"CLIENT_ADDRESS_HEADER", "CLIENT-IP", "CLIENT_ADDRESS_HOPS", "2", "WEBSITE_SITE_NAME",
+			"short", "WEBSITE_INSTANCE_ID", "abc"},
+			func(s Settings) bool {
+				c := s.Telemetry
+				return c != nil && c.Hosted && c.SamplingPercent == 10 &&
+					c.ClientAddress(&http.Request{Header: http.Header{"Client-Ip": {"6.6.6.6, " +
+						"203.0.113.9, 198.51.100.7"}}}) == netip.MustParseAddr("203.0.113.9") &&
+					c.Role == "short" && c.Instance == "abc"
+			}},
+		"no cache": {pairs{"CACHE_ENABLED", "False"},
+			func(s Settings) bool { return s.Storage.Cache == nil }},
+		"MaxTtlDays is smaller": {pairs{"MaxTtlDays", "7"},
+			func(s Settings) bool { return s.Functions.Rules.MaxTTL == 7*day }},
+		"longer than a year": {pairs{"MaxTtlDays", "3650", "MAX_TTL_SECONDS", "315360000"},
+			func(s Settings) bool { return s.Functions.Rules.MaxTTL == 3650*day }},
+		"eight hours without an owner": {pairs{"ANONYMOUS_TTL_SECONDS", "28800", "MAX_TTL_SECONDS",
+			"28800"},
+			func(s Settings) bool {
+				return s.Functions.Rules.DefaultTTL == 8*time.Hour &&
+					s.Functions.Rules.MaxTTL == 8*time.Hour
+			}},
+		"ANONYMOUS_TTL_SECONDS wins": {pairs{"ANONYMOUS_TTL_SECONDS", "60", "DefaultTtlDays", "7"},
+			func(s Settings) bool { return s.Functions.Rules.DefaultTTL == time.Minute }},
+		"DefaultTtlDays stands for it": {pairs{"DefaultTtlDays", "7"},
+			func(s Settings) bool { return s.Functions.Rules.DefaultTTL == 7*day }},
+		"no tombstones, and no polling": {pairs{"TOMBSTONE_DAYS", "0", "CHANGES_SECONDS", "0"},
+			func(s Settings) bool {
+				return s.Storage.TombstoneFor == 0 &&
+					s.Storage.ChangesEvery == 0
+			}},
+		"kept for an hour": {pairs{"DELETED_KEEP_SECONDS", "3600"}, func(s Settings) bool {
 			return s.Functions.DeletedKeep == time.Hour && s.Storage.DeletedKeep == time.Hour
 		}},
-		"totals of clicks, written each minute, for ten years": {[]string{"CLICKS", "Totals", "CLICKS_FLUSH_SECONDS", "60", "CLICKS_KEEP_DAYS", "3650"}, func(s Settings) bool {
-			return s.Storage.Clicks == storage.ClicksConfig{Mode: clicks.ModeTotals, FlushEvery: time.Minute, KeepDays: 3650}
-		}},
-		"no clicks, and statistics for admins": {[]string{"CLICKS", "off", "PUBLIC_STATS", "false"}, func(s Settings) bool {
-			return s.Storage.Clicks.Mode == clicks.ModeOff && !s.Functions.PublicStats
-		}},
-		"limits": {[]string{"RATE_SHORTEN_PER_MINUTE", "0", "RATE_UNKNOWN_PER_MINUTE", "1", "RATE_API_PER_MINUTE", "1000000", "RATE_REDIRECT_PER_MINUTE", "7", "RATE_PROBES_PER_DAY", "8"},
-			func(s Settings) bool { return s.Functions.Rates == access.Rates{0, 1, 1_000_000, 7, 8} }},
-		"one proxy in Azure": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HEADER", "CLIENT-IP"}, func(s Settings) bool {
-			return s.Functions.Addresses == access.Addresses{Header: "Client-Ip", Hops: 1, Hosted: true}
-		}},
-		"proxies of one's own": {[]string{"CLIENT_ADDRESS_HOPS", "2"}, func(s Settings) bool {
+		"totals of clicks, written each minute, for ten years": {pairs{"CLICKS", "Totals",
+			"CLICKS_FLUSH_SECONDS", "60", "CLICKS_KEEP_DAYS", "3650"},
+			func(s Settings) bool {
+				return s.Storage.Clicks == storage.ClicksConfig{Mode: clicks.ModeTotals,
+					FlushEvery: time.Minute, KeepDays: 3650}
+			}},
+		"no clicks, and statistics for admins": {pairs{"CLICKS", "off", "PUBLIC_STATS", "false"},
+			func(s Settings) bool {
+				return s.Storage.Clicks.Mode == clicks.ModeOff && !s.Functions.PublicStats
+			}},
+		"limits": {pairs{"RATE_SHORTEN_PER_MINUTE", "0", "RATE_UNKNOWN_PER_MINUTE", "1",
+			"RATE_API_PER_MINUTE", "1000000", "RATE_REDIRECT_PER_MINUTE", "7",
+			"RATE_PROBES_PER_DAY", "8"},
+			func(s Settings) bool {
+				return s.Functions.Rates == access.Rates{0, 1, 1_000_000, 7,
+					8}
+			}},
+		"one proxy in Azure": {pairs{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
+			"CLIENT_ADDRESS_HEADER", "CLIENT-IP"},
+			func(s Settings) bool {
+				return s.Functions.Addresses == access.Addresses{Header: "Client-Ip", Hops: 1,
+					Hosted: true}
+			}},
+		"proxies of one's own": {pairs{"CLIENT_ADDRESS_HOPS", "2"}, func(s Settings) bool {
 			return s.Functions.Addresses == access.Addresses{Header: "X-Forwarded-For", Hops: 2}
 		}},
-		"no proxy behind the host": {[]string{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "CLIENT_ADDRESS_HOPS", "0"}, func(s Settings) bool { return s.Functions.Addresses.Hops == 0 }},
-		"owners only":              {[]string{"SHORTEN_ACCESS", "Owners"}, func(s Settings) bool { return s.Functions.OwnersOnly }},
-		"admin key":                {[]string{"ADMIN_KEY", ownKey}, func(s Settings) bool { return s.Access.AdminKey == ownKey && !s.Functions.LocalOnly }},
-		"development key": {[]string{"ADMIN_KEY", developmentKey}, func(s Settings) bool {
+		"no proxy behind the host": {pairs{"FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
+			"CLIENT_ADDRESS_HOPS", "0"},
+			func(s Settings) bool { return s.Functions.Addresses.Hops == 0 }},
+		"owners only": {pairs{"SHORTEN_ACCESS", "Owners"},
+			func(s Settings) bool { return s.Functions.OwnersOnly }},
+		"admin key": {pairs{"ADMIN_KEY", ownKey},
+			func(s Settings) bool { return s.Access.AdminKey == ownKey && !s.Functions.LocalOnly }},
+		"development key": {pairs{"ADMIN_KEY", developmentKey}, func(s Settings) bool {
 			return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
 		}},
-		"development key, by address": {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "http://[::1]:7071", "LISTEN_ADDRESS", "::1"}, func(s Settings) bool {
-			return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
-		}},
-		"development key, behind the host": {[]string{"ADMIN_KEY", developmentKey, "FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "LISTEN_ADDRESS", "0.0.0.0"}, func(s Settings) bool {
-			return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
-		}},
-		"sign-in": {[]string{"OIDC_ISSUER", "https://login.example/tenant/v2.0", "OIDC_CLIENT_ID", "an-app"}, func(s Settings) bool {
-			c := s.Access.OIDC
-			return c != nil && c.Issuer == "https://login.example/tenant/v2.0" && c.ClientID == "an-app" && c.AdminRole == "admin"
-		}},
-		"sign-in on this machine, with a role": {[]string{"OIDC_ISSUER", "http://127.0.0.1:9000", "OIDC_CLIENT_ID", "an-app", "OIDC_ADMIN_ROLE", "link admins"}, func(s Settings) bool {
-			return s.Access.OIDC != nil && s.Access.OIDC.AdminRole == "link admins"
-		}},
-		"a role without sign-in": {[]string{"OIDC_ADMIN_ROLE", "admin"}, func(s Settings) bool { return s.Access.OIDC == nil }},
-		"log level":              {[]string{"LOG_LEVEL", "WARN"}, func(s Settings) bool { return s.LogLevel == slog.LevelWarn }},
-		"container with hyphens": {[]string{"GC_BLOB_LOCK_CONTAINER", "a-b"}, func(s Settings) bool { return s.Lock.Container == "a-b" }},
-		"longest container":      {[]string{"GC_BLOB_LOCK_CONTAINER", "a" + strings.Repeat("-b", 31)}, func(s Settings) bool { return len(s.Lock.Container) == 63 }},
-		"connections of its own": {[]string{"AzureWebJobsStorage", "", "TABLE_CONNECTION__accountName", "a", "GC_BLOB_LOCK_CONNECTION", "UseDevelopmentStorage=true"}, func(Settings) bool { return true }},
+		"development key, by address": {pairs{"ADMIN_KEY", developmentKey, "BaseUrl",
+			"http://[::1]:7071", "LISTEN_ADDRESS", "::1"},
+			func(s Settings) bool {
+				return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
+			}},
+		"development key, behind the host": {pairs{"ADMIN_KEY", developmentKey,
+			"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "LISTEN_ADDRESS", "0.0.0.0"},
+			func(s Settings) bool {
+				return s.Access.AdminKey == developmentKey && s.Functions.LocalOnly
+			}},
+		"sign-in": {pairs{"OIDC_ISSUER", "https://login.example/tenant/v2.0", "OIDC_CLIENT_ID",
+			"an-app"},
+			func(s Settings) bool {
+				c := s.Access.OIDC
+				return c != nil && c.Issuer == "https://login.example/tenant/v2.0" &&
+					c.ClientID == "an-app" && c.AdminRole == "admin"
+			}},
+		"sign-in on this machine, with a role": {pairs{"OIDC_ISSUER", "http://127.0.0.1:9000",
+			"OIDC_CLIENT_ID", "an-app", "OIDC_ADMIN_ROLE", "link admins"},
+			func(s Settings) bool {
+				return s.Access.OIDC != nil && s.Access.OIDC.AdminRole == "link admins"
+			}},
+		"a role without sign-in": {pairs{"OIDC_ADMIN_ROLE", "admin"},
+			func(s Settings) bool { return s.Access.OIDC == nil }},
+		"log level": {pairs{"LOG_LEVEL", "WARN"},
+			func(s Settings) bool { return s.LogLevel == slog.LevelWarn }},
+		"container with hyphens": {pairs{"GC_BLOB_LOCK_CONTAINER", "a-b"},
+			func(s Settings) bool { return s.Lock.Container == "a-b" }},
+		"longest container": {pairs{"GC_BLOB_LOCK_CONTAINER", "a" + strings.Repeat("-b", 31)},
+			func(s Settings) bool { return len(s.Lock.Container) == 63 }},
+		"connections of its own": {pairs{"AzureWebJobsStorage", "", "TABLE_CONNECTION__accountName",
+			"a", "GC_BLOB_LOCK_CONNECTION", "UseDevelopmentStorage=true"},
+			func(Settings) bool { return true }},
 	} {
 		s, err := ReadSettings(environment(test.given...))
 		if err != nil || !test.holds(s) {
@@ -167,8 +250,8 @@ func TestSettings(t *testing.T) {
 
 const ownKey = "32-characters-that-are-no-secret"
 
-// wrongSettings is a value for each setting that must not be accepted. The platform's own and the connections that
-// stand in for AzureWebJobsStorage are not among them.
+// wrongSettings is a value for each setting that must not be accepted. The platform's own and the
+// connections that stand in for AzureWebJobsStorage are not among them.
 var wrongSettings = map[string]string{
 	"AzureWebJobsStorage":                   "AccountName=a;AccountKey=a secret",
 	"SHORTURL_TABLE_NAME":                   "no-hyphens",
@@ -233,7 +316,8 @@ func TestEverySettingCanBeWrong(t *testing.T) {
 	get := environment()
 	_, err := ReadSettings(func(name string) string {
 		_, ok := wrongSettings[name]
-		exempt := name == "TABLE_CONNECTION" || name == "GC_BLOB_LOCK_CONNECTION" || strings.Contains(name, "__") ||
+		exempt := name == "TABLE_CONNECTION" || name == "GC_BLOB_LOCK_CONNECTION" ||
+			strings.Contains(name, "__") ||
 			name == "HTTP_PLATFORM_PORT" || strings.HasPrefix(name, "WEBSITE_")
 		if !ok && !exempt {
 			t.Errorf("wrongSettings has no value for %s", name)
@@ -252,14 +336,19 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("%s=%s: got %v", name, value, err)
 		}
 	}
-	if _, err := ReadSettings(environment("WEBSITE_HOSTNAME", "x.azurewebsites.net")); err == nil || !strings.Contains(err.Error(), "BaseUrl is required in Azure") {
+	if _, err := ReadSettings(environment("WEBSITE_HOSTNAME", "x.azurewebsites.net")); err == nil ||
+		!strings.Contains(err.Error(), "BaseUrl is required in Azure") {
 		t.Errorf("in Azure without BaseUrl: %v", err)
 	}
 	for name, value := range map[string]string{
-		"CLIENT_ADDRESS_HEADER": "forwarded", "SHORTURL_TABLE_NAME": "tables", "GC_BLOB_LOCK_BLOB": "..", "GC_BLOB_LOCK_CONTAINER": strings.Repeat("a", 64), "LISTEN_ADDRESS": "127.0.0.1:80",
-		"TABLE_CONNECTION": "BlobEndpoint=https://a.example;SharedAccessSignature=x", "GC_BLOB_LOCK_CONNECTION": "TableEndpoint=https://a.example;SharedAccessSignature=x",
+		"CLIENT_ADDRESS_HEADER": "forwarded", "SHORTURL_TABLE_NAME": "tables",
+		"GC_BLOB_LOCK_BLOB": "..", "GC_BLOB_LOCK_CONTAINER": strings.Repeat("a", 64),
+		"LISTEN_ADDRESS":          "127.0.0.1:80",
+		"TABLE_CONNECTION":        "BlobEndpoint=https://a.example;SharedAccessSignature=x",
+		"GC_BLOB_LOCK_CONNECTION": "TableEndpoint=https://a.example;SharedAccessSignature=x",
 	} {
-		if _, err := ReadSettings(environment(name, value)); err == nil || !strings.Contains(err.Error(), name+" ") {
+		if _, err := ReadSettings(environment(name, value)); err == nil ||
+			!strings.Contains(err.Error(), name+" ") {
 			t.Errorf("%s=%s: got %v", name, value, err)
 		}
 	}
@@ -268,43 +357,62 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("the container %q was accepted", container)
 		}
 	}
-	if _, err := ReadSettings(environment("AzureWebJobsStorage", "x")); err == nil || strings.Count(err.Error(), "AzureWebJobsStorage") != 1 {
+	if _, err := ReadSettings(environment("AzureWebJobsStorage", "x")); err == nil ||
+		strings.Count(err.Error(), "AzureWebJobsStorage") != 1 {
 		t.Errorf("one setting for two connections: %v", err)
 	}
-	if s, err := ReadSettings(environment("FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "WEBSITE_HOSTNAME", "localhost:8080")); err != nil || s.Functions.Rules.Base.String() != "http://localhost:8080" {
+	if s, err := ReadSettings(environment("FUNCTIONS_CUSTOMHANDLER_PORT", "5000",
+		"WEBSITE_HOSTNAME", "localhost:8080")); err != nil ||
+		s.Functions.Rules.Base.String() != "http://localhost:8080" {
 		t.Errorf("under the Core Tools: %v, %v", s.Functions.Rules.Base, err)
 	}
-	if _, err := ReadSettings(environment("URLINDEX_TABLE_NAME", "shorturls")); err == nil || !strings.Contains(err.Error(), "must differ") {
+	if _, err := ReadSettings(environment("URLINDEX_TABLE_NAME", "shorturls")); err == nil ||
+		!strings.Contains(err.Error(), "must differ") {
 		t.Errorf("two tables of one name: %v", err)
 	}
-	if _, err := ReadSettings(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "AzureWebJobsStorage is required") {
+	if _, err := ReadSettings(func(string) string { return "" }); err == nil ||
+		!strings.Contains(err.Error(), "AzureWebJobsStorage is required") {
 		t.Errorf("nothing set: %v", err)
 	}
 }
 
-// What else may be wrong with who may do what: settings, and what has to be said of which.
+// Further wrong settings of access, and what the error must say of each.
 func TestWrongAccess(t *testing.T) {
 	for name, test := range map[string]struct {
 		given []string
 		want  string
 	}{
-		"a key of 31 characters":      {[]string{"ADMIN_KEY", ownKey[1:]}, "ADMIN_KEY must be 32"},
-		"a key of 7 characters":       {[]string{"ADMIN_KEY", strings.Repeat("sevndif", 5)}, "ADMIN_KEY must be 32"},
-		"a key with a space":          {[]string{"ADMIN_KEY", strings.Replace(ownKey, "-", " ", 1)}, "ADMIN_KEY must be 32"},
-		"a key with an umlaut":        {[]string{"ADMIN_KEY", ownKey + "ä"}, "ADMIN_KEY must be 32"},
-		"the development key online":  {[]string{"ADMIN_KEY", developmentKey, "BaseUrl", "https://go.example.com"}, "ADMIN_KEY is the key of local.settings.json"},
-		"the development key for all": {[]string{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS", "0.0.0.0"}, "ADMIN_KEY is the key of local.settings.json"},
-		"the same, for all of IPv6":   {[]string{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS", "::"}, "ADMIN_KEY is the key of local.settings.json"},
-		"the same, for a network":     {[]string{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS", "192.168.0.7"}, "ADMIN_KEY is the key of local.settings.json"},
-		"a reference that is none":    {[]string{"ADMIN_KEY", "@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)"}, "ADMIN_KEY is a reference"},
-		"an issuer alone":             {[]string{"OIDC_ISSUER", "https://login.example"}, "OIDC_CLIENT_ID is required"},
-		"a client alone":              {[]string{"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER is required"},
-		"an issuer with a query":      {[]string{"OIDC_ISSUER", "https://login.example?p=policy", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
-		"an issuer with a fragment":   {[]string{"OIDC_ISSUER", "https://login.example#x", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
-		"an issuer that is no URL":    {[]string{"OIDC_ISSUER", "login.example", "OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"a key of 31 characters": {pairs{"ADMIN_KEY", ownKey[1:]}, "ADMIN_KEY must be 32"},
+		"a key of 7 characters": {pairs{"ADMIN_KEY", strings.Repeat("sevndif", 5)},
+			"ADMIN_KEY must be 32"},
+		"a key with a space": {pairs{"ADMIN_KEY", strings.Replace(ownKey, "-", " ", 1)},
+			"ADMIN_KEY must be 32"},
+		"a key with an umlaut": {pairs{"ADMIN_KEY", ownKey + "ä"}, "ADMIN_KEY must be 32"},
+		"the development key online": {pairs{"ADMIN_KEY", developmentKey, "BaseUrl",
+			"https://go.example.com"}, "ADMIN_KEY is the key of local.settings.json"},
+		"the development key for all": {pairs{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS",
+			"0.0.0.0"}, "ADMIN_KEY is the key of local.settings.json"},
+		"the same, for all of IPv6": {pairs{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS", "::"},
+			"ADMIN_KEY is the key of local.settings.json"},
+		"the same, for a network": {pairs{"ADMIN_KEY", developmentKey, "LISTEN_ADDRESS",
+			"192.168.0.7"}, "ADMIN_KEY is the key of local.settings.json"},
+		"a reference that is none": {pairs{"ADMIN_KEY",
+			"@Microsoft.KeyVault(SecretUri=https://v.vault.azure.net/secrets/s)"},
+			"ADMIN_KEY is a reference"},
+		"an issuer alone": {pairs{"OIDC_ISSUER", "https://login.example"},
+			"OIDC_CLIENT_ID is required"},
+		"a client alone": {pairs{"OIDC_CLIENT_ID", "an-app"},
+			"OIDC_ISSUER is required"},
+		"an issuer with a query": {pairs{"OIDC_ISSUER", "https://login.example?p=policy",
+			"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"an issuer with a fragment": {pairs{"OIDC_ISSUER", "https://login.example#x",
+			"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"an issuer that is no URL": {pairs{"OIDC_ISSUER", "login.example", "OIDC_CLIENT_ID",
+			"an-app"}, "OIDC_ISSUER must be"},
 	} {
 		_, err := ReadSettings(environment(test.given...))
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Count(err.Error(), "\n") != 1 {
+		if err == nil || !strings.Contains(err.Error(), test.want) ||
+			strings.Count(err.Error(), "\n") != 1 {
 			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
 		} else if test.given[0] == "ADMIN_KEY" && strings.Contains(err.Error(), test.given[1]) {
 			t.Errorf("%s: a key is told: %v", name, err)
@@ -312,15 +420,18 @@ func TestWrongAccess(t *testing.T) {
 	}
 }
 
-// TestDevelopmentKey: the key of local.settings.json is the one that the settings refuse anywhere else.
+// TestDevelopmentKey: the key of local.settings.json is the one that the settings refuse anywhere
+// else.
 func TestDevelopmentKey(t *testing.T) {
 	data, err := os.ReadFile("../../local.settings.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var local struct{ Values map[string]string }
-	if err := json.Unmarshal(data, &local); err != nil || local.Values["ADMIN_KEY"] != developmentKey {
-		t.Errorf("ADMIN_KEY of local.settings.json is %q, want %q (%v)", local.Values["ADMIN_KEY"], developmentKey, err)
+	if err := json.Unmarshal(data, &local); err != nil ||
+		local.Values["ADMIN_KEY"] != developmentKey {
+		t.Errorf("ADMIN_KEY of local.settings.json is %q, want %q (%v)", local.Values["ADMIN_KEY"],
+			developmentKey, err)
 	}
 }
 
@@ -355,7 +466,10 @@ func FuzzSettings(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s.Storage.AliasLength < 4 || s.Storage.AliasLength > 32 || s.Functions.Rules.DefaultTTL < day || s.Functions.Rules.MaxTTL < time.Minute || s.Functions.Rules.Base.String() == "" || s.Storage.Reap.PageSize < 1 || s.Storage.Reap.PageSize > 1000 {
+		if s.Storage.AliasLength < 4 || s.Storage.AliasLength > 32 ||
+			s.Functions.Rules.DefaultTTL < day || s.Functions.Rules.MaxTTL < time.Minute ||
+			s.Functions.Rules.Base.String() == "" || s.Storage.Reap.PageSize < 1 ||
+			s.Storage.Reap.PageSize > 1000 {
 			t.Errorf("%s=%q gives %+v", name, value, s)
 		}
 	})

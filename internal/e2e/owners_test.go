@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
 	"tiney/link"
 )
@@ -297,90 +295,6 @@ func TestDoubledCredentials(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Whoever tries what is another's is refused, and nothing changes.
-func TestWhatIsAnothers(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	base := s.standalone(emulator.ConnectionString()).url
-	ada, bob, nobody := owner(t, base, "ada"), owner(t, base, "bob"), caller{t: t, base: base}
-	ada.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/a","alias":"adas","expiresInSeconds":3600}`)
-	ada.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/d","alias":"deleted"}`)
-	ada.must(204, "DELETE", "/api/links/deleted", "")
-	made := nobody.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/n","alias":"nobodys"}`)
-	claim := caller{t, base, made["claimToken"].(string)}
-	made = nobody.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/o"}`)
-	other := caller{t, base, made["claimToken"].(string)}
-	keys := ada.must(200, "GET", "/api/keys", "")["items"].([]any)
-	adasKey := "/api/keys/" + keys[0].(map[string]any)["id"].(string)
-
-	rows := func() (all [][]rawtables.Entity) {
-		for _, table := range []string{s.Links, s.Index, s.Expiry, s.Owners, s.State} {
-			all = append(all, s.Rows(table))
-		}
-		return all
-	}
-	before := rows()
-	for _, alias := range []string{"adas", "deleted", "nobodys"} {
-		path := "/api/links/" + alias
-		for _, try := range []struct{ method, target, body string }{
-			{"GET", path, ""},
-			{"PATCH", path, `{"longUrl":"https://example.com/stolen","disabled":true}`},
-			{"DELETE", path, ""},
-			{"POST", path + "/restore", ""},
-		} {
-			for who, c := range map[string]caller{"bob": bob, "a claim token of another link": other, "nobody": nobody} {
-				want := 403
-				if who == "nobody" {
-					want = 401
-				}
-				if got := c.send(try.method, try.target, try.body); got.Status != want {
-					t.Errorf("%s %s by %s: got %+v, want %d", try.method, try.target, who, got, want)
-				}
-			}
-		}
-	}
-	// A claim token is for one link, and never for what needs an owner.
-	for _, try := range []struct {
-		method, target, body string
-		want                 int
-	}{
-		{"GET", "/api/links/nobodys", "", 200},
-		{"GET", "/api/links/adas", "", 403},
-		{"GET", "/api/links/nothing", "", 404},
-		{"PATCH", "/api/links/nobodys", `{"title":"x"}`, 403},
-		{"GET", "/api/links", "", 403},
-		{"GET", "/api/keys", "", 403},
-		{"POST", "/api/keys", `{"name":"x"}`, 403},
-		{"DELETE", adasKey, "", 403},
-		{"POST", "/api/claims", `{"claims":[{"alias":"adas","claimToken":"` + claim.token + `"}]}`, 403},
-		{"POST", "/api/shorten", `{"longUrl":"https://example.com/a","alias":"adas"}`, 409},
-	} {
-		if got := claim.send(try.method, try.target, try.body); got.Status != try.want {
-			t.Errorf("%s %s by a claim token: got %+v, want %d", try.method, try.target, got, try.want)
-		}
-	}
-	for _, body := range []string{
-		`{"claims":[{"alias":"adas","claimToken":"` + claim.token + `"},{"alias":"nobodys","claimToken":"` + other.token + `"}]}`,
-		`{"claims":[{"alias":"adas","claimToken":""},{"alias":"nobodys","claimToken":""}]}`,
-	} {
-		if got := bob.must(200, "POST", "/api/claims", body); !matches(got["results"], []any{map[string]any{"result": "invalid"}, map[string]any{"result": "invalid"}}) {
-			t.Errorf("bob claims what is not his: %v", got)
-		}
-	}
-	if got := bob.send("DELETE", adasKey, ""); got.Status != 403 {
-		t.Errorf("bob revokes ada's key: %+v", got)
-	}
-	after := rows()
-	for i := range before[:len(before)-1] { // a chosen alias and claims are announced before it is known that nothing changes
-		if !reflect.DeepEqual(before[i], after[i]) {
-			t.Errorf("rows have changed from\n%v to\n%v", before[i], after[i])
-		}
-	}
-	if got := ada.send("GET", "/api/me", ""); got.Status != 200 {
-		t.Errorf("ada's key: %+v", got)
 	}
 }
 

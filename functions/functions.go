@@ -19,7 +19,6 @@ import (
 	"tiney/link"
 	"tiney/pages"
 	"tiney/telemetry"
-	"tiney/transfer"
 )
 
 // Config is what the functions work with. Every field is required unless it says otherwise.
@@ -121,8 +120,6 @@ func New(c Config) (http.Handler, error) {
 	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
 		s.strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
 	}
-	im := &importing{links: c.Links, rules: c.Rules, limits: s.limits, clicks: c.Clicks, now: c.Now,
-		log: c.Log}
 	whoMayCount := s.admins
 	if c.PublicStats {
 		whoMayCount = s.anyone
@@ -152,7 +149,7 @@ func New(c Config) (http.Handler, error) {
 		"GET /api/stats":                  whoMayCount(s.serviceStats),
 		"POST /api/claims":                s.owners(s.claim),
 		"GET /api/export":                 s.owners(s.export),
-		"POST /api/import":                s.owners(s.large.let(im.serve)),
+		"POST /api/import":                s.owners(s.large.let(s.importLinks)),
 		"POST /api/keys":                  s.owners(s.createKey),
 		"GET /api/keys":                   s.owners(s.listKeys),
 		"DELETE /api/keys/{id}":           s.owners(s.revokeKey),

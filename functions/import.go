@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"time"
 
 	"tiney/access"
 	"tiney/link"
@@ -21,18 +19,10 @@ const (
 	maxImportBytes = 4 << 20 // of a body
 )
 
-// importing handles POST /api/import.
-type importing struct {
-	links  transfer.Importer
-	rules  link.Rules
-	limits *limits
-	clicks Clicks
-	now    func() time.Time
-	log    *slog.Logger
-}
-
-func (im *importing) serve(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error {
+// importLinks handles POST /api/import.
+func (s *service) importLinks(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
 	query := parametersOf(r)
 	format := transfer.Format(query.oneOf("format", formatNames()...))
 	dryRun := query.oneOf("dryRun", "false", "true") == "true"
@@ -58,8 +48,8 @@ func (im *importing) serve(
 		}
 	}
 	in := transfer.Import{
-		Links:      &probing{im.links, im.limits, who},
-		Rules:      im.rules,
+		Links:      &probing{s.Links, s.limits, who},
+		Rules:      s.Rules,
 		Owner:      who.Owner,
 		KeepOwners: who.Admin && format.Own(),
 		DryRun:     dryRun,
@@ -67,7 +57,7 @@ func (im *importing) serve(
 	results := make([]importResult, len(records))
 	made := 0
 	var unavailable error
-	for i, done := range in.Add(ctx, records, im.now()) {
+	for i, done := range in.Add(ctx, records, s.Now()) {
 		results[i] = importResult{Line: done.Line, Alias: done.Alias, Status: http.StatusOK}
 		switch {
 		case done.Err != nil:
@@ -82,10 +72,10 @@ func (im *importing) serve(
 		}
 	}
 	if unavailable != nil {
-		im.log.Warn(telemetry.LogStorageUnavailable, "function", "import", "error", unavailable)
+		s.Log.Warn(telemetry.LogStorageUnavailable, "function", "import", "error", unavailable)
 	}
 	if made > 0 && !dryRun {
-		im.clicks.Created(made)
+		s.Clicks.Created(made)
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {

@@ -7,6 +7,7 @@ import (
 	"tiney/access"
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/transfer"
 )
 
 // Creator makes links.
@@ -80,20 +81,7 @@ type Mover interface {
 	// Errors: link.ErrPosition if after can be no position, link.ErrUnavailable.
 	All(ctx context.Context, after string, limit int) (
 		links []link.Link, next string, damaged int, err error)
-	Importer
-}
-
-// Importer imports links as they are. If several have the same alias, the first is imported first.
-// A link that exists with the same long URL stays as it is. Once ctx has ended, it begins no other
-// link.
-//
-// Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
-type Importer interface {
-	// Import makes what it returns durable, and is safe to repeat after any error.
-	Import(ctx context.Context, links []link.Link) []link.Imported
-	// TryImport returns what Import would, and which links exist, and only reads. made has what
-	// earlier calls would have made; TryImport adds to it.
-	TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported
+	transfer.Importer
 }
 
 // Callers authenticates requests by their headers. The zero Caller has no credentials.

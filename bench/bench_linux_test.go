@@ -18,9 +18,12 @@ func TestTable(t *testing.T) {
 		want    string
 	}{
 		{[]column{{head: "rate", value: "req/s"}, {head: "MB", value: "MB", digits: 1}},
-			"| | rate | MB |\n| --- | ---: | ---: |\n| ours | 90 (70–100) | 12.0 |\n| theirs | 10 | |\n"},
-		{[]column{{head: "rate", value: "req/s", atLeast: 90, rows: []string{"ours"}}, {head: "MB", value: "MB", digits: 1, atMost: 11}},
-			"\nTargets, by the medians:\n\n- rate (ours), at least 90: met\n- MB, at most 11: missed by ours (12.0)\n"},
+			"| | rate | MB |\n| --- | ---: | ---: |\n| ours | 90 (70–100) | 12.0 |\n| theirs | " +
+				"10 | |\n"},
+		{[]column{{head: "rate", value: "req/s", atLeast: 90, rows: []string{"ours"}},
+			{head: "MB", value: "MB", digits: 1, atMost: 11}},
+			"\nTargets, by the medians:\n\n- rate (ours), at least 90: met\n- MB, at most 11: " +
+				"missed by ours (12.0)\n"},
 		{[]column{{head: "rate", value: "req/s", atLeast: 91}},
 			"- rate, at least 91: missed by ours (90), theirs (10)\n"},
 		{[]column{{head: "rate", value: "req/s", atMost: 90}},
@@ -48,8 +51,10 @@ const wrkSays = `Running 1s test @ http://127.0.0.1:7071/abc123
 
 func TestReadingWrk(t *testing.T) {
 	const rate = "Requests/sec:  34873.40\nTransfer/sec:      4.29MB\n"
-	const refused, timeout = "  Non-2xx or 3xx responses: 34941\n", "  Socket errors: connect 0, read 0, write 0, timeout 3\n"
-	for output, ok := range map[string][2]bool{ // whether it passes if the responses should be redirects, and errors
+	const refused, timeout = "  Non-2xx or 3xx responses: 34941\n",
+		"  Socket errors: connect 0, read 0, write 0, timeout 3\n"
+	// whether it passes if the responses should be redirects, and errors
+	for output, ok := range map[string][2]bool{
 		wrkSays + rate:                     {true, false},
 		wrkSays + refused + rate:           {false, true},
 		wrkSays + timeout + rate:           {false, false},
@@ -61,7 +66,8 @@ func TestReadingWrk(t *testing.T) {
 			if (err == nil) != ok[i] {
 				t.Errorf("fails is %t: %v", fails, err)
 			}
-			if err == nil && (v["requests"] != 34941 || v["req/s"] != 34873.4 || v["p50"] != 0.65 || v["p99"] != 1320) {
+			if err == nil && (v["requests"] != 34941 || v["req/s"] != 34873.4 || v["p50"] != 0.65 ||
+				v["p99"] != 1320) {
 				t.Errorf("it reads %v from\n%s", v, output)
 			}
 		}
@@ -70,7 +76,8 @@ func TestReadingWrk(t *testing.T) {
 
 // What a child has used counts while it runs, and when it has ended.
 func TestProcessorTime(t *testing.T) {
-	child := exec.Command("sh", "-c", `i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo worked; read line`)
+	child := exec.Command("sh", "-c",
+		`i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo worked; read line`)
 	in, err := child.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +99,7 @@ func TestProcessorTime(t *testing.T) {
 	_ = child.Wait() // its read has failed
 	ended := processorTime(os.Getpid()) - before
 	if used < 5*tick || running < used || ended < used {
-		t.Errorf("the child has used %v, and with this process %v, and %v when it had ended", used, running, ended)
+		t.Errorf("the child has used %v, and with this process %v, and %v when it had ended", used,
+			running, ended)
 	}
 }

@@ -28,7 +28,8 @@ const (
 	visitRest    = time.Minute // until what was counted is saved, and most of it forgotten
 )
 
-// clicks measures what it costs to count clicks: of one cached link, and of many links under requests that look like real ones.
+// clicks measures what it costs to count clicks: of one cached link, and of many links under
+// requests that look like real ones.
 func (b *bench) clicks(ctx context.Context) (string, error) {
 	expires := time.Now().AddDate(0, 0, 30)
 	links := makeLinks(visitedLinks, func(int) time.Time { return expires })
@@ -44,12 +45,14 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	without := subject{noClicks, b.service(t, true, noClicks), load{file: one, counted: "cache.hit"}}
+	without := subject{noClicks, b.service(t, true, noClicks),
+		load{file: one, counted: "cache.hit"}}
 	with := subject{"CLICKS=full", b.service(t, true), load{file: one, counted: "cache.hit"}}
 
 	var rates, life results
 	for range b.rounds {
-		if err := b.takeTurns(ctx, &rates, "/"+string(links[0].Alias), []subject{without, with}); err != nil {
+		if err := b.takeTurns(ctx, &rates, "/"+string(links[0].Alias),
+			[]subject{without, with}); err != nil {
 			return "", err
 		}
 	}
@@ -60,16 +63,19 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 		}
 		life.add(mode, v)
 	}
-	return fmt.Sprintf("One link. Rounds with fresh processes: %d, of %d turns of a second each.\n\n", b.rounds, turns) +
+	return fmt.Sprintf("One link. Rounds with fresh processes: %d, of %d turns of a second "+
+		"each.\n\n", b.rounds, turns) +
 		rates.table([]column{
 			{head: "requests/s", value: "req/s"},
 			{head: "p50 ms", value: "p50", digits: 2},
 			{head: "p99 ms", value: "p99", digits: 2},
 			{head: "CPU µs each", value: "µs", digits: 1},
-			{head: "requests/s, to " + noClicks, value: "req/s to first", digits: 3, atLeast: 0.95, rows: []string{with.name}},
+			{head: "requests/s, to " + noClicks, value: "req/s to first", digits: 3, atLeast: 0.95,
+				rows: []string{with.name}},
 			{head: "CPU, to " + noClicks, value: "µs to first", digits: 3},
 		}) +
-		fmt.Sprintf("\n%d links. One run of %v each, with clicks and %v of rest after it.\n\n", visitedLinks, visitTime, visitRest) +
+		fmt.Sprintf("\n%d links. One run of %v each, with clicks and %v of rest after it.\n\n",
+			visitedLinks, visitTime, visitRest) +
 		life.table([]column{
 			{head: "requests/s", value: "req/s"},
 			{head: "p50 ms", value: "p50", digits: 2},
@@ -83,8 +89,9 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 		}), nil
 }
 
-// visits writes requests for links as people and bots send them, 1 in 100 of which is a bot's: some links are in everybody's
-// mouth and most are seldom asked for, and so it is with the sites that lead to them. Each has an address of its own.
+// visits writes requests for links as people and bots send them, 1 in 100 of which is a bot's: some
+// links are in everybody's mouth and most are seldom asked for, and so it is with the sites that
+// lead to them. Each has an address of its own.
 func (b *bench) visits(name string, links []link.Link, count int) (file string, err error) {
 	people, err := useragents.People(".")
 	if err != nil {
@@ -98,7 +105,8 @@ func (b *bench) visits(name string, links []link.Link, count int) (file string, 
 	popular := rand.NewZipf(random, 1.01, 1, uint64(len(links)-1))
 	sites := make([]string, 1000)
 	for i := range sites {
-		sites[i] = fmt.Sprintf("https://%s.example/news", fmt.Sprintf("%016x", random.Uint64())[:4+random.IntN(12)])
+		sites[i] = fmt.Sprintf("https://%s.example/news", fmt.Sprintf("%016x", random.Uint64())[:4+
+			random.IntN(12)])
 	}
 	known := rand.NewZipf(random, 1.01, 1, uint64(len(sites)-1))
 	lines := make([]string, count)
@@ -107,8 +115,10 @@ func (b *bench) visits(name string, links []link.Link, count int) (file string, 
 		if i%100 == 0 {
 			agent = bots[random.IntN(len(bots))]
 		}
-		address := netip.AddrFrom4([4]byte{byte(1 + random.IntN(220)), byte(random.IntN(256)), byte(random.IntN(256)), byte(random.IntN(256))})
-		lines[i] = strings.Join([]string{"/" + string(links[popular.Uint64()].Alias), agent, sites[known.Uint64()], address.String()}, "\t")
+		address := netip.AddrFrom4([4]byte{byte(1 + random.IntN(220)), byte(random.IntN(256)),
+			byte(random.IntN(256)), byte(random.IntN(256))})
+		lines[i] = strings.Join([]string{"/" + string(links[popular.Uint64()].Alias), agent,
+			sites[known.Uint64()], address.String()}, "\t")
 	}
 	return b.file(name, lines)
 }
@@ -119,7 +129,8 @@ func (b *bench) visited(ctx context.Context, t *tables, mode, file string) (valu
 	of[6] += strings.TrimPrefix(mode, "CLICKS=") // so that it has this service's rows alone
 	storage, batches, stop := b.countBatches()
 	defer stop()
-	s, err := b.startReady(ctx, b.service(&of, true, mode, "AzureWebJobsStorage="+storage), "/api/ready")
+	s, err := b.startReady(ctx, b.service(&of, true, mode, "AzureWebJobsStorage="+storage),
+		"/api/ready")
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +193,8 @@ func (b *bench) savedClicks(ctx context.Context, table string) (rows, clicks flo
 	return rows, clicks, nil
 }
 
-// countBatches returns the connection string of a proxy in front of the tables that counts the batches, which are a flush's.
+// countBatches returns the connection string of a proxy in front of the tables that counts the
+// batches, which are a flush's.
 func (b *bench) countBatches() (connectionString string, batches *atomic.Int64, stop func()) {
 	batches = new(atomic.Int64)
 	forward := &httputil.ReverseProxy{
@@ -195,6 +207,7 @@ func (b *bench) countBatches() (connectionString string, batches *atomic.Int64, 
 		},
 	}
 	proxy := httptest.NewServer(forward)
-	ports := azurite.Ports{Blob: b.storage.Blob, Queue: b.storage.Queue, Table: proxy.Listener.Addr().(*net.TCPAddr).Port}
+	ports := azurite.Ports{Blob: b.storage.Blob, Queue: b.storage.Queue,
+		Table: proxy.Listener.Addr().(*net.TCPAddr).Port}
 	return ports.ConnectionString(), batches, proxy.Close
 }

@@ -26,7 +26,8 @@ const (
 	importAtOnce = 32     // as the service
 )
 
-// imports measures how fast a file is imported by the subcommand, beside the same calls by the SDK alone.
+// imports measures how fast a file is imported by the subcommand, beside the same calls by the SDK
+// alone.
 func (b *bench) imports(ctx context.Context) (string, error) {
 	count := imported
 	if b.full {
@@ -64,8 +65,14 @@ func (b *bench) imports(ctx context.Context) (string, error) {
 			name string
 			do   func(context.Context, *tables) (values, error)
 		}{
-			{"the SDK alone", func(ctx context.Context, t *tables) (values, error) { return values{}, b.rawImport(ctx, t, links) }},
-			{"handler import", func(ctx context.Context, t *tables) (values, error) { return b.importFile(ctx, t, path) }},
+			{"the SDK alone", func(ctx context.Context, t *tables) (values,
+				error) {
+				return values{}, b.rawImport(ctx, t, links)
+			}},
+			{"handler import", func(ctx context.Context, t *tables) (values,
+				error) {
+				return b.importFile(ctx, t, path)
+			}},
 		} {
 			t, err := b.newTables(ctx, nil, false)
 			if err != nil {
@@ -85,9 +92,11 @@ func (b *bench) imports(ctx context.Context) (string, error) {
 			rates.add(row.name, v)
 		}
 	}
-	return fmt.Sprintf("Rounds with fresh tables: %d, of %d links each, %d at a time.\n\n", b.rounds, count, importAtOnce) + rates.table([]column{
+	return fmt.Sprintf("Rounds with fresh tables: %d, of %d links each, %d at a time.\n\n",
+		b.rounds, count, importAtOnce) + rates.table([]column{
 		{head: "links/s", value: "links/s"},
-		{head: "of the SDK's", value: "of raw", digits: 2, atLeast: 0.9, rows: []string{"handler import"}},
+		{head: "of the SDK's", value: "of raw", digits: 2, atLeast: 0.9,
+			rows: []string{"handler import"}},
 		{head: "MB at most", value: "most", digits: 1},
 	}), nil
 }
@@ -145,7 +154,8 @@ func (b *bench) rawImport(ctx context.Context, t *tables, links []link.Link) err
 		for _, l := range batch {
 			names = append(names, string(l.Alias))
 		}
-		told, err := json.Marshal(map[string]string{"PartitionKey": "change|202601020304", "RowKey": "several|" + names[0], "Names": strings.Join(names, "\n")})
+		told, err := json.Marshal(map[string]string{"PartitionKey": "change|202601020304",
+			"RowKey": "several|" + names[0], "Names": strings.Join(names, "\n")})
 		if err != nil {
 			return err
 		}
@@ -171,7 +181,8 @@ func (b *bench) rawImport(ctx context.Context, t *tables, links []link.Link) err
 				if err := add(table[1], rawtables.Index(l)); err != nil {
 					return err
 				}
-				_, err := table[0].GetEntity(ctx, row["PartitionKey"].(string), row["RowKey"].(string), nil)
+				_, err := table[0].GetEntity(ctx, row["PartitionKey"].(string),
+					row["RowKey"].(string), nil)
 				return err
 			})
 		}

@@ -14,9 +14,13 @@ const (
 	pages      = 100
 )
 
-// list measures how long an owner waits for a page of their links: one client asks for page after page.
+// list measures how long an owner waits for a page of their links: one client asks for page after
+// page.
 func (b *bench) list(ctx context.Context) (string, error) {
-	links := makeLinks(ownedLinks, func(n int) time.Time { return time.Now().AddDate(1, 0, 0).Add(time.Duration(n) * time.Minute) })
+	links := makeLinks(ownedLinks, func(n int) time.Time {
+		return time.Now().AddDate(1, 0,
+			0).Add(time.Duration(n) * time.Minute)
+	})
 	for i := range links {
 		links[i].Owner = "admin" // whom the admin key stands for
 	}
@@ -41,7 +45,8 @@ func (b *bench) list(ctx context.Context) (string, error) {
 		v["calls"] = calls
 		waits.add(fmt.Sprintf("%d of %d links", pageSize, ownedLinks), v)
 	}
-	return fmt.Sprintf("Rounds with fresh processes and tables: %d, of %d pages each.\n\n", b.rounds, pages) + waits.table([]column{
+	return fmt.Sprintf("Rounds with fresh processes and tables: %d, of %d pages each.\n\n",
+		b.rounds, pages) + waits.table([]column{
 		{head: "p50 ms", value: "p50", digits: 1, atMost: 60},
 		{head: "p99 ms", value: "p99", digits: 1},
 		{head: "storage calls each", value: "calls"},

@@ -27,13 +27,15 @@ func (b *bench) file(name string, lines []string) (string, error) {
 	return file, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// put puts a server under a load, as fast as its responses come, and returns the requests a second, percentiles of their
-// milliseconds, and the microseconds of the processors that the server has used for each. Of a file, skip lines are left
-// out at first.
+// put puts a server under a load, as fast as its responses come, and returns the requests a second,
+// percentiles of their milliseconds, and the microseconds of the processors that the server has
+// used for each. Of a file, skip lines are left out at first.
 func (s *server) put(ctx context.Context, l load, length time.Duration, skip int) (values, error) {
-	args := []string{"-t2", "-c32", "-d" + length.String(), "--latency", "http://" + s.address + l.path}
+	args := []string{"-t2", "-c32", "-d" + length.String(), "--latency", "http://" + s.address +
+		l.path}
 	if l.file != "" {
-		args = append([]string{"-s", "bench/requests.lua"}, append(args, "--", l.file, strconv.Itoa(skip))...)
+		args = append([]string{"-s", "bench/requests.lua"},
+			append(args, "--", l.file, strconv.Itoa(skip))...)
 	}
 	used := processorTime(s.cmd.Process.Pid)
 	output, err := exec.CommandContext(ctx, "wrk", args...).CombinedOutput()
@@ -50,10 +52,12 @@ func (s *server) put(ctx context.Context, l load, length time.Duration, skip int
 	return v, nil
 }
 
-var wrkOutput = regexp.MustCompile(`\n +50% +(\S+) *\n(?:.*\n)* +99% +(\S+) *\n +(\d+) requests in .*\n( +Socket errors: .*\n)?` +
-	`(?: +Non-2xx or 3xx responses: (\d+)\n)?Requests/sec: +(\S+)\n`)
+var wrkOutput = regexp.MustCompile(
+	`\n +50% +(\S+) *\n(?:.*\n)* +99% +(\S+) *\n +(\d+) requests in .*\n( +Socket errors: .*\n)?` +
+		`(?: +Non-2xx or 3xx responses: (\d+)\n)?Requests/sec: +(\S+)\n`)
 
-// read takes the figures from wrk's output. All responses must be errors if fails is true, and none otherwise.
+// read takes the figures from wrk's output. All responses must be errors if fails is true, and none
+// otherwise.
 func read(output string, fails bool) (values, error) {
 	found := wrkOutput.FindStringSubmatch(output)
 	if found == nil {
@@ -74,7 +78,8 @@ func read(output string, fails bool) (values, error) {
 	if found[4] != "" || refused != want || requests == 0 {
 		return nil, fmt.Errorf("%v of the responses should be errors:\n%s", want, output)
 	}
-	return values{"requests": requests, "req/s": rate, "p50": milliseconds(half), "p99": milliseconds(most)}, nil
+	return values{"requests": requests, "req/s": rate, "p50": milliseconds(half),
+		"p99": milliseconds(most)}, nil
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

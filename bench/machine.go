@@ -15,22 +15,26 @@ func machine() string {
 	model := "unknown processor"
 	data, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(data)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+		if name, value, ok := strings.Cut(line, ":"); ok &&
+			strings.TrimSpace(name) == "model name" {
 			model = strings.TrimSpace(value)
 			break
 		}
 	}
-	return fmt.Sprintf("%d cores of %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return fmt.Sprintf("%d cores of %s, %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS,
+		runtime.GOARCH, runtime.Version())
 }
 
 // tick is the unit of processor time in /proc on all common platforms.
 const tick = 10 * time.Millisecond
 
-// stat returns the fields of /proc/PROCESS/stat from the third on, which is the state, or none without such a process.
+// stat returns the fields of /proc/PROCESS/stat from the third on, which is the state, or none
+// without such a process.
 func stat(process string) []string {
 	data, _ := os.ReadFile(filepath.Join("/proc", process, "stat"))
 	s := string(data)
-	return strings.Fields(s[strings.LastIndexByte(s, ')')+1:]) // the second is a name, and may hold anything
+	// the second is a name, and may hold anything
+	return strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 }
 
 func ticks(fields ...string) time.Duration {
@@ -62,7 +66,8 @@ func memory(pid int) (now, most float64, err error) {
 	return now, most, nil
 }
 
-// otherTime is how long the processors have worked for others than this process and its descendants, which is noise.
+// otherTime is how long the processors have worked for others than this process and its
+// descendants, which is noise.
 func otherTime() time.Duration {
 	data, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(data), "\n")
@@ -70,10 +75,12 @@ func otherTime() time.Duration {
 	if len(f) < 9 {
 		return 0
 	}
-	return ticks(f[1], f[2], f[3], f[6], f[7], f[8]) - processorTime(os.Getpid()) // without idle and waiting for a disk
+	// without idle and waiting for a disk
+	return ticks(f[1], f[2], f[3], f[6], f[7], f[8]) - processorTime(os.Getpid())
 }
 
-// processorTime is what a process and its descendants have used. Those that have ended are in the fields of their parents.
+// processorTime is what a process and its descendants have used. Those that have ended are in the
+// fields of their parents.
 func processorTime(pid int) (sum time.Duration) {
 	parents, used := map[string]string{}, map[string]time.Duration{}
 	all, _ := filepath.Glob("/proc/[0-9]*")

@@ -1,11 +1,12 @@
-// Bench measures the service beside bare net/http and nginx: redirects, clicks, statistics, a load of users, links created, listed
-// and reaped, and the start.
+// Bench measures the service beside bare net/http and nginx: redirects, clicks, statistics, a load
+// of users, links created, listed and reaped, and the start.
 //
 //	go run ./bench -only redirects -rounds 3
 //	go run ./bench -write docs/performance.md
 //
-// Servers that are compared take turns, and tables show medians and ranges, so that a machine that slows down for a while
-// favours none of them. Bench needs wrk, and Linux, whose /proc tells what a process has used.
+// Servers that are compared take turns, and tables show medians and ranges, so that a machine that
+// slows down for a while favours none of them. Bench needs wrk, and Linux, whose /proc tells what a
+// process has used.
 package main
 
 import (
@@ -28,18 +29,23 @@ import (
 
 // bench is what all parts share.
 type bench struct {
-	rounds                int
-	full                  bool
-	dir, executable, bare string // a folder for this run, and the executables of the service and of bench/bare in it
+	rounds int
+	full   bool
+	// a folder for this run, and the executables of the service and of bench/bare in it
+	dir, executable, bare string
 	storage               azurite.Ports
 	tables                int // created so far
 }
 
 func main() {
 	b := new(bench)
-	flag.IntVar(&b.rounds, "rounds", 4, "how often everything is measured that is not done in one run")
-	flag.BoolVar(&b.full, "full", false, "give each phase of the part users its whole time, which takes ten minutes more, and import ten times as many links")
-	only := flag.String("only", "redirects,clicks,stats,users,shorten,list,reap,import,start", "the `parts` to run")
+	flag.IntVar(&b.rounds, "rounds", 4,
+		"how often everything is measured that is not done in one run")
+	flag.BoolVar(&b.full, "full", false,
+		"give each phase of the part users its whole time, which takes ten minutes more, and "+
+			"import ten times as many links")
+	only := flag.String("only", "redirects,clicks,stats,users,shorten,list,reap,import,start",
+		"the `parts` to run")
 	file := flag.String("write", "", "also put the tables into this `file`, between its markers")
 	flag.Parse()
 
@@ -53,7 +59,9 @@ func main() {
 
 func (b *bench) run(ctx context.Context, only []string, file string) error {
 	parts := map[string]func(context.Context) (string, error){
-		"redirects": b.redirects, "clicks": b.clicks, "users": b.users, "stats": b.stats, "shorten": b.shorten, "list": b.list, "reap": b.reap, "import": b.imports, "start": b.starts,
+		"redirects": b.redirects, "clicks": b.clicks, "users": b.users, "stats": b.stats,
+		"shorten": b.shorten, "list": b.list, "reap": b.reap, "import": b.imports,
+		"start": b.starts,
 	}
 	if i := slices.IndexFunc(only, func(name string) bool { return parts[name] == nil }); i >= 0 {
 		return fmt.Errorf("there is no part %q", only[i])
@@ -79,8 +87,10 @@ func (b *bench) run(ctx context.Context, only []string, file string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		others = max(0, otherTime()-others) * 100 / time.Since(start) / time.Duration(runtime.NumCPU())
-		text := fmt.Sprintf("Measured on %s, %s, while other processes used %d %% of the processors.\n\n%s",
+		others = max(0, otherTime()-others) * 100 / time.Since(start) / time.Duration(
+			runtime.NumCPU())
+		text := fmt.Sprintf("Measured on %s, %s, while other processes used %d %% of the "+
+			"processors.\n\n%s",
 			time.Now().UTC().Format(time.DateOnly), machine(), others, table)
 		fmt.Printf("\n## %s\n\n%s", name, text)
 		if file != "" {
@@ -93,12 +103,14 @@ func (b *bench) run(ctx context.Context, only []string, file string) error {
 }
 
 func (b *bench) build(ctx context.Context) error {
-	if err := pack.Dir(".", b.dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
+	if err := pack.Dir(".", b.dir, pack.Target{OS: runtime.GOOS,
+		Arch: runtime.GOARCH}); err != nil {
 		return err
 	}
 	b.executable, b.bare = filepath.Join(b.dir, "handler"), filepath.Join(b.dir, "bare")
 	// The flags are those of the service.
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.bare, "-trimpath", "-ldflags", "-s -w", "tiney/bench/bare")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.bare, "-trimpath", "-ldflags", "-s -w",
+		"tiney/bench/bare")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, output)

@@ -15,7 +15,10 @@ const timer = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatu
 // reap measures how fast expired links are deleted, and the memory that it takes.
 func (b *bench) reap(ctx context.Context) (string, error) {
 	now := time.Now()
-	links := makeLinks(reaped, func(n int) time.Time { return now.Add(-time.Duration(1+n) * time.Minute) })
+	links := makeLinks(reaped, func(n int) time.Time {
+		return now.Add(-time.Duration(1+
+			n) * time.Minute)
+	})
 	t, err := b.newTables(ctx, links, false)
 	if err != nil {
 		return "", err
@@ -37,12 +40,13 @@ func (b *bench) reap(ctx context.Context) (string, error) {
 		v["calls"] = calls / reaped
 		rates.add(fmt.Sprintf("%d links", reaped), v)
 	}
-	return fmt.Sprintf("Rounds with fresh processes and tables: %d.\n\n", b.rounds) + rates.table([]column{
-		{head: "links/s", value: "links/s"},
-		{head: "CPU µs each", value: "µs", digits: 1},
-		{head: "MB at most", value: "most", digits: 1},
-		{head: "storage calls each", value: "calls", digits: 2},
-	}), nil
+	return fmt.Sprintf("Rounds with fresh processes and tables: %d.\n\n", b.rounds) +
+		rates.table([]column{
+			{head: "links/s", value: "links/s"},
+			{head: "CPU µs each", value: "µs", digits: 1},
+			{head: "MB at most", value: "most", digits: 1},
+			{head: "storage calls each", value: "calls", digits: 2},
+		}), nil
 }
 
 func (b *bench) reapOnce(ctx context.Context, t *tables) (values, error) {

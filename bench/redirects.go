@@ -40,14 +40,20 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 	}
 	path := paths[0]
 	bare := subject{"bare net/http", b.bareHTTP(path), load{path: path}}
-	own := subject{"cached, on its own", b.service(t, false, noClicks), load{path: path, counted: "cache.hit"}}
-	hosted := subject{"cached, behind the host", b.service(t, true, noClicks), load{path: path, counted: "cache.hit"}}
-	none := subject{"no such link, cached", b.service(t, true, noClicks), load{path: "/nobody", fails: true, counted: "cache.negative_hit"}}
+	own := subject{"cached, on its own", b.service(t, false, noClicks),
+		load{path: path, counted: "cache.hit"}}
+	hosted := subject{"cached, behind the host", b.service(t, true, noClicks),
+		load{path: path, counted: "cache.hit"}}
+	none := subject{"no such link, cached", b.service(t, true, noClicks),
+		load{path: "/nobody", fails: true, counted: "cache.negative_hit"}}
 	// A link that is requested once more after a second is read once more.
-	miss := subject{"not cached", b.service(t, true, noClicks, "CACHE_DURATION_SECONDS=1"), load{file: file, counted: "cache.miss"}}
-	compared, note := []subject{bare, own, hosted, none}, "nginx is not installed, and not compared.\n\n"
+	miss := subject{"not cached", b.service(t, true, noClicks, "CACHE_DURATION_SECONDS=1"),
+		load{file: file, counted: "cache.miss"}}
+	compared, note := []subject{bare, own, hosted, none},
+		"nginx is not installed, and not compared.\n\n"
 	if _, err := exec.LookPath("nginx"); err == nil {
-		compared, note = []subject{bare, {"nginx, return 302", b.nginx(), bare.load}, own, hosted, none}, ""
+		compared, note = []subject{bare, {"nginx, return 302", b.nginx(), bare.load}, own, hosted,
+			none}, ""
 	}
 
 	var rates, memory results
@@ -63,21 +69,25 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		}
 		rates.add(miss.name, v)
 	}
-	v, err := b.fillCache(ctx, subject{hosted.name, hosted.command, load{file: file, counted: "redirect.found"}})
+	v, err := b.fillCache(ctx, subject{hosted.name, hosted.command,
+		load{file: file, counted: "redirect.found"}})
 	if err != nil {
 		return "", err
 	}
 	memory.add("behind the host", v)
-	return fmt.Sprintf("Rounds with fresh processes: %d, of %d turns of a second each, or of %v if not cached. wrk -t2 -c32.\n\n%s", b.rounds, turns, storageTime, note) +
+	return fmt.Sprintf("Rounds with fresh processes: %d, of %d turns of a second each, or of %v "+
+		"if not cached. wrk -t2 -c32.\n\n%s", b.rounds, turns, storageTime, note) +
 		rates.table([]column{
 			{head: "requests/s", value: "req/s"},
 			{head: "p50 ms", value: "p50", digits: 2},
 			{head: "p99 ms", value: "p99", digits: 2},
 			{head: "CPU µs each", value: "µs", digits: 1},
-			{head: "requests/s, to bare net/http", value: "req/s to first", digits: 3, atLeast: 0.88, rows: []string{own.name, hosted.name}},
+			{head: "requests/s, to bare net/http", value: "req/s to first", digits: 3,
+				atLeast: 0.88, rows: []string{own.name, hosted.name}},
 			{head: "CPU, to bare net/http", value: "µs to first", digits: 3},
 		}) +
-		fmt.Sprintf("\nOne run of %d redirects to %d links in their order, over and over.\n\n", manyRedirects, manyLinks) +
+		fmt.Sprintf("\nOne run of %d redirects to %d links in their order, over and over.\n\n",
+			manyRedirects, manyLinks) +
 		memory.table([]column{
 			{head: "MB after", value: "MB", digits: 1, atMost: 45},
 			{head: "MB at most", value: "most", digits: 1},
@@ -86,9 +96,11 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		}), nil
 }
 
-// takeTurns starts the subjects, each of which redirects from path, and puts them under load for a second at a time, each
-// right after the first one. The speed of a machine changes within seconds: two neighbours have the same.
-func (b *bench) takeTurns(ctx context.Context, rates *results, path string, subjects []subject) error {
+// takeTurns starts the subjects, each of which redirects from path, and puts them under load for a
+// second at a time, each right after the first one. The speed of a machine changes within seconds:
+// two neighbours have the same.
+func (b *bench) takeTurns(ctx context.Context, rates *results, path string,
+	subjects []subject) error {
 	servers := make([]*server, len(subjects))
 	turn := func(i int) (values, error) {
 		v, err := servers[i].put(ctx, subjects[i].load, time.Second, 0)

@@ -34,8 +34,8 @@ type command func(port string) *exec.Cmd
 // adminKey is the credential of the requests that need one.
 const adminKey = "the-admin-key-of-the-bench-1a2b3c4d"
 
-// service runs with the given tables, on its own or as if it were behind the Functions host: there is no host, which would
-// take a share of the processors.
+// service runs with the given tables, on its own or as if it were behind the Functions host: there
+// is no host, which would take a share of the processors.
 func (b *bench) service(t *tables, hosted bool, more ...string) command {
 	return func(port string) *exec.Cmd {
 		variable := "PORT"
@@ -43,8 +43,10 @@ func (b *bench) service(t *tables, hosted bool, more ...string) command {
 			variable = "FUNCTIONS_CUSTOMHANDLER_PORT"
 		}
 		cmd := exec.Command(b.executable)
-		cmd.Env = []string{variable + "=" + port, "AzureWebJobsStorage=" + b.storage.ConnectionString(), "BaseUrl=https://tiney.to", "ADMIN_KEY=" + adminKey,
-			"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0"} // all load is one client's
+		cmd.Env = []string{variable + "=" + port, "AzureWebJobsStorage=" +
+			b.storage.ConnectionString(), "BaseUrl=https://tiney.to", "ADMIN_KEY=" + adminKey,
+			// all load is one client's
+			"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0"}
 		for i, setting := range tableSettings {
 			cmd.Env = append(cmd.Env, setting+"="+t[i])
 		}
@@ -55,10 +57,14 @@ func (b *bench) service(t *tables, hosted bool, more ...string) command {
 
 // bareHTTP is bench/bare, which redirects a path.
 func (b *bench) bareHTTP(path string) command {
-	return func(port string) *exec.Cmd { return exec.Command(b.bare, "127.0.0.1:"+port, path, longURL(0)) }
+	return func(port string) *exec.Cmd {
+		return exec.Command(b.bare, "127.0.0.1:"+port, path,
+			longURL(0))
+	}
 }
 
-// nginxSettings keep nginx to its folder. Like the others it limits no connection and writes no log.
+// nginxSettings keep nginx to its folder. Like the others it limits no connection and writes no
+// log.
 const nginxSettings = `daemon off;
 worker_processes auto;
 pid nginx.pid;
@@ -78,7 +84,8 @@ http {
 func (b *bench) nginx() command {
 	return func(port string) *exec.Cmd {
 		settings := filepath.Join(b.dir, "nginx.conf")
-		if err := os.WriteFile(settings, fmt.Appendf(nil, nginxSettings, port, longURL(0)), 0o600); err != nil {
+		if err := os.WriteFile(settings, fmt.Appendf(nil, nginxSettings, port, longURL(0)),
+			0o600); err != nil {
 			return &exec.Cmd{Err: err}
 		}
 		return exec.Command("nginx", "-p", b.dir, "-c", settings)
@@ -109,9 +116,11 @@ func (b *bench) startReady(ctx context.Context, c command, path string) (*server
 
 // wait returns when a GET of the path succeeds or is redirected, and pauses between two attempts.
 func (s *server) wait(ctx context.Context, path string, pause time.Duration) (err error) {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(pause) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) &&
+		ctx.Err() == nil; time.Sleep(pause) {
 		var conn net.Conn
-		if conn, err = net.Dial("tcp", s.address); err != nil { // which takes less than a request while nobody listens
+		// which takes less than a request while nobody listens
+		if conn, err = net.Dial("tcp", s.address); err != nil {
 			continue
 		}
 		conn.Close()
@@ -129,8 +138,8 @@ var client = &http.Client{
 	Timeout:       5 * time.Minute,
 }
 
-// send sends one request, with a User-Agent if it is not "", and returns the body of the response. A status of 400 and more is
-// an error.
+// send sends one request, with a User-Agent if it is not "", and returns the body of the response.
+// A status of 400 and more is an error.
 func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 	r, err := http.NewRequest(method, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -157,11 +166,13 @@ func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 	return text, err
 }
 
-// stop ends the process if it still runs, and returns the metrics in the last line of its log. Only the service has them.
+// stop ends the process if it still runs, and returns the metrics in the last line of its log. Only
+// the service has them.
 func (s *server) stop() map[string]float64 {
 	client.CloseIdleConnections()
 	if s.cmd.ProcessState == nil {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM) // nginx would leave its workers behind if it was killed
+		// nginx would leave its workers behind if it was killed
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		_ = s.cmd.Wait()
 	}
 	log := bytes.TrimSpace(s.log.Bytes())
@@ -170,12 +181,14 @@ func (s *server) stop() map[string]float64 {
 	return last.Metrics
 }
 
-// stopCounted is stop with a check that the loads measured what they should: by the given metric the service must have
-// counted nearly all of their requests. The first ones may fill the cache. Other servers count nothing.
+// stopCounted is stop with a check that the loads measured what they should: by the given metric
+// the service must have counted nearly all of their requests. The first ones may fill the cache.
+// Other servers count nothing.
 func (s *server) stopCounted(metric string) (map[string]float64, error) {
 	counts := s.stop()
 	if metric != "" && counts[metric] < 0.99*s.requests {
-		return nil, fmt.Errorf("of %v requests, only %v count as %s: %v", s.requests, counts[metric], metric, counts)
+		return nil, fmt.Errorf("of %v requests, only %v count as %s: %v", s.requests,
+			counts[metric], metric, counts)
 	}
 	return counts, nil
 }

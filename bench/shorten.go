@@ -15,8 +15,8 @@ const (
 	newURLs   = 40_000 // more than are shortened in one run
 )
 
-// body asks for the link of a URL. The ends of links are on many days, each of which is a partition of the expiry rows:
-// Azurite searches all of it for a row.
+// body asks for the link of a URL. The ends of links are on many days, each of which is a partition
+// of the expiry rows: Azurite searches all of it for a row.
 func body(n int) string {
 	return fmt.Sprintf(`{"longUrl":%q,"expiresInSeconds":%d}`, longURL(n), (1+n%89)*24*60*60)
 }
@@ -40,7 +40,8 @@ func (b *bench) shorten(ctx context.Context) (string, error) {
 	for _, row := range []struct {
 		name, file, counted string
 		skip                int
-		request             int // for one URL, whose calls count: at the second one the cache may not have the link yet
+		// for one URL, whose calls count: at the second one the cache may not have the link yet
+		request int
 	}{
 		{"new", fresh, "shorten.created", newURLs / 2, 1},
 		{"known", known, "shorten.deduplicated", 0, 3},
@@ -58,7 +59,8 @@ func (b *bench) shorten(ctx context.Context) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			v, err := b.once(ctx, subject{row.name, b.service(t, true), load{file: row.file, counted: row.counted}}, row.skip)
+			v, err := b.once(ctx, subject{row.name, b.service(t, true),
+				load{file: row.file, counted: row.counted}}, row.skip)
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", row.name, err)
 			}
@@ -66,7 +68,8 @@ func (b *bench) shorten(ctx context.Context) (string, error) {
 			rates.add(row.name, v)
 		}
 	}
-	return fmt.Sprintf("Rounds with fresh processes and tables: %d, of %v each. wrk -t2 -c32.\n\n", b.rounds, storageTime) + rates.table([]column{
+	return fmt.Sprintf("Rounds with fresh processes and tables: %d, of %v each. wrk -t2 -c32.\n\n",
+		b.rounds, storageTime) + rates.table([]column{
 		{head: "requests/s", value: "req/s"},
 		{head: "p50 ms", value: "p50", digits: 2},
 		{head: "p99 ms", value: "p99", digits: 2},
@@ -75,11 +78,14 @@ func (b *bench) shorten(ctx context.Context) (string, error) {
 	}), nil
 }
 
-// calls counts the storage calls of the last of some equal requests to a service on tables that no other uses.
-func (b *bench) calls(ctx context.Context, t *tables, method, path, body string, requests int) (n float64, err error) {
+// calls counts the storage calls of the last of some equal requests to a service on tables that no
+// other uses.
+func (b *bench) calls(ctx context.Context, t *tables, method, path, body string,
+	requests int) (n float64, err error) {
 	proxy := faultproxy.Start(b.storage)
 	defer proxy.Close()
-	s, err := b.startReady(ctx, b.service(t, true, "AzureWebJobsStorage="+proxy.ConnectionString()), "/api/ready")
+	s, err := b.startReady(ctx, b.service(t, true, "AzureWebJobsStorage="+proxy.ConnectionString()),
+		"/api/ready")
 	if err != nil {
 		return 0, err
 	}
@@ -93,7 +99,8 @@ func (b *bench) calls(ctx context.Context, t *tables, method, path, body string,
 	}
 	for _, call := range proxy.Calls() {
 		// Not those of the start, nor polls for changes, which are no request's own.
-		if !strings.HasPrefix(call.Operation, "Create") && (call.Operation != "QueryEntities" || call.Target != t[5]) {
+		if !strings.HasPrefix(call.Operation, "Create") && (call.Operation != "QueryEntities" ||
+			call.Target != t[5]) {
 			n++
 		}
 	}

@@ -12,8 +12,8 @@ const (
 	restAfter    = 2 * time.Second // after its first response a process is at rest
 )
 
-// starts measures how long a process takes from its start to its first response, its memory at rest, and the size of its
-// executable.
+// starts measures how long a process takes from its start to its first response, its memory at
+// rest, and the size of its executable.
 func (b *bench) starts(ctx context.Context) (string, error) {
 	t, err := b.newTables(ctx, nil, false)
 	if err != nil {
@@ -26,7 +26,8 @@ func (b *bench) starts(ctx context.Context) (string, error) {
 			name string
 			command
 		}{
-			{"bare net/http", b.bareHTTP("/")}, {"on its own", b.service(t, false)}, {"behind the host", b.service(t, true)},
+			{"bare net/http", b.bareHTTP("/")}, {"on its own", b.service(t, false)},
+			{"behind the host", b.service(t, true)},
 		} {
 			v, err := b.startOnce(ctx, row.command)
 			if err != nil {
@@ -41,12 +42,13 @@ func (b *bench) starts(ctx context.Context) (string, error) {
 		}
 	}
 	service := []string{"on its own", "behind the host"}
-	return fmt.Sprintf("Starts of each, in turns: %d.\n\n", startsARound*b.rounds) + r.table([]column{
-		{head: "ms to the first response", value: "ms", digits: 1, atMost: 10, rows: service},
-		{head: "ms more than bare net/http", value: "ms more", digits: 1},
-		{head: "MB at rest", value: "MB", digits: 1, atMost: 13, rows: service},
-		{head: "MB of the executable", value: "size", digits: 1, atMost: 13, rows: service},
-	}), nil
+	return fmt.Sprintf("Starts of each, in turns: %d.\n\n", startsARound*b.rounds) +
+		r.table([]column{
+			{head: "ms to the first response", value: "ms", digits: 1, atMost: 10, rows: service},
+			{head: "ms more than bare net/http", value: "ms more", digits: 1},
+			{head: "MB at rest", value: "MB", digits: 1, atMost: 13, rows: service},
+			{head: "MB of the executable", value: "size", digits: 1, atMost: 13, rows: service},
+		}), nil
 }
 
 func (b *bench) startOnce(ctx context.Context, c command) (values, error) {

@@ -55,7 +55,8 @@ func (b *bench) stats(ctx context.Context) (string, error) {
 		name, path string
 		times, of  int // how often it is asked for, and how many of these, the last ones, count
 	}{
-		{&waits, fmt.Sprintf("%d processes a day", statsProcesses), "/api/links/" + string(links[0].Alias) + "/stats", statsAsked, statsAsked},
+		{&waits, fmt.Sprintf("%d processes a day", statsProcesses), "/api/links/" +
+			string(links[0].Alias) + "/stats", statsAsked, statsAsked},
 		{&tops, "first", "/api/stats/top", 1, 1},
 		{&tops, "within a minute", "/api/stats/top", statsAsked, statsAsked - 1},
 	} {
@@ -78,13 +79,15 @@ func (b *bench) stats(ctx context.Context) (string, error) {
 			row.to.add(row.name, values{"p50": milliseconds(took[row.of/2]), "calls": calls})
 		}
 	}
-	return fmt.Sprintf("Rounds with fresh processes: %d. Statistics of %d days of a link:\n\n", b.rounds, statsDays) + waits.table([]column{
+	return fmt.Sprintf("Rounds with fresh processes: %d. Statistics of %d days of a link:\n\n",
+		b.rounds, statsDays) + waits.table([]column{
 		{head: "p50 ms", value: "p50", digits: 1, atMost: 150},
 		{head: "storage calls each", value: "calls", atMost: 40},
-	}) + fmt.Sprintf("\nTop links of the last 24 hours, of %d:\n\n", activeLinks) + tops.table([]column{
-		{head: "p50 ms", value: "p50", digits: 1, atMost: 2000},
-		{head: "storage calls each", value: "calls"},
-	}), nil
+	}) + fmt.Sprintf("\nTop links of the last 24 hours, of %d:\n\n", activeLinks) +
+		tops.table([]column{
+			{head: "p50 ms", value: "p50", digits: 1, atMost: 2000},
+			{head: "storage calls each", value: "calls"},
+		}), nil
 }
 
 // ask gets a path again and again, and returns how long that has taken.
@@ -99,17 +102,21 @@ func (s *server) ask(path string, times int) (took []time.Duration, err error) {
 	return took, nil
 }
 
-// saveClicks is a process that counts so many clicks of each link at a time, each by a visitor of its own, and saves them.
-func (b *bench) saveClicks(ctx context.Context, t *tables, links []link.Link, count int, at time.Time) error {
+// saveClicks is a process that counts so many clicks of each link at a time, each by a visitor of
+// its own, and saves them.
+func (b *bench) saveClicks(ctx context.Context, t *tables, links []link.Link, count int,
+	at time.Time) error {
 	open, err := azurite.Tables(b.storage.ConnectionString())
 	if err != nil {
 		return err
 	}
 	process, err := storage.Open(storage.Config{
 		Open: open, Timeout: table.Timeout,
-		Tables: storage.Tables{Links: t[0], Index: t[1], Expiry: t[2], Owners: t[3], Keys: t[4], State: t[5], Clicks: t[6], ClickTotals: t[7]},
+		Tables: storage.Tables{Links: t[0], Index: t[1], Expiry: t[2], Owners: t[3], Keys: t[4],
+			State: t[5], Clicks: t[6], ClickTotals: t[7]},
 		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull},
-		Now:    func() time.Time { return at }, Random: rand.Reader, Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics),
+		Now:    func() time.Time { return at }, Random: rand.Reader,
+		Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics),
 	})
 	if err != nil {
 		return err
@@ -120,7 +127,8 @@ func (b *bench) saveClicks(ctx context.Context, t *tables, links []link.Link, co
 		for _, l := range links {
 			binary.BigEndian.PutUint32(address[:], binary.BigEndian.Uint32(address[:])+1)
 			process.Clicks.Click(l.Alias, clicks.Click{At: at, Took: time.Millisecond,
-				Names:   [...]string{fmt.Sprintf("www.site%d.example", i%30), "DE", "Chrome", "Windows", "desktop"},
+				Names: [...]string{fmt.Sprintf("www.site%d.example", i%30), "DE", "Chrome",
+					"Windows", "desktop"},
 				Visitor: clicks.NewVisitor(netip.AddrFrom4(address), "")})
 		}
 	}

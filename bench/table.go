@@ -33,8 +33,8 @@ type column struct {
 	rows            []string // those with the target; none: all
 }
 
-// table writes a row for each name: the median of its runs, with the smallest and the largest in brackets. Below it are the
-// targets and whether they are met.
+// table writes a row for each name: the median of its runs, with the smallest and the largest in
+// brackets. Below it are the targets and whether they are met.
 func (r *results) table(columns []column) string {
 	head, line, targets := "| |", "| --- |", ""
 	rows := make([]string, len(r.names))
@@ -58,7 +58,8 @@ func (r *results) table(columns []column) string {
 				rows[i] += fmt.Sprintf(" (%.*f–%.*f)", c.digits, low, c.digits, high)
 			}
 			rows[i] += " |"
-			if (c.rows == nil || slices.Contains(c.rows, name)) && (median < c.atLeast || c.atMost != 0 && median > c.atMost) {
+			if (c.rows == nil || slices.Contains(c.rows, name)) &&
+				(median < c.atLeast || c.atMost != 0 && median > c.atMost) {
 				missed = append(missed, fmt.Sprintf("%s (%.*f)", name, c.digits, median))
 			}
 		}

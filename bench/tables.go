@@ -19,11 +19,12 @@ import (
 // tables are tables that no other run uses, in the order of their settings.
 type tables [8]string
 
-var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME", "OWNERS_TABLE_NAME",
+var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME",
+	"OWNERS_TABLE_NAME",
 	"KEYS_TABLE_NAME", "STATE_TABLE_NAME", "CLICKS_TABLE_NAME", "CLICK_TOTALS_TABLE_NAME"}
 
-// newTables creates tables and inserts the rows of links into them, or only those of the first table, which are all that a
-// redirect reads.
+// newTables creates tables and inserts the rows of links into them, or only those of the first
+// table, which are all that a redirect reads.
 func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool) (*tables, error) {
 	service, err := aztables.NewServiceClientFromConnectionString(b.storage.ConnectionString(),
 		&aztables.ClientOptions{ClientOptions: policy.ClientOptions{Transport: client}})
@@ -32,9 +33,11 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 	}
 	b.tables++
 	prefix := fmt.Sprintf("Bench%d", b.tables)
-	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry", prefix + "Owners", prefix + "Keys", prefix + "State",
+	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry", prefix + "Owners", prefix +
+		"Keys", prefix + "State",
 		prefix + "Clicks", prefix + "ClickTotals"}
-	rows := []func(link.Link) rawtables.Entity{rawtables.Link, rawtables.Index, rawtables.Expiry, rawtables.Owner}
+	rows := []func(link.Link) rawtables.Entity{rawtables.Link, rawtables.Index, rawtables.Expiry,
+		rawtables.Owner}
 	for i, name := range t {
 		table := service.NewClient(name)
 		if _, err := table.CreateTable(ctx, nil); err != nil {
@@ -54,7 +57,8 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 				return nil, err
 			}
 			partition := row["PartitionKey"].(string)
-			partitions[partition] = append(partitions[partition], aztables.TransactionAction{ActionType: aztables.TransactionTypeAdd, Entity: data})
+			partitions[partition] = append(partitions[partition],
+				aztables.TransactionAction{ActionType: aztables.TransactionTypeAdd, Entity: data})
 		}
 		var inserts errgroup.Group
 		inserts.SetLimit(4)
@@ -73,7 +77,8 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 	return t, nil
 }
 
-// makeLinks returns links with random aliases, as the service's own are: Azurite searches all of a partition for a row.
+// makeLinks returns links with random aliases, as the service's own are: Azurite searches all of a
+// partition for a row.
 func makeLinks(count int, expires func(n int) time.Time) []link.Link {
 	const characters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	random := rand.New(rand.NewPCG(1, 2))
@@ -84,7 +89,8 @@ func makeLinks(count int, expires func(n int) time.Time) []link.Link {
 			alias[i] = characters[random.IntN(len(characters))]
 		}
 		at := expires(n).UTC().Truncate(time.Second)
-		links[n] = link.Link{Alias: link.Alias(alias), LongURL: longURL(n), CreatedAt: at.AddDate(0, 0, -30), ExpiresAt: at}
+		links[n] = link.Link{Alias: link.Alias(alias), LongURL: longURL(n),
+			CreatedAt: at.AddDate(0, 0, -30), ExpiresAt: at}
 	}
 	return links
 }

@@ -25,11 +25,12 @@ const (
 
 // phase is a part of the load: so many users, for so long.
 type phase struct {
-	name                          string
-	length                        time.Duration // as it is described; a tenth of it unless all of it is asked for
-	both, create, follow, readers int           // users who do that
-	ramp                          bool          // they come one by one, and else at once
-	hurry                         bool          // they do not wait
+	name string
+	// as it is described; a tenth of it unless all of it is asked for
+	length                        time.Duration
+	both, create, follow, readers int  // users who do that
+	ramp                          bool // they come one by one, and else at once
+	hurry                         bool // they do not wait
 }
 
 var phases = []phase{
@@ -38,11 +39,13 @@ var phases = []phase{
 	{name: "100 users", length: 30 * time.Second, both: 100},
 	{name: "50 again", length: 30 * time.Second, both: 50},
 	{name: "20 users", length: 300 * time.Second, both: 20},
-	{name: "10 create, 40 follow, 5 read statistics", length: 60 * time.Second, create: 10, follow: 40, readers: 5},
+	{name: "10 create, 40 follow, 5 read statistics", length: 60 * time.Second, create: 10,
+		follow: 40, readers: 5},
 	{name: "50 who do not wait", length: 30 * time.Second, both: 50, hurry: true},
 }
 
-// thresholds are what has to hold while users wait, but for requests/s: 50 who wait make 40 of them.
+// thresholds are what has to hold while users wait, but for requests/s: 50 who wait make 40 of
+// them.
 var thresholds = []struct {
 	name, value  string
 	digits       int
@@ -110,7 +113,8 @@ func (b *bench) users(ctx context.Context) (string, error) {
 		}
 		rows[j] = fmt.Sprintf("| %s | %s: %s |%s", t.name, bound, verdict, rows[j])
 	}
-	return fmt.Sprintf("One run, each phase in 1/%d of its time.\n\n%s\n%s\n%s\n", share, head, line, strings.Join(rows, "\n")), nil
+	return fmt.Sprintf("One run, each phase in 1/%d of its time.\n\n%s\n%s\n%s\n", share, head,
+		line, strings.Join(rows, "\n")), nil
 }
 
 // crowd are the users of a service.
@@ -207,7 +211,8 @@ func (c *crowd) create() {
 	}
 }
 
-// ask sends a request as somebody's browser, and returns the body of its response, or nil if that is an error.
+// ask sends a request as somebody's browser, and returns the body of its response, or nil if that
+// is an error.
 func (c *crowd) ask(kind, method, path, body string) []byte {
 	start := time.Now()
 	text, err := c.server.send(method, path, body, c.people[rand.IntN(len(c.people))].UserAgent)

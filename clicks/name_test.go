@@ -9,14 +9,18 @@ import (
 // Each name that a click can have is one, and what strangers may have written is none.
 func TestIsName(t *testing.T) {
 	for _, name := range []string{
-		"Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet", "Windows", "macOS", "Linux", "Android", "iOS", "ChromeOS", "desktop", "mobile", "tablet",
-		"DE", "(unknown)", Other, Referrer(""), Referrer("https://xn--bcher-kva.Example:8080/"), Referrer("http://192.0.2.1/"), Referrer("https://" + strings.Repeat("a", maxHostName) + "/"),
+		"Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet", "Windows", "macOS",
+		"Linux", "Android", "iOS", "ChromeOS", "desktop", "mobile", "tablet",
+		"DE", "(unknown)", Other, Referrer(""), Referrer("https://xn--bcher-kva.Example:8080/"),
+		Referrer("http://192.0.2.1/"), Referrer("https://" + strings.Repeat("a", maxHostName) +
+			"/"),
 	} {
 		if !IsName(name) {
 			t.Errorf("%q is none", name)
 		}
 	}
-	for _, text := range []string{"", "<b>", "a\x00b", "a\nb", "bücher.example", "=1+1", "@SUM", `"`, "'", "a/b", strings.Repeat("a", maxHostName+1), "\xff"} {
+	for _, text := range []string{"", "<b>", "a\x00b", "a\nb", "bücher.example", "=1+1", "@SUM",
+		`"`, "'", "a/b", strings.Repeat("a", maxHostName+1), "\xff"} {
 		if IsName(text) {
 			t.Errorf("%q is one", text)
 		}
@@ -25,8 +29,10 @@ func TestIsName(t *testing.T) {
 
 func TestDayOf(t *testing.T) {
 	for text, want := range map[string]string{
-		"1970-01-01T00:00:00Z": "19700101", "1969-12-31T23:59:59Z": "19691231", "1969-12-31T00:00:00Z": "19691231", "0001-01-01T00:00:00Z": "00010101",
-		"2026-03-01T00:30:00+01:00": "20260228", "2024-02-29T23:59:59.999999999Z": "20240229", "9999-12-31T23:59:59Z": "99991231",
+		"1970-01-01T00:00:00Z": "19700101", "1969-12-31T23:59:59Z": "19691231",
+		"1969-12-31T00:00:00Z": "19691231", "0001-01-01T00:00:00Z": "00010101",
+		"2026-03-01T00:30:00+01:00": "20260228", "2024-02-29T23:59:59.999999999Z": "20240229",
+		"9999-12-31T23:59:59Z": "99991231",
 	} {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {

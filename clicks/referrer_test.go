@@ -43,11 +43,14 @@ var referrerTests = []struct{ name, header, want string }{
 	{"a control character", "https://example\x00.com/", clicks.Other},
 	{"white space", "https://example.com /", clicks.Other},
 	{"64 bytes", "https://" + strings.Repeat("a", 60) + ".com/", strings.Repeat("a", 60) + ".com"},
-	{"64 bytes and a trailing dot", "https://" + strings.Repeat("a", 60) + ".com./", strings.Repeat("a", 60) + ".com"},
+	{"64 bytes and a trailing dot", "https://" + strings.Repeat("a", 60) + ".com./",
+		strings.Repeat("a", 60) + ".com"},
 	{"65 bytes", "https://" + strings.Repeat("a", 61) + ".com/", clicks.Other},
 	{"a path of 32 KiB", "https://example.com/" + strings.Repeat("a", 32<<10), "example.com"},
-	{"user information of 32 KiB", "https://" + strings.Repeat("a", 32<<10) + "@example.com/", clicks.Other},
-	{"user information that is cut", "https://example.com:" + strings.Repeat("1", 600) + "@example.org/", clicks.Other},
+	{"user information of 32 KiB", "https://" + strings.Repeat("a", 32<<10) + "@example.com/",
+		clicks.Other},
+	{"user information that is cut", "https://example.com:" + strings.Repeat("1", 600) +
+		"@example.org/", clicks.Other},
 	{"a host alone", "example.com", clicks.Other},
 	{"no host", "https:///path", clicks.Other},
 	{"a scheme alone", "https://", clicks.Other},
@@ -82,7 +85,8 @@ func FuzzReferrer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, header string) {
 		got := clicks.Referrer(header)
-		if got != "(direct)" && got != clicks.Other && (len(got) > 64 || !hostName.MatchString(got)) || (got == "(direct)") != (header == "") {
+		if got != "(direct)" && got != clicks.Other &&
+			(len(got) > 64 || !hostName.MatchString(got)) || (got == "(direct)") != (header == "") {
 			t.Fatalf("Referrer(%q) = %q", header, got)
 		}
 		if shouted := clicks.Referrer(strings.Map(upper, header)); shouted != got {
@@ -94,8 +98,10 @@ func FuzzReferrer(f *testing.F) {
 			return
 		}
 		host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-		isHost := (u.Scheme == "http" || u.Scheme == "https") && len(u.Host) < 400 && len(host) <= 64 && hostName.MatchString(host)
-		if isHost && u.User == nil && got != host || got != clicks.Other && got != "(direct)" && got != host {
+		isHost := (u.Scheme == "http" || u.Scheme == "https") && len(u.Host) < 400 &&
+			len(host) <= 64 && hostName.MatchString(host)
+		if isHost && u.User == nil && got != host || got != clicks.Other && got != "(direct)" &&
+			got != host {
 			t.Errorf("Referrer(%q) = %q, and net/url finds %q", header, got, host)
 		}
 	})
@@ -104,7 +110,8 @@ func FuzzReferrer(f *testing.F) {
 func BenchmarkReferrer(b *testing.B) {
 	for _, test := range []struct{ name, header, want string }{
 		{"usual", "https://www.example.com/", "www.example.com"},
-		{"a port and a path", "https://www.example.com:8443/a/long/path?with=a&query", "www.example.com"},
+		{"a port and a path", "https://www.example.com:8443/a/long/path?with=a&query",
+			"www.example.com"},
 		{"upper case", "https://WWW.EXAMPLE.COM/", "www.example.com"},
 		{"hostile", "https://" + strings.Repeat("a", 32<<10), clicks.Other},
 	} {

@@ -11,8 +11,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Visitor is whom the clicks of one address and agent count as. It is kept in memory only, and only until the day's Key is
-// known.
+// Visitor is whom the clicks of one address and agent count as. It is kept in memory only, and only
+// until the day's Key is known.
 type Visitor struct {
 	address [16]byte
 	agent   uint64
@@ -23,8 +23,8 @@ func NewVisitor(address netip.Addr, userAgent string) Visitor {
 	return Visitor{address.As16(), xxhash.Sum64String(userAgent)}
 }
 
-// Key is the random key of a day. All processes have the same, so that they know a visitor again; once it is deleted, nobody
-// can tell whom a day's sketches count.
+// Key is the random key of a day. All processes have the same, so that they know a visitor again;
+// once it is deleted, nobody can tell whom a day's sketches count.
 type Key [16]byte
 
 // hash returns the keyed hash of a visitor.
@@ -38,24 +38,27 @@ func (k *Key) hash(v Visitor) uint64 {
 }
 
 const (
-	// fewVisitors is up to how many visitors are kept one by one, which is exact and smaller than a sketch.
+	// fewVisitors is up to how many visitors are kept one by one, which is exact and smaller than a
+	// sketch.
 	fewVisitors = 16
-	// sketchBytes is what a sketch takes that has just been made, sketchMax what the largest does, and sketchGrows at most what it
-	// grows by with a visitor.
+	// sketchBytes is what a sketch takes that has just been made, sketchMax what the largest does,
+	// and sketchGrows at most what it grows by with a visitor.
 	sketchBytes = 3 << 9
 	sketchMax   = 18 << 10
 	sketchGrows = 4
 )
 
-// Visitors tells how many different visitors there were, exactly as long as they are few, and then by a HyperLogLog sketch with
-// 16,384 registers, whose standard error is 0.8 %. The zero value has none.
+// Visitors tells how many different visitors there were, exactly as long as they are few, and then
+// by a HyperLogLog sketch with 16,384 registers, whose standard error is 0.8 %. The zero value has
+// none.
 type Visitors struct {
 	few   []uint64
 	many  *hyperloglog.Sketch // nil while there are few
 	bytes int
 }
 
-// add adds a visitor by their keyed hash, and returns by how many bytes this has grown, at least nearly.
+// add adds a visitor by their keyed hash, and returns by how many bytes this has grown, at least
+// nearly.
 func (v *Visitors) add(hash uint64) (grown int) {
 	before := v.bytes
 	switch {

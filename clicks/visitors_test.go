@@ -75,7 +75,8 @@ func TestVisitorIsKnownAgain(t *testing.T) {
 		t.Error("it would not be counted")
 	}
 	want := key.hash(is)
-	if key.hash(NewVisitor(address, "an agent")) != want || key.hash(NewVisitor(netip.MustParseAddr("::ffff:192.0.2.1"), "an agent")) != want {
+	if key.hash(NewVisitor(address, "an agent")) != want ||
+		key.hash(NewVisitor(netip.MustParseAddr("::ffff:192.0.2.1"), "an agent")) != want {
 		t.Error("it is not known again")
 	}
 	for name, got := range map[string]uint64{
@@ -108,12 +109,14 @@ func TestDecodeVisitors(t *testing.T) {
 		}
 	}
 	for name, data := range map[string][]byte{
-		"of no form":           {0},
-		"of an unknown form":   {3, 2, 14, 0, 0},
-		"more than are kept":   append([]byte{formFew}, make([]byte, 8*(fewVisitors+1))...),
-		"another precision":    append([]byte{formSketch, 2, 4, 0, 0, 0, 0, 0, 16}, make([]byte, 16)...),
-		"registers that lack":  {formSketch, 2, 14, 0, 0, 0, 0, 64, 0},
-		"a list of many bytes": {formSketch, 2, 14, 0, 1, 0, 0, 0, 0, 1, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 255},
+		"of no form":         {0},
+		"of an unknown form": {3, 2, 14, 0, 0},
+		"more than are kept": append([]byte{formFew}, make([]byte, 8*(fewVisitors+1))...),
+		"another precision": append([]byte{formSketch, 2, 4, 0, 0, 0, 0, 0, 16},
+			make([]byte, 16)...),
+		"registers that lack": {formSketch, 2, 14, 0, 0, 0, 0, 64, 0},
+		"a list of many bytes": {formSketch, 2, 14, 0, 1, 0, 0, 0, 0, 1, 255, 255, 255, 0, 0, 0, 0,
+			255, 255, 255, 255},
 	} {
 		if v, err := DecodeVisitors(data); err == nil {
 			t.Errorf("%s: %d visitors", name, v.Estimate())

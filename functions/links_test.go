@@ -135,7 +135,8 @@ func TestPermissions(t *testing.T) {
 			}
 			counted, edited := r.metrics.LinkEdited.Value() > edits, after.Version != before.Version
 			if want := w.Code < 300 && method != "GET"; edited != want || counted != want {
-				t.Errorf("%s %s by %q: edited %t, counted %t", method, target, test.who, edited, counted)
+				t.Errorf("%s %s by %q: edited %t, counted %t", method, target, test.who, edited,
+					counted)
 			}
 		}
 		if got := strings.Join(got, " "); got != test.want {

@@ -49,8 +49,8 @@ const (
 	rbacAdmin   = "microsoft.authorization/roleassignments/write,Microsoft.Authorization/roleAssignments/delete,*/read|\n"
 )
 
-// azScript passes its arguments on to azure.serve and prints what that says: to stderr first, then to stdout. Like the
-// real az, it is a script that starts another process.
+// azScript passes its arguments on to azure.serve and prints what that says: to stderr first, then
+// to stdout. Like the real az, it is a script that starts another process.
 const azScript = `(
 exec 3<>/dev/tcp/127.0.0.1/%s
 printf '%%s\0' "$#" "$@" >&3
@@ -85,8 +85,9 @@ type reply struct {
 	used     int
 }
 
-// azure stands for what az and curl reach: it answers the calls of azScript, and it is the site, which answers 503
-// until a package has arrived, and then as that package's version. The fields from healthStatus on make the site worse.
+// azure stands for what az and curl reach: it answers the calls of azScript, and it is the site,
+// which answers 503 until a package has arrived, and then as that package's version. The fields
+// from healthStatus on make the site worse.
 type azure struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -95,7 +96,8 @@ type azure struct {
 	calls    []call
 	uploaded []byte                      // the package
 	start    func(uploaded []byte) error // what Azure does with it; nil: nothing
-	killed   chan struct{}               // gets a value when a call that does not end by itself has been killed
+	// gets a value when a call that does not end by itself has been killed
+	killed chan struct{}
 
 	base, hostName string
 	frontDoorName  string            // "": there is none
@@ -105,7 +107,8 @@ type azure struct {
 	nobody         bool              // alerts reach nobody
 	links          map[string]string // long URLs by path
 
-	after        int    // how many calls of /api/health the container answers that another one replaces
+	// how many calls of /api/health the container answers that another one replaces
+	after        int
 	replacement  string // what runs then
 	healthStatus int    // the status of /api/health once there is a package
 	health       string
@@ -119,8 +122,8 @@ type azure struct {
 	shortBase    string // what short URLs begin with
 }
 
-// serve answers one call after the other: deploy.sh makes no two at once. A call that does not end by itself keeps all
-// later ones waiting until its process has been killed.
+// serve answers one call after the other: deploy.sh makes no two at once. A call that does not end
+// by itself keeps all later ones waiting until its process has been killed.
 func (az *azure) serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
@@ -150,21 +153,26 @@ func (az *azure) serve(listener net.Listener) {
 func (az *azure) answer(args []string) reply {
 	az.mu.Lock()
 	defer az.mu.Unlock()
-	words := slices.IndexFunc(append(args, "-"), func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	words := slices.IndexFunc(append(args,
+		"-"), func(arg string) bool { return strings.HasPrefix(arg, "-") })
 	c := call{strings.Join(args[:words], " "), args[words:]}
 	if c.command == "rest" {
 		address, _, _ := strings.Cut(c.after("--url"), "?")
 		c.command += " " + path.Base(address)
 	}
 	az.calls = append(az.calls, c)
-	fits := slices.IndexFunc(az.replies, func(r reply) bool { return r.to == c.command && (r.times == 0 || r.used < r.times) })
+	fits := slices.IndexFunc(az.replies, func(r reply) bool {
+		return r.to == c.command &&
+			(r.times == 0 || r.used < r.times)
+	})
 	if fits < 0 {
 		az.t.Errorf("no reply to az %q", args)
 		return reply{exit: 99}
 	}
 	r := &az.replies[fits]
 	r.used++
-	if file := cmp.Or(c.after("--src"), c.after("--src-path")); file != "" && (r.exit == 0 || r.upload) {
+	if file := cmp.Or(c.after("--src"), c.after("--src-path")); file != "" &&
+		(r.exit == 0 || r.upload) {
 		var err error
 		if az.uploaded, err = os.ReadFile(file); err == nil && az.start != nil {
 			err = az.start(az.uploaded)
@@ -188,13 +196,16 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no package", http.StatusServiceUnavailable)
 	case r.URL.Path == "/api/health":
 		w.WriteHeader(cmp.Or(az.healthStatus, 200))
-		io.WriteString(w, cmp.Or(az.health, fmt.Sprintf(`{"status":"healthy","timestamp":"2026-11-21T14:00:00Z","version":%q}`, running)))
+		io.WriteString(w, cmp.Or(az.health,
+			fmt.Sprintf(`{"status":"healthy","timestamp":"2026-11-21T14:00:00Z","version":%q}`,
+				running)))
 	case r.URL.Path == "/api/shorten" && r.Method == http.MethodPost:
 		var asked struct {
 			LongURL          string `json:"longUrl"`
 			ExpiresInSeconds int
 		}
-		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.ExpiresInSeconds != 60 ||
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil ||
+			asked.ExpiresInSeconds != 60 ||
 			r.Header.Get("Content-Type") != "application/json" {
 			http.Error(w, "not what a shortener takes", http.StatusBadRequest)
 			return
@@ -219,7 +230,8 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if az.shorten == http.StatusUnauthorized {
 			return
 		}
-		fmt.Fprintf(w, `{"alias":%q,"shortUrl":%q,"longUrl":%q}`, alias, az.shortBase+"/"+alias, asked.LongURL)
+		fmt.Fprintf(w, `{"alias":%q,"shortUrl":%q,"longUrl":%q}`, alias, az.shortBase+"/"+alias,
+			asked.LongURL)
 	case r.URL.Path == "/api/ready":
 		w.WriteHeader(cmp.Or(az.ready, 200))
 	case az.links[r.URL.Path] != "" && az.unknown == 0:
@@ -231,8 +243,9 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deployer has a copy of deploy.sh in a project of its own, with stubs of other commands. Make it before t.Parallel: a
-// script that another test's forked process still holds open for writing cannot be run.
+// deployer has a copy of deploy.sh in a project of its own, with stubs of other commands. Make it
+// before t.Parallel: a script that another test's forked process still holds open for writing
+// cannot be run.
 type deployer struct {
 	t    *testing.T
 	root string // the project
@@ -244,17 +257,23 @@ type deployer struct {
 func newDeployer(t *testing.T) *deployer {
 	t.Helper()
 	dir := t.TempDir()
-	az := &azure{t: t, links: map[string]string{}, killed: make(chan struct{}, 9), hostName: "127.0.0.1:1"} // nobody listens on port 1
-	d := &deployer{t: t, root: filepath.Join(dir, "a project"), bin: filepath.Join(dir, "bin"), az: az}
-	for _, folder := range []string{filepath.Join(d.root, "infra"), filepath.Join(d.root, "build"), d.bin} {
+	// nobody listens on port 1
+	az := &azure{t: t, links: map[string]string{}, killed: make(chan struct{}, 9),
+		hostName: "127.0.0.1:1"}
+	d := &deployer{t: t, root: filepath.Join(dir, "a project"), bin: filepath.Join(dir, "bin"),
+		az: az}
+	for _, folder := range []string{filepath.Join(d.root, "infra"), filepath.Join(d.root, "build"),
+		d.bin} {
 		d.do(os.MkdirAll(folder, 0o755))
 	}
-	d.do(os.WriteFile(filepath.Join(d.root, "infra", "deploy.sh"), []byte(read(t, "deploy.sh")), 0o755))
+	d.do(os.WriteFile(filepath.Join(d.root, "infra", "deploy.sh"), []byte(read(t, "deploy.sh")),
+		0o755))
 	for _, name := range []string{"main.bicep", "parameters.dev.json", "parameters.prod.json"} {
 		d.do(os.WriteFile(filepath.Join(d.root, "infra", name), nil, 0o644))
 	}
 	// All that deploy.sh may use is what Linux and macOS have, and the stubs below.
-	for _, name := range []string{"bash", "cat", "curl", "date", "dirname", "grep", "mktemp", "rm", "sed", "sleep", "tr"} {
+	for _, name := range []string{"bash", "cat", "curl", "date", "dirname", "grep", "mktemp", "rm",
+		"sed", "sleep", "tr"} {
 		path, err := exec.LookPath(name)
 		d.do(err)
 		d.do(os.Symlink(path, filepath.Join(d.bin, name)))
@@ -289,7 +308,8 @@ func (d *deployer) tool(name, script string) {
 	bash, err := exec.LookPath("bash")
 	d.do(err)
 	file := filepath.Join(d.bin, name)
-	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) { // it may be a link to the machine's own, which must stay as it is
+	// it may be a link to the machine's own, which must stay as it is
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 		d.do(err)
 	}
 	d.do(os.WriteFile(file, []byte("#!"+bash+"\n"+script+"\n"), 0o755))
@@ -301,15 +321,20 @@ func (d *deployer) usual(plan string) []reply {
 		{to: "version", out: "2.77.0\n"},
 		{to: "account show", out: "Pay as you go\n00000000-0000-0000-0000-000000000001\n"},
 		{to: "bicep version", out: "Bicep CLI version 0.38.33\n"},
-		{to: "group exists", out: "true\n"}, {to: "group create"}, {to: "group show", out: "tiney-deploy\n"}, {to: "group delete"},
+		{to: "group exists", out: "true\n"}, {to: "group create"},
+		{to: "group show", out: "tiney-deploy\n"}, {to: "group delete"},
 		{to: "resource list", out: "Microsoft.Web/sites\tsite-1\n"},
-		{to: "rest permissions", out: "|\n*|\n"}, {to: "rest sites", out: "site-1|" + d.az.hostName + "|\n"},
+		{to: "rest permissions", out: "|\n*|\n"}, {to: "rest sites", out: "site-1|" +
+			d.az.hostName + "|\n"},
 		{to: "webapp config appsettings list", out: d.az.base + "\n"},
-		{to: "rest syncfunctiontriggers"}, {to: "rest functions", out: "site-1/health\nsite-1/reaper\nsite-1/redirect\n"},
+		{to: "rest syncfunctiontriggers"},
+		{to: "rest functions", out: "site-1/health\nsite-1/reaper\nsite-1/redirect\n"},
 		{to: "deployment group what-if", out: "Resource changes: 23 to create.\n"},
 		{to: create, out: fmt.Sprintf("%s\n%s\n%s\n%s\n%s\n%s\nsecond.example\nedge-1\n%s\n%t\n",
-			cmp.Or(d.az.site, "site-1"), plan, d.az.hostName, d.az.frontDoorName, d.az.base, d.az.secondSite, d.az.image, d.az.nobody)},
-		{to: upload}, {to: "webapp deploy"}, {to: "monitor metrics list", out: d.az.hostName + ":443\nsecond.example:443\n"},
+			cmp.Or(d.az.site, "site-1"), plan, d.az.hostName, d.az.frontDoorName, d.az.base,
+			d.az.secondSite, d.az.image, d.az.nobody)},
+		{to: upload}, {to: "webapp deploy"}, {to: "monitor metrics list", out: d.az.hostName +
+			":443\nsecond.example:443\n"},
 	}
 }
 
@@ -322,7 +347,8 @@ type result struct {
 	changes        []string // the commands that change something in Azure
 }
 
-// run runs deploy.sh with input as what is typed. The plan is the one that the deployment says it has deployed.
+// run runs deploy.sh with input as what is typed. The plan is the one that the deployment says it
+// has deployed.
 func (d *deployer) run(plan string, replies []reply, input string, args ...string) *result {
 	d.t.Helper()
 	d.az.mu.Lock()
@@ -331,8 +357,9 @@ func (d *deployer) run(plan string, replies []reply, input string, args ...strin
 	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(d.root, "infra", "deploy.sh"), args...)
-	cmd.Dir = "/"                    // it works from any folder
-	cmd.WaitDelay = 20 * time.Second // what it leaves running keeps its output open: that is an error here
+	cmd.Dir = "/" // it works from any folder
+	// what it leaves running keeps its output open: that is an error here
+	cmd.WaitDelay = 20 * time.Second
 	temporary := d.t.TempDir()
 	cmd.Env = append([]string{"PATH=" + d.bin, "HOME=" + d.root, "TMPDIR=" + temporary,
 		"TINEY_WAIT=60", "TINEY_INTERVAL=0.05", "TINEY_UPLOAD_WAIT=60", "NO_PROXY=*"}, d.env...)
@@ -348,9 +375,11 @@ func (d *deployer) run(plan string, replies []reply, input string, args ...strin
 	}
 	d.az.mu.Lock()
 	defer d.az.mu.Unlock()
-	r := &result{d.t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), d.az.calls, nil}
+	r := &result{d.t, cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), d.az.calls,
+		nil}
 	for _, c := range r.calls {
-		if slices.Contains([]string{"group create", "group delete", create, upload, "webapp deploy"}, c.command) {
+		if slices.Contains([]string{"group create", "group delete", create, upload,
+			"webapp deploy"}, c.command) {
 			r.changes = append(r.changes, c.command)
 		}
 	}
@@ -367,53 +396,66 @@ func (d *deployer) run(plan string, replies []reply, input string, args ...strin
 // ends checks the exit status, and that all of this is in stderr.
 func (r *result) ends(status int, says ...string) *result {
 	r.t.Helper()
-	missing := slices.DeleteFunc(slices.Clone(says), func(words string) bool { return strings.Contains(r.stderr, words) })
+	missing := slices.DeleteFunc(slices.Clone(
+		says), func(words string) bool { return strings.Contains(r.stderr, words) })
 	if r.status != status || len(missing) > 0 {
-		r.t.Errorf("it ended with %d, want %d, and does not say %q\nstdout:\n%s\nstderr:\n%s\ncalls: %q", r.status, status, missing, r.stdout, r.stderr, r.calls)
+		r.t.Errorf("it ended with %d, want %d, and does not say "+
+			"%q\nstdout:\n%s\nstderr:\n%s\ncalls: %q", r.status, status, missing, r.stdout,
+			r.stderr, r.calls)
 	}
 	return r
 }
 
 // did returns the calls of a command.
 func (r *result) did(command string) []call {
-	return slices.DeleteFunc(slices.Clone(r.calls), func(c call) bool { return c.command != command })
+	return slices.DeleteFunc(slices.Clone(
+		r.calls), func(c call) bool { return c.command != command })
 }
 
 func TestDeployEachPlan(t *testing.T) {
 	for _, test := range []struct {
 		plan, args, parameters, zip, upload string
 	}{
-		{"Y1", "", "parameters.prod.json", "tiney-windows-386", upload}, // the plan that the parameters file says
+		// the plan that the parameters file says
+		{"Y1", "", "parameters.prod.json", "tiney-windows-386", upload},
 		{"F1", "--plan F1", "parameters.dev.json", "tiney-webapp-windows-386", "webapp deploy"},
 		{"FC1", "--plan FC1", "parameters.prod.json", "tiney-linux-amd64", upload},
 		{"B1", "--plan B1", "parameters.prod.json", "tiney-webapp-windows-amd64", "webapp deploy"},
-		{"P0v3", "--plan P0v3", "parameters.prod.json", "tiney-webapp-windows-amd64", "webapp deploy"},
-		{"P1v3", "--plan P1v3", "parameters.prod.json", "tiney-webapp-windows-amd64", "webapp deploy"},
+		{"P0v3", "--plan P0v3", "parameters.prod.json", "tiney-webapp-windows-amd64",
+			"webapp deploy"},
+		{"P1v3", "--plan P1v3", "parameters.prod.json", "tiney-webapp-windows-amd64",
+			"webapp deploy"},
 	} {
 		t.Run(test.plan, func(t *testing.T) {
 			d := newDeployer(t)
 			t.Parallel()
 			args := append(strings.Fields(test.args), "-g", group)
-			r := d.run(test.plan, nil, "y\n", args...).ends(0, "subscription: Pay as you go", "version "+version)
+			r := d.run(test.plan, nil, "y\n", args...).ends(0, "subscription: Pay as you go",
+				"version "+version)
 			if want := []string{create, test.upload}; !slices.Equal(r.changes, want) {
 				t.Errorf("it changed %q, want %q", r.changes, want)
 			}
-			if !strings.HasSuffix(r.stdout, "\n"+d.az.base+"\n") || !strings.Contains(r.stdout, "Resource changes: 23 to create.") {
-				t.Errorf("stdout does not show the what-if and, as its last line, the URL:\n%s", r.stdout)
+			if !strings.HasSuffix(r.stdout, "\n"+d.az.base+"\n") ||
+				!strings.Contains(r.stdout, "Resource changes: 23 to create.") {
+				t.Errorf("stdout does not show the what-if and, as its last line, the URL:\n%s",
+					r.stdout)
 			}
 			if got, want := string(d.az.uploaded), test.zip+" "+version; got != want {
 				t.Errorf("uploaded %q, want %q", got, want)
 			}
-			want := fmt.Sprintf("--resource-group %s --template-file %[2]s/infra/main.bicep --parameters %[2]s/infra/%s ", group, d.root, test.parameters)
+			want := fmt.Sprintf("--resource-group %s --template-file %[2]s/infra/main.bicep "+
+				"--parameters %[2]s/infra/%s ", group, d.root, test.parameters)
 			if test.args != "" {
 				want += "--parameters plan=" + test.plan + " "
 			}
 			for _, command := range []string{"deployment group what-if", create} {
-				if calls := r.did(command); len(calls) != 1 || !strings.HasPrefix(strings.Join(calls[0].args, " "), want) {
+				if calls := r.did(command); len(calls) != 1 ||
+					!strings.HasPrefix(strings.Join(calls[0].args, " "), want) {
 					t.Errorf("%s was called as %q, want one with %q", command, calls, want)
 				}
 			}
-			if c := r.did(test.upload)[0]; c.after("--resource-group") != group || c.after("--name") != "site-1" {
+			if c := r.did(test.upload)[0]; c.after("--resource-group") != group ||
+				c.after("--name") != "site-1" {
 				t.Errorf("not for the site that was deployed: %q", c)
 			}
 		})
@@ -433,30 +475,45 @@ var outcomes = []struct {
 	args    string // beside the group; "": --yes, if there is no input
 	status  int
 	says    []string
-	changed []string // nil: everything if the status is 0, nothing if it is below 7, else it has at least tried to upload
+	// nil: everything if the status is 0, nothing if it is below 7, else it has at least tried to
+	// upload
+	changed []string
 }{
 	// what is needed
-	{name: "all is missing", without: "go make curl", args: "--yes --parameters /no/such.json", status: 3,
+	{name: "all is missing", without: "go make curl", args: "--yes --parameters /no/such.json",
+		status:  3,
 		replies: []reply{{to: "version", out: "2.59.9\n"}, noLogin, {to: "bicep version", exit: 1}},
-		says:    []string{"this one is 2.59.9", "az login", "az bicep install", "Go 1.26", "make", "curl", "/no/such.json"}},
+		says: []string{"this one is 2.59.9", "az login", "az bicep install", "Go 1.26", "make",
+			"curl", "/no/such.json"}},
 	{name: "no az", without: "az go", status: 3, says: []string{"az, the Azure CLI", "Go 1.26"}},
 	{name: "no login", replies: []reply{noLogin}, status: 3, says: []string{"a login: az login"}},
-	{name: "no package", args: "--yes --package /no/such.zip", status: 3, says: []string{"the package /no/such.zip"}},
+	{name: "no package", args: "--yes --package /no/such.zip", status: 3,
+		says: []string{"the package /no/such.zip"}},
 	{name: "a what-if builds nothing", without: "go make curl", args: "--what-if"},
-	{name: "az 2.9", replies: []reply{{to: "version", out: "2.9.1\n"}}, args: "--what-if", status: 3, says: []string{"this one is 2.9.1"}},
+	{name: "az 2.9", replies: []reply{{to: "version", out: "2.9.1\n"}}, args: "--what-if",
+		status: 3, says: []string{"this one is 2.9.1"}},
 	// rights
-	{name: "rights by two roles", replies: []reply{{to: "rest permissions", out: contributor + rbacAdmin}}, args: "--what-if"},
-	{name: "contributor", replies: []reply{{to: "rest permissions", out: contributor}}, status: 3, says: []string{"missing:\n  - Microsoft.Authorization/roleAssignments/write"}},
-	{name: "administrator of roles", replies: []reply{{to: "rest permissions", out: rbacAdmin}}, status: 3,
-		says: []string{"Microsoft.Resources/deployments/write", "Microsoft.Web/sites/write", "Microsoft.Storage/storageAccounts/write"}},
-	{name: "rights cannot be seen", replies: []reply{fails("rest permissions")}, status: 3, says: []string{"Forbidden", "the right to see the permissions"}},
+	{name: "rights by two roles", replies: []reply{{to: "rest permissions", out: contributor +
+		rbacAdmin}}, args: "--what-if"},
+	{name: "contributor", replies: []reply{{to: "rest permissions", out: contributor}}, status: 3,
+		says: []string{"missing:\n  - Microsoft.Authorization/roleAssignments/write"}},
+	{name: "administrator of roles", replies: []reply{{to: "rest permissions", out: rbacAdmin}},
+		status: 3,
+		says: []string{"Microsoft.Resources/deployments/write", "Microsoft.Web/sites/write",
+			"Microsoft.Storage/storageAccounts/write"}},
+	{name: "rights cannot be seen", replies: []reply{fails("rest permissions")}, status: 3,
+		says: []string{"Forbidden", "the right to see the permissions"}},
 	// a new group
-	{name: "new group", replies: []reply{noGroup}, input: "yes\ny\n", says: []string{"Create the resource group " + group + " in canadacentral?", "Deploy this"},
+	{name: "new group", replies: []reply{noGroup}, input: "yes\ny\n",
+		says: []string{"Create the resource group " + group + " in canadacentral?",
+			"Deploy this"},
 		changed: []string{"group create", create, upload}},
-	{name: "new group declined", replies: []reply{noGroup}, input: "n\n", status: 4, says: []string{"nothing was changed"}},
+	{name: "new group declined", replies: []reply{noGroup}, input: "n\n", status: 4,
+		says: []string{"nothing was changed"}},
 	{name: "new group refused", replies: []reply{noGroup, fails("group create")}, status: 6,
 		says: []string{"Forbidden", "was not created"}, changed: []string{"group create"}},
-	{name: "new group without rights", replies: []reply{noGroup, {to: "rest permissions", out: contributor}}, status: 3,
+	{name: "new group without rights",
+		replies: []reply{noGroup, {to: "rest permissions", out: contributor}}, status: 3,
 		says: []string{"roleAssignments/write"}, changed: []string{"group create"}},
 	{name: "what-if without a group", replies: []reply{noGroup}, args: "--what-if", status: 3,
 		says: []string{"az group create --name " + group + " --location canadacentral"}},
@@ -464,99 +521,173 @@ var outcomes = []struct {
 	{name: "declined", input: "n\n", status: 4, says: []string{"nothing was deployed"}},
 	{name: "nobody answers", args: "--plan Y1", status: 4, says: []string{"nothing was deployed"}},
 	// build and deployment
-	{name: "build fails", make: "echo no such package >&2; exit 2", status: 5, says: []string{"no such package", "nothing was changed in Azure"}},
-	{name: "what-if fails", replies: []reply{fails("deployment group what-if")}, says: []string{"Forbidden", "does not say what would change"}},
-	{name: "what-if fails, and nobody wants more", replies: []reply{fails("deployment group what-if")}, input: "n\n", status: 4, says: []string{"Deploy this to"}},
-	{name: "what-if alone fails", replies: []reply{fails("deployment group what-if")}, args: "--what-if", status: 6, says: []string{"Forbidden"}},
-	{name: "old Bicep", replies: []reply{{to: "bicep version", out: "Bicep CLI version 0.32.4 (b326faa456)\n"}}, status: 3, says: []string{"az bicep upgrade"}},
-	{name: "sites cannot be seen", replies: []reply{fails("rest sites"), {to: "provider show", out: "Registered\n"}}, status: 3, says: []string{"nothing was deployed"}},
-	{name: "never a site in the subscription", replies: []reply{fails("rest sites"), {to: "provider show", out: "NotRegistered\n"}}},
-	{name: "deployment fails", replies: []reply{fails(create)}, status: 6, says: []string{"Forbidden", "az deployment operation group list"},
+	{name: "build fails", make: "echo no such package >&2; exit 2", status: 5,
+		says: []string{"no such package", "nothing was changed in Azure"}},
+	{name: "what-if fails", replies: []reply{fails("deployment group what-if")},
+		says: []string{"Forbidden", "does not say what would change"}},
+	{name: "what-if fails, and nobody wants more",
+		replies: []reply{fails("deployment group what-if")}, input: "n\n", status: 4,
+		says: []string{"Deploy this to"}},
+	{name: "what-if alone fails", replies: []reply{fails("deployment group what-if")},
+		args: "--what-if", status: 6, says: []string{"Forbidden"}},
+	{name: "old Bicep", replies: []reply{{to: "bicep version",
+		out: "Bicep CLI version 0.32.4 (b326faa456)\n"}}, status: 3,
+		says: []string{"az bicep upgrade"}},
+	{name: "sites cannot be seen", replies: []reply{fails("rest sites"),
+		{to: "provider show", out: "Registered\n"}}, status: 3,
+		says: []string{"nothing was deployed"}},
+	{name: "never a site in the subscription", replies: []reply{fails("rest sites"),
+		{to: "provider show", out: "NotRegistered\n"}}},
+	{name: "deployment fails", replies: []reply{fails(create)}, status: 6,
+		says:    []string{"Forbidden", "az deployment operation group list"},
 		changed: []string{create}},
-	{name: "no outputs", replies: []reply{{to: create}}, status: 1, says: []string{"did not say what it deployed"}, changed: []string{create}},
-	{name: "unknown plan", plan: "S1", status: 1, says: []string{"its plan is S1"}, changed: []string{create}},
+	{name: "no outputs", replies: []reply{{to: create}}, status: 1,
+		says: []string{"did not say what it deployed"}, changed: []string{create}},
+	{name: "unknown plan", plan: "S1", status: 1, says: []string{"its plan is S1"},
+		changed: []string{create}},
 	// upload
-	{name: "upload succeeds in the end", replies: []reply{{to: upload, err: "Status Code: 503\n", exit: 1, times: 2}},
-		says: []string{"Status Code: 503", "trying again"}, changed: []string{create, upload, upload, upload}},
-	{name: "nothing to upload", args: "--yes --skip-build", status: 7, says: []string{"run make package"}, changed: []string{create}},
-	{name: "upload never succeeds", replies: []reply{fails(upload)}, env: briefly, status: 7, says: []string{"Forbidden", "trying again", "run this again"}},
-	{name: "upload never succeeds on F1", replies: []reply{fails("webapp deploy")}, plan: "F1", env: briefly, status: 7},
-	{name: "upload hangs", replies: []reply{{to: upload, hang: true}}, env: briefly, status: 7, says: []string{"no end within the time for it"}},
-	// On Flex Consumption, az looks at the app once it has the package, and sees nothing with Front Door before it: it
-	// never ends, or fails. The version that answers tells whether the package is there.
-	{name: "upload to FC1 hangs", replies: []reply{{to: upload, hang: true}}, plan: "FC1", env: briefly,
+	{name: "upload succeeds in the end",
+		replies: []reply{{to: upload, err: "Status Code: 503\n", exit: 1, times: 2}},
+		says:    []string{"Status Code: 503", "trying again"}, changed: []string{create, upload,
+			upload, upload}},
+	{name: "nothing to upload", args: "--yes --skip-build", status: 7,
+		says: []string{"run make package"}, changed: []string{create}},
+	{name: "upload never succeeds", replies: []reply{fails(upload)}, env: briefly, status: 7,
+		says: []string{"Forbidden", "trying again", "run this again"}},
+	{name: "upload never succeeds on F1", replies: []reply{fails("webapp deploy")}, plan: "F1",
+		env: briefly, status: 7},
+	{name: "upload hangs", replies: []reply{{to: upload, hang: true}}, env: briefly, status: 7,
+		says: []string{"no end within the time for it"}},
+	// On Flex Consumption, az looks at the app once it has the package, and sees nothing with Front
+	// Door before it: it never ends, or fails. The version that answers tells whether the package
+	// is there.
+	{name: "upload to FC1 hangs", replies: []reply{{to: upload, hang: true}}, plan: "FC1",
+		env:  briefly,
 		says: []string{"no end within the time for it", "version " + version}},
-	{name: "upload to FC1 hangs without a package", replies: []reply{{to: upload, hang: true, exit: 1}}, plan: "FC1",
+	{name: "upload to FC1 hangs without a package",
+		replies: []reply{{to: upload, hang: true, exit: 1}}, plan: "FC1",
 		env: briefly, status: 8, says: []string{"no end within the time for it", "returns 503"}},
-	{name: "upload to FC1 waits for its health", replies: []reply{{to: upload, err: "Checking the health of the function app\n", hang: true}}, plan: "FC1",
-		env: []string{"TINEY_UPLOAD_WAIT=300"}, says: []string{"Checking the health"}}, // and a run takes two minutes at most
-	{name: "FC1 seems to be unhealthy", replies: []reply{unhealthy}, plan: "FC1", says: []string{"appears to be unhealthy"}},
+	{name: "upload to FC1 waits for its health",
+		replies: []reply{{to: upload, err: "Checking the health of the function app\n",
+			hang: true}}, plan: "FC1",
+		// and a run takes two minutes at most
+		env: []string{"TINEY_UPLOAD_WAIT=300"}, says: []string{"Checking the health"}},
+	{name: "FC1 seems to be unhealthy", replies: []reply{unhealthy}, plan: "FC1",
+		says: []string{"appears to be unhealthy"}},
 	{name: "Y1 seems to be unhealthy", replies: []reply{unhealthy}, env: briefly, status: 7},
 	// an image, of whatever version
-	{name: "image", plan: "P0v3", site: func(az *azure) { az.image, az.uploaded = "registry.example/tiney:1", []byte("image v1") },
-		says: []string{"site-1 runs registry.example/tiney:1", "version v1"}, changed: []string{create}},
-	{name: "image of another version", plan: "P0v3", site: func(az *azure) { az.image, az.uploaded = "registry.example/tiney:1", []byte("image v1") },
-		args: "--yes --expect v2", env: briefly, status: 8, says: []string{"still runs version v1"}},
-	{name: "an image in place of another", plan: "P0v3", replies: images("0"), site: func(az *azure) { image(az); az.after, az.replacement = 3, "image v2" },
+	{name: "image", plan: "P0v3", site: func(az *azure) {
+		az.image,
+			az.uploaded = "registry.example/tiney:1", []byte("image v1")
+	},
+		says:    []string{"site-1 runs registry.example/tiney:1", "version v1"},
+		changed: []string{create}},
+	{name: "image of another version", plan: "P0v3", site: func(az *azure) {
+		az.image,
+			az.uploaded = "registry.example/tiney:1", []byte("image v1")
+	},
+		args: "--yes --expect v2", env: briefly, status: 8,
+		says: []string{"still runs version v1"}},
+	{name: "an image in place of another", plan: "P0v3", replies: images("0"),
+		site: func(az *azure) { image(az); az.after, az.replacement = 3, "image v2" },
 		says: []string{"with another version than v1", "version v2"}, changed: []string{create}},
-	{name: "an image in place of another, which goes on", plan: "P0v3", replies: images("0"), site: image, env: briefly, status: 8,
+	{name: "an image in place of another, which goes on", plan: "P0v3", replies: images("0"),
+		site: image, env: briefly, status: 8,
 		says: []string{"still runs version v1"}, changed: []string{create}},
-	{name: "the same image again", plan: "P0v3", replies: images("1"), site: image, says: []string{"version v1"}, changed: []string{create}},
-	{name: "an image in place of one that did not respond", plan: "P0v3", replies: slices.Concat([]reply{fails("webapp config appsettings list")}, images("0")),
-		site: image, says: []string{"version v1"}, changed: []string{create}},
+	{name: "the same image again", plan: "P0v3", replies: images("1"), site: image,
+		says: []string{"version v1"}, changed: []string{create}},
+	{name: "an image in place of one that did not respond", plan: "P0v3",
+		replies: slices.Concat([]reply{fails("webapp config appsettings list")}, images("0")),
+		site:    image, says: []string{"version v1"}, changed: []string{create}},
 	// two regions
-	{name: "two regions", site: twoRegions, says: []string{"to site-1", "to site-2", "the site of each region"}, changed: []string{create, upload, upload}},
-	{name: "two regions on P1v3", plan: "P1v3", site: twoRegions, changed: []string{create, "webapp deploy", "webapp deploy"}},
-	{name: "two regions, one without a package", replies: []reply{{to: upload, times: 1}, fails(upload)}, site: twoRegions, env: briefly, status: 7,
+	{name: "two regions", site: twoRegions, says: []string{"to site-1", "to site-2",
+		"the site of each region"}, changed: []string{create, upload, upload}},
+	{name: "two regions on P1v3", plan: "P1v3", site: twoRegions,
+		changed: []string{create, "webapp deploy", "webapp deploy"}},
+	{name: "two regions, one without a package", replies: []reply{{to: upload, times: 1},
+		fails(upload)}, site: twoRegions, env: briefly, status: 7,
 		says: []string{"the site site-2 is there"}},
-	{name: "two regions, one without a reaper", replies: []reply{{to: "rest functions", out: "site-1/reaper\n", times: 1}, {to: "rest functions"}}, site: twoRegions,
+	{name: "two regions, one without a reaper",
+		replies: []reply{{to: "rest functions", out: "site-1/reaper\n", times: 1},
+			{to: "rest functions"}}, site: twoRegions,
 		env: briefly, status: 9, says: []string{"does not know the function reaper of site-2"}},
-	{name: "two regions, one that Front Door does not reach", replies: []reply{{to: "monitor metrics list", out: "127.0.0.1:1:443\n"}}, site: twoRegions,
+	{name: "two regions, one that Front Door does not reach",
+		replies: []reply{{to: "monitor metrics list", out: "127.0.0.1:1:443\n"}}, site: twoRegions,
 		env: briefly, status: 9, says: []string{"Front Door has not found second.example well"}},
-	{name: "two regions, whose probes arrive late", replies: []reply{{to: "monitor metrics list", times: 2}}, site: twoRegions,
+	{name: "two regions, whose probes arrive late",
+		replies: []reply{{to: "monitor metrics list", times: 2}}, site: twoRegions,
 		changed: []string{create, upload, upload}},
 	// health
 	{name: "503", site: func(az *azure) { az.healthStatus = 503 }, env: briefly, status: 8,
 		says: []string{"/api/health returns 503", "within 1 seconds", "docs/deployment.md"}},
-	{name: "something else", site: func(az *azure) { az.health = "<html>Your app is up" }, env: briefly, status: 8, says: []string{"returns something else"}},
+	{name: "something else", site: func(az *azure) { az.health = "<html>Your app is up" },
+		env: briefly, status: 8, says: []string{"returns something else"}},
 	{name: "another version", site: func(az *azure) { az.health = `{"status":"healthy","version":"older"}` }, env: briefly, status: 8,
 		says: []string{"still runs version older"}},
 	{name: "no version", site: func(az *azure) { az.health = `{"status": "healthy"}` }},
-	{name: "no connection", site: func(az *azure) { az.base, az.frontDoorName = "http://127.0.0.1:2", "127.0.0.1:3" }, env: briefly, status: 8,
-		says: []string{"http://127.0.0.1:2 does not", "https://127.0.0.1:3 does not", "https://127.0.0.1:1 does not"}},
+	{name: "no connection", site: func(az *azure) {
+		az.base,
+			az.frontDoorName = "http://127.0.0.1:2", "127.0.0.1:3"
+	}, env: briefly, status: 8,
+		says: []string{"http://127.0.0.1:2 does not", "https://127.0.0.1:3 does not",
+			"https://127.0.0.1:1 does not"}},
 	// the reaper
-	{name: "no reaper", replies: []reply{{to: "rest functions", out: "site-1/health\n"}}, env: briefly, status: 9, says: []string{"does not know the function reaper"}},
-	{name: "functions cannot be seen", replies: []reply{fails("rest functions")}, env: briefly, status: 9, says: []string{"does not know the function reaper"}},
-	{name: "functions arrive late", replies: []reply{{to: "rest syncfunctiontriggers", exit: 1, times: 2}, {to: "rest functions", out: "site-1/health\n", times: 2}}},
+	{name: "no reaper", replies: []reply{{to: "rest functions", out: "site-1/health\n"}},
+		env: briefly, status: 9, says: []string{"does not know the function reaper"}},
+	{name: "functions cannot be seen", replies: []reply{fails("rest functions")}, env: briefly,
+		status: 9, says: []string{"does not know the function reaper"}},
+	{name: "functions arrive late", replies: []reply{{to: "rest syncfunctiontriggers", exit: 1,
+		times: 2}, {to: "rest functions", out: "site-1/health\n", times: 2}}},
 	// shorten and redirect
-	{name: "shorten is 200", site: func(az *azure) { az.shorten = 200 }, status: 9, says: []string{notWorking, "POST /api/shorten returns 200"}},
-	{name: "shorten is 503", site: func(az *azure) { az.refusals = 1e6 }, env: briefly, status: 9, says: []string{notWorking, "POST /api/shorten returns 503"}},
-	{name: "shorten is for owners", site: func(az *azure) { az.shorten = 401 }, says: []string{"responds, and so does its storage"}},
-	{name: "shorten is for owners, without storage", site: func(az *azure) { az.shorten, az.ready = 401, 503 }, env: briefly, status: 9,
+	{name: "shorten is 200", site: func(az *azure) { az.shorten = 200 }, status: 9,
+		says: []string{notWorking, "POST /api/shorten returns 200"}},
+	{name: "shorten is 503", site: func(az *azure) { az.refusals = 1e6 }, env: briefly, status: 9,
+		says: []string{notWorking, "POST /api/shorten returns 503"}},
+	{name: "shorten is for owners", site: func(az *azure) { az.shorten = 401 },
+		says: []string{"responds, and so does its storage"}},
+	{name: "shorten is for owners, without storage", site: func(az *azure) {
+		az.shorten,
+			az.ready = 401, 503
+	}, env: briefly, status: 9,
 		says: []string{notWorking, "GET /api/ready returns 503"}},
-	{name: "another base", site: func(az *azure) { az.shortBase = "http://elsewhere.example" }, status: 9, says: []string{notWorking, "a link that starts with"}},
-	{name: "redirect is 404", site: func(az *azure) { az.redirect = 404 }, status: 9, says: []string{notWorking, "returns 404"}},
-	{name: "redirect is 503", site: func(az *azure) { az.redirect = 503 }, env: briefly, status: 9, says: []string{notWorking, "returns 503"}},
-	{name: "redirect is 301", site: func(az *azure) { az.redirect = 301 }, status: 9, says: []string{notWorking, "returns 301"}},
-	{name: "redirect leads elsewhere", site: func(az *azure) { az.to = "https://elsewhere.example/" }, status: 9,
+	{name: "another base", site: func(az *azure) { az.shortBase = "http://elsewhere.example" },
+		status: 9, says: []string{notWorking, "a link that starts with"}},
+	{name: "redirect is 404", site: func(az *azure) { az.redirect = 404 }, status: 9,
+		says: []string{notWorking, "returns 404"}},
+	{name: "redirect is 503", site: func(az *azure) { az.redirect = 503 }, env: briefly, status: 9,
+		says: []string{notWorking, "returns 503"}},
+	{name: "redirect is 301", site: func(az *azure) { az.redirect = 301 }, status: 9,
+		says: []string{notWorking, "returns 301"}},
+	{name: "redirect leads elsewhere",
+		site: func(az *azure) { az.to = "https://elsewhere.example/" }, status: 9,
 		says: []string{notWorking, "leads to 'https://elsewhere.example/'"}},
 	{name: "roles arrive late", site: func(az *azure) { az.refusals = 3 }},
 	{name: "responses get lost", site: func(az *azure) { az.lost = 2 }},
 	{name: "routes arrive late", site: func(az *azure) { az.unknown = 3 }},
-	{name: "alerts reach nobody", site: func(az *azure) { az.nobody = true }, says: []string{"alerts reach nobody: --param alertEmail="}},
+	{name: "alerts reach nobody", site: func(az *azure) { az.nobody = true },
+		says: []string{"alerts reach nobody: --param alertEmail="}},
 	// destroy
-	{name: "destroy", input: group + "\n", args: "--destroy", says: []string{"Microsoft.Web/sites\tsite-1", "Type the name", "Log Analytics workspace, 14 days"},
+	{name: "destroy", input: group + "\n", args: "--destroy",
+		says: []string{"Microsoft.Web/sites\tsite-1", "Type the name",
+			"Log Analytics workspace, 14 days"},
 		changed: []string{"group delete"}},
-	{name: "destroy: nobody answers", args: "--destroy", status: 4, says: []string{"nothing was deleted"}},
-	{name: "destroy another's group", replies: []reply{{to: "group show", out: "tiney\n"}}, args: "--destroy --yes", status: 4,
+	{name: "destroy: nobody answers", args: "--destroy", status: 4,
+		says: []string{"nothing was deleted"}},
+	{name: "destroy another's group", replies: []reply{{to: "group show", out: "tiney\n"}},
+		args: "--destroy --yes", status: 4,
 		says: []string{"this script did not make " + group, "type the name"}},
-	{name: "destroy another's group by its name", replies: []reply{{to: "group show", out: "\n"}}, input: group + "\n", args: "--destroy",
+	{name: "destroy another's group by its name", replies: []reply{{to: "group show", out: "\n"}},
+		input: group + "\n", args: "--destroy",
 		says: []string{"this script did not make " + group}, changed: []string{"group delete"}},
-	{name: "destroy is refused", replies: []reply{fails("group delete")}, args: "--destroy --yes", status: 10, says: []string{"Forbidden"}, changed: []string{"group delete"}},
-	{name: "destroy nothing", replies: []reply{noGroup}, args: "--destroy --yes", says: []string{"nothing to delete"}},
+	{name: "destroy is refused", replies: []reply{fails("group delete")}, args: "--destroy --yes",
+		status: 10, says: []string{"Forbidden"}, changed: []string{"group delete"}},
+	{name: "destroy nothing", replies: []reply{noGroup}, args: "--destroy --yes",
+		says: []string{"nothing to delete"}},
 	// usage
-	{name: "option without a value", args: "--plan", status: 2}, {name: "wrong plan", args: "--plan S1", status: 2},
-	{name: "parameter without a value", args: "--param novalue", status: 2}, {name: "unknown option", args: "--purge", status: 2},
+	{name: "option without a value", args: "--plan", status: 2},
+	{name: "wrong plan", args: "--plan S1", status: 2},
+	{name: "parameter without a value", args: "--param novalue", status: 2},
+	{name: "unknown option", args: "--purge", status: 2},
 	{name: "stray argument", args: "stray", status: 2}, {name: "no group", args: "-g", status: 2},
 }
 
@@ -564,16 +695,21 @@ var (
 	briefly   = []string{"TINEY_WAIT=1", "TINEY_INTERVAL=0.3", "TINEY_UPLOAD_WAIT=3"}
 	noLogin   = reply{to: "account show", err: "Please run 'az login' to setup account.\n", exit: 1}
 	noGroup   = reply{to: "group exists", out: "false\n"}
-	unhealthy = reply{to: upload, err: "Deployment was successful but the app appears to be unhealthy.\n", exit: 1, upload: true}
+	unhealthy = reply{to: upload, err: "Deployment was successful but the app appears to be " +
+		"unhealthy.\n", exit: 1, upload: true}
 )
 
-// image has a site run an image, and images are the replies of one that has run an image with this tag.
+// image has a site run an image, and images are the replies of one that has run an image with this
+// tag.
 func image(az *azure) {
-	az.site, az.image, az.uploaded = "tiney-p0v3-image-1", "registry.example/tiney:1", []byte("image v1")
+	az.site, az.image, az.uploaded = "tiney-p0v3-image-1", "registry.example/tiney:1",
+		[]byte("image v1")
 }
 
 func images(tag string) []reply {
-	return []reply{{to: "rest sites", out: "site-1|site-1.example|\ntiney-p0v3-image-1|127.0.0.1:1|\n"}, {to: "webapp config show", out: "DOCKER|registry.example/tiney:" + tag + "\n"}}
+	return []reply{{to: "rest sites",
+		out: "site-1|site-1.example|\ntiney-p0v3-image-1|127.0.0.1:1|\n"},
+		{to: "webapp config show", out: "DOCKER|registry.example/tiney:" + tag + "\n"}}
 }
 
 func twoRegions(az *azure) { az.secondSite = "site-2" }
@@ -602,9 +738,11 @@ func TestDeployOutcomes(t *testing.T) {
 			if changed == nil && test.status == 0 && args == "--yes" {
 				changed = []string{create, upload}
 			}
-			r := d.run(cmp.Or(test.plan, "Y1"), test.replies, test.input, append([]string{"-g", group}, strings.Fields(args)...)...).
+			r := d.run(cmp.Or(test.plan, "Y1"), test.replies, test.input,
+				append([]string{"-g", group}, strings.Fields(args)...)...).
 				ends(test.status, test.says...)
-			if (changed != nil || test.status < 7 || test.status > 9) && !slices.Equal(r.changes, changed) {
+			if (changed != nil || test.status < 7 || test.status > 9) &&
+				!slices.Equal(r.changes, changed) {
 				t.Errorf("it changed %q, want %q", r.changes, changed)
 			}
 			if test.status == 2 && len(r.calls) > 0 {
@@ -614,7 +752,8 @@ func TestDeployOutcomes(t *testing.T) {
 	}
 }
 
-// TestDeployTwoRegions: both sites get the package, and what Front Door's probes said before that does not count.
+// TestDeployTwoRegions: both sites get the package, and what Front Door's probes said before that
+// does not count.
 func TestDeployTwoRegions(t *testing.T) {
 	d := newDeployer(t)
 	twoRegions(d.az)
@@ -629,9 +768,11 @@ func TestDeployTwoRegions(t *testing.T) {
 		names = append(names, path.Base(path.Dir(c.after("--url"))))
 	}
 	probes := r.did("monitor metrics list")
-	if want := []string{"site-1", "site-2", "site-1", "site-2"}; !slices.Equal(names, want) || len(probes) != 2 ||
+	if want := []string{"site-1", "site-2", "site-1", "site-2"}; !slices.Equal(names, want) ||
+		len(probes) != 2 ||
 		probes[0].after("--resource") != "edge-1" || probes[0].after("--start-time") != "now" {
-		t.Errorf("it uploads to and asks for the functions of %q, want %q, and asks for the probes by %q", names, want, probes)
+		t.Errorf("it uploads to and asks for the functions of %q, want %q, and asks for the "+
+			"probes by %q", names, want, probes)
 	}
 }
 
@@ -645,11 +786,14 @@ func TestDeployWithPackage(t *testing.T) {
 	if c := r.did(upload)[0]; c.after("--src") != file {
 		t.Errorf("it uploads %q", c)
 	}
-	d.do(os.WriteFile(filepath.Join(d.root, "build", "tiney-windows-386.zip"), []byte("built before"), 0o644))
-	d.run("Y1", nil, "", "-g", group, "--yes", "--skip-build", "--expect", "before").ends(0, "version before")
+	d.do(os.WriteFile(filepath.Join(d.root, "build", "tiney-windows-386.zip"),
+		[]byte("built before"), 0o644))
+	d.run("Y1", nil, "", "-g", group, "--yes", "--skip-build", "--expect", "before").ends(0,
+		"version before")
 	// Nobody can tell whether a package of a version that is not known has arrived.
 	d.env = briefly
-	d.run("FC1", []reply{{to: upload, hang: true}}, "", "-g", group, "--yes", "--package", file).ends(7, "no end within the time for it")
+	d.run("FC1", []reply{{to: upload, hang: true}}, "", "-g", group, "--yes", "--package",
+		file).ends(7, "no end within the time for it")
 }
 
 func TestDeployArguments(t *testing.T) {
@@ -657,17 +801,21 @@ func TestDeployArguments(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(d.root, "infra", "parameters.dev.json")
 	// A value with blanks and stars arrives as it is, and none of them is printed.
-	r := d.run("Y1", []reply{noGroup}, "", "-g", group, "--yes", "--location", "westeurope", "--parameters", file,
+	r := d.run("Y1", []reply{noGroup}, "", "-g", group, "--yes", "--location", "westeurope",
+		"--parameters", file,
 		"--param", "alertEmail=someone@example.com", "--param", `tags={"a": "b * c"}`).ends(0)
 	for _, command := range []string{"deployment group what-if", create} {
 		c := r.did(command)[0]
-		for _, want := range []string{file, "location=westeurope", "alertEmail=someone@example.com", `tags={"a": "b * c"}`} {
+		for _, want := range []string{file, "location=westeurope", "alertEmail=someone@example.com",
+			`tags={"a": "b * c"}`} {
 			if i := slices.Index(c.args, want); i < 1 || c.args[i-1] != "--parameters" {
 				t.Errorf("%s has no --parameters %s: %q", command, want, c.args)
 			}
 		}
 	}
-	again := d.run("Y1", []reply{{to: "rest sites", out: "site-1|s1|go.example.com,b.example.com\nsite-2|s2|\nsite-3|s3|go.example.com\n"}}, "", "-g", group, "--yes").ends(0)
+	again := d.run("Y1", []reply{{to: "rest sites",
+		out: "site-1|s1|go.example.com,b.example.com\nsite-2|s2|\nsite-3|s3|go.example.com\n"}}, "",
+		"-g", group, "--yes").ends(0)
 	for _, command := range []string{"deployment group what-if", create} {
 		want := `domainsWithCertificate=["site-1/go.example.com","site-1/b.example.com","site-3/go.example.com"]`
 		if c := again.did(command)[0]; !slices.Contains(c.args, want) {
@@ -677,42 +825,48 @@ func TestDeployArguments(t *testing.T) {
 	if strings.Contains(r.stdout+r.stderr, "someone@") {
 		t.Error("it prints the value of a parameter")
 	}
-	if c := r.did("group create")[0]; c.after("--location") != "westeurope" || c.after("--tags") != "created-by=tiney-deploy" {
+	if c := r.did("group create")[0]; c.after("--location") != "westeurope" ||
+		c.after("--tags") != "created-by=tiney-deploy" {
 		t.Errorf("the group was created by %q", c)
 	}
 
 	r = d.run("Y1", nil, "", "-g", group, "--yes", "--destroy").ends(0)
-	if query := r.did("group show")[0].after("--query"); query != `tags."created-by"` { // with quotes: it is no identifier
+	// with quotes: it is no identifier
+	if query := r.did("group show")[0].after("--query"); query != `tags."created-by"` {
 		t.Errorf("it asks for %s", query)
 	}
 	if c := r.did("group delete")[0]; c.after("--name") != group {
 		t.Errorf("it deletes by %q", c)
 	}
-	if r := d.run("Y1", nil, "", "--help").ends(0); !strings.HasPrefix(r.stdout, "usage: infra/deploy.sh -g GROUP") || len(r.calls) > 0 {
+	if r := d.run("Y1", nil, "", "--help").ends(0); !strings.HasPrefix(r.stdout,
+		"usage: infra/deploy.sh -g GROUP") || len(r.calls) > 0 {
 		t.Errorf("its help is %q", r.stdout)
 	}
 	d.run("Y1", nil, "", "--yes").ends(2, "--resource-group is needed")
 }
 
-// A custom domain does not lead to the site before its DNS record is there. The names that Azure gave do, with TLS.
+// A custom domain does not lead to the site before its DNS record is there. The names that Azure
+// gave do, with TLS.
 func TestDeployBeforeDNSRecord(t *testing.T) {
 	d := newDeployer(t)
 	t.Parallel()
 	server := httptest.NewTLSServer(d.az)
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	d.do(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o644))
+	d.do(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: server.Certificate().Raw}), 0o644))
 	d.env = []string{"CURL_CA_BUNDLE=" + file}
 	d.az.base, d.az.shortBase = "http://127.0.0.1:1", "http://127.0.0.1:1"
 	d.az.frontDoorName = strings.TrimPrefix(server.URL, "https://")
-	r := d.run("Y1", nil, "", "-g", group, "--yes").ends(0, "responds at "+server.URL, "http://127.0.0.1:1 does not yet", "DNS")
+	r := d.run("Y1", nil, "", "-g", group, "--yes").ends(0, "responds at "+server.URL,
+		"http://127.0.0.1:1 does not yet", "DNS")
 	if !strings.HasSuffix(r.stdout, "http://127.0.0.1:1\n") {
 		t.Errorf("it prints %q", r.stdout)
 	}
 }
 
-// TestDeployRealPackage: the package of this tree, uploaded by deploy.sh, unpacked and run as it is, on Azurite. The
-// version that deploy.sh expects is the one that the build gives.
+// TestDeployRealPackage: the package of this tree, uploaded by deploy.sh, unpacked and run as it
+// is, on Azurite. The version that deploy.sh expects is the one that the build gives.
 func TestDeployRealPackage(t *testing.T) {
 	d := newDeployer(t)
 	tree, err := filepath.Abs("..")
@@ -735,25 +889,29 @@ func TestDeployRealPackage(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(os.CopyFS(dir, archive), os.Chmod(filepath.Join(dir, "handler"), 0o755)); err != nil {
+		if err := errors.Join(os.CopyFS(dir, archive), os.Chmod(filepath.Join(dir, "handler"),
+			0o755)); err != nil {
 			return err
 		}
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "handler"))
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, t.Output(), t.Output()
-		cmd.Env = []string{"PORT=" + port, "BaseUrl=" + d.az.base, "AzureWebJobsStorage=" + storage.ConnectionString()}
+		cmd.Env = []string{"PORT=" + port, "BaseUrl=" + d.az.base, "AzureWebJobsStorage=" +
+			storage.ConnectionString()}
 		t.Cleanup(func() { cmd.Wait() })
 		return cmd.Start()
 	}
 	d.run("FC1", nil, "", "-g", group, "--yes").ends(0, "shortens and redirects")
 }
 
-// TestDocsCanBePasted: what the docs show is pasted into a shell, which treats a line otherwise than a script's: bash looks
-// for ! in it, and zsh, as bash with these two options, knows no comments and refuses patterns that match nothing.
+// TestDocsCanBePasted: what the docs show is pasted into a shell, which treats a line otherwise
+// than a script's: bash looks for ! in it, and zsh, as bash with these two options, knows no
+// comments and refuses patterns that match nothing.
 func TestDocsCanBePasted(t *testing.T) {
 	d := newDeployer(t)
 	t.Parallel()
 	log := filepath.Join(d.root, "log")
-	for _, name := range []string{"az", "gh", "curl", "make", "git", "openssl", "handler", "docker", "azd"} {
+	for _, name := range []string{"az", "gh", "curl", "make", "git", "openssl", "handler", "docker",
+		"azd"} {
 		d.tool(name, fmt.Sprintf(`printf '%%s\n' "$0 $*" >>'%s'`, log))
 	}
 	deploy := fmt.Sprintf(`deploy() { printf '%%s\n' "deploy.sh $*" >>'%s'; }`, log)
@@ -763,13 +921,17 @@ func TestDocsCanBePasted(t *testing.T) {
 			block = regexp.MustCompile(`\S*infra/deploy\.sh`).ReplaceAllString(block, "deploy")
 			cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-i")
 			cmd.Dir, cmd.Env = d.root, []string{"PATH=" + d.bin, "HOME=" + d.root, "PS1="}
-			cmd.Stdin = strings.NewReader(deploy + "\nshopt -u interactive_comments\nshopt -s failglob\n" + block)
+			cmd.Stdin = strings.NewReader(deploy +
+				"\nshopt -u interactive_comments\nshopt -s failglob\n" + block)
 			said, _ := cmd.CombinedOutput()
-			if wrong := regexp.MustCompile(`.*(not found|no match|syntax error|unexpected|No such file).*`).Find(said); wrong != nil {
+			if wrong := regexp.MustCompile(
+				`.*(not found|no match|syntax error|unexpected|No such file).*`).Find(
+				said); wrong != nil {
 				t.Errorf("%s: pasting\n%ssays %s", file, block, wrong)
 			}
 			if ran := read(t, log); ran == "" || strings.Contains(ran, " #") {
-				t.Errorf("%s: in zsh, which knows no comments when typing, pasting\n%sruns %s", file, block, ran)
+				t.Errorf("%s: in zsh, which knows no comments when typing, pasting\n%sruns %s",
+					file, block, ran)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
-// Package infra_test tests what is deployed beside the executable. The Bicep files are compiled and linted by the Bicep
-// CLI in .github/workflows/build.yml. Here is what a compiler cannot tell: the IDs of roles, properties that keep
-// promises, names that the scripts and the docs share with the template, the queries, and deploy.sh.
+// Package infra_test tests what is deployed beside the executable. The Bicep files are compiled and
+// linted by the Bicep CLI in .github/workflows/build.yml. Here is what a compiler cannot tell: the
+// IDs of roles, properties that keep promises, names that the scripts and the docs share with the
+// template, the queries, and deploy.sh.
 package infra_test
 
 import (
@@ -62,16 +63,19 @@ var roles = map[string]string{
 	"Storage Table Data Contributor": "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
 }
 
-// assigned are the roles that the identity gets, each after the resource that it is for, by the file that
-// assigns them.
+// assigned are the roles that the identity gets, each after the resource that it is for, by the
+// file that assigns them.
 var assigned = map[string][]string{
-	"modules/data-storage.bicep": {"account: Storage Table Data Contributor", "lockContainer: Storage Blob Data Contributor"},
-	"modules/host-storage.bicep": {"account: Storage Blob Data Owner", "account: Storage Queue Data Contributor", "account: Storage Table Data Contributor"},
-	"modules/monitoring.bicep":   {"component: Monitoring Metrics Publisher"},
+	"modules/data-storage.bicep": {"account: Storage Table Data Contributor",
+		"lockContainer: Storage Blob Data Contributor"},
+	"modules/host-storage.bicep": {"account: Storage Blob Data Owner",
+		"account: Storage Queue Data Contributor", "account: Storage Table Data Contributor"},
+	"modules/monitoring.bicep": {"component: Monitoring Metrics Publisher"},
 }
 
-// assignment assigns all roles of a variable on one resource. Its name is the same in every deployment, and another one if
-// anything about it differs. The principal's type is there because a new identity is not found at once without it.
+// assignment assigns all roles of a variable on one resource. Its name is the same in every
+// deployment, and another one if anything about it differs. The principal's type is there because a
+// new identity is not found at once without it.
 const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(%[2]s): {
   name: guid(%[1]s.id, principalId, role.value)
   scope: %[1]s
@@ -86,15 +90,19 @@ const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for r
 var (
 	rolesVariable = regexp.MustCompile(`(?ms)^var (roles|\w+Roles) = \{\n(.*?)^\}\n`)
 	roleLine      = regexp.MustCompile(`(?m)^ +'?([^':]+)'?: '(.*)'$`)
-	assignmentOf  = regexp.MustCompile(`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.* in items\((\w+)\): \{\n.*\n  scope: (\w+)$`)
-	guid          = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
+	assignmentOf  = regexp.MustCompile(
+		`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.* in items\((\w+)\): \{\n.*\n  scope: (\w+)$`)
+	guid = regexp.MustCompile(
+		`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 )
 
-// roleProblems compares the roles that a file assigns with those that it is to assign and with their documented IDs.
+// roleProblems compares the roles that a file assigns with those that it is to assign and with
+// their documented IDs.
 func roleProblems(path, text string) (problems []string) {
 	scopes := map[string]string{} // by the variable whose roles are assigned there
 	for _, found := range assignmentOf.FindAllStringSubmatch(text, -1) {
-		if strings.Contains(text, fmt.Sprintf(assignment, found[2], found[1])) && strings.Contains(text, "resource "+found[2]+" '") {
+		if strings.Contains(text, fmt.Sprintf(assignment, found[2], found[1])) &&
+			strings.Contains(text, "resource "+found[2]+" '") {
 			scopes[found[1]] = found[2]
 		}
 	}
@@ -106,7 +114,8 @@ func roleProblems(path, text string) (problems []string) {
 		for _, line := range roleLine.FindAllStringSubmatch(variable[2], -1) {
 			got = append(got, scopes[variable[1]]+": "+line[1])
 			if line[2] != roles[line[1]] {
-				problems = append(problems, fmt.Sprintf("%s is %q, not %q", line[1], roles[line[1]], line[2]))
+				problems = append(problems, fmt.Sprintf("%s is %q, not %q", line[1], roles[line[1]],
+					line[2]))
 			}
 		}
 	}
@@ -126,58 +135,86 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s %s", path, problem)
 		}
 	}
-	condition := guid.FindAllString(read(t, "github-condition.txt"), -1) // those that GitHub may assign, and those it may delete
+	// those that GitHub may assign, and those it may delete
+	condition := guid.FindAllString(read(t, "github-condition.txt"), -1)
 	slices.Sort(condition)
 	want := slices.Sorted(maps.Values(roles))
-	if want = slices.Sorted(slices.Values(slices.Concat(want, want))); !slices.Equal(condition, want) {
+	if want = slices.Sorted(slices.Values(slices.Concat(want, want))); !slices.Equal(condition,
+		want) {
 		t.Errorf("github-condition.txt lets GitHub assign and delete %q, want %q", condition, want)
 	}
 
 	const path = "modules/data-storage.bicep"
 	for _, wrong := range []struct{ from, to, want string }{
-		{"'ba92f5b4-2d11-453d-a403-e96b0029c9fe'", "'ba92f5b4-2d11-453d-a403-e96b0029c9ff'", "Storage Blob Data Contributor is"},
-		{"'Storage Blob Data Contributor': 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'", "'Storage Blob Data Owner': 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'", "assigns"},
-		{"roleDefinitions', role.value)", "roleDefinitions', '8e3af657-a8ff-443c-a75c-2fe8c4bcb635')", "an ID outside"},
-		{"guid(account.id, principalId, role.value)", "guid(account.id, role.value)", "does not assign"},
+		{"'ba92f5b4-2d11-453d-a403-e96b0029c9fe'", "'ba92f5b4-2d11-453d-a403-e96b0029c9ff'",
+			"Storage Blob Data Contributor is"},
+		{"'Storage Blob Data Contributor': 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'",
+			"'Storage Blob Data Owner': 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'", "assigns"},
+		{"roleDefinitions', role.value)",
+			"roleDefinitions', '8e3af657-a8ff-443c-a75c-2fe8c4bcb635')", "an ID outside"},
+		{"guid(account.id, principalId, role.value)", "guid(account.id, role.value)",
+			"does not assign"},
 		{"    principalType: 'ServicePrincipal'\n", "", "does not assign"},
 		{"  scope: lockContainer\n", "  scope: account\n", "does not assign"},
 		{"var containerRoles = {\n", "", "assigns"},
 	} {
 		text := strings.Replace(files[path], wrong.from, wrong.to, 1)
-		if text == files[path] || !strings.Contains(strings.Join(roleProblems(path, text), "\n"), wrong.want) {
-			t.Errorf("%q for %q: want %q, got %q", wrong.to, wrong.from, wrong.want, roleProblems(path, text))
+		if text == files[path] || !strings.Contains(strings.Join(roleProblems(path, text), "\n"),
+			wrong.want) {
+			t.Errorf("%q for %q: want %q, got %q", wrong.to, wrong.from, wrong.want,
+				roleProblems(path, text))
 		}
 	}
 }
 
-// TestRequiredLines pins what no compiler asks for and what would be missed only in Azure, or by an attacker.
+// TestRequiredLines pins what no compiler asks for and what would be missed only in Azure, or by an
+// attacker.
 func TestRequiredLines(t *testing.T) {
-	site := "httpsOnly: true; minTlsVersion: '1.2'; ipSecurityRestrictionsDefaultAction: accessOtherwise; "
+	site := "httpsOnly: true; minTlsVersion: '1.2'; ipSecurityRestrictionsDefaultAction: " +
+		"accessOtherwise; "
 	for path, lines := range map[string]string{
-		"data-storage": "allowSharedKeyAccess: false; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; " +
+		"data-storage": "allowSharedKeyAccess: false; allowBlobPublicAccess: false; " +
+			"supportsHttpsTrafficOnly: true; " +
 			"publicNetworkAccess: private ? 'Disabled' : 'Enabled'; level: 'CanNotDelete'",
-		"host-storage": "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; supportsHttpsTrafficOnly: true; name: sku; " +
+		"host-storage": "allowSharedKeyAccess: hasShare; allowBlobPublicAccess: false; " +
+			"supportsHttpsTrafficOnly: true; name: sku; " +
 			"publicNetworkAccess: private ? 'Disabled' : 'Enabled'",
-		"alerts":     "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
+		"alerts": "workspaceId; query: '_LogOperation | where Category =~ \"Ingestion\" | " +
+			"where Detail contains \"OverQuota\"'; metricName: 'Http5xx'",
 		"monitoring": "DisableLocalAuth: true",
 		// Every request has a Host. Links are made by POST, on four paths.
-		"front-door": "matchVariable: 'RequestHeader'; selector: 'Host'; operator: 'GreaterThanOrEqual'; '0'; " +
-			"matchVariable: 'RequestMethod'; 'POST'; rateLimitThreshold: shortensPerMinute; rateLimitThreshold: requestsPerMinute",
+		"front-door": "matchVariable: 'RequestHeader'; selector: 'Host'; operator: " +
+			"'GreaterThanOrEqual'; '0'; " +
+			"matchVariable: 'RequestMethod'; 'POST'; rateLimitThreshold: shortensPerMinute; " +
+			"rateLimitThreshold: requestsPerMinute",
 		"workbook": "})), 'WORKSPACE_ID', workspaceId)",
 		"network":  "serviceName: 'Microsoft.App/environments'",
-		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {; probePath: '/api/ready'; probeProtocol: 'Https'; " +
-			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? null : {; priority: 1",
-		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: site.zoneRedundant && isPremium; " +
-			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; maximumInstanceCount: min(maximumInstanceCount, 200); " +
+		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {; probePath: " +
+			"'/api/ready'; probeProtocol: 'Https'; " +
+			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? " +
+			"null : {; priority: 1",
+		"../main": "caches: redirectMaxAgeSeconds > 0; zoneRedundant: site.zoneRedundant && " +
+			"isPremium; " +
+			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; " +
+			"maximumInstanceCount: min(maximumInstanceCount, 200); " +
 			"private: privateNetwork; " +
 			"siteTags: i == 0 ? {",
-		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
-			"functionAppScaleLimit: maximumInstanceCount; appSettings: map(items(settingsAtCreation), setting => {; settings: allSettings",
-		"site-web": site + "ftpsState: 'Disabled'; kind: isContainer ? 'app,linux,container' : 'app'; reserved: isContainer; name: sku; " +
-			"use32BitWorkerProcess: isFree; alwaysOn: !isFree; healthCheckPath: isFree ? '/api/health' : '/api/ready'; linuxFxVersion: 'DOCKER|${image}'; " +
-			"category: 'AppServiceHTTPLogs'\n        enabled: false; zoneRedundant: zoneRedundant; minimum: string(leastInstances); maximum: string(max(maximumInstanceCount, leastInstances)); metricName: 'CpuPercentage'",
-		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: 'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
-			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : subnetId; private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : hostRedundancy",
+		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; " +
+			"use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
+			"functionAppScaleLimit: maximumInstanceCount; appSettings: " +
+			"map(items(settingsAtCreation), setting => {; settings: allSettings",
+		"site-web": site + "ftpsState: 'Disabled'; kind: isContainer ? 'app,linux,container' : " +
+			"'app'; reserved: isContainer; name: sku; " +
+			"use32BitWorkerProcess: isFree; alwaysOn: !isFree; healthCheckPath: isFree ? " +
+			"'/api/health' : '/api/ready'; linuxFxVersion: 'DOCKER|${image}'; " +
+			"category: 'AppServiceHTTPLogs'\n        enabled: false; zoneRedundant: " +
+			"zoneRedundant; minimum: string(leastInstances); maximum: " +
+			"string(max(maximumInstanceCount, leastInstances)); metricName: 'CpuPercentage'",
+		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: " +
+			"'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
+			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : " +
+			"subnetId; private: !empty(endpointSubnetId); sku: zoneRedundant ? 'Standard_ZRS' : " +
+			"hostRedundancy",
 	} {
 		text := read(t, "modules/"+path+".bicep")
 		for line := range strings.SplitSeq(lines, "; ") {
@@ -193,19 +230,22 @@ func TestRequiredLines(t *testing.T) {
 func TestResourceTypes(t *testing.T) {
 	const newest, outbound = "2025-07-01", "2025-07-01"
 	for path, text := range bicepFiles(t) {
-		for _, found := range regexp.MustCompile(`'(Microsoft\.[\w/]+)@(\d{4}-\d\d-\d\d)`).FindAllStringSubmatch(text, -1) {
+		for _, found := range regexp.MustCompile(
+			`'(Microsoft\.[\w/]+)@(\d{4}-\d\d-\d\d)`).FindAllStringSubmatch(text, -1) {
 			if found[2] > newest {
 				t.Errorf("%s has %s of %s", path, found[1], found[2])
 			}
 			// From then on, subnets have no way out by default.
-			if strings.HasSuffix(found[1], "/virtualNetworks") && found[2] >= outbound && !strings.Contains(text, "defaultOutboundAccess: true") {
+			if strings.HasSuffix(found[1], "/virtualNetworks") && found[2] >= outbound &&
+				!strings.Contains(text, "defaultOutboundAccess: true") {
 				t.Errorf("%s has networks of %s and no defaultOutboundAccess", path, found[2])
 			}
 		}
 	}
 }
 
-// TestHostLogsOnce: with this category, each line of the host would be kept a second time, unsampled, and use up the daily cap.
+// TestHostLogsOnce: with this category, each line of the host would be kept a second time,
+// unsampled, and use up the daily cap.
 func TestHostLogsOnce(t *testing.T) {
 	for path, text := range bicepFiles(t) {
 		if strings.Contains(text, "FunctionAppLogs") {
@@ -214,7 +254,8 @@ func TestHostLogsOnce(t *testing.T) {
 	}
 }
 
-// TestSecretsStaySecret: what a deployment passes to a module without @secure can be read in its history.
+// TestSecretsStaySecret: what a deployment passes to a module without @secure can be read in its
+// history.
 func TestSecretsStaySecret(t *testing.T) {
 	secret, checked := regexp.MustCompile(`(?m)^((?:@.*\n)*)param (adminKey|settings) `), 0
 	for path, text := range bicepFiles(t) {
@@ -230,7 +271,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// TestNamesInTemplate: what deploy.sh reads, and what the docs and the parameter files set, is in main.bicep.
+// TestNamesInTemplate: what deploy.sh reads, and what the docs and the parameter files set, is in
+// main.bicep.
 func TestNamesInTemplate(t *testing.T) {
 	template := read(t, "main.bicep")
 	for _, output := range matches(t, read(t, "deploy.sh"), `outputs\.(\w+)\.value`) {
@@ -238,8 +280,10 @@ func TestNamesInTemplate(t *testing.T) {
 			t.Errorf("main.bicep has no output %s", output)
 		}
 	}
-	parameters := append(matches(t, read(t, "../docs/deployment.md"), `--param (\w+)=`), "plan", "location")
-	for file, plan := range map[string]string{"parameters.dev.json": "F1", "parameters.prod.json": "Y1", "main.parameters.json": "FC1"} {
+	parameters := append(matches(t, read(t, "../docs/deployment.md"), `--param (\w+)=`), "plan",
+		"location")
+	for file, plan := range map[string]string{"parameters.dev.json": "F1",
+		"parameters.prod.json": "Y1", "main.parameters.json": "FC1"} {
 		content := decode[struct {
 			Parameters map[string]struct{ Value any }
 		}](t, file)
@@ -258,15 +302,20 @@ func TestNamesInTemplate(t *testing.T) {
 // TestPlans: all that know the plans know the same ones, and each has a package that make builds.
 func TestPlans(t *testing.T) {
 	fields := func(text string) []string {
-		return slices.Sorted(strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" ',|\n", r) }))
+		return slices.Sorted(strings.FieldsFuncSeq(
+			text, func(r rune) bool { return strings.ContainsRune(" ',|\n", r) }))
 	}
-	want := fields(matches(t, read(t, "main.bicep"), `(?m)^@allowed\(\[\n([^\]]*)\]\)\nparam plan `)[0])
+	want := fields(matches(t, read(t, "main.bicep"),
+		`(?m)^@allowed\(\[\n([^\]]*)\]\)\nparam plan `)[0])
 	script, docs := read(t, "deploy.sh"), read(t, "../docs/deployment.md")
 	for name, got := range map[string][]string{
-		"deploy.sh":              fields(matches(t, script, `case \$plan in '' \|([^)]*)\)`)[0]),
-		"deploy.yml":             fields(matches(t, read(t, "../.github/workflows/deploy.yml"), `options: \[as the environment has it,(.*)\]`)[0]),
-		"the packages, in docs":  fields(strings.Join(matches(t, docs, "(?m)^\\| ([^|]*) \\| `build/tiney-"), " ")),
-		"the packages, uploaded": fields(strings.Join(matches(t, script, `(?m)^ *([\w |]+)\) package=`), " ")),
+		"deploy.sh": fields(matches(t, script, `case \$plan in '' \|([^)]*)\)`)[0]),
+		"deploy.yml": fields(matches(t, read(t, "../.github/workflows/deploy.yml"),
+			`options: \[as the environment has it,(.*)\]`)[0]),
+		"the packages, in docs": fields(strings.Join(matches(t, docs,
+			"(?m)^\\| ([^|]*) \\| `build/tiney-"), " ")),
+		"the packages, uploaded": fields(strings.Join(matches(t, script,
+			`(?m)^ *([\w |]+)\) package=`), " ")),
 	} {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -282,13 +331,16 @@ func TestPlans(t *testing.T) {
 
 // TestAutoscale: after one instance less, the others are not so busy that one more is started.
 func TestAutoscale(t *testing.T) {
-	rules := matches(t, read(t, "modules/site-web.bicep"), `(?s)    direction: '(\w+)'\n    operator: '\w+'\n    percent: \d+\n`)
+	rules := matches(t, read(t, "modules/site-web.bicep"),
+		`(?s)    direction: '(\w+)'\n    operator: '\w+'\n    percent: \d+\n`)
 	text := read(t, "modules/site-web.bicep")
 	percent := func(direction, operator string) (n int) {
-		fmt.Sscan(matches(t, text, `direction: '`+direction+`'\n    operator: '`+operator+`'\n    percent: (\d+)\n`)[0], &n)
+		fmt.Sscan(matches(t, text, `direction: '`+direction+`'\n    operator: '`+operator+
+			`'\n    percent: (\d+)\n`)[0], &n)
 		return n
 	}
-	if up, down := percent("Increase", "GreaterThan"), percent("Decrease", "LessThan"); len(rules) != 2 || 2*down >= up {
+	if up, down := percent("Increase", "GreaterThan"),
+		percent("Decrease", "LessThan"); len(rules) != 2 || 2*down >= up {
 		t.Errorf("%q: an instance more above %d %%, one less below %d %%", rules, up, down)
 	}
 }
@@ -308,7 +360,8 @@ func TestAzd(t *testing.T) {
 	if tag := matches(t, read(t, "main.bicep"), `'azd-service-name': '(\w+)'`)[0]; tag != service {
 		t.Errorf("the site has the tag %s, and azure.yaml the service %s", tag, service)
 	}
-	if dist, dir := matches(t, config, `(?m)^    dist: (\S+)$`)[0], matches(t, config, `-os linux -arch amd64 -dir (\S+)\n`)[0]; dist != dir {
+	if dist, dir := matches(t, config, `(?m)^    dist: (\S+)$`)[0],
+		matches(t, config, `-os linux -arch amd64 -dir (\S+)\n`)[0]; dist != dir {
 		t.Errorf("the hook fills %s, and azd packs %s", dir, dist)
 	}
 }
@@ -319,49 +372,62 @@ func TestDevContainer(t *testing.T) {
 	if !json.Valid([]byte(container)) {
 		t.Error("the dev container's description is no JSON")
 	}
-	is := slices.Concat(matches(t, container, `/go:(\d+\.\d+)-`), matches(t, container, `/node:1": \{ "version": "(\d+)"`))
-	want := slices.Concat(matches(t, read(t, "../go.mod"), `(?m)^go (\d+\.\d+)`), matches(t, read(t, "../.github/workflows/build.yml"), `node-version: (\d+)`))
+	is := slices.Concat(matches(t, container, `/go:(\d+\.\d+)-`),
+		matches(t, container, `/node:1": \{ "version": "(\d+)"`))
+	want := slices.Concat(matches(t, read(t, "../go.mod"), `(?m)^go (\d+\.\d+)`),
+		matches(t, read(t, "../.github/workflows/build.yml"), `node-version: (\d+)`))
 	if !slices.Equal(is, want) {
 		t.Errorf("the dev container has Go and Node.js %v, want %v", is, want)
 	}
 }
 
-// TestDocsRegisterProviders: somebody with rights on the group alone cannot deploy what nobody has registered.
+// TestDocsRegisterProviders: somebody with rights on the group alone cannot deploy what nobody has
+// registered.
 func TestDocsRegisterProviders(t *testing.T) {
 	var want []string
 	for _, text := range bicepFiles(t) {
-		for _, found := range regexp.MustCompile(`'(Microsoft\.\w+)/[\w/]+[@']`).FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(want, found[1]) && found[1] != "Microsoft.Authorization" { // which every subscription has
+		for _, found := range regexp.MustCompile(
+			`'(Microsoft\.\w+)/[\w/]+[@']`).FindAllStringSubmatch(text, -1) {
+			// which every subscription has
+			if !slices.Contains(want, found[1]) && found[1] != "Microsoft.Authorization" {
 				want = append(want, found[1])
 			}
 		}
 	}
-	got := matches(t, read(t, "../docs/deployment.md"), `(?m)^ *az provider register --namespace (\S+)`)
+	got := matches(t, read(t, "../docs/deployment.md"),
+		`(?m)^ *az provider register --namespace (\S+)`)
 	slices.Sort(want)
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("docs/deployment.md registers %v, want %v", got, want)
 	}
 }
 
-// TestBicepWarningsFail runs the build's step with an az that says what Bicep says of such a type, or of nothing.
+// TestBicepWarningsFail runs the build's step with an az that says what Bicep says of such a type,
+// or of nothing.
 func TestBicepWarningsFail(t *testing.T) {
-	step := strings.ReplaceAll(matches(t, read(t, "../.github/workflows/build.yml"), `(?m)^      - name: Compile .*\n(?:        #.*\n)?        run: \|\n((?:          .*\n)+)`)[0],
+	step := strings.ReplaceAll(matches(t, read(t, "../.github/workflows/build.yml"),
+		`(?m)^      - name: Compile .*\n(?:        #.*\n)?        run: \|\n((?:          .*\n)+)`)[0],
 		"          ", "")
 	const file = "/work/infra/modules/availability.bicep"
 	for name, test := range map[string]struct {
 		az   string // what it does: its arguments begin with bicep build or bicep lint
 		says string // "": the step succeeds
 	}{
-		"nothing is wrong":           {`echo "{}"`, ""},
-		"there is a newer Bicep":     {`echo "{}"; echo "WARNING: A new Bicep release is available: v0.99.1." >&2`, ""},
-		"a type that is not there":   {`echo "{}"; echo "WARNING: ` + file + `(27,15) : Warning BCP081: Resource type \"x@2026-01-01\" does not have types available. [https://aka.ms/bicep/core-diagnostics#BCP081]" >&2`, "BCP081"},
-		"an error":                   {`echo "ERROR: ` + file + `(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1`, "BCP018"},
-		"an error of another form":   {`echo "it crashed" >&2; exit 1`, "it crashed"},
-		"the linter warns":           {`[ $2 = build ] || echo "` + file + `(1,7) : Warning no-unused-vars: Variable \"x\" is declared but never used. [x]"`, "no-unused-vars"},
+		"nothing is wrong":       {`echo "{}"`, ""},
+		"there is a newer Bicep": {`echo "{}"; echo "WARNING: A new Bicep release is available: v0.99.1." >&2`, ""},
+		"a type that is not there": {`echo "{}"; echo "WARNING: ` + file +
+			`(27,15) : Warning BCP081: Resource type \"x@2026-01-01\" does not have types available. [https://aka.ms/bicep/core-diagnostics#BCP081]" >&2`, "BCP081"},
+		"an error": {`echo "ERROR: ` + file +
+			`(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1`, "BCP018"},
+		"an error of another form": {`echo "it crashed" >&2; exit 1`, "it crashed"},
+		"the linter warns": {`[ $2 = build ] || echo "` + file +
+			`(1,7) : Warning no-unused-vars: Variable \"x\" is declared but never used. [x]"`,
+			"no-unused-vars"},
 		"the linter fails, silently": {`[ $2 = build ]`, "\n"},
 	} {
 		bin := t.TempDir()
-		if err := os.WriteFile(filepath.Join(bin, "az"), []byte("#!/bin/sh\n"+test.az+"\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(bin, "az"), []byte("#!/bin/sh\n"+test.az+"\n"),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
@@ -376,7 +442,8 @@ func TestBicepWarningsFail(t *testing.T) {
 // An action runs with the rights to deploy, so it is named by its commit, which nobody can move.
 func TestWorkflows(t *testing.T) {
 	pinned := regexp.MustCompile(`^\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	// What is released and deployed is compiled by the version that has compiled and linted it before.
+	// What is released and deployed is compiled by the version that has compiled and linted it
+	// before.
 	bicep := func(file string) []string {
 		return matches(t, read(t, "../.github/workflows/"+file), `az bicep install\b(.*?) #`)
 	}
@@ -399,10 +466,12 @@ func TestWorkflows(t *testing.T) {
 		if writes := strings.Count(text, "contents: write"); writes > 0 && file != "release.yml" {
 			t.Errorf("%s may write", file)
 		}
-		if strings.Count(text, "persist-credentials: false") != strings.Count(text, "uses: actions/checkout@") {
+		if strings.Count(text, "persist-credentials: false") != strings.Count(text,
+			"uses: actions/checkout@") {
 			t.Errorf("%s leaves its token in the folder that it builds in", file)
 		}
-		if strings.Contains(text, "secrets.") || !strings.Contains(text, "\npermissions:\n  contents: read\n") {
+		if strings.Contains(text, "secrets.") ||
+			!strings.Contains(text, "\npermissions:\n  contents: read\n") {
 			t.Errorf("%s has a secret, or a token that may do more than read", file)
 		}
 	}

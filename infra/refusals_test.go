@@ -105,8 +105,10 @@ func TestRefusals(t *testing.T) {
 	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
 		params[found[2]] = param{found[1], found[3], strings.Trim(found[4], "'")}
 	}
-	parameterOf := map[string]string{"BaseUrl": "baseUrl", "CLIENT_ADDRESS_HEADER": "clientAddressHeader",
-		"TABLE_SECONDARY": "tableSecondary", "TABLE_CONNECTION__accountName": "tableAccountName"}
+	parameterOf := map[string]string{"BaseUrl": "baseUrl",
+		"CLIENT_ADDRESS_HEADER":         "clientAddressHeader",
+		"TABLE_SECONDARY":               "tableSecondary",
+		"TABLE_CONNECTION__accountName": "tableAccountName"}
 	for setting, value := range settingsIn(main, "\nvar settings = {", "}") {
 		name := strings.TrimSuffix(strings.TrimPrefix(value, "string("), ")")
 		if params[name].of != "" {
@@ -117,7 +119,8 @@ func TestRefusals(t *testing.T) {
 	handler := func(settings values) error {
 		_, err := parse(func(name string) string {
 			return cmp.Or(settings[name], values{"BaseUrl": "https://tiney.example",
-				"TABLE_CONNECTION__accountName": "account", "GC_BLOB_LOCK_CONNECTION__accountName": "account"}[name])
+				"TABLE_CONNECTION__accountName":        "account",
+				"GC_BLOB_LOCK_CONNECTION__accountName": "account"}[name])
 		})
 		return err
 	}
@@ -153,7 +156,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%q: the handler says %v, and main.bicep may not take it", settings, err)
 		}
 	}
-	cases = append(cases, []map[string]any{{"plan": "FC1", "privateNetwork": true, "zoneRedundant": true},
+	cases = append(cases, []map[string]any{{"plan": "FC1", "privateNetwork": true,
+		"zoneRedundant": true},
 		{"plan": "P1v3", "zoneRedundant": true},
 		{"plan": "B1", "image": "registry.example/tiney:1"},
 		{"plan": "F1", "customDomain": "go.example.com", "frontDoor": "Standard_AzureFrontDoor"},
@@ -180,11 +184,13 @@ func TestRefusals(t *testing.T) {
 		{"TABLE_SECONDARY": "http://copy.example"},
 		{"TABLE_SECONDARY": "https://copy.example?sig=x"},
 		{"TABLE_CONNECTION__accountName": "my account"}}
-	for _, issuer := range []string{"https://login.example?p=policy", "https://login.example#x", "login.example",
+	for _, issuer := range []string{"https://login.example?p=policy", "https://login.example#x",
+		"login.example",
 		"https://", "https://lögin.example", "https://login.example/a b"} {
 		wrong = append(wrong, values{"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": "an-app"})
 	}
-	const file, start = "../handler/app/settings_test.go", "\nvar wrongSettings = map[string]string{\n"
+	const file, start = "../handler/app/settings_test.go",
+		"\nvar wrongSettings = map[string]string{\n"
 	_, known, _ := strings.Cut(read(t, file), start)
 	known, _, _ = strings.Cut(known, "\n}\n")
 	compared := 0
@@ -222,7 +228,8 @@ func TestRefusals(t *testing.T) {
 		{"customDomain": "https://go.example.com"}, {"secondLocation": "canadaeast"},
 		{"secondLocation": "canadaeast", "frontDoor": "Standard_AzureFrontDoor", "plan": "F1"},
 		{"adminKey": strings.Repeat("abcdefg", 5)},
-		{"secondLocation": "canadaeast", "frontDoor": "Standard_AzureFrontDoor", "plan": "FC1", "privateNetwork": true},
+		{"secondLocation": "canadaeast", "frontDoor": "Standard_AzureFrontDoor", "plan": "FC1",
+			"privateNetwork": true},
 		{"secondLocation": "Canada Central", "frontDoor": "Standard_AzureFrontDoor"}}...)
 
 	said := map[string]bool{}

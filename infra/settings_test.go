@@ -15,7 +15,8 @@ import (
 	"tiney/storage/table"
 )
 
-// parse is what the handler makes of an environment, without the connections: no two by identity are equal.
+// parse is what the handler makes of an environment, without the connections: no two by identity
+// are equal.
 func parse(getenv func(string) string) (any, error) {
 	s, err := app.ReadSettings(getenv)
 	s.Tables, s.Lock.Connection = table.Connection{}, table.Connection{}
@@ -26,28 +27,39 @@ func parse(getenv func(string) string) (any, error) {
 }
 
 // platformSettings come from the platform itself, or from developers on their own machines.
-var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT", "LISTEN_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
+var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT",
+	"LISTEN_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
 
-// plans are the modules of the sites: the port that the platform sets on each, the settings that it gets from
-// main.bicep, and those that it adds, from one line of the module to another.
+// plans are the modules of the sites: the port that the platform sets on each, the settings that it
+// gets from main.bicep, and those that it adds, from one line of the module to another.
 var plans = []struct{ module, port, settings, start, end, adds string }{
 	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", "\nvar allSettings = union(settings, {", "})", `AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION
 		FUNCTIONS_WORKER_RUNTIME WEBSITE_CONTENTAZUREFILECONNECTIONSTRING WEBSITE_CONTENTSHARE WEBSITE_RUN_FROM_PACKAGE`},
-	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", "settings: union(settings, {", "    })",
-		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential"},
-	{"web", "HTTP_PLATFORM_PORT", "settings", "\n    } : {\n", "    })", "WEBSITE_RUN_FROM_PACKAGE"},
-	{"web", "PORT", "settings", "settings: union(settings, isContainer ? {", "    } : {", "WEBSITES_PORT"}, // in a container
+	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
+		"settings: union(settings, {", "    })",
+		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
+			"AzureWebJobsStorage__credential"},
+	{"web", "HTTP_PLATFORM_PORT", "settings", "\n    } : {\n", "    })",
+		"WEBSITE_RUN_FROM_PACKAGE"},
+	// in a container
+	{"web", "PORT", "settings", "settings: union(settings, isContainer ? {", "    } : {",
+		"WEBSITES_PORT"},
 }
 
 // hostSettings are those that the Functions host needs, as main.bicep writes them.
-var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'", "AzureWebJobsStorage__retry__maxRetries": "'40'",
-	"AzureWebJobsStorage__retry__maxDelay": "'00:00:05'"}
+var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'",
+	"AzureWebJobsStorage__retry__maxRetries": "'40'",
+	"AzureWebJobsStorage__retry__maxDelay":   "'00:00:05'"}
 
-// addressHeader is how main.bicep chooses the header of the client's address: one that a client cannot set.
-const addressHeader = "\nvar addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'\n"
+// addressHeader is how main.bicep chooses the header of the client's address: one that a client
+// cannot set.
+const addressHeader = "\nvar addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : " +
+	"hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'\n"
 
-// tableCopy is how main.bicep chooses whether the tables' copy is read: if there is one that can be.
-const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
+// tableCopy is how main.bicep chooses whether the tables' copy is read: if there is one that can
+// be.
+const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : " +
+	"empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
 
 // signIn are two settings that need each other.
 var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "an-app"}
@@ -55,10 +67,12 @@ var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLI
 // isConnection tells the settings of which the handler reads one form or another.
 func isConnection(name string) bool {
 	prefix, _, _ := strings.Cut(name, "__")
-	return slices.Contains([]string{"TABLE_CONNECTION", "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage"}, prefix)
+	return slices.Contains([]string{"TABLE_CONNECTION", "GC_BLOB_LOCK_CONNECTION",
+		"AzureWebJobsStorage"}, prefix)
 }
 
-// param is a parameter of main.bicep: its decorators as they are written, its type, and its default.
+// param is a parameter of main.bicep: its decorators as they are written, its type, and its
+// default.
 type param struct{ decorators, of, byDefault string }
 
 // limit returns the number in a decorator.
@@ -79,8 +93,8 @@ var (
 	otherLine   = regexp.MustCompile(`(?m)^ +[^ \w/].*$`) // neither a setting nor a comment
 )
 
-// settingsIn returns the properties of the object that begins at start and goes to a line that is end: one on each
-// line.
+// settingsIn returns the properties of the object that begins at start and goes to a line that is
+// end: one on each line.
 func settingsIn(text, start, end string) map[string]string {
 	_, text, ok := strings.Cut(text, start)
 	text, _, closed := strings.Cut(text, "\n"+end+"\n")
@@ -94,14 +108,15 @@ func settingsIn(text, start, end string) map[string]string {
 	return properties
 }
 
-// compare returns where main.bicep, with the modules, does not give the handler the settings that it reads, with its
-// own defaults and its own limits, or does not give the Functions host what that needs. modules are the texts of
-// site-*.bicep.
+// compare returns where main.bicep, with the modules, does not give the handler the settings that
+// it reads, with its own defaults and its own limits, or does not give the Functions host what that
+// needs. modules are the texts of site-*.bicep.
 func compare(main string, modules map[string]string) (problems []string) {
 	problem := func(format string, arguments ...any) {
 		problems = append(problems, fmt.Sprintf(format, arguments...))
 	}
-	params, used := map[string]param{}, map[string]param{} // by their names, and by the settings that they are for
+	// by their names, and by the settings that they are for
+	params, used := map[string]param{}, map[string]param{}
 	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
 		params[found[2]] = param{found[1], found[3], strings.Trim(found[4], "'")}
 	}
@@ -113,7 +128,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 		switch {
 		case ok:
 			used[name], given[name] = p, p.byDefault
-			if times := product.FindStringSubmatch(p.byDefault); times != nil { // of another parameter
+			// of another parameter
+			if times := product.FindStringSubmatch(p.byDefault); times != nil {
 				n, err1 := strconv.Atoi(params[times[1]].byDefault)
 				m, err2 := strconv.Atoi(times[2])
 				if err1 != nil || err2 != nil {
@@ -132,7 +148,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 			given[name] = "CLIENT-IP"
 		case name == "TABLE_SECONDARY" && strings.Contains(main, tableCopy):
 			given[name] = ""
-		case name == "APPLICATIONINSIGHTS_AUTHENTICATION_STRING" && value == "'ClientId=${identity.properties.clientId};Authorization=AAD'":
+		case name == "APPLICATIONINSIGHTS_AUTHENTICATION_STRING" &&
+			value == "'ClientId=${identity.properties.clientId};Authorization=AAD'":
 			given[name] = "ClientId=an-id;Authorization=AAD"
 		case name == "OTHER_HOSTS" && value == "hasFrontDoor ? edge!.outputs.endpointHostName : ''":
 			given[name] = "tiney.azurefd.net"
@@ -150,7 +167,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 
 	asked := map[string]bool{}
 	read := func(port string, environments ...map[string]string) (any, error) {
-		environments = append(environments, map[string]string{port: "5000", "WEBSITE_HOSTNAME": "x.azurewebsites.net"})
+		environments = append(environments, map[string]string{port: "5000",
+			"WEBSITE_HOSTNAME": "x.azurewebsites.net"})
 		return parse(func(setting string) string {
 			asked[setting] = true
 			for _, environment := range environments {
@@ -163,14 +181,16 @@ func compare(main string, modules map[string]string) (problems []string) {
 	}
 	needed := maps.Clone(given) // without what the handler has defaults for
 	maps.DeleteFunc(needed, func(name, _ string) bool { _, ok := used[name]; return ok })
-	needed["CLIENT_ADDRESS_HOPS"] = "1" // Azure's front end is there without the host too, which the handler does not know
+	// Azure's front end is there without the host too, which the handler does not know
+	needed["CLIENT_ADDRESS_HOPS"] = "1"
 	for _, plan := range plans {
 		own := settingsIn(modules[plan.module], plan.start, plan.end)
 		if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, strings.Fields(plan.adds)) {
 			problem("%s adds the settings %q, want %q", plan.module, got, plan.adds)
 		}
 		_, call, _ := strings.Cut(main, "\nmodule "+plan.module+" ")
-		if call, _, _ = strings.Cut(call, "\n}]\n"); !strings.Contains(call, "\n    settings: "+plan.settings+"\n") {
+		if call, _, _ = strings.Cut(call, "\n}]\n"); !strings.Contains(call, "\n    settings: "+
+			plan.settings+"\n") {
 			problem("%s does not get %s", plan.module, plan.settings)
 		}
 		got, err := read(plan.port, given, own, hostSettings)
@@ -182,16 +202,19 @@ func compare(main string, modules map[string]string) (problems []string) {
 		if err != nil {
 			problem("%s without what has a default: %v", plan.module, err)
 		} else if !reflect.DeepEqual(got, byDefault) {
-			problem("%s: the defaults give\n%+v\nand those of the code\n%+v", plan.module, got, byDefault)
+			problem("%s: the defaults give\n%+v\nand those of the code\n%+v", plan.module, got,
+				byDefault)
 		}
 	}
 	// The host's settings change nothing about a connection that is a string.
-	if _, err := read("PORT", map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true", "BaseUrl": "https://tiney.example"}, hostSettings); err != nil {
+	if _, err := read("PORT", map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true",
+		"BaseUrl": "https://tiney.example"}, hostSettings); err != nil {
 		problem("with hostSettings: %v", err)
 	}
 
 	for name := range asked {
-		if _, ok := given[name]; !ok && !isConnection(name) && !slices.Contains(platformSettings, name) {
+		if _, ok := given[name]; !ok && !isConnection(name) && !slices.Contains(platformSettings,
+			name) {
 			problem("%s is not set", name)
 		}
 	}
@@ -204,11 +227,14 @@ func compare(main string, modules map[string]string) (problems []string) {
 	// A parameter takes what the code takes, and nothing else.
 	for name, p := range used {
 		try := func(value string, want bool) {
-			if _, err := read("PORT", map[string]string{name: value}, signIn, needed); (err == nil) != want {
-				problem("%s=%s: main.bicep takes it: %t; the handler: %v", name, value[:min(len(value), 70)], want, err)
+			if _, err := read("PORT", map[string]string{name: value}, signIn,
+				needed); (err == nil) != want {
+				problem("%s=%s: main.bicep takes it: %t; the handler: %v", name,
+					value[:min(len(value), 70)], want, err)
 			}
 		}
-		low, high, text := "minLength", "maxLength", func(n int) string { return strings.Repeat("abcdefgh", n/8+1)[:n] }
+		low, high, text := "minLength",
+			"maxLength", func(n int) string { return strings.Repeat("abcdefgh", n/8+1)[:n] }
 		if p.of == "int" {
 			low, high, text = "minValue", "maxValue", strconv.Itoa
 		}
@@ -223,7 +249,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 			try("True", true)
 			try("False", true)
 		case strings.Contains(p.decorators, "@allowed(["):
-			for _, value := range regexp.MustCompile(`(?m)^  '(.*)'$`).FindAllStringSubmatch(p.decorators, -1) {
+			for _, value := range regexp.MustCompile(`(?m)^  '(.*)'$`).FindAllStringSubmatch(
+				p.decorators, -1) {
 				try(value[1], true)
 			}
 			try("something else", false)
@@ -245,11 +272,13 @@ func compare(main string, modules map[string]string) (problems []string) {
 	return problems
 }
 
-// TestInfraSettings also shows that the comparison finds something: one thing at a time is made wrong.
+// TestInfraSettings also shows that the comparison finds something: one thing at a time is made
+// wrong.
 func TestInfraSettings(t *testing.T) {
 	texts := map[string]string{}
-	for name, file := range map[string]string{"main": "main", "settings": "modules/site-settings", "consumption": "modules/site-consumption",
-		"flex": "modules/site-flex", "web": "modules/site-web"} {
+	for name, file := range map[string]string{"main": "main", "settings": "modules/site-settings",
+		"consumption": "modules/site-consumption",
+		"flex":        "modules/site-flex", "web": "modules/site-web"} {
 		text, err := os.ReadFile(file + ".bicep")
 		if err != nil {
 			t.Fatal(err)
@@ -261,20 +290,26 @@ func TestInfraSettings(t *testing.T) {
 	}
 	for _, test := range []struct{ from, to, problem string }{
 		{"  GC_PAGE_SIZE: string(gcPageSize)\n", "", "GC_PAGE_SIZE is not set"},
-		{"  GC_PAGE_SIZE: ", "  GC_PAGESIZE: ", "GC_PAGESIZE is set, and the handler does not read it"},
-		{"MaxTtlDays: string(maxTtlDays)", "MaxTtlDays: string(defaultTtlDays)", "the defaults give"},
-		{"@minValue(4)", "@minValue(5)", "ALIAS_LENGTH=4: main.bicep takes it: false; the handler: <nil>"},
+		{"  GC_PAGE_SIZE: ", "  GC_PAGESIZE: ",
+			"GC_PAGESIZE is set, and the handler does not read it"},
+		{"MaxTtlDays: string(maxTtlDays)", "MaxTtlDays: string(defaultTtlDays)",
+			"the defaults give"},
+		{"@minValue(4)", "@minValue(5)",
+			"ALIAS_LENGTH=4: main.bicep takes it: false; the handler: <nil>"},
 		{"@minValue(1)\n@maxValue(1800)\n", "", "GC_MAX_SECONDS has no @minValue"},
 		{"= defaultTtlDays * 86400", "= defaultTtlDays * 3600", "the defaults give"},
 		{"@maxLength(1024)", "@maxLength(1025)", "ADMIN_KEY=abcd"},
 		{"  'debug'\n", "  'trace'\n", "LOG_LEVEL=trace: main.bicep takes it: true"},
 		{"  LOG_LEVEL: logLevel\n", "  LOG_LEVEL: 'info'\n", "LOG_LEVEL is no parameter"},
-		{"TABLE_CONNECTION__accountName", "TABLE_CONNECTION__account", "TABLE_CONNECTION__account is no parameter"},
-		{"  GC_BLOB_LOCK_CONNECTION__credential: 'managedidentity'\n", "", "needs GC_BLOB_LOCK_CONNECTION__credential"},
+		{"TABLE_CONNECTION__accountName", "TABLE_CONNECTION__account",
+			"TABLE_CONNECTION__account is no parameter"},
+		{"  GC_BLOB_LOCK_CONNECTION__credential: 'managedidentity'\n", "",
+			"needs GC_BLOB_LOCK_CONNECTION__credential"},
 		{"'X-Azure-SocketIP'", "'X-Azure-ClientIP'", "CLIENT_ADDRESS_HEADER is no parameter"},
 		{"param clientAddressHops int = 1", "param clientAddressHops int = 0", "the defaults give"},
 		{"  AzureWebJobsDisableHomepage: 'true'\n", "", "hostSettings are"},
-		{"settings: union(settings, hostSettings)", "settings: settings", "consumption does not get union(settings, hostSettings)"},
+		{"settings: union(settings, hostSettings)", "settings: settings",
+			"consumption does not get union(settings, hostSettings)"},
 	} {
 		main := strings.Replace(texts["main"], test.from, test.to, 1)
 		problems := strings.Join(compare(main, texts), "\n")
@@ -287,8 +322,8 @@ func TestInfraSettings(t *testing.T) {
 // settingRow is a row of docs/settings.md: the setting, its default and its range.
 var settingRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]*) \\| (?:([^|]*) )?\\|")
 
-// TestDocumentedSettings holds docs/settings.md to the code: one row for each setting, with its default, and with the
-// limits of numbers.
+// TestDocumentedSettings holds docs/settings.md to the code: one row for each setting, with its
+// default, and with the limits of numbers.
 func TestDocumentedSettings(t *testing.T) {
 	asked := map[string]bool{}
 	with := func(name, value string) (any, error) {
@@ -299,7 +334,8 @@ func TestDocumentedSettings(t *testing.T) {
 				return value
 			case "AzureWebJobsStorage":
 				return "UseDevelopmentStorage=true"
-			case "APPLICATIONINSIGHTS_CONNECTION_STRING": // else the telemetry's settings change nothing
+			// else the telemetry's settings change nothing
+			case "APPLICATIONINSIGHTS_CONNECTION_STRING":
 				return "InstrumentationKey=00000000-0000-0000-0000-000000000000;IngestionEndpoint=https://ingestion.example/"
 			}
 			return ""
@@ -316,7 +352,8 @@ func TestDocumentedSettings(t *testing.T) {
 		documented[name] = true
 		byDefault, _, _ = strings.Cut(byDefault, ",")
 		byDefault = strings.Trim(byDefault, "`")
-		if byDefault != "none" && byDefault != "AzureWebJobsStorage" && byDefault != "DefaultTtlDays" && !strings.HasPrefix(byDefault, "set by ") {
+		if byDefault != "none" && byDefault != "AzureWebJobsStorage" &&
+			byDefault != "DefaultTtlDays" && !strings.HasPrefix(byDefault, "set by ") {
 			if got, err := with(name, byDefault); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("the default of %s is not %s: %v", name, byDefault, err)
 			}
@@ -326,7 +363,8 @@ func TestDocumentedSettings(t *testing.T) {
 		}
 		least, _ := strconv.Atoi(of[1])
 		most, _ := strconv.Atoi(of[2])
-		for value, valid := range map[int]bool{least - 1: false, least: true, most: true, most + 1: false} {
+		for value, valid := range map[int]bool{least - 1: false, least: true, most: true, most +
+			1: false} {
 			if _, err := with(name, strconv.Itoa(value)); (err == nil) != valid {
 				t.Errorf("%s=%d, documented as %s: %v", name, value, row[3], err)
 			}

@@ -41,7 +41,8 @@ func BenchmarkNewAlias(b *testing.B) {
 // targets are long URLs that differ in what they cost.
 var targets = []struct{ name, longURL string }{
 	{"usual", "https://example.com/a/long/path?with=a&query"},
-	{"longest", "https://example.com/" + strings.Repeat("x", link.MaxLongURLBytes-len("https://example.com/"))},
+	{"longest", "https://example.com/" +
+		strings.Repeat("x", link.MaxLongURLBytes-len("https://example.com/"))},
 	{"non-ASCII", "https://bücher.example/straße?größe=übergroß#fuß"},
 }
 
@@ -52,7 +53,8 @@ func BenchmarkRules(b *testing.B) {
 		b.Run(target.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := r.New(link.Wish{LongURL: target.longURL, End: link.End{Seconds: &hour}}, now); err != nil {
+				if _, err := r.New(link.Wish{LongURL: target.longURL,
+					End: link.End{Seconds: &hour}}, now); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -15,8 +15,9 @@ type Patch struct {
 	Tags       *[]string
 }
 
-// Edit returns the link as a patch at now makes it: an owner's, or an admin's, who may also take away what others were
-// given. An edit that changes nothing returns the link as it was. Errors: *InvalidError, ErrDeleted, ErrShared.
+// Edit returns the link as a patch at now makes it: an owner's, or an admin's, who may also take
+// away what others were given. An edit that changes nothing returns the link as it was. Errors:
+// *InvalidError, ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	if l.State(now) == StateDeleted {
 		return Link{}, ErrDeleted
@@ -30,8 +31,10 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	}
 	now = now.UTC().Truncate(time.Second)
 	var err error
-	// Other programs' ends have fractions of a second, which no response shows: who sends one back as it was shown changes nothing.
-	if p.End != nil && (p.End.At == nil || !p.End.At.Truncate(time.Second).Equal(l.ExpiresAt.Truncate(time.Second))) {
+	// Other programs' ends have fractions of a second, which no response shows: who sends one back
+	// as it was shown changes nothing.
+	if p.End != nil && (p.End.At == nil ||
+		!p.End.At.Truncate(time.Second).Equal(l.ExpiresAt.Truncate(time.Second))) {
 		if edited.ExpiresAt, err = r.end(*p.End, true, now); err != nil {
 			return Link{}, err
 		}
@@ -56,15 +59,17 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	if err != nil {
 		return Link{}, err
 	}
-	earlier := !edited.ExpiresAt.IsZero() && (l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
-	if l.Shared && !admin && (edited.LongURL != l.LongURL || earlier || edited.Disabled != l.Disabled) {
+	earlier := !edited.ExpiresAt.IsZero() &&
+		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
+	if l.Shared && !admin && (edited.LongURL != l.LongURL || earlier ||
+		edited.Disabled != l.Disabled) {
 		return Link{}, ErrShared
 	}
 	return touched(l, edited, now), nil
 }
 
-// Deleted returns the link as it is after it has been deleted at now; one that is deleted already stays as it is. Others
-// than an admin may not delete a link that is shared. Error: ErrShared.
+// Deleted returns the link as it is after it has been deleted at now; one that is deleted already
+// stays as it is. Others than an admin may not delete a link that is shared. Error: ErrShared.
 func (l Link) Deleted(admin bool, now time.Time) (Link, error) {
 	if l.State(now) == StateDeleted {
 		return l, nil
@@ -77,8 +82,8 @@ func (l Link) Deleted(admin bool, now time.Time) (Link, error) {
 	return touched(l, deleted, now), nil
 }
 
-// Restored returns the link as it is after it has been restored at now, which can be done until keep after it was deleted.
-// Error: ErrNotDeleted.
+// Restored returns the link as it is after it has been restored at now, which can be done until
+// keep after it was deleted. Error: ErrNotDeleted.
 func (l Link) Restored(keep time.Duration, now time.Time) (Link, error) {
 	if l.State(now) != StateDeleted || !l.DeletedAt.Add(keep).After(now) {
 		return Link{}, ErrNotDeleted
@@ -88,8 +93,8 @@ func (l Link) Restored(keep time.Duration, now time.Time) (Link, error) {
 	return touched(l, restored, now), nil
 }
 
-// Claimed returns the link as it is after owner has taken it over at now: its claim token is void, and it never expires
-// unless keepExpiry is set.
+// Claimed returns the link as it is after owner has taken it over at now: its claim token is void,
+// and it never expires unless keepExpiry is set.
 func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
 	claimed := l
 	claimed.Owner, claimed.ClaimHash = owner, ""
@@ -99,9 +104,11 @@ func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
 	return touched(l, claimed, now)
 }
 
-// Changed reports whether a link differs from what it was in anything that Edit, Deleted, Restored and Claimed change.
+// Changed reports whether a link differs from what it was in anything that Edit, Deleted, Restored
+// and Claimed change.
 func (l Link) Changed(was Link) bool {
-	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) || l.StatusCode != was.StatusCode ||
+	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) ||
+		l.StatusCode != was.StatusCode ||
 		l.Disabled != was.Disabled || l.Owner != was.Owner || !l.DeletedAt.Equal(was.DeletedAt) ||
 		l.Title != was.Title || !slices.Equal(l.Tags, was.Tags) || l.ClaimHash != was.ClaimHash
 }

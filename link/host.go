@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Host is a host in the one spelling that stands for all of them: a name in lower case and punycode, without dots at its
-// end; an IPv4 address of four decimal numbers, in place of the IPv6 address that it is mapped into too; any other IPv6
-// address in brackets, as RFC 5952 writes it.
+// Host is a host in the one spelling that stands for all of them: a name in lower case and
+// punycode, without dots at its end; an IPv4 address of four decimal numbers, in place of the IPv6
+// address that it is mapped into too; any other IPv6 address in brackets, as RFC 5952 writes it.
 type Host string
 
 // BlockedHost is a host to which, and to all below which, no link may lead.
@@ -20,22 +20,28 @@ type BlockedHost struct {
 	CreatedAt time.Time // zero: not known
 }
 
-// ParseHost returns the host that a browser takes a spelling for. It reports false if that is no host, or has a user name, a
-// port or a path; and for a name with a *, which no host on the internet has: who writes that means all hosts below another.
+// ParseHost returns the host that a browser takes a spelling for. It reports false if that is no
+// host, or has a user name, a port or a path; and for a name with a *, which no host on the
+// internet has: who writes that means all hosts below another.
 func ParseHost(spelled string) (Host, bool) {
 	switch {
 	case !utf8.ValidString(spelled), strings.ContainsAny(spelled, `/\?#@*`),
-		strings.ContainsFunc(spelled, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }),
-		strings.Contains(spelled, ":") && (spelled[0] != '[' || strings.IndexByte(spelled, ']') != len(spelled)-1),
+		strings.ContainsFunc(spelled, func(r rune) bool {
+			return unicode.IsSpace(r) ||
+				unicode.IsControl(r)
+		}),
+		strings.Contains(spelled, ":") &&
+			(spelled[0] != '[' || strings.IndexByte(spelled, ']') != len(spelled)-1),
 		strings.LastIndexByte(spelled, '[') > 0:
 		return "", false
 	}
 	return hostAt(spelled)
 }
 
-// HostOf returns the host that Location leads a browser to, and "" if it leads to none. A long URL that keeps the rules always
-// has one. Another program may have written anything: of that, what a browser would complete to an http or https URL with a
-// host counts as one, such as https:\example.com; what has another scheme or none, no valid host, or one of more than 253
+// HostOf returns the host that Location leads a browser to, and "" if it leads to none. A long URL
+// that keeps the rules always has one. Another program may have written anything: of that, what a
+// browser would complete to an http or https URL with a host counts as one, such as
+// https:\example.com; what has another scheme or none, no valid host, or one of more than 253
 // characters, has no host.
 func HostOf(longURL string) Host {
 	if host := plainHost(longURL); host != "" {
@@ -56,7 +62,8 @@ func HostOf(longURL string) Host {
 	return host
 }
 
-// plainHost returns the host of a URL in which it can be read off, as in most, and else "". It allocates nothing.
+// plainHost returns the host of a URL in which it can be read off, as in most, and else "". It
+// allocates nothing.
 func plainHost(longURL string) Host {
 	rest, ok := strings.CutPrefix(longURL, "https://")
 	if !ok {
@@ -90,7 +97,8 @@ func plainHost(longURL string) Host {
 func hostAt(authority string) (Host, bool) {
 	host, err := browserHost(authority)
 	if errors.Is(err, errMisread) {
-		// With another label behind it is no address, and the parser returns the characters that browsers read one from.
+		// With another label behind it is no address, and the parser returns the characters that
+		// browsers read one from.
 		name, _, _ := strings.Cut(authority, ":")
 		if host, err = browserHost(name + ".x"); err == nil {
 			host, err = browserHost(strings.TrimSuffix(host, ".x"))
@@ -105,8 +113,8 @@ func hostAt(authority string) (Host, bool) {
 	return canonical(host), true
 }
 
-// browserHost returns the host that a browser connects to, of an authority without a user name. The error says why it connects
-// to none, or that the parser cannot tell.
+// browserHost returns the host that a browser connects to, of an authority without a user name. The
+// error says why it connects to none, or that the parser cannot tell.
 func browserHost(authority string) (string, error) {
 	p := parts{scheme: "http", authority: authority}
 	host, err := p.host()
@@ -141,7 +149,8 @@ func (hs Hosts) Cover(longURL string) bool {
 	if len(hs) == 0 {
 		return false
 	}
-	// Nothing is below an address: what follows a dot of it is never in hs, since the last label of a name is no number.
+	// Nothing is below an address: what follows a dot of it is never in hs, since the last label of
+	// a name is no number.
 	for rest := string(HostOf(longURL)); rest != ""; _, rest, _ = strings.Cut(rest, ".") {
 		if _, ok := hs[Host(rest)]; ok {
 			return true

@@ -71,7 +71,9 @@ func TestParseHost(t *testing.T) {
 		if got, ok := link.ParseHost(want); !ok || string(got) != want {
 			t.Errorf("%q: got %q, %t", want, got, ok)
 		}
-		for _, longURL := range []string{"https://%s", "http://%s/a/b", "HTTPS://%s:8443?q", "https://%s#top", "https://user:pass@%s/", `http:\\%s\@example.org`, "https:%s", "//%s/", "http:///%s:80"} {
+		for _, longURL := range []string{"https://%s", "http://%s/a/b", "HTTPS://%s:8443?q",
+			"https://%s#top", "https://user:pass@%s/", `http:\\%s\@example.org`, "https:%s",
+			"//%s/", "http:///%s:80"} {
 			if longURL = fmt.Sprintf(longURL, spelled); string(link.HostOf(longURL)) != want {
 				t.Errorf("%q: got %q, want %q", longURL, link.HostOf(longURL), want)
 			}
@@ -160,12 +162,19 @@ func TestHostOfWhatIsNoValidTarget(t *testing.T) {
 
 func TestHostsCover(t *testing.T) {
 	for blocked, test := range map[string]struct{ covered, others string }{
-		"example.com": {"https://example.com https://EXAMPLE.com./ http://a.example.com:8080/x https://a.b.example.com https://.example.com",
-			"https://example.org https://notexample.com https://com https://example.com.org https://a.example/https://example.com"},
-		"com":              {"https://com https://example.com", "https://example.org https://a.com.example"},
-		"bücher.example":   {"https://bücher.example/ https://xn--bcher-kva.example https://A.BÜCHER.example", "https://bucher.example"},
-		"fuẞball.example":  {"https://fußball.example https://fuẞball.example https://a.fu%e1%ba%9eball.example", "https://fussball.example"},
-		"127.1":            {"http://127.0.0.1/ http://0x7f.1:80 http://2130706433 http://[::ffff:127.0.0.1]/", "http://127.0.0.2 http://a.127.0.0.1 http://[::1] http://1.127.0.0.1"},
+		"example.com": {"https://example.com https://EXAMPLE.com./ http://a.example.com:8080/x " +
+			"https://a.b.example.com https://.example.com",
+			"https://example.org https://notexample.com https://com https://example.com.org " +
+				"https://a.example/https://example.com"},
+		"com": {"https://com https://example.com",
+			"https://example.org https://a.com.example"},
+		"bücher.example": {"https://bücher.example/ https://xn--bcher-kva.example " +
+			"https://A.BÜCHER.example", "https://bucher.example"},
+		"fuẞball.example": {"https://fußball.example https://fuẞball.example " +
+			"https://a.fu%e1%ba%9eball.example", "https://fussball.example"},
+		"127.1": {"http://127.0.0.1/ http://0x7f.1:80 http://2130706433 " +
+			"http://[::ffff:127.0.0.1]/", "http://127.0.0.2 http://a.127.0.0.1 http://[::1] " +
+			"http://1.127.0.0.1"},
 		"0.0.0.1":          {"http://1/ http://0.1", "http://1.0.0.1 http://5.0.0.0.1"},
 		"[::ffff:1.2.3.4]": {"http://1.2.3.4 http://[::ffff:102:304]", "http://[::102:304]"},
 		"[2001:db8::1]":    {"http://[2001:DB8:0::1]:80/", "http://[2001:db8::2] http://2001.db8"},
@@ -191,13 +200,16 @@ func TestHostsCover(t *testing.T) {
 	}
 }
 
-// Wherever a browser goes that is redirected, that is the host that counts, and every spelling of it is one host.
+// Wherever a browser goes that is redirected, that is the host that counts, and every spelling of
+// it is one host.
 func FuzzHost(f *testing.F) {
 	for spelled := range spellings {
 		f.Add("https://" + spelled + ":80/")
 		f.Add(spelled)
 	}
-	for _, seed := range []string{`\\a.example\b`, "https:a.example", "http://u:p@a.example:1?@b.example", "http://a:1@b.example", "http://xn--/", "https://a.1x/", "//1.2.3", "http://a.example.:x", "http://ẞ%e1%bA%9e/%e1%ba%9e"} {
+	for _, seed := range []string{`\\a.example\b`, "https:a.example",
+		"http://u:p@a.example:1?@b.example", "http://a:1@b.example", "http://xn--/",
+		"https://a.1x/", "//1.2.3", "http://a.example.:x", "http://ẞ%e1%bA%9e/%e1%ba%9e"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -209,9 +221,11 @@ func FuzzHost(f *testing.F) {
 				t.Fatalf("%q is %q, but leads to %q", s, h, of)
 			}
 		}
-		// Where there is no host, a browser stays where it is, and the scheme is that of the service.
+		// Where there is no host, a browser stays where it is, and the scheme is that of the
+		// service.
 		at, err := whatwg.ParseRef("http://tiney.to/alias", inBrowsers(link.Location(s)))
-		if err != nil || at.Hostname() == "tiney.to" || at.Protocol() != "http:" && at.Protocol() != "https:" {
+		if err != nil || at.Hostname() == "tiney.to" || at.Protocol() != "http:" &&
+			at.Protocol() != "https:" {
 			return
 		}
 		want, ok := link.ParseHost(at.Hostname())
@@ -234,7 +248,8 @@ func TestMemoryOfHosts(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	hosts := link.Hosts{}
 	for i := range 100_000 {
-		hosts[link.Host(fmt.Sprintf("%shost-%d.example", "a.name.of.usual.length."[:i%23], i))] = struct{}{}
+		hosts[link.Host(fmt.Sprintf("%shost-%d.example", "a.name.of.usual.length."[:i%23],
+			i))] = struct{}{}
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -250,8 +265,10 @@ func BenchmarkHostsCover(b *testing.B) {
 		for i := len(hosts); i < n; i++ {
 			hosts[link.Host(fmt.Sprintf("host-%d.example", i))] = struct{}{}
 		}
-		for _, target := range append(targets, struct{ name, longURL string }{"address", "http://192.0.2.1/"},
-			struct{ name, longURL string }{"127 labels", "https://" + strings.Repeat("a.", 125) + "com"}) {
+		for _, target := range append(targets, struct{ name, longURL string }{"address",
+			"http://192.0.2.1/"},
+			struct{ name, longURL string }{"127 labels", "https://" + strings.Repeat("a.", 125) +
+				"com"}) {
 			b.Run(fmt.Sprintf("%d hosts, %s", n, target.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

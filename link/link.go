@@ -1,5 +1,6 @@
-// Package link holds what a short link is: its alias, the long URL it stands for, its lifetime and states, and the rules
-// that each of them must meet. It does no I/O; the time and the source of randomness are arguments.
+// Package link holds what a short link is: its alias, the long URL it stands for, its lifetime and
+// states, and the rules that each of them must meet. It does no I/O; the time and the source of
+// randomness are arguments.
 package link
 
 import (
@@ -7,7 +8,8 @@ import (
 	"time"
 )
 
-// Link is one short link, or the tombstone of one. Times are UTC and whole seconds, unless another program wrote them.
+// Link is one short link, or the tombstone of one. Times are UTC and whole seconds, unless another
+// program wrote them.
 type Link struct {
 	Alias      Alias
 	LongURL    string // what the caller sent, byte for byte; "" in a tombstone
@@ -15,16 +17,18 @@ type Link struct {
 	ExpiresAt  time.Time // zero: never
 	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero stands for 302
 	Disabled   bool
-	Shared     bool      // somebody else than its maker was given it too; it never becomes false again
-	Owner      string    // "": nobody
-	DeletedAt  time.Time // zero: it is not deleted
-	// CountedFrom is the day on which the alias became this link's, from which on clicks are its own: an alias may have been
-	// another link's before. It is set by the store. Zero: all are.
+	// somebody else than its maker was given it too; it never becomes false again
+	Shared    bool
+	Owner     string    // "": nobody
+	DeletedAt time.Time // zero: it is not deleted
+	// CountedFrom is the day on which the alias became this link's, from which on clicks are its
+	// own: an alias may have been another link's before. It is set by the store. Zero: all are.
 	CountedFrom time.Time
-	Stale       bool // it comes from a cache or a copy, since its table did not respond: it may have changed
+	// it comes from a cache or a copy, since its table did not respond: it may have changed
+	Stale bool
 
-	// GoneReason is why there is only a tombstone left, StateExpired or StateDeleted, and GoneAt since when the alias leads
-	// nowhere. It is StateLive if this is a link.
+	// GoneReason is why there is only a tombstone left, StateExpired or StateDeleted, and GoneAt
+	// since when the alias leads nowhere. It is StateLive if this is a link.
 	GoneReason State
 	GoneAt     time.Time
 
@@ -33,18 +37,20 @@ type Link struct {
 	Title     string
 	Tags      []string
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
-	Before    Count  // what was counted of it before it was imported, in addition to what was counted here
-	Version   string // another one after each change; "": it comes from a cache
+	// what was counted of it before it was imported, in addition to what was counted here
+	Before  Count
+	Version string // another one after each change; "": it comes from a cache
 }
 
 // Count is how often a link was followed.
 type Count struct {
 	Clicks, Bots int64
-	LastAt       time.Time // of the last click of a person; zero: there was none, or it is not known when
+	// of the last click of a person; zero: there was none, or it is not known when
+	LastAt time.Time
 }
 
-// Imported is what became of a link that was to be imported. Created: it was made; otherwise it was there before. Err is the
-// error if it is neither, and Link the link as it is.
+// Imported is what became of a link that was to be imported. Created: it was made; otherwise it was
+// there before. Err is the error if it is neither, and Link the link as it is.
 type Imported struct {
 	Link    Link
 	Created bool
@@ -85,8 +91,8 @@ func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
-// BarsURL reports whether its long URL gets no other link at now: the link is disabled. Who has the claim token of one without an
-// owner, which only admins disable, cannot delete that away.
+// BarsURL reports whether its long URL gets no other link at now: the link is disabled. Who has the
+// claim token of one without an owner, which only admins disable, cannot delete that away.
 func (l Link) BarsURL(now time.Time) bool {
 	switch l.State(now) {
 	case StateDisabled:
@@ -97,12 +103,13 @@ func (l Link) BarsURL(now time.Time) bool {
 	return false
 }
 
-// Errors of a store of links, and of the changes that a caller asks for. Whoever returns one of them may wrap it with
-// more detail.
+// Errors of a store of links, and of the changes that a caller asks for. Whoever returns one of
+// them may wrap it with more detail.
 var (
 	// ErrNotFound: the store was read and holds no such link.
 	ErrNotFound = errors.New("no such link")
-	// ErrDisabled: the long URL's link is disabled and has not expired, so the URL gets no other alias.
+	// ErrDisabled: the long URL's link is disabled and has not expired, so the URL gets no other
+	// alias.
 	ErrDisabled = errors.New("the link is disabled")
 	// ErrBlocked: the long URL leads to a host that is blocked.
 	ErrBlocked = errors.New("the long URL's host is blocked")
@@ -122,11 +129,13 @@ var (
 	ErrDeleted = errors.New("the link is deleted")
 	// ErrNotDeleted: the link is not deleted, or was for longer than it can be restored.
 	ErrNotDeleted = errors.New("the link cannot be restored")
-	// ErrDamaged: the store holds something under this alias that is no link, such as a row without a long URL.
+	// ErrDamaged: the store holds something under this alias that is no link, such as a row without
+	// a long URL.
 	ErrDamaged = errors.New("the link's row is corrupt")
 	// ErrPosition: no list can have returned this position.
 	ErrPosition = errors.New("not a position in a list")
-	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was applied.
+	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was
+	// applied.
 	ErrUnavailable = errors.New("the store of links is unavailable")
 	// ErrSecondaryOnly: of the store, only the copy responds that can be read and not written.
 	ErrSecondaryOnly = errors.New("only the secondary region responds")
@@ -137,10 +146,11 @@ var (
 // ReapResult counts what one run of the reaper did.
 type ReapResult struct {
 	Deleted int64 // links whose time was over; a tombstone may be left of them
-	Dropped int64 // expiry rows deleted whose link was gone or ends later, or that were of tombstones
+	// expiry rows deleted whose link was gone or ends later, or that were of tombstones
+	Dropped int64
 	Failed  int64 // expiry rows that could not be handled; the next run finds them again
-	// Backlog is how long ago the oldest link expired that the run knows it left behind: zero if it left none, or was cut
-	// short before it saw any.
+	// Backlog is how long ago the oldest link expired that the run knows it left behind: zero if it
+	// left none, or was cut short before it saw any.
 	Backlog time.Duration
 	// Complete is true if the run handled all that had expired, and false if it was cut short.
 	Complete bool

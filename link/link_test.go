@@ -38,7 +38,8 @@ func TestParseAlias(t *testing.T) {
 }
 
 func TestReserved(t *testing.T) {
-	for a, want := range map[link.Alias]bool{"api": true, "Manage": true, "ADMIN": true, "runtime": true, "apis": false, "ap": false, "6GV88b": false} {
+	for a, want := range map[link.Alias]bool{"api": true, "Manage": true, "ADMIN": true,
+		"runtime": true, "apis": false, "ap": false, "6GV88b": false} {
 		if got := a.Reserved(); got != want {
 			t.Errorf("%s: %t", a, got)
 		}
@@ -46,7 +47,8 @@ func TestReserved(t *testing.T) {
 	// A reserved one that is drawn is drawn again.
 	var draws []byte
 	for _, c := range []byte("aDmInadmit") {
-		draws = append(draws, byte(strings.IndexByte("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", c)))
+		draws = append(draws, byte(strings.IndexByte(
+			"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", c)))
 	}
 	if a, err := link.NewAlias(bytes.NewReader(draws), 5); err != nil || a != "admit" {
 		t.Errorf("drew %q, %v", a, err)
@@ -61,7 +63,8 @@ func FuzzAlias(f *testing.F) {
 		if !ok {
 			return
 		}
-		if string(a) != s || len(s) < 1 || len(s) > 32 || strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_") != "" {
+		if string(a) != s || len(s) < 1 || len(s) > 32 ||
+			strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_") != "" {
 			t.Fatalf("%q is no alias", s)
 		}
 	})
@@ -73,7 +76,8 @@ func TestNewAliasLeavesOutBytesThatWouldFavourSomeCharacters(t *testing.T) {
 	if err != nil || a != "0zz9AZ" {
 		t.Errorf("got %q, %v, want 0zz9AZ", a, err)
 	}
-	if _, err := link.NewAlias(iotest.ErrReader(io.ErrUnexpectedEOF), 6); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := link.NewAlias(iotest.ErrReader(io.ErrUnexpectedEOF), 6); !errors.Is(err,
+		io.ErrUnexpectedEOF) {
 		t.Errorf("got %v where there is no randomness, want its error", err)
 	}
 }
@@ -93,8 +97,8 @@ func TestNewAliasDrawsEveryCharacterAsOften(t *testing.T) {
 			counts[a[i]]++
 		}
 	}
-	// Pearson's statistic with 61 degrees of freedom: above 150 once in 10^9 runs. Taking all 256 byte values modulo
-	// 62 would make it about 6,000 here.
+	// Pearson's statistic with 61 degrees of freedom: above 150 once in 10^9 runs. Taking all 256
+	// byte values modulo 62 would make it about 6,000 here.
 	const expected = float64(draws) * length / alphabet
 	var chi2 float64
 	for _, n := range counts {

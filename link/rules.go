@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// MinTTL is the shortest lifetime of a link. The order of writes in a create relies on it: it is far longer than the
-// longest create, so an expiry row is never due while its link is still being written.
+// MinTTL is the shortest lifetime of a link. The order of writes in a create relies on it: it is
+// far longer than the longest create, so an expiry row is never due while its link is still being
+// written.
 const MinTTL = time.Minute
 
 // Limits of links that have an owner, and of what can be said about a link.
@@ -41,7 +42,8 @@ const (
 )
 
 func (f Field) String() string {
-	return [...]string{"long URL", "lifetime", "expiry", "alias", "status code", "title", "tags", "creation", "update", "owner", "clicks"}[f]
+	return [...]string{"long URL", "lifetime", "expiry", "alias", "status code", "title", "tags",
+		"creation", "update", "owner", "clicks"}[f]
 }
 
 // InvalidError is the error of a link that breaks a rule.
@@ -52,15 +54,16 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field.String() + ": " + e.Detail }
 
-// Base is the start of every short URL of a service. ParseBase returns one; the zero value is not valid.
+// Base is the start of every short URL of a service. ParseBase returns one; the zero value is not
+// valid.
 type Base struct {
 	url    string // without a trailing slash, printable ASCII
 	host   string // as the WHATWG parser writes it
 	origin string
 }
 
-// ParseBase parses the URL that a service is reached by: http or https with a host, and a path if a proxy in front adds
-// one; no user name, query or fragment.
+// ParseBase parses the URL that a service is reached by: http or https with a host, and a path if a
+// proxy in front adds one; no user name, query or fragment.
 func ParseBase(raw string) (Base, error) {
 	const want = "must be a URL such as https://example.com"
 	if strings.ContainsAny(raw, "?#@\\ \t\r\n") {
@@ -87,8 +90,8 @@ func (b Base) String() string { return b.url }
 // ShortURL returns the URL that leads to the link of this alias.
 func (b Base) ShortURL(a Alias) string { return b.url + "/" + string(a) }
 
-// AliasOf returns the alias of a short URL as people paste it: with either scheme or without one, and
-// with its host in any case. It reports false of any other text.
+// AliasOf returns the alias of a short URL as people paste it: with either scheme or without one,
+// and with its host in any case. It reports false of any other text.
 func (b Base) AliasOf(pasted string) (Alias, bool) {
 	bare := func(url string) string {
 		if target, ok := split(url); ok {
@@ -128,8 +131,8 @@ type Wish struct {
 	Tags       []string
 }
 
-// New makes the link that a caller asks for at now. Its alias is "" if one is to be drawn. The error is always an
-// *InvalidError.
+// New makes the link that a caller asks for at now. Its alias is "" if one is to be drawn. The
+// error is always an *InvalidError.
 func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	l := Link{LongURL: w.LongURL, Owner: w.Owner, CreatedAt: now.UTC().Truncate(time.Second)}
 	if wrong := r.checkTarget(w.LongURL); wrong != "" {
@@ -158,13 +161,15 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 func chosenAlias(chosen string) (Alias, error) {
 	a, ok := ParseAlias(chosen)
 	if !ok || a.Reserved() {
-		return "", &InvalidError{FieldAlias, fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", and is none of: %s.`,
-			MaxAliasLength, strings.Join(reserved, ", "))}
+		return "", &InvalidError{FieldAlias,
+			fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", and is none of: %s.`,
+				MaxAliasLength, strings.Join(reserved, ", "))}
 	}
 	return a, nil
 }
 
-// end returns the time at which a link is to end, and zero for never. Links with an owner live as long as that wants.
+// end returns the time at which a link is to end, and zero for never. Links with an owner live as
+// long as that wants.
 func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 	const low = int64(MinTTL / time.Second)
 	high := int64(MaxOwnedSeconds)
@@ -174,19 +179,24 @@ func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 	switch {
 	case e.Seconds != nil:
 		if *e.Seconds < low || *e.Seconds > high {
-			return time.Time{}, &InvalidError{FieldLifetime, fmt.Sprintf("The lifetime must be a whole number of seconds from %d to %d.", low, high)}
+			return time.Time{}, &InvalidError{FieldLifetime,
+				fmt.Sprintf("The lifetime must be a whole number of seconds from %d to %d.", low,
+					high)}
 		}
 		return now.Add(time.Duration(*e.Seconds) * time.Second), nil
 	case e.At != nil:
 		at := e.At.UTC().Truncate(time.Second)
 		if at.Before(now.Add(MinTTL)) {
-			return time.Time{}, &InvalidError{FieldExpiresAt, fmt.Sprintf("The end must be at least %d seconds away.", low)}
+			return time.Time{}, &InvalidError{FieldExpiresAt,
+				fmt.Sprintf("The end must be at least %d seconds away.", low)}
 		}
 		if !owned && at.After(now.Add(r.MaxTTL)) {
-			return time.Time{}, &InvalidError{FieldExpiresAt, fmt.Sprintf("The end may be at most %d seconds away.", high)}
+			return time.Time{}, &InvalidError{FieldExpiresAt,
+				fmt.Sprintf("The end may be at most %d seconds away.", high)}
 		}
 		if at.Year() > 9999 { // by its offset; storage has no such dates
-			return time.Time{}, &InvalidError{FieldExpiresAt, "The end must be before the year 10000."}
+			return time.Time{}, &InvalidError{FieldExpiresAt,
+				"The end must be before the year 10000."}
 		}
 		return at, nil
 	case owned:

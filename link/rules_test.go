@@ -24,7 +24,8 @@ func at(t time.Time) link.End { return link.End{At: &t} }
 func wantInvalid(t *testing.T, err error, field link.Field) {
 	t.Helper()
 	var invalid *link.InvalidError
-	if !errors.As(err, &invalid) || invalid.Field != field || !strings.HasSuffix(invalid.Detail, ".") ||
+	if !errors.As(err, &invalid) || invalid.Field != field || !strings.HasSuffix(invalid.Detail,
+		".") ||
 		!strings.HasPrefix(err.Error(), field.String()+": ") {
 		t.Errorf("got %v, want it to be about the %v", err, field)
 	}
@@ -49,26 +50,40 @@ func TestLifetimes(t *testing.T) {
 		"too long":       {"", seconds(90*86400 + 1), 0, link.FieldLifetime, "from 60 to 7776000"},
 		"overflow":       {"", seconds(1 << 62), 0, link.FieldLifetime, "from 60 to 7776000"},
 
-		"earliest end":             {"", at(second.Add(time.Minute)), time.Minute, 0, ""},
-		"end in a part of second":  {"", at(second.Add(time.Minute + 999*time.Millisecond)), time.Minute, 0, ""},
-		"end in another time zone": {"", at(second.Add(time.Hour).In(time.FixedZone("", -12*3600))), time.Hour, 0, ""},
-		"end too early":            {"", at(second.Add(time.Minute - 1)), 0, link.FieldExpiresAt, "at least 60 seconds"},
-		"end in the past":          {"", at(time.Time{}), 0, link.FieldExpiresAt, "at least 60 seconds"},
-		"latest end":               {"", at(second.Add(90 * day)), 90 * day, 0, ""},
-		"end too late":             {"", at(second.Add(90*day + time.Second)), 0, link.FieldExpiresAt, "at most 7776000 seconds"},
+		"earliest end": {"", at(second.Add(time.Minute)), time.Minute, 0, ""},
+		"end in a part of second": {"", at(second.Add(time.Minute + 999*time.Millisecond)),
+			time.Minute, 0, ""},
+		"end in another time zone": {"", at(second.Add(time.Hour).In(time.FixedZone("", -12*3600))),
+			time.Hour, 0, ""},
+		"end too early": {"", at(second.Add(time.Minute - 1)), 0, link.FieldExpiresAt,
+			"at least 60 seconds"},
+		"end in the past": {"", at(time.Time{}), 0, link.FieldExpiresAt,
+			"at least 60 seconds"},
+		"latest end": {"", at(second.Add(90 * day)), 90 * day, 0, ""},
+		"end too late": {"", at(second.Add(90*day + time.Second)), 0,
+			link.FieldExpiresAt, "at most 7776000 seconds"},
 
-		"an owner's, none asked for":    {"o", link.End{}, never, 0, ""},
-		"an owner's, longest":           {"o", seconds(3_153_600_000), 3_153_600_000 * time.Second, 0, ""},
-		"an owner's, too long":          {"o", seconds(3_153_600_001), 0, link.FieldLifetime, "from 60 to 3153600000"},
-		"an owner's, too short":         {"o", seconds(59), 0, link.FieldLifetime, "from 60 to 3153600000"},
-		"an owner's, any end":           {"o", at(second.AddDate(200, 0, 0)), second.AddDate(200, 0, 0).Sub(second), 0, ""},
-		"an owner's, end too early":     {"o", at(second.Add(59 * time.Second)), 0, link.FieldExpiresAt, "at least 60 seconds"},
-		"an owner's, end in year 10000": {"o", at(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600))), 0, link.FieldExpiresAt, "year 10000"},
+		"an owner's, none asked for": {"o", link.End{}, never, 0, ""},
+		"an owner's, longest": {"o", seconds(3_153_600_000), 3_153_600_000 * time.Second,
+			0, ""},
+		"an owner's, too long": {"o", seconds(3_153_600_001), 0, link.FieldLifetime,
+			"from 60 to 3153600000"},
+		"an owner's, too short": {"o", seconds(59), 0, link.FieldLifetime,
+			"from 60 to 3153600000"},
+		"an owner's, any end": {"o", at(second.AddDate(200, 0, 0)),
+			second.AddDate(200, 0, 0).Sub(second), 0, ""},
+		"an owner's, end too early": {"o", at(second.Add(59 * time.Second)), 0,
+			link.FieldExpiresAt, "at least 60 seconds"},
+		"an owner's, end in year 10000": {"o",
+			at(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600))), 0,
+			link.FieldExpiresAt, "year 10000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := r.New(link.Wish{LongURL: "https://example.com", Owner: test.owner, End: test.end}, now.In(time.FixedZone("", 3600)))
+			l, err := r.New(link.Wish{LongURL: "https://example.com", Owner: test.owner,
+				End: test.end}, now.In(time.FixedZone("", 3600)))
 			if test.want == 0 {
-				if wantInvalid(t, err, test.field); err != nil && !strings.Contains(err.Error(), test.says) {
+				if wantInvalid(t, err, test.field); err != nil && !strings.Contains(err.Error(),
+					test.says) {
 					t.Errorf("%v does not say %q", err, test.says)
 				}
 				return
@@ -78,12 +93,14 @@ func TestLifetimes(t *testing.T) {
 				want = time.Time{}
 			}
 			if err != nil || l.CreatedAt != second || l.ExpiresAt != want {
-				t.Errorf("from %v to %v, want %v from %v: %v", l.CreatedAt, l.ExpiresAt, want, second, err)
+				t.Errorf("from %v to %v, want %v from %v: %v", l.CreatedAt, l.ExpiresAt, want,
+					second, err)
 			}
 		})
 	}
 	r.MaxTTL = time.Hour
-	if l, err := r.New(link.Wish{LongURL: "https://example.com"}, now); err != nil || l.ExpiresAt.Sub(l.CreatedAt) != time.Hour {
+	if l, err := r.New(link.Wish{LongURL: "https://example.com"}, now); err != nil ||
+		l.ExpiresAt.Sub(l.CreatedAt) != time.Hour {
 		t.Errorf("the default lifetime exceeds the ceiling: %v, %v", l, err)
 	}
 }
@@ -91,12 +108,15 @@ func TestLifetimes(t *testing.T) {
 func TestNew(t *testing.T) {
 	const url = "https://example.com/"
 	r := rules(t, "https://tiney.to")
-	want := link.Link{Alias: "Mine_-9", LongURL: url, Owner: "o", CreatedAt: second, StatusCode: 308, Title: "A title", Tags: []string{"b", "a"}}
-	got, err := r.New(link.Wish{LongURL: url, Owner: "o", Alias: ptr("Mine_-9"), StatusCode: ptr(int64(308)), Title: "A title", Tags: []string{"b", "a", "b"}}, now)
+	want := link.Link{Alias: "Mine_-9", LongURL: url, Owner: "o", CreatedAt: second,
+		StatusCode: 308, Title: "A title", Tags: []string{"b", "a"}}
+	got, err := r.New(link.Wish{LongURL: url, Owner: "o", Alias: ptr("Mine_-9"),
+		StatusCode: ptr(int64(308)), Title: "A title", Tags: []string{"b", "a", "b"}}, now)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if got, err := r.New(link.Wish{LongURL: url}, now); err != nil || got.Alias != "" || got.StatusCode != 302 || got.Tags != nil {
+	if got, err := r.New(link.Wish{LongURL: url}, now); err != nil || got.Alias != "" ||
+		got.StatusCode != 302 || got.Tags != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	many := make([]string, 21)
@@ -108,27 +128,33 @@ func TestNew(t *testing.T) {
 		field link.Field
 		ok    bool
 	}{
-		"longest alias":           {link.Wish{Alias: ptr(strings.Repeat("x", 32))}, 0, true},
-		"alias too long":          {link.Wish{Alias: ptr(strings.Repeat("x", 33))}, link.FieldAlias, false},
-		"empty alias":             {link.Wish{Alias: ptr("")}, link.FieldAlias, false},
-		"alias of a path":         {link.Wish{Alias: ptr("a/b")}, link.FieldAlias, false},
-		"reserved alias":          {link.Wish{Alias: ptr("API")}, link.FieldAlias, false},
-		"permanent":               {link.Wish{StatusCode: ptr(int64(301))}, 0, true},
-		"temporary, same method":  {link.Wish{StatusCode: ptr(int64(307))}, 0, true},
-		"other redirect":          {link.Wish{StatusCode: ptr(int64(303))}, link.FieldStatusCode, false},
-		"zero status code":        {link.Wish{StatusCode: ptr(int64(0))}, link.FieldStatusCode, false},
-		"status code in 64 bits":  {link.Wish{StatusCode: ptr(int64(302 + 1<<32))}, link.FieldStatusCode, false},
-		"longest title":           {link.Wish{Title: strings.Repeat("東", 200)}, 0, true},
-		"title too long":          {link.Wish{Title: strings.Repeat("x", 201)}, link.FieldTitle, false},
+		"longest alias": {link.Wish{Alias: ptr(strings.Repeat("x", 32))}, 0, true},
+		"alias too long": {link.Wish{Alias: ptr(strings.Repeat("x", 33))}, link.FieldAlias,
+			false},
+		"empty alias":            {link.Wish{Alias: ptr("")}, link.FieldAlias, false},
+		"alias of a path":        {link.Wish{Alias: ptr("a/b")}, link.FieldAlias, false},
+		"reserved alias":         {link.Wish{Alias: ptr("API")}, link.FieldAlias, false},
+		"permanent":              {link.Wish{StatusCode: ptr(int64(301))}, 0, true},
+		"temporary, same method": {link.Wish{StatusCode: ptr(int64(307))}, 0, true},
+		"other redirect": {link.Wish{StatusCode: ptr(int64(303))}, link.FieldStatusCode,
+			false},
+		"zero status code": {link.Wish{StatusCode: ptr(int64(0))}, link.FieldStatusCode,
+			false},
+		"status code in 64 bits": {link.Wish{StatusCode: ptr(int64(302 + 1<<32))},
+			link.FieldStatusCode, false},
+		"longest title": {link.Wish{Title: strings.Repeat("東", 200)}, 0, true},
+		"title too long": {link.Wish{Title: strings.Repeat("x", 201)}, link.FieldTitle,
+			false},
 		"title of two lines":      {link.Wish{Title: "a\nb"}, link.FieldTitle, false},
 		"title with a C1 control": {link.Wish{Title: "a\u0085"}, link.FieldTitle, false},
 		"title not UTF-8":         {link.Wish{Title: "\xff"}, link.FieldTitle, false},
 		"as many tags as can be":  {link.Wish{Tags: many[:20]}, 0, true},
 		"too many tags":           {link.Wish{Tags: many}, link.FieldTags, false},
 		"longest tag":             {link.Wish{Tags: []string{strings.Repeat("é", 50)}}, 0, true},
-		"tag too long":            {link.Wish{Tags: []string{"a", strings.Repeat("x", 51)}}, link.FieldTags, false},
-		"empty tag":               {link.Wish{Tags: []string{""}}, link.FieldTags, false},
-		"tag with a tab":          {link.Wish{Tags: []string{"a\tb"}}, link.FieldTags, false},
+		"tag too long": {link.Wish{Tags: []string{"a", strings.Repeat("x", 51)}},
+			link.FieldTags, false},
+		"empty tag":      {link.Wish{Tags: []string{""}}, link.FieldTags, false},
+		"tag with a tab": {link.Wish{Tags: []string{"a\tb"}}, link.FieldTags, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.wish.LongURL = url
@@ -150,15 +176,18 @@ func TestState(t *testing.T) {
 		l    link.Link
 		want link.State
 	}{
-		"without end":             {link.Link{}, link.StateLive},
-		"before its end":          {link.Link{ExpiresAt: now.Add(1)}, link.StateLive},
-		"at its end":              {link.Link{ExpiresAt: now}, link.StateExpired},
-		"disabled":                {link.Link{Disabled: true, ExpiresAt: future}, link.StateDisabled},
-		"disabled, then expired":  {link.Link{Disabled: true, ExpiresAt: past}, link.StateExpired},
-		"deleted":                 {link.Link{DeletedAt: past, Disabled: true}, link.StateDeleted},
-		"deleted, then expired":   {link.Link{DeletedAt: past, ExpiresAt: past}, link.StateDeleted},
-		"tombstone of an expired": {link.Link{GoneReason: link.StateExpired, GoneAt: past}, link.StateExpired},
-		"tombstone of a deleted":  {link.Link{GoneReason: link.StateDeleted, GoneAt: past}, link.StateDeleted},
+		"without end":    {link.Link{}, link.StateLive},
+		"before its end": {link.Link{ExpiresAt: now.Add(1)}, link.StateLive},
+		"at its end":     {link.Link{ExpiresAt: now}, link.StateExpired},
+		"disabled": {link.Link{Disabled: true, ExpiresAt: future},
+			link.StateDisabled},
+		"disabled, then expired": {link.Link{Disabled: true, ExpiresAt: past}, link.StateExpired},
+		"deleted":                {link.Link{DeletedAt: past, Disabled: true}, link.StateDeleted},
+		"deleted, then expired":  {link.Link{DeletedAt: past, ExpiresAt: past}, link.StateDeleted},
+		"tombstone of an expired": {link.Link{GoneReason: link.StateExpired, GoneAt: past},
+			link.StateExpired},
+		"tombstone of a deleted": {link.Link{GoneReason: link.StateDeleted, GoneAt: past},
+			link.StateDeleted},
 	} {
 		if got := test.l.State(now); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
@@ -168,7 +197,8 @@ func TestState(t *testing.T) {
 
 func TestEdit(t *testing.T) {
 	r := rules(t, "https://tiney.to")
-	was := link.Link{Alias: "abc", LongURL: "https://example.com/", Owner: "o", CreatedAt: second.Add(-time.Hour), ExpiresAt: second.Add(time.Hour),
+	was := link.Link{Alias: "abc", LongURL: "https://example.com/", Owner: "o",
+		CreatedAt: second.Add(-time.Hour), ExpiresAt: second.Add(time.Hour),
 		StatusCode: 302, Title: "old", Tags: []string{"a"}, ClaimHash: "h", Version: "1"}
 	expired, forever, disabled, deleted := was, was, was, was
 	expired.ExpiresAt = second
@@ -184,46 +214,89 @@ func TestEdit(t *testing.T) {
 		err     error
 		invalid *link.Field
 	}{
-		"nothing":            {was: was},
-		"all as it is":       {was: was, patch: link.Patch{LongURL: &was.LongURL, End: ptr(at(was.ExpiresAt)), StatusCode: ptr(int64(302)), Disabled: ptr(false), Title: ptr("old"), Tags: ptr([]string{"a", "a"})}},
-		"a default as it is": {was: link.Link{LongURL: was.LongURL}, patch: link.Patch{End: &link.End{}, Tags: ptr([]string{})}},
-		"an end as it is shown": {was: link.Link{LongURL: was.LongURL, ExpiresAt: second.Add(30*time.Second + time.Second/2)},
+		"nothing": {was: was},
+		"all as it is": {was: was, patch: link.Patch{LongURL: &was.LongURL,
+			End: ptr(at(was.ExpiresAt)), StatusCode: ptr(int64(302)), Disabled: ptr(false),
+			Title: ptr("old"), Tags: ptr([]string{"a", "a"})}},
+		"a default as it is": {was: link.Link{LongURL: was.LongURL},
+			patch: link.Patch{End: &link.End{}, Tags: ptr([]string{})}},
+		"an end as it is shown": {was: link.Link{LongURL: was.LongURL,
+			ExpiresAt: second.Add(30*time.Second + time.Second/2)},
 			patch: link.Patch{End: ptr(at(second.Add(30 * time.Second)))}},
-		"another URL":         {was: was, patch: link.Patch{LongURL: ptr("https://example.com/2")}, want: func(l *link.Link) { l.LongURL = "https://example.com/2" }},
-		"a bad URL":           {was: was, patch: link.Patch{LongURL: ptr("https://tiney.to/x")}, invalid: ptr(link.FieldLongURL)},
-		"an empty URL":        {was: was, patch: link.Patch{LongURL: ptr("")}, invalid: ptr(link.FieldLongURL)},
-		"later":               {was: was, patch: link.Patch{End: ptr(seconds(7200))}, want: func(l *link.Link) { l.ExpiresAt = second.Add(2 * time.Hour) }},
-		"earlier":             {was: was, patch: link.Patch{End: ptr(seconds(60))}, want: func(l *link.Link) { l.ExpiresAt = second.Add(time.Minute) }},
-		"beyond the ceiling":  {was: was, patch: link.Patch{End: ptr(at(second.AddDate(50, 0, 0)))}, want: func(l *link.Link) { l.ExpiresAt = second.AddDate(50, 0, 0) }},
-		"too short":           {was: was, patch: link.Patch{End: ptr(seconds(59))}, invalid: ptr(link.FieldLifetime)},
-		"in the past":         {was: was, patch: link.Patch{End: ptr(at(second))}, invalid: ptr(link.FieldExpiresAt)},
-		"never":               {was: was, patch: link.Patch{End: &link.End{}}, want: func(l *link.Link) { l.ExpiresAt = time.Time{} }},
-		"an end for once":     {was: forever, patch: link.Patch{End: ptr(seconds(60))}, want: func(l *link.Link) { l.ExpiresAt = second.Add(time.Minute) }},
-		"an expired one":      {was: expired, patch: link.Patch{End: ptr(seconds(60))}, want: func(l *link.Link) { l.ExpiresAt = second.Add(time.Minute) }},
-		"an expired one, not": {was: expired, patch: link.Patch{End: ptr(at(expired.ExpiresAt)), Title: ptr("new")}, want: func(l *link.Link) { l.Title = "new" }},
-		"status code":         {was: was, patch: link.Patch{StatusCode: ptr(int64(301))}, want: func(l *link.Link) { l.StatusCode = 301 }},
-		"a bad status code":   {was: was, patch: link.Patch{StatusCode: ptr(int64(200))}, invalid: ptr(link.FieldStatusCode)},
-		"disable":             {was: was, patch: link.Patch{Disabled: ptr(true)}, want: func(l *link.Link) { l.Disabled = true }},
-		"enable":              {was: disabled, patch: link.Patch{Disabled: ptr(false)}, want: func(l *link.Link) { l.Disabled = false }},
-		"no title":            {was: was, patch: link.Patch{Title: ptr("")}, want: func(l *link.Link) { l.Title = "" }},
-		"a bad title":         {was: was, patch: link.Patch{Title: ptr("\x00"), Tags: ptr([]string{"fine"})}, invalid: ptr(link.FieldTitle)},
-		"no tags":             {was: was, patch: link.Patch{Tags: ptr([]string{})}, want: func(l *link.Link) { l.Tags = nil }},
-		"tags":                {was: was, patch: link.Patch{Tags: ptr([]string{"b", "a", "b"})}, want: func(l *link.Link) { l.Tags = []string{"b", "a"} }},
-		"bad tags":            {was: was, patch: link.Patch{Tags: ptr([]string{""})}, invalid: ptr(link.FieldTags)},
-		"a deleted one":       {was: deleted, patch: link.Patch{Title: ptr("new")}, err: link.ErrDeleted},
-		"a tombstone":         {was: link.Link{GoneReason: link.StateDeleted}, patch: link.Patch{}, err: link.ErrDeleted},
+		"another URL": {was: was, patch: link.Patch{LongURL: ptr("https://example.com/2")},
+			want: func(l *link.Link) { l.LongURL = "https://example.com/2" }},
+		"a bad URL": {was: was, patch: link.Patch{LongURL: ptr("https://tiney.to/x")},
+			invalid: ptr(link.FieldLongURL)},
+		"an empty URL": {was: was, patch: link.Patch{LongURL: ptr("")},
+			invalid: ptr(link.FieldLongURL)},
+		"later": {was: was, patch: link.Patch{End: ptr(seconds(7200))},
+			want: func(l *link.Link) { l.ExpiresAt = second.Add(2 * time.Hour) }},
+		"earlier": {was: was, patch: link.Patch{End: ptr(seconds(60))},
+			want: func(l *link.Link) { l.ExpiresAt = second.Add(time.Minute) }},
+		"beyond the ceiling": {was: was, patch: link.Patch{End: ptr(at(second.AddDate(50, 0, 0)))},
+			want: func(l *link.Link) { l.ExpiresAt = second.AddDate(50, 0, 0) }},
+		"too short": {was: was, patch: link.Patch{End: ptr(seconds(59))},
+			invalid: ptr(link.FieldLifetime)},
+		"in the past": {was: was, patch: link.Patch{End: ptr(at(second))},
+			invalid: ptr(link.FieldExpiresAt)},
+		"never": {was: was, patch: link.Patch{End: &link.End{}},
+			want: func(l *link.Link) { l.ExpiresAt = time.Time{} }},
+		"an end for once": {was: forever, patch: link.Patch{End: ptr(seconds(60))},
+			want: func(l *link.Link) { l.ExpiresAt = second.Add(time.Minute) }},
+		"an expired one": {was: expired, patch: link.Patch{End: ptr(seconds(60))},
+			want: func(l *link.Link) { l.ExpiresAt = second.Add(time.Minute) }},
+		"an expired one, not": {was: expired, patch: link.Patch{End: ptr(at(expired.ExpiresAt)),
+			Title: ptr("new")}, want: func(l *link.Link) { l.Title = "new" }},
+		"status code": {was: was, patch: link.Patch{StatusCode: ptr(int64(301))},
+			want: func(l *link.Link) { l.StatusCode = 301 }},
+		"a bad status code": {was: was, patch: link.Patch{StatusCode: ptr(int64(200))},
+			invalid: ptr(link.FieldStatusCode)},
+		"disable": {was: was, patch: link.Patch{Disabled: ptr(true)},
+			want: func(l *link.Link) { l.Disabled = true }},
+		"enable": {was: disabled, patch: link.Patch{Disabled: ptr(false)},
+			want: func(l *link.Link) { l.Disabled = false }},
+		"no title": {was: was, patch: link.Patch{Title: ptr("")},
+			want: func(l *link.Link) { l.Title = "" }},
+		"a bad title": {was: was, patch: link.Patch{Title: ptr("\x00"),
+			Tags: ptr([]string{"fine"})}, invalid: ptr(link.FieldTitle)},
+		"no tags": {was: was, patch: link.Patch{Tags: ptr([]string{})},
+			want: func(l *link.Link) { l.Tags = nil }},
+		"tags": {was: was, patch: link.Patch{Tags: ptr([]string{"b", "a", "b"})},
+			want: func(l *link.Link) { l.Tags = []string{"b", "a"} }},
+		"bad tags": {was: was, patch: link.Patch{Tags: ptr([]string{""})},
+			invalid: ptr(link.FieldTags)},
+		"a deleted one": {was: deleted, patch: link.Patch{Title: ptr("new")},
+			err: link.ErrDeleted},
+		"a tombstone": {was: link.Link{GoneReason: link.StateDeleted}, patch: link.Patch{},
+			err: link.ErrDeleted},
 
-		"shared, another URL":            {was: shared(was), patch: link.Patch{LongURL: ptr("https://example.com/2")}, err: link.ErrShared},
-		"shared, a bad URL":              {was: shared(was), patch: link.Patch{LongURL: ptr("x")}, invalid: ptr(link.FieldLongURL)},
-		"shared, earlier":                {was: shared(was), patch: link.Patch{End: ptr(seconds(60))}, err: link.ErrShared},
-		"shared, an end for once":        {was: shared(forever), patch: link.Patch{End: ptr(seconds(7200))}, err: link.ErrShared},
-		"shared, later":                  {was: shared(was), patch: link.Patch{End: ptr(seconds(7200))}, want: func(l *link.Link) { l.ExpiresAt = second.Add(2 * time.Hour) }},
-		"shared, never":                  {was: shared(was), patch: link.Patch{End: &link.End{}}, want: func(l *link.Link) { l.ExpiresAt = time.Time{} }},
-		"shared, disable":                {was: shared(was), patch: link.Patch{Disabled: ptr(true)}, err: link.ErrShared},
-		"shared, as disabled as it is":   {was: shared(was), patch: link.Patch{Disabled: ptr(false)}},
-		"shared, title":                  {was: shared(was), patch: link.Patch{Title: ptr("new"), StatusCode: ptr(int64(307))}, want: func(l *link.Link) { l.Title, l.StatusCode = "new", 307 }},
-		"shared, disabled by an admin":   {was: shared(was), patch: link.Patch{Disabled: ptr(true)}, admin: true, want: func(l *link.Link) { l.Disabled = true }},
-		"shared, redirected by an admin": {was: shared(was), patch: link.Patch{LongURL: ptr("https://example.com/2")}, admin: true, want: func(l *link.Link) { l.LongURL = "https://example.com/2" }},
+		"shared, another URL": {was: shared(was),
+			patch: link.Patch{LongURL: ptr("https://example.com/2")}, err: link.ErrShared},
+		"shared, a bad URL": {was: shared(was), patch: link.Patch{LongURL: ptr("x")},
+			invalid: ptr(link.FieldLongURL)},
+		"shared, earlier": {was: shared(was),
+			patch: link.Patch{End: ptr(seconds(60))}, err: link.ErrShared},
+		"shared, an end for once": {was: shared(forever),
+			patch: link.Patch{End: ptr(seconds(7200))}, err: link.ErrShared},
+		"shared, later": {was: shared(was),
+			patch: link.Patch{End: ptr(seconds(7200))},
+			want:  func(l *link.Link) { l.ExpiresAt = second.Add(2 * time.Hour) }},
+		"shared, never": {was: shared(was), patch: link.Patch{End: &link.End{}},
+			want: func(l *link.Link) { l.ExpiresAt = time.Time{} }},
+		"shared, disable": {was: shared(was), patch: link.Patch{Disabled: ptr(true)},
+			err: link.ErrShared},
+		"shared, as disabled as it is": {was: shared(was),
+			patch: link.Patch{Disabled: ptr(false)}},
+		"shared, title": {was: shared(was), patch: link.Patch{Title: ptr("new"),
+			StatusCode: ptr(int64(307))}, want: func(l *link.Link) {
+			l.Title, l.StatusCode = "new",
+				307
+		}},
+		"shared, disabled by an admin": {was: shared(was), patch: link.Patch{Disabled: ptr(true)},
+			admin: true, want: func(l *link.Link) { l.Disabled = true }},
+		"shared, redirected by an admin": {was: shared(was),
+			patch: link.Patch{LongURL: ptr("https://example.com/2")}, admin: true,
+			want: func(l *link.Link) { l.LongURL = "https://example.com/2" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := test.was
@@ -259,12 +332,15 @@ func TestEdit(t *testing.T) {
 
 func TestDeletedAndRestored(t *testing.T) {
 	const keep = time.Hour
-	live := link.Link{Alias: "abc", LongURL: "https://example.com/", CreatedAt: second.Add(-time.Hour)}
+	live := link.Link{Alias: "abc", LongURL: "https://example.com/",
+		CreatedAt: second.Add(-time.Hour)}
 	deleted, err := live.Deleted(false, now)
-	if want := (link.Link{Alias: "abc", LongURL: live.LongURL, CreatedAt: live.CreatedAt, DeletedAt: second, UpdatedAt: second}); err != nil || !reflect.DeepEqual(deleted, want) {
+	if want := (link.Link{Alias: "abc", LongURL: live.LongURL, CreatedAt: live.CreatedAt,
+		DeletedAt: second, UpdatedAt: second}); err != nil || !reflect.DeepEqual(deleted, want) {
 		t.Fatalf("got %+v, %v, want %+v", deleted, err, want)
 	}
-	if again, err := deleted.Deleted(false, now.Add(time.Minute)); err != nil || again.Changed(deleted) || again.UpdatedAt != second {
+	if again, err := deleted.Deleted(false, now.Add(time.Minute)); err != nil ||
+		again.Changed(deleted) || again.UpdatedAt != second {
 		t.Errorf("deleted again: %+v, %v", again, err)
 	}
 
@@ -303,7 +379,8 @@ func TestDeletedAndRestored(t *testing.T) {
 }
 
 func TestClaimed(t *testing.T) {
-	l := link.Link{Alias: "abc", LongURL: "https://example.com/", ExpiresAt: second.Add(time.Hour), Shared: true, ClaimHash: "h"}
+	l := link.Link{Alias: "abc", LongURL: "https://example.com/", ExpiresAt: second.Add(time.Hour),
+		Shared: true, ClaimHash: "h"}
 	want := l
 	want.Owner, want.ClaimHash, want.UpdatedAt = "o", "", second
 	if got := l.Claimed("o", true, now); !reflect.DeepEqual(got, want) {
@@ -315,15 +392,20 @@ func TestClaimed(t *testing.T) {
 	}
 }
 
-// FuzzRules: whatever is asked for, a link keeps to the rules or is refused, and what is shared stays as it was given.
+// FuzzRules: whatever is asked for, a link keeps to the rules or is refused, and what is shared
+// stays as it was given.
 func FuzzRules(f *testing.F) {
-	f.Add("https://example.com/", "o", "mine", int64(3600), int64(0), int64(302), "title", "tag", byte(0b1111))
-	f.Add("https://example.com/", "", "", int64(0), int64(4_000_000_000), int64(308), "", "", byte(0b10010))
+	f.Add("https://example.com/", "o", "mine", int64(3600), int64(0), int64(302), "title", "tag",
+		byte(0b1111))
+	f.Add("https://example.com/", "", "", int64(0), int64(4_000_000_000), int64(308), "", "",
+		byte(0b10010))
 	r := rules(f, "https://tiney.to")
 	keeps := func(t *testing.T, l link.Link) {
 		t.Helper()
-		if l.LongURL == "" || l.Alias.Reserved() || !link.ValidStatusCode(l.StatusCode) || len(l.Tags) > link.MaxTags || len([]rune(l.Title)) > link.MaxTitle ||
-			slices.Contains(l.Tags, "") || !l.ExpiresAt.IsZero() && (l.ExpiresAt.Year() > 9999 || l.ExpiresAt.Nanosecond() != 0) {
+		if l.LongURL == "" || l.Alias.Reserved() || !link.ValidStatusCode(l.StatusCode) ||
+			len(l.Tags) > link.MaxTags || len([]rune(l.Title)) > link.MaxTitle ||
+			slices.Contains(l.Tags, "") || !l.ExpiresAt.IsZero() && (l.ExpiresAt.Year() > 9999 ||
+			l.ExpiresAt.Nanosecond() != 0) {
 			t.Fatalf("breaks a rule: %+v", l)
 		}
 		if _, ok := link.ParseAlias(string(l.Alias)); !ok && l.Alias != "" {
@@ -333,7 +415,8 @@ func FuzzRules(f *testing.F) {
 			t.Fatalf("nobody's link lives too long: %+v", l)
 		}
 	}
-	f.Fuzz(func(t *testing.T, url, owner, alias string, ttl, unix, code int64, title, tag string, given byte) {
+	f.Fuzz(func(t *testing.T, url, owner, alias string, ttl, unix, code int64, title, tag string,
+		given byte) {
 		// given says what is asked for; what is not keeps its default.
 		w := link.Wish{LongURL: url, Owner: owner, Title: title}
 		var p link.Patch
@@ -367,12 +450,14 @@ func FuzzRules(f *testing.F) {
 		case !errors.As(err, &invalid) || invalid.Detail == "":
 			t.Fatalf("New: %v", err)
 		}
-		was := link.Link{LongURL: "https://example.com/", Owner: "o", StatusCode: 302, ClaimHash: "h", ExpiresAt: second.Add(time.Hour), Shared: given&128 != 0}
+		was := link.Link{LongURL: "https://example.com/", Owner: "o", StatusCode: 302,
+			ClaimHash: "h", ExpiresAt: second.Add(time.Hour), Shared: given&128 != 0}
 		edited, err := r.Edit(was, p, false, now)
 		switch {
 		case err == nil:
 			keeps(t, edited)
-			if was.Shared && (edited.LongURL != was.LongURL || edited.State(second.Add(time.Hour-1)) != link.StateLive) {
+			if was.Shared && (edited.LongURL != was.LongURL ||
+				edited.State(second.Add(time.Hour-1)) != link.StateLive) {
 				t.Fatalf("shared, and now %+v", edited)
 			}
 			if edited.Changed(was) == edited.UpdatedAt.IsZero() {
@@ -395,7 +480,8 @@ func FuzzRules(f *testing.F) {
 			t.Fatalf("restored: %+v, %v, and it was %+v", restored, err, edited)
 		}
 		claimed := edited.Claimed(owner, given&1 != 0, now)
-		if claimed.Owner != owner || claimed.ClaimHash != "" || claimed.Shared != edited.Shared || claimed.LongURL != edited.LongURL ||
+		if claimed.Owner != owner || claimed.ClaimHash != "" || claimed.Shared != edited.Shared ||
+			claimed.LongURL != edited.LongURL ||
 			!claimed.ExpiresAt.IsZero() && (given&1 == 0 || claimed.ExpiresAt != edited.ExpiresAt) {
 			t.Fatalf("claimed: %+v, and it was %+v", claimed, edited)
 		}

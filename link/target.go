@@ -13,34 +13,38 @@ import (
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
-// Limits of a long URL, in bytes. MaxLocationBytes is that of its ASCII form, so that the Location header of a redirect
-// stays within what proxies and browsers accept.
+// Limits of a long URL, in bytes. MaxLocationBytes is that of its ASCII form, so that the Location
+// header of a redirect stays within what proxies and browsers accept.
 const (
 	MaxLongURLBytes  = 4096
 	MaxLocationBytes = 8192
 )
 
 const (
-	// maxAuthority bounds what is parsed, in bytes: punycode takes time that grows with the square of a label's length.
+	// maxAuthority bounds what is parsed, in bytes: punycode takes time that grows with the square
+	// of a label's length.
 	maxAuthority = 1024
 	// maxHost is the longest name that DNS can look up, in bytes (RFC 1035).
 	maxHost = 253
 )
 
-// checkTarget returns what is wrong with longURL as the target of a link, in words for the caller, or "".
+// checkTarget returns what is wrong with longURL as the target of a link, in words for the caller,
+// or "".
 func (r Rules) checkTarget(longURL string) string {
 	switch {
 	case longURL == "":
 		return "The URL is missing: send the one to shorten, such as https://example.com/page."
 	case len(longURL) > MaxLongURLBytes:
-		return fmt.Sprintf("The URL is %d bytes long; at most %d are accepted.", len(longURL), MaxLongURLBytes)
+		return fmt.Sprintf("The URL is %d bytes long; at most %d are accepted.", len(longURL),
+			MaxLongURLBytes)
 	case !utf8.ValidString(longURL):
 		return "The URL is not valid UTF-8."
 	}
 	for _, c := range longURL {
 		switch {
 		case unicode.IsSpace(c) || unicode.IsControl(c):
-			return fmt.Sprintf("The URL contains white space or a control character (%U); percent-encode it.", c)
+			return fmt.Sprintf("The URL contains white space or a control character (%U); "+
+				"percent-encode it.", c)
 		case c == '\\':
 			return "The URL contains a backslash; write / or %5C."
 		}
@@ -52,31 +56,37 @@ func (r Rules) checkTarget(longURL string) string {
 	case target.authority == "":
 		return "The URL has no host."
 	case strings.Contains(target.authority, "@"):
-		return "The URL contains a user name or password; remove everything before the @ and the @ itself."
-	// The parser below accepts any number of brackets around an IPv6 address; the standard allows one pair.
+		return "The URL contains a user name or password; remove everything before the @ and the " +
+			"@ itself."
+	// The parser below accepts any number of brackets around an IPv6 address; the standard allows
+	// one pair.
 	case strings.Count(target.authority, "[") > 1 || strings.Count(target.authority, "]") > 1:
 		return "The URL's host has too many brackets."
 	}
 	host, err := browserHost(target.authority)
 	switch {
 	case errors.Is(err, errTooLong):
-		return fmt.Sprintf("The URL's host is too long: a domain name has at most %d characters.", maxHost)
+		return fmt.Sprintf("The URL's host is too long: a domain name has at most %d characters.",
+			maxHost)
 	case err != nil:
 		// Without the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
 	if to := canonical(host); to == canonical(r.Base.host) || slices.Contains(r.OtherHosts, to) {
-		return "The URL leads to the host of this URL shortener itself; send the URL that the link should lead to."
+		return "The URL leads to the host of this URL shortener itself; send the URL that the " +
+			"link should lead to."
 	}
 	if len(Location(longURL)) > MaxLocationBytes {
-		return fmt.Sprintf("The URL is longer than %d bytes once it is percent-encoded.", MaxLocationBytes)
+		return fmt.Sprintf("The URL is longer than %d bytes once it is percent-encoded.",
+			MaxLocationBytes)
 	}
 	return ""
 }
 
-// Location returns the ASCII form of a long URL for the Location header: the URL itself if it is printable ASCII, else
-// with its host in punycode and all other non-ASCII characters percent-encoded as UTF-8. The result is printable ASCII
-// for any input, since another program may have written the row.
+// Location returns the ASCII form of a long URL for the Location header: the URL itself if it is
+// printable ASCII, else with its host in punycode and all other non-ASCII characters
+// percent-encoded as UTF-8. The result is printable ASCII for any input, since another program may
+// have written the row.
 func Location(longURL string) string {
 	if visibleASCII(longURL) {
 		return longURL
@@ -90,7 +100,8 @@ func Location(longURL string) string {
 		return percentEncode(longURL) // browsers accept a percent-encoded host too
 	}
 	if colon := strings.LastIndexByte(target.authority, ':'); colon >= 0 {
-		host += target.authority[colon:] // the port: a host with non-ASCII characters is never a bracketed address
+		// the port: a host with non-ASCII characters is never a bracketed address
+		host += target.authority[colon:]
 	}
 	return target.scheme + "://" + percentEncode(host) + percentEncode(target.rest)
 }
@@ -135,13 +146,15 @@ func (p parts) parse() (*whatwg.Url, error) {
 
 var errTooLong = errors.New("the host is too long")
 
-// misread reports whether the parser takes the authority for another host than browsers do. It reads a number with a sign
-// as an address, and drops an empty punycode label.
+// misread reports whether the parser takes the authority for another host than browsers do. It
+// reads a number with a sign as an address, and drops an empty punycode label.
 func (p parts) misread(host string) bool {
-	if _, err := netip.ParseAddr(host); err == nil && strings.Trim(p.authority, "0123456789abcdefABCDEFxX.:") != "" {
+	if _, err := netip.ParseAddr(host); err == nil &&
+		strings.Trim(p.authority, "0123456789abcdefABCDEFxX.:") != "" {
 		return true
 	}
-	return slices.ContainsFunc(strings.FieldsFunc(p.authority, func(r rune) bool { return strings.ContainsRune(".。．｡:", r) }),
+	return slices.ContainsFunc(strings.FieldsFunc(
+		p.authority, func(r rune) bool { return strings.ContainsRune(".。．｡:", r) }),
 		func(label string) bool { return strings.EqualFold(label, "xn--") })
 }
 

@@ -24,39 +24,48 @@ func rules(t testing.TB, base string) link.Rules {
 
 func TestLongURLsThatAreAccepted(t *testing.T) {
 	for name, test := range map[string]struct{ longURL, location string }{
-		"plain":                         {"https://example.com/page", ""},
-		"http":                          {"http://example.com", ""},
-		"scheme in capitals":            {"HtTpS://example.com/", ""},
-		"host in capitals":              {"https://EXAMPLE.com/Path", ""},
-		"port, query and fragment":      {"https://example.com:8443/a?b=c&d=%zz#e", ""},
-		"query right after the host":    {"https://example.com?q", ""},
-		"fragment right after host":     {"https://example.com#top", ""},
-		"characters to be left alone":   {`https://example.com/"<>{}|^'` + "`", ""},
-		"dots and double slashes":       {"https://example.com//a/../b/./c", ""},
-		"another URL in its path":       {"https://web.archive.org/web/2020/http://user@example.com/", ""},
-		"an at sign in the path":        {"https://example.com/@user?x=a@b", ""},
-		"loopback":                      {"http://127.0.0.1:3000/", ""},
-		"private host of one label":     {"http://intranet/wiki", ""},
-		"private address":               {"http://10.0.0.1/", ""},
-		"IPv6":                          {"http://[2001:db8::1]:8080/", ""},
-		"underscore in the host":        {"http://a_b.example/", ""},
-		"trailing dot":                  {"https://example.com./", ""},
-		"punycode":                      {"https://xn--bcher-kva.example/", ""},
-		"non-ASCII host":                {"https://bücher.example/", "https://xn--bcher-kva.example/"},
-		"capital sharp s":               {"https://fuẞball.example/ẞ", "https://xn--fuball-cta.example/%E1%BA%9E"},
-		"capital sharp s, encoded":      {"https://fu%E1%BA%9Eball.example/", ""},
-		"non-ASCII host with a port":    {"https://bücher.example:8080?q", "https://xn--bcher-kva.example:8080?q"},
-		"non-ASCII path":                {"https://example.com/ü/東京?q=é#ß", "https://example.com/%C3%BC/%E6%9D%B1%E4%BA%AC?q=%C3%A9#%C3%9F"},
-		"non-ASCII everywhere":          {"HTTPS://BÜCHER.example/ü%20%zz", "HTTPS://xn--bcher-kva.example/%C3%BC%20%zz"},
-		"full-width host":               {"https://ｅｘａｍｐｌｅ.com/", "https://example.com/"},
-		"ideographic full stop":         {"https://example。com/", "https://example.com/"},
-		"right-to-left mark in a path":  {"https://example.com/\u200fa", "https://example.com/%E2%80%8Fa"},
-		"the replacement character":     {"https://example.com/\ufffd", "https://example.com/%EF%BF%BD"},
+		"plain":                       {"https://example.com/page", ""},
+		"http":                        {"http://example.com", ""},
+		"scheme in capitals":          {"HtTpS://example.com/", ""},
+		"host in capitals":            {"https://EXAMPLE.com/Path", ""},
+		"port, query and fragment":    {"https://example.com:8443/a?b=c&d=%zz#e", ""},
+		"query right after the host":  {"https://example.com?q", ""},
+		"fragment right after host":   {"https://example.com#top", ""},
+		"characters to be left alone": {`https://example.com/"<>{}|^'` + "`", ""},
+		"dots and double slashes":     {"https://example.com//a/../b/./c", ""},
+		"another URL in its path": {"https://web.archive.org/web/2020/http://user@example.com/",
+			""},
+		"an at sign in the path":    {"https://example.com/@user?x=a@b", ""},
+		"loopback":                  {"http://127.0.0.1:3000/", ""},
+		"private host of one label": {"http://intranet/wiki", ""},
+		"private address":           {"http://10.0.0.1/", ""},
+		"IPv6":                      {"http://[2001:db8::1]:8080/", ""},
+		"underscore in the host":    {"http://a_b.example/", ""},
+		"trailing dot":              {"https://example.com./", ""},
+		"punycode":                  {"https://xn--bcher-kva.example/", ""},
+		"non-ASCII host": {"https://bücher.example/",
+			"https://xn--bcher-kva.example/"},
+		"capital sharp s": {"https://fuẞball.example/ẞ",
+			"https://xn--fuball-cta.example/%E1%BA%9E"},
+		"capital sharp s, encoded": {"https://fu%E1%BA%9Eball.example/", ""},
+		"non-ASCII host with a port": {"https://bücher.example:8080?q",
+			"https://xn--bcher-kva.example:8080?q"},
+		"non-ASCII path": {"https://example.com/ü/東京?q=é#ß",
+			"https://example.com/%C3%BC/%E6%9D%B1%E4%BA%AC?q=%C3%A9#%C3%9F"},
+		"non-ASCII everywhere": {"HTTPS://BÜCHER.example/ü%20%zz",
+			"HTTPS://xn--bcher-kva.example/%C3%BC%20%zz"},
+		"full-width host":       {"https://ｅｘａｍｐｌｅ.com/", "https://example.com/"},
+		"ideographic full stop": {"https://example。com/", "https://example.com/"},
+		"right-to-left mark in a path": {"https://example.com/\u200fa",
+			"https://example.com/%E2%80%8Fa"},
+		"the replacement character": {"https://example.com/\ufffd",
+			"https://example.com/%EF%BF%BD"},
 		"host that only begins like us": {"https://tiney.to.example.com/", ""},
 		"host above us":                 {"https://to/", ""},
 		"longest host":                  {"https://" + strings.Repeat("a.", 125) + "com/", ""},
 		"address in other notation":     {"http://0x7f.1:80/", ""},
-		"as long as can be":             {"https://example.com/" + strings.Repeat("a", link.MaxLongURLBytes-20), ""},
+		"as long as can be": {"https://example.com/" +
+			strings.Repeat("a", link.MaxLongURLBytes-20), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: test.longURL}, now)
@@ -101,7 +110,8 @@ func TestOtherHostsOfOurs(t *testing.T) {
 		_, made := r.New(link.Wish{LongURL: longURL}, now)
 		_, edited := r.Edit(there, link.Patch{LongURL: &longURL}, true, now)
 		_, imported := r.Import(moved, now)
-		for what, err := range map[string]error{"new": made, "edited": edited, "imported": imported} {
+		for what, err := range map[string]error{"new": made, "edited": edited,
+			"imported": imported} {
 			if ours {
 				wantInvalid(t, err, link.FieldLongURL)
 			} else if err != nil {
@@ -113,60 +123,61 @@ func TestOtherHostsOfOurs(t *testing.T) {
 
 func TestLongURLsThatAreRefused(t *testing.T) {
 	for name, longURL := range map[string]string{
-		"empty":                   "",
-		"no scheme":               "example.com",
-		"scheme alone":            "https:",
-		"no slashes":              "https:example.com",
-		"one slash":               "https:/example.com",
-		"three slashes":           "https:///example.com",
-		"other scheme":            "ftp://example.com/",
-		"script":                  "javascript:alert(1)",
-		"script with slashes":     "javascript://example.com/%0aalert(1)",
-		"data":                    "data:text/html,hi",
-		"relative scheme":         "//example.com",
-		"no host":                 "https://",
-		"no host, port":           "https://:80/",
-		"a host of a dot":         "http://./",
-		"no host, query":          "https://?q",
-		"space in front":          " https://example.com",
-		"space at the end":        "https://example.com ",
-		"space in the path":       "https://example.com/a b",
-		"newline":                 "https://example.com/a\nb",
-		"carriage return":         "https://example.com/a\r\nSet-Cookie: x",
-		"tab in the scheme":       "ht\ttps://example.com",
-		"NUL":                     "https://example.com/\x00",
-		"DEL":                     "https://example.com/\x7f",
-		"C1 control":              "https://example.com/\u0085",
-		"no-break space":          "https://example.com/\u00a0",
-		"line separator":          "https://example.com/\u2028",
-		"ideographic space":       "https://example.com/\u3000",
-		"backslash for slash":     `https:\\example.com`,
-		"backslash in the path":   `https://example.com/a\b`,
-		"user name":               "https://user@example.com/",
-		"user name and password":  "https://user:secret@example.com/",
-		"empty user name":         "https://@example.com/",
-		"IPv4 part out of range":  "http://1.2.3.256/",
-		"IPv4 part not octal":     "http://1.2.3.08",
-		"forbidden in a host":     "http://a<b",
-		"percent-encoded NUL":     "http://a%00b/",
-		"percent-encoded slash":   "http://a%2fb/",
-		"full-width slash":        "http://example.com／@tiney.to",
-		"IPv6 not closed":         "http://[::1",
-		"IPv6 in two brackets":    "http://[[::1]]/",
-		"IPv6 with a zone":        "http://[fe80::1%25eth0]/",
-		"port too large":          "http://example.com:65536/",
-		"port not a number":       "http://example.com:http/",
-		"bad punycode":            "https://xn--a/",
-		"soft hyphen for a host":  "https://\u00ad/",
-		"not UTF-8":               "https://example.com/\xff",
-		"signed address":          "http://-①/",
-		"signed address, other":   "http://-2130706433\u2060/",
-		"address in full width":   "http://１27.0.0.1/",
-		"empty punycode label":    "https://z。xn--/",
-		"empty punycode, first":   "http://XN--.ẞ/",
-		"host too long":           "https://" + strings.Repeat("a.", 126) + "com/",
-		"host too long to parse":  "https://" + strings.Repeat("東", 1300),
-		"too long":                "https://example.com/" + strings.Repeat("a", link.MaxLongURLBytes-19),
+		"empty":                  "",
+		"no scheme":              "example.com",
+		"scheme alone":           "https:",
+		"no slashes":             "https:example.com",
+		"one slash":              "https:/example.com",
+		"three slashes":          "https:///example.com",
+		"other scheme":           "ftp://example.com/",
+		"script":                 "javascript:alert(1)",
+		"script with slashes":    "javascript://example.com/%0aalert(1)",
+		"data":                   "data:text/html,hi",
+		"relative scheme":        "//example.com",
+		"no host":                "https://",
+		"no host, port":          "https://:80/",
+		"a host of a dot":        "http://./",
+		"no host, query":         "https://?q",
+		"space in front":         " https://example.com",
+		"space at the end":       "https://example.com ",
+		"space in the path":      "https://example.com/a b",
+		"newline":                "https://example.com/a\nb",
+		"carriage return":        "https://example.com/a\r\nSet-Cookie: x",
+		"tab in the scheme":      "ht\ttps://example.com",
+		"NUL":                    "https://example.com/\x00",
+		"DEL":                    "https://example.com/\x7f",
+		"C1 control":             "https://example.com/\u0085",
+		"no-break space":         "https://example.com/\u00a0",
+		"line separator":         "https://example.com/\u2028",
+		"ideographic space":      "https://example.com/\u3000",
+		"backslash for slash":    `https:\\example.com`,
+		"backslash in the path":  `https://example.com/a\b`,
+		"user name":              "https://user@example.com/",
+		"user name and password": "https://user:secret@example.com/",
+		"empty user name":        "https://@example.com/",
+		"IPv4 part out of range": "http://1.2.3.256/",
+		"IPv4 part not octal":    "http://1.2.3.08",
+		"forbidden in a host":    "http://a<b",
+		"percent-encoded NUL":    "http://a%00b/",
+		"percent-encoded slash":  "http://a%2fb/",
+		"full-width slash":       "http://example.com／@tiney.to",
+		"IPv6 not closed":        "http://[::1",
+		"IPv6 in two brackets":   "http://[[::1]]/",
+		"IPv6 with a zone":       "http://[fe80::1%25eth0]/",
+		"port too large":         "http://example.com:65536/",
+		"port not a number":      "http://example.com:http/",
+		"bad punycode":           "https://xn--a/",
+		"soft hyphen for a host": "https://\u00ad/",
+		"not UTF-8":              "https://example.com/\xff",
+		"signed address":         "http://-①/",
+		"signed address, other":  "http://-2130706433\u2060/",
+		"address in full width":  "http://１27.0.0.1/",
+		"empty punycode label":   "https://z。xn--/",
+		"empty punycode, first":  "http://XN--.ẞ/",
+		"host too long":          "https://" + strings.Repeat("a.", 126) + "com/",
+		"host too long to parse": "https://" + strings.Repeat("東", 1300),
+		"too long": "https://example.com/" +
+			strings.Repeat("a", link.MaxLongURLBytes-19),
 		"too long once encoded":   "https://example.com/" + strings.Repeat("東", 1000),
 		"ourselves":               "https://tiney.to/abc",
 		"ourselves in capitals":   "HTTPS://TINEY.TO/abc",
@@ -196,10 +207,12 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 
 // Nothing but the scheme is wrong with an address of another kind, whatever stands before its @.
 func TestOtherSchemesAreToldSo(t *testing.T) {
-	for _, longURL := range []string{"mailto:ann@example.com", "ftp://ann:secret@example.com/", "ann@example.com"} {
+	for _, longURL := range []string{"mailto:ann@example.com", "ftp://ann:secret@example.com/",
+		"ann@example.com"} {
 		_, err := rules(t, "https://tiney.to").New(link.Wish{LongURL: longURL}, now)
 		var invalid *link.InvalidError
-		if !errors.As(err, &invalid) || invalid.Detail != "The URL must start with http:// or https://." {
+		if !errors.As(err, &invalid) ||
+			invalid.Detail != "The URL must start with http:// or https://." {
 			t.Errorf("%s: %v", longURL, err)
 		}
 	}
@@ -223,13 +236,14 @@ func TestOurselvesInEverySpelling(t *testing.T) {
 
 func TestLocationOfAnythingIsPrintableASCII(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                    "",
-		"not a URL at all\r\n":                "not%20a%20URL%20at%20all%0D%0A",
-		"http://ex ample.com/ü":               "http://ex%20ample.com/%C3%BC",
-		"http://\xff\xfe/":                    "http://%FF%FE/",
-		"http://bü<cher.example/":             "http://b%C3%BC<cher.example/",
-		"mailto:ü@example.com":                "mailto:%C3%BC@example.com",
-		"http://" + strings.Repeat("ü", 1300): "http://" + strings.Repeat("%C3%BC", 1300), // not parsed
+		"":                        "",
+		"not a URL at all\r\n":    "not%20a%20URL%20at%20all%0D%0A",
+		"http://ex ample.com/ü":   "http://ex%20ample.com/%C3%BC",
+		"http://\xff\xfe/":        "http://%FF%FE/",
+		"http://bü<cher.example/": "http://b%C3%BC<cher.example/",
+		"mailto:ü@example.com":    "mailto:%C3%BC@example.com",
+		// not parsed
+		"http://" + strings.Repeat("ü", 1300): "http://" + strings.Repeat("%C3%BC", 1300),
 	} {
 		if got := link.Location(in); got != want {
 			t.Errorf("Location(%q) = %q, want %q", in, got, want)
@@ -239,8 +253,10 @@ func TestLocationOfAnythingIsPrintableASCII(t *testing.T) {
 
 func FuzzLongURL(f *testing.F) {
 	for _, seed := range []string{
-		"https://example.com/page?q=1#x", "http://1.2.3.08", "http://a<b", "https://bücher.example:8080/ü", "http://[::1]:80/",
-		"https://user:pass@example.com", "https://tiney。to", "http://0x7f.1/", "https://example.com／a", "http://xn--a/", "http://-1/", "http://1.2.3.+4/",
+		"https://example.com/page?q=1#x", "http://1.2.3.08", "http://a<b",
+		"https://bücher.example:8080/ü", "http://[::1]:80/",
+		"https://user:pass@example.com", "https://tiney。to", "http://0x7f.1/",
+		"https://example.com／a", "http://xn--a/", "http://-1/", "http://1.2.3.+4/",
 		"https://fuẞball.example", "https://%E1%bA%9E%E1/",
 	} {
 		f.Add(seed)
@@ -273,7 +289,8 @@ func FuzzLongURL(f *testing.F) {
 			t.Fatalf("the Location %q of %q does not parse: %v", location, longURL, err)
 		}
 		if sent.Host() != followed.Host() || sent.Protocol() != followed.Protocol() {
-			t.Fatalf("%q leads to %s, its Location %q to %s", longURL, sent.Host(), location, followed.Host())
+			t.Fatalf("%q leads to %s, its Location %q to %s", longURL, sent.Host(), location,
+				followed.Host())
 		}
 		if host := strings.TrimRight(followed.Hostname(), "."); host == "tiney.to" || host == "" {
 			t.Fatalf("%q leads to %q", longURL, host)

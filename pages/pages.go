@@ -1,8 +1,8 @@
-// Package pages has the pages that people see, and the files that these load. The files are embedded as they are: there is
-// no build step, and nothing comes from elsewhere.
+// Package pages has the pages that people see, and the files that these load. The files are
+// embedded as they are: there is no build step, and nothing comes from elsewhere.
 //
-// html/template would fill the pages in too, but can call any method by its name, and so keeps all exported methods of all
-// types in the executable: a quarter of its size.
+// html/template would fill the pages in too, but can call any method by its name, and so keeps all
+// exported methods of all types in the executable: a quarter of its size.
 package pages
 
 import (
@@ -18,21 +18,25 @@ import (
 	"time"
 )
 
-// Policy is the Content-Security-Policy of all pages: files and calls of this service, and nothing else. Its last two
-// directives refuse a script that makes markup of a text.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; " +
-	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+// Policy is the Content-Security-Policy of all pages: files and calls of this service, and nothing
+// else. Its last two directives refuse a script that makes markup of a text.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types " +
+	"'none'"
 
 // PolicyWith is Policy for a page that also calls these origins.
 func PolicyWith(origins ...string) string {
-	return strings.Replace(Policy, "connect-src 'self'", strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
+	return strings.Replace(Policy, "connect-src 'self'",
+		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
 }
 
 //go:embed *.html *.css *.js
 var files embed.FS
 
 // assetNames are the files that pages load.
-var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js", "session.js", "parts.js", "list.js", "stats.js", "link.js", "seldom.js", "manage.js"}
+var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
+	"session.js", "parts.js", "list.js", "stats.js", "link.js", "seldom.js", "manage.js"}
 
 // Asset is a file that pages load.
 type Asset struct {
@@ -41,12 +45,14 @@ type Asset struct {
 }
 
 var (
-	assetTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
-	version    = hashAssets()
-	names      = nameAssets() // replaces names in pages and scripts by those with a hash
+	assetTypes = map[string]string{".css": "text/css; charset=utf-8",
+		".js": "text/javascript; charset=utf-8"}
+	version = hashAssets()
+	names   = nameAssets() // replaces names in pages and scripts by those with a hash
 )
 
-// hashAssets returns a hash of all assets: one for all, since each may import others, and nobody keeps their texts in memory.
+// hashAssets returns a hash of all assets: one for all, since each may import others, and nobody
+// keeps their texts in memory.
 func hashAssets() string {
 	sum, buffer := sha256.New(), make([]byte, 4<<10)
 	for _, name := range assetNames {
@@ -64,7 +70,8 @@ func hashAssets() string {
 func nameAssets() *strings.Replacer {
 	var renamed []string
 	for _, name := range assetNames {
-		renamed = append(renamed, `"./`+name+`"`, `"./`+hashed(name)+`"`, "manage/"+name+`"`, "manage/"+hashed(name)+`"`)
+		renamed = append(renamed, `"./`+name+`"`, `"./`+hashed(name)+`"`, "manage/"+name+`"`,
+			"manage/"+hashed(name)+`"`)
 	}
 	return strings.NewReplacer(renamed...)
 }
@@ -83,8 +90,9 @@ func mustRead(name string) string {
 	return string(data)
 }
 
-// Find returns the asset that is at /manage/name. Its name has a hash of its content, so it can be cached for ever, unless
-// current is false: then name is another build's, whose pages ask this one during a deployment.
+// Find returns the asset that is at /manage/name. Its name has a hash of its content, so it can be
+// cached for ever, unless current is false: then name is another build's, whose pages ask this one
+// during a deployment.
 func Find(name string) (a Asset, current, ok bool) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 || !slices.Contains(assetNames, parts[0]+"."+parts[2]) {
@@ -113,8 +121,8 @@ const maxDepth = 16
 // markup is HTML already. Other texts are escaped before they get into a page.
 type markup string
 
-// fill replaces names in a page, such as {{.Title}}, by texts, which are escaped, or markup. Names stand between tags, or
-// in the quotes of an attribute that may hold any text.
+// fill replaces names in a page, such as {{.Title}}, by texts, which are escaped, or markup. Names
+// stand between tags, or in the quotes of an attribute that may hold any text.
 func fill(page string, namesAndValues ...any) markup {
 	with := make([]string, len(namesAndValues))
 	for i := 0; i < len(with); i += 2 {
@@ -122,7 +130,8 @@ func fill(page string, namesAndValues ...any) markup {
 		if value, ok := namesAndValues[i+1].(markup); ok {
 			with[i+1] = string(value)
 		} else {
-			with[i+1] = html.EscapeString(strings.ToValidUTF8(namesAndValues[i+1].(string), "\uFFFD"))
+			with[i+1] = html.EscapeString(strings.ToValidUTF8(namesAndValues[i+1].(string),
+				"\uFFFD"))
 		}
 	}
 	return markup(strings.NewReplacer(with...).Replace(page))
@@ -143,7 +152,8 @@ func layout(root, title string, head, main markup) []byte {
 	return []byte(fill(layoutFile, "Root", root, "Title", title, "Head", head, "Main", main))
 }
 
-// scripts returns the tags that load modules. The last one is the page's own, which imports the others.
+// scripts returns the tags that load modules. The last one is the page's own, which imports the
+// others.
 func scripts(root string, modules ...string) markup {
 	var tags markup
 	for i, module := range modules {
@@ -183,9 +193,11 @@ type Link struct {
 
 // Form is what is in the form of the home page. The zero Form is an empty one.
 type Form struct {
-	LongURL, Alias, Lifetime string // as they were sent; Lifetime is in seconds, and "" for the default
+	// as they were sent; Lifetime is in seconds, and "" for the default
+	LongURL, Alias, Lifetime string
 
-	// Title and Detail say what is wrong, if anything is; Field is the member of the API's request that it is about, or "".
+	// Title and Detail say what is wrong, if anything is; Field is the member of the API's request
+	// that it is about, or "".
 	Title, Detail, Field string
 
 	Made *Link // what the form made
@@ -205,7 +217,8 @@ func (s Site) Home(f Form) []byte {
 	lifeError, lifeInvalid := wrong("expiresInSeconds")
 	var problem markup
 	if longURLInvalid+aliasInvalid+lifeInvalid == "" && f.Title != "" {
-		problem = fill("<strong>{{.Title}}</strong>{{.Detail}}", "Title", f.Title, "Detail", f.Detail)
+		problem = fill("<strong>{{.Title}}</strong>{{.Detail}}", "Title", f.Title, "Detail",
+			f.Detail)
 	}
 	made, title, until, qr := Link{}, "", "", markup("")
 	if f.Made != nil {
@@ -219,17 +232,22 @@ func (s Site) Home(f Form) []byte {
 		qr = fill(` src="api/links/{{.Alias}}/qr"`, "Alias", made.Alias)
 	}
 	return layout("./", "tiney: short links",
-		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+scripts("./", "common.js", "home.js"),
-		fill(homeFile, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix", bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
+		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+
+			scripts("./", "common.js", "home.js"),
+		fill(homeFile, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix",
+			bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
 			"LongURL", f.LongURL, "LongURLError", longURLError, "LongURLInvalid", longURLInvalid,
 			"Alias", f.Alias, "AliasError", aliasError, "AliasInvalid", aliasInvalid,
 			"LifeError", lifeError, "LifeInvalid", lifeInvalid, "Problem", problem,
-			"ResultTitle", title, "ShortURL", made.ShortURL, "ShortText", bare(made.ShortURL), "ResultURL", made.LongURL,
+			"ResultTitle", title, "ShortURL", made.ShortURL, "ShortText", bare(made.ShortURL),
+			"ResultURL", made.LongURL,
 			"ResultAlias", made.Alias, "Until", until, "QRSource", qr,
-			"HideForm", hidden(s.OwnersOnly), "HideMembers", hidden(!s.OwnersOnly), "HideResult", hidden(f.Made == nil)))
+			"HideForm", hidden(s.OwnersOnly), "HideMembers", hidden(!s.OwnersOnly), "HideResult",
+			hidden(f.Made == nil)))
 }
 
-// lifetimes returns the options of a lifetime: the default, and those of some usual ones that the service allows.
+// lifetimes returns the options of a lifetime: the default, and those of some usual ones that the
+// service allows.
 func (s Site) lifetimes(chosen string) markup {
 	const day = 24 * time.Hour
 	options := fill(`<option value="">{{.Words}}</option>`, "Words", words(s.DefaultTTL))
@@ -241,7 +259,8 @@ func (s Site) lifetimes(chosen string) markup {
 		if seconds == chosen {
 			selected = " selected"
 		}
-		options += fill(`<option value="{{.Seconds}}"{{.Selected}}>{{.Words}}</option>`, "Seconds", seconds, "Selected", selected, "Words", words(d))
+		options += fill(`<option value="{{.Seconds}}"{{.Selected}}>{{.Words}}</option>`, "Seconds",
+			seconds, "Selected", selected, "Words", words(d))
 	}
 	return options
 }
@@ -251,7 +270,8 @@ func words(d time.Duration) string {
 	for _, unit := range []struct {
 		is   time.Duration
 		name string
-	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"},
+		{time.Minute, "minute"}, {time.Second, "second"}} {
 		if n := d / unit.is; n > 0 && d%unit.is == 0 {
 			if n == 1 {
 				return "1 " + unit.name
@@ -262,13 +282,16 @@ func words(d time.Duration) string {
 	return d.String()
 }
 
-// Manage returns the page on which people manage their links, for a request of this escaped path. They may sign in with the
-// OpenID Connect provider that is issuer, as the client clientID, unless these are "".
+// Manage returns the page on which people manage their links, for a request of this escaped path.
+// They may sign in with the OpenID Connect provider that is issuer, as the client clientID, unless
+// these are "".
 func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
 	root := Root(escapedPath)
-	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root", root, "Name", hashed("manage.css")) +
+	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
+		root, "Name", hashed("manage.css")) +
 		scripts(root, "common.js", "session.js", "parts.js", "list.js", "link.js", "manage.js")
-	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base, "Prefix", bare(s.Base)+"/",
+	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base,
+		"Prefix", bare(s.Base)+"/",
 		"Issuer", issuer, "Client", clientID))
 }
 
@@ -280,12 +303,14 @@ func (s Site) Preview(l Link) []byte {
 		expires = date(l.Expires)
 	}
 	return layout("./", "Preview of "+bare(l.ShortURL), noIndex,
-		fill(previewFile, "Alias", l.Alias, "ShortText", bare(l.ShortURL), "Before", before, "Host", host, "After", after,
-			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated", hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
+		fill(previewFile, "Alias", l.Alias, "ShortText", bare(l.ShortURL), "Before", before, "Host",
+			host, "After", after,
+			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated",
+			hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
 }
 
-// split returns what stands before the host of a URL, the host with its port, and what stands behind it. A row that another
-// program wrote may have a user name, which is there to deceive.
+// split returns what stands before the host of a URL, the host with its port, and what stands
+// behind it. A row that another program wrote may have a user name, which is there to deceive.
 func split(longURL string) (before, host, after string) {
 	start := strings.Index(longURL, "://") + 3
 	if start < 3 {
@@ -304,7 +329,8 @@ func Problem(escapedPath string, status int, title, detail string) []byte {
 	root := Root(escapedPath)
 	again := slices.Contains([]int{429, 503}, status)
 	return layout(root, title, noIndex,
-		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail", detail, "HideAgain", hidden(!again)))
+		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail",
+			detail, "HideAgain", hidden(!again)))
 }
 
 // date returns a time for people whose time zone is not known.

@@ -13,27 +13,35 @@ import (
 const hostile = `</title><script>alert("{{.Root}}")</script><img src=x onerror=alert(1)>&'`
 
 var (
-	site    = Site{Base: "https://tiney.to", DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour}
-	example = Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://example.com/", ASCII: "https://example.com/"}
+	site = Site{Base: "https://tiney.to", DefaultTTL: 30 * 24 * time.Hour,
+		MaxTTL: 90 * 24 * time.Hour}
+	example = Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://example.com/",
+		ASCII: "https://example.com/"}
 )
 
 // all returns every page in every state, with a text in each place that takes one from outside.
 func all(text string) map[string][]byte {
-	l := Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://" + text, ASCII: text}
+	l := Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://" + text,
+		ASCII: text}
 	return map[string][]byte{
-		"home":          site.Home(Form{}),
-		"made":          site.Home(Form{Made: &l, New: true}),
-		"found":         site.Home(Form{Made: &l}),
-		"wrong URL":     site.Home(Form{LongURL: text, Alias: text, Lifetime: text, Title: "Wrong", Detail: text, Field: "longUrl"}),
-		"wrong alias":   site.Home(Form{LongURL: text, Alias: text, Title: "Wrong", Detail: text, Field: "alias"}),
-		"wrong life":    site.Home(Form{LongURL: text, Alias: text, Title: "Wrong", Detail: text, Field: "expiresInSeconds"}),
-		"problem":       site.Home(Form{LongURL: text, Title: text, Detail: text}),
-		"owners only":   Site{Base: "https://tiney.to", OwnersOnly: true, DefaultTTL: time.Hour, MaxTTL: time.Hour}.Home(Form{}),
-		"preview":       site.Preview(l),
-		"preview, host": site.Preview(Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: text}),
-		"manage":        site.Manage("/manage/", text, text),
-		"404":           Problem("/a/b", 404, text, text),
-		"503":           Problem("/abc", 503, text, text),
+		"home":  site.Home(Form{}),
+		"made":  site.Home(Form{Made: &l, New: true}),
+		"found": site.Home(Form{Made: &l}),
+		"wrong URL": site.Home(Form{LongURL: text, Alias: text, Lifetime: text, Title: "Wrong",
+			Detail: text, Field: "longUrl"}),
+		"wrong alias": site.Home(Form{LongURL: text, Alias: text, Title: "Wrong", Detail: text,
+			Field: "alias"}),
+		"wrong life": site.Home(Form{LongURL: text, Alias: text, Title: "Wrong", Detail: text,
+			Field: "expiresInSeconds"}),
+		"problem": site.Home(Form{LongURL: text, Title: text, Detail: text}),
+		"owners only": Site{Base: "https://tiney.to", OwnersOnly: true, DefaultTTL: time.Hour,
+			MaxTTL: time.Hour}.Home(Form{}),
+		"preview": site.Preview(l),
+		"preview, host": site.Preview(Link{Alias: "abc", ShortURL: "https://tiney.to/abc",
+			LongURL: text}),
+		"manage": site.Manage("/manage/", text, text),
+		"404":    Problem("/a/b", 404, text, text),
+		"503":    Problem("/abc", 503, text, text),
 	}
 }
 
@@ -43,7 +51,8 @@ var (
 	inline  = regexp.MustCompile(`(?i)\s(?:on[a-z]+|style)=`)
 )
 
-// What is left of a page without its elements is text: no text of somebody else is, or breaks out of, an element.
+// What is left of a page without its elements is text: no text of somebody else is, or breaks out
+// of, an element.
 func TestPagesHoldTextsEscaped(t *testing.T) {
 	plain := all("example.com/x")
 	for name, page := range all(hostile) {
@@ -54,31 +63,40 @@ func TestPagesHoldTextsEscaped(t *testing.T) {
 		if strings.Contains(strings.ReplaceAll(page, html.EscapeString(`"{{.Root}}"`), ""), "{{") {
 			t.Errorf("%s: something is left to fill in\n%s", name, page)
 		}
-		if len(element.FindAllString(page, -1)) != len(element.FindAllString(string(plain[name]), -1)) {
+		if len(element.FindAllString(page, -1)) != len(element.FindAllString(string(plain[name]),
+			-1)) {
 			t.Errorf("%s: a text makes other elements of it:\n%s", name, page)
 		}
-		if inline.MatchString(quoted.ReplaceAllString(strings.Join(element.FindAllString(page, -1), ""), "")) {
+		if inline.MatchString(quoted.ReplaceAllString(strings.Join(element.FindAllString(page, -1),
+			""), "")) {
 			t.Errorf("%s: it has an inline script or style", name)
 		}
-		if n := strings.Count(page, "<script"); strings.Contains(page, "<style") || n > 1 || n == 1 && !regexp.MustCompile(`<script type="module" src="(\./manage/home|\.\./manage/manage)\.`).MatchString(page) {
+		if n := strings.Count(page, "<script"); strings.Contains(page, "<style") || n > 1 ||
+			n == 1 && !regexp.MustCompile(
+				`<script type="module" src="(\./manage/home|\.\./manage/manage)\.`).MatchString(
+				page) {
 			t.Errorf("%s: it has another style or script than its own", name)
 		}
 	}
-	if escaped := html.EscapeString(hostile); !strings.Contains(string(all(hostile)["wrong URL"]), `value="`+escaped+`"`) ||
+	if escaped := html.EscapeString(hostile); !strings.Contains(string(all(hostile)["wrong URL"]),
+		`value="`+escaped+`"`) ||
 		!strings.Contains(string(all(hostile)["404"]), `<p class="lead">`+escaped+"</p>") {
 		t.Error("a text is not what it was")
 	}
 }
 
-// Only these attributes take a text that somebody else may have chosen. Escaping makes no URL and no script harmless.
+// Only these attributes take a text that somebody else may have chosen. Escaping makes no URL and
+// no script harmless.
 func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	list, err := fs.Glob(files, "*.html")
 	if err != nil || len(list) < 4 {
 		t.Fatalf("the pages are %v (%v)", list, err)
 	}
 	attribute := regexp.MustCompile(`\s([a-z-]+)="[^"]*\{\{\.(\w+)\}\}[^"]*"`)
-	// The root is ours, an alias has letters, digits, - and _, and a short URL is the service's own.
-	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL", "download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
+	// The root is ours, an alias has letters, digits, - and _, and a short URL is the service's
+	// own.
+	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL",
+		"download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
 		"data-base Base", "data-issuer Issuer", "data-client Client"}
 	for _, name := range list {
 		for _, m := range attribute.FindAllStringSubmatch(mustRead(name), -1) {
@@ -103,7 +121,8 @@ func TestFilesArePlain(t *testing.T) {
 			t.Errorf("%s is not at its name with a hash", name)
 		}
 		if strings.Contains(a.Body, `from "./`) {
-			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(a.Body, -1) {
+			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(a.Body,
+				-1) {
 				if _, current, _ := Find(m[1]); !current {
 					t.Errorf("%s imports %s, which is not there", name, m[1])
 				}
@@ -145,15 +164,18 @@ func TestFirstLoadIsSmall(t *testing.T) {
 	} {
 		page := string(test.page)
 		size, requests := len(page), 1
-		for _, m := range regexp.MustCompile(`manage/([\w.]+\.(?:css|js))"`).FindAllStringSubmatch(page, -1) {
+		for _, m := range regexp.MustCompile(`manage/([\w.]+\.(?:css|js))"`).FindAllStringSubmatch(
+			page, -1) {
 			a, current, ok := Find(m[1])
 			if !ok || !current {
 				t.Errorf("%s: %s is not there", name, m[1])
 			}
 			size, requests = size+len(a.Body), requests+1
-			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(a.Body, -1) {
+			for _, m := range regexp.MustCompile(`from "\./([^"]+)"`).FindAllStringSubmatch(a.Body,
+				-1) {
 				if !strings.Contains(page, m[1]) {
-					t.Errorf("%s: the page does not name %s, which would be loaded late", name, m[1])
+					t.Errorf("%s: the page does not name %s, which would be loaded late", name,
+						m[1])
 				}
 			}
 		}
@@ -171,14 +193,17 @@ func TestPolicyWith(t *testing.T) {
 	if got := PolicyWith(); got != Policy {
 		t.Errorf("with nothing more: %s", got)
 	}
-	want := strings.Replace(Policy, "connect-src 'self';", "connect-src 'self' https://a.example https://b.example:8443;", 1)
-	if got := PolicyWith("https://a.example", "https://b.example:8443"); got != want || got == Policy {
+	want := strings.Replace(Policy, "connect-src 'self';",
+		"connect-src 'self' https://a.example https://b.example:8443;", 1)
+	if got := PolicyWith("https://a.example", "https://b.example:8443"); got != want ||
+		got == Policy {
 		t.Errorf("with two origins: %s", got)
 	}
 }
 
 func TestRoot(t *testing.T) {
-	for path, want := range map[string]string{"/": "./", "/abc+": "./", "/a/b": "../", "/a/b/": "../../", "/a%2Fb": "./", "*": "./", "": "./",
+	for path, want := range map[string]string{"/": "./", "/abc+": "./", "/a/b": "../",
+		"/a/b/": "../../", "/a%2Fb": "./", "*": "./", "": "./",
 		strings.Repeat("/", 17): strings.Repeat("../", 16), strings.Repeat("/", 18): "/"} {
 		if got := Root(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
@@ -189,20 +214,26 @@ func TestRoot(t *testing.T) {
 func TestForm(t *testing.T) {
 	home := string(site.Home(Form{}))
 	for _, want := range []string{`<option value="">30 days</option><option value="3600">1 hour</option><option value="86400">1 day</option>` +
-		`<option value="604800">7 days</option><option value="7776000">90 days</option></select>`, "curl https://tiney.to/api/shorten", ">tiney.to/</span>"} {
+		`<option value="604800">7 days</option><option value="7776000">90 days</option></select>`,
+		"curl https://tiney.to/api/shorten", ">tiney.to/</span>"} {
 		if !strings.Contains(home, want) {
 			t.Errorf("it lacks %s", want)
 		}
 	}
 	short := Site{Base: "http://x", DefaultTTL: 90 * time.Minute, MaxTTL: 2 * time.Hour}
-	if got := string(short.lifetimes("3600")); got != `<option value="">90 minutes</option><option value="3600" selected>1 hour</option>` {
+	if got := string(short.lifetimes(
+		"3600")); got != `<option value="">90 minutes</option><option value="3600" selected>1 hour</option>` {
 		t.Error(got)
 	}
-	if owners := string(all("")["owners only"]); !strings.Contains(owners, `aria-label="New short link" hidden>`) || strings.Contains(owners, `class="card" hidden>`) {
+	if owners := string(all("")["owners only"]); !strings.Contains(owners,
+		`aria-label="New short link" hidden>`) || strings.Contains(owners, `class="card" hidden>`) {
 		t.Errorf("owners only: %s", owners)
 	}
-	wrong := string(site.Home(Form{LongURL: "x", Alias: "a b", Title: "Wrong", Detail: "No spaces.", Field: "alias"}))
-	for _, want := range []string{`value="x"`, `value="a b"`, `aria-describedby="alias-error" aria-invalid="true">`, `id="alias-error">No spaces.</p>`, `id="url-error"></p>`, `role="alert"></div>`} {
+	wrong := string(site.Home(Form{LongURL: "x", Alias: "a b", Title: "Wrong", Detail: "No spaces.",
+		Field: "alias"}))
+	for _, want := range []string{`value="x"`, `value="a b"`,
+		`aria-describedby="alias-error" aria-invalid="true">`, `id="alias-error">No spaces.</p>`,
+		`id="url-error"></p>`, `role="alert"></div>`} {
 		if !strings.Contains(wrong, want) {
 			t.Errorf("it lacks %s", want)
 		}
@@ -225,16 +256,20 @@ func TestPreviewShowsTheHost(t *testing.T) {
 		}
 	}
 	l := example
-	l.Created, l.Expires = time.Date(2026, 11, 22, 3, 48, 36, 0, time.UTC), time.Date(2026, 11, 22, 4, 48, 36, 0, time.UTC)
+	l.Created, l.Expires = time.Date(2026, 11, 22, 3, 48, 36, 0, time.UTC),
+		time.Date(2026, 11, 22, 4, 48, 36, 0, time.UTC)
 	page := string(site.Preview(l))
-	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC", `<div hidden><dt>In ASCII`, "https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
-		`href="abc" rel="noreferrer">Go there`, `src="api/links/abc/qr"`, `<meta name="robots" content="noindex">`} {
+	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC",
+		`<div hidden><dt>In ASCII`, "https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
+		`href="abc" rel="noreferrer">Go there`, `src="api/links/abc/qr"`,
+		`<meta name="robots" content="noindex">`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("it lacks %s:\n%s", want, page)
 		}
 	}
 	l.Expires, l.ASCII = time.Time{}, "https://xn--exmple-cua.com/"
-	if page := string(site.Preview(l)); !strings.Contains(page, "<dd>never</dd>") || !strings.Contains(page, "<div><dt>In ASCII</dt>") {
+	if page := string(site.Preview(l)); !strings.Contains(page, "<dd>never</dd>") ||
+		!strings.Contains(page, "<div><dt>In ASCII</dt>") {
 		t.Error(page)
 	}
 }

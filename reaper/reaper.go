@@ -1,5 +1,6 @@
-// Package reaper is the work that runs by the clock: it rolls up clicks and deletes expired links, in one process at a time.
-// Behind the Functions host, a timer trigger runs it; without the host, it has a schedule of its own.
+// Package reaper is the work that runs by the clock: it rolls up clicks and deletes expired links,
+// in one process at a time. Behind the Functions host, a timer trigger runs it; without the host,
+// it has a schedule of its own.
 package reaper
 
 import (
@@ -18,21 +19,22 @@ import (
 
 // Locker keeps instances from doing the same work.
 type Locker interface {
-	// Do runs work while it holds the lock and ends work's context if it loses it. If another instance holds the lock, it
-	// returns link.ErrLockHeld.
+	// Do runs work while it holds the lock and ends work's context if it loses it. If another
+	// instance holds the lock, it returns link.ErrLockHeld.
 	Do(ctx context.Context, work func(context.Context) error) error
 	// Held reports whether some instance holds the lock. Error: link.ErrUnavailable.
 	Held(ctx context.Context) (bool, error)
 }
 
-// Links are what is reaped. Reap deletes what has expired, as far as the time of ctx allows, whose end is no error, and does no
-// harm if two run at once. The error is link.ErrUnavailable or the cause of the end of ctx.
+// Links are what is reaped. Reap deletes what has expired, as far as the time of ctx allows, whose
+// end is no error, and does no harm if two run at once. The error is link.ErrUnavailable or the
+// cause of the end of ctx.
 type Links interface {
 	Reap(ctx context.Context) (link.ReapResult, error)
 }
 
-// Clicks are what is rolled up: RollUp adds what was counted on days that are over to the totals of their links, as far as the
-// time of ctx allows. Otherwise it is as Reap.
+// Clicks are what is rolled up: RollUp adds what was counted on days that are over to the totals of
+// their links, as far as the time of ctx allows. Otherwise it is as Reap.
 type Clicks interface {
 	RollUp(ctx context.Context) (clicks.RollUpResult, error)
 }
@@ -61,7 +63,8 @@ type Reaper struct {
 
 var errStopping = errors.New("the process is stopping")
 
-// Run rolls up and reaps once, and returns a summary in words. The error is link.ErrLockHeld if another instance is reaping.
+// Run rolls up and reaps once, and returns a summary in words. The error is link.ErrLockHeld if
+// another instance is reaping.
 func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	start := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -90,7 +93,8 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	rp.Metrics.ReaperFailed.Add(done.Failed)
 	rp.Metrics.ReaperDuration.Observe(took)
 	if done.Complete || done.Backlog > 0 {
-		rp.Metrics.ReaperBacklogAge.Set(int64(done.Backlog / time.Second)) // otherwise the run knows nothing of it
+		// otherwise the run knows nothing of it
+		rp.Metrics.ReaperBacklogAge.Set(int64(done.Backlog / time.Second))
 	}
 	message := telemetry.LogReaperFailed
 	if err == nil {
@@ -98,9 +102,11 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	}
 	err = errors.Join(err, open)
 	stopped := err != nil && errors.Is(context.Cause(ctx), errStopping)
-	rp.Runs.Record(ctx, link.ReapRun{At: start, Took: took, Deleted: done.Deleted, Failed: err != nil && !stopped})
+	rp.Runs.Record(ctx, link.ReapRun{At: start, Took: took, Deleted: done.Deleted,
+		Failed: err != nil && !stopped})
 	log := rp.Log.With("deleted", done.Deleted, "dropped", done.Dropped, "failed", done.Failed,
-		"backlogSeconds", int64(done.Backlog/time.Second), "rolledUp", rolled.Added, "complete", done.Complete, "ms", took.Milliseconds())
+		"backlogSeconds", int64(done.Backlog/time.Second), "rolledUp", rolled.Added, "complete",
+		done.Complete, "ms", took.Milliseconds())
 	switch {
 	case stopped:
 		log.Info("reaper: stopped with the process")
@@ -113,7 +119,8 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	}
 	log.Info("reaper: done")
 	rp.report(ctx, telemetry.ResultDone, done, took)
-	return fmt.Sprintf("deleted %d links and %d expiry rows without a link, failed at %d, complete: %t",
+	return fmt.Sprintf("deleted %d links and %d expiry rows without a link, failed at %d, "+
+		"complete: %t",
 		done.Deleted, done.Dropped, done.Failed, done.Complete), nil
 }
 
@@ -138,7 +145,8 @@ func (rp *Reaper) Stats(ctx context.Context) (link.ReapStats, error) {
 	return stats, err
 }
 
-func (rp *Reaper) report(ctx context.Context, result string, done link.ReapResult, took time.Duration) {
+func (rp *Reaper) report(ctx context.Context, result string, done link.ReapResult,
+	took time.Duration) {
 	rp.Sender.Event(ctx, telemetry.Event{
 		Name: telemetry.EventReaperRun,
 		Properties: map[string]string{

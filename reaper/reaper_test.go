@@ -60,7 +60,8 @@ func TestRun(t *testing.T) {
 		return link.ReapResult{Deleted: 2}, context.Cause(ctx)
 	}
 	reapThree := func(context.Context) (link.ReapResult, error) {
-		return link.ReapResult{Deleted: 3, Dropped: 2, Failed: 1, Backlog: time.Hour, Complete: true}, nil
+		return link.ReapResult{Deleted: 3, Dropped: 2, Failed: 1, Backlog: time.Hour,
+			Complete: true}, nil
 	}
 	for name, test := range map[string]struct {
 		result   string
@@ -79,32 +80,45 @@ func TestRun(t *testing.T) {
 			recorded: &link.ReapStats{DeletedTotal: 3, Successful: 1},
 		},
 		"storage is down": {
-			result: telemetry.ResultFailed, reap: func(context.Context) (link.ReapResult, error) { return link.ReapResult{}, link.ErrUnavailable },
-			failed: true, line: `"ERROR","msg":"` + telemetry.LogReaperFailed, recorded: &link.ReapStats{Failed: 1},
+			result: telemetry.ResultFailed, reap: func(context.Context) (link.ReapResult,
+				error) {
+				return link.ReapResult{}, link.ErrUnavailable
+			},
+			failed: true, line: `"ERROR","msg":"` + telemetry.LogReaperFailed,
+			recorded: &link.ReapStats{Failed: 1},
 		},
 		"the lock is unknown": {
 			result: telemetry.ResultFailed, lock: link.ErrUnavailable,
-			failed: true, line: `"ERROR","msg":"` + telemetry.LogReaperFailed, recorded: &link.ReapStats{Failed: 1},
+			failed: true, line: `"ERROR","msg":"` + telemetry.LogReaperFailed,
+			recorded: &link.ReapStats{Failed: 1},
 		},
 		"the roll-up fails": {
 			result: telemetry.ResultFailed, reap: reapThree,
-			rollUp: func(context.Context) (clicks.RollUpResult, error) { return clicks.RollUpResult{}, link.ErrUnavailable },
-			failed: true, line: `"ERROR","msg":"` + telemetry.LogClicksNotRolledUp, recorded: &link.ReapStats{DeletedTotal: 3, Failed: 1},
+			rollUp: func(context.Context) (clicks.RollUpResult,
+				error) {
+				return clicks.RollUpResult{}, link.ErrUnavailable
+			},
+			failed: true, line: `"ERROR","msg":"` + telemetry.LogClicksNotRolledUp,
+			recorded: &link.ReapStats{DeletedTotal: 3, Failed: 1},
 		},
 		"the roll-up panics": {
 			result: telemetry.ResultFailed, reap: reapThree,
 			rollUp: func(context.Context) (clicks.RollUpResult, error) { panic("a bug") },
-			failed: true, line: `"ERROR","msg":"` + telemetry.LogClicksNotRolledUp, recorded: &link.ReapStats{DeletedTotal: 3, Failed: 1},
+			failed: true, line: `"ERROR","msg":"` + telemetry.LogClicksNotRolledUp,
+			recorded: &link.ReapStats{DeletedTotal: 3, Failed: 1},
 		},
 		"held": {
-			result: telemetry.ResultHeld, lock: link.ErrLockHeld, summary: "another instance is reaping", failed: true, line: `"INFO"`,
+			result: telemetry.ResultHeld, lock: link.ErrLockHeld,
+			summary: "another instance is reaping", failed: true, line: `"INFO"`,
 		},
 		"stopped": {
-			result: telemetry.ResultStopped, reap: untilStopped, stopping: stopped, summary: "stopped with the process", line: `"INFO"`,
+			result: telemetry.ResultStopped, reap: untilStopped, stopping: stopped,
+			summary: "stopped with the process", line: `"INFO"`,
 			recorded: &link.ReapStats{DeletedTotal: 2, Successful: 1},
 		},
 		"stopped in the roll-up": {
-			result: telemetry.ResultStopped, reap: untilStopped, stopping: stopped, summary: "stopped with the process", line: `"INFO"`,
+			result: telemetry.ResultStopped, reap: untilStopped, stopping: stopped,
+			summary: "stopped with the process", line: `"INFO"`,
 			rollUp: func(ctx context.Context) (clicks.RollUpResult, error) {
 				<-ctx.Done()
 				return clicks.RollUpResult{}, context.Cause(ctx)
@@ -122,11 +136,15 @@ func TestRun(t *testing.T) {
 			}
 			metrics := new(telemetry.Metrics)
 			metrics.ReaperBacklogAge.Set(99)
-			sender := telemetry.Start(telemetry.Config{Connection: to, Metrics: new(telemetry.Metrics), SamplingPercent: 100, Hosted: true, Log: slog.New(slog.DiscardHandler)})
+			sender := telemetry.Start(telemetry.Config{Connection: to,
+				Metrics: new(telemetry.Metrics), SamplingPercent: 100, Hosted: true,
+				Log: slog.New(slog.DiscardHandler)})
 			var log strings.Builder
 			var recorded runs
-			rp := &reaper.Reaper{Lock: lock{test.lock}, Links: test.reap, Clicks: rollUp(rollUpNothing), Runs: &recorded, Limit: time.Minute,
-				Stopping: t.Context(), Metrics: metrics, Sender: sender, Log: telemetry.NewLogger(&log, slog.LevelInfo)}
+			rp := &reaper.Reaper{Lock: lock{test.lock}, Links: test.reap,
+				Clicks: rollUp(rollUpNothing), Runs: &recorded, Limit: time.Minute,
+				Stopping: t.Context(), Metrics: metrics, Sender: sender,
+				Log: telemetry.NewLogger(&log, slog.LevelInfo)}
 			if test.rollUp != nil {
 				rp.Clicks = test.rollUp
 			}
@@ -138,14 +156,17 @@ func TestRun(t *testing.T) {
 			if summary != test.summary || (err != nil) != test.failed {
 				t.Errorf("got %q, %v", summary, err)
 			}
-			if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], `"level":`+test.line) {
+			if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 ||
+				!strings.Contains(lines[0], `"level":`+test.line) {
 				t.Errorf("logged %q", lines)
 			}
 			if test.recorded == nil != (len(recorded) == 0) {
 				t.Errorf("recorded %+v", recorded)
 			} else if len(recorded) > 0 {
 				stats, err := rp.Stats(t.Context())
-				if stats.Last.At.IsZero() || stats.Took != stats.Last.Took || stats.Last.Deleted != stats.DeletedTotal || stats.Running != (test.lock != nil) {
+				if stats.Last.At.IsZero() || stats.Took != stats.Last.Took ||
+					stats.Last.Deleted != stats.DeletedTotal ||
+					stats.Running != (test.lock != nil) {
 					t.Errorf("recorded %+v", stats)
 				}
 				stats.Last, stats.Took, stats.Running = link.ReapRun{}, 0, false
@@ -167,11 +188,14 @@ func TestRun(t *testing.T) {
 				t.Fatalf("%d events, want 1", len(events))
 			}
 			d := events[0].Data.BaseData
-			if d.Name != "ReaperRun" || d.Properties["Result"] != result || d.Properties["Complete"] != fmt.Sprint(d.Measurements["Deleted"] == 3) ||
-				events[0].Operation() != operation.ID() || events[0].Tags["ai.operation.name"] != "reaper" {
+			if d.Name != "ReaperRun" || d.Properties["Result"] != result ||
+				d.Properties["Complete"] != fmt.Sprint(d.Measurements["Deleted"] == 3) ||
+				events[0].Operation() != operation.ID() ||
+				events[0].Tags["ai.operation.name"] != "reaper" {
 				t.Errorf("got %+v in %s", d, events[0].Operation())
 			}
-			for _, name := range []string{"Deleted", "Dropped", "Failed", "BacklogSeconds", "DurationMs"} {
+			for _, name := range []string{"Deleted", "Dropped", "Failed", "BacklogSeconds",
+				"DurationMs"} {
 				if _, there := d.Measurements[name]; !there {
 					t.Errorf("%s is missing", name)
 				}
@@ -180,7 +204,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The roll-up gets half of a run's time at most, and the links what is left. That the time is over is no failure.
+// The roll-up gets half of a run's time at most, and the links what is left. That the time is over
+// is no failure.
 func TestRunSharesItsTime(t *testing.T) {
 	for name, test := range map[string]struct{ rollUp, reap time.Duration }{
 		"both take long":    {time.Hour, 2 * time.Minute},
@@ -198,8 +223,9 @@ func TestRunSharesItsTime(t *testing.T) {
 					}
 					return time.Since(start)
 				}
-				rp := &reaper.Reaper{Lock: lock{}, Runs: new(runs), Limit: 4 * time.Minute, Stopping: t.Context(),
-					Metrics: new(telemetry.Metrics), Log: slog.New(slog.DiscardHandler),
+				rp := &reaper.Reaper{Lock: lock{}, Runs: new(runs), Limit: 4 * time.Minute,
+					Stopping: t.Context(),
+					Metrics:  new(telemetry.Metrics), Log: slog.New(slog.DiscardHandler),
 					Clicks: rollUp(func(ctx context.Context) (clicks.RollUpResult, error) {
 						rolled = untilEnd(ctx, test.rollUp)
 						return clicks.RollUpResult{}, nil
@@ -209,8 +235,10 @@ func TestRunSharesItsTime(t *testing.T) {
 						return link.ReapResult{}, nil
 					}),
 				}
-				if _, err := rp.Run(t.Context()); err != nil || rolled != min(test.rollUp, 2*time.Minute) || reaped != test.reap {
-					t.Errorf("rolled up for %v, reaped for %v, want %v; %v", rolled, reaped, test.reap, err)
+				if _, err := rp.Run(t.Context()); err != nil ||
+					rolled != min(test.rollUp, 2*time.Minute) || reaped != test.reap {
+					t.Errorf("rolled up for %v, reaped for %v, want %v; %v", rolled, reaped,
+						test.reap, err)
 				}
 			})
 		})

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// firstAfter is how long after the start of a process the first run is: after the first requests, but soon, since a
-	// reaper that was down has something to catch up with.
+	// firstAfter is how long after the start of a process the first run is: after the first
+	// requests, but soon, since a reaper that was down has something to catch up with.
 	firstAfter = 2 * time.Second
-	// againAfter is when a first run that found the lock held tries again: by then the lease of a process that was killed,
-	// most likely this one's predecessor, has run out.
+	// againAfter is when a first run that found the lock held tries again: by then the lease of a
+	// process that was killed, most likely this one's predecessor, has run out.
 	againAfter = 65 * time.Second
 )
 
@@ -23,8 +23,8 @@ type Schedule interface {
 	Next(after time.Time) time.Time
 }
 
-// RunOnSchedule reaps soon after it is called and then by the schedule, in UTC, until Stopping ends. It is for a process without
-// the Functions host.
+// RunOnSchedule reaps soon after it is called and then by the schedule, in UTC, until Stopping
+// ends. It is for a process without the Functions host.
 func (rp *Reaper) RunOnSchedule(schedule Schedule, now func() time.Time) {
 	wait := func(d time.Duration) bool {
 		select {
@@ -52,13 +52,16 @@ func (rp *Reaper) RunOnSchedule(schedule Schedule, now func() time.Time) {
 	}
 }
 
-// runAndReport runs once and reports the run as a request, as the Functions host does for its invocations.
+// runAndReport runs once and reports the run as a request, as the Functions host does for its
+// invocations.
 func (rp *Reaper) runAndReport() error {
-	operation := telemetry.Begin(context.Background(), "reaper", nil, false) // Run respects Stopping
+	// Run respects Stopping
+	operation := telemetry.Begin(context.Background(), "reaper", nil, false)
 	start := time.Now()
 	_, err := rp.Run(&operation)
 	rp.Sender.Request(&operation, telemetry.Request{
-		Success: err == nil || errors.Is(err, link.ErrLockHeld), Start: start, Duration: time.Since(start),
+		Success: err == nil || errors.Is(err, link.ErrLockHeld), Start: start,
+		Duration: time.Since(start),
 	})
 	return err
 }

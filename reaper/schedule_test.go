@@ -34,10 +34,14 @@ func TestRunOnSchedule(t *testing.T) {
 		held []bool // by run: whether another instance holds the lock
 		want []time.Duration
 	}{
-		"free":                 {nil, []time.Duration{2 * time.Second, 15 * time.Minute, 30 * time.Minute, 45 * time.Minute}},
-		"held at the start":    {[]bool{true}, []time.Duration{67 * time.Second, 15 * time.Minute, 30 * time.Minute, 45 * time.Minute}},
-		"held for longer":      {[]bool{true, true}, []time.Duration{15 * time.Minute, 30 * time.Minute, 45 * time.Minute}},
-		"held at another time": {[]bool{false, true}, []time.Duration{2 * time.Second, 30 * time.Minute, 45 * time.Minute}},
+		"free": {nil, []time.Duration{2 * time.Second, 15 * time.Minute,
+			30 * time.Minute, 45 * time.Minute}},
+		"held at the start": {[]bool{true}, []time.Duration{67 * time.Second, 15 * time.Minute,
+			30 * time.Minute, 45 * time.Minute}},
+		"held for longer": {[]bool{true, true}, []time.Duration{15 * time.Minute,
+			30 * time.Minute, 45 * time.Minute}},
+		"held at another time": {[]bool{false, true}, []time.Duration{2 * time.Second,
+			30 * time.Minute, 45 * time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +49,8 @@ func TestRunOnSchedule(t *testing.T) {
 				lock := &scriptedLock{held: test.held}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
 				defer cancel()
-				rp := &reaper.Reaper{Lock: lock, Links: r, Clicks: rollUp(rollUpNothing), Runs: new(runs), Limit: time.Minute, Stopping: ctx,
+				rp := &reaper.Reaper{Lock: lock, Links: r, Clicks: rollUp(rollUpNothing),
+					Runs: new(runs), Limit: time.Minute, Stopping: ctx,
 					Log: slog.New(slog.DiscardHandler), Metrics: new(telemetry.Metrics)}
 				rp.RunOnSchedule(schedule, time.Now)
 				if !slices.Equal(r.at, test.want) {

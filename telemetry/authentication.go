@@ -8,18 +8,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
-// ingestionScope is what a token is for that Application Insights takes. The second slash belongs to the name of the
-// resource, as in Azure's own libraries:
+// ingestionScope is what a token is for that Application Insights takes. The second slash belongs
+// to the name of the resource, as in Azure's own libraries:
 // https://github.com/Azure/azure-sdk-for-java/blob/main/sdk/monitor/azure-monitor-opentelemetry-exporter
 const ingestionScope = "https://monitor.azure.com//.default"
 
-// ParseAuthentication reads how to authenticate at Application Insights, in the form that the Functions host knows:
-// "Authorization=AAD" is the app's own managed identity, and with ";ClientId=…" it is a user-assigned one. A token is a
-// secret, so to must be an https URL. Its errors never quote s.
+// ParseAuthentication reads how to authenticate at Application Insights, in the form that the
+// Functions host knows: "Authorization=AAD" is the app's own managed identity, and with
+// ";ClientId=…" it is a user-assigned one. A token is a secret, so to must be an https URL. Its
+// errors never quote s.
 func ParseAuthentication(s string, to Connection) (azcore.TokenCredential, error) {
 	values, ok := pairs(s)
 	if !ok || !strings.EqualFold(values["authorization"], "AAD") {
-		return nil, errors.New("must be Authorization=AAD, or Authorization=AAD;ClientId=… for a user-assigned identity")
+		return nil, errors.New("must be Authorization=AAD, or Authorization=AAD;ClientId=… for a " +
+			"user-assigned identity")
 	}
 	if scheme, _, _ := strings.Cut(to.endpoint, ":"); !strings.EqualFold(scheme, "https") {
 		return nil, errors.New("needs an https IngestionEndpoint: a token is a secret")

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// What an item costs from the queue to the wire, beside the requests: the SDK encodes and packs each batch so.
+// What an item costs from the queue to the wire, beside the requests: the SDK encodes and packs
+// each batch so.
 func BenchmarkItem(b *testing.B) {
 	s := &Sender{config: Config{Metrics: new(Metrics)}, oneOf: 1, queue: make(chan item, queueSize)}
 	s.context = newContext(s.config)
@@ -17,7 +18,8 @@ func BenchmarkItem(b *testing.B) {
 	b.ReportAllocs()
 	var text bytes.Buffer
 	for n := 0; b.Loop(); n++ {
-		s.Request(&o, Request{Status: 302, Success: true, Start: time.Now(), Duration: time.Millisecond})
+		s.Request(&o, Request{Status: 302, Success: true, Start: time.Now(),
+			Duration: time.Millisecond})
 		if err := json.NewEncoder(&text).Encode(s.envelope(<-s.queue)); err != nil {
 			b.Fatal(err)
 		}

@@ -23,14 +23,18 @@ var instrumentationKey = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}
 func ParseConnection(s string) (Connection, error) {
 	values, ok := pairs(s)
 	if !ok {
-		return Connection{}, errors.New("is not a connection string of Application Insights: it must be Key=Value pairs with semicolons between them")
+		return Connection{}, errors.New(
+			"is not a connection string of Application Insights: it must be Key=Value pairs with " +
+				"semicolons between them")
 	}
 	c := Connection{key: values["instrumentationkey"]}
 	if !instrumentationKey.MatchString(c.key) {
-		return Connection{}, errors.New("must have an InstrumentationKey such as 00000000-0000-0000-0000-000000000000")
+		return Connection{}, errors.New(
+			"must have an InstrumentationKey such as 00000000-0000-0000-0000-000000000000")
 	}
 	if way := values["authorization"]; way != "" && !strings.EqualFold(way, "ikey") {
-		return Connection{}, errors.New("has an Authorization that is not ikey, the only one that works here")
+		return Connection{}, errors.New(
+			"has an Authorization that is not ikey, the only one that works here")
 	}
 	endpoint := values["ingestionendpoint"]
 	if suffix := values["endpointsuffix"]; endpoint == "" && suffix != "" {
@@ -43,8 +47,10 @@ func ParseConnection(s string) (Connection, error) {
 		endpoint = defaultEndpoint
 	}
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(endpoint, "?#") {
-		return Connection{}, errors.New("must have an IngestionEndpoint that is an http or https URL without a query")
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
+		u.User != nil || strings.ContainsAny(endpoint, "?#") {
+		return Connection{}, errors.New(
+			"must have an IngestionEndpoint that is an http or https URL without a query")
 	}
 	c.endpoint = strings.TrimRight(endpoint, "/")
 	return c, nil

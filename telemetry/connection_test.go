@@ -43,7 +43,8 @@ func TestParseConnection(t *testing.T) {
 		key + ";EndpointSuffix=secret/%zz":              "IngestionEndpoint",
 	} {
 		c, err := ParseConnection(given)
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") || c != (Connection{}) {
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(),
+			"secret") || c != (Connection{}) {
 			t.Errorf("%s: %+v, %v, want an error about %s", given, c, err, says)
 		}
 	}
@@ -56,7 +57,8 @@ func FuzzParseConnection(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if u, err := url.Parse(c.endpoint); err != nil || u.Host == "" || strings.HasSuffix(c.endpoint, "/") || len(c.key) != 36 {
+		if u, err := url.Parse(c.endpoint); err != nil || u.Host == "" ||
+			strings.HasSuffix(c.endpoint, "/") || len(c.key) != 36 {
 			t.Errorf("%q gives %+v", s, c)
 		}
 	})

@@ -29,10 +29,10 @@ const (
 	longestAsked = 5 * time.Minute
 )
 
-// endpoint posts to Application Insights. The SDK's channel encodes the batches and posts them, one at a time, to a
-// stand-in for the network, which does the real posting with limits, keeps the result, and tells the SDK that all is well.
-// For the SDK itself would retry a batch that fails in a goroutine of its own, for minutes, and any number of such batches
-// at once.
+// endpoint posts to Application Insights. The SDK's channel encodes the batches and posts them, one
+// at a time, to a stand-in for the network, which does the real posting with limits, keeps the
+// result, and tells the SDK that all is well. For the SDK itself would retry a batch that fails in
+// a goroutine of its own, for minutes, and any number of such batches at once.
 type endpoint struct {
 	channel *appinsights.InMemoryChannel
 	client  http.Client
@@ -103,7 +103,8 @@ type standIn endpoint
 // RoundTrip posts a batch that the SDK has encoded.
 func (e *standIn) RoundTrip(r *http.Request) (*http.Response, error) {
 	e.results <- e.try(r)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody,
+		Request: r}, nil
 }
 
 func (e *standIn) try(r *http.Request) (got result) {
@@ -115,7 +116,8 @@ func (e *standIn) try(r *http.Request) (got result) {
 	post.Header.Del("Accept-Encoding") // or the response would not be decompressed
 	if e.tokens != nil {
 		ctx, cancel := context.WithTimeout(e.ctx, tryTimeout)
-		token, err := e.tokens.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{ingestionScope}})
+		token, err := e.tokens.GetToken(ctx,
+			policy.TokenRequestOptions{Scopes: []string{ingestionScope}})
 		cancel()
 		if err != nil {
 			says, _, _ := strings.Cut(err.Error(), "\n") // what follows may quote a response
@@ -169,7 +171,8 @@ func (a result) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, 
 		return batch, 0 // also if the quota of the month or the day is used up
 	}
 	if a.body.ItemsReceived != len(batch) {
-		return nil, len(batch) // it is unknown what was accepted, and twice would be worse than not at all
+		// it is unknown what was accepted, and twice would be worse than not at all
+		return nil, len(batch)
 	}
 	seen := map[int]bool{}
 	for _, item := range a.body.Errors {
@@ -178,7 +181,8 @@ func (a result) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, 
 		}
 		seen[item.Index] = true
 		switch item.StatusCode {
-		case http.StatusRequestTimeout, http.StatusTooManyRequests, quotaExceeded, http.StatusInternalServerError, http.StatusServiceUnavailable:
+		case http.StatusRequestTimeout, http.StatusTooManyRequests, quotaExceeded,
+			http.StatusInternalServerError, http.StatusServiceUnavailable:
 			again = append(again, batch[item.Index])
 		}
 	}
@@ -191,7 +195,8 @@ const quotaExceeded = 439
 // pause returns how long to wait after a number of failures in a row.
 func (a result) pause(failures int) time.Duration {
 	pause := min(time.Second<<min(failures-1, 10), longestPause)
-	pause -= time.Duration(rand.Int64N(int64(pause / 4))) // instances that failed together need not try together
+	// instances that failed together need not try together
+	pause -= time.Duration(rand.Int64N(int64(pause / 4)))
 	return max(pause, min(a.asked, longestAsked))
 }
 

@@ -1,12 +1,13 @@
 package telemetry
 
-// The messages of warnings and errors in the log. docs/operations.md says for each what to do, and queries look for
-// them, so each is a constant, and a test holds the docs and the queries to LogMessages. What differs from one line to
-// the next is in the line's attributes.
+// The messages of warnings and errors in the log. docs/operations.md says for each what to do, and
+// queries look for them, so each is a constant, and a test holds the docs and the queries to
+// LogMessages. What differs from one line to the next is in the line's attributes.
 const (
 	// LogStorageUnavailable: a request got a 503.
 	LogStorageUnavailable = "storage is unavailable"
-	// LogStorageNotReady: the tables or the lock's container could not be created at the start; it is tried again.
+	// LogStorageNotReady: the tables or the lock's container could not be created at the start; it
+	// is tried again.
 	LogStorageNotReady = "storage is not ready yet"
 	// LogNotReady: a check of /api/ready failed.
 	LogNotReady = "not ready"
@@ -20,15 +21,19 @@ const (
 	LogLinkNotReaped = "an expired link could not be reaped"
 	// LogBatchRefused: a batch of expiry rows is deleted row by row instead.
 	LogBatchRefused = "expiry rows could not be deleted in one call; deleting them one by one"
-	// LogReaperFailed: a run of the reaper ended before its time limit and before it had seen all that is due.
+	// LogReaperFailed: a run of the reaper ended before its time limit and before it had seen all
+	// that is due.
 	LogReaperFailed = "reaper: the run was cut short"
-	// LogClicksNotRolledUp: the totals of links lack days that are over; the next run of the reaper goes on.
+	// LogClicksNotRolledUp: the totals of links lack days that are over; the next run of the reaper
+	// goes on.
 	LogClicksNotRolledUp = "reaper: clicks could not be rolled up; the next run continues"
 	// LogClicksCorrupt: a row of clicks or of their totals cannot be read.
 	LogClicksCorrupt = "a row of clicks is corrupt, and left out of the totals"
-	// LogReapStatsNotSaved: the statistics of the reaper's runs lack one until the next run of this process.
+	// LogReapStatsNotSaved: the statistics of the reaper's runs lack one until the next run of this
+	// process.
 	LogReapStatsNotSaved = "reaper: the statistics were not saved; trying again after the next run"
-	// LogCreateTooLate: the process was stopped in the middle of a create, and repairing what that left has failed.
+	// LogCreateTooLate: the process was stopped in the middle of a create, and repairing what that
+	// left has failed.
 	LogCreateTooLate = "a create was stopped for too long and may have left an inconsistent row"
 	// LogLinkLeft: a create that lost a race could not delete its link.
 	LogLinkLeft = "an unused link is left to the reaper"
@@ -36,7 +41,8 @@ const (
 	LogExpiryRowLeft = "an unused expiry row is left to the reaper"
 	// LogEditLeft: an edit was made, and rows that it no longer needs could not be deleted.
 	LogEditLeft = "an edit left rows to the reaper"
-	// LogIndexRowLate: a create got no response for its index row in time, nor could it guard that row.
+	// LogIndexRowLate: a create got no response for its index row in time, nor could it guard that
+	// row.
 	LogIndexRowLate = "an index row may be late, and has no guard"
 	// LogSecondary: until the primary responds again, links that are not cached come from the copy.
 	LogSecondary = "the primary region fails; reading links from the secondary"
@@ -57,12 +63,16 @@ const (
 	// LogTelemetryStopped: the goroutine that sends telemetry has panicked.
 	LogTelemetryStopped = "no more telemetry is sent"
 	// LogLocationRewritten: the Functions host forwards requests instead of proxying them.
-	LogLocationRewritten = "this Functions host forwards requests, and rewrites the Location of redirects"
-	// LogClientAddressLost: the Functions host proxies requests, and CLIENT_ADDRESS_HEADER is a header that it replaces.
-	LogClientAddressLost = "this Functions host replaces X-Forwarded-For, and all clients seem to have one address"
+	LogLocationRewritten = "this Functions host forwards requests, and rewrites the Location of " +
+		"redirects"
+	// LogClientAddressLost: the Functions host proxies requests, and CLIENT_ADDRESS_HEADER is a
+	// header that it replaces.
+	LogClientAddressLost = "this Functions host replaces X-Forwarded-For, and all clients seem " +
+		"to have one address"
 	// LogClientAddressMissing: a request came by the Functions host without an address that can be
 	// its client's.
-	LogClientAddressMissing = "requests come without their client's address, and are not limited by it"
+	LogClientAddressMissing = "requests come without their client's address, and are not limited " +
+		"by it"
 	// LogTimerRefused: somebody but the Functions host has posted to a timer's endpoint.
 	LogTimerRefused = "a request to the timer's endpoint was refused"
 	// LogHostEnded: the process has lost its parent, and ends too.
@@ -71,9 +81,13 @@ const (
 
 // LogMessages are all of them.
 var LogMessages = []string{
-	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
-	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogReapStatsNotSaved, LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
-	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved, LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
+	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic,
+	LogLinkCorrupt, LogLinkNotReaped,
+	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogReapStatsNotSaved,
+	LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
+	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved,
+	LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
-	LogLocationRewritten, LogClientAddressLost, LogClientAddressMissing, LogTimerRefused, LogHostEnded,
+	LogLocationRewritten, LogClientAddressLost, LogClientAddressMissing, LogTimerRefused,
+	LogHostEnded,
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Metrics are all measurements of one process. The zero value is ready. All methods but Take may be called concurrently.
+// Metrics are all measurements of one process. The zero value is ready. All methods but Take may be
+// called concurrently.
 type Metrics struct {
 	CacheHit         Counter // links served from the cache while fresh
 	CacheNegativeHit Counter // "not found" served from the cache
@@ -33,26 +34,29 @@ type Metrics struct {
 
 	ChangesPolls  Counter // how often changes of other processes were asked for
 	ChangesFailed Counter // those of them that failed
-	// ChangesAge is set at each of them: seconds since the last one that succeeded began, or since the process started.
+	// ChangesAge is set at each of them: seconds since the last one that succeeded began, or since
+	// the process started.
 	ChangesAge Gauge
 
 	ClicksCounted Counter // of people
 	ClicksBots    Counter
 	ClicksDropped Counter      // that found no room in memory while nothing could be saved
 	ClicksFlush   Distribution // of writes of what was counted
-	ClicksAge     Gauge        // set at each of them: seconds since what was counted was last saved, zero if it is now
+	// set at each of them: seconds since what was counted was last saved, zero if it is now
+	ClicksAge Gauge
 
 	ReaperDeleted    Counter
 	ReaperFailed     Counter
 	ReaperDuration   Distribution
 	ReaperBacklogAge Gauge // seconds
 
-	TelemetryDropped Counter // items that found no room in the queue, or that Application Insights refused
+	// items that found no room in the queue, or that Application Insights refused
+	TelemetryDropped Counter
 	ProcessStarted   Counter // one per process
 }
 
-// Sample is one measurement: how many values there were, and their sum, smallest and largest. A counter counts ones,
-// and a gauge has one value, the last. Durations are in milliseconds.
+// Sample is one measurement: how many values there were, and their sum, smallest and largest. A
+// counter counts ones, and a gauge has one value, the last. Durations are in milliseconds.
 type Sample struct {
 	Name     string
 	Count    int64
@@ -60,8 +64,8 @@ type Sample struct {
 	Min, Max float64
 }
 
-// Snapshot returns every measurement since the start of the process, in a fixed order. Only the smallest and largest
-// values of durations are those since the last Take.
+// Snapshot returns every measurement since the start of the process, in a fixed order. Only the
+// smallest and largest values of durations are those since the last Take.
 func (m *Metrics) Snapshot() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
@@ -83,7 +87,8 @@ func (m *Metrics) NonZero() map[string]float64 {
 	return sums
 }
 
-// Take returns what was measured since the last Take, without what was not. Only one goroutine may call it.
+// Take returns what was measured since the last Take, without what was not. Only one goroutine may
+// call it.
 func (m *Metrics) Take() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
@@ -198,11 +203,13 @@ func (g *Gauge) take() Sample {
 	return g.total()
 }
 
-// Distribution sums up durations; its samples are in milliseconds. A negative duration counts as zero. A sample that is
-// taken while an observation is made may hold a part of it, and the next sample the rest.
+// Distribution sums up durations; its samples are in milliseconds. A negative duration counts as
+// zero. A sample that is taken while an observation is made may hold a part of it, and the next
+// sample the rest.
 type Distribution struct {
 	count, sum atomic.Int64
-	// Both since the last take. margin is math.MaxInt64 less the shortest, so that zero means "none yet" here too.
+	// Both since the last take. margin is math.MaxInt64 less the shortest, so that zero means "none
+	// yet" here too.
 	longest, margin atomic.Int64
 
 	takenCount, takenSum int64
@@ -224,7 +231,8 @@ func (d *Distribution) total() Sample {
 func (d *Distribution) take() Sample {
 	count := d.count.Load()
 	if count == d.takenCount {
-		return Sample{} // an observation in progress keeps its longest and shortest for the next take
+		// an observation in progress keeps its longest and shortest for the next take
+		return Sample{}
 	}
 	sum := d.sum.Load()
 	s := durations(count-d.takenCount, sum-d.takenSum, d.longest.Swap(0), d.margin.Swap(0))

@@ -76,7 +76,8 @@ func TestLogIsOneJSONObjectALine(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
 		t.Fatal(err)
 	}
-	if line.Msg != "two\nlines" || line.Level != "INFO" || line.N != 1 || !strings.HasSuffix(line.Time, "Z") {
+	if line.Msg != "two\nlines" || line.Level != "INFO" || line.N != 1 ||
+		!strings.HasSuffix(line.Time, "Z") {
 		t.Errorf("got %+v", line)
 	}
 }

@@ -1,7 +1,7 @@
 package telemetry
 
-// Names of what is sent to Application Insights, but for metrics, whose names are in metrics.go. Charts, alerts and docs
-// use them, and a test compares both sides with these lists.
+// Names of what is sent to Application Insights, but for metrics, whose names are in metrics.go.
+// Charts, alerts and docs use them, and a test compares both sides with these lists.
 const (
 	// EventReaperRun is one run of the reaper, by Result.
 	EventReaperRun = "ReaperRun"
@@ -68,9 +68,11 @@ const (
 // All names that are sent, by kind.
 var (
 	Events     = []string{EventReaperRun, EventStorageUnavailable, EventStorageRecovered}
-	Properties = []string{PropertyResult, PropertyComplete, PropertyTarget, PropertyOperation, PropertyResultCode,
+	Properties = []string{PropertyResult, PropertyComplete, PropertyTarget, PropertyOperation,
+		PropertyResultCode,
 		PropertyErrorCode, PropertyInvocationID, PropertyTry}
-	Measurements = []string{MeasurementDeleted, MeasurementDropped, MeasurementFailed, MeasurementBacklog,
+	Measurements = []string{MeasurementDeleted, MeasurementDropped, MeasurementFailed,
+		MeasurementBacklog,
 		MeasurementDuration, MeasurementOutage, MeasurementFailedCalls}
 	Types   = []string{TypeTable, TypeBlob}
 	Results = []string{ResultDone, ResultFailed, ResultHeld, ResultStopped}

@@ -9,10 +9,12 @@ import (
 	"strings"
 )
 
-// Operation groups what belongs together in telemetry: a request, a run of the reaper, the start of the process. It is the
-// context of what is done for it, and the storage calls made with that context are reported under its ID.
+// Operation groups what belongs together in telemetry: a request, a run of the reaper, the start of
+// the process. It is the context of what is done for it, and the storage calls made with that
+// context are reported under its ID.
 //
-// One is made for each request, so making one is cheap: the headers are parsed when they are needed.
+// One is made for each request, so making one is cheap: the headers are parsed when they are
+// needed.
 type Operation struct {
 	context.Context
 	// Name is the name of the function.
@@ -27,10 +29,11 @@ type Operation struct {
 // process is the first half of the trace IDs that this process makes.
 var process = rand.Uint64()
 
-// Begin makes the operation of a request, whose header may be nil. Hosted means that the Functions host is in front: then,
-// and only then, its invocation ID is trusted.
+// Begin makes the operation of a request, whose header may be nil. Hosted means that the Functions
+// host is in front: then, and only then, its invocation ID is trusted.
 func Begin(ctx context.Context, name string, header http.Header, hosted bool) Operation {
-	return Operation{Context: ctx, Name: name, header: header, hosted: hosted, spanID: rand.Uint64()}
+	return Operation{Context: ctx, Name: name, header: header, hosted: hosted,
+		spanID: rand.Uint64()}
 }
 
 type operationKey struct{}
@@ -52,8 +55,8 @@ func operationOf(ctx context.Context) *Operation {
 	return &o
 }
 
-// ID returns the operation's ID: the trace ID of a valid traceparent, else the host's invocation ID, else a random one. It
-// consists of hexadecimal digits and hyphens, whatever a client sends.
+// ID returns the operation's ID: the trace ID of a valid traceparent, else the host's invocation
+// ID, else a random one. It consists of hexadecimal digits and hyphens, whatever a client sends.
 func (o *Operation) ID() string {
 	var b [idSize]byte
 	return string(o.appendID(b[:0]))
@@ -72,8 +75,8 @@ func (o *Operation) appendID(b []byte) []byte {
 	return appendHex(appendHex(b, process), o.spanID)
 }
 
-// parent returns the parent ID of what is done for the request. Behind the host, which reports the request, that is the
-// one of the traceparent, or "".
+// parent returns the parent ID of what is done for the request. Behind the host, which reports the
+// request, that is the one of the traceparent, or "".
 func (o *Operation) parent() string {
 	if o.hosted {
 		_, parent, _ := o.traceparent()
@@ -82,8 +85,9 @@ func (o *Operation) parent() string {
 	return string(appendHex(nil, o.spanID))
 }
 
-// traceparent parses the header of that name (https://www.w3.org/TR/trace-context). The host copies a client's own, so only
-// its form can be relied on: a forged one groups an operation with others of the same ID, and no more.
+// traceparent parses the header of that name (https://www.w3.org/TR/trace-context). The host copies
+// a client's own, so only its form can be relied on: a forged one groups an operation with others
+// of the same ID, and no more.
 func (o *Operation) traceparent() (trace, parent string, ok bool) {
 	all := o.header["Traceparent"]
 	if len(all) != 1 || len(all[0]) != 55 {
@@ -92,15 +96,16 @@ func (o *Operation) traceparent() (trace, parent string, ok bool) {
 	const zero = "00000000000000000000000000000000"
 	h := all[0]
 	version, trace, parent, flags := h[:2], h[3:35], h[36:52], h[53:]
-	if h[2] != '-' || h[35] != '-' || h[52] != '-' || version == "ff" || trace == zero || parent == zero[:16] ||
+	if h[2] != '-' || h[35] != '-' || h[52] != '-' || version == "ff" || trace == zero ||
+		parent == zero[:16] ||
 		!isHex(version) || !isHex(trace) || !isHex(parent) || !isHex(flags) {
 		return "", "", false
 	}
 	return trace, parent, true
 }
 
-// Invocation returns the Functions host's invocation ID, or "". The host's own comes last; a host that forwards appends it
-// to the line of one that the client forged.
+// Invocation returns the Functions host's invocation ID, or "". The host's own comes last; a host
+// that forwards appends it to the line of one that the client forged.
 func (o *Operation) Invocation() string {
 	all := o.header["X-Azure-Functions-Invocationid"]
 	if !o.hosted || len(all) == 0 {
@@ -109,7 +114,8 @@ func (o *Operation) Invocation() string {
 	id := all[len(all)-1]
 	id = strings.ToLower(strings.TrimSpace(id[strings.LastIndexByte(id, ',')+1:]))
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' ||
-		!isHex(id[:8]) || !isHex(id[9:13]) || !isHex(id[14:18]) || !isHex(id[19:23]) || !isHex(id[24:]) {
+		!isHex(id[:8]) || !isHex(id[9:13]) || !isHex(id[14:18]) || !isHex(id[19:23]) ||
+		!isHex(id[24:]) {
 		return ""
 	}
 	return strings.Clone(id) // and not the whole of a header that a client may have filled
@@ -130,6 +136,7 @@ func appendHex(b []byte, n uint64) []byte {
 	return hex.AppendEncode(b, raw[:])
 }
 
-// sampled reports whether the operation is the one in so many that is kept. It goes by the random span ID, and not by an ID
-// that a client can choose: by that, a few forged requests could weigh as much as all others.
+// sampled reports whether the operation is the one in so many that is kept. It goes by the random
+// span ID, and not by an ID that a client can choose: by that, a few forged requests could weigh as
+// much as all others.
 func (o *Operation) sampled(oneOf uint64) bool { return o.spanID%oneOf == 0 }

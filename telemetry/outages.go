@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// outageAfter is how many tries in a row have to fail to make an outage: those of one call, or of two if they get no
-	// response.
+	// outageAfter is how many tries in a row have to fail to make an outage: those of one call, or
+	// of two if they get no response.
 	outageAfter = 3
-	// outageOver is for how long none must have failed when a success ends the outage, so that a service that flaps has one
-	// outage.
+	// outageOver is for how long none must have failed when a success ends the outage, so that a
+	// service that flaps has one outage.
 	outageOver = 5 * time.Second
 )
 
@@ -26,7 +26,8 @@ type service struct {
 	since, until time.Time // the first and the last of these failures
 }
 
-// observe takes note of a call, and returns the event that it makes, if any. A canceled call says nothing.
+// observe takes note of a call, and returns the event that it makes, if any. A canceled call says
+// nothing.
 func (o *outages) observe(d Dependency, now time.Time) (event Event, happened bool) {
 	if d.ResultCode == ResultCanceled {
 		return Event{}, false
@@ -61,8 +62,10 @@ func (o *outages) observe(d Dependency, now time.Time) (event Event, happened bo
 	case now.Sub(s.until) < outageOver:
 		return Event{}, false
 	}
-	event = Event{Name: EventStorageRecovered, Properties: map[string]string{PropertyTarget: d.Target},
-		Measurements: map[string]float64{MeasurementOutage: s.until.Sub(s.since).Seconds(), MeasurementFailedCalls: float64(s.failures)}}
+	event = Event{Name: EventStorageRecovered,
+		Properties: map[string]string{PropertyTarget: d.Target},
+		Measurements: map[string]float64{MeasurementOutage: s.until.Sub(s.since).Seconds(),
+			MeasurementFailedCalls: float64(s.failures)}}
 	*s = service{}
 	return event, true
 }

@@ -13,9 +13,11 @@ func TestOutages(t *testing.T) {
 	var said []string
 	at := func(seconds float64, target, code string, success bool) {
 		now := start.Add(time.Duration(seconds * float64(time.Second)))
-		event, happened := o.observe(Dependency{Target: target, Name: "GetEntity X", ResultCode: code, Success: success, Start: now}, now)
+		event, happened := o.observe(Dependency{Target: target, Name: "GetEntity X",
+			ResultCode: code, Success: success, Start: now}, now)
 		if happened {
-			said = append(said, fmt.Sprint(seconds, " ", event.Name, " ", event.Properties[PropertyTarget], event.Properties[PropertyResultCode],
+			said = append(said, fmt.Sprint(seconds, " ", event.Name, " ",
+				event.Properties[PropertyTarget], event.Properties[PropertyResultCode],
 				event.Measurements[MeasurementOutage], event.Measurements[MeasurementFailedCalls]))
 		}
 	}

@@ -19,47 +19,55 @@ import (
 )
 
 const (
-	// sendEvery is how often metrics and items are sent. The Functions host kills without warning; then at most this much
-	// is lost.
+	// sendEvery is how often metrics and items are sent. The Functions host kills without warning;
+	// then at most this much is lost.
 	sendEvery = 15 * time.Second
-	// sendFirst is the same until the first request has been counted: an instance may not live for sendEvery.
+	// sendFirst is the same until the first request has been counted: an instance may not live for
+	// sendEvery.
 	sendFirst = 2 * time.Second
 	// queueSize is how many items may wait to be sent. One takes about half a kilobyte.
 	queueSize = 2048
-	// queueReserve is the part of it for events and failures, so that a flood of successes leaves them room.
+	// queueReserve is the part of it for events and failures, so that a flood of successes leaves
+	// them room.
 	queueReserve = 256
-	// batchSize is how many items are sent at once, besides the metrics. As soon as so many wait, they are sent.
+	// batchSize is how many items are sent at once, besides the metrics. As soon as so many wait,
+	// they are sent.
 	batchSize = 500
-	// sendPause is the least time between two batches, so that a flood of items leaves the processor to the requests.
+	// sendPause is the least time between two batches, so that a flood of items leaves the
+	// processor to the requests.
 	sendPause = 250 * time.Millisecond
-	// floodPause is the same while items are being dropped: which of them arrive is chance then, and more of them would
-	// not be worth what they cost the requests.
+	// floodPause is the same while items are being dropped: which of them arrive is chance then,
+	// and more of them would not be worth what they cost the requests.
 	floodPause = time.Second
 )
 
 // Config is what a Sender works with. Every field is required unless it says otherwise.
 type Config struct {
 	Connection Connection
-	Credential azcore.TokenCredential // gives tokens for Application Insights; nil sends the instrumentation key alone
+	// gives tokens for Application Insights; nil sends the instrumentation key alone
+	Credential azcore.TokenCredential
 	Metrics    *Metrics
 	Role       string // the name of the app
 	Instance   string // the name of this instance of it
 	Version    string // of this build
-	// Hosted says that the Functions host is in front, which reports the requests; else the Sender does.
+	// Hosted says that the Functions host is in front, which reports the requests; else the Sender
+	// does.
 	Hosted bool
-	// SamplingPercent is the percentage of operations that are kept, 1 to 100. It is rounded to one operation in n, since
-	// Application Insights counts exactly for whole n only.
+	// SamplingPercent is the percentage of operations that are kept, 1 to 100. It is rounded to one
+	// operation in n, since Application Insights counts exactly for whole n only.
 	SamplingPercent int
-	// ClientAddress returns the address that a request carries as its client's. Nil: it carries none.
+	// ClientAddress returns the address that a request carries as its client's. Nil: it carries
+	// none.
 	ClientAddress func(*http.Request) netip.Addr
 	Log           *slog.Logger
 }
 
 // Sender sends metrics, dependencies, requests and events to Application Insights.
 //
-// Its methods neither wait nor fail: an item that finds no room is dropped and counted. One goroutine builds the items and
-// sends one batch at a time, so that memory is bounded whatever the endpoint does. Metrics are not dropped while they
-// cannot be sent: they continue to be summed up in Metrics.
+// Its methods neither wait nor fail: an item that finds no room is dropped and counted. One
+// goroutine builds the items and sends one batch at a time, so that memory is bounded whatever the
+// endpoint does. Metrics are not dropped while they cannot be sent: they continue to be summed up
+// in Metrics.
 //
 // A nil Sender is valid and sends nothing.
 type Sender struct {
@@ -102,7 +110,8 @@ func newContext(config Config) *appinsights.TelemetryContext {
 	return c
 }
 
-// Close sends what is left, within the given time, and ends the Sender. Items that come later are lost.
+// Close sends what is left, within the given time, and ends the Sender. Items that come later are
+// lost.
 func (s *Sender) Close(within time.Duration) {
 	if s == nil {
 		return
@@ -135,7 +144,8 @@ func (s *Sender) run() {
 		if now := time.Now(); stopping || now.Sub(taken) >= every {
 			taken = now
 			for _, sample := range s.config.Metrics.Take() {
-				if strings.HasPrefix(sample.Name, "redirect.") || strings.HasPrefix(sample.Name, "shorten.") {
+				if strings.HasPrefix(sample.Name, "redirect.") || strings.HasPrefix(sample.Name,
+					"shorten.") {
 					every = sendEvery
 				}
 				batch = append(batch, s.metric(sample, now))
@@ -152,8 +162,8 @@ func (s *Sender) run() {
 	}
 }
 
-// wait waits until it is time for the metrics, or until a batch of items is waiting and it is not too soon for one. It
-// reports whether the Sender is being closed.
+// wait waits until it is time for the metrics, or until a batch of items is waiting and it is not
+// too soon for one. It reports whether the Sender is being closed.
 func (s *Sender) wait(metrics, soonest time.Time) (stopping bool) {
 	at := metrics
 	if len(s.queue) >= batchSize {
@@ -184,7 +194,8 @@ func (s *Sender) deliver(batch []*contracts.Envelope) {
 		again, refused := got.sort(batch)
 		if refused > 0 {
 			s.config.Metrics.TelemetryDropped.Add(int64(refused))
-			s.config.Log.Warn(LogTelemetryRefused, "items", refused, "of", len(batch), "result", got.String())
+			s.config.Log.Warn(LogTelemetryRefused, "items", refused, "of", len(batch), "result",
+				got.String())
 		}
 		if batch = again; len(batch) == 0 {
 			return
@@ -230,8 +241,9 @@ type Request struct {
 	Success  bool
 	Start    time.Time
 	Duration time.Duration
-	From     *http.Request // the request itself; nil for a timer's. It is read before Sender.Request returns
-	client   netip.Addr
+	// the request itself; nil for a timer's. It is read before Sender.Request returns
+	From   *http.Request
+	client netip.Addr
 }
 
 // Dependency is a call to another service.
@@ -297,8 +309,8 @@ func (s *Sender) Event(ctx context.Context, e Event) {
 	}
 }
 
-// keeps reports whether an item is kept, and at which sampling rate in percent. Failures are always kept, at 100. An item
-// that finds no room is counted as dropped.
+// keeps reports whether an item is kept, and at which sampling rate in percent. Failures are always
+// kept, at 100. An item that finds no room is counted as dropped.
 func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
 	if !success {
 		return 100, s.hasRoom(false)
@@ -306,8 +318,8 @@ func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
 	return 100 / float64(s.oneOf), o.sampled(s.oneOf) && s.hasRoom(true)
 }
 
-// hasRoom reports whether there is room in the queue for an item, and counts it as dropped if there is none. It is called
-// before the item is made, so that a flood costs little.
+// hasRoom reports whether there is room in the queue for an item, and counts it as dropped if there
+// is none. It is called before the item is made, so that a flood costs little.
 func (s *Sender) hasRoom(success bool) bool {
 	room := cap(s.queue) - len(s.queue)
 	if success {
@@ -377,7 +389,8 @@ func (s *Sender) envelope(i item) *contracts.Envelope {
 		// No URL: people paste long ones after the slash.
 		request := appinsights.NewRequestTelemetry("", "", r.Duration, strconv.Itoa(r.Status))
 		request.MarkTime(r.Start, r.Start.Add(r.Duration))
-		request.Name, request.Success, request.Id = i.name, r.Success, string(appendHex(nil, i.span))
+		request.Name, request.Success, request.Id = i.name, r.Success,
+			string(appendHex(nil, i.span))
 		if r.client.IsValid() {
 			request.Tags.Location().SetIp(r.client.String())
 		}
@@ -403,8 +416,9 @@ func (s *Sender) metric(sample Sample, now time.Time) *contracts.Envelope {
 	return s.envelop(out, 100)
 }
 
-// envelop wraps an item as the SDK's client does, but for the sampling rate, which that one fixes at 100. Application
-// Insights takes it from the envelope and derives itemCount from it, in its own charts too.
+// envelop wraps an item as the SDK's client does, but for the sampling rate, which that one fixes
+// at 100. Application Insights takes it from the envelope and derives itemCount from it, in its own
+// charts too.
 func (s *Sender) envelop(from telemetryItem, rate float64) *contracts.Envelope {
 	data := contracts.NewData()
 	content := from.TelemetryData()

@@ -40,7 +40,8 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := Config{Connection: connection, Metrics: r.metrics, Role: "tiney", Instance: "here", Version: "v1.2.3",
+	config := Config{Connection: connection, Metrics: r.metrics, Role: "tiney", Instance: "here",
+		Version:         "v1.2.3",
 		SamplingPercent: 100, ClientAddress: ownAddress, Log: NewLogger(r.log, slog.LevelDebug)}
 	for _, c := range change {
 		c(&config)
@@ -59,7 +60,8 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 }
 
 func call(try int, code string, success bool) Dependency {
-	return Dependency{Type: TypeTable, Target: "account.table.core.windows.net", Name: "GetEntity ShortUrls", ResultCode: code,
+	return Dependency{Type: TypeTable, Target: "account.table.core.windows.net",
+		Name: "GetEntity ShortUrls", ResultCode: code,
 		Try: try, Success: success, Start: time.Now(), Duration: 12345678 * time.Nanosecond}
 }
 
@@ -89,54 +91,69 @@ func headers(pairs ...string) http.Header {
 func TestItemsArriveAsApplicationInsightsWantsThem(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	o := Begin(t.Context(), "redirect", headers("traceparent", "00-"+traceID+"-"+parentID+"-01"), false)
+	o := Begin(t.Context(), "redirect", headers("traceparent", "00-"+traceID+"-"+parentID+"-01"),
+		false)
 	d := call(2, "503", false)
 	d.ErrorCode = "ServerBusy"
 	r.Dependency(&o, d)
-	r.Event(&o, Event{Name: EventReaperRun, Properties: map[string]string{PropertyResult: ResultDone}, Measurements: map[string]float64{MeasurementDeleted: 3}})
+	r.Event(&o, Event{Name: EventReaperRun,
+		Properties:   map[string]string{PropertyResult: ResultDone},
+		Measurements: map[string]float64{MeasurementDeleted: 3}})
 	start := time.Now().Add(-time.Hour)
-	r.Request(&o, Request{Status: 503, Success: false, Start: start, Duration: 90061500 * time.Microsecond, From: from("203.0.113.9")})
+	r.Request(&o, Request{Status: 503, Success: false, Start: start,
+		Duration: 90061500 * time.Microsecond, From: from("203.0.113.9")})
 	r.metrics.CacheHit.Add(7)
 	r.Close(time.Minute)
 
 	items := map[string]ingest.Item{}
 	for _, i := range r.to.Items("") {
 		items[i.Data.BaseType] = i
-		want := map[string]string{"ai.cloud.role": "tiney", "ai.cloud.roleInstance": "here", "ai.application.ver": "v1.2.3"}
+		want := map[string]string{"ai.cloud.role": "tiney", "ai.cloud.roleInstance": "here",
+			"ai.application.ver": "v1.2.3"}
 		for tag, value := range want {
 			if i.Tags[tag] != value {
 				t.Errorf("%s has %s %q, want %q", i.Data.BaseType, tag, i.Tags[tag], value)
 			}
 		}
-		if i.SampleRate != 100 || !strings.HasPrefix(i.Name, "Microsoft.ApplicationInsights."+strings.ReplaceAll(ingest.Key, "-", "")+".") {
+		if i.SampleRate != 100 || !strings.HasPrefix(i.Name, "Microsoft.ApplicationInsights."+
+			strings.ReplaceAll(ingest.Key, "-", "")+".") {
 			t.Errorf("%s has the rate %v and the name %s", i.Data.BaseType, i.SampleRate, i.Name)
 		}
 	}
-	request, dependency, event, metric := items["RequestData"], items["RemoteDependencyData"], items["EventData"], items["MetricData"]
+	request, dependency, event, metric := items["RequestData"], items["RemoteDependencyData"],
+		items["EventData"], items["MetricData"]
 	for _, i := range []ingest.Item{request, dependency, event} {
 		if i.Operation() != traceID || i.Tags["ai.operation.name"] != "redirect" {
-			t.Errorf("%s is in operation %q named %q", i.Data.BaseType, i.Operation(), i.Tags["ai.operation.name"])
+			t.Errorf("%s is in operation %q named %q", i.Data.BaseType, i.Operation(),
+				i.Tags["ai.operation.name"])
 		}
 	}
-	if d := dependency.Data.BaseData; d.Name != "GetEntity ShortUrls" || d.Type != "Azure table" || d.Target != "account.table.core.windows.net" ||
+	if d := dependency.Data.BaseData; d.Name != "GetEntity ShortUrls" || d.Type != "Azure table" ||
+		d.Target != "account.table.core.windows.net" ||
 		d.ResultCode != "503" || d.Success || d.Duration != "0.00:00:00.0123456" || d.Data != "" ||
 		!reflect.DeepEqual(d.Properties, map[string]string{"ErrorCode": "ServerBusy", "Try": "2"}) {
 		t.Errorf("dependency %+v", d)
 	}
-	if d := request.Data.BaseData; d.Name != "redirect" || d.ResponseCode != "503" || d.Success || d.Duration != "0.00:01:30.0615000" || d.URL != "" ||
-		request.Tags["ai.location.ip"] != "203.0.113.9" || request.Tags["ai.operation.parentId"] != parentID {
+	if d := request.Data.BaseData; d.Name != "redirect" || d.ResponseCode != "503" || d.Success ||
+		d.Duration != "0.00:01:30.0615000" || d.URL != "" ||
+		request.Tags["ai.location.ip"] != "203.0.113.9" ||
+		request.Tags["ai.operation.parentId"] != parentID {
 		t.Errorf("request %+v with %v", d, request.Tags)
 	}
 	if got := request.Time.Sub(start).Abs(); got > time.Second {
 		t.Errorf("the request is %v away from when it was", got)
 	}
-	if got, want := dependency.Tags["ai.operation.parentId"], request.Data.BaseData.ID; got != want || len(want) != 16 {
+	if got, want := dependency.Tags["ai.operation.parentId"],
+		request.Data.BaseData.ID; got != want || len(want) != 16 {
 		t.Errorf("the parent of the dependency is %q, the request %q", got, want)
 	}
-	if d := event.Data.BaseData; d.Name != "ReaperRun" || d.Properties["Result"] != "done" || d.Measurements["Deleted"] != 3 {
+	if d := event.Data.BaseData; d.Name != "ReaperRun" || d.Properties["Result"] != "done" ||
+		d.Measurements["Deleted"] != 3 {
 		t.Errorf("event %+v", d)
 	}
-	if want := (ingest.Metric{Name: "cache.hit", Kind: 1, Count: 7, Value: 7, Min: 1, Max: 1}); len(metric.Data.BaseData.Metrics) != 1 || metric.Data.BaseData.Metrics[0] != want {
+	if want := (ingest.Metric{Name: "cache.hit", Kind: 1, Count: 7, Value: 7, Min: 1,
+		Max: 1}); len(metric.Data.BaseData.Metrics) != 1 ||
+		metric.Data.BaseData.Metrics[0] != want {
 		t.Errorf("metric %+v, want %+v", metric.Data.BaseData.Metrics, want)
 	}
 }
@@ -145,7 +162,8 @@ func TestTheHostReportsRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Hosted = true })
 	const invocation = "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"
-	o := Begin(t.Context(), "redirect", headers("X-Azure-Functions-InvocationId", "forged", "X-Azure-Functions-InvocationId", "f, "+invocation), true)
+	o := Begin(t.Context(), "redirect", headers("X-Azure-Functions-InvocationId", "forged",
+		"X-Azure-Functions-InvocationId", "f, "+invocation), true)
 	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now()})
 	r.Dependency(&o, call(1, "200", true))
 	r.Close(time.Minute)
@@ -153,15 +171,19 @@ func TestTheHostReportsRequests(t *testing.T) {
 	if len(all) != 1 || all[0].Data.BaseType != "RemoteDependencyData" {
 		t.Fatalf("got %+v, want one dependency", all)
 	}
-	if all[0].Operation() != invocation || all[0].Data.BaseData.Properties["InvocationId"] != invocation {
+	if all[0].Operation() != invocation ||
+		all[0].Data.BaseData.Properties["InvocationId"] != invocation {
 		t.Errorf("operation %q, properties %v", all[0].Operation(), all[0].Data.BaseData.Properties)
 	}
 }
 
-// What is kept is one of a whole number: Application Insights counts an item as so many, and as no fraction.
+// What is kept is one of a whole number: Application Insights counts an item as so many, and as no
+// fraction.
 func TestSamplingRates(t *testing.T) {
-	for percent, want := range map[int]float64{100: 100, 90: 100, 60: 50, 50: 50, 33: 100 / 3.0, 30: 100 / 3.0, 10: 10, 7: 100 / 14.0, 1: 1} {
-		s := Start(Config{Metrics: new(Metrics), SamplingPercent: percent, Log: slog.New(slog.DiscardHandler)})
+	for percent, want := range map[int]float64{100: 100, 90: 100, 60: 50, 50: 50, 33: 100 / 3.0,
+		30: 100 / 3.0, 10: 10, 7: 100 / 14.0, 1: 1} {
+		s := Start(Config{Metrics: new(Metrics), SamplingPercent: percent,
+			Log: slog.New(slog.DiscardHandler)})
 		o := Begin(t.Context(), "f", nil, false)
 		if rate, _ := s.keeps(&o, true); rate != want {
 			t.Errorf("%d %%: a rate of %v, want %v", percent, rate, want)
@@ -179,7 +201,8 @@ func TestClientAddressesCanBeSwitchedOff(t *testing.T) {
 	o := Begin(t.Context(), "redirect", nil, false)
 	r.Request(&o, Request{Status: 302, Success: true, Start: time.Now(), From: from("203.0.113.9")})
 	r.Close(time.Minute)
-	if len(r.to.Items("RequestData")) != 1 || strings.Contains(r.to.Raw(), "203.0.113") || strings.Contains(r.to.Raw(), "198.51.100") {
+	if len(r.to.Items("RequestData")) != 1 || strings.Contains(r.to.Raw(), "203.0.113") ||
+		strings.Contains(r.to.Raw(), "198.51.100") {
 		t.Errorf("sent %s", r.to.Raw())
 	}
 }
@@ -193,7 +216,8 @@ func TestMetricsAreSentInTime(t *testing.T) {
 	r.metrics.RedirectFound.Add(1)
 	r.metrics.RedirectDuration.Observe(3 * time.Millisecond)
 	testutil.Eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
-	const slack = 5 * time.Second // for a slow machine; what is late here comes 11 s after it, with the regular sending
+	// for a slow machine; what is late here comes 11 s after it, with the regular sending
+	const slack = 5 * time.Second
 	if took := time.Since(asked); took > 5*time.Second+slack {
 		t.Errorf("the first request was reported after %v", took)
 	}
@@ -205,7 +229,8 @@ func TestMetricsAreSentInTime(t *testing.T) {
 	if took := time.Since(asked); took > 30*time.Second {
 		t.Errorf("the next ones were reported after %v", took)
 	}
-	if want, got := (ingest.Metric{Name: "redirect.duration_ms", Kind: 1, Count: 3, Value: 12, Min: 1, Max: 8}), r.to.Metrics()["redirect.duration_ms"]; got != want {
+	if want, got := (ingest.Metric{Name: "redirect.duration_ms", Kind: 1, Count: 3, Value: 12,
+		Min: 1, Max: 8}), r.to.Metrics()["redirect.duration_ms"]; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if posts := r.to.Posts(); posts != 2 {
@@ -255,13 +280,14 @@ func TestNoSumIsLostUnderConcurrency(t *testing.T) {
 	if got := sum["redirect.found"]; got.Count != workers*each || got.Sum != workers*each {
 		t.Errorf("redirect.found %+v", got)
 	}
-	if got := sum["redirect.duration_ms"]; got.Count != workers*each || math.Abs(got.Sum-workers*each*5.5) > 1e-3 {
+	if got := sum["redirect.duration_ms"]; got.Count != workers*each ||
+		math.Abs(got.Sum-workers*each*5.5) > 1e-3 {
 		t.Errorf("redirect.duration_ms %+v", got)
 	}
 }
 
-// Operations of three calls each, some of which fail, at a rate of 10 %. All come with one traceparent, which a client can
-// choose: it must not choose what is kept.
+// Operations of three calls each, some of which fail, at a rate of 10 %. All come with one
+// traceparent, which a client can choose: it must not choose what is kept.
 func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
 	t.Parallel()
 	const operations, percent = 20000, 10
@@ -326,7 +352,8 @@ func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
 	}
 	// Five standard deviations of a binomial distribution.
 	deviation := math.Sqrt(operations * percent * (100 - percent) / 100 / 100)
-	if got, want := float64(whole), float64(operations*percent)/100; math.Abs(got-want) > 5*deviation {
+	if got, want := float64(whole),
+		float64(operations*percent)/100; math.Abs(got-want) > 5*deviation {
 		t.Errorf("%v operations were kept, want %v give or take %v", got, want, 5*deviation)
 	}
 	if want, around := 3.0*operations, 5*3*deviation*100/percent; math.Abs(weight-want) > around {
@@ -343,8 +370,8 @@ var faults = map[string]func(*ingest.Endpoint){
 	"403":      func(e *ingest.Endpoint) { e.Fail(ingest.Response{Status: 403}) },
 }
 
-// Whatever the endpoint does, handing things over stays quick, memory stays bounded, and when it is well again the
-// metrics are whole and every item that did not make it is counted.
+// Whatever the endpoint does, handing things over stays quick, memory stays bounded, and when it is
+// well again the metrics are whole and every item that did not make it is counted.
 func TestAFailingEndpointHarmsNobody(t *testing.T) {
 	const items = 60000
 	var before, after runtime.MemStats
@@ -369,7 +396,8 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 			}
-			if longest > 8*time.Second { // it would wait for the endpoint, that is for ten seconds where it is frozen
+			// it would wait for the endpoint, that is for ten seconds where it is frozen
+			if longest > 8*time.Second {
 				t.Errorf("%s: handing over took %v", name, longest)
 			}
 		})
@@ -390,13 +418,18 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 			r.to.Heal()
 			testutil.Eventually(t, "all metrics arrive", func() bool { return r.to.Metrics()["redirect.found"].Value == items })
 			r.Close(time.Minute)
-			if got, dropped := len(r.to.Items("RemoteDependencyData")), int(r.metrics.TelemetryDropped.Value()); got+dropped != items || got < queueSize-queueReserve {
+			if got, dropped := len(r.to.Items("RemoteDependencyData")),
+				int(r.metrics.TelemetryDropped.Value()); got+dropped != items ||
+				got < queueSize-queueReserve {
 				t.Errorf("%d arrived and %d were dropped, of %d", got, dropped, items)
 			}
-			if got := r.to.Metrics()["telemetry.dropped"].Value; int64(got) != r.metrics.TelemetryDropped.Value() {
-				t.Errorf("telemetry.dropped is %v at the endpoint, and %d here", got, r.metrics.TelemetryDropped.Value())
+			if got := r.to.Metrics()["telemetry.dropped"].Value; int64(
+				got) != r.metrics.TelemetryDropped.Value() {
+				t.Errorf("telemetry.dropped is %v at the endpoint, and %d here", got,
+					r.metrics.TelemetryDropped.Value())
 			}
-			if log := r.log.String(); !strings.Contains(log, "telemetry cannot be delivered") || !strings.Contains(log, "delivered again") {
+			if log := r.log.String(); !strings.Contains(log, "telemetry cannot be delivered") ||
+				!strings.Contains(log, "delivered again") {
 				t.Errorf("logged %s", log)
 			}
 		})
@@ -411,7 +444,8 @@ func TestRetryAfterIsMinded(t *testing.T) {
 		{"", 700 * time.Millisecond, time.Second},
 		{"7", 7 * time.Second, 7 * time.Second},
 		{"86400", longestAsked, longestAsked},
-		{time.Now().Add(4 * time.Minute).UTC().Format(http.TimeFormat), 2 * time.Minute, 4 * time.Minute},
+		{time.Now().Add(4 * time.Minute).UTC().Format(http.TimeFormat), 2 * time.Minute,
+			4 * time.Minute},
 		{"nonsense", 700 * time.Millisecond, time.Second},
 	} {
 		e := ingest.Start()
@@ -453,7 +487,10 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 		o := Begin(t.Context(), fmt.Sprint("f", n), nil, true)
 		r.Dependency(&o, call(1, "200", true))
 	}
-	testutil.Eventually(t, "the rest arrives", func() bool { return len(r.to.Items("RemoteDependencyData")) == 5 })
+	testutil.Eventually(t, "the rest arrives", func() bool {
+		return len(
+			r.to.Items("RemoteDependencyData")) == 5
+	})
 	r.Close(time.Minute)
 	var got []string
 	for _, i := range r.to.Items("RemoteDependencyData") {
@@ -467,7 +504,8 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 	}
 }
 
-// Responses that are not what they should be: nothing is counted twice, and what is lost is counted.
+// Responses that are not what they should be: nothing is counted twice, and what is lost is
+// counted.
 func TestOddAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		respond func(http.ResponseWriter, *http.Request)
@@ -479,7 +517,10 @@ func TestOddAnswers(t *testing.T) {
 			w.Write([]byte("{"))
 		}, true, 0},
 		"taken, without a word": {func(http.ResponseWriter, *http.Request) {}, true, 0},
-		"a login page":          {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) }, false, 0},
+		"a login page": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r,
+				"/login", http.StatusFound)
+		}, false, 0},
 		"in part, and not JSON": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(206)
 			w.Write([]byte("<html>"))
@@ -494,13 +535,16 @@ func TestOddAnswers(t *testing.T) {
 		}, true, 2},
 		"in part, and one item named often": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(206)
-			w.Write([]byte(`{"itemsReceived":2,"itemsAccepted":1,"errors":[` + strings.Repeat(`{"index":0,"statusCode":400},`, 99) + `{"index":-1,"statusCode":500}]}`))
+			w.Write([]byte(`{"itemsReceived":2,"itemsAccepted":1,"errors":[` +
+				strings.Repeat(`{"index":0,"statusCode":400},`, 99) +
+				`{"index":-1,"statusCode":500}]}`))
 		}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var posts atomic.Int64
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
 				if posts.Add(1) == 1 || r.URL.Path == "/login" {
 					c.respond(w, r)
 				}
@@ -513,18 +557,20 @@ func TestOddAnswers(t *testing.T) {
 			got := to.post(batch)
 			again, refused := got.sort(batch)
 			if (len(again) == 0) != c.arrives || int64(refused) != c.refused || posts.Load() != 1 {
-				t.Errorf("%s: %d again, %d refused, want %d; %d posts", got, len(again), refused, c.refused, posts.Load())
+				t.Errorf("%s: %d again, %d refused, want %d; %d posts", got, len(again), refused,
+					c.refused, posts.Load())
 			}
 		})
 	}
 }
 
-// A connection that has died without a word, as behind a firewall: the next try takes another one, as it would not with
-// HTTP/2.
+// A connection that has died without a word, as behind a firewall: the next try takes another one,
+// as it would not with HTTP/2.
 func TestATryThatIsNeverAnsweredEnds(t *testing.T) {
 	t.Parallel()
 	var posts atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
 		if r.ProtoMajor != 1 {
 			t.Errorf("the batch came by %s", r.Proto)
 		}
@@ -581,8 +627,9 @@ func TestAFloodLeavesRoomForEventsAndFailures(t *testing.T) {
 	}
 }
 
-// After a burst the items go out one batch after the other, and do not wait for the next metrics: those of an instance
-// that has had a request come after a quarter of a minute, and three batches with them after three of these.
+// After a burst the items go out one batch after the other, and do not wait for the next metrics:
+// those of an instance that has had a request come after a quarter of a minute, and three batches
+// with them after three of these.
 func TestABurstIsSentAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -594,7 +641,10 @@ func TestABurstIsSentAtOnce(t *testing.T) {
 	for range burst {
 		r.Request(&o, Request{Status: 302, Success: true, Start: time.Now()})
 	}
-	testutil.Eventually(t, "nearly all has arrived", func() bool { return len(r.to.Items("RequestData")) > burst-batchSize })
+	testutil.Eventually(t, "nearly all has arrived", func() bool {
+		return len(
+			r.to.Items("RequestData")) > burst-batchSize
+	})
 	if took := time.Since(start); took > 2*sendEvery {
 		t.Errorf("it took %v", took)
 	}
@@ -620,7 +670,8 @@ func TestItemsKeepTheirTime(t *testing.T) {
 	}
 	for _, i := range all {
 		if i.Time.Before(happened.Truncate(time.Microsecond)) || i.Time.After(handed) {
-			t.Errorf("%s is of %v, and it happened between %v and %v", i.Data.BaseType, i.Time, happened, handed)
+			t.Errorf("%s is of %v, and it happened between %v and %v", i.Data.BaseType, i.Time,
+				happened, handed)
 		}
 	}
 }
@@ -670,7 +721,8 @@ func TestCloseReturnsInTime(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // it is at it
 			start := time.Now()
 			r.Close(time.Second)
-			if took := time.Since(start); took > 8*time.Second { // without a limit a frozen endpoint takes ten and more
+			// without a limit a frozen endpoint takes ten and more
+			if took := time.Since(start); took > 8*time.Second {
 				t.Errorf("closing took %v", took)
 			}
 			testutil.Eventually(t, "it has ended", func() bool {
@@ -705,14 +757,17 @@ func TestReportingARequestAllocatesNothing(t *testing.T) {
 	for _, oneOf := range []uint64{1, 10} {
 		const runs = 1000
 		// One whose items stay where they are: sending allocates, elsewhere.
-		s := &Sender{config: Config{Metrics: new(Metrics), ClientAddress: ownAddress}, oneOf: oneOf, queue: make(chan item, 2*runs+2+queueReserve)}
+		s := &Sender{config: Config{Metrics: new(Metrics), ClientAddress: ownAddress}, oneOf: oneOf,
+			queue: make(chan item, 2*runs+2+queueReserve)}
 		h := headers("traceparent", "00-"+traceID+"-"+parentID+"-01")
 		request := from("203.0.113.9")
 		if n := testing.AllocsPerRun(runs, func() {
 			o := Begin(context.Background(), "redirect", h, false)
-			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, From: request})
+			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond,
+				From: request})
 			o = Begin(context.Background(), "redirect", nil, false)
-			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond, From: request})
+			s.Request(&o, Request{Status: 302, Success: true, Duration: time.Millisecond,
+				From: request})
 		}); n != 0 {
 			t.Errorf("one of %d: %v allocations", oneOf, n)
 		}

@@ -1,5 +1,5 @@
-// Bare is the least that net/http can do for a shortener: it redirects by a map, without expiry, counters or time limits.
-// The bench compares the service with it.
+// Bare is the least that net/http can do for a shortener: it redirects by a map, without expiry,
+// counters or time limits. The bench compares the service with it.
 package main
 
 import (
@@ -8,22 +8,24 @@ import (
 	"os"
 )
 
-// It listens on the first argument, an address, and redirects the path that is the second one, and GET /, to the third.
+// It listens on the first argument, an address, and redirects the path that is the second one, and
+// GET /, to the third.
 func main() {
 	if len(os.Args) != 4 {
 		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS PATH URL")
 		os.Exit(2)
 	}
 	links := map[string]string{"/": os.Args[3], os.Args[2]: os.Args[3]}
-	err := http.ListenAndServe(os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to, ok := links[r.URL.Path]
-		if !ok {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		w.Header().Set("Location", to)
-		w.WriteHeader(http.StatusFound)
-	}))
+	err := http.ListenAndServe(os.Args[1],
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			to, ok := links[r.URL.Path]
+			if !ok {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusFound)
+		}))
 	fmt.Fprintln(os.Stderr, "bare:", err)
 	os.Exit(1)
 }

@@ -1,5 +1,6 @@
-// Package browser drives Chromium, for the tests of the pages. It checks what it opens with axe-core, which package.json
-// beside this file pins; `make browser` installs it, and internal/dev/install.sh the browser.
+// Package browser drives Chromium, for the tests of the pages. It checks what it opens with
+// axe-core, which package.json beside this file pins; `make browser` installs it, and
+// internal/dev/install.sh the browser.
 package browser
 
 import (
@@ -27,7 +28,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a page may take for anything. Storage that does not respond is given up after 5 s.
+// patience is how long a page may take for anything. Storage that does not respond is given up
+// after 5 s.
 const patience = 15 * time.Second
 
 // Browser is a running Chromium.
@@ -36,10 +38,12 @@ type Browser struct {
 	axe string
 }
 
-// Start starts a Chromium without windows, or whatever of its kind is installed. The caller must Close it.
+// Start starts a Chromium without windows, or whatever of its kind is installed. The caller must
+// Close it.
 func Start() (*Browser, error) {
 	_, file, _, _ := runtime.Caller(0)
-	axe, err := os.ReadFile(filepath.Join(filepath.Dir(file), "node_modules", "axe-core", "axe.min.js"))
+	axe, err := os.ReadFile(filepath.Join(filepath.Dir(file), "node_modules", "axe-core",
+		"axe.min.js"))
 	if err != nil {
 		return nil, fmt.Errorf("axe-core is not installed; run `make browser` first (%w)", err)
 	}
@@ -53,7 +57,8 @@ func Start() (*Browser, error) {
 	ctx, cancel := chromedp.NewContext(allocator)
 	if err := chromedp.Do(ctx); err != nil {
 		cancel()
-		return nil, fmt.Errorf("chromium does not start; `internal/dev/install.sh chromium` installs it (%w)", err)
+		return nil, fmt.Errorf("chromium does not start; `internal/dev/install.sh chromium` "+
+			"installs it (%w)", err)
 	}
 	return &Browser{ctx: ctx, axe: string(axe)}, nil
 }
@@ -65,8 +70,8 @@ func (b *Browser) Close() {
 	_ = chromedp.Cancel(ctx)
 }
 
-// Page is a tab of somebody who has never been here before. Its methods fail the test where something is not as it should
-// be within a minute.
+// Page is a tab of somebody who has never been here before. Its methods fail the test where
+// something is not as it should be within a minute.
 type Page struct {
 	t   testing.TB
 	ctx context.Context
@@ -80,8 +85,8 @@ type Page struct {
 	asked  []string // what it has asked
 }
 
-// New opens a tab, 1100 pixels wide, which the test's end closes. The test fails if a script throws, or does what the
-// page's policy forbids.
+// New opens a tab, 1100 pixels wide, which the test's end closes. The test fails if a script
+// throws, or does what the page's policy forbids.
 func (b *Browser) New(t testing.TB) *Page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
@@ -94,7 +99,8 @@ func (b *Browser) New(t testing.TB) *Page {
 		}
 		cancel()
 	})
-	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context of its first action
+	// the tab lives as long as the context of its first action
+	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := chromedp.Listen(ctx, p.hear); err != nil {
@@ -112,7 +118,8 @@ func (b *Browser) New(t testing.TB) *Page {
 	return p
 }
 
-// hear notes what a page does wrong. A response that is an error is in the log too, and may be what a test wants.
+// hear notes what a page does wrong. A response that is an error is in the log too, and may be what
+// a test wants.
 func (p *Page) hear(event any) {
 	var wrong string
 	switch e := event.(type) {
@@ -182,7 +189,8 @@ func (p *Page) Dark(is bool) {
 	p.t.Helper()
 	scheme := map[bool]string{false: "light", true: "dark"}[is]
 	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion",
+			Value: "reduce"}}}
 	if _, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, params); err != nil {
 		p.t.Fatal(err)
 	}
@@ -213,7 +221,8 @@ func (p *Page) AllowScripts() {
 
 func (p *Page) disableScripts(is bool) {
 	p.t.Helper()
-	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: is}); err != nil {
+	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: is}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -222,9 +231,12 @@ func (p *Page) disableScripts(is bool) {
 func (p *Page) Offline(is bool) {
 	p.t.Helper()
 	conditions := &network.Conditions{Offline: is, DownloadThroughput: -1, UploadThroughput: -1}
-	_, err := chromedp.Call(p.ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{conditions}})
+	_, err := chromedp.Call(p.ctx, network.EmulateNetworkConditionsByRule,
+		network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{conditions}})
 	if err == nil {
-		_, err = chromedp.Call(p.ctx, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1, UploadThroughput: -1})
+		_, err = chromedp.Call(p.ctx, network.OverrideNetworkState,
+			network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1,
+				UploadThroughput: -1})
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -248,7 +260,8 @@ func (p *Page) Go(does func()) int {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	response, err := chromedp.RunResponse(ctx, chromedp.Func(func(context.Context, *chromedp.Target) error { does(); return nil }))
+	response, err := chromedp.RunResponse(ctx,
+		chromedp.Func(func(context.Context, *chromedp.Target) error { does(); return nil }))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -265,7 +278,8 @@ func (p *Page) Press(keys string, options ...chromedp.KeyOption) {
 func (p *Page) Fill(selector, text string) {
 	p.t.Helper()
 	Eval[chromedp.Void](p, find(selector)+".focus(), "+find(selector)+".select()")
-	if _, err := chromedp.Call(p.ctx, input.InsertText, input.InsertTextParams{Text: text}); err != nil {
+	if _, err := chromedp.Call(p.ctx, input.InsertText,
+		input.InsertTextParams{Text: text}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -285,13 +299,15 @@ func (p *Page) Focused() string {
 // Text returns the text of an element as people see it, "" if it is hidden or not there.
 func (p *Page) Text(selector string) string {
 	p.t.Helper()
-	return Eval[string](p, "("+find(selector)+"?.checkVisibility() && "+find(selector)+".innerText.trim()) || ''")
+	return Eval[string](p, "("+find(selector)+"?.checkVisibility() && "+find(selector)+
+		".innerText.trim()) || ''")
 }
 
 // Await waits until an element has a part of a text.
 func (p *Page) Await(selector, part string) {
 	p.t.Helper()
-	p.AwaitTrue(find(selector) + "?.checkVisibility() && " + find(selector) + ".innerText.includes(" + quote(part) + ")")
+	p.AwaitTrue(find(selector) + "?.checkVisibility() && " + find(selector) +
+		".innerText.includes(" + quote(part) + ")")
 }
 
 // AwaitTrue waits until an expression is true. A page may go, and another one come, meanwhile.
@@ -315,7 +331,8 @@ func (p *Page) AwaitTrue(expression string) {
 // Busy returns for how long the main thread of the tab has worked so far.
 func (p *Page) Busy() time.Duration {
 	p.t.Helper()
-	_, err := chromedp.Call(p.ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
+	_, err := chromedp.Call(p.ctx, performance.Enable,
+		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -356,8 +373,8 @@ func (p *Page) Screen() []byte {
 	return png
 }
 
-// Check fails the test if axe-core finds that the page, as it is now, is not accessible, in light or in dark, or if it is
-// wider than the window. The state is for the reader.
+// Check fails the test if axe-core finds that the page, as it is now, is not accessible, in light
+// or in dark, or if it is wider than the window. The state is for the reader.
 func (p *Page) Check(state string) {
 	p.t.Helper()
 	if p.noScripts { // axe-core is one
@@ -376,7 +393,8 @@ func (p *Page) Check(state string) {
 		}](p, `axe.run({ `+rules+` resultTypes: ["violations"], preload: false }).then((result) => result.violations)`)
 		for _, v := range violations {
 			for _, n := range v.Nodes {
-				p.t.Errorf("%s, dark %t: %s: %s\n%s\n%s", state, dark, v.ID, v.Help, n.HTML, n.FailureSummary)
+				p.t.Errorf("%s, dark %t: %s: %s\n%s\n%s", state, dark, v.ID, v.Help, n.HTML,
+					n.FailureSummary)
 			}
 		}
 	}

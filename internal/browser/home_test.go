@@ -56,8 +56,8 @@ func look(t *testing.T, p *Page, name string) {
 
 const awaitPicture = `document.querySelector("#qr").complete && document.querySelector("#qr").naturalWidth > 0`
 
-// A browser has little to load, and little to do until the page takes input: less than 200 ms of its main thread. That is
-// the thread's own time, which other programs do not take.
+// A browser has little to load, and little to do until the page takes input: less than 200 ms of
+// its main thread. That is the thread's own time, which other programs do not take.
 func TestFirstLoad(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -75,7 +75,8 @@ func TestFirstLoad(t *testing.T) {
 			return { requests: all.length, bytes: all.reduce((sum, e) => sum + e.decodedBodySize, 0) };
 		})()`)
 		t.Logf("%s: %+v, %v", target, load, busy)
-		if load.Requests > most.requests || load.Requests < 3 || load.Bytes > most.bytes || load.Bytes < 10<<10 || busy > 200*time.Millisecond || busy <= 0 {
+		if load.Requests > most.requests || load.Requests < 3 || load.Bytes > most.bytes ||
+			load.Bytes < 10<<10 || busy > 200*time.Millisecond || busy <= 0 {
 			t.Errorf("%s takes %+v and %v", target, load, busy)
 		}
 	}
@@ -92,7 +93,8 @@ func TestShorten(t *testing.T) {
 
 	target := httptest.NewServer(http.NotFoundHandler())
 	defer target.Close()
-	longURL := strings.Replace(target.URL, "127.0.0.1", "localhost", 1) + "/a/long/path?with=a&query#part"
+	longURL := strings.Replace(target.URL, "127.0.0.1", "localhost", 1) +
+		"/a/long/path?with=a&query#part"
 	if got := p.Focused(); got != "url" {
 		t.Fatalf("the focus is on %q", got)
 	}
@@ -116,11 +118,14 @@ func TestShorten(t *testing.T) {
 	if got := Eval[string](p, "navigator.clipboard.readText()"); got != short {
 		t.Errorf("copied %q, want %q", got, short)
 	}
-	if status, location := s.status(t, strings.TrimPrefix(short, s.url)); status != 302 || location != longURL {
+	if status, location := s.status(t, strings.TrimPrefix(short, s.url)); status != 302 ||
+		location != longURL {
 		t.Errorf("it leads to %d %s", status, location)
 	}
 	for id, want := range map[string]string{"svg": "image/svg+xml", "png": "image/png"} {
-		got := Eval[string](p, `fetch(document.querySelector("#`+id+`").href).then((r) => r.headers.get("Content-Type") + " " + document.querySelector("#`+id+`").download)`)
+		got := Eval[string](p, `fetch(document.querySelector("#`+id+
+			`").href).then((r) => r.headers.get("Content-Type") + " " + document.querySelector("#`+
+			id+`").download)`)
 		if want += " " + strings.TrimPrefix(short, s.url+"/") + "." + id; got != want {
 			t.Errorf("%s: %q, want %q", id, got, want)
 		}
@@ -134,7 +139,8 @@ func TestShorten(t *testing.T) {
 		p.Press(kb.Tab)
 	}
 	name := strings.TrimPrefix(short, "http://")
-	want := fmt.Sprintf("url, shorten, alias, life, short, copy, preview, svg, png, %s, Copy %[1]s, Delete %[1]s, Sign in, From a program", name)
+	want := fmt.Sprintf("url, shorten, alias, life, short, copy, preview, svg, png, %s, Copy "+
+		"%[1]s, Delete %[1]s, Sign in, From a program", name)
 	if got := strings.Join(order, ", "); !strings.HasPrefix(got, want) {
 		t.Errorf("the order is %s, want %s", got, want)
 	}
@@ -143,16 +149,19 @@ func TestShorten(t *testing.T) {
 	if got := p.Text(".target"); got != longURL {
 		t.Errorf("the preview shows %q", got)
 	}
-	if status := p.Go(func() { p.Click("main .primary") }); status != 404 || Eval[string](p, "location.href") != longURL {
+	if status := p.Go(func() { p.Click("main .primary") }); status != 404 ||
+		Eval[string](p, "location.href") != longURL {
 		t.Error("the preview does not lead there")
 	}
 }
 
-// What is wrong is said at its field, which gets the focus. Nothing typed is lost, and it can be mended and sent again.
+// What is wrong is said at its field, which gets the focus. Nothing typed is lost, and it can be
+// mended and sent again.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
-	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other", ExpiresAt: time.Now().Add(time.Hour)})
+	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other",
+		ExpiresAt: time.Now().Add(time.Hour)})
 	s.PutLink(link.Link{Alias: "off", LongURL: "https://example.com/off", Disabled: true})
 	p.Open(s.url)
 	wrong := func(field, says string) {
@@ -161,7 +170,8 @@ func TestProblems(t *testing.T) {
 		if got := p.Focused(); got != field {
 			t.Errorf("%s: the focus is on %q", says, got)
 		}
-		if !Eval[bool](p, find("#"+field)+`.ariaInvalid === "true" && `+find("#"+field)+`.getAttribute("aria-describedby") === "`+field+`-error"`) {
+		if !Eval[bool](p, find("#"+field)+`.ariaInvalid === "true" && `+find("#"+field)+
+			`.getAttribute("aria-describedby") === "`+field+`-error"`) {
 			t.Errorf("%s: the field does not say so", says)
 		}
 	}
@@ -220,7 +230,8 @@ func TestResponsesOfSomebodyElse(t *testing.T) {
 	p.Agree(true) // to leave what is typed
 	for _, body := range []string{"", "{}", "null", `"text"`, "<p>Sign in to this network</p>"} {
 		for _, page := range []*Page{p, home} {
-			Eval[any](page, `void (window.fetch = async () => new Response(`+quote(body)+`, { status: 201 }))`)
+			Eval[any](page, `void (window.fetch = async () => new Response(`+quote(body)+
+				`, { status: 201 }))`)
 		}
 		home.Press(kb.Enter)
 		home.Await("#problem", "Unreadable response")
@@ -252,7 +263,8 @@ func TestStatusesAreThereBeforeTheirTexts(t *testing.T) {
 		p.AwaitTrue(find(ready) + ".checkVisibility()")
 		got := Eval[string](p, `[...document.querySelectorAll("[role=status]")].filter((e) => !e.closest("[hidden]"))
 			.map((e) => [e.id, e.textContent, e.checkVisibility(), e.offsetHeight].join()).join(" ")`)
-		want := map[string]string{"/": "toast,,true,0", "/manage": "signin-says,,true,0 toast,,true,0"}[path]
+		want := map[string]string{"/": "toast,,true,0",
+			"/manage": "signin-says,,true,0 toast,,true,0"}[path]
 		if got != want {
 			t.Errorf("%s has %s, want %s", path, got, want)
 		}
@@ -305,7 +317,8 @@ func TestHistory(t *testing.T) {
 	Eval[any](p, "void sessionStorage.clear()")
 	p.Open(s.url)
 	p.Await("#links", "Deleted")
-	if got := p.Text("#links li:nth-child(2)"); !strings.Contains(got, alias) || !strings.HasSuffix(got, "Undo") {
+	if got := p.Text("#links li:nth-child(2)"); !strings.Contains(got, alias) ||
+		!strings.HasSuffix(got, "Undo") {
 		t.Errorf("the second one is %s", got)
 	}
 	p.Click(`#links li:nth-child(2) [data-part="undo"]`)
@@ -331,7 +344,8 @@ func TestHistory(t *testing.T) {
 	second.Open(s.url)
 	second.Press(longURL + kb.Enter)
 	second.Await("#result-title", "This URL had a link already")
-	if got := second.Text(row + `[data-part="delete"]`); got != "" || second.Text(row+`[data-part="copy"]`) != "Copy" {
+	if got := second.Text(row + `[data-part="delete"]`); got != "" ||
+		second.Text(row+`[data-part="copy"]`) != "Copy" {
 		t.Errorf("somebody else may %q", got)
 	}
 	p.Click(row + `[data-part="delete"]`)
@@ -349,7 +363,8 @@ func TestHistory(t *testing.T) {
 	}
 	p.Click("#more")
 	p.Await("#links", "/a10")
-	p.AwaitTrue(`document.activeElement.textContent.endsWith("/a9")`) // the first of those that came
+	// the first of those that came
+	p.AwaitTrue(`document.activeElement.textContent.endsWith("/a9")`)
 	p.Click(row + `[data-part="delete"]`)
 	p.Await(row, "Deleted for good")
 	if got := p.Text(row + ".actions"); got != "" {
@@ -395,7 +410,8 @@ func TestStorageIsDown(t *testing.T) {
 	}
 	p.Check("503")
 	look(t, p, "503")
-	s.PutLink(link.Link{Alias: "unread", LongURL: s.url + "/", ExpiresAt: time.Now().Add(time.Hour)})
+	s.PutLink(link.Link{Alias: "unread", LongURL: s.url + "/",
+		ExpiresAt: time.Now().Add(time.Hour)})
 	s.down(false)
 	if status := p.Go(func() { p.Click("main .primary") }); status != 200 {
 		t.Errorf("trying again leads to %d", status)
@@ -418,7 +434,8 @@ func TestTooManyRequests(t *testing.T) {
 		t.Errorf("what was typed became %q", got)
 	}
 	p.Check("too many requests")
-	if first, second := p.Open(s.url+"/nobody"), p.Open(s.url+"/nobody-else"); first != 404 || second != 429 {
+	if first, second := p.Open(s.url+"/nobody"), p.Open(s.url+"/nobody-else"); first != 404 ||
+		second != 429 {
 		t.Errorf("got %d and %d", first, second)
 	}
 	p.Await("main", "repeat it in ")
@@ -429,7 +446,8 @@ func TestTooManyRequests(t *testing.T) {
 func TestWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
-	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other", ExpiresAt: time.Now().Add(time.Hour)})
+	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other",
+		ExpiresAt: time.Now().Add(time.Hour)})
 	p.NoScripts()
 	p.Open(s.url)
 	if p.Text("#history") != "" || p.Text("#copy") != "" {
@@ -441,7 +459,8 @@ func TestWithoutScripts(t *testing.T) {
 	}
 	p.Check("alias taken, without scripts")
 	look(t, p, "noscript-taken")
-	if got := Eval[string](p, `document.querySelector("#url").value`); got != "example.com/typed" || !strings.HasPrefix(p.Text("#alias-error"), "There is a link with this alias") {
+	if got := Eval[string](p, `document.querySelector("#url").value`); got != "example.com/typed" ||
+		!strings.HasPrefix(p.Text("#alias-error"), "There is a link with this alias") {
 		t.Errorf("what was typed became %q", got)
 	}
 	p.Fill("#alias", "free")
@@ -454,12 +473,14 @@ func TestWithoutScripts(t *testing.T) {
 	if got := scan(t, p.Shot("#qr")); got != s.url+"/free" {
 		t.Errorf("the QR code says %q", got)
 	}
-	if _, location := s.status(t, "/free"); location != "https://example.com/typed" || p.Text("#copy") != "" {
+	if _, location := s.status(t, "/free"); location != "https://example.com/typed" ||
+		p.Text("#copy") != "" {
 		t.Errorf("it leads to %s", location)
 	}
 }
 
-// Nothing of a URL is markup, whoever wrote it, and no URL is too long or too foreign for a narrow window.
+// Nothing of a URL is markup, whoever wrote it, and no URL is too long or too foreign for a narrow
+// window.
 func TestURLsAreText(t *testing.T) {
 	t.Parallel()
 	const markup = `<img/src="x"onerror="window.harmed=1"><script>window.harmed=1</script>`
@@ -492,7 +513,8 @@ func TestURLsAreText(t *testing.T) {
 		look(t, p, "narrow-preview-"+strings.ReplaceAll(name, " ", "-"))
 	}
 	// Another program's row, and another page's texts.
-	s.PutLink(link.Link{Alias: "row", LongURL: `https://"><img src=x onerror="window.harmed=1">` + markup})
+	s.PutLink(link.Link{Alias: "row", LongURL: `https://"><img src=x onerror="window.harmed=1">` +
+		markup})
 	p.Open(s.url + "/row+")
 	p.Check("preview of a row by another program")
 	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: "https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: null },
@@ -516,11 +538,16 @@ func TestURLsAreText(t *testing.T) {
 // told from another one's.
 func TestFormsOfOtherWebsites(t *testing.T) {
 	t.Parallel()
-	for name, host := range map[string]string{"a secure context": "127.0.0.1", "none": "tiney.test"} {
+	for name, host := range map[string]string{"a secure context": "127.0.0.1",
+		"none": "tiney.test"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var service atomic.Pointer[httputil.ReverseProxy] // whose address nobody knows before it has started
-			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { service.Load().ServeHTTP(w, r) }))
+			// whose address nobody knows before it has started
+			var service atomic.Pointer[httputil.ReverseProxy]
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
+				service.Load().ServeHTTP(w, r)
+			}))
 			defer front.Close()
 			here := strings.Replace(front.URL, "127.0.0.1", host, 1)
 			to, err := url.Parse(serve(t, "BaseUrl="+here).url)
@@ -529,11 +556,13 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 			}
 			proxy := httputil.NewSingleHostReverseProxy(to)
 			proxy.ModifyResponse = func(r *http.Response) error {
-				r.Header.Del("Cross-Origin-Opener-Policy") // Chromium complains of it outside of a secure context
+				// Chromium complains of it outside of a secure context
+				r.Header.Del("Cross-Origin-Opener-Policy")
 				return nil
 			}
 			service.Store(proxy)
-			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				_ *http.Request) {
 				w.Header().Set("Content-Type", "text/html")
 				fmt.Fprintf(w, `<title>other</title><form method="post" action="%s/"><input name="longUrl" value="https://example.com/"><button>Go</button></form>`, here)
 			}))
@@ -595,7 +624,11 @@ func TestErrorPages(t *testing.T) {
 func TestBehindAPath(t *testing.T) {
 	t.Parallel()
 	var service atomic.Pointer[httputil.ReverseProxy]
-	front := httptest.NewServer(http.StripPrefix("/go", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { service.Load().ServeHTTP(w, r) })))
+	front := httptest.NewServer(http.StripPrefix("/go",
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			service.Load().ServeHTTP(w,
+				r)
+		})))
 	t.Cleanup(front.Close)
 	s, p := serve(t, "BaseUrl="+front.URL+"/go"), chromium.New(t)
 	to, err := url.Parse(s.url)

@@ -16,20 +16,27 @@ import (
 	"tiney/internal/testutil"
 )
 
-// What people do on both pages works behind the Functions host too, whether it forwards requests or proxies them.
+// What people do on both pages works behind the Functions host too, whether it forwards requests or
+// proxies them.
 func TestBehindTheHost(t *testing.T) {
 	t.Parallel()
 	for name, proxies := range map[string]bool{"forwarding": false, "proxying": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var host atomic.Pointer[httputil.ReverseProxy] // whose address nobody knows before it has started
-			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { host.Load().ServeHTTP(w, r) }))
+			// whose address nobody knows before it has started
+			var host atomic.Pointer[httputil.ReverseProxy]
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
+				host.Load().ServeHTTP(w, r)
+			}))
 			t.Cleanup(front.Close)
 			provider := oidcprovider.Start(t, oidcprovider.Options{})
 			provider.Redirect(t, front.URL+"/manage")
 			s, p := newSite(t, front.URL), chromium.New(t)
-			h, err := funchost.Start(context.Background(), funchost.Options{ScriptRoot: app, Proxy: proxies, Output: t.Output(),
-				Env: s.environment("OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+oidcprovider.ClientID, "CLICKS_FLUSH_SECONDS=1")})
+			h, err := funchost.Start(context.Background(), funchost.Options{ScriptRoot: app,
+				Proxy: proxies, Output: t.Output(),
+				Env: s.environment("OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+
+					oidcprovider.ClientID, "CLICKS_FLUSH_SECONDS=1")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +46,11 @@ func TestBehindTheHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			host.Store(httputil.NewSingleHostReverseProxy(to))
-			testutil.Eventually(t, "it is ready", func() bool { status, _ := s.status(t, "/api/ready"); return status == 200 })
+			testutil.Eventually(t, "it is ready", func() bool {
+				status,
+					_ := s.status(t, "/api/ready")
+				return status == 200
+			})
 
 			p.NoScripts()
 			p.Open(s.url)
@@ -89,7 +100,8 @@ func TestBehindTheHost(t *testing.T) {
 			p.Fill("#key", key)
 			p.Press(kb.Enter)
 			p.Await("#list-rows", "/mine")
-			for target, want := range map[string]string{"/nobody": "No such link", "/nobody+": "No such link"} {
+			for target, want := range map[string]string{"/nobody": "No such link",
+				"/nobody+": "No such link"} {
 				if status := p.Open(s.url + target); status != 404 || p.Text("h1") != want {
 					t.Errorf("%s: %d %s", target, status, p.Text("h1"))
 				}

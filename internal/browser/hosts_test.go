@@ -14,7 +14,8 @@ import (
 // exceptions say where a link's host and a browser's may differ, one of them being none. Either no
 // link can be made, or browsers refuse the URL, and Location leads to the host that counts.
 var exceptions = map[string]func(c rune, theirs string) bool{
-	"symbols and spaces within other characters, which we refuse": func(_ rune, theirs string) bool {
+	"symbols and spaces within other characters, which we refuse": func(_ rune,
+		theirs string) bool {
 		return strings.ContainsAny(theirs, "!\"#$%&'()*+,/:;<=>?@[\\]^_`{|}~")
 	},
 	"characters newer than our tables, which we refuse": func(c rune, _ string) bool {
@@ -23,7 +24,8 @@ var exceptions = map[string]func(c rune, theirs string) bool{
 	"characters that Unicode 16 maps or ignores, and we refuse": func(c rune, _ string) bool {
 		return unicode.Is(sinceUnicode16, c)
 	},
-	"Hebrew symbols in Latin, which browsers take in punycode only": func(c rune, theirs string) bool {
+	"Hebrew symbols in Latin, which browsers take in punycode only": func(c rune,
+		theirs string) bool {
 		return 0x2135 <= c && c <= 0x2138 && theirs == ""
 	},
 }
@@ -78,7 +80,8 @@ func TestHostsAreThoseOfBrowsers(t *testing.T) {
 				encoded := "http://fu" + url.QueryEscape(string(c)) + "ball.example"
 				wantHost(t, rules, c, raw, theirs[2*i])
 				wantHost(t, rules, c, encoded, theirs[2*i+1])
-				// Location of the one is the other, or has the browser's spelling. A few others are tried.
+				// Location of the one is the other, or has the browser's spelling. A few others are
+				// tried.
 				l := link.Location(raw)
 				if l == "http://"+theirs[2*i] || l == encoded && theirs[2*i] == theirs[2*i+1] {
 					continue
@@ -108,5 +111,6 @@ func wantHost(t *testing.T, rules link.Rules, c rune, longURL, theirs string) {
 			return
 		}
 	}
-	t.Errorf("%U: no exception: the host of %q is %q, and the browser's %q", c, longURL, ours, theirs)
+	t.Errorf("%U: no exception: the host of %q is %q, and the browser's %q", c, longURL, ours,
+		theirs)
 }

@@ -12,15 +12,18 @@ import (
 	"tiney/link"
 )
 
-// stops are the controls that Tab has to lead to, in the order of the page; those of a dialog that is open are all there are.
+// stops are the controls that Tab has to lead to, in the order of the page; those of a dialog that
+// is open are all there are.
 const stops = `[...(document.querySelector("dialog[open]") ?? document).querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
 	.filter((e) => e.tabIndex >= 0 && !e.disabled && e.checkVisibility())`
 
-// tour goes through all controls with Tab, and back with Shift and Tab, and returns their names. It fails the test where one
-// is left out or comes in another order, does not show that it has the focus, or keeps it.
+// tour goes through all controls with Tab, and back with Shift and Tab, and returns their names. It
+// fails the test where one is left out or comes in another order, does not show that it has the
+// focus, or keeps it.
 func (p *Page) tour(state string) (names []string) {
 	p.t.Helper()
-	names = Eval[[]string](p, `(window.stops = `+stops+`).map((e) => e.id || e.ariaLabel || e.textContent.trim())`)
+	names = Eval[[]string](p, `(window.stops = `+stops+
+		`).map((e) => e.id || e.ariaLabel || e.textContent.trim())`)
 	seen := func() int {
 		p.t.Helper()
 		at := Eval[struct {
@@ -49,12 +52,14 @@ func (p *Page) tour(state string) (names []string) {
 				from, to = len(names)-1-i, len(names)-2-i
 			}
 			at := from
-			for presses := 0; at == from && presses < 10; presses++ { // a field of a date and a time has a stop for each part
+			// a field of a date and a time has a stop for each part
+			for presses := 0; at == from && presses < 10; presses++ {
 				p.Press(kb.Tab, options...)
 				at = seen()
 			}
 			if at != to {
-				p.t.Fatalf("%s: from %q, with Shift %t, the focus goes to %q, and not to %q", state, names[from], back, p.Focused(), names[to])
+				p.t.Fatalf("%s: from %q, with Shift %t, the focus goes to %q, and not to %q", state,
+					names[from], back, p.Focused(), names[to])
 			}
 		}
 	}
@@ -106,7 +111,8 @@ func TestKeyboard(t *testing.T) {
 	p.Await("details", "curl ")
 	p.tour("from a program")
 	p.to("#url")
-	p.Press("ftp://example.com/" + kb.Tab + kb.Tab + "other" + kb.Enter) // from another field than the wrong one
+	// from another field than the wrong one
+	p.Press("ftp://example.com/" + kb.Tab + kb.Tab + "other" + kb.Enter)
 	p.Await("#url-error", "http")
 	p.wantFocus("url")
 	p.tour("an error")
@@ -115,7 +121,8 @@ func TestKeyboard(t *testing.T) {
 	p.Await("#short", "/other")
 	p.to("#preview")
 	p.Go(func() { p.Press(kb.Enter) })
-	if got := strings.Join(p.tour("the preview"), ", "); got != "tiney/, account, Go there, SVG, PNG" {
+	if got := strings.Join(p.tour("the preview"),
+		", "); got != "tiney/, account, Go there, SVG, PNG" {
 		t.Errorf("the order is %s", got)
 	}
 	p.Open(s.url + "/nobody")
@@ -132,7 +139,8 @@ func TestManageKeyboard(t *testing.T) {
 	s := serve(t, "CHANGES_SECONDS=1", "CLICKS_FLUSH_SECONDS=1")
 	key, other := s.keyOf(t, "ada"), s.keyOf(t, "ada")
 	for i := range 51 {
-		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("link%02d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: "ada", Tags: []string{"tag"}})
+		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("link%02d", i)),
+			LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: "ada", Tags: []string{"tag"}})
 	}
 	p := chromium.New(t)
 	p.Open(s.url)
@@ -153,7 +161,9 @@ func TestManageKeyboard(t *testing.T) {
 		t.Error("Space does not check a box")
 	}
 	names := strings.Join(p.tour("the list, with claims"), ", ")
-	if want := "tiney/, sign-out, Links, Top links, API keys, New link, claims-keep, claims-take, claims-not, q, tag, state, "; !strings.HasPrefix(names, want) || !strings.HasSuffix(names, ", list-more") {
+	if want := "tiney/, sign-out, Links, Top links, API keys, New link, claims-keep, " +
+		"claims-take, claims-not, q, tag, state, "; !strings.HasPrefix(names, want) ||
+		!strings.HasSuffix(names, ", list-more") {
 		t.Errorf("the order is %s", names)
 	}
 	p.to("#claims-take")
@@ -189,8 +199,11 @@ func TestManageKeyboard(t *testing.T) {
 	p.to("#new-tag")
 	p.Press("one,two,")
 	names = strings.Join(p.tour("a link"), ", ")
-	if want := "tiney/, sign-out, Links, Top links, API keys, link-back, link-short, link-copy, link-preview, link-disable, link-delete, link-svg, link-png, stats-range, stats-again, stats-csv, " +
-		"longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, statusCode, save, discard"; names != want {
+	if want := "tiney/, sign-out, Links, Top links, API keys, link-back, link-short, link-copy, " +
+		"link-preview, link-disable, link-delete, link-svg, link-png, stats-range, stats-again, " +
+		"stats-csv, " +
+		"longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, " +
+		"statusCode, save, discard"; names != want {
 		t.Errorf("the order is %s", names)
 	}
 	p.to(`[aria-label="Remove the tag one"]`)
@@ -236,11 +249,13 @@ func TestManageKeyboard(t *testing.T) {
 	p.to("#stats summary")
 	p.Press(" ")
 	p.Await("#stats table", "Day (UTC)")
-	if got := strings.Join(p.tour("the statistics"), ", "); !strings.Contains(got, "stats-csv, As a table: 7 days, Clicks as a table, longUrl") {
+	if got := strings.Join(p.tour("the statistics"), ", "); !strings.Contains(got,
+		"stats-csv, As a table: 7 days, Clicks as a table, longUrl") {
 		t.Errorf("the order is %s", got)
 	}
 
-	// The dialog of a session that has ended keeps the focus until it is closed, and then gives it back.
+	// The dialog of a session that has ended keeps the focus until it is closed, and then gives it
+	// back.
 	p.to("#title")
 	p.Press("typed")
 	s.as(t, key, "DELETE", "/api/keys/"+s.idOf(t, key), "")
@@ -273,7 +288,8 @@ func TestManageKeyboard(t *testing.T) {
 	p.wantFocus("new-key-copy")
 	p.Await("#keys-rows li:first-child", "new")
 	names = strings.Join(p.tour("a new key"), ", ")
-	if !strings.Contains(names, "new-key-copy, new-key-done, key-name, key-expires, key-make, Revoke ") {
+	if !strings.Contains(names, "new-key-copy, new-key-done, key-name, key-expires, key-make, "+
+		"Revoke ") {
 		t.Errorf("the order is %s", names)
 	}
 	p.to("#new-key-done")
@@ -296,7 +312,8 @@ func TestManageKeyboard(t *testing.T) {
 	p.wantFocus("top-title")
 	p.to("#top-window")
 	p.Press(kb.ArrowDown)
-	p.AwaitTrue(find("#top-window") + `.value === "7d" && !` + find("#top-wait") + ".checkVisibility()")
+	p.AwaitTrue(find("#top-window") + `.value === "7d" && !` + find("#top-wait") +
+		".checkVisibility()")
 	p.tour("top links")
 	p.to("#sign-out")
 	p.Press(" ")

@@ -27,7 +27,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// More tabs at once than there are processors only wait for each other, and for storage longer than the service does.
+	// More tabs at once than there are processors only wait for each other, and for storage longer
+	// than the service does.
 	flag.Parse()
 	_ = flag.Set("test.parallel", fmt.Sprint(1+runtime.GOMAXPROCS(0))) // which is one of Go's own
 
@@ -68,7 +69,8 @@ var sites atomic.Int64
 func newSite(t *testing.T, url string) *site {
 	t.Helper()
 	testutil.BuildsProject(t)
-	s := &site{Tables: rawtables.Open(t, emulator.ConnectionString(), fmt.Sprintf("B%d", sites.Add(1))), url: url,
+	s := &site{Tables: rawtables.Open(t, emulator.ConnectionString(),
+		fmt.Sprintf("B%d", sites.Add(1))), url: url,
 		storage: faultproxy.Start(emulator), output: new(testutil.Buffer)}
 	t.Cleanup(s.storage.Close)
 	s.Make()
@@ -78,11 +80,15 @@ func newSite(t *testing.T, url string) *site {
 // environment is the whole environment of the service's process, the additional settings included.
 func (s *site) environment(settings ...string) []string {
 	return append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "BaseUrl=" + s.url, "ADMIN_KEY=" + adminKey,
-		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" + strings.ToLower(s.Links) + "-locks",
-		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index, "EXPIRYINDEX_TABLE_NAME=" + s.Expiry, "OWNERS_TABLE_NAME=" + s.Owners,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "BaseUrl=" + s.url, "ADMIN_KEY=" +
+			adminKey,
+		"AzureWebJobsStorage=" + s.storage.ConnectionString(), "GC_BLOB_LOCK_CONTAINER=" +
+			strings.ToLower(s.Links) + "-locks",
+		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index,
+		"EXPIRYINDEX_TABLE_NAME=" + s.Expiry, "OWNERS_TABLE_NAME=" + s.Owners,
 		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
-		"KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State, "CLICKS_TABLE_NAME=" + s.Clicks, "CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
+		"KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State, "CLICKS_TABLE_NAME=" + s.Clicks,
+		"CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
 	}, settings...)
 }
 

@@ -19,12 +19,14 @@ import (
 	"tiney/link"
 )
 
-// as sends a request with a credential to the API, which has to be answered with 2xx, and returns the response's members.
+// as sends a request with a credential to the API, which has to be answered with 2xx, and returns
+// the response's members.
 func (s *site) as(t *testing.T, token, method, target, body string) map[string]any {
 	t.Helper()
 	var members map[string]any
 	testutil.Eventually(t, method+" "+target, func() bool {
-		got, err := testutil.Send(method, s.url+target, body, "Authorization", "Bearer "+token, "Content-Type", "application/json")
+		got, err := testutil.Send(method, s.url+target, body, "Authorization", "Bearer "+token,
+			"Content-Type", "application/json")
 		if err != nil || got.Status == 503 { // a busy machine
 			return false
 		}
@@ -37,7 +39,8 @@ func (s *site) as(t *testing.T, token, method, target, body string) map[string]a
 	return members
 }
 
-// clickTwice clicks a button while storage is down, which a notice tells, and again once it is back, which does what it is for.
+// clickTwice clicks a button while storage is down, which a notice tells, and again once it is
+// back, which does what it is for.
 func (s *site) clickTwice(p *Page, button, notice, done string) {
 	s.down(true)
 	p.Click(button)
@@ -69,14 +72,16 @@ func (s *site) read(t *testing.T, alias string) (l stored) {
 // keyOf makes an owner a key.
 func (s *site) keyOf(t *testing.T, owner string) string {
 	t.Helper()
-	key, _ := s.as(t, adminKey, "POST", "/api/keys", fmt.Sprintf(`{"name":"%s's key","owner":%[1]q}`, owner))["key"].(string)
+	key, _ := s.as(t, adminKey, "POST", "/api/keys",
+		fmt.Sprintf(`{"name":"%s's key","owner":%[1]q}`, owner))["key"].(string)
 	return key
 }
 
 // put makes a link of an owner's; more is further members of the request.
 func (s *site) put(t *testing.T, key, alias, more string) {
 	t.Helper()
-	s.as(t, key, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%[1]q%s}`, alias, more))
+	s.as(t, key, "POST", "/api/shorten",
+		fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%[1]q%s}`, alias, more))
 }
 
 // manage opens /manage in a browser, and signs in with a key.
@@ -142,7 +147,8 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	p.Check("new link")
 	p.Press(kb.Enter)
 	p.Await("#longUrl-error", "Paste the long URL here first")
-	p.Press("example.com/handbook" + kb.Tab + "not one" + kb.Tab + "The handbook" + kb.Tab + "team, other" + kb.Enter + kb.Enter)
+	p.Press("example.com/handbook" + kb.Tab + "not one" + kb.Tab + "The handbook" + kb.Tab +
+		"team, other" + kb.Enter + kb.Enter)
 	p.Await("#alias-error", "An alias has 1 to 32")
 	p.wantFocus("alias")
 	p.Check("new link, wrong")
@@ -166,12 +172,15 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	if got := scan(t, p.Shot("#link-qr")); got != s.url+"/handbook" {
 		t.Errorf("the QR code says %q", got)
 	}
-	for id, want := range map[string]string{"svg": "image/svg+xml handbook.svg", "png": "image/png handbook.png"} {
-		if got := Eval[string](p, `fetch(document.querySelector("#link-`+id+`").href).then((r) => r.headers.get("Content-Type") + " " + document.querySelector("#link-`+id+`").download)`); got != want {
+	for id, want := range map[string]string{"svg": "image/svg+xml handbook.svg",
+		"png": "image/png handbook.png"} {
+		if got := Eval[string](p, `fetch(document.querySelector("#link-`+id+
+			`").href).then((r) => r.headers.get("Content-Type") + " " + document.querySelector("#link-`+id+`").download)`); got != want {
 			t.Errorf("%s: %q", id, got)
 		}
 	}
-	if l := s.read(t, "handbook"); l.Owner != "ada" || l.Title != "The handbook" || !slices.Equal(l.Tags, []string{"team", "other"}) || l.ExpiresAtUTC != "" {
+	if l := s.read(t, "handbook"); l.Owner != "ada" || l.Title != "The handbook" ||
+		!slices.Equal(l.Tags, []string{"team", "other"}) || l.ExpiresAtUTC != "" {
 		t.Errorf("the link is %+v", l)
 	}
 	p.GoTo("#/new", "#link-title", "New link")
@@ -184,7 +193,8 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	p.AwaitTrue(find("#list") + ".checkVisibility()")
 	p.GoTo("#/new", "#link-title", "New link")
 	asked := strings.Join(p.Agree(true), "; ")
-	if asked != "What you typed is not saved. Sign out, and lose it?" || p.Value("#alias") != "handbook" {
+	if asked != "What you typed is not saved. Sign out, and lose it?" ||
+		p.Value("#alias") != "handbook" {
 		t.Errorf("the browser asked %q, and the alias is %q", asked, p.Value("#alias"))
 	}
 	p.Click("#sign-out")
@@ -201,7 +211,8 @@ func TestManageList(t *testing.T) {
 	key := s.keyOf(t, "ada")
 	for i := range 55 {
 		alias := fmt.Sprintf("link%02d", i)
-		l := link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias, Owner: "ada", CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)}
+		l := link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+			Owner: "ada", CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)}
 		if i%10 == 0 {
 			l.Title, l.Tags = "Tenth ΣΊΣΥΦΟΣ", []string{"ten", "round"}
 		}
@@ -221,7 +232,8 @@ func TestManageList(t *testing.T) {
 	p.Check("list")
 	p.Click("#list-more")
 	p.Await("#list-count", "54 links")
-	p.AwaitTrue(`document.activeElement.textContent.endsWith("/link03")`) // the first of those that came
+	// the first of those that came
+	p.AwaitTrue(`document.activeElement.textContent.endsWith("/link03")`)
 	if p.Text("#list-more") != "" {
 		t.Error("it offers more")
 	}
@@ -235,9 +247,11 @@ func TestManageList(t *testing.T) {
 		{"state", "deleted", "link30"},
 	} {
 		// What was asked for is there still; but once something else has been, it begins anew.
-		p.GoTo("#/", "#list-count", map[bool]string{true: "54 links", false: "links, and more"}[i == 0])
+		p.GoTo("#/", "#list-count", map[bool]string{true: "54 links",
+			false: "links, and more"}[i == 0])
 		if test.field == "state" {
-			Eval[any](p, find("#state")+".value = "+quote(test.value)+`, `+find("#state")+`.dispatchEvent(new Event("input", { bubbles: true }))`)
+			Eval[any](p, find("#state")+".value = "+quote(test.value)+`, `+find("#state")+
+				`.dispatchEvent(new Event("input", { bubbles: true }))`)
 		} else {
 			p.Fill("#"+test.field, test.value)
 		}
@@ -262,7 +276,8 @@ func TestManageList(t *testing.T) {
 	p.Await("#list-count", "links, and more")
 
 	// A short URL finds its link, as it is copied and as it is shown.
-	for _, pasted := range []string{s.url + "/link07", strings.TrimPrefix(s.url, "http://") + "/link07"} {
+	for _, pasted := range []string{s.url + "/link07", strings.TrimPrefix(s.url, "http://") +
+		"/link07"} {
 		p.Fill("#q", pasted)
 		testutil.Eventually(t, pasted+" is found", func() bool { return rows() == "link07" })
 		p.Fill("#q", "nothing is like this")
@@ -291,7 +306,8 @@ func TestManageBackToTheList(t *testing.T) {
 	s := serve(t)
 	for i := range 55 {
 		alias := fmt.Sprintf("link%02d", i)
-		s.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias, Owner: "ada",
+		s.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+			Owner:     "ada",
 			CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)})
 	}
 	p := s.manage(t, s.keyOf(t, "ada"))
@@ -309,7 +325,8 @@ func TestManageBackToTheList(t *testing.T) {
 		p.AwaitTrue(find("#list-rows") + ".checkVisibility()")
 		p.AwaitTrue(`document.activeElement === ` + find(link))
 		p.AwaitTrue("!" + find("#list-rows") + ".ariaBusy")
-		p.AwaitTrue(`document.activeElement === ` + find(link)) // a short list is read again meanwhile
+		// a short list is read again meanwhile
+		p.AwaitTrue(`document.activeElement === ` + find(link))
 		if got := Eval[float64](p, "scrollY"); got != y || y == 0 {
 			t.Errorf("back from %s, the list is at %v, and was at %v", link, got, y)
 		}
@@ -331,7 +348,8 @@ func TestManageAddresses(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
-	for _, name := range []string{"constructor", "__proto__", "toString", "nothing", "link", "link/a.b"} {
+	for _, name := range []string{"constructor", "__proto__", "toString", "nothing", "link",
+		"link/a.b"} {
 		p.GoTo("#/new", "#link-title", "New link")
 		p.GoTo("#/"+name, "#list-empty", "No links yet")
 	}
@@ -354,7 +372,8 @@ func TestManageTimes(t *testing.T) {
 	p.Press(key + kb.Enter)
 	p.Await("#link-about", "expires May 7, 2040, 12:38 AM GMT+4:30")
 	p.AwaitTrue(find("#form") + ".checkVisibility()")
-	if got := p.Text("#expires-hint") + ": " + p.Value("#expiresAtUtc"); got != "time in Asia/Kabul; empty: never: 2040-05-07T00:38" {
+	if got := p.Text("#expires-hint") + ": " +
+		p.Value("#expiresAtUtc"); got != "time in Asia/Kabul; empty: never: 2040-05-07T00:38" {
 		t.Errorf("the field says %s", got)
 	}
 	testutil.Eventually(t, "the click is shown", func() bool {
@@ -362,7 +381,8 @@ func TestManageTimes(t *testing.T) {
 		p.AwaitTrue("!" + find("#stats-body") + ".ariaBusy")
 		return p.Text("#stats summary") != ""
 	})
-	if got := p.Text("#stats-figures"); !strings.Contains(got, "GMT+4:30") || !strings.Contains(got, "Visitors, summed by day") {
+	if got := p.Text("#stats-figures"); !strings.Contains(got, "GMT+4:30") ||
+		!strings.Contains(got, "Visitors, summed by day") {
 		t.Errorf("the figures are %s", got)
 	}
 	p.Click("#stats summary")
@@ -380,7 +400,8 @@ func TestManageTimes(t *testing.T) {
 	}
 	p.GoTo("#/keys", "#keys-rows", "last used on ")
 	got := p.Text("#keys-rows") + p.Text("#key-new")
-	if !strings.Contains(got, " (UTC) ") || !strings.Contains(got, "GMT+4:30") || !strings.Contains(got, "time in Asia/Kabul") {
+	if !strings.Contains(got, " (UTC) ") || !strings.Contains(got, "GMT+4:30") ||
+		!strings.Contains(got, "time in Asia/Kabul") {
 		t.Errorf("keys have %s", got)
 	}
 }
@@ -411,7 +432,8 @@ func TestManageOnPaper(t *testing.T) {
 	if got := Eval[string](p, pressable); got != "" {
 		t.Errorf("to press there is %s", got)
 	}
-	cut := Eval[int](p, find("#stats .scroll")+".scrollHeight - "+find("#stats .scroll")+".clientHeight")
+	cut := Eval[int](p, find("#stats .scroll")+".scrollHeight - "+find("#stats .scroll")+
+		".clientHeight")
 	if cut != 0 || p.Text("#stats tbody tr:last-child") == "" {
 		t.Errorf("the table is cut by %d pixels", cut)
 	}
@@ -470,7 +492,8 @@ func TestManageEdit(t *testing.T) {
 	p.Press("\b" + kb.Enter)
 	p.Await("#toast", "Saved")
 	p.Await("#link-about", "never expires")
-	if l := s.read(t, "mine"); l.ExpiresAtUTC != "" || !slices.Equal(l.Tags, []string{"with, a comma"}) {
+	if l := s.read(t, "mine"); l.ExpiresAtUTC != "" ||
+		!slices.Equal(l.Tags, []string{"with, a comma"}) {
 		t.Errorf("it became %+v", l)
 	}
 
@@ -484,7 +507,8 @@ func TestManageEdit(t *testing.T) {
 	}
 
 	// Somebody else edits it too.
-	s.as(t, key, "PATCH", "/api/links/mine", `{"title":"<b>Theirs</b>","longUrl":"https://example.com/theirs"}`)
+	s.as(t, key, "PATCH", "/api/links/mine",
+		`{"title":"<b>Theirs</b>","longUrl":"https://example.com/theirs"}`)
 	p.Click("#save")
 	p.Await("#conflict", "this link was changed meanwhile")
 	p.Await("#conflict", "<b>Theirs</b> (it was")
@@ -505,7 +529,8 @@ func TestManageEdit(t *testing.T) {
 	}
 	p.Press(kb.Enter)
 	p.Await("#toast", "Saved")
-	if l := s.read(t, "mine"); l.LongURL != "https://example.com/typed" || l.Title != "<b>Theirs</b>" {
+	if l := s.read(t, "mine"); l.LongURL != "https://example.com/typed" ||
+		l.Title != "<b>Theirs</b>" {
 		t.Errorf("it became %+v", l)
 	}
 	p.Fill("#title", "Mine")
@@ -526,7 +551,8 @@ func TestManageEdit(t *testing.T) {
 	p.Await("#link-title", "Once more")
 	p.Click("#link-disable")
 	p.Await("#link-state", "Disabled")
-	if status, _ := s.status(t, "/mine"); status != 410 || p.Value("#longUrl") != "https://example.com/unsaved" {
+	if status, _ := s.status(t, "/mine"); status != 410 ||
+		p.Value("#longUrl") != "https://example.com/unsaved" {
 		t.Errorf("a disabled link is %d, the form has %q", status, p.Value("#longUrl"))
 	}
 	p.Check("disabled")
@@ -566,11 +592,13 @@ func TestManageEdit(t *testing.T) {
 	}
 
 	// A link that somebody else was given too.
-	s.PutLink(link.Link{Alias: "shared", LongURL: "https://example.com/shared", Owner: "ada", Shared: true})
+	s.PutLink(link.Link{Alias: "shared", LongURL: "https://example.com/shared", Owner: "ada",
+		Shared: true})
 	p.GoTo("#/link/shared", "#link-shared", "it cannot end earlier, be disabled or be deleted")
 	p.Check("shared")
 	look(t, p, "manage-shared")
-	if p.Text("#link-disable")+p.Text("#link-delete") != "" || !Eval[bool](p, find("#longUrl")+".readOnly") {
+	if p.Text("#link-disable")+p.Text("#link-delete") != "" || !Eval[bool](p, find("#longUrl")+
+		".readOnly") {
 		t.Error("it offers what is refused")
 	}
 	Eval[any](p, find("#expiresAtUtc")+`.value = "2040-05-06T07:08"`)
@@ -588,13 +616,15 @@ func TestManageEdit(t *testing.T) {
 
 const (
 	firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
-	iphone  = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1"
-	bot     = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+	iphone  = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 " +
+		"(KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1"
+	bot = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 )
 
 func (s *site) visit(t *testing.T, alias, agent, referrer string) {
 	t.Helper()
-	if got, err := testutil.Send("GET", s.url+"/"+alias, "", "User-Agent", agent, "Referer", referrer); err != nil || got.Status != 302 {
+	if got, err := testutil.Send("GET", s.url+"/"+alias, "", "User-Agent", agent, "Referer",
+		referrer); err != nil || got.Status != 302 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 }
@@ -605,7 +635,8 @@ func TestManageStatistics(t *testing.T) {
 	key := s.keyOf(t, "ada")
 	s.put(t, key, "clicked", "")
 	p := chromium.New(t)
-	p.Open(s.url + "/manage#/link/clicked") // not by the list, since what that shows of clicks may be a minute old
+	// not by the list, since what that shows of clicks may be a minute old
+	p.Open(s.url + "/manage#/link/clicked")
 	p.wantFocus("key")
 	p.Press(key + kb.Enter)
 	p.Await("#stats-body", "No clicks in this time")
@@ -621,8 +652,10 @@ func TestManageStatistics(t *testing.T) {
 		p.AwaitTrue(`!` + find("#stats-body") + `.ariaBusy`)
 		return Eval[string](p, `[...document.querySelectorAll("#stats-figures dd")].slice(0, 3).map((dd) => dd.textContent).join()`)
 	}
-	testutil.Eventually(t, "all clicks are counted", func() bool { return figures() == "3,2,1" }) // clicks, visitors, bots
-	for _, want := range []string{"Firefox\n2", "Safari\n1", "Linux\n2", "iOS\n1", "desktop\n2", "mobile\n1", "news.example\n1", "(direct)\n1", "(other)\n1", "(unknown)\n3"} {
+	// clicks, visitors, bots
+	testutil.Eventually(t, "all clicks are counted", func() bool { return figures() == "3,2,1" })
+	for _, want := range []string{"Firefox\n2", "Safari\n1", "Linux\n2", "iOS\n1", "desktop\n2",
+		"mobile\n1", "news.example\n1", "(direct)\n1", "(other)\n1", "(unknown)\n3"} {
 		if got := p.Text(".dimensions"); !strings.Contains(got, want) {
 			t.Errorf("without %q:\n%s", want, got)
 		}
@@ -630,9 +663,11 @@ func TestManageStatistics(t *testing.T) {
 	p.Check("statistics")
 	look(t, p, "manage-statistics")
 	bars := func(chart string) string {
-		return Eval[string](p, `(() => { const bars = [...document.querySelectorAll(`+quote(chart+" .bar")+`)]; return bars.length + ": " + bars.filter((b) => b.getBoundingClientRect().height > 0).length; })()`)
+		return Eval[string](p, `(() => { const bars = [...document.querySelectorAll(`+
+			quote(chart+" .bar")+`)]; return bars.length + ": " + bars.filter((b) => b.getBoundingClientRect().height > 0).length; })()`)
 	}
-	if people, bots := bars(".chart.clicks"), bars(".chart.bots"); people != "30: 1" || bots != "30: 1" {
+	if people, bots := bars(".chart.clicks"), bars(".chart.bots"); people != "30: 1" ||
+		bots != "30: 1" {
 		t.Errorf("the charts have %s and %s bars", people, bots)
 	}
 	if got := Eval[string](p, `document.querySelector(".chart.clicks svg").ariaLabel`); !strings.HasPrefix(got, "Clicks, by day (UTC): 3 in all, at most 3, on ") {
@@ -646,7 +681,8 @@ func TestManageStatistics(t *testing.T) {
 	p.Check("statistics as a table")
 	choose := func(value, awaits string) {
 		t.Helper()
-		Eval[any](p, find("#stats-range")+".value = "+quote(value)+`, `+find("#stats-range")+`.dispatchEvent(new Event("change"))`)
+		Eval[any](p, find("#stats-range")+".value = "+quote(value)+`, `+find("#stats-range")+
+			`.dispatchEvent(new Event("change"))`)
 		p.AwaitTrue(`document.querySelectorAll(".chart.clicks .bar").length === ` + awaits)
 	}
 	choose("7 hour", "168")
@@ -661,7 +697,9 @@ func TestManageStatistics(t *testing.T) {
 	choose("7 day", "7")
 	p.Click("#stats-csv")
 	p.Await("#toast", "Saved as a file")
-	if got := Eval[string](p, `window.saved.text()`); !strings.HasPrefix(got, "at,clicks,bots,visitors\r\n") || !strings.HasSuffix(got, "T00:00:00Z,3,1,2\r\n") || strings.Count(got, "\n") != 8 {
+	if got := Eval[string](p, `window.saved.text()`); !strings.HasPrefix(got,
+		"at,clicks,bots,visitors\r\n") || !strings.HasSuffix(got, "T00:00:00Z,3,1,2\r\n") ||
+		strings.Count(got, "\n") != 8 {
 		t.Errorf("the file is %q", got)
 	}
 
@@ -703,7 +741,8 @@ func TestManageKeys(t *testing.T) {
 	look(t, p, "manage-key")
 	p.Press(kb.Enter)
 	p.Await("#toast", "Copied")
-	if got := Eval[string](p, "navigator.clipboard.readText()"); got != key || s.as(t, key, "GET", "/api/me", "")["owner"] != "ada" {
+	if got := Eval[string](p, "navigator.clipboard.readText()"); got != key ||
+		s.as(t, key, "GET", "/api/me", "")["owner"] != "ada" {
 		t.Errorf("copied %q", got)
 	}
 	p.Click("#new-key-done")
@@ -722,7 +761,8 @@ func TestManageKeys(t *testing.T) {
 	if n := Eval[int](p, `document.querySelectorAll("#keys-rows li").length`); n != 1 {
 		t.Errorf("%d keys are left", n)
 	}
-	if got, err := testutil.Send("GET", s.url+"/api/me", "", "Authorization", "Bearer "+key); err != nil || got.Status != 401 {
+	if got, err := testutil.Send("GET", s.url+"/api/me", "", "Authorization", "Bearer "+
+		key); err != nil || got.Status != 401 {
 		t.Errorf("the key is %+v, %v", got, err)
 	}
 
@@ -801,7 +841,9 @@ func TestManageCleanup(t *testing.T) {
 		p.AwaitTrue("!" + find("#cleanup-wait") + ".checkVisibility()")
 		return strings.Contains(p.Text("#cleanup-figures"), "Runs that succeeded\n1\n")
 	})
-	if got := p.Text("#cleanup-figures"); !strings.Contains(got, "at rest") || !strings.Contains(got, "Runs that failed\n0\n") || !strings.Contains(got, " ms") || strings.Contains(got, "none yet") {
+	if got := p.Text("#cleanup-figures"); !strings.Contains(got, "at rest") ||
+		!strings.Contains(got, "Runs that failed\n0\n") || !strings.Contains(got, " ms") ||
+		strings.Contains(got, "none yet") {
 		t.Errorf("it shows\n%s", got)
 	}
 	p.Check("clean-up")
@@ -815,7 +857,8 @@ func TestManageClaims(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
 	key := s.keyOf(t, "ada")
-	for _, longURL := range []string{"https://example.com/1", "https://example.com/2", "https://example.com/3"} {
+	for _, longURL := range []string{"https://example.com/1", "https://example.com/2",
+		"https://example.com/3"} {
 		p.Open(s.url)
 		p.Fill("#url", longURL)
 		p.Press(kb.Enter)
@@ -843,11 +886,13 @@ func TestManageClaims(t *testing.T) {
 	}
 	p.Open(s.url)
 	p.Await("#links", "Never expires")
-	if got := p.Text("#links"); strings.Contains(got, aliases[0]) || Eval[bool](p, `localStorage.getItem("tiney.links").includes("tnc_")`) {
+	if got := p.Text("#links"); strings.Contains(got, aliases[0]) ||
+		Eval[bool](p, `localStorage.getItem("tiney.links").includes("tnc_")`) {
 		t.Errorf("the browser still has %s", got)
 	}
 
-	// Who does not want to is not asked again; another time they can let the links end as they would.
+	// Who does not want to is not asked again; another time they can let the links end as they
+	// would.
 	s.as(t, key, "DELETE", "/api/links/"+aliases[1], "")
 	other := chromium.New(t)
 	other.Open(s.url)
@@ -877,7 +922,8 @@ func TestManageClaims(t *testing.T) {
 		t.Errorf("it is %+v", l)
 	}
 
-	// Whoever sits down next sees what was made by nobody in particular, and nothing that is somebody's.
+	// Whoever sits down next sees what was made by nobody in particular, and nothing that is
+	// somebody's.
 	other.Open(s.url)
 	other.Fill("#url", "https://example.com/5")
 	other.Press(kb.Enter)
@@ -925,14 +971,16 @@ func TestManageSignInWithAProvider(t *testing.T) {
 		t.Errorf("the address has %q", got)
 	}
 
-	// A session that ends while something is typed: with the leeway of a minute, this one has 20 seconds left.
+	// A session that ends while something is typed: with the leeway of a minute, this one has 20
+	// seconds left.
 	claims := provider.Claims("ada")
 	claims["exp"] = time.Now().Add(-40 * time.Second).Unix()
 	token := provider.Key().Sign(t, claims, nil)
 	Eval[any](p, `void sessionStorage.setItem("tiney.credential", `+quote(token)+`)`)
 	p.Open(s.url + "/manage?again#/new")
 	p.wantFocus("longUrl")
-	p.Press("https://example.com/typed" + kb.Tab + "typed" + kb.Tab + "A title" + kb.Tab + "tag" + kb.Enter)
+	p.Press("https://example.com/typed" + kb.Tab + "typed" + kb.Tab + "A title" + kb.Tab + "tag" +
+		kb.Enter)
 	testutil.Eventually(t, "the session ends", func() bool {
 		got, err := testutil.Send("GET", s.url+"/api/me", "", "Authorization", "Bearer "+token)
 		return err == nil && got.Status == 401
@@ -944,7 +992,8 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	p.Press(kb.Enter) // who is still signed in there comes right back
 	p.AwaitTrue(find("#chips") + `?.textContent.includes("tag") && !` + find("#again") + ".open")
 	p.Await("#who", "ada")
-	if got := p.Value("#longUrl") + " " + p.Value("#alias") + " " + p.Value("#title"); got != "https://example.com/typed typed A title" {
+	if got := p.Value("#longUrl") + " " + p.Value("#alias") + " " +
+		p.Value("#title"); got != "https://example.com/typed typed A title" {
 		t.Errorf("what was typed became %q", got)
 	}
 	p.Click("#save")
@@ -952,7 +1001,8 @@ func TestManageSignInWithAProvider(t *testing.T) {
 
 	// Signing out leaves the provider alone, unless they want to sign out there too.
 	p.Click("#sign-out")
-	p.Await("#signin-says", "You are signed out. "+strings.TrimPrefix(provider.Issuer(), "http://")+" may still know you. Sign out there too")
+	p.Await("#signin-says", "You are signed out. "+strings.TrimPrefix(provider.Issuer(), "http://")+
+		" may still know you. Sign out there too")
 	p.Check("signed out")
 	look(t, p, "manage-signed-out")
 	p.Go(func() { p.Click("#end") })
@@ -1006,7 +1056,8 @@ func TestManageSessionEnds(t *testing.T) {
 	p.Fill("#title", "typed")
 	p.Await("#stats-body", "No clicks in this time")
 	s.as(t, key, "DELETE", "/api/keys/"+fmt.Sprint(s.idOf(t, key)), "")
-	p.Await("#stats-problem", "Try again") // which were asked for again, and not by ada: no dialog interrupts her
+	// which were asked for again, and not by ada: no dialog interrupts her
+	p.Await("#stats-problem", "Try again")
 	if Eval[bool](p, find("#again")+".open") {
 		t.Error("what the page does by itself has her sign in")
 	}
@@ -1040,7 +1091,9 @@ func TestManageSessionEnds(t *testing.T) {
 	p.Press(s.keyOf(t, "bob") + kb.Enter)
 	p.Await("#who", "bob")
 	p.Await("#link-problem", "Not yours")
-	if l := s.read(t, "mine"); l.Title != "typed" || Eval[bool](p, `document.body.textContent.includes("a secret") || `+find("#title")+`.value !== ""`) {
+	if l := s.read(t, "mine"); l.Title != "typed" ||
+		Eval[bool](p, `document.body.textContent.includes("a secret") || `+find("#title")+
+			`.value !== ""`) {
 		t.Errorf("bob has saved %q, or sees it", l.Title)
 	}
 
@@ -1050,7 +1103,8 @@ func TestManageSessionEnds(t *testing.T) {
 	Eval[any](p, `sessionStorage.setItem("tiney.credential", `+quote(bob)+`)`)
 	p.Open(s.url + "/manage?again#/new")
 	p.wantFocus("longUrl")
-	if got := p.Value("#longUrl"); got != "" || Eval[bool](p, `sessionStorage.getItem("tiney.draft") !== null`) {
+	if got := p.Value("#longUrl"); got != "" ||
+		Eval[bool](p, `sessionStorage.getItem("tiney.draft") !== null`) {
 		t.Errorf("bob sees %q", got)
 	}
 
@@ -1135,21 +1189,26 @@ func TestManageWhileStorageIsDown(t *testing.T) {
 	p.Await("#toast", "Saved")
 }
 
-// Nothing of a URL, a title or a tag is markup, whoever wrote it, and nothing is too long or too foreign for a narrow window.
+// Nothing of a URL, a title or a tag is markup, whoever wrote it, and nothing is too long or too
+// foreign for a narrow window.
 func TestManageTextsAreText(t *testing.T) {
 	t.Parallel()
 	const markup = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>`
 	s := serve(t)
 	key := s.keyOf(t, "ada")
-	s.PutLink(link.Link{Alias: "markup", LongURL: "https://example.com/" + markup, Title: markup, Tags: []string{markup[:50]}, Owner: "ada", CreatedAt: time.Now()})
+	s.PutLink(link.Link{Alias: "markup", LongURL: "https://example.com/" + markup, Title: markup,
+		Tags: []string{markup[:50]}, Owner: "ada", CreatedAt: time.Now()})
 	links := map[string]string{
 		"markup": "https://example.com/" + markup,
 		"rtl":    "https://דוגמה.example/שלום/ניסיון?ערך=1&b=مثال",
 		"long":   "https://example.com/" + strings.Repeat("x", 4000),
 	}
-	titles := map[string]string{"markup": markup, "rtl": "שלום (world) مثال!", "long": strings.Repeat("W", 200)}
+	titles := map[string]string{"markup": markup, "rtl": "שלום (world) مثال!",
+		"long": strings.Repeat("W", 200)}
 	for _, alias := range []string{"rtl", "long"} {
-		s.as(t, key, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":%q,"alias":%q,"title":%q,"tags":[%q,"שלום"]}`, links[alias], alias, titles[alias], strings.Repeat("w", 50)))
+		s.as(t, key, "POST", "/api/shorten",
+			fmt.Sprintf(`{"longUrl":%q,"alias":%q,"title":%q,"tags":[%q,"שלום"]}`, links[alias],
+				alias, titles[alias], strings.Repeat("w", 50)))
 	}
 	p := s.manage(t, key)
 	p.Width(320)
@@ -1165,13 +1224,15 @@ func TestManageTextsAreText(t *testing.T) {
 		if got := Eval[string](p, find("#link-title")+".textContent"); got != titles[alias] {
 			t.Errorf("%s: the title is %q", alias, got)
 		}
-		if got := Eval[string](p, find("#link-long")+".textContent"); got != links[alias] || p.Value("#longUrl") != got {
+		if got := Eval[string](p, find("#link-long")+".textContent"); got != links[alias] ||
+			p.Value("#longUrl") != got {
 			t.Errorf("%s: the URL is %q", alias, got)
 		}
 		p.Check(alias + ", narrow")
 		look(t, p, "manage-narrow-"+alias)
 	}
-	for hash, text := range map[string]string{"#/new": "New link", "#/keys": "Make a key", "#/top": "Top links"} {
+	for hash, text := range map[string]string{"#/new": "New link", "#/keys": "Make a key",
+		"#/top": "Top links"} {
 		p.GoTo(hash, ".view:not([hidden])", text)
 		p.Check(hash + ", narrow")
 	}
@@ -1191,7 +1252,8 @@ func TestManageWithoutScripts(t *testing.T) {
 	p.Open(s.url + "/manage")
 	p.Await("h1", "Managing needs JavaScript")
 	look(t, p, "manage-noscript")
-	Eval[any](p, `void `+find("noscript")+`.replaceWith(...`+find("noscript")+`.childNodes)`) // which axe-core, a script, does not see
+	// which axe-core, a script, does not see
+	Eval[any](p, `void `+find("noscript")+`.replaceWith(...`+find("noscript")+`.childNodes)`)
 	p.Check("without scripts")
 	if got := p.Text("#signin") + p.Text("#tabs"); got != "" {
 		t.Errorf("it shows what needs scripts: %s", got)

@@ -25,9 +25,12 @@ import (
 	"tiney/telemetry"
 )
 
-var screenshots = flag.String("browser.screenshots", "", "the folder that TestScreenshots writes its pictures to; none: it only looks whether they are there")
+var screenshots = flag.String("browser.screenshots", "",
+	"the folder that TestScreenshots writes its pictures to; none: it only looks whether they "+
+		"are there")
 
-// clickFor makes clicks of links on each of their last days, the same ones each time, and rolls them up.
+// clickFor makes clicks of links on each of their last days, the same ones each time, and rolls
+// them up.
 func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 	t.Helper()
 	open, err := azurite.Tables(emulator.ConnectionString())
@@ -35,15 +38,20 @@ func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 		t.Fatal(err)
 	}
 	store, err := storage.Open(storage.Config{Open: open, Timeout: table.Timeout, AliasLength: 6,
-		Tables: storage.Tables{Links: s.Links, Index: s.Index, Expiry: s.Expiry, Owners: s.Owners, Keys: s.Keys, State: s.State, Clicks: s.Clicks, ClickTotals: s.ClickTotals},
-		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400}, Now: time.Now,
-		Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: new(telemetry.Metrics)})
+		Tables: storage.Tables{Links: s.Links, Index: s.Index, Expiry: s.Expiry, Owners: s.Owners,
+			Keys: s.Keys, State: s.State, Clicks: s.Clicks, ClickTotals: s.ClickTotals},
+		Clicks: storage.ClicksConfig{Mode: clicks.ModeFull, FlushEvery: time.Hour, KeepDays: 400},
+		Now:    time.Now,
+		Random: rand.Reader, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Metrics: new(telemetry.Metrics)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := [][5]string{ // as clicks.Dimension has them
-		{"news.example", "DE", "Chrome", "Windows", "desktop"}, {"(direct)", "FR", "Safari", "iOS", "mobile"}, {"social.example", "DE", "Firefox", "Linux", "desktop"},
-		{"(direct)", "US", "Chrome", "Android", "mobile"}, {"wiki.example", "IL", "Edge", "Windows", "desktop"}, {"news.example", "DE", "Safari", "macOS", "desktop"},
+		{"news.example", "DE", "Chrome", "Windows", "desktop"}, {"(direct)", "FR", "Safari", "iOS",
+			"mobile"}, {"social.example", "DE", "Firefox", "Linux", "desktop"},
+		{"(direct)", "US", "Chrome", "Android", "mobile"}, {"wiki.example", "IL", "Edge", "Windows",
+			"desktop"}, {"news.example", "DE", "Safari", "macOS", "desktop"},
 	}
 	for alias, days := range days {
 		pick := mathrand.New(mathrand.NewPCG(1, 2))
@@ -54,9 +62,11 @@ func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 				k := clicks.Click{At: at, Took: time.Millisecond, Bot: i%11 == 5}
 				if !k.Bot {
 					if i%4 > 0 { // else the same one again
-						visitor = clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2, byte(pick.IntN(256))}), firefox)
+						visitor = clicks.NewVisitor(netip.AddrFrom4([4]byte{192, 0, 2,
+							byte(pick.IntN(256))}), firefox)
 					}
-					k.Names, k.Visitor = names[min(pick.IntN(len(names)), pick.IntN(len(names)))], visitor
+					k.Names, k.Visitor = names[min(pick.IntN(len(names)), pick.IntN(len(names)))],
+						visitor
 				}
 				store.Clicks.Click(alias, k)
 			}
@@ -70,16 +80,19 @@ func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 	}
 }
 
-// docs/screenshots has a picture of each main state, light and dark, and none is large. `make screenshots` makes them anew.
+// docs/screenshots has a picture of each main state, light and dark, and none is large. `make
+// screenshots` makes them anew.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "BaseUrl=https://go.example.com")
 	key := s.keyOf(t, "ada")
 	for i, l := range []link.Link{
-		{Alias: "team", LongURL: "https://intranet.example.com/people/team?view=all", Title: "Who we are", Tags: []string{"team"}},
+		{Alias: "team", LongURL: "https://intranet.example.com/people/team?view=all",
+			Title: "Who we are", Tags: []string{"team"}},
 		{Alias: "summer", LongURL: "https://shop.example.com/campaigns/2026/summer?utm_source=poster", Title: "Summer campaign", Tags: []string{"poster", "2026"}, Disabled: true},
 		{Alias: "8k3e3D", LongURL: "https://maps.example.com/@52.5200,13.4050,15z"},
-		{Alias: "handbook", LongURL: "https://example.com/docs/handbook/2026/edition-2.html", Title: "The handbook", Tags: []string{"team", "docs"}},
+		{Alias: "handbook", LongURL: "https://example.com/docs/handbook/2026/edition-2.html",
+			Title: "The handbook", Tags: []string{"team", "docs"}},
 	} {
 		l.Owner, l.CreatedAt = "ada", time.Now().AddDate(0, 0, 10*i-60)
 		s.PutLink(l)
@@ -99,10 +112,12 @@ func TestScreenshots(t *testing.T) {
 					t.Fatal(err)
 				}
 				var smaller bytes.Buffer
-				if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller, img); err != nil {
+				if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&smaller,
+					img); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(filepath.Join(*screenshots, file), smaller.Bytes(), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(*screenshots, file), smaller.Bytes(),
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// PressAt presses the mouse where an element is, and lets go there, wherever the element is by then: if
-// the page has moved it meanwhile, it gets no click.
+// PressAt presses the mouse where an element is, and lets go there, wherever the element is by
+// then: if the page has moved it meanwhile, it gets no click.
 func (p *Page) PressAt(selector string) {
 	p.t.Helper()
 	at := Eval[struct{ X, Y float64 }](p, `(() => {
@@ -23,7 +23,8 @@ func (p *Page) PressAt(selector string) {
 	for _, kind := range []input.DispatchMouseEventType{
 		input.DispatchMouseEventTypeMousePressed, input.DispatchMouseEventTypeMouseReleased,
 	} {
-		params := input.DispatchMouseEventParams{Type: kind, X: at.X, Y: at.Y, Button: input.MouseButtonLeft, ClickCount: 1}
+		params := input.DispatchMouseEventParams{Type: kind, X: at.X, Y: at.Y,
+			Button: input.MouseButtonLeft, ClickCount: 1}
 		if _, err := chromedp.Call(p.ctx, input.DispatchMouseEvent, params); err != nil {
 			p.t.Fatal(err)
 		}
@@ -51,7 +52,8 @@ func (p *Page) Release() {
 	Eval[any](p, "void window.free()")
 }
 
-// A tag that was typed and not confirmed neither moves what somebody clicks on next, nor is it lost.
+// A tag that was typed and not confirmed neither moves what somebody clicks on next, nor is it
+// lost.
 func TestManageTagsThatAreBeingTyped(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -196,10 +198,12 @@ func TestManageNewLinkOfAURLThatHasOne(t *testing.T) {
 	p.Fill("#new-tag", "tag")
 	Eval[any](p, find("#expiresAtUtc")+`.value = "2040-05-06T07:08"`)
 	p.PressAt("#save")
-	p.Await("#toast", "You had a link of this URL already. What you typed is there, and not saved yet.")
+	p.Await("#toast", "You had a link of this URL already. What you typed is there, and not "+
+		"saved yet.")
 	p.Await("#link-title", "Before")
 	p.Await("#discard", "Discard")
-	got := strings.Join([]string{p.Value("#longUrl"), p.Value("#title"), p.Text("#chips bdi"), p.Value("#expiresAtUtc")}, " ")
+	got := strings.Join([]string{p.Value("#longUrl"), p.Value("#title"), p.Text("#chips bdi"),
+		p.Value("#expiresAtUtc")}, " ")
 	if got != "https://example.com/drawn After tag 2040-05-06T07:08" {
 		t.Errorf("the form has %q", got)
 	}
@@ -207,7 +211,8 @@ func TestManageNewLinkOfAURLThatHasOne(t *testing.T) {
 	p.PressAt("#save")
 	p.Await("#link-title", "After")
 	alias := Eval[string](p, `location.hash.split("/")[2]`)
-	if l := s.read(t, alias); l.Title != "After" || !slices.Equal(l.Tags, []string{"tag"}) || l.ExpiresAtUTC == "" {
+	if l := s.read(t, alias); l.Title != "After" || !slices.Equal(l.Tags, []string{"tag"}) ||
+		l.ExpiresAtUTC == "" {
 		t.Errorf("the link is %+v", l)
 	}
 }

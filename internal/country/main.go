@@ -1,5 +1,6 @@
-// Country makes the table of clicks.Country, clicks/country.bin.gz, from the data set that package-lock.json beside this file
-// pins and `make country` installs. Run it in the project's folder:
+// Country makes the table of clicks.Country, clicks/country.bin.gz, from the data set that
+// package-lock.json beside this file pins and `make country` installs. Run it in the project's
+// folder:
 //
 //	go run ./internal/country
 package main
@@ -54,8 +55,9 @@ func run() error {
 	return os.WriteFile(table, out.Bytes(), 0o644)
 }
 
-// ranges are those of IPv4 or of IPv6, in order: one of codes[i] begins at starts[i] and ends where the next one begins. No code
-// is "". The last one ends with the addresses, at 0 again if they are cut to width bits.
+// ranges are those of IPv4 or of IPv6, in order: one of codes[i] begins at starts[i] and ends where
+// the next one begins. No code is "". The last one ends with the addresses, at 0 again if they are
+// cut to width bits.
 type ranges struct {
 	width  int
 	starts []uint64

@@ -29,7 +29,8 @@ func main() {
 }
 
 func run() error {
-	stop, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	stop, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
 	defer restore()
 
 	env, adminKey, err := developmentSettings()
@@ -44,7 +45,8 @@ func run() error {
 		return fmt.Errorf("PORT must be a number from 1 to 65535, not %q", port)
 	}
 	if l, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
-		return fmt.Errorf("port %s is taken; end what listens there, or choose another with PORT=8080 make run (%w)", port, err)
+		return fmt.Errorf("port %s is taken; end what listens there, or choose another with "+
+			"PORT=8080 make run (%w)", port, err)
 	} else {
 		l.Close()
 	}
@@ -61,7 +63,8 @@ func run() error {
 			return nil // the user has thought better of it
 		}
 		if err != nil {
-			return fmt.Errorf("%w; to use a storage that runs already, set AzureWebJobsStorage (for that Azurite: UseDevelopmentStorage=true)", err)
+			return fmt.Errorf("%w; to use a storage that runs already, set AzureWebJobsStorage "+
+				"(for that Azurite: UseDevelopmentStorage=true)", err)
 		}
 		defer storage.Stop() // after the service, which still writes
 		ended = storage.Exited()
@@ -108,7 +111,8 @@ Ctrl-C ends it.
 	return err
 }
 
-// service is `func start` if the Azure Functions Core Tools are installed, else the executable on its own.
+// service is `func start` if the Azure Functions Core Tools are installed, else the executable on
+// its own.
 func service(port string) *exec.Cmd {
 	if tools, err := exec.LookPath("func"); err == nil {
 		fmt.Println("Service: the Functions host of the Azure Functions Core Tools, in", app)
@@ -124,8 +128,9 @@ func service(port string) *exec.Cmd {
 	return exec.Command(handler)
 }
 
-// developmentSettings returns the environment, with the values of local.settings.json for what it lacks: what
-// `func start` does by itself. It also returns what stands for the admin key in a command of a shell.
+// developmentSettings returns the environment, with the values of local.settings.json for what it
+// lacks: what `func start` does by itself. It also returns what stands for the admin key in a
+// command of a shell.
 func developmentSettings() (env []string, adminKey string, err error) {
 	data, err := os.ReadFile("local.settings.json")
 	if err != nil {
@@ -148,15 +153,18 @@ func developmentSettings() (env []string, adminKey string, err error) {
 	return env, adminKey, nil
 }
 
-// namesStorage says whether the environment names a storage account, in any of the forms that the setting has.
+// namesStorage says whether the environment names a storage account, in any of the forms that the
+// setting has.
 func namesStorage(env []string) bool {
 	return slices.ContainsFunc(env, func(e string) bool {
 		name, value, _ := strings.Cut(e, "=")
-		return value != "" && (name == "AzureWebJobsStorage" || strings.HasPrefix(name, "AzureWebJobsStorage__"))
+		return value != "" && (name == "AzureWebJobsStorage" ||
+			strings.HasPrefix(name, "AzureWebJobsStorage__"))
 	})
 }
 
-// responds waits until the service takes connections. False: it has ended, or the user has interrupted it.
+// responds waits until the service takes connections. False: it has ended, or the user has
+// interrupted it.
 func responds(stop context.Context, base string, exited chan error) bool {
 	for {
 		conn, err := net.DialTimeout("tcp", base[len("http://"):], time.Second)

@@ -17,14 +17,16 @@ func TestHostsAreBlocked(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			for alias, longURL := range map[link.Alias]string{
-				"name": "https://a.EXAMPLE.com.:8443/", "umlaut": "https://xn--bcher-kva.example/", "six": "http://[2001:db8:0::1]/", "four": "http://0x7f.1/",
+				"name": "https://a.EXAMPLE.com.:8443/", "umlaut": "https://xn--bcher-kva.example/",
+				"six": "http://[2001:db8:0::1]/", "four": "http://0x7f.1/",
 			} {
 				s.PutLink(link.Link{Alias: alias, LongURL: longURL})
 			}
 			base, hosted := start(s)
 			awaitReady(t, base)
 			admin, ada := caller{t, base, adminKey}, owner(t, base, "ada")
-			spellings := map[link.Alias]string{"name": "Example.COM.", "umlaut": "B%C3%9CCHER.example", "six": "[2001:DB8::1]", "four": "127.1"}
+			spellings := map[link.Alias]string{"name": "Example.COM.",
+				"umlaut": "B%C3%9CCHER.example", "six": "[2001:DB8::1]", "four": "127.1"}
 			follow := func(alias link.Alias, status int) {
 				t.Helper()
 				if got := get(t, base+"/"+string(alias)); got.Status != status {
@@ -37,19 +39,26 @@ func TestHostsAreBlocked(t *testing.T) {
 				follow(alias, 410)
 			}
 			if got := admin.must(200, "GET", "/api/blocked", ""); !matches(got["items"], []any{
-				map[string]any{"host": "127.0.0.1"}, map[string]any{"host": "[2001:db8::1]"}, map[string]any{"host": "example.com"}, map[string]any{"host": "xn--bcher-kva.example"},
+				map[string]any{"host": "127.0.0.1"}, map[string]any{"host": "[2001:db8::1]"},
+				map[string]any{"host": "example.com"},
+				map[string]any{"host": "xn--bcher-kva.example"},
 			}) {
 				t.Errorf("got %v", got["items"])
 			}
 			for _, c := range []caller{{t, base, ""}, ada, admin} {
-				if got := c.must(403, "POST", "/api/shorten", `{"longUrl":"https://bücher.example/new"}`); got["type"] != "/problems/target-blocked" || got["field"] != "longUrl" {
+				if got := c.must(403, "POST", "/api/shorten",
+					`{"longUrl":"https://bücher.example/new"}`); got["type"] != "/problems/target-blocked" || got["field"] != "longUrl" {
 					t.Errorf("got %v", got)
 				}
 			}
-			ada.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.org/","alias":"adas"}`)
+			ada.must(201, "POST", "/api/shorten",
+				`{"longUrl":"https://example.org/","alias":"adas"}`)
 			ada.must(403, "PATCH", "/api/links/adas", `{"longUrl":"http://2130706433/"}`)
-			for host, status := range map[string]int{"example.com%3A80": 400, "example.com:80": 400, "https%3A%2F%2Fexample.com": 400, "user@example.com": 400, "[::1": 400, "b%25C3%25BCcher.example": 204} {
-				if hosted && (host[0] == 'h' || status == 204) { // the host lets no escaped slash or percent sign through
+			for host, status := range map[string]int{"example.com%3A80": 400, "example.com:80": 400,
+				"https%3A%2F%2Fexample.com": 400, "user@example.com": 400, "[::1": 400,
+				"b%25C3%25BCcher.example": 204} {
+				// the host lets no escaped slash or percent sign through
+				if hosted && (host[0] == 'h' || status == 204) {
 					status = 404
 				}
 				admin.must(status, "PUT", "/api/blocked/"+host, "")

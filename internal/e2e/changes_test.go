@@ -22,7 +22,8 @@ func TestManyWantOneAlias(t *testing.T) {
 		bases = append(bases, s.standalone(emulator.ConnectionString()).url)
 	}
 	ada := owner(t, bases[0], "ada")
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // those of another second may leave rows, too
+	// those of another second may leave rows, too
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	start := time.Now()
 	var all sync.WaitGroup
 	var made, refused atomic.Int64
@@ -48,7 +49,8 @@ func TestManyWantOneAlias(t *testing.T) {
 	if made.Load() != 1 || refused.Load() != 63 {
 		t.Errorf("%d got the alias, %d were refused", made.Load(), refused.Load())
 	}
-	if time.Since(start) < time.Second { // else a storage call may have been tried again, which leaves rows to the reaper and to lists
+	// else a storage call may have been tried again, which leaves rows to the reaper and to lists
+	if time.Since(start) < time.Second {
 		s.WantNoLeak()
 		s.WantRows(1, 0, 1)
 		if rows := s.Rows(s.Owners); len(rows) != 1 {
@@ -72,10 +74,12 @@ func TestTwoEditors(t *testing.T) {
 			var got [2]testutil.Response
 			var both sync.WaitGroup
 			both.Go(func() {
-				got[0] = one.send("PATCH", "/api/links/edited", fmt.Sprintf(`{"title":"title %d %t"}`, round, conditional), headers...)
+				got[0] = one.send("PATCH", "/api/links/edited",
+					fmt.Sprintf(`{"title":"title %d %t"}`, round, conditional), headers...)
 			})
 			both.Go(func() {
-				got[1] = two.send("PATCH", "/api/links/edited", fmt.Sprintf(`{"tags":["tag %d %t"]}`, round, conditional), headers...)
+				got[1] = two.send("PATCH", "/api/links/edited",
+					fmt.Sprintf(`{"tags":["tag %d %t"]}`, round, conditional), headers...)
 			})
 			both.Wait()
 			if got[0].Status == 503 || got[1].Status == 503 {
@@ -91,20 +95,23 @@ func TestTwoEditors(t *testing.T) {
 				t.Errorf("without If-Match: got %+v and %+v", got[0], got[1])
 			}
 			after := two.must(200, "GET", "/api/links/edited", "")
-			if want := fmt.Sprintf("%d %t", round, conditional); after["title"] != "title "+want || !matches(after["tags"], []any{"tag " + want}) {
+			if want := fmt.Sprintf("%d %t", round, conditional); after["title"] != "title "+want ||
+				!matches(after["tags"], []any{"tag " + want}) {
 				t.Errorf("an edit was lost: %v", after)
 			}
 		}
 	}
 }
 
-// A change is known to every process a few seconds later, long before what it has cached would be read again.
+// A change is known to every process a few seconds later, long before what it has cached would be
+// read again.
 func TestChangesReachEveryProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	ada := owner(t, s.standalone(emulator.ConnectionString()).url, "ada")
 	other := caller{t, s.standalone(emulator.ConnectionString()).url, ada.token}
-	// becomes waits until the other process redirects so, or not; it asks often enough that the process polls.
+	// becomes waits until the other process redirects so, or not; it asks often enough that the
+	// process polls.
 	becomes := func(what string, status int, location string) {
 		t.Helper()
 		start := time.Now()
@@ -115,12 +122,14 @@ func TestChangesReachEveryProcess(t *testing.T) {
 		t.Logf("%s: known after %v", what, time.Since(start).Round(10*time.Millisecond))
 	}
 	becomes("it is not there yet", 404, "")
-	made := caller{t: t, base: ada.base}.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/1","alias":"travels"}`)
+	made := caller{t: t, base: ada.base}.must(201, "POST", "/api/shorten",
+		`{"longUrl":"https://example.com/1","alias":"travels"}`)
 	becomes("a chosen alias", 302, "https://example.com/1")
 	claim := fmt.Sprintf(`{"claims":[{"alias":"travels","claimToken":%q}]}`, made["claimToken"])
 	ada.must(200, "POST", "/api/claims", claim)
 	testutil.Eventually(t, "a claim: the link has no end any more", func() bool {
-		return other.must(200, "GET", "/travels+", "", "Accept", "application/json")["expiresAtUtc"] == nil
+		return other.must(200, "GET", "/travels+", "", "Accept",
+			"application/json")["expiresAtUtc"] == nil
 	})
 	for _, change := range []struct {
 		method, target, body string
@@ -133,7 +142,8 @@ func TestChangesReachEveryProcess(t *testing.T) {
 		{"DELETE", "", "", 410, ""},
 		{"POST", "/restore", "", 307, "https://example.com/2"},
 	} {
-		if got := ada.send(change.method, "/api/links/travels"+change.target, change.body); got.Status >= 300 {
+		if got := ada.send(change.method, "/api/links/travels"+change.target,
+			change.body); got.Status >= 300 {
 			t.Fatalf("%+v: got %+v", change, got)
 		}
 		becomes(change.method+change.target+" "+change.body, change.status, change.location)
@@ -146,7 +156,10 @@ func TestChangesReachEveryProcess(t *testing.T) {
 	if got := ada.send("GET", "/api/me", ""); got.Status != 401 {
 		t.Errorf("the key where it was revoked: %+v", got)
 	}
-	testutil.Eventually(t, "a revoked key is refused elsewhere", func() bool { return other.send("GET", "/api/me", "").Status == 401 })
+	testutil.Eventually(t, "a revoked key is refused elsewhere", func() bool {
+		return other.send(
+			"GET", "/api/me", "").Status == 401
+	})
 }
 
 // A page of 50 links costs one query and 50 reads.
@@ -155,12 +168,14 @@ func TestPageOfFiftyLinks(t *testing.T) {
 	s := newSite(t)
 	now := time.Now().Truncate(time.Second)
 	for i := range 120 {
-		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("listed-%03d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i),
-			Owner: "ada", CreatedAt: now.Add(time.Duration(i-200) * time.Second)})
+		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("listed-%03d", i)),
+			LongURL: fmt.Sprintf("https://example.com/%d", i),
+			Owner:   "ada", CreatedAt: now.Add(time.Duration(i-200) * time.Second)})
 	}
 	proxy := s.proxy()
-	ada := owner(t, s.hosted(true, proxy.ConnectionString()).URL(), "ada") // where nothing is reaped at the start
-	ada.must(200, "GET", "/api/me", "")                                    // which looks the key up
+	// where nothing is reaped at the start
+	ada := owner(t, s.hosted(true, proxy.ConnectionString()).URL(), "ada")
+	ada.must(200, "GET", "/api/me", "") // which looks the key up
 	next, cursor := 119, ""
 	for pages := 1; ; pages++ {
 		proxy.Reset()
@@ -168,7 +183,8 @@ func TestPageOfFiftyLinks(t *testing.T) {
 		page := ada.must(200, "GET", "/api/links?cursor="+cursor, "")
 		calls := map[string]int{}
 		for _, c := range proxy.Calls() {
-			if c.Target == s.Links || c.Target == s.Owners || c.Target == s.Index || c.Target == s.Expiry {
+			if c.Target == s.Links || c.Target == s.Owners || c.Target == s.Index ||
+				c.Target == s.Expiry {
 				calls[c.Operation+" "+c.Target]++
 			}
 		}
@@ -180,7 +196,9 @@ func TestPageOfFiftyLinks(t *testing.T) {
 			next--
 		}
 		inTime := time.Since(start) < time.Second // so that no storage call was tried again
-		if queries, reads := calls["QueryEntities "+s.Owners], calls["GetEntity "+s.Links]; len(calls) != 2 || inTime && (queries != 1 || reads != len(items)) {
+		if queries, reads := calls["QueryEntities "+s.Owners],
+			calls["GetEntity "+s.Links]; len(calls) != 2 || inTime &&
+			(queries != 1 || reads != len(items)) {
 			t.Errorf("%d links took %v", len(items), calls)
 		}
 		var more bool
@@ -201,10 +219,13 @@ func TestOwnersInAnOutage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	proxy := s.proxy()
-	base := s.standalone(proxy.ConnectionString(), "CHANGES_SECONDS=0").url // so that a key is good for a minute, poll or not
+	// so that a key is good for a minute, poll or not
+	base := s.standalone(proxy.ConnectionString(), "CHANGES_SECONDS=0").url
 	ada, unknown := owner(t, base, "ada"), owner(t, base, "bob")
-	ada.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/","alias":"adas","expiresInSeconds":3600}`)
-	made := caller{t: t, base: base}.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/n"}`)
+	ada.must(201, "POST", "/api/shorten",
+		`{"longUrl":"https://example.com/","alias":"adas","expiresInSeconds":3600}`)
+	made := caller{t: t, base: base}.must(201, "POST", "/api/shorten",
+		`{"longUrl":"https://example.com/n"}`)
 	claim := caller{t, base, made["claimToken"].(string)}
 	nobodys := made["alias"].(string)
 	rows := func() string {
@@ -231,26 +252,32 @@ func TestOwnersInAnOutage(t *testing.T) {
 		{ada, "GET", "/api/me", "", 200, ""},
 		{caller{t, base, adminKey}, "GET", "/api/me", "", 200, ""},
 		{unknown, "GET", "/api/me", "", 503, "credentials-unchecked"},
-		{unknown, "POST", "/api/shorten", `{"longUrl":"https://example.com/b"}`, 503, "credentials-unchecked"},
+		{unknown, "POST", "/api/shorten", `{"longUrl":"https://example.com/b"}`, 503,
+			"credentials-unchecked"},
 		{caller{t, base, "tny_mistyped"}, "GET", "/api/me", "", 401, "credentials-invalid"},
 		{claim, "GET", "/api/me", "", 200, ""},
 		{claim, "GET", "/api/links/" + nobodys, "", 503, "storage-unavailable"},
 		{claim, "DELETE", "/api/links/" + nobodys, "", 503, "storage-unavailable"},
 		{ada, "GET", "/api/links", "", 503, "storage-unavailable"},
 		{ada, "GET", "/api/links/adas", "", 503, "storage-unavailable"},
-		{ada, "PATCH", "/api/links/adas", `{"longUrl":"https://example.com/lost"}`, 503, "storage-unavailable"},
+		{ada, "PATCH", "/api/links/adas", `{"longUrl":"https://example.com/lost"}`, 503,
+			"storage-unavailable"},
 		{ada, "DELETE", "/api/links/adas", "", 503, "storage-unavailable"},
 		{ada, "POST", "/api/links/adas/restore", "", 503, "storage-unavailable"},
-		{ada, "POST", "/api/shorten", `{"longUrl":"https://example.com/c","alias":"lost"}`, 503, "storage-unavailable"},
-		{ada, "POST", "/api/claims", fmt.Sprintf(`{"claims":[{"alias":%q,"claimToken":%q}]}`, nobodys, claim.token), 503, "storage-unavailable"},
+		{ada, "POST", "/api/shorten", `{"longUrl":"https://example.com/c","alias":"lost"}`, 503,
+			"storage-unavailable"},
+		{ada, "POST", "/api/claims", fmt.Sprintf(`{"claims":[{"alias":%q,"claimToken":%q}]}`,
+			nobodys, claim.token), 503, "storage-unavailable"},
 		{ada, "POST", "/api/keys", `{"name":"lost"}`, 503, "storage-unavailable"},
 		{ada, "GET", "/api/keys", "", 503, "storage-unavailable"},
 		{ada, "DELETE", "/api/keys/0123456789abcdef", "", 503, "storage-unavailable"},
 	} {
 		all.Go(func() {
 			got := try.as.send(try.method, try.target, try.body)
-			if got.Status != try.status || !strings.Contains(got.Body, try.kind) || (got.Header.Get("Retry-After") != "") != (got.Status == 503) {
-				t.Errorf("%s %s: got %+v, want %d %s", try.method, try.target, got, try.status, try.kind)
+			if got.Status != try.status || !strings.Contains(got.Body, try.kind) ||
+				(got.Header.Get("Retry-After") != "") != (got.Status == 503) {
+				t.Errorf("%s %s: got %+v, want %d %s", try.method, try.target, got, try.status,
+					try.kind)
 			}
 		})
 	}
@@ -275,7 +302,8 @@ func TestDamagedLinkInAList(t *testing.T) {
 	ada.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/","alias":"well"}`)
 	ada.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/2","alias":"damaged"}`)
 	s.Put(s.Links, rawtables.Entity{"PartitionKey": "da", "RowKey": "damaged", "Owner": "ada"})
-	if got := ada.must(200, "GET", "/api/links", ""); !matches(got["items"], []any{map[string]any{"alias": "well"}}) {
+	if got := ada.must(200, "GET", "/api/links", ""); !matches(got["items"],
+		[]any{map[string]any{"alias": "well"}}) {
 		t.Errorf("listed %v", got["items"])
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {

@@ -9,8 +9,8 @@ import (
 	"tiney/link"
 )
 
-// A run of the timer rolls up and reaps, and an admin is told of it, although nothing is counted any more. One that fails is
-// told of once storage responds again.
+// A run of the timer rolls up and reaps, and an admin is told of it, although nothing is counted
+// any more. One that fails is told of once storage responds again.
 func TestTheReaperIsToldOf(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -24,11 +24,14 @@ func TestTheReaperIsToldOf(t *testing.T) {
 			t.Errorf("got %v, want %v", got, members)
 		}
 	}
-	want(map[string]any{"lastRunAtUtc": nil, "deletedTotal": 0.0, "lastDeleted": 0.0, "successfulRuns": 0.0, "failedRuns": 0.0, "averageMs": nil, "running": false})
+	want(map[string]any{"lastRunAtUtc": nil, "deletedTotal": 0.0, "lastDeleted": 0.0,
+		"successfulRuns": 0.0, "failedRuns": 0.0, "averageMs": nil, "running": false})
 
 	now := time.Now()
-	s.PutLink(link.Link{Alias: "clicked", LongURL: "https://example.com/clicked", ExpiresAt: now.Add(time.Hour)})
-	s.PutLink(link.Link{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: now.Add(-time.Hour)})
+	s.PutLink(link.Link{Alias: "clicked", LongURL: "https://example.com/clicked",
+		ExpiresAt: now.Add(time.Hour)})
+	s.PutLink(link.Link{Alias: "due", LongURL: "https://example.com/due",
+		ExpiresAt: now.Add(-time.Hour)})
 	at := now.Add(-3 * 24 * time.Hour)
 	s.Put(s.Clicks, rawtables.Clicks("clicked", "p", at, 7, 2))
 	s.Put(s.State, rawtables.VisitorKey(at))
@@ -38,7 +41,8 @@ func TestTheReaperIsToldOf(t *testing.T) {
 	}
 	p.Reset()
 	want(map[string]any{"deletedTotal": 0.0, "successfulRuns": 0.0, "failedRuns": 1.0})
-	p.Before(faultproxy.On("", s.State, faultproxy.ServerBusy)) // where the statistics are, and how far the roll-up is
+	// where the statistics are, and how far the roll-up is
+	p.Before(faultproxy.On("", s.State, faultproxy.ServerBusy))
 	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
 		t.Error("the run did not fail")
 	}
@@ -47,9 +51,11 @@ func TestTheReaperIsToldOf(t *testing.T) {
 	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
 		t.Error(err)
 	}
-	want(map[string]any{"deletedTotal": 1.0, "lastDeleted": 0.0, "successfulRuns": 1.0, "failedRuns": 2.0, "running": false})
+	want(map[string]any{"deletedTotal": 1.0, "lastDeleted": 0.0, "successfulRuns": 1.0,
+		"failedRuns": 2.0, "running": false})
 	s.WantNoLeak()
-	if totals := s.Rows(s.ClickTotals); len(totals) != 1 || totals[0]["Clicks"] != "7" || totals[0]["Bots"] != "2" {
+	if totals := s.Rows(s.ClickTotals); len(totals) != 1 || totals[0]["Clicks"] != "7" ||
+		totals[0]["Bots"] != "2" {
 		t.Errorf("totals: %v", totals)
 	}
 }

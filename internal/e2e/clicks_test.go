@@ -12,12 +12,14 @@ import (
 	"tiney/link"
 )
 
-// Of three processes, one is killed and one told to stop while they are busy, and one is told to stop after that. What is
-// stopped loses no click, and what is killed at most those since it wrote its counts.
+// Of three processes, one is killed and one told to stop while they are busy, and one is told to
+// stop after that. What is stopped loses no click, and what is killed at most those since it wrote
+// its counts.
 func TestClicksOfProcessesThatEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	links := []link.Alias{"killed", "stopped", "idle", "shared"} // the first three are followed on one process each
+	// the first three are followed on one process each
+	links := []link.Alias{"killed", "stopped", "idle", "shared"}
 	for _, a := range links {
 		s.PutLink(link.Link{Alias: a, LongURL: "https://example.com/"})
 	}
@@ -35,7 +37,8 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 	type told struct{ answered, unknown atomic.Int64 }
 	var own, shared [3]told
 	send := func(i int, a link.Alias, n *told) bool {
-		got, err := testutil.Send(http.MethodGet, p[i].url+"/"+string(a), "", "User-Agent", visitors[2].agent)
+		got, err := testutil.Send(http.MethodGet, p[i].url+"/"+string(a), "", "User-Agent",
+			visitors[2].agent)
 		switch {
 		case err != nil:
 			n.unknown.Add(1)
@@ -46,7 +49,10 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 		}
 		return err == nil
 	}
-	follow := func(i int) bool { return send(i, links[i], &own[i]) && send(i, "shared", &shared[i]) }
+	follow := func(i int) bool {
+		return send(i, links[i], &own[i]) &&
+			send(i, "shared", &shared[i])
+	}
 	for i, p := range p {
 		awaitReady(t, p.url)
 		for range 20 {
@@ -64,7 +70,10 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 			})
 		}
 	}
-	testutil.Eventually(t, "they are busy", func() bool { return own[0].answered.Load() > 100 && own[1].answered.Load() > 100 })
+	testutil.Eventually(t, "they are busy", func() bool {
+		return own[0].answered.Load() > 100 &&
+			own[1].answered.Load() > 100
+	})
 	for i, signal := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		if err := p[i].cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
@@ -94,7 +103,8 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 		of.answered.Add(shared[i].answered.Load())
 		of.unknown.Add(shared[i].unknown.Load())
 	}
-	check("shared", of.answered.Load(), of.answered.Load()+of.unknown.Load()+shared[0].answered.Load()+shared[0].unknown.Load())
+	check("shared", of.answered.Load(), of.answered.Load()+of.unknown.Load()+
+		shared[0].answered.Load()+shared[0].unknown.Load())
 	check("*", least, most)
 	t.Logf("%d clicks are saved; lost with the process that was killed: %d of %d", saved("*"),
 		own[0].answered.Load()-saved("killed"), own[0].answered.Load())

@@ -22,7 +22,8 @@ import (
 func TestRequestsThatAreTooLarge(t *testing.T) {
 	s := newSite(t)
 	p := s.standalone(emulator.ConnectionString())
-	got, err := testutil.Send(http.MethodGet, p.url+"/nobody", "", "X-Large", strings.Repeat("x", 64<<10))
+	got, err := testutil.Send(http.MethodGet, p.url+"/nobody", "", "X-Large",
+		strings.Repeat("x", 64<<10))
 	if err != nil || got.Status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a header of 64 KiB: %+v, %v", got, err)
 	}
@@ -32,7 +33,8 @@ func TestRequestsThatAreTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000000000\r\n\r\n")
+	fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+		"application/json\r\nContent-Length: 1000000000000\r\n\r\n")
 	go func() {
 		for {
 			if _, err := conn.Write(make([]byte, 4096)); err != nil {
@@ -42,7 +44,8 @@ func TestRequestsThatAreTooLarge(t *testing.T) {
 	}()
 	conn.SetReadDeadline(time.Now().Add(time.Minute))
 	first := make([]byte, len("HTTP/1.1 413"))
-	if _, err := io.ReadFull(conn, first); err != nil && !errors.Is(err, syscall.ECONNRESET) || err == nil && string(first) != "HTTP/1.1 413" {
+	if _, err := io.ReadFull(conn, first); err != nil && !errors.Is(err, syscall.ECONNRESET) ||
+		err == nil && string(first) != "HTTP/1.1 413" {
 		t.Errorf("got %q, %v", first, err)
 	}
 }
@@ -91,10 +94,11 @@ func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
 			}
 		})
 	}
-	// The read is held up until all requests are sent, but for 0.8 s at most: after 1.2 s it would be tried again.
-	// Requests that a slow machine sends later find the link cached.
+	// The read is held up until all requests are sent, but for 0.8 s at most: after 1.2 s it would
+	// be tried again. Requests that a slow machine sends later find the link cached.
 	<-first
-	for end := time.Now().Add(800 * time.Millisecond); sent.Load() < 1000 && time.Now().Before(end); {
+	for end := time.Now().Add(800 * time.Millisecond); sent.Load() < 1000 &&
+		time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	close(release)
@@ -105,13 +109,15 @@ func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
 			reads++
 		}
 	}
-	// A request that comes right after the read may find the link not cached yet. A slow machine has more of those.
+	// A request that comes right after the read may find the link not cached yet. A slow machine
+	// has more of those.
 	if found.Load() != 1000 || reads > 50 {
 		t.Errorf("%d of 1000 redirected, %d reads", found.Load(), reads)
 	}
 }
 
-// Slow clients, endless headers and what is not HTTP are cut off, and do not keep others from being served.
+// Slow clients, endless headers and what is not HTTP are cut off, and do not keep others from being
+// served.
 func TestClientsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -140,7 +146,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 		"a header byte by byte": func(t *testing.T) {
 			conn := dial(t)
 			go func() {
-				for _, err := conn.Write([]byte("GET /warm HTTP/1.1\r\n")); err == nil; _, err = conn.Write([]byte("X: y\r\n")) {
+				for _, err := conn.Write([]byte("GET /warm HTTP/1.1\r\n")); err == nil; _,
+					err = conn.Write([]byte("X: y\r\n")) {
 					time.Sleep(500 * time.Millisecond)
 				}
 			}()
@@ -148,9 +155,11 @@ func TestClientsThatMisbehave(t *testing.T) {
 		},
 		"a body byte by byte": func(t *testing.T) {
 			conn := dial(t)
-			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n")
+			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+				"application/json\r\nContent-Length: 10000\r\n\r\n")
 			go func() {
-				for _, err := conn.Write([]byte("{")); err == nil; _, err = conn.Write([]byte(" ")) {
+				for _, err := conn.Write([]byte("{")); err == nil; _,
+					err = conn.Write([]byte(" ")) {
 					time.Sleep(500 * time.Millisecond)
 				}
 			}()
@@ -166,12 +175,14 @@ func TestClientsThatMisbehave(t *testing.T) {
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
-			// The server may respond or take it for a client that has gone, but it must not keep the connection.
+			// The server may respond or take it for a client that has gone, but it must not keep
+			// the connection.
 			wantClosed(t, conn)
 		},
 		"half closed within a request": func(t *testing.T) {
 			conn := dial(t)
-			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+			fmt.Fprint(conn, "POST /api/shorten HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+				"application/json\r\nContent-Length: 100\r\n\r\n{")
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
@@ -179,11 +190,14 @@ func TestClientsThatMisbehave(t *testing.T) {
 		},
 		"a header of 1 MiB": func(t *testing.T) {
 			conn := dial(t)
-			go fmt.Fprintf(conn, "GET /warm HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 1<<20))
+			go fmt.Fprintf(conn, "GET /warm HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n",
+				strings.Repeat("x", 1<<20))
 			conn.SetReadDeadline(time.Now().Add(time.Minute))
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			// The server may close the connection with the header half read, so that its response is lost.
-			if late, ok := err.(net.Error); ok && late.Timeout() || err == nil && response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			// The server may close the connection with the header half read, so that its response
+			// is lost.
+			if late, ok := err.(net.Error); ok && late.Timeout() || err == nil &&
+				response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 				t.Errorf("got %v, %v, want 431", response, err)
 			}
 		},

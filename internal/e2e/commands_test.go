@@ -20,10 +20,12 @@ import (
 )
 
 // subcommand is a run of the executable with arguments, and with the settings of links only.
-func (s *site) subcommand(connectionString string, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+func (s *site) subcommand(connectionString string, args ...string) (cmd *exec.Cmd, stdout,
+	stderr *bytes.Buffer) {
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd = exec.Command(filepath.Join(s.app, "handler"), args...)
-	// Who has the connection need not have the rest. The lock's would be looked for under AzureWebJobsStorage.
+	// Who has the connection need not have the rest. The lock's would be looked for under
+	// AzureWebJobsStorage.
 	cmd.Env = s.environment("", "TABLE_CONNECTION="+connectionString, "ADMIN_KEY=", "PORT=none")
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
@@ -43,7 +45,8 @@ func (s *site) run(connectionString string, args ...string) (exit int, stdout, s
 func (s *site) wantRun(exit int, stdout, stderr string, args ...string) string {
 	s.t.Helper()
 	got, out, errs := s.run(emulator.ConnectionString(), args...)
-	if got != exit || !regexp.MustCompile("^(?s:"+stdout+")$").MatchString(out) || !regexp.MustCompile("^(?s:"+stderr+")$").MatchString(errs) {
+	if got != exit || !regexp.MustCompile("^(?s:"+stdout+")$").MatchString(out) ||
+		!regexp.MustCompile("^(?s:"+stderr+")$").MatchString(errs) {
 		s.t.Errorf("%s: exit %d\n%s\n%s", strings.Join(args, " "), got, out, errs)
 	}
 	return out
@@ -55,15 +58,21 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	p := s.standalone(emulator.ConnectionString())
 	const columns = `ID +ENDS IN +OWNER +NAME +MADE +EXPIRES +LAST USED\n`
 	s.wantRun(0, columns, "", "keys", "list")
-	key := strings.TrimSpace(s.wantRun(0, `tny_\w{49}\n`, "", "keys", "create", "-name", "laptop of Ada", "-owner", "ada", "-expires", "2096-01-31T00:00:00+01:00"))
+	key := strings.TrimSpace(s.wantRun(0, `tny_\w{49}\n`, "", "keys", "create", "-name",
+		"laptop of Ada", "-owner", "ada", "-expires", "2096-01-31T00:00:00+01:00"))
 	ada := caller{t, p.url, key}
-	if me := ada.must(200, "GET", "/api/me", ""); me["owner"] != "ada" || me["name"] != "laptop of Ada" {
+	if me := ada.must(200, "GET", "/api/me", ""); me["owner"] != "ada" ||
+		me["name"] != "laptop of Ada" {
 		t.Errorf("got %v", me)
 	}
-	list := s.wantRun(0, columns+`[0-9a-f]{16}  `+key[len(key)-4:]+` +ada +laptop of Ada +20\S+Z +2096-01-30T23:00:00Z +(never|20\S{8})\n`, "", "keys", "list")
+	list := s.wantRun(0, columns+`[0-9a-f]{16}  `+key[len(key)-4:]+
+		` +ada +laptop of Ada +20\S+Z +2096-01-30T23:00:00Z +(never|20\S{8})\n`, "", "keys", "list")
 	id := regexp.MustCompile(`(?m)^[0-9a-f]{16}`).FindString(list)
 	s.wantRun(0, "", "", "keys", "revoke", id)
-	testutil.Eventually(t, "the key is refused", func() bool { return ada.send("GET", "/api/me", "").Status == 401 })
+	testutil.Eventually(t, "the key is refused", func() bool {
+		return ada.send("GET", "/api/me",
+			"").Status == 401
+	})
 	s.wantRun(0, columns, "", "keys", "list")
 	s.wantRun(1, "", "no key has this id.*\n", "keys", "revoke", id)
 	s.wantRun(2, "", "The owner must have.*Usage.*", "keys", "create", "-name", "x")
@@ -75,14 +84,17 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 func TestCheckOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := s.standalone(emulator.ConnectionString(), "CLICKS=off") // which would make the table that is dropped below
+	// which would make the table that is dropped below
+	p := s.standalone(emulator.ConnectionString(), "CLICKS=off")
 	l := mustShorten(t, p.url, "https://example.com/page")
-	lost := link.Link{Alias: "lost", LongURL: "https://example.com/lost", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour).Truncate(time.Second)}
+	lost := link.Link{Alias: "lost", LongURL: "https://example.com/lost", CreatedAt: time.Now(),
+		ExpiresAt: time.Now().Add(time.Hour).Truncate(time.Second)}
 	s.PutLink(lost)
 	s.Drop(s.Expiry, rawtables.Expiry(lost))
 	s.Put(s.Links, rawtables.Entity{"PartitionKey": "no", "RowKey": "no alias"})
 	const read = `\d+ rows of 8 tables were read in \ds\. `
-	if exit, out, errs := s.run(emulator.ConnectionString(), "check", "-repair"); exit != 0 || errs != "" ||
+	if exit, out, errs := s.run(emulator.ConnectionString(), "check", "-repair"); exit != 0 ||
+		errs != "" ||
 		!regexp.MustCompile(`^`+read+`Found: 0\. Mended: 0\.\nNot judged, .*: 2 rows\. .*\n$`).MatchString(out) {
 		t.Errorf("exit %d\n%s\n%s", exit, out, errs)
 	}
@@ -94,9 +106,12 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 	})
 	const damaged = `link-damaged           E\d+ShortUrls  no / no alias: its RowKey is no alias`
 	missing := `link-without-expiry    E\d+ShortUrls  lo / lost: it has no expiry row for its end, ` + lost.ExpiresAt.UTC().Format(time.RFC3339)
-	s.wantRun(1, `(`+damaged+`|`+missing+`|\n)+`+read+`Found: 2\. Mended: 0\.\n`, `2 rows are damaged .*-repair.*\n`, "check")
-	s.wantRun(1, `(`+damaged+` \(left: to mend it is to guess\)|`+missing+` \(mended\)|\n)+`+read+`Found: 2\. Mended: 1\.\n`, `1 of 2 are not mended.*\n`, "check", "-repair")
-	s.wantRun(1, damaged+` .left.*\n`+read+`Found: 1\. Mended: 0\.\n`, `1 of 1 are not mended.*\n`, "check", "-repair")
+	s.wantRun(1, `(`+damaged+`|`+missing+`|\n)+`+read+`Found: 2\. Mended: 0\.\n`,
+		`2 rows are damaged .*-repair.*\n`, "check")
+	s.wantRun(1, `(`+damaged+` \(left: to mend it is to guess\)|`+missing+` \(mended\)|\n)+`+read+
+		`Found: 2\. Mended: 1\.\n`, `1 of 2 are not mended.*\n`, "check", "-repair")
+	s.wantRun(1, damaged+` .left.*\n`+read+`Found: 1\. Mended: 0\.\n`, `1 of 1 are not mended.*\n`,
+		"check", "-repair")
 	s.Drop(s.Links, rawtables.Entity{"PartitionKey": "no", "RowKey": "no alias"})
 	s.wantRun(0, read+`Found: 0\. Mended: 0\.\n`, "", "check", "-repair")
 	for _, alias := range []string{l.Alias, "lost"} {
@@ -107,20 +122,27 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 	s.wantRun(2, "", ".*Usage.*", "check", "-all")
 
 	s.DropTable(s.Clicks)
-	s.wantRun(1, "", "the check is not complete: these tables do not exist: "+s.Clicks+`\..*\n`, "check")
+	s.wantRun(1, "", "the check is not complete: these tables do not exist: "+s.Clicks+`\..*\n`,
+		"check")
 }
 
 func TestSubcommandsWithoutStorage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for name, connectionString := range map[string]string{
-		"nobody responds": strings.ReplaceAll(emulator.ConnectionString(), ":"+regexp.MustCompile(`TableEndpoint=http://[^:]*:(\d+)`).FindStringSubmatch(emulator.ConnectionString())[1], ":1"),
-		"another key":     regexp.MustCompile(`AccountKey=[^;]*`).ReplaceAllString(emulator.ConnectionString(), "AccountKey=c29tZWJvZHkgZWxzZSdz"),
+		"nobody responds": strings.ReplaceAll(emulator.ConnectionString(), ":"+
+			regexp.MustCompile(`TableEndpoint=http://[^:]*:(\d+)`).FindStringSubmatch(
+				emulator.ConnectionString())[1], ":1"),
+		"another key": regexp.MustCompile(`AccountKey=[^;]*`).ReplaceAllString(
+			emulator.ConnectionString(), "AccountKey=c29tZWJvZHkgZWxzZSdz"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, args := range [][]string{{"check"}, {"keys", "list"}, {"keys", "create", "-name", "x", "-owner", "x"}} {
+			for _, args := range [][]string{{"check"}, {"keys", "list"},
+				{"keys", "create", "-name", "x", "-owner", "x"}} {
 				exit, out, errs := s.run(connectionString, args...)
-				if exit != 1 || out != "" || !strings.Contains(errs, "Look at TABLE_CONNECTION or AzureWebJobsStorage") || strings.Contains(errs, "c29tZWJ") {
+				if exit != 1 || out != "" || !strings.Contains(errs,
+					"Look at TABLE_CONNECTION or AzureWebJobsStorage") ||
+					strings.Contains(errs, "c29tZWJ") {
 					t.Errorf("%v: exit %d\n%s\n%s", args, exit, out, errs)
 				}
 			}
@@ -149,12 +171,14 @@ func TestCheckIsInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 || stderr.String() != "interrupted\n" {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 ||
+		stderr.String() != "interrupted\n" {
 		t.Errorf("%v: %s", err, stderr)
 	}
 }
 
-// The Functions host gives no arguments, but what host.json can make it give must not keep the service from being one.
+// The Functions host gives no arguments, but what host.json can make it give must not keep the
+// service from being one.
 func TestArgumentsBehindTheHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -163,7 +187,8 @@ func TestArgumentsBehindTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(s.app, "handler"), "keys", "list")
-	cmd.Env = s.environment(emulator.ConnectionString(), "FUNCTIONS_CUSTOMHANDLER_PORT="+strconv.Itoa(port))
+	cmd.Env = s.environment(emulator.ConnectionString(), "FUNCTIONS_CUSTOMHANDLER_PORT="+
+		strconv.Itoa(port))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

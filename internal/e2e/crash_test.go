@@ -16,7 +16,8 @@ import (
 	"tiney/storage"
 )
 
-// killAt kills a host's process at its nth call on rows, before it reaches storage or after it was applied.
+// killAt kills a host's process at its nth call on rows, before it reaches storage or after it was
+// applied.
 func killAt(p *faultproxy.Proxy, h *funchost.Host, n int64, after bool) {
 	p.Reset()
 	var seen atomic.Int64
@@ -40,7 +41,8 @@ func killAt(p *faultproxy.Proxy, h *funchost.Host, n int64, after bool) {
 	})
 }
 
-// A process that is killed after a call leaves what one leaves that is killed before its next call. So only the last call needs both.
+// A process that is killed after a call leaves what one leaves that is killed before its next call.
+// So only the last call needs both.
 
 func TestKilledAtEveryStorageCallOfCreate(t *testing.T) {
 	for _, replace := range []bool{false, true} {
@@ -50,12 +52,14 @@ func TestKilledAtEveryStorageCallOfCreate(t *testing.T) {
 		}
 		for n := 1; n <= calls; n++ {
 			for _, after := range []bool{false, true}[:1+n/calls] {
-				t.Run(fmt.Sprintf("replacing=%t, call %d, after=%t", replace, n, after), func(t *testing.T) {
+				t.Run(fmt.Sprintf("replacing=%t, call %d, after=%t", replace, n,
+					after), func(t *testing.T) {
 					t.Parallel()
 					s := newSite(t)
 					s.TombstoneFor = 0 // so that nothing is left in the end
 					if replace {
-						s.PutLink(link.Link{Alias: "stale", LongURL: "https://example.com/page", ExpiresAt: time.Now().Add(-time.Hour)})
+						s.PutLink(link.Link{Alias: "stale", LongURL: "https://example.com/page",
+							ExpiresAt: time.Now().Add(-time.Hour)})
 					}
 					p := s.proxy()
 					h := s.hosted(false, p.ConnectionString())
@@ -72,7 +76,8 @@ func TestKilledAtEveryStorageCallOfCreate(t *testing.T) {
 					}
 					again := mustShorten(t, h.URL(), "https://example.com/page")
 					for _, l := range []shortLink{kept, again} {
-						if got := get(t, h.URL()+"/"+l.Alias); got.Status != 302 || got.Header.Get("Location") != l.LongURL {
+						if got := get(t, h.URL()+"/"+l.Alias); got.Status != 302 ||
+							got.Header.Get("Location") != l.LongURL {
 							t.Errorf("%s: got %+v", l.Alias, got)
 						}
 					}
@@ -89,8 +94,9 @@ func TestKilledAtEveryStorageCallOfCreate(t *testing.T) {
 }
 
 func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
-	// After three calls of the roll-up: one read for the time, three reads, an update and two deletes for each of the three links
-	// that are due, and a delete and a batch for their expiry rows of two days.
+	// After three calls of the roll-up: one read for the time, three reads, an update and two
+	// deletes for each of the three links that are due, and a delete and a batch for their expiry
+	// rows of two days.
 	const calls = 24
 	for n := 4; n <= calls; n++ {
 		for _, after := range []bool{false, true}[:1+n/calls] {
@@ -102,7 +108,8 @@ func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
 				due := []link.Link{
 					{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: at},
 					{Alias: "dueToo", LongURL: "https://example.com/due/too", ExpiresAt: at},
-					{Alias: "dueBefore", LongURL: "https://example.com/due/before", ExpiresAt: at.Add(-24 * time.Hour)},
+					{Alias: "dueBefore", LongURL: "https://example.com/due/before",
+						ExpiresAt: at.Add(-24 * time.Hour)},
 				}
 				for _, l := range due {
 					s.PutLink(l)
@@ -120,10 +127,12 @@ func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := h.FireTimer(ctx, "reaper")
-				if err != nil || len(got.Logs) != 1 || got.Logs[0] != "another instance is reaping" {
+				if err != nil || len(got.Logs) != 1 ||
+					got.Logs[0] != "another instance is reaping" {
 					t.Errorf("while the lease stands: %+v, %v", got, err)
 				}
-				s.RemoveContainer(s.lock) // and the lease of the killed process, instead of waiting a minute for its end
+				// and the lease of the killed process, instead of waiting a minute for its end
+				s.RemoveContainer(s.lock)
 				if _, err := h.FireTimer(ctx, "reaper"); err != nil {
 					t.Error(err)
 				}
@@ -141,8 +150,9 @@ func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
 	}
 }
 
-// change is a request of an owner that makes several storage calls. $NEW stands for another text before each kill, $ALIAS and
-// $TOKEN for the alias and the claim token of a link that is there before, made by its owner or by nobody.
+// change is a request of an owner that makes several storage calls. $NEW stands for another text
+// before each kill, $ALIAS and $TOKEN for the alias and the claim token of a link that is there
+// before, made by its owner or by nobody.
 type change struct {
 	link                 string // the body of the shorten that makes it; "" for none
 	nobodys, deleted     bool   // whose it is, and what became of it
@@ -151,24 +161,30 @@ type change struct {
 }
 
 var changes = map[string]change{
-	"shorten": {method: "POST", target: "/api/shorten", body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`, repeated: []int{200, 201}},
+	"shorten": {method: "POST", target: "/api/shorten",
+		body:     `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
+		repeated: []int{200, 201}},
 	"shorten, chosen": {method: "POST", target: "/api/shorten", repeated: []int{200, 201},
 		body: `{"longUrl":"https://example.com/","alias":"$NEW","expiresAtUtc":"2099-01-01T00:00:00Z"}`},
 	"move": {link: `{"longUrl":"https://example.com/$NEW"}`,
-		method: "PATCH", target: "/api/links/$ALIAS", body: `{"longUrl":"https://example.com/$NEW/moved"}`, repeated: []int{200}},
+		method: "PATCH", target: "/api/links/$ALIAS",
+		body: `{"longUrl":"https://example.com/$NEW/moved"}`, repeated: []int{200}},
 	"end": {link: `{"longUrl":"https://example.com/","alias":"$NEW","expiresInSeconds":3600}`,
-		method: "PATCH", target: "/api/links/$ALIAS", body: `{"expiresInSeconds":7200}`, repeated: []int{200}},
+		method: "PATCH", target: "/api/links/$ALIAS", body: `{"expiresInSeconds":7200}`,
+		repeated: []int{200}},
 	"delete": {link: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
 		method: "DELETE", target: "/api/links/$ALIAS", repeated: []int{204}},
 	"restore": {link: `{"longUrl":"https://example.com/$NEW","alias":"$NEW","expiresInSeconds":3600}`, deleted: true,
-		method: "POST", target: "/api/links/$ALIAS/restore", repeated: []int{200, 409}}, // 409: it has been restored, so it is not deleted any more
+		// 409: it has been restored, so it is not deleted any more
+		method: "POST", target: "/api/links/$ALIAS/restore", repeated: []int{200, 409}},
 	"claim": {link: `{"longUrl":"https://example.com/$NEW"}`, nobodys: true,
-		method: "POST", target: "/api/claims", body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, repeated: []int{200}},
+		method: "POST", target: "/api/claims",
+		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, repeated: []int{200}},
 	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, repeated: []int{201}},
 }
 
-// Whatever a request was doing when its process was killed, nothing leaks, the link is as it was or as it was to become, and
-// the request can be repeated.
+// Whatever a request was doing when its process was killed, nothing leaks, the link is as it was or
+// as it was to become, and the request can be repeated.
 func TestKilledAfterEveryStorageCallOfAChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range changes {
@@ -181,21 +197,26 @@ func TestKilledAfterEveryStorageCallOfAChange(t *testing.T) {
 			ada := owner(t, h.URL(), "ada")
 			for n := 1; ; n++ {
 				stands := map[string]string{"NEW": fmt.Sprintf("new%d", n)}
-				in := func(text string) string { return os.Expand(text, func(name string) string { return stands[name] }) }
+				in := func(text string) string {
+					return os.Expand(
+						text, func(name string) string { return stands[name] })
+				}
 				if c.link != "" {
 					maker := ada
 					if c.nobodys {
 						maker.token = ""
 					}
 					made := maker.must(201, "POST", "/api/shorten", in(c.link))
-					stands["ALIAS"], stands["TOKEN"] = fmt.Sprint(made["alias"]), fmt.Sprint(made["claimToken"])
+					stands["ALIAS"], stands["TOKEN"] = fmt.Sprint(made["alias"]),
+						fmt.Sprint(made["claimToken"])
 				}
 				if c.deleted {
 					ada.must(204, "DELETE", in("/api/links/$ALIAS"), "")
 				}
 				ada.must(200, "GET", "/api/me", "") // so that the key is cached
 				killAt(p, h, int64(n), true)
-				got, err := testutil.Send(c.method, h.URL()+in(c.target), in(c.body), "Content-Type", "application/json", "Authorization", "Bearer "+ada.token)
+				got, err := testutil.Send(c.method, h.URL()+in(c.target), in(c.body),
+					"Content-Type", "application/json", "Authorization", "Bearer "+ada.token)
 				p.Reset()
 				if err == nil && got.Status < 300 { // it makes fewer calls
 					if n < 3 {
@@ -204,7 +225,8 @@ func TestKilledAfterEveryStorageCallOfAChange(t *testing.T) {
 					break
 				}
 				p.Wait()
-				s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey) // which lists drop
+				// which lists drop
+				s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
 				if err := h.Restart(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -213,11 +235,14 @@ func TestKilledAfterEveryStorageCallOfAChange(t *testing.T) {
 					return got.Status != 503
 				})
 				if !slices.Contains(c.repeated, got.Status) {
-					t.Errorf("killed after call %d, and repeated: got %+v, want %v", n, got, c.repeated)
+					t.Errorf("killed after call %d, and repeated: got %+v, want %v", n, got,
+						c.repeated)
 				}
-				s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey) // which lists drop
+				// which lists drop
+				s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
 			}
-			for _, item := range ada.must(200, "GET", "/api/links?limit=100", "")["items"].([]any) { // a claimed link among them
+			// a claimed link among them
+			for _, item := range ada.must(200, "GET", "/api/links?limit=100", "")["items"].([]any) {
 				ada.must(204, "DELETE", "/api/links/"+item.(map[string]any)["alias"].(string), "")
 			}
 			s.Age(100 * 365 * 24 * time.Hour)

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// endless is a double of the table service with as many links as it is told, and totals of each, which Azurite takes hours to
-// hold. It can only be read, and has no other rows.
+// endless is a double of the table service with as many links as it is told, and totals of each,
+// which Azurite takes hours to hold. It can only be read, and has no other rows.
 type endless struct{ links int }
 
 const linksAPartition = 2000
@@ -51,7 +51,8 @@ func (e endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil || filter == nil {
 		panic(r.URL)
 	}
-	// matches compares a link with the filter: -1 for one that comes before what it matches, 1 for one behind.
+	// matches compares a link with the filter: -1 for one that comes before what it matches, 1 for
+	// one behind.
 	matches := func(i int) int {
 		key := map[string]string{"PartitionKey": aliasOf(i)[:2], "RowKey": aliasOf(i)}
 		for _, c := range filter {
@@ -85,7 +86,8 @@ func TestExportOfManyLinks(t *testing.T) {
 		tables := httptest.NewServer(endless{links})
 		defer tables.Close()
 		cmd := exec.Command(executable, "export")
-		cmd.Env = []string{"AzureWebJobsStorage=AccountName=x;AccountKey=eA==;TableEndpoint=" + tables.URL + "/x", "BaseUrl=https://tiney.to"}
+		cmd.Env = []string{"AzureWebJobsStorage=AccountName=x;AccountKey=eA==;TableEndpoint=" +
+			tables.URL + "/x", "BaseUrl=https://tiney.to"}
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err == nil {
@@ -96,7 +98,8 @@ func TestExportOfManyLinks(t *testing.T) {
 		}
 		n := 0
 		for lines := bufio.NewScanner(out); lines.Scan(); n++ {
-			if a, line := aliasOf(n), lines.Text(); !strings.HasPrefix(line, `{"alias":"`+a+`",`) || !strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, n)) {
+			if a, line := aliasOf(n), lines.Text(); !strings.HasPrefix(line, `{"alias":"`+a+`",`) ||
+				!strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, n)) {
 				t.Fatalf("line %d: got %s, want %s", n+1, line, a)
 			}
 		}
@@ -104,11 +107,13 @@ func TestExportOfManyLinks(t *testing.T) {
 			t.Fatalf("%d of %d links, %v", n, links, err)
 		}
 		peak = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1000
-		t.Logf("%d links: %d MB at most, %v of the processor", links, peak, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+		t.Logf("%d links: %d MB at most, %v of the processor", links, peak,
+			cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 		return peak
 	}
 	few, many := exported(20_000), exported(200_000)
-	if many > few+60 { // some MB are garbage that is not collected yet, and with the race detector more
+	// some MB are garbage that is not collected yet, and with the race detector more
+	if many > few+60 {
 		t.Errorf("%d MB for 200,000 links, %d for 20,000", many, few)
 	}
 }

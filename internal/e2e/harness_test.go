@@ -1,5 +1,5 @@
-// Package e2e tests the executable as it is deployed, from outside: behind a double of the Functions host and on its
-// own, over Azurite.
+// Package e2e tests the executable as it is deployed, from outside: behind a double of the
+// Functions host and on its own, over Azurite.
 package e2e
 
 import (
@@ -27,8 +27,8 @@ import (
 	"tiney/internal/testutil"
 )
 
-// All tests share one Azurite, and the app as it is laid out to be deployed, except that its executable is built with
-// the race detector.
+// All tests share one Azurite, and the app as it is laid out to be deployed, except that its
+// executable is built with the race detector.
 var (
 	emulator azurite.Ports
 	app      string
@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 		var err error
 		if app, err = os.MkdirTemp("", "tiney-app-"); err == nil {
 			defer os.RemoveAll(app)
-			err = pack.Dir("../..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH, Race: true})
+			err = pack.Dir("../..", app, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH,
+				Race: true})
 		}
 		var document *openapi.Document
 		if err == nil {
@@ -51,10 +52,11 @@ func TestMain(m *testing.M) {
 		}
 		// Every exchange is checked against the API's description.
 		var wrong atomic.Int64
-		testutil.Client.Transport = &openapi.Transport{RoundTripper: http.DefaultTransport, Document: document, Skip: notTheServices, Report: func(err error) {
-			wrong.Add(1)
-			fmt.Fprintln(os.Stderr, "not as functions/openapi.json has it:", err)
-		}}
+		testutil.Client.Transport = &openapi.Transport{RoundTripper: http.DefaultTransport,
+			Document: document, Skip: notTheServices, Report: func(err error) {
+				wrong.Add(1)
+				fmt.Fprintln(os.Stderr, "not as functions/openapi.json has it:", err)
+			}}
 		return azurite.ForTests(func(ports azurite.Ports) int {
 			emulator = ports
 			return max(m.Run(), int(min(wrong.Load(), 1)))
@@ -65,12 +67,14 @@ func TestMain(m *testing.M) {
 // hosts are the addresses of doubles of the Functions host.
 var hosts sync.Map
 
-// notTheServices reports whether a response is the Functions host's own, or of the path that it has made of the request's, or is
-// that of net/http to a request that is too large. Each of the service's says who may cache it, but to OPTIONS.
+// notTheServices reports whether a response is the Functions host's own, or of the path that it has
+// made of the request's, or is that of net/http to a request that is too large. Each of the
+// service's says who may cache it, but to OPTIONS.
 func notTheServices(r *http.Response) bool {
 	_, hosted := hosts.Load(r.Request.URL.Host)
 	return r.StatusCode == http.StatusRequestHeaderFieldsTooLarge ||
-		hosted && (r.StatusCode >= 300 && r.Header.Get("Cache-Control") == "" || strings.Contains(r.Request.URL.Path, "/../"))
+		hosted && (r.StatusCode >= 300 && r.Header.Get("Cache-Control") == "" ||
+			strings.Contains(r.Request.URL.Path, "/../"))
 }
 
 var ctx = context.Background()
@@ -91,7 +95,8 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	testutil.BuildsProject(t)
 	prefix := fmt.Sprintf("E%d", sites.Add(1))
-	s := &site{t: t, lock: strings.ToLower(prefix) + "-locks", app: app, Tables: rawtables.Open(t, emulator.ConnectionString(), prefix)}
+	s := &site{t: t, lock: strings.ToLower(prefix) + "-locks", app: app,
+		Tables: rawtables.Open(t, emulator.ConnectionString(), prefix)}
 	s.Make()
 	return s
 }
@@ -105,14 +110,16 @@ func (s *site) environment(connectionString string, more ...string) []string {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
 		"GORACE=halt_on_error=1", // a race ends the process, which fails every test
 		"AzureWebJobsStorage=" + connectionString,
-		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index, "EXPIRYINDEX_TABLE_NAME=" + s.Expiry,
+		"SHORTURL_TABLE_NAME=" + s.Links, "URLINDEX_TABLE_NAME=" + s.Index,
+		"EXPIRYINDEX_TABLE_NAME=" + s.Expiry,
 		"OWNERS_TABLE_NAME=" + s.Owners, "KEYS_TABLE_NAME=" + s.Keys, "STATE_TABLE_NAME=" + s.State,
 		"CLICKS_TABLE_NAME=" + s.Clicks, "CLICK_TOTALS_TABLE_NAME=" + s.ClickTotals,
 		"GC_BLOB_LOCK_CONTAINER=" + s.lock,
 		fmt.Sprintf("TOMBSTONE_DAYS=%d", s.TombstoneFor/(24*time.Hour)),
 		"BaseUrl=https://tiney.to",
 		"ADMIN_KEY=" + adminKey,
-		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0", // all tests are one client
+		// all tests are one client
+		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
 	}, more...)
 }
 
@@ -126,13 +133,15 @@ func (s *site) proxy() *faultproxy.Proxy {
 // hosted starts the app behind the double of the host.
 func (s *site) hosted(proxy bool, connectionString string, more ...string) *funchost.Host {
 	s.t.Helper()
-	h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app, Env: s.environment(connectionString, more...), Proxy: proxy, Output: s.t.Output()})
+	h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app,
+		Env: s.environment(connectionString, more...), Proxy: proxy, Output: s.t.Output()})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	hosts.Store(strings.TrimPrefix(h.URL(), "http://"), true)
 	s.t.Cleanup(func() {
-		// The host starts a handler again that ends by itself, as one does in which a race is detected.
+		// The host starts a handler again that ends by itself, as one does in which a race is
+		// detected.
 		if n := h.Failures(); n != s.failures {
 			s.t.Errorf("the handler has ended %d times, want %d", n, s.failures)
 		}
@@ -156,8 +165,10 @@ func (s *site) start(connectionString string, more ...string) *process {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(filepath.Join(s.app, "handler")), url: fmt.Sprintf("http://127.0.0.1:%d", port), exited: make(chan struct{})}
-	p.cmd.Env = s.environment(connectionString, append([]string{fmt.Sprintf("PORT=%d", port)}, more...)...)
+	p := &process{cmd: exec.Command(filepath.Join(s.app, "handler")),
+		url: fmt.Sprintf("http://127.0.0.1:%d", port), exited: make(chan struct{})}
+	p.cmd.Env = s.environment(connectionString, append([]string{fmt.Sprintf("PORT=%d", port)},
+		more...)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -173,8 +184,8 @@ func (s *site) start(connectionString string, more ...string) *process {
 	return p
 }
 
-// standalone starts the executable and waits until it responds. Another process may take its port before it listens, so
-// that it ends; it is started again then.
+// standalone starts the executable and waits until it responds. Another process may take its port
+// before it listens, so that it ends; it is started again then.
 func (s *site) standalone(connectionString string, more ...string) *process {
 	s.t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -234,7 +245,10 @@ func get(t *testing.T, url string, headers ...string) testutil.Response {
 // awaitReady waits until a process has made its tables and its lock.
 func awaitReady(t *testing.T, base string) {
 	t.Helper()
-	testutil.Eventually(t, "it is ready", func() bool { return get(t, base+"/api/ready").Status == 200 })
+	testutil.Eventually(t, "it is ready", func() bool {
+		return get(t, base+
+			"/api/ready").Status == 200
+	})
 }
 
 type shortLink struct {
@@ -245,7 +259,8 @@ type shortLink struct {
 // shorten asks for a short link. A status of 0 means that there was no response.
 func shorten(t *testing.T, base, longURL string) (shortLink, int) {
 	t.Helper()
-	got, err := testutil.Send(http.MethodPost, base+"/api/shorten", fmt.Sprintf(`{"longUrl":%q}`, longURL))
+	got, err := testutil.Send(http.MethodPost, base+"/api/shorten", fmt.Sprintf(`{"longUrl":%q}`,
+		longURL))
 	if err != nil {
 		return shortLink{}, 0
 	}
@@ -258,8 +273,8 @@ func shorten(t *testing.T, base, longURL string) (shortLink, int) {
 	return l, got.Status
 }
 
-// mustShorten asks for a short link until it gets one: a busy machine may be too slow for the service's five seconds, and
-// the caller of a 503 is told to repeat the request.
+// mustShorten asks for a short link until it gets one: a busy machine may be too slow for the
+// service's five seconds, and the caller of a 503 is told to repeat the request.
 func mustShorten(t *testing.T, base, longURL string) (l shortLink) {
 	t.Helper()
 	testutil.Eventually(t, "a link is made", func() bool {
@@ -275,9 +290,18 @@ func mustShorten(t *testing.T, base, longURL string) (l shortLink) {
 
 // modes are the ways to run the app. Behind the host, what no route matches does not reach it.
 var modes = map[string]func(s *site) (base string, hosted bool){
-	"behind a host that forwards": func(s *site) (string, bool) { return s.hosted(false, emulator.ConnectionString()).URL(), true },
-	"behind a host that proxies":  func(s *site) (string, bool) { return s.hosted(true, emulator.ConnectionString()).URL(), true },
-	"on its own":                  func(s *site) (string, bool) { return s.standalone(emulator.ConnectionString()).url, false },
+	"behind a host that forwards": func(s *site) (string, bool) {
+		return s.hosted(false,
+			emulator.ConnectionString()).URL(), true
+	},
+	"behind a host that proxies": func(s *site) (string, bool) {
+		return s.hosted(true,
+			emulator.ConnectionString()).URL(), true
+	},
+	"on its own": func(s *site) (string,
+		bool) {
+		return s.standalone(emulator.ConnectionString()).url, false
+	},
 }
 
 // caller sends requests to a process, with one credential or none.
@@ -286,8 +310,8 @@ type caller struct {
 	base, token string
 }
 
-// send returns the response, and fails the test if there is none. The body of a PATCH is a merge patch, unless the headers
-// say otherwise.
+// send returns the response, and fails the test if there is none. The body of a PATCH is a merge
+// patch, unless the headers say otherwise.
 func (c caller) send(method, target, body string, headers ...string) testutil.Response {
 	c.t.Helper()
 	if method == http.MethodPatch {
@@ -299,8 +323,8 @@ func (c caller) send(method, target, body string, headers ...string) testutil.Re
 	return request(c.t, method, c.base+target, body, headers...)
 }
 
-// must sends a request until the response is no 503, which a busy machine may cause. It has to have the given status then,
-// or that of a repeated request. It returns the members of the body.
+// must sends a request until the response is no 503, which a busy machine may cause. It has to have
+// the given status then, or that of a repeated request. It returns the members of the body.
 func (c caller) must(status int, method, target, body string, headers ...string) map[string]any {
 	c.t.Helper()
 	var got testutil.Response
@@ -327,7 +351,8 @@ func members(r testutil.Response) map[string]any {
 // owner makes a key for an owner, and returns a caller with it.
 func owner(t *testing.T, base, name string) caller {
 	t.Helper()
-	made := caller{t, base, adminKey}.must(201, "POST", "/api/keys", fmt.Sprintf(`{"name":"test","owner":%q}`, name))
+	made := caller{t, base, adminKey}.must(201, "POST", "/api/keys",
+		fmt.Sprintf(`{"name":"test","owner":%q}`, name))
 	key, _ := made["key"].(string)
 	return caller{t, base, key}
 }

@@ -29,22 +29,27 @@ func TestStrangersCannotFireTheTimer(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			s.TombstoneFor = 0
-			s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: time.Now().Add(-time.Hour)})
+			s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/",
+				ExpiresAt: time.Now().Add(-time.Hour)})
 			h := s.hosted(proxy, emulator.ConnectionString())
 			const payload = `{"Data":{"timer":{"IsPastDue":false}},"Metadata":{}}`
 			own := strings.TrimPrefix(h.HandlerURL(), "http://")
 			for _, host := range []string{"tiney.to", own} {
-				for _, path := range append(funchost.HostilePaths, "/reaper", "/api/reaper", "/api/../reaper", "/api/links/../../reaper") {
+				for _, path := range append(funchost.HostilePaths, "/reaper", "/api/reaper",
+					"/api/../reaper", "/api/links/../../reaper") {
 					request(t, http.MethodPost, h.URL()+path, payload, "Host", host)
 					path = strings.Replace(path, "/api/", "/api/links/x%5C..%5C..%5C", 1)
 					for _, method := range []string{"POST", "PATCH", "DELETE", "PUT"} {
-						request(t, method, h.URL()+path, payload, "Host", host, "Authorization", "Bearer "+adminKey)
+						request(t, method, h.URL()+path, payload, "Host", host, "Authorization",
+							"Bearer "+adminKey)
 					}
 				}
 			}
 			// Past the host, as only a process of the same machine could.
-			for _, header := range [][]string{{"Host", "tiney.to"}, {"X-Forwarded-For", "203.0.113.7"}, {"X-Ms-Invocation-Id", "1"}} {
-				if got := request(t, http.MethodPost, h.HandlerURL()+"/reaper", payload, header...); got.Status != 404 {
+			for _, header := range [][]string{{"Host", "tiney.to"},
+				{"X-Forwarded-For", "203.0.113.7"}, {"X-Ms-Invocation-Id", "1"}} {
+				if got := request(t, http.MethodPost, h.HandlerURL()+"/reaper", payload,
+					header...); got.Status != 404 {
 					t.Errorf("%v: got %+v", header, got)
 				}
 			}
@@ -65,8 +70,10 @@ func TestLargeBodiesBehindTheHost(t *testing.T) {
 	for _, mib := range []int{1, 5, 16} {
 		body := strings.Repeat("x", mib<<20)
 		for contentType, want := range map[string]int{"application/json": 413, "text/plain": 415} {
-			if got := request(t, http.MethodPost, h.URL()+"/api/shorten", body, "Content-Type", contentType); got.Status != want {
-				t.Errorf("%d MiB of %s: got %d %s, want %d", mib, contentType, got.Status, got.Body, want)
+			if got := request(t, http.MethodPost, h.URL()+"/api/shorten", body, "Content-Type",
+				contentType); got.Status != want {
+				t.Errorf("%d MiB of %s: got %d %s, want %d", mib, contentType, got.Status, got.Body,
+					want)
 			}
 		}
 	}
@@ -75,7 +82,8 @@ func TestLargeBodiesBehindTheHost(t *testing.T) {
 func TestLocationBehindTheHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	forwarding, proxying := s.hosted(false, emulator.ConnectionString()), s.hosted(true, emulator.ConnectionString())
+	forwarding, proxying := s.hosted(false, emulator.ConnectionString()),
+		s.hosted(true, emulator.ConnectionString())
 	for longURL, rewritten := range map[string]string{
 		"HTTPS://EXAMPLE.com":              "https://example.com/",
 		"https://example.com:443/a/../b":   "https://example.com/b",
@@ -88,7 +96,8 @@ func TestLocationBehindTheHost(t *testing.T) {
 		if status != 201 || l.LongURL != longURL {
 			t.Fatalf("got %d %+v", status, l)
 		}
-		for base, want := range map[string]string{proxying.URL(): longURL, forwarding.URL(): rewritten} {
+		for base, want := range map[string]string{proxying.URL(): longURL,
+			forwarding.URL(): rewritten} {
 			req, err := http.NewRequest(http.MethodGet, base+"/"+l.Alias, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +114,8 @@ func TestLocationBehindTheHost(t *testing.T) {
 	}
 }
 
-// A host that proxies tells the handler its own peer's address in X-Forwarded-For, and leaves what Azure's front end adds.
+// A host that proxies tells the handler its own peer's address in X-Forwarded-For, and leaves what
+// Azure's front end adds.
 func TestLostClientAddressesBehindTheHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -115,8 +125,10 @@ func TestLostClientAddressesBehindTheHost(t *testing.T) {
 		want   int
 	}{{true, "", 1}, {true, "CLIENT-IP", 0}, {false, "", 0}} {
 		var output testutil.Buffer
-		h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app, Proxy: test.proxy, Output: &output,
-			Env: s.environment(emulator.ConnectionString(), "CLIENT_ADDRESS_HEADER="+test.header)})
+		h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app, Proxy: test.proxy,
+			Output: &output,
+			Env: s.environment(emulator.ConnectionString(), "CLIENT_ADDRESS_HEADER="+
+				test.header)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,9 +150,11 @@ func TestTheDevelopmentKeyServesThisMachineAlone(t *testing.T) {
 	const key = "not-secret-and-for-development-only"
 	settings := []string{"ADMIN_KEY=" + key, "BaseUrl=http://localhost:7071"}
 	for mode, base := range map[string]string{
-		"on its own":                  s.standalone(emulator.ConnectionString(), settings...).url,
-		"behind a host that forwards": s.hosted(false, emulator.ConnectionString(), settings...).URL(),
-		"behind a host that proxies":  s.hosted(true, emulator.ConnectionString(), settings...).URL(),
+		"on its own": s.standalone(emulator.ConnectionString(), settings...).url,
+		"behind a host that forwards": s.hosted(false, emulator.ConnectionString(),
+			settings...).URL(),
+		"behind a host that proxies": s.hosted(true, emulator.ConnectionString(),
+			settings...).URL(),
 	} {
 		(caller{t, base, key}).must(200, "GET", "/api/blocked", "")
 		got := (caller{t, base, key}).send("GET", "/api/blocked", "", "Host", "evil.example:7071")
@@ -157,11 +171,14 @@ func TestHandlerThatIsKilledIsStartedAgain(t *testing.T) {
 	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/"})
 	h := s.hosted(true, emulator.ConnectionString())
 	kill(t, h.PID())
-	testutil.Eventually(t, "it redirects again", func() bool { return get(t, h.URL()+"/live").Status == 302 })
+	testutil.Eventually(t, "it redirects again", func() bool {
+		return get(t, h.URL()+
+			"/live").Status == 302
+	})
 }
 
-// A host that is killed leaves its handler behind, which then finishes its requests and ends, although nobody reads its log
-// any more.
+// A host that is killed leaves its handler behind, which then finishes its requests and ends,
+// although nobody reads its log any more.
 func TestHandlerEndsWithItsHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -172,7 +189,8 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 	proxy := s.proxy()
 	// The shell stands for the host.
 	host := exec.Command("sh", "-c", `"$0" & echo $!; wait`, filepath.Join(s.app, "handler"))
-	host.Env = s.environment(proxy.ConnectionString(), fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
+	host.Env = s.environment(proxy.ConnectionString(),
+		fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
 	stdout, err := host.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +221,8 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 	})
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		if got, err := testutil.Send(http.MethodGet, base+"/nobody", ""); err != nil || got.Status != 503 {
+		if got, err := testutil.Send(http.MethodGet, base+"/nobody", ""); err != nil ||
+			got.Status != 503 {
 			t.Errorf("the last request: %+v, %v", got, err)
 		}
 	})

@@ -21,11 +21,13 @@ import (
 	"tiney/telemetry"
 )
 
-// deployed lays the app out as it is deployed, without the race detector, which takes several times the memory.
+// deployed lays the app out as it is deployed, without the race detector, which takes several times
+// the memory.
 func deployed(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := pack.Dir("../..", dir, pack.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}); err != nil {
+	if err := pack.Dir("../..", dir, pack.Target{OS: runtime.GOOS,
+		Arch: runtime.GOARCH}); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -49,7 +51,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		for c := range 8 {
 			all.Go(func() {
 				for i := from + c; i < to; i += 8 {
-					got, err := testutil.Send(http.MethodGet, fmt.Sprintf("%s/unknown-%d", p.url, i), "")
+					got, err := testutil.Send(http.MethodGet, fmt.Sprintf("%s/unknown-%d", p.url,
+						i), "")
 					if err != nil || got.Status != 404 {
 						t.Errorf("got %+v, %v", got, err)
 						return
@@ -66,11 +69,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	unknown(3000, 9000)
 	checkServes(t, p.url)
 	overfilled := memory()
-	t.Logf("%d MB at rest, %d MB after 3,000 unknown aliases, %d MB after 9,000", atRest>>10, filled>>10, overfilled>>10)
-	// Garbage that is not collected yet is a few MB either way. A connection, a goroutine or a buffer left behind by each
-	// of the 6,000 would be more.
+	t.Logf("%d MB at rest, %d MB after 3,000 unknown aliases, %d MB after 9,000", atRest>>10,
+		filled>>10, overfilled>>10)
+	// Garbage that is not collected yet is a few MB either way. A connection, a goroutine or a
+	// buffer left behind by each of the 6,000 would be more.
 	if overfilled > filled+10<<10 {
-		t.Errorf("from %d to %d MB by aliases that do not fit into the cache", filled>>10, overfilled>>10)
+		t.Errorf("from %d to %d MB by aliases that do not fit into the cache", filled>>10,
+			overfilled>>10)
 	}
 
 	const many = 10_000
@@ -110,7 +115,8 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&links, `,{"longUrl":"https://example.com/%s%d"%6000s}`, path, i, "")
 	}
-	calls := map[string]string{"/api/import?dryRun=true": lines.String(), "/api/links/bulk": `{"links":[` + links.String()[1:] + `]}`}
+	calls := map[string]string{"/api/import?dryRun=true": lines.String(),
+		"/api/links/bulk": `{"links":[` + links.String()[1:] + `]}`}
 	dir := deployed(t)
 	for mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -119,7 +125,8 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 			proxy := s.proxy()
 			proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 				if c.Operation == "GetEntity" && c.Target == s.Links {
-					return faultproxy.NotFound // as Azurite says too, which takes ten times as long for it
+					// as Azurite says too, which takes ten times as long for it
+					return faultproxy.NotFound
 				}
 				return faultproxy.None
 			})
@@ -147,10 +154,13 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 							t.Errorf("%s: %v", target, err)
 						case got.Status == 200:
 							done.Add(1)
-						case got.Status == 503 && got.Header.Get("Retry-After") == "5" && strings.Contains(got.Body, "/problems/busy"):
+						case got.Status == 503 && got.Header.Get("Retry-After") == "5" &&
+							strings.Contains(got.Body, "/problems/busy"):
 							refused.Add(1)
-						case got.Status == 503 && strings.Contains(got.Body, "/problems/credentials-unchecked"):
-							// Beside 100 large bodies the emulator took too long for the look-up of a key.
+						case got.Status == 503 && strings.Contains(got.Body,
+							"/problems/credentials-unchecked"):
+							// Beside 100 large bodies the emulator took too long for the look-up of
+							// a key.
 						default:
 							t.Errorf("%s: got %+v", target, got)
 						}
@@ -158,11 +168,14 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 				}
 				all.Wait()
 				peak := testutil.Memory(t, pid, "VmHWM")
-				t.Logf("%s, %d bytes: %d done, %d refused, %d MB", target, len(body), done.Load(), refused.Load(), peak>>10)
+				t.Logf("%s, %d bytes: %d done, %d refused, %d MB", target, len(body), done.Load(),
+					refused.Load(), peak>>10)
 				if peak >= most || done.Load() == 0 || refused.Load() == 0 {
-					t.Errorf("%s: %d done, %d refused, %d MB", target, done.Load(), refused.Load(), peak>>10)
+					t.Errorf("%s: %d done, %d refused, %d MB", target, done.Load(), refused.Load(),
+						peak>>10)
 				}
-				callers[0].must(200, "POST", "/api/links/bulk", `{"links":[{"longUrl":"https://example.com/after"}]}`)
+				callers[0].must(200, "POST", "/api/links/bulk",
+					`{"links":[{"longUrl":"https://example.com/after"}]}`)
 			}
 		})
 	}
@@ -201,14 +214,16 @@ func TestAnImportBesideAnother(t *testing.T) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // a body has 15
 	const size = 4 << 20
-	fmt.Fprintf(conn, "POST /api/import HTTP/1.1\r\nHost: tiney.to\r\nX-Api-Key: %s\r\nContent-Length: %d\r\n\r\n", ann.token, size)
+	fmt.Fprintf(conn, "POST /api/import HTTP/1.1\r\nHost: tiney.to\r\nX-Api-Key: "+
+		"%s\r\nContent-Length: %d\r\n\r\n", ann.token, size)
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "5" || !bytes.Contains(refused, []byte("/problems/busy")) {
+	if err != nil || resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "5" ||
+		!bytes.Contains(refused, []byte("/problems/busy")) {
 		t.Errorf("got %d %v %s, %v", resp.StatusCode, resp.Header, refused, err)
 	}
 	if _, err := io.WriteString(conn, strings.Repeat(" ", size)); err != nil {
@@ -217,7 +232,8 @@ func TestAnImportBesideAnother(t *testing.T) {
 	if rest, err := io.ReadAll(in); err != nil || len(rest) > 0 {
 		t.Errorf("after its body: %q, %v", rest, err)
 	}
-	if got := ann.send("POST", "/api/links/bulk", `{"links":[{"longUrl":"https://example.com/"}]}`); got.Status != 503 {
+	if got := ann.send("POST", "/api/links/bulk",
+		`{"links":[{"longUrl":"https://example.com/"}]}`); got.Status != 503 {
 		t.Errorf("a bulk beside an import: %+v", got)
 	}
 	if got := bob.send("POST", "/api/import?dryRun=true", line); got.Status != 200 {
@@ -242,7 +258,8 @@ func sendAll(base, target, token, body string) (testutil.Response, error) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
-	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: tiney.to\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: tiney.to\r\nAuthorization: Bearer "+
+		"%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
 		target, token, len(body))
 	if _, err := io.WriteString(conn, head+body); err != nil {
 		return testutil.Response{}, fmt.Errorf("not all could be sent: %w", err)

@@ -14,7 +14,8 @@ import (
 )
 
 // runs runs a subcommand that reads stdin to its end.
-func (s *site) runs(connectionString, stdin string, args ...string) (stdout, stderr string, exit int) {
+func (s *site) runs(connectionString, stdin string, args ...string) (stdout, stderr string,
+	exit int) {
 	s.t.Helper()
 	cmd, out, errs := s.subcommand(connectionString, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -50,11 +51,14 @@ func TestMovingOverTheAPI(t *testing.T) {
 			base, _ := start(s)
 			admin := caller{t, base, adminKey}
 			ann := owner(t, base, "ann")
-			lines := file(7) + "{}\n" + `{"alias":"m1","longUrl":"https://example.com/other"}` + "\n"
-			want := []string{"1 201", "2 201", "3 201", "4 201", "5 201", "6 201", "7 201", "8 400", "9 409"}
+			lines := file(7) + "{}\n" + `{"alias":"m1","longUrl":"https://example.com/other"}` +
+				"\n"
+			want := []string{"1 201", "2 201", "3 201", "4 201", "5 201", "6 201", "7 201", "8 400",
+				"9 409"}
 			imports := func(c caller, query string) (got []string) {
 				c.t.Helper()
-				for _, r := range c.must(200, "POST", "/api/import"+query, lines, "Content-Type", "application/octet-stream")["results"].([]any) {
+				for _, r := range c.must(200, "POST", "/api/import"+query, lines, "Content-Type",
+					"application/octet-stream")["results"].([]any) {
 					r := r.(map[string]any)
 					got = append(got, fmt.Sprintf("%v %v", r["line"], r["status"]))
 				}
@@ -64,7 +68,8 @@ func TestMovingOverTheAPI(t *testing.T) {
 				t.Errorf("tried: got %v", got)
 			}
 			var got []string
-			testutil.Eventually(t, "the import is done", func() bool { // on a busy machine, some links may find no time
+			// on a busy machine, some links may find no time
+			testutil.Eventually(t, "the import is done", func() bool {
 				got = imports(admin, "?format=ndjson")
 				return !strings.Contains(fmt.Sprint(got), "503")
 			})
@@ -74,11 +79,14 @@ func TestMovingOverTheAPI(t *testing.T) {
 				}
 			}
 			for i := range 7 {
-				if r := get(t, fmt.Sprintf("%s/m%d", base, i)); r.Status != 302 || r.Header.Get("Location") != fmt.Sprintf("https://example.com/%d", i) {
+				if r := get(t, fmt.Sprintf("%s/m%d", base, i)); r.Status != 302 ||
+					r.Header.Get("Location") != fmt.Sprintf("https://example.com/%d", i) {
 					t.Errorf("m%d: got %+v", i, r)
 				}
 			}
-			if r := ann.send("GET", "/api/export?format=csv", ""); r.Status != 200 || strings.Count(r.Body, "\n") != 1 || r.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
+			if r := ann.send("GET", "/api/export?format=csv", ""); r.Status != 200 ||
+				strings.Count(r.Body, "\n") != 1 ||
+				r.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
 				t.Errorf("got %+v", r)
 			}
 			r := ann.send("GET", "/api/export?format=csv&for=spreadsheet", "")
@@ -86,25 +94,28 @@ func TestMovingOverTheAPI(t *testing.T) {
 				t.Errorf("got %+v", r)
 			}
 			r = admin.send("GET", "/api/export?owner=*", "")
-			if r.Status != 200 || strings.Count(r.Body, "\n") != 7 || !strings.Contains(r.Header.Get("Content-Disposition"), "links.ndjson") ||
+			if r.Status != 200 || strings.Count(r.Body, "\n") != 7 ||
+				!strings.Contains(r.Header.Get("Content-Disposition"), "links.ndjson") ||
 				!strings.Contains(r.Body, `"clicks":6,`) {
 				t.Errorf("got %+v", r)
 			}
 			if r := admin.send("GET", "/api/export?cursor=x", ""); r.Status != 400 {
 				t.Errorf("got %+v", r)
 			}
-			if r := admin.send("POST", "/api/import", strings.Repeat("x", 4<<20+1), "Content-Type", "text/plain"); r.Status != 413 {
+			if r := admin.send("POST", "/api/import", strings.Repeat("x", 4<<20+1), "Content-Type",
+				"text/plain"); r.Status != 413 {
 				t.Errorf("got %+v", r)
 			}
-			if r := (caller{t, base, ""}).send("POST", "/api/import", lines, "Content-Type", "text/plain"); r.Status != 401 {
+			if r := (caller{t, base, ""}).send("POST", "/api/import", lines, "Content-Type",
+				"text/plain"); r.Status != 401 {
 				t.Errorf("got %+v", r)
 			}
 		})
 	}
 }
 
-// Storage is so slow that an import of as many links as there may be is not done within a request. There is a response in time
-// all the same, with a result for each.
+// Storage is so slow that an import of as many links as there may be is not done within a request.
+// There is a response in time all the same, with a result for each.
 func TestImportWhileStorageIsSlow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -121,7 +132,8 @@ func TestImportWhileStorageIsSlow(t *testing.T) {
 	if took := time.Since(begun); got.Status != 200 || took > 29*time.Second {
 		t.Errorf("got %d after %v", got.Status, took)
 	}
-	made, late := strings.Count(got.Body, `"status":201,"alias"`), strings.Count(got.Body, `"status":503,"alias"`)
+	made, late := strings.Count(got.Body, `"status":201,"alias"`),
+		strings.Count(got.Body, `"status":503,"alias"`)
 	if made == 0 || late == 0 || made+late != 1000 {
 		t.Errorf("%d links were made, and %d not", made, late)
 	}
@@ -140,7 +152,8 @@ func TestExportAndImportByCommand(t *testing.T) {
 		}
 	}
 	_, stderr, exit := s.runs(direct, all, "import", "-dry-run")
-	expect("dry run", stderr, exit, "1200 links would be made, 0 were there, 0 would be refused.\n", 0)
+	expect("dry run", stderr, exit, "1200 links would be made, 0 were there, 0 would be refused.\n",
+		0)
 	if rows := s.Rows(s.Links); len(rows) != 0 {
 		t.Errorf("a dry run made %v", rows)
 	}
@@ -149,7 +162,9 @@ func TestExportAndImportByCommand(t *testing.T) {
 	s.WantNoLeak()
 	_, stderr, exit = s.runs(direct, all, "import", "-format", "ndjson")
 	expect("again", stderr, exit, "0 links were made, 1200 were there, 0 were refused.\n", 0)
-	_, stderr, exit = s.runs(direct, "alias,longUrl\nm1,https://example.com/other\n\nm2,https://example.com/2\nnew,nowhere\n", "import", "-format=csv")
+	_, stderr, exit = s.runs(direct,
+		"alias,longUrl\nm1,https://example.com/other\n\nm2,https://example.com/2\nnew,nowhere\n",
+		"import", "-format=csv")
 	expect("refused", stderr, exit, "line 2: m1: This alias is taken: ", 1)
 	expect("refused", stderr, exit, "line 5: new: This URL cannot be shortened: ", 1)
 	expect("refused", stderr, exit, "\n0 links were made, 1 were there, 2 were refused\n", 1)
@@ -162,7 +177,8 @@ func TestExportAndImportByCommand(t *testing.T) {
 
 	exported, stderr, exit := s.runs(direct, "", "export")
 	expect("export", stderr, exit, "1200 links were exported.\n", 0)
-	if got := strings.Count(exported, "\n"); got != n || !strings.Contains(exported, `"alias":"m1199","shortUrl":"https://tiney.to/m1199"`) {
+	if got := strings.Count(exported, "\n"); got != n ||
+		!strings.Contains(exported, `"alias":"m1199","shortUrl":"https://tiney.to/m1199"`) {
 		t.Errorf("exported %d lines", got)
 	}
 	asCSV, _, _ := s.runs(direct, "", "export", "-format", "csv")
@@ -188,7 +204,8 @@ func TestExportAndImportByCommand(t *testing.T) {
 	expect("damaged", stderr, exit, "1 rows are no links", 1)
 }
 
-// An import is killed, or stopped by Ctrl-C, at some storage call, and run again. It leaves what one does that was left alone.
+// An import is killed, or stopped by Ctrl-C, at some storage call, and run again. It leaves what
+// one does that was left alone.
 func TestImportStoppedAndRunAgain(t *testing.T) {
 	t.Parallel()
 	const n = 120
@@ -215,8 +232,11 @@ func TestImportStoppedAndRunAgain(t *testing.T) {
 				})
 				_ = cmd.Wait()
 				proxy.Reset()
-				early := call < 280 // else it may have begun the last links before it hears of the signal
-				if exit := cmd.ProcessState.ExitCode(); signal == os.Interrupt && (early || exit != 0) && (exit != 1 || !strings.HasSuffix(stderr.String(), "import the file again to go on.\ninterrupted\n")) {
+				// else it may have begun the last links before it hears of the signal
+				early := call < 280
+				if exit := cmd.ProcessState.ExitCode(); signal == os.Interrupt &&
+					(early || exit != 0) && (exit != 1 || !strings.HasSuffix(stderr.String(),
+					"import the file again to go on.\ninterrupted\n")) {
 					t.Errorf("exit code %d, %q", cmd.ProcessState.ExitCode(), stderr)
 				}
 				if _, stderr, exit := s.runs(proxy.ConnectionString(), all, "import"); exit != 0 {
@@ -226,7 +246,8 @@ func TestImportStoppedAndRunAgain(t *testing.T) {
 				lines := strings.Split(strings.TrimSpace(exported), "\n")
 				for i := range n {
 					if !slices.ContainsFunc(lines, func(line string) bool {
-						return strings.HasPrefix(line, fmt.Sprintf(`{"alias":"m%d",`, i)) && strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, i))
+						return strings.HasPrefix(line, fmt.Sprintf(`{"alias":"m%d",`, i)) &&
+							strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, i))
 					}) {
 						t.Errorf("m%d is not there as it was", i)
 					}
@@ -251,15 +272,18 @@ func TestBackup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	direct := emulator.ConnectionString()
-	settings := []string{"CLICKS_FLUSH_SECONDS=1", "RATE_API_PER_MINUTE=0", "RATE_SHORTEN_PER_MINUTE=0"}
+	settings := []string{"CLICKS_FLUSH_SECONDS=1", "RATE_API_PER_MINUTE=0",
+		"RATE_SHORTEN_PER_MINUTE=0"}
 	p := s.standalone(direct, settings...)
 	awaitReady(t, p.url)
-	owners := map[string]caller{"ann": owner(t, p.url, "ann"), "bob": owner(t, p.url, "bob"), "": {t, p.url, ""}}
+	owners := map[string]caller{"ann": owner(t, p.url, "ann"), "bob": owner(t, p.url, "bob"),
+		"": {t, p.url, ""}}
 	targets, clicked := map[string]string{}, map[string]int{}
 	for name, c := range owners {
 		for i := range 5 {
 			longURL := fmt.Sprintf("https://example.com/%s/%d", name, i)
-			a := c.must(201, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":%q}`, longURL))["alias"].(string)
+			a := c.must(201, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":%q}`,
+				longURL))["alias"].(string)
 			targets[a] = longURL
 			for range i {
 				if get(t, p.url+"/"+a, "User-Agent", visitors[2].agent).Status == 302 {
@@ -272,13 +296,16 @@ func TestBackup(t *testing.T) {
 		lists := map[string]string{}
 		for name := range owners {
 			if name != "" {
-				list := caller{t, base, adminKey}.must(200, "GET", "/api/links?clicks=true&owner="+name, "")["items"].([]any)
+				list := caller{t, base, adminKey}.must(200, "GET", "/api/links?clicks=true&owner="+
+					name, "")["items"].([]any)
 				var links []string
 				for _, l := range list {
 					l := l.(map[string]any)
-					links = append(links, fmt.Sprint(l["alias"], l["longUrl"], l["createdAtUtc"], l["expiresAtUtc"], l["clicks"]))
+					links = append(links, fmt.Sprint(l["alias"], l["longUrl"], l["createdAtUtc"],
+						l["expiresAtUtc"], l["clicks"]))
 					if l["clicks"] != float64(clicked[l["alias"].(string)]) {
-						t.Errorf("%v has %v clicks, want %d", l["alias"], l["clicks"], clicked[l["alias"].(string)])
+						t.Errorf("%v has %v clicks, want %d", l["alias"], l["clicks"],
+							clicked[l["alias"].(string)])
 					}
 				}
 				slices.Sort(links)
@@ -307,7 +334,8 @@ func TestBackup(t *testing.T) {
 			t.Errorf("%s: got %+v", a, r)
 		}
 	}
-	if after := seen(p.url); len(after) != 2 || after["ann"] != before["ann"] || after["bob"] != before["bob"] {
+	if after := seen(p.url); len(after) != 2 || after["ann"] != before["ann"] ||
+		after["bob"] != before["bob"] {
 		t.Errorf("owners see\n%v\nand saw\n%v", after, before)
 	}
 	// Keys are no part of it.

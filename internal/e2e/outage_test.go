@@ -94,9 +94,11 @@ func TestOutages(t *testing.T) {
 				return got.Status
 			}
 			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
-			s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm", ExpiresAt: time.Now().Add(time.Hour)})
+			s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm",
+				ExpiresAt: time.Now().Add(time.Hour)})
 			// Long enough for a slow machine to follow it first.
-			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief", ExpiresAt: time.Now().Add(10 * time.Second)}
+			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief",
+				ExpiresAt: time.Now().Add(10 * time.Second)}
 			s.PutLink(brief)
 			if fetch("/warm") != 302 || fetch("/brief") != 302 {
 				t.Fatal("not warm")
@@ -105,8 +107,9 @@ func TestOutages(t *testing.T) {
 			time.Sleep(1100 * time.Millisecond) // until the cached links are not fresh any more
 
 			end := o.begin(n, p)
-			// within repeats what was too slow, after the time in which the cache does not ask the table again: a slow machine
-			// is not slow each time, but a service that waits for too long is.
+			// within repeats what was too slow, after the time in which the cache does not ask the
+			// table again: a slow machine is not slow each time, but a service that waits for too
+			// long is.
 			within := func(limit time.Duration, what string, do func() int, want ...int) {
 				t.Helper()
 				for try := 1; ; try++ {
@@ -131,13 +134,15 @@ func TestOutages(t *testing.T) {
 				}
 				return []int{want}
 			}
-			const slack = 4 * time.Second // of a slow machine under the race detector: what hangs takes longer
+			// of a slow machine under the race detector: what hangs takes longer
+			const slack = 4 * time.Second
 			within(time.Second+slack, "warm redirect", func() int { return fetch("/warm") }, 302)
 			within(slack, "warm redirect, again", func() int { return fetch("/warm") }, 302)
 			within(slack, "health", func() int { return fetch("/api/health") }, 200)
 			var all sync.WaitGroup
 			all.Go(func() {
-				within(5*time.Second+slack, "cold redirect", func() int { return fetch("/cold") }, orElse(503, 302)...)
+				within(5*time.Second+slack, "cold redirect", func() int { return fetch("/cold") },
+					orElse(503, 302)...)
 			})
 			all.Go(func() {
 				within(5*time.Second+slack, "shorten", func() int {
@@ -146,7 +151,8 @@ func TestOutages(t *testing.T) {
 				}, orElse(503, 201, 200)...)
 			})
 			all.Go(func() {
-				within(2*time.Second+slack, "ready", func() int { return fetch("/api/ready") }, orElse(503, 200)...)
+				within(2*time.Second+slack, "ready", func() int { return fetch("/api/ready") },
+					orElse(503, 200)...)
 			})
 			all.Go(func() {
 				within(15*time.Second+slack, "reaper", func() int {
@@ -158,21 +164,28 @@ func TestOutages(t *testing.T) {
 			})
 			all.Wait()
 			time.Sleep(time.Until(brief.ExpiresAt))
-			within(5*time.Second+slack, "warm redirect past its expiry", func() int { return fetch("/brief") }, 410, 503)
+			within(5*time.Second+slack, "warm redirect past its expiry", func() int {
+				return fetch(
+					"/brief")
+			}, 410, 503)
 
 			end()
 			start := time.Now()
 			testutil.Eventually(t, "all is well again", func() bool {
 				_, status := shorten(t, h.URL(), "https://example.com/after")
-				return (status == 201 || status == 200) && fetch("/cold") == 302 && fetch("/warm") == 302 && fetch("/api/ready") == 200
+				return (status == 201 || status == 200) && fetch("/cold") == 302 &&
+					fetch("/warm") == 302 && fetch("/api/ready") == 200
 			})
 			if took := time.Since(start); took > 25*time.Second {
 				t.Errorf("well again after %v only", took)
 			}
-			// A lease that was taken in the outage, and whose response was lost, would stand for a minute.
+			// A lease that was taken in the outage, and whose response was lost, would stand for a
+			// minute.
 			s.RemoveContainer(s.lock)
 			got, err := h.FireTimer(ctx, "reaper")
-			if err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted 1 links") && !(o.partial && strings.HasPrefix(got.Logs[0], "deleted 0 links")) {
+			if err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0],
+				"deleted 1 links") && !(o.partial && strings.HasPrefix(got.Logs[0],
+				"deleted 0 links")) {
 				t.Errorf("the reaper afterwards: %+v, %v", got, err)
 			}
 			for _, row := range s.Rows(s.Links) {
@@ -181,12 +194,16 @@ func TestOutages(t *testing.T) {
 				}
 			}
 			s.WantNoLeak()
-			testutil.Eventually(t, "connections are closed", func() bool { return descriptors(t, h) <= before+8 })
+			testutil.Eventually(t, "connections are closed", func() bool {
+				return descriptors(t,
+					h) <= before+8
+			})
 		})
 	}
 }
 
-// descriptors returns how many files and connections the host's process has open, and 0 on systems without /proc.
+// descriptors returns how many files and connections the host's process has open, and 0 on systems
+// without /proc.
 func descriptors(t *testing.T, h *funchost.Host) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -199,8 +216,8 @@ func descriptors(t *testing.T, h *funchost.Host) int {
 	return len(open)
 }
 
-// Storage that takes three seconds for each call is slow, and not down. No other test runs beside this one: a busy emulator
-// takes more than is left of the five.
+// Storage that takes three seconds for each call is slow, and not down. No other test runs beside
+// this one: a busy emulator takes more than is left of the five.
 func TestSlowStorage(t *testing.T) {
 	s := newSite(t)
 	s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
@@ -227,12 +244,16 @@ func TestStorageDownAtStart(t *testing.T) {
 	}
 	s := newSite(t)
 	p := s.standalone(ports.ConnectionString())
-	for target, want := range map[string]int{"/": 200, "/api/health": 200, "/favicon.ico": 204, "/a.b": 404, "/nobody": 503, "/api/ready": 503} {
-		if got := get(t, p.url+target); got.Status != want || want == 503 && got.Header.Get("Retry-After") == "" {
+	for target, want := range map[string]int{"/": 200, "/api/health": 200, "/favicon.ico": 204,
+		"/a.b": 404, "/nobody": 503, "/api/ready": 503} {
+		if got := get(t, p.url+target); got.Status != want || want == 503 &&
+			got.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: got %+v, want %d", target, got, want)
 		}
 	}
-	if got := request(t, http.MethodPost, p.url+"/api/shorten", `{"longUrl":"https://example.com/"}`); got.Status != 503 || got.Header.Get("Retry-After") != "5" {
+	if got := request(t, http.MethodPost, p.url+"/api/shorten",
+		`{"longUrl":"https://example.com/"}`); got.Status != 503 ||
+		got.Header.Get("Retry-After") != "5" {
 		t.Errorf("shorten: got %+v", got)
 	}
 	storage, err := azurite.Start(ctx, ports, "", io.Discard)
@@ -249,20 +270,25 @@ func TestStorageDownAtStart(t *testing.T) {
 	if got := get(t, p.url+"/"+l.Alias); got.Status != 302 {
 		t.Errorf("got %+v", got)
 	}
-	testutil.Eventually(t, "the container for the lock is made", func() bool { return get(t, p.url+"/api/ready").Status == 200 })
+	testutil.Eventually(t, "the container for the lock is made", func() bool {
+		return get(t, p.url+
+			"/api/ready").Status == 200
+	})
 }
 
 func TestStorageUnreachable(t *testing.T) {
 	t.Parallel()
 	for name, connection := range map[string]string{
-		"no such host":   "AccountName=a;AccountKey=YQ==;TableEndpoint=https://tables.invalid/a;BlobEndpoint=https://blobs.invalid/a",
-		"TLS not spoken": strings.ReplaceAll(emulator.ConnectionString(), "Endpoint=http://", "Endpoint=https://"),
-		"wrong key":      strings.ReplaceAll(emulator.ConnectionString(), azurite.Key, "YQ=="),
+		"no such host": "AccountName=a;AccountKey=YQ==;TableEndpoint=https://tables.invalid/a;BlobEndpoint=https://blobs.invalid/a",
+		"TLS not spoken": strings.ReplaceAll(emulator.ConnectionString(), "Endpoint=http://",
+			"Endpoint=https://"),
+		"wrong key": strings.ReplaceAll(emulator.ConnectionString(), azurite.Key, "YQ=="),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newSite(t).standalone(connection)
-			for target, want := range map[string]int{"/": 200, "/api/health": 200, "/nobody": 503, "/api/ready": 503} {
+			for target, want := range map[string]int{"/": 200, "/api/health": 200, "/nobody": 503,
+				"/api/ready": 503} {
 				if got := get(t, p.url+target); got.Status != want {
 					t.Errorf("%s: got %+v, want %d", target, got, want)
 				}
@@ -270,7 +296,8 @@ func TestStorageUnreachable(t *testing.T) {
 			if _, status := shorten(t, p.url, "https://example.com/"); status != 503 {
 				t.Errorf("shorten: got %d", status)
 			}
-			if log := p.output.String(); strings.Contains(log, "YQ==") || strings.Contains(log, azurite.Key) || strings.Contains(log, "example.com") {
+			if log := p.output.String(); strings.Contains(log, "YQ==") ||
+				strings.Contains(log, azurite.Key) || strings.Contains(log, "example.com") {
 				t.Errorf("a key or a long URL is in the log:\n%s", log)
 			}
 		})
@@ -306,7 +333,8 @@ func TestStorageDeleted(t *testing.T) {
 	s.WantRows(1, 1, 1)
 }
 
-// A process that starts while the account's own region is down redirects to what the copy in the second one has, and says so.
+// A process that starts while the account's own region is down redirects to what the copy in the
+// second one has, and says so.
 func TestRegionIsDown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -317,7 +345,8 @@ func TestRegionIsDown(t *testing.T) {
 	t.Cleanup(second.Stop)
 	copies := rawtables.Open(t, second.ConnectionString(), strings.TrimSuffix(s.Links, "ShortUrls"))
 	copies.Make()
-	for alias, longURL := range map[link.Alias]string{"well": "https://example.org/", "bad": "https://example.com/"} {
+	for alias, longURL := range map[link.Alias]string{"well": "https://example.org/",
+		"bad": "https://example.com/"} {
 		s.PutLink(link.Link{Alias: alias, LongURL: longURL})
 		copies.PutLink(link.Link{Alias: alias, LongURL: longURL})
 	}
@@ -325,29 +354,35 @@ func TestRegionIsDown(t *testing.T) {
 	copies.Put(copies.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com"})
 	p := s.proxy()
 	p.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Freeze })
-	base := s.standalone(p.ConnectionString(), fmt.Sprintf("TABLE_SECONDARY=http://127.0.0.1:%d/%s", second.Table, azurite.Account), "REDIRECT_MAX_AGE_SECONDS=600").url
+	base := s.standalone(p.ConnectionString(), fmt.Sprintf("TABLE_SECONDARY=http://127.0.0.1:%d/%s",
+		second.Table, azurite.Account), "REDIRECT_MAX_AGE_SECONDS=600").url
 	follow := func(alias string, status int, caching string) {
 		t.Helper()
 		begin := time.Now()
 		got := get(t, base+"/"+alias)
-		if took := time.Since(begin); got.Status != status || status == 302 && got.Header.Get("Cache-Control") != caching || took > 6*time.Second {
+		if took := time.Since(begin); got.Status != status || status == 302 &&
+			got.Header.Get("Cache-Control") != caching || took > 6*time.Second {
 			t.Errorf("%s: got %+v after %v, want %d", alias, got, took, status)
 		}
 	}
 	follow("well", 302, "no-store")
 	follow("bad", 410, "")
 	follow("young", 503, "")
-	if got := get(t, base+"/api/ready"); got.Status != 200 || !strings.Contains(got.Body, `"status":"degraded"`) || !strings.Contains(got.Body, `"tables":{"status":"secondary"`) {
+	if got := get(t, base+"/api/ready"); got.Status != 200 ||
+		!strings.Contains(got.Body, `"status":"degraded"`) ||
+		!strings.Contains(got.Body, `"tables":{"status":"secondary"`) {
 		t.Errorf("ready: got %+v", got)
 	}
 	p.Reset()
 	testutil.Eventually(t, "the first region is read again", func() bool {
-		return get(t, base+"/bad").Status == 302 && get(t, base+"/young").Status == 302 && get(t, base+"/well").Header.Get("Cache-Control") != "no-store"
+		return get(t, base+"/bad").Status == 302 && get(t, base+"/young").Status == 302 &&
+			get(t, base+"/well").Header.Get("Cache-Control") != "no-store"
 	})
 }
 
-// A request waits for slow storage for five seconds in all: for its key, its links and their statistics. The sixth
-// second is for what a write has to repair. A request for many links begins none after 20 seconds.
+// A request waits for slow storage for five seconds in all: for its key, its links and their
+// statistics. The sixth second is for what a write has to repair. A request for many links begins
+// none after 20 seconds.
 func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	for _, each := range []time.Duration{2 * time.Second, 3 * time.Second} {
@@ -375,12 +410,16 @@ func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 				{"admin", "GET", "/api/blocked", "", 5 * time.Second},
 				{"owner", "GET", "/api/keys", "", 5 * time.Second},
 				{"owner", "POST", "/api/keys", `{"name":"N"}`, 6 * time.Second},
-				{"owner", "POST", "/api/claims", `{"claims":[{"alias":"cold","claimToken":"no"}]}`, 6 * time.Second},
-				{"owner", "POST", "/api/links/bulk", `{"links":[` + strings.Repeat(one+",", 9) + one + `]}`, 26 * time.Second},
-				{"owner", "POST", "/api/import", `{"longUrl":"https://example.com/","alias":"imported"}`, 26 * time.Second},
+				{"owner", "POST", "/api/claims", `{"claims":[{"alias":"cold","claimToken":"no"}]}`,
+					6 * time.Second},
+				{"owner", "POST", "/api/links/bulk", `{"links":[` + strings.Repeat(one+",", 9) +
+					one + `]}`, 26 * time.Second},
+				{"owner", "POST", "/api/import",
+					`{"longUrl":"https://example.com/","alias":"imported"}`, 26 * time.Second},
 			}
 			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
-			callers := make([]caller, len(requests)) // each with a key that is not known to the process yet
+			// each with a key that is not known to the process yet
+			callers := make([]caller, len(requests))
 			for i, r := range requests {
 				callers[i] = caller{t, process.url, map[string]string{"admin": adminKey}[r.who]}
 				if r.who != "owner" {
@@ -389,7 +428,8 @@ func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 				name := fmt.Sprintf("owner%d", i)
 				callers[i] = owner(t, process.url, name)
 				s.PutLink(link.Link{
-					Alias: link.Alias(fmt.Sprintf("own%d", i)), LongURL: "https://example.com/", Owner: name, CreatedAt: time.Now(),
+					Alias: link.Alias(fmt.Sprintf("own%d", i)), LongURL: "https://example.com/",
+					Owner: name, CreatedAt: time.Now(),
 				})
 			}
 			p.Before(func(faultproxy.Call) faultproxy.Fault {
@@ -404,7 +444,8 @@ func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 					got := callers[i].send(r.method, target, r.body)
 					took := time.Since(begun).Round(10 * time.Millisecond)
 					t.Logf("%s %s: %d after %v", r.method, target, got.Status, took)
-					if took > r.limit+slack || got.Status >= 400 && got.Status != 503 || got.Status == 503 && got.Header.Get("Retry-After") == "" {
+					if took > r.limit+slack || got.Status >= 400 && got.Status != 503 ||
+						got.Status == 503 && got.Header.Get("Retry-After") == "" {
 						t.Errorf("%s %s: got %+v after %v", r.method, target, got, took)
 					}
 				})

@@ -22,20 +22,24 @@ func TestReaperCatchesUp(t *testing.T) {
 		s.TombstoneFor = 0
 		for d := range 10 {
 			for i := range 5 {
-				s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due-%d-%d", d, i)), LongURL: fmt.Sprintf("https://example.com/%d/%d", d, i),
+				s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due-%d-%d", d, i)),
+					LongURL:   fmt.Sprintf("https://example.com/%d/%d", d, i),
 					ExpiresAt: time.Now().Add(-time.Duration(d)*24*time.Hour - time.Minute)})
 			}
 		}
 		s.PutLink(link.Link{Alias: "forever", LongURL: "https://example.com/forever"})
-		s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/live", ExpiresAt: time.Now().Add(time.Hour)})
+		s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/live",
+			ExpiresAt: time.Now().Add(time.Hour)})
 	}
 	t.Run("behind the host", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
 		backlog(s)
 		h := s.hosted(true, emulator.ConnectionString())
-		for _, timer := range []funchost.Timer{{PastDue: true}, {NullStatus: true}, {FirstRun: true}} {
-			if got, err := h.FireTimerWith(ctx, "reaper", timer); err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted ") {
+		for _, timer := range []funchost.Timer{{PastDue: true}, {NullStatus: true},
+			{FirstRun: true}} {
+			if got, err := h.FireTimerWith(ctx, "reaper", timer); err != nil ||
+				len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0], "deleted ") {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			s.WantRows(2, 2, 1)
@@ -46,7 +50,10 @@ func TestReaperCatchesUp(t *testing.T) {
 		s := newSite(t)
 		backlog(s)
 		p := s.standalone(emulator.ConnectionString())
-		testutil.Eventually(t, "the first run is over", func() bool { return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":50`) })
+		testutil.Eventually(t, "the first run is over", func() bool {
+			return strings.Contains(
+				p.output.String(), `"msg":"reaper: done","deleted":50`)
+		})
 		s.WantRows(2, 2, 1)
 	})
 }
@@ -113,9 +120,13 @@ func TestStartFails(t *testing.T) {
 		more       []string
 		output     []string
 	}{
-		"two settings are wrong": {emulator.ConnectionString(), []string{"ALIAS_LENGTH=2", "CACHE_SIZE_MB=no"}, []string{"these settings are wrong", "ALIAS_LENGTH must be", "CACHE_SIZE_MB must be"}},
-		"no storage is given":    {"", nil, []string{"AzureWebJobsStorage is required"}},
-		"the port is taken":      {emulator.ConnectionString(), []string{"PORT=" + strings.Split(taken.Addr().String(), ":")[1]}, []string{"cannot listen on 127.0.0.1:", "PORT"}},
+		"two settings are wrong": {emulator.ConnectionString(),
+			[]string{"ALIAS_LENGTH=2", "CACHE_SIZE_MB=no"}, []string{"these settings are wrong",
+				"ALIAS_LENGTH must be", "CACHE_SIZE_MB must be"}},
+		"no storage is given": {"", nil, []string{"AzureWebJobsStorage is required"}},
+		"the port is taken": {emulator.ConnectionString(),
+			[]string{"PORT=" + strings.Split(taken.Addr().String(), ":")[1]},
+			[]string{"cannot listen on 127.0.0.1:", "PORT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := s.start(test.connection, test.more...)

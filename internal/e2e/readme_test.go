@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What the README shows is what its commands print: each line of a response is among those that the real one has.
+// What the README shows is what its commands print: each line of a response is among those that the
+// real one has.
 func TestReadme(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("NOT CHECKED: curl is not installed")
@@ -20,9 +21,11 @@ func TestReadme(t *testing.T) {
 	s := newSite(t)
 	s.t.Chdir(t.TempDir()) // for files that commands write
 	const developmentKey = "not-secret-and-for-development-only"
-	base := s.standalone(emulator.ConnectionString(), "BaseUrl=http://localhost:7071", "ADMIN_KEY="+developmentKey).url
+	base := s.standalone(emulator.ConnectionString(), "BaseUrl=http://localhost:7071", "ADMIN_KEY="+
+		developmentKey).url
 	awaitReady(t, base)
-	real := map[string]string{"localhost:7071": strings.TrimPrefix(base, "http://")} // what stands for what in a command
+	// what stands for what in a command
+	real := map[string]string{"localhost:7071": strings.TrimPrefix(base, "http://")}
 	expand := func(text string) string {
 		for shown, is := range real {
 			text = strings.ReplaceAll(text, shown, is)
@@ -30,14 +33,16 @@ func TestReadme(t *testing.T) {
 		return text
 	}
 	key := ""
-	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(
+		string(text), -1) {
 		for _, shown := range strings.Split(block[1], "$ ")[1:] {
 			shown = strings.ReplaceAll(shown, "\\\n", "")
 			command, response, _ := strings.Cut(shown, "\n")
 			if strings.HasPrefix(command, "KEY=") {
 				continue // the user's part
 			}
-			curl := exec.Command("sh", "-c", strings.Replace(expand(command), "curl ", "curl -sS ", 1))
+			curl := exec.Command("sh", "-c", strings.Replace(expand(command), "curl ", "curl -sS ",
+				1))
 			curl.Env = append(os.Environ(), "KEY="+key)
 			output, err := curl.CombinedOutput()
 			got := strings.ReplaceAll(string(output), "\r", "")
@@ -47,11 +52,13 @@ func TestReadme(t *testing.T) {
 			if made := regexp.MustCompile(`tny_\w+`).FindString(got); made != "" {
 				key = made
 			}
-			if alias := regexp.MustCompile(`"alias":"(\w{6})"`).FindStringSubmatch(got); alias != nil {
+			if alias := regexp.MustCompile(`"alias":"(\w{6})"`).FindStringSubmatch(
+				got); alias != nil {
 				real["8k3e3D"] = alias[1]
 			}
 			for line := range strings.SplitSeq(strings.TrimSpace(response), "\n") {
-				if line = strings.ReplaceAll(line, "8k3e3D", real["8k3e3D"]); !shows(line).MatchString(got) {
+				if line = strings.ReplaceAll(line, "8k3e3D",
+					real["8k3e3D"]); !shows(line).MatchString(got) {
 					t.Errorf("%s\nshows the line\n%s\nwhich is not in\n%s", command, line, got)
 				}
 			}
@@ -65,6 +72,7 @@ func TestReadme(t *testing.T) {
 // shows returns what a line of the README stands for: times and ids differ, and … is anything.
 func shows(line string) *regexp.Regexp {
 	pattern := regexp.QuoteMeta(line)
-	pattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[0-9a-f]{16}`).ReplaceAllString(pattern, `[\w:-]+`)
+	pattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[0-9a-f]{16}`).ReplaceAllString(
+		pattern, `[\w:-]+`)
 	return regexp.MustCompile(`(?m)^` + strings.ReplaceAll(pattern, "…", ".*") + `$`)
 }

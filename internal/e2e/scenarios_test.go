@@ -25,9 +25,11 @@ func (s scene) with(t *testing.T) scene {
 	return s
 }
 
-// want sends a request without credentials, and fails the test unless the response has this status and this in its body. A 503,
-// which a busy machine may cause, is repeated; a link may have been made then.
-func (s scene) want(status int, contains, method, target, body string, headers ...string) (got testutil.Response) {
+// want sends a request without credentials, and fails the test unless the response has this status
+// and this in its body. A 503, which a busy machine may cause, is repeated; a link may have been
+// made then.
+func (s scene) want(status int, contains, method, target, body string,
+	headers ...string) (got testutil.Response) {
 	s.anyone.t.Helper()
 	again := false
 	testutil.Eventually(s.anyone.t, method+" "+target, func() bool {
@@ -35,8 +37,10 @@ func (s scene) want(status int, contains, method, target, body string, headers .
 		again = again || got.Status == 503
 		return got.Status != 503
 	})
-	if got.Status != status && !(again && status == 201 && got.Status == 200) || !strings.Contains(got.Body, contains) {
-		s.anyone.t.Fatalf("%s %s %.200s: got %d %.500s, want %d with %q", method, target, body, got.Status, got.Body, status, contains)
+	if got.Status != status && !(again && status == 201 && got.Status == 200) ||
+		!strings.Contains(got.Body, contains) {
+		s.anyone.t.Fatalf("%s %s %.200s: got %d %.500s, want %d with %q", method, target, body,
+			got.Status, got.Body, status, contains)
 	}
 	return got
 }
@@ -109,15 +113,19 @@ func (s scene) leads(alias, location string) {
 }
 
 // person is the browser of somebody whose clicks count.
-var person = []string{"User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"}
+var person = []string{"User-Agent",
+	"Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"}
 
-// scenarios are those that another design of a URL shortener lists as its tests, by their groups and names there. here says
-// where ours is another answer.
+// scenarios are those that another design of a URL shortener lists as its tests, by their groups
+// and names there. here says where ours is another answer.
 var scenarios = []struct {
 	name, here string
 	run        func(s scene)
 }{
-	{"status/health", "", func(s scene) { s.want(200, `"status":"healthy"`, "GET", "/api/health", "") }},
+	{"status/health", "", func(s scene) {
+		s.want(200, `"status":"healthy"`, "GET", "/api/health",
+			"")
+	}},
 	{"status/root", "the root is a page; the version is in health", func(s scene) {
 		s.want(200, "<title>tiney", "GET", "/", "")
 		s.want(200, `"version":"`, "GET", "/api/health", "")
@@ -125,7 +133,8 @@ var scenarios = []struct {
 
 	{"create/basic", "", func(s scene) {
 		l := s.make(of("https://example.com/basic"))
-		if l.LongURL != "https://example.com/basic" || l.ShortURL != "https://tiney.to/"+l.Alias || time.Since(l.CreatedAtUTC) > time.Minute || !l.ExpiresAtUTC.After(l.CreatedAtUTC) {
+		if l.LongURL != "https://example.com/basic" || l.ShortURL != "https://tiney.to/"+l.Alias ||
+			time.Since(l.CreatedAtUTC) > time.Minute || !l.ExpiresAtUTC.After(l.CreatedAtUTC) {
 			s.anyone.t.Errorf("got %+v", l)
 		}
 	}},
@@ -143,22 +152,34 @@ var scenarios = []struct {
 	}},
 	{"create/with expiry as a date", "", func(s scene) {
 		end := time.Now().Add(48 * time.Hour).Truncate(time.Second)
-		if l := s.make(fmt.Sprintf(`{"longUrl":"https://example.com/date","expiresAtUtc":%q}`, end.Format(time.RFC3339))); !l.ExpiresAtUTC.Equal(end) {
+		if l := s.make(fmt.Sprintf(`{"longUrl":"https://example.com/date","expiresAtUtc":%q}`,
+			end.Format(time.RFC3339))); !l.ExpiresAtUTC.Equal(end) {
 			s.anyone.t.Errorf("got %+v, want an end at %s", l, end)
 		}
 	}},
-	{"create/malformed URL", "", func(s scene) { s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", of("not a url")) }},
-	{"create/empty URL", "", func(s scene) { s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", of("")) }},
-	{"create/missing URL", "", func(s scene) { s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", "{}") }},
+	{"create/malformed URL", "", func(s scene) {
+		s.want(400, `"field":"longUrl"`, "POST",
+			"/api/shorten", of("not a url"))
+	}},
+	{"create/empty URL", "", func(s scene) {
+		s.want(400, `"field":"longUrl"`, "POST",
+			"/api/shorten", of(""))
+	}},
+	{"create/missing URL", "", func(s scene) {
+		s.want(400, `"field":"longUrl"`, "POST",
+			"/api/shorten", "{}")
+	}},
 	{"create/the same URL twice", "the second is a 200, with the first one's link", func(s scene) {
 		l := s.make(of("https://example.com/twice"))
-		s.want(200, fmt.Sprintf(`"alias":%q`, l.Alias), "POST", "/api/shorten", of("https://example.com/twice"))
+		s.want(200, fmt.Sprintf(`"alias":%q`, l.Alias), "POST", "/api/shorten",
+			of("https://example.com/twice"))
 	}},
 
 	{"read/details by alias", "only its owner, or who has its claim token, may read a link", func(s scene) {
 		made := s.owner.must(201, "POST", "/api/shorten", of("https://example.com/details"))
 		read := s.owner.must(200, "GET", "/api/links/"+made["alias"].(string), "")
-		for _, name := range []string{"alias", "shortUrl", "longUrl", "createdAtUtc", "expiresAtUtc"} {
+		for _, name := range []string{"alias", "shortUrl", "longUrl", "createdAtUtc",
+			"expiresAtUtc"} {
 			if read[name] != made[name] {
 				s.anyone.t.Errorf("%s is %v, and was %v", name, read[name], made[name])
 			}
@@ -168,66 +189,82 @@ var scenarios = []struct {
 	{"read/redirect", "", func(s scene) {
 		s.leads(s.make(of("https://example.com/redirect")).Alias, "https://example.com/redirect")
 	}},
-	{"read/unknown", "", func(s scene) { s.want(404, "/problems/not-found", "GET", "/unknown1", "") }},
+	{"read/unknown", "", func(s scene) {
+		s.want(404, "/problems/not-found", "GET", "/unknown1",
+			"")
+	}},
 	{"read/expired", "", func(s scene) {
-		s.PutLink(link.Link{Alias: "expired1", LongURL: "https://example.com/expired", ExpiresAt: time.Now().Add(-time.Minute)})
+		s.PutLink(link.Link{Alias: "expired1", LongURL: "https://example.com/expired",
+			ExpiresAt: time.Now().Add(-time.Minute)})
 		s.want(410, "/problems/link-expired", "GET", "/expired1", "")
 	}},
 
-	{"statistics/clicks, created, last access", "the link says when it was made, and its statistics the rest", func(s scene) {
-		made := s.owner.must(201, "POST", "/api/shorten", of("https://example.com/seen"))
-		alias := made["alias"].(string)
-		s.want(302, "", "GET", "/"+alias, "", person...)
-		testutil.Eventually(s.anyone.t, "the click counts", func() bool {
-			stats := s.owner.must(200, "GET", "/api/links/"+alias+"/stats", "")
-			last, _ := stats["lastAtUtc"].(string)
-			at, err := time.Parse(time.RFC3339, last)
-			return stats["clicks"] == 1.0 && err == nil && time.Since(at) < time.Hour
-		})
-		if read := s.owner.must(200, "GET", "/api/links/"+alias, ""); read["createdAtUtc"] != made["createdAtUtc"] || made["createdAtUtc"] == nil {
-			s.anyone.t.Errorf("got %v, and %v was made", read, made)
-		}
-	}},
-	{"statistics/clicks count up", "a click counts once it is flushed; bots count apart", func(s scene) {
-		alias := s.owner.must(201, "POST", "/api/shorten", of("https://example.com/counted"))["alias"].(string)
-		for n := 5; n <= 10; n += 5 {
-			for range 5 {
-				s.want(302, "", "GET", "/"+alias, "", person...)
-			}
-			var got any
-			testutil.Eventually(s.anyone.t, fmt.Sprintf("%d clicks count", n), func() bool {
-				got = s.owner.must(200, "GET", "/api/links/"+alias+"/stats", "")["clicks"]
-				return got == float64(n)
+	{"statistics/clicks, created, last access",
+		"the link says when it was made, and its statistics the rest", func(s scene) {
+			made := s.owner.must(201, "POST", "/api/shorten", of("https://example.com/seen"))
+			alias := made["alias"].(string)
+			s.want(302, "", "GET", "/"+alias, "", person...)
+			testutil.Eventually(s.anyone.t, "the click counts", func() bool {
+				stats := s.owner.must(200, "GET", "/api/links/"+alias+"/stats", "")
+				last, _ := stats["lastAtUtc"].(string)
+				at, err := time.Parse(time.RFC3339, last)
+				return stats["clicks"] == 1.0 && err == nil && time.Since(at) < time.Hour
 			})
-		}
-	}},
+			if read := s.owner.must(200, "GET", "/api/links/"+alias,
+				""); read["createdAtUtc"] != made["createdAtUtc"] || made["createdAtUtc"] == nil {
+				s.anyone.t.Errorf("got %v, and %v was made", read, made)
+			}
+		}},
+	{"statistics/clicks count up",
+		"a click counts once it is flushed; bots count apart", func(s scene) {
+			alias := s.owner.must(201, "POST", "/api/shorten",
+				of("https://example.com/counted"))["alias"].(string)
+			for n := 5; n <= 10; n += 5 {
+				for range 5 {
+					s.want(302, "", "GET", "/"+alias, "", person...)
+				}
+				var got any
+				testutil.Eventually(s.anyone.t, fmt.Sprintf("%d clicks count", n), func() bool {
+					got = s.owner.must(200, "GET", "/api/links/"+alias+"/stats", "")["clicks"]
+					return got == float64(n)
+				})
+			}
+		}},
 
 	{"delete/delete", "", func(s scene) {
-		alias := s.owner.must(201, "POST", "/api/shorten", of("https://example.com/deleted"))["alias"].(string)
+		alias := s.owner.must(201, "POST", "/api/shorten",
+			of("https://example.com/deleted"))["alias"].(string)
 		s.leads(alias, "https://example.com/deleted")
 		s.owner.must(204, "DELETE", "/api/links/"+alias, "")
 		s.want(410, "/problems/link-deleted", "GET", "/"+alias, "")
 	}},
-	{"delete/unknown", "", func(s scene) { s.owner.must(404, "DELETE", "/api/links/unknown1", "") }},
+	{"delete/unknown", "", func(s scene) {
+		s.owner.must(404, "DELETE", "/api/links/unknown1",
+			"")
+	}},
 
 	{"validation/javascript:", "", func(s scene) {
 		s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", of("javascript:alert(1)"))
 	}},
 	{"validation/data:", "", func(s scene) {
-		s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", of("data:text/html,<script>alert(1)</script>"))
+		s.want(400, `"field":"longUrl"`, "POST", "/api/shorten",
+			of("data:text/html,<script>alert(1)</script>"))
 	}},
 	{"validation/file:", "", func(s scene) {
 		s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", of("file:///etc/passwd"))
 	}},
 	{"validation/SQL in an alias", "", func(s scene) { s.nothing("'; DROP TABLE ShortUrls; --") }},
-	{"validation/../../../etc/passwd as alias", "", func(s scene) { s.nothing("../../../etc/passwd") }},
+	{"validation/../../../etc/passwd as alias",
+		"", func(s scene) { s.nothing("../../../etc/passwd") }},
 
 	{"expiry/alive before", "the shortest life is a minute, so the link is put into the table", func(s scene) {
-		s.PutLink(link.Link{Alias: "alive1", LongURL: "https://example.com/alive", ExpiresAt: time.Now().Add(time.Minute)})
+		s.PutLink(link.Link{Alias: "alive1", LongURL: "https://example.com/alive",
+			ExpiresAt: time.Now().Add(time.Minute)})
 		s.leads("alive1", "https://example.com/alive")
 	}},
 	{"expiry/gone after its time", "likewise", func(s scene) {
-		s.PutLink(link.Link{Alias: "short1", LongURL: "https://example.com/short", ExpiresAt: time.Now().Add(3 * time.Second)})
+		s.PutLink(link.Link{Alias: "short1", LongURL: "https://example.com/short",
+			ExpiresAt: time.Now().Add(3 * time.Second)})
 		testutil.Eventually(s.anyone.t, "the link expires", func() bool {
 			got := s.anyone.send("GET", "/short1", "")
 			return got.Status == 410 && strings.Contains(got.Body, "/problems/link-expired")
@@ -257,7 +294,8 @@ var scenarios = []struct {
 
 	{"aliases/format", "always 6, by ALIAS_LENGTH", func(s scene) {
 		for alias := range s.inARow(10, "format") {
-			if len(alias) != 6 || strings.Trim(alias, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") != "" {
+			if len(alias) != 6 || strings.Trim(alias,
+				"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") != "" {
 				s.anyone.t.Errorf("%q is no alias of 6 letters and digits", alias)
 			}
 		}
@@ -277,20 +315,26 @@ var scenarios = []struct {
 	{"edges/2,000 characters", "", func(s scene) { s.long(2000) }},
 	{"edges/4,096 characters", "", func(s scene) { s.long(4096) }},
 	{"edges/10 in parallel", "", func(s scene) { s.atOnce(10, "parallel") }},
-	{"edges/empty body", "", func(s scene) { s.want(400, "/problems/body", "POST", "/api/shorten", "") }},
+	{"edges/empty body", "", func(s scene) {
+		s.want(400, "/problems/body", "POST", "/api/shorten",
+			"")
+	}},
 	{"edges/text/plain", "", func(s scene) {
-		s.want(415, "/problems/media-type", "POST", "/api/shorten", of("https://example.com/plain"), "Content-Type", "text/plain")
+		s.want(415, "/problems/media-type", "POST", "/api/shorten", of("https://example.com/plain"),
+			"Content-Type", "text/plain")
 	}},
 }
 
-// nothing checks that there is nothing at what is no alias, however it is sent, and that asking for it changes nothing.
+// nothing checks that there is nothing at what is no alias, however it is sent, and that asking for
+// it changes nothing.
 func (s scene) nothing(alias string) {
 	s.anyone.t.Helper()
 	l := s.make(of("https://example.com/?before=" + url.QueryEscape(alias)))
 	before := len(s.Rows(s.Links))
 	s.want(404, "/problems/not-found", "GET", "/"+url.PathEscape(alias), "")
 	s.want(404, "/problems/not-found", "GET", "/"+strings.ReplaceAll(alias, " ", "%20"), "")
-	body, _ := json.Marshal(map[string]string{"longUrl": "https://example.com/", "alias": alias}) // texts are always JSON
+	// texts are always JSON
+	body, _ := json.Marshal(map[string]string{"longUrl": "https://example.com/", "alias": alias})
 	s.want(400, `"field":"alias"`, "POST", "/api/shorten", string(body))
 	if after := len(s.Rows(s.Links)); after != before {
 		s.anyone.t.Errorf("%d links, and %d before", after, before)
@@ -320,7 +364,8 @@ func TestScenarios(t *testing.T) {
 			test.run(s.with(t))
 		})
 	}
-	if got := s.want(200, "", "GET", "/api/ready", ""); !strings.Contains(got.Body, `"status":"ready"`) {
+	if got := s.want(200, "", "GET", "/api/ready", ""); !strings.Contains(got.Body,
+		`"status":"ready"`) {
 		t.Errorf("got %s", got.Body)
 	}
 }

@@ -21,15 +21,21 @@ var visitors = []struct {
 	bot                      bool
 	names                    [5]string // referrer, country, browser, system, device
 }{
-	{"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36", "", "84.128.0.1", false,
+	{"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) " +
+		"Chrome/142.0.0.0 Safari/537.36", "", "84.128.0.1", false,
 		[5]string{"(direct)", "DE", "Chrome", "Windows", "desktop"}},
-	{"Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Mobile/15E148 Safari/604.1", "https://www.example.org/page?secret=1", "2a00:1450:4001::1", false,
+	{"Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like " +
+		"Gecko) Version/26.0 Mobile/15E148 Safari/604.1", "https://www.example.org/page?secret=1",
+		"2a00:1450:4001::1", false,
 		[5]string{"www.example.org", "US", "Safari", "iOS", "mobile"}},
-	{"Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0", "https://news.example/", "193.99.144.80:4711", false,
+	{"Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+		"https://news.example/", "193.99.144.80:4711", false,
 		[5]string{"news.example", "DE", "Firefox", "Linux", "desktop"}},
-	{"Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0", "javascript:alert(1)", "10.1.2.3", false,
+	{"Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+		"javascript:alert(1)", "10.1.2.3", false,
 		[5]string{"(other)", "(unknown)", "Firefox", "Linux", "desktop"}},
-	{agent: "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", address: "66.249.66.1", bot: true},
+	{agent: "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+		address: "66.249.66.1", bot: true},
 	{agent: "curl/8.5.0", address: "84.128.0.1", bot: true},
 }
 
@@ -51,23 +57,28 @@ type linkStats struct {
 // All that tells of clicks agrees with the requests that were sent.
 func TestStatisticsAgree(t *testing.T) {
 	t.Parallel()
-	// The host replaces X-Forwarded-For if it proxies, and the services of Azure in front of it set CLIENT-IP.
-	header := map[string]string{"on its own": "X-Forwarded-For", "behind a host that forwards": "X-Forwarded-For", "behind a host that proxies": "Client-Ip"}
+	// The host replaces X-Forwarded-For if it proxies, and the services of Azure in front of it set
+	// CLIENT-IP.
+	header := map[string]string{"on its own": "X-Forwarded-For",
+		"behind a host that forwards": "X-Forwarded-For", "behind a host that proxies": "Client-Ip"}
 	for mode, header := range header {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			settings := []string{"CLICKS_FLUSH_SECONDS=1", "CLIENT_ADDRESS_HEADER=" + header, "CLIENT_ADDRESS_HOPS=1"}
+			settings := []string{"CLICKS_FLUSH_SECONDS=1", "CLIENT_ADDRESS_HEADER=" + header,
+				"CLIENT_ADDRESS_HOPS=1"}
 			base, restart := "", func() {}
 			if mode == "on its own" {
 				// What the first process has counted is written when it stops.
-				p := s.standalone(emulator.ConnectionString(), append(settings, "CLICKS_FLUSH_SECONDS=300")...)
+				p := s.standalone(emulator.ConnectionString(),
+					append(settings, "CLICKS_FLUSH_SECONDS=300")...)
 				base, restart = p.url, func() {
 					p.stop(t)
 					base = s.standalone(emulator.ConnectionString(), settings...).url
 				}
 			} else {
-				base = s.hosted(strings.HasSuffix(mode, "proxies"), emulator.ConnectionString(), settings...).URL()
+				base = s.hosted(strings.HasSuffix(mode, "proxies"), emulator.ConnectionString(),
+					settings...).URL()
 			}
 			awaitReady(t, base)
 			ann := owner(t, base, "ann")
@@ -76,16 +87,22 @@ func TestStatisticsAgree(t *testing.T) {
 			follow := func(alias string, times int) {
 				if want[alias] == nil {
 					ann.base = base
-					ann.must(201, "POST", "/api/shorten", fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%q}`, alias, alias))
+					ann.must(201, "POST", "/api/shorten",
+						fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%q}`, alias,
+							alias))
 					want[alias] = &linkStats{}
 				}
 				for _, v := range visitors {
 					for range times {
-						headers := []string{"User-Agent", v.agent, header, "192.0.2.1, " + v.address}
+						headers := []string{"User-Agent", v.agent, header, "192.0.2.1, " +
+							v.address}
 						if v.referrer != "" {
 							headers = append(headers, "Referer", v.referrer)
 						}
-						testutil.Eventually(t, "a redirect", func() bool { return get(t, base+"/"+alias, headers...).Status == 302 })
+						testutil.Eventually(t, "a redirect", func() bool {
+							return get(t, base+"/"+
+								alias, headers...).Status == 302
+						})
 						request(t, http.MethodHead, base+"/"+alias, "", headers...)
 						get(t, base+"/"+alias, append(headers, "Sec-Purpose", "prefetch")...)
 						get(t, base+"/"+alias+"+", headers...)
@@ -147,12 +164,15 @@ func TestStatisticsAgree(t *testing.T) {
 				}
 			}
 			decode(t, ann, "/api/stats/top?limit=2", &top)
-			if len(top.Items) != 2 || top.Items[0].Alias != "first" || top.Items[0].Clicks != sum["first"] || top.Items[1].Alias != "second" || top.Items[1].Clicks != sum["second"] {
+			if len(top.Items) != 2 || top.Items[0].Alias != "first" ||
+				top.Items[0].Clicks != sum["first"] || top.Items[1].Alias != "second" ||
+				top.Items[1].Clicks != sum["second"] {
 				t.Errorf("top links %+v, want those of %v", top.Items, sum)
 			}
 			decode(t, ann, "/api/links?clicks=true", &list)
 			for _, l := range list.Items {
-				if l.Clicks != want[l.Alias].Clicks || l.Bots != want[l.Alias].Bots || l.LastClickAtUTC == "" {
+				if l.Clicks != want[l.Alias].Clicks || l.Bots != want[l.Alias].Bots ||
+					l.LastClickAtUTC == "" {
 					t.Errorf("listed %+v, want %+v", l, want[l.Alias])
 				}
 			}
@@ -164,8 +184,10 @@ func TestStatisticsAgree(t *testing.T) {
 				AverageMs            *float64
 			}
 			decode(t, caller{t, base, ""}, "/api/stats", &service)
-			if service.LinksCreated != len(want) || service.Clicks != sum["*"] || service.AverageMs == nil || *service.AverageMs <= 0 {
-				t.Errorf("the service says %+v, want %d links and %d clicks", service, len(want), sum["*"])
+			if service.LinksCreated != len(want) || service.Clicks != sum["*"] ||
+				service.AverageMs == nil || *service.AverageMs <= 0 {
+				t.Errorf("the service says %+v, want %d links and %d clicks", service, len(want),
+					sum["*"])
 			}
 		})
 	}
@@ -218,7 +240,9 @@ func checkStats(t *testing.T, c caller, alias string, want *linkStats) {
 				days[b.At[:len("2026-01-31")]] = true
 			}
 		}
-		if got.Clicks != want.Clicks || got.Bots != want.Bots || clicks != want.Clicks || bots != want.Bots || len(got.Series) != buckets || len(days) == 1 && got.Visitors != want.Visitors {
+		if got.Clicks != want.Clicks || got.Bots != want.Bots || clicks != want.Clicks ||
+			bots != want.Bots || len(got.Series) != buckets || len(days) == 1 &&
+			got.Visitors != want.Visitors {
 			t.Errorf("%s by %s: got %+v, want %+v", alias, interval, got, want)
 		}
 		if got.AverageMs == nil || *got.AverageMs <= 0 {
@@ -238,7 +262,8 @@ func checkStats(t *testing.T, c caller, alias string, want *linkStats) {
 		}
 		table := decode(t, c, path+"?interval="+interval, nil, "Accept", "text/csv")
 		rows, err := csv.NewReader(strings.NewReader(table.Body)).ReadAll()
-		if err != nil || len(rows) != 1+buckets || table.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
+		if err != nil || len(rows) != 1+buckets ||
+			table.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
 			t.Fatalf("%s by %s: %d rows, %v, %v", alias, interval, len(rows), table.Header, err)
 		}
 		clicks = 0

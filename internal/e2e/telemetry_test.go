@@ -19,7 +19,8 @@ import (
 	"tiney/telemetry"
 )
 
-// newMonitoredSite makes a site, an ingestion endpoint, and the setting that makes processes report to it.
+// newMonitoredSite makes a site, an ingestion endpoint, and the setting that makes processes report
+// to it.
 func newMonitoredSite(t *testing.T) (s *site, e *ingest.Endpoint, setting string) {
 	t.Helper()
 	e = ingest.Start()
@@ -38,12 +39,16 @@ const secret = "s3cr3t"
 // mix sends a mix of requests, and returns what must have been counted.
 func mix(t *testing.T, s *site, base string) (counts map[string]float64, requests map[string]int) {
 	t.Helper()
-	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/" + secret, ExpiresAt: time.Now().Add(time.Hour)})
-	s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/expired?" + secret, ExpiresAt: time.Now().Add(-time.Hour)})
-	s.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled#" + secret, Disabled: true})
+	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/" + secret,
+		ExpiresAt: time.Now().Add(time.Hour)})
+	s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/expired?" + secret,
+		ExpiresAt: time.Now().Add(-time.Hour)})
+	s.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled#" + secret,
+		Disabled: true})
 	counts, requests = map[string]float64{"process.started": 1}, map[string]int{}
 	post := func(body string) {
-		status := request(t, http.MethodPost, base+"/api/shorten?code="+secret, body, "x-functions-key", secret).Status
+		status := request(t, http.MethodPost, base+"/api/shorten?code="+secret, body,
+			"x-functions-key", secret).Status
 		counts[map[int]string{201: "shorten.created", 200: "shorten.deduplicated"}[status]]++
 		if status >= 400 {
 			delete(counts, "")
@@ -55,8 +60,11 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 		requests[fmt.Sprint("shorten ", status)]++
 	}
 	redirect := func(alias string) {
-		status := get(t, base+"/"+alias+"?"+secret, "User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0", "Referer", "https://"+secret+".example/").Status
-		counts[map[int]string{302: "redirect.found", 404: "redirect.not_found", 410: "redirect.gone"}[status]]++
+		status := get(t, base+"/"+alias+"?"+secret, "User-Agent",
+			"Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0", "Referer",
+			"https://"+secret+".example/").Status
+		counts[map[int]string{302: "redirect.found", 404: "redirect.not_found",
+			410: "redirect.gone"}[status]]++
 		counts["redirect.duration_ms"]++
 		if status == http.StatusFound {
 			counts["clicks.counted"]++
@@ -83,15 +91,16 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 	return counts, requests
 }
 
-// counted returns the metrics that have arrived. The four counters of look-ups in the cache are added up: which of them
-// counts one depends on how soon the cache takes an entry in.
+// counted returns the metrics that have arrived. The four counters of look-ups in the cache are
+// added up: which of them counts one depends on how soon the cache takes an entry in.
 func counted(e *ingest.Endpoint) map[string]float64 {
 	got := map[string]float64{}
 	for name, m := range e.Metrics() {
 		switch {
 		case name == "redirect.duration_ms":
 			got[name] = float64(m.Count)
-		case name == "cache.bytes" || strings.HasPrefix(name, "reaper.") || strings.HasPrefix(name, "changes."), name == "clicks.flush_ms", name == "clicks.age_s":
+		case name == "cache.bytes" || strings.HasPrefix(name, "reaper.") ||
+			strings.HasPrefix(name, "changes."), name == "clicks.flush_ms", name == "clicks.age_s":
 		case strings.HasPrefix(name, "cache."):
 			got["cache look-ups"] += m.Value
 		default:
@@ -111,8 +120,14 @@ func TestTelemetryOfRequests(t *testing.T) {
 		if _, err := h.FireTimer(ctx, "reaper"); err != nil {
 			t.Fatal(err)
 		}
-		testutil.Eventually(t, "all is counted", func() bool { return maps.Equal(counted(e), want) })
-		testutil.Eventually(t, "the reaper's run arrives", func() bool { return len(e.Items("EventData")) == 1 })
+		testutil.Eventually(t, "all is counted", func() bool {
+			return maps.Equal(counted(e),
+				want)
+		})
+		testutil.Eventually(t, "the reaper's run arrives", func() bool {
+			return len(
+				e.Items("EventData")) == 1
+		})
 		if got := e.Metrics()["reaper.deleted"].Value; got != 1 {
 			t.Errorf("reaper.deleted %v, want 1", got)
 		}
@@ -145,28 +160,33 @@ func TestTelemetryOfRequests(t *testing.T) {
 			t.Errorf("reported\n%v, want\n%v", got, requests)
 		}
 		checkItems(t, e, "s3cr3t", "AccountKey", s.Links+"(")
-		if log := p.output.String(); strings.Contains(log, secret) || strings.Contains(log, ingest.Key) || !strings.Contains(log, `"stopped"`) {
+		if log := p.output.String(); strings.Contains(log, secret) ||
+			strings.Contains(log, ingest.Key) || !strings.Contains(log, `"stopped"`) {
 			t.Errorf("logged %s", log)
 		}
 	})
 }
 
-// Whatever owners do, and whatever fails then, no credential, title, tag or long URL is in the log or in telemetry.
+// Whatever owners do, and whatever fails then, no credential, title, tag or long URL is in the log
+// or in telemetry.
 func TestNothingSecretIsReported(t *testing.T) {
 	s, e, setting := newMonitoredSite(t)
 	provider := oidcprovider.Start(t, oidcprovider.Options{})
 	proxy := s.proxy()
-	p := s.standalone(proxy.ConnectionString(), setting, "LOG_LEVEL=debug", "OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+oidcprovider.ClientID)
+	p := s.standalone(proxy.ConnectionString(), setting, "LOG_LEVEL=debug", "OIDC_ISSUER="+
+		provider.Issuer(), "OIDC_CLIENT_ID="+oidcprovider.ClientID)
 	awaitReady(t, p.url)
 	kept := take(t, p.url, owned)
-	kept["ID"], kept["SPOILED"] = provider.SignIn(t, "ada"), provider.SignInTo(t, oidcprovider.OtherClientID, "ada")
+	kept["ID"], kept["SPOILED"] = provider.SignIn(t, "ada"),
+		provider.SignInTo(t, oidcprovider.OtherClientID, "ada")
 	everybody := func() {
 		var all sync.WaitGroup
 		for _, as := range []string{"ADA", "BOB", "CLAIM3", "ID", "SPOILED", "FORGED"} {
 			c := caller{t, p.url, kept[as]}
 			all.Go(func() { c.send("DELETE", "/api/links/docs?"+secret, "") })
 			all.Go(func() {
-				c.send("POST", "/api/shorten", `{"longUrl":"https://example.com/s3cr3t/late","title":"s3cr3t"}`)
+				c.send("POST", "/api/shorten",
+					`{"longUrl":"https://example.com/s3cr3t/late","title":"s3cr3t"}`)
 			})
 			all.Go(func() { c.send("GET", "/api/links?q="+secret+"&tag="+secret, "") })
 		}
@@ -193,8 +213,10 @@ func TestNothingSecretIsReported(t *testing.T) {
 			t.Errorf("%q was logged: %s", text, log[max(0, at-300):at+50])
 		}
 	}
-	checkItems(t, e, slices.DeleteFunc(never, func(text string) bool { return text == ingest.Key })...)
-	for _, text := range []string{`"msg":"request"`, "credentials refused", "storage is unavailable"} {
+	checkItems(t, e, slices.DeleteFunc(
+		never, func(text string) bool { return text == ingest.Key })...)
+	for _, text := range []string{`"msg":"request"`, "credentials refused",
+		"storage is unavailable"} {
 		if !strings.Contains(log, text) {
 			t.Errorf("the log lacks %q, so this has tested nothing", text)
 		}
@@ -203,7 +225,8 @@ func TestNothingSecretIsReported(t *testing.T) {
 
 var hexID = regexp.MustCompile(`^[0-9a-f-]{32,36}$`)
 
-// checkItems checks that everything sent has the names that charts and alerts use, and none of the given texts.
+// checkItems checks that everything sent has the names that charts and alerts use, and none of the
+// given texts.
 func checkItems(t *testing.T, e *ingest.Endpoint, never ...string) {
 	t.Helper()
 	for _, text := range never {
@@ -235,11 +258,13 @@ func checkItems(t *testing.T, e *ingest.Endpoint, never ...string) {
 		}
 		switch kind := i.Data.BaseType; kind {
 		case "EventData":
-			if !slices.Contains(telemetry.Events, d.Name) || d.Name == telemetry.EventReaperRun && !slices.Contains(telemetry.Results, d.Properties[telemetry.PropertyResult]) {
+			if !slices.Contains(telemetry.Events, d.Name) || d.Name == telemetry.EventReaperRun &&
+				!slices.Contains(telemetry.Results, d.Properties[telemetry.PropertyResult]) {
 				t.Errorf("event %+v", d)
 			}
 		case "RemoteDependencyData":
-			if !slices.Contains(telemetry.Types, d.Type) || d.Target != "127.0.0.1" || d.Data != "" {
+			if !slices.Contains(telemetry.Types, d.Type) || d.Target != "127.0.0.1" ||
+				d.Data != "" {
 				t.Errorf("dependency %+v", d)
 			}
 		case "RequestData":
@@ -264,35 +289,45 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 			t.Parallel()
 			s, e, setting := newMonitoredSite(t)
 			h := s.hosted(proxy, emulator.ConnectionString(), setting)
-			s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/", ExpiresAt: time.Now().Add(time.Hour)})
+			s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/",
+				ExpiresAt: time.Now().Add(time.Hour)})
 			awaitReady(t, h.URL())
 			c := caller{t, h.URL(), ""}
 			for range 3 {
-				c.must(302, http.MethodGet, "/live", "", "X-Azure-Functions-InvocationId", "11111111-1111-1111-1111-111111111111")
+				c.must(302, http.MethodGet, "/live", "", "X-Azure-Functions-InvocationId",
+					"11111111-1111-1111-1111-111111111111")
 			}
 			c.must(404, http.MethodGet, "/nobody", "", "traceparent", "<script>")
-			c.must(201, http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/new"}`, "traceparent", "00-"+trace+"-"+parent+"-01")
-			// By operation. A link that is requested again may be read again, if it is not in the cache yet, and on a busy machine a
-			// call may get no response in time and be made again.
+			c.must(201, http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/new"}`,
+				"traceparent", "00-"+trace+"-"+parent+"-01")
+			// By operation. A link that is requested again may be read again, if it is not in the
+			// cache yet, and on a busy machine a call may get no response in time and be made
+			// again.
 			calls := func() map[string][]string {
 				by := map[string][]string{}
 				for _, i := range e.Items("RemoteDependencyData") {
 					// Polls for changes are nobody's in particular.
 					others := []string{"start", "clicks", "ready"}
-					if d := i.Data.BaseData; !slices.Contains(others, i.Tags["ai.operation.name"]) && !strings.HasSuffix(d.Name, " "+s.State) {
+					if d := i.Data.BaseData; !slices.Contains(others,
+						i.Tags["ai.operation.name"]) && !strings.HasSuffix(d.Name, " "+s.State) {
 						id := i.Operation()
 						switch invocation := d.Properties["InvocationId"]; {
-						case !hexID.MatchString(invocation) || strings.HasPrefix(invocation, "1111"):
+						case !hexID.MatchString(invocation) || strings.HasPrefix(invocation,
+							"1111"):
 							t.Errorf("%s has the invocation %q", d.Name, invocation)
 						case id == trace && i.Tags["ai.operation.parentId"] != parent:
-							t.Errorf("%s has the parent %q", d.Name, i.Tags["ai.operation.parentId"])
+							t.Errorf("%s has the parent %q", d.Name,
+								i.Tags["ai.operation.parentId"])
 						case id != trace && id != invocation:
-							t.Errorf("%s is in %q, not in its invocation %q", d.Name, id, invocation)
+							t.Errorf("%s is in %q, not in its invocation %q", d.Name, id,
+								invocation)
 						case id != trace:
 							id = "invocation of " + i.Tags["ai.operation.name"]
 						}
-						if late := d.ResultCode == telemetry.ResultTimeout || d.ResultCode == telemetry.ResultCanceled; !late {
-							by[id] = append(by[id], fmt.Sprint(d.Name, " ", d.ResultCode, " ", d.Success))
+						if late := d.ResultCode == telemetry.ResultTimeout ||
+							d.ResultCode == telemetry.ResultCanceled; !late {
+							by[id] = append(by[id], fmt.Sprint(d.Name, " ", d.ResultCode, " ",
+								d.Success))
 						}
 					}
 				}
@@ -302,9 +337,12 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 				return by
 			}
 			want := map[string][]string{
-				trace: {"GetEntity " + s.Index + " 404 true", "InsertEntity " + s.Expiry + " 201 true",
-					"InsertEntity " + s.Links + " 201 true", "InsertEntity " + s.Index + " 201 true"},
-				"invocation of redirect": {"GetEntity " + s.Links + " 200 true", "GetEntity " + s.Links + " 404 true"},
+				trace: {"GetEntity " + s.Index + " 404 true", "InsertEntity " + s.Expiry +
+					" 201 true",
+					"InsertEntity " + s.Links + " 201 true", "InsertEntity " + s.Index +
+						" 201 true"},
+				"invocation of redirect": {"GetEntity " + s.Links + " 200 true", "GetEntity " +
+					s.Links + " 404 true"},
 			}
 			testutil.Eventually(t, "all calls arrive", func() bool {
 				got := calls()
@@ -336,7 +374,8 @@ func TestTelemetryFrozen(t *testing.T) {
 	}
 	start := time.Now()
 	p.stop(t)
-	if took := time.Since(start); took > 9*time.Second { // the process gives it three; one try without a limit takes ten
+	// the process gives it three; one try without a limit takes ten
+	if took := time.Since(start); took > 9*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
 }
@@ -358,18 +397,21 @@ func TestEventsOfOutage(t *testing.T) {
 	var got []string
 	for _, i := range e.Items("EventData") {
 		if d := i.Data.BaseData; d.Name != telemetry.EventReaperRun {
-			got = append(got, fmt.Sprint(d.Name, " ", d.Properties["Target"], " ", d.Properties["ResultCode"]))
+			got = append(got, fmt.Sprint(d.Name, " ", d.Properties["Target"], " ",
+				d.Properties["ResultCode"]))
 		}
 	}
 	// On a busy machine the call that makes it an outage may be one that was under way before.
 	if len(got) > 0 && got[0] == "StorageUnavailable 127.0.0.1 timeout" {
 		got[0] = "StorageUnavailable 127.0.0.1 unreachable"
 	}
-	if want := []string{"StorageUnavailable 127.0.0.1 unreachable", "StorageRecovered 127.0.0.1 "}; !slices.Equal(got, want) {
+	if want := []string{"StorageUnavailable 127.0.0.1 unreachable",
+		"StorageRecovered 127.0.0.1 "}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for _, i := range e.Items("RemoteDependencyData") {
-		if d := i.Data.BaseData; d.ResultCode == "unreachable" && (d.Success || i.SampleRate != 100) {
+		if d := i.Data.BaseData; d.ResultCode == "unreachable" &&
+			(d.Success || i.SampleRate != 100) {
 			t.Errorf("a failure: %+v", d)
 		}
 	}

@@ -1,8 +1,10 @@
-// Package freeport finds ports for servers that start later, in another process, or that stop and start again.
+// Package freeport finds ports for servers that start later, in another process, or that stop and
+// start again.
 //
-// A port that the system has chosen for one socket it may choose for the next one, as soon as nobody listens on it. So
-// these are below the range that Linux, macOS and Windows choose from, and the same process is given one of them again
-// only after it has looked at all the others, 12,000 in all.
+// A port that the system has chosen for one socket it may choose for the next one, as soon as
+// nobody listens on it. So these are below the range that Linux, macOS and Windows choose from, and
+// the same process is given one of them again only after it has looked at all the others, 12,000 in
+// all.
 package freeport
 
 import (
@@ -20,8 +22,8 @@ var last atomic.Uint32
 
 func init() { last.Store(rand.Uint32N(count)) }
 
-// Find returns a port of 127.0.0.1 that nobody listens on. Another process may take it before it is used: whoever can
-// should try another one then.
+// Find returns a port of 127.0.0.1 that nobody listens on. Another process may take it before it is
+// used: whoever can should try another one then.
 func Find() (int, error) {
 	for range 100 {
 		if port := first + int(last.Add(1)%count); IsFree(port) {

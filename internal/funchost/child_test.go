@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serve listens again some time after /t/deaf has closed the listener, so that connections are refused meanwhile.
+// serve listens again some time after /t/deaf has closed the listener, so that connections are
+// refused meanwhile.
 func serve() {
 	for ; ; time.Sleep(200 * time.Millisecond) {
 		listener, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"))
@@ -68,7 +69,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	dir, _ := os.Getwd()
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(map[string]any{"Logs": []string{"swept", "done"}, "ReturnValue": seen{
-		r.Method, r.RequestURI, r.Host, string(body), r.Header, r.ContentLength, r.TransferEncoding, dir, os.Environ(),
+		r.Method, r.RequestURI, r.Host, string(body), r.Header, r.ContentLength, r.TransferEncoding,
+		dir, os.Environ(),
 	}})
 }
 
@@ -96,8 +98,11 @@ var responses = map[string]http.HandlerFunc{
 	},
 	"/t/notmodified": respond(304, "", ""),
 	"/t/early":       respond(413, "text/plain", "too large"),
-	"/t/latin":       func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Name", "caf\xe9") },
-	"/t/abort":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	"/t/latin": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Name",
+			"caf\xe9")
+	},
+	"/t/abort": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	"/t/flaky": func(http.ResponseWriter, *http.Request) {
 		if calls.Add(1) <= 30 {
 			panic(http.ErrAbortHandler)

@@ -71,7 +71,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// rewriteProxied rebuilds a request as a newer host does. It replaces what a client sent in the host's own headers.
+// rewriteProxied rebuilds a request as a newer host does. It replaces what a client sent in the
+// host's own headers.
 func rewriteProxied(p *httputil.ProxyRequest, path string) {
 	p.Out.URL = verbatimURL(escape(path, pathChars), canonical(p.In.URL.RawQuery))
 	p.Out.Host = "" // the child's address
@@ -82,8 +83,9 @@ func rewriteProxied(p *httputil.ProxyRequest, path string) {
 	p.Out.Header.Set("X-Ms-Invocation-Id", id)
 }
 
-// retry sends a proxied request in up to ten rounds over 1.9 s, until there is a response. Only a request without a body
-// can be sent again after a connection was made, and a round sends it up to four times.
+// retry sends a proxied request in up to ten rounds over 1.9 s, until there is a response. Only a
+// request without a body can be sent again after a connection was made, and a round sends it up to
+// four times.
 func (h *Host) retry(r *http.Request) (*http.Response, error) {
 	delay := 50 * time.Millisecond
 	for round := 1; ; round++ {
@@ -103,19 +105,22 @@ func (h *Host) retry(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// try sends a copy of a request and reports whether the connection was refused, so that its body is still unread.
+// try sends a copy of a request and reports whether the connection was refused, so that its body is
+// still unread.
 func (h *Host) try(r *http.Request) (_ *http.Response, refused bool, _ error) {
 	again := r.Clone(r.Context())
 	if r.Body != nil {
-		again.Body = io.NopCloser(&endingBody{Reader: r.Body}) // net/http closes the body of a refused request too
+		// net/http closes the body of a refused request too
+		again.Body = io.NopCloser(&endingBody{Reader: r.Body})
 	}
 	resp, err := h.send(again)
 	var failed *net.OpError
 	return resp, errors.As(err, &failed) && failed.Op == "dial", err
 }
 
-// endingBody can be read at its end again. net/http looks whether more follows there, maybe after the response has come, when
-// the client's own body is closed; the error of that would close the connection to the child.
+// endingBody can be read at its end again. net/http looks whether more follows there, maybe after
+// the response has come, when the client's own body is closed; the error of that would close the
+// connection to the child.
 type endingBody struct {
 	io.Reader
 	ended bool
@@ -130,8 +135,8 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rewriteForwarded rebuilds a request as an older host does. Several values of one header leave the host as one line, so a
-// forged invocation id stands first on the line that ends with the real one.
+// rewriteForwarded rebuilds a request as an older host does. Several values of one header leave the
+// host as one line, so a forged invocation id stands first on the line that ends with the real one.
 func rewriteForwarded(p *httputil.ProxyRequest, path string) {
 	p.Out.URL = verbatimURL(forwardedPath(path), forwardedQuery(p.In.URL.RawQuery))
 	header := p.Out.Header
@@ -152,11 +157,11 @@ func rewriteForwarded(p *httputil.ProxyRequest, path string) {
 	}
 }
 
-// forward reads a whole request before it sends it and a whole response before it returns. The child does not learn that
-// the client has gone away.
+// forward reads a whole request before it sends it and a whole response before it returns. The
+// child does not learn that the client has gone away.
 func (h *Host) forward(r *http.Request) (*http.Response, error) {
-	// The host copies the Transfer-Encoding header but no body without a Content-Length, and its HTTP client refuses that
-	// combination.
+	// The host copies the Transfer-Encoding header but no body without a Content-Length, and its
+	// HTTP client refuses that combination.
 	if len(r.TransferEncoding) > 0 {
 		return nil, errors.New("chunked request")
 	}
@@ -168,7 +173,8 @@ func (h *Host) forward(r *http.Request) (*http.Response, error) {
 		stop()
 	} else {
 		if t := r.Header.Get("Content-Type"); t != "" {
-			if mediaType, _, err := mime.ParseMediaType(t); err != nil || !strings.Contains(mediaType, "/") {
+			if mediaType, _, err := mime.ParseMediaType(t); err != nil ||
+				!strings.Contains(mediaType, "/") {
 				return nil, errors.New("unparseable Content-Type")
 			}
 		}
@@ -190,7 +196,8 @@ func (h *Host) forward(r *http.Request) (*http.Response, error) {
 	}
 	<-sending.Done() // which may be after the response
 	if unsent.Len() > 0 {
-		return nil, errors.New("the child responded and closed the connection before the whole request was sent")
+		return nil, errors.New("the child responded and closed the connection before the whole " +
+			"request was sent")
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	for name, values := range resp.Header {
@@ -198,7 +205,8 @@ func (h *Host) forward(r *http.Request) (*http.Response, error) {
 		case "Location":
 			values[0] = absoluteURI(values[0])
 		case "Allow", "Vary": // the host writes one line for each element
-			resp.Header[name] = strings.Split(strings.ReplaceAll(strings.Join(values, ","), " ", ""), ",")
+			resp.Header[name] = strings.Split(strings.ReplaceAll(strings.Join(values, ","), " ",
+				""), ",")
 		}
 	}
 	return resp, nil
@@ -211,17 +219,22 @@ type requestBody struct {
 
 func (b *requestBody) Close() error { b.close(); return nil }
 
-// verbatimURL returns a URL whose path, which must be escaped, and query net/http sends as they are.
+// verbatimURL returns a URL whose path, which must be escaped, and query net/http sends as they
+// are.
 func verbatimURL(path, query string) *url.URL {
 	decoded, _ := url.PathUnescape(path)
 	return &url.URL{Path: decoded, RawPath: path, RawQuery: query}
 }
 
-// checkHeaders rejects values that are not printable ASCII: the host's web server neither accepts nor sends them.
+// checkHeaders rejects values that are not printable ASCII: the host's web server neither accepts
+// nor sends them.
 func checkHeaders(header http.Header) error {
 	for name, values := range header {
 		for _, value := range values {
-			if strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' || c > '~') && c != '\t' }) {
+			if strings.ContainsFunc(value, func(c rune) bool {
+				return (c < ' ' || c > '~') &&
+					c != '\t'
+			}) {
 				return fmt.Errorf("header %s is not printable ASCII: %q", name, value)
 			}
 		}

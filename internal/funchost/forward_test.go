@@ -21,8 +21,11 @@ func TestTarget(t *testing.T) {
 		{"/api/x?a=1&a=2", "/api/x?a=1,2", "/api/x?a=1&a=2"},
 		{"/api/x?a=1&b=x&A=2", "/api/x?a=1,2&b=x", "/api/x?a=1&b=x&A=2"},
 		{"/api/x?flag", "/api/x?flag=", "/api/x?flag"},
-		{"/api/x?u=https://e.org/?q=1&&x=a+b%20c", "/api/x?u=https:%2F%2Fe.org%2F%3Fq%3D1&x=a%20b%20c", "/api/x?u=https://e.org/?q=1&&x=a+b%20c"},
-		{"/api/x?bad=%zz;x&%C3%A9=%26", "/api/x?bad=%25zz;x&%C3%A9=%26", "/api/x?bad=%25zz;x&%C3%A9=%26"},
+		{"/api/x?u=https://e.org/?q=1&&x=a+b%20c",
+			"/api/x?u=https:%2F%2Fe.org%2F%3Fq%3D1&x=a%20b%20c",
+			"/api/x?u=https://e.org/?q=1&&x=a+b%20c"},
+		{"/api/x?bad=%zz;x&%C3%A9=%26", "/api/x?bad=%25zz;x&%C3%A9=%26",
+			"/api/x?bad=%25zz;x&%C3%A9=%26"},
 		{"/API/x/", "/API/x/", "/API/x/"},
 		{"/api//x", "/api//x", "/api//x"},
 		{"/api/%41%7E%c3%a4", "/api/A~%C3%A4", "/api/A~%C3%A4"},
@@ -37,7 +40,8 @@ func TestTarget(t *testing.T) {
 		{"/api/a%20b%20", "/api/a%20b", "/api/a%20b%20"},
 		{"/api/a%3Fb=c?d", "/api/a?d=", "/api/a%3Fb=c?d"},
 		{"/api/a%23b", "/api/a", "/api/a%23b"},
-		{"/api/%22%3C%3E%5E%60%7B%7C%7D", "/api/%22%3C%3E%5E%60%7B%7C%7D", "/api/%22%3C%3E%5E%60%7B%7C%7D"},
+		{"/api/%22%3C%3E%5E%60%7B%7C%7D", "/api/%22%3C%3E%5E%60%7B%7C%7D",
+			"/api/%22%3C%3E%5E%60%7B%7C%7D"},
 		{"/x/../api/%2e/%2E%2E/api/y", "/api/y", "/api/y"},
 		{"/api/..%2Freaper", "/api/..%2Freaper", "/api/..%252Freaper"},
 		{"/api/%255C..", "/api/%5C..", "/api/%255C.."},
@@ -73,10 +77,12 @@ func TestHostilePaths(t *testing.T) {
 	}
 	for _, path := range []string{"/api/../reaper", "/api/%2e%2e/reaper", "/reaper"} {
 		if a := do(t, "POST", open.URL()+path, nil); a.StatusCode != 404 {
-			t.Errorf("%s: status %s, although it leads away from the route before it is matched", path, a.Status)
+			t.Errorf("%s: status %s, although it leads away from the route before it is matched",
+				path, a.Status)
 		}
 	}
-	for _, path := range []string{"/api/links/Abc_1-2", "/api/links/a+", "/api/blocked/m%C3%BCnchen.example", "/api/blocked/[2001:db8::1]"} {
+	for _, path := range []string{"/api/links/Abc_1-2", "/api/links/a+",
+		"/api/blocked/m%C3%BCnchen.example", "/api/blocked/[2001:db8::1]"} {
 		arrived(t, closed, "POST", path, nil)
 	}
 }
@@ -93,7 +99,8 @@ func TestLocation(t *testing.T) {
 		{"http://e.org//x//", "http://e.org//x//"},
 		{"http://e.org/%41%2d%c3%a4%2F?%41#%41", "http://e.org/A-%c3%a4%2F?A#A"},
 		{"http://e.org/100%?5%#%z%%41", "http://e.org/100%25?5%25#%25z%25A"},
-		{"http://e.org/{}|^\"<>`?{}|^\"<>`", "http://e.org/%7B%7D%7C%5E%22%3C%3E%60?%7B%7D%7C%5E%22%3C%3E%60"},
+		{"http://e.org/{}|^\"<>`?{}|^\"<>`",
+			"http://e.org/%7B%7D%7C%5E%22%3C%3E%60?%7B%7D%7C%5E%22%3C%3E%60"},
 		{`http:\\e.org\a\..\b?\`, "http://e.org/b?%5C"},
 		{"http://0x7f.1/", "http://127.0.0.1/"},
 		{"http://2130706433/", "http://127.0.0.1/"},
@@ -120,7 +127,8 @@ func TestRequestHeaders(t *testing.T) {
 		version    = "X-Azure-Functions-Hostversion"
 		invocation = "X-Azure-Functions-Invocationid"
 	)
-	tests := []struct{ name, sent, forwarded, proxied string }{ // a bar stands between the lines of one name
+	// a bar stands between the lines of one name
+	tests := []struct{ name, sent, forwarded, proxied string }{
 		{"Accept-Encoding", "br;q=1", "br;q=1", "br;q=1"},
 		{"Cookie", "a=1|b=2", "a=1; b=2", "a=1|b=2"},
 		{"X-Twice", "1|2", "1, 2", "1|2"},
@@ -154,15 +162,18 @@ func TestRequestHeaders(t *testing.T) {
 		}
 		for _, tt := range tests {
 			want := map[bool]string{false: tt.forwarded, true: tt.proxied}[proxy]
-			if got := strings.Join(s.Header[tt.name], "|"); got != strings.Replace(want, "ID", id, 1) {
+			if got := strings.Join(s.Header[tt.name], "|"); got != strings.Replace(want, "ID", id,
+				1) {
 				t.Errorf("%s: %q, want %q", tt.name, got, want)
 			}
 		}
-		if want := map[bool]string{false: "tiny.example", true: strings.TrimPrefix(h.HandlerURL(), "http://")}[proxy]; s.Host != want {
+		if want := map[bool]string{false: "tiny.example", true: strings.TrimPrefix(h.HandlerURL(),
+			"http://")}[proxy]; s.Host != want {
 			t.Errorf("Host %q, want %q", s.Host, want)
 		}
 		again := arrived(t, h, "GET", "/t/echo", nil).Header
-		if again.Get(invocation) == id || again["Accept-Encoding"] != nil || !matches(traceparent, again.Get("Traceparent")) {
+		if again.Get(invocation) == id || again["Accept-Encoding"] != nil ||
+			!matches(traceparent, again.Get("Traceparent")) {
 			t.Errorf("second request: %v", again)
 		}
 	})
@@ -171,8 +182,10 @@ func TestRequestHeaders(t *testing.T) {
 func TestRequestBody(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
 		h := start(t, all(), funchost.Options{Proxy: proxy})
-		s := arrived(t, h, "POST", "/t/echo", strings.NewReader("hello"), "Content-Type", "text/x", "Content-Encoding", "x")
-		if s.Body != "hello" || s.Header.Get("Content-Type") != "text/x" || s.ContentLength != 5 || (s.Header["Content-Encoding"] != nil) != proxy {
+		s := arrived(t, h, "POST", "/t/echo", strings.NewReader("hello"), "Content-Type", "text/x",
+			"Content-Encoding", "x")
+		if s.Body != "hello" || s.Header.Get("Content-Type") != "text/x" || s.ContentLength != 5 ||
+			(s.Header["Content-Encoding"] != nil) != proxy {
 			t.Errorf("with a length: %+v", s)
 		}
 		if s = arrived(t, h, "POST", "/t/echo", nil); s.Body != "" || s.ContentLength != 0 {
@@ -183,18 +196,23 @@ func TestRequestBody(t *testing.T) {
 			body                    io.Reader
 			forwarded, proxied      int
 		}{
-			{"chunked", "/t/echo", "text/x", struct{ io.Reader }{strings.NewReader("hello")}, 500, 200},
+			{"chunked", "/t/echo", "text/x", struct{ io.Reader }{strings.NewReader("hello")}, 500,
+				200},
 			{"unparseable Content-Type", "/t/echo", "text", strings.NewReader("hello"), 500, 200},
-			{"two Content-Types", "/t/echo", "text/x, text/y", strings.NewReader("hello"), 500, 200},
-			{"responded to before it is read", "/t/early", "text/x", strings.NewReader("hello"), 413, 413},
-			{"too large for the socket's buffers", "/t/early", "text/x", strings.NewReader(strings.Repeat("x", 16<<20)), 500, 0},
+			{"two Content-Types", "/t/echo", "text/x, text/y", strings.NewReader("hello"), 500,
+				200},
+			{"responded to before it is read", "/t/early", "text/x", strings.NewReader("hello"),
+				413, 413},
+			{"too large for the socket's buffers", "/t/early", "text/x",
+				strings.NewReader(strings.Repeat("x", 16<<20)), 500, 0},
 		}
 		for _, tt := range tests {
 			want := map[bool]int{false: tt.forwarded, true: tt.proxied}[proxy]
 			if want == 0 {
 				continue // a host that proxies passes the failure to write on to this client
 			}
-			if a := do(t, "POST", h.URL()+tt.path, tt.body, "Content-Type", tt.contentType); a.StatusCode != want {
+			if a := do(t, "POST", h.URL()+tt.path, tt.body, "Content-Type",
+				tt.contentType); a.StatusCode != want {
 				t.Errorf("%s: status %s, want %d", tt.name, a.Status, want)
 			}
 		}
@@ -209,7 +227,8 @@ func TestRequestTheHostRejects(t *testing.T) {
 		414: {query: strings.Repeat("x", 8<<10)},
 		431: {header: strings.Repeat("x", 48<<10)},
 	} {
-		if a := do(t, "GET", h.URL()+"/t/echo?"+tt.query, nil, "X-Name", tt.header); a.StatusCode != want {
+		if a := do(t, "GET", h.URL()+"/t/echo?"+tt.query, nil, "X-Name",
+			tt.header); a.StatusCode != want {
 			t.Errorf("status %s, want %d", a.Status, want)
 		}
 	}
@@ -219,13 +238,17 @@ func TestResponse(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
 		h := start(t, all(), funchost.Options{Proxy: proxy})
 		a := do(t, "GET", h.URL()+"/t/headers", nil)
-		if a.StatusCode != 418 || a.body != "<html>" || a.Header.Get("X-Tab") != "a\tb" || len(a.Header["Set-Cookie"]) != 2 {
+		if a.StatusCode != 418 || a.body != "<html>" || a.Header.Get("X-Tab") != "a\tb" ||
+			len(a.Header["Set-Cookie"]) != 2 {
 			t.Errorf("status %s, headers %v, body %q", a.Status, a.Header, a.body)
 		}
-		if a.Header["Content-Type"] != nil || a.Header["Keep-Alive"] != nil || strings.Join(a.Header["Vary"], "|") != map[bool]string{false: "Accept|Origin", true: "Accept, Origin"}[proxy] {
+		if a.Header["Content-Type"] != nil || a.Header["Keep-Alive"] != nil ||
+			strings.Join(a.Header["Vary"], "|") != map[bool]string{false: "Accept|Origin",
+				true: "Accept, Origin"}[proxy] {
 			t.Errorf("headers %v", a.Header)
 		}
-		if a := do(t, "HEAD", h.URL()+"/t/echo", nil); a.StatusCode != 200 || a.ContentLength <= 0 || a.body != "" {
+		if a := do(t, "HEAD", h.URL()+"/t/echo", nil); a.StatusCode != 200 ||
+			a.ContentLength <= 0 || a.body != "" {
 			t.Errorf("HEAD: status %s, length %d, body %q", a.Status, a.ContentLength, a.body)
 		}
 		if a := do(t, "GET", h.URL()+"/t/notmodified", nil); a.StatusCode != 304 {
@@ -239,8 +262,8 @@ func TestResponse(t *testing.T) {
 	})
 }
 
-// The child's stream ends only when the client has read the first half, and then asks for the rest or goes away: only a
-// host that streams gets that far.
+// The child's stream ends only when the client has read the first half, and then asks for the rest
+// or goes away: only a host that streams gets that far.
 func TestProxyStreams(t *testing.T) {
 	t.Parallel()
 	h := start(t, all(), funchost.Options{Proxy: true})
@@ -273,13 +296,15 @@ func TestBrokenResponse(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
 		h := start(t, all(), funchost.Options{Proxy: proxy})
 		a := do(t, "GET", h.URL()+"/t/cut", nil)
-		if !proxy && (a.StatusCode != 500 || a.body != "" || a.err != nil) || proxy && (a.StatusCode != 200 || a.body != "first" || a.err == nil) {
+		if !proxy && (a.StatusCode != 500 || a.body != "" || a.err != nil) || proxy &&
+			(a.StatusCode != 200 || a.body != "first" || a.err == nil) {
 			t.Errorf("status %s, body %q, %v", a.Status, a.body, a.err)
 		}
 	})
 }
 
-// Proxying sends a request again if its connection is refused or, without a body, if the child closes it.
+// Proxying sends a request again if its connection is refused or, without a body, if the child
+// closes it.
 func TestProxyRetries(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
 		h := start(t, all(), funchost.Options{Proxy: proxy})
@@ -292,7 +317,8 @@ func TestProxyRetries(t *testing.T) {
 		}
 		if proxy {
 			do(t, "GET", h.URL()+"/t/deaf", nil)
-			if s := arrived(t, h, "POST", "/t/echo", strings.NewReader("hello")); s.Body != "hello" {
+			if s := arrived(t, h, "POST", "/t/echo",
+				strings.NewReader("hello")); s.Body != "hello" {
 				t.Errorf("refused: body %q", s.Body)
 			}
 		}

@@ -1,12 +1,13 @@
-// Package funchost is a small double of the Azure Functions host (v4) for custom handlers, so that end-to-end tests need
-// no host installed. It starts a handler, sends it HTTP requests and timer invocations, restarts it and kills it as the
-// host does.
+// Package funchost is a small double of the Azure Functions host (v4) for custom handlers, so that
+// end-to-end tests need no host installed. It starts a handler, sends it HTTP requests and timer
+// invocations, restarts it and kills it as the host does.
 //
-// It differs from the host on purpose. What would put one function in error fails [Start], and so does a host.json that
-// needs more than the double supports. App settings do not override host.json. A timer's response that would make the
-// host wait for the function's time limit is an error at once. A child that exits with code 0 stays down until
-// [Host.Restart]; the host starts it again after 30 s. When a third failure ends the host, requests under way end at
-// once, not after 30 s. /admin is absent.
+// It differs from the host on purpose. What would put one function in error fails [Start], and so
+// does a host.json that needs more than the double supports. App settings do not override
+// host.json. A timer's response that would make the host wait for the function's time limit is an
+// error at once. A child that exits with code 0 stays down until [Host.Restart]; the host starts it
+// again after 30 s. When a third failure ends the host, requests under way end at once, not after
+// 30 s. /admin is absent.
 package funchost
 
 import (
@@ -38,27 +39,33 @@ const (
 	readyTimeout  = 30 * time.Second      // the host's
 	maxFailures   = 3                     // the host's: the third failure ends it
 	failureGap    = 30 * time.Minute      // the host's: a gap of this length starts the count again
-	pipeDelay     = 2 * time.Second       // for the end of a dead child's output, which a grandchild may hold open
-	tailSize      = 4 << 10               // bytes of a child's last output that an error carries
+	// for the end of a dead child's output, which a grandchild may hold open
+	pipeDelay = 2 * time.Second
+	tailSize  = 4 << 10 // bytes of a child's last output that an error carries
 )
 
 // Options configures a Host.
 type Options struct {
 	// ScriptRoot is the directory that holds host.json and one folder for each function.
 	ScriptRoot string
-	// Env is the complete environment of the child except for what the host adds. Nil means os.Environ().
+	// Env is the complete environment of the child except for what the host adds. Nil means
+	// os.Environ().
 	Env []string
-	// Launcher is the command that starts the executable, such as wine. Nil starts the executable itself, as the host does.
+	// Launcher is the command that starts the executable, such as wine. Nil starts the executable
+	// itself, as the host does.
 	Launcher []string
-	// Proxy selects a newer host, which proxies requests. False selects an older one, which forwards them.
+	// Proxy selects a newer host, which proxies requests. False selects an older one, which
+	// forwards them.
 	Proxy bool
-	// Traceparent adds a traceparent to every request without one, as the host does if Application Insights is on.
+	// Traceparent adds a traceparent to every request without one, as the host does if Application
+	// Insights is on.
 	Traceparent bool
 	// Output receives the child's stdout and stderr, one Write at a time. Nil discards them.
 	Output io.Writer
 }
 
-// Host is a running host with one custom handler as its child. Its methods may be called concurrently.
+// Host is a running host with one custom handler as its child. Its methods may be called
+// concurrently.
 type Host struct {
 	opt    Options // Env is set
 	script *script
@@ -67,7 +74,8 @@ type Host struct {
 	server    *http.Server
 	url       string
 
-	lifecycle   sync.Mutex // held while a child is started or stopped, so that there is one at most; guards the next three
+	// held while a child is started or stopped, so that there is one at most; guards the next three
+	lifecycle   sync.Mutex
 	closed      bool
 	failures    int
 	lastFailure time.Time
@@ -75,9 +83,9 @@ type Host struct {
 	child atomic.Pointer[child] // the latest one, alive or not; never nil after Start
 }
 
-// Start reads the script root, starts the handler, waits until it responds to HTTP (30 s at most) and serves on a
-// loopback port of its own. Cancelling ctx ends the wait; it has no effect once Start has returned. The caller must Close
-// the Host.
+// Start reads the script root, starts the handler, waits until it responds to HTTP (30 s at most)
+// and serves on a loopback port of its own. Cancelling ctx ends the wait; it has no effect once
+// Start has returned. The caller must Close the Host.
 func Start(ctx context.Context, opt Options) (*Host, error) {
 	s, err := readScript(opt.ScriptRoot)
 	if err != nil {
@@ -92,8 +100,10 @@ func Start(ctx context.Context, opt Options) (*Host, error) {
 		// Without DisableCompression Go would ask the child for gzip in the client's name.
 		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256},
 	}
-	// The host's limits are 32 KiB of headers and 8 KiB of request line; net/http counts both together and adds 4 KiB.
-	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), MaxHeaderBytes: (32 + 8 - 4) << 10, ErrorLog: discard}
+	// The host's limits are 32 KiB of headers and 8 KiB of request line; net/http counts both
+	// together and adds 4 KiB.
+	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), MaxHeaderBytes: (32 + 8 - 4) << 10,
+		ErrorLog: discard}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("funchost: %w", err)
@@ -114,30 +124,33 @@ var discard = log.New(io.Discard, "", 0)
 // URL returns the public base URL, without a trailing slash. It stays the same across Restart.
 func (h *Host) URL() string { return h.url }
 
-// HandlerURL returns the child's own base URL, without a trailing slash, to reach it around the host.
+// HandlerURL returns the child's own base URL, without a trailing slash, to reach it around the
+// host.
 func (h *Host) HandlerURL() string { return "http://" + h.child.Load().addr }
 
 // PID returns the process id of the latest child, which may have ended.
 func (h *Host) PID() int { return h.child.Load().cmd.Process.Pid }
 
-// Failures returns how often the child has failed by itself since the last Restart, or since a gap of 30 minutes. The host
-// restarts it so fast that requests may not show it. The call waits while a child is being started.
+// Failures returns how often the child has failed by itself since the last Restart, or since a gap
+// of 30 minutes. The host restarts it so fast that requests may not show it. The call waits while a
+// child is being started.
 func (h *Host) Failures() int {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
 	return h.failures
 }
 
-// Kill ends the child with SIGKILL, waits for its end and leaves it down. It is how the host stops a handler: there is no
-// SIGTERM before it and no grace.
+// Kill ends the child with SIGKILL, waits for its end and leaves it down. It is how the host stops
+// a handler: there is no SIGTERM before it and no grace.
 func (h *Host) Kill() {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
 	h.kill(h.child.Load())
 }
 
-// Restart kills the child if it is alive, starts a new one on a new port and waits until that one is ready, as a host
-// that starts again does: earlier failures no longer count. On error the host stays up with no child.
+// Restart kills the child if it is alive, starts a new one on a new port and waits until that one
+// is ready, as a host that starts again does: earlier failures no longer count. On error the host
+// stays up with no child.
 func (h *Host) Restart(ctx context.Context) error {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
@@ -192,7 +205,8 @@ func (h *Host) startChild(ctx context.Context) error {
 			go h.watch(c)
 			return nil
 		}
-		// The failure may be a port that another process took first: every child has a port of its own.
+		// The failure may be a port that another process took first: every child has a port of its
+		// own.
 		if !errors.Is(err, errFailed) || h.tooManyFailures() {
 			return fmt.Errorf("funchost: %w", err)
 		}
@@ -263,7 +277,8 @@ func (h *Host) spawn(ctx context.Context) (*child, error) {
 }
 
 func (h *Host) waitReady(ctx context.Context, c *child) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %v", readyTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no response within %v",
+		readyTimeout))
 	defer cancel()
 	for {
 		ready := h.ping(ctx, c)
@@ -286,7 +301,8 @@ func (h *Host) waitReady(ctx context.Context, c *child) error {
 
 // ping reports whether the child responds to HTTP; any status counts.
 func (h *Host) ping(ctx context.Context, c *child) bool {
-	req := http.Request{URL: &url.URL{Scheme: "http", Host: c.addr, Path: "/"}, Header: http.Header{}}
+	req := http.Request{URL: &url.URL{Scheme: "http", Host: c.addr, Path: "/"},
+		Header: http.Header{}}
 	resp, err := h.transport.RoundTrip(req.WithContext(ctx))
 	if err == nil {
 		resp.Body.Close()
@@ -300,7 +316,8 @@ func (h *Host) send(req *http.Request) (*http.Response, error) {
 	if !c.alive() { // another process may listen on its port by now
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("the child is down")}
 	}
-	if h.opt.Traceparent && req.Header["Traceparent"] == nil { // a client's own passes, valid or not
+	// a client's own passes, valid or not
+	if h.opt.Traceparent && req.Header["Traceparent"] == nil {
 		var id [24]byte
 		rand.Read(id[:])
 		req.Header.Set("Traceparent", fmt.Sprintf("00-%x-%x-01", id[:16], id[16:]))
@@ -317,8 +334,9 @@ func newGUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// output passes a child's output on and remembers the end of it. It needs no lock: os/exec writes from one goroutine when
-// stdout and stderr are the same writer, and the tail is read after the child's end.
+// output passes a child's output on and remembers the end of it. It needs no lock: os/exec writes
+// from one goroutine when stdout and stderr are the same writer, and the tail is read after the
+// child's end.
 type output struct {
 	w    io.Writer // may be nil
 	tail []byte

@@ -29,7 +29,8 @@ const (
 	timerJSON = `{"bindings":[{"name":"timer","type":"timerTrigger","direction":"in","schedule":"0 */15 * * * *"}]}`
 )
 
-// httpJSON is the function.json of an HTTP function. Attributes go into the trigger, each with a comma before it.
+// httpJSON is the function.json of an HTTP function. Attributes go into the trigger, each with a
+// comma before it.
 func httpJSON(attributes string) string {
 	return `{"bindings":[{"name":"req","type":"httpTrigger","direction":"in"` + attributes + `},
 		{"name":"res","type":"http","direction":"out"}]}`
@@ -41,7 +42,8 @@ func all() app {
 		"host.json":       hostJSON,
 		"t/function.json": httpJSON(`,"authLevel":"anonymous","route":"t/{action}"`),
 	}
-	for _, name := range []string{"reaper", "least", "empty", "nothing", "nullish", "array", "numbers", "broken", "plaintext"} {
+	for _, name := range []string{"reaper", "least", "empty", "nothing", "nullish", "array",
+		"numbers", "broken", "plaintext"} {
 		a[name+"/function.json"] = timerJSON
 	}
 	return a
@@ -61,7 +63,8 @@ func (a app) write(t *testing.T) string {
 	}
 	root := t.TempDir()
 	self, err := os.Executable()
-	if err := errors.Join(err, os.CopyFS(root, files), os.Symlink(self, filepath.Join(root, "handler"))); err != nil {
+	if err := errors.Join(err, os.CopyFS(root, files),
+		os.Symlink(self, filepath.Join(root, "handler"))); err != nil {
 		t.Fatal(err)
 	}
 	return root
@@ -128,7 +131,8 @@ func do(t *testing.T, method, url string, body io.Reader, headers ...string) res
 }
 
 // arrived sends a request and returns what the child saw of it.
-func arrived(t *testing.T, h *funchost.Host, method, target string, body io.Reader, headers ...string) seen {
+func arrived(t *testing.T, h *funchost.Host, method, target string, body io.Reader,
+	headers ...string) seen {
 	t.Helper()
 	a := do(t, method, h.URL()+target, body, headers...)
 	var echoed struct{ ReturnValue seen }
@@ -142,8 +146,10 @@ func arrived(t *testing.T, h *funchost.Host, method, target string, body io.Read
 func TestChildFailsToStart(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	_, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: all().write(t), Env: env("exit"), Output: &out})
-	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no storage configured") {
+	_, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: all().write(t),
+		Env: env("exit"), Output: &out})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") ||
+		!strings.Contains(err.Error(), "no storage configured") {
 		t.Errorf("error %v lacks the exit or the last output", err)
 	}
 	if got := strings.Count(out.String(), "no storage configured"); got != 3 {
@@ -166,7 +172,10 @@ const (
 	traceparent = `00-[0-9a-f]{32}-[0-9a-f]{16}-01`
 )
 
-func matches(pattern, s string) bool { return regexp.MustCompile("^" + pattern + "$").MatchString(s) }
+func matches(pattern, s string) bool {
+	return regexp.MustCompile("^" + pattern +
+		"$").MatchString(s)
+}
 
 func TestChildEnvironment(t *testing.T) {
 	t.Parallel()
@@ -195,7 +204,8 @@ func TestChildEnvironment(t *testing.T) {
 		}
 	}
 	h.Close()
-	if !strings.Contains(out.String(), "to stdout\n") || !strings.Contains(out.String(), "to stderr\n") {
+	if !strings.Contains(out.String(), "to stdout\n") || !strings.Contains(out.String(),
+		"to stderr\n") {
 		t.Errorf("output %q", out.String())
 	}
 }
@@ -221,7 +231,8 @@ func TestKillRestartAndClose(t *testing.T) {
 			arrived(t, h, "GET", "/t/echo", nil)
 		}
 		if h.URL() != url || h.HandlerURL() == handler || h.PID() == pid {
-			t.Errorf("after the restart: %s %s %d, before: %s %s %d", h.URL(), h.HandlerURL(), h.PID(), url, handler, pid)
+			t.Errorf("after the restart: %s %s %d, before: %s %s %d", h.URL(), h.HandlerURL(),
+				h.PID(), url, handler, pid)
 		}
 		h.Close()
 		h.Close()
@@ -233,7 +244,8 @@ func TestKillRestartAndClose(t *testing.T) {
 	})
 }
 
-// A child that fails is restarted at once; the third failure ends the host. Those before a Restart do not count.
+// A child that fails is restarted at once; the third failure ends the host. Those before a Restart
+// do not count.
 func TestChildFails(t *testing.T) {
 	t.Parallel()
 	h := start(t, all(), funchost.Options{})

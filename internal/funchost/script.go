@@ -61,10 +61,12 @@ func readScript(dir string) (*script, error) {
 		return nil, err
 	}
 	if host.Version != "2.0" {
-		return nil, fmt.Errorf("host.json: version is %q, the host takes only \"2.0\"", host.Version)
+		return nil, fmt.Errorf("host.json: version is %q, the host takes only \"2.0\"",
+			host.Version)
 	}
 	if p := host.Extensions.HTTP.RoutePrefix; p == nil || *p != "" {
-		return nil, errors.New("host.json: the double takes only an empty extensions.http.routePrefix")
+		return nil, errors.New("host.json: the double takes only an empty " +
+			"extensions.http.routePrefix")
 	}
 	var handler struct {
 		Description                                            struct{ DefaultExecutablePath string }
@@ -76,11 +78,14 @@ func readScript(dir string) (*script, error) {
 		return nil, fmt.Errorf("host.json: customHandler: %w", err)
 	}
 	if !handler.EnableForwardingHTTPRequest || !handler.EnableProxyingHTTPRequest {
-		return nil, errors.New("host.json: enableForwardingHttpRequest is for older hosts and enableProxyingHttpRequest for newer ones: set both")
+		return nil, errors.New("host.json: enableForwardingHttpRequest is for older hosts and " +
+			"enableProxyingHttpRequest for newer ones: set both")
 	}
-	s := &script{root: root, executable: filepath.Join(root, handler.Description.DefaultExecutablePath)}
+	s := &script{root: root, executable: filepath.Join(root,
+		handler.Description.DefaultExecutablePath)}
 	if info, err := os.Stat(s.executable); err != nil || info.IsDir() {
-		return nil, fmt.Errorf("host.json: defaultExecutablePath %q is not a file in the script root", handler.Description.DefaultExecutablePath)
+		return nil, fmt.Errorf("host.json: defaultExecutablePath %q is not a file in the script "+
+			"root", handler.Description.DefaultExecutablePath)
 	}
 	names, _ := fs.Glob(files, "*/function.json") // fails for a bad pattern only
 	for _, name := range names {
@@ -127,7 +132,8 @@ func readFunction(files fs.FS, name string) (*function, error) {
 		}
 		return f, nil
 	}
-	return nil, fmt.Errorf("bindings %q: the double takes an httpTrigger in with an http out, or a timerTrigger in", kinds)
+	return nil, fmt.Errorf("bindings %q: the double takes an httpTrigger in with an http out, or "+
+		"a timerTrigger in", kinds)
 }
 
 // readHTTP checks the trigger of an HTTP function and fills in the host's defaults.
@@ -137,14 +143,16 @@ func (f *function) readHTTP() (err error) {
 	template := strings.Trim(cmp.Or(f.trigger.Route, f.name), "/")
 	for _, reserved := range []string{"admin", "runtime"} {
 		if strings.HasPrefix(strings.ToLower(template), reserved) {
-			return fmt.Errorf("route %q conflicts with the built-in routes below %s", template, reserved)
+			return fmt.Errorf("route %q conflicts with the built-in routes below %s", template,
+				reserved)
 		}
 	}
 	f.route, err = compileRoute(template)
 	return err
 }
 
-var variable = regexp.MustCompile(`(?i)\{(\*?)[a-z_][a-z0-9_]*(?::(int|length|regex)(?:\(([^{}]*)\))?)?\}`)
+var variable = regexp.MustCompile(
+	`(?i)\{(\*?)[a-z_][a-z0-9_]*(?::(int|length|regex)(?:\(([^{}]*)\))?)?\}`)
 
 // compileRoute returns a function that reports whether a path matches the route template.
 func compileRoute(template string) (func(path string) bool, error) {
@@ -172,7 +180,8 @@ func compileRoute(template string) (func(path string) bool, error) {
 		literals += literal
 	}
 	if strings.ContainsAny(literals+rest, "{}*?") {
-		return nil, fmt.Errorf("route %q: the double knows {name} and {*name} with at most one constraint: int, length or regex", template)
+		return nil, fmt.Errorf("route %q: the double knows {name} and {*name} with at most one "+
+			"constraint: int, length or regex", template)
 	}
 	compiled := regexp.MustCompile(expression + regexp.QuoteMeta(rest) + "$")
 	return func(path string) bool {
@@ -198,20 +207,23 @@ func compileConstraint(kind, argument string) (func(string) bool, error) {
 	case "length":
 		argument = "(?s)^.{" + argument + "}$"
 	}
-	// .NET's \w includes all letters and digits of Unicode. The replacement is valid only inside a character class.
-	expression, err := regexp.Compile("(?i)" + strings.ReplaceAll(argument, `\w`, `\p{L}\p{Mn}\p{Nd}\p{Pc}`))
+	// .NET's \w includes all letters and digits of Unicode. The replacement is valid only inside a
+	// character class.
+	expression, err := regexp.Compile("(?i)" + strings.ReplaceAll(argument, `\w`,
+		`\p{L}\p{Mn}\p{Nd}\p{Pc}`))
 	if err != nil {
 		return nil, err
 	}
 	return expression.MatchString, nil
 }
 
-// find returns the function that takes the request, or nil. The order of function names decides between routes that
-// overlap, not how specific they are.
+// find returns the function that takes the request, or nil. The order of function names decides
+// between routes that overlap, not how specific they are.
 func (s *script) find(method, path string) *function {
 	sameMethod := func(m string) bool { return strings.EqualFold(m, method) }
 	for _, f := range s.functions {
-		if f.route != nil && (f.trigger.Methods == nil || slices.ContainsFunc(f.trigger.Methods, sameMethod)) && f.route(path) {
+		if f.route != nil && (f.trigger.Methods == nil || slices.ContainsFunc(f.trigger.Methods,
+			sameMethod)) && f.route(path) {
 			return f
 		}
 	}

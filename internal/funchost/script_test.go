@@ -10,7 +10,10 @@ import (
 func TestStartRejectsScriptRoot(t *testing.T) {
 	t.Parallel()
 	anonymous := httpJSON(`,"authLevel":"anonymous"`)
-	host := func(old, new string) app { return all().with("host.json", strings.Replace(hostJSON, old, new, 1)) }
+	host := func(old, new string) app {
+		return all().with("host.json",
+			strings.Replace(hostJSON, old, new, 1))
+	}
 	function := func(name, content string) app { return all().with(name+"/function.json", content) }
 	route := func(r string) app { return function("f", httpJSON(`,"route":"`+r+`"`)) }
 	tests := []struct {
@@ -23,25 +26,35 @@ func TestStartRejectsScriptRoot(t *testing.T) {
 		{"route prefix left out", host(`"routePrefix":""`, ""), "routePrefix"},
 		{"no custom handler", host(`"customHandler"`, `"handler"`), "customHandler"},
 		{"no such executable", host(`"handler"`, `"elsewhere"`), `"elsewhere"`},
-		{"no proxying", host(`"enableProxyingHttpRequest":true`, `"enableProxyingHttpRequest":false`), "enableProxyingHttpRequest"},
-		{"no forwarding", host(`"enableForwardingHttpRequest":true,`, ""), "enableForwardingHttpRequest"},
+		{"no proxying", host(`"enableProxyingHttpRequest":true`,
+			`"enableProxyingHttpRequest":false`), "enableProxyingHttpRequest"},
+		{"no forwarding", host(`"enableForwardingHttpRequest":true,`, ""),
+			"enableForwardingHttpRequest"},
 		{"arguments", host(`"description":{`, `"description":{"arguments":["x"],`), "arguments"},
-		{"routes in host.json", host(`"customHandler":{`, `"customHandler":{"http":{"routes":[{"route":"{*all}"}]},`), "http"},
+		{"routes in host.json", host(`"customHandler":{`,
+			`"customHandler":{"http":{"routes":[{"route":"{*all}"}]},`), "http"},
 		{"malformed function.json", function("bad", "["), `function "bad"`},
 		{"function name with a dot", function("a.b", anonymous), `function "a.b"`},
 		{"function name host", function("Host", anonymous), `function "Host"`},
-		{"binding name with an underscore", function("f", strings.Replace(anonymous, `"req"`, `"my_req"`, 1)), `function "f": binding name "my_req"`},
-		{"trigger goes out", function("f", strings.Replace(anonymous, `"in"`, `"out"`, 1)), `function "f": bindings`},
-		{"trigger of another type", function("f", strings.Replace(timerJSON, "timerT", "queueT", 1)), `queuetrigger`},
-		{"another output", function("f", strings.Replace(anonymous, `"bindings":[`, `"bindings":[{"name":"q","type":"queue","direction":"out"},`, 1)), `"queue out"`},
-		{"five fields", function("f", strings.Replace(timerJSON, "0 */15", "*/15", 1)), `function "f": schedule`},
+		{"binding name with an underscore",
+			function("f", strings.Replace(anonymous, `"req"`, `"my_req"`, 1)),
+			`function "f": binding name "my_req"`},
+		{"trigger goes out", function("f", strings.Replace(anonymous, `"in"`, `"out"`, 1)),
+			`function "f": bindings`},
+		{"trigger of another type", function("f", strings.Replace(timerJSON, "timerT", "queueT",
+			1)), `queuetrigger`},
+		{"another output", function("f", strings.Replace(anonymous, `"bindings":[`,
+			`"bindings":[{"name":"q","type":"queue","direction":"out"},`, 1)), `"queue out"`},
+		{"five fields", function("f", strings.Replace(timerJSON, "0 */15", "*/15", 1)),
+			`function "f": schedule`},
 		{"admin route", route("/Admin/x"), `function "f": route "Admin/x"`},
 		{"catch-all in the middle", route("{*rest}/x"), `function "f": route "{*rest}/x"`},
 		{"optional variable", route("x/{id?}"), `function "f": route "x/{id?}"`},
 		{"malformed constraint", route("{id:regex([)}"), `function "f": route "{id:regex([)}"`},
 	}
 	for _, tt := range tests {
-		h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: tt.app.write(t), Env: env("serve")})
+		h, err := funchost.Start(t.Context(), funchost.Options{ScriptRoot: tt.app.write(t),
+			Env: env("serve")})
 		if err == nil {
 			h.Close()
 			t.Errorf("%s: accepted", tt.name)
@@ -53,13 +66,17 @@ func TestStartRejectsScriptRoot(t *testing.T) {
 
 func TestRouting(t *testing.T) {
 	t.Parallel()
-	anonymous := func(attributes string) string { return httpJSON(`,"authLevel":"anonymous"` + attributes) }
+	anonymous := func(attributes string) string {
+		return httpJSON(`,"authLevel":"anonymous"` +
+			attributes)
+	}
 	h := start(t, app{
-		"host.json":                   hostJSON,
-		"lib/deep/function.json":      "not read: it is no direct child of the root",
-		"aaa/function.json":           anonymous(`,"route":"first","methods":["post"]`),
-		"alias/function.json":         anonymous(`,"route":"{alias}","methods":["get","HEAD"]`),
-		"Beta/function.json":          httpJSON(`,"route":"beta"`), // after "alias": case plays no part in the order
+		"host.json":              hostJSON,
+		"lib/deep/function.json": "not read: it is no direct child of the root",
+		"aaa/function.json":      anonymous(`,"route":"first","methods":["post"]`),
+		"alias/function.json":    anonymous(`,"route":"{alias}","methods":["get","HEAD"]`),
+		// after "alias": case plays no part in the order
+		"Beta/function.json":          httpJSON(`,"route":"beta"`),
 		"api/function.json":           anonymous(`,"route":"API/shorten/{id}"`),
 		"named/function.json":         anonymous(`,"methods":["put"]`),
 		"root/function.json":          anonymous(`,"route":"/","methods":["get"]`),
@@ -121,15 +138,18 @@ func TestRouting(t *testing.T) {
 
 func TestHomePage(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
-		root := all().with("root/function.json", httpJSON(`,"authLevel":"anonymous","route":"/","methods":["get"]`))
+		root := all().with("root/function.json",
+			httpJSON(`,"authLevel":"anonymous","route":"/","methods":["get"]`))
 		h := start(t, root, funchost.Options{Proxy: proxy})
 		if s := arrived(t, h, "GET", "/", nil); s.URI != "/" {
 			t.Errorf("the function's own method: %+v", s)
 		}
-		if a := do(t, "POST", h.URL()+"/", nil); a.StatusCode != 200 || a.Header.Get("Content-Type") != "text/html" || !strings.Contains(a.body, "<title>") {
+		if a := do(t, "POST", h.URL()+"/", nil); a.StatusCode != 200 ||
+			a.Header.Get("Content-Type") != "text/html" || !strings.Contains(a.body, "<title>") {
 			t.Errorf("another method: status %s, headers %v, body %q", a.Status, a.Header, a.body)
 		}
-		h = start(t, root, funchost.Options{Proxy: proxy, Env: env("serve", "AzureWebJobsDisableHomepage=true")})
+		h = start(t, root, funchost.Options{Proxy: proxy,
+			Env: env("serve", "AzureWebJobsDisableHomepage=true")})
 		if a := do(t, "POST", h.URL()+"/", nil); a.StatusCode != 204 {
 			t.Errorf("home page disabled: status %s, body %q", a.Status, a.body)
 		}

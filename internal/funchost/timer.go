@@ -38,9 +38,11 @@ func (h *Host) FireTimer(ctx context.Context, function string) (Invocation, erro
 	return h.FireTimerWith(ctx, function, Timer{})
 }
 
-// FireTimerWith sends the child one invocation of the timer function and returns its response. The error says what the
-// host would make of a response that it cannot use. There is no time limit but ctx.
-func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv Invocation, err error) {
+// FireTimerWith sends the child one invocation of the timer function and returns its response. The
+// error says what the host would make of a response that it cannot use. There is no time limit but
+// ctx.
+func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv Invocation,
+	err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("funchost: timer function %q: %w", name, err)
@@ -75,13 +77,15 @@ func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv
 }
 
 func timerPayload(f *function, timer Timer, now time.Time) string {
-	// The schedule is not evaluated: any fixed time back will do. The host's own last run is some milliseconds late.
+	// The schedule is not evaluated: any fixed time back will do. The host's own last run is some
+	// milliseconds late.
 	next := now.Truncate(time.Second)
 	last := next.Add(-15*time.Minute + 3500*time.Microsecond)
 	if timer.FirstRun {
 		last = time.Time{}
 	}
-	status := fmt.Sprintf(`{"Last":"%[1]s+00:00","Next":"%[2]s+00:00","LastUpdated":"%[1]s+00:00"}`, last.Format(timeFormat), next.Format(timeFormat))
+	status := fmt.Sprintf(`{"Last":"%[1]s+00:00","Next":"%[2]s+00:00","LastUpdated":"%[1]s+00:00"}`,
+		last.Format(timeFormat), next.Format(timeFormat))
 	if timer.NullStatus {
 		status = "null"
 	}
@@ -96,14 +100,18 @@ func readInvocation(resp *http.Response, body []byte) (inv Invocation, err error
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		return inv, fmt.Errorf("the host would fail the invocation and drop its Logs: status %s, body %q", resp.Status, body)
+		return inv, fmt.Errorf("the host would fail the invocation and drop its Logs: status %s, "+
+			"body %q", resp.Status, body)
 	case len(body) == 0 || string(body) == "null":
-		return inv, fmt.Errorf("the host would hang until the function's time limit: status %s, body %q", resp.Status, body)
+		return inv, fmt.Errorf("the host would hang until the function's time limit: status %s, "+
+			"body %q", resp.Status, body)
 	case mediaType != "application/json" && mediaType != "text/json":
-		return inv, fmt.Errorf("the host would fail the invocation: Content-Type %q is not JSON", resp.Header.Get("Content-Type"))
+		return inv, fmt.Errorf("the host would fail the invocation: Content-Type %q is not JSON",
+			resp.Header.Get("Content-Type"))
 	}
 	if err := json.Unmarshal(body, &inv); err != nil {
-		return inv, fmt.Errorf("the host would fail the invocation: body %q is not a JSON object of Outputs, Logs and ReturnValue: %w", body, err)
+		return inv, fmt.Errorf("the host would fail the invocation: body %q is not a JSON object "+
+			"of Outputs, Logs and ReturnValue: %w", body, err)
 	}
 	return inv, nil
 }

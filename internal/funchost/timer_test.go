@@ -18,18 +18,21 @@ func TestTimerRequest(t *testing.T) {
 		text  = `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,7})?`
 		zoned = text + `\+00:00"`
 		zero  = `"0001-01-01T00:00:00\+00:00"`
-		tail  = `}},"Metadata":{"sys":{"MethodName":"reaper","UtcNow":` + text + `Z","RandGuid":"` + guid + `"}}}`
-		head  = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":`
+		tail  = `}},"Metadata":{"sys":{"MethodName":"reaper","UtcNow":` + text + `Z","RandGuid":"` +
+			guid + `"}}}`
+		head = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":`
 	)
 	tests := []struct {
 		name  string
 		timer funchost.Timer
 		want  string
 	}{
-		{"on time", funchost.Timer{}, `{"Last":` + zoned + `,"Next":` + zoned + `,"LastUpdated":` + zoned + `},"IsPastDue":false`},
+		{"on time", funchost.Timer{}, `{"Last":` + zoned + `,"Next":` + zoned + `,"LastUpdated":` +
+			zoned + `},"IsPastDue":false`},
 		{"past due", funchost.Timer{PastDue: true}, `{.*},"IsPastDue":true`},
 		{"null status", funchost.Timer{NullStatus: true}, `null,"IsPastDue":false`},
-		{"first run", funchost.Timer{FirstRun: true}, `{"Last":` + zero + `,"Next":` + zoned + `,"LastUpdated":` + zero + `},"IsPastDue":false`},
+		{"first run", funchost.Timer{FirstRun: true}, `{"Last":` + zero + `,"Next":` + zoned +
+			`,"LastUpdated":` + zero + `},"IsPastDue":false`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,7 +51,8 @@ func TestTimerRequest(t *testing.T) {
 			if !matches(head+tt.want+tail, s.Body) {
 				t.Errorf("payload %s", s.Body)
 			}
-			if s.Method != "POST" || s.URI != "/reaper" || "http://"+s.Host != h.HandlerURL() || !slices.Equal(s.TransferEncoding, []string{"chunked"}) {
+			if s.Method != "POST" || s.URI != "/reaper" || "http://"+s.Host != h.HandlerURL() ||
+				!slices.Equal(s.TransferEncoding, []string{"chunked"}) {
 				t.Errorf("request %+v", s)
 			}
 			id, trace := s.Header.Get("X-Azure-Functions-InvocationId"), s.Header.Get("Traceparent")
@@ -56,8 +60,10 @@ func TestTimerRequest(t *testing.T) {
 				t.Errorf("invocation id %q, traceparent %q", id, trace)
 			}
 			want := http.Header{
-				"Content-Type": {"application/json; charset=utf-8"}, "User-Agent": {"Azure-Functions-Host/4.1037.0.0"},
-				"X-Azure-Functions-Hostversion": {"4.1037.0.0"}, "X-Azure-Functions-Invocationid": {id}, "Traceparent": {trace},
+				"Content-Type":                   {"application/json; charset=utf-8"},
+				"User-Agent":                     {"Azure-Functions-Host/4.1037.0.0"},
+				"X-Azure-Functions-Hostversion":  {"4.1037.0.0"},
+				"X-Azure-Functions-Invocationid": {id}, "Traceparent": {trace},
 			}
 			if !reflect.DeepEqual(s.Header, want) {
 				t.Errorf("headers %v, want %v", s.Header, want)
@@ -84,7 +90,8 @@ func TestTimerResponse(t *testing.T) {
 		switch _, err := h.FireTimer(t.Context(), function); {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", function, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), function)):
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), function)):
 			t.Errorf("%s: error %v, want one with %q", function, err, want)
 		}
 	}

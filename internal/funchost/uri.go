@@ -11,13 +11,18 @@ import (
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
-// HostilePaths are paths that match a POST route api/{*path}, and that a forwarding host then sends on as /reaper, the
-// endpoint of a timer of that name. A constraint that admits none of \ % ? # and space keeps all of them out.
+// HostilePaths are paths that match a POST route api/{*path}, and that a forwarding host then sends
+// on as /reaper, the endpoint of a timer of that name. A constraint that admits none of \ % ? # and
+// space keeps all of them out.
 var HostilePaths = []string{
-	"/api/..%5Creaper", "/api/..%5creaper", "/API/..%5Creaper", "/api/.%5C..%5Creaper", "/api/%2e%2e%5Creaper",
-	"/api/x%5C..%5C..%5Creaper", "/api/x/..%5C..%5Creaper", "/api/shorten%5C..%5C..%5Creaper", "/api/..%5C%2572eaper",
-	"/api/%252e%252e/reaper", "/api/%252E%252E/reaper", "/api/.%252e/reaper", "/api/%252e%252e%5Creaper",
-	"/api/x/%252e%252e/%252e%252e/reaper", "/api/%252e%252e/reaper%3Fcode=x%20", "/api/x%5C..%5C..%5Creaper%3Fy",
+	"/api/..%5Creaper", "/api/..%5creaper", "/API/..%5Creaper", "/api/.%5C..%5Creaper",
+	"/api/%2e%2e%5Creaper",
+	"/api/x%5C..%5C..%5Creaper", "/api/x/..%5C..%5Creaper", "/api/shorten%5C..%5C..%5Creaper",
+	"/api/..%5C%2572eaper",
+	"/api/%252e%252e/reaper", "/api/%252E%252E/reaper", "/api/.%252e/reaper",
+	"/api/%252e%252e%5Creaper",
+	"/api/x/%252e%252e/%252e%252e/reaper", "/api/%252e%252e/reaper%3Fcode=x%20",
+	"/api/x%5C..%5C..%5Creaper%3Fy",
 	"/api/..%5Creaper%20", "/api/..%5Creaper%23y", "/api/..%5Creaper%3Fy",
 }
 
@@ -34,16 +39,17 @@ var (
 	absoluteHTTP = regexp.MustCompile(`(?i)^(https?):[/\\]{2}([^/\\?#]*)([^?#]*)(.*)$`)
 )
 
-// requestPath returns a request's path as the host's web server reads it, before any route is matched: percent-decoded
-// once except for %2F, dot segments removed.
+// requestPath returns a request's path as the host's web server reads it, before any route is
+// matched: percent-decoded once except for %2F, dot segments removed.
 func requestPath(u *url.URL) string {
 	sent := cmp.Or(u.RawPath, u.EscapedPath())
-	path, _ := url.PathUnescape(encodedSlash.ReplaceAllString(sent, "%25$1")) // no error: net/http rejects malformed escapes
+	// no error: net/http rejects malformed escapes
+	path, _ := url.PathUnescape(encodedSlash.ReplaceAllString(sent, "%25$1"))
 	return removeDots(path)
 }
 
-// forwardedPath returns the path that a forwarding host sends for a requestPath. The host puts the decoded path into a
-// .NET Uri, which trims it and takes ? and # for delimiters.
+// forwardedPath returns the path that a forwarding host sends for a requestPath. The host puts the
+// decoded path into a .NET Uri, which trims it and takes ? and # for delimiters.
 func forwardedPath(path string) string {
 	path = strings.TrimRight(path, " ")
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
@@ -52,7 +58,8 @@ func forwardedPath(path string) string {
 	return uriPath(path)
 }
 
-// absoluteURI rewrites a Location as .NET's Uri.AbsoluteUri does. Anything but an absolute http or https URL passes.
+// absoluteURI rewrites a Location as .NET's Uri.AbsoluteUri does. Anything but an absolute http or
+// https URL passes.
 func absoluteURI(location string) string {
 	m := absoluteHTTP.FindStringSubmatch(location)
 	if m == nil {
@@ -63,7 +70,8 @@ func absoluteURI(location string) string {
 	if err != nil {
 		return location
 	}
-	return strings.TrimSuffix(origin.Href(false), "/") + cmp.Or(uriPath(m[3]), "/") + canonical(m[4])
+	return strings.TrimSuffix(origin.Href(false), "/") + cmp.Or(uriPath(m[3]), "/") +
+		canonical(m[4])
 }
 
 // uriPath rewrites a path as .NET's Uri does.
@@ -71,8 +79,8 @@ func uriPath(path string) string {
 	return removeDots(canonical(strings.ReplaceAll(path, `\`, "/")))
 }
 
-// canonical rewrites the characters of a URI as .NET's Uri does: unreserved ones are decoded, a bare % and those that
-// must not stand in a URI are encoded, the others stay as they are.
+// canonical rewrites the characters of a URI as .NET's Uri does: unreserved ones are decoded, a
+// bare % and those that must not stand in a URI are encoded, the others stay as they are.
 func canonical(s string) string {
 	return escape(percent.ReplaceAllStringFunc(s, func(encoded string) string {
 		switch c, err := url.PathUnescape(encoded); {
@@ -86,7 +94,8 @@ func canonical(s string) string {
 	}), uriChars+"%")
 }
 
-// removeDots removes the dot segments of a path, and leaves its percent signs alone (RFC 3986, section 5.2.4).
+// removeDots removes the dot segments of a path, and leaves its percent signs alone (RFC 3986,
+// section 5.2.4).
 func removeDots(path string) string {
 	return new(url.URL).ResolveReference(&url.URL{Path: path}).Path
 }
@@ -96,7 +105,8 @@ func escape(s, safe string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(safe, c) >= 0 {
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.IndexByte(safe, c) >= 0 {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -105,8 +115,9 @@ func escape(s, safe string) string {
 	return b.String()
 }
 
-// forwardedQuery returns a query as a forwarding host sends it, which passes it through a dictionary: keys that differ
-// only in case are one, and the values of one key are joined with commas.
+// forwardedQuery returns a query as a forwarding host sends it, which passes it through a
+// dictionary: keys that differ only in case are one, and the values of one key are joined with
+// commas.
 func forwardedQuery(raw string) string {
 	var keys, values []string
 	for pair := range strings.SplitSeq(canonical(raw), "&") { // canonical, so that it decodes
@@ -116,7 +127,10 @@ func forwardedQuery(raw string) string {
 		key, value, _ := strings.Cut(pair, "=")
 		key, _ = url.QueryUnescape(key)
 		value, _ = url.QueryUnescape(value)
-		if i := slices.IndexFunc(keys, func(k string) bool { return strings.EqualFold(k, key) }); i >= 0 {
+		if i := slices.IndexFunc(keys, func(k string) bool {
+			return strings.EqualFold(k,
+				key)
+		}); i >= 0 {
 			values[i] += "," + value
 		} else {
 			keys, values = append(keys, key), append(values, value)

@@ -1,5 +1,5 @@
-// Package ingest is a double of the ingestion endpoint of Application Insights: it stores what it gets, and fails as it
-// is told to.
+// Package ingest is a double of the ingestion endpoint of Application Insights: it stores what it
+// gets, and fails as it is told to.
 package ingest
 
 import (
@@ -58,7 +58,8 @@ func (i Item) Operation() string { return i.Tags["ai.operation.id"] }
 type Response struct {
 	Status     int
 	RetryAfter string
-	// Refuse returns the status of an item by its place in the batch, if Status is 206: 200 accepts it.
+	// Refuse returns the status of an item by its place in the batch, if Status is 206: 200 accepts
+	// it.
 	Refuse func(index int) int
 }
 
@@ -77,7 +78,8 @@ type Endpoint struct {
 	frozen   chan struct{} // nil: it is not
 }
 
-// Start starts a double on a free port of this machine, which nobody else gets while it refuses connections.
+// Start starts a double on a free port of this machine, which nobody else gets while it refuses
+// connections.
 func Start() *Endpoint {
 	for range 5 {
 		port, err := freeport.Find()
@@ -94,7 +96,8 @@ func Start() *Endpoint {
 }
 
 func (e *Endpoint) serve(l net.Listener) {
-	e.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(e.take)}}
+	e.server = &httptest.Server{Listener: l,
+		Config: &http.Server{Handler: http.HandlerFunc(e.take)}}
 	e.server.Start()
 }
 
@@ -227,14 +230,16 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(said)
 }
 
-// decode reads a batch as Application Insights does, and is as strict as it needs to be to see what is wrong with one.
+// decode reads a batch as Application Insights does, and is as strict as it needs to be to see what
+// is wrong with one.
 func (e *Endpoint) decode(r *http.Request, body []byte) ([]Item, error) {
 	// A token is taken by this version of the API only, and nothing else is.
 	path := "/v2/track"
 	if r.Header.Get("Authorization") != "" {
 		path = "/v2.1/track"
 	}
-	if r.Method != http.MethodPost || r.URL.Path != path || r.Header.Get("Content-Type") != "application/x-json-stream" {
+	if r.Method != http.MethodPost || r.URL.Path != path ||
+		r.Header.Get("Content-Type") != "application/x-json-stream" {
 		return nil, fmt.Errorf("%s %s %s", r.Method, r.URL, r.Header.Get("Content-Type"))
 	}
 	if r.Header.Get("Content-Encoding") == "gzip" {
@@ -266,7 +271,8 @@ func (e *Endpoint) decode(r *http.Request, body []byte) ([]Item, error) {
 	}
 }
 
-// Items returns what it has taken so far of a kind, such as "RemoteDependencyData", or everything for "".
+// Items returns what it has taken so far of a kind, such as "RemoteDependencyData", or everything
+// for "".
 func (e *Endpoint) Items(kind string) []Item {
 	e.mu.Lock()
 	defer e.mu.Unlock()

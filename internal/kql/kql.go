@@ -1,8 +1,8 @@
-// Package kql checks queries in the Kusto query language: those of the workbook, the alerts and the docs. Nothing that
-// ships imports it.
+// Package kql checks queries in the Kusto query language: those of the workbook, the alerts and the
+// docs. Nothing that ships imports it.
 //
-// The parser is Microsoft's own, in the npm package that package-lock.json beside this file pins; `make kql` installs
-// it, and check.mjs runs it.
+// The parser is Microsoft's own, in the npm package that package-lock.json beside this file pins;
+// `make kql` installs it, and check.mjs runs it.
 package kql
 
 import (
@@ -23,10 +23,12 @@ type Query struct {
 // Checked is what was found about a query.
 type Checked struct {
 	Name string `json:"name"`
-	// Problems are what is wrong with it, with line and column: syntax, unknown names, types that do not go together.
+	// Problems are what is wrong with it, with line and column: syntax, unknown names, types that
+	// do not go together.
 	Problems []string `json:"problems"`
-	// Uses are the columns of tables that it compares with texts, also by a key of theirs, and the keys that it takes
-	// out of customDimensions and customMeasurements, whatever they are called by then.
+	// Uses are the columns of tables that it compares with texts, also by a key of theirs, and the
+	// keys that it takes out of customDimensions and customMeasurements, whatever they are called
+	// by then.
 	Uses []Use `json:"uses"`
 	// Columns are those of its result.
 	Columns []Column `json:"columns"`
@@ -39,8 +41,8 @@ type Use struct {
 	Table  string `json:"table"`
 	Column string `json:"column"`
 	Key    string `json:"key"` // in a column of properties, or of JSON
-	// Operator and Value say what it is compared with. No operator: the key is taken. "unknown": with something that
-	// is not a literal, which is in Value then.
+	// Operator and Value say what it is compared with. No operator: the key is taken. "unknown":
+	// with something that is not a literal, which is in Value then.
 	Operator string `json:"operator"`
 	Value    string `json:"value"`
 }
@@ -51,15 +53,18 @@ type Column struct {
 	Type string `json:"type"`
 }
 
-// Check checks queries against the tables of Application Insights, in the order in which they come. root is the
-// project's folder.
+// Check checks queries against the tables of Application Insights, in the order in which they come.
+// root is the project's folder.
 func Check(root string, queries []Query) ([]Checked, error) {
 	dir := filepath.Join(root, "internal", "kql")
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@kusto", "language-service-next")); err != nil {
-		return nil, fmt.Errorf("the parser of queries is not installed; run `make kql` first (%w)", err)
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@kusto",
+		"language-service-next")); err != nil {
+		return nil, fmt.Errorf("the parser of queries is not installed; run `make kql` first (%w)",
+			err)
 	}
 	script := filepath.Join(dir, "check.mjs")
-	if _, err := os.Stat(script); err != nil { // and so a result that go test has kept ends with a change of it
+	// and so a result that go test has kept ends with a change of it
+	if _, err := os.Stat(script); err != nil {
 		return nil, err
 	}
 	in, err := json.Marshal(queries)

@@ -10,8 +10,10 @@ import (
 )
 
 var problemTests = []struct{ name, text, want string }{
-	{"none", "requests | where timestamp > ago(1h) | summarize percentilesw(duration, itemCount, 50, 99) by name", ""},
-	{"none, in a chart", "requests | summarize sum(itemCount) by bin(timestamp, 5m), name | render timechart", ""},
+	{"none", "requests | where timestamp > ago(1h) | summarize percentilesw(duration, itemCount, " +
+		"50, 99) by name", ""},
+	{"none, in a chart", "requests | summarize sum(itemCount) by bin(timestamp, 5m), name | " +
+		"render timechart", ""},
 	{"none, with a flag that is a text", "dependencies | where success == false", ""},
 	{"syntax", "requests | whre name == 'redirect'", "line 1, column 12: "},
 	{"an end that is missing", "requests | where (name == 'redirect'", "Expected: )"},
@@ -19,14 +21,19 @@ var problemTests = []struct{ name, text, want string }{
 	{"table", "AppRequests | count", "'AppRequests'"},
 	{"column", "requests\n| where resultcode == '404'", "line 2, column 9: The name 'resultcode'"},
 	{"column of another table", "customMetrics | summarize sum(itemCount)", "'itemCount'"},
-	{"column that a summarize left behind", "requests | summarize n = count() by name | where duration > 5", "'duration'"},
-	{"function", "requests | summarize percentilesweighted(duration, itemCount, 50)", "'percentilesweighted'"},
+	{"column that a summarize left behind",
+		"requests | summarize n = count() by name | where duration > 5", "'duration'"},
+	{"function", "requests | summarize percentilesweighted(duration, itemCount, 50)",
+		"'percentilesweighted'"},
 	{"arguments", "requests | summarize countif(name == 'redirect', itemCount)", "'countif'"},
 	{"text as a number", "requests | where resultCode >= 500", "'>='"},
-	{"number as a text", "requests | where duration == 'long'", "real duration is compared with string"},
-	{"number among texts", "requests | where resultCode in (404, 410)", "string resultCode is compared with long"},
+	{"number as a text", "requests | where duration == 'long'",
+		"real duration is compared with string"},
+	{"number among texts", "requests | where resultCode in (404, 410)",
+		"string resultCode is compared with long"},
 	{"sum of texts", "requests | summarize sum(name)", "summable"},
-	{"key that is computed", "customEvents | extend key = strcat('R', 'esult') | where customDimensions[key] == 'done'", "not a literal"},
+	{"key that is computed", "customEvents | extend key = strcat('R', 'esult') | where " +
+		"customDimensions[key] == 'done'", "not a literal"},
 	{"no query", "let n = 1;", "no table"},
 }
 
@@ -38,25 +45,32 @@ var useTests = []struct {
 		kql.Use{Table: "customMetrics", Column: "name", Operator: "==", Value: "cache.hit"}},
 	{"the other way round", "customMetrics | where 'cache.hit' == name",
 		kql.Use{Table: "customMetrics", Column: "name", Operator: "==", Value: "cache.hit"}},
-	{"one of several", "customMetrics | summarize sumif(valueSum, name in ('cache.hit', 'cache.miss'))",
+	{"one of several", "customMetrics | summarize sumif(valueSum, name in ('cache.hit', " +
+		"'cache.miss'))",
 		kql.Use{Table: "customMetrics", Column: "name", Operator: "in", Value: "cache.miss"}},
 	{"the start of it", "customMetrics | where name startswith 'cache.'",
 		kql.Use{Table: "customMetrics", Column: "name", Operator: "startswith", Value: "cache."}},
-	{"under another name", "customEvents | summarize arg_max(timestamp, *) by Event = name | where Event =~ 'ReaperRun'",
+	{"under another name", "customEvents | summarize arg_max(timestamp, *) by Event = name | " +
+		"where Event =~ 'ReaperRun'",
 		kql.Use{Table: "customEvents", Column: "name", Operator: "=~", Value: "ReaperRun"}},
 	{"of tables together", "union requests, dependencies | where name == 'redirect'",
 		kql.Use{Table: "dependencies", Column: "name", Operator: "==", Value: "redirect"}},
-	{"after a join", "requests | join kind=inner dependencies on operation_Id | where name1 == 'GetEntity ShortUrls'",
-		kql.Use{Table: "dependencies", Column: "name", Operator: "==", Value: "GetEntity ShortUrls"}},
+	{"after a join", "requests | join kind=inner dependencies on operation_Id | where name1 == " +
+		"'GetEntity ShortUrls'",
+		kql.Use{Table: "dependencies", Column: "name", Operator: "==",
+			Value: "GetEntity ShortUrls"}},
 	{"in a variable", "let event = 'ReaperRun'; customEvents | where name == event",
 		kql.Use{Table: "customEvents", Column: "name", Operator: "unknown", Value: "event"}},
 	{"key", "customEvents | project todouble(customMeasurements.Deleted)",
 		kql.Use{Table: "customEvents", Column: "customMeasurements", Key: "Deleted"}},
 	{"key in brackets", "customEvents | project customDimensions['Result']",
 		kql.Use{Table: "customEvents", Column: "customDimensions", Key: "Result"}},
-	{"key that is compared", "customEvents | extend R = tostring(customDimensions.Result) | where R != 'held'",
-		kql.Use{Table: "customEvents", Column: "customDimensions", Key: "Result", Operator: "!=", Value: "held"}},
-	{"in JSON", "traces | extend line = parse_json(message) | extend Level = tostring(line.level) | where Level == 'WARN'",
+	{"key that is compared", "customEvents | extend R = tostring(customDimensions.Result) | " +
+		"where R != 'held'",
+		kql.Use{Table: "customEvents", Column: "customDimensions", Key: "Result", Operator: "!=",
+			Value: "held"}},
+	{"in JSON", "traces | extend line = parse_json(message) | extend Level = " +
+		"tostring(line.level) | where Level == 'WARN'",
 		kql.Use{Table: "traces", Column: "message", Key: "level", Operator: "==", Value: "WARN"}},
 }
 
@@ -70,7 +84,8 @@ var oneRowTests = map[string]bool{
 
 const columnsTest = "requests | summarize n = sum(itemCount), share = 0.5 by bin(timestamp, 5m)"
 
-// checked returns what is found about a query. All are checked at once: starting the parser takes seconds.
+// checked returns what is found about a query. All are checked at once: starting the parser takes
+// seconds.
 func checked(t *testing.T, text string) kql.Checked {
 	t.Helper()
 	all, err := checkAll()
@@ -104,7 +119,8 @@ func TestProblems(t *testing.T) {
 	for _, test := range problemTests {
 		t.Run(test.name, func(t *testing.T) {
 			got := checked(t, test.text).Problems
-			if test.want == "" && len(got) > 0 || !strings.Contains(strings.Join(got, "\n"), test.want) {
+			if test.want == "" && len(got) > 0 || !strings.Contains(strings.Join(got, "\n"),
+				test.want) {
 				t.Errorf("problems %q, want %q", got, test.want)
 			}
 		})
@@ -114,7 +130,8 @@ func TestProblems(t *testing.T) {
 func TestUses(t *testing.T) {
 	for _, test := range useTests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := checked(t, test.text); len(got.Problems) > 0 || !slices.Contains(got.Uses, test.want) {
+			if got := checked(t, test.text); len(got.Problems) > 0 ||
+				!slices.Contains(got.Uses, test.want) {
 				t.Errorf("problems %q, uses %+v, want %+v", got.Problems, got.Uses, test.want)
 			}
 		})
@@ -130,7 +147,8 @@ func TestOneRow(t *testing.T) {
 }
 
 func TestColumns(t *testing.T) {
-	want := []kql.Column{{Name: "timestamp", Type: "datetime"}, {Name: "n", Type: "long"}, {Name: "share", Type: "real"}}
+	want := []kql.Column{{Name: "timestamp", Type: "datetime"}, {Name: "n", Type: "long"},
+		{Name: "share", Type: "real"}}
 	if got := checked(t, columnsTest).Columns; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -40,12 +40,14 @@ func conformBlocked(t *testing.T, start starter) {
 		}
 		clock.Advance(time.Hour)
 		must(s.Blocked.Add(t.Context(), "example.com")) // it keeps its time
-		want := fmt.Sprint([]link.BlockedHost{{Host: "[2001:db8::1]", CreatedAt: first}, {Host: "example.com", CreatedAt: first}, {Host: odd, CreatedAt: first}})
+		want := fmt.Sprint([]link.BlockedHost{{Host: "[2001:db8::1]", CreatedAt: first},
+			{Host: "example.com", CreatedAt: first}, {Host: odd, CreatedAt: first}})
 		if got, err := s.Blocked.List(t.Context()); err != nil || fmt.Sprint(got) != want {
 			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
 		for longURL, want := range map[string]bool{
-			"https://example.com/": true, "https://a.EXAMPLE.com.:80/": true, "http://[2001:db8:0::1]": true, "https://a." + odd: true,
+			"https://example.com/": true, "https://a.EXAMPLE.com.:80/": true,
+			"http://[2001:db8:0::1]": true, "https://a." + odd: true,
 			"https://example.org/": false, "https://com/": false,
 		} {
 			if got := s.Blocked.Has(t.Context(), longURL); got != want {
@@ -59,7 +61,9 @@ func conformBlocked(t *testing.T, start starter) {
 				t.Errorf("%s, not blocked: %v", h, err)
 			}
 		}
-		if got, err := s.Blocked.List(t.Context()); err != nil || len(got) != 1 || s.Blocked.Has(t.Context(), "https://example.com/") || s.Blocked.Has(t.Context(), "https://"+odd) {
+		if got, err := s.Blocked.List(t.Context()); err != nil || len(got) != 1 ||
+			s.Blocked.Has(t.Context(), "https://example.com/") ||
+			s.Blocked.Has(t.Context(), "https://"+odd) {
 			t.Errorf("got %v, %v", got, err)
 		}
 	})
@@ -76,7 +80,11 @@ func conformBlocked(t *testing.T, start starter) {
 		}
 		shorten := func(w link.Link) error { _, _, err := s.Create(t.Context(), w, ""); return err }
 		edit := func(a link.Alias, change func(*link.Link)) error {
-			_, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) { change(&l); return l, nil })
+			_, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link,
+				error) {
+				change(&l)
+				return l, nil
+			})
 			return err
 		}
 		if err := s.Blocked.Add(t.Context(), "example.com"); err != nil {
@@ -87,7 +95,8 @@ func conformBlocked(t *testing.T, start starter) {
 		blocked("a new URL", shorten(want(bad+"new", time.Hour)))
 		blocked("a chosen alias", shorten(chosen(want(bad, time.Hour), "mine")))
 		blocked("an edit", edit(other.Alias, func(l *link.Link) { l.LongURL = bad }))
-		// What leads there already can be read, disabled, deleted, restored, claimed, and led elsewhere.
+		// What leads there already can be read, disabled, deleted, restored, claimed, and led
+		// elsewhere.
 		for _, change := range []func(*link.Link){
 			func(l *link.Link) { l.Disabled = true },
 			func(l *link.Link) { l.DeletedAt = clock.Now() },
@@ -98,7 +107,10 @@ func conformBlocked(t *testing.T, start starter) {
 				t.Error(err)
 			}
 		}
-		if err := edit(known.Alias, func(l *link.Link) { *l = l.Claimed("b", true, clock.Now()) }); err != nil {
+		if err := edit(known.Alias, func(l *link.Link) {
+			*l = l.Claimed("b", true,
+				clock.Now())
+		}); err != nil {
 			t.Error(err)
 		}
 		if l, err := s.Get(t.Context(), known.Alias); err != nil || l.LongURL != bad {

@@ -19,17 +19,21 @@ import (
 
 // Store is what the suite tests.
 type Store interface {
-	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool, err error)
+	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool,
+		err error)
 	Get(ctx context.Context, a link.Alias) (link.Link, error)
 	Read(ctx context.Context, a link.Alias) (link.Link, error)
-	Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error)
-	EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link, error)) (errs []error, err error)
-	List(ctx context.Context, owner, after string, limit int, keep func(link.Link) bool) (links []link.Link, next string, err error)
+	Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link,
+		error)) (link.Link, error)
+	EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link,
+		error)) (errs []error, err error)
+	List(ctx context.Context, owner, after string, limit int,
+		keep func(link.Link) bool) (links []link.Link, next string, err error)
 	Reap(ctx context.Context) (link.ReapResult, error)
 }
 
-// Subject is a store without links, which keeps what is over for DeletedKeep and TombstoneKeep, and ways to it that a test
-// needs.
+// Subject is a store without links, which keeps what is over for DeletedKeep and TombstoneKeep, and
+// ways to it that a test needs.
 type Subject struct {
 	Store
 	// Put writes a link behind the store's back, in the place of what is there.
@@ -41,7 +45,8 @@ type Subject struct {
 func Same(a, b link.Link) bool {
 	for _, l := range []*link.Link{&a, &b} {
 		l.StatusCode = cmp.Or(l.StatusCode, link.DefaultStatusCode)
-		l.CountedFrom, l.Stale = time.Time{}, false // the day on which the store made it, and that it is from a cache
+		// the day on which the store made it, and that it is from a cache
+		l.CountedFrom, l.Stale = time.Time{}, false
 	}
 	return reflect.DeepEqual(cached(a), cached(b))
 }
@@ -50,7 +55,8 @@ func Same(a, b link.Link) bool {
 const settle = 20 * time.Minute
 
 // Conform tests the stores that open makes, which draw six characters from random for an alias.
-func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random io.Reader) Subject) {
+func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
+	random io.Reader) Subject) {
 	ctx := context.Background()
 	start := func(t *testing.T, random io.Reader) (Subject, *Clock, wisher) {
 		clock := NewClock()
@@ -69,7 +75,8 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 	t.Run("a link is found as it was made", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
 		for _, url := range []string{
-			"https://example.com/", "https://example.com/?a=b&c=<d>'\"", "https://bücher.example/東京", "https://example.com/" + strings.Repeat("x", 4000),
+			"https://example.com/", "https://example.com/?a=b&c=<d>'\"",
+			"https://bücher.example/東京", "https://example.com/" + strings.Repeat("x", 4000),
 		} {
 			w := want(url, time.Hour)
 			l := create(t, s, w)
@@ -95,7 +102,8 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 	})
 	t.Run("aliases differ by case", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
-		upper, lower := want("https://example.com/upper", time.Hour), want("https://example.com/lower", time.Hour)
+		upper, lower := want("https://example.com/upper", time.Hour),
+			want("https://example.com/lower", time.Hour)
 		upper.Alias, lower.Alias = "ABcdef", "abcdef"
 		s.Put(upper)
 		s.Put(lower)
@@ -149,13 +157,17 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		random := Draws(strings.Repeat("aaaaaa", 11))
 		s, _, want := start(t, random)
 		create(t, s, want("https://example.com/1", time.Hour))
-		if _, _, err := s.Create(ctx, want("https://example.com/2", 2*time.Hour), ""); !errors.Is(err, link.ErrAliasesTaken) {
+		if _, _, err := s.Create(ctx, want("https://example.com/2", 2*time.Hour),
+			""); !errors.Is(err, link.ErrAliasesTaken) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("any number of creates of one URL make one link", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
-		CreateAtOnce(t, 32, func(int) (link.Link, bool, error) { return s.Create(ctx, want("https://example.com/", time.Hour), "") })
+		CreateAtOnce(t, 32, func(int) (link.Link, bool, error) {
+			return s.Create(ctx,
+				want("https://example.com/", time.Hour), "")
+		})
 	})
 	t.Run("a disabled link is told as such and its URL gets no other", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
@@ -178,7 +190,8 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		l.Disabled = false
 		s.Put(l)
 		l.Shared = true
-		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour), ""); err != nil || created || !Same(got, l) {
+		if got, created, err := s.Create(ctx, want("https://example.com/", time.Hour),
+			""); err != nil || created || !Same(got, l) {
 			t.Errorf("enabled again: got %+v, %t, %v", got, created, err)
 		}
 		l.Disabled = true
@@ -201,18 +214,21 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time, random 
 		s, clock, want := start(t, rand.Reader)
 		var links []link.Link
 		for i := range 20 {
-			links = append(links, create(t, s, want(fmt.Sprintf("https://example.com/%d", i), time.Duration(i+1)*time.Hour)))
+			links = append(links, create(t, s, want(fmt.Sprintf("https://example.com/%d", i),
+				time.Duration(i+1)*time.Hour)))
 		}
 		if done, err := s.Reap(ctx); err != nil || done != (link.ReapResult{Complete: true}) {
 			t.Errorf("nothing is due: got %+v, %v", done, err)
 		}
 		clock.Advance(10 * time.Hour)
-		if done, err := s.Reap(ctx); err != nil || done != (link.ReapResult{Deleted: 10, Complete: true}) {
+		if done, err := s.Reap(ctx); err != nil ||
+			done != (link.ReapResult{Deleted: 10, Complete: true}) {
 			t.Errorf("ten are due: got %+v, %v", done, err)
 		}
 		for i, l := range links {
 			got, err := s.Get(ctx, l.Alias)
-			if gone := (link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}); i < 10 && (err != nil || !Same(got, gone)) {
+			if gone := (link.Link{Alias: l.Alias, GoneReason: link.StateExpired,
+				GoneAt: l.ExpiresAt}); i < 10 && (err != nil || !Same(got, gone)) {
 				t.Errorf("link %d: got %+v, %v, want a tombstone", i, got, err)
 			}
 			if i >= 10 && (err != nil || !Same(got, l)) {
@@ -239,9 +255,10 @@ func create(t *testing.T, s Store, want link.Link) link.Link {
 	return l
 }
 
-// CreateAtOnce makes so many calls of create at once, which are to make one link, and checks that they all get the same
-// and at most one is told that it has made it. A call that storage did not respond to in time, which a busy machine may
-// bring about, is made again, as its caller would; where there was none, one is told.
+// CreateAtOnce makes so many calls of create at once, which are to make one link, and checks that
+// they all get the same and at most one is told that it has made it. A call that storage did not
+// respond to in time, which a busy machine may bring about, is made again, as its caller would;
+// where there was none, one is told.
 func CreateAtOnce(t *testing.T, calls int, create func(call int) (link.Link, bool, error)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -250,7 +267,8 @@ func CreateAtOnce(t *testing.T, calls int, create func(call int) (link.Link, boo
 	for call := range calls {
 		all.Go(func() {
 			l, made, err := create(call)
-			for end := time.Now().Add(time.Minute); errors.Is(err, link.ErrUnavailable) && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); errors.Is(err, link.ErrUnavailable) &&
+				time.Now().Before(end); {
 				late.Add(1)
 				l, made, err = create(call)
 			}

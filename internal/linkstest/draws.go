@@ -6,9 +6,12 @@ import (
 	"strings"
 )
 
-// Draws returns a source of randomness that has the given bytes for whoever draws six at a time, as for an alias, and random
-// ones for all others. Past its end it fails.
-func Draws(aliases ...string) io.Reader { return draws{strings.NewReader(strings.Join(aliases, ""))} }
+// Draws returns a source of randomness that has the given bytes for whoever draws six at a time, as
+// for an alias, and random ones for all others. Past its end it fails.
+func Draws(aliases ...string) io.Reader {
+	return draws{strings.NewReader(strings.Join(aliases,
+		""))}
+}
 
 type draws struct{ aliases *strings.Reader }
 

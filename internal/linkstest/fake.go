@@ -1,5 +1,5 @@
-// Package linkstest tests stores of links: one suite that all of them must pass, and a fake that passes it too, for
-// tests of what stands above them.
+// Package linkstest tests stores of links: one suite that all of them must pass, and a fake that
+// passes it too, for tests of what stands above them.
 package linkstest
 
 import (
@@ -22,7 +22,8 @@ type Clock struct {
 	at time.Time
 }
 
-// NewClock returns a clock that stands at a whole second near the real time, since a storage service has its own.
+// NewClock returns a clock that stands at a whole second near the real time, since a storage
+// service has its own.
 func NewClock() *Clock { return &Clock{at: time.Now().UTC().Truncate(time.Second)} }
 
 // Now returns the clock's time.
@@ -64,8 +65,10 @@ type Fake struct {
 
 // NewFake makes a fake without links.
 func NewFake(now func() time.Time, random io.Reader) *Fake {
-	return &Fake{Blocked: &Blocked{now: now, hosts: map[link.Host]time.Time{}}, now: now, random: random, links: map[link.Alias]link.Link{},
-		index: map[string]link.Alias{}, until: map[link.Alias]time.Time{}, cached: map[link.Alias]bool{}}
+	return &Fake{Blocked: &Blocked{now: now, hosts: map[link.Host]time.Time{}}, now: now,
+		random: random, links: map[link.Alias]link.Link{},
+		index: map[string]link.Alias{}, until: map[link.Alias]time.Time{},
+		cached: map[link.Alias]bool{}}
 }
 
 // Fail makes all calls fail with err, until it is called with nil.
@@ -109,7 +112,8 @@ func (f *Fake) put(l link.Link) link.Link {
 
 // cached returns what a cache knows of a link.
 func cached(l link.Link) link.Link {
-	l.UpdatedAt, l.Title, l.Tags, l.ClaimHash, l.Before, l.Version = time.Time{}, "", nil, "", link.Count{}, ""
+	l.UpdatedAt, l.Title, l.Tags, l.ClaimHash, l.Before, l.Version = time.Time{}, "", nil, "",
+		link.Count{}, ""
 	return l
 }
 
@@ -160,7 +164,8 @@ func (f *Fake) Read(_ context.Context, a link.Alias) (link.Link, error) {
 }
 
 // Create makes a link or returns the one that its owner has for its URL.
-func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link.Link, bool, error) {
+func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link.Link, bool,
+	error) {
 	err := f.call()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -179,7 +184,8 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 			return link.Link{}, false, link.ErrDisabled
 		case !taken:
 			return f.put(want), true, nil
-		case want.Owner != "" && indexKey(l) == indexKey(want) && l.State(f.now()) == link.StateLive:
+		case want.Owner != "" && indexKey(l) == indexKey(want) &&
+			l.State(f.now()) == link.StateLive:
 			return cached(l), false, nil
 		}
 		return link.Link{}, false, link.ErrAliasTaken
@@ -209,8 +215,10 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	return link.Link{}, false, link.ErrAliasesTaken
 }
 
-// Edit applies a change to a link. It calls change without a lock, so that another edit can come between.
-func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link, error)) (link.Link, error) {
+// Edit applies a change to a link. It calls change without a lock, so that another edit can come
+// between.
+func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link,
+	error)) (link.Link, error) {
 	for range 5 {
 		was, err := f.Read(ctx, a)
 		if err != nil {
@@ -255,7 +263,8 @@ func (f *Fake) replace(was, l link.Link) (link.Link, bool) {
 }
 
 // EditAll edits several links, one after the other.
-func (f *Fake) EditAll(ctx context.Context, aliases []link.Alias, change func(int, link.Link) (link.Link, error)) ([]error, error) {
+func (f *Fake) EditAll(ctx context.Context, aliases []link.Alias,
+	change func(int, link.Link) (link.Link, error)) ([]error, error) {
 	err := f.call()
 	f.mu.Unlock()
 	if err != nil {
@@ -263,13 +272,17 @@ func (f *Fake) EditAll(ctx context.Context, aliases []link.Alias, change func(in
 	}
 	errs := make([]error, len(aliases))
 	for i, a := range aliases {
-		_, errs[i] = f.Edit(ctx, a, false, func(l link.Link) (link.Link, error) { return change(i, l) })
+		_, errs[i] = f.Edit(ctx, a, false, func(l link.Link) (link.Link,
+			error) {
+			return change(i, l)
+		})
 	}
 	return errs, nil
 }
 
 // List returns an owner's links, newest first.
-func (f *Fake) List(_ context.Context, owner, after string, limit int, keep func(link.Link) bool) ([]link.Link, string, error) {
+func (f *Fake) List(_ context.Context, owner, after string, limit int,
+	keep func(link.Link) bool) ([]link.Link, string, error) {
 	err := f.call()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -333,7 +346,8 @@ func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
 }
 
 // TryImport makes none. It does not remember the long URLs of what it would have made.
-func (f *Fake) TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported {
+func (f *Fake) TryImport(ctx context.Context, links []link.Link,
+	made map[link.Alias]uint64) []link.Imported {
 	done := f.imports(ctx, links, func(l link.Link) link.Link { return l })
 	for i, l := range links {
 		if _, again := made[l.Alias]; again {
@@ -344,7 +358,8 @@ func (f *Fake) TryImport(ctx context.Context, links []link.Link, made map[link.A
 	return done
 }
 
-func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Link) link.Link) (done []link.Imported) {
+func (f *Fake) imports(ctx context.Context, links []link.Link,
+	make func(link.Link) link.Link) (done []link.Imported) {
 	for _, l := range links {
 		err := f.call()
 		there, ok := f.links[l.Alias]
@@ -375,7 +390,8 @@ func (f *Fake) imports(ctx context.Context, links []link.Link, make func(link.Li
 	return done
 }
 
-// Reap puts a tombstone in the place of each link whose time is over, and drops tombstones whose own time is.
+// Reap puts a tombstone in the place of each link whose time is over, and drops tombstones whose
+// own time is.
 func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
 	err := f.call()
 	defer f.mu.Unlock()

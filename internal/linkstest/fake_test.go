@@ -9,7 +9,8 @@ import (
 )
 
 func TestFakeConforms(t *testing.T) {
-	linkstest.Conform(t, func(_ *testing.T, now func() time.Time, random io.Reader) linkstest.Subject {
+	linkstest.Conform(t, func(_ *testing.T, now func() time.Time,
+		random io.Reader) linkstest.Subject {
 		f := linkstest.NewFake(now, random)
 		return linkstest.Subject{Store: f, Put: f.Put, Blocked: f.Blocked}
 	})

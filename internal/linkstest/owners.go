@@ -67,14 +67,18 @@ func conformOwners(t *testing.T, start starter) {
 		}
 		for owner, l := range first {
 			l.Shared = owner == ""
-			if got, created, err := s.Create(t.Context(), owned(want(url, 2*time.Hour), owner), ""); err != nil || created || !Same(got, l) {
+			if got, created, err := s.Create(t.Context(), owned(want(url, 2*time.Hour), owner),
+				""); err != nil || created || !Same(got, l) {
 				t.Errorf("%q again: got %+v, created %t, %v, want %+v", owner, got, created, err, l)
 			}
 		}
 	})
 	t.Run("any number of creates of one owner make one link", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
-		CreateAtOnce(t, 16, func(int) (link.Link, bool, error) { return s.Create(t.Context(), owned(want(url, 0), "a"), "") })
+		CreateAtOnce(t, 16, func(int) (link.Link, bool, error) {
+			return s.Create(t.Context(),
+				owned(want(url, 0), "a"), "")
+		})
 	})
 	t.Run("a link is shared with callers who do not present its claim token", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
@@ -87,19 +91,24 @@ func conformOwners(t *testing.T, start starter) {
 		}{{"its hash", false}, {"another hash", true}, {"its hash", true}, {"", true}} {
 			got, created, err := s.Create(t.Context(), want(url, time.Hour), test.presented)
 			if err != nil || created || got.Alias != l.Alias || got.Shared != test.shared {
-				t.Errorf("presenting %q: got %+v, created %t, %v", test.presented, got, created, err)
+				t.Errorf("presenting %q: got %+v, created %t, %v", test.presented, got, created,
+					err)
 			}
-			if read, err := s.Read(t.Context(), l.Alias); err != nil || read.Shared != test.shared || read.ClaimHash != "its hash" || !read.UpdatedAt.IsZero() {
+			if read, err := s.Read(t.Context(), l.Alias); err != nil ||
+				read.Shared != test.shared || read.ClaimHash != "its hash" ||
+				!read.UpdatedAt.IsZero() {
 				t.Errorf("presenting %q: read %+v, %v", test.presented, read, err)
 			}
 		}
 		own := create(t, s, owned(want(url, 0), "a"))
-		if got, _, err := s.Create(t.Context(), owned(want(url, 0), "a"), ""); err != nil || got.Alias != own.Alias || got.Shared {
+		if got, _, err := s.Create(t.Context(), owned(want(url, 0), "a"), ""); err != nil ||
+			got.Alias != own.Alias || got.Shared {
 			t.Errorf("its owner again: got %+v, %v", got, err)
 		}
 		// A link without a claim token is nobody's: no hash is that of none.
 		other := create(t, s, want(url+"2", time.Hour))
-		if got, _, err := s.Create(t.Context(), want(url+"2", time.Hour), ""); err != nil || got.Alias != other.Alias || !got.Shared {
+		if got, _, err := s.Create(t.Context(), want(url+"2", time.Hour), ""); err != nil ||
+			got.Alias != other.Alias || !got.Shared {
 			t.Errorf("without a token: got %+v, %v", got, err)
 		}
 	})
@@ -110,12 +119,14 @@ func conformOwners(t *testing.T, start starter) {
 		if mine.Alias != "mine" {
 			t.Errorf("got the alias %s", mine.Alias)
 		}
-		if got, created, err := s.Create(t.Context(), owned(chosen(want(url, 0), "mine"), "a"), ""); err != nil || created || !Same(got, mine) {
+		if got, created, err := s.Create(t.Context(), owned(chosen(want(url, 0), "mine"), "a"),
+			""); err != nil || created || !Same(got, mine) {
 			t.Errorf("the same again: got %+v, created %t, %v", got, created, err)
 		}
 		taken := func(what string, want link.Link) {
 			t.Helper()
-			if l, created, err := s.Create(t.Context(), want, "a hash"); !errors.Is(err, link.ErrAliasTaken) || created {
+			if l, created, err := s.Create(t.Context(), want, "a hash"); !errors.Is(err,
+				link.ErrAliasTaken) || created {
 				t.Errorf("%s: got %+v, %t, %v", what, l, created, err)
 			}
 		}
@@ -177,7 +188,8 @@ func conformOwners(t *testing.T, start starter) {
 				if i > 0 && l.CreatedAt.After(listed[i-1].CreatedAt) {
 					t.Errorf("%d a page: %s is newer than the one before it", limit, l.Alias)
 				}
-				if read, err := s.Read(t.Context(), l.Alias); err != nil || !reflect.DeepEqual(read, l) {
+				if read, err := s.Read(t.Context(), l.Alias); err != nil ||
+					!reflect.DeepEqual(read, l) {
 					t.Errorf("listed %+v, read %+v, %v", l, read, err)
 				}
 			}
@@ -185,7 +197,8 @@ func conformOwners(t *testing.T, start starter) {
 				t.Errorf("%d a page: %v", limit, aliases)
 			}
 		}
-		if some := list("a", 2, func(l link.Link) bool { return l.Title > "title 3" }); len(some) != 3 {
+		if some := list("a", 2, func(l link.Link) bool { return l.Title > "title 3" }); len(
+			some) != 3 {
 			t.Errorf("of three, these are kept: %+v", some)
 		}
 		if none := list("c", 10, all); len(none) != 0 {
@@ -213,7 +226,11 @@ func conformEdits(t *testing.T, start starter) {
 	// edit applies a change that works.
 	edit := func(t *testing.T, s Store, a link.Alias, change func(*link.Link)) link.Link {
 		t.Helper()
-		l, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) { change(&l); return l, nil })
+		l, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link,
+			error) {
+			change(&l)
+			return l, nil
+		})
 		if err != nil {
 			t.Fatalf("editing %s: %v", a, err)
 		}
@@ -240,7 +257,8 @@ func conformEdits(t *testing.T, start starter) {
 			t.Fatal(err)
 		}
 		w := read
-		w.LongURL, w.ExpiresAt, w.StatusCode, w.Title, w.Tags, w.UpdatedAt = url+"2", clock.Now().Add(2*time.Hour), 301, "new", []string{"x"}, clock.Now()
+		w.LongURL, w.ExpiresAt, w.StatusCode, w.Title, w.Tags, w.UpdatedAt = url+"2",
+			clock.Now().Add(2*time.Hour), 301, "new", []string{"x"}, clock.Now()
 		got := edit(t, s, l.Alias, func(l *link.Link) { *l = w })
 		if got.Version == read.Version || got.Version == "" {
 			t.Errorf("version %q after %q", got.Version, read.Version)
@@ -253,8 +271,12 @@ func conformEdits(t *testing.T, start starter) {
 		if got, err := s.Get(t.Context(), l.Alias); err != nil || !Same(got, w) {
 			t.Errorf("Get: got %+v, %v", got, err)
 		}
-		none := edit(t, s, l.Alias, func(l *link.Link) { l.Title, l.Tags, l.ExpiresAt = "", nil, time.Time{} })
-		if again, err := s.Read(t.Context(), l.Alias); err != nil || again.Title != "" || again.Tags != nil || !again.ExpiresAt.IsZero() || !reflect.DeepEqual(again, none) {
+		none := edit(t, s, l.Alias, func(l *link.Link) {
+			l.Title, l.Tags, l.ExpiresAt = "", nil,
+				time.Time{}
+		})
+		if again, err := s.Read(t.Context(), l.Alias); err != nil || again.Title != "" ||
+			again.Tags != nil || !again.ExpiresAt.IsZero() || !reflect.DeepEqual(again, none) {
 			t.Errorf("what is taken away is there: %+v, %v", again, err)
 		}
 	})
@@ -275,10 +297,12 @@ func conformEdits(t *testing.T, start starter) {
 		}); !errors.Is(err, refused) {
 			t.Errorf("got %v", err)
 		}
-		if after, err := s.Read(t.Context(), l.Alias); err != nil || !reflect.DeepEqual(after, before) {
+		if after, err := s.Read(t.Context(), l.Alias); err != nil ||
+			!reflect.DeepEqual(after, before) {
 			t.Errorf("got %+v, %v, want %+v", after, err, before)
 		}
-		if _, err := s.Edit(t.Context(), "nobody", false, setTitle("x")); !errors.Is(err, link.ErrNotFound) {
+		if _, err := s.Edit(t.Context(), "nobody", false, setTitle("x")); !errors.Is(err,
+			link.ErrNotFound) {
 			t.Errorf("an unknown alias: got %v", err)
 		}
 	})
@@ -289,7 +313,10 @@ func conformEdits(t *testing.T, start starter) {
 		crossed := func(title string, once bool, others int) (calls int, err error) {
 			_, err = s.Edit(t.Context(), l.Alias, once, func(l link.Link) (link.Link, error) {
 				if calls++; calls <= others {
-					edit(t, s, l.Alias, func(l *link.Link) { l.Tags = append(l.Tags, fmt.Sprint(title, calls)) })
+					edit(t, s, l.Alias, func(l *link.Link) {
+						l.Tags = append(l.Tags,
+							fmt.Sprint(title, calls))
+					})
 				}
 				l.Title = title
 				return l, nil
@@ -299,7 +326,8 @@ func conformEdits(t *testing.T, start starter) {
 		if calls, err := crossed("four", false, 4); err != nil || calls != 5 {
 			t.Errorf("four others: %d calls, %v", calls, err)
 		}
-		if calls, err := crossed("five", false, 5); !errors.Is(err, link.ErrConflict) || calls != 5 {
+		if calls, err := crossed("five", false, 5); !errors.Is(err, link.ErrConflict) ||
+			calls != 5 {
 			t.Errorf("five others: %d calls, %v", calls, err)
 		}
 		if calls, err := crossed("once", true, 1); !errors.Is(err, link.ErrConflict) || calls != 1 {
@@ -308,7 +336,8 @@ func conformEdits(t *testing.T, start starter) {
 		if calls, err := crossed("alone", true, 0); err != nil || calls != 1 {
 			t.Errorf("once, alone: %d calls, %v", calls, err)
 		}
-		if got, err := s.Read(t.Context(), l.Alias); err != nil || got.Title != "alone" || len(got.Tags) != 10 {
+		if got, err := s.Read(t.Context(), l.Alias); err != nil || got.Title != "alone" ||
+			len(got.Tags) != 10 {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -340,7 +369,8 @@ func conformEdits(t *testing.T, start starter) {
 		if got, err := s.Get(t.Context(), l.Alias); err != nil || !got.Disabled {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if _, _, err := s.Create(t.Context(), owned(want(url, 0), "a"), ""); !errors.Is(err, link.ErrDisabled) {
+		if _, _, err := s.Create(t.Context(), owned(want(url, 0), "a"), ""); !errors.Is(err,
+			link.ErrDisabled) {
 			t.Errorf("got %v", err)
 		}
 		edit(t, s, l.Alias, func(l *link.Link) { l.Disabled = false })
@@ -359,15 +389,18 @@ func conformEdits(t *testing.T, start starter) {
 			edit(t, s, l.Alias, func(l *link.Link) { l.Disabled = true })
 			edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
 			_, created, err := s.Create(t.Context(), w, "")
-			if owner == "" && !errors.Is(err, link.ErrDisabled) { // an admin has disabled it, and anybody may have its token
+			// an admin has disabled it, and anybody may have its token
+			if owner == "" && !errors.Is(err, link.ErrDisabled) {
 				t.Errorf("nobody's: created %t, %v", created, err)
 			}
-			if owner != "" && (err != nil || !created) { // what its owner has disabled they may delete
+			// what its owner has disabled they may delete
+			if owner != "" && (err != nil || !created) {
 				t.Errorf("an owner's: created %t, %v", created, err)
 			}
 		}
 		clock.Advance(time.Hour)
-		if _, created, err := s.Create(t.Context(), want(url, time.Hour), ""); err != nil || !created {
+		if _, created, err := s.Create(t.Context(), want(url, time.Hour), ""); err != nil ||
+			!created {
 			t.Errorf("past its end: created %t, %v", created, err)
 		}
 	})
@@ -390,7 +423,8 @@ func conformEdits(t *testing.T, start starter) {
 				states = append(states, "link:"+string(l.State(now)))
 			case errors.Is(readErr, link.ErrNotFound):
 				states = append(states, "tombstone:"+string(l.State(now)))
-				if _, err := s.Edit(t.Context(), a, false, setTitle("x")); !errors.Is(err, link.ErrNotFound) {
+				if _, err := s.Edit(t.Context(), a, false, setTitle("x")); !errors.Is(err,
+					link.ErrNotFound) {
 					t.Errorf("editing the tombstone %s: %v", a, err)
 				}
 			default:
@@ -408,7 +442,9 @@ func conformEdits(t *testing.T, start starter) {
 		edit(t, s, a[0], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(-time.Hour) })
 		edit(t, s, a[2], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(time.Hour) })
 		edit(t, s, a[3], func(l *link.Link) { l.ExpiresAt = time.Time{} })
-		for _, want := range []string{"link: link: link: link:", "tombstone:expired link: link: link:", "tombstone:expired tombstone:expired link: link:",
+		for _, want := range []string{"link: link: link: link:",
+			"tombstone:expired link: link: link:",
+			"tombstone:expired tombstone:expired link: link:",
 			"tombstone:expired tombstone:expired tombstone:expired link:"} {
 			if got := reap(t, s, clock.Now(), a...); got != want {
 				t.Errorf("got %s, want %s", got, want)
@@ -439,15 +475,18 @@ func conformEdits(t *testing.T, start starter) {
 	})
 	t.Run("a deleted link can be restored until it is reaped", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
-		back, gone := create(t, s, want(url+"back", 0)), create(t, s, owned(want(url+"gone", time.Hour), "a"))
+		back, gone := create(t, s, want(url+"back", 0)),
+			create(t, s, owned(want(url+"gone", time.Hour), "a"))
 		for _, l := range []link.Link{back, gone} {
 			edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
-			if got, err := s.Get(t.Context(), l.Alias); err != nil || got.State(clock.Now()) != link.StateDeleted {
+			if got, err := s.Get(t.Context(), l.Alias); err != nil ||
+				got.State(clock.Now()) != link.StateDeleted {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		}
 		clock.Advance(2 * time.Hour) // past the end of one of them
-		if got := reap(t, s, clock.Now(), back.Alias, gone.Alias); got != "link:deleted link:deleted" {
+		if got := reap(t, s, clock.Now(), back.Alias,
+			gone.Alias); got != "link:deleted link:deleted" {
 			t.Errorf("got %s", got)
 		}
 		if links, _, err := s.List(t.Context(), "a", "", 10, all); err != nil || len(links) != 1 {
@@ -458,7 +497,8 @@ func conformEdits(t *testing.T, start starter) {
 			t.Errorf("the URL of the restored link has %s", got)
 		}
 		clock.Advance(DeletedKeep)
-		if got := reap(t, s, clock.Now(), back.Alias, gone.Alias); got != "link: tombstone:deleted" {
+		if got := reap(t, s, clock.Now(), back.Alias,
+			gone.Alias); got != "link: tombstone:deleted" {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -493,7 +533,8 @@ func conformEdits(t *testing.T, start starter) {
 			t.Fatal(err)
 		}
 		refused, twice := errors.New("refused"), errors.New("claimed twice")
-		errs, err := s.EditAll(t.Context(), []link.Alias{a[0], "nobody", a[1], a[0], a[2]}, func(i int, l link.Link) (link.Link, error) {
+		errs, err := s.EditAll(t.Context(), []link.Alias{a[0], "nobody", a[1], a[0],
+			a[2]}, func(i int, l link.Link) (link.Link, error) {
 			switch {
 			case i == 2:
 				return l, refused
@@ -502,14 +543,17 @@ func conformEdits(t *testing.T, start starter) {
 			}
 			return l.Claimed("a", i == 4, clock.Now()), nil
 		})
-		if err != nil || len(errs) != 5 || errs[0] != nil || !errors.Is(errs[1], link.ErrNotFound) || !errors.Is(errs[2], refused) ||
+		if err != nil || len(errs) != 5 || errs[0] != nil ||
+			!errors.Is(errs[1], link.ErrNotFound) || !errors.Is(errs[2], refused) ||
 			!errors.Is(errs[3], twice) || errs[4] != nil {
 			t.Fatalf("got %v, %v", errs, err)
 		}
-		if got, err := s.Get(t.Context(), a[0]); err != nil || got.Owner != "a" || !got.ExpiresAt.IsZero() {
+		if got, err := s.Get(t.Context(), a[0]); err != nil || got.Owner != "a" ||
+			!got.ExpiresAt.IsZero() {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if got, err := s.Read(t.Context(), a[0]); err != nil || got.ClaimHash != "" || !got.UpdatedAt.Equal(clock.Now()) {
+		if got, err := s.Read(t.Context(), a[0]); err != nil || got.ClaimHash != "" ||
+			!got.UpdatedAt.Equal(clock.Now()) {
 			t.Errorf("read %+v, %v", got, err)
 		}
 		links, _, err := s.List(t.Context(), "a", "", 10, all)
@@ -528,13 +572,17 @@ func conformEdits(t *testing.T, start starter) {
 			t.Errorf("what was not claimed is not given any more, but %s", got)
 		}
 		clock.Advance(time.Hour)
-		if got := reap(t, s, clock.Now(), a...); got != "link: tombstone:expired tombstone:expired" {
+		if got := reap(t, s, clock.Now(),
+			a...); got != "link: tombstone:expired tombstone:expired" {
 			t.Errorf("got %s", got)
 		}
 	})
 	t.Run("edits of no links at all", func(t *testing.T) {
 		s, _, _ := start(t, rand.Reader)
-		errs, err := s.EditAll(context.Background(), nil, func(int, link.Link) (link.Link, error) { panic("called") })
+		errs, err := s.EditAll(context.Background(), nil, func(int, link.Link) (link.Link,
+			error) {
+			panic("called")
+		})
 		if err != nil || len(errs) != 0 {
 			t.Errorf("got %v, %v", errs, err)
 		}

@@ -1,8 +1,8 @@
 // Package oidcprovider runs an OpenID Connect provider for the tests, and signs people in with it.
 //
-// The provider itself is the npm package that package-lock.json beside this file pins; `make oidcprovider` installs it, and
-// provider.mjs runs it. It stands behind a proxy at the issuer's address, so that it can be down, slow, or say what a test
-// wants it to.
+// The provider itself is the npm package that package-lock.json beside this file pins; `make
+// oidcprovider` installs it, and provider.mjs runs it. It stands behind a proxy at the issuer's
+// address, so that it can be down, slow, or say what a test wants it to.
 package oidcprovider
 
 import (
@@ -49,7 +49,8 @@ const callback = "http://127.0.0.1/callback"
 
 // Options say what provider a test needs. The zero value will do.
 type Options struct {
-	Alg  string        // that ID tokens are signed with, RS256 or ES256; "" is RS256, as most providers have it
+	// that ID tokens are signed with, RS256 or ES256; "" is RS256, as most providers have it
+	Alg  string
 	Life time.Duration // of ID tokens; 0 is an hour
 }
 
@@ -68,10 +69,12 @@ type Provider struct {
 	proxy         *httputil.ReverseProxy
 	made, fetches atomic.Int64
 
-	mu        sync.Mutex
-	intercept func(w http.ResponseWriter, r *http.Request, provider http.Handler) // nil: the provider responds
-	keys      []Key                                                               // the first one signs
-	redirects []string                                                            // redirect URIs
+	mu sync.Mutex
+	// nil: the provider responds
+	intercept func(w http.ResponseWriter, r *http.Request, provider http.Handler)
+	// the first one signs
+	keys      []Key
+	redirects []string // redirect URIs
 }
 
 // Start runs a provider until the test ends.
@@ -86,7 +89,8 @@ func Start(t testing.TB, options Options) *Provider {
 	_, file, _, _ := runtime.Caller(0)
 	dir := filepath.Dir(file)
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "oidc-provider")); err != nil {
-		t.Fatalf("the OpenID Connect provider is not installed; run `make oidcprovider` first (%v)", err)
+		t.Fatalf("the OpenID Connect provider is not installed; run `make oidcprovider` first (%v)",
+			err)
 	}
 	cmd := exec.Command("node", filepath.Join(dir, "provider.mjs"))
 	cmd.Stderr = t.Output()
@@ -104,17 +108,20 @@ func Start(t testing.TB, options Options) *Provider {
 
 	p := &Provider{options: options, input: input, output: bufio.NewScanner(output)}
 	p.server = httptest.NewServer(p)
-	// A client repeats a request on a connection that it kept, if that is closed; and then it would come twice when down.
+	// A client repeats a request on a connection that it kept, if that is closed; and then it would
+	// come twice when down.
 	p.server.Config.SetKeepAlivesEnabled(false)
 	t.Cleanup(func() {
 		p.server.CloseClientConnections() // some may wait for a response that never comes
 		p.server.Close()
 	})
-	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", p.configure(t, []Key{p.newKey(t)}))}
-	p.proxy = &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Host = r.In.Host // which the provider's addresses start with
-	}}
+	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1",
+		p.configure(t, []Key{p.newKey(t)}))}
+	p.proxy = &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host // which the provider's addresses start with
+		}}
 	return p
 }
 
@@ -145,8 +152,8 @@ func (p *Provider) Redirect(t testing.TB, uri string) {
 	p.configure(t, keys)
 }
 
-// Rotate has the provider sign with a new key from now on. It goes on to publish the one before if keepOld, and withdraws
-// all others.
+// Rotate has the provider sign with a new key from now on. It goes on to publish the one before if
+// keepOld, and withdraws all others.
 func (p *Provider) Rotate(t testing.TB, keepOld bool) {
 	t.Helper()
 	var old []Key
@@ -188,7 +195,8 @@ func (p *Provider) configure(t testing.TB, keys []Key) (port string) {
 		config.Keys = append(config.Keys, k.JWK(t))
 	}
 	for _, id := range []string{ClientID, OtherClientID} {
-		config.Clients = append(config.Clients, client{id, append([]string{callback}, p.redirects...), "none", p.options.Alg})
+		config.Clients = append(config.Clients,
+			client{id, append([]string{callback}, p.redirects...), "none", p.options.Alg})
 	}
 	must(t, json.NewEncoder(p.input).Encode(config))
 	if !p.output.Scan() {
@@ -202,14 +210,18 @@ func (p *Provider) configure(t testing.TB, keys []Key) (port string) {
 
 // Down has the provider close every connection without a response, until it is up again.
 func (p *Provider) Down() {
-	p.Intercept(func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) })
+	p.Intercept(func(http.ResponseWriter, *http.Request,
+		http.Handler) {
+		panic(http.ErrAbortHandler)
+	})
 }
 
 // Up has the provider respond again.
 func (p *Provider) Up() { p.Intercept(nil) }
 
 // Intercept has respond take each request in place of the provider, to which it may pass it on.
-func (p *Provider) Intercept(respond func(w http.ResponseWriter, r *http.Request, provider http.Handler)) {
+func (p *Provider) Intercept(respond func(w http.ResponseWriter, r *http.Request,
+	provider http.Handler)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.intercept = respond
@@ -230,10 +242,12 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Fetches returns how often somebody came for the provider's keys, down or not: each time it begins with discovery.
+// Fetches returns how often somebody came for the provider's keys, down or not: each time it begins
+// with discovery.
 func (p *Provider) Fetches() int { return int(p.fetches.Load()) }
 
-// SignIn signs a user in, with the claim "roles", and returns the ID token: by authorization code and PKCE, as a page does.
+// SignIn signs a user in, with the claim "roles", and returns the ID token: by authorization code
+// and PKCE, as a page does.
 func (p *Provider) SignIn(t testing.TB, user string, roles ...string) (idToken string) {
 	t.Helper()
 	return p.SignInTo(t, ClientID, user, roles...)
@@ -244,7 +258,8 @@ func (p *Provider) SignInTo(t testing.TB, clientID, user string, roles ...string
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(t, err)
-	browser := &http.Client{Jar: jar, Timeout: time.Minute, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+	browser := &http.Client{Jar: jar, Timeout: time.Minute, CheckRedirect: func(r *http.Request,
+		_ []*http.Request) error {
 		if strings.HasPrefix(r.URL.String(), callback) {
 			return http.ErrUseLastResponse
 		}
@@ -253,12 +268,15 @@ func (p *Provider) SignInTo(t testing.TB, clientID, user string, roles ...string
 	state, verifier := rand.Text(), rand.Text()+rand.Text() // of 43 characters at least
 	challenge := sha256.Sum256([]byte(verifier))
 	resp, err := browser.Get(p.Issuer() + "/auth?" + url.Values{
-		"client_id": {clientID}, "redirect_uri": {callback}, "response_type": {"code"}, "scope": {"openid"}, "state": {state},
-		"code_challenge": {base64.RawURLEncoding.EncodeToString(challenge[:])}, "code_challenge_method": {"S256"},
+		"client_id": {clientID}, "redirect_uri": {callback}, "response_type": {"code"},
+		"scope": {"openid"}, "state": {state},
+		"code_challenge":        {base64.RawURLEncoding.EncodeToString(challenge[:])},
+		"code_challenge_method": {"S256"},
 	}.Encode())
 	must(t, err)
 	body(t, resp, http.StatusOK) // the form
-	resp, err = browser.PostForm(resp.Request.URL.String(), url.Values{"user": {user}, "roles": {strings.Join(roles, " ")}})
+	resp, err = browser.PostForm(resp.Request.URL.String(),
+		url.Values{"user": {user}, "roles": {strings.Join(roles, " ")}})
 	must(t, err)
 	body(t, resp, http.StatusSeeOther)
 	back, err := resp.Location()
@@ -284,7 +302,8 @@ func body(t testing.TB, resp *http.Response, status int) []byte {
 	data, err := io.ReadAll(resp.Body)
 	must(t, err)
 	if resp.StatusCode != status {
-		t.Fatalf("the OpenID Connect provider responds with %s to %s, wanted %d: %s", resp.Status, resp.Request.URL, status, data)
+		t.Fatalf("the OpenID Connect provider responds with %s to %s, wanted %d: %s", resp.Status,
+			resp.Request.URL, status, data)
 	}
 	return data
 }
@@ -292,11 +311,12 @@ func body(t testing.TB, resp *http.Response, status int) []byte {
 // Claims returns the claims of a token of the provider that is right, for tests to spoil.
 func (p *Provider) Claims(user string) jwt.MapClaims {
 	now := time.Now()
-	return jwt.MapClaims{"iss": p.Issuer(), "aud": ClientID, "sub": user, "iat": now.Unix(), "exp": now.Add(p.options.Life).Unix()}
+	return jwt.MapClaims{"iss": p.Issuer(), "aud": ClientID, "sub": user, "iat": now.Unix(),
+		"exp": now.Add(p.options.Life).Unix()}
 }
 
-// Sign makes a token with claims that the provider never said, but with its key. The header's members replace or join
-// "alg", "typ" and "kid"; nil removes one.
+// Sign makes a token with claims that the provider never said, but with its key. The header's
+// members replace or join "alg", "typ" and "kid"; nil removes one.
 func (k Key) Sign(t testing.TB, claims jwt.MapClaims, header map[string]any) string {
 	t.Helper()
 	var method jwt.SigningMethod = jwt.SigningMethodRS256
@@ -325,12 +345,15 @@ func (k Key) JWK(t testing.TB) map[string]string {
 		must(t, err)
 		point, err := key.PublicKey.Bytes() // 4, x, y
 		must(t, err)
-		return map[string]string{"kty": "EC", "crv": "P-256", "kid": k.ID, "x": text(point[1:33]), "y": text(point[33:]), "d": text(d)}
+		return map[string]string{"kty": "EC", "crv": "P-256", "kid": k.ID, "x": text(point[1:33]),
+			"y": text(point[33:]), "d": text(d)}
 	case *rsa.PrivateKey:
 		number := func(n *big.Int) string { return text(n.Bytes()) }
-		return map[string]string{"kty": "RSA", "kid": k.ID, "n": number(key.N), "e": number(big.NewInt(int64(key.E))), "d": number(key.D),
+		return map[string]string{"kty": "RSA", "kid": k.ID, "n": number(key.N),
+			"e": number(big.NewInt(int64(key.E))), "d": number(key.D),
 			"p": number(key.Primes[0]), "q": number(key.Primes[1]),
-			"dp": number(key.Precomputed.Dp), "dq": number(key.Precomputed.Dq), "qi": number(key.Precomputed.Qinv)}
+			"dp": number(key.Precomputed.Dp), "dq": number(key.Precomputed.Dq),
+			"qi": number(key.Precomputed.Qinv)}
 	default:
 		t.Fatalf("no key of a provider: %T", key)
 		return nil

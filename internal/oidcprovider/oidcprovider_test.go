@@ -20,15 +20,18 @@ func TestSignIn(t *testing.T) {
 				claims := jwt.MapClaims{}
 				_, err := jwt.ParseWithClaims(token, claims, func(token *jwt.Token) (any, error) {
 					if token.Header["kid"] != p.Key().ID {
-						t.Errorf("%s: signed with the key %v, wanted %s", what, token.Header["kid"], p.Key().ID)
+						t.Errorf("%s: signed with the key %v, wanted %s", what, token.Header["kid"],
+							p.Key().ID)
 					}
 					return p.Key().Private.Public(), nil
-				}, jwt.WithValidMethods([]string{alg}), jwt.WithIssuer(p.Issuer()), jwt.WithAudience(oidcprovider.ClientID),
+				}, jwt.WithValidMethods([]string{alg}), jwt.WithIssuer(p.Issuer()),
+					jwt.WithAudience(oidcprovider.ClientID),
 					jwt.WithSubject("ada"), jwt.WithExpirationRequired())
 				if err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
-				if roles, ok := claims["roles"].([]any); what != "signed here" && (!ok || !slices.Equal(roles, []any{"admin", "reader"})) {
+				if roles, ok := claims["roles"].([]any); what != "signed here" &&
+					(!ok || !slices.Equal(roles, []any{"admin", "reader"})) {
 					t.Errorf("%s: the roles are %v", what, claims["roles"])
 				}
 			}

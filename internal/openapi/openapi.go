@@ -1,6 +1,8 @@
-// Package openapi checks HTTP exchanges against functions/openapi.json. Nothing that ships imports it.
+// Package openapi checks HTTP exchanges against functions/openapi.json. Nothing that ships imports
+// it.
 //
-// The document itself is checked by the linter that package-lock.json beside this file pins; `make openapi` installs it.
+// The document itself is checked by the linter that package-lock.json beside this file pins; `make
+// openapi` installs it.
 package openapi
 
 import (
@@ -21,8 +23,8 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// Document is functions/openapi.json. It is stricter about responses than the document is: they have no other members than
-// those that it names, so that none goes without a description.
+// Document is functions/openapi.json. It is stricter about responses than the document is: they
+// have no other members than those that it names, so that none goes without a description.
 type Document struct {
 	*openapi3.T
 	paths   []path
@@ -69,7 +71,8 @@ func Load(root string) (*Document, error) {
 	}
 	closed := false
 	err = doc.WalkSchemas(func(_ string, s *openapi3.SchemaRef) error {
-		if more := &s.Value.AdditionalProperties; len(s.Value.Properties) > 0 && more.Has == nil && more.Schema == nil {
+		if more := &s.Value.AdditionalProperties; len(s.Value.Properties) > 0 && more.Has == nil &&
+			more.Schema == nil {
 			more.Has = &closed
 		}
 		return nil
@@ -79,10 +82,13 @@ func Load(root string) (*Document, error) {
 	}
 	d := &Document{T: doc, nothing: &openapi3.Operation{Responses: openapi3.NewResponses(
 		openapi3.WithStatus(http.StatusNotFound, doc.Components.Responses["NotFoundPage"]),
-		openapi3.WithStatus(http.StatusMethodNotAllowed, doc.Components.Responses["NotFound"]), // a problem too
-		openapi3.WithStatus(http.StatusNoContent, &openapi3.ResponseRef{Value: &openapi3.Response{}}))}}
+		// a problem too
+		openapi3.WithStatus(http.StatusMethodNotAllowed, doc.Components.Responses["NotFound"]),
+		openapi3.WithStatus(http.StatusNoContent,
+			&openapi3.ResponseRef{Value: &openapi3.Response{}}))}}
 	for name, item := range doc.Paths.Map() {
-		pattern := regexp.MustCompile(`\\\{(\w+)\\\}`).ReplaceAllString(regexp.QuoteMeta(name), `(?P<$1>[^/]+)`)
+		pattern := regexp.MustCompile(`\\\{(\w+)\\\}`).ReplaceAllString(regexp.QuoteMeta(name),
+			`(?P<$1>[^/]+)`)
 		d.paths = append(d.paths, path{name, item, regexp.MustCompile("^" + pattern + "$")})
 	}
 	// The more of a path is fixed, the earlier it counts.
@@ -94,12 +100,14 @@ func Load(root string) (*Document, error) {
 func fixed(p path) int { return len(regexp.MustCompile(`\{\w+\}`).ReplaceAllString(p.name, "")) }
 
 // general are the headers that a response may have without a description.
-var general = []string{"Cache-Control", "Connection", "Content-Length", "Content-Security-Policy", "Content-Type", "Cross-Origin-Opener-Policy",
+var general = []string{"Cache-Control", "Connection", "Content-Length", "Content-Security-Policy",
+	"Content-Type", "Cross-Origin-Opener-Policy",
 	"Date", "Referrer-Policy", "Strict-Transport-Security", "Vary", "X-Content-Type-Options"}
 
-// Check returns an error unless the document has the response to a request, and, if that was a success, the request.
-// sent and got are their bodies; sent may be nil if it is not known.
-func (d *Document) Check(r *http.Request, sent []byte, status int, header http.Header, got []byte) error {
+// Check returns an error unless the document has the response to a request, and, if that was a
+// success, the request. sent and got are their bodies; sent may be nil if it is not known.
+func (d *Document) Check(r *http.Request, sent []byte, status int, header http.Header,
+	got []byte) error {
 	p, parameters := d.find(r.Method, r.URL.EscapedPath())
 	operation := operationOf(p.item, r.Method)
 	known := operation != nil
@@ -114,19 +122,25 @@ func (d *Document) Check(r *http.Request, sent []byte, status int, header http.H
 		return fmt.Errorf("%s has no response %d", operation.OperationID, status)
 	}
 	for name := range header {
-		if !slices.Contains(general, name) && (known || name != "Allow") && !describes(response.Value, name) {
-			return fmt.Errorf("response %d of %s has no header %s", status, operation.OperationID, name)
+		if !slices.Contains(general, name) && (known || name != "Allow") &&
+			!describes(response.Value, name) {
+			return fmt.Errorf("response %d of %s has no header %s", status, operation.OperationID,
+				name)
 		}
 	}
 	if len(got) > 0 && len(response.Value.Content) == 0 {
 		return fmt.Errorf("response %d of %s has no body", status, operation.OperationID)
 	}
 	input := &openapi3filter.RequestValidationInput{Request: r, PathParams: parameters,
-		Route:   &routers.Route{Spec: d.T, Path: p.name, PathItem: p.item, Method: r.Method, Operation: operation},
-		Options: &openapi3filter.Options{SkipSettingDefaults: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
+		Route: &routers.Route{Spec: d.T, Path: p.name, PathItem: p.item, Method: r.Method,
+			Operation: operation},
+		Options: &openapi3filter.Options{SkipSettingDefaults: true,
+			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
 	if known && status < 300 {
-		if b := operation.RequestBody; b != nil && (sent == nil || b.Value.Content["*/*"] != nil || slices.Contains([]string{"bulkShorten", "claimLinks"}, operation.OperationID)) {
-			input.Options.ExcludeRequestBody = true // it is not known, or what is wrong with a part of it is in the response
+		if b := operation.RequestBody; b != nil && (sent == nil || b.Value.Content["*/*"] != nil ||
+			slices.Contains([]string{"bulkShorten", "claimLinks"}, operation.OperationID)) {
+			// it is not known, or what is wrong with a part of it is in the response
+			input.Options.ExcludeRequestBody = true
 		}
 		body := r.Body
 		r.Body = io.NopCloser(bytes.NewReader(sent))
@@ -135,14 +149,18 @@ func (d *Document) Check(r *http.Request, sent []byte, status int, header http.H
 			return fmt.Errorf("the request succeeded, but breaks the document: %w", err)
 		}
 	}
-	// The library does not look at some statuses, nor at responses to HEAD; under another name it does.
+	// The library does not look at some statuses, nor at responses to HEAD; under another name it
+	// does.
 	as := *input.Route
-	as.Operation = &openapi3.Operation{Responses: openapi3.NewResponses(openapi3.WithStatus(http.StatusOK, response))}
-	return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: &http.Request{Method: http.MethodGet}, Route: &as},
-		Status:                 http.StatusOK, Header: header, Body: io.NopCloser(bytes.NewReader(got)),
-		Options: &openapi3filter.Options{ExcludeResponseBody: r.Method == http.MethodHead},
-	})
+	as.Operation = &openapi3.Operation{Responses: openapi3.NewResponses(
+		openapi3.WithStatus(http.StatusOK, response))}
+	return openapi3filter.ValidateResponse(context.Background(),
+		&openapi3filter.ResponseValidationInput{
+			RequestValidationInput: &openapi3filter.RequestValidationInput{Request: &http.Request{Method: http.MethodGet}, Route: &as},
+			Status:                 http.StatusOK, Header: header,
+			Body:    io.NopCloser(bytes.NewReader(got)),
+			Options: &openapi3filter.Options{ExcludeResponseBody: r.Method == http.MethodHead},
+		})
 }
 
 // describes reports whether a response has a header, whatever the case of its name.
@@ -155,7 +173,8 @@ func describes(r *openapi3.Response, name string) bool {
 	return false
 }
 
-// operationOf returns the operation of a method, and nil if there is none. That of GET is for HEAD too.
+// operationOf returns the operation of a method, and nil if there is none. That of GET is for HEAD
+// too.
 func operationOf(item *openapi3.PathItem, method string) *openapi3.Operation {
 	o := item.GetOperation(method)
 	if o == nil && method == http.MethodHead {
@@ -164,8 +183,8 @@ func operationOf(item *openapi3.PathItem, method string) *openapi3.Operation {
 	return o
 }
 
-// find returns the document's path that a request's path is, and the values of its parameters. Of several, one that has the
-// method goes first: a link may be called as a path is.
+// find returns the document's path that a request's path is, and the values of its parameters. Of
+// several, one that has the method goes first: a link may be called as a path is.
 func (d *Document) find(method, p string) (found path, parameters map[string]string) {
 	segments := strings.Split(p, "/")
 	for i, s := range segments {
@@ -174,7 +193,8 @@ func (d *Document) find(method, p string) (found path, parameters map[string]str
 		}
 	}
 	p = strings.Join(segments, "/")
-	if lower := strings.ToLower(p); strings.HasPrefix(lower, "/api/") || strings.HasPrefix(lower, "/manage") {
+	if lower := strings.ToLower(p); strings.HasPrefix(lower, "/api/") ||
+		strings.HasPrefix(lower, "/manage") {
 		p = strings.TrimSuffix(lower, "/") // neither matters there
 	}
 	found.item = &openapi3.PathItem{}
@@ -205,7 +225,8 @@ type Transport struct {
 	Report func(error)
 }
 
-// RoundTrip sends a request. The error is that of the transport, or what is wrong with the exchange.
+// RoundTrip sends a request. The error is that of the transport, or what is wrong with the
+// exchange.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
 	if err != nil {

@@ -18,8 +18,10 @@ func TestLint(t *testing.T) {
 		t.Fatalf("the linter is not installed; run `make openapi` first (%v)", err)
 	}
 	lint := func(document string) (string, error) {
-		cmd := exec.Command("node", linter, "lint", "--config", "redocly.yaml", "--format", "stylish", document)
-		cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+		cmd := exec.Command("node", linter, "lint", "--config", "redocly.yaml", "--format",
+			"stylish", document)
+		cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off",
+			"REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -33,7 +35,8 @@ func TestLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	worse := t.TempDir() + "/openapi.json"
-	if err := os.WriteFile(worse, []byte(strings.Replace(string(text), `"operationId": "shorten",`, "", 1)), 0o600); err != nil {
+	if err := os.WriteFile(worse, []byte(strings.Replace(string(text), `"operationId": "shorten",`,
+		"", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := lint(worse); err == nil || !strings.Contains(out, "operation-operationId") {
@@ -52,7 +55,8 @@ func TestCheck(t *testing.T) {
 		method  = `{"type":"/problems/method","title":"t","status":405,"detail":"d"}`
 		asked   = `{"longUrl":"https://example.com/"}`
 	)
-	text, json, problem, page := "text/plain", "application/json", "application/problem+json", "text/html; charset=utf-8"
+	text, json, problem, page := "text/plain", "application/json", "application/problem+json",
+		"text/html; charset=utf-8"
 	for _, test := range []struct {
 		name, request, sent string
 		status              int
@@ -61,29 +65,48 @@ func TestCheck(t *testing.T) {
 		wrong               string // part of the error; "" for none
 	}{
 		{"a link", "POST /api/shorten", asked, 200, []string{"Content-Type", json}, short, ""},
-		{"a path in another case", "POST /API/Shorten/", asked, 200, []string{"Content-Type", json}, short, ""},
-		{"a new link without Location", "POST /api/shorten", asked, 201, []string{"Content-Type", json}, short, "Location"},
-		{"a short URL that is none", "POST /api/shorten", asked, 200, []string{"Content-Type", json}, strings.Replace(short, "https://tiney.to", "", 1), "shortUrl"},
-		{"a member too many", "POST /api/shorten", asked, 200, []string{"Content-Type", json}, strings.Replace(short, "{", `{"id":1,`, 1), "id"},
-		{"a member too few", "POST /api/shorten", asked, 200, []string{"Content-Type", json}, strings.Replace(short, `"alias":"abc",`, "", 1), "alias"},
-		{"no time", "POST /api/shorten", asked, 200, []string{"Content-Type", json}, strings.Replace(short, "T03:48:36Z", "", 1), "createdAtUtc"},
-		{"another type", "POST /api/shorten", asked, 200, []string{"Content-Type", text}, short, text},
-		{"a status that it has not", "POST /api/shorten", asked, 202, []string{"Content-Type", json}, short, "202"},
-		{"a request that should fail", "POST /api/shorten", `{"longUrl":"ftp://example.com"}`, 200, []string{"Content-Type", json}, short, "the request succeeded"},
-		{"a header that it has not", "POST /api/shorten", asked, 200, []string{"Content-Type", json, "X-Cost", "1"}, short, "X-Cost"},
-		{"a redirect", "GET /abc", "", 301, []string{"Location", "https://example.com/", "Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "", ""},
-		{"a redirect that leads nowhere", "GET /abc", "", 308, []string{"Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "", "Location"},
-		{"a redirect with a body", "GET /abc", "", 302, []string{"Location", "https://example.com/", "Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "x", "body"},
+		{"a path in another case", "POST /API/Shorten/", asked, 200, []string{"Content-Type", json},
+			short, ""},
+		{"a new link without Location", "POST /api/shorten", asked, 201,
+			[]string{"Content-Type", json}, short, "Location"},
+		{"a short URL that is none", "POST /api/shorten", asked, 200,
+			[]string{"Content-Type", json}, strings.Replace(short, "https://tiney.to", "", 1),
+			"shortUrl"},
+		{"a member too many", "POST /api/shorten", asked, 200, []string{"Content-Type", json},
+			strings.Replace(short, "{", `{"id":1,`, 1), "id"},
+		{"a member too few", "POST /api/shorten", asked, 200, []string{"Content-Type", json},
+			strings.Replace(short, `"alias":"abc",`, "", 1), "alias"},
+		{"no time", "POST /api/shorten", asked, 200, []string{"Content-Type", json},
+			strings.Replace(short, "T03:48:36Z", "", 1), "createdAtUtc"},
+		{"another type", "POST /api/shorten", asked, 200, []string{"Content-Type", text}, short,
+			text},
+		{"a status that it has not", "POST /api/shorten", asked, 202,
+			[]string{"Content-Type", json}, short, "202"},
+		{"a request that should fail", "POST /api/shorten", `{"longUrl":"ftp://example.com"}`, 200,
+			[]string{"Content-Type", json}, short, "the request succeeded"},
+		{"a header that it has not", "POST /api/shorten", asked, 200, []string{"Content-Type", json,
+			"X-Cost", "1"}, short, "X-Cost"},
+		{"a redirect", "GET /abc", "", 301, []string{"Location", "https://example.com/",
+			"Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "", ""},
+		{"a redirect that leads nowhere", "GET /abc", "", 308, []string{"Cache-Control", "no-store",
+			"X-Robots-Tag", "noindex"}, "", "Location"},
+		{"a redirect with a body", "GET /abc", "", 302, []string{"Location", "https://example.com/",
+			"Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "x", "body"},
 		{"a look at a link", "HEAD /abc", "", 404, []string{"Content-Type", problem}, "", ""},
 		{"a look at a list", "HEAD /api/links", "", 200, []string{"Content-Type", json}, "", ""},
 		{"a preview", "GET /abc+", "", 200, []string{"Content-Type", json}, short, ""},
 		{"a page", "GET /abc+", "", 200, []string{"Content-Type", page}, "<p>", ""},
-		{"a link that is called as a path", "HEAD /api/%6Cinks/bulk", "", 404, []string{"Content-Type", problem}, "", ""},
+		{"a link that is called as a path", "HEAD /api/%6Cinks/bulk", "", 404,
+			[]string{"Content-Type", problem}, "", ""},
 		{"nothing there", "GET /a/b/c", "", 404, []string{"Content-Type", problem}, missing, ""},
-		{"something where the document has nothing", "GET /a/b/c", "", 200, []string{"Content-Type", json}, "{}", "no GET"},
-		{"a kind of problem that it has not", "GET /a/b/c", "", 404, []string{"Content-Type", problem}, strings.Replace(missing, "not-", "un", 1), "type"},
-		{"a wrong method", "PUT /api/shorten", "", 405, []string{"Content-Type", problem, "Allow", "POST, OPTIONS"}, method, ""},
-		{"a wrong method, without Allow", "PUT /api/shorten", "", 405, []string{"Content-Type", problem}, method, "no PUT"},
+		{"something where the document has nothing", "GET /a/b/c", "", 200,
+			[]string{"Content-Type", json}, "{}", "no GET"},
+		{"a kind of problem that it has not", "GET /a/b/c", "", 404,
+			[]string{"Content-Type", problem}, strings.Replace(missing, "not-", "un", 1), "type"},
+		{"a wrong method", "PUT /api/shorten", "", 405, []string{"Content-Type", problem, "Allow",
+			"POST, OPTIONS"}, method, ""},
+		{"a wrong method, without Allow", "PUT /api/shorten", "", 405,
+			[]string{"Content-Type", problem}, method, "no PUT"},
 		{"OPTIONS", "OPTIONS /api/shorten", "", 204, []string{"Allow", "POST, OPTIONS"}, "", ""},
 	} {
 		method, target, _ := strings.Cut(test.request, " ")
@@ -94,7 +117,8 @@ func TestCheck(t *testing.T) {
 			header.Set(test.header[i], test.header[i+1])
 		}
 		err := d.Check(r, []byte(test.sent), test.status, header, []byte(test.got))
-		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(),
+			test.wrong) {
 			t.Errorf("%s: got %v, want %q", test.name, err, test.wrong)
 		}
 	}

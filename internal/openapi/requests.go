@@ -13,7 +13,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Choices are those that a test leaves to chance, or to a fuzzer. They end with zeros, which stand for what is usual.
+// Choices are those that a test leaves to chance, or to a fuzzer. They end with zeros, which stand
+// for what is usual.
 type Choices []byte
 
 // below chooses a number from 0 to n-1.
@@ -44,8 +45,9 @@ type described struct {
 	*openapi3.Operation
 }
 
-// Request makes a request from the document: most are valid, many are wrong in one place, and some are hostile. known are
-// values that parameters, headers and members of bodies may have, by their names; times are about now.
+// Request makes a request from the document: most are valid, many are wrong in one place, and some
+// are hostile. known are values that parameters, headers and members of bodies may have, by their
+// names; times are about now.
 func (d *Document) Request(c *Choices, known map[string][]string, now time.Time) Request {
 	var of []described // the more there is to choose of an operation, the oftener it is here
 	for _, p := range d.paths {
@@ -83,9 +85,12 @@ func (d *Document) Request(c *Choices, known map[string][]string, now time.Time)
 		r.Target += "?" + query.Encode()
 	}
 	if c.rarely() {
-		r.Target = strings.SplitN(r.Target, "?", 2)[0] + "?" + choose(c, []string{"%zz", "limit=", "a;b", "=&=", "cursor=%00", "state=live&state=live"})
+		r.Target = strings.SplitN(r.Target, "?", 2)[0] + "?" +
+			choose(c, []string{"%zz", "limit=", "a;b", "=&=", "cursor=%00",
+				"state=live&state=live"})
 	}
-	r.Header.Set("Accept", choose(c, []string{"*/*", "text/html", "application/json", "text/csv", "text/html;q=x, */*;q=0.1", ", ,"}))
+	r.Header.Set("Accept", choose(c, []string{"*/*", "text/html", "application/json", "text/csv",
+		"text/html;q=x, */*;q=0.1", ", ,"}))
 	if o.RequestBody != nil {
 		types := slices.Sorted(maps.Keys(o.RequestBody.Value.Content))
 		is := choose(c, types)
@@ -93,7 +98,9 @@ func (d *Document) Request(c *Choices, known map[string][]string, now time.Time)
 		r.Body = m.body(is, media)
 		r.Header.Set("Content-Type", strings.ReplaceAll(is, "*/*", "application/octet-stream"))
 		if c.rarely() {
-			r.Header.Set("Content-Type", choose(c, []string{"", "text/plain", "application/json; charset=latin1", "application/json;;", "application/json; charset=UTF-8"}))
+			r.Header.Set("Content-Type", choose(c,
+				[]string{"", "text/plain", "application/json; charset=latin1", "application/json;;",
+					"application/json; charset=UTF-8"}))
 		}
 	}
 	return r
@@ -128,18 +135,27 @@ func (m maker) body(mediaType string, is *openapi3.MediaType) string {
 	text, _ := json.Marshal(m.value("", is.Schema.Value)) // of what JSON has
 	body := string(text)
 	if m.rarely() {
-		body = choose(m.Choices, []string{body + "{}", body + " x", "", "\xef\xbb\xbf" + body, body[:len(body)/2], "[" + body + "]", strings.Replace(body, "{", `{"":0,`, 1),
-			strings.Replace(body, `"`, "\"\xff", 1), strings.Repeat(`{"a":`, 5000), strings.Replace(body, ":", `:"\ud800",`, 1), strings.Replace(body, "{", `{"longUrl":"","longUrl":"",`, 1)})
+		body = choose(m.Choices, []string{body + "{}", body + " x", "", "\xef\xbb\xbf" + body,
+			body[:len(body)/2], "[" + body + "]", strings.Replace(body, "{", `{"":0,`, 1),
+			strings.Replace(body, `"`, "\"\xff", 1), strings.Repeat(`{"a":`, 5000),
+			strings.Replace(body, ":", `:"\ud800",`, 1),
+			strings.Replace(body, "{", `{"longUrl":"","longUrl":"",`, 1)})
 	}
 	return body
 }
 
 // text makes the value of a parameter.
-func (m maker) text(name string, is *openapi3.Schema) string { return fmt.Sprint(m.value(name, is)) }
+func (m maker) text(name string, is *openapi3.Schema) string {
+	return fmt.Sprint(m.value(name,
+		is))
+}
 
 // hostile are values that nobody expects.
-var hostile = []any{nil, "", "\x00", strings.Repeat("ä", 5000), -1, 0, 1e300, 1.5, true, []any{}, map[string]any{}, []any{[]any{[]any{nil}}}, map[string]any{"a": "b"},
-	"../../../etc/passwd", "'; DROP TABLE ShortUrls; --", "javascript:alert(1)", "%2e%2e%2f", "\u202e\U0001f600", "https://a:b@c/", "http://[::1", "https://xn--/", "2026-02-30", "9999-12-31T23:59:59-23:59"}
+var hostile = []any{nil, "", "\x00", strings.Repeat("ä", 5000), -1, 0, 1e300, 1.5, true, []any{},
+	map[string]any{}, []any{[]any{[]any{nil}}}, map[string]any{"a": "b"},
+	"../../../etc/passwd", "'; DROP TABLE ShortUrls; --", "javascript:alert(1)", "%2e%2e%2f",
+	"\u202e\U0001f600", "https://a:b@c/", "http://[::1", "https://xn--/", "2026-02-30",
+	"9999-12-31T23:59:59-23:59"}
 
 func (m maker) value(name string, is *openapi3.Schema) any {
 	if m.rarely() {
@@ -204,12 +220,14 @@ func (m maker) object(is *openapi3.Schema) any {
 	object := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(is.Properties)) {
 		// One end of a link is enough for it to be valid.
-		if required := slices.Contains(is.Required, name); required && !m.rarely() || !required && m.below(4) == 3 {
+		if required := slices.Contains(is.Required, name); required && !m.rarely() || !required &&
+			m.below(4) == 3 {
 			object[name] = m.value(name, is.Properties[name].Value)
 		}
 	}
 	if m.rarely() {
-		object[choose(m.Choices, []string{"x", "", "\x00", "__proto__", strings.Repeat("x", 200)})] = choose(m.Choices, hostile)
+		object[choose(m.Choices, []string{"x", "", "\x00", "__proto__",
+			strings.Repeat("x", 200)})] = choose(m.Choices, hostile)
 	}
 	return object
 }
@@ -217,16 +235,21 @@ func (m maker) object(is *openapi3.Schema) any {
 func (m maker) string(is *openapi3.Schema) string {
 	switch is.Format {
 	case "date-time", "date":
-		seconds := choose(m.Choices, []int64{3600, 60, 59, 0, -3600, 86400 * 30, 86400 * 400, 86400 * 365 * 101, 86400 * 365 * 8000})
+		seconds := choose(m.Choices, []int64{3600, 60, 59, 0, -3600, 86400 * 30, 86400 * 400,
+			86400 * 365 * 101, 86400 * 365 * 8000})
 		at := time.Unix(m.now.Unix()+seconds, 0).UTC()
 		if is.Format == "date" {
 			return at.Format(time.DateOnly)
 		}
-		return at.In(time.FixedZone("", choose(m.Choices, []int{0, 3600, -9000}))).Format(time.RFC3339)
+		return at.In(time.FixedZone("", choose(m.Choices, []int{0, 3600, -9000}))).Format(
+			time.RFC3339)
 	}
-	start, alphabet := "", choose(m.Choices, []string{"abcXYZ019", "abc-_", "aä\U0001f600<>&\"'%+# ;", "\t\n\u0085\u200b"})
+	start, alphabet := "", choose(m.Choices, []string{"abcXYZ019", "abc-_",
+		"aä\U0001f600<>&\"'%+# ;", "\t\n\u0085\u200b"})
 	if strings.Contains(is.Pattern, "://") {
-		start, alphabet = choose(m.Choices, []string{"https://example.com/", "HTTP://example.com:8080/?", "https://b\u00fccher.example/", "http://127.1/", "https://tiney.to/", "ftp://example.com/"}),
+		start, alphabet = choose(m.Choices, []string{"https://example.com/",
+			"HTTP://example.com:8080/?", "https://b\u00fccher.example/", "http://127.1/",
+			"https://tiney.to/", "ftp://example.com/"}),
 			choose(m.Choices, []string{"abcXYZ019", "ä\U0001f600", "<>\"'%+#;{}|^`", " \\"})
 	}
 	most := int64(40)

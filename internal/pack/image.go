@@ -22,9 +22,10 @@ import (
 // certificates is where Go looks for the certificate authorities that it trusts, on Linux.
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
-// Image writes a container image for some architectures of Linux into the folder dir, as an OCI image layout, in place of
-// what is there. It has the executable, the certificate authorities of Mozilla, and nothing else. The same commit gives the
-// same bytes. infra/Dockerfile tells a container engine the same.
+// Image writes a container image for some architectures of Linux into the folder dir, as an OCI
+// image layout, in place of what is there. It has the executable, the certificate authorities of
+// Mozilla, and nothing else. The same commit gives the same bytes. infra/Dockerfile tells a
+// container engine the same.
 func Image(root, dir string, architectures ...string) error {
 	index := v1.ImageIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	for _, arch := range architectures {
@@ -33,7 +34,8 @@ func Image(root, dir string, architectures ...string) error {
 			return err
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux",
+				Architecture: arch}}})
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -71,7 +73,8 @@ func imageFor(root, arch string) (v1.Image, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])), Mode: int64(Target{OS: "linux"}.mode(name))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])),
+			Mode: int64(Target{OS: "linux"}.mode(name))}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(files[name]); err != nil {
@@ -81,12 +84,16 @@ func imageFor(root, arch string) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil },
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
+	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression))
 	if err != nil {
 		return nil, err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON)
 	if image, err = mutate.AppendLayers(image, layer); err != nil {
 		return nil, err
 	}

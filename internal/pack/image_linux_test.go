@@ -53,7 +53,8 @@ func TestImage(t *testing.T) {
 			}
 			root := t.TempDir()
 			names := unpackImage(t, image, root)
-			if want := []string{"etc/ssl/certs/ca-certificates.crt", "handler"}; !slices.Equal(names, want) {
+			if want := []string{"etc/ssl/certs/ca-certificates.crt",
+				"handler"}; !slices.Equal(names, want) {
 				t.Errorf("it has the files %q, want %q", names, want)
 			}
 			executable, err := elf.Open(filepath.Join(root, "handler"))
@@ -64,14 +65,17 @@ func TestImage(t *testing.T) {
 			if executable.Machine != machines[arch] {
 				t.Errorf("its executable is for %v", executable.Machine)
 			}
-			if trusted, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/ca-certificates.crt")); err != nil || !x509.NewCertPool().AppendCertsFromPEM(trusted) {
+			if trusted, err := os.ReadFile(filepath.Join(root,
+				"etc/ssl/certs/ca-certificates.crt")); err != nil ||
+				!x509.NewCertPool().AppendCertsFromPEM(trusted) {
 				t.Errorf("it trusts nobody: %v", err)
 			}
 			config, err := image.ConfigFile()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if config.OS != "linux" || config.Architecture != arch || config.Config.User != "65532:65532" {
+			if config.OS != "linux" || config.Architecture != arch ||
+				config.Config.User != "65532:65532" {
 				t.Errorf("its configuration is %+v", config)
 			}
 			if runtime.GOARCH == arch {
@@ -115,11 +119,12 @@ func unpackImage(t *testing.T, image v1.Image, root string) (names []string) {
 	return names
 }
 
-// runImage runs what is in an image as a container engine does, but for its namespaces: it sees nothing but the image's own
-// files, has the image's environment, and is no other user than a number. To change the root takes root, or a namespace of
-// users, which not every machine grants.
+// runImage runs what is in an image as a container engine does, but for its namespaces: it sees
+// nothing but the image's own files, has the image's environment, and is no other user than a
+// number. To change the root takes root, or a namespace of users, which not every machine grants.
 func runImage(t *testing.T, root string, config v1.Config) {
-	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) { // t.TempDir is for its user alone
+	// t.TempDir is for its user alone
+	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -129,13 +134,18 @@ func runImage(t *testing.T, root string, config v1.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := &exec.Cmd{Path: config.Entrypoint[0], Args: config.Entrypoint, Stdout: t.Output(), Stderr: t.Output()}
-	cmd.Env = slices.Concat(config.Env, settings, []string{"PORT=" + strconv.Itoa(port), "LISTEN_ADDRESS=127.0.0.1"})
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	cmd := &exec.Cmd{Path: config.Entrypoint[0], Args: config.Entrypoint, Stdout: t.Output(),
+		Stderr: t.Output()}
+	cmd.Env = slices.Concat(config.Env, settings, []string{"PORT=" + strconv.Itoa(port),
+		"LISTEN_ADDRESS=127.0.0.1"})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532,
+		Gid: 65532}}
 	if os.Getuid() != 0 {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getgid(), Size: 1}}
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 65532,
+			HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 65532,
+			HostID: os.Getgid(), Size: 1}}
 	}
 	cmd.Dir = "/"
 	if err := cmd.Start(); err != nil {

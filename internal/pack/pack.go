@@ -1,5 +1,6 @@
-// Package pack lays out the function app: the folder that `func start` runs, the tests start and Azure is given, all
-// from one list. It packs what runs the same executable without the Functions host too: the web app and a container image.
+// Package pack lays out the function app: the folder that `func start` runs, the tests start and
+// Azure is given, all from one list. It packs what runs the same executable without the Functions
+// host too: the web app and a container image.
 package pack
 
 import (
@@ -23,11 +24,13 @@ import (
 // Target is what an app is built for.
 type Target struct {
 	OS, Arch string // as GOOS and GOARCH have them
-	WebApp   bool   // for IIS in an Azure web app, which starts the executable by web.config; else a function app
-	Race     bool   // with the race detector, for tests; it needs a C compiler
+	// for IIS in an Azure web app, which starts the executable by web.config; else a function app
+	WebApp bool
+	Race   bool // with the race detector, for tests; it needs a C compiler
 }
 
-// executable is the name that the host looks for, and that it gives the run bit in a zip: exactly this, no "./".
+// executable is the name that the host looks for, and that it gives the run bit in a zip: exactly
+// this, no "./".
 func (t Target) executable() string {
 	if t.OS == "windows" {
 		return "handler.exe"
@@ -35,8 +38,9 @@ func (t Target) executable() string {
 	return "handler"
 }
 
-// Dir lays the function app out in the folder dir, which it makes; what is there already stays. local.settings.json
-// comes along for `func start`, with a .funcignore that keeps it from being published.
+// Dir lays the function app out in the folder dir, which it makes; what is there already stays.
+// local.settings.json comes along for `func start`, with a .funcignore that keeps it from being
+// published.
 func Dir(root, dir string, target Target) error {
 	files, err := app(root, target)
 	if err != nil {
@@ -64,7 +68,8 @@ func write(dir string, files map[string][]byte, target Target) error {
 	return nil
 }
 
-// Zip writes the app as a package to deploy. The same commit gives the same bytes, wherever the same Go builds it.
+// Zip writes the app as a package to deploy. The same commit gives the same bytes, wherever the
+// same Go builds it.
 func Zip(root, file string, target Target) error {
 	files, err := app(root, target)
 	if err != nil {
@@ -74,7 +79,8 @@ func Zip(root, file string, target Target) error {
 	w := zip.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		// 1980 is where zip's time begins; without a time, some tools refuse the file.
-		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
+		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1,
+			0, 0, 0, 0, time.UTC)}
 		header.SetMode(target.mode(name))
 		to, err := w.CreateHeader(header)
 		if err != nil {
@@ -142,7 +148,8 @@ func describe(root string, target Target) (map[string][]byte, error) {
 	return files, nil
 }
 
-// nameExecutable puts the name of the executable into host.json, and leaves the rest of the file as it is.
+// nameExecutable puts the name of the executable into host.json, and leaves the rest of the file as
+// it is.
 func nameExecutable(host []byte, name string) ([]byte, error) {
 	var parsed struct {
 		CustomHandler struct {
@@ -172,24 +179,29 @@ func build(root string, target Target) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, target.executable())
-	// Without net/http's HTTP/2, which nothing here speaks, the executable and its memory at rest are half a megabyte smaller:
-	// the host and Azure Storage use HTTP/1.1, and what else is asked offers both.
-	args := []string{"build", "-o", out, "-tags", "nethttpomithttp2", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version(root)}
+	// Without net/http's HTTP/2, which nothing here speaks, the executable and its memory at rest
+	// are half a megabyte smaller: the host and Azure Storage use HTTP/1.1, and what else is asked
+	// offers both.
+	args := []string{"build", "-o", out, "-tags", "nethttpomithttp2", "-trimpath",
+		"-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version(root)}
 	cgo := "CGO_ENABLED=0"
 	if target.Race {
 		args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 	}
 	cmd := exec.Command("go", append(args, "./handler")...)
 	cmd.Dir = root
-	// The last four are what somebody's environment may have otherwise, and what changes the bytes, or what they run on.
-	cmd.Env = append(os.Environ(), cgo, "GOOS="+target.OS, "GOARCH="+target.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GO386=sse2")
+	// The last four are what somebody's environment may have otherwise, and what changes the bytes,
+	// or what they run on.
+	cmd.Env = append(os.Environ(), cgo, "GOOS="+target.OS, "GOARCH="+target.Arch, "GOFLAGS=",
+		"GOEXPERIMENT=", "GOAMD64=v1", "GO386=sse2")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build for %s/%s: %w\n%s", target.OS, target.Arch, err, said)
 	}
 	return os.ReadFile(out)
 }
 
-// version names the commit that is built. Tags and git's own choice of a length would differ between clones of it.
+// version names the commit that is built. Tags and git's own choice of a length would differ
+// between clones of it.
 func version(root string) string {
 	cmd := exec.Command("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty")
 	cmd.Dir = root

@@ -23,8 +23,8 @@ import (
 // 15 MB is what a cold start on the Consumption plan takes without noticing.
 const maxExecutable = 15_000_000
 
-// packer is the command of `make package`. The tests run it rather than Zip, since it takes the race detector ten times
-// as long to compress.
+// packer is the command of `make package`. The tests run it rather than Zip, since it takes the
+// race detector ten times as long to compress.
 var packer string
 
 func TestMain(m *testing.M) {
@@ -32,9 +32,11 @@ func TestMain(m *testing.M) {
 		dir, err := os.MkdirTemp("", "tiney-pack-")
 		if err == nil {
 			defer os.RemoveAll(dir)
-			packer = filepath.Join(dir, "pack.exe") // .exe is for Windows, and does no harm elsewhere
+			// .exe is for Windows, and does no harm elsewhere
+			packer = filepath.Join(dir, "pack.exe")
 			var output []byte
-			if output, err = exec.Command("go", "build", "-o", packer, "./cmd").CombinedOutput(); err == nil {
+			if output, err = exec.Command("go", "build", "-o", packer,
+				"./cmd").CombinedOutput(); err == nil {
 				return m.Run()
 			}
 			err = fmt.Errorf("%w\n%s", err, output)
@@ -125,12 +127,14 @@ func checkHost(t *testing.T, data []byte, executable string) {
 	if err := json.Unmarshal(data, &host); err != nil {
 		t.Fatal(err)
 	}
-	if h := host.CustomHandler; h.Description.DefaultExecutablePath != executable || !h.EnableForwardingHTTPRequest || !h.EnableProxyingHTTPRequest {
+	if h := host.CustomHandler; h.Description.DefaultExecutablePath != executable ||
+		!h.EnableForwardingHTTPRequest || !h.EnableProxyingHTTPRequest {
 		t.Errorf("host.json says %+v", h)
 	}
 }
 
-// checkWindows looks for a program of as many bits as the plan starts, with a console to write its log to.
+// checkWindows looks for a program of as many bits as the plan starts, with a console to write its
+// log to.
 func checkWindows(t *testing.T, data []byte, arch string) {
 	t.Helper()
 	f, err := pe.NewFile(bytes.NewReader(data))
@@ -159,13 +163,14 @@ func checkLinux(t *testing.T, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Machine != elf.EM_X86_64 || slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+	if f.Machine != elf.EM_X86_64 ||
+		slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
 		t.Errorf("machine %v, programs %v", f.Machine, f.Progs)
 	}
 }
 
-// local.settings.json has a key that everybody knows. TestPackages shows that it is in no package, this that
-// `func azure functionapp publish` leaves it behind too.
+// local.settings.json has a key that everybody knows. TestPackages shows that it is in no package,
+// this that `func azure functionapp publish` leaves it behind too.
 func TestLocalSettingsStayLocal(t *testing.T) {
 	ignored, err := os.ReadFile("../../.funcignore")
 	if err != nil || !slices.Contains(strings.Fields(string(ignored)), "local.settings.json") {
@@ -174,26 +179,31 @@ func TestLocalSettingsStayLocal(t *testing.T) {
 }
 
 func TestWebAppNeedsWindows(t *testing.T) {
-	if err := Zip("../..", filepath.Join(t.TempDir(), "app.zip"), Target{OS: "linux", Arch: "amd64", WebApp: true}); err == nil {
+	if err := Zip("../..", filepath.Join(t.TempDir(), "app.zip"), Target{OS: "linux", Arch: "amd64",
+		WebApp: true}); err == nil {
 		t.Error("packed for linux")
 	}
 }
 
-// The two clones are in different folders, one has a tag, and they are built in different environments.
+// The two clones are in different folders, one has a tag, and they are built in different
+// environments.
 func TestClonesGiveTheSameBytes(t *testing.T) {
 	one := filepath.Join(t.TempDir(), "one")
 	two := filepath.Join(t.TempDir(), "another", "place")
 	run(t, ".", "git", "init", "-q", one)
-	sources := map[string]bool{"go.mod": true, "go.sum": true, "host.json": true, "infra/web.config": true}
+	sources := map[string]bool{"go.mod": true, "go.sum": true, "host.json": true,
+		"infra/web.config": true}
 	const ofModule = "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}"
-	for _, name := range strings.Fields(run(t, "../..", "go", "list", "-deps", "-f", ofModule, "./handler")) {
+	for _, name := range strings.Fields(run(t, "../..", "go", "list", "-deps", "-f", ofModule,
+		"./handler")) {
 		sources[strings.Split(name, "/")[1]] = true // a package, with all that it embeds
 	}
 	for name := range sources {
 		copyTo(t, filepath.Join(one, name), filepath.Join("../..", name))
 	}
 	run(t, one, "git", "add", ".")
-	run(t, one, "git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false", "commit", "-q", "-m", "x")
+	run(t, one, "git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-c",
+		"commit.gpgsign=false", "commit", "-q", "-m", "x")
 	run(t, ".", "git", "clone", "-q", one, two)
 	run(t, two, "git", "tag", "v1.2.3")
 	hash := run(t, one, "git", "rev-parse", "HEAD")[:12]
@@ -226,7 +236,8 @@ func TestClonesGiveTheSameBytes(t *testing.T) {
 func zipped(t *testing.T, root string, target Target) []byte {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "made", "app.zip")
-	run(t, root, packer, "-zip", file, "-os", target.OS, "-arch", target.Arch, fmt.Sprintf("-webapp=%t", target.WebApp))
+	run(t, root, packer, "-zip", file, "-os", target.OS, "-arch", target.Arch,
+		fmt.Sprintf("-webapp=%t", target.WebApp))
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -316,26 +327,33 @@ func TestWebConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := parseWebConfig(t, data)
-	if h := config.Server.Handlers; len(h) != 1 || h[0].Path != "*" || h[0].Verb != "*" || h[0].Modules != "httpPlatformHandler" || h[0].ResourceType != "Unspecified" {
+	if h := config.Server.Handlers; len(h) != 1 || h[0].Path != "*" || h[0].Verb != "*" ||
+		h[0].Modules != "httpPlatformHandler" || h[0].ResourceType != "Unspecified" {
 		t.Errorf("handlers %+v: not everything goes to the handler", h)
 	}
-	// HOME\LogFiles is there in every App Service; site\wwwroot may be a package that nobody can write to.
-	if p := config.Server.Platform; p.ProcessPath != `%HOME%\site\wwwroot\handler.exe` || p.Arguments != "" || p.StartupTimeLimit < 30 ||
-		!p.StdoutLogEnabled || p.StdoutLogFile != `%HOME%\LogFiles\tiney` || p.ForwardWindowsAuthToken {
+	// HOME\LogFiles is there in every App Service; site\wwwroot may be a package that nobody can
+	// write to.
+	if p := config.Server.Platform; p.ProcessPath != `%HOME%\site\wwwroot\handler.exe` ||
+		p.Arguments != "" || p.StartupTimeLimit < 30 ||
+		!p.StdoutLogEnabled || p.StdoutLogFile != `%HOME%\LogFiles\tiney` ||
+		p.ForwardWindowsAuthToken {
 		t.Errorf("httpPlatform %+v", p)
 	}
 	if got := config.Server.Errors.ExistingResponse; got != "PassThrough" {
-		t.Errorf("httpErrors existingResponse %q: IIS puts its own pages in the place of the handler's", got)
+		t.Errorf("httpErrors existingResponse %q: IIS puts its own pages in the place of the "+
+			"handler's", got)
 	}
 	if h := config.Server.Headers; len(h) != 1 || h[0].Name != "X-Powered-By" {
 		t.Errorf("headers taken away: %+v", h)
 	}
 	f := config.Server.Filtering
-	if !f.AllowDoubleEscaping || f.Limits.MaxURL != 32<<10 || f.Limits.MaxQueryString != 32<<10 || f.Extensions.Clear == nil {
+	if !f.AllowDoubleEscaping || f.Limits.MaxURL != 32<<10 || f.Limits.MaxQueryString != 32<<10 ||
+		f.Extensions.Clear == nil {
 		t.Errorf("requestFiltering %+v", f)
 	}
 	// What IIS hides by default, but for web.config, which is no alias.
-	want := []string{"bin", "App_code", "App_GlobalResources", "App_LocalResources", "App_WebReferences", "App_Data", "App_Browsers"}
+	want := []string{"bin", "App_code", "App_GlobalResources", "App_LocalResources",
+		"App_WebReferences", "App_Data", "App_Browsers"}
 	var shown []string
 	for _, hidden := range f.Hidden {
 		shown = append(shown, hidden.Segment)
@@ -379,11 +397,13 @@ func read(t *testing.T, archive fs.FS, name string) []byte {
 }
 
 func TestNameExecutable(t *testing.T) {
-	got, err := nameExecutable([]byte(`{ "customHandler": { "description": { "defaultExecutablePath": "handler" } }, "x": "handler" }`), "handler.exe")
+	got, err := nameExecutable([]byte(
+		`{ "customHandler": { "description": { "defaultExecutablePath": "handler" } }, "x": "handler" }`), "handler.exe")
 	if want := `{ "customHandler": { "description": { "defaultExecutablePath": "handler.exe" } }, "x": "handler" }`; err != nil || string(got) != want {
 		t.Errorf("got %s, %v", got, err)
 	}
-	for _, wrong := range []string{`{`, `{}`, `{"customHandler":{"description":{"defaultExecutablePath":"handler"}}}`} {
+	for _, wrong := range []string{`{`, `{}`,
+		`{"customHandler":{"description":{"defaultExecutablePath":"handler"}}}`} {
 		if got, err := nameExecutable([]byte(wrong), "x"); err == nil {
 			t.Errorf("%s became %s", wrong, got)
 		}

@@ -26,17 +26,20 @@ import (
 )
 
 // Wine is large to install and slow to start.
-var underWine = flag.Bool("pack.wine", false, "also run the packages for Windows, under Wine, which has to be installed")
+var underWine = flag.Bool("pack.wine", false,
+	"also run the packages for Windows, under Wine, which has to be installed")
 
 func TestLinuxPackage(t *testing.T) {
 	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
 		t.Skip("it runs on linux/amd64 only, as CI does")
 	}
 	packed(t, "tiney-linux-amd64.zip") // once for both
-	for name, proxy := range map[string]bool{"behind a host that forwards": false, "behind a host that proxies": true} {
+	for name, proxy := range map[string]bool{"behind a host that forwards": false,
+		"behind a host that proxies": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			runBehindTheHost(t, "tiney-linux-amd64.zip", funchost.Options{Proxy: proxy}, "127.0.0.1")
+			runBehindTheHost(t, "tiney-linux-amd64.zip", funchost.Options{Proxy: proxy},
+				"127.0.0.1")
 		})
 	}
 }
@@ -50,7 +53,8 @@ func TestWindowsPackages(t *testing.T) {
 		t.Skipf("NOT CHECKED: that the packages for Windows run, since Wine does not: %v", err)
 	}
 	t.Run("behind a host that forwards", func(t *testing.T) {
-		runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{Launcher: []string{"wine"}, Env: env}, "localhost")
+		runBehindTheHost(t, "tiney-windows-386.zip", funchost.Options{Launcher: []string{"wine"},
+			Env: env}, "localhost")
 	})
 	t.Run("on its own", func(t *testing.T) { runUnderIIS(t, "tiney-webapp-windows-386.zip", env) })
 }
@@ -78,8 +82,8 @@ func runBehindTheHost(t *testing.T, name string, options funchost.Options, stora
 	tables.WantNoLeak()
 }
 
-// runUnderIIS uses the package of a web app as IIS would: web.config names the executable, and HTTP_PLATFORM_PORT the
-// port on which it listens.
+// runUnderIIS uses the package of a web app as IIS would: web.config names the executable, and
+// HTTP_PLATFORM_PORT the port on which it listens.
 func runUnderIIS(t *testing.T, name string, env []string) {
 	home := t.TempDir()
 	root := unpacked(t, filepath.Join(home, "site", "wwwroot"), name)
@@ -88,7 +92,8 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 		t.Fatal(err)
 	}
 	path := parseWebConfig(t, config).Server.Platform.ProcessPath
-	path = filepath.FromSlash(strings.ReplaceAll(strings.ReplaceAll(path, "%HOME%", home), `\`, "/"))
+	path = filepath.FromSlash(strings.ReplaceAll(strings.ReplaceAll(path, "%HOME%", home), `\`,
+		"/"))
 
 	tables, settings := storage(t, "localhost")
 	tables.PutLink(expired())
@@ -103,8 +108,10 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 	}
 	defer output.Close()
 	cmd := exec.Command("wine", path)
-	cmd.Env = append(append(env, settings...), "HTTP_PLATFORM_PORT="+port, "PORT=1", "WEBSITE_HOSTNAME=tiney.azurewebsites.net")
-	cmd.Stdout, cmd.Stderr = output, output // a file, since Wine's own processes would hold a pipe open
+	cmd.Env = append(append(env, settings...), "HTTP_PLATFORM_PORT="+port, "PORT=1",
+		"WEBSITE_HOSTNAME=tiney.azurewebsites.net")
+	// a file, since Wine's own processes would hold a pipe open
+	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +137,8 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 		return err == nil
 	})
 	testutil.Eventually(t, "the expired link is reaped, as soon as it runs", func() bool {
-		return len(tables.Rows(tables.Index)) == 0 && len(tables.Rows(tables.Expiry)) == 1 // that of the tombstone
+		// that of the tombstone
+		return len(tables.Rows(tables.Index)) == 0 && len(tables.Rows(tables.Expiry)) == 1
 	})
 	use(t, base)
 	tables.WantRows(3, 2, 2)
@@ -151,7 +159,8 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 }
 
 func expired() link.Link {
-	return link.Link{Alias: "expired", LongURL: "https://example.com/expired", ExpiresAt: time.Now().Add(-time.Minute)}
+	return link.Link{Alias: "expired", LongURL: "https://example.com/expired",
+		ExpiresAt: time.Now().Add(-time.Minute)}
 }
 
 // use shortens a URL and follows links, through whatever is in front of the package.
@@ -161,11 +170,13 @@ func use(t *testing.T, base string) {
 		got, err := testutil.Send(http.MethodGet, base+"/api/ready", "")
 		return err == nil && got.Status == http.StatusOK
 	})
-	if got := want(t, http.MethodGet, base+"/api/health", "", http.StatusOK); !strings.Contains(got.Body, `"version":"`+version("../..")+`"`) {
+	if got := want(t, http.MethodGet, base+"/api/health", "",
+		http.StatusOK); !strings.Contains(got.Body, `"version":"`+version("../..")+`"`) {
 		t.Errorf("health: %s", got.Body)
 	}
 	const longURL = "https://example.com/ü?a=1&a=2"
-	created := want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+`","expiresInSeconds":3600}`, http.StatusCreated)
+	created := want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+
+		`","expiresInSeconds":3600}`, http.StatusCreated)
 	var made struct {
 		Alias, ShortURL, LongURL   string
 		CreatedAtUTC, ExpiresAtUTC time.Time
@@ -173,24 +184,31 @@ func use(t *testing.T, base string) {
 	if err := json.Unmarshal([]byte(created.Body), &made); err != nil {
 		t.Fatal(err)
 	}
-	if age := time.Since(made.CreatedAtUTC); made.LongURL != longURL || made.ShortURL != "https://tiney.to/"+made.Alias ||
-		age < -time.Minute || age > time.Minute || made.ExpiresAtUTC.Sub(made.CreatedAtUTC) != time.Hour {
+	if age := time.Since(made.CreatedAtUTC); made.LongURL != longURL ||
+		made.ShortURL != "https://tiney.to/"+made.Alias ||
+		age < -time.Minute || age > time.Minute ||
+		made.ExpiresAtUTC.Sub(made.CreatedAtUTC) != time.Hour {
 		t.Errorf("made %s", created.Body)
 	}
 	want(t, http.MethodPost, base+"/api/shorten", `{"longUrl":"`+longURL+`"}`, http.StatusOK)
-	if got := want(t, http.MethodGet, base+"/"+made.Alias, "", http.StatusFound); got.Header.Get("Location") != "https://example.com/%C3%BC?a=1&a=2" {
+	if got := want(t, http.MethodGet, base+"/"+made.Alias, "",
+		http.StatusFound); got.Header.Get("Location") != "https://example.com/%C3%BC?a=1&a=2" {
 		t.Errorf("redirects to %s", got.Header.Get("Location"))
 	}
-	for target, status := range map[string]int{"/disabled": http.StatusGone, "/nobody": http.StatusNotFound, "/a.b": http.StatusNotFound} {
-		if got := want(t, http.MethodGet, base+target, "", status); got.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(got.Body, "detail") {
+	for target, status := range map[string]int{"/disabled": http.StatusGone,
+		"/nobody": http.StatusNotFound, "/a.b": http.StatusNotFound} {
+		if got := want(t, http.MethodGet, base+target, "",
+			status); got.Header.Get("Content-Type") != "application/problem+json" ||
+			!strings.Contains(got.Body, "detail") {
 			t.Errorf("%s: %+v", target, got)
 		}
 	}
 	want(t, http.MethodGet, base+"/", "", http.StatusOK)
 }
 
-// storage starts an Azurite with one disabled link in it, and returns its tables and the settings that lead to them by
-// the given name of this machine. The settings have a time zone whose date mostly differs from UTC's.
+// storage starts an Azurite with one disabled link in it, and returns its tables and the settings
+// that lead to them by the given name of this machine. The settings have a time zone whose date
+// mostly differs from UTC's.
 func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
 	t.Helper()
 	server, err := azurite.StartAnywhere(t.Context())
@@ -200,9 +218,11 @@ func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
 	t.Cleanup(server.Stop)
 	tables := rawtables.Open(t, server.ConnectionString(), "")
 	tables.Make()
-	tables.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true})
+	tables.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled",
+		Disabled: true})
 	return tables, []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TZ=Pacific/Kiritimati", "BaseUrl=https://tiney.to",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TZ=Pacific/Kiritimati",
+		"BaseUrl=https://tiney.to",
 		"AzureWebJobsStorage=" + strings.ReplaceAll(server.ConnectionString(), "127.0.0.1", host),
 	}
 }
@@ -236,8 +256,8 @@ func want(t *testing.T, method, url, body string, status int) testutil.Response 
 	return got
 }
 
-// startWine makes build/wine a disk for Wine and returns the environment to run wine in. Its error says that Wine does
-// not work on this machine. What runs there ends with the test.
+// startWine makes build/wine a disk for Wine and returns the environment to run wine in. Its error
+// says that Wine does not work on this machine. What runs there ends with the test.
 func startWine(t *testing.T) ([]string, error) {
 	t.Helper()
 	prefix, err := filepath.Abs("../../build/wine")
@@ -248,15 +268,18 @@ func startWine(t *testing.T) ([]string, error) {
 		t.Fatal(err)
 	}
 	// The overrides leave .NET and the browser out, which Wine would offer to download.
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" + prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml="}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" +
+		prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml="}
 	// The server stays, so that Wine need not start anew with each process.
-	if err := errors.Join(start(t, env, "wineserver", "-p"), start(t, env, "wineboot", "--init")); err != nil {
+	if err := errors.Join(start(t, env, "wineserver", "-p"),
+		start(t, env, "wineboot", "--init")); err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 
-	// Go's random numbers come from a library that Wine did not have before 2023. If it is missing, make one that has
-	// no code, not even an entry point, and only passes the call on to the function that Wine has.
+	// Go's random numbers come from a library that Wine did not have before 2023. If it is missing,
+	// make one that has no code, not even an entry point, and only passes the call on to the
+	// function that Wine has.
 	windows := filepath.Join(prefix, "drive_c", "windows")
 	system := filepath.Join(windows, "system32")
 	if of32 := filepath.Join(windows, "syswow64"); exists(t, of32) {
@@ -264,16 +287,19 @@ func startWine(t *testing.T) ([]string, error) {
 	}
 	if library := filepath.Join(system, "bcryptprimitives.dll"); !exists(t, library) {
 		exports := filepath.Join(t.TempDir(), "bcryptprimitives.def")
-		if err := os.WriteFile(exports, []byte("EXPORTS\nProcessPrng = advapi32.SystemFunction036\n"), 0o644); err != nil {
+		if err := os.WriteFile(exports,
+			[]byte("EXPORTS\nProcessPrng = advapi32.SystemFunction036\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := start(t, env, "i686-w64-mingw32-ld", "--dll", "--entry=0", "-o", library, exports); err != nil {
+		if err := start(t, env, "i686-w64-mingw32-ld", "--dll", "--entry=0", "-o", library,
+			exports); err != nil {
 			return nil, err
 		}
 	}
 	// Whether it runs programs of 32 bits, a program that does nothing shows.
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+	if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	build := append(os.Environ(), "CGO_ENABLED=0", "GOOS=windows", "GOARCH=386")
@@ -283,7 +309,8 @@ func startWine(t *testing.T) ([]string, error) {
 	return env, start(t, env, "wine", empty+".exe")
 }
 
-// start runs a command to its end. Its output goes to a file, since what it leaves running would hold a pipe open.
+// start runs a command to its end. Its output goes to a file, since what it leaves running would
+// hold a pipe open.
 func start(t *testing.T, env []string, name string, args ...string) error {
 	t.Helper()
 	output, err := os.CreateTemp(t.TempDir(), name)
@@ -291,7 +318,8 @@ func start(t *testing.T, env []string, name string, args ...string) error {
 		t.Fatal(err)
 	}
 	defer output.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // also when the test's own context has ended
+	// also when the test's own context has ended
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, output, output

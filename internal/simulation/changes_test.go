@@ -13,8 +13,9 @@ import (
 	"tiney/internal/faultproxy"
 )
 
-// A link that is disabled on one process is gone on the others within 15 seconds, and an alias that was asked for in vain
-// leads somewhere when it is made: in each of 1,000 cases, whether or not they had it cached, while all of them are busy.
+// A link that is disabled on one process is gone on the others within 15 seconds, and an alias that
+// was asked for in vain leads somewhere when it is made: in each of 1,000 cases, whether or not
+// they had it cached, while all of them are busy.
 func TestChangesArriveAtLoad(t *testing.T) {
 	t.Parallel()
 	r, end := newRound(t, setup{nodes: 3, env: []string{"NODE_CHANGES=5"}}) // the default
@@ -25,7 +26,9 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	for i := range disabled {
 		aliases = append(aliases, fmt.Sprintf("due%07d", i))
 		// As those who have made it know it.
-		e := event{op: "shorten", status: 201, change: change{url: new(fmt.Sprintf("https://example.com/%d", i)), end: new(int64)}, birth: true}
+		e := event{op: "shorten", status: 201,
+			change: change{url: new(fmt.Sprintf("https://example.com/%d", i)), end: new(int64)},
+			birth:  true}
 		e.told.alias = aliases[i]
 		r.record(e)
 	}
@@ -39,7 +42,8 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	for i := range 2 * len(others) {
 		load.Go(func() {
 			for n := 0; busy.Load(); n++ {
-				if a := n % len(aliases); a%2 == 0 { // the others nobody follows until they have changed
+				// the others nobody follows until they have changed
+				if a := n % len(aliases); a%2 == 0 {
 					r.follow(others[i%len(others)], aliases[a])
 				}
 			}
@@ -53,12 +57,14 @@ func TestChangesArriveAtLoad(t *testing.T) {
 				var e event
 				for !e.known() { // a busy machine may take longer than a request may
 					if a[:3] == "new" {
-						e = r.shorten(writer, nil, "https://example.com/"+a, a, time.Now().Add(time.Hour).Unix())
+						e = r.shorten(writer, nil, "https://example.com/"+a, a,
+							time.Now().Add(time.Hour).Unix())
 						continue
 					}
 					e = about("edit", admin, a)
 					e.change.disabled = new(true)
-					r.do(&e, writer, admin, "PATCH", "/api/links/"+a, map[string]any{"disabled": true})
+					r.do(&e, writer, admin, "PATCH", "/api/links/"+a,
+						map[string]any{"disabled": true})
 					r.record(e)
 				}
 			}
@@ -96,10 +102,11 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	t.Logf("%d changes in %d requests", len(aliases), r.count.requests.Load())
 }
 
-// Where a process cannot ask what others have changed, whether its calls fail or nobody responds, it asks the table for each
-// link that it has cached: one call for each request, and no more.
+// Where a process cannot ask what others have changed, whether its calls fail or nobody responds,
+// it asks the table for each link that it has cached: one call for each request, and no more.
 func TestNoPollMeansReads(t *testing.T) {
-	for name, fault := range map[string]faultproxy.Fault{"refused": faultproxy.Refuse, "frozen": faultproxy.Freeze} {
+	for name, fault := range map[string]faultproxy.Fault{"refused": faultproxy.Refuse,
+		"frozen": faultproxy.Freeze} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, end := newRound(t, setup{nodes: 2, env: []string{"NODE_CHANGES=10"}})
@@ -107,7 +114,8 @@ func TestNoPollMeansReads(t *testing.T) {
 			writer, other := r.nodes[0], r.nodes[1]
 			var aliases []string
 			for i := range 20 {
-				aliases = append(aliases, r.shorten(writer, nil, r.url(i), "", time.Now().Add(time.Hour).Unix()).told.alias)
+				aliases = append(aliases, r.shorten(writer, nil, r.url(i), "",
+					time.Now().Add(time.Hour).Unix()).told.alias)
 			}
 			calls := func(operation, table string) int {
 				return len(slices.DeleteFunc(other.proxy.Calls(), func(c faultproxy.Call) bool { return c.Operation != operation || c.Target != table }))

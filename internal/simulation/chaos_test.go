@@ -1,13 +1,16 @@
 //go:build unix
 
-// Package simulation breaks everything around the service that can be broken here, and looks whether it keeps its promises.
+// Package simulation breaks everything around the service that can be broken here, and looks
+// whether it keeps its promises.
 //
-// Each round starts a few processes on a set of tables of their own. Clients, some of them owners, shorten a few URLs, so that
-// they collide, follow, edit, delete, restore and claim the links, and renew their keys, and reapers run, while storage calls
-// fail or lose their responses, processes are killed and stopped, storage is cut off, and the clock is put forward past the
-// ends of links. The history of each URL and of each link is then checked against a model with porcupine, what nodes may
-// have cached against what the link was in the last 15 seconds, the counts of clicks against the redirects that were answered,
-// and the tables for what no reaper would ever find; and when all has been ended and its time has passed, they must be empty.
+// Each round starts a few processes on a set of tables of their own. Clients, some of them owners,
+// shorten a few URLs, so that they collide, follow, edit, delete, restore and claim the links, and
+// renew their keys, and reapers run, while storage calls fail or lose their responses, processes
+// are killed and stopped, storage is cut off, and the clock is put forward past the ends of links.
+// The history of each URL and of each link is then checked against a model with porcupine, what
+// nodes may have cached against what the link was in the last 15 seconds, the counts of clicks
+// against the redirects that were answered, and the tables for what no reaper would ever find; and
+// when all has been ended and its time has passed, they must be empty.
 package simulation
 
 import (
@@ -33,10 +36,14 @@ import (
 
 var (
 	duration = flag.Duration("chaos.duration", 5*time.Second, "how long to go on")
-	seed     = flag.Uint64("chaos.seed", 0, "the seed of the first round; 0: take one from the time")
-	nodes    = flag.Int("chaos.nodes", 2, "how many processes")
-	rows     = flag.Int("chaos.rows", 10_000, "how many expired links the long tests reap; Azurite takes the longer for each, the more there are")
-	long     = flag.Bool("chaos.long", false, "also run what takes minutes, since real leases and lifetimes have to run out")
+	seed     = flag.Uint64("chaos.seed", 0,
+		"the seed of the first round; 0: take one from the time")
+	nodes = flag.Int("chaos.nodes", 2, "how many processes")
+	rows  = flag.Int("chaos.rows", 10_000,
+		"how many expired links the long tests reap; Azurite takes the longer for each, the more "+
+			"there are")
+	long = flag.Bool("chaos.long", false,
+		"also run what takes minutes, since real leases and lifetimes have to run out")
 )
 
 var emulator azurite.Ports
@@ -55,12 +62,17 @@ func TestMain(m *testing.M) {
 
 // tally counts what was done over all rounds.
 type tally struct {
-	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, checks, repairs, clicks, lost atomic.Int64
+	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, checks,
+	repairs, clicks, lost atomic.Int64
 }
 
 func (c *tally) String() string {
-	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, %d kills, %d stops, %d outages, %d clock changes, %d reaps, %d checks that mended %d rows, %d clicks saved (at most %d lost by kills)",
-		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(), c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.checks.Load(), c.repairs.Load(),
+	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, "+
+		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d checks that mended %d "+
+		"rows, %d clicks saved (at most %d lost by kills)",
+		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(),
+		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.checks.Load(),
+		c.repairs.Load(),
 		c.clicks.Load(), c.lost.Load())
 }
 
@@ -81,13 +93,16 @@ func TestHistories(t *testing.T) {
 	for end := time.Now().Add(*duration); time.Now().Before(end); {
 		s := first + uint64(c.rounds.Load())
 		if violations := play(t, s, &c, nil); len(violations) > 0 {
-			t.Fatalf("seed %d: %d violations:\n%s", s, len(violations), strings.Join(violations, "\n"))
+			t.Fatalf("seed %d: %d violations:\n%s", s, len(violations),
+				strings.Join(violations, "\n"))
 		}
 	}
 }
 
-// on injects a fault into an operation on the tables whose names end so, if the call's number is a multiple of every.
-func on(operation, table string, every int, fault faultproxy.Fault) func(faultproxy.Call) faultproxy.Fault {
+// on injects a fault into an operation on the tables whose names end so, if the call's number is a
+// multiple of every.
+func on(operation, table string, every int,
+	fault faultproxy.Fault) func(faultproxy.Call) faultproxy.Fault {
 	return func(c faultproxy.Call) faultproxy.Fault {
 		if c.Operation == operation && strings.HasSuffix(c.Target, table) && c.N%every == 0 {
 			return fault
@@ -96,29 +111,44 @@ func on(operation, table string, every int, fault faultproxy.Fault) func(faultpr
 	}
 }
 
-// The service keeps its promises only because storage does what it says and writes come in the order they are made.
-// With that broken, the checks must find a violation, or they are worth nothing.
+// The service keeps its promises only because storage does what it says and writes come in the
+// order they are made. With that broken, the checks must find a violation, or they are worth
+// nothing.
 func TestChecksFindBrokenPromises(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]sabotage{
-		"expiry rows are not written before their links":      {on("InsertEntity", "ExpiryIndex", 5, faultproxy.Lie), "has no expiry row", 0},
-		"expiry rows are not written before a change":         {on("UpdateEntity", "ExpiryIndex", 1, faultproxy.Lie), "has no expiry row", 0},
-		"every insert into the index wins":                    {on("InsertEntity", "UrlIndex", 1, faultproxy.Lie), "not the history of a URL with one live link", shortens},
-		"index rows stay where a link is no more":             {on("DeleteEntity", "UrlIndex", 1, faultproxy.Lie), "index-", 0},
-		"links are not written":                               {on("InsertEntity", "ShortUrls", 3, faultproxy.Lie), "is not found", 0},
-		"links are not listed":                                {on("InsertEntity", "ByOwner", 1, faultproxy.Lie), "is listed: false", 0},
-		"stale index rows are replaced by whoever comes last": {on("UpdateEntity", "UrlIndex", 1, faultproxy.Unconditional), "not the history of a URL with one live link", shortens},
-		"edits overwrite what they have not seen":             {on("UpdateEntity", "ShortUrls", 1, faultproxy.Unconditional), "not the history of a link", 0},
-		"changes are not announced":                           {on("UpdateEntity", "State", 1, faultproxy.Lie), "out of date", 0},
-		"revoked keys stay":                                   {on("DeleteEntity", "Keys", 1, faultproxy.Lie), "accepted although it was revoked", 0},
-		"counts are not written":                              {on("SubmitTransaction", "ShortUrlsClicks", 1, faultproxy.Lie), "were saved, of at least", 0},
-		"counts are written twice":                            {on("SubmitTransaction", "ShortUrlsClicks", 1, faultproxy.Twice), "were saved, of at most", 0},
-		"no link is ever written":                             {on("InsertEntity", "ShortUrls", 1, faultproxy.Refuse), "although all is well", 0},
+		"expiry rows are not written before their links": {on("InsertEntity", "ExpiryIndex", 5,
+			faultproxy.Lie), "has no expiry row", 0},
+		"expiry rows are not written before a change": {on("UpdateEntity", "ExpiryIndex", 1,
+			faultproxy.Lie), "has no expiry row", 0},
+		"every insert into the index wins": {on("InsertEntity", "UrlIndex", 1,
+			faultproxy.Lie), "not the history of a URL with one live link", shortens},
+		"index rows stay where a link is no more": {on("DeleteEntity", "UrlIndex", 1,
+			faultproxy.Lie), "index-", 0},
+		"links are not written": {on("InsertEntity", "ShortUrls", 3,
+			faultproxy.Lie), "is not found", 0},
+		"links are not listed": {on("InsertEntity", "ByOwner", 1,
+			faultproxy.Lie), "is listed: false", 0},
+		"stale index rows are replaced by whoever comes last": {on("UpdateEntity", "UrlIndex", 1,
+			faultproxy.Unconditional), "not the history of a URL with one live link", shortens},
+		"edits overwrite what they have not seen": {on("UpdateEntity", "ShortUrls", 1,
+			faultproxy.Unconditional), "not the history of a link", 0},
+		"changes are not announced": {on("UpdateEntity", "State", 1,
+			faultproxy.Lie), "out of date", 0},
+		"revoked keys stay": {on("DeleteEntity", "Keys", 1,
+			faultproxy.Lie), "accepted although it was revoked", 0},
+		"counts are not written": {on("SubmitTransaction",
+			"ShortUrlsClicks", 1, faultproxy.Lie), "were saved, of at least", 0},
+		"counts are written twice": {on("SubmitTransaction",
+			"ShortUrlsClicks", 1, faultproxy.Twice), "were saved, of at most", 0},
+		"no link is ever written": {on("InsertEntity", "ShortUrls", 1,
+			faultproxy.Refuse), "although all is well", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var c tally
-			for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); { // it takes seconds on most machines
+			// it takes seconds on most machines
+			for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); {
 				seed := uint64(time.Now().UnixNano())
 				for _, v := range play(t, seed, &c, &broken) {
 					if strings.Contains(v, broken.found) {
@@ -165,7 +195,10 @@ func (r *round) violation(format string, args ...any) {
 func (r *round) found(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.violations, func(v string) bool { return strings.Contains(v, text) })
+	return slices.ContainsFunc(r.violations, func(v string) bool {
+		return strings.Contains(v,
+			text)
+	})
 }
 
 var prefixes atomic.Int64
@@ -185,9 +218,12 @@ func newRound(t *testing.T, s setup) (r *round, end func()) {
 	r = &round{t: t, count: s.count, prefix: prefix, env: s.env, sabotage: s.sabotage,
 		tables: rawtables.Open(t, emulator.ConnectionString(), prefix),
 		client: &http.Client{
-			Timeout:       20 * time.Second,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport:     &http.Transport{MaxIdleConnsPerHost: 16},
+			Timeout: 20 * time.Second,
+			CheckRedirect: func(*http.Request,
+				[]*http.Request) error {
+				return http.ErrUseLastResponse
+			},
+			Transport: &http.Transport{MaxIdleConnsPerHost: 16},
 		},
 		tokens: map[string]string{}, etags: map[string]string{}, keys: map[string][]*key{}}
 	if r.count == nil {
@@ -196,7 +232,8 @@ func newRound(t *testing.T, s setup) (r *round, end func()) {
 	r.tables.DeletedKeep, r.tables.TombstoneFor = deletedKeep, tombstoneFor
 	r.tables.Now = r.latest
 	for i := range cmp.Or(s.nodes, *nodes) {
-		n := &node{round: r, proxy: faultproxy.Start(emulator), rng: random(s.seed, uint64(100+i)), failed: map[string][]int64{}}
+		n := &node{round: r, proxy: faultproxy.Start(emulator), rng: random(s.seed, uint64(100+i)),
+			failed: map[string][]int64{}}
 		n.proxy.Before(n.fault)
 		n.clean.Store(true)
 		n.start()
@@ -252,10 +289,12 @@ func play(t *testing.T, seed uint64, count *tally, broken *sabotage) []string {
 	return r.violations
 }
 
-// kinds is how many kinds of trouble there are. The first kindsNow of them leave the clocks alone, and the next is a repair.
+// kinds is how many kinds of trouble there are. The first kindsNow of them leave the clocks alone,
+// and the next is a repair.
 const kinds, kindsNow = 8, 5
 
-// makeTrouble does something to one process after the other until ctx ends, and leaves all of them running.
+// makeTrouble does something to one process after the other until ctx ends, and leaves all of them
+// running.
 func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 	for {
 		select {
@@ -266,7 +305,9 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 		n := r.nodes[rng.IntN(len(r.nodes))]
 		trouble := rng.IntN(kinds)
 		if r.sabotage != nil && trouble <= kindsNow {
-			continue // only lifetimes end: requests without a response make a violation harder to find, and a repair mends it
+			// only lifetimes end: requests without a response make a violation harder to find, and
+			// a repair mends it
+			continue
 		}
 		switch trouble {
 		case 0:
@@ -297,13 +338,15 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 			}
 			r.count.checks.Add(1)
 			r.quiet.Lock()
-			time.Sleep(checkAge) // so that what is there is old enough, and the repair meets what comes then
+			// so that what is there is old enough, and the repair meets what comes then
+			time.Sleep(checkAge)
 			r.quiet.Unlock()
 			_, body := n.control("check?age=" + checkAge.String())
 			r.count.repairs.Add(int64(strings.Count(body, "Mended:true")))
 		default:
-			// One after the other, so that their clocks differ for a moment: by less than what the promises allow. Nothing is
-			// under way then, no poll either: for that alone, time would fly.
+			// One after the other, so that their clocks differ for a moment: by less than what the
+			// promises allow. Nothing is under way then, no poll either: for that alone, time would
+			// fly.
 			r.count.advances.Add(1)
 			by := trusted + time.Duration(1+rng.IntN(10))*time.Second
 			for _, i := range rng.Perm(len(r.nodes)) {

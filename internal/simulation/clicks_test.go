@@ -18,7 +18,8 @@ import (
 // browser is the User-Agent of all clients.
 const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-// run is a process of a node, from its start to its end, and the redirects that clients got from it, by alias.
+// run is a process of a node, from its start to its end, and the redirects that clients got from
+// it, by alias.
 type run struct {
 	killed atomic.Bool
 
@@ -29,7 +30,8 @@ type run struct {
 }
 
 func (r *round) newRun() *run {
-	n := &run{answered: map[string]int64{}, unknown: map[string]int64{}, flushed: map[string]int64{}}
+	n := &run{answered: map[string]int64{}, unknown: map[string]int64{},
+		flushed: map[string]int64{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runs = append(r.runs, n)
@@ -64,8 +66,9 @@ func (n *node) flush() bool {
 	return true
 }
 
-// checkClicks saves the counts of all nodes, which are at rest, and checks them: a click that was answered is counted once,
-// unless its process was killed before its next flush, and one without a response at most once.
+// checkClicks saves the counts of all nodes, which are at rest, and checks them: a click that was
+// answered is counted once, unless its process was killed before its next flush, and one without a
+// response at most once.
 func (r *round) checkClicks() {
 	for _, n := range r.nodes {
 		if !n.flush() {
@@ -125,8 +128,8 @@ func (r *round) checkTotals() {
 	}
 }
 
-// Three processes count the clicks of a few links, and roll them up, while their calls fail or arrive late, and they are killed
-// and stopped.
+// Three processes count the clicks of a few links, and roll them up, while their calls fail or
+// arrive late, and they are killed and stopped.
 func TestClicksAreExact(t *testing.T) {
 	t.Parallel()
 	const links = 5
@@ -147,7 +150,8 @@ func TestClicksAreExact(t *testing.T) {
 			case 1:
 				return faultproxy.Refuse
 			case 2:
-				time.Sleep(2 * time.Second) // it arrives when another try was made, or the process is killed
+				// it arrives when another try was made, or the process is killed
+				time.Sleep(2 * time.Second)
 			}
 			return faultproxy.None
 		})
@@ -157,7 +161,8 @@ func TestClicksAreExact(t *testing.T) {
 	trouble.Go(func() { r.makeTrouble(ctx, random(seed, 0), kindsNow) })
 	for i := range 6 {
 		clients.Go(func() {
-			for rng, until := random(seed, uint64(1+i)), time.Now().Add(*duration); time.Now().Before(until); {
+			for rng, until := random(seed, uint64(1+i)),
+				time.Now().Add(*duration); time.Now().Before(until); {
 				n := pick(rng, r.nodes)
 				if n.down.Load() {
 					continue

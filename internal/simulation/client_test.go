@@ -16,7 +16,8 @@ import (
 // key is a credential.
 type key struct {
 	owner, id, secret string
-	revoking, revoked int64 // when somebody began to revoke it, and when that was acknowledged; real, in Unix nanoseconds
+	// when somebody began to revoke it, and when that was acknowledged; real, in Unix nanoseconds
+	revoking, revoked int64
 }
 
 var admin = &key{owner: "admin", secret: adminKey}
@@ -39,7 +40,8 @@ type body struct {
 }
 
 func (b body) view() view {
-	v := view{alias: b.Alias, url: b.LongURL, tags: strings.Join(b.Tags, " "), disabled: b.Disabled, shared: b.Shared}
+	v := view{alias: b.Alias, url: b.LongURL, tags: strings.Join(b.Tags, " "), disabled: b.Disabled,
+		shared: b.Shared}
 	set(&v.owner, b.Owner)
 	set(&v.title, b.Title)
 	if !b.ExpiresAtUTC.IsZero() {
@@ -51,7 +53,8 @@ func (b body) view() view {
 	return v
 }
 
-// do sends a request with a credential, which may be nil, and fills in the event. It returns what the response says.
+// do sends a request with a credential, which may be nil, and fills in the event. It returns what
+// the response says.
 func (r *round) do(e *event, n *node, k *key, method, path string, send any) body {
 	var data []byte
 	if send != nil {
@@ -92,7 +95,8 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		return resp.StatusCode, got
 	}()
 	e.ret, e.until, e.latest = r.real(), n.clock().Unix(), r.latest().Unix()
-	if alias, ok := strings.CutPrefix(path, "/"); ok && method == "GET" && !strings.Contains(alias, "/") {
+	if alias, ok := strings.CutPrefix(path, "/"); ok && method == "GET" &&
+		!strings.Contains(alias, "/") {
 		run.clicked(alias, e.status)
 	}
 	e.problem, e.told = strings.TrimPrefix(got.Type, "/problems/"), got.view()
@@ -114,7 +118,8 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 }
 
 func (r *round) record(e event) {
-	if e.status == 401 || e.op == "shorten" && e.problem == "expires-at-utc" && *e.change.end < e.until+60 {
+	if e.status == 401 || e.op == "shorten" && e.problem == "expires-at-utc" &&
+		*e.change.end < e.until+60 {
 		return // its key was revoked, or time has passed since its end was chosen; nothing was done
 	}
 	r.mu.Lock()
@@ -136,11 +141,15 @@ const (
 // Owners have keys of their own, but for the admin, who may have links too.
 var owners = []string{"alice", "bob"}
 
-func (r *round) url(i int) string            { return fmt.Sprintf("https://example.com/%s/%d", r.prefix, i) }
+func (r *round) url(i int) string {
+	return fmt.Sprintf("https://example.com/%s/%d",
+		r.prefix, i)
+}
 func (r *round) chosen(i int) string         { return fmt.Sprintf("own-%s-%d", r.prefix, i) }
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// someAlias is one of the links that were told of, most likely a recent one, or one that is chosen by many.
+// someAlias is one of the links that were told of, most likely a recent one, or one that is chosen
+// by many.
 func (r *round) someAlias(rng *rand.Rand) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +191,8 @@ func (r *round) act(rng *rand.Rand) {
 	if r.sabotage != nil && r.sabotage.acts != 0 {
 		p = rng.IntN(r.sabotage.acts)
 	}
-	if p < 3 { // a list drops rows whose create is not a minute old, by the clock of the node that is ahead
+	// a list drops rows whose create is not a minute old, by the clock of the node that is ahead
+	if p < 3 {
 		r.quiet.Lock()
 		defer r.quiet.Unlock()
 		r.list(n, r.someKey(rng))
@@ -227,7 +237,8 @@ func (r *round) act(rng *rand.Rand) {
 
 // someEnd is an end of a link, hardly later than the earliest one possible.
 func (r *round) someEnd(rng *rand.Rand, n *node) int64 {
-	return n.clock().Add(63*time.Second + pick(rng, []time.Duration{0, 0, 20 * time.Second, time.Hour})).Unix()
+	return n.clock().Add(63*time.Second +
+		pick(rng, []time.Duration{0, 0, 20 * time.Second, time.Hour})).Unix()
 }
 
 // someOwn is a link, and a key or, if there is one, the link's claim token.
@@ -346,12 +357,14 @@ func (r *round) claim(n *node, k *key, rng *rand.Rand) {
 		}
 		r.mu.Unlock()
 		claims = append(claims, c)
-		events = append(events, event{op: "claim", by: k.owner, token: c.Token != "tnc_wrong", alias: c.Alias, keep: c.KeepExpiry})
+		events = append(events, event{op: "claim", by: k.owner, token: c.Token != "tnc_wrong",
+			alias: c.Alias, keep: c.KeepExpiry})
 	}
 	call := event{alias: claims[0].Alias + "," + claims[1].Alias}
 	got := r.do(&call, n, k, "POST", "/api/claims", map[string]any{"claims": claims})
 	for i, e := range events {
-		e.node, e.jump, e.call, e.ret, e.from, e.until, e.latest = n, call.jump, call.call, call.ret, call.from, call.until, call.latest
+		e.node, e.jump, e.call, e.ret, e.from, e.until, e.latest = n, call.jump, call.call,
+			call.ret, call.from, call.until, call.latest
 		e.status, e.problem = call.status, call.problem
 		if len(got.Results) == len(claims) {
 			e.problem = got.Results[i].Result
@@ -408,7 +421,8 @@ func (r *round) newKey(n *node, owner string) {
 	}
 }
 
-// renewKey makes a new key for an owner, if there is none but the first, and revokes the one before.
+// renewKey makes a new key for an owner, if there is none but the first, and revokes the one
+// before.
 func (r *round) renewKey(n *node, rng *rand.Rand) {
 	owner := pick(rng, owners)
 	r.newKey(n, owner)

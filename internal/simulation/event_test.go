@@ -33,11 +33,12 @@ type event struct {
 	told    view   // the link in the response
 	etag    string
 	target  string // of follow
-	birth   bool   // of shorten: nobody was told that this made the link, and somebody was told of the link
+	// of shorten: nobody was told that this made the link, and somebody was told of the link
+	birth bool
 }
 
-// known reports whether the response tells what became of the request. Otherwise it may have had its effect, or may have it
-// yet.
+// known reports whether the response tells what became of the request. Otherwise it may have had
+// its effect, or may have it yet.
 func (e event) known() bool { return 200 <= e.status && e.status < 500 }
 
 // choice reports whether it is a shorten with an alias that its caller chose.
@@ -85,12 +86,15 @@ func partition(alias string) string { return strings.ToLower(alias[:min(2, len(a
 
 func (e event) String() string {
 	clock := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.TimeOnly) }
-	return fmt.Sprintf("%s to %s: %s %s by %q, token %t, if %q, %s -> %d %s %s%s %+v", clock(e.from), clock(e.until),
-		e.op, e.alias, e.by, e.token, e.match, e.sent, e.status, e.problem, e.etag, e.target, e.told)
+	return fmt.Sprintf("%s to %s: %s %s by %q, token %t, if %q, %s -> %d %s %s%s %+v",
+		clock(e.from), clock(e.until),
+		e.op, e.alias, e.by, e.token, e.match, e.sent, e.status, e.problem, e.etag, e.target,
+		e.told)
 }
 
-// births returns the events by which those links were made that nobody was told of at first: a request without a response
-// has made them, or one that lost a race for the index and could not take its own link back.
+// births returns the events by which those links were made that nobody was told of at first: a
+// request without a response has made them, or one that lost a race for the index and could not
+// take its own link back.
 func (r *round) births(history []event) []event {
 	first, named := map[string]event{}, map[string]bool{}
 	for _, e := range history {
@@ -115,7 +119,8 @@ func (r *round) births(history []event) []event {
 		}
 		birth.call = e.ret
 		for _, made := range history {
-			if made.op == "shorten" && !made.choice() && made.told.alias != a && made.status != 201 && made.by == birth.by &&
+			if made.op == "shorten" && !made.choice() && made.told.alias != a &&
+				made.status != 201 && made.by == birth.by &&
 				*made.change.url == e.told.url && *made.change.end == e.told.end {
 				birth.call = min(birth.call, made.call)
 			}
@@ -128,13 +133,15 @@ func (r *round) births(history []event) []event {
 	return births
 }
 
-// attempts returns what changes may have done besides what their responses say: where storage did not respond to a write, the
-// service cannot know whether it was applied and then overwritten, and writes again.
+// attempts returns what changes may have done besides what their responses say: where storage did
+// not respond to a write, the service cannot know whether it was applied and then overwritten, and
+// writes again.
 func attempts(history []event) (more []event) {
 	for _, e := range history {
 		switch e.op {
 		case "edit", "delete", "restore", "claim":
-			if e.known() && e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)), e.alias) {
+			if e.known() && e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)),
+				e.alias) {
 				e.status, e.problem, e.etag, e.told = 0, "", "", view{}
 				more = append(more, e)
 			}
@@ -145,14 +152,19 @@ func attempts(history []event) (more []event) {
 
 // describe returns the history of a link as text.
 func (r *round) describe(alias string, history []event) string {
-	return text(slices.DeleteFunc(slices.Clone(history), func(e event) bool { return e.alias != alias && e.told.alias != alias }))
+	return text(slices.DeleteFunc(
+		slices.Clone(history), func(e event) bool {
+			return e.alias != alias &&
+				e.told.alias != alias
+		}))
 }
 
 func text(history []event) string {
 	slices.SortFunc(history, func(a, b event) int { return int(a.call - b.call) })
 	var b strings.Builder
 	for _, e := range history {
-		fmt.Fprintf(&b, "  %7.1f-%7.1f ms: %v\n", float64(e.call-history[0].call)/1e6, float64(e.ret-history[0].call)/1e6, e)
+		fmt.Fprintf(&b, "  %7.1f-%7.1f ms: %v\n", float64(e.call-history[0].call)/1e6,
+			float64(e.ret-history[0].call)/1e6, e)
 	}
 	return b.String()
 }

@@ -25,8 +25,8 @@ const (
 	gone // reaped
 )
 
-// linkModel says what the API promises of one link: that each request sees what those before it have left, that edits
-// change what they name and nothing else, and who may do what.
+// linkModel says what the API promises of one link: that each request sees what those before it
+// have left, that edits change what they name and nothing else, and who may do what.
 var linkModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{linkState{}} },
 	Step: func(state, input, _ any) []any {
@@ -110,7 +110,8 @@ func (s linkState) create(e linkEvent) []linkState {
 	case !e.known() && free:
 		return []linkState{next, {phase: tried}}
 	case !e.known(),
-		e.status == 403 && e.by == "", // the link that shorten gives for the URL is disabled: see slot
+		// the link that shorten gives for the URL is disabled: see slot
+		e.status == 403 && e.by == "",
 		e.status == 200 && same && s.live(e.from) && s.end == e.told.end,
 		e.status == 409 && s.phase != never && !(same && s.live(e.latest)):
 		return []linkState{s}
@@ -120,7 +121,8 @@ func (s linkState) create(e linkEvent) []linkState {
 	return nil
 }
 
-// share is a request that was given this link, or that may have been: then others than its maker have it.
+// share is a request that was given this link, or that may have been: then others than its maker
+// have it.
 func (s linkState) share(e linkEvent) []linkState {
 	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url && !s.shared {
 		s.shared, s.etag = true, ""
@@ -131,14 +133,16 @@ func (s linkState) share(e linkEvent) []linkState {
 	return []linkState{s}
 }
 
-// apply returns what becomes of the link by a request, and with what response: as early or as late as may be.
+// apply returns what becomes of the link by a request, and with what response: as early or as late
+// as may be.
 func (s linkState) apply(e event, late bool) (next linkState, status int, problem string) {
 	next = s
 	now, deleted := e.from, s.until
 	if late {
 		now, deleted = e.until, s.deleted
 	}
-	switch permitted := e.by == "admin" || e.by != "" && e.by == s.owner || e.token && s.owner == ""; {
+	switch permitted := e.by == "admin" || e.by != "" && e.by == s.owner || e.token &&
+		s.owner == ""; {
 	case e.op == "claim":
 		return s.claim(e, now)
 	case s.phase != made:
@@ -157,7 +161,8 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 			return s, 409, "link-deleted"
 		case next.end != 0 && next.end != s.end && next.end < now+60:
 			return s, 400, "expires-at-utc"
-		case s.shared && e.by != "admin" && (next.url != s.url || earlier || next.disabled != s.disabled):
+		case s.shared && e.by != "admin" && (next.url != s.url || earlier ||
+			next.disabled != s.disabled):
 			return s, 409, "link-shared"
 		}
 	case "delete":

@@ -20,15 +20,16 @@ import (
 // noTombstones lets reaped links leave nothing.
 const noTombstones = "NODE_TOMBSTONE_DAYS=0"
 
-// needsLong skips what waits for real lifetimes and leases to end, or works through many rows: `make chaos` runs it.
+// needsLong skips what waits for real lifetimes and leases to end, or works through many rows:
+// `make chaos` runs it.
 func needsLong(t *testing.T) {
 	if !*long {
 		t.Skip("takes minutes: make chaos runs it")
 	}
 }
 
-// The process is stopped when its expiry row is written and its link is not, and woken when the link's life is over and
-// another process has reaped the row.
+// The process is stopped when its expiry row is written and its link is not, and woken when the
+// link's life is over and another process has reaped the row.
 func TestLongStoppedCreator(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
@@ -45,7 +46,8 @@ func TestLongStoppedCreator(t *testing.T) {
 	status := make(chan int, 1)
 	r.client.Timeout = 5 * time.Minute
 	go func() {
-		got, err := r.client.Post(*creator.url.Load()+"/api/shorten", "application/json", strings.NewReader(`{"longUrl":"https://example.com/stopped","expiresInSeconds":60}`))
+		got, err := r.client.Post(*creator.url.Load()+"/api/shorten", "application/json",
+			strings.NewReader(`{"longUrl":"https://example.com/stopped","expiresInSeconds":60}`))
 		if err != nil {
 			status <- 0
 			return
@@ -70,8 +72,8 @@ func TestLongStoppedCreator(t *testing.T) {
 		t.Errorf("got %d, want 503", got)
 	}
 	creator.proxy.Wait()
-	// The signal takes a moment, in which the process may come as far as to its link. It sends it when it is woken then,
-	// and gives it its expiry row again.
+	// The signal takes a moment, in which the process may come as far as to its link. It sends it
+	// when it is woken then, and gives it its expiry row again.
 	r.tables.WantNoLeak()
 	if code, body := other.control("reap"); code != 200 {
 		t.Errorf("reap: %d %s", code, body)
@@ -79,7 +81,8 @@ func TestLongStoppedCreator(t *testing.T) {
 	r.tables.WantRows(0, 0, 0)
 }
 
-// The process is stopped in the middle of a reap for longer than its lease, while another one does the work.
+// The process is stopped in the middle of a reap for longer than its lease, while another one does
+// the work.
 func TestLongStoppedReaper(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
@@ -87,9 +90,11 @@ func TestLongStoppedReaper(t *testing.T) {
 	defer end()
 	past := time.Now().Add(-24 * time.Hour)
 	for i := range 40 {
-		r.tables.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due%d", i)), LongURL: fmt.Sprintf("https://example.com/%d", i), ExpiresAt: past})
+		r.tables.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due%d", i)),
+			LongURL: fmt.Sprintf("https://example.com/%d", i), ExpiresAt: past})
 	}
-	live := link.Link{Alias: "live", LongURL: "https://example.com/live", ExpiresAt: time.Now().Add(time.Hour)}
+	live := link.Link{Alias: "live", LongURL: "https://example.com/live",
+		ExpiresAt: time.Now().Add(time.Hour)}
 	r.tables.PutLink(live)
 	stale, other := r.nodes[0], r.nodes[1]
 	var once sync.Once
@@ -119,7 +124,8 @@ func TestLongStoppedReaper(t *testing.T) {
 		t.Errorf("the other reaper: %d, %v", code, err)
 	}
 	// One of the expired links gets a second life before the first reaper wakes up.
-	again := link.Link{Alias: "due0", LongURL: "https://example.com/0", ExpiresAt: time.Now().Add(time.Hour)}
+	again := link.Link{Alias: "due0", LongURL: "https://example.com/0",
+		ExpiresAt: time.Now().Add(time.Hour)}
 	r.tables.PutLink(again)
 	stale.signal(syscall.SIGCONT)
 	// It finds that its rows have changed, or that its lease is lost.
@@ -166,7 +172,8 @@ func TestLongBacklog(t *testing.T) {
 			left = len(r.tables.Rows(r.tables.Expiry))
 		}
 		peak[count] = testutil.Memory(t, n.cmd.Process.Pid, "VmHWM")
-		t.Logf("%d links reaped in %v, with at most %d MB in memory", count, time.Since(start).Round(time.Second), peak[count]>>10)
+		t.Logf("%d links reaped in %v, with at most %d MB in memory", count,
+			time.Since(start).Round(time.Second), peak[count]>>10)
 		r.tables.WantRows(0, 0, 0)
 	}
 	if growth := peak[*rows] - peak[1000]; growth > 10<<10 {
@@ -174,13 +181,16 @@ func TestLongBacklog(t *testing.T) {
 	}
 }
 
-// The clock of one process jumps an hour ahead and back. What it says of links follows its clock; nothing is lost by it.
+// The clock of one process jumps an hour ahead and back. What it says of links follows its clock;
+// nothing is lost by it.
 func TestClockJumps(t *testing.T) {
 	r, end := newRound(t, setup{env: []string{"NODE_STORAGE_CLOCK=yes"}})
 	defer end()
 	n, other := r.nodes[0], r.nodes[1]
-	long := link.Link{Alias: "long", LongURL: "https://example.com/long", ExpiresAt: time.Now().Add(3 * time.Hour)}
-	short := link.Link{Alias: "short", LongURL: "https://example.com/short", ExpiresAt: time.Now().Add(30 * time.Minute)}
+	long := link.Link{Alias: "long", LongURL: "https://example.com/long",
+		ExpiresAt: time.Now().Add(3 * time.Hour)}
+	short := link.Link{Alias: "short", LongURL: "https://example.com/short",
+		ExpiresAt: time.Now().Add(30 * time.Minute)}
 	r.tables.PutLink(long)
 	r.tables.PutLink(short)
 	want := func(when string, n *node, alias string, want int) {
@@ -210,7 +220,10 @@ func TestClockJumps(t *testing.T) {
 		by   time.Duration
 	}{{"an hour behind", 0}, {"an hour ahead", 2 * time.Hour}} {
 		n.advance(jump.by)
-		got, err := r.client.Post(*n.url.Load()+"/api/shorten", "application/json", strings.NewReader(fmt.Sprintf(`{"longUrl":"https://example.com/%s","expiresInSeconds":10800}`, url.PathEscape(jump.name))))
+		got, err := r.client.Post(*n.url.Load()+"/api/shorten", "application/json",
+			strings.NewReader(fmt.Sprintf(
+				`{"longUrl":"https://example.com/%s","expiresInSeconds":10800}`,
+				url.PathEscape(jump.name))))
 		if err != nil {
 			t.Fatal(err)
 		}

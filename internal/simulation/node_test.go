@@ -39,7 +39,8 @@ const (
 	checkAge = 7 * time.Second
 	// trusted is how old what a node has cached may be, by its own clock.
 	trusted = 15 * time.Second
-	// retried is how long after a read has failed a node may serve what it has, by its own clock, without asking again.
+	// retried is how long after a read has failed a node may serve what it has, by its own clock,
+	// without asking again.
 	retried = 5 * time.Second
 )
 
@@ -49,19 +50,26 @@ func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error)
 		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // see hostAddress; nothing runs by a schedule
 		"BaseUrl":                      "https://tiney.to",
 		"AzureWebJobsStorage":          connectionString,
-		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix + "UrlIndex",
-		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix + "ShortUrlsByOwner",
+		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix +
+			"UrlIndex",
+		"EXPIRYINDEX_TABLE_NAME": prefix + "ShortUrlsExpiryIndex", "OWNERS_TABLE_NAME": prefix +
+			"ShortUrlsByOwner",
 		"KEYS_TABLE_NAME": prefix + "ShortUrlsKeys", "STATE_TABLE_NAME": prefix + "ShortUrlsState",
-		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix + "ShortUrlsClickTotals",
-		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize, "ADMIN_KEY": adminKey,
-		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0", "RATE_API_PER_MINUTE": "0",
-		"CHANGES_SECONDS": cmp.Or(os.Getenv("NODE_CHANGES"), "1"), "DELETED_KEEP_SECONDS": seconds(deletedKeep), "TOMBSTONE_DAYS": cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
+		"CLICKS_TABLE_NAME": prefix + "ShortUrlsClicks", "CLICK_TOTALS_TABLE_NAME": prefix +
+			"ShortUrlsClickTotals",
+		"CACHE_SIZE_MB": "1", "GC_MAX_SECONDS": "60", "GC_PAGE_SIZE": pageSize,
+		"ADMIN_KEY":            adminKey,
+		"CLICKS_FLUSH_SECONDS": "1", "RATE_SHORTEN_PER_MINUTE": "0", "RATE_UNKNOWN_PER_MINUTE": "0",
+		"RATE_API_PER_MINUTE":  "0",
+		"CHANGES_SECONDS":      cmp.Or(os.Getenv("NODE_CHANGES"), "1"),
+		"DELETED_KEEP_SECONDS": seconds(deletedKeep),
+		"TOMBSTONE_DAYS":       cmp.Or(os.Getenv("NODE_TOMBSTONE_DAYS"), "1"),
 	}
 	return app.ReadSettings(func(name string) string { return env[name] })
 }
 
-// serveNode is a process of the service with a clock that can be advanced, and with endpoints for the test beside those of
-// the functions. It ends when it is killed.
+// serveNode is a process of the service with a clock that can be advanced, and with endpoints for
+// the test beside those of the functions. It ends when it is killed.
 func serveNode() error {
 	var offset atomic.Int64
 	start, err := strconv.ParseInt(os.Getenv("NODE_CLOCK"), 10, 64)
@@ -79,8 +87,10 @@ func serveNode() error {
 	if err != nil {
 		return err
 	}
-	settings.Storage.Reap.StorageClock = os.Getenv("NODE_STORAGE_CLOCK") != "" // else the test's clock is the only one
-	node, err := app.New(context.Background(), settings, "chaos", now, telemetry.NewLogger(os.Stderr, slog.LevelError))
+	// else the test's clock is the only one
+	settings.Storage.Reap.StorageClock = os.Getenv("NODE_STORAGE_CLOCK") != ""
+	node, err := app.New(context.Background(), settings, "chaos", now,
+		telemetry.NewLogger(os.Stderr, slog.LevelError))
 	if err != nil {
 		return err
 	}
@@ -138,7 +148,10 @@ func muxOf(node *app.App, offset *atomic.Int64) http.Handler {
 			Found: func(f storage.Finding) { fmt.Fprintf(w, "%+v\n", f) }})
 		fmt.Fprintf(w, "%+v %v", done, err)
 	})
-	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, runtime.NumGoroutine()) })
+	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, runtime.NumGoroutine())
+	})
 	mux.HandleFunc("/control/idle", func(http.ResponseWriter, *http.Request) {
 		for running.Load() > 0 {
 			time.Sleep(time.Millisecond)
@@ -170,11 +183,14 @@ type node struct {
 	run atomic.Pointer[run] // since it was started last
 
 	ahead atomic.Int64 // how far its clock is ahead of the real one, in nanoseconds
-	jump  atomic.Int64 // when the clock was last advanced by more than trusted, or the process started; real, in Unix nanoseconds
+	// when the clock was last advanced by more than trusted, or the process started; real, in Unix
+	// nanoseconds
+	jump atomic.Int64
 
 	faults sync.Mutex
-	rng    *rand.Rand         // of the proxy's faults
-	failed map[string][]int64 // when calls failed, or may have, by partition, or by alias; real, in Unix nanoseconds
+	rng    *rand.Rand // of the proxy's faults
+	// when calls failed, or may have, by partition, or by alias; real, in Unix nanoseconds
+	failed map[string][]int64
 }
 
 // fault decides what becomes of a storage call.
@@ -227,12 +243,16 @@ const keyReads = "keys"
 // writesOf stands for the writes of links in a partition, where its name is for the reads.
 func writesOf(partition string) string { return "writes of " + partition }
 
-// failedBetween reports whether calls of one of these names may have failed between two times, real in Unix nanoseconds.
+// failedBetween reports whether calls of one of these names may have failed between two times, real
+// in Unix nanoseconds.
 func (n *node) failedBetween(from, until int64, names ...string) bool {
 	n.faults.Lock()
 	defer n.faults.Unlock()
 	for _, name := range names {
-		if slices.ContainsFunc(n.failed[name], func(at int64) bool { return from <= at && at <= until }) {
+		if slices.ContainsFunc(n.failed[name], func(at int64) bool {
+			return from <= at &&
+				at <= until
+		}) {
 			return true
 		}
 	}
@@ -257,7 +277,8 @@ func (n *node) start() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), n.round.env...), "NODE_STORAGE="+n.proxy.ConnectionString(), "NODE_TABLES="+n.round.prefix,
+	cmd.Env = append(append(os.Environ(), n.round.env...), "NODE_STORAGE="+
+		n.proxy.ConnectionString(), "NODE_TABLES="+n.round.prefix,
 		"GORACE=halt_on_error=1", fmt.Sprintf("NODE_CLOCK=%d", n.ahead.Load()))
 	cmd.Stderr = n.round.t.Output()
 	out, err := cmd.StdoutPipe()

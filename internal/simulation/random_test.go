@@ -23,7 +23,8 @@ import (
 
 var shrinks = flag.Bool("simulation.shrink", true, "look for the least that makes a history fail")
 
-var operations = flag.Int64("simulation.operations", 2_000, "how many operations of clients to simulate")
+var operations = flag.Int64("simulation.operations", 2_000,
+	"how many operations of clients to simulate")
 
 // TestSimulation plays histories of simulated nodes, each from its seed. One that fails is shrunk.
 func TestSimulation(t *testing.T) {
@@ -61,7 +62,8 @@ func TestReplay(t *testing.T) {
 		_, one := simulate(t, plan{seed: s}, &c)
 		_, two := simulate(t, plan{seed: s}, &c)
 		if one != two {
-			t.Errorf("seed %d: the second time, other things happened, from here on:\n%s", s, difference(one, two))
+			t.Errorf("seed %d: the second time, other things happened, from here on:\n%s", s,
+				difference(one, two))
 		}
 	}
 }
@@ -71,7 +73,8 @@ func difference(one, two string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			from := max(0, i-5)
-			return strings.Join(a[from:min(len(a), i+5)], "\n") + "\n---\n" + strings.Join(b[from:min(len(b), i+5)], "\n")
+			return strings.Join(a[from:min(len(a), i+5)], "\n") + "\n---\n" +
+				strings.Join(b[from:min(len(b), i+5)], "\n")
 		}
 	}
 	return "one is longer"
@@ -107,7 +110,8 @@ func shrink(t *testing.T, p plan) string {
 	try(&p.skip, maxTroubles)
 	try(&p.without, maxActs*maxClients)
 	try(&p.skip, maxTroubles)
-	return fmt.Sprintf("shrunk by %d more histories, to %d acts:\n%s", c.rounds.Load(), maxActs*maxClients-len(p.without), text)
+	return fmt.Sprintf("shrunk by %d more histories, to %d acts:\n%s", c.rounds.Load(),
+		maxActs*maxClients-len(p.without), text)
 }
 
 // plan is a history to simulate.
@@ -134,16 +138,21 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 			Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			}},
-			tables: rawtables.On(t, func(name string) storage.Table { return s.service.Table(name) }, "S"),
+			tables: rawtables.On(t, func(name string) storage.Table {
+				return s.service.Table(
+					name)
+			}, "S"),
 			tokens: map[string]string{}, etags: map[string]string{}, keys: map[string][]*key{}}
 		r.quiet.off = true
-		r.tables.DeletedKeep, r.tables.TombstoneFor, r.tables.Now = deletedKeep, tombstoneFor, r.latest
+		r.tables.DeletedKeep, r.tables.TombstoneFor, r.tables.Now = deletedKeep, tombstoneFor,
+			r.latest
 		s.round = r
 		r.tables.Make()
 		clients, nodes := 2+s.rng.IntN(maxClients-1), 2+s.rng.IntN(2)
 		for i := range nodes {
-			n := &node{round: r, failed: map[string][]int64{}, sim: &simulated{simulation: s, index: i,
-				skew: time.Duration(s.rng.IntN(30)) * time.Second, seed: p.seed}}
+			n := &node{round: r, failed: map[string][]int64{}, sim: &simulated{simulation: s,
+				index: i,
+				skew:  time.Duration(s.rng.IntN(30)) * time.Second, seed: p.seed}}
 			n.start()
 			r.nodes = append(r.nodes, n)
 		}
@@ -160,7 +169,8 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 				all.Go(func() {
 					for rng, n := random(p.seed, uint64(1+i)), 0; n < maxActs; n++ {
 						s.turn(i)
-						act := rand.New(rand.NewPCG(rng.Uint64(), 0)) // the same one if others are left out
+						// the same one if others are left out
+						act := rand.New(rand.NewPCG(rng.Uint64(), 0))
 						if !p.without[i*maxActs+n] {
 							c.acts.Add(1)
 							r.act(act)

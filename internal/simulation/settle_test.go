@@ -23,9 +23,10 @@ func (r *round) settle() {
 		}
 		n.proxy.Wait()
 	}
-	r.advance(2 * time.Minute) // what is cached is not trusted any more, and rows that lead nowhere are old
-	// A link that was renewed while the reaper was about to end it may have lost what leads to it, if storage failed at that
-	// moment; the next run puts it back.
+	// what is cached is not trusted any more, and rows that lead nowhere are old
+	r.advance(2 * time.Minute)
+	// A link that was renewed while the reaper was about to end it may have lost what leads to it,
+	// if storage failed at that moment; the next run puts it back.
 	if status, body := r.nodes[0].control("reap"); status != 200 {
 		r.violation("the reaper fails although all is well: %d %s", status, body)
 	}
@@ -152,7 +153,8 @@ func (r *round) end(known []string) {
 	for _, k := range r.lastKeys() {
 		items, _ := r.list(n, k)
 		for _, item := range items {
-			if e := r.delete(n, k, item.Alias); e.status != 204 && !(e.problem == "link-shared" && item.Shared) {
+			if e := r.delete(n, k, item.Alias); e.status != 204 && !(e.problem == "link-shared" &&
+				item.Shared) {
 				r.violation("%v: its owner cannot delete it", e)
 			}
 		}
@@ -189,9 +191,11 @@ func (r *round) end(known []string) {
 	r.advance(48 * time.Hour)
 	reap()
 	look("forgotten", 404)
-	for _, table := range []string{r.tables.Links, r.tables.Index, r.tables.Expiry, r.tables.Owners, r.tables.Keys, r.tables.State} {
+	for _, table := range []string{r.tables.Links, r.tables.Index, r.tables.Expiry, r.tables.Owners,
+		r.tables.Keys, r.tables.State} {
 		for _, row := range r.tables.Rows(table) {
-			if key, _ := row["PartitionKey"].(string); strings.HasPrefix(key, "salt|") || key == "rollup" {
+			if key, _ := row["PartitionKey"].(string); strings.HasPrefix(key, "salt|") ||
+				key == "rollup" {
 				continue // goes when its day is rolled up; says how far that is
 			}
 			r.violation("left in %s when all was over: %v", table, row)
@@ -200,7 +204,8 @@ func (r *round) end(known []string) {
 }
 
 // linearizable checks the history of one thing against its model.
-func (r *round) linearizable(model porcupine.NondeterministicModel, history []porcupine.Operation, of string, events func() []event) {
+func (r *round) linearizable(model porcupine.NondeterministicModel, history []porcupine.Operation,
+	of string, events func() []event) {
 	patience := time.Minute
 	if r.sabotage != nil {
 		patience = 10 * time.Second // another round may find it sooner

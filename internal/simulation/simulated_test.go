@@ -18,8 +18,8 @@ import (
 	"tiney/telemetry"
 )
 
-// simulated is a node that is no process: the service's own code, with a clock of its own, whose storage
-// calls wait for the simulation.
+// simulated is a node that is no process: the service's own code, with a clock of its own, whose
+// storage calls wait for the simulation.
 type simulated struct {
 	simulation *simulation
 	index      int
@@ -93,14 +93,16 @@ const request = "request"
 // RoundTrip sends a request to a simulated node.
 func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	var index int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(req.URL.Host, "127.0.0.1:"), "%d", &index); err != nil {
+	if _, err := fmt.Sscanf(strings.TrimPrefix(req.URL.Host, "127.0.0.1:"), "%d",
+		&index); err != nil {
 		return nil, err
 	}
 	n := s.round.nodes[index-1000]
 	s.mu.Lock()
 	by := s.acting
 	s.mu.Unlock()
-	s.call(n, faultproxy.Call{Operation: request, Key: req.Method + req.URL.Path, By: by}) // one that is stopped answers nothing
+	// one that is stopped answers nothing
+	s.call(n, faultproxy.Call{Operation: request, Key: req.Method + req.URL.Path, By: by})
 	life := n.sim.life.Load()
 	if life.ctx.Err() != nil {
 		return nil, errors.New("nobody listens")
@@ -125,6 +127,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		err = req.Context().Err()
 	}
-	s.call(n, faultproxy.Call{Operation: request, Target: "response", Key: req.Method + req.URL.Path, By: by})
+	s.call(n, faultproxy.Call{Operation: request, Target: "response", Key: req.Method +
+		req.URL.Path, By: by})
 	return resp, err
 }

@@ -17,13 +17,14 @@ import (
 	"tiney/storage/memtable"
 )
 
-// simulation decides by a seed what happens in a round whose nodes are simulated: which of the calls
-// that wait goes on, what becomes of it, which client acts, how much time passes, and which node is
-// stopped, killed or cut off. It runs in a bubble of testing/synctest: each storage call parks at a
-// gate, and once all goroutines wait, one of them is let go on.
+// simulation decides by a seed what happens in a round whose nodes are simulated: which of the
+// calls that wait goes on, what becomes of it, which client acts, how much time passes, and which
+// node is stopped, killed or cut off. It runs in a bubble of testing/synctest: each storage call
+// parks at a gate, and once all goroutines wait, one of them is let go on.
 //
-// A node that is stopped must not see its timers run. So time passes in jumps: the wall clocks of all
-// but the node that is stopped jump, and its own does when it goes on, as that of a real process.
+// A node that is stopped must not see its timers run. So time passes in jumps: the wall clocks of
+// all but the node that is stopped jump, and its own does when it goes on, as that of a real
+// process.
 type simulation struct {
 	round   *round
 	rng     *rand.Rand
@@ -118,8 +119,9 @@ func (s *simulation) park(p *parked) faultproxy.Fault {
 	return <-p.release
 }
 
-// run runs a script, and decides what happens meanwhile. Where code of the product holds a mutex across
-// a call, all goroutines wait, and testing/synctest does not see it: then the test times out.
+// run runs a script, and decides what happens meanwhile. Where code of the product holds a mutex
+// across a call, all goroutines wait, and testing/synctest does not see it: then the test times
+// out.
 func (s *simulation) run(script func()) {
 	done := make(chan struct{})
 	go func() {

@@ -20,10 +20,12 @@ type write[T any] struct {
 	call, ret int64
 }
 
-// possible returns the values that somebody may see who asks before until, and must know what was acknowledged before since.
+// possible returns the values that somebody may see who asks before until, and must know what was
+// acknowledged before since.
 func possible[T any](writes []write[T], since, until int64) (values []T) {
 	for _, w := range writes {
-		overwritten := slices.ContainsFunc(writes, func(later write[T]) bool { return later.call > w.ret && later.ret < since })
+		overwritten := slices.ContainsFunc(
+			writes, func(later write[T]) bool { return later.call > w.ret && later.ret < since })
 		if w.call <= until && !overwritten {
 			values = append(values, w.value)
 		}
@@ -82,9 +84,9 @@ func timelines(history []event) map[string]*timeline {
 	return all
 }
 
-// since returns the time before which what was acknowledged must show in the response to a request, in real Unix
-// nanoseconds: for 15 seconds by its own clock a node trusts what it has cached. Where a read fails, it serves that for as
-// long as it can. Then it is never.
+// since returns the time before which what was acknowledged must show in the response to a request,
+// in real Unix nanoseconds: for 15 seconds by its own clock a node trusts what it has cached. Where
+// a read fails, it serves that for as long as it can. Then it is never.
 func (e event) since(reads ...string) int64 {
 	if e.node.failedBetween(max(e.call-int64(retried), e.jump), e.ret+1e9, reads...) {
 		return 0
@@ -92,8 +94,8 @@ func (e event) since(reads ...string) int64 {
 	return max(e.call-int64(trusted), e.jump)
 }
 
-// checkTimes checks what nodes say of links that they may have cached: each property must be one that the link had within
-// the last 15 seconds, and a link whose time is over never leads anywhere.
+// checkTimes checks what nodes say of links that they may have cached: each property must be one
+// that the link had within the last 15 seconds, and a link whose time is over never leads anywhere.
 func (r *round) checkTimes(history []event) {
 	all := timelines(history)
 	for _, e := range history {
@@ -103,7 +105,8 @@ func (r *round) checkTimes(history []event) {
 			since, leads = e.since(alias, partition(alias)), 300 <= e.status && e.status < 400
 		case e.op == "shorten" && e.status == 200 && alias == "":
 			// A promise, which is not given for what may be out of date.
-			alias, since, leads, target, owner = e.told.alias, e.since(), true, e.told.url, []string{e.by}
+			alias, since, leads, target, owner = e.told.alias, e.since(), true, e.told.url,
+				[]string{e.by}
 		default:
 			continue
 		}
@@ -124,7 +127,8 @@ func (r *round) checkTimes(history []event) {
 				r.violation("%v: that is past its end\n%s", e, r.describe(alias, history))
 			}
 		case e.status == 410:
-			if !slices.ContainsFunc(ends, over) && !slices.Contains(possible(t.disabled, since, e.ret), true) &&
+			if !slices.ContainsFunc(ends, over) &&
+				!slices.Contains(possible(t.disabled, since, e.ret), true) &&
 				!slices.Contains(possible(t.deleted, since, e.ret), true) {
 				r.violation("%v: it is gone, and should live\n%s", e, r.describe(alias, history))
 			}
@@ -147,7 +151,8 @@ func (r *round) checkKeys() {
 		switch e := u.event; {
 		case e.status == 401 && (u.key.revoking == 0 || u.key.revoking > e.ret):
 			r.violation("%v: the key was refused, and nobody has revoked it", e)
-		case e.status != 401 && e.status != 503 && e.status != 0 && u.key.revoked != 0 && u.key.revoked < e.since(keyReads):
+		case e.status != 401 && e.status != 503 && e.status != 0 && u.key.revoked != 0 &&
+			u.key.revoked < e.since(keyReads):
 			r.violation("%v: the key was accepted although it was revoked", e)
 		}
 	}

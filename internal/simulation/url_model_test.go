@@ -12,7 +12,8 @@ import (
 // slot is the place of a URL and an owner, or nobody, in the index.
 type slot struct{ url, owner string }
 
-// slotState is the link in it that the next shorten of that URL gets. The zero slotState is of a URL that has none.
+// slotState is the link in it that the next shorten of that URL gets. The zero slotState is of a
+// URL that has none.
 type slotState struct {
 	alias    string
 	end      int64
@@ -20,9 +21,11 @@ type slotState struct {
 	disabled bool
 }
 
-// over reports whether the link's time may be over by a clock, so that a reaper may have been there.
+// over reports whether the link's time may be over by a clock, so that a reaper may have been
+// there.
 func (s slotState) over(latest int64) bool {
-	return s.end != 0 && s.end <= latest || s.left != 0 && s.left+int64(deletedKeep.Seconds()) <= latest
+	return s.end != 0 && s.end <= latest || s.left != 0 && s.left+
+		int64(deletedKeep.Seconds()) <= latest
 }
 
 // vacant reports whether a shorten may find no live link there.
@@ -30,9 +33,10 @@ func (s slotState) vacant(latest int64) bool {
 	return s.alias == "" || s.left != 0 || s.over(latest)
 }
 
-// slotModel says what shorten promises: a URL has one link at a time that shorten makes and gives, for each owner and for
-// nobody. It stays until it ends, or is edited, claimed or deleted, and a 201 comes only where there is none. A link that
-// enters in another way, by an edit, a claim or its restoration, may take a place that is free.
+// slotModel says what shorten promises: a URL has one link at a time that shorten makes and gives,
+// for each owner and for nobody. It stays until it ends, or is edited, claimed or deleted, and a
+// 201 comes only where there is none. A link that enters in another way, by an edit, a claim or its
+// restoration, may take a place that is free.
 //
 // What responses without a 201 say about a link itself is checked by others: see timeline.
 func slotModel(s slot) porcupine.NondeterministicModel {
@@ -55,7 +59,8 @@ type slotEvent struct {
 	disabled bool // some link that may be there was disabled at some time
 }
 
-// slots returns the history of each slot: what was shortened there, and what was done to the links that came of it.
+// slots returns the history of each slot: what was shortened there, and what was done to the links
+// that came of it.
 func slots(history []event) map[slot][]slotEvent {
 	parts, in, changed := map[slot][]slotEvent{}, map[slot]map[string]bool{}, map[string]bool{}
 	for _, e := range history {
@@ -65,8 +70,8 @@ func slots(history []event) map[slot][]slotEvent {
 			}
 			in[s][e.told.alias] = true
 		} else if e.writes() {
-			// A link whose alias was chosen enters the index too, if a reaper finds a row that another
-			// create of the alias has left.
+			// A link whose alias was chosen enters the index too, if a reaper finds a row that
+			// another create of the alias has left.
 			changed[e.alias] = true
 		}
 	}
@@ -74,10 +79,12 @@ func slots(history []event) map[slot][]slotEvent {
 	for s, aliases := range in {
 		disabled := false
 		for alias, t := range times {
-			disabled = disabled || changed[alias] && has(t.url, s.url) && has(t.owner, s.owner) && has(t.disabled, true)
+			disabled = disabled || changed[alias] && has(t.url, s.url) && has(t.owner, s.owner) &&
+				has(t.disabled, true)
 		}
 		for _, e := range history {
-			if of, ok := e.slot(); ok && of == s || e.op != "shorten" && e.writes() && aliases[e.alias] {
+			if of, ok := e.slot(); ok && of == s || e.op != "shorten" && e.writes() &&
+				aliases[e.alias] {
 				parts[s] = append(parts[s], slotEvent{e, changed[e.told.alias], disabled})
 			}
 		}
@@ -85,7 +92,8 @@ func slots(history []event) map[slot][]slotEvent {
 	return parts
 }
 
-// slot returns that of a shorten that had a link drawn, or was given the one that is there, or was refused because of that.
+// slot returns that of a shorten that had a link drawn, or was given the one that is there, or was
+// refused because of that.
 func (e event) slot() (s slot, ok bool) {
 	if e.op != "shorten" || e.choice() && e.status != 403 || !e.known() {
 		return slot{}, false // an unknown one counts once somebody is told of its link: see births
@@ -117,7 +125,8 @@ func (s slot) step(at slotState, e slotEvent) []slotState {
 	switch {
 	case e.birth && vacant:
 		return []slotState{made, at} // at, if the process died before it entered the index
-	case e.birth, e.status == 403 && (at.alias != "" && at.disabled || vacant && e.disabled), e.status == 200 && at.alias == e.told.alias:
+	case e.birth, e.status == 403 && (at.alias != "" && at.disabled || vacant && e.disabled),
+		e.status == 200 && at.alias == e.told.alias:
 		return []slotState{at}
 	case e.status == 201 && vacant:
 		return []slotState{made}
@@ -169,17 +178,19 @@ func (r *round) checkSlots(history []event) {
 		for _, e := range part {
 			operations = append(operations, operation(e.event, e))
 		}
-		r.linearizable(slotModel(s), operations, "a URL with one live link at a time", func() []event {
-			var events []event
-			for _, e := range part {
-				events = append(events, e.event)
-			}
-			return events
-		})
+		r.linearizable(slotModel(s), operations,
+			"a URL with one live link at a time", func() []event {
+				var events []event
+				for _, e := range part {
+					events = append(events, e.event)
+				}
+				return events
+			})
 	}
 }
 
-// operation returns an event for porcupine. A request of unknown outcome may take effect much later, which stands for never.
+// operation returns an event for porcupine. A request of unknown outcome may take effect much
+// later, which stands for never.
 func operation(e event, input any) porcupine.Operation {
 	o := porcupine.Operation{Input: input, Call: e.call, Return: e.ret}
 	if !e.known() {

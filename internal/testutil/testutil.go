@@ -27,7 +27,8 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// Buffer keeps what one goroutine writes while others read it, such as the output of a process that runs.
+// Buffer keeps what one goroutine writes while others read it, such as the output of a process that
+// runs.
 type Buffer struct {
 	mu   sync.Mutex
 	data bytes.Buffer // not embedded: its ReadFrom would bypass the lock
@@ -58,7 +59,8 @@ type Response struct {
 	Body   string
 }
 
-// Send sends a request with Client. Headers are alternating names and values; without one, the body of a POST is JSON.
+// Send sends a request with Client. Headers are alternating names and values; without one, the body
+// of a POST is JSON.
 func Send(method, url, body string, headers ...string) (Response, error) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -82,9 +84,10 @@ func Send(method, url, body string, headers ...string) (Response, error) {
 	return Response{resp.StatusCode, resp.Header, string(data)}, err
 }
 
-// BuildsProject reads the folders of the project, two above the test's own, so that a change of any file is a change of what the
-// test depends on. Of an executable that it builds and starts `go test` knows nothing, and would go on telling the result of an
-// older one. What is read in a TestMain does not count.
+// BuildsProject reads the folders of the project, two above the test's own, so that a change of any
+// file is a change of what the test depends on. Of an executable that it builds and starts `go
+// test` knows nothing, and would go on telling the result of an older one. What is read in a
+// TestMain does not count.
 func BuildsProject(t testing.TB) {
 	t.Helper()
 	if err := readFolders(); err != nil {
@@ -105,7 +108,8 @@ var readFolders = sync.OnceValue(func() error { // once is enough for all tests 
 	})
 })
 
-// Memory returns a figure of a process's memory in KiB, such as VmRSS, and 0 on systems without /proc.
+// Memory returns a figure of a process's memory in KiB, such as VmRSS, and 0 on systems without
+// /proc.
 func Memory(t testing.TB, pid int, figure string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -1,7 +1,8 @@
-// Package useragents has User-Agents as they are sent, by bots and by people's browsers. Nothing that ships imports it.
+// Package useragents has User-Agents as they are sent, by bots and by people's browsers. Nothing
+// that ships imports it.
 //
-// They are in two npm packages that package-lock.json beside this file pins; `make useragents` installs them. They are
-// read from there, so that none of it is in this repository.
+// They are in two npm packages that package-lock.json beside this file pins; `make useragents`
+// installs them. They are read from there, so that none of it is in this repository.
 package useragents
 
 import (
@@ -47,7 +48,8 @@ func Bots(root string) ([]string, error) {
 }
 
 func read(root, file string, into any) error {
-	data, err := os.ReadFile(filepath.Join(root, "internal", "useragents", "node_modules", filepath.FromSlash(file)))
+	data, err := os.ReadFile(filepath.Join(root, "internal", "useragents", "node_modules",
+		filepath.FromSlash(file)))
 	if err != nil {
 		return fmt.Errorf("user agents are not installed; run `make useragents` first (%w)", err)
 	}

@@ -40,7 +40,7 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 SLOW = tiney/internal/browser tiney/internal/pack
 
 test: azurite kql oidcprovider useragents openapi internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
-	@go test -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
+	@go test -short -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
 
 # The tests of processes have the machine to themselves: an emulator beside other busy programs stands still
 # for longer than the service and its clients wait.

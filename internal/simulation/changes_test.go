@@ -17,6 +17,7 @@ import (
 // was asked for in vain leads somewhere when it is made: in each of 1,000 cases, whether or not
 // they had it cached, while all of them are busy.
 func TestChangesArriveAtLoad(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	r, end := newRound(t, setup{nodes: 3, env: []string{"NODE_CHANGES=5"}}) // the default
 	defer end()

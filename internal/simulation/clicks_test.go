@@ -131,6 +131,7 @@ func (r *round) checkTotals() {
 // Three processes count the clicks of a few links, and roll them up, while their calls fail or
 // arrive late, and they are killed and stopped.
 func TestClicksAreExact(t *testing.T) {
+	needsProcesses(t)
 	t.Parallel()
 	const links = 5
 	var c tally

@@ -188,9 +188,6 @@ func (r *round) act(rng *rand.Rand) {
 		n = pick(rng, r.nodes)
 	}
 	p := rng.IntN(100)
-	if r.sabotage != nil && r.sabotage.acts != 0 {
-		p = rng.IntN(r.sabotage.acts)
-	}
 	// a list drops rows whose create is not a minute old, by the clock of the node that is ahead
 	if p < 3 {
 		r.quiet.Lock()

@@ -195,11 +195,6 @@ type node struct {
 
 // fault decides what becomes of a storage call.
 func (n *node) fault(c faultproxy.Call) faultproxy.Fault {
-	if broken := n.round.sabotage; broken != nil {
-		if f := broken.fault(c); f != faultproxy.None {
-			return f
-		}
-	}
 	if n.clean.Load() {
 		return faultproxy.None
 	}

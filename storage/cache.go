@@ -20,15 +20,6 @@ import (
 	"tiney/telemetry"
 )
 
-// CacheConfig says how much is cached and for how long. A zero duration disables that use.
-type CacheConfig struct {
-	Bytes    int64         // bound on the cost of all entries, which is their size in memory
-	Fresh    time.Duration // how long a link is served without asking the table
-	Negative time.Duration // the same for "not found"
-	Stale    time.Duration // how much longer a link is served while the table does not respond
-	Exact    bool          // it drops nothing to make room; for simulations
-}
-
 const (
 	// entryOverhead is what an entry costs in memory besides the bytes of its strings: the entry
 	// itself and what ristretto keeps for it in its map and its policy. Measured as the growth of

@@ -46,7 +46,7 @@ const (
 )
 
 const (
-	checkConcurrency = reapConcurrency // rows that are looked at again at the same time
+	checkConcurrency = inBackground // rows that are looked at again at the same time
 	// changesLate and visitorKeysLate are when the reaper must have deleted an announcement, and
 	// the key of a day since its beginning: that is done by complete runs only.
 	changesLate     = 2 * changesKept

@@ -46,13 +46,6 @@ const (
 	keyAhead = time.Hour
 )
 
-// ClicksConfig says what is counted of clicks.
-type ClicksConfig struct {
-	Mode       clicks.Mode
-	FlushEvery time.Duration // between two writes of what was counted
-	KeepDays   int           // for how many days the counts of each day are kept
-}
-
 // Clicks counts what became of links, in memory, and writes that to a table now and then: one row
 // for each alias, day and process, which holds all that the process counted. A row is written
 // whole, so that it does not matter how often it arrives.

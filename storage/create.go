@@ -248,13 +248,6 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	return link.Link{}, table.ErrChanged
 }
 
-// settles is how long after a restore or an extension a create may still be at work that found the
-// link deleted or expired: for Timeout, if clocks are right.
-const settles = 2 * time.Minute
-
-// unsettled reports whether a link was edited, and so perhaps renewed, within that time.
-func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < settles }
-
 // insert inserts the wanted link under a fresh alias, its other rows before it.
 func (c *creation) insert(ctx context.Context) error {
 	for range aliasTries {

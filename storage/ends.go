@@ -2,6 +2,7 @@ package storage
 
 import (
 	"time"
+
 	"tiney/link"
 )
 
@@ -33,3 +34,10 @@ func (s *Links) due(l link.Link) time.Time {
 func (s *Links) soon(d time.Duration) time.Time {
 	return s.config.Now().Add(d).Truncate(time.Second).Add(time.Second)
 }
+
+// settles is how long after a restore or an extension a create may still be at work that found the
+// link deleted or expired: for Timeout, if clocks are right.
+const settles = 2 * time.Minute
+
+// unsettled reports whether a link was edited, and so perhaps renewed, within that time.
+func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < settles }

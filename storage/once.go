@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"time"
+
 	"tiney/storage/table"
 
 	"golang.org/x/sync/singleflight"
@@ -23,6 +24,11 @@ func shared[T any](ctx context.Context, group *singleflight.Group, key string, l
 		return value, err
 	})
 }
+
+// inBackground is how many links the reaper, the roll-up and the check work on at the same time: enough
+// to hide the latency of a storage call, and few enough to leave the instance's one core and its
+// connections to the requests.
+const inBackground = 16
 
 // turn is a lock that may be held across calls to storage. While somebody waits for a sync.Mutex, a
 // simulator with a clock of its own cannot tell that all goroutines wait.

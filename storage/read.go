@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+
 	"tiney/link"
 )
 

@@ -16,20 +16,6 @@ import (
 	"tiney/telemetry"
 )
 
-// reapConcurrency is how many expired links are handled at the same time: enough to hide the
-// latency of a storage call, and few enough to leave the instance's one core and its connections to
-// the requests.
-const reapConcurrency = 16
-
-// ReapConfig bounds the work of the reaper.
-type ReapConfig struct {
-	Buffer   time.Duration // how long past its expiry a link is kept; zero is fine
-	PageSize int           // expiry rows, or rows of clicks, per page, at most 1000
-	// StorageClock makes Reap go by the storage service's clock if Now is ahead of it: what it
-	// deletes is gone for good, and the clock of a machine can be wrong.
-	StorageClock bool
-}
-
 // Reap ends the links whose time was over longer than the buffer ago, oldest first: it deletes
 // their rows in all tables, and leaves a tombstone for as long as that is wanted. It finds them by
 // their expiry rows, those of past days included, so that a reaper that was down for weeks catches
@@ -163,10 +149,10 @@ func (r *reaping) endLinks(ctx context.Context, over []*due) {
 	r.eachOf(ctx, over, func(d *due) error { return r.drop(ctx, d) })
 }
 
-// eachOf calls do for each row, reapConcurrency of them at a time, and counts those that fail.
+// eachOf calls do for each row, inBackground of them at a time, and counts those that fail.
 func (r *reaping) eachOf(ctx context.Context, rows []*due, do func(*due) error) {
 	var all errgroup.Group
-	all.SetLimit(reapConcurrency)
+	all.SetLimit(inBackground)
 	for _, d := range rows {
 		all.Go(func() error {
 			err := ctx.Err()

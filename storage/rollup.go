@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	rollUpConcurrency = reapConcurrency // links at the same time
+	rollUpConcurrency = inBackground // links at the same time
 	// how often the totals of a link are read again that another process is writing
 	rollUpTries = 5
 

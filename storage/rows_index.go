@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"time"
+
 	"tiney/link"
 	"tiney/storage/table"
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
 	"tiney/clicks"
 	"tiney/link"
 	"tiney/storage/table"

@@ -9,12 +9,10 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/singleflight"
 
 	"tiney/clicks"
 	"tiney/link"
@@ -22,11 +20,6 @@ import (
 )
 
 const (
-	// keptFor is how long the counts of all links are kept in memory once they were read, and what
-	// top links they make.
-	keptFor = time.Minute
-	// maxKept is how many answers of a kind are kept. Those that are too many are read each time.
-	maxKept = 1000
 	// weekDays is how many days top links are looked for at most, and how many that are not rolled
 	// up yet totals have. The reaper leaves three of them to do, at most, as long as it runs.
 	weekDays = 7
@@ -555,63 +548,4 @@ func (d *activeDay) cutTo(most int) {
 	for _, alias := range aliases[most:] {
 		delete(d.links, alias)
 	}
-}
-
-// kept keeps what was read for a minute, if it is not too much. All who ask for the same at the
-// same time share one read, and one who gives up does not end it. What has failed is not kept. The
-// zero value is ready for use.
-type kept[T any] struct {
-	reading singleflight.Group
-	mu      sync.Mutex
-	values  map[string]keptValue[T]
-}
-
-type keptValue[T any] struct {
-	value T
-	at    time.Time // when its read began
-}
-
-func (k *kept[T]) get(ctx context.Context, key string, config *Config,
-	read func(context.Context) (T, error)) (value T, err error) {
-	k.mu.Lock()
-	v, ok := k.values[key]
-	k.mu.Unlock()
-	if age := config.Now().Sub(v.at); ok && age >= 0 && age < keptFor {
-		return v.value, nil
-	}
-	result := shared(ctx, &k.reading, key, config.Timeout, func(ctx context.Context) (T, error) {
-		v := keptValue[T]{at: config.Now()}
-		var err error
-		if v.value, err = read(ctx); err == nil {
-			k.keep(key, v)
-		}
-		return v.value, err
-	})
-	select {
-	case got := <-result:
-		value, _ = got.Val.(T)
-		return value, got.Err
-	case <-ctx.Done():
-		return value, fmt.Errorf("reading statistics: %w in time: %w", link.ErrUnavailable,
-			ctx.Err())
-	}
-}
-
-func (k *kept[T]) keep(key string, v keptValue[T]) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.values == nil {
-		k.values = map[string]keptValue[T]{}
-	}
-	if _, again := k.values[key]; !again && len(k.values) >= maxKept {
-		return
-	}
-	k.values[key] = v
-	time.AfterFunc(keptFor, func() { // nobody may ask again, and it is large
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.values[key].at == v.at {
-			delete(k.values, key)
-		}
-	})
 }

@@ -1,0 +1,86 @@
+package storage
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"tiney/clicks"
+	"tiney/link"
+	"tiney/telemetry"
+)
+
+// Config says where links are kept, and how. Every field is required unless it says otherwise.
+type Config struct {
+	Tables Tables
+	Open   func(name string) Table // opens a table; it makes no call
+	// the same in the account's second region, which is read if the first one fails; nil: there is
+	// none
+	OpenCopy func(name string) Table
+	// Timeout is the longest that a method waits for storage, all calls and tries of it together.
+	// It waits for less if its context has less time left.
+	Timeout     time.Duration
+	AliasLength int          // characters of a drawn alias
+	Cache       *CacheConfig // nil disables it: every read goes to the table
+	Reap        ReapConfig
+	Clicks      ClicksConfig
+
+	// StaleWait is how long a caller waits for the table if there is a stale link, or a key, to
+	// serve instead: to somebody who follows a link, a table that takes longer is as good as down.
+	StaleWait time.Duration
+
+	DeletedKeep time.Duration // how long a deleted link can be restored
+	// how long an alias still leads nowhere after its link's time; zero: not at all
+	TombstoneFor time.Duration
+	ChangesEvery time.Duration // how often other processes' changes are asked for; zero: never
+	ChangesWait  time.Duration // how long a request waits for that, of all the time that it has
+
+	Now     func() time.Time
+	Random  io.Reader // cryptographic; safe for concurrent use
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+}
+
+// Tables are the names of the tables.
+type Tables struct {
+	Links  string // "ShortUrls"
+	Index  string // "UrlIndex"
+	Expiry string // "ShortUrlsExpiryIndex"
+	Owners string // "ShortUrlsByOwner"
+	Keys   string // "ShortUrlsKeys"
+	State  string // "ShortUrlsState"
+
+	Clicks      string // "ShortUrlsClicks"
+	ClickTotals string // "ShortUrlsClickTotals"
+}
+
+// CacheConfig says how much is cached and for how long. A zero duration disables that use.
+type CacheConfig struct {
+	Bytes    int64         // bound on the cost of all entries, which is their size in memory
+	Fresh    time.Duration // how long a link is served without asking the table
+	Negative time.Duration // the same for "not found"
+	Stale    time.Duration // how much longer a link is served while the table does not respond
+	Exact    bool          // it drops nothing to make room; for simulations
+}
+
+// ReapConfig bounds the work of the reaper.
+type ReapConfig struct {
+	Buffer   time.Duration // how long past its expiry a link is kept; zero is fine
+	PageSize int           // expiry rows, or rows of clicks, per page, at most 1000
+	// StorageClock makes Reap go by the storage service's clock if Now is ahead of it: what it
+	// deletes is gone for good, and the clock of a machine can be wrong.
+	StorageClock bool
+}
+
+// ClicksConfig says what is counted of clicks.
+type ClicksConfig struct {
+	Mode       clicks.Mode
+	FlushEvery time.Duration // between two writes of what was counted
+	KeepDays   int           // for how many days the counts of each day are kept
+}
+
+// newID returns a random id, by which a write is known again.
+func (c *Config) newID() (string, error) {
+	id, err := link.NewAlias(c.Random, 22) // 131 bits
+	return string(id), err
+}

@@ -21,8 +21,8 @@ const (
 	blockedPartition = "blocked"
 	// blockedTime is how long it may take to read all blocked hosts into memory, 1,000 on a page.
 	blockedTime = time.Minute
-	// blockedRetry is how long after a failure nobody waits for the blocked hosts to be read for
-	// the first time.
+	// blockedRetry is how long after a failure requests do not wait for the first read of the
+	// blocked hosts.
 	blockedRetry = 5 * time.Second
 )
 
@@ -86,8 +86,8 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 }
 
 // permit returns an error unless a link may lead to a long URL. It is for writes, which need
-// storage anyway, and so wait for the hosts; and it may be the first one who asks for something
-// after an idle time. Errors: link.ErrBlocked, link.ErrUnavailable.
+// storage anyway, and so wait for the hosts. It may be the first call after an idle time. Errors:
+// link.ErrBlocked, link.ErrUnavailable.
 func (b *Blocked) permit(ctx context.Context, longURL string) error {
 	b.changes.current(ctx, b.config.Now())
 	if err := b.Read(ctx); err != nil {
@@ -126,7 +126,7 @@ func (b *Blocked) Read(ctx context.Context) error {
 	}
 }
 
-// readAll reads all hosts, once for all who want that at the same time.
+// readAll reads all hosts. Concurrent callers share one read.
 func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 	return b.reads.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blockedTime)
@@ -216,8 +216,8 @@ func (b *Blocked) doubt() {
 
 // settle reads what has changed: host by host, or all of them if that takes no more calls. It is
 // part of a poll, which an error makes a failed one, so that the next one names these hosts again.
-// A read of all may go on after it; if that fails, the next poll repeats it. Before anybody has
-// needed the hosts, there is nothing to be done.
+// A read of all may go on after it; if that fails, the next poll repeats it. As long as no request
+// has needed the hosts, there is nothing to do.
 func (b *Blocked) settle(ctx context.Context) error {
 	b.mu.Lock()
 	hosts, named := b.hosts.Load(), slices.Collect(maps.Keys(b.named))

@@ -229,9 +229,8 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
-	// All who come while the table is asked for the first time wait for it, as it may well respond.
-	// Once it has failed, one caller every staleRetry tries again, and the others do not wait for
-	// that.
+	// During the first read of the table all callers wait for it, since it may well respond. Once
+	// it has failed, one caller tries again every staleRetry, and the others do not wait for that.
 	notBefore := e.notBefore.Load()
 	if notBefore == 0 || now.UnixNano() >= notBefore && e.notBefore.CompareAndSwap(notBefore,
 		now.Add(staleRetry).UnixNano()) {
@@ -241,7 +240,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	return e.row(true), nil
 }
 
-// read asks the table, once for all who want the same link at the same time, and serves old (which
+// read asks the table, and serves old (which
 // may be nil) if the table does not respond.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
 	result := shared(ctx, &c.reads, string(a), c.timeout, func(ctx context.Context) (linkRow,
@@ -316,7 +315,7 @@ func (c *cache) slot(a link.Alias) *atomic.Uint32 {
 func (c *cache) put(a link.Alias, r linkRow, at time.Time) { c.putAt(a, r, at, 0) }
 
 // putStale caches a link of the secondary, as one that is stale from the start, unless its alias
-// was forgotten more often than so: whoever wants it next gets it at once, and the table is asked
+// was forgotten more often than so: the next caller gets it at once, and the table is asked
 // again after staleRetry.
 func (c *cache) putStale(a link.Alias, r linkRow, forgotten uint32) {
 	if c != nil && r.LongURL != "" && c.slot(a).Load() == forgotten {
@@ -380,7 +379,7 @@ func (c *cache) sweep(now time.Time) {
 	if now.UnixNano()-last < int64(sweepEvery) || !c.swept.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
-	go func() { // a large cache takes a while, and nobody waits for it
+	go func() { // a large cache takes a while
 		var dead []link.Alias
 		c.entries.IterValues(func(e *entry) (stop bool) {
 			if now.UnixNano() >= e.staleUntil {
@@ -403,9 +402,9 @@ func (c *cache) replace(r linkRow, at time.Time) {
 	}
 }
 
-// forget evicts what is cached for an alias, or about to be; who wants it from now on does not join
-// a read that is under way. In ristretto the Set of a new key takes effect a moment later, and a
-// second Set within that moment is lost; a Del between the two makes the second one count.
+// forget evicts what is cached for an alias, or about to be. Later callers do not join a read that
+// is under way. In ristretto the Set of a new key takes effect a moment later, and a second Set
+// within that moment is lost; a Del between the two makes the second one count.
 func (c *cache) forget(a link.Alias) {
 	if c != nil {
 		c.slot(a).Add(1)

@@ -38,7 +38,7 @@ type changes struct {
 	rows        *store
 	subscribers []subscriber
 
-	// when somebody last asked, give or take a second; these are in Unix nanoseconds
+	// the last request, give or take a second; these are in Unix nanoseconds
 	asked   atomic.Int64
 	polled  atomic.Int64 // when the last successful poll began
 	failed  atomic.Int64 // when the last poll failed; zero if it succeeded
@@ -92,9 +92,9 @@ func (c *changes) tell(ctx context.Context, names ...string) error {
 	return err
 }
 
-// current reports whether what is cached is right now, but for changes of the last seconds. If
-// nobody has asked for a while, it waits for a poll. While polls fail it returns false, and the
-// caller has to ask the table.
+// current reports whether what is cached is right now, but for changes of the last seconds. After
+// an idle time, it waits for a poll. While polls fail it returns false, and the caller has to ask
+// the table.
 func (c *changes) current(ctx context.Context, at time.Time) bool {
 	if c.config.ChangesEvery == 0 {
 		return true
@@ -143,8 +143,7 @@ func (c *changes) follow(ctx context.Context) {
 	}
 }
 
-// poll asks for the changes since the last successful poll, once for all who want to know at the
-// same time.
+// poll asks for the changes since the last successful poll. Concurrent callers share one poll.
 func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
 	return shared(ctx, &c.polling, "", c.config.Timeout, func(ctx context.Context) (any, error) {
 		begin, last := c.config.Now(), time.Unix(0, c.polled.Load())

@@ -64,11 +64,11 @@ var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWitho
 type CheckConfig struct {
 	Repair bool
 	// MinAge is how long before the check a row must have been written to be judged, by the clock
-	// of the storage service: a younger one may be a part of what somebody is about to do. Zero
-	// judges all rows, which is right if nobody writes.
+	// of the storage service: a younger one may be part of an operation that is under way. Zero
+	// judges all rows, which is right while no process writes.
 	MinAge time.Duration
 	Found  func(Finding)                  // is told of one finding after the other
-	Read   func(table string, rows int64) // is told how far the scan of a table is; nil: nobody is
+	Read   func(table string, rows int64) // is told how far the scan of a table is; may be nil
 }
 
 // Finding is a damaged row.
@@ -93,8 +93,8 @@ type CheckResult struct {
 	Overdue   int64
 	OldestDue time.Time
 	// Twins are the live links beside another one of the same URL and owner. That is no damage: one
-	// may have an alias that was chosen, or come from a create that broke off before anybody was
-	// told of it, and nothing in a row tells.
+	// may have an alias that was chosen, or come from a create that broke off before it responded,
+	// and nothing in a row tells.
 	Twins int64
 }
 
@@ -280,7 +280,7 @@ func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, ju
 		return l, false, false, err
 	}
 	if l, err = decodeLink(data, a, etag); err != nil {
-		return l, true, false, nil // nobody can tell what belongs to it
+		return l, true, false, nil // it does not say what belongs to it
 	}
 	rows, err := c.s.links.rows.decode([][]byte{data})
 	return l, true, err == nil && c.old(rows[0]), err
@@ -318,7 +318,7 @@ func drop(t *store, r listedRow) look {
 	return func(ctx context.Context) error { return t.delete(ctx, r.rowKey) }
 }
 
-// unreadable looks once more at a row of which wrong says what is wrong. Nobody can tell what it
+// unreadable looks once more at a row of which wrong says what is wrong. Nothing tells what it
 // should be, so it is left.
 func (c *checking) unreadable(damage Damage, t *store, r listedRow,
 	wrong func(listedRow) string) look {
@@ -801,7 +801,7 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 				Hash: hash})); err != nil {
 				return err
 			}
-			// Whoever revokes the key has perhaps looked for the row before.
+			// A Revoke of the key has perhaps looked for the row before.
 			_, _, err := t.get(ctx, r.partition, r.key)
 			if errors.Is(err, table.ErrGone) {
 				err = t.delete(ctx, rowKey{list, id, table.Any})

@@ -124,8 +124,7 @@ func (c *Clicks) FlushRegularly(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			// The process is stopping. What comes until it has ended is saved by whoever flushes
-			// last.
+			// The process is stopping. App.Close saves what comes until it has ended.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Timeout)
 			defer cancel()
 			_ = c.Flush(ctx)
@@ -293,7 +292,7 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			case !errors.Is(err, table.ErrGone):
 				return err
 			case int(clicks.DayOf(now)-p.Day) >= c.config.Clicks.KeepDays:
-				// the row may have been deleted after its time, and nobody knows what it had
+				// the row may have been deleted after its time, and with it what it had
 				saved = *p.Take()
 				c.config.Metrics.ClicksDropped.Add(saved.Clicks + saved.Bots)
 			}

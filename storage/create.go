@@ -22,14 +22,14 @@ const (
 )
 
 // Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live
-// link of its long URL, or, if it has no owner, there is one for everybody: then it returns that
-// one, and created is false. However many callers, here and in other processes, want a link for one
-// URL at the same time, they all get the same one, and created is true for one of them. A link that
-// want has an alias for is found by that only; if its owner has it already, and it is live and
-// leads to the same URL, created is false.
+// link of its long URL, or, if it has no owner, there is a live link of that URL without an owner:
+// then it returns that one, and created is false. However many callers, here and in other
+// processes, want a link for one URL at the same time, they all get the same one, and created is
+// true for one of them. A link that want has an alias for is found by that only; if its owner has
+// it already, and it is live and leads to the same URL, created is false.
 //
-// A caller who is given a link that has no owner shares it with whoever made it, unless claimHash
-// is that link's.
+// A caller who is given a link that has no owner shares it with its maker, unless claimHash is that
+// link's.
 //
 // When it returns without an error, the link is durable. After an error it is safe to repeat. It
 // takes at most Timeout, and a second more to repair if the process was stopped for too long. A
@@ -165,8 +165,7 @@ func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) 
 		switch {
 		case errors.Is(err, link.ErrNotFound) && !c.takeOver:
 			// The rows were left behind by a create that broke off, which this one may repeat, or
-			// are those of one that is under way. Whose they are is decided by who inserts the
-			// link.
+			// are those of one that is under way. They belong to the create that inserts the link.
 			c.takeOver = true
 		case err == nil || decided(err):
 			return there, table.ErrExists
@@ -284,7 +283,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		return err
 	}
 	// A crash here leaves rows without a link. The reaper drops the expiry row when its time has
-	// come, and whoever lists the owner's links the other one.
+	// come, and a list of the owner's links the other one.
 	if err := c.until.inTime(); err != nil {
 		return err
 	}
@@ -320,9 +319,9 @@ func (c *creation) due() time.Time {
 // insertBefore inserts what has to be there before the link. table.ErrExists: one of the rows is
 // another link's.
 func (c *creation) insertBefore(ctx context.Context) error {
-	// A row that is taken over is written anew, so that whoever inserted it cannot delete it by its
-	// ETag any more. Nor does this create: either of the two may be the one whose link is there in
-	// the end.
+	// A row that is taken over is written anew, so that the create that inserted it cannot delete
+	// it by its ETag any more. Nor does this create: either of the two may be the one whose link is
+	// there in the end.
 	expiry := func() (err error) {
 		if !c.own.ExpiresAt.IsZero() {
 			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.due())
@@ -377,8 +376,8 @@ func (c *creation) dropBefore(ctx context.Context) {
 func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, created bool,
 	err error) {
 	for {
-		// A crash here leaves a link that nobody was told of. It expires like any other; without an
-		// expiry, its owner sees it.
+		// A crash here leaves a link that no response has named. It expires like any other; without
+		// an expiry, its owner sees it.
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}

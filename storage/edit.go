@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// editTries is how often a link is read and written again because somebody else has changed it
-	// in between.
+	// editTries is how often a link is read and written again because another edit came between.
 	editTries = 5
 	// editConcurrency is how many links EditAll edits at the same time.
 	editConcurrency = 16
@@ -112,8 +111,7 @@ func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link)
 	return l.Link, err
 }
 
-// try reads, changes and writes the link once. table.ErrChanged: somebody else has changed it in
-// between.
+// try reads, changes and writes the link once. table.ErrChanged: another edit came between.
 func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) (link.Link,
 	error)) (linkRow, error) {
 	was, err := e.s.read(ctx, a)
@@ -224,10 +222,10 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 	}
 	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" &&
 		was.ExpiresAt.After(e.s.config.Now().Add(link.MinTTL)) {
-		// By an ETag that was known before the link was written: if somebody has made the link end
-		// then again, the row has another one by now. A row that is due, or nearly, is left: a
-		// reaper may have deleted what leads to the link and then crashed, and whoever finds the
-		// row puts that back.
+		// By an ETag that was known before the link was written: if another edit has made the link
+		// end then again, the row has another one by now. A row that is due, or nearly, is left: a
+		// reaper may have deleted what leads to the link and then crashed, and the reaper that
+		// finds the row puts that back.
 		partition, key := expiryKey(was.ExpiresAt, was.Alias)
 		if err := e.s.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err,
 			table.ErrChanged) {

@@ -15,8 +15,8 @@ import (
 const guardAfter = 2 * time.Minute
 
 // guard makes the reaper look at a link, and at the rows of the index with these keys, one or two,
-// once the writes that follow are over. Who has made these deletes the row, unless one of them may
-// be late.
+// once the writes that follow are over. The caller deletes the row after these writes, unless one
+// of them may be late.
 func (s *Links) guard(ctx context.Context, a link.Alias, keys ...string) (rowKey, error) {
 	e := newExpiry(s.soon(guardAfter), a)
 	e.OldIndexKey, e.NewIndexKey = keys[0], keys[len(keys)-1]
@@ -61,9 +61,8 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 }
 
 // enterIndex makes the index lead to a link, unless it leads to another one of the same long URL
-// and owner. If the link has been changed meanwhile, whoever did that may not have seen the row, so
-// it is taken back. late: an insert may still arrive, or the link was changed, and its guard has to
-// stay.
+// and owner. If the link has been changed meanwhile, that edit may not have seen the row, so it is
+// taken back. late: an insert may still arrive, or the link was changed, and its guard has to stay.
 //
 // Its caller has a guard: a crash before the second look may leave a row that leads to a link of
 // another URL.

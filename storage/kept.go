@@ -19,8 +19,8 @@ const (
 	maxKept = 1000
 )
 
-// kept keeps what was read for a minute, if it is not too much. All who ask for the same at the
-// same time share one read, and one who gives up does not end it. What has failed is not kept. The
+// kept keeps what was read for a minute, if it is not too much. Concurrent callers with the same
+// key share one read, and a caller that gives up does not end it. What has failed is not kept. The
 // zero value is ready for use.
 type kept[T any] struct {
 	reading singleflight.Group
@@ -69,7 +69,7 @@ func (k *kept[T]) keep(key string, v keptValue[T]) {
 		return
 	}
 	k.values[key] = v
-	time.AfterFunc(keptFor, func() { // nobody may ask again, and it is large
+	time.AfterFunc(keptFor, func() { // it is large, and may not be asked for again
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.values[key].at == v.at {

@@ -27,7 +27,7 @@ const (
 	// keysCached bounds the cached keys. Unknown ones are not cached, so that strangers cannot push
 	// out the others.
 	keysCached = 1000
-	// keyUseRetry is how long after a try to save the day of a key's last use nobody tries again.
+	// keyUseRetry is the time between two tries to save the day of a key's last use.
 	keyUseRetry = time.Minute
 
 	keyIDLength = 16
@@ -244,7 +244,7 @@ func (k *Keys) permit(ctx context.Context, owner string) error {
 	return nil
 }
 
-// List returns the keys of an owner, or of everybody if that is "", the newest first, as they are
+// List returns the keys of an owner, or of all owners if that is "", the newest first, as they are
 // in the table. It deletes rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
 func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
@@ -299,7 +299,7 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 	return keys, int(young.Load()), err
 }
 
-// Revoke deletes the key with this id if it is the owner's, or anybody's if owner is "". When it
+// Revoke deletes the key with this id if it is the owner's, or in any case if owner is "". When it
 // returns without an error, this process refuses the key from now on, and every other one within 15
 // seconds. A client that disconnects does not cut it short.
 //
@@ -397,7 +397,7 @@ func encodeKey(k access.Key) []byte {
 	return encode(e)
 }
 
-// decodeKey returns the key of a row. One that is corrupt has no owner, so that nobody can use it.
+// decodeKey returns the key of a row. One that is corrupt has no owner, so that it opens nothing.
 func decodeKey(data []byte, hash string) access.Key {
 	var e keyEntity
 	if json.Unmarshal(data, &e) != nil {

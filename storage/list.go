@@ -96,7 +96,7 @@ func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
 				links[i] = r.Link
 				return nil
 			case errors.Is(err, link.ErrDamaged):
-				return nil // for somebody to repair
+				return nil // handler check names it
 			case err != nil && !errors.Is(err, link.ErrNotFound):
 				return err
 			}

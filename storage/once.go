@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// shared makes a call once for all who want the same at the same time, with a time of its own,
-// since the caller who was first may give up when others have not. A panic is an error.
+// shared makes one call for concurrent callers with the same key. The call has a time limit of its
+// own, since the first caller may give up before the others do. A panic is an error.
 func shared[T any](ctx context.Context, group *singleflight.Group, key string, limit time.Duration,
 	call func(context.Context) (T, error)) <-chan singleflight.Result {
 	return group.DoChan(key, func() (any, error) {
@@ -25,13 +25,13 @@ func shared[T any](ctx context.Context, group *singleflight.Group, key string, l
 	})
 }
 
-// inBackground is how many links the reaper, the roll-up and the check work on at the same time: enough
-// to hide the latency of a storage call, and few enough to leave the instance's one core and its
-// connections to the requests.
+// inBackground is how many links the reaper, the roll-up and the check work on at the same time:
+// enough to hide the latency of a storage call, and few enough to leave the instance's one core and
+// its connections to the requests.
 const inBackground = 16
 
-// turn is a lock that may be held across calls to storage. While somebody waits for a sync.Mutex, a
-// simulator with a clock of its own cannot tell that all goroutines wait.
+// turn is a lock that may be held across calls to storage. While a goroutine waits for a
+// sync.Mutex, testing/synctest cannot tell that all of them wait.
 type turn chan struct{}
 
 func newTurn() turn    { return make(turn, 1) }

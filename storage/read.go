@@ -8,8 +8,7 @@ import (
 
 // Cached returns the link of an alias if it is cached, and is live and right, but for changes of
 // the last seconds; or, if stale is true, as right as if storage were down. It may lack what Link
-// says a cache leaves out. It makes no call, unless nobody has asked for a while what other
-// processes have changed.
+// says a cache leaves out. It makes no call, but for a poll of changes after an idle time.
 func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Link, ok bool) {
 	if s.cache == nil {
 		return link.Link{}, false

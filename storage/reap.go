@@ -352,8 +352,8 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 		d.gone = true
 		return nil
 	}
-	// Its owner was perhaps faster. What leads to the link is put back, now, or by whoever handles
-	// the expiry row again.
+	// Its owner was perhaps faster. What leads to the link is put back, now, or by the run that
+	// handles the expiry row again.
 	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
 	if now, readErr := r.s.read(life, d.alias); readErr == nil &&

@@ -107,8 +107,7 @@ func (r *rollingUp) run(ctx context.Context) error {
 	if r.progress.Partition >= before.String() {
 		return nil
 	}
-	// Nothing is written of these days any more, so nobody needs their keys, however long the rest
-	// takes.
+	// Nothing is written of these days any more, so their keys can go, however long the rest takes.
 	err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix, Before: keyPrefix +
 		before.String()})
 	if err == nil {
@@ -392,8 +391,8 @@ func (e *totalEntity) decode(data []byte) error {
 	return err
 }
 
-// dropTotals deletes the totals of an alias, unless they are those of its link. Whoever inserts
-// totals looks after that whether the link is still there, so that none are left of a link that is
+// dropTotals deletes the totals of an alias, unless they are those of its link. An insert of totals
+// is followed by a look whether the link is still there, so that none are left of a link that is
 // gone.
 func (c *Clicks) dropTotals(ctx context.Context, a link.Alias) error {
 	t, etag, err := c.readTotals(ctx, string(a))

@@ -122,8 +122,8 @@ func decodeExpired(entities [][]byte) []expiryRow {
 	rows := make([]expiryRow, 0, len(entities))
 	for _, data := range entities {
 		var e expiryEntity
-		// A row that does not parse has a zero expiry and no ETag, and is counted as failed by
-		// whoever handles it.
+		// A row that does not parse has a zero expiry and no ETag, and the reaper counts it as
+		// failed.
 		_ = json.Unmarshal(data, &e)
 		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag},
 			alias: link.Alias(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC(), again: e.Again}

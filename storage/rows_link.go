@@ -24,8 +24,8 @@ type linkRow struct {
 	etag table.ETag
 	// of the expiry row for ExpiresAt; "" if only the reaper may delete that
 	expiryETag table.ETag
-	createID   string         // tells apart those who make a link under one alias
-	editID     string         // tells apart those who change a link
+	createID   string         // tells apart the creates of one alias
+	editID     string         // tells apart the edits of a link
 	unknown    jsontext.Value // the properties of other programs
 	cached     bool           // from the cache
 	unsettled  bool           // from the cache, and it was unsettled when it was read

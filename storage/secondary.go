@@ -132,7 +132,7 @@ type secondRow struct {
 	forgotten uint32
 }
 
-// read asks the secondary, once for all who want the same link at the same time.
+// read asks the secondary. Concurrent callers for one link share a read.
 func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.Result {
 	return shared(ctx, &s.reads, string(a),
 		s.config.Timeout, func(ctx context.Context) (got secondRow, err error) {

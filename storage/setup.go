@@ -10,7 +10,7 @@ import (
 
 // EnsureTables creates the tables that do not exist yet. Errors: link.ErrUnavailable.
 func (s *Links) EnsureTables(ctx context.Context) error {
-	// One after the other: nobody waits for it, and each connection costs memory, also at rest.
+	// One after the other: no request waits for it, and each connection costs memory, also at rest.
 	return s.eachTable(ctx, 1, (*store).ensure)
 }
 

@@ -166,10 +166,11 @@ func (c *Clicks) totalsOf(ctx context.Context, links []link.Link,
 }
 
 // Top returns the links that people have clicked most within a window, and how often, the first one
-// most; at most limit of them, which is at least 1. They are an owner's, of whom the newest 50,000
-// links are looked at, or anybody's if owner is "". Of each day, the 50,000 links that were clicked
-// most are looked at. Which links they are, and their counts, is kept for a minute; those that were
-// deleted since are left out, without others in their place. Error: link.ErrUnavailable.
+// most; at most limit of them, which is at least 1. They are the owner's, of which the newest
+// 50,000 are looked at, or those of all owners if owner is "". Of each day, the 50,000 links that
+// were clicked most are looked at. Which links they are, and their counts, is kept for a minute;
+// those that were deleted since are left out, without others in their place. Error:
+// link.ErrUnavailable.
 func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window,
 	limit int) (links []link.Link, counts []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
@@ -267,7 +268,7 @@ func (c *Clicks) live(ctx context.Context, a link.Alias, owner string) (link.Lin
 // candidate is an alias that may be of a top link.
 type candidate struct {
 	alias  link.Alias
-	clicks int64 // of whoever had the alias, until the link is read
+	clicks int64 // of all links that had the alias, until the link is read
 }
 
 // compare sorts those with the most clicks first.

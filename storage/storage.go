@@ -1,5 +1,5 @@
-// Package storage keeps links, API keys, blocked hosts and clicks in tables, with a cache in front of
-// the links.
+// Package storage keeps links, API keys, blocked hosts and clicks in tables, with a cache in front
+// of the links.
 //
 // The order of writes keeps the promises. Each state of a link is preceded by the expiry row that
 // will end it, and a link is followed by its index row; it is deleted the other way round. So

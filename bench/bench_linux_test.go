@@ -18,19 +18,30 @@ func TestTable(t *testing.T) {
 		want    string
 	}{
 		{[]column{{head: "rate", value: "req/s"}, {head: "MB", value: "MB", digits: 1}},
-			"| | rate | MB |\n| --- | ---: | ---: |\n| ours | 90 (70–100) | 12.0 |\n| theirs | " +
-				"10 | |\n"},
+			"| | rate | MB |\n| --- | ---: | ---: |\n| ours | 90 | 12.0 |\n| theirs | 10 | |\n"},
 		{[]column{{head: "rate", value: "req/s", atLeast: 90, rows: []string{"ours"}},
 			{head: "MB", value: "MB", digits: 1, atMost: 11}},
-			"\nTargets, by the medians:\n\n- rate (ours), at least 90: met\n- MB, at most 11: " +
-				"missed by ours (12.0)\n"},
+			"| | rate, at least 90 | MB, at most 11 |\n| --- | ---: | ---: |\n" +
+				"| ours | 90 (70–100), met | 12.0, **missed** |\n| theirs | 10 | |\n"},
 		{[]column{{head: "rate", value: "req/s", atLeast: 91}},
-			"- rate, at least 91: missed by ours (90), theirs (10)\n"},
+			"| ours | 90 (70–100), **missed** |\n| theirs | 10, **missed** |\n"},
 		{[]column{{head: "rate", value: "req/s", atMost: 90}},
-			"- rate, at most 90: met\n"},
+			"| ours | 90 (70–100), met |\n| theirs | 10, met |\n"},
 	} {
 		if got := r.table(test.columns); !strings.HasSuffix(got, test.want) {
 			t.Errorf("got\n%s\nwant an end of\n%s", got, test.want)
+		}
+	}
+}
+
+func TestUsersTable(t *testing.T) {
+	got := usersTable([]string{"few", "many"}, []values{{"p50": 7}, {"p50": 100}},
+		values{"p50": 3, "req/s": 101})
+	for _, want := range []string{"| p50 ms | below 100: **missed** | 100.0 (many) | 3.0 |\n",
+		"| p95 ms | below 500: met | 0.0 (few) | 0.0 |\n",
+		"| requests/s | above 100: met | | 101 |\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwithout\n%s", got, want)
 		}
 	}
 }

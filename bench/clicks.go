@@ -63,8 +63,7 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 		}
 		life.add(mode, v)
 	}
-	return fmt.Sprintf("One link. Rounds with fresh processes: %d, of %d turns of a second "+
-		"each.\n\n", b.rounds, turns) +
+	return fmt.Sprintf("One link. Rounds: %d, of %d turns.\n\n", b.rounds, turns) +
 		rates.table([]column{
 			{head: "requests/s", value: "req/s"},
 			{head: "p50 ms", value: "p50", digits: 2},
@@ -72,9 +71,8 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 			{head: "CPU µs each", value: "µs", digits: 1},
 			{head: "requests/s, to " + noClicks, value: "req/s to first", digits: 3, atLeast: 0.95,
 				rows: []string{with.name}},
-			{head: "CPU, to " + noClicks, value: "µs to first", digits: 3},
 		}) +
-		fmt.Sprintf("\n%d links. One run of %v each, with clicks and %v of rest after it.\n\n",
+		fmt.Sprintf("\n%d links. One run of %v each, and %v of rest after clicks.\n\n",
 			visitedLinks, visitTime, visitRest) +
 		life.table([]column{
 			{head: "requests/s", value: "req/s"},

@@ -92,7 +92,7 @@ func (b *bench) imports(ctx context.Context) (string, error) {
 			rates.add(row.name, v)
 		}
 	}
-	return fmt.Sprintf("Rounds with fresh tables: %d, of %d links each, %d at a time.\n\n",
+	return fmt.Sprintf("Rounds: %d, of %d links, %d at a time.\n\n",
 		b.rounds, count, importAtOnce) + rates.table([]column{
 		{head: "links/s", value: "links/s"},
 		{head: "of the SDK's", value: "of raw", digits: 2, atLeast: 0.9,

@@ -45,8 +45,7 @@ func (b *bench) list(ctx context.Context) (string, error) {
 		v["calls"] = calls
 		waits.add(fmt.Sprintf("%d of %d links", pageSize, ownedLinks), v)
 	}
-	return fmt.Sprintf("Rounds with fresh processes and tables: %d, of %d pages each.\n\n",
-		b.rounds, pages) + waits.table([]column{
+	return fmt.Sprintf("Rounds: %d, of %d pages.\n\n", b.rounds, pages) + waits.table([]column{
 		{head: "p50 ms", value: "p50", digits: 1, atMost: 60},
 		{head: "p99 ms", value: "p99", digits: 1},
 		{head: "storage calls each", value: "calls"},

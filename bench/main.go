@@ -89,8 +89,7 @@ func (b *bench) run(ctx context.Context, only []string, file string) error {
 		}
 		others = max(0, otherTime()-others) * 100 / time.Since(start) / time.Duration(
 			runtime.NumCPU())
-		text := fmt.Sprintf("Measured on %s, %s, while other processes used %d %% of the "+
-			"processors.\n\n%s",
+		text := fmt.Sprintf("%s, %s, other load %d %%.\n\n%s",
 			time.Now().UTC().Format(time.DateOnly), machine(), others, table)
 		fmt.Printf("\n## %s\n\n%s", name, text)
 		if file != "" {

@@ -40,7 +40,7 @@ func (b *bench) reap(ctx context.Context) (string, error) {
 		v["calls"] = calls / reaped
 		rates.add(fmt.Sprintf("%d links", reaped), v)
 	}
-	return fmt.Sprintf("Rounds with fresh processes and tables: %d.\n\n", b.rounds) +
+	return fmt.Sprintf("Rounds: %d.\n\n", b.rounds) +
 		rates.table([]column{
 			{head: "links/s", value: "links/s"},
 			{head: "CPU µs each", value: "µs", digits: 1},

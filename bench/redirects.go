@@ -75,8 +75,8 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		return "", err
 	}
 	memory.add("behind the host", v)
-	return fmt.Sprintf("Rounds with fresh processes: %d, of %d turns of a second each, or of %v "+
-		"if not cached. wrk -t2 -c32.\n\n%s", b.rounds, turns, storageTime, note) +
+	return fmt.Sprintf("Rounds: %d, of %d turns, or of %v if not cached.\n\n%s", b.rounds, turns,
+		storageTime, note) +
 		rates.table([]column{
 			{head: "requests/s", value: "req/s"},
 			{head: "p50 ms", value: "p50", digits: 2},
@@ -84,10 +84,9 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 			{head: "CPU µs each", value: "µs", digits: 1},
 			{head: "requests/s, to bare net/http", value: "req/s to first", digits: 3,
 				atLeast: 0.88, rows: []string{own.name, hosted.name}},
-			{head: "CPU, to bare net/http", value: "µs to first", digits: 3},
 		}) +
-		fmt.Sprintf("\nOne run of %d redirects to %d links in their order, over and over.\n\n",
-			manyRedirects, manyLinks) +
+		fmt.Sprintf("\nOne run of %d redirects to %d links in turns.\n\n", manyRedirects,
+			manyLinks) +
 		memory.table([]column{
 			{head: "MB after", value: "MB", digits: 1, atMost: 45},
 			{head: "MB at most", value: "most", digits: 1},
@@ -129,7 +128,7 @@ func (b *bench) takeTurns(ctx context.Context, rates *results, path string,
 			if err != nil {
 				return err
 			}
-			v["req/s to first"], v["µs to first"] = v["req/s"]/first["req/s"], v["µs"]/first["µs"]
+			v["req/s to first"] = v["req/s"] / first["req/s"]
 			rates.add(subjects[0].name, first)
 			rates.add(subjects[i].name, v)
 		}

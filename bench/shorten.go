@@ -68,8 +68,7 @@ func (b *bench) shorten(ctx context.Context) (string, error) {
 			rates.add(row.name, v)
 		}
 	}
-	return fmt.Sprintf("Rounds with fresh processes and tables: %d, of %v each. wrk -t2 -c32.\n\n",
-		b.rounds, storageTime) + rates.table([]column{
+	return fmt.Sprintf("Rounds: %d, of %v.\n\n", b.rounds, storageTime) + rates.table([]column{
 		{head: "requests/s", value: "req/s"},
 		{head: "p50 ms", value: "p50", digits: 2},
 		{head: "p99 ms", value: "p99", digits: 2},

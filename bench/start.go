@@ -42,7 +42,7 @@ func (b *bench) starts(ctx context.Context) (string, error) {
 		}
 	}
 	service := []string{"on its own", "behind the host"}
-	return fmt.Sprintf("Starts of each, in turns: %d.\n\n", startsARound*b.rounds) +
+	return fmt.Sprintf("Starts of each: %d.\n\n", startsARound*b.rounds) +
 		r.table([]column{
 			{head: "ms to the first response", value: "ms", digits: 1, atMost: 10, rows: service},
 			{head: "ms more than bare net/http", value: "ms more", digits: 1},

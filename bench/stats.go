@@ -79,11 +79,11 @@ func (b *bench) stats(ctx context.Context) (string, error) {
 			row.to.add(row.name, values{"p50": milliseconds(took[row.of/2]), "calls": calls})
 		}
 	}
-	return fmt.Sprintf("Rounds with fresh processes: %d. Statistics of %d days of a link:\n\n",
-		b.rounds, statsDays) + waits.table([]column{
-		{head: "p50 ms", value: "p50", digits: 1, atMost: 150},
-		{head: "storage calls each", value: "calls", atMost: 40},
-	}) + fmt.Sprintf("\nTop links of the last 24 hours, of %d:\n\n", activeLinks) +
+	return fmt.Sprintf("Rounds: %d. Statistics of %d days of a link:\n\n", b.rounds, statsDays) +
+		waits.table([]column{
+			{head: "p50 ms", value: "p50", digits: 1, atMost: 150},
+			{head: "storage calls each", value: "calls", atMost: 40},
+		}) + fmt.Sprintf("\nTop links of the last 24 hours, of %d:\n\n", activeLinks) +
 		tops.table([]column{
 			{head: "p50 ms", value: "p50", digits: 1, atMost: 2000},
 			{head: "storage calls each", value: "calls"},

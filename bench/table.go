@@ -33,56 +33,49 @@ type column struct {
 	rows            []string // those with the target; none: all
 }
 
-// table writes a row for each name: the median of its runs, with the smallest and the largest in
-// brackets. Below it are the targets and whether they are met.
+// table writes a row for each name: the median of its runs. Where there is a target, the head says
+// so, and the smallest and the largest value follow, and whether the median meets it.
 func (r *results) table(columns []column) string {
-	head, line, targets := "| |", "| --- |", ""
+	head, line := "| |", "| --- |"
 	rows := make([]string, len(r.names))
 	for i, name := range r.names {
 		rows[i] = "| " + name + " |"
 	}
 	for _, c := range columns {
-		head += " " + c.head + " |"
+		head += " " + c.head
+		switch {
+		case c.atLeast != 0:
+			head += fmt.Sprintf(", at least %v", c.atLeast)
+		case c.atMost != 0:
+			head += fmt.Sprintf(", at most %v", c.atMost)
+		}
+		head += " |"
 		line += " ---: |"
-		var missed []string
 		for i, name := range r.names {
-			runs := r.sorted(name, c.value)
-			if len(runs) == 0 {
-				rows[i] += " |"
-				continue
-			}
-			low, high := runs[0], runs[len(runs)-1]
-			median := (runs[(len(runs)-1)/2] + runs[len(runs)/2]) / 2
-			rows[i] += fmt.Sprintf(" %.*f", c.digits, median)
-			if low != high {
-				rows[i] += fmt.Sprintf(" (%.*f–%.*f)", c.digits, low, c.digits, high)
+			if runs := r.sorted(name, c.value); len(runs) != 0 {
+				rows[i] += " " + c.cell(name, runs)
 			}
 			rows[i] += " |"
-			if (c.rows == nil || slices.Contains(c.rows, name)) &&
-				(median < c.atLeast || c.atMost != 0 && median > c.atMost) {
-				missed = append(missed, fmt.Sprintf("%s (%.*f)", name, c.digits, median))
-			}
 		}
-		if c.atLeast == 0 && c.atMost == 0 {
-			continue
-		}
-		bound, limit, verdict := "at least", c.atLeast, "met"
-		if c.atMost != 0 {
-			bound, limit = "at most", c.atMost
-		}
-		if missed != nil {
-			verdict = "missed by " + strings.Join(missed, ", ")
-		}
-		if c.rows != nil {
-			c.head += " (" + strings.Join(c.rows, "; ") + ")"
-		}
-		targets += fmt.Sprintf("- %s, %s %v: %s\n", c.head, bound, limit, verdict)
 	}
-	text := strings.Join(append([]string{head, line}, rows...), "\n") + "\n"
-	if targets != "" {
-		text += "\nTargets, by the medians:\n\n" + targets
+	return strings.Join(append([]string{head, line}, rows...), "\n") + "\n"
+}
+
+// cell is what a column has in a row with these runs.
+func (c column) cell(name string, runs []float64) string {
+	low, high := runs[0], runs[len(runs)-1]
+	median := (runs[(len(runs)-1)/2] + runs[len(runs)/2]) / 2
+	text := fmt.Sprintf("%.*f", c.digits, median)
+	if c.atLeast == 0 && c.atMost == 0 {
+		return text
 	}
-	return text
+	if low != high {
+		text += fmt.Sprintf(" (%.*f–%.*f)", c.digits, low, c.digits, high)
+	}
+	if c.rows != nil && !slices.Contains(c.rows, name) {
+		return text
+	}
+	return text + ", " + verdict(median >= c.atLeast && (c.atMost == 0 || median <= c.atMost))
 }
 
 // sorted returns a value of all runs of a row that have it.

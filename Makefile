@@ -79,8 +79,8 @@ fuzz: ## fuzz every fuzz target for FUZZTIME each (30s)
 	done
 
 chaos: azurite ## simulate 1,000,000 operations, then check processes for DURATION (10m), NODES (2) of them, and storage on Azurite
-	go test -timeout 0 -v -run '^TestSimulation$$' ./internal/simulation -simulation.operations 1000000 -chaos.seed $(SEED)
-	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/simulation -chaos.duration $(DURATION) -chaos.nodes $(NODES) -chaos.seed $(SEED) -chaos.long
+	go test -timeout 0 -v -run '^TestSimulation$$' ./internal/simulation -simulation.operations 1000000 -simulation.seed $(SEED)
+	go test -v -timeout 0 -run 'TestHistories|TestLong' ./internal/simulation -simulation.duration $(DURATION) -simulation.nodes $(NODES) -simulation.seed $(SEED) -simulation.long
 	go test -timeout 20m ./storage -memory=false
 
 sabotage: ## break the product in each of some ways, and look whether the tests find it

@@ -1,16 +1,19 @@
 //go:build unix
 
-// Package simulation breaks everything around the service that can be broken here, and looks
-// whether it keeps its promises.
+// Package simulation breaks everything around the service that can be broken here, and looks whether it
+// keeps its promises.
 //
-// Each round starts a few processes on a set of tables of their own. Clients, some of them owners,
-// shorten a few URLs, so that they collide, follow, edit, delete, restore and claim the links, and
-// renew their keys, and reapers run, while storage calls fail or lose their responses, processes
-// are killed and stopped, storage is cut off, and the clock is put forward past the ends of links.
-// The history of each URL and of each link is then checked against a model with porcupine, what
-// nodes may have cached against what the link was in the last 15 seconds, the counts of clicks
-// against the redirects that were answered, and the tables for what no reaper would ever find; and
-// when all has been ended and its time has passed, they must be empty.
+// Clients, some of them owners, shorten a few URLs, so that they collide, follow, edit, delete, restore
+// and claim the links, and renew their keys, and reapers run, while storage calls fail, lose their
+// responses or arrive late, nodes are killed and stopped, storage is cut off, and time passes. The
+// history of each URL and of each link is then checked against a model with porcupine, what nodes may
+// have cached against what the link was in the last 15 seconds, the counts of clicks against the
+// redirects that were answered, and the tables for what no reaper would find. When all has been ended
+// and its time has passed, the tables must be empty.
+//
+// The nodes are simulated (simulation_test.go decides what happens, by a seed, in a bubble of
+// testing/synctest), or they are processes over Azurite (processes_test.go). Clients and models are the
+// same for both.
 package simulation
 
 import (
@@ -34,14 +37,14 @@ import (
 )
 
 var (
-	duration = flag.Duration("chaos.duration", 5*time.Second, "how long to go on")
-	seed     = flag.Uint64("chaos.seed", 0,
+	duration = flag.Duration("simulation.duration", 5*time.Second, "how long to go on")
+	seed     = flag.Uint64("simulation.seed", 0,
 		"the seed of the first round; 0: take one from the time")
-	nodes = flag.Int("chaos.nodes", 2, "how many processes")
-	rows  = flag.Int("chaos.rows", 10_000,
+	nodes = flag.Int("simulation.nodes", 2, "how many processes")
+	rows  = flag.Int("simulation.rows", 10_000,
 		"how many expired links the long tests reap; Azurite takes the longer for each, the more "+
 			"there are")
-	long = flag.Bool("chaos.long", false,
+	long = flag.Bool("simulation.long", false,
 		"also run what takes minutes, since real leases and lifetimes have to run out")
 )
 

@@ -45,7 +45,7 @@ func TestSimulation(t *testing.T) {
 			for c.acts.Load() < *operations && !t.Failed() {
 				p := plan{seed: first + next.Add(1) - 1}
 				if violations, _ := simulate(t, p, &c); len(violations) > 0 {
-					t.Errorf("-chaos.seed %d: %s", p.seed, strings.Join(violations, "\n"))
+					t.Errorf("-simulation.seed %d: %s", p.seed, strings.Join(violations, "\n"))
 					if *shrinks {
 						t.Log(shrink(t, p))
 					}

@@ -117,7 +117,7 @@ func TestSabotage(t *testing.T) {
 				}
 				return string(text), err != nil
 			}
-			out, found := run(".", "-run", "TestSimulation$", "-chaos.seed", "1",
+			out, found := run(".", "-run", "TestSimulation$", "-simulation.seed", "1",
 				"-simulation.shrink=false",
 				"-simulation.operations", "50000", "-v")
 			if found {

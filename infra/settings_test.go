@@ -319,8 +319,8 @@ func TestInfraSettings(t *testing.T) {
 	}
 }
 
-// settingRow is a row of docs/settings.md: the setting, its default and its range.
-var settingRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]*) \\| (?:([^|]*) )?\\|")
+// settingRow is a row of docs/settings.md: the setting, its default and, in parentheses, its range.
+var settingRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|(]*?) ?(?:\\(([^|]*)\\) )?\\|")
 
 // TestDocumentedSettings holds docs/settings.md to the code: one row for each setting, with its
 // default, and with the limits of numbers.
@@ -345,7 +345,7 @@ func TestDocumentedSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := regexp.MustCompile(`^(\d+) to (\d+)$`)
+	limits := regexp.MustCompile(`^(\d+)–(\d+)$`)
 	documented := map[string]bool{}
 	for _, row := range settingRow.FindAllStringSubmatch(read(t, "../docs/settings.md"), -1) {
 		name, byDefault, of := row[1], row[2], limits.FindStringSubmatch(row[3])

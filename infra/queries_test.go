@@ -1,5 +1,5 @@
-// The queries of the workbook, of the alerts and of the docs are valid, and name only what the code and the Functions
-// host send.
+// The queries of the workbook, of the alerts and of the docs are valid, and name only what the code
+// and the Functions host send.
 package infra_test
 
 import (
@@ -21,7 +21,8 @@ import (
 const operations = "../docs/operations.md"
 
 // workbook is the part of workbook.json that matters here.
-// https://github.com/microsoft/Application-Insights-Workbooks/blob/master/schema/workbook.json has the format.
+// https://github.com/microsoft/Application-Insights-Workbooks/blob/master/schema/workbook.json has
+// the format.
 type workbook struct {
 	Version string
 	Items   []struct {
@@ -47,8 +48,11 @@ type alert struct {
 	OverrideQueryTimeRange                         string // "": the window
 	MetricMeasureColumn, TimeAggregation, Operator string
 	Severity, Threshold                            int // Bicep knows no other numbers
-	FailingPeriods                                 struct{ NumberOfEvaluationPeriods, MinFailingPeriodsToAlert int }
-	AutoMitigate                                   bool
+	FailingPeriods                                 struct {
+		NumberOfEvaluationPeriods,
+		MinFailingPeriodsToAlert int
+	}
+	AutoMitigate bool
 }
 
 func decode[T any](t *testing.T, file string) (content T) {
@@ -61,7 +65,8 @@ func decode[T any](t *testing.T, file string) (content T) {
 
 // values are what the workbook puts in the place of its parameters.
 var values = map[string]string{
-	"{TimeRange}": "> ago(1d)", "{TimeRange:start}": "datetime(2026-01-01)", "{TimeRange:end}": "datetime(2026-01-02)",
+	"{TimeRange}": "> ago(1d)", "{TimeRange:start}": "datetime(2026-01-01)",
+	"{TimeRange:end}":   "datetime(2026-01-02)",
 	"{TimeRange:grain}": "5m", "{Request}": "0af7651916cd43dd8448eb211c80319c",
 }
 
@@ -72,7 +77,8 @@ func queries(t *testing.T) (all []kql.Query) {
 	t.Helper()
 	for _, i := range decode[workbook](t, "workbook.json").Items {
 		if i.Type == 3 {
-			text := parameter.ReplaceAllStringFunc(i.Content.Query, func(p string) string { return values[p] })
+			text := parameter.ReplaceAllStringFunc(
+				i.Content.Query, func(p string) string { return values[p] })
 			all = append(all, kql.Query{Name: "workbook: " + i.Name, Text: text})
 		}
 	}
@@ -80,7 +86,8 @@ func queries(t *testing.T) (all []kql.Query) {
 		all = append(all, kql.Query{Name: "alert: " + a.Name, Text: a.Query})
 	}
 	for i, text := range matches(t, read(t, "modules/alerts.bicep"), `(?m)^ +query: '(.*)'$`) {
-		all = append(all, kql.Query{Name: fmt.Sprintf("modules/alerts.bicep, query %d", i+1), Text: text})
+		all = append(all, kql.Query{Name: fmt.Sprintf("modules/alerts.bicep, query %d", i+1),
+			Text: text})
 	}
 	for i, text := range matches(t, read(t, operations), "(?ms)^```kusto\n(.*?)^```$") {
 		name := fmt.Sprintf("%s, kusto block %d", operations, i+1)
@@ -95,8 +102,8 @@ var (
 	checkErr  error
 )
 
-// checked returns what the parser finds about all queries and badQueries, by name. It is started once, which takes
-// seconds.
+// checked returns what the parser finds about all queries and badQueries, by name. It is started
+// once, which takes seconds.
 func checked(t *testing.T) map[string]kql.Checked {
 	t.Helper()
 	checkOnce.Do(func() {
@@ -131,7 +138,8 @@ func TestWorkbookShowsEverythingSent(t *testing.T) {
 	shown := map[string]bool{}
 	for name, c := range checked(t) {
 		for _, u := range c.Uses {
-			if strings.HasPrefix(name, "workbook: ") && slices.Contains([]string{"", "==", "in"}, u.Operator) {
+			if strings.HasPrefix(name, "workbook: ") && slices.Contains([]string{"", "==", "in"},
+				u.Operator) {
 				shown[u.Column+"."+u.Key] = true
 				shown[u.Table+" "+u.Value] = true
 			}
@@ -141,7 +149,8 @@ func TestWorkbookShowsEverythingSent(t *testing.T) {
 	for _, m := range new(telemetry.Metrics).Snapshot() {
 		want = append(want, "customMetrics "+m.Name)
 	}
-	for prefix, names := range map[string][]string{"customEvents ": telemetry.Events, "customDimensions.": telemetry.Properties,
+	for prefix, names := range map[string][]string{"customEvents ": telemetry.Events,
+		"customDimensions.":   telemetry.Properties,
 		"customMeasurements.": telemetry.Measurements} {
 		for _, name := range names {
 			want = append(want, prefix+name)
@@ -154,8 +163,8 @@ func TestWorkbookShowsEverythingSent(t *testing.T) {
 	}
 }
 
-// sent are the values that arrive, by the place where a query finds them: table and column, with the key if there is
-// one.
+// sent are the values that arrive, by the place where a query finds them: table and column, with
+// the key if there is one.
 type sent map[string][]string
 
 func vocabulary(t *testing.T) sent {
@@ -176,15 +185,17 @@ func vocabulary(t *testing.T) sent {
 		statuses = append(statuses, strconv.Itoa(status))
 	}
 	return sent{
-		"customMetrics name":                            metrics,
-		"customEvents name":                             telemetry.Events,
-		"customEvents customDimensions.Result":          telemetry.Results,
-		"customEvents customDimensions.Complete":        {"true", "false"},
-		"requests name":                                 functions,
-		"requests operation_Name":                       functions,
-		"requests resultCode":                           statuses,
-		"dependencies operation_Name":                   append(functions, "start"), // of the process
-		"dependencies resultCode":                       append(statuses, telemetry.ResultCanceled, telemetry.ResultTimeout, telemetry.ResultUnreachable, telemetry.ResultNoToken),
+		"customMetrics name":                     metrics,
+		"customEvents name":                      telemetry.Events,
+		"customEvents customDimensions.Result":   telemetry.Results,
+		"customEvents customDimensions.Complete": {"true", "false"},
+		"requests name":                          functions,
+		"requests operation_Name":                functions,
+		"requests resultCode":                    statuses,
+		// of the process
+		"dependencies operation_Name": append(functions, "start"),
+		"dependencies resultCode": append(statuses, telemetry.ResultCanceled,
+			telemetry.ResultTimeout, telemetry.ResultUnreachable, telemetry.ResultNoToken),
 		"dependencies type":                             telemetry.Types,
 		"traces message":                                arrivingTraces(t, functions),
 		"AppServiceConsoleLogs ResultDescription":       {`{"time":"`},
@@ -197,8 +208,8 @@ func vocabulary(t *testing.T) sent {
 	}
 }
 
-// arrivingTraces are the beginnings of the lines that host.json lets through: the handler's stdout, and what the host
-// itself writes about each invocation.
+// arrivingTraces are the beginnings of the lines that host.json lets through: the handler's stdout,
+// and what the host itself writes about each invocation.
 func arrivingTraces(t *testing.T, functions []string) []string {
 	t.Helper()
 	host := decode[struct {
@@ -220,7 +231,8 @@ func arrivingTraces(t *testing.T, functions []string) []string {
 	}
 	for _, f := range functions {
 		if arrives("Function." + f) {
-			lines = append(lines, "Executing 'Functions."+f+"' (Reason=", "Executed 'Functions."+f+"' (Succeeded")
+			lines = append(lines, "Executing 'Functions."+f+"' (Reason=", "Executed 'Functions."+f+
+				"' (Succeeded")
 		}
 	}
 	if !arrives("Host.Results") {
@@ -244,7 +256,8 @@ func (s sent) unknown(uses []kql.Use) []string {
 			continue
 		}
 		values, known := s[place]
-		if !known || place == "traces message" && u.Operator == "unknown" { // the id of a request, which the reader gives
+		// the id of a request, which the reader gives
+		if !known || place == "traces message" && u.Operator == "unknown" {
 			continue
 		}
 		var match func(value, text string) bool
@@ -256,7 +269,9 @@ func (s sent) unknown(uses []kql.Use) []string {
 		case "has", "contains":
 			match = strings.Contains
 		default:
-			all = append(all, fmt.Sprintf("%s %s %s cannot be checked: use another operator, with a text", place, u.Operator, u.Value))
+			all = append(all, fmt.Sprintf(
+				"%s %s %s cannot be checked: use another operator, with a text", place, u.Operator,
+				u.Value))
 			continue
 		}
 		if !slices.ContainsFunc(values, func(value string) bool { return match(value, u.Value) }) {
@@ -266,21 +281,31 @@ func (s sent) unknown(uses []kql.Use) []string {
 	return all
 }
 
-// badQueries have one mistake each. What the parser refuses is tested in internal/kql; one of each kind shows that it
-// is asked.
+// badQueries have one mistake each. What the parser refuses is tested in internal/kql; one of each
+// kind shows that it is asked.
 var badQueries = []struct{ text, want string }{
 	{"requests | whre name == 'redirect'", "operator expected"},
-	{"customMetrics | where name in ('cache.hit', 'cache.mis')", `customMetrics name is never "cache.mis"`},
-	{"customMetrics | project Metric = name, value | where Metric == 'redirect.ok'", `is never "redirect.ok"`},
+	{"customMetrics | where name in ('cache.hit', 'cache.mis')",
+		`customMetrics name is never "cache.mis"`},
+	{"customMetrics | project Metric = name, value | where Metric == 'redirect.ok'",
+		`is never "redirect.ok"`},
 	{"let metric = 'cache.hits'; customMetrics | where name == metric", "cannot be checked"},
-	{"customEvents | where customDimensions.Outcome == 'done'", "customDimensions.Outcome is never sent"},
-	{"customEvents | extend d = toint(customMeasurements['deleted'])", "customMeasurements.deleted is never sent"},
-	{"customEvents | extend R = tostring(customDimensions.Result) | where R in ('done', 'skipped')", `is never "skipped"`},
-	{"union requests, dependencies | where operation_Name == 'reap'", `requests operation_Name is never "reap"`},
-	{"traces | extend line = parse_json(message) | where line.level == 'WARNING'", `message.level is never "WARNING"`},
-	{"traces | extend Message = tostring(parse_json(message).msg) | where Message startswith 'storage cannot'", `message.msg is never "storage cannot"`},
-	{"traces | where message startswith \"Executing 'Functions.redirect'\"", `never "Executing 'Functions.redirect'"`},
-	{"traces | where message has \"Executed 'Functions.shorten'\"", `never "Executed 'Functions.shorten'"`},
+	{"customEvents | where customDimensions.Outcome == 'done'",
+		"customDimensions.Outcome is never sent"},
+	{"customEvents | extend d = toint(customMeasurements['deleted'])",
+		"customMeasurements.deleted is never sent"},
+	{"customEvents | extend R = tostring(customDimensions.Result) | where R in ('done', 'skipped')",
+		`is never "skipped"`},
+	{"union requests, dependencies | where operation_Name == 'reap'",
+		`requests operation_Name is never "reap"`},
+	{"traces | extend line = parse_json(message) | where line.level == 'WARNING'",
+		`message.level is never "WARNING"`},
+	{"traces | extend Message = tostring(parse_json(message).msg) | where Message startswith " +
+		"'storage cannot'", `message.msg is never "storage cannot"`},
+	{"traces | where message startswith \"Executing 'Functions.redirect'\"",
+		`never "Executing 'Functions.redirect'"`},
+	{"traces | where message has \"Executed 'Functions.shorten'\"",
+		`never "Executed 'Functions.shorten'"`},
 }
 
 func TestBadQueriesAreRefused(t *testing.T) {
@@ -305,9 +330,10 @@ func TestWorkbook(t *testing.T) {
 		if i.Type != 3 {
 			continue
 		}
-		// Without resource IDs, a query asks the component under which the workbook was opened or saved. Another asks the
-		// workspace, whose ID workbook.bicep puts there.
-		asks, want := strings.Join(append(c.CrossComponentResources, c.ResourceType), " "), "microsoft.insights/components"
+		// Without resource IDs, a query asks the component under which the workbook was opened or
+		// saved. Another asks the workspace, whose ID workbook.bicep puts there.
+		asks, want := strings.Join(append(c.CrossComponentResources, c.ResourceType), " "),
+			"microsoft.insights/components"
 		if strings.Contains(c.Query, "AppServiceConsoleLogs") {
 			want = "WORKSPACE_ID microsoft.operationalinsights/workspaces"
 		}
@@ -319,7 +345,8 @@ func TestWorkbook(t *testing.T) {
 		}
 		for _, p := range parameter.FindAllStringSubmatch(c.Query, -1) {
 			if declared[p[1]] == 0 || values[p[0]] == "" {
-				t.Errorf("%s: the parameter %s does not exist or is declared further down, or this test has no value for it", i.Name, p[0])
+				t.Errorf("%s: the parameter %s does not exist or is declared further down, or "+
+					"this test has no value for it", i.Name, p[0])
 			}
 		}
 		times, numbers, texts := 0, 0, 0
@@ -333,22 +360,29 @@ func TestWorkbook(t *testing.T) {
 				texts++
 			}
 		}
-		if chart := c.Visualization == "linechart" || c.Visualization == "barchart"; !chart && c.Visualization != "table" ||
+		if chart := c.Visualization == "linechart" || c.Visualization == "barchart"; !chart &&
+			c.Visualization != "table" ||
 			chart && (times != 1 || numbers == 0 || texts > 1) {
-			t.Errorf("%s: %d times, %d numbers and %d texts make no %s", i.Name, times, numbers, texts, c.Visualization)
+			t.Errorf("%s: %d times, %d numbers and %d texts make no %s", i.Name, times, numbers,
+				texts, c.Visualization)
 		}
 	}
-	if id := regexp.MustCompile(`/subscriptions/|[rR]esourceIds`).FindString(read(t, "workbook.json")); id != "" || book.Version != "Notebook/1.0" {
-		t.Errorf("version %s; a resource ID would be of one subscription only: %q", book.Version, id)
+	if id := regexp.MustCompile(`/subscriptions/|[rR]esourceIds`).FindString(read(t,
+		"workbook.json")); id != "" || book.Version != "Notebook/1.0" {
+		t.Errorf("version %s; a resource ID would be of one subscription only: %q", book.Version,
+			id)
 	}
 }
 
-// The values that a rule may have are those that the service takes, which are fewer than what its API documents:
+// The values that a rule may have are those that the service takes, which are fewer than what its
+// API documents:
 // https://registry.terraform.io/providers/hashicorp/azurerm/latest/docs/resources/monitor_scheduled_query_rules_alert_v2
 func TestAlerts(t *testing.T) {
-	minutes := map[string]int{"PT5M": 5, "PT10M": 10, "PT15M": 15, "PT30M": 30, "PT45M": 45, "PT1H": 60, "PT2H": 120,
+	minutes := map[string]int{"PT5M": 5, "PT10M": 10, "PT15M": 15, "PT30M": 30, "PT45M": 45,
+		"PT1H": 60, "PT2H": 120,
 		"PT3H": 180, "PT4H": 240, "PT5H": 300, "PT6H": 360, "P1D": 1440, "P2D": 2880}
-	headings := strings.ReplaceAll(strings.ToLower(strings.Join(matches(t, read(t, operations), `(?m)^#+ (.*)$`), "\n")), " ", "-")
+	headings := strings.ReplaceAll(strings.ToLower(strings.Join(matches(t, read(t, operations),
+		`(?m)^#+ (.*)$`), "\n")), " ", "-")
 	names := map[string]bool{}
 	for _, a := range decode[[]alert](t, "alerts.json") {
 		check := func(ok bool, format string, arguments ...any) {
@@ -356,35 +390,46 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("%s: "+format, append([]any{a.Name}, arguments...)...)
 			}
 		}
-		check(!names[a.Name] && regexp.MustCompile(`^[a-z-]+$`).MatchString(a.Name) && a.DisplayName != "", "needs a name of its own, and one to show")
+		check(!names[a.Name] && regexp.MustCompile(`^[a-z-]+$`).MatchString(a.Name) &&
+			a.DisplayName != "", "needs a name of its own, and one to show")
 		names[a.Name] = true
 		_, anchor, ok := strings.Cut(a.Description, "docs/operations.md#")
-		check(ok && slices.Contains(strings.Split(headings, "\n"), anchor), "%q is no heading of %s", anchor, operations)
+		check(ok && slices.Contains(strings.Split(headings, "\n"), anchor),
+			"%q is no heading of %s", anchor, operations)
 		check(a.Severity >= 0 && a.Severity <= 4, "severity %d", a.Severity)
 		frequency, window := minutes[a.EvaluationFrequency], minutes[a.WindowSize]
-		check(frequency > 0 && frequency <= min(window, 1440), "runs every %q over %q", a.EvaluationFrequency, a.WindowSize)
+		check(frequency > 0 && frequency <= min(window, 1440), "runs every %q over %q",
+			a.EvaluationFrequency, a.WindowSize)
 		longest := window
 		if a.OverrideQueryTimeRange != "" {
 			longest = minutes[a.OverrideQueryTimeRange]
 		}
-		check(longest >= window, "looks back for %q, which is no value or shorter than %q", a.OverrideQueryTimeRange, a.WindowSize)
+		check(longest >= window, "looks back for %q, which is no value or shorter than %q",
+			a.OverrideQueryTimeRange, a.WindowSize)
 		for _, ago := range regexp.MustCompile(`ago\((\d+)m\)`).FindAllStringSubmatch(a.Query, -1) {
 			n, err := strconv.Atoi(ago[1])
-			check(err == nil && n <= longest, "its query says %s and gets %d minutes", ago[0], longest)
+			check(err == nil && n <= longest, "its query says %s and gets %d minutes", ago[0],
+				longest)
 		}
-		check(a.FailingPeriods.NumberOfEvaluationPeriods == 1 && a.FailingPeriods.MinFailingPeriodsToAlert == 1,
+		check(a.FailingPeriods.NumberOfEvaluationPeriods == 1 &&
+			a.FailingPeriods.MinFailingPeriodsToAlert == 1,
 			"more than one period needs a query that returns times")
-		check(slices.Contains([]string{"GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual", "Equal"}, a.Operator), "operator %q", a.Operator)
+		check(slices.Contains([]string{"GreaterThan", "GreaterThanOrEqual", "LessThan",
+			"LessThanOrEqual", "Equal"}, a.Operator), "operator %q", a.Operator)
 		check(a.AutoMitigate, "does not end by itself")
-		check(a.TimeAggregation == "Maximum", "aggregation %q", a.TimeAggregation) // of one row; Count would count the row
+		// of one row; Count would count the row
+		check(a.TimeAggregation == "Maximum", "aggregation %q", a.TimeAggregation)
 		found := checked(t)["alert: "+a.Name]
 		check(found.OneRow, "its query may return no row, which raises no alert and ends none")
 		measured := false
 		for _, c := range found.Columns {
-			measured = measured || c.Name == a.MetricMeasureColumn && slices.Contains([]string{"int", "long", "real"}, c.Type)
-			check(c.Type != "datetime", "its query returns the time %s, by which the service would cut the result into windows", c.Name)
+			measured = measured || c.Name == a.MetricMeasureColumn &&
+				slices.Contains([]string{"int", "long", "real"}, c.Type)
+			check(c.Type != "datetime", "its query returns the time %s, by which the service "+
+				"would cut the result into windows", c.Name)
 		}
-		check(measured, "its query returns %v, and no number %s", found.Columns, a.MetricMeasureColumn)
+		check(measured, "its query returns %v, and no number %s", found.Columns,
+			a.MetricMeasureColumn)
 	}
 }
 
@@ -401,10 +446,14 @@ func TestDocsExplainLogMessages(t *testing.T) {
 // Queries and docs can rely on a message only if it is a constant.
 func TestLogMessagesAreConstants(t *testing.T) {
 	literal := regexp.MustCompile(`\.(Warn|Error)\("`)
-	for _, dir := range []string{"access", "functions", "handler", "link", "reaper", "storage", "telemetry"} {
-		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, d fs.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && literal.MatchString(read(t, path)) {
-				t.Errorf("%s logs a warning or an error that is no constant of package telemetry", path)
+	for _, dir := range []string{"access", "functions", "handler", "link", "reaper", "storage",
+		"telemetry"} {
+		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, d fs.DirEntry,
+			err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") &&
+				!strings.HasSuffix(path, "_test.go") && literal.MatchString(read(t, path)) {
+				t.Errorf("%s logs a warning or an error that is no constant of package telemetry",
+					path)
 			}
 			return err
 		})

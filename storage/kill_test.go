@@ -193,7 +193,7 @@ var operations = map[string]operation{
 	"import, with an end":         {nil, importing("a", url1, time.Hour)},
 	"import, no owner and an end": {nil, importing("", url1, time.Hour)},
 	"import, ended before":        {nil, importing("a", url1, -time.Hour)},
-	"import, nearly ended":        {nil, importing("", url1, 10*time.Second)},
+	"import, ended":               {nil, importing("", url1, -10*time.Second)},
 	"import, known":               {there("", url1, time.Hour), importing("", url1, time.Hour)},
 	"import, URL taken": {func(r *rig, s *storage.Links) {
 		r.create(s, url1,

@@ -30,7 +30,7 @@ var emulator azurite.Ports
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *inMemory { // most of them wait for timers alone
-		flag.Set("test.parallel", "24")
+		flag.Set("test.parallel", "32")
 	}
 	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
 		emulator = ports

@@ -104,7 +104,7 @@ func unquote(text string) string {
 	if !strings.Contains(text, `\`) {
 		return strings.Trim(text, `"`)
 	}
-	said, _ := jsontext.AppendUnquote(nil, text) // half of an emoji is no error worth a word
+	said, _ := jsontext.AppendUnquote(nil, text) // half of an emoji becomes U+FFFD
 	return string(said)
 }
 

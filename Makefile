@@ -56,7 +56,7 @@ check: azurite kql oidcprovider useragents browser openapi internal/country/node
 	shellcheck infra/*.sh internal/dev/*.sh .ci/run
 	$(MAKE) package
 	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
-	for packages in "$$(echo "$$all" | grep -vx -e tiney/internal/e2e)" ./internal/e2e; do \
+	for packages in "$$(echo "$$all" | grep -vx -e tiney/storage -e tiney/internal/e2e)" ./storage ./internal/e2e; do \
 		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
 	exit $$failed
 	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be

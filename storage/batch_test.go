@@ -77,7 +77,6 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 // Whatever becomes of a batch, each of its rows is deleted that still is as it was read, and
 // counted as if it had been deleted alone.
 func TestReapWhereABatchFails(t *testing.T) {
-	t.Parallel()
 	const due = 5
 	all := link.ReapResult{Deleted: due, Complete: true}
 	onExpiryRows := func(r *rig, fault faultproxy.Fault) func(faultproxy.Call) faultproxy.Fault {
@@ -197,7 +196,6 @@ func TestReapWhereABatchFails(t *testing.T) {
 }
 
 func TestABatchThatIsAppliedIsReported(t *testing.T) {
-	t.Parallel()
 	r, e := reported(t)
 	s := r.open(nil)
 	r.expired(2, dayLong, "due")

@@ -57,7 +57,6 @@ func wantCalls(t *testing.T, r *rig, e *ingest.Endpoint, kind string, want ...st
 }
 
 func TestWhatStorageAnswersIsReported(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct {
 		do   func(t *testing.T, r *rig, s *storage.Links)
 		want func(r *rig) []string

@@ -454,7 +454,6 @@ func TestRollUpOfDamagedRows(t *testing.T) {
 // A link that fails stops the roll-up, which goes on from there later; so does the end of its time,
 // which is no error.
 func TestRollUpThatIsStopped(t *testing.T) {
-	t.Parallel()
 	r := newRigAt(t, newAzurite(t, emulator)) // whose reads take about as long as each other
 	s := r.open(nil)
 	var rows, want []rawtables.Entity

@@ -17,6 +17,7 @@ import (
 	"tiney/clicks"
 	"tiney/internal/faultproxy"
 	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/storage"
 	"tiney/storage/table"
@@ -455,7 +456,10 @@ func TestTopLinksFromMemory(t *testing.T) {
 		gets < 3 || gets > 3+10*3 {
 		t.Errorf("%d queries and %d reads of links, want 32 and about 3", queries, gets)
 	}
-	r.proxy.Reset()
+	testutil.Eventually(t, "the cache has them", func() bool {
+		r.proxy.Reset()
+		return r.top(s, "", clicks.LastDay, 3) == want && len(r.proxy.Calls()) == 0
+	})
 	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "top29", "new", 1000, nil)})
 	r.clock.Advance(time.Minute - time.Nanosecond)
 	if got := r.top(s, "", clicks.LastDay, 3); got != want || len(r.proxy.Calls()) != 0 {

@@ -42,8 +42,10 @@ SLOW = tiney/internal/browser tiney/internal/pack
 test: azurite kql oidcprovider useragents openapi internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
 	@go test -short -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
 
-# The tests of processes have the machine to themselves: an emulator beside other busy programs stands still
-# for longer than the service and its clients wait.
+# These have the machine to themselves: beside other busy programs, an emulator or a browser stands still for
+# longer than the service and its clients wait.
+ALONE = internal/browser storage internal/simulation internal/e2e
+
 check: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
 	@internal/dev/install.sh compiler chromium shellcheck
 	@files=$$(gofmt -l $$(find . -name node_modules -prune -o -name '*.go' -print)) && test -z "$$files" || \
@@ -56,7 +58,7 @@ check: azurite kql oidcprovider useragents browser openapi internal/country/node
 	shellcheck infra/*.sh internal/dev/*.sh .ci/run
 	$(MAKE) package
 	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
-	for packages in "$$(echo "$$all" | grep -vx -e tiney/storage -e tiney/internal/e2e)" ./storage ./internal/e2e; do \
+	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%))" $(ALONE:%=./%); do \
 		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
 	exit $$failed
 	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be

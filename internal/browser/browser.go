@@ -287,7 +287,14 @@ func (p *Page) Fill(selector, text string) {
 // Click clicks on an element, which has to be visible, with the mouse.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	p.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
+	click := chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible)
+	p.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		err := click.Do(ctx)
+		for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "Could not find node") {
+			err = click.Do(ctx) // the page has put another one in its place meanwhile
+		}
+		return err
+	}))
 }
 
 // Focused returns the id of the element that has the focus, or else its text.

@@ -288,13 +288,15 @@ func (p *Page) Fill(selector, text string) {
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	click := chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible)
-	p.do(chromedp.ActionFunc(func(ctx context.Context) error {
-		err := click.Do(ctx)
-		for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "Could not find node") {
-			err = click.Do(ctx) // the page has put another one in its place meanwhile
+	p.do(func(ctx context.Context, target *chromedp.Target) (none chromedp.Void, err error) {
+		for {
+			none, err = click(ctx, target)
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "Could not find node") {
+				return none, err
+			}
+			// The page has put another element in its place meanwhile.
 		}
-		return err
-	}))
+	})
 }
 
 // Focused returns the id of the element that has the focus, or else its text.

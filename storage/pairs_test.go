@@ -1,0 +1,232 @@
+package storage_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/link"
+	"tiney/storage"
+)
+
+// seconds are what meets each of the operations.
+var seconds = map[string]doing{
+	"create":           create("", "", url1, time.Hour),
+	"owner's create":   create("a", "", url1, 0),
+	"create, other":    create("a", "", url2, time.Hour),
+	"create, chosen":   create("b", "one", url1, time.Hour),
+	"import":           importing("a", url1, time.Hour),
+	"import, no owner": importing("", url1, 0),
+	"another target":   setURL(url2),
+	"a third target":   setURL(url3),
+	"another end":      setEnd(7 * time.Hour),
+	"no end":           setEnd(0),
+	"delete":           deleteOne,
+	"restore":          restoreOne,
+	"claim":            claim("a", false),
+	"another's claim":  claim("b", true),
+	"reap":             reap,
+}
+
+// meeting is how a second operation meets a first one at one of its calls.
+type meeting string
+
+const (
+	before    meeting = "before a call"
+	lost      meeting = "after a call whose response is lost"
+	dies      meeting = "at a call at which the first one dies"
+	late      meeting = "while a write is late that was tried again"
+	lateAfter meeting = "after the first one, of which a write is late that was tried again"
+	lateEnd   meeting = "after the first one, of which a write is late, and which died of that"
+)
+
+var meetings = []meeting{before, lost, dies, late, lateAfter, lateEnd}
+
+// Each operation meets each other one at each of its calls. What they return and leave is what they
+// return and leave one after the other. If the first one dies, the link is what one or both of them
+// have made of it.
+func TestEachPair(t *testing.T) {
+	if !*inMemory {
+		t.Skip("its time is not real")
+	}
+	t.Parallel()
+	var plays atomic.Int64
+	t.Cleanup(func() { t.Logf("%d plays", plays.Load()) })
+	for name, op := range operations {
+		for second, do := range seconds {
+			t.Run(name+", and "+second, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					r, other := newCrashRig(t)
+					p := &pair{r, other, op, do}
+					serial := p.serial()
+					for _, how := range meetings {
+						atEachCall(how == dies, func(n int) []faultproxy.Call {
+							plays.Add(1)
+							return p.meet(how, n, serial)
+						})
+					}
+				})
+			})
+		}
+	}
+}
+
+// pair is an operation that is met by another one.
+type pair struct {
+	*rig
+	other  *storage.Links
+	op     operation
+	second doing
+}
+
+// outcome is what both return, and what they leave, whatever their aliases and times: the link
+// "one", all links and totals, and the rows that lead to links that are not deleted.
+type outcome struct{ first, second, one, links, leads string }
+
+// like reports whether an outcome is like that of operations of which none meets another one. A
+// link may have a row of the index that it has not there: the reaper makes one if an operation that
+// broke off may have taken it away.
+func (o outcome) like(serial outcome) bool {
+	leads := strings.Split(o.leads, " ")
+	return o.first == serial.first && o.second == serial.second && o.links == serial.links &&
+		!slices.ContainsFunc(strings.Split(serial.leads, " "), func(row string) bool {
+			return !slices.Contains(leads, row)
+		})
+}
+
+// begin begins with an hour, by which operations go that can be repeated.
+func (p *pair) begin() {
+	now := p.clock.Now()
+	p.clock.Advance(now.Truncate(time.Hour).Add(time.Hour).Sub(now))
+	p.rig.begin(p.op, p.other)
+}
+
+// serial returns what comes of them one after the other.
+func (p *pair) serial() (all []outcome) {
+	for _, alone := range []bool{false, true} {
+		p.begin()
+		var first error
+		if !alone {
+			first = p.op.do(ctx, p.rig, p.other)
+		}
+		second := p.second(ctx, p.rig, p.other)
+		all = append(all, p.end(first, second))
+	}
+	p.begin()
+	second := p.second(ctx, p.rig, p.other)
+	return append(all, p.end(p.op.do(ctx, p.rig, p.other), second))
+}
+
+// end returns the outcome, once rows that were left behind have been put in order, and ends all.
+func (p *pair) end(first, second error) outcome {
+	p.proxy.Wait()
+	p.proxy.Reset()
+	for range 2 {
+		p.clock.Advance(10 * time.Minute)
+		if err := reap(ctx, p.rig, p.other); err != nil {
+			p.t.Error(err)
+		}
+	}
+	for _, owner := range []string{"a", "b"} {
+		_, _, err := p.other.List(ctx, owner, "", 1000, func(link.Link) bool { return true })
+		if err != nil {
+			p.t.Error(err)
+		}
+	}
+	o := p.left()
+	o.first, o.second = fmt.Sprint(first), fmt.Sprint(second)
+	p.endAll(p.other)
+	return o
+}
+
+func (p *pair) left() (o outcome) {
+	var links, leads []string
+	lives := map[any]bool{}
+	for _, row := range p.Rows(p.Links) {
+		lives[row["RowKey"]] = row["DeletedAtUtc"] == nil
+		text := fmt.Sprint(row["LongUrl"], row["Owner"], row["Title"], row["GoneReason"],
+			row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil)
+		if links = append(links, text); row["RowKey"] == "one" {
+			o.one = text
+		}
+	}
+	for _, row := range p.Rows(p.ClickTotals) {
+		links = append(links, fmt.Sprint(row["Clicks"]))
+	}
+	for _, row := range p.Rows(p.Index) {
+		if lives[row["Alias"]] {
+			leads = append(leads, fmt.Sprint(row["RowKey"]))
+		}
+	}
+	for _, row := range p.Rows(p.Owners) {
+		leads = append(leads, fmt.Sprint(row["PartitionKey"]))
+	}
+	slices.Sort(links)
+	o.links, o.leads = strings.Join(links, "\n"), strings.Join(leads, " ")
+	return o
+}
+
+// meet plays both once, and returns the calls of the first one.
+func (p *pair) meet(how meeting, n int, serial []outcome) []faultproxy.Call {
+	s := p.instance()
+	p.begin()
+	var second error
+	met, held := false, false
+	meet := func() { second, met = p.second(ctx, p.rig, p.other), true }
+	arrive := make(chan struct{})
+	p.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+		switch {
+		case c.N == n && how == before:
+			meet()
+		case c.N == n && how == lost:
+			return faultproxy.DropResponse
+		case c.N == n+1 && how == lost:
+			meet()
+		case c.N == n && how == dies:
+			meet()
+			return faultproxy.Refuse
+		case c.N == n && (how == late || how == lateAfter || how == lateEnd) && !reads(c):
+			held = true
+			<-arrive
+		case c.N == n+2 && how == late && held: // n+1 is the retry
+			meet()
+		case c.N > n && (how == dies || how == lateEnd):
+			return faultproxy.Refuse
+		}
+		return faultproxy.None
+	})
+	life := ctx
+	switch how {
+	case dies:
+		life = dying
+	case late, lateAfter, lateEnd:
+		life = hasty
+	}
+	first := p.op.do(life, p.rig, s)
+	if held {
+		if !met {
+			meet()
+		}
+		p.clock.Advance(50 * time.Second)
+	}
+	close(arrive)
+	calls := p.proxy.Calls()
+	got := p.end(first, second)
+	// Where the first one dies, it may have done nothing. Where a write is late, the link of a
+	// create that took it back may come again.
+	less := how == dies || how == late || how == lateEnd
+	ok := slices.ContainsFunc(serial, func(o outcome) bool {
+		return got.like(o) || less && got.one == o.one && got.second == o.second
+	})
+	if met && !ok {
+		p.t.Fatalf("%s: they met at call %d of %v:\n%q\nand not one of\n%q", how, n, calls, got,
+			serial)
+	}
+	return calls
+}

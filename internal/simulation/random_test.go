@@ -34,6 +34,7 @@ func TestSimulation(t *testing.T) {
 	}
 	var c tally
 	var next atomic.Uint64
+	var failed atomic.Bool
 	begin := time.Now()
 	t.Cleanup(func() {
 		t.Logf("%d operations, %.0f a second: %v; first seed %d", c.acts.Load(),
@@ -42,9 +43,10 @@ func TestSimulation(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			for c.acts.Load() < *operations && !t.Failed() {
+			for c.acts.Load() < *operations && !failed.Load() {
 				p := plan{seed: first + next.Add(1) - 1}
 				if violations, _ := simulate(t, p, &c); len(violations) > 0 {
+					failed.Store(true)
 					t.Errorf("-simulation.seed %d: %s", p.seed, strings.Join(violations, "\n"))
 					if *shrinks {
 						t.Log(shrink(t, p))

@@ -126,7 +126,7 @@ func TestSabotage(t *testing.T) {
 				return
 			}
 			out, found = run("../../storage", "-timeout", "2m", "-run",
-				"Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp")
+				"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp")
 			if found {
 				t.Logf("found exhaustively: %s",
 					regexp.MustCompile(`--- FAIL: \S+`).FindString(out))

@@ -60,6 +60,7 @@ check: azurite kql oidcprovider useragents browser openapi internal/country/node
 	@set -e; trap 'exit 130' INT; export CGO_ENABLED=1; failed=0; all=$$(go list ./...); \
 	for packages in "$$(echo "$$all" | grep -vx $(ALONE:%=-e tiney/%))" $(ALONE:%=./%); do \
 		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
+	CGO_ENABLED=0 go test -timeout 10m -run '^(TestEachPair|TestSimulation)$$' ./storage ./internal/simulation || failed=1; \
 	exit $$failed
 	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be
 	@# misaligned. Not every machine runs them, which a test of nothing tells.

@@ -20,7 +20,6 @@ import (
 const batch = "SubmitTransaction"
 
 func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
-	t.Parallel()
 	for pageSize, want := range map[int]struct {
 		batches []int
 		pages   int

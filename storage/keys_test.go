@@ -222,7 +222,6 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 
 // Owners have a hundred keys that have not ended, however many are made at once.
 func TestAnOwnersKeysAreBounded(t *testing.T) {
-	t.Parallel()
 	r := newRig(t)
 	s := r.open(nil)
 	add := func(n int, ends time.Time) (made, refused int) {

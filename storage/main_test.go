@@ -27,10 +27,13 @@ import (
 // emulator is the one Azurite of all tests here. Each test has tables of its own in it.
 var emulator azurite.Ports
 
+// parallel is how many tests in memory run at once: most of them only wait for timers.
+var parallel = "32"
+
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if *inMemory { // most of them wait for timers alone
-		flag.Set("test.parallel", "32")
+	if *inMemory {
+		flag.Set("test.parallel", parallel)
 	}
 	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
 		emulator = ports

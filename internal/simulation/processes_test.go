@@ -1,19 +1,19 @@
 //go:build unix
 
-// Package simulation breaks everything around the service that can be broken here, and looks whether it
-// keeps its promises.
+// Package simulation breaks everything around the service that can be broken here, and looks
+// whether it keeps its promises.
 //
-// Clients, some of them owners, shorten a few URLs, so that they collide, follow, edit, delete, restore
-// and claim the links, and renew their keys, and reapers run, while storage calls fail, lose their
-// responses or arrive late, nodes are killed and stopped, storage is cut off, and time passes. The
-// history of each URL and of each link is then checked against a model with porcupine, what nodes may
-// have cached against what the link was in the last 15 seconds, the counts of clicks against the
-// redirects that were answered, and the tables for what no reaper would find. When all has been ended
-// and its time has passed, the tables must be empty.
+// Clients, some of them owners, shorten a few URLs, so that they collide, follow, edit, delete,
+// restore and claim the links, and renew their keys, and reapers run, while storage calls fail,
+// lose their responses or arrive late, nodes are killed and stopped, storage is cut off, and time
+// passes. The history of each URL and of each link is then checked against a model with porcupine,
+// what nodes may have cached against what the link was in the last 15 seconds, the counts of clicks
+// against the redirects that were answered, and the tables for what no reaper would find. When all
+// has been ended and its time has passed, the tables must be empty.
 //
 // The nodes are simulated (simulation_test.go decides what happens, by a seed, in a bubble of
-// testing/synctest), or they are processes over Azurite (processes_test.go). Clients and models are the
-// same for both.
+// testing/synctest), or they are processes over Azurite (processes_test.go). Clients and models are
+// the same for both.
 package simulation
 
 import (
@@ -24,6 +24,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +39,8 @@ import (
 
 var (
 	duration = flag.Duration("simulation.duration", 5*time.Second, "how long to go on")
-	seed     = flag.Uint64("simulation.seed", 0,
+	// a fixed one: what fails a change is the change, and make chaos looks for more
+	seed = flag.Uint64("simulation.seed", 1,
 		"the seed of the first round; 0: take one from the time")
 	nodes = flag.Int("simulation.nodes", 2, "how many processes")
 	rows  = flag.Int("simulation.rows", 10_000,
@@ -307,12 +309,15 @@ func (q *quiet) Lock()    { q.lock(q.RWMutex.Lock) }
 func (q *quiet) Unlock()  { q.lock(q.RWMutex.Unlock) }
 
 // latest is the latest time on any node's clock.
-func (r *round) latest() time.Time {
-	at := r.nodes[0].clock()
-	for _, n := range r.nodes[1:] {
-		if is := n.clock(); is.After(at) {
-			at = is
-		}
+func (r *round) latest() time.Time { return slices.MaxFunc(r.clocks(), time.Time.Compare) }
+
+// earliest is the earliest time on any node's clock.
+func (r *round) earliest() time.Time { return slices.MinFunc(r.clocks(), time.Time.Compare) }
+
+func (r *round) clocks() []time.Time {
+	var at []time.Time
+	for _, n := range r.nodes {
+		at = append(at, n.clock())
 	}
 	return at
 }

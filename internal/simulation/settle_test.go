@@ -93,15 +93,18 @@ func (r *round) agree() []string {
 	// Each URL gets a link, or has one, or is told that it is disabled: the same from every node.
 	for u := range urls {
 		for _, k := range append(all, nil) {
-			told := map[string]bool{}
+			told, ends := map[string]bool{}, false
+			from := r.earliest().Unix()
 			for _, n := range r.nodes {
 				e := r.shorten(n, k, r.url(u), "", n.clock().Add(time.Hour).Unix())
 				if !e.known() {
 					r.violation("%v, although all is well", e)
 				}
 				told[fmt.Sprint(e.told.alias, e.status == 403)] = true
+				ends = ends || from <= e.told.end && e.told.end <= e.latest
 			}
-			if len(told) != 1 {
+			// A link that ends just now is live for the nodes whose clocks are behind.
+			if len(told) != 1 && !ends {
 				r.violation("the nodes do not agree on the alias of %s: %v", r.url(u), told)
 			}
 		}

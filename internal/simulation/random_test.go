@@ -160,8 +160,8 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 		clients, nodes := 2+s.rng.IntN(maxClients-1), 2+s.rng.IntN(2)
 		for i := range nodes {
 			n := &node{round: r, failed: map[string][]int64{}, sim: &simulated{simulation: s,
-				index: i,
-				skew:  time.Duration(s.rng.IntN(30)) * time.Second, seed: p.seed}}
+				index: i, begun: map[int]time.Time{}, seed: p.seed,
+				skew: time.Duration(s.rng.IntN(30)) * time.Second}}
 			n.start()
 			r.nodes = append(r.nodes, n)
 		}

@@ -30,6 +30,7 @@ type simulated struct {
 	stoppedAt  time.Duration // what had jumped then
 	cut        int           // so many of its calls are refused
 	life       atomic.Pointer[life]
+	begun      map[int]time.Time // since when it serves the request of a client, a reaper or the like
 }
 
 // life is one process of it, from its start until it is killed.
@@ -50,6 +51,31 @@ func (n *simulated) now() time.Time {
 }
 
 func (n *simulated) kill() { n.life.Load().end() }
+
+func (n *simulated) begins(by int) {
+	at := n.simulation.wall()
+	n.simulation.mu.Lock()
+	defer n.simulation.mu.Unlock()
+	n.begun[by] = at
+}
+
+func (n *simulated) ends(by int) {
+	n.simulation.mu.Lock()
+	defer n.simulation.mu.Unlock()
+	delete(n.begun, by)
+}
+
+// stoodStill reports whether it was stopped in the middle of a request, for so long that the
+// request may have to repair what it wrote. The service does not promise that it can if it is
+// killed, or cut off from storage, at that moment.
+func (n *simulated) stoodStill(now time.Time) bool {
+	for _, at := range n.begun {
+		if now.Sub(at) > 30*time.Second {
+			return true
+		}
+	}
+	return false
+}
 
 func (n *node) startSimulated() {
 	s, r := n.sim.simulation, n.round
@@ -107,6 +133,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	if life.ctx.Err() != nil {
 		return nil, errors.New("nobody listens")
 	}
+	n.sim.begins(by)
 	came := make(chan *http.Response, 1)
 	go func() {
 		in := req.Clone(faultproxy.By(req.Context(), by))
@@ -127,6 +154,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		err = req.Context().Err()
 	}
+	n.sim.ends(by)
 	s.call(n, faultproxy.Call{Operation: request, Target: "response", Key: req.Method +
 		req.URL.Path, By: by})
 	return resp, err

@@ -251,9 +251,13 @@ func (s *simulation) trouble() bool {
 func (s *simulation) meet(p *parked, stopped bool) {
 	n := p.node
 	draw, length := s.rng.Float64(), s.rng.Float64()
+	stoodStill := n.sim.stoodStill(time.Now().Add(s.jumped))
+	if stoodStill && 0.10 <= draw && draw < 0.115 {
+		draw = 1 // it is neither killed nor cut off
+	}
 	if draw >= 0.19 || !s.trouble() {
 		fault := faultproxy.None
-		if n.sim.cut > 0 {
+		if n.sim.cut > 0 && !stoodStill {
 			n.sim.cut--
 			fault = faultproxy.Refuse
 		}

@@ -16,136 +16,108 @@ import (
 	"tiney/storage"
 )
 
-// killAt kills a host's process at its nth call on rows, before it reaches storage or after it was
-// applied.
-func killAt(p *faultproxy.Proxy, h *funchost.Host, n int64, after bool) {
+// killAfter kills a host's process when its nth call on rows was applied.
+func killAfter(p *faultproxy.Proxy, h *funchost.Host, n int64) {
 	p.Reset()
 	var seen atomic.Int64
-	kill := func(c faultproxy.Call) bool {
+	p.After(func(c faultproxy.Call) {
 		onRows := strings.HasSuffix(c.Operation, "Entity") || c.Operation == "SubmitTransaction"
-		if !onRows || seen.Add(1) != n {
-			return false
+		if onRows && seen.Add(1) == n {
+			h.Kill()
 		}
-		h.Kill()
-		return true
-	}
-	if after {
-		p.After(func(c faultproxy.Call) { kill(c) })
-		return
-	}
-	p.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if kill(c) {
-			return faultproxy.Refuse
-		}
-		return faultproxy.None
 	})
 }
 
-// A process that is killed after a call leaves what one leaves that is killed before its next call.
-// So only the last call needs both.
+// Package storage tests kills at every call. These tests show that the executable, its host and
+// real storage keep what is proven there: one kill in the middle of each order of writes.
 
-func TestKilledAtEveryStorageCallOfCreate(t *testing.T) {
-	for _, replace := range []bool{false, true} {
-		calls := 4
-		if replace {
-			calls = 5 // the stale index row's link is read too
-		}
-		for n := 1; n <= calls; n++ {
-			for _, after := range []bool{false, true}[:1+n/calls] {
-				t.Run(fmt.Sprintf("replacing=%t, call %d, after=%t", replace, n,
-					after), func(t *testing.T) {
-					t.Parallel()
-					s := newSite(t)
-					s.TombstoneFor = 0 // so that nothing is left in the end
-					if replace {
-						s.PutLink(link.Link{Alias: "stale", LongURL: "https://example.com/page",
-							ExpiresAt: time.Now().Add(-time.Hour)})
-					}
-					p := s.proxy()
-					h := s.hosted(false, p.ConnectionString())
-					kept := mustShorten(t, h.URL(), "https://example.com/kept")
-					killAt(p, h, int64(n), after)
-					lost, status := shorten(t, h.URL(), "https://example.com/page")
-					if status == 201 {
-						t.Errorf("acknowledged by a process that was killed: %+v", lost)
-					}
-					p.Reset()
-					s.WantNoLeak()
-					if err := h.Restart(ctx); err != nil {
-						t.Fatal(err)
-					}
-					again := mustShorten(t, h.URL(), "https://example.com/page")
-					for _, l := range []shortLink{kept, again} {
-						if got := get(t, h.URL()+"/"+l.Alias); got.Status != 302 ||
-							got.Header.Get("Location") != l.LongURL {
-							t.Errorf("%s: got %+v", l.Alias, got)
-						}
-					}
-					s.Age(40 * 24 * time.Hour)
-					s.WantNoLeak()
-					if _, err := h.FireTimer(ctx, "reaper"); err != nil {
-						t.Error(err)
-					}
-					s.WantRows(0, 0, 0)
-				})
+func TestKilledInTheMiddleOfACreate(t *testing.T) {
+	for name, n := range map[string]int64{
+		"fresh":     3, // the link is there, and its row of the index is not
+		"replacing": 5, // the row of the index leads to the link already
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.TombstoneFor = 0 // so that nothing is left in the end
+			if name == "replacing" {
+				s.PutLink(link.Link{Alias: "stale", LongURL: "https://example.com/page",
+					ExpiresAt: time.Now().Add(-time.Hour)})
 			}
-		}
+			p := s.proxy()
+			h := s.hosted(false, p.ConnectionString())
+			kept := mustShorten(t, h.URL(), "https://example.com/kept")
+			killAfter(p, h, n)
+			lost, status := shorten(t, h.URL(), "https://example.com/page")
+			if status == 201 {
+				t.Errorf("acknowledged by a process that was killed: %+v", lost)
+			}
+			p.Reset()
+			s.WantNoLeak()
+			if err := h.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			again := mustShorten(t, h.URL(), "https://example.com/page")
+			for _, l := range []shortLink{kept, again} {
+				if got := get(t, h.URL()+"/"+l.Alias); got.Status != 302 ||
+					got.Header.Get("Location") != l.LongURL {
+					t.Errorf("%s: got %+v", l.Alias, got)
+				}
+			}
+			s.Age(40 * 24 * time.Hour)
+			s.WantNoLeak()
+			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+				t.Error(err)
+			}
+			s.WantRows(0, 0, 0)
+		})
 	}
 }
 
-func TestKilledAtEveryStorageCallOfReap(t *testing.T) {
-	// After three calls of the roll-up: one read for the time, three reads, an update and two
-	// deletes for each of the three links that are due, and a delete and a batch for their expiry
-	// rows of two days.
-	const calls = 24
-	for n := 4; n <= calls; n++ {
-		for _, after := range []bool{false, true}[:1+n/calls] {
-			t.Run(fmt.Sprintf("call %d, after=%t", n, after), func(t *testing.T) {
-				t.Parallel()
-				s := newSite(t)
-				s.TombstoneFor = 0
-				at := time.Now().Add(-10 * 24 * time.Hour)
-				due := []link.Link{
-					{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: at},
-					{Alias: "dueToo", LongURL: "https://example.com/due/too", ExpiresAt: at},
-					{Alias: "dueBefore", LongURL: "https://example.com/due/before",
-						ExpiresAt: at.Add(-24 * time.Hour)},
-				}
-				for _, l := range due {
-					s.PutLink(l)
-				}
-				p := s.proxy()
-				h := s.hosted(false, p.ConnectionString())
-				live := mustShorten(t, h.URL(), "https://example.com/live")
-				killAt(p, h, int64(n), after)
-				if _, err := h.FireTimer(ctx, "reaper"); err == nil {
-					t.Error("the run ended although its process was killed")
-				}
-				p.Reset()
-				s.WantNoLeak()
-				if err := h.Restart(ctx); err != nil {
-					t.Fatal(err)
-				}
-				got, err := h.FireTimer(ctx, "reaper")
-				if err != nil || len(got.Logs) != 1 ||
-					got.Logs[0] != "another instance is reaping" {
-					t.Errorf("while the lease stands: %+v, %v", got, err)
-				}
-				// and the lease of the killed process, instead of waiting a minute for its end
-				s.RemoveContainer(s.lock)
-				if _, err := h.FireTimer(ctx, "reaper"); err != nil {
-					t.Error(err)
-				}
-				s.WantRows(1, 1, 1)
-				if got := get(t, h.URL()+"/"+live.Alias); got.Status != 302 {
-					t.Errorf("the live link: %+v", got)
-				}
-				for _, l := range due {
-					if got := get(t, h.URL()+"/"+string(l.Alias)); got.Status != 404 {
-						t.Errorf("the expired link %s: %+v", l.Alias, got)
-					}
-				}
-			})
+func TestKilledInTheMiddleOfAReap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.TombstoneFor = 0
+	at := time.Now().Add(-10 * 24 * time.Hour)
+	due := []link.Link{
+		{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: at},
+		{Alias: "dueToo", LongURL: "https://example.com/due/too", ExpiresAt: at},
+		{Alias: "dueBefore", LongURL: "https://example.com/due/before",
+			ExpiresAt: at.Add(-24 * time.Hour)},
+	}
+	for _, l := range due {
+		s.PutLink(l)
+	}
+	p := s.proxy()
+	h := s.hosted(false, p.ConnectionString())
+	live := mustShorten(t, h.URL(), "https://example.com/live")
+	// Of 24 calls: three of the roll-up, one for the time, then seven for each link and one for the
+	// expiry rows of each of two days.
+	killAfter(p, h, 14)
+	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
+		t.Error("the run ended although its process was killed")
+	}
+	p.Reset()
+	s.WantNoLeak()
+	if err := h.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.FireTimer(ctx, "reaper")
+	if err != nil || len(got.Logs) != 1 || got.Logs[0] != "another instance is reaping" {
+		t.Errorf("while the lease stands: %+v, %v", got, err)
+	}
+	// and the lease of the killed process, instead of waiting a minute for its end
+	s.RemoveContainer(s.lock)
+	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+		t.Error(err)
+	}
+	s.WantRows(1, 1, 1)
+	if got := get(t, h.URL()+"/"+live.Alias); got.Status != 302 {
+		t.Errorf("the live link: %+v", got)
+	}
+	for _, l := range due {
+		if got := get(t, h.URL()+"/"+string(l.Alias)); got.Status != 404 {
+			t.Errorf("the expired link %s: %+v", l.Alias, got)
 		}
 	}
 }
@@ -183,9 +155,9 @@ var changes = map[string]change{
 	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, repeated: []int{201}},
 }
 
-// Whatever a request was doing when its process was killed, nothing leaks, the link is as it was or
-// as it was to become, and the request can be repeated.
-func TestKilledAfterEveryStorageCallOfAChange(t *testing.T) {
+// Nothing leaks when the process of a request is killed. The link is as it was or as it was to
+// become, and the request can be repeated.
+func TestKilledInTheMiddleOfAChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range changes {
 		t.Run(name, func(t *testing.T) {
@@ -195,52 +167,45 @@ func TestKilledAfterEveryStorageCallOfAChange(t *testing.T) {
 			p := s.proxy()
 			h := s.hosted(false, p.ConnectionString())
 			ada := owner(t, h.URL(), "ada")
-			for n := 1; ; n++ {
-				stands := map[string]string{"NEW": fmt.Sprintf("new%d", n)}
-				in := func(text string) string {
-					return os.Expand(
-						text, func(name string) string { return stands[name] })
-				}
-				if c.link != "" {
-					maker := ada
-					if c.nobodys {
-						maker.token = ""
-					}
-					made := maker.must(201, "POST", "/api/shorten", in(c.link))
-					stands["ALIAS"], stands["TOKEN"] = fmt.Sprint(made["alias"]),
-						fmt.Sprint(made["claimToken"])
-				}
-				if c.deleted {
-					ada.must(204, "DELETE", in("/api/links/$ALIAS"), "")
-				}
-				ada.must(200, "GET", "/api/me", "") // so that the key is cached
-				killAt(p, h, int64(n), true)
-				got, err := testutil.Send(c.method, h.URL()+in(c.target), in(c.body),
-					"Content-Type", "application/json", "Authorization", "Bearer "+ada.token)
-				p.Reset()
-				if err == nil && got.Status < 300 { // it makes fewer calls
-					if n < 3 {
-						t.Errorf("it makes %d storage calls only", n-1)
-					}
-					break
-				}
-				p.Wait()
-				// which lists drop
-				s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
-				if err := h.Restart(ctx); err != nil {
-					t.Fatal(err)
-				}
-				testutil.Eventually(t, "it is repeated", func() bool {
-					got = ada.send(c.method, in(c.target), in(c.body))
-					return got.Status != 503
-				})
-				if !slices.Contains(c.repeated, got.Status) {
-					t.Errorf("killed after call %d, and repeated: got %+v, want %v", n, got,
-						c.repeated)
-				}
-				// which lists drop
-				s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
+			stands := map[string]string{"NEW": "new"}
+			in := func(text string) string {
+				return os.Expand(text, func(name string) string { return stands[name] })
 			}
+			if c.link != "" {
+				maker := ada
+				if c.nobodys {
+					maker.token = ""
+				}
+				made := maker.must(201, "POST", "/api/shorten", in(c.link))
+				stands["ALIAS"], stands["TOKEN"] = fmt.Sprint(made["alias"]),
+					fmt.Sprint(made["claimToken"])
+			}
+			if c.deleted {
+				ada.must(204, "DELETE", in("/api/links/$ALIAS"), "")
+			}
+			ada.must(200, "GET", "/api/me", "") // so that the key is cached
+			killAfter(p, h, c.kill)
+			got, err := testutil.Send(c.method, h.URL()+in(c.target), in(c.body),
+				"Content-Type", "application/json", "Authorization", "Bearer "+ada.token)
+			p.Reset()
+			if err == nil && got.Status < 300 {
+				t.Errorf("it makes fewer than %d storage calls: %+v", c.kill, got)
+			}
+			p.Wait()
+			// which lists drop
+			s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
+			if err := h.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			testutil.Eventually(t, "it is repeated", func() bool {
+				got = ada.send(c.method, in(c.target), in(c.body))
+				return got.Status != 503
+			})
+			if !slices.Contains(c.repeated, got.Status) {
+				t.Errorf("killed after call %d, and repeated: got %+v, want %v", c.kill, got,
+					c.repeated)
+			}
+			s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
 			// a claimed link among them
 			for _, item := range ada.must(200, "GET", "/api/links?limit=100", "")["items"].([]any) {
 				ada.must(204, "DELETE", "/api/links/"+item.(map[string]any)["alias"].(string), "")

@@ -223,9 +223,18 @@ func links(history []event) map[string][]event {
 		of[e.told.url][a] = true
 	}
 	for _, e := range history {
-		if e.op == "shorten" && e.alias == "" && e.by == "" && !e.known() {
-			for a := range of[*e.change.url] {
-				parts[a] = append(parts[a], e) // it may have been given this link
+		if e.op != "shorten" || e.alias != "" || e.by != "" {
+			continue
+		}
+		given := e.told.alias
+		known := e.known()
+		e.status, e.told = 0, view{}
+		for a := range of[*e.change.url] {
+			// It may have been given this link, or have marked it as shared, not heard of it, and
+			// been given another one.
+			if !known || a != given && e.node.failedBetween(e.call, e.ret+1e9,
+				writesOf(partition(a)), a) {
+				parts[a] = append(parts[a], e)
 			}
 		}
 	}

@@ -122,37 +122,38 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	}
 }
 
-// change is a request of an owner that makes several storage calls. $NEW stands for another text
-// before each kill, $ALIAS and $TOKEN for the alias and the claim token of a link that is there
-// before, made by its owner or by nobody.
+// change is a request of an owner that makes several storage calls. $NEW stands for a text, $ALIAS
+// and $TOKEN for the alias and the claim token of a link that is there before, made by its owner or
+// by nobody.
 type change struct {
 	link                 string // the body of the shorten that makes it; "" for none
 	nobodys, deleted     bool   // whose it is, and what became of it
 	method, target, body string
-	repeated             []int // what the request may get when it is repeated after a kill
+	kill                 int64 // after which of its calls on rows
+	repeated             []int // what the request may get when it is repeated
 }
 
 var changes = map[string]change{
 	"shorten": {method: "POST", target: "/api/shorten",
-		body:     `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
-		repeated: []int{200, 201}},
-	"shorten, chosen": {method: "POST", target: "/api/shorten", repeated: []int{200, 201},
+		body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
+		kill: 4, repeated: []int{200, 201}},
+	"shorten, chosen": {method: "POST", target: "/api/shorten", kill: 3, repeated: []int{200, 201},
 		body: `{"longUrl":"https://example.com/","alias":"$NEW","expiresAtUtc":"2099-01-01T00:00:00Z"}`},
 	"move": {link: `{"longUrl":"https://example.com/$NEW"}`,
 		method: "PATCH", target: "/api/links/$ALIAS",
-		body: `{"longUrl":"https://example.com/$NEW/moved"}`, repeated: []int{200}},
+		body: `{"longUrl":"https://example.com/$NEW/moved"}`, kill: 7, repeated: []int{200}},
 	"end": {link: `{"longUrl":"https://example.com/","alias":"$NEW","expiresInSeconds":3600}`,
 		method: "PATCH", target: "/api/links/$ALIAS", body: `{"expiresInSeconds":7200}`,
-		repeated: []int{200}},
+		kill: 4, repeated: []int{200}},
 	"delete": {link: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
-		method: "DELETE", target: "/api/links/$ALIAS", repeated: []int{204}},
+		method: "DELETE", target: "/api/links/$ALIAS", kill: 3, repeated: []int{204}},
 	"restore": {link: `{"longUrl":"https://example.com/$NEW","alias":"$NEW","expiresInSeconds":3600}`, deleted: true,
 		// 409: it has been restored, so it is not deleted any more
-		method: "POST", target: "/api/links/$ALIAS/restore", repeated: []int{200, 409}},
+		method: "POST", target: "/api/links/$ALIAS/restore", kill: 6, repeated: []int{200, 409}},
 	"claim": {link: `{"longUrl":"https://example.com/$NEW"}`, nobodys: true,
 		method: "POST", target: "/api/claims",
-		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, repeated: []int{200}},
-	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, repeated: []int{201}},
+		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, kill: 6, repeated: []int{200}},
+	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, kill: 2, repeated: []int{201}},
 }
 
 // Nothing leaks when the process of a request is killed. The link is as it was or as it was to

@@ -67,6 +67,9 @@ func (s linkState) step(e linkEvent) []linkState {
 		}
 	}
 	met := e.status == 412 && e.match != "" // the reaper, between its read and its write
+	if met && s.phase == gone {
+		all = append(all, s) // as another one did
+	}
 	if (e.status == 404 || e.problem == "gone" || met) && s.phase == made && s.over(e.latest) {
 		all = append(all, linkState{phase: gone})
 	}

@@ -443,8 +443,8 @@ func (c *creation) repair(ctx context.Context) {
 			"error", err)
 	}
 	if !c.own.ExpiresAt.IsZero() {
-		if _, err := c.s.expiry.insert(ctx, c.own, c.due()); err != nil &&
-			!errors.Is(err, table.ErrExists) {
+		// It is written anew, since a reaper that found no link may be about to delete it.
+		if _, err := c.s.expiry.put(ctx, c.due(), c.own.Alias); err != nil {
 			failed("a link without its expiry row", err)
 		}
 	}

@@ -443,6 +443,47 @@ func TestAWriteThatArrivesMuchTooLateIsRepaired(t *testing.T) {
 	}
 }
 
+// A reaper has found no link for an expiry row, and is about to delete the row, when the link
+// arrives much too late. Found by internal/simulation.
+func TestAReaperDeletesTheExpiryRowOfALinkThatArrivesTooLate(t *testing.T) {
+	t.Parallel()
+	untilRepaired(t, func(r *rig) (check func()) {
+		s, reaper := r.open(nil), r.open(nil)
+		reached, goOn, reaped := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			switch {
+			case c.Operation == "InsertEntity" && c.Target == r.Links:
+				r.clock.Advance(10 * time.Minute)
+				go func() {
+					_, err := reaper.Reap(ctx)
+					reaped <- err
+				}()
+				<-reached
+			case c.Operation == "DeleteEntity" && c.Target == r.Expiry:
+				close(reached)
+				<-goOn
+			}
+			return faultproxy.None
+		})
+		_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
+		close(goOn)
+		if err := <-reaped; err != nil {
+			t.Error(err)
+		}
+		return func() {
+			if !errors.Is(err, link.ErrUnavailable) {
+				t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+			}
+			r.proxy.Reset()
+			r.WantNoLeak()
+			if _, err := reaper.Reap(ctx); err != nil {
+				t.Error(err)
+			}
+			r.WantRows(0, 0, 0)
+		}
+	})
+}
+
 // The first try of inserting a link gets stuck on its way, the second one succeeds, another
 // instance wins the race for the URL, and when the link has been taken back, the first try arrives.
 func TestATryThatArrivesAfterItsLinkWasTakenBack(t *testing.T) {

@@ -131,7 +131,8 @@ func (s slot) step(at slotState, e slotEvent) []slotState {
 	case e.status == 201 && vacant:
 		return []slotState{made}
 	case e.status == 200 && vacant && e.entered:
-		return []slotState{{alias: e.told.alias, end: e.told.end}}
+		// at, if a node has not heard yet that the link was claimed
+		return []slotState{{alias: e.told.alias, end: e.told.end}, at}
 	}
 	return nil
 }

@@ -140,8 +140,7 @@ func attempts(history []event) (more []event) {
 	for _, e := range history {
 		switch e.op {
 		case "edit", "delete", "restore", "claim":
-			if e.known() && e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)),
-				e.alias) {
+			if e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)), e.alias) {
 				e.status, e.problem, e.etag, e.told = 0, "", "", view{}
 				more = append(more, e)
 			}

@@ -160,7 +160,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 		clients, nodes := 2+s.rng.IntN(maxClients-1), 2+s.rng.IntN(2)
 		for i := range nodes {
 			n := &node{round: r, failed: map[string][]int64{}, sim: &simulated{simulation: s,
-				index: i, begun: map[int]time.Time{}, seed: p.seed,
+				index: i, begun: map[*http.Request]time.Time{}, seed: p.seed,
 				skew: time.Duration(s.rng.IntN(30)) * time.Second}}
 			n.start()
 			r.nodes = append(r.nodes, n)
@@ -192,6 +192,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 		s.quiet = true
 		s.run(func() {
 			s.ops.Wait()
+			time.Sleep(10 * time.Second) // reads end that nobody waits for any more
 			r.settle()
 		})
 		for _, n := range r.nodes {

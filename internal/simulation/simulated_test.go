@@ -30,7 +30,7 @@ type simulated struct {
 	stoppedAt  time.Duration // what had jumped then
 	cut        int           // so many of its calls are refused
 	life       atomic.Pointer[life]
-	begun      map[int]time.Time // since when it serves the request of a client, a reaper or the like
+	begun      map[*http.Request]time.Time // the requests that it serves, and since when
 }
 
 // life is one process of it, from its start until it is killed.
@@ -52,17 +52,17 @@ func (n *simulated) now() time.Time {
 
 func (n *simulated) kill() { n.life.Load().end() }
 
-func (n *simulated) begins(by int) {
+func (n *simulated) begins(req *http.Request) {
 	at := n.simulation.wall()
 	n.simulation.mu.Lock()
 	defer n.simulation.mu.Unlock()
-	n.begun[by] = at
+	n.begun[req] = at
 }
 
-func (n *simulated) ends(by int) {
+func (n *simulated) ends(req *http.Request) {
 	n.simulation.mu.Lock()
 	defer n.simulation.mu.Unlock()
-	delete(n.begun, by)
+	delete(n.begun, req)
 }
 
 // stoodStill reports whether it was stopped in the middle of a request, for so long that the
@@ -133,7 +133,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	if life.ctx.Err() != nil {
 		return nil, errors.New("nobody listens")
 	}
-	n.sim.begins(by)
+	n.sim.begins(req)
 	came := make(chan *http.Response, 1)
 	go func() {
 		in := req.Clone(faultproxy.By(req.Context(), by))
@@ -154,7 +154,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		err = req.Context().Err()
 	}
-	n.sim.ends(by)
+	n.sim.ends(req)
 	s.call(n, faultproxy.Call{Operation: request, Target: "response", Key: req.Method +
 		req.URL.Path, By: by})
 	return resp, err

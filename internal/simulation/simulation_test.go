@@ -252,8 +252,8 @@ func (s *simulation) meet(p *parked, stopped bool) {
 	n := p.node
 	draw, length := s.rng.Float64(), s.rng.Float64()
 	stoodStill := n.sim.stoodStill(time.Now().Add(s.jumped))
-	if stoodStill && 0.10 <= draw && draw < 0.115 {
-		draw = 1 // it is neither killed nor cut off
+	if stoodStill && (0.04 <= draw && draw < 0.085 || 0.10 <= draw && draw < 0.115) {
+		draw = 1 // it is neither killed, nor does storage fail it
 	}
 	if draw >= 0.19 || !s.trouble() {
 		fault := faultproxy.None

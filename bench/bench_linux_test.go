@@ -46,7 +46,7 @@ func TestUsersTable(t *testing.T) {
 	}
 }
 
-// wrkSays is what wrk 4.1.0 prints, between its rows of averages and its last lines.
+// wrkSays is the output of wrk 4.1.0 without its last two lines, which have the rates.
 const wrkSays = `Running 1s test @ http://127.0.0.1:7071/abc123
   2 threads and 32 connections
   Thread Stats   Avg      Stdev     Max   +/- Stdev
@@ -64,7 +64,8 @@ func TestReadingWrk(t *testing.T) {
 	const rate = "Requests/sec:  34873.40\nTransfer/sec:      4.29MB\n"
 	const refused, timeout = "  Non-2xx or 3xx responses: 34941\n",
 		"  Socket errors: connect 0, read 0, write 0, timeout 3\n"
-	// whether it passes if the responses should be redirects, and errors
+	// The values tell whether read accepts the output: if responses should be redirects, and if
+	// they should be errors.
 	for output, ok := range map[string][2]bool{
 		wrkSays + rate:                     {true, false},
 		wrkSays + refused + rate:           {false, true},
@@ -85,7 +86,7 @@ func TestReadingWrk(t *testing.T) {
 	}
 }
 
-// What a child has used counts while it runs, and when it has ended.
+// The processor time of a child counts both while it runs and after it has ended.
 func TestProcessorTime(t *testing.T) {
 	child := exec.Command("sh", "-c",
 		`i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo worked; read line`)

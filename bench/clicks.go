@@ -25,11 +25,11 @@ const (
 	visitedLinks = 100_000
 	visits       = 100_000 // that are drawn, and then sent over and over
 	visitTime    = 20 * time.Second
-	visitRest    = time.Minute // until what was counted is saved, and most of it forgotten
+	visitRest    = time.Minute // until the counts are saved, and most of them forgotten
 )
 
-// clicks measures what it costs to count clicks: of one cached link, and of many links under
-// requests that look like real ones.
+// clicks measures the cost of counting clicks: on one cached link, and on many links under requests
+// that resemble real traffic.
 func (b *bench) clicks(ctx context.Context) (string, error) {
 	expires := time.Now().AddDate(0, 0, 30)
 	links := makeLinks(visitedLinks, func(int) time.Time { return expires })
@@ -87,9 +87,9 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 		}), nil
 }
 
-// visits writes requests for links as people and bots send them, 1 in 100 of which is a bot's: some
-// links are in everybody's mouth and most are seldom asked for, and so it is with the sites that
-// lead to them. Each has an address of its own.
+// visits writes a file of requests for links, as people and bots send them. One in 100 is a bot's.
+// A few links get most of the requests, and so do a few of the referring sites. Each request has an
+// address of its own.
 func (b *bench) visits(name string, links []link.Link, count int) (file string, err error) {
 	people, err := useragents.People(".")
 	if err != nil {
@@ -121,10 +121,10 @@ func (b *bench) visits(name string, links []link.Link, count int) (file string, 
 	return b.file(name, lines)
 }
 
-// visited measures a service under such requests, and what it writes of them.
+// visited measures a service under the requests in file, and counts the click rows that it writes.
 func (b *bench) visited(ctx context.Context, t *tables, mode, file string) (values, error) {
 	of := *t
-	of[6] += strings.TrimPrefix(mode, "CLICKS=") // so that it has this service's rows alone
+	of[6] += strings.TrimPrefix(mode, "CLICKS=") // a table that has only this service's rows
 	storage, batches, stop := b.countBatches()
 	defer stop()
 	s, err := b.startReady(ctx, b.service(&of, true, mode, "AzureWebJobsStorage="+storage),
@@ -163,7 +163,8 @@ func (b *bench) visited(ctx context.Context, t *tables, mode, file string) (valu
 	return v, nil
 }
 
-// savedClicks returns how many rows a table of clicks has, and the clicks in those of links.
+// savedClicks returns the number of rows in a table of clicks, and the sum of the clicks in the
+// links' rows.
 func (b *bench) savedClicks(ctx context.Context, table string) (rows, clicks float64, err error) {
 	service, err := aztables.NewServiceClientFromConnectionString(b.storage.ConnectionString(), nil)
 	if err != nil {
@@ -191,8 +192,8 @@ func (b *bench) savedClicks(ctx context.Context, table string) (rows, clicks flo
 	return rows, clicks, nil
 }
 
-// countBatches returns the connection string of a proxy in front of the tables that counts the
-// batches, which are a flush's.
+// countBatches starts a proxy in front of the tables that counts the batches; only a flush sends
+// them. It returns the connection string of the proxy.
 func (b *bench) countBatches() (connectionString string, batches *atomic.Int64, stop func()) {
 	batches = new(atomic.Int64)
 	forward := &httputil.ReverseProxy{

@@ -26,14 +26,14 @@ const (
 	importAtOnce = 32     // as the service
 )
 
-// imports measures how fast a file is imported by the subcommand, beside the same calls by the SDK
-// alone.
+// imports measures how fast the subcommand imports a file, compared with the same calls made by the
+// SDK alone.
 func (b *bench) imports(ctx context.Context) (string, error) {
 	count := imported
 	if b.full {
 		count *= 10
 	}
-	// A third has no owner, and a quarter has an end, on one of many days.
+	// A third of the links have no owner. A quarter expire, on many different days.
 	links := makeLinks(count, func(n int) time.Time { return time.Now().AddDate(0, 0, 1+n%300) })
 	var file bytes.Buffer
 	base, err := link.ParseBase("https://tiney.to")
@@ -65,12 +65,10 @@ func (b *bench) imports(ctx context.Context) (string, error) {
 			name string
 			do   func(context.Context, *tables) (values, error)
 		}{
-			{"the SDK alone", func(ctx context.Context, t *tables) (values,
-				error) {
+			{"the SDK alone", func(ctx context.Context, t *tables) (values, error) {
 				return values{}, b.rawImport(ctx, t, links)
 			}},
-			{"handler import", func(ctx context.Context, t *tables) (values,
-				error) {
+			{"handler import", func(ctx context.Context, t *tables) (values, error) {
 				return b.importFile(ctx, t, path)
 			}},
 		} {
@@ -129,7 +127,7 @@ func (b *bench) importFile(ctx context.Context, t *tables, path string) (values,
 	}
 }
 
-// rawImport makes the calls of an import.
+// rawImport makes the storage calls of an import with the SDK alone.
 func (b *bench) rawImport(ctx context.Context, t *tables, links []link.Link) error {
 	service, err := aztables.NewServiceClientFromConnectionString(b.storage.ConnectionString(),
 		&aztables.ClientOptions{ClientOptions: policy.ClientOptions{Transport: client}})

@@ -14,15 +14,14 @@ const (
 	pages      = 100
 )
 
-// list measures how long an owner waits for a page of their links: one client asks for page after
-// page.
+// list measures how long an owner waits for a page of their links. One client requests one page
+// after another.
 func (b *bench) list(ctx context.Context) (string, error) {
 	links := makeLinks(ownedLinks, func(n int) time.Time {
-		return time.Now().AddDate(1, 0,
-			0).Add(time.Duration(n) * time.Minute)
+		return time.Now().AddDate(1, 0, 0).Add(time.Duration(n) * time.Minute)
 	})
 	for i := range links {
-		links[i].Owner = "admin" // whom the admin key stands for
+		links[i].Owner = "admin" // the owner that the admin key stands for
 	}
 	t, err := b.newTables(ctx, links, false)
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 
 // load is what wrk requests.
 type load struct {
-	path    string // again and again
-	file    string // if not "", its lines instead; see requests.lua
-	fails   bool   // whether the status is an error, as it is if there is no such link
-	counted string // the metric of the service that counts these requests and no others
+	path    string // requested again and again
+	file    string // if not "", its lines are requested instead; see requests.lua
+	fails   bool   // whether the responses are errors, as for an alias without a link
+	counted string // the service's metric that counts these requests and no others
 }
 
-// file writes the lines of a load.
+// file writes the lines of a load to a file, and returns its path.
 func (b *bench) file(name string, lines []string) (string, error) {
 	file := filepath.Join(b.dir, name)
 	return file, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// put puts a server under a load, as fast as its responses come, and returns the requests a second,
-// percentiles of their milliseconds, and the microseconds of the processors that the server has
-// used for each. Of a file, skip lines are left out at first.
+// put puts a server under a load for the given length, as fast as its responses come. It returns
+// the requests per second, percentiles of the response times in milliseconds, and the processor
+// time per request in microseconds. It skips the first skip lines of a file.
 func (s *server) put(ctx context.Context, l load, length time.Duration, skip int) (values, error) {
 	args := []string{"-t2", "-c32", "-d" + length.String(), "--latency", "http://" + s.address +
 		l.path}
@@ -66,7 +66,7 @@ func read(output string, fails bool) (values, error) {
 	half, badHalf := time.ParseDuration(found[1])
 	most, badMost := time.ParseDuration(found[2])
 	requests, badCount := strconv.ParseFloat(found[3], 64)
-	refused, _ := strconv.ParseFloat(found[5], 64) // not there: none
+	refused, _ := strconv.ParseFloat(found[5], 64) // 0 if the line is missing
 	rate, badRate := strconv.ParseFloat(found[6], 64)
 	if err := errors.Join(badHalf, badMost, badCount, badRate); err != nil {
 		return nil, err

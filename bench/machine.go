@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// machine describes what the figures are from.
+// machine describes the machine that the figures come from.
 func machine() string {
 	model := "unknown processor"
 	data, _ := os.ReadFile("/proc/cpuinfo")
@@ -28,12 +28,12 @@ func machine() string {
 // tick is the unit of processor time in /proc on all common platforms.
 const tick = 10 * time.Millisecond
 
-// stat returns the fields of /proc/PROCESS/stat from the third on, which is the state, or none
-// without such a process.
+// stat returns the fields of /proc/PROCESS/stat from the third one, the state, on. It returns none
+// if there is no such process.
 func stat(process string) []string {
 	data, _ := os.ReadFile(filepath.Join("/proc", process, "stat"))
 	s := string(data)
-	// the second is a name, and may hold anything
+	// The second field is a name, which may hold any characters.
 	return strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 }
 
@@ -46,7 +46,7 @@ func ticks(fields ...string) time.Duration {
 	return time.Duration(sum) * tick
 }
 
-// memory returns the resident memory of a process, and the most that it was, in MB.
+// memory returns the resident memory of a process and its peak, both in MB.
 func memory(pid int) (now, most float64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -66,8 +66,8 @@ func memory(pid int) (now, most float64, err error) {
 	return now, most, nil
 }
 
-// otherTime is how long the processors have worked for others than this process and its
-// descendants, which is noise.
+// otherTime returns how long the processors have worked for other processes than this one and its
+// descendants. That work is noise in the measurement.
 func otherTime() time.Duration {
 	data, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(data), "\n")
@@ -75,12 +75,12 @@ func otherTime() time.Duration {
 	if len(f) < 9 {
 		return 0
 	}
-	// without idle and waiting for a disk
+	// The fields of idle time and of waiting for a disk are left out.
 	return ticks(f[1], f[2], f[3], f[6], f[7], f[8]) - processorTime(os.Getpid())
 }
 
-// processorTime is what a process and its descendants have used. Those that have ended are in the
-// fields of their parents.
+// processorTime returns the processor time that a process and its descendants have used. The fields
+// of a parent include the children that have ended.
 func processorTime(pid int) (sum time.Duration) {
 	parents, used := map[string]string{}, map[string]time.Duration{}
 	all, _ := filepath.Glob("/proc/[0-9]*")

@@ -1,12 +1,12 @@
-// Bench measures the service beside bare net/http and nginx: redirects, clicks, statistics, a load
-// of users, links created, listed and reaped, and the start.
+// Bench measures the service, and compares it with bare net/http and nginx. It measures redirects,
+// clicks, statistics, a load of users, links created, listed, reaped and imported, and the start.
 //
 //	go run ./bench -only redirects -rounds 3
 //	go run ./bench -write docs/performance.md
 //
-// Servers that are compared take turns, and tables show medians and ranges, so that a machine that
-// slows down for a while favours none of them. Bench needs wrk, and Linux, whose /proc tells what a
-// process has used.
+// Compared servers take turns, and the tables show medians and ranges. So a machine that slows down
+// for a while favours none of them. Bench needs wrk, and Linux: it reads from /proc what a process
+// has used.
 package main
 
 import (
@@ -27,11 +27,11 @@ import (
 	"tiney/internal/pack"
 )
 
-// bench is what all parts share.
+// bench is the state that all parts share.
 type bench struct {
 	rounds int
 	full   bool
-	// a folder for this run, and the executables of the service and of bench/bare in it
+	// dir is a folder for this run. It has the executables of the service and of bench/bare.
 	dir, executable, bare string
 	storage               azurite.Ports
 	tables                int // created so far
@@ -107,7 +107,7 @@ func (b *bench) build(ctx context.Context) error {
 		return err
 	}
 	b.executable, b.bare = filepath.Join(b.dir, "handler"), filepath.Join(b.dir, "bare")
-	// The flags are those of the service.
+	// The flags are the same as the service's.
 	build := exec.CommandContext(ctx, "go", "build", "-o", b.bare, "-trimpath", "-ldflags", "-s -w",
 		"tiney/bench/bare")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -117,7 +117,7 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// write replaces what is between the markers of a part in a file.
+// write replaces the text between the markers of a part in a file.
 func write(file, part, text string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 
 const reaped = 1000 // links
 
-// timer is what the Functions host posts when the timer fires.
-const timer = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,"IsPastDue":false}},"Metadata":{"sys":{"MethodName":"reaper"}}}`
+// timer is the body that the Functions host posts when the timer fires.
+const timer = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,` +
+	`"IsPastDue":false}},"Metadata":{"sys":{"MethodName":"reaper"}}}`
 
-// reap measures how fast expired links are deleted, and the memory that it takes.
+// reap measures how fast expired links are deleted, and how much memory the service uses for it.
 func (b *bench) reap(ctx context.Context) (string, error) {
 	now := time.Now()
 	links := makeLinks(reaped, func(n int) time.Time {
-		return now.Add(-time.Duration(1+
-			n) * time.Minute)
+		return now.Add(-time.Duration(1+n) * time.Minute)
 	})
 	t, err := b.newTables(ctx, links, false)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	turns         = 5               // of a second, of each server in each round
-	storageTime   = 3 * time.Second // of a load that waits for storage
+	turns         = 5               // of one second each, for each server in each round
+	storageTime   = 3 * time.Second // the length of a load that waits for storage
 	manyLinks     = 21_000          // a little more than the default cache of 10 MB holds
 	manyRedirects = 1_000_000
-	noClicks      = "CLICKS=off" // what they cost is measured apart
+	noClicks      = "CLICKS=off" // the cost of counting clicks is measured separately
 )
 
 // subject is a server that is measured under a load.
@@ -46,7 +46,7 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		load{path: path, counted: "cache.hit"}}
 	none := subject{"no such link, cached", b.service(t, true, noClicks),
 		load{path: "/nobody", fails: true, counted: "cache.negative_hit"}}
-	// A link that is requested once more after a second is read once more.
+	// The service reads a link from storage again if it is requested more than a second later.
 	miss := subject{"not cached", b.service(t, true, noClicks, "CACHE_DURATION_SECONDS=1"),
 		load{file: file, counted: "cache.miss"}}
 	compared, note := []subject{bare, own, hosted, none},
@@ -95,9 +95,9 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 		}), nil
 }
 
-// takeTurns starts the subjects, each of which redirects from path, and puts them under load for a
-// second at a time, each right after the first one. The speed of a machine changes within seconds:
-// two neighbours have the same.
+// takeTurns starts the subjects, each of which redirects from path. It puts each under load for one
+// second at a time, each right after the first subject. The speed of a machine changes within
+// seconds, but is about the same in two neighbouring seconds.
 func (b *bench) takeTurns(ctx context.Context, rates *results, path string,
 	subjects []subject) error {
 	servers := make([]*server, len(subjects))
@@ -141,7 +141,7 @@ func (b *bench) takeTurns(ctx context.Context, rates *results, path string,
 	return nil
 }
 
-// once measures a service under one load, of whose file it sends the first lines to warm up.
+// once measures a service under one load. It warms up with the first lines of the load's file.
 func (b *bench) once(ctx context.Context, of subject, skip int) (values, error) {
 	s, err := b.startReady(ctx, of.command, "/api/ready")
 	if err != nil {

@@ -31,11 +31,11 @@ type server struct {
 // command is how to start a server that listens on a port of 127.0.0.1.
 type command func(port string) *exec.Cmd
 
-// adminKey is the credential of the requests that need one.
+// adminKey is the credential for the requests that need one.
 const adminKey = "the-admin-key-of-the-bench-1a2b3c4d"
 
-// service runs with the given tables, on its own or as if it were behind the Functions host: there
-// is no host, which would take a share of the processors.
+// service runs the service with the given tables, either on its own or as if it were behind the
+// Functions host. There is no real host, since it would take a share of the processors.
 func (b *bench) service(t *tables, hosted bool, more ...string) command {
 	return func(port string) *exec.Cmd {
 		variable := "PORT"
@@ -45,7 +45,7 @@ func (b *bench) service(t *tables, hosted bool, more ...string) command {
 		cmd := exec.Command(b.executable)
 		cmd.Env = []string{variable + "=" + port, "AzureWebJobsStorage=" +
 			b.storage.ConnectionString(), "BaseUrl=https://tiney.to", "ADMIN_KEY=" + adminKey,
-			// all load is one client's
+			// The whole load comes from one client.
 			"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0"}
 		for i, setting := range tableSettings {
 			cmd.Env = append(cmd.Env, setting+"="+t[i])
@@ -55,16 +55,15 @@ func (b *bench) service(t *tables, hosted bool, more ...string) command {
 	}
 }
 
-// bareHTTP is bench/bare, which redirects a path.
+// bareHTTP runs bench/bare, which redirects from a path.
 func (b *bench) bareHTTP(path string) command {
 	return func(port string) *exec.Cmd {
-		return exec.Command(b.bare, "127.0.0.1:"+port, path,
-			longURL(0))
+		return exec.Command(b.bare, "127.0.0.1:"+port, path, longURL(0))
 	}
 }
 
-// nginxSettings keep nginx to its folder. Like the others it limits no connection and writes no
-// log.
+// nginxSettings keep all of nginx's files in its folder. Like the other servers, nginx then limits
+// no connection and writes no log.
 const nginxSettings = `daemon off;
 worker_processes auto;
 pid nginx.pid;
@@ -92,7 +91,7 @@ func (b *bench) nginx() command {
 	}
 }
 
-// start starts a server. It must be stopped.
+// start starts a server. The caller must stop it.
 func (b *bench) start(c command) (*server, error) {
 	port, err := freeport.Find()
 	if err != nil {
@@ -103,7 +102,7 @@ func (b *bench) start(c command) (*server, error) {
 	return s, s.cmd.Start()
 }
 
-// startReady starts a server and returns when it is ready, as wait says.
+// startReady starts a server, and returns when it is ready according to wait.
 func (b *bench) startReady(ctx context.Context, c command, path string) (*server, error) {
 	s, err := b.start(c)
 	if err == nil {
@@ -114,12 +113,12 @@ func (b *bench) startReady(ctx context.Context, c command, path string) (*server
 	return s, err
 }
 
-// wait returns when a GET of the path succeeds or is redirected, and pauses between two attempts.
+// wait returns when a GET of the path succeeds or is redirected. It pauses between two attempts.
 func (s *server) wait(ctx context.Context, path string, pause time.Duration) (err error) {
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end) &&
 		ctx.Err() == nil; time.Sleep(pause) {
 		var conn net.Conn
-		// which takes less than a request while nobody listens
+		// While nobody listens, a dial costs less than a request.
 		if conn, err = net.Dial("tcp", s.address); err != nil {
 			continue
 		}
@@ -131,15 +130,15 @@ func (s *server) wait(ctx context.Context, path string, pause time.Duration) (er
 	return fmt.Errorf("%s does not serve %s: %w", s.cmd.Path, path, errors.Join(err, ctx.Err()))
 }
 
-// client follows no redirects. A reap may take a while.
+// client follows no redirects. Its timeout is long because a reap may take a while.
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	Transport:     &http.Transport{MaxIdleConnsPerHost: 128},
 	Timeout:       5 * time.Minute,
 }
 
-// send sends one request, with a User-Agent if it is not "", and returns the body of the response.
-// A status of 400 and more is an error.
+// send sends one request and returns the body of the response. It sets the User-Agent unless
+// userAgent is "". A status of 400 or more is an error.
 func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 	r, err := http.NewRequest(method, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -167,11 +166,11 @@ func (s *server) send(method, path, body, userAgent string) ([]byte, error) {
 }
 
 // stop ends the process if it still runs, and returns the metrics in the last line of its log. Only
-// the service has them.
+// the service writes metrics.
 func (s *server) stop() map[string]float64 {
 	client.CloseIdleConnections()
 	if s.cmd.ProcessState == nil {
-		// nginx would leave its workers behind if it was killed
+		// A kill of nginx would leave its workers behind.
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		_ = s.cmd.Wait()
 	}
@@ -181,8 +180,8 @@ func (s *server) stop() map[string]float64 {
 	return last.Metrics
 }
 
-// stopCounted is stop with a check that the loads measured what they should: by the given metric
-// the service must have counted nearly all of their requests. The first ones may fill the cache.
+// stopCounted is stop with a check that the loads measured what they should. The service must have
+// counted nearly all of their requests under the given metric; the first ones may fill the cache.
 // Other servers count nothing.
 func (s *server) stopCounted(metric string) (map[string]float64, error) {
 	counts := s.stop()

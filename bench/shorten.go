@@ -15,8 +15,8 @@ const (
 	newURLs   = 40_000 // more than are shortened in one run
 )
 
-// body asks for the link of a URL. The ends of links are on many days, each of which is a partition
-// of the expiry rows: Azurite searches all of it for a row.
+// body returns a request for the link of a URL. The links expire on many different days. Each day
+// is a partition of the expiry rows, and Azurite searches a whole partition for a row.
 func body(n int) string {
 	return fmt.Sprintf(`{"longUrl":%q,"expiresInSeconds":%d}`, longURL(n), (1+n%89)*24*60*60)
 }
@@ -40,7 +40,8 @@ func (b *bench) shorten(ctx context.Context) (string, error) {
 	for _, row := range []struct {
 		name, file, counted string
 		skip                int
-		// for one URL, whose calls count: at the second one the cache may not have the link yet
+		// request is the number of the request for one URL whose calls are counted. At the second
+		// one, the cache may not have the link yet.
 		request int
 	}{
 		{"new", fresh, "shorten.created", newURLs / 2, 1},
@@ -77,8 +78,8 @@ func (b *bench) shorten(ctx context.Context) (string, error) {
 	}), nil
 }
 
-// calls counts the storage calls of the last of some equal requests to a service on tables that no
-// other uses.
+// calls sends equal requests to a service whose tables nobody else uses. It returns the number of
+// storage calls that the last request makes.
 func (b *bench) calls(ctx context.Context, t *tables, method, path, body string,
 	requests int) (n float64, err error) {
 	proxy := faultproxy.Start(b.storage)
@@ -90,14 +91,14 @@ func (b *bench) calls(ctx context.Context, t *tables, method, path, body string,
 	}
 	defer s.stop()
 	for range requests {
-		time.Sleep(50 * time.Millisecond) // the cache takes a link a moment after it was read
+		time.Sleep(50 * time.Millisecond) // the cache stores a link shortly after it was read
 		proxy.Reset()
 		if _, err := s.send(method, path, body, ""); err != nil {
 			return 0, err
 		}
 	}
 	for _, call := range proxy.Calls() {
-		// Not those of the start, nor polls for changes, which are no request's own.
+		// The calls of the start and the polls for changes belong to no request.
 		if !strings.HasPrefix(call.Operation, "Create") && (call.Operation != "QueryEntities" ||
 			call.Target != t[5]) {
 			n++

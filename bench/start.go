@@ -9,7 +9,7 @@ import (
 
 const (
 	startsARound = 2
-	restAfter    = 2 * time.Second // after its first response a process is at rest
+	restAfter    = 2 * time.Second // a process is at rest this long after its first response
 )
 
 // starts measures how long a process takes from its start to its first response, its memory at

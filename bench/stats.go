@@ -23,13 +23,13 @@ import (
 
 const (
 	statsDays      = 30
-	statsProcesses = 20     // that have counted clicks of the link, each day
-	statsClicks    = 100    // of each of them
-	statsAsked     = 50     // times
+	statsProcesses = 20     // that have counted clicks on the link, each day
+	statsClicks    = 100    // that each of them has counted
+	statsAsked     = 50     // the number of requests
 	activeLinks    = 10_000 // that were clicked today
 )
 
-// stats measures how long statistics take to be read.
+// stats measures how long the service takes to read statistics.
 func (b *bench) stats(ctx context.Context) (string, error) {
 	links := makeLinks(activeLinks, func(int) time.Time { return time.Now().AddDate(0, 0, 30) })
 	t, err := b.newTables(ctx, links, true)
@@ -53,7 +53,7 @@ func (b *bench) stats(ctx context.Context) (string, error) {
 	for _, row := range []struct {
 		to         *results
 		name, path string
-		times, of  int // how often it is asked for, and how many of these, the last ones, count
+		times, of  int // the number of requests, and how many of the last ones are measured
 	}{
 		{&waits, fmt.Sprintf("%d processes a day", statsProcesses), "/api/links/" +
 			string(links[0].Alias) + "/stats", statsAsked, statsAsked},
@@ -90,7 +90,7 @@ func (b *bench) stats(ctx context.Context) (string, error) {
 		}), nil
 }
 
-// ask gets a path again and again, and returns how long that has taken.
+// ask gets a path several times, and returns how long each request has taken.
 func (s *server) ask(path string, times int) (took []time.Duration, err error) {
 	for range times {
 		start := time.Now()
@@ -102,8 +102,8 @@ func (s *server) ask(path string, times int) (took []time.Duration, err error) {
 	return took, nil
 }
 
-// saveClicks is a process that counts so many clicks of each link at a time, each by a visitor of
-// its own, and saves them.
+// saveClicks acts as one process. It counts the given number of clicks on each link, all at the
+// same time and each by a visitor of its own, and saves them.
 func (b *bench) saveClicks(ctx context.Context, t *tables, links []link.Link, count int,
 	at time.Time) error {
 	open, err := azurite.Tables(b.storage.ConnectionString())

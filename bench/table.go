@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// values are what one run has measured, by name.
+// values are the results of one run, by name.
 type values map[string]float64
 
-// results are the runs of each row.
+// results are the runs for each row.
 type results struct {
 	names []string
 	runs  map[string][]values
@@ -25,16 +25,17 @@ func (r *results) add(name string, v values) {
 	r.runs[name] = append(r.runs[name], v)
 }
 
-// column is a value as a table shows it.
+// column shows one value in a table.
 type column struct {
 	head, value     string
 	digits          int
 	atLeast, atMost float64  // the target, if not zero
-	rows            []string // those with the target; none: all
+	rows            []string // the rows that have the target; nil: all
 }
 
-// table writes a row for each name: the median of its runs. Where there is a target, the head says
-// so, and the smallest and the largest value follow, and whether the median meets it.
+// table writes a row for each name, with the median of its runs. If a column has a target, its head
+// names the target, and each cell also has the smallest and the largest value, and whether the
+// median meets the target.
 func (r *results) table(columns []column) string {
 	head, line := "| |", "| --- |"
 	rows := make([]string, len(r.names))
@@ -61,7 +62,7 @@ func (r *results) table(columns []column) string {
 	return strings.Join(append([]string{head, line}, rows...), "\n") + "\n"
 }
 
-// cell is what a column has in a row with these runs.
+// cell returns the text of a column in a row with these runs.
 func (c column) cell(name string, runs []float64) string {
 	low, high := runs[0], runs[len(runs)-1]
 	median := (runs[(len(runs)-1)/2] + runs[len(runs)/2]) / 2
@@ -78,7 +79,7 @@ func (c column) cell(name string, runs []float64) string {
 	return text + ", " + verdict(median >= c.atLeast && (c.atMost == 0 || median <= c.atMost))
 }
 
-// sorted returns a value of all runs of a row that have it.
+// sorted returns the named value of all runs of a row that have it, in ascending order.
 func (r *results) sorted(name, value string) (all []float64) {
 	for _, v := range r.runs[name] {
 		if x, ok := v[value]; ok {

@@ -20,11 +20,11 @@ import (
 type tables [8]string
 
 var tableSettings = tables{"SHORTURL_TABLE_NAME", "URLINDEX_TABLE_NAME", "EXPIRYINDEX_TABLE_NAME",
-	"OWNERS_TABLE_NAME",
-	"KEYS_TABLE_NAME", "STATE_TABLE_NAME", "CLICKS_TABLE_NAME", "CLICK_TOTALS_TABLE_NAME"}
+	"OWNERS_TABLE_NAME", "KEYS_TABLE_NAME", "STATE_TABLE_NAME", "CLICKS_TABLE_NAME",
+	"CLICK_TOTALS_TABLE_NAME"}
 
-// newTables creates tables and inserts the rows of links into them, or only those of the first
-// table, which are all that a redirect reads.
+// newTables creates tables and inserts the rows of links. If onlyLinks is true, it fills only the
+// first table, the only one that a redirect reads.
 func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool) (*tables, error) {
 	service, err := aztables.NewServiceClientFromConnectionString(b.storage.ConnectionString(),
 		&aztables.ClientOptions{ClientOptions: policy.ClientOptions{Transport: client}})
@@ -33,9 +33,8 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 	}
 	b.tables++
 	prefix := fmt.Sprintf("Bench%d", b.tables)
-	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry", prefix + "Owners", prefix +
-		"Keys", prefix + "State",
-		prefix + "Clicks", prefix + "ClickTotals"}
+	t := &tables{prefix + "Links", prefix + "Index", prefix + "Expiry", prefix + "Owners",
+		prefix + "Keys", prefix + "State", prefix + "Clicks", prefix + "ClickTotals"}
 	rows := []func(link.Link) rawtables.Entity{rawtables.Link, rawtables.Index, rawtables.Expiry,
 		rawtables.Owner}
 	for i, name := range t {
@@ -77,8 +76,8 @@ func (b *bench) newTables(ctx context.Context, links []link.Link, onlyLinks bool
 	return t, nil
 }
 
-// makeLinks returns links with random aliases, as the service's own are: Azurite searches all of a
-// partition for a row.
+// makeLinks returns links with random aliases, like those that the service draws, since Azurite
+// searches a whole partition for a row.
 func makeLinks(count int, expires func(n int) time.Time) []link.Link {
 	const characters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	random := rand.New(rand.NewPCG(1, 2))
@@ -97,5 +96,6 @@ func makeLinks(count int, expires func(n int) time.Time) []link.Link {
 
 // longURL is the nth of many URLs, of 80 characters each.
 func longURL(n int) string {
-	return fmt.Sprintf("https://www.example.com/a/path/of/some/length/page.html?id=%08d&utm_source=mail", n)
+	return fmt.Sprintf("https://www.example.com/a/path/of/some/length/page.html?id=%08d"+
+		"&utm_source=mail", n)
 }

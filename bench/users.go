@@ -17,19 +17,19 @@ import (
 
 const (
 	followedLinks = 1000
-	// Each user waits for so long between two requests, but where they do not wait at all.
+	// Each user pauses for a time in this range between two requests, except in a hurrying phase.
 	leastPause, mostPause = 500 * time.Millisecond, 2 * time.Second
-	creating              = 0.2 // of the requests of users who do both; the others follow a link
+	creating              = 0.2 // share of creates among the requests of users who do both
 )
 
-// phase is a part of the load: so many users, for so long.
+// phase is one part of the load: a number of users for a length of time.
 type phase struct {
 	name string
-	// as it is described; a tenth of it unless all of it is asked for
+	// length is the whole time. A run takes a tenth of it unless -full is set.
 	length                        time.Duration
-	both, create, follow, readers int  // users who do that
-	ramp                          bool // they come one by one, and else at once
-	hurry                         bool // they do not wait
+	both, create, follow, readers int  // the numbers of users who do that
+	ramp                          bool // they arrive one by one; otherwise all at once
+	hurry                         bool // they do not pause
 }
 
 var phases = []phase{
@@ -43,8 +43,8 @@ var phases = []phase{
 	{name: "50 who do not wait", length: 30 * time.Second, both: 50, hurry: true},
 }
 
-// thresholds must hold while users wait, except that of requests/s: 50 users who wait make 40
-// requests a second.
+// thresholds must hold while users pause. The one for requests/s is for users who do not pause: 50
+// users who pause make only 40 requests a second.
 var thresholds = []struct {
 	name, value  string
 	digits       int
@@ -100,8 +100,8 @@ func (b *bench) users(ctx context.Context) (string, error) {
 		usersTable(names, waiting, hurrying)), nil
 }
 
-// usersTable has a row for each threshold: the worst value of users who wait, with the phase that
-// it is from, and the value of those who do not wait.
+// usersTable has a row for each threshold. It shows the worst value among the phases with pauses,
+// the name of that phase, and the value of the users who do not pause.
 func usersTable(names []string, waiting []values, hurrying values) string {
 	text := "| | to hold | worst phase of users who wait | 50 who do not wait |\n" +
 		"| --- | --- | ---: | ---: |\n"
@@ -132,7 +132,7 @@ func verdict(met bool) string {
 	return "**missed**"
 }
 
-// crowd are the users of a service.
+// crowd is the users of a service.
 type crowd struct {
 	server *server
 	people []useragents.Person
@@ -144,7 +144,7 @@ type crowd struct {
 	urls    atomic.Int64
 }
 
-// play lets users come and go, and returns what they have seen.
+// play lets users come and go during one phase, and returns what they measured.
 func (c *crowd) play(ctx context.Context, p phase, length time.Duration) values {
 	c.took, c.errors = map[string][]time.Duration{}, 0
 	ctx, cancel := context.WithTimeout(ctx, length)
@@ -156,7 +156,7 @@ func (c *crowd) play(ctx context.Context, p phase, length time.Duration) values 
 		switch {
 		case p.ramp:
 			late = length * time.Duration(i) / time.Duration(n)
-		case !p.hurry: // else they would all come at the same moment
+		case !p.hurry: // otherwise all would arrive at the same moment
 			late = rand.N(mostPause)
 		}
 		all.Go(func() {
@@ -199,7 +199,7 @@ func (c *crowd) play(ctx context.Context, p phase, length time.Duration) values 
 	return v
 }
 
-// wait reports whether ctx goes on for so long.
+// wait waits for pause, and reports whether ctx is still active after it.
 func wait(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -215,7 +215,7 @@ func (c *crowd) alias() string {
 	return c.aliases[rand.IntN(len(c.aliases))]
 }
 
-// create makes a link, which is followed like the others from then on.
+// create makes a link. From then on, users follow it like the others.
 func (c *crowd) create() {
 	var made struct{ Alias string }
 	text := c.ask("create", http.MethodPost, "/api/shorten", body(followedLinks+int(c.urls.Add(1))))
@@ -226,8 +226,8 @@ func (c *crowd) create() {
 	}
 }
 
-// ask sends a request as somebody's browser, and returns the body of its response, or nil if that
-// is an error.
+// ask sends a request as somebody's browser. It returns the body of the response, or nil if the
+// response is an error.
 func (c *crowd) ask(kind, method, path, body string) []byte {
 	start := time.Now()
 	text, err := c.server.send(method, path, body, c.people[rand.IntN(len(c.people))].UserAgent)

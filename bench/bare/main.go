@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// It listens on the first argument, an address, and redirects the path that is the second one, and
-// GET /, to the third.
+// main redirects GET / and the path in the second argument to the URL in the third. It listens on
+// the address in the first.
 func main() {
 	if len(os.Args) != 4 {
 		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS PATH URL")

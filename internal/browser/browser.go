@@ -1,6 +1,6 @@
-// Package browser drives Chromium, for the tests of the pages. It checks what it opens with
-// axe-core, which package.json beside this file pins; `make browser` installs it, and
-// internal/dev/install.sh the browser.
+// Package browser drives Chromium for the tests of the pages. It checks each page with axe-core.
+// package.json beside this file pins axe-core, and `make browser` installs it.
+// internal/dev/install.sh installs the browser.
 package browser
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a page may take for anything. Storage that does not respond is given up
-// after 5 s.
+// patience is how long a page may take for anything. The service itself gives up on storage that
+// does not respond after 5 s.
 const patience = 15 * time.Second
 
 // Browser is a running Chromium.
@@ -38,8 +38,7 @@ type Browser struct {
 	axe string
 }
 
-// Start starts a Chromium without windows, or whatever of its kind is installed. The caller must
-// Close it.
+// Start starts headless Chromium, or an installed browser of its kind. The caller must Close it.
 func Start() (*Browser, error) {
 	_, file, _, _ := runtime.Caller(0)
 	axe, err := os.ReadFile(filepath.Join(filepath.Dir(file), "node_modules", "axe-core",
@@ -47,7 +46,7 @@ func Start() (*Browser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("axe-core is not installed; run `make browser` first (%w)", err)
 	}
-	// No page of these hosts is a secure context, as no page by http is but one of this machine.
+	// No page of these hosts is a secure context. Over http, only pages of this machine are.
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"))
 	if os.Geteuid() == 0 {
@@ -70,8 +69,8 @@ func (b *Browser) Close() {
 	_ = chromedp.Cancel(ctx)
 }
 
-// Page is a tab of somebody who has never been here before. Its methods fail the test where
-// something is not as it should be within a minute.
+// Page is a tab of somebody who has never visited the site. Its methods fail the test if something
+// is not as expected within patience.
 type Page struct {
 	t   testing.TB
 	ctx context.Context
@@ -80,13 +79,13 @@ type Page struct {
 	noScripts bool
 
 	mu     sync.Mutex
-	errors []string // exceptions, and what the policy of a page has refused
-	agrees bool     // to what the browser asks
-	asked  []string // what it has asked
+	errors []string // exceptions, and violations of a page's content security policy
+	agrees bool     // whether to accept dialogs
+	asked  []string // the messages of the dialogs so far
 }
 
-// New opens a tab, 1100 pixels wide, which the test's end closes. The test fails if a script
-// throws, or does what the page's policy forbids.
+// New opens a tab, 1100 pixels wide, and closes it when the test ends. The test fails if a script
+// throws, or does something that the page's policy forbids.
 func (b *Browser) New(t testing.TB) *Page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
@@ -99,7 +98,7 @@ func (b *Browser) New(t testing.TB) *Page {
 		}
 		cancel()
 	})
-	// the tab lives as long as the context of its first action
+	// The tab lives as long as the context of its first action.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +108,9 @@ func (b *Browser) New(t testing.TB) *Page {
 	p.Width(1100)
 	p.Dark(false)
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
-		permission := browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name}, Setting: browser.PermissionSettingGranted,
+		permission := browser.SetPermissionParams{
+			Permission:       &browser.PermissionDescriptor{Name: name},
+			Setting:          browser.PermissionSettingGranted,
 			BrowserContextID: chromedp.FromContext(ctx).BrowserContextID}
 		if _, err := chromedp.CallBrowser(ctx, browser.SetPermission, permission); err != nil {
 			t.Fatal(err)
@@ -118,8 +119,8 @@ func (b *Browser) New(t testing.TB) *Page {
 	return p
 }
 
-// hear notes what a page does wrong. A response that is an error is in the log too, and may be what
-// a test wants.
+// hear notes the errors of a page. It ignores error responses in the log, since a test may want
+// them. It also answers dialogs.
 func (p *Page) hear(event any) {
 	var wrong string
 	switch e := event.(type) {
@@ -157,7 +158,7 @@ func (p *Page) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Eval returns the value of an expression of JavaScript, or of the promise that it is.
+// Eval returns the value of a JavaScript expression. If the value is a promise, Eval awaits it.
 func Eval[T any](p *Page, expression string) T {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -169,13 +170,13 @@ func Eval[T any](p *Page, expression string) T {
 	return value
 }
 
-// quote returns a text as JavaScript has it.
+// quote returns a text as a JavaScript string literal.
 func quote(text string) string {
 	quoted, _ := json.Marshal(text) // a text can always be quoted
 	return string(quoted)
 }
 
-// find returns an expression of the element that a selector of CSS finds.
+// find returns a JavaScript expression for the element that a CSS selector finds.
 func find(selector string) string { return "document.querySelector(" + quote(selector) + ")" }
 
 // Width changes the size of the window. A narrow one is a phone's.
@@ -184,7 +185,7 @@ func (p *Page) Width(pixels int64) {
 	p.do(chromedp.EmulateViewport(pixels, 800))
 }
 
-// Dark makes it a person who prefers dark pages, or not.
+// Dark sets whether the person prefers dark pages.
 func (p *Page) Dark(is bool) {
 	p.t.Helper()
 	scheme := map[bool]string{false: "light", true: "dark"}[is]
@@ -196,8 +197,8 @@ func (p *Page) Dark(is bool) {
 	}
 }
 
-// Agree makes it a person who agrees to whatever the browser asks in a dialog, or who does not, and
-// returns what was asked so far.
+// Agree sets whether the person accepts the browser's dialogs, and returns the messages of the
+// dialogs so far.
 func (p *Page) Agree(does bool) (asked []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +213,7 @@ func (p *Page) NoScripts() {
 	p.disableScripts(true)
 }
 
-// AllowScripts makes it run them again.
+// AllowScripts makes the browser run scripts again.
 func (p *Page) AllowScripts() {
 	p.t.Helper()
 	p.noScripts = false
@@ -227,12 +228,13 @@ func (p *Page) disableScripts(is bool) {
 	}
 }
 
-// Offline cuts the browser off from the network, or lets it on again.
+// Offline cuts the browser off from the network, or reconnects it.
 func (p *Page) Offline(is bool) {
 	p.t.Helper()
 	conditions := &network.Conditions{Offline: is, DownloadThroughput: -1, UploadThroughput: -1}
 	_, err := chromedp.Call(p.ctx, network.EmulateNetworkConditionsByRule,
-		network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{conditions}})
+		network.EmulateNetworkConditionsByRuleParams{
+			MatchedNetworkConditions: []*network.Conditions{conditions}})
 	if err == nil {
 		_, err = chromedp.Call(p.ctx, network.OverrideNetworkState,
 			network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1,
@@ -255,7 +257,7 @@ func (p *Page) Open(url string) int {
 	return int(response.Status)
 }
 
-// Go does what leads to another page, and returns the status of its response.
+// Go calls does, which must lead to another page, and returns the status of the response.
 func (p *Page) Go(does func()) int {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -274,7 +276,7 @@ func (p *Page) Press(keys string, options ...chromedp.KeyOption) {
 	p.do(chromedp.KeyEvent(keys, options...))
 }
 
-// Fill puts the focus on a field, and puts a text in place of what is there, as pasting does.
+// Fill focuses a field and replaces its content with a text, as pasting does.
 func (p *Page) Fill(selector, text string) {
 	p.t.Helper()
 	Eval[chromedp.Void](p, find(selector)+".focus(), "+find(selector)+".select()")
@@ -284,42 +286,44 @@ func (p *Page) Fill(selector, text string) {
 	}
 }
 
-// Click clicks on an element, which has to be visible, with the mouse.
+// Click clicks with the mouse on an element, which has to be visible.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	click := chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible)
 	p.do(func(ctx context.Context, target *chromedp.Target) (none chromedp.Void, err error) {
 		for {
 			none, err = click(ctx, target)
-			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "Could not find node") {
+			if err == nil || ctx.Err() != nil ||
+				!strings.Contains(err.Error(), "Could not find node") {
 				return none, err
 			}
-			// The page has put another element in its place meanwhile.
+			// The page has replaced the element meanwhile.
 		}
 	})
 }
 
-// Focused returns the id of the element that has the focus, or else its text.
+// Focused returns the id of the focused element, or else its ARIA label or its text.
 func (p *Page) Focused() string {
 	p.t.Helper()
-	return Eval[string](p, `document.activeElement.id || document.activeElement.ariaLabel || document.activeElement.textContent.trim()`)
+	return Eval[string](p, `document.activeElement.id || document.activeElement.ariaLabel || `+
+		`document.activeElement.textContent.trim()`)
 }
 
-// Text returns the text of an element as people see it, "" if it is hidden or not there.
+// Text returns the visible text of an element, or "" if it is hidden or missing.
 func (p *Page) Text(selector string) string {
 	p.t.Helper()
 	return Eval[string](p, "("+find(selector)+"?.checkVisibility() && "+find(selector)+
 		".innerText.trim()) || ''")
 }
 
-// Await waits until an element has a part of a text.
+// Await waits until the visible text of an element contains part.
 func (p *Page) Await(selector, part string) {
 	p.t.Helper()
 	p.AwaitTrue(find(selector) + "?.checkVisibility() && " + find(selector) +
 		".innerText.includes(" + quote(part) + ")")
 }
 
-// AwaitTrue waits until an expression is true. A page may go, and another one come, meanwhile.
+// AwaitTrue waits until an expression is true. The page may be replaced by another one meanwhile.
 func (p *Page) AwaitTrue(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -331,13 +335,13 @@ func (p *Page) AwaitTrue(expression string) {
 		}
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("not within a minute: %s (%v)\n%s", expression, err, p.Text("body"))
+			p.t.Fatalf("not within %v: %s (%v)\n%s", patience, expression, err, p.Text("body"))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
-// Busy returns for how long the main thread of the tab has worked so far.
+// Busy returns how long the main thread of the tab has worked so far.
 func (p *Page) Busy() time.Duration {
 	p.t.Helper()
 	_, err := chromedp.Call(p.ctx, performance.Enable,
@@ -358,7 +362,7 @@ func (p *Page) Busy() time.Duration {
 	return 0
 }
 
-// Shot returns a picture of an element, two pixels to one of CSS, as PNG.
+// Shot returns a picture of an element as PNG, with two pixels per CSS pixel.
 func (p *Page) Shot(selector string) []byte {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -382,15 +386,15 @@ func (p *Page) Screen() []byte {
 	return png
 }
 
-// Check fails the test if axe-core finds that the page, as it is now, is not accessible, in light
-// or in dark, or if it is wider than the window. The state is for the reader.
+// Check fails the test if axe-core finds the page's current state not accessible, in light or in
+// dark, or if the page is wider than the window. The failure messages name state.
 func (p *Page) Check(state string) {
 	p.t.Helper()
 	if p.noScripts { // axe-core is one
 		p.disableScripts(false)
 		defer p.disableScripts(true)
 	}
-	if !Eval[bool](p, `"axe" in window`) { // half of the time of a check
+	if !Eval[bool](p, `"axe" in window`) { // loading it takes half of the time of a check
 		Eval[chromedp.Void](p, p.axe)
 	}
 	for _, dark := range []bool{true, false} {
@@ -399,7 +403,8 @@ func (p *Page) Check(state string) {
 		violations := Eval[[]struct {
 			ID, Help string
 			Nodes    []struct{ HTML, FailureSummary string }
-		}](p, `axe.run({ `+rules+` resultTypes: ["violations"], preload: false }).then((result) => result.violations)`)
+		}](p, `axe.run({ `+rules+` resultTypes: ["violations"], preload: false })`+
+			`.then((result) => result.violations)`)
 		for _, v := range violations {
 			for _, n := range v.Nodes {
 				p.t.Errorf("%s, dark %t: %s: %s\n%s\n%s", state, dark, v.ID, v.Help, n.HTML,
@@ -407,7 +412,8 @@ func (p *Page) Check(state string) {
 			}
 		}
 	}
-	if wide := Eval[string](p, `[document.documentElement.scrollWidth, innerWidth].join(" of ")`); !strings.HasPrefix(wide, strings.Split(wide, " of ")[1]+" ") {
+	wide := Eval[string](p, `[document.documentElement.scrollWidth, innerWidth].join(" of ")`)
+	if !strings.HasPrefix(wide, strings.Split(wide, " of ")[1]+" ") {
 		p.t.Errorf("%s: the page is %s pixels wide", state, wide)
 	}
 }

@@ -40,7 +40,7 @@ func scan(t *testing.T, picture []byte) string {
 	return result.GetText()
 }
 
-// look keeps a picture of a page where BROWSER_SHOTS says, for people to look at.
+// look saves a picture of a page in the folder BROWSER_SHOTS, for people to look at.
 func look(t *testing.T, p *Page, name string) {
 	t.Helper()
 	if dir := os.Getenv("BROWSER_SHOTS"); dir != "" {
@@ -54,15 +54,16 @@ func look(t *testing.T, p *Page, name string) {
 	}
 }
 
-const awaitPicture = `document.querySelector("#qr").complete && document.querySelector("#qr").naturalWidth > 0`
+const awaitPicture = `document.querySelector("#qr").complete && ` +
+	`document.querySelector("#qr").naturalWidth > 0`
 
-// A browser has little to load, and little to do until the page takes input: less than 200 ms of
-// its main thread. That is the thread's own time, which other programs do not take.
+// The first page has little to load. Its main thread works for less than 200 ms until it takes
+// input. This is the thread's own time, so other programs do not add to it.
 func TestFirstLoad(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	for target, most := range map[string]struct {
-		ready           string // is seen once scripts have run
+		ready           string // the element that is visible once scripts have run
 		requests, bytes int
 	}{"/": {"#history", 4, 30 << 10}, "/manage": {"#signin", 10, 80 << 10}} {
 		p := chromium.New(t)
@@ -71,8 +72,10 @@ func TestFirstLoad(t *testing.T) {
 		p.AwaitTrue(find(most.ready) + ".checkVisibility()")
 		busy := p.Busy() - before
 		load := Eval[struct{ Requests, Bytes int }](p, `(() => {
-			const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
-			return { requests: all.length, bytes: all.reduce((sum, e) => sum + e.decodedBodySize, 0) };
+			const all = [...performance.getEntriesByType("navigation"),
+				...performance.getEntriesByType("resource")];
+			return { requests: all.length,
+				bytes: all.reduce((sum, e) => sum + e.decodedBodySize, 0) };
 		})()`)
 		t.Logf("%s: %+v, %v", target, load, busy)
 		if load.Requests > most.requests || load.Requests < 3 || load.Bytes > most.bytes ||
@@ -82,7 +85,8 @@ func TestFirstLoad(t *testing.T) {
 	}
 }
 
-// With the keyboard alone, from the first second: type a URL, Enter, and Enter again to copy.
+// Somebody shortens a URL with the keyboard alone, as soon as the page is open: they type a URL,
+// press Enter, and press Enter again to copy.
 func TestShorten(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
@@ -131,7 +135,7 @@ func TestShorten(t *testing.T) {
 		}
 	}
 
-	// All else can be reached by Tab too, in the order in which it is seen.
+	// Tab reaches all other controls too, in their visible order.
 	var order []string
 	Eval[any](p, `document.querySelector("#url").focus()`)
 	for range 16 {
@@ -155,8 +159,8 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// What is wrong is said at its field, which gets the focus. Nothing typed is lost, and it can be
-// mended and sent again.
+// A problem is described at its field, which gets the focus. Nothing typed is lost. It can be
+// corrected and sent again.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
@@ -213,7 +217,7 @@ func TestProblems(t *testing.T) {
 	p.AwaitTrue(find("#long") + `.textContent === "https://example.com:8080/port"`)
 }
 
-// A proxy may answer in place of the service. Nothing of that is shown as a link.
+// A proxy may answer instead of the service. The page shows no part of such an answer as a link.
 func TestResponsesOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -227,7 +231,7 @@ func TestResponsesOfSomebodyElse(t *testing.T) {
 	home.wantFocus("url")
 	home.Press("https://example.com/typed")
 	p.Fill("#title", "typed")
-	p.Agree(true) // to leave what is typed
+	p.Agree(true) // to leave the page although something is typed
 	for _, body := range []string{"", "{}", "null", `"text"`, "<p>Sign in to this network</p>"} {
 		for _, page := range []*Page{p, home} {
 			Eval[any](page, `void (window.fetch = async () => new Response(`+quote(body)+
@@ -254,15 +258,17 @@ func TestResponsesOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// Screen readers hear of a status only in an element that was there before.
+// Screen readers announce a status only if its element was there before the text.
 func TestStatusesAreThereBeforeTheirTexts(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
 	for path, ready := range map[string]string{"/": "#history", "/manage": "#signin"} {
 		p.Open(s.url + path)
 		p.AwaitTrue(find(ready) + ".checkVisibility()")
-		got := Eval[string](p, `[...document.querySelectorAll("[role=status]")].filter((e) => !e.closest("[hidden]"))
-			.map((e) => [e.id, e.textContent, e.checkVisibility(), e.offsetHeight].join()).join(" ")`)
+		got := Eval[string](p, `[...document.querySelectorAll("[role=status]")]
+			.filter((e) => !e.closest("[hidden]"))
+			.map((e) => [e.id, e.textContent, e.checkVisibility(), e.offsetHeight].join())
+			.join(" ")`)
 		want := map[string]string{"/": "toast,,true,0",
 			"/manage": "signin-says,,true,0 toast,,true,0"}[path]
 		if got != want {
@@ -271,7 +277,7 @@ func TestStatusesAreThereBeforeTheirTexts(t *testing.T) {
 	}
 }
 
-// The last links of a browser can be deleted and restored by it, and by nobody else.
+// A browser can delete and restore its latest links. Nobody else can.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
@@ -305,7 +311,7 @@ func TestHistory(t *testing.T) {
 	if got := p.Focused(); !strings.HasPrefix(got, "Undo ") {
 		t.Errorf("the focus is on %q", got)
 	}
-	// It can be restored after the next link, and after a reload, but not be taken over.
+	// After the next link and after a reload, it can still be restored. It cannot be taken over.
 	other := shorten("https://example.com/next", "Your short link")
 	p.Open(s.url + "/manage")
 	p.wantFocus("key")
@@ -330,8 +336,9 @@ func TestHistory(t *testing.T) {
 	p.Await("#links", "/"+alias)
 	p.Click(`#links [aria-label$="/` + other + `"][data-part="delete"]`)
 	p.Await(row, "Deleted")
-	// It goes when it can be restored no more.
-	Eval[any](p, `localStorage.setItem("tiney.links", localStorage.getItem("tiney.links").replace(/("deletedAtUtc":")[^"]*/,
+	// It disappears from the list once it can no longer be restored.
+	Eval[any](p, `localStorage.setItem("tiney.links",
+		localStorage.getItem("tiney.links").replace(/("deletedAtUtc":")[^"]*/,
 		(_, name) => name + new Date(Date.now() - 604_800_000).toISOString()))`)
 	p.Open(s.url)
 	p.Await("#links", "/"+alias)
@@ -339,7 +346,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("listed are %s", got)
 	}
 
-	// Somebody else is given the link, who cannot delete it. From then on nobody can.
+	// Somebody else is given the link and cannot delete it. From then on, nobody can.
 	second := chromium.New(t)
 	second.Open(s.url)
 	second.Press(longURL + kb.Enter)
@@ -352,10 +359,16 @@ func TestHistory(t *testing.T) {
 	p.Await(row, "Others were given this link too")
 	p.Check("shared")
 
-	// One that is gone leaves the list, one without an undo stays there.
-	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "nobody", shortUrl: location.origin + "/nobody", longUrl: "https://example.com/", expiresAtUtc: null,
-		claimToken: "tnc_" + "0".repeat(43) }, ...Array.from({ length: 11 }, (_, i) => ({ alias: "a" + i, shortUrl: location.origin + "/a" + i, longUrl: "https://example.com/" + i, expiresAtUtc: null })),
-		{ alias: "old", shortUrl: location.origin + "/old", longUrl: "https://example.com/old", expiresAtUtc: "2020-01-01T00:00:00Z" }, { alias: "<img>" }, null]))`)
+	// The row of a link that is gone stays, without an undo, until the page is loaded again.
+	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([
+		{ alias: "nobody", shortUrl: location.origin + "/nobody",
+		longUrl: "https://example.com/", expiresAtUtc: null,
+		claimToken: "tnc_" + "0".repeat(43) },
+		...Array.from({ length: 11 }, (_, i) => ({ alias: "a" + i,
+		shortUrl: location.origin + "/a" + i, longUrl: "https://example.com/" + i,
+		expiresAtUtc: null })),
+		{ alias: "old", shortUrl: location.origin + "/old", longUrl: "https://example.com/old",
+		expiresAtUtc: "2020-01-01T00:00:00Z" }, { alias: "<img>" }, null]))`)
 	p.Open(s.url)
 	p.Await("#more", "Show all 12")
 	if n := Eval[int](p, `document.querySelectorAll("#links li").length`); n != 10 {
@@ -363,7 +376,7 @@ func TestHistory(t *testing.T) {
 	}
 	p.Click("#more")
 	p.Await("#links", "/a10")
-	// the first of those that came
+	// The focus is on the first of the added links.
 	p.AwaitTrue(`document.activeElement.textContent.endsWith("/a9")`)
 	p.Click(row + `[data-part="delete"]`)
 	p.Await(row, "Deleted for good")
@@ -384,7 +397,8 @@ func TestStorageIsDown(t *testing.T) {
 	p.Fill("#url", "https://example.com/typed")
 	p.Fill("#alias", "kept")
 	s.down(true)
-	Eval[any](p, `new MutationObserver(() => { window.wasBusy = true; }).observe(document.querySelector("#shorten"), { attributeFilter: ["aria-busy"] }), null`)
+	Eval[any](p, `new MutationObserver(() => { window.wasBusy = true; })`+
+		`.observe(document.querySelector("#shorten"), { attributeFilter: ["aria-busy"] }), null`)
 	p.Press(kb.Enter)
 	p.Await("#problem", "Try again in a moment")
 	if !Eval[bool](p, `window.wasBusy && !document.querySelector("#shorten").ariaBusy`) {
@@ -392,7 +406,8 @@ func TestStorageIsDown(t *testing.T) {
 	}
 	p.Check("storage is down")
 	look(t, p, "down")
-	if got := Eval[string](p, `[document.querySelector("#url").value, document.querySelector("#alias").value].join()`); got != "https://example.com/typed,kept" {
+	if got := Eval[string](p, `[document.querySelector("#url").value, `+
+		`document.querySelector("#alias").value].join()`); got != "https://example.com/typed,kept" {
 		t.Errorf("what was typed became %q", got)
 	}
 	p.Offline(true)
@@ -419,7 +434,7 @@ func TestStorageIsDown(t *testing.T) {
 	p.Await("h1", "Make a long link short")
 }
 
-// Who sends too much is told when to try again, and what they typed stays.
+// A client that sends too many requests is told when to try again. Typed text stays.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t, "RATE_SHORTEN_PER_MINUTE=1", "RATE_UNKNOWN_PER_MINUTE=1"), chromium.New(t)
@@ -479,8 +494,8 @@ func TestWithoutScripts(t *testing.T) {
 	}
 }
 
-// Nothing of a URL is markup, whoever wrote it, and no URL is too long or too foreign for a narrow
-// window.
+// No part of a URL is treated as markup, no matter who wrote it. No URL is too long, or in a script
+// too unusual, for a narrow window.
 func TestURLsAreText(t *testing.T) {
 	t.Parallel()
 	const markup = `<img/src="x"onerror="window.harmed=1"><script>window.harmed=1</script>`
@@ -500,7 +515,8 @@ func TestURLsAreText(t *testing.T) {
 		p.Press(kb.Enter)
 		p.Await("#result", "Your short link")
 		p.AwaitTrue(awaitPicture)
-		if got := Eval[string](p, `document.querySelector("#links .long").textContent + document.querySelector("#long").textContent`); got != longURL+longURL {
+		if got := Eval[string](p, `document.querySelector("#links .long").textContent + `+
+			`document.querySelector("#long").textContent`); got != longURL+longURL {
 			t.Errorf("%s: it shows %q", name, got)
 		}
 		p.Check(name + ", narrow")
@@ -512,12 +528,13 @@ func TestURLsAreText(t *testing.T) {
 		p.Check("preview of " + name)
 		look(t, p, "narrow-preview-"+strings.ReplaceAll(name, " ", "-"))
 	}
-	// Another program's row, and another page's texts.
+	// Next are a row that another program wrote, and texts that another page stored.
 	s.PutLink(link.Link{Alias: "row", LongURL: `https://"><img src=x onerror="window.harmed=1">` +
 		markup})
 	p.Open(s.url + "/row+")
 	p.Check("preview of a row by another program")
-	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: "https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: null },
+	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: `+
+		`"https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: null },
 		{ alias: "y", shortUrl: "https://x.example/y", longUrl: "", expiresAtUtc: `+quote(markup)+` }]))`)
 	p.Open(s.url)
 	p.Await("#links", "<img")
@@ -529,20 +546,21 @@ func TestURLsAreText(t *testing.T) {
 	if got := Eval[string](p, find("#url")+".value"); got != markup {
 		t.Errorf("typed was %q", got)
 	}
-	if Eval[bool](p, `"harmed" in window || document.querySelectorAll("img:not(#qr), script:not([src])").length > 0`) {
+	if Eval[bool](p, `"harmed" in window || document.querySelectorAll("img:not(#qr), `+
+		`script:not([src])").length > 0`) {
 		t.Error("a text became markup")
 	}
 }
 
-// Where a browser tells of no site, since ours is not by https, it is the origin by which ours is
-// told from another one's.
+// Browsers send no Sec-Fetch-Site if our site is not on https. Then the service tells our own forms
+// from those of other sites by the origin.
 func TestFormsOfOtherWebsites(t *testing.T) {
 	t.Parallel()
 	for name, host := range map[string]string{"a secure context": "127.0.0.1",
 		"none": "tiney.test"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// whose address nobody knows before it has started
+			// The service's address is known only after it has started.
 			var service atomic.Pointer[httputil.ReverseProxy]
 			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 				r *http.Request) {
@@ -556,7 +574,7 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 			}
 			proxy := httputil.NewSingleHostReverseProxy(to)
 			proxy.ModifyResponse = func(r *http.Response) error {
-				// Chromium complains of it outside of a secure context
+				// Outside of a secure context, Chromium logs an error about this header.
 				r.Header.Del("Cross-Origin-Opener-Policy")
 				return nil
 			}
@@ -564,7 +582,8 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 				_ *http.Request) {
 				w.Header().Set("Content-Type", "text/html")
-				fmt.Fprintf(w, `<title>other</title><form method="post" action="%s/"><input name="longUrl" value="https://example.com/"><button>Go</button></form>`, here)
+				fmt.Fprintf(w, `<title>other</title><form method="post" action="%s/"><input `+
+					`name="longUrl" value="https://example.com/"><button>Go</button></form>`, here)
 			}))
 			defer other.Close()
 			p := chromium.New(t)
@@ -620,14 +639,13 @@ func TestErrorPages(t *testing.T) {
 	}
 }
 
-// A proxy in front may put a path of its own before the service's.
+// A proxy in front may add a path of its own before the service's path.
 func TestBehindAPath(t *testing.T) {
 	t.Parallel()
 	var service atomic.Pointer[httputil.ReverseProxy]
 	front := httptest.NewServer(http.StripPrefix("/go",
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			service.Load().ServeHTTP(w,
-				r)
+			service.Load().ServeHTTP(w, r)
 		})))
 	t.Cleanup(front.Close)
 	s, p := serve(t, "BaseUrl="+front.URL+"/go"), chromium.New(t)
@@ -645,7 +663,8 @@ func TestBehindAPath(t *testing.T) {
 	}
 	p.Go(func() { p.Click("#preview") })
 	p.Await("h1", "This link leads to")
-	styled := `document.styleSheets.length === 1 && document.styleSheets[0].cssRules.length > 50 && [...document.images].every((i) => i.naturalWidth > 0)`
+	styled := `document.styleSheets.length === 1 && document.styleSheets[0].cssRules.length > 50 ` +
+		`&& [...document.images].every((i) => i.naturalWidth > 0)`
 	p.AwaitTrue(styled)
 	p.Open(front.URL + "/go/a/b/c")
 	p.AwaitTrue(styled)
@@ -663,7 +682,7 @@ func TestOwnersOnly(t *testing.T) {
 	}
 	p.Check("owners only")
 	look(t, p, "owners")
-	// Who is signed in may use it, until the session is over.
+	// A signed-in user may use it until the session is over.
 	Eval[any](p, `sessionStorage.setItem("tiney.credential", `+quote(adminKey)+`)`)
 	p.Open(s.url)
 	p.AwaitTrue(find("#form") + ".checkVisibility()")

@@ -16,14 +16,13 @@ import (
 	"tiney/internal/testutil"
 )
 
-// What people do on both pages works behind the Functions host too, whether it forwards requests or
-// proxies them.
+// Both pages work behind the Functions host too, whether it forwards requests or proxies them.
 func TestBehindTheHost(t *testing.T) {
 	t.Parallel()
 	for name, proxies := range map[string]bool{"forwarding": false, "proxying": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// whose address nobody knows before it has started
+			// The host's address is known only after it has started.
 			var host atomic.Pointer[httputil.ReverseProxy]
 			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
 				r *http.Request) {
@@ -47,8 +46,7 @@ func TestBehindTheHost(t *testing.T) {
 			}
 			host.Store(httputil.NewSingleHostReverseProxy(to))
 			testutil.Eventually(t, "it is ready", func() bool {
-				status,
-					_ := s.status(t, "/api/ready")
+				status, _ := s.status(t, "/api/ready")
 				return status == 200
 			})
 

@@ -11,8 +11,9 @@ import (
 	"tiney/link"
 )
 
-// exceptions say where a link's host and a browser's may differ, one of them being none. Either no
-// link can be made, or browsers refuse the URL, and Location leads to the host that counts.
+// exceptions say where our host of a link and the browser's host of it may differ, one of them
+// being empty. Either we refuse to make the link, or browsers refuse the URL and Location leads to
+// the host that our checks use.
 var exceptions = map[string]func(c rune, theirs string) bool{
 	"symbols and spaces within other characters, which we refuse": func(_ rune,
 		theirs string) bool {
@@ -39,11 +40,11 @@ var sinceUnicode16 = &unicode.RangeTable{
 		{0x2f91f, 0x2f91f, 1}, {0x2f95f, 0x2f95f, 1}, {0x2f9bf, 0x2f9bf, 1}},
 }
 
-// hostOf is a function of JavaScript. It returns the host of a URL, "" if it is not valid.
+// hostOf is a JavaScript function. It returns the host of a URL, or "" if the URL is not valid.
 const hostOf = `((url) => { try { return new URL(url).hostname } catch { return "" } })`
 
-// hostsOf is a function of JavaScript. It returns the hosts of URLs that have the characters from
-// one to another within a label, each raw and percent-encoded.
+// hostsOf is a JavaScript function. For each character from one to another, it returns the hosts of
+// two URLs that have the character within a label: one raw and one percent-encoded.
 const hostsOf = `((from, to) => {
   const host = (label) => ` + hostOf + `("http://" + label + ".example");
   const hosts = [];
@@ -54,8 +55,8 @@ const hostsOf = `((from, to) => {
   return hosts.join(" "); // which is in no host
 })`
 
-// TestHostsAreThoseOfBrowsers: what a browser makes of a host, whatever character is in it, is what
-// counts for blocked hosts and what Location leads to. Planes without characters are left out.
+// TestHostsAreThoseOfBrowsers checks hosts with every character. The host that a browser sees
+// counts for blocked hosts, and Location must lead to it. Planes without characters are left out.
 func TestHostsAreThoseOfBrowsers(t *testing.T) {
 	base, err := link.ParseBase("https://tiney.to")
 	if err != nil {
@@ -80,8 +81,8 @@ func TestHostsAreThoseOfBrowsers(t *testing.T) {
 				encoded := "http://fu" + url.QueryEscape(string(c)) + "ball.example"
 				wantHost(t, rules, c, raw, theirs[2*i])
 				wantHost(t, rules, c, encoded, theirs[2*i+1])
-				// Location of the one is the other, or has the browser's spelling. A few others are
-				// tried.
+				// Location returns the other spelling or the browser's spelling for nearly all of
+				// them. The browser resolves the few others.
 				l := link.Location(raw)
 				if l == "http://"+theirs[2*i] || l == encoded && theirs[2*i] == theirs[2*i+1] {
 					continue

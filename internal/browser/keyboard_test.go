@@ -12,14 +12,15 @@ import (
 	"tiney/link"
 )
 
-// stops are the controls that Tab has to lead to, in the order of the page; those of a dialog that
-// is open are all there are.
-const stops = `[...(document.querySelector("dialog[open]") ?? document).querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
+// stops are the controls that Tab has to reach, in page order. If a dialog is open, only its
+// controls count.
+const stops = `[...(document.querySelector("dialog[open]") ?? document)
+	.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
 	.filter((e) => e.tabIndex >= 0 && !e.disabled && e.checkVisibility())`
 
-// tour goes through all controls with Tab, and back with Shift and Tab, and returns their names. It
-// fails the test where one is left out or comes in another order, does not show that it has the
-// focus, or keeps it.
+// tour goes through all controls with Tab, then back with Shift and Tab, and returns their names.
+// It fails the test if a control is left out, comes in another order, does not show that it has the
+// focus, or keeps the focus.
 func (p *Page) tour(state string) (names []string) {
 	p.t.Helper()
 	names = Eval[[]string](p, `(window.stops = `+stops+
@@ -31,8 +32,11 @@ func (p *Page) tour(state string) (names []string) {
 			Shown bool
 		}](p, `(() => {
 			const e = document.activeElement, r = e.getBoundingClientRect();
-			const outlined = (e) => getComputedStyle(e).outlineStyle === "solid" && parseFloat(getComputedStyle(e).outlineWidth) >= 2;
-			return { index: window.stops.indexOf(e), shown: (outlined(e) || outlined(e.parentElement)) && r.width > 0 && r.bottom > 0 && r.top < innerHeight };
+			const outlined = (e) => getComputedStyle(e).outlineStyle === "solid" &&
+				parseFloat(getComputedStyle(e).outlineWidth) >= 2;
+			return { index: window.stops.indexOf(e),
+				shown: (outlined(e) || outlined(e.parentElement)) &&
+				r.width > 0 && r.bottom > 0 && r.top < innerHeight };
 		})()`)
 		if at.Index >= 0 && !at.Shown {
 			p.t.Errorf("%s: nobody sees that the focus is on %q", state, names[at.Index])
@@ -52,7 +56,7 @@ func (p *Page) tour(state string) (names []string) {
 				from, to = len(names)-1-i, len(names)-2-i
 			}
 			at := from
-			// a field of a date and a time has a stop for each part
+			// A date and time field has one stop for each part.
 			for presses := 0; at == from && presses < 10; presses++ {
 				p.Press(kb.Tab, options...)
 				at = seen()
@@ -66,7 +70,7 @@ func (p *Page) tour(state string) (names []string) {
 	return names
 }
 
-// to puts the focus on a control, as somebody has who came there with Tab.
+// to focuses a control, as if somebody had reached it with Tab.
 func (p *Page) to(selector string) {
 	p.t.Helper()
 	p.AwaitTrue(find(selector) + "?.checkVisibility()")
@@ -86,7 +90,8 @@ func TestKeyboard(t *testing.T) {
 	p.Press(" ")
 	p.Await("#toast", "Copied")
 	names := strings.Join(p.tour("result"), ", ")
-	if want := "tiney/, account, url, shorten, alias, life, short, copy, preview, svg, png, "; !strings.HasPrefix(names, want) || !strings.HasSuffix(names, ", Sign in, From a program") {
+	want := "tiney/, account, url, shorten, alias, life, short, copy, preview, svg, png, "
+	if !strings.HasPrefix(names, want) || !strings.HasSuffix(names, ", Sign in, From a program") {
 		t.Errorf("the order is %s", names)
 	}
 	p.to("#life")
@@ -111,7 +116,7 @@ func TestKeyboard(t *testing.T) {
 	p.Await("details", "curl ")
 	p.tour("from a program")
 	p.to("#url")
-	// from another field than the wrong one
+	// Enter is pressed in another field than the wrong one.
 	p.Press("ftp://example.com/" + kb.Tab + kb.Tab + "other" + kb.Enter)
 	p.Await("#url-error", "http")
 	p.wantFocus("url")
@@ -183,7 +188,7 @@ func TestManageKeyboard(t *testing.T) {
 	p.wantFocus("list-title")
 	p.to("#q")
 	p.Press("/mine")
-	p.Await("#list-empty", "No link is like that") // that has the tag
+	p.Await("#list-empty", "No link is like that") // among the links with the tag
 	p.tour("nothing found")
 	p.to("#list-empty a")
 	p.Press(kb.Enter)
@@ -254,8 +259,7 @@ func TestManageKeyboard(t *testing.T) {
 		t.Errorf("the order is %s", got)
 	}
 
-	// The dialog of a session that has ended keeps the focus until it is closed, and then gives it
-	// back.
+	// The dialog of an ended session keeps the focus until it is closed. Then it returns the focus.
 	p.to("#title")
 	p.Press("typed")
 	s.as(t, key, "DELETE", "/api/keys/"+s.idOf(t, key), "")

@@ -27,10 +27,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	// More tabs at once than there are processors only wait for each other, and for storage longer
-	// than the service does.
+	// More tabs than processors would only wait for each other, and longer for storage than the
+	// service waits.
 	flag.Parse()
-	_ = flag.Set("test.parallel", fmt.Sprint(1+runtime.GOMAXPROCS(0))) // which is one of Go's own
+	_ = flag.Set("test.parallel", fmt.Sprint(1+runtime.GOMAXPROCS(0))) // one of Go's own flags
 
 	os.Exit(func() int {
 		var err error
@@ -58,8 +58,8 @@ const adminKey = "the-admin-key-of-the-tests-9f8e7d6c5b4a"
 // site is a service of its own, with its tables.
 type site struct {
 	*rawtables.Tables
-	url     string            // where it is, and how its short URLs begin
-	storage *faultproxy.Proxy // between it and Azurite
+	url     string            // its address, which its short URLs begin with
+	storage *faultproxy.Proxy // between the service and Azurite
 	output  *testutil.Buffer
 }
 
@@ -77,7 +77,7 @@ func newSite(t *testing.T, url string) *site {
 	return s
 }
 
-// environment is the whole environment of the service's process, the additional settings included.
+// environment returns the whole environment of the service's process, with the additional settings.
 func (s *site) environment(settings ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "BaseUrl=" + s.url, "ADMIN_KEY=" +
@@ -120,7 +120,7 @@ func serve(t *testing.T, settings ...string) *site {
 	return s
 }
 
-// down makes all of the service's storage refuse connections, or respond again.
+// down makes all of the service's storage refuse connections, or accept them again.
 func (s *site) down(is bool) {
 	s.storage.Before(func(faultproxy.Call) faultproxy.Fault {
 		if is {
@@ -130,7 +130,7 @@ func (s *site) down(is bool) {
 	})
 }
 
-// status returns the status of a response, and where it leads.
+// status returns the status and the Location of a response.
 func (s *site) status(t *testing.T, target string) (status int, location string) {
 	t.Helper()
 	got, err := testutil.Send("GET", s.url+target, "")

@@ -19,8 +19,8 @@ import (
 	"tiney/link"
 )
 
-// as sends a request with a credential to the API, which has to be answered with 2xx, and returns
-// the response's members.
+// as sends a request to the API with a credential, and returns the members of the response. The
+// test fails if the status is not 2xx.
 func (s *site) as(t *testing.T, token, method, target, body string) map[string]any {
 	t.Helper()
 	var members map[string]any
@@ -39,8 +39,8 @@ func (s *site) as(t *testing.T, token, method, target, body string) map[string]a
 	return members
 }
 
-// clickTwice clicks a button while storage is down, which a notice tells, and again once it is
-// back, which does what it is for.
+// clickTwice clicks a button while storage is down and awaits the notice of that. Then it clicks
+// again with storage back, and awaits the text done.
 func (s *site) clickTwice(p *Page, button, notice, done string) {
 	s.down(true)
 	p.Click(button)
@@ -50,7 +50,7 @@ func (s *site) clickTwice(p *Page, button, notice, done string) {
 	p.Await("#toast", done)
 }
 
-// stored is a link as an admin reads it. What is null is "".
+// stored is a link as an admin reads it. Null members are "".
 type stored struct {
 	LongURL, Title, Owner, ExpiresAtUTC string
 	Tags                                []string
@@ -77,7 +77,7 @@ func (s *site) keyOf(t *testing.T, owner string) string {
 	return key
 }
 
-// put makes a link of an owner's; more is further members of the request.
+// put makes a link that belongs to the key's owner. more has further members of the request.
 func (s *site) put(t *testing.T, key, alias, more string) {
 	t.Helper()
 	s.as(t, key, "POST", "/api/shorten",
@@ -115,7 +115,7 @@ func (p *Page) wantFocus(id string) {
 	p.AwaitTrue(`document.activeElement?.id === ` + quote(id))
 }
 
-// From signing in to a link of one's own, with the keyboard alone.
+// Somebody signs in and makes a link of their own with the keyboard alone.
 func TestManageSignInAndMakeALink(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
@@ -174,8 +174,10 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	}
 	for id, want := range map[string]string{"svg": "image/svg+xml handbook.svg",
 		"png": "image/png handbook.png"} {
-		if got := Eval[string](p, `fetch(document.querySelector("#link-`+id+
-			`").href).then((r) => r.headers.get("Content-Type") + " " + document.querySelector("#link-`+id+`").download)`); got != want {
+		got := Eval[string](p, `fetch(document.querySelector("#link-`+id+
+			`").href).then((r) => r.headers.get("Content-Type") + " " + `+
+			`document.querySelector("#link-`+id+`").download)`)
+		if got != want {
 			t.Errorf("%s: %q", id, got)
 		}
 	}
@@ -187,7 +189,7 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	p.Press("https://example.com/other" + kb.Tab + "handbook" + kb.Enter)
 	p.Await("#alias-error", "There is a link with this alias")
 
-	// Who signs out is asked about what is typed and not saved, wherever that is.
+	// Somebody who signs out is asked about typed text that is not saved, in whichever view it is.
 	p.GoTo("#/", "#list-title", "Links")
 	p.Click("#sign-out")
 	p.AwaitTrue(find("#list") + ".checkVisibility()")
@@ -199,8 +201,9 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	}
 	p.Click("#sign-out")
 	p.Await("#signin-says", "You are signed out")
-	if got := Eval[string](p, `JSON.stringify(sessionStorage) + document.body.innerText`); strings.Contains(got, "tny_") || strings.Contains(got, "handbook") {
-		t.Errorf("something is left: %s", got)
+	left := Eval[string](p, `JSON.stringify(sessionStorage) + document.body.innerText`)
+	if strings.Contains(left, "tny_") || strings.Contains(left, "handbook") {
+		t.Errorf("something is left: %s", left)
 	}
 	p.GoTo("#/link/handbook", "#signin-title", "Sign in")
 }
@@ -224,7 +227,8 @@ func TestManageList(t *testing.T) {
 	p := s.manage(t, key)
 	p.Await("#list-count", "links, and more")
 	rows := func() string {
-		return Eval[string](p, `[...document.querySelectorAll("#list-rows li > .what > a")].map((a) => a.textContent.split("/")[1]).join(" ")`)
+		return Eval[string](p, `[...document.querySelectorAll("#list-rows li > .what > `+
+			`a")].map((a) => a.textContent.split("/")[1]).join(" ")`)
 	}
 	if got := rows(); !strings.HasPrefix(got, "link54 link53") || strings.Contains(got, "link30") {
 		t.Errorf("listed are %s", got)
@@ -232,7 +236,7 @@ func TestManageList(t *testing.T) {
 	p.Check("list")
 	p.Click("#list-more")
 	p.Await("#list-count", "54 links")
-	// the first of those that came
+	// The focus is on the first of the added links.
 	p.AwaitTrue(`document.activeElement.textContent.endsWith("/link03")`)
 	if p.Text("#list-more") != "" {
 		t.Error("it offers more")
@@ -246,7 +250,7 @@ func TestManageList(t *testing.T) {
 		{"state", "disabled", "link20"},
 		{"state", "deleted", "link30"},
 	} {
-		// What was asked for is there still; but once something else has been, it begins anew.
+		// The list keeps what was loaded before, but starts again after another search.
 		p.GoTo("#/", "#list-count", map[bool]string{true: "54 links",
 			false: "links, and more"}[i == 0])
 		if test.field == "state" {
@@ -261,7 +265,7 @@ func TestManageList(t *testing.T) {
 	p.Check("list of deleted links")
 	p.Click("#list-rows .what > a")
 	p.Await("#link-state", "Deleted")
-	p.Click("#link-back") // to what was found
+	p.Click("#link-back") // to the filtered list
 	p.Await("#list-count", "1 link")
 	p.Click(`#list-rows .tag`)
 	p.Await("#list-count", "5 links")
@@ -275,7 +279,7 @@ func TestManageList(t *testing.T) {
 	p.Click("#list-empty .button")
 	p.Await("#list-count", "links, and more")
 
-	// A short URL finds its link, as it is copied and as it is shown.
+	// A short URL finds its link, both as copied and as displayed.
 	for _, pasted := range []string{s.url + "/link07", strings.TrimPrefix(s.url, "http://") +
 		"/link07"} {
 		p.Fill("#q", pasted)
@@ -291,7 +295,8 @@ func TestManageList(t *testing.T) {
 	admin.Await("#list-rows", "/bobs")
 	admin.Check("an admin's list")
 	look(t, admin, "manage-admin")
-	admin.AwaitTrue(`[...document.querySelectorAll("#known-owners option")].map((o) => o.value).sort().join() === "ada,bob"`)
+	admin.AwaitTrue(`[...document.querySelectorAll("#known-owners option")].map((o) => o.value)` +
+		`.sort().join() === "ada,bob"`)
 	admin.Fill("#q", "link07")
 	admin.Await("#list-empty", "Open link07, whosever it is")
 	admin.Fill("#q", s.url+"/link08")
@@ -300,7 +305,7 @@ func TestManageList(t *testing.T) {
 	admin.Await("#link-about", "owner ada")
 }
 
-// Back from a link, the list is where one left it, and so is the focus.
+// After going back from a link, the list has its scroll position and its focus again.
 func TestManageBackToTheList(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -325,7 +330,7 @@ func TestManageBackToTheList(t *testing.T) {
 		p.AwaitTrue(find("#list-rows") + ".checkVisibility()")
 		p.AwaitTrue(`document.activeElement === ` + find(link))
 		p.AwaitTrue("!" + find("#list-rows") + ".ariaBusy")
-		// a short list is read again meanwhile
+		// A short list is loaded again meanwhile.
 		p.AwaitTrue(`document.activeElement === ` + find(link))
 		if got := Eval[float64](p, "scrollY"); got != y || y == 0 {
 			t.Errorf("back from %s, the list is at %v, and was at %v", link, got, y)
@@ -343,7 +348,8 @@ func TestManageBackToTheList(t *testing.T) {
 	p.wantFocus("list-title")
 }
 
-// Addresses that are no views are those of the list, also where JavaScript knows their names.
+// An address that names no view shows the list, even if JavaScript objects have a property of that
+// name.
 func TestManageAddresses(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -355,7 +361,7 @@ func TestManageAddresses(t *testing.T) {
 	}
 }
 
-// Times are those of the reader's zone, which is named; days are those of UTC, and said to be.
+// Times are in the reader's time zone, which is named. Days are in UTC, and labelled so.
 func TestManageTimes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
@@ -388,7 +394,8 @@ func TestManageTimes(t *testing.T) {
 	p.Click("#stats summary")
 	for value, want := range map[string]*regexp.Regexp{
 		"30 day": regexp.MustCompile(`^Clicks, by day \(UTC\); Day \(UTC\); [A-Z]\w\w \d+$`),
-		"1 hour": regexp.MustCompile(`^Clicks, by hour \(Asia/Kabul\); Hour \(Asia/Kabul\); .*, 04:30 AM$`),
+		"1 hour": regexp.MustCompile(`^Clicks, by hour \(Asia/Kabul\); Hour \(Asia/Kabul\); .*, ` +
+			`04:30 AM$`),
 	} {
 		Eval[any](p, find("#stats-range")+".value = "+quote(value)+`,
 			`+find("#stats-range")+`.dispatchEvent(new Event("change"))`)
@@ -406,7 +413,7 @@ func TestManageTimes(t *testing.T) {
 	}
 }
 
-// On paper there is what was measured, all of it, and nothing to press.
+// A printed page has all of the statistics and no controls.
 func TestManageOnPaper(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "CLICKS_FLUSH_SECONDS=1")
@@ -479,7 +486,8 @@ func TestManageEdit(t *testing.T) {
 	p.Await("#toast", "Saved")
 	p.Await("#link-title", "After")
 	l := s.read(t, "mine")
-	if at := Eval[string](p, `new Date("2040-05-06T07:08").toISOString().replace(".000", "")`); l.LongURL != "https://example.com/after" || l.Title != "After" || l.StatusCode != 301 ||
+	at := Eval[string](p, `new Date("2040-05-06T07:08").toISOString().replace(".000", "")`)
+	if l.LongURL != "https://example.com/after" || l.Title != "After" || l.StatusCode != 301 ||
 		!slices.Equal(l.Tags, []string{"with, a comma", "new"}) || l.ExpiresAtUTC != at {
 		t.Errorf("it became %+v, with %s", l, at)
 	}
@@ -497,7 +505,7 @@ func TestManageEdit(t *testing.T) {
 		t.Errorf("it became %+v", l)
 	}
 
-	// What is typed stays while one looks at something else.
+	// Typed text stays while the user looks at another view.
 	p.Fill("#longUrl", "https://example.com/typed")
 	p.GoTo("#/keys", "#keys-rows", "ada's key")
 	p.GoTo("#/link/mine", "#link-short", "/mine")
@@ -591,7 +599,7 @@ func TestManageEdit(t *testing.T) {
 		}
 	}
 
-	// A link that somebody else was given too.
+	// A link that the service has given to somebody else as well.
 	s.PutLink(link.Link{Alias: "shared", LongURL: "https://example.com/shared", Owner: "ada",
 		Shared: true})
 	p.GoTo("#/link/shared", "#link-shared", "it cannot end earlier, be disabled or be deleted")
@@ -635,7 +643,7 @@ func TestManageStatistics(t *testing.T) {
 	key := s.keyOf(t, "ada")
 	s.put(t, key, "clicked", "")
 	p := chromium.New(t)
-	// not by the list, since what that shows of clicks may be a minute old
+	// The link is opened directly, since the clicks in the list may be a minute old.
 	p.Open(s.url + "/manage#/link/clicked")
 	p.wantFocus("key")
 	p.Press(key + kb.Enter)
@@ -650,7 +658,8 @@ func TestManageStatistics(t *testing.T) {
 	figures := func() string {
 		p.Click("#stats-again")
 		p.AwaitTrue(`!` + find("#stats-body") + `.ariaBusy`)
-		return Eval[string](p, `[...document.querySelectorAll("#stats-figures dd")].slice(0, 3).map((dd) => dd.textContent).join()`)
+		return Eval[string](p, `[...document.querySelectorAll("#stats-figures dd")].slice(0, 3)`+
+			`.map((dd) => dd.textContent).join()`)
 	}
 	// clicks, visitors, bots
 	testutil.Eventually(t, "all clicks are counted", func() bool { return figures() == "3,2,1" })
@@ -664,18 +673,21 @@ func TestManageStatistics(t *testing.T) {
 	look(t, p, "manage-statistics")
 	bars := func(chart string) string {
 		return Eval[string](p, `(() => { const bars = [...document.querySelectorAll(`+
-			quote(chart+" .bar")+`)]; return bars.length + ": " + bars.filter((b) => b.getBoundingClientRect().height > 0).length; })()`)
+			quote(chart+" .bar")+`)]; return bars.length + ": " + bars.filter((b) => `+
+			`b.getBoundingClientRect().height > 0).length; })()`)
 	}
 	if people, bots := bars(".chart.clicks"), bars(".chart.bots"); people != "30: 1" ||
 		bots != "30: 1" {
 		t.Errorf("the charts have %s and %s bars", people, bots)
 	}
-	if got := Eval[string](p, `document.querySelector(".chart.clicks svg").ariaLabel`); !strings.HasPrefix(got, "Clicks, by day (UTC): 3 in all, at most 3, on ") {
-		t.Errorf("the chart is described as %q", got)
+	label := Eval[string](p, `document.querySelector(".chart.clicks svg").ariaLabel`)
+	if !strings.HasPrefix(label, "Clicks, by day (UTC): 3 in all, at most 3, on ") {
+		t.Errorf("the chart is described as %q", label)
 	}
 	p.Click("#stats summary")
 	p.Await("#stats table", "Day (UTC)")
-	if got := Eval[string](p, `[...document.querySelector("#stats tbody tr:last-child").cells].slice(1).map((c) => c.textContent).join()`); got != "3,1,2" {
+	if got := Eval[string](p, `[...document.querySelector("#stats tbody tr:last-child")`+
+		`.cells].slice(1).map((c) => c.textContent).join()`); got != "3,1,2" {
 		t.Errorf("today is %s in the table", got)
 	}
 	p.Check("statistics as a table")
@@ -693,7 +705,8 @@ func TestManageStatistics(t *testing.T) {
 	choose("365 day", "365")
 	p.Check("a year of statistics")
 
-	Eval[any](p, `(() => { const make = URL.createObjectURL; URL.createObjectURL = (blob) => { window.saved = blob; return make(blob); }; })()`)
+	Eval[any](p, `(() => { const make = URL.createObjectURL; URL.createObjectURL = (blob) => { `+
+		`window.saved = blob; return make(blob); }; })()`)
 	choose("7 day", "7")
 	p.Click("#stats-csv")
 	p.Await("#toast", "Saved as a file")
@@ -784,7 +797,7 @@ func TestManageKeys(t *testing.T) {
 	}
 }
 
-// An admin blocks the host of a link that was reported, finds it among many, and ends that.
+// An admin blocks the host of a reported link, finds it among many hosts, and unblocks it.
 func TestManageBlocked(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -852,7 +865,7 @@ func TestManageCleanup(t *testing.T) {
 	owner.GoTo("#/cleanup", "#list-title", "Links")
 }
 
-// Links that a browser made before its owner signed in can be taken over.
+// Somebody can take over the links that their browser made before they signed in.
 func TestManageClaims(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
@@ -864,7 +877,8 @@ func TestManageClaims(t *testing.T) {
 		p.Press(kb.Enter)
 		p.AwaitTrue(`document.querySelector("#long").textContent === ` + quote(longURL))
 	}
-	aliases := Eval[[]string](p, `JSON.parse(localStorage.getItem("tiney.links")).map((l) => l.alias)`)
+	aliases := Eval[[]string](p, `JSON.parse(localStorage.getItem("tiney.links")).map((l) => `+
+		`l.alias)`)
 	s.as(t, adminKey, "DELETE", "/api/links/"+aliases[0], "")
 	p.Go(func() { p.Click("#account") })
 	p.wantFocus("key")
@@ -891,8 +905,8 @@ func TestManageClaims(t *testing.T) {
 		t.Errorf("the browser still has %s", got)
 	}
 
-	// Who does not want to is not asked again; another time they can let the links end as they
-	// would.
+	// Somebody who declines is not asked again in that session. When they do take over links, they
+	// can let them expire as planned.
 	s.as(t, key, "DELETE", "/api/links/"+aliases[1], "")
 	other := chromium.New(t)
 	other.Open(s.url)
@@ -922,19 +936,21 @@ func TestManageClaims(t *testing.T) {
 		t.Errorf("it is %+v", l)
 	}
 
-	// Whoever sits down next sees what was made by nobody in particular, and nothing that is
-	// somebody's.
+	// The next user of the browser sees the links that nobody owns, and none that somebody owns.
 	other.Open(s.url)
 	other.Fill("#url", "https://example.com/5")
 	other.Press(kb.Enter)
 	other.Await("#result", "Never expires")
-	Eval[any](other, `localStorage.setItem("tiney.links", JSON.stringify([...JSON.parse(localStorage.getItem("tiney.links")),
-		{ alias: "nobodys", shortUrl: location.origin + "/nobodys", longUrl: "https://example.com/6", expiresAtUtc: null }]))`)
+	Eval[any](other, `localStorage.setItem("tiney.links", JSON.stringify([
+		...JSON.parse(localStorage.getItem("tiney.links")),
+		{ alias: "nobodys", shortUrl: location.origin + "/nobodys",
+		longUrl: "https://example.com/6", expiresAtUtc: null }]))`)
 	other.Go(func() { other.Click("#account") })
 	other.Await("#list-count", "3 links")
 	other.Click("#sign-out")
 	other.Await("#signin-says", "You are signed out")
-	if got := Eval[string](other, `JSON.parse(localStorage.getItem("tiney.links")).map((l) => l.alias).join()`); got != "nobodys" {
+	if got := Eval[string](other, `JSON.parse(localStorage.getItem("tiney.links")).map((l) => `+
+		`l.alias).join()`); got != "nobodys" {
 		t.Errorf("the browser keeps %s", got)
 	}
 }
@@ -971,8 +987,8 @@ func TestManageSignInWithAProvider(t *testing.T) {
 		t.Errorf("the address has %q", got)
 	}
 
-	// A session that ends while something is typed: with the leeway of a minute, this one has 20
-	// seconds left.
+	// A session ends while somebody types. With the leeway of one minute, this one has 20 seconds
+	// left.
 	claims := provider.Claims("ada")
 	claims["exp"] = time.Now().Add(-40 * time.Second).Unix()
 	token := provider.Key().Sign(t, claims, nil)
@@ -989,7 +1005,7 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	p.Await("#again", "Your session has ended")
 	p.wantFocus("provider-go")
 	p.Check("the session has ended, with a provider")
-	p.Press(kb.Enter) // who is still signed in there comes right back
+	p.Press(kb.Enter) // a user who is still signed in there comes right back
 	p.AwaitTrue(find("#chips") + `?.textContent.includes("tag") && !` + find("#again") + ".open")
 	p.Await("#who", "ada")
 	if got := p.Value("#longUrl") + " " + p.Value("#alias") + " " +
@@ -999,7 +1015,7 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	p.Click("#save")
 	p.Await("#link-title", "A title")
 
-	// Signing out leaves the provider alone, unless they want to sign out there too.
+	// Signing out does not sign out of the provider, unless the user asks for that too.
 	p.Click("#sign-out")
 	p.Await("#signin-says", "You are signed out. "+strings.TrimPrefix(provider.Issuer(), "http://")+
 		" may still know you. Sign out there too")
@@ -1012,14 +1028,14 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	if got := p.Text("#signin-says"); got != "" {
 		t.Errorf("it still says %q", got)
 	}
-	signIn("ada", "") // who is asked again
+	signIn("ada", "") // the provider asks her again
 	p.Await("#who", "ada")
 	provider.Down()
 	p.Click("#sign-out")
 	p.AwaitTrue(find("#signin-says") + `?.innerText.endsWith(" may still know you.")`)
 	provider.Up()
 
-	// What comes back from somewhere else, or twice, signs nobody in.
+	// A response that comes from somewhere else, or a second time, signs nobody in.
 	for query, want := range map[string]string{
 		"code=abc&state=made-up":                    "did not begin in this tab",
 		"error=access_denied&state=made-up":         "did not begin in this tab",
@@ -1028,10 +1044,12 @@ func TestManageSignInWithAProvider(t *testing.T) {
 		p.Open(s.url + "/manage?" + query)
 		p.Await("#signin-says", want)
 	}
-	Eval[any](p, `sessionStorage.setItem("tiney.flow", JSON.stringify({ state: "s", nonce: "n", verifier: "v".repeat(43), hash: "" }))`)
+	Eval[any](p, `sessionStorage.setItem("tiney.flow", JSON.stringify({ state: "s", nonce: "n", `+
+		`verifier: "v".repeat(43), hash: "" }))`)
 	p.Open(s.url + "/manage?error=access_denied&error_description=%3Cimg%20src%3Dx%3E&state=s")
 	p.Await("#signin-says", "The provider says: <img src=x>")
-	Eval[any](p, `sessionStorage.setItem("tiney.flow", JSON.stringify({ state: "s", nonce: "n", verifier: "v".repeat(43), hash: "" }))`)
+	Eval[any](p, `sessionStorage.setItem("tiney.flow", JSON.stringify({ state: "s", nonce: "n", `+
+		`verifier: "v".repeat(43), hash: "" }))`)
 	p.Open(s.url + "/manage?code=made-up&state=s")
 	p.Await("#signin-says", "The provider says: ")
 
@@ -1044,7 +1062,8 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	p.Await("#cleanup-tab", "Clean-up")
 }
 
-// Whose key is revoked while they work signs in again, and what they did is done then.
+// A user whose key is revoked while they work signs in again. Then the page completes what they
+// did.
 func TestManageSessionEnds(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "CHANGES_SECONDS=1")
@@ -1056,7 +1075,7 @@ func TestManageSessionEnds(t *testing.T) {
 	p.Fill("#title", "typed")
 	p.Await("#stats-body", "No clicks in this time")
 	s.as(t, key, "DELETE", "/api/keys/"+fmt.Sprint(s.idOf(t, key)), "")
-	// which were asked for again, and not by ada: no dialog interrupts her
+	// The page asked for these statistics by itself, not ada, so no dialog interrupts her.
 	p.Await("#stats-problem", "Try again")
 	if Eval[bool](p, find("#again")+".open") {
 		t.Error("what the page does by itself has her sign in")
@@ -1083,7 +1102,7 @@ func TestManageSessionEnds(t *testing.T) {
 		t.Errorf("the title is %q", l.Title)
 	}
 
-	// Somebody else who signs in then sees nothing of it.
+	// Another user who signs in then sees none of it.
 	p.Fill("#title", "a secret")
 	s.as(t, other, "DELETE", "/api/keys/"+fmt.Sprint(s.idOf(t, other)), "")
 	p.Click("#save")
@@ -1097,9 +1116,10 @@ func TestManageSessionEnds(t *testing.T) {
 		t.Errorf("bob has saved %q, or sees it", l.Title)
 	}
 
-	// Nor of what was typed before the provider signed in somebody else.
+	// If the provider signs in another user, they do not see what was typed before either.
 	bob := s.keyOf(t, "bob")
-	Eval[any](p, `sessionStorage.setItem("tiney.draft", JSON.stringify({ owner: "ada", typed: [["", { longUrl: "https://example.com/secret" }]] }))`)
+	Eval[any](p, `sessionStorage.setItem("tiney.draft", JSON.stringify({ owner: "ada", typed: `+
+		`[["", { longUrl: "https://example.com/secret" }]] }))`)
 	Eval[any](p, `sessionStorage.setItem("tiney.credential", `+quote(bob)+`)`)
 	p.Open(s.url + "/manage?again#/new")
 	p.wantFocus("longUrl")
@@ -1108,13 +1128,14 @@ func TestManageSessionEnds(t *testing.T) {
 		t.Errorf("bob sees %q", got)
 	}
 
-	// A page that comes back from the browser's memory, and whose user has signed out since.
+	// A page comes back from the browser's cache after its user has signed out.
 	p.GoTo("#/", "#list-title", "Links")
-	Eval[any](p, `void (sessionStorage.clear(), window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true })))`)
+	Eval[any](p, `void (sessionStorage.clear(), window.dispatchEvent(new `+
+		`PageTransitionEvent("pageshow", { persisted: true })))`)
 	p.wantFocus("key")
 	p.Await("#signin-title", "Sign in")
 
-	// A session that has ended before.
+	// A session has ended before the page is opened.
 	Eval[any](p, `sessionStorage.setItem("tiney.credential", "tny_expired")`)
 	p.Open(s.url + "/manage")
 	p.Await("#signin-says", "Your session has ended")
@@ -1189,8 +1210,8 @@ func TestManageWhileStorageIsDown(t *testing.T) {
 	p.Await("#toast", "Saved")
 }
 
-// Nothing of a URL, a title or a tag is markup, whoever wrote it, and nothing is too long or too
-// foreign for a narrow window.
+// No part of a URL, a title or a tag is treated as markup, no matter who wrote it. Nothing is too
+// long, or in a script too unusual, for a narrow window.
 func TestManageTextsAreText(t *testing.T) {
 	t.Parallel()
 	const markup = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>`
@@ -1236,11 +1257,14 @@ func TestManageTextsAreText(t *testing.T) {
 		p.GoTo(hash, ".view:not([hidden])", text)
 		p.Check(hash + ", narrow")
 	}
-	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: "https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: null, claimToken: "tnc_" + "0".repeat(43) }]))`)
+	Eval[any](p, `localStorage.setItem("tiney.links", JSON.stringify([{ alias: "x", shortUrl: `+
+		`"https://x.example/" + `+quote(markup)+`, longUrl: `+quote(markup)+`, expiresAtUtc: `+
+		`null, claimToken: "tnc_" + "0".repeat(43) }]))`)
 	p.Open(s.url + "/manage?again#/?q=" + "%3Cimg%20src%3Dx%3E")
 	p.Await("#claims-links", "<img")
 	p.Await("#list-empty", "No link is like that")
-	if Eval[bool](p, `"harmed" in window || document.querySelectorAll("img:not([id]), script:not([src])").length > 0`) {
+	if Eval[bool](p, `"harmed" in window || document.querySelectorAll("img:not([id]), `+
+		`script:not([src])").length > 0`) {
 		t.Error("a text became markup")
 	}
 }
@@ -1252,7 +1276,7 @@ func TestManageWithoutScripts(t *testing.T) {
 	p.Open(s.url + "/manage")
 	p.Await("h1", "Managing needs JavaScript")
 	look(t, p, "manage-noscript")
-	// which axe-core, a script, does not see
+	// axe-core is a script, so it does not see the content of noscript.
 	Eval[any](p, `void `+find("noscript")+`.replaceWith(...`+find("noscript")+`.childNodes)`)
 	p.Check("without scripts")
 	if got := p.Text("#signin") + p.Text("#tabs"); got != "" {

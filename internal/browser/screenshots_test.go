@@ -29,8 +29,8 @@ var screenshots = flag.String("browser.screenshots", "",
 	"the folder that TestScreenshots writes its pictures to; none: it only looks whether they "+
 		"are there")
 
-// clickFor makes clicks of links on each of their last days, the same ones each time, and rolls
-// them up.
+// clickFor makes clicks on links for the given number of past days, and rolls them up. The clicks
+// are the same ones on each call.
 func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 	t.Helper()
 	open, err := azurite.Tables(emulator.ConnectionString())
@@ -80,8 +80,8 @@ func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 	}
 }
 
-// docs/screenshots has a picture of each main state, light and dark, and none is large. `make
-// screenshots` makes them anew.
+// docs/screenshots must have a picture of each main state, light and dark, and none may be large.
+// `make screenshots` makes them anew.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "BaseUrl=https://go.example.com")
@@ -89,7 +89,9 @@ func TestScreenshots(t *testing.T) {
 	for i, l := range []link.Link{
 		{Alias: "team", LongURL: "https://intranet.example.com/people/team?view=all",
 			Title: "Who we are", Tags: []string{"team"}},
-		{Alias: "summer", LongURL: "https://shop.example.com/campaigns/2026/summer?utm_source=poster", Title: "Summer campaign", Tags: []string{"poster", "2026"}, Disabled: true},
+		{Alias: "summer",
+			LongURL: "https://shop.example.com/campaigns/2026/summer?utm_source=poster",
+			Title:   "Summer campaign", Tags: []string{"poster", "2026"}, Disabled: true},
 		{Alias: "8k3e3D", LongURL: "https://maps.example.com/@52.5200,13.4050,15z"},
 		{Alias: "handbook", LongURL: "https://example.com/docs/handbook/2026/edition-2.html",
 			Title: "The handbook", Tags: []string{"team", "docs"}},
@@ -106,7 +108,8 @@ func TestScreenshots(t *testing.T) {
 			file := name + map[bool]string{true: "-dark"}[dark] + ".png"
 			if *screenshots != "" {
 				p.Dark(dark)
-				Eval[any](p, `new Promise((drawn) => { scrollTo(0, 0); requestAnimationFrame(() => requestAnimationFrame(() => drawn(null))); })`)
+				Eval[any](p, `new Promise((drawn) => { scrollTo(0, 0); requestAnimationFrame(() `+
+					`=> requestAnimationFrame(() => drawn(null))); })`)
 				img, err := png.Decode(bytes.NewReader(p.Screen()))
 				if err != nil {
 					t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// PressAt presses the mouse where an element is, and lets go there, wherever the element is by
-// then: if the page has moved it meanwhile, it gets no click.
+// PressAt presses the mouse button at the position of an element, and releases it at the same
+// position. If the page has moved the element meanwhile, the element gets no click.
 func (p *Page) PressAt(selector string) {
 	p.t.Helper()
 	at := Eval[struct{ X, Y float64 }](p, `(() => {
@@ -28,32 +28,34 @@ func (p *Page) PressAt(selector string) {
 		if _, err := chromedp.Call(p.ctx, input.DispatchMouseEvent, params); err != nil {
 			p.t.Fatal(err)
 		}
-		Eval[any](p, `new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(null))))`)
+		Eval[any](p, `new Promise((drawn) => requestAnimationFrame(() => `+
+			`requestAnimationFrame(() => drawn(null))))`)
 	}
 }
 
-// Hold keeps the responses to requests of a method from the page until Release.
+// Hold withholds the responses to requests of a method from the page until Release.
 func (p *Page) Hold(method string) {
 	p.t.Helper()
 	Eval[any](p, `void ((real) => {
 		window.fetch = async (url, options) => {
 			const response = await real(url, options);
-			if (options.method === `+quote(method)+`) await new Promise((release) => { window.release = release; });
+			if (options.method === `+quote(method)+`)
+				await new Promise((release) => { window.release = release; });
 			return response;
 		};
 		window.free = () => { window.fetch = real; window.release(); delete window.release; };
 	})(window.fetch)`)
 }
 
-// Release waits until a response is held, and lets it go.
+// Release waits until a response is withheld, and passes it on.
 func (p *Page) Release() {
 	p.t.Helper()
 	p.AwaitTrue("window.release")
 	Eval[any](p, "void window.free()")
 }
 
-// A tag that was typed and not confirmed neither moves what somebody clicks on next, nor is it
-// lost.
+// A typed tag that was not confirmed is not lost, and does not move the element that is clicked
+// next.
 func TestManageTagsThatAreBeingTyped(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -68,7 +70,7 @@ func TestManageTagsThatAreBeingTyped(t *testing.T) {
 	}
 	p.GoTo("#/link/mine", "#link-short", "/mine")
 	p.AwaitTrue(find("#form") + ".checkVisibility()")
-	p.Await("#stats-body", "No clicks") // what comes there moves the form
+	p.Await("#stats-body", "No clicks") // their arrival moves the form
 	p.Fill("#new-tag", "old")           // the first tag needs a line of its own
 	p.PressAt("#save")
 	p.Await("#toast", "Saved")
@@ -92,7 +94,7 @@ func TestManageTagsThatAreBeingTyped(t *testing.T) {
 	tags("other", "first")
 }
 
-// What is typed while an edit is on its way stays as it is, and the edit is told from it.
+// Text typed while an edit is being saved stays, and the page treats it as separate from that edit.
 func TestManageTypingWhileSaving(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -131,7 +133,7 @@ func TestManageTypingWhileSaving(t *testing.T) {
 	p.AwaitTrue(find("#link-title") + `.textContent === "First and more"`)
 	title("mine", "First and more")
 
-	// Nor does it matter that another view is shown by then.
+	// The same holds if another view is shown by then.
 	p.Fill("#title", "Second")
 	p.Hold("PATCH")
 	p.PressAt("#save")
@@ -163,7 +165,7 @@ func TestManageTypingWhileSaving(t *testing.T) {
 		t.Errorf("the other link is %s", got)
 	}
 
-	// A new link. What is typed while it is made waits at that link.
+	// Text typed while a new link is being made is kept at that link.
 	p.GoTo("#/new", "#link-title", "New link")
 	p.Fill("#longUrl", "https://example.com/new")
 	p.Fill("#alias", "new")
@@ -184,7 +186,8 @@ func TestManageTypingWhileSaving(t *testing.T) {
 	}
 }
 
-// Who makes a link of a URL that has one already finds what they typed at that link.
+// Somebody makes a link of a URL that already has one. The page keeps what they typed, at that
+// link.
 func TestManageNewLinkOfAURLThatHasOne(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -217,7 +220,7 @@ func TestManageNewLinkOfAURLThatHasOne(t *testing.T) {
 	}
 }
 
-// The next URL that somebody types while a link is made is theirs, and so is the focus.
+// Somebody types the next URL while a link is being made. The URL and the focus stay.
 func TestTypingWhileShortening(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)

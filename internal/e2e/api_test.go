@@ -25,7 +25,8 @@ type exchange struct {
 	status                     int
 	contentType, contains      string
 	location                   string
-	// of the host's own response, without a body, if the request does not reach the app
+	// hostStatus is the status of the host's own response, which has no body, if the host does not
+	// pass the request to the app.
 	hostStatus int
 }
 
@@ -38,7 +39,7 @@ const (
 
 var form = []string{"Content-Type", "application/x-www-form-urlencoded"}
 
-// exchanges are made in this order: the second shorten of a URL finds the first one's link.
+// exchanges are made in this order: the second shorten of a URL finds the link of the first one.
 var exchanges = []exchange{
 	{name: "home", method: "GET", target: "/", status: 200, contentType: page,
 		contains: "https://tiney.to/api/shorten"},
@@ -182,7 +183,7 @@ var exchanges = []exchange{
 		contentType: problem, hostStatus: 404},
 }
 
-// putExchanged writes the links that the exchanges are about.
+// putExchanged writes the links that the exchanges use.
 func putExchanged(s *site) {
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	for _, l := range []link.Link{
@@ -208,7 +209,7 @@ func TestExchangesInEveryMode(t *testing.T) {
 			base, hosted := start(s)
 			awaitReady(t, base)
 			for _, e := range exchanges {
-				if strings.Contains(mode, "forwards") { // and so rewrites Location
+				if strings.Contains(mode, "forwards") { // such a host rewrites Location
 					e.location = strings.NewReplacer("<", "%3C", ">", "%3E").Replace(e.location)
 				}
 				t.Run(e.name, func(t *testing.T) { e.check(t, base, hosted) })
@@ -242,8 +243,8 @@ func (e exchange) check(t *testing.T, base string, hosted bool) {
 
 var updateResponses = flag.Bool("e2e.update", false, "write testdata/responses.txt anew")
 
-// Callers without credentials get what they got before there were any, byte for byte, but for the
-// claim token of a new link and the day since when a link leads nowhere.
+// Without credentials, responses are byte for byte what they were before credentials existed,
+// except for the claim token of a new link and the day since when a link leads nowhere.
 func TestResponsesWithoutCredentials(t *testing.T) {
 	const file = "testdata/responses.txt"
 	s := newSite(t)
@@ -274,7 +275,7 @@ func TestResponsesWithoutCredentials(t *testing.T) {
 	}
 }
 
-// varying is what differs from run to run in a response, and what says it in its place.
+// varying has the parts of responses that differ from run to run, and their replacements.
 var varying = []struct {
 	what    *regexp.Regexp
 	instead string
@@ -287,7 +288,7 @@ var varying = []struct {
 	{regexp.MustCompile(`"milliseconds":\d+`), `"milliseconds":0`},
 }
 
-// shape returns a response without what differs from run to run.
+// shape returns a response without the parts that differ from run to run.
 func shape(r testutil.Response) string {
 	r.Header.Del("Date")
 	r.Header.Del("Content-Length")
@@ -307,7 +308,7 @@ func TestChunkedBody(t *testing.T) {
 		base string
 		want int
 	}{
-		// the host's own: it cannot forward such a body
+		// This is the host's own response: it cannot forward such a body.
 		{s.hosted(false, emulator.ConnectionString()).URL(), 500},
 		{s.hosted(true, emulator.ConnectionString()).URL(), 201},
 		{s.standalone(emulator.ConnectionString()).url, 200},
@@ -329,7 +330,7 @@ func TestChunkedBody(t *testing.T) {
 	}
 }
 
-// A link from its creation to its expiry, as its users see it.
+// A link lives from its creation to its expiry, as its users see it.
 func TestLinkLifecycle(t *testing.T) {
 	t.Parallel()
 	for mode, start := range modes {
@@ -361,8 +362,7 @@ func TestLinkLifecycle(t *testing.T) {
 					t.Errorf("before its expiry: %+v", got)
 				}
 				testutil.Eventually(t, "the link expires", func() bool {
-					return get(t,
-						url).Status == 410
+					return get(t, url).Status == 410
 				})
 				break
 			}
@@ -370,7 +370,7 @@ func TestLinkLifecycle(t *testing.T) {
 	}
 }
 
-// Under `func start` the base URL is the host's own, without a setting.
+// Under `func start`, the base URL is the host's own if it is not set.
 func TestBaseUrlUnderTheCoreTools(t *testing.T) {
 	s := newSite(t)
 	h := s.hosted(true, emulator.ConnectionString(), "BaseUrl=")
@@ -385,7 +385,7 @@ func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 	s.TombstoneFor = 0
 	h := s.hosted(true, emulator.ConnectionString())
 	bases := []string{h.URL(), s.standalone(emulator.ConnectionString()).url}
-	// so that no storage call was tried again, which may leave an expiry row to the reaper
+	// inTime says that no storage call was retried. A retry may leave an expiry row to the reaper.
 	inTime := true
 	for round := range 3 {
 		start := time.Now()
@@ -419,7 +419,7 @@ func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 	}
 	s.WantNoLeak()
 	s.Age(40 * 24 * time.Hour)
-	// not while the process without a host has its first run
+	// The timer's run waits until the process without a host has done its first run.
 	testutil.Eventually(t, "the reaper runs", func() bool {
 		got, err := h.FireTimer(ctx, "reaper")
 		return err == nil && len(got.Logs) == 1 && strings.HasPrefix(got.Logs[0], "deleted ")

@@ -10,7 +10,7 @@ import (
 	"tiney/link"
 )
 
-// An admin blocks a host in any spelling that gets through a Functions host.
+// An admin blocks a host, in any spelling that the Functions host lets through.
 func TestHostsAreBlocked(t *testing.T) {
 	for mode, start := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -47,7 +47,8 @@ func TestHostsAreBlocked(t *testing.T) {
 			}
 			for _, c := range []caller{{t, base, ""}, ada, admin} {
 				if got := c.must(403, "POST", "/api/shorten",
-					`{"longUrl":"https://bücher.example/new"}`); got["type"] != "/problems/target-blocked" || got["field"] != "longUrl" {
+					`{"longUrl":"https://bücher.example/new"}`); got["type"] !=
+					"/problems/target-blocked" || got["field"] != "longUrl" {
 					t.Errorf("got %v", got)
 				}
 			}
@@ -57,7 +58,7 @@ func TestHostsAreBlocked(t *testing.T) {
 			for host, status := range map[string]int{"example.com%3A80": 400, "example.com:80": 400,
 				"https%3A%2F%2Fexample.com": 400, "user@example.com": 400, "[::1": 400,
 				"b%25C3%25BCcher.example": 204} {
-				// the host lets no escaped slash or percent sign through
+				// The Functions host lets no escaped slash or percent sign through.
 				if hosted && (host[0] == 'h' || status == 204) {
 					status = 404
 				}
@@ -74,8 +75,8 @@ func TestHostsAreBlocked(t *testing.T) {
 	}
 }
 
-// A host that an admin blocks at one process is blocked at all others within 15 seconds. A process
-// that starts while storage responds knows it at once. Package storage tests idle processes and
+// If an admin blocks a host at one process, all others block it within 15 seconds. A process that
+// starts while storage responds blocks it at once. Package storage tests idle processes and
 // outages, with a clock of its own.
 func TestABlockedHostReachesEveryProcess(t *testing.T) {
 	t.Parallel()

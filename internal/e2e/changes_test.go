@@ -22,14 +22,15 @@ func TestManyWantOneAlias(t *testing.T) {
 		bases = append(bases, s.standalone(emulator.ConnectionString()).url)
 	}
 	ada := owner(t, bases[0], "ada")
-	// those of another second may leave rows, too
+	// Creates in different seconds may leave rows as well.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	start := time.Now()
 	var all sync.WaitGroup
 	var made, refused atomic.Int64
 	for i := range 64 {
 		all.Go(func() {
-			body := fmt.Sprintf(`{"longUrl":"https://example.com/%d","alias":"wanted","expiresInSeconds":3600}`, i)
+			body := fmt.Sprintf(`{"longUrl":"https://example.com/%d","alias":"wanted",`+
+				`"expiresInSeconds":3600}`, i)
 			c := caller{t, bases[i%3], ada.token}
 			got := c.send("POST", "/api/shorten", body)
 			for got.Status == 503 { // a busy machine is too slow: its caller repeats the request
@@ -49,7 +50,8 @@ func TestManyWantOneAlias(t *testing.T) {
 	if made.Load() != 1 || refused.Load() != 63 {
 		t.Errorf("%d got the alias, %d were refused", made.Load(), refused.Load())
 	}
-	// else a storage call may have been tried again, which leaves rows to the reaper and to lists
+	// Otherwise a storage call may have been retried, which leaves rows to the reaper and to the
+	// lists.
 	if time.Since(start) < time.Second {
 		s.WantNoLeak()
 		s.WantRows(1, 0, 1)
@@ -103,15 +105,15 @@ func TestTwoEditors(t *testing.T) {
 	}
 }
 
-// A change is known to every process a few seconds later, long before what it has cached would be
-// read again.
+// Every process knows of a change a few seconds later, long before its cached entries would be read
+// again.
 func TestChangesReachEveryProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	ada := owner(t, s.standalone(emulator.ConnectionString()).url, "ada")
 	other := caller{t, s.standalone(emulator.ConnectionString()).url, ada.token}
-	// becomes waits until the other process redirects so, or not; it asks often enough that the
-	// process polls.
+	// becomes waits until the other process responds with this status and Location. It asks often
+	// enough that the process keeps polling.
 	becomes := func(what string, status int, location string) {
 		t.Helper()
 		start := time.Now()
@@ -157,8 +159,7 @@ func TestChangesReachEveryProcess(t *testing.T) {
 		t.Errorf("the key where it was revoked: %+v", got)
 	}
 	testutil.Eventually(t, "a revoked key is refused elsewhere", func() bool {
-		return other.send(
-			"GET", "/api/me", "").Status == 401
+		return other.send("GET", "/api/me", "").Status == 401
 	})
 }
 
@@ -173,9 +174,9 @@ func TestPageOfFiftyLinks(t *testing.T) {
 			Owner:   "ada", CreatedAt: now.Add(time.Duration(i-200) * time.Second)})
 	}
 	proxy := s.proxy()
-	// where nothing is reaped at the start
+	// Behind a host, no reaper runs at the start.
 	ada := owner(t, s.hosted(true, proxy.ConnectionString()).URL(), "ada")
-	ada.must(200, "GET", "/api/me", "") // which looks the key up
+	ada.must(200, "GET", "/api/me", "") // so that the key is cached
 	next, cursor := 119, ""
 	for pages := 1; ; pages++ {
 		proxy.Reset()
@@ -195,7 +196,7 @@ func TestPageOfFiftyLinks(t *testing.T) {
 			}
 			next--
 		}
-		inTime := time.Since(start) < time.Second // so that no storage call was tried again
+		inTime := time.Since(start) < time.Second // no storage call was retried
 		if queries, reads := calls["QueryEntities "+s.Owners],
 			calls["GetEntity "+s.Links]; len(calls) != 2 || inTime &&
 			(queries != 1 || reads != len(items)) {
@@ -214,12 +215,12 @@ func TestPageOfFiftyLinks(t *testing.T) {
 	}
 }
 
-// While storage does not respond, what is cached serves, and nothing is changed.
+// While storage does not respond, the service uses what it has cached, and changes nothing.
 func TestOwnersInAnOutage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	proxy := s.proxy()
-	// so that a key is good for a minute, poll or not
+	// Without polling, a cached key is valid for a minute.
 	base := s.standalone(proxy.ConnectionString(), "CHANGES_SECONDS=0").url
 	ada, unknown := owner(t, base, "ada"), owner(t, base, "bob")
 	ada.must(201, "POST", "/api/shorten",
@@ -293,7 +294,7 @@ func TestOwnersInAnOutage(t *testing.T) {
 	}
 }
 
-// A row of a link that another program has spoiled ends nothing but that link.
+// If another program damages a link's row, only that link fails.
 func TestDamagedLinkInAList(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

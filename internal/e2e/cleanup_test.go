@@ -9,8 +9,8 @@ import (
 	"tiney/link"
 )
 
-// A run of the timer rolls up and reaps, and an admin is told of it, although nothing is counted
-// any more. One that fails is told of once storage responds again.
+// A run of the timer rolls up clicks and reaps links, even if clicks are no longer counted. An
+// admin sees it in the statistics. A run that fails appears there once storage responds again.
 func TestTheReaperIsToldOf(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -41,7 +41,7 @@ func TestTheReaperIsToldOf(t *testing.T) {
 	}
 	p.Reset()
 	want(map[string]any{"deletedTotal": 0.0, "successfulRuns": 0.0, "failedRuns": 1.0})
-	// where the statistics are, and how far the roll-up is
+	// This table has the statistics and the progress of the roll-up.
 	p.Before(faultproxy.On("", s.State, faultproxy.ServerBusy))
 	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
 		t.Error("the run did not fail")

@@ -12,13 +12,13 @@ import (
 	"tiney/link"
 )
 
-// Of three processes, one is killed and one told to stop while they are busy, and one is told to
-// stop after that. What is stopped loses no click, and what is killed at most those since it wrote
-// its counts.
+// Three processes serve. While they are busy, one is killed and one is told to stop. The third is
+// told to stop after that. A stopped process loses no click. A killed one loses at most the clicks
+// since it last wrote its counts.
 func TestClicksOfProcessesThatEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	// the first three are followed on one process each
+	// Each of the first three links is followed on one process only.
 	links := []link.Alias{"killed", "stopped", "idle", "shared"}
 	for _, a := range links {
 		s.PutLink(link.Link{Alias: a, LongURL: "https://example.com/"})
@@ -50,8 +50,7 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 		return err == nil
 	}
 	follow := func(i int) bool {
-		return send(i, links[i], &own[i]) &&
-			send(i, "shared", &shared[i])
+		return send(i, links[i], &own[i]) && send(i, "shared", &shared[i])
 	}
 	for i, p := range p {
 		awaitReady(t, p.url)
@@ -59,7 +58,9 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 			follow(i)
 		}
 	}
-	testutil.Eventually(t, "the process that will be killed has saved its counts", func() bool { return saved("killed") == own[0].answered.Load() })
+	testutil.Eventually(t, "the process that will be killed has saved its counts", func() bool {
+		return saved("killed") == own[0].answered.Load()
+	})
 	flushed := own[0].answered.Load()
 	var clients sync.WaitGroup
 	for i := range 2 {
@@ -71,8 +72,7 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 		}
 	}
 	testutil.Eventually(t, "they are busy", func() bool {
-		return own[0].answered.Load() > 100 &&
-			own[1].answered.Load() > 100
+		return own[0].answered.Load() > 100 && own[1].answered.Load() > 100
 	})
 	for i, signal := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		if err := p[i].cmd.Process.Signal(signal); err != nil {
@@ -97,7 +97,7 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 		least, most = least+from, most+to
 	}
 	check("killed", flushed, own[0].answered.Load()+own[0].unknown.Load())
-	var of told // the shared link's, of those that were not killed
+	var of told // the clicks on the shared link at the processes that were not killed
 	for i := 1; i < 3; i++ {
 		check(links[i], own[i].answered.Load(), own[i].answered.Load()+own[i].unknown.Load())
 		of.answered.Add(shared[i].answered.Load())

@@ -27,7 +27,7 @@ func TestRequestsThatAreTooLarge(t *testing.T) {
 	if err != nil || got.Status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a header of 64 KiB: %+v, %v", got, err)
 	}
-	// A body that is announced with 1 TB is refused without being read to its end.
+	// A body with a Content-Length of 1 TB is refused before all of it is read.
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestRequestsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// checkServes checks that a process whose site has the link "warm" serves as usual.
+// checkServes checks that a process serves as usual. Its site must have the link "warm".
 func checkServes(t *testing.T, base string) {
 	t.Helper()
 	for target, want := range map[string]int{"/warm": 302, "/nobody": 404, "/api/health": 200} {
@@ -94,8 +94,8 @@ func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
 			}
 		})
 	}
-	// The read is held up until all requests are sent, but for 0.8 s at most: after 1.2 s it would
-	// be tried again. Requests that a slow machine sends later find the link cached.
+	// The read waits until all requests are sent, but at most 0.8 s, since it would be retried
+	// after 1.2 s. Requests that a slow machine sends later find the link in the cache.
 	<-first
 	for end := time.Now().Add(800 * time.Millisecond); sent.Load() < 1000 &&
 		time.Now().Before(end); {
@@ -109,15 +109,15 @@ func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
 			reads++
 		}
 	}
-	// A request that comes right after the read may find the link not cached yet. A slow machine
-	// has more of those.
+	// Right after the read, the cache may not have the link yet. On a slow machine, more requests
+	// come at that time.
 	if found.Load() != 1000 || reads > 50 {
 		t.Errorf("%d of 1000 redirected, %d reads", found.Load(), reads)
 	}
 }
 
-// Slow clients, endless headers and what is not HTTP are cut off, and do not keep others from being
-// served.
+// The service cuts off slow clients, endless headers and data that is not HTTP. Meanwhile it serves
+// others.
 func TestClientsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -175,8 +175,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
-			// The server may respond or take it for a client that has gone, but it must not keep
-			// the connection.
+			// The server may respond, or may think that the client has gone. It must not keep the
+			// connection open.
 			wantClosed(t, conn)
 		},
 		"half closed within a request": func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 				strings.Repeat("x", 1<<20))
 			conn.SetReadDeadline(time.Now().Add(time.Minute))
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			// The server may close the connection with the header half read, so that its response
-			// is lost.
+			// The server may close the connection before it has read the whole header. Then its
+			// response is lost.
 			if late, ok := err.(net.Error); ok && late.Timeout() || err == nil &&
 				response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 				t.Errorf("got %v, %v, want 431", response, err)

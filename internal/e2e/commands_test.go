@@ -19,13 +19,14 @@ import (
 	"tiney/link"
 )
 
-// subcommand is a run of the executable with arguments, and with the settings of links only.
+// subcommand returns a command that runs the executable with arguments. It has only the settings of
+// links.
 func (s *site) subcommand(connectionString string, args ...string) (cmd *exec.Cmd, stdout,
 	stderr *bytes.Buffer) {
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd = exec.Command(filepath.Join(s.app, "handler"), args...)
-	// Who has the connection need not have the rest. The lock's would be looked for under
-	// AzureWebJobsStorage.
+	// Somebody with the connection string need not have the other settings. The executable would
+	// look for the lock's connection under AzureWebJobsStorage.
 	cmd.Env = s.environment("", "TABLE_CONNECTION="+connectionString, "ADMIN_KEY=", "PORT=none")
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
@@ -41,7 +42,7 @@ func (s *site) run(connectionString string, args ...string) (exit int, stdout, s
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// wantRun runs a subcommand to its end, and checks its exit code and what it writes.
+// wantRun runs a subcommand to its end, and checks its exit code and its output. It returns stdout.
 func (s *site) wantRun(exit int, stdout, stderr string, args ...string) string {
 	s.t.Helper()
 	got, out, errs := s.run(emulator.ConnectionString(), args...)
@@ -70,8 +71,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	id := regexp.MustCompile(`(?m)^[0-9a-f]{16}`).FindString(list)
 	s.wantRun(0, "", "", "keys", "revoke", id)
 	testutil.Eventually(t, "the key is refused", func() bool {
-		return ada.send("GET", "/api/me",
-			"").Status == 401
+		return ada.send("GET", "/api/me", "").Status == 401
 	})
 	s.wantRun(0, columns, "", "keys", "list")
 	s.wantRun(1, "", "no key has this id.*\n", "keys", "revoke", id)
@@ -84,7 +84,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 func TestCheckOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	// which would make the table that is dropped below
+	// With clicks on, the process would make again the table that is dropped below.
 	p := s.standalone(emulator.ConnectionString(), "CLICKS=off")
 	l := mustShorten(t, p.url, "https://example.com/page")
 	lost := link.Link{Alias: "lost", LongURL: "https://example.com/lost", CreatedAt: time.Now(),
@@ -95,17 +95,19 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 	const read = `\d+ rows of 8 tables were read in \ds\. `
 	if exit, out, errs := s.run(emulator.ConnectionString(), "check", "-repair"); exit != 0 ||
 		errs != "" ||
-		!regexp.MustCompile(`^`+read+`Found: 0\. Mended: 0\.\nNot judged, .*: 2 rows\. .*\n$`).MatchString(out) {
+		!regexp.MustCompile(`^`+read+
+			`Found: 0\. Mended: 0\.\nNot judged, .*: 2 rows\. .*\n$`).MatchString(out) {
 		t.Errorf("exit %d\n%s\n%s", exit, out, errs)
 	}
 	var exit int
 	testutil.Eventually(t, "the row is a minute old", func() bool {
-		time.Sleep(5 * time.Second) // the machine has better things to do
+		time.Sleep(5 * time.Second) // spare the machine
 		exit, _, _ = s.run(emulator.ConnectionString(), "check")
 		return exit != 0
 	})
 	const damaged = `link-damaged           E\d+ShortUrls  no / no alias: its RowKey is no alias`
-	missing := `link-without-expiry    E\d+ShortUrls  lo / lost: it has no expiry row for its end, ` + lost.ExpiresAt.UTC().Format(time.RFC3339)
+	missing := `link-without-expiry    E\d+ShortUrls  lo / lost: ` +
+		`it has no expiry row for its end, ` + lost.ExpiresAt.UTC().Format(time.RFC3339)
 	s.wantRun(1, `(`+damaged+`|`+missing+`|\n)+`+read+`Found: 2\. Mended: 0\.\n`,
 		`2 rows are damaged .*-repair.*\n`, "check")
 	s.wantRun(1, `(`+damaged+` \(left: to mend it is to guess\)|`+missing+` \(mended\)|\n)+`+read+
@@ -177,8 +179,8 @@ func TestCheckIsInterrupted(t *testing.T) {
 	}
 }
 
-// The Functions host gives no arguments, but what host.json can make it give must not keep the
-// service from being one.
+// The Functions host passes no arguments unless host.json makes it do so. Even then the handler
+// must run as the service.
 func TestArgumentsBehindTheHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -16,7 +16,7 @@ import (
 	"tiney/storage"
 )
 
-// killAfter kills a host's process when its nth call on rows was applied.
+// killAfter kills a host's process after storage has applied its nth call on rows.
 func killAfter(p *faultproxy.Proxy, h *funchost.Host, n int64) {
 	p.Reset()
 	var seen atomic.Int64
@@ -28,18 +28,18 @@ func killAfter(p *faultproxy.Proxy, h *funchost.Host, n int64) {
 	})
 }
 
-// Package storage tests kills at every call. These tests show that the executable, its host and
-// real storage keep what is proven there: one kill in the middle of each order of writes.
+// Package storage tests kills at every call. These tests have one kill in the middle of each order
+// of writes. They show that the executable, its host and real storage keep the same guarantees.
 
 func TestKilledInTheMiddleOfACreate(t *testing.T) {
 	for name, n := range map[string]int64{
-		"fresh":     3, // the link is there, and its row of the index is not
-		"replacing": 5, // the row of the index leads to the link already
+		"fresh":     3, // the link exists, but not its index row
+		"replacing": 5, // the index row points to the new link already
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.TombstoneFor = 0 // so that nothing is left in the end
+			s.TombstoneFor = 0 // so that no rows are left at the end
 			if name == "replacing" {
 				s.PutLink(link.Link{Alias: "stale", LongURL: "https://example.com/page",
 					ExpiresAt: time.Now().Add(-time.Hour)})
@@ -91,8 +91,8 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	p := s.proxy()
 	h := s.hosted(false, p.ConnectionString())
 	live := mustShorten(t, h.URL(), "https://example.com/live")
-	// Of 24 calls: three of the roll-up, one for the time, then seven for each link and one for the
-	// expiry rows of each of two days.
+	// The run makes 24 calls: three of the roll-up, one for the time, seven for each link, and one
+	// for the expiry rows of each of two days.
 	killAfter(p, h, 14)
 	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
 		t.Error("the run ended although its process was killed")
@@ -106,7 +106,7 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	if err != nil || len(got.Logs) != 1 || got.Logs[0] != "another instance is reaping" {
 		t.Errorf("while the lease stands: %+v, %v", got, err)
 	}
-	// and the lease of the killed process, instead of waiting a minute for its end
+	// Removing the container removes the killed process's lease, which would end after a minute.
 	s.RemoveContainer(s.lock)
 	if _, err := h.FireTimer(ctx, "reaper"); err != nil {
 		t.Error(err)
@@ -122,15 +122,15 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	}
 }
 
-// change is a request of an owner that makes several storage calls. $NEW stands for a text, $ALIAS
-// and $TOKEN for the alias and the claim token of a link that is there before, made by its owner or
-// by nobody.
+// change is a request of an owner that makes several storage calls. $NEW stands for a text. $ALIAS
+// and $TOKEN stand for the alias and the claim token of a link that exists before. Its owner or
+// nobody has made that link.
 type change struct {
-	link                 string // the body of the shorten that makes it; "" for none
-	nobodys, deleted     bool   // whose it is, and what became of it
+	link                 string // the body of the shorten that makes the link; "" for no link
+	nobodys, deleted     bool   // whether the link has no owner, and whether it was deleted
 	method, target, body string
-	kill                 int64 // after which of its calls on rows
-	repeated             []int // what the request may get when it is repeated
+	kill                 int64 // kill the process after this call on rows
+	repeated             []int // the allowed statuses of the repeated request
 }
 
 var changes = map[string]change{
@@ -138,7 +138,8 @@ var changes = map[string]change{
 		body: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
 		kill: 4, repeated: []int{200, 201}},
 	"shorten, chosen": {method: "POST", target: "/api/shorten", kill: 3, repeated: []int{200, 201},
-		body: `{"longUrl":"https://example.com/","alias":"$NEW","expiresAtUtc":"2099-01-01T00:00:00Z"}`},
+		body: `{"longUrl":"https://example.com/","alias":"$NEW",` +
+			`"expiresAtUtc":"2099-01-01T00:00:00Z"}`},
 	"move": {link: `{"longUrl":"https://example.com/$NEW"}`,
 		method: "PATCH", target: "/api/links/$ALIAS",
 		body: `{"longUrl":"https://example.com/$NEW/moved"}`, kill: 7, repeated: []int{200}},
@@ -147,24 +148,27 @@ var changes = map[string]change{
 		kill: 4, repeated: []int{200}},
 	"delete": {link: `{"longUrl":"https://example.com/$NEW","expiresInSeconds":3600}`,
 		method: "DELETE", target: "/api/links/$ALIAS", kill: 3, repeated: []int{204}},
-	"restore": {link: `{"longUrl":"https://example.com/$NEW","alias":"$NEW","expiresInSeconds":3600}`, deleted: true,
-		// 409: it has been restored, so it is not deleted any more
+	"restore": {link: `{"longUrl":"https://example.com/$NEW","alias":"$NEW",` +
+		`"expiresInSeconds":3600}`, deleted: true,
+		// 409: the link is restored already, so it is not deleted any more
 		method: "POST", target: "/api/links/$ALIAS/restore", kill: 6, repeated: []int{200, 409}},
 	"claim": {link: `{"longUrl":"https://example.com/$NEW"}`, nobodys: true,
 		method: "POST", target: "/api/claims",
-		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, kill: 6, repeated: []int{200}},
-	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, kill: 2, repeated: []int{201}},
+		body: `{"claims":[{"alias":"$ALIAS","claimToken":"$TOKEN"}]}`, kill: 6,
+		repeated: []int{200}},
+	"key": {method: "POST", target: "/api/keys", body: `{"name":"$NEW"}`, kill: 2,
+		repeated: []int{201}},
 }
 
-// Nothing leaks when the process of a request is killed. The link is as it was or as it was to
-// become, and the request can be repeated.
+// Nothing leaks if a process is killed during a request. The link is as it was before, or as the
+// request would leave it, and the request can be repeated.
 func TestKilledInTheMiddleOfAChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range changes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.TombstoneFor = 0 // so that nothing is left in the end
+			s.TombstoneFor = 0 // so that no rows are left at the end
 			p := s.proxy()
 			h := s.hosted(false, p.ConnectionString())
 			ada := owner(t, h.URL(), "ada")
@@ -193,7 +197,7 @@ func TestKilledInTheMiddleOfAChange(t *testing.T) {
 				t.Errorf("it makes fewer than %d storage calls: %+v", c.kill, got)
 			}
 			p.Wait()
-			// which lists drop
+			// Lists drop rows of these two kinds.
 			s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
 			if err := h.Restart(ctx); err != nil {
 				t.Fatal(err)
@@ -207,12 +211,12 @@ func TestKilledInTheMiddleOfAChange(t *testing.T) {
 					c.repeated)
 			}
 			s.WantNoLeak(storage.ListedWithoutLink, storage.ListedWithoutKey)
-			// a claimed link among them
+			// The list includes a claimed link.
 			for _, item := range ada.must(200, "GET", "/api/links?limit=100", "")["items"].([]any) {
 				ada.must(204, "DELETE", "/api/links/"+item.(map[string]any)["alias"].(string), "")
 			}
 			s.Age(100 * 365 * 24 * time.Hour)
-			s.RemoveContainer(s.lock) // and the lease that a killed process may have taken
+			s.RemoveContainer(s.lock) // with the lease that a killed process may have taken
 			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
 				t.Error(err)
 			}

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// endless is a double of the table service with as many links as it is told, and totals of each,
-// which Azurite takes hours to hold. It can only be read, and has no other rows.
+// endless is a double of the table service with the given number of links and their click totals.
+// It can only be read, and has no other rows. Azurite would take hours to hold as many links.
 type endless struct{ links int }
 
 const linksAPartition = 2000
@@ -36,7 +36,8 @@ func (e endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasSuffix(table, "()") {
 		w.Header().Set("x-ms-error-code", "ResourceNotFound")
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, `{"odata.error":{"code":"ResourceNotFound","message":{"lang":"en-US","value":"x"}}}`)
+		fmt.Fprint(w, `{"odata.error":{"code":"ResourceNotFound",`+
+			`"message":{"lang":"en-US","value":"x"}}}`)
 		return
 	}
 	out := bufio.NewWriter(w)
@@ -51,8 +52,8 @@ func (e endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil || filter == nil {
 		panic(r.URL)
 	}
-	// matches compares a link with the filter: -1 for one that comes before what it matches, 1 for
-	// one behind.
+	// matches compares a link with the filter. It returns 0 for a match, -1 for a link before the
+	// matching ones, and 1 for a link after them.
 	matches := func(i int) int {
 		key := map[string]string{"PartitionKey": aliasOf(i)[:2], "RowKey": aliasOf(i)}
 		for _, c := range filter {
@@ -72,14 +73,18 @@ func (e endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a := aliasOf(i)
 		if table == "ShortUrls()" {
-			fmt.Fprintf(out, `{"PartitionKey":%q,"RowKey":%q,"LongUrl":"https://example.com/a/path/of/some/length?id=%d","CreatedAtUtc":"2026-01-02T03:04:05Z","IsDisabled":false,"Owner":"ann"}`, a[:2], a, i)
+			fmt.Fprintf(out, `{"PartitionKey":%q,"RowKey":%q,"LongUrl":`+
+				`"https://example.com/a/path/of/some/length?id=%d",`+
+				`"CreatedAtUtc":"2026-01-02T03:04:05Z","IsDisabled":false,"Owner":"ann"}`,
+				a[:2], a, i)
 		} else {
-			fmt.Fprintf(out, `{"PartitionKey":%q,"RowKey":%q,"Clicks":"%d","Bots":"0","TookMicroseconds":"0","Through":"20260101"}`, a[:2], a, i)
+			fmt.Fprintf(out, `{"PartitionKey":%q,"RowKey":%q,"Clicks":"%d","Bots":"0",`+
+				`"TookMicroseconds":"0","Through":"20260101"}`, a[:2], a, i)
 		}
 	}
 }
 
-// An export takes no more memory for many links than for few, and has all of them.
+// An export of many links takes no more memory than one of few, and has all of them.
 func TestExportOfManyLinks(t *testing.T) {
 	executable := filepath.Join(deployed(t), "handler")
 	exported := func(links int) (peak int64) {
@@ -112,7 +117,7 @@ func TestExportOfManyLinks(t *testing.T) {
 		return peak
 	}
 	few, many := exported(20_000), exported(200_000)
-	// some MB are garbage that is not collected yet, and with the race detector more
+	// A few MB are garbage that is not collected yet. With the race detector there is more of it.
 	if many > few+60 {
 		t.Errorf("%d MB for 200,000 links, %d for 20,000", many, few)
 	}

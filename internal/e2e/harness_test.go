@@ -1,5 +1,5 @@
-// Package e2e tests the executable as it is deployed, from outside: behind a double of the
-// Functions host and on its own, over Azurite.
+// Package e2e tests the executable from outside, as it is deployed. It runs behind a double of the
+// Functions host and on its own, with Azurite as its storage.
 package e2e
 
 import (
@@ -27,7 +27,7 @@ import (
 	"tiney/internal/testutil"
 )
 
-// All tests share one Azurite, and the app as it is laid out to be deployed, except that its
+// All tests share one Azurite and one app. The app is laid out as for a deployment, except that its
 // executable is built with the race detector.
 var (
 	emulator azurite.Ports
@@ -67,9 +67,10 @@ func TestMain(m *testing.M) {
 // hosts are the addresses of doubles of the Functions host.
 var hosts sync.Map
 
-// notTheServices reports whether a response is the Functions host's own, or of the path that it has
-// made of the request's, or is that of net/http to a request that is too large. Each of the
-// service's says who may cache it, but to OPTIONS.
+// notTheServices reports whether a response is not the service's own. Such a response comes from
+// the Functions host, or belongs to a path that the host has rewritten, or is net/http's response
+// to a header that is too large. Every response of the service has Cache-Control, except those to
+// OPTIONS.
 func notTheServices(r *http.Response) bool {
 	_, hosted := hosts.Load(r.Request.URL.Host)
 	return r.StatusCode == http.StatusRequestHeaderFieldsTooLarge ||
@@ -79,14 +80,14 @@ func notTheServices(r *http.Response) bool {
 
 var ctx = context.Background()
 
-// site is one set of tables, and starts processes that serve from it.
+// site is one set of tables. It starts processes that serve from them.
 type site struct {
 	t *testing.T
 	*rawtables.Tables
 	lock string // the container of the reaper's lock
 	app  string // the folder of the app
 
-	failures int // how often the test itself kills a handler that the host starts again
+	failures int // how often the test itself kills a handler that the host restarts
 }
 
 var sites atomic.Int64
@@ -101,10 +102,10 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// adminKey is that of all processes.
+// adminKey is the admin key of all processes.
 const adminKey = "the-admin-key-of-the-tests-9f8e7d6c5b4a"
 
-// environment is the whole environment of a process, the additional settings included.
+// environment returns the whole environment of a process, with the additional settings.
 func (s *site) environment(connectionString string, more ...string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
@@ -118,12 +119,12 @@ func (s *site) environment(connectionString string, more ...string) []string {
 		fmt.Sprintf("TOMBSTONE_DAYS=%d", s.TombstoneFor/(24*time.Hour)),
 		"BaseUrl=https://tiney.to",
 		"ADMIN_KEY=" + adminKey,
-		// all tests are one client
+		// All tests count as one client.
 		"RATE_SHORTEN_PER_MINUTE=0", "RATE_UNKNOWN_PER_MINUTE=0", "RATE_API_PER_MINUTE=0",
 	}, more...)
 }
 
-// proxy starts a proxy to storage that injects faults.
+// proxy starts a proxy in front of storage. It can inject faults.
 func (s *site) proxy() *faultproxy.Proxy {
 	p := faultproxy.Start(emulator)
 	s.t.Cleanup(p.Close)
@@ -140,8 +141,7 @@ func (s *site) hosted(proxy bool, connectionString string, more ...string) *func
 	}
 	hosts.Store(strings.TrimPrefix(h.URL(), "http://"), true)
 	s.t.Cleanup(func() {
-		// The host starts a handler again that ends by itself, as one does in which a race is
-		// detected.
+		// The host restarts a handler that ends by itself, as after a data race.
 		if n := h.Failures(); n != s.failures {
 			s.t.Errorf("the handler has ended %d times, want %d", n, s.failures)
 		}
@@ -150,7 +150,7 @@ func (s *site) hosted(proxy bool, connectionString string, more ...string) *func
 	return h
 }
 
-// process is the executable without a host.
+// process is a run of the executable without a host.
 type process struct {
 	cmd    *exec.Cmd
 	url    string
@@ -158,7 +158,7 @@ type process struct {
 	exited chan struct{} // closed when it has been waited for
 }
 
-// start starts the executable on a free port, and does not wait for it.
+// start starts the executable on a free port. It does not wait until it serves.
 func (s *site) start(connectionString string, more ...string) *process {
 	s.t.Helper()
 	port, err := freeport.Find()
@@ -184,8 +184,8 @@ func (s *site) start(connectionString string, more ...string) *process {
 	return p
 }
 
-// standalone starts the executable and waits until it responds. Another process may take its port
-// before it listens, so that it ends; it is started again then.
+// standalone starts the executable and waits until it responds. If another process takes the port
+// first, the executable ends, and standalone starts it again.
 func (s *site) standalone(connectionString string, more ...string) *process {
 	s.t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -246,8 +246,7 @@ func get(t *testing.T, url string, headers ...string) testutil.Response {
 func awaitReady(t *testing.T, base string) {
 	t.Helper()
 	testutil.Eventually(t, "it is ready", func() bool {
-		return get(t, base+
-			"/api/ready").Status == 200
+		return get(t, base+"/api/ready").Status == 200
 	})
 }
 
@@ -256,7 +255,7 @@ type shortLink struct {
 	CreatedAtUTC, ExpiresAtUTC time.Time
 }
 
-// shorten asks for a short link. A status of 0 means that there was no response.
+// shorten asks for a short link. It returns status 0 if there was no response.
 func shorten(t *testing.T, base, longURL string) (shortLink, int) {
 	t.Helper()
 	got, err := testutil.Send(http.MethodPost, base+"/api/shorten", fmt.Sprintf(`{"longUrl":%q}`,
@@ -273,8 +272,8 @@ func shorten(t *testing.T, base, longURL string) (shortLink, int) {
 	return l, got.Status
 }
 
-// mustShorten asks for a short link until it gets one: a busy machine may be too slow for the
-// service's five seconds, and the caller of a 503 is told to repeat the request.
+// mustShorten asks for a short link until it gets one. A busy machine may be too slow for the
+// service's five seconds, and a 503 tells the caller to repeat the request.
 func mustShorten(t *testing.T, base, longURL string) (l shortLink) {
 	t.Helper()
 	testutil.Eventually(t, "a link is made", func() bool {
@@ -288,18 +287,16 @@ func mustShorten(t *testing.T, base, longURL string) (l shortLink) {
 	return l
 }
 
-// modes are the ways to run the app. Behind the host, what no route matches does not reach it.
+// modes are the ways to run the app. Behind the host, requests that match no route do not reach the
+// app.
 var modes = map[string]func(s *site) (base string, hosted bool){
 	"behind a host that forwards": func(s *site) (string, bool) {
-		return s.hosted(false,
-			emulator.ConnectionString()).URL(), true
+		return s.hosted(false, emulator.ConnectionString()).URL(), true
 	},
 	"behind a host that proxies": func(s *site) (string, bool) {
-		return s.hosted(true,
-			emulator.ConnectionString()).URL(), true
+		return s.hosted(true, emulator.ConnectionString()).URL(), true
 	},
-	"on its own": func(s *site) (string,
-		bool) {
+	"on its own": func(s *site) (string, bool) {
 		return s.standalone(emulator.ConnectionString()).url, false
 	},
 }
@@ -323,8 +320,9 @@ func (c caller) send(method, target, body string, headers ...string) testutil.Re
 	return request(c.t, method, c.base+target, body, headers...)
 }
 
-// must sends a request until the response is no 503, which a busy machine may cause. It has to have
-// the given status then, or that of a repeated request. It returns the members of the body.
+// must sends a request until the response is no 503, which a busy machine may cause. The response
+// must then have the given status, or 200 instead of 201 since the request may have been repeated.
+// must returns the members of the body and the headers.
 func (c caller) must(status int, method, target, body string, headers ...string) map[string]any {
 	c.t.Helper()
 	var got testutil.Response
@@ -338,7 +336,7 @@ func (c caller) must(status int, method, target, body string, headers ...string)
 	return members(got)
 }
 
-// members returns the members of a response's body, and its headers by their canonical names.
+// members returns the members of a response's body, and its headers under their canonical names.
 func members(r testutil.Response) map[string]any {
 	all := map[string]any{}
 	_ = json.Unmarshal([]byte(r.Body), &all) // a body that is no object has no members
@@ -348,7 +346,7 @@ func members(r testutil.Response) map[string]any {
 	return all
 }
 
-// owner makes a key for an owner, and returns a caller with it.
+// owner makes a key for an owner, and returns a caller that sends it.
 func owner(t *testing.T, base, name string) caller {
 	t.Helper()
 	made := caller{t, base, adminKey}.must(201, "POST", "/api/keys",

@@ -45,7 +45,7 @@ func TestStrangersCannotFireTheTimer(t *testing.T) {
 					}
 				}
 			}
-			// Past the host, as only a process of the same machine could.
+			// These requests bypass the host. Only a process on the same machine could send them.
 			for _, header := range [][]string{{"Host", "tiney.to"},
 				{"X-Forwarded-For", "203.0.113.7"}, {"X-Ms-Invocation-Id", "1"}} {
 				if got := request(t, http.MethodPost, h.HandlerURL()+"/reaper", payload,
@@ -102,7 +102,7 @@ func TestLocationBehindTheHost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := http.DefaultTransport.RoundTrip(req) // a Client parses Location
+			resp, err := http.DefaultTransport.RoundTrip(req) // a Client would parse Location
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,8 +114,8 @@ func TestLocationBehindTheHost(t *testing.T) {
 	}
 }
 
-// A host that proxies tells the handler its own peer's address in X-Forwarded-For, and leaves what
-// Azure's front end adds.
+// A proxying host sends the handler its own peer's address in X-Forwarded-For. It passes on the
+// headers that Azure's front end adds.
 func TestLostClientAddressesBehindTheHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -142,7 +142,7 @@ func TestLostClientAddressesBehindTheHost(t *testing.T) {
 	}
 }
 
-// Everybody knows the key of development: a website whose name leads to this machine cannot use it
+// The development key is public. Still, a website whose name resolves to this machine cannot use it
 // through a visitor's browser.
 func TestTheDevelopmentKeyServesThisMachineAlone(t *testing.T) {
 	t.Parallel()
@@ -172,12 +172,11 @@ func TestHandlerThatIsKilledIsStartedAgain(t *testing.T) {
 	h := s.hosted(true, emulator.ConnectionString())
 	kill(t, h.PID())
 	testutil.Eventually(t, "it redirects again", func() bool {
-		return get(t, h.URL()+
-			"/live").Status == 302
+		return get(t, h.URL()+"/live").Status == 302
 	})
 }
 
-// A host that is killed leaves its handler behind, which then finishes its requests and ends,
+// A killed host leaves its handler behind. The handler then finishes its requests and ends,
 // although nobody reads its log any more.
 func TestHandlerEndsWithItsHost(t *testing.T) {
 	t.Parallel()
@@ -187,7 +186,7 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := s.proxy()
-	// The shell stands for the host.
+	// The shell acts as the host.
 	host := exec.Command("sh", "-c", `"$0" & echo $!; wait`, filepath.Join(s.app, "handler"))
 	host.Env = s.environment(proxy.ConnectionString(),
 		fmt.Sprintf("FUNCTIONS_CUSTOMHANDLER_PORT=%d", port))
@@ -235,7 +234,7 @@ func TestHandlerEndsWithItsHost(t *testing.T) {
 	requests.Wait()
 }
 
-// kill kills a process that may have ended.
+// kill kills a process. The process may have ended already.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	p, err := os.FindProcess(pid)

@@ -13,7 +13,7 @@ import (
 	"tiney/internal/testutil"
 )
 
-// The limits that are there by default, wherever the service runs.
+// The default limits hold in every way to run the service.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	header := map[string]string{"on its own": "X-Forwarded-For",
@@ -69,8 +69,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A flood of unknown aliases from one client makes no more calls than its limit, and those of
-// others are answered.
+// A flood of requests for unknown aliases from one client makes no more storage calls than its
+// limit allows. The requests of others are answered.
 func TestAFloodOfUnknownAliases(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -104,7 +104,7 @@ func TestAFloodOfUnknownAliases(t *testing.T) {
 		})
 	}
 	flood.Wait()
-	// A busy machine may have some look-ups tried twice.
+	// On a busy machine, some look-ups may be tried twice.
 	if most := 61 + int64(time.Since(start)/time.Second); reads.Load() > most+most/2 ||
 		found.Load() > min(most, reads.Load()) {
 		t.Errorf("%d look-ups, %d not found and %d refused; want %d of the first at most",
@@ -118,7 +118,7 @@ func TestAFloodOfUnknownAliases(t *testing.T) {
 	}
 }
 
-// An owner learns of few aliases of others by asking about many at once.
+// An owner who asks about many aliases learns of only a few of other owners' aliases.
 func TestAliasesOfOthersAreNotToldWithoutEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -152,7 +152,8 @@ func TestAliasesOfOthersAreNotToldWithoutEnd(t *testing.T) {
 	tries(429, 429, 200, 429, 429, 429, 429, 200)
 	made := (caller{t: t, base: base}).must(201, "POST", "/api/shorten",
 		`{"longUrl":"https://example.com/"}`)
-	claims := fmt.Sprintf(`{"claims":[{"alias":"bob1","claimToken":"x"},{"alias":"free1","claimToken":"x"},{"alias":"anns","claimToken":"x"},`+
+	claims := fmt.Sprintf(`{"claims":[{"alias":"bob1","claimToken":"x"},`+
+		`{"alias":"free1","claimToken":"x"},{"alias":"anns","claimToken":"x"},`+
 		`{"alias":%q,"claimToken":%q}]}`, made["alias"], made["claimToken"])
 	if got := ann.must(200, "POST", "/api/claims", claims)["results"]; !matches(got,
 		[]any{map[string]any{"result": "later"},

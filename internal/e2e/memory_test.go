@@ -21,8 +21,8 @@ import (
 	"tiney/telemetry"
 )
 
-// deployed lays the app out as it is deployed, without the race detector, which takes several times
-// the memory.
+// deployed lays the app out as for a deployment, and returns its folder. The executable has no race
+// detector, which would multiply its use of memory.
 func deployed(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	proxy := s.proxy()
 	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 		if c.Operation == "GetEntity" && c.Partition == "un" {
-			return faultproxy.NotFound // as Azurite says too, which takes ten times as long for it
+			return faultproxy.NotFound // Azurite says the same, but takes ten times as long
 		}
 		return faultproxy.None
 	})
@@ -63,7 +63,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		all.Wait()
 	}
 	atRest := memory()
-	unknown(0, 3000) // fills the cache, and the pools of connections and buffers
+	unknown(0, 3000) // this fills the cache, and the pools of connections and buffers
 	checkServes(t, p.url)
 	filled := memory()
 	unknown(3000, 9000)
@@ -71,8 +71,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	overfilled := memory()
 	t.Logf("%d MB at rest, %d MB after 3,000 unknown aliases, %d MB after 9,000", atRest>>10,
 		filled>>10, overfilled>>10)
-	// Garbage that is not collected yet is a few MB either way. A connection, a goroutine or a
-	// buffer left behind by each of the 6,000 would be more.
+	// Garbage that is not collected yet makes a few MB of difference. If each of the 6,000 requests
+	// left a connection, a goroutine or a buffer behind, the difference would be larger.
 	if overfilled > filled+10<<10 {
 		t.Errorf("from %d to %d MB by aliases that do not fit into the cache", filled>>10,
 			overfilled>>10)
@@ -86,7 +86,8 @@ func TestMemoryIsBounded(t *testing.T) {
 			if len(conns) < 1000 {
 				t.Fatalf("after %d connections: %v", len(conns), err)
 			}
-			// As many as the system lets one process open; some are needed for what comes next.
+			// The system lets one process open no more. Some connections are needed for the next
+			// steps.
 			for _, conn := range conns[len(conns)-50:] {
 				conn.Close()
 			}
@@ -103,8 +104,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	checkServes(t, p.url)
 }
 
-// However many imports and bulks come at once, there are few at a time, and the others are told
-// when to come back.
+// However many imports and bulk requests come at once, only a few run at a time. The others are
+// told when to try again.
 func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	const many, most = 100, 150 << 10 // calls, and KiB
 	var lines, links strings.Builder
@@ -125,7 +126,7 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 			proxy := s.proxy()
 			proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 				if c.Operation == "GetEntity" && c.Target == s.Links {
-					// as Azurite says too, which takes ten times as long for it
+					// Azurite says the same, but takes ten times as long.
 					return faultproxy.NotFound
 				}
 				return faultproxy.None
@@ -140,7 +141,7 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 				base, pid = h.URL(), h.PID()
 			}
 			awaitReady(t, base)
-			var callers []caller // each is an owner of two calls
+			var callers []caller // each owner makes two of the calls
 			for i := range many / 2 {
 				callers = append(callers, owner(t, base, fmt.Sprintf("owner-%d", i)))
 			}
@@ -159,8 +160,8 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 							refused.Add(1)
 						case got.Status == 503 && strings.Contains(got.Body,
 							"/problems/credentials-unchecked"):
-							// Beside 100 large bodies the emulator took too long for the look-up of
-							// a key.
+							// While it handled 100 large bodies, the emulator took too long for the
+							// look-up of a key.
 						default:
 							t.Errorf("%s: got %+v", target, got)
 						}
@@ -181,8 +182,8 @@ func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// An import that is refused is told so before its body has come. The body is taken all the same, so
-// that a client which sends it first can read that, and use the connection again.
+// An import is refused before its body has come. The service still reads the body. So a client that
+// sends the whole body first can read the response, and can use the connection again.
 func TestAnImportBesideAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -190,7 +191,7 @@ func TestAnImportBesideAnother(t *testing.T) {
 	p := s.standalone(proxy.ConnectionString())
 	awaitReady(t, p.url)
 	ann, bob := owner(t, p.url, "ann"), owner(t, p.url, "bob")
-	ann.must(200, "GET", "/api/me", "") // which looks the key up
+	ann.must(200, "GET", "/api/me", "") // so that the key is cached
 	reached, release := make(chan struct{}), make(chan struct{})
 	free := sync.OnceFunc(func() { close(release) })
 	defer free()
@@ -212,7 +213,7 @@ func TestAnImportBesideAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // a body has 15
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // the service allows 15 s for a body
 	const size = 4 << 20
 	fmt.Fprintf(conn, "POST /api/import HTTP/1.1\r\nHost: tiney.to\r\nX-Api-Key: "+
 		"%s\r\nContent-Length: %d\r\n\r\n", ann.token, size)
@@ -249,7 +250,7 @@ func TestAnImportBesideAnother(t *testing.T) {
 	}
 }
 
-// sendAll sends a request as the simplest of clients do: all of it, and only then they read the
+// sendAll sends a request as the simplest clients do: it sends all of it before it reads the
 // response.
 func sendAll(base, target, token, body string) (testutil.Response, error) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))

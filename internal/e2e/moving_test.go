@@ -13,7 +13,7 @@ import (
 	"tiney/internal/testutil"
 )
 
-// runs runs a subcommand that reads stdin to its end.
+// runs runs a subcommand to its end, with the given text as stdin.
 func (s *site) runs(connectionString, stdin string, args ...string) (stdout, stderr string,
 	exit int) {
 	s.t.Helper()
@@ -25,11 +25,13 @@ func (s *site) runs(connectionString, stdin string, args ...string) (stdout, std
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// file is one of n links: with owners and ends, without, and with clicks.
+// file returns an export of n links: some have owners, some expire, and they have different numbers
+// of clicks.
 func file(n int) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, `{"alias":"m%d","longUrl":"https://example.com/%d","createdAtUtc":"2020-01-02T03:04:05Z","clicks":%d`, i, i, i)
+		fmt.Fprintf(&b, `{"alias":"m%d","longUrl":"https://example.com/%d",`+
+			`"createdAtUtc":"2020-01-02T03:04:05Z","clicks":%d`, i, i, i)
 		if i%3 > 0 {
 			fmt.Fprintf(&b, `,"owner":"owner-%d"`, i%3)
 		}
@@ -41,7 +43,7 @@ func file(n int) string {
 	return b.String()
 }
 
-// Links are exported and imported over the API, in each way to run the app.
+// The API exports and imports links in each way to run the app.
 func TestMovingOverTheAPI(t *testing.T) {
 	t.Parallel()
 	for mode, start := range modes {
@@ -68,7 +70,7 @@ func TestMovingOverTheAPI(t *testing.T) {
 				t.Errorf("tried: got %v", got)
 			}
 			var got []string
-			// on a busy machine, some links may find no time
+			// On a busy machine, there may be no time left for some links.
 			testutil.Eventually(t, "the import is done", func() bool {
 				got = imports(admin, "?format=ndjson")
 				return !strings.Contains(fmt.Sprint(got), "503")
@@ -114,8 +116,8 @@ func TestMovingOverTheAPI(t *testing.T) {
 	}
 }
 
-// Storage is so slow that an import of as many links as there may be is not done within a request.
-// There is a response in time all the same, with a result for each.
+// Storage is too slow to import the largest allowed number of links within one request. The
+// response still comes in time, with a result for each link.
 func TestImportWhileStorageIsSlow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -189,7 +191,7 @@ func TestExportAndImportByCommand(t *testing.T) {
 	if forSheets != "sep=,\n"+asCSV {
 		t.Errorf("for a spreadsheet it begins with %.200q", forSheets)
 	}
-	// What is exported can be imported elsewhere, and is the same there.
+	// An export can be imported elsewhere, and gives the same links there.
 	for format, text := range map[string]string{"ndjson": exported, "csv": asCSV} {
 		other := newSite(t)
 		if _, stderr, exit := other.runs(direct, text, "import", "-format", format); exit != 0 {
@@ -204,8 +206,8 @@ func TestExportAndImportByCommand(t *testing.T) {
 	expect("damaged", stderr, exit, "1 rows are no links", 1)
 }
 
-// An import is killed, or stopped by Ctrl-C, at some storage call, and run again. It leaves what
-// one does that was left alone.
+// An import is killed, or stopped by Ctrl-C, at some storage call, and run again. The result is the
+// same as that of an uninterrupted import.
 func TestImportStoppedAndRunAgain(t *testing.T) {
 	t.Parallel()
 	const n = 120
@@ -232,7 +234,7 @@ func TestImportStoppedAndRunAgain(t *testing.T) {
 				})
 				_ = cmd.Wait()
 				proxy.Reset()
-				// else it may have begun the last links before it hears of the signal
+				// Later, it may have begun the last links before it gets the signal.
 				early := call < 280
 				if exit := cmd.ProcessState.ExitCode(); signal == os.Interrupt &&
 					(early || exit != 0) && (exit != 1 || !strings.HasSuffix(stderr.String(),
@@ -267,7 +269,7 @@ func TestImportStoppedAndRunAgain(t *testing.T) {
 	}
 }
 
-// The way to restore a backup that docs/moving.md describes.
+// TestBackup restores a backup as docs/moving.md describes.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -314,7 +316,7 @@ func TestBackup(t *testing.T) {
 		}
 		return lists
 	}
-	p.stop(t) // which saves the last clicks
+	p.stop(t) // this saves the last clicks
 	p = s.standalone(direct, settings...)
 	before := seen(p.url)
 	p.stop(t)
@@ -338,7 +340,7 @@ func TestBackup(t *testing.T) {
 		after["bob"] != before["bob"] {
 		t.Errorf("owners see\n%v\nand saw\n%v", after, before)
 	}
-	// Keys are no part of it.
+	// A backup has no keys.
 	key := owners["ann"]
 	key.base = p.url
 	if r := key.send(http.MethodGet, "/api/links", ""); r.Status != 401 {

@@ -11,18 +11,18 @@ import (
 	"tiney/internal/azurite"
 )
 
-// impairment is what a network does to what storage sends.
+// impairment is what the network does to the responses of storage.
 type impairment int32
 
 const (
 	none   impairment = iota
-	slow              // it comes 5 s later
-	frozen            // it does not come
+	slow              // data comes 5 s later
+	frozen            // data does not come
 	reset             // the connection is reset
 	cutOff            // the connection ends after 100 bytes
 )
 
-// network is what lies between a process and storage.
+// network is the network between a process and storage.
 type network struct {
 	t        *testing.T
 	ports    azurite.Ports
@@ -34,7 +34,7 @@ type network struct {
 	open      map[net.Conn]bool
 }
 
-// newNetwork makes a network that leads to the Azurite on the given ports.
+// newNetwork makes a network that leads to the Azurite on the ports to.
 func newNetwork(t *testing.T, to azurite.Ports) *network {
 	t.Helper()
 	from, err := azurite.FreePorts()
@@ -51,7 +51,8 @@ func (n *network) connectionString() string {
 	return azurite.Ports{Table: n.ports.Table, Blob: n.ports.Blob}.ConnectionString()
 }
 
-// up begins to listen. Another connection may have a port for a moment.
+// up starts to listen. It tries again for a while, since another connection may use a port for a
+// moment.
 func (n *network) up() {
 	for from, to := range map[int]int{n.ports.Table: n.target.Table, n.ports.Blob: n.target.Blob} {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", from))
@@ -105,7 +106,7 @@ func (n *network) serve(listener net.Listener, target string) {
 	}
 }
 
-// pass passes on what comes from one end to the other, until one of them is closed.
+// pass copies data from one connection to the other, until one of them is closed.
 func (n *network) pass(to, from net.Conn, impaired bool) {
 	defer func() {
 		n.mu.Lock()

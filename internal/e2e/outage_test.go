@@ -20,11 +20,11 @@ import (
 	"tiney/link"
 )
 
-// outage is a fault of storage that lasts.
+// outage is a lasting fault of storage.
 type outage struct {
-	// begin begins it and returns what ends it.
+	// begin begins the outage, and returns the function that ends it.
 	begin func(n *network, p *faultproxy.Proxy) (end func())
-	// partial says that some calls get through, so that a single one may succeed or fail.
+	// partial says that some calls get through. So a single call may succeed or fail.
 	partial bool
 }
 
@@ -96,7 +96,7 @@ func TestOutages(t *testing.T) {
 			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
 			s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm",
 				ExpiresAt: time.Now().Add(time.Hour)})
-			// Long enough for a slow machine to follow it first.
+			// The link lives long enough that even a slow machine can follow it first.
 			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief",
 				ExpiresAt: time.Now().Add(10 * time.Second)}
 			s.PutLink(brief)
@@ -104,12 +104,11 @@ func TestOutages(t *testing.T) {
 				t.Fatal("not warm")
 			}
 			before := descriptors(t, h)
-			time.Sleep(1100 * time.Millisecond) // until the cached links are not fresh any more
+			time.Sleep(1100 * time.Millisecond) // the cached links are no longer fresh then
 
 			end := o.begin(n, p)
-			// within repeats what was too slow, after the time in which the cache does not ask the
-			// table again: a slow machine is not slow each time, but a service that waits for too
-			// long is.
+			// within repeats a request that was too slow, once the cache would ask the table again.
+			// A slow machine is not slow every time, but a service that waits for too long is.
 			within := func(limit time.Duration, what string, do func() int, want ...int) {
 				t.Helper()
 				for try := 1; ; try++ {
@@ -134,7 +133,8 @@ func TestOutages(t *testing.T) {
 				}
 				return []int{want}
 			}
-			// of a slow machine under the race detector: what hangs takes longer
+			// slack is for a slow machine under the race detector. A request that hangs takes
+			// longer.
 			const slack = 4 * time.Second
 			within(time.Second+slack, "warm redirect", func() int { return fetch("/warm") }, 302)
 			within(slack, "warm redirect, again", func() int { return fetch("/warm") }, 302)
@@ -165,8 +165,7 @@ func TestOutages(t *testing.T) {
 			all.Wait()
 			time.Sleep(time.Until(brief.ExpiresAt))
 			within(5*time.Second+slack, "warm redirect past its expiry", func() int {
-				return fetch(
-					"/brief")
+				return fetch("/brief")
 			}, 410, 503)
 
 			end()
@@ -179,8 +178,8 @@ func TestOutages(t *testing.T) {
 			if took := time.Since(start); took > 25*time.Second {
 				t.Errorf("well again after %v only", took)
 			}
-			// A lease that was taken in the outage, and whose response was lost, would stand for a
-			// minute.
+			// If the response to taking the lease was lost in the outage, the lease would last for
+			// a minute.
 			s.RemoveContainer(s.lock)
 			got, err := h.FireTimer(ctx, "reaper")
 			if err != nil || len(got.Logs) != 1 || !strings.HasPrefix(got.Logs[0],
@@ -195,15 +194,14 @@ func TestOutages(t *testing.T) {
 			}
 			s.WantNoLeak()
 			testutil.Eventually(t, "connections are closed", func() bool {
-				return descriptors(t,
-					h) <= before+8
+				return descriptors(t, h) <= before+8
 			})
 		})
 	}
 }
 
-// descriptors returns how many files and connections the host's process has open, and 0 on systems
-// without /proc.
+// descriptors returns the number of files and connections that the host's process has open. It
+// returns 0 on systems without /proc.
 func descriptors(t *testing.T, h *funchost.Host) int {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -216,8 +214,8 @@ func descriptors(t *testing.T, h *funchost.Host) int {
 	return len(open)
 }
 
-// Storage that takes three seconds for each call is slow, and not down. No other test runs beside
-// this one: a busy emulator takes more than is left of the five.
+// Storage that takes three seconds for each call counts as slow, not as down. No other test runs at
+// the same time: a busy emulator would use up the rest of the five seconds.
 func TestSlowStorage(t *testing.T) {
 	s := newSite(t)
 	s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
@@ -271,15 +269,15 @@ func TestStorageDownAtStart(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	testutil.Eventually(t, "the container for the lock is made", func() bool {
-		return get(t, p.url+
-			"/api/ready").Status == 200
+		return get(t, p.url+"/api/ready").Status == 200
 	})
 }
 
 func TestStorageUnreachable(t *testing.T) {
 	t.Parallel()
 	for name, connection := range map[string]string{
-		"no such host": "AccountName=a;AccountKey=YQ==;TableEndpoint=https://tables.invalid/a;BlobEndpoint=https://blobs.invalid/a",
+		"no such host": "AccountName=a;AccountKey=YQ==;TableEndpoint=https://tables.invalid/a;" +
+			"BlobEndpoint=https://blobs.invalid/a",
 		"TLS not spoken": strings.ReplaceAll(emulator.ConnectionString(), "Endpoint=http://",
 			"Endpoint=https://"),
 		"wrong key": strings.ReplaceAll(emulator.ConnectionString(), azurite.Key, "YQ=="),
@@ -333,8 +331,8 @@ func TestStorageDeleted(t *testing.T) {
 	s.WantRows(1, 1, 1)
 }
 
-// A process that starts while the account's own region is down redirects to what the copy in the
-// second one has, and says so.
+// A process starts while the account's own region is down. It redirects by the copy in the second
+// region, and its readiness says so.
 func TestRegionIsDown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -381,8 +379,8 @@ func TestRegionIsDown(t *testing.T) {
 }
 
 // A request waits for slow storage for five seconds in all: for its key, its links and their
-// statistics. The sixth second is for what a write has to repair. A request for many links begins
-// none after 20 seconds.
+// statistics together. A sixth second is for repairs after a write. A request for many links starts
+// no more links after 20 seconds.
 func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	for _, each := range []time.Duration{2 * time.Second, 3 * time.Second} {
@@ -418,7 +416,7 @@ func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 					`{"longUrl":"https://example.com/","alias":"imported"}`, 26 * time.Second},
 			}
 			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
-			// each with a key that is not known to the process yet
+			// Each request has a key that the process does not know yet.
 			callers := make([]caller, len(requests))
 			for i, r := range requests {
 				callers[i] = caller{t, process.url, map[string]string{"admin": adminKey}[r.who]}

@@ -14,11 +14,11 @@ import (
 	"tiney/link"
 )
 
-// step is one request of a walk, and what its response must be. $NAME stands for what a step before
-// it has kept, in a header, the target, the body and what is wanted.
+// step is one request of a walk, with the expected response. $NAME stands for a value that an
+// earlier step has kept. It may be used in a header, the target, the body and want.
 type step struct {
 	name string
-	// the NAME of the credential that is sent as Authorization; "" for none
+	// as is the NAME of the credential in the Authorization header; "" for no credential.
 	as                   string
 	method, target, body string
 	headers              []string
@@ -27,8 +27,8 @@ type step struct {
 	keep                 string // NAME=member of the response, separated by spaces
 }
 
-// owned is a walk through all that owners, admins and holders of claim tokens can do. Its long
-// URLs, titles and tags hold the secret, which nothing may log or report.
+// owned is a walk through everything that owners, admins and holders of claim tokens can do. Its
+// long URLs, titles and tags contain the secret, which must not be logged or reported.
 var owned = []step{
 	{name: "a key without credentials", method: "POST", target: "/api/keys",
 		body: `{"name":"laptop"}`, status: 401,
@@ -68,7 +68,8 @@ var owned = []step{
 	{name: "the admin", as: "ADMIN", method: "GET", target: "/api/me", status: 200,
 		want: `{"owner":"admin","admin":true}`},
 	{name: "a key that does not exist", as: "FORGED", method: "GET", target: "/api/me", status: 401,
-		want: `{"type":"/problems/credentials-invalid","Www-Authenticate":"Bearer error=\"invalid_token\""}`},
+		want: `{"type":"/problems/credentials-invalid","Www-Authenticate":"Bearer ` +
+			`error=\"invalid_token\""}`},
 	{name: "a password", method: "GET", target: "/api/me", headers: []string{"Authorization",
 		"Basic YTpi"}, status: 401},
 	{name: "two kinds of credentials", as: "ADA", method: "GET", target: "/api/me",
@@ -84,8 +85,10 @@ var owned = []step{
 		status: 200},
 
 	{name: "a chosen alias", as: "ADA", method: "POST", target: "/api/shorten", status: 201,
-		body: `{"longUrl":"https://example.com/s3cr3t/docs","alias":"docs","statusCode":308,"title":"The s3cr3t docs","tags":["s3cr3t","work"]}`,
-		want: `{"alias":"docs","shortUrl":"https://tiney.to/docs","expiresAtUtc":null,"claimToken":"ABSENT","Location":"https://tiney.to/docs"}`},
+		body: `{"longUrl":"https://example.com/s3cr3t/docs","alias":"docs","statusCode":308,` +
+			`"title":"The s3cr3t docs","tags":["s3cr3t","work"]}`,
+		want: `{"alias":"docs","shortUrl":"https://tiney.to/docs","expiresAtUtc":null,` +
+			`"claimToken":"ABSENT","Location":"https://tiney.to/docs"}`},
 	{name: "the same again", as: "ADA", method: "POST", target: "/api/shorten",
 		body: `{"longUrl":"https://example.com/s3cr3t/docs","alias":"docs"}`, status: 200,
 		want: `{"alias":"docs"}`},
@@ -100,22 +103,30 @@ var owned = []step{
 		body: `{"longUrl":"https://example.com/s3cr3t","alias":"Admin"}`, status: 400,
 		want: `{"field":"alias"}`},
 	{name: "two ends", as: "ADA", method: "POST", target: "/api/shorten",
-		body: `{"longUrl":"https://example.com/s3cr3t","expiresInSeconds":60,"expiresAtUtc":"2999-01-01T00:00:00Z"}`, status: 400},
+		body: `{"longUrl":"https://example.com/s3cr3t","expiresInSeconds":60,` +
+			`"expiresAtUtc":"2999-01-01T00:00:00Z"}`, status: 400},
 	{name: "an end far away", as: "ADA", method: "POST", target: "/api/shorten",
-		body: `{"longUrl":"https://example.com/s3cr3t/far","alias":"far","expiresAtUtc":"2999-01-01T00:00:00Z","tags":["far"]}`, status: 201, want: `{"expiresAtUtc":"2999-01-01T00:00:00Z"}`},
+		body: `{"longUrl":"https://example.com/s3cr3t/far","alias":"far",` +
+			`"expiresAtUtc":"2999-01-01T00:00:00Z","tags":["far"]}`,
+		status: 201, want: `{"expiresAtUtc":"2999-01-01T00:00:00Z"}`},
 	{name: "redirect", method: "GET", target: "/docs", status: 308,
 		want: `{"Location":"https://example.com/s3cr3t/docs"}`},
 	{name: "preview", method: "GET", target: "/docs+",
 		headers: []string{"Accept", "application/json"}, status: 200,
-		want: `{"alias":"docs","shortUrl":"https://tiney.to/docs","longUrl":"https://example.com/s3cr3t/docs","expiresAtUtc":null,"title":"ABSENT","owner":"ABSENT"}`},
+		want: `{"alias":"docs","shortUrl":"https://tiney.to/docs",` +
+			`"longUrl":"https://example.com/s3cr3t/docs","expiresAtUtc":null,"title":"ABSENT",` +
+			`"owner":"ABSENT"}`},
 	{name: "preview of nothing", method: "GET", target: "/nobody+", status: 404},
 	{name: "QR code without credentials", method: "GET", target: "/api/links/docs/qr", status: 200,
 		want: `{"Content-Type":"image/svg+xml"}`},
 
 	{name: "reading", as: "ADA", method: "GET", target: "/api/links/docs", status: 200,
 		keep: "FIRST=Etag",
-		want: `{"alias":"docs","shortUrl":"https://tiney.to/docs","longUrl":"https://example.com/s3cr3t/docs","expiresAtUtc":null,"updatedAtUtc":null,"statusCode":308,"disabled":false,` +
-			`"shared":false,"deletedAtUtc":null,"title":"The s3cr3t docs","tags":["s3cr3t","work"],"owner":"ada"}`},
+		want: `{"alias":"docs","shortUrl":"https://tiney.to/docs",` +
+			`"longUrl":"https://example.com/s3cr3t/docs","expiresAtUtc":null,"updatedAtUtc":null,` +
+			`"statusCode":308,"disabled":false,` +
+			`"shared":false,"deletedAtUtc":null,"title":"The s3cr3t docs","tags":["s3cr3t",` +
+			`"work"],"owner":"ada"}`},
 	{name: "reading, HEAD", as: "ADA", method: "HEAD", target: "/api/links/docs", status: 200,
 		want: `{"Etag":"$FIRST"}`},
 	{name: "reading, by the admin", as: "ADMIN", method: "GET", target: "/api/links/docs",
@@ -245,8 +256,12 @@ var owned = []step{
 	{name: "deleting what is shared", as: "CLAIM2", method: "DELETE", target: "/api/links/$SHARED",
 		status: 409, want: `{"type":"/problems/link-shared"}`},
 	{name: "claiming", as: "ADA", method: "POST", target: "/api/claims", status: 200,
-		body: `{"claims":[{"alias":"$NOBODYS","claimToken":"$CLAIM"},{"alias":"$SHARED","claimToken":"$CLAIM"},{"alias":"nobody","claimToken":"$CLAIM"},{"alias":"docs","claimToken":"x"},{"alias":"$NOBODYS","claimToken":"$CLAIM"}]}`,
-		want: `{"results":[{"alias":"$NOBODYS","result":"claimed"},{"result":"invalid"},{"result":"gone"},{"alias":"docs","result":"already yours"},{"result":"already yours"}]}`},
+		body: `{"claims":[{"alias":"$NOBODYS","claimToken":"$CLAIM"},{"alias":"$SHARED",` +
+			`"claimToken":"$CLAIM"},{"alias":"nobody","claimToken":"$CLAIM"},{"alias":"docs",` +
+			`"claimToken":"x"},{"alias":"$NOBODYS","claimToken":"$CLAIM"}]}`,
+		want: `{"results":[{"alias":"$NOBODYS","result":"claimed"},{"result":"invalid"},` +
+			`{"result":"gone"},{"alias":"docs","result":"already yours"},{"result":"already ` +
+			`yours"}]}`},
 	{name: "what was claimed", as: "ADA", method: "GET", target: "/api/links/$NOBODYS", status: 200,
 		want: `{"owner":"ada","expiresAtUtc":null}`},
 	{name: "its token is void", as: "CLAIM", method: "GET", target: "/api/links/$NOBODYS",
@@ -268,8 +283,14 @@ var owned = []step{
 		status: 204},
 
 	{name: "many links", as: "BOB", method: "POST", target: "/api/links/bulk", status: 200,
-		body: `{"links":[{"longUrl":"https://example.com/s3cr3t/bulk","alias":"bulk","title":"s3cr3t"},{"longUrl":"https://example.com/s3cr3t/bulk"},{"longUrl":"https://example.com/s3cr3t/bulk","alias":"docs"},{"longUrl":"s3cr3t"},{"longUrl":"https://example.com/s3cr3t/bulk"}]}`,
-		want: `{"results":[{"status":201,"link":{"alias":"bulk","shortUrl":"https://tiney.to/bulk","claimToken":"ABSENT"},"problem":"ABSENT"},{"status":201},{"status":409,"problem":{"type":"/problems/alias-taken"},"link":"ABSENT"},{"status":400,"problem":{"field":"longUrl"}},{"status":200}]}`},
+		body: `{"links":[{"longUrl":"https://example.com/s3cr3t/bulk","alias":"bulk",` +
+			`"title":"s3cr3t"},{"longUrl":"https://example.com/s3cr3t/bulk"},` +
+			`{"longUrl":"https://example.com/s3cr3t/bulk","alias":"docs"},` +
+			`{"longUrl":"s3cr3t"},{"longUrl":"https://example.com/s3cr3t/bulk"}]}`,
+		want: `{"results":[{"status":201,"link":{"alias":"bulk",` +
+			`"shortUrl":"https://tiney.to/bulk","claimToken":"ABSENT"},"problem":"ABSENT"},` +
+			`{"status":201},{"status":409,"problem":{"type":"/problems/alias-taken"},` +
+			`"link":"ABSENT"},{"status":400,"problem":{"field":"longUrl"}},{"status":200}]}`},
 	{name: "too many links", as: "BOB", method: "POST", target: "/api/links/bulk",
 		body: `{"links":[` + strings.Repeat("{},", 100) + `{}]}`, status: 400,
 		want: `{"field":"links"}`},
@@ -283,7 +304,8 @@ var owned = []step{
 	{name: "what a link takes", method: "OPTIONS", target: "/api/links/docs", status: 204,
 		want: `{"Allow":"DELETE, GET, HEAD, PATCH, OPTIONS"}`},
 	{name: "what a link does not take", as: "ADA", method: "PUT", target: "/api/links/docs",
-		status: 405, want: `{"Allow":"DELETE, GET, HEAD, PATCH, OPTIONS","type":"/problems/method"}`},
+		status: 405,
+		want:   `{"Allow":"DELETE, GET, HEAD, PATCH, OPTIONS","type":"/problems/method"}`},
 	{name: "what keys take", method: "OPTIONS", target: "/api/keys", status: 204,
 		want: `{"Allow":"GET, HEAD, POST, OPTIONS"}`},
 	{name: "what claims take", method: "GET", target: "/api/claims", status: 405,
@@ -326,13 +348,12 @@ var owned = []step{
 		status: 302},
 }
 
-// take takes a walk, and returns what was kept on it.
+// take takes a walk, and returns the values that its steps have kept.
 func take(t *testing.T, base string, steps []step) map[string]string {
 	t.Helper()
 	kept := map[string]string{"ADMIN": adminKey, "FORGED": "tny_" + strings.Repeat("0", 49)}
 	expand := func(text string) string {
-		return os.Expand(
-			text, func(name string) string { return kept[name] })
+		return os.Expand(text, func(name string) string { return kept[name] })
 	}
 	for _, s := range steps {
 		var headers []string
@@ -341,19 +362,19 @@ func take(t *testing.T, base string, steps []step) map[string]string {
 		}
 		as := caller{t, base, kept[s.as]}
 		got := as.send(s.method, expand(s.target), expand(s.body), headers...)
-		// the latter is one link of many
+		// A status of 503 in the body is that of one link among many.
 		slow := func() bool {
 			return got.Status == 503 ||
 				strings.Contains(got.Body, `"status":503`)
 		}
 		tooSlow := slow()
-		for slow() { // as a busy machine may be, whose callers are told to repeat the request
+		for slow() { // on a busy machine; a 503 tells the caller to repeat the request
 			got = as.send(s.method, expand(s.target), expand(s.body), headers...)
 		}
 		all := members(got)
 		if tooSlow && (got.Status != s.status || s.target == "/api/links/bulk") &&
 			slices.Contains([]int{200, 404, 409, 412}, got.Status) {
-			t.Logf("%s: the repeated request got %+v", s.name, got) // the first one did it
+			t.Logf("%s: the repeated request got %+v", s.name, got) // the first one took effect
 			continue
 		}
 		if got.Status != s.status {
@@ -378,16 +399,15 @@ func take(t *testing.T, base string, steps []step) map[string]string {
 	return kept
 }
 
-// escapeTags expands what is kept in JSON text: an ETag has quotes.
+// escapeTags expands kept values in JSON text. It escapes quotes, since an ETag has some.
 func escapeTags(text string, kept map[string]string) string {
 	return os.Expand(text, func(name string) string {
-		return strings.ReplaceAll(kept[name], `"`,
-			`\"`)
+		return strings.ReplaceAll(kept[name], `"`, `\"`)
 	})
 }
 
-// matches says whether got has the members that want has, lists of the same length, and no member
-// that is ABSENT.
+// matches reports whether got has every member of want with a matching value, and lists of the same
+// length. A member that is "ABSENT" in want must be missing in got.
 func matches(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -420,7 +440,7 @@ func TestOwnersInEveryMode(t *testing.T) {
 	}
 }
 
-// Two lines of one header arrive as one line through a host that forwards.
+// A forwarding host joins two lines of one header into one line.
 func TestDoubledCredentials(t *testing.T) {
 	for mode, start := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -476,8 +496,8 @@ func TestOnlyOwnersMayShorten(t *testing.T) {
 	}
 }
 
-// A reaped link leaves a tombstone: its alias leads nowhere, and nobody gets it, until that goes
-// too.
+// A reaped link leaves a tombstone. Until the tombstone is gone too, the alias leads nowhere and
+// nobody can get it.
 func TestTombstones(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -494,7 +514,7 @@ func TestTombstones(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	reap(8 * 24 * time.Hour) // which is past the time in which a deleted link can be restored
+	reap(8 * 24 * time.Hour) // by then a deleted link can no longer be restored
 	s.WantNoLeak()
 	for alias, kind := range map[string]string{"expired": "/problems/link-expired",
 		"deleted": "/problems/link-deleted"} {

@@ -51,8 +51,7 @@ func TestReaperCatchesUp(t *testing.T) {
 		backlog(s)
 		p := s.standalone(emulator.ConnectionString())
 		testutil.Eventually(t, "the first run is over", func() bool {
-			return strings.Contains(
-				p.output.String(), `"msg":"reaper: done","deleted":50`)
+			return strings.Contains(p.output.String(), `"msg":"reaper: done","deleted":50`)
 		})
 		s.WantRows(2, 2, 1)
 	})

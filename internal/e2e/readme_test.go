@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What the README shows is what its commands print: each line of a response is among those that the
-// real one has.
+// TestReadme runs the commands in the README. Each line that the README shows of a response must be
+// a line of the real response.
 func TestReadme(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("NOT CHECKED: curl is not installed")
@@ -19,12 +19,12 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t)
-	s.t.Chdir(t.TempDir()) // for files that commands write
+	s.t.Chdir(t.TempDir()) // for the files that commands write
 	const developmentKey = "not-secret-and-for-development-only"
 	base := s.standalone(emulator.ConnectionString(), "BaseUrl=http://localhost:7071", "ADMIN_KEY="+
 		developmentKey).url
 	awaitReady(t, base)
-	// what stands for what in a command
+	// real maps what the README shows to the real values.
 	real := map[string]string{"localhost:7071": strings.TrimPrefix(base, "http://")}
 	expand := func(text string) string {
 		for shown, is := range real {
@@ -39,7 +39,7 @@ func TestReadme(t *testing.T) {
 			shown = strings.ReplaceAll(shown, "\\\n", "")
 			command, response, _ := strings.Cut(shown, "\n")
 			if strings.HasPrefix(command, "KEY=") {
-				continue // the user's part
+				continue // the user sets the variable
 			}
 			curl := exec.Command("sh", "-c", strings.Replace(expand(command), "curl ", "curl -sS ",
 				1))
@@ -69,7 +69,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// shows returns what a line of the README stands for: times and ids differ, and … is anything.
+// shows returns a pattern for a line of the README. Times and ids may differ, and … matches
+// anything.
 func shows(line string) *regexp.Regexp {
 	pattern := regexp.QuoteMeta(line)
 	pattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[0-9a-f]{16}`).ReplaceAllString(

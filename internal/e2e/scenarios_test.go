@@ -13,21 +13,21 @@ import (
 	"tiney/link"
 )
 
-// scene is one process with its tables, and who sends requests to it.
+// scene is one process with its tables, and the callers that send requests to it.
 type scene struct {
 	*site
 	anyone, owner caller
 }
 
-// with returns the scene for a test of its own.
+// with returns the scene for a subtest.
 func (s scene) with(t *testing.T) scene {
 	s.anyone.t, s.owner.t = t, t
 	return s
 }
 
-// want sends a request without credentials, and fails the test unless the response has this status
-// and this in its body. A 503, which a busy machine may cause, is repeated; a link may have been
-// made then.
+// want sends a request without credentials. It fails the test unless the response has this status,
+// and has contains in its body. It repeats the request after a 503, which a busy machine may cause;
+// a link may have been made by then.
 func (s scene) want(status int, contains, method, target, body string,
 	headers ...string) (got testutil.Response) {
 	s.anyone.t.Helper()
@@ -45,7 +45,7 @@ func (s scene) want(status int, contains, method, target, body string,
 	return got
 }
 
-// make makes a link, which has to be new.
+// make makes a link. The link must be new.
 func (s scene) make(body string) (l shortLink) {
 	s.anyone.t.Helper()
 	got := s.want(201, `"shortUrl":"https://tiney.to/`, "POST", "/api/shorten", body)
@@ -55,7 +55,7 @@ func (s scene) make(body string) (l shortLink) {
 	return l
 }
 
-// of returns the body that asks for a link of a URL.
+// of returns the request body that asks for a link of a URL.
 func of(longURL string) string {
 	body, _ := json.Marshal(map[string]string{"longUrl": longURL}) // a text is always JSON
 	return string(body)
@@ -104,7 +104,7 @@ func distinct(t *testing.T, aliases []string) map[string]bool {
 	return all
 }
 
-// leads checks that a link redirects to a URL.
+// leads checks that an alias redirects to a URL.
 func (s scene) leads(alias, location string) {
 	s.anyone.t.Helper()
 	if got := s.want(302, "", "GET", "/"+alias, "").Header.Get("Location"); got != location {
@@ -112,19 +112,18 @@ func (s scene) leads(alias, location string) {
 	}
 }
 
-// person is the browser of somebody whose clicks count.
+// person has the headers of a browser whose clicks count.
 var person = []string{"User-Agent",
 	"Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"}
 
-// scenarios are those that another design of a URL shortener lists as its tests, by their groups
-// and names there. here says where ours is another answer.
+// scenarios are the tests that another design of a URL shortener lists, by their groups and names
+// there. here says where this service answers differently.
 var scenarios = []struct {
 	name, here string
 	run        func(s scene)
 }{
 	{"status/health", "", func(s scene) {
-		s.want(200, `"status":"healthy"`, "GET", "/api/health",
-			"")
+		s.want(200, `"status":"healthy"`, "GET", "/api/health", "")
 	}},
 	{"status/root", "the root is a page; the version is in health", func(s scene) {
 		s.want(200, "<title>tiney", "GET", "/", "")
@@ -146,7 +145,8 @@ var scenarios = []struct {
 		s.want(409, "/problems/alias-taken", "POST", "/api/shorten", body)
 	}},
 	{"create/with expiry in seconds", "", func(s scene) {
-		if l := s.make(`{"longUrl":"https://example.com/seconds","expiresInSeconds":3600}`); l.ExpiresAtUTC.Sub(l.CreatedAtUTC) != time.Hour {
+		l := s.make(`{"longUrl":"https://example.com/seconds","expiresInSeconds":3600}`)
+		if l.ExpiresAtUTC.Sub(l.CreatedAtUTC) != time.Hour {
 			s.anyone.t.Errorf("got %+v", l)
 		}
 	}},
@@ -158,16 +158,13 @@ var scenarios = []struct {
 		}
 	}},
 	{"create/malformed URL", "", func(s scene) {
-		s.want(400, `"field":"longUrl"`, "POST",
-			"/api/shorten", of("not a url"))
+		s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", of("not a url"))
 	}},
 	{"create/empty URL", "", func(s scene) {
-		s.want(400, `"field":"longUrl"`, "POST",
-			"/api/shorten", of(""))
+		s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", of(""))
 	}},
 	{"create/missing URL", "", func(s scene) {
-		s.want(400, `"field":"longUrl"`, "POST",
-			"/api/shorten", "{}")
+		s.want(400, `"field":"longUrl"`, "POST", "/api/shorten", "{}")
 	}},
 	{"create/the same URL twice", "the second is a 200, with the first one's link", func(s scene) {
 		l := s.make(of("https://example.com/twice"))
@@ -175,23 +172,23 @@ var scenarios = []struct {
 			of("https://example.com/twice"))
 	}},
 
-	{"read/details by alias", "only its owner, or who has its claim token, may read a link", func(s scene) {
-		made := s.owner.must(201, "POST", "/api/shorten", of("https://example.com/details"))
-		read := s.owner.must(200, "GET", "/api/links/"+made["alias"].(string), "")
-		for _, name := range []string{"alias", "shortUrl", "longUrl", "createdAtUtc",
-			"expiresAtUtc"} {
-			if read[name] != made[name] {
-				s.anyone.t.Errorf("%s is %v, and was %v", name, read[name], made[name])
+	{"read/details by alias",
+		"only its owner, or who has its claim token, may read a link", func(s scene) {
+			made := s.owner.must(201, "POST", "/api/shorten", of("https://example.com/details"))
+			read := s.owner.must(200, "GET", "/api/links/"+made["alias"].(string), "")
+			for _, name := range []string{"alias", "shortUrl", "longUrl", "createdAtUtc",
+				"expiresAtUtc"} {
+				if read[name] != made[name] {
+					s.anyone.t.Errorf("%s is %v, and was %v", name, read[name], made[name])
+				}
 			}
-		}
-		s.want(401, "credentials-missing", "GET", "/api/links/"+made["alias"].(string), "")
-	}},
+			s.want(401, "credentials-missing", "GET", "/api/links/"+made["alias"].(string), "")
+		}},
 	{"read/redirect", "", func(s scene) {
 		s.leads(s.make(of("https://example.com/redirect")).Alias, "https://example.com/redirect")
 	}},
 	{"read/unknown", "", func(s scene) {
-		s.want(404, "/problems/not-found", "GET", "/unknown1",
-			"")
+		s.want(404, "/problems/not-found", "GET", "/unknown1", "")
 	}},
 	{"read/expired", "", func(s scene) {
 		s.PutLink(link.Link{Alias: "expired1", LongURL: "https://example.com/expired",
@@ -239,8 +236,7 @@ var scenarios = []struct {
 		s.want(410, "/problems/link-deleted", "GET", "/"+alias, "")
 	}},
 	{"delete/unknown", "", func(s scene) {
-		s.owner.must(404, "DELETE", "/api/links/unknown1",
-			"")
+		s.owner.must(404, "DELETE", "/api/links/unknown1", "")
 	}},
 
 	{"validation/javascript:", "", func(s scene) {
@@ -257,11 +253,12 @@ var scenarios = []struct {
 	{"validation/../../../etc/passwd as alias",
 		"", func(s scene) { s.nothing("../../../etc/passwd") }},
 
-	{"expiry/alive before", "the shortest life is a minute, so the link is put into the table", func(s scene) {
-		s.PutLink(link.Link{Alias: "alive1", LongURL: "https://example.com/alive",
-			ExpiresAt: time.Now().Add(time.Minute)})
-		s.leads("alive1", "https://example.com/alive")
-	}},
+	{"expiry/alive before",
+		"the shortest life is a minute, so the link is put into the table", func(s scene) {
+			s.PutLink(link.Link{Alias: "alive1", LongURL: "https://example.com/alive",
+				ExpiresAt: time.Now().Add(time.Minute)})
+			s.leads("alive1", "https://example.com/alive")
+		}},
 	{"expiry/gone after its time", "likewise", func(s scene) {
 		s.PutLink(link.Link{Alias: "short1", LongURL: "https://example.com/short",
 			ExpiresAt: time.Now().Add(3 * time.Second)})
@@ -316,8 +313,7 @@ var scenarios = []struct {
 	{"edges/4,096 characters", "", func(s scene) { s.long(4096) }},
 	{"edges/10 in parallel", "", func(s scene) { s.atOnce(10, "parallel") }},
 	{"edges/empty body", "", func(s scene) {
-		s.want(400, "/problems/body", "POST", "/api/shorten",
-			"")
+		s.want(400, "/problems/body", "POST", "/api/shorten", "")
 	}},
 	{"edges/text/plain", "", func(s scene) {
 		s.want(415, "/problems/media-type", "POST", "/api/shorten", of("https://example.com/plain"),
@@ -325,15 +321,15 @@ var scenarios = []struct {
 	}},
 }
 
-// nothing checks that there is nothing at what is no alias, however it is sent, and that asking for
-// it changes nothing.
+// nothing checks that an invalid alias leads to a 404, however it is sent, and that asking for it
+// changes nothing.
 func (s scene) nothing(alias string) {
 	s.anyone.t.Helper()
 	l := s.make(of("https://example.com/?before=" + url.QueryEscape(alias)))
 	before := len(s.Rows(s.Links))
 	s.want(404, "/problems/not-found", "GET", "/"+url.PathEscape(alias), "")
 	s.want(404, "/problems/not-found", "GET", "/"+strings.ReplaceAll(alias, " ", "%20"), "")
-	// texts are always JSON
+	// Texts can always be encoded as JSON.
 	body, _ := json.Marshal(map[string]string{"longUrl": "https://example.com/", "alias": alias})
 	s.want(400, `"field":"alias"`, "POST", "/api/shorten", string(body))
 	if after := len(s.Rows(s.Links)); after != before {
@@ -342,7 +338,7 @@ func (s scene) nothing(alias string) {
 	s.leads(l.Alias, l.LongURL)
 }
 
-// long checks that a URL of so many characters has a link.
+// long checks that a URL of the given number of characters gets a link.
 func (s scene) long(length int) {
 	s.anyone.t.Helper()
 	longURL := "https://example.com/"

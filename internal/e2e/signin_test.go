@@ -60,7 +60,7 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%s, a token as an API key: got %+v", where, got)
 		}
 	}
-	// Who has signed in anywhere has the same links and keys everywhere.
+	// A user who signs in anywhere has the same links and keys everywhere.
 	one, two := caller{t, bases["on its own"], ada}, caller{t, bases["behind a host that forwards"],
 		p.SignIn(t, "ada")}
 	one.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/","alias":"adas"}`)
@@ -88,8 +88,8 @@ func unsigned(t *testing.T, claims jwt.MapClaims) string {
 	return token
 }
 
-// A provider that is down is a 503 while its keys are not known, and nothing that its users notice
-// afterwards.
+// While a provider is down and its keys are not known, signing in is a 503. Once its keys are
+// known, its users do not notice that it is down.
 func TestSignInWhileTheProviderIsDown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -113,18 +113,16 @@ func TestSignInWhileTheProviderIsDown(t *testing.T) {
 	}
 	p.Up()
 	testutil.Eventually(t, "its users are known again", func() bool {
-		return me(
-			ada).Status == 200
+		return me(ada).Status == 200
 	})
 	p.Down()
 	if got := me(ada); got.Status != 200 {
 		t.Errorf("down once more: %+v", got)
 	}
-	p.Rotate(t, false) // as one does that is restarted and has lost its keys
+	p.Rotate(t, false) // like a provider that restarts and has lost its keys
 	p.Up()
 	testutil.Eventually(t, "its new key is known", func() bool {
-		return me(p.SignIn(t,
-			"ada")).Status == 200
+		return me(p.SignIn(t, "ada")).Status == 200
 	})
 	if log := process.output.String(); !strings.Contains(log,
 		"the sign-in provider does not respond") || strings.Contains(log, ada) {

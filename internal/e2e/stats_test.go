@@ -15,7 +15,7 @@ import (
 	"tiney/internal/testutil"
 )
 
-// visitors are who follows links: of each, what the statistics say.
+// visitors are the clients that follow links. Each has the names that the statistics must show.
 var visitors = []struct {
 	agent, referrer, address string
 	bot                      bool
@@ -54,11 +54,10 @@ type linkStats struct {
 	Referrers, Countries, Browsers, Systems, Devices []namedClicks
 }
 
-// All that tells of clicks agrees with the requests that were sent.
+// All statistics agree with the requests that were sent.
 func TestStatisticsAgree(t *testing.T) {
 	t.Parallel()
-	// The host replaces X-Forwarded-For if it proxies, and the services of Azure in front of it set
-	// CLIENT-IP.
+	// A proxying host replaces X-Forwarded-For. The services of Azure in front of it set CLIENT-IP.
 	header := map[string]string{"on its own": "X-Forwarded-For",
 		"behind a host that forwards": "X-Forwarded-For", "behind a host that proxies": "Client-Ip"}
 	for mode, header := range header {
@@ -69,7 +68,7 @@ func TestStatisticsAgree(t *testing.T) {
 				"CLIENT_ADDRESS_HOPS=1"}
 			base, restart := "", func() {}
 			if mode == "on its own" {
-				// What the first process has counted is written when it stops.
+				// The first process writes its counts when it stops.
 				p := s.standalone(emulator.ConnectionString(),
 					append(settings, "CLICKS_FLUSH_SECONDS=300")...)
 				base, restart = p.url, func() {
@@ -83,7 +82,7 @@ func TestStatisticsAgree(t *testing.T) {
 			awaitReady(t, base)
 			ann := owner(t, base, "ann")
 			want := map[string]*linkStats{} // by alias
-			sum := map[string]int{}         // clicks, as the rows have them
+			sum := map[string]int{}         // clicks, as in the rows
 			follow := func(alias string, times int) {
 				if want[alias] == nil {
 					ann.base = base
@@ -100,8 +99,7 @@ func TestStatisticsAgree(t *testing.T) {
 							headers = append(headers, "Referer", v.referrer)
 						}
 						testutil.Eventually(t, "a redirect", func() bool {
-							return get(t, base+"/"+
-								alias, headers...).Status == 302
+							return get(t, base+"/"+alias, headers...).Status == 302
 						})
 						request(t, http.MethodHead, base+"/"+alias, "", headers...)
 						get(t, base+"/"+alias, append(headers, "Sec-Purpose", "prefetch")...)
@@ -126,7 +124,7 @@ func TestStatisticsAgree(t *testing.T) {
 			restart()
 			follow("second", 1)
 			follow("third", 1)
-			// On a busy machine the clicks may be written before it is known whose they are.
+			// On a busy machine, the clicks may be written before their visitors.
 			testutil.Eventually(t, "all clicks and visitors are written", func() bool {
 				written, known := map[string]int{}, map[string]*clicks.Visitors{"*": {}}
 				for alias := range want {
@@ -207,7 +205,7 @@ func count(names []namedClicks, name string) []namedClicks {
 	return append(names, namedClicks{name, 1})
 }
 
-// decode reads what a caller is told.
+// decode gets target as the caller c, and decodes the response into v unless v is nil.
 func decode(t *testing.T, c caller, target string, v any, headers ...string) testutil.Response {
 	t.Helper()
 	var got testutil.Response
@@ -226,7 +224,7 @@ func decode(t *testing.T, c caller, target string, v any, headers ...string) tes
 	return got
 }
 
-// checkStats compares what is told of a link by day, by hour and as CSV with what it has to be.
+// checkStats compares the statistics of a link by day, by hour and as CSV with the expected ones.
 func checkStats(t *testing.T, c caller, alias string, want *linkStats) {
 	t.Helper()
 	path := "/api/links/" + alias + "/stats"

@@ -19,8 +19,8 @@ import (
 	"tiney/telemetry"
 )
 
-// newMonitoredSite makes a site, an ingestion endpoint, and the setting that makes processes report
-// to it.
+// newMonitoredSite makes a site and an ingestion endpoint. It also returns the setting that makes
+// processes report to the endpoint.
 func newMonitoredSite(t *testing.T) (s *site, e *ingest.Endpoint, setting string) {
 	t.Helper()
 	e = ingest.Start()
@@ -33,10 +33,10 @@ func newMonitoredSite(t *testing.T) (s *site, e *ingest.Endpoint, setting string
 	return newSite(t), e, "APPLICATIONINSIGHTS_CONNECTION_STRING=" + e.ConnectionString()
 }
 
-// secret is in every long URL and every query of the mix, and must never be reported or logged.
+// secret is in every long URL and every query of the mix. It must never be reported or logged.
 const secret = "s3cr3t"
 
-// mix sends a mix of requests, and returns what must have been counted.
+// mix sends a mix of requests, and returns the expected counts.
 func mix(t *testing.T, s *site, base string) (counts map[string]float64, requests map[string]int) {
 	t.Helper()
 	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/" + secret,
@@ -80,7 +80,7 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 	post(`{"longUrl":"ftp://` + secret + `"}`)
 	post(secret)
 	post(`{"longUrl":"https://example.com/disabled#` + secret + `"}`)
-	counts["cache look-ups"]++ // of the disabled one
+	counts["cache look-ups"]++ // for the disabled one
 	for range 10 {
 		redirect("live")
 		redirect("nobody")
@@ -91,8 +91,8 @@ func mix(t *testing.T, s *site, base string) (counts map[string]float64, request
 	return counts, requests
 }
 
-// counted returns the metrics that have arrived. The four counters of look-ups in the cache are
-// added up: which of them counts one depends on how soon the cache takes an entry in.
+// counted returns the metrics that have arrived. It adds up the four counters of cache look-ups,
+// since it depends on how soon the cache stores an entry which of them counts a look-up.
 func counted(e *ingest.Endpoint) map[string]float64 {
 	got := map[string]float64{}
 	for name, m := range e.Metrics() {
@@ -121,12 +121,10 @@ func TestTelemetryOfRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		testutil.Eventually(t, "all is counted", func() bool {
-			return maps.Equal(counted(e),
-				want)
+			return maps.Equal(counted(e), want)
 		})
 		testutil.Eventually(t, "the reaper's run arrives", func() bool {
-			return len(
-				e.Items("EventData")) == 1
+			return len(e.Items("EventData")) == 1
 		})
 		if got := e.Metrics()["reaper.deleted"].Value; got != 1 {
 			t.Errorf("reaper.deleted %v, want 1", got)
@@ -140,9 +138,11 @@ func TestTelemetryOfRequests(t *testing.T) {
 		t.Parallel()
 		s, e, setting := newMonitoredSite(t)
 		p := s.standalone(emulator.ConnectionString(), setting, "LOG_LEVEL=debug")
-		testutil.Eventually(t, "the first run of the reaper is over", func() bool { return strings.Contains(p.output.String(), "reaper: ") })
+		testutil.Eventually(t, "the first run of the reaper is over", func() bool {
+			return strings.Contains(p.output.String(), "reaper: ")
+		})
 		want, requests := mix(t, s, p.url)
-		p.stop(t) // which sends what is left
+		p.stop(t) // this sends the rest
 		if got := counted(e); !maps.Equal(got, want) {
 			t.Errorf("counted\n%v, want\n%v", got, want)
 		}
@@ -167,8 +167,8 @@ func TestTelemetryOfRequests(t *testing.T) {
 	})
 }
 
-// Whatever owners do, and whatever fails then, no credential, title, tag or long URL is in the log
-// or in telemetry.
+// Whatever owners do, and whatever then fails, no credential, title, tag or long URL gets into the
+// log or into telemetry.
 func TestNothingSecretIsReported(t *testing.T) {
 	s, e, setting := newMonitoredSite(t)
 	provider := oidcprovider.Start(t, oidcprovider.Options{})
@@ -200,7 +200,7 @@ func TestNothingSecretIsReported(t *testing.T) {
 	proxy.Reset()
 	provider.Down()
 	everybody()
-	p.stop(t) // which sends what is left
+	p.stop(t) // this sends the rest
 	never := []string{secret, ingest.Key, "AccountKey"}
 	for name, value := range kept {
 		if strings.HasPrefix(value, "tn") || name == "ADMIN" || name == "ID" || name == "SPOILED" {
@@ -225,8 +225,8 @@ func TestNothingSecretIsReported(t *testing.T) {
 
 var hexID = regexp.MustCompile(`^[0-9a-f-]{32,36}$`)
 
-// checkItems checks that everything sent has the names that charts and alerts use, and none of the
-// given texts.
+// checkItems checks that everything sent has the names that charts and alerts use, and contains
+// none of the given texts.
 func checkItems(t *testing.T, e *ingest.Endpoint, never ...string) {
 	t.Helper()
 	for _, text := range never {
@@ -300,13 +300,13 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 			c.must(404, http.MethodGet, "/nobody", "", "traceparent", "<script>")
 			c.must(201, http.MethodPost, "/api/shorten", `{"longUrl":"https://example.com/new"}`,
 				"traceparent", "00-"+trace+"-"+parent+"-01")
-			// By operation. A link that is requested again may be read again, if it is not in the
-			// cache yet, and on a busy machine a call may get no response in time and be made
-			// again.
+			// calls returns the calls by operation. If a link is requested again before the cache
+			// has it, it may be read again. On a busy machine, a call may get no response in time
+			// and be made again.
 			calls := func() map[string][]string {
 				by := map[string][]string{}
 				for _, i := range e.Items("RemoteDependencyData") {
-					// Polls for changes are nobody's in particular.
+					// Polls for changes belong to no request.
 					others := []string{"start", "clicks", "ready"}
 					if d := i.Data.BaseData; !slices.Contains(others,
 						i.Tags["ai.operation.name"]) && !strings.HasSuffix(d.Name, " "+s.State) {
@@ -357,7 +357,7 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 	}
 }
 
-// An endpoint that does not respond delays the stop by a few seconds, and no request.
+// An endpoint that does not respond delays the stop by a few seconds. It delays no request.
 func TestTelemetryFrozen(t *testing.T) {
 	t.Parallel()
 	s, e, setting := newMonitoredSite(t)
@@ -367,14 +367,14 @@ func TestTelemetryFrozen(t *testing.T) {
 	if status != 201 {
 		t.Fatalf("shorten: got %d", status)
 	}
-	for range 2500 { // more than the queue of telemetry holds
+	for range 2500 { // more than the telemetry queue holds
 		if got := get(t, p.url+"/"+l.Alias).Status; got != 302 {
 			t.Fatalf("got %d", got)
 		}
 	}
 	start := time.Now()
 	p.stop(t)
-	// the process gives it three; one try without a limit takes ten
+	// The process allows three seconds. One try without a limit takes ten.
 	if took := time.Since(start); took > 9*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
@@ -391,7 +391,7 @@ func TestEventsOfOutage(t *testing.T) {
 		get(t, fmt.Sprint(p.url, "/cold", n))
 	}
 	n.up()
-	time.Sleep(6 * time.Second) // what recovers sooner and fails again counts as one outage
+	time.Sleep(6 * time.Second) // a shorter recovery would count as part of the same outage
 	get(t, p.url+"/cold0")
 	p.stop(t)
 	var got []string
@@ -401,7 +401,7 @@ func TestEventsOfOutage(t *testing.T) {
 				d.Properties["ResultCode"]))
 		}
 	}
-	// On a busy machine the call that makes it an outage may be one that was under way before.
+	// On a busy machine, the call that starts the outage may be one that was under way before.
 	if len(got) > 0 && got[0] == "StorageUnavailable 127.0.0.1 timeout" {
 		got[0] = "StorageUnavailable 127.0.0.1 unreachable"
 	}

@@ -13,9 +13,10 @@ import (
 	"tiney/internal/faultproxy"
 )
 
-// A link that is disabled on one process is gone on the others within 15 seconds, and an alias that
-// was asked for in vain leads somewhere when it is made: in each of 1,000 cases, whether or not
-// they had it cached, while all of them are busy.
+// Within 15 seconds after a link is disabled on one process, it is gone on the others. Within the
+// same time after an alias is made, it leads somewhere, even if it was requested before in vain.
+// Both hold in each of 1,000 cases, whether or not the others had it cached, while all of them are
+// busy.
 func TestChangesArriveAtLoad(t *testing.T) {
 	needsProcesses(t)
 	t.Parallel()
@@ -26,7 +27,7 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	var aliases []string
 	for i := range disabled {
 		aliases = append(aliases, fmt.Sprintf("due%07d", i))
-		// As those who have made it know it.
+		// The event is the one that the link's maker would record.
 		e := event{op: "shorten", status: 201,
 			change: change{url: new(fmt.Sprintf("https://example.com/%d", i)), end: new(int64)},
 			birth:  true}
@@ -43,20 +44,21 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	for i := range 2 * len(others) {
 		load.Go(func() {
 			for n := 0; busy.Load(); n++ {
-				// the others nobody follows until they have changed
+				// The clients request only every second alias. Nobody requests the others until
+				// they have changed.
 				if a := n % len(aliases); a%2 == 0 {
 					r.follow(others[i%len(others)], aliases[a])
 				}
 			}
 		})
 	}
-	time.Sleep(time.Second) // they are cached
+	time.Sleep(time.Second) // the followed ones are cached then
 	next := make(chan string)
 	for range 4 {
 		writes.Go(func() {
 			for a := range next {
 				var e event
-				for !e.known() { // a busy machine may take longer than a request may
+				for !e.known() { // on a busy machine, a request may take longer than its limit
 					if a[:3] == "new" {
 						e = r.shorten(writer, nil, "https://example.com/"+a, a,
 							time.Now().Add(time.Hour).Unix())
@@ -87,7 +89,7 @@ func TestChangesArriveAtLoad(t *testing.T) {
 				want = 302
 			}
 			for e := r.follow(n, a); e.status != want; e = r.follow(n, a) {
-				if e.since(a) != 0 { // else the machine is too busy for any promise
+				if e.since(a) != 0 { // otherwise the machine is too busy for any promise
 					t.Errorf("%v, at last", e)
 					break
 				}
@@ -95,7 +97,7 @@ func TestChangesArriveAtLoad(t *testing.T) {
 			}
 		}
 	}
-	// Each of the requests, those before the last ones too.
+	// This checks each request, including those before the last ones.
 	r.checkTimes(r.history)
 	for _, v := range r.violations[:min(len(r.violations), 5)] {
 		t.Error(v)
@@ -103,8 +105,8 @@ func TestChangesArriveAtLoad(t *testing.T) {
 	t.Logf("%d changes in %d requests", len(aliases), r.count.requests.Load())
 }
 
-// Where a process cannot ask what others have changed, whether its calls fail or nobody responds,
-// it asks the table for each link that it has cached: one call for each request, and no more.
+// If a process cannot ask what others have changed, because its calls fail or nobody responds, it
+// asks the table for each link that it has cached. It makes exactly one call for each request.
 func TestNoPollMeansReads(t *testing.T) {
 	for name, fault := range map[string]faultproxy.Fault{"refused": faultproxy.Refuse,
 		"frozen": faultproxy.Freeze} {
@@ -119,7 +121,9 @@ func TestNoPollMeansReads(t *testing.T) {
 					time.Now().Add(time.Hour).Unix()).told.alias)
 			}
 			calls := func(operation, table string) int {
-				return len(slices.DeleteFunc(other.proxy.Calls(), func(c faultproxy.Call) bool { return c.Operation != operation || c.Target != table }))
+				return len(slices.DeleteFunc(other.proxy.Calls(), func(c faultproxy.Call) bool {
+					return c.Operation != operation || c.Target != table
+				}))
 			}
 			follow := func(when string, reads int, want func(i int) int) {
 				t.Helper()
@@ -147,19 +151,19 @@ func TestNoPollMeansReads(t *testing.T) {
 			}
 			changed := func(i int) int { return 302 + (1-i%2)*(410-302) }
 			follow("changed", len(aliases), changed)
-			// A poll is tried a few times, and then not again for a while.
+			// A poll is tried a few times, and then not tried again for a while.
 			if polls := calls("QueryEntities", r.tables.State); polls > len(aliases) {
 				t.Errorf("%d polls for %d requests", polls, 3*len(aliases))
 			}
 			other.proxy.Before(nil)
-			for range 100 { // the first one may wait for a poll that is frozen
+			for range 100 { // the first request may wait for a frozen poll
 				r.advance(trusted + time.Second)
 				before := calls("GetEntity", r.tables.Links)
 				if r.follow(other, aliases[1]); calls("GetEntity", r.tables.Links) == before {
 					break
 				}
 			}
-			follow("with polls", len(aliases)/2, changed) // those that are deleted are never cached
+			follow("with polls", len(aliases)/2, changed) // deleted links are never cached
 		})
 	}
 }

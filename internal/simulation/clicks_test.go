@@ -15,18 +15,18 @@ import (
 	"tiney/internal/faultproxy"
 )
 
-// browser is the User-Agent of all clients.
+// browser is the User-Agent that all clients send.
 const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
-// run is a process of a node, from its start to its end, and the redirects that clients got from
-// it, by alias.
+// run is one process of a node, from its start to its end. It has the redirects that clients got
+// from it, by alias.
 type run struct {
 	killed atomic.Bool
 
 	mu       sync.Mutex
 	answered map[string]int64
 	unknown  map[string]int64 // requests without a response
-	flushed  map[string]int64 // of those answered: when a flush began that saved all
+	flushed  map[string]int64 // those answered before a flush began that saved all of them
 }
 
 func (r *round) newRun() *run {
@@ -38,7 +38,7 @@ func (r *round) newRun() *run {
 	return n
 }
 
-// clicked notes the response to a GET of an alias, 0 for none.
+// clicked records the response to a GET of an alias. A status of 0 means no response.
 func (n *run) clicked(alias string, status int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +50,7 @@ func (n *run) clicked(alias string, status int) {
 	}
 }
 
-// flush makes a node save its counts, and reports whether it did.
+// flush makes a node save its counts, and reports whether it succeeded.
 func (n *node) flush() bool {
 	run := n.run.Load()
 	run.mu.Lock()
@@ -66,9 +66,9 @@ func (n *node) flush() bool {
 	return true
 }
 
-// checkClicks saves the counts of all nodes, which are at rest, and checks them: a click that was
-// answered is counted once, unless its process was killed before its next flush, and one without a
-// response at most once.
+// checkClicks saves the counts of all nodes, which must be at rest, and checks them. A click that
+// was answered is counted exactly once, unless its process was killed before its next flush. A
+// click without a response is counted at most once.
 func (r *round) checkClicks() {
 	for _, n := range r.nodes {
 		if !n.flush() {
@@ -80,7 +80,7 @@ func (r *round) checkClicks() {
 	add := func(to map[string]int64, counts map[string]int64) {
 		for alias, n := range counts {
 			to[alias] += n
-			to["*"] += n // all together, which are counted by themselves
+			to["*"] += n // all links together; the service counts them separately
 		}
 	}
 	for _, run := range r.runs {
@@ -112,7 +112,7 @@ func (r *round) checkClicks() {
 	r.count.lost.Add(most["*"] - saved["*"])
 }
 
-// checkTotals checks that what is rolled up is what was saved.
+// checkTotals checks that the totals of the roll-up equal the saved counts.
 func (r *round) checkTotals() {
 	saved, totals := map[string]int64{}, map[string]int64{}
 	for alias, days := range r.tables.Clicked() {
@@ -128,8 +128,8 @@ func (r *round) checkTotals() {
 	}
 }
 
-// Three processes count the clicks of a few links, and roll them up, while their calls fail or
-// arrive late, and they are killed and stopped.
+// Three processes count clicks on a few links and roll them up. Meanwhile, their calls fail or
+// arrive late, and the processes are killed and stopped.
 func TestClicksAreExact(t *testing.T) {
 	needsProcesses(t)
 	t.Parallel()
@@ -145,13 +145,13 @@ func TestClicksAreExact(t *testing.T) {
 			if f := n.fault(c); f != faultproxy.None || c.Rows == 0 || n.clean.Load() {
 				return f
 			}
-			switch c.N % 5 { // few of its calls write counts, so more of those fail
+			switch c.N % 5 { // few calls write counts, so more of them fail
 			case 0:
 				return faultproxy.DropResponse
 			case 1:
 				return faultproxy.Refuse
 			case 2:
-				// it arrives when another try was made, or the process is killed
+				// The call arrives after another try was made, or after the process was killed.
 				time.Sleep(2 * time.Second)
 			}
 			return faultproxy.None
@@ -187,7 +187,7 @@ func TestClicksAreExact(t *testing.T) {
 	}
 	rest()
 	r.checkClicks()
-	r.advance(49 * time.Hour) // the day is over for long enough
+	r.advance(49 * time.Hour) // the day ended long enough ago
 	ctx, stop = context.WithCancel(context.Background())
 	for _, n := range r.nodes {
 		n.clean.Store(false)

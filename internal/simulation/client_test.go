@@ -16,19 +16,20 @@ import (
 // key is a credential.
 type key struct {
 	owner, id, secret string
-	// when somebody began to revoke it, and when that was acknowledged; real, in Unix nanoseconds
+	// revoking is when somebody began to revoke the key, and revoked when that was acknowledged.
+	// Both are real times, in Unix nanoseconds.
 	revoking, revoked int64
 }
 
 var admin = &key{owner: "admin", secret: adminKey}
 
-// use is the use of a key.
+// use is one use of a key.
 type use struct {
 	key *key
 	event
 }
 
-// body is what responses have.
+// body has the members of responses.
 type body struct {
 	Alias, LongURL, ClaimToken, Type, Key, ID string
 	ExpiresAtUTC, DeletedAtUTC                time.Time
@@ -53,8 +54,8 @@ func (b body) view() view {
 	return v
 }
 
-// do sends a request with a credential, which may be nil, and fills in the event. It returns what
-// the response says.
+// do sends a request with a credential, which may be nil, and fills in the event. It returns the
+// body of the response.
 func (r *round) do(e *event, n *node, k *key, method, path string, send any) body {
 	var data []byte
 	if send != nil {
@@ -76,7 +77,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		if k != nil {
 			req.Header.Set("Authorization", "Bearer "+k.secret)
 		}
-		req.Header.Set("User-Agent", browser) // else it counts as a bot
+		req.Header.Set("User-Agent", browser) // otherwise it would count as a bot
 		if e.match != "" {
 			req.Header.Set("If-Match", e.match)
 		}
@@ -88,7 +89,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		var got body
 		if strings.Contains(resp.Header.Get("Content-Type"), "json") {
 			if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
-				return 0, body{} // killed in the middle of its response
+				return 0, body{} // the process was killed in the middle of its response
 			}
 		}
 		e.etag, e.target = resp.Header.Get("ETag"), resp.Header.Get("Location")
@@ -120,7 +121,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 func (r *round) record(e event) {
 	if e.status == 401 || e.op == "shorten" && e.problem == "expires-at-utc" &&
 		*e.change.end < e.until+60 {
-		return // its key was revoked, or time has passed since its end was chosen; nothing was done
+		return // its key was revoked, or its chosen end has come too close; nothing was done
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,22 +135,21 @@ func (r *round) record(e event) {
 }
 
 const (
-	urls   = 2 // how many URLs a round's clients shorten
-	chosen = 2 // how many aliases they choose
+	urls   = 2 // the number of URLs that a round's clients shorten
+	chosen = 2 // the number of aliases that they choose
 )
 
-// Owners have keys of their own, but for the admin, who may have links too.
+// owners have keys of their own. The admin, who may have links too, is not among them.
 var owners = []string{"alice", "bob"}
 
 func (r *round) url(i int) string {
-	return fmt.Sprintf("https://example.com/%s/%d",
-		r.prefix, i)
+	return fmt.Sprintf("https://example.com/%s/%d", r.prefix, i)
 }
 func (r *round) chosen(i int) string         { return fmt.Sprintf("own-%s-%d", r.prefix, i) }
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// someAlias is one of the links that were told of, most likely a recent one, or one that is chosen
-// by many.
+// someAlias returns the alias of a link that somebody was told of, or one that many clients choose.
+// A recent link is more likely.
 func (r *round) someAlias(rng *rand.Rand) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *round) someAlias(rng *rand.Rand) string {
 	return pick(rng, r.aliases)
 }
 
-// someKey is the key of an owner, at times one that was revoked, or that of the admin.
+// someKey returns an owner's key, which sometimes was revoked, or the admin's key.
 func (r *round) someKey(rng *rand.Rand) *key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,18 +177,18 @@ func (r *round) someKey(rng *rand.Rand) *key {
 	return pick(rng, keys)
 }
 
-// shortens is how many of 100 acts list or shorten.
+// shortens is the number of acts, of 100, that list or shorten.
 const shortens = 30
 
-// act is one thing that a client does.
+// act performs one act of a client.
 func (r *round) act(rng *rand.Rand) {
 	n := pick(rng, r.nodes)
 	for n.down.Load() {
-		time.Sleep(time.Millisecond) // with one node only
+		time.Sleep(time.Millisecond) // there may be only one node
 		n = pick(rng, r.nodes)
 	}
 	p := rng.IntN(100)
-	// a list drops rows whose create is not a minute old, by the clock of the node that is ahead
+	// A list drops rows whose create is not a minute old, by the clock of the node that is ahead.
 	if p < 3 {
 		r.quiet.Lock()
 		defer r.quiet.Unlock()
@@ -232,13 +232,13 @@ func (r *round) act(rng *rand.Rand) {
 	}
 }
 
-// someEnd is an end of a link, hardly later than the earliest one possible.
+// someEnd returns an end of a link, mostly little later than the earliest possible one.
 func (r *round) someEnd(rng *rand.Rand, n *node) int64 {
 	return n.clock().Add(63*time.Second +
 		pick(rng, []time.Duration{0, 0, 20 * time.Second, time.Hour})).Unix()
 }
 
-// someOwn is a link, and a key or, if there is one, the link's claim token.
+// someOwn returns a link, and a key or the link's claim token, if it has one.
 func (r *round) someOwn(rng *rand.Rand) (k *key, alias string) {
 	a, k := r.someAlias(rng), r.someKey(rng)
 	r.mu.Lock()
@@ -278,7 +278,7 @@ func (r *round) follow(n *node, alias string) event {
 	return e
 }
 
-// about is an event of a credential and a link.
+// about returns an event of a credential and a link.
 func about(op string, k *key, alias string) event {
 	return event{op: op, by: k.owner, token: k.owner == "", alias: alias}
 }
@@ -337,7 +337,7 @@ func (r *round) restore(n *node, k *key, alias string) {
 	r.record(e)
 }
 
-// claim claims two links at once, which may be one.
+// claim claims two links in one request. Both may be the same.
 func (r *round) claim(n *node, k *key, rng *rand.Rand) {
 	type claim struct {
 		Alias      string `json:"alias"`
@@ -367,20 +367,20 @@ func (r *round) claim(n *node, k *key, rng *rand.Rand) {
 			e.problem = got.Results[i].Result
 		}
 		if e.status == 409 {
-			e.status = 0 // one of the two has failed, and nobody knows which
+			e.status = 0 // one of the two claims has failed, and nobody knows which
 		}
 		r.record(e)
 	}
 }
 
-// knows reports whether somebody was told of a link.
+// knows reports whether a response has told of a link.
 func (r *round) knows(alias string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Contains(r.aliases, alias)
 }
 
-// list lists the links of an owner. It tells of links that nobody was told of when they were made.
+// list lists the links of an owner. It reveals links that no response told of when they were made.
 func (r *round) list(n *node, k *key) (items []body, complete bool) {
 	for path := "/api/links?limit=20"; ; {
 		var e event
@@ -395,7 +395,7 @@ func (r *round) list(n *node, k *key) (items []body, complete bool) {
 				r.violation("the list of %s has %+v", k.owner, e.told)
 			}
 			if r.sim != nil && !r.sim.resting() && !r.knows(item.Alias) {
-				continue // its create is under way, and may take it back
+				continue // its create is still under way, and may take the link back
 			}
 			r.record(e)
 		}
@@ -418,8 +418,7 @@ func (r *round) newKey(n *node, owner string) {
 	}
 }
 
-// renewKey makes a new key for an owner, if there is none but the first, and revokes the one
-// before.
+// renewKey makes a new key for an owner. It also revokes the previous key, if there is one.
 func (r *round) renewKey(n *node, rng *rand.Rand) {
 	owner := pick(rng, owners)
 	r.newKey(n, owner)

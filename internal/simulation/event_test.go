@@ -11,40 +11,41 @@ import (
 	"time"
 )
 
-// event is a request of a client, and its response.
+// event is a request of a client with its response.
 type event struct {
 	op     string // shorten, follow, read, edit, delete, restore or claim
 	by     string // an owner, "admin", or "" for nobody
 	token  bool   // the link's claim token was presented
-	alias  string // of shorten: the one that was chosen, or ""
-	change change // of shorten: what the link is to be
+	alias  string // the link's; for shorten, the chosen alias or ""
+	change change // for shorten, the wanted link
 	match  string // If-Match
-	keep   bool   // of claim: the link's end
+	keep   bool   // for claim: keep the link's end
 
 	node        *node
 	call, ret   int64 // real, in Unix nanoseconds
-	jump        int64 // the node's, when it was sent
-	from, until int64 // the node's clock then and at its response, in Unix seconds
-	latest      int64 // of all clocks at its response
+	jump        int64 // the node's jump when the request was sent
+	from, until int64 // the node's clock at the request and at the response, in Unix seconds
+	latest      int64 // the latest of all clocks at the response
 
-	sent    string // its body
-	status  int    // 0: none
+	sent    string // the request's body
+	status  int    // 0: no response
 	problem string // the kind of problem, or the result of a claim
 	told    view   // the link in the response
 	etag    string
-	target  string // of follow
-	// of shorten: nobody was told that this made the link, and somebody was told of the link
+	target  string // for follow
+	// birth marks an added shorten: a response told of its link, but none told that it made the
+	// link.
 	birth bool
 }
 
-// known reports whether the response tells what became of the request. Otherwise it may have had
-// its effect, or may have it yet.
+// known reports whether the response tells the outcome of the request. Otherwise the request may
+// have taken effect, or may take effect later.
 func (e event) known() bool { return 200 <= e.status && e.status < 500 }
 
-// choice reports whether it is a shorten with an alias that its caller chose.
+// choice reports whether the event is a shorten with a chosen alias.
 func (e event) choice() bool { return e.op == "shorten" && e.alias != "" }
 
-// done is when the request has had its effect for sure.
+// done returns the time by which the request has certainly taken effect, if it ever does.
 func (e event) done() int64 {
 	if e.known() {
 		return e.ret
@@ -52,14 +53,14 @@ func (e event) done() int64 {
 	return math.MaxInt64
 }
 
-// view is what a response tells of a link. Times are in Unix seconds; zero stands for never.
+// view is a link as a response describes it. Times are in Unix seconds; zero means never.
 type view struct {
 	alias, url, owner, title, tags string
 	end, deleted                   int64
 	disabled, shared               bool
 }
 
-// change is what a request wants a link to be. What is nil stays as it is.
+// change is what a request wants to change in a link. nil fields stay as they are.
 type change struct {
 	url, title, tags *string
 	end              *int64 // 0: never
@@ -81,7 +82,7 @@ func set[T any](to *T, value *T) {
 	}
 }
 
-// partition is where a link is stored.
+// partition returns the partition in which a link is stored.
 func partition(alias string) string { return strings.ToLower(alias[:min(2, len(alias))]) }
 
 func (e event) String() string {
@@ -92,9 +93,9 @@ func (e event) String() string {
 		e.told)
 }
 
-// births returns the events by which those links were made that nobody was told of at first: a
-// request without a response has made them, or one that lost a race for the index and could not
-// take its own link back.
+// births returns the events that made the links that no response told of at first. A request
+// without a response has made such a link, or one that lost a race for the index and could not take
+// its own link back.
 func (r *round) births(history []event) []event {
 	first, named := map[string]event{}, map[string]bool{}
 	for _, e := range history {
@@ -133,9 +134,9 @@ func (r *round) births(history []event) []event {
 	return births
 }
 
-// attempts returns what changes may have done besides what their responses say: where storage did
-// not respond to a write, the service cannot know whether it was applied and then overwritten, and
-// writes again.
+// attempts returns effects that changes may have had besides those in their responses. If storage
+// did not respond to a write, the service cannot know whether the write was applied and then
+// overwritten. So it writes again.
 func attempts(history []event) (more []event) {
 	for _, e := range history {
 		switch e.op {
@@ -151,11 +152,9 @@ func attempts(history []event) (more []event) {
 
 // describe returns the history of a link as text.
 func (r *round) describe(alias string, history []event) string {
-	return text(slices.DeleteFunc(
-		slices.Clone(history), func(e event) bool {
-			return e.alias != alias &&
-				e.told.alias != alias
-		}))
+	return text(slices.DeleteFunc(slices.Clone(history), func(e event) bool {
+		return e.alias != alias && e.told.alias != alias
+	}))
 }
 
 func text(history []event) string {

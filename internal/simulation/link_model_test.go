@@ -8,25 +8,25 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// linkState is what becomes of an alias.
+// linkState is the state of an alias.
 type linkState struct {
 	phase phase
-	view         // deleted is the earliest time
-	until int64  // the latest time at which it was deleted
-	etag  string // "" if nobody was told of it
+	view         // deleted is the earliest possible time
+	until int64  // the latest possible time at which it was deleted
+	etag  string // "" if no response told of it
 }
 
 type phase int
 
 const (
 	never phase = iota // there is no link
-	tried              // nor here, but a request that failed may have left rows that take the alias
+	tried              // the same, but a failed request may have left rows that take the alias
 	made
 	gone // reaped
 )
 
-// linkModel says what the API promises of one link: that each request sees what those before it
-// have left, that edits change what they name and nothing else, and who may do what.
+// linkModel is what the API promises of one link. Each request sees the effects of those before it.
+// Edits change what they name and nothing else. It also says who may do what.
 var linkModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{linkState{}} },
 	Step: func(state, input, _ any) []any {
@@ -66,9 +66,10 @@ func (s linkState) step(e linkEvent) []linkState {
 			all = append(all, next)
 		}
 	}
-	met := e.status == 412 && e.match != "" // the reaper, between its read and its write
+	// The reaper may have come between the request's read and its write.
+	met := e.status == 412 && e.match != ""
 	if met && s.phase == gone {
-		all = append(all, s) // as another one did
+		all = append(all, s) // another request has met the reaper too
 	}
 	if (e.status == 404 || e.problem == "gone" || met) && s.phase == made && s.over(e.latest) {
 		all = append(all, linkState{phase: gone})
@@ -76,7 +77,7 @@ func (s linkState) step(e linkEvent) []linkState {
 	return all
 }
 
-// live reports whether the link leads somewhere at now.
+// live reports whether the link leads somewhere at the time now.
 func (s linkState) live(now int64) bool {
 	return s.phase == made && s.deleted == 0 && !s.disabled && (s.end == 0 || s.end > now)
 }
@@ -89,7 +90,8 @@ func (s linkState) over(now int64) bool {
 	return s.end != 0 && s.end <= now
 }
 
-// as returns the link as a response tells it, if that is how it is.
+// as returns the state with what the response adds to it. It reports whether the response describes
+// a link in that state.
 func (s linkState) as(e event) (linkState, bool) {
 	if e.status != 200 || e.op == "claim" {
 		return s, true
@@ -104,7 +106,7 @@ func (s linkState) as(e event) (linkState, bool) {
 	return s, known && s.view == e.told
 }
 
-// create is a request for this alias, or the one that was given it.
+// create handles a request for this alias, or the request that drew it.
 func (s linkState) create(e linkEvent) []linkState {
 	free := s.phase == never || s.phase == tried
 	same := s.phase == made && e.by != "" && s.owner == e.by && s.url == *e.change.url
@@ -113,7 +115,7 @@ func (s linkState) create(e linkEvent) []linkState {
 	case !e.known() && free:
 		return []linkState{next, {phase: tried}}
 	case !e.known(),
-		// the link that shorten gives for the URL is disabled: see slot
+		// A 403 means that the link that shorten gives for the URL is disabled: see slot.
 		e.status == 403 && e.by == "",
 		e.status == 200 && same && s.live(e.from) && s.end == e.told.end,
 		e.status == 409 && s.phase != never && !(same && s.live(e.latest)):
@@ -124,8 +126,8 @@ func (s linkState) create(e linkEvent) []linkState {
 	return nil
 }
 
-// share is a request that was given this link, or that may have been: then others than its maker
-// have it.
+// share handles a request that was given this link, or may have been. After that, others than the
+// link's maker have it.
 func (s linkState) share(e linkEvent) []linkState {
 	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url && !s.shared {
 		s.shared, s.etag = true, ""
@@ -136,8 +138,8 @@ func (s linkState) share(e linkEvent) []linkState {
 	return []linkState{s}
 }
 
-// apply returns what becomes of the link by a request, and with what response: as early or as late
-// as may be.
+// apply returns the state after a request, and the response to it. If late, the times in it are as
+// late as possible, otherwise as early as possible.
 func (s linkState) apply(e event, late bool) (next linkState, status int, problem string) {
 	next = s
 	now, deleted := e.from, s.until
@@ -198,7 +200,7 @@ func (s linkState) claim(e event, now int64) (next linkState, status int, result
 		return s, 200, "already yours"
 	case s.owner != "" || !e.token:
 		return s, 200, "invalid"
-	case !s.live(now): // a disabled one too, or its new owner could undo what an admin did
+	case !s.live(now): // also a disabled one, or its new owner could undo what an admin did
 		return s, 200, "gone"
 	}
 	next.owner, next.etag = e.by, ""
@@ -233,8 +235,8 @@ func links(history []event) map[string][]event {
 		known := e.known()
 		e.status, e.told = 0, view{}
 		for a := range of[*e.change.url] {
-			// It may have been given this link, or have marked it as shared, not heard of it, and
-			// been given another one.
+			// It may have been given this link. Or it may have marked this link as shared without
+			// getting a response from storage, and then have been given another link.
 			if !known || a != given && e.node.failedBetween(e.call, e.ret+1e9,
 				writesOf(partition(a)), a) {
 				parts[a] = append(parts[a], e)

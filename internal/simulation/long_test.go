@@ -17,19 +17,19 @@ import (
 	"tiney/link"
 )
 
-// noTombstones lets reaped links leave nothing.
+// noTombstones makes the reaper leave nothing of links.
 const noTombstones = "NODE_TOMBSTONE_DAYS=0"
 
-// needsLong skips what waits for real lifetimes and leases to end, or works through many rows:
-// `make chaos` runs it.
+// needsLong skips tests that wait for real lifetimes and leases to end, or that work through many
+// rows. `make chaos` runs them.
 func needsLong(t *testing.T) {
 	if !*long {
 		t.Skip("takes minutes: make chaos runs it")
 	}
 }
 
-// The process is stopped when its expiry row is written and its link is not, and woken when the
-// link's life is over and another process has reaped the row.
+// A process is stopped after it has written a link's expiry row, before the link itself. It is
+// woken when the link's life is over and another process has reaped the row.
 func TestLongStoppedCreator(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
@@ -72,8 +72,8 @@ func TestLongStoppedCreator(t *testing.T) {
 		t.Errorf("got %d, want 503", got)
 	}
 	creator.proxy.Wait()
-	// The signal takes a moment, in which the process may come as far as to its link. It sends it
-	// when it is woken then, and gives it its expiry row again.
+	// The signal takes a moment. In that time, the process may come as far as writing its link.
+	// Then it sends the link when it is woken, and writes its expiry row again.
 	r.tables.WantNoLeak()
 	if code, body := other.control("reap"); code != 200 {
 		t.Errorf("reap: %d %s", code, body)
@@ -81,8 +81,8 @@ func TestLongStoppedCreator(t *testing.T) {
 	r.tables.WantRows(0, 0, 0)
 }
 
-// The process is stopped in the middle of a reap for longer than its lease, while another one does
-// the work.
+// A process is stopped in the middle of a reap for longer than its lease lasts. Meanwhile, another
+// process does the work.
 func TestLongStoppedReaper(t *testing.T) {
 	needsLong(t)
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestLongStoppedReaper(t *testing.T) {
 		ExpiresAt: time.Now().Add(time.Hour)}
 	r.tables.PutLink(again)
 	stale.signal(syscall.SIGCONT)
-	// It finds that its rows have changed, or that its lease is lost.
+	// The first reaper finds that its rows have changed, or that it has lost its lease.
 	if status := <-ended; status != 200 && status != 503 {
 		t.Errorf("the reaper that was stopped: got %d", status)
 	}
@@ -146,7 +146,7 @@ func TestLongStoppedReaper(t *testing.T) {
 	}
 }
 
-// A reaper's memory is bounded by a page of rows, however many are due.
+// A reaper's memory is limited by a page of rows, no matter how many rows are due.
 func TestLongBacklog(t *testing.T) {
 	needsLong(t)
 	r, end := newRound(t, setup{env: []string{"NODE_BIG_PAGES=yes", noTombstones}})
@@ -158,13 +158,13 @@ func TestLongBacklog(t *testing.T) {
 	for _, count := range []int{1000, *rows} {
 		r.tables.PutMany(count, at)
 		n.kill()
-		n.start() // with an empty memory
+		n.start() // so that its memory is empty
 		start := time.Now()
 		for runs, left := 0, count; left > 0; runs++ {
 			if runs == 60 {
 				t.Fatalf("%d of %d are left after an hour", left, count)
 			}
-			// Its limit is a minute; the next run goes on.
+			// A run is limited to a minute. The next run continues.
 			code, body := n.control("reap")
 			if code != 200 {
 				t.Fatalf("reap: %d %s", code, body)
@@ -181,8 +181,8 @@ func TestLongBacklog(t *testing.T) {
 	}
 }
 
-// The clock of one process jumps an hour ahead and back. What it says of links follows its clock;
-// nothing is lost by it.
+// The clock of one process jumps an hour ahead and back. Its responses about links follow its
+// clock. Nothing is lost.
 func TestClockJumps(t *testing.T) {
 	r, end := newRound(t, setup{env: []string{"NODE_STORAGE_CLOCK=yes"}})
 	defer end()
@@ -231,7 +231,7 @@ func TestClockJumps(t *testing.T) {
 		if got.StatusCode != 201 {
 			t.Errorf("shorten %s: got %d", jump.name, got.StatusCode)
 		}
-		// The reaper goes by another clock where its own is ahead.
+		// If its own clock is ahead, the reaper uses another clock.
 		if status, err := n.fireTimer(); status != 200 || err != nil {
 			t.Errorf("reaper %s: got %d, %v", jump.name, status, err)
 		}

@@ -29,25 +29,27 @@ import (
 )
 
 const (
-	// hostAddress is where a node takes the Functions host to reach it. It listens elsewhere.
+	// hostAddress is the address at which a node expects the Functions host to reach it. The node
+	// really listens elsewhere.
 	hostAddress = "127.0.0.1:1"
 
 	adminKey     = "the-admin-key-of-the-histories-of-chaos"
-	deletedKeep  = 90 * time.Second // so short that it ends within a round
+	deletedKeep  = 90 * time.Second // short enough to end within a round
 	tombstoneFor = 24 * time.Hour
-	// checkAge is more than the 6 seconds that a write of the service may take with its repair.
+	// checkAge is more than the 6 seconds that a write of the service may take, including its
+	// repair.
 	checkAge = 7 * time.Second
-	// trusted is how old what a node has cached may be, by its own clock.
+	// trusted is how old a node's cached entries may be, by its own clock.
 	trusted = 15 * time.Second
-	// retried is how long after a read has failed a node may serve what it has, by its own clock,
-	// without asking again.
+	// retried is how long after a failed read a node may use its cached entry without asking again,
+	// by its own clock.
 	retried = 5 * time.Second
 )
 
 // settingsOf returns the settings of a node.
 func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error) {
 	env := map[string]string{
-		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // see hostAddress; nothing runs by a schedule
+		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // see hostAddress; nothing runs on a schedule
 		"BaseUrl":                      "https://tiney.to",
 		"AzureWebJobsStorage":          connectionString,
 		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix +
@@ -68,8 +70,8 @@ func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error)
 	return app.ReadSettings(func(name string) string { return env[name] })
 }
 
-// serveNode is a process of the service with a clock that can be advanced, and with endpoints for
-// the test beside those of the functions. It ends when it is killed.
+// serveNode runs a process of the service. Its clock can be advanced, and it has endpoints for the
+// test beside those of the functions. It runs until it is killed.
 func serveNode() error {
 	var offset atomic.Int64
 	start, err := strconv.ParseInt(os.Getenv("NODE_CLOCK"), 10, 64)
@@ -87,7 +89,7 @@ func serveNode() error {
 	if err != nil {
 		return err
 	}
-	// else the test's clock is the only one
+	// Without NODE_STORAGE_CLOCK, the node uses only the test's clock.
 	settings.Storage.Reap.StorageClock = os.Getenv("NODE_STORAGE_CLOCK") != ""
 	node, err := app.New(context.Background(), settings, "chaos", now,
 		telemetry.NewLogger(os.Stderr, slog.LevelError))
@@ -99,7 +101,7 @@ func serveNode() error {
 	if err != nil {
 		return err
 	}
-	// A machine that is busy with other tests may not make them in time.
+	// On a machine that is busy with other tests, this may fail at first.
 	for node.Links.EnsureTables(context.Background()) != nil {
 		time.Sleep(time.Second)
 	}
@@ -109,7 +111,7 @@ func serveNode() error {
 	return http.Serve(listener, mux)
 }
 
-// muxOf serves the functions of a node, and endpoints for the test.
+// muxOf serves a node's functions, and endpoints for the test.
 func muxOf(node *app.App, offset *atomic.Int64) http.Handler {
 	var running atomic.Int64
 	mux := http.NewServeMux()
@@ -119,7 +121,7 @@ func muxOf(node *app.App, offset *atomic.Int64) http.Handler {
 			offset.Add(int64(by))
 		}
 	})
-	// Without the lock, so that reapers meet.
+	// It reaps without the lock, so that reapers meet.
 	mux.HandleFunc("/control/reap", func(w http.ResponseWriter, r *http.Request) {
 		done, err := node.Links.Reap(r.Context())
 		if err != nil || done.Failed > 0 {
@@ -138,7 +140,8 @@ func muxOf(node *app.App, offset *atomic.Int64) http.Handler {
 			fmt.Fprintf(w, "%+v %v", done, err)
 		}
 	})
-	// It repairs what has an age, by the real clock, or all if that is zero.
+	// It repairs damage of at least the given age by the real clock, or all damage if the age is
+	// zero.
 	mux.HandleFunc("/control/check", func(w http.ResponseWriter, r *http.Request) {
 		age, _ := time.ParseDuration(r.URL.Query().Get("age"))
 		if age > 0 {
@@ -148,8 +151,7 @@ func muxOf(node *app.App, offset *atomic.Int64) http.Handler {
 			Found: func(f storage.Finding) { fmt.Fprintf(w, "%+v\n", f) }})
 		fmt.Fprintf(w, "%+v %v", done, err)
 	})
-	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter,
-		_ *http.Request) {
+	mux.HandleFunc("/control/goroutines", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, runtime.NumGoroutine())
 	})
 	mux.HandleFunc("/control/idle", func(http.ResponseWriter, *http.Request) {
@@ -167,33 +169,34 @@ func muxOf(node *app.App, offset *atomic.Int64) http.Handler {
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// node is a process, with its own way to storage.
+// node is a process with its own connection to storage.
 type node struct {
 	round *round
 	proxy *faultproxy.Proxy
 	cut   atomic.Bool // storage is cut off
-	clean atomic.Bool // no faults any more
+	clean atomic.Bool // there are no more faults
 	down  atomic.Bool // nobody listens
 
-	sim *simulated // nil: it is a process
+	sim *simulated // nil if the node is a process
 
 	mu  sync.Mutex // held while the process changes
 	cmd *exec.Cmd
 	url atomic.Pointer[string]
-	run atomic.Pointer[run] // since it was started last
+	run atomic.Pointer[run] // the run since its last start
 
 	ahead atomic.Int64 // how far its clock is ahead of the real one, in nanoseconds
-	// when the clock was last advanced by more than trusted, or the process started; real, in Unix
-	// nanoseconds
+	// jump is when the clock was last advanced by more than trusted, or when the process started.
+	// It is real, in Unix nanoseconds.
 	jump atomic.Int64
 
 	faults sync.Mutex
 	rng    *rand.Rand // of the proxy's faults
-	// when calls failed, or may have, by partition, or by alias; real, in Unix nanoseconds
+	// failed has the times when calls failed, or may have failed, by partition or by alias. They
+	// are real, in Unix nanoseconds.
 	failed map[string][]int64
 }
 
-// fault decides what becomes of a storage call.
+// fault decides what happens to a storage call.
 func (n *node) fault(c faultproxy.Call) faultproxy.Fault {
 	if n.clean.Load() {
 		return faultproxy.None
@@ -219,7 +222,7 @@ func (n *node) fault(c faultproxy.Call) faultproxy.Fault {
 	return f
 }
 
-// note notes a fault. n.faults is held.
+// note records a fault. The caller holds n.faults.
 func (n *node) note(c faultproxy.Call) {
 	n.round.count.faults.Add(1)
 	name := c.Partition
@@ -232,21 +235,21 @@ func (n *node) note(c faultproxy.Call) {
 	n.failed[name] = append(n.failed[name], n.round.real())
 }
 
-// keyReads stands for all reads of keys.
+// keyReads is the name under which failed has all reads of keys.
 const keyReads = "keys"
 
-// writesOf stands for the writes of links in a partition, where its name is for the reads.
+// writesOf returns the name under which failed has writes of links in a partition. The partition's
+// own name is for reads.
 func writesOf(partition string) string { return "writes of " + partition }
 
-// failedBetween reports whether calls of one of these names may have failed between two times, real
-// in Unix nanoseconds.
+// failedBetween reports whether calls under one of the names may have failed between two times. The
+// times are real, in Unix nanoseconds.
 func (n *node) failedBetween(from, until int64, names ...string) bool {
 	n.faults.Lock()
 	defer n.faults.Unlock()
 	for _, name := range names {
 		if slices.ContainsFunc(n.failed[name], func(at int64) bool {
-			return from <= at &&
-				at <= until
+			return from <= at && at <= until
 		}) {
 			return true
 		}
@@ -254,7 +257,8 @@ func (n *node) failedBetween(from, until int64, names ...string) bool {
 	return false
 }
 
-// mayHaveFailed notes that a request has taken so long that the node may have given up a call.
+// mayHaveFailed records that a request took so long that the node may have given up one of its
+// calls.
 func (n *node) mayHaveFailed(names ...string) {
 	n.faults.Lock()
 	defer n.faults.Unlock()
@@ -263,7 +267,7 @@ func (n *node) mayHaveFailed(names ...string) {
 	}
 }
 
-// start starts the node's process with its clock where it was.
+// start starts the node's process. Its clock goes on from where it was.
 func (n *node) start() {
 	if n.sim != nil {
 		n.startSimulated()
@@ -315,7 +319,7 @@ func (n *node) signal(s os.Signal) {
 	_ = n.cmd.Process.Signal(s)
 }
 
-// clock is the node's clock.
+// clock returns the time of the node's clock.
 func (n *node) clock() time.Time {
 	if n.sim != nil {
 		return n.sim.now()
@@ -323,7 +327,7 @@ func (n *node) clock() time.Time {
 	return time.Now().Add(time.Duration(n.ahead.Load()))
 }
 
-// advance puts the node's clock forward. No request may be under way.
+// advance moves the node's clock forward. No request may be under way.
 func (n *node) advance(by time.Duration) {
 	if status, body := n.control("advance?by=" + by.String()); status != 200 {
 		n.round.t.Errorf("a clock cannot be advanced: %d %s", status, body)
@@ -344,7 +348,7 @@ func (n *node) control(what string) (int, string) {
 	return got.StatusCode, string(body)
 }
 
-// fireTimer runs the reaper under the lock, as the Functions host does.
+// fireTimer runs the reaper with the lock, as the Functions host does.
 func (n *node) fireTimer() (int, error) {
 	req, err := http.NewRequest(http.MethodPost, *n.url.Load()+"/reaper", strings.NewReader(`{}`))
 	if err != nil {

@@ -1,19 +1,22 @@
 //go:build unix
 
-// Package simulation breaks everything around the service that can be broken here, and looks
-// whether it keeps its promises.
+// Package simulation causes every trouble around the service that can be caused here, and checks
+// whether the service keeps its promises.
 //
-// Clients, some of them owners, shorten a few URLs, so that they collide, follow, edit, delete,
-// restore and claim the links, and renew their keys, and reapers run, while storage calls fail,
-// lose their responses or arrive late, nodes are killed and stopped, storage is cut off, and time
-// passes. The history of each URL and of each link is then checked against a model with porcupine,
-// what nodes may have cached against what the link was in the last 15 seconds, the counts of clicks
-// against the redirects that were answered, and the tables for what no reaper would find. When all
-// has been ended and its time has passed, the tables must be empty.
+// Clients, some of them owners, shorten a few URLs, so that they collide. They follow, edit,
+// delete, restore and claim the links, and renew their keys. Reapers run as well. Meanwhile,
+// storage calls fail, lose their responses or arrive late, nodes are killed and stopped, storage is
+// cut off, and time passes. Then the checks follow:
 //
-// The nodes are simulated (simulation_test.go decides what happens, by a seed, in a bubble of
-// testing/synctest), or they are processes over Azurite (processes_test.go). Clients and models are
-// the same for both.
+//   - Porcupine checks the history of each URL and of each link against a model.
+//   - What nodes may have cached is checked against the link in the last 15 seconds.
+//   - The counts of clicks are checked against the redirects that were answered.
+//   - The tables are checked for damage that no reaper would find.
+//   - When everything was ended and its time has passed, the tables must be empty.
+//
+// The nodes are either simulated or processes. For simulated ones, simulation_test.go decides what
+// happens, by a seed, in a bubble of testing/synctest. Processes run over Azurite; see
+// processes_test.go. Both use the same clients and models.
 package simulation
 
 import (
@@ -39,7 +42,8 @@ import (
 
 var (
 	duration = flag.Duration("simulation.duration", 5*time.Second, "how long to go on")
-	// a fixed one: what fails a change is the change, and make chaos looks for more
+	// The seed is fixed, so that a failure comes from a change of the code. make chaos tries other
+	// seeds.
 	seed = flag.Uint64("simulation.seed", 1,
 		"the seed of the first round; 0: take one from the time")
 	nodes = flag.Int("simulation.nodes", 2, "how many processes")
@@ -64,7 +68,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// tally counts what was done over all rounds.
+// tally counts what happened in all rounds.
 type tally struct {
 	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, checks,
 	repairs, clicks, lost atomic.Int64
@@ -80,7 +84,7 @@ func (c *tally) String() string {
 		c.clicks.Load(), c.lost.Load())
 }
 
-// needsProcesses leaves a test of processes out of `make test`.
+// needsProcesses keeps a test with processes out of `make test`.
 func needsProcesses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("of processes: make check runs it")
@@ -109,20 +113,20 @@ type round struct {
 	count  *tally
 	tables *rawtables.Tables
 	prefix string
-	env    []string // of the nodes, beside what each has of its own
+	env    []string // of all nodes, beside the variables of each one
 	nodes  []*node
 	client *http.Client
-	quiet  quiet       // held by who sends a request, and locked where there must be none
-	sim    *simulation // nil: the nodes are processes
+	quiet  quiet       // read-locked during a request, and locked where there must be none
+	sim    *simulation // nil if the nodes are processes
 
 	mu         sync.Mutex
 	history    []event
-	settled    []event // the history, when all was settled
+	settled    []event // the history when everything was settled
 	uses       []use
-	aliases    []string          // that somebody was told of, in order
-	tokens     map[string]string // the claim tokens of aliases
-	etags      map[string]string // the last ones that aliases were seen with
-	keys       map[string][]*key // of owners, the newest last
+	aliases    []string          // those that a response told of, in order
+	tokens     map[string]string // the claim tokens, by alias
+	etags      map[string]string // the last known ETags, by alias
+	keys       map[string][]*key // by owner, the newest last
 	runs       []*run
 	violations []string
 }
@@ -135,23 +139,22 @@ func (r *round) violation(format string, args ...any) {
 
 var prefixes atomic.Int64
 
-// setup says how a round begins. The zero setup is of one without faults.
+// setup says how a round begins. The zero setup begins a round without faults.
 type setup struct {
 	seed  uint64
-	count *tally   // nil: nobody counts
-	nodes int      // 0: as the flag says
-	env   []string // of the nodes' own settings
+	count *tally   // nil: nothing is counted
+	nodes int      // 0: the number in the flag
+	env   []string // settings for all nodes
 }
 
-// newRound makes tables and starts nodes on them, and returns what ends them again.
+// newRound makes tables and starts nodes on them. It also returns a function that ends the nodes.
 func newRound(t *testing.T, s setup) (r *round, end func()) {
 	prefix := fmt.Sprintf("C%d", prefixes.Add(1))
 	r = &round{t: t, count: s.count, prefix: prefix, env: s.env,
 		tables: rawtables.Open(t, emulator.ConnectionString(), prefix),
 		client: &http.Client{
 			Timeout: 20 * time.Second,
-			CheckRedirect: func(*http.Request,
-				[]*http.Request) error {
+			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
 			Transport: &http.Transport{MaxIdleConnsPerHost: 16},
@@ -179,10 +182,10 @@ func newRound(t *testing.T, s setup) (r *round, end func()) {
 	}
 }
 
-// random is one of the streams of random numbers of a round.
+// random returns one of a round's streams of random numbers.
 func random(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-// play plays one round and returns what went wrong in it.
+// play plays one round, and returns the violations in it.
 func play(t *testing.T, seed uint64, count *tally) []string {
 	r, end := newRound(t, setup{seed: seed, count: count})
 	defer end()
@@ -217,12 +220,12 @@ func play(t *testing.T, seed uint64, count *tally) []string {
 	return r.violations
 }
 
-// kinds is how many kinds of trouble there are. The first kindsNow of them leave the clocks alone,
-// and the next is a repair.
+// kinds is the number of kinds of trouble. The first kindsNow of them leave the clocks alone. The
+// next one is a repair.
 const kinds, kindsNow = 8, 5
 
-// makeTrouble does something to one process after the other until ctx ends, and leaves all of them
-// running.
+// makeTrouble causes trouble for one process after another until ctx ends. At the end, all of them
+// run.
 func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 	for {
 		select {
@@ -237,7 +240,7 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 			r.count.kills.Add(1)
 			n.kill()
 			time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
-			n.clean.Store(true) // so that it gets to its tables
+			n.clean.Store(true) // so that it can make its tables
 			n.start()
 			n.clean.Store(false)
 		case 1:
@@ -257,19 +260,20 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 			n.flush()
 		case 5:
 			if rng.IntN(3) > 0 {
-				continue // it takes its time
+				continue // a repair takes long
 			}
 			r.count.checks.Add(1)
 			r.quiet.Lock()
-			// so that what is there is old enough, and the repair meets what comes then
+			// Existing rows become old enough for the repair. It meets the requests that come after
+			// that.
 			time.Sleep(checkAge)
 			r.quiet.Unlock()
 			_, body := n.control("check?age=" + checkAge.String())
 			r.count.repairs.Add(int64(strings.Count(body, "Mended:true")))
 		default:
-			// One after the other, so that their clocks differ for a moment: by less than what the
-			// promises allow. Nothing is under way then, no poll either: for that alone, time would
-			// fly.
+			// The clocks are advanced one after the other. So they differ for a moment, but by less
+			// than the promises allow. Nothing is under way then, and no poll either, since time
+			// would pass too fast for that call alone.
 			r.count.advances.Add(1)
 			by := trusted + time.Duration(1+rng.IntN(10))*time.Second
 			for _, i := range rng.Perm(len(r.nodes)) {
@@ -283,7 +287,7 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 	}
 }
 
-// real is the time that all clocks are compared with, in Unix nanoseconds.
+// real returns the time that all clocks are compared with, in Unix nanoseconds.
 func (r *round) real() int64 {
 	if r.sim != nil {
 		return r.sim.wall().UnixNano()
@@ -291,7 +295,7 @@ func (r *round) real() int64 {
 	return time.Now().UnixNano()
 }
 
-// quiet keeps requests from being under way while something is done. A simulation needs none.
+// quiet can keep requests from being under way during an operation. A simulation does not need it.
 type quiet struct {
 	sync.RWMutex
 	off bool
@@ -308,10 +312,10 @@ func (q *quiet) RUnlock() { q.lock(q.RWMutex.RUnlock) }
 func (q *quiet) Lock()    { q.lock(q.RWMutex.Lock) }
 func (q *quiet) Unlock()  { q.lock(q.RWMutex.Unlock) }
 
-// latest is the latest time on any node's clock.
+// latest returns the latest time on any node's clock.
 func (r *round) latest() time.Time { return slices.MaxFunc(r.clocks(), time.Time.Compare) }
 
-// earliest is the earliest time on any node's clock.
+// earliest returns the earliest time on any node's clock.
 func (r *round) earliest() time.Time { return slices.MinFunc(r.clocks(), time.Time.Compare) }
 
 func (r *round) clocks() []time.Time {

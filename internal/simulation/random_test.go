@@ -26,7 +26,8 @@ var shrinks = flag.Bool("simulation.shrink", true, "look for the least that make
 var operations = flag.Int64("simulation.operations", 50_000,
 	"how many operations of clients to simulate")
 
-// TestSimulation plays histories of simulated nodes, each from its seed. One that fails is shrunk.
+// TestSimulation plays histories of simulated nodes, each from its own seed. It shrinks a history
+// that fails.
 func TestSimulation(t *testing.T) {
 	first := *seed
 	if first == 0 {
@@ -57,8 +58,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestReplay plays histories twice. What happens is the same, but where one request makes two calls for
-// the same row at once: which of them comes first is up to the scheduler of Go.
+// TestReplay plays each history twice. The same things happen, except if one request makes two
+// calls for the same row at once: Go's scheduler decides which of them comes first.
 func TestReplay(t *testing.T) {
 	var c tally
 	same := 0
@@ -89,7 +90,8 @@ func difference(one, two string) string {
 	return "one is longer"
 }
 
-// shrink leaves out acts and troubles as long as the history still fails, and returns what is left.
+// shrink leaves out acts and troubles as long as the history still fails. It returns the shrunk
+// history.
 func shrink(t *testing.T, p plan) string {
 	var c tally
 	fails := func(p plan) (string, bool) {
@@ -126,17 +128,18 @@ func shrink(t *testing.T, p plan) string {
 // plan is a history to simulate.
 type plan struct {
 	seed    uint64
-	without map[int]bool // acts that are left out, by client*maxActs + their number
-	skip    map[int]bool // troubles that are left out
+	without map[int]bool // the acts to leave out, by client*maxActs + their number
+	skip    map[int]bool // the troubles to leave out
 }
 
 const (
 	maxActs     = 20
 	maxClients  = 4
-	maxTroubles = 512 // that can be left out
+	maxTroubles = 512 // the number of troubles that can be left out
 )
 
-// simulate plays a history, and returns what went wrong in it, and all that happened.
+// simulate plays a history. It returns the violations in it, and a trace of everything that
+// happened.
 func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string) {
 	var r *round
 	s := &simulation{rng: random(p.seed, 0), skip: p.skip}
@@ -148,8 +151,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 				return http.ErrUseLastResponse
 			}},
 			tables: rawtables.On(t, func(name string) storage.Table {
-				return s.service.Table(
-					name)
+				return s.service.Table(name)
 			}, "S"),
 			tokens: map[string]string{}, etags: map[string]string{}, keys: map[string][]*key{}}
 		r.quiet.off = true
@@ -178,7 +180,7 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 				all.Go(func() {
 					for rng, n := random(p.seed, uint64(1+i)), 0; n < maxActs; n++ {
 						s.turn(i)
-						// the same one if others are left out
+						// The act stays the same if others are left out.
 						act := rand.New(rand.NewPCG(rng.Uint64(), 0))
 						if !p.without[i*maxActs+n] {
 							c.acts.Add(1)
@@ -192,13 +194,13 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 		s.quiet = true
 		s.run(func() {
 			s.ops.Wait()
-			time.Sleep(10 * time.Second) // reads end that nobody waits for any more
+			time.Sleep(10 * time.Second) // for reads that nobody waits for any more
 			r.settle()
 		})
 		for _, n := range r.nodes {
 			n.kill()
 		}
-		s.run(func() { time.Sleep(10 * time.Minute) }) // what killed nodes have begun ends
+		s.run(func() { time.Sleep(10 * time.Minute) }) // so that the work of killed nodes ends
 	})
 	r.check()
 	c.rounds.Add(1)

@@ -14,7 +14,7 @@ import (
 	"tiney/internal/rawtables"
 )
 
-// settle ends all faults, looks at what the round has left, ends all links and looks again.
+// settle ends all faults, checks what the round has left, ends all links and checks again.
 func (r *round) settle() {
 	for _, n := range r.nodes {
 		n.clean.Store(true)
@@ -25,10 +25,10 @@ func (r *round) settle() {
 		}
 		n.proxy.Wait()
 	}
-	// what is cached is not trusted any more, and rows that lead nowhere are old
+	// After that, cached entries are not trusted any more, and rows that lead nowhere are old.
 	r.advance(2 * time.Minute)
-	// A link that was renewed while the reaper was about to end it may have lost what leads to it,
-	// if storage failed at that moment; the next run puts it back.
+	// If a link was renewed while the reaper was about to end it, and storage failed at that
+	// moment, the rows that lead to it may be lost. The next run writes them again.
 	if status, body := r.nodes[0].control("reap"); status != 200 {
 		r.violation("the reaper fails although all is well: %d %s", status, body)
 	}
@@ -38,7 +38,8 @@ func (r *round) settle() {
 		if n.sim != nil {
 			break
 		}
-		// A few for each connection; requests that hang would leave hundreds over a round.
+		// There are a few goroutines for each connection. Requests that hang would leave hundreds
+		// over a round.
 		_, body := n.control("goroutines")
 		if left, err := strconv.Atoi(body); err != nil || left > 150 {
 			r.violation("%s goroutines are left at rest", body)
@@ -49,7 +50,7 @@ func (r *round) settle() {
 	r.tables.Remove()
 }
 
-// check checks the history of a round that was settled.
+// check checks the history of a settled round.
 func (r *round) check() {
 	history := r.settled
 	history = append(history, r.births(history)...)
@@ -70,7 +71,7 @@ func (r *round) advance(by time.Duration) {
 	}
 }
 
-// agree asks all nodes about all that is there, and returns the aliases.
+// agree checks that all nodes agree on everything that exists, and returns the aliases.
 func (r *round) agree() []string {
 	all := r.lastKeys()
 	for _, k := range all {
@@ -82,17 +83,18 @@ func (r *round) agree() []string {
 	}
 	for _, k := range all {
 		var e event
-		r.do(&e, r.nodes[0], k, "GET", "/api/keys", nil) // drops rows that lead nowhere
+		r.do(&e, r.nodes[0], k, "GET", "/api/keys", nil) // this drops rows that lead nowhere
 	}
 	for _, leak := range r.tables.Leaks() {
 		r.violation("%s", leak)
 	}
-	// What crashes have left to the reaper.
+	// The repair ends what crashes have left to the reaper.
 	_, _ = r.nodes[0].control("check")
 	for _, left := range r.tables.Check() {
 		r.violation("after a repair: %s", left)
 	}
-	// Each URL gets a link, or has one, or is told that it is disabled: the same from every node.
+	// Each URL gets a link, has one, or is reported as disabled. The result is the same from every
+	// node.
 	for u := range urls {
 		for _, k := range append(all, nil) {
 			told := map[string]bool{}
@@ -104,7 +106,7 @@ func (r *round) agree() []string {
 				}
 				told[fmt.Sprint(e.told.alias, e.status == 403)] = true
 			}
-			// A link that ends just now is live for the nodes whose clocks are behind.
+			// A link that ends just now is still live for nodes whose clocks are behind.
 			if len(told) != 1 && !r.endsBetween(r.url(u), from, r.latest()) {
 				r.violation("the nodes do not agree on the alias of %s: %v", r.url(u), told)
 			}
@@ -157,7 +159,7 @@ func (r *round) lastKeys() []*key {
 	return keys
 }
 
-// end ends all links and keys, and looks whether anything is left when their time has passed.
+// end ends all links and keys, and checks whether anything is left when their time has passed.
 func (r *round) end(known []string) {
 	n := r.nodes[0]
 	for _, k := range r.lastKeys() {
@@ -206,14 +208,14 @@ func (r *round) end(known []string) {
 		for _, row := range r.tables.Rows(table) {
 			if key, _ := row["PartitionKey"].(string); strings.HasPrefix(key, "salt|") ||
 				key == "rollup" {
-				continue // goes when its day is rolled up; says how far that is
+				continue // a salt goes when its day is rolled up; rollup says how far that is
 			}
 			r.violation("left in %s when all was over: %v", table, row)
 		}
 	}
 }
 
-// linearizable checks the history of one thing against its model.
+// linearizable checks the history of one object against its model.
 func (r *round) linearizable(model porcupine.NondeterministicModel, history []porcupine.Operation,
 	of string, events func() []event) {
 	switch porcupine.CheckOperationsTimeout(model.ToModel(), history, time.Minute) {

@@ -18,22 +18,22 @@ import (
 	"tiney/telemetry"
 )
 
-// simulated is a node that is no process: the service's own code, with a clock of its own, whose
-// storage calls wait for the simulation.
+// simulated is a node that is not a process. It runs the service's own code with a clock of its
+// own, and its storage calls wait for the simulation.
 type simulated struct {
 	simulation *simulation
 	index      int
 	skew       time.Duration // how far its clock is ahead
-	seed       uint64        // of what is random in it
+	seed       uint64        // of its random numbers
 	lives      int
-	stops      int           // it is stopped for so many steps
-	stoppedAt  time.Duration // what had jumped then
-	cut        int           // so many of its calls are refused
+	stops      int           // the number of steps for which it is still stopped
+	stoppedAt  time.Duration // the value of jumped when it was stopped
+	cut        int           // the number of its calls that are still to be refused
 	life       atomic.Pointer[life]
 	begun      map[*http.Request]time.Time // the requests that it serves, and since when
 }
 
-// life is one process of it, from its start until it is killed.
+// life is one process of a simulated node, from its start until it is killed.
 type life struct {
 	handler http.Handler
 	ctx     context.Context
@@ -65,9 +65,9 @@ func (n *simulated) ends(req *http.Request) {
 	delete(n.begun, req)
 }
 
-// stoodStill reports whether it was stopped in the middle of a request, for so long that the
-// request may have to repair what it wrote. The service does not promise that it can if it is
-// killed, or cut off from storage, at that moment.
+// stoodStill reports whether the node was stopped in the middle of a request for so long that the
+// request may have to repair its writes. The service does not promise that repair if the node is
+// killed or cut off from storage at that moment.
 func (n *simulated) stoodStill(now time.Time) bool {
 	for _, at := range n.begun {
 		if now.Sub(at) > 30*time.Second {
@@ -80,7 +80,7 @@ func (n *simulated) stoodStill(now time.Time) bool {
 func (n *node) startSimulated() {
 	s, r := n.sim.simulation, n.round
 	ctx, end := context.WithCancel(context.Background())
-	// A process that was killed makes no calls any more.
+	// A killed process makes no more calls.
 	proxy := faultproxy.InMemory(s.service)
 	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 		if ctx.Err() != nil {
@@ -113,7 +113,8 @@ func (n *node) startSimulated() {
 	n.down.Store(false)
 }
 
-// request is a request to a node, or its response, which park as a call does.
+// request is the operation of a request to a node, or of its response. Both park like storage
+// calls.
 const request = "request"
 
 // RoundTrip sends a request to a simulated node.
@@ -127,7 +128,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	by := s.acting
 	s.mu.Unlock()
-	// one that is stopped answers nothing
+	// A stopped node answers nothing.
 	s.call(n, faultproxy.Call{Operation: request, Key: req.Method + req.URL.Path, By: by})
 	life := n.sim.life.Load()
 	if life.ctx.Err() != nil {

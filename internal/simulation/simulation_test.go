@@ -17,38 +17,38 @@ import (
 	"tiney/storage/memtable"
 )
 
-// simulation decides by a seed what happens in a round whose nodes are simulated: which of the
-// calls that wait goes on, what becomes of it, which client acts, how much time passes, and which
-// node is stopped, killed or cut off. It runs in a bubble of testing/synctest: each storage call
-// parks at a gate, and once all goroutines wait, one of them is let go on.
+// simulation decides by a seed what happens in a round of simulated nodes: which of the waiting
+// calls goes on and with which result, which client acts, how much time passes, and which node is
+// stopped, killed or cut off. It runs in a bubble of testing/synctest. Each storage call parks at a
+// gate. Once all goroutines wait, the simulation lets one of the parked calls go on.
 //
-// A node that is stopped must not see its timers run. So time passes in jumps: the wall clocks of
-// all but the node that is stopped jump, and its own does when it goes on, as that of a real
+// A stopped node must not see its timers run. So time passes in jumps: the wall clocks of all other
+// nodes jump at once, and the stopped node's clock jumps when it goes on, like that of a real
 // process.
 type simulation struct {
 	round   *round
 	rng     *rand.Rand
 	service *memtable.Service
-	ops     sync.WaitGroup // reapers and the like, which nobody waits for
+	ops     sync.WaitGroup // reapers and the like, which no client waits for
 
 	mu     sync.Mutex
-	jumped time.Duration // since the start, in jumps
-	coming time.Duration // of the next jump: what is frozen arrives before it
+	jumped time.Duration // the sum of all jumps since the start
+	coming time.Duration // the length of the next jump; frozen calls arrive before it
 	parked []*parked
 	came   chan struct{} // something has parked
 	last   int           // the node that went on last
-	acting int           // the client that went on last, or a reaper or the like
-	others int           // reapers and the like so far
-	quiet  bool          // nothing more is done to anybody
+	acting int           // the client, reaper or the like that went on last
+	others int           // the number of reapers and the like so far
+	quiet  bool          // there is no more trouble
 	trace  strings.Builder
 
-	skip map[int]bool // by their numbers, the troubles that are left out
-	made int          // troubles so far
+	skip map[int]bool // the troubles that are left out, by number
+	made int          // the number of troubles so far
 }
 
-// parked is a storage call, or a client before its next act.
+// parked is a waiting storage call, or a client before its next act.
 type parked struct {
-	node    *node // of a call; nil: it is a client
+	node    *node // the caller; nil for a client
 	call    faultproxy.Call
 	frozen  bool
 	doomed  bool      // its node was killed
@@ -75,24 +75,24 @@ func (p *parked) compare(q *parked) int {
 		cmp.Compare(p.String(), q.String()), cmp.Compare(p.call.N, q.call.N))
 }
 
-// lateFor is how long storage may take to apply a write whose client has given up.
+// lateFor is how long storage may take to apply a write that its client has given up.
 const lateFor = time.Minute
 
-// wall is the time by a clock that is right.
+// wall returns the correct time.
 func (s *simulation) wall() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.jumped)
 }
 
-// jump lets time pass for all nodes, while nothing is under way.
+// jump makes time pass for all nodes. Nothing may be under way.
 func (s *simulation) jump(by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.jumped += by
 }
 
-// resting reports whether nothing more is done to anybody.
+// resting reports whether there is no more trouble.
 func (s *simulation) resting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *simulation) resting() bool {
 // turn waits until a client may act.
 func (s *simulation) turn(client int) { s.park(&parked{call: faultproxy.Call{By: client}}) }
 
-// call waits until a call goes on, and says how.
+// call waits until a storage call may go on, and returns its fault.
 func (s *simulation) call(n *node, c faultproxy.Call) faultproxy.Fault {
 	return s.park(&parked{node: n, call: c})
 }
@@ -119,9 +119,8 @@ func (s *simulation) park(p *parked) faultproxy.Fault {
 	return <-p.release
 }
 
-// run runs a script, and decides what happens meanwhile. Where code of the product holds a mutex
-// across a call, all goroutines wait, and testing/synctest does not see it: then the test times
-// out.
+// run runs a script, and decides what happens meanwhile. If product code holds a mutex across a
+// call, all goroutines wait, but testing/synctest does not see that. Then the test times out.
 func (s *simulation) run(script func()) {
 	done := make(chan struct{})
 	go func() {
@@ -135,7 +134,7 @@ func (s *simulation) run(script func()) {
 			return
 		default:
 		}
-		if !s.step() { // all wait for a timer
+		if !s.step() { // all goroutines wait for a timer
 			select {
 			case <-s.came:
 			case <-done:
@@ -144,11 +143,11 @@ func (s *simulation) run(script func()) {
 	}
 }
 
-// step lets one thing happen, and reports whether it did.
+// step lets one thing happen. It reports whether anything did.
 func (s *simulation) step() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.jumped += s.coming + time.Millisecond // that is what a call takes
+	s.jumped += s.coming + time.Millisecond // a call takes a millisecond
 	s.coming = 0
 	now := time.Now().Add(s.jumped)
 	stopped := s.stopped()
@@ -204,7 +203,7 @@ func (s *simulation) stopped() *node {
 	return nil
 }
 
-// say adds to the trace of what happens until the round is settled.
+// say adds to the trace, until the round is being settled.
 func (s *simulation) say(format string, args ...any) {
 	if !s.quiet {
 		fmt.Fprintf(&s.trace, format, args...)
@@ -224,16 +223,16 @@ func (s *simulation) let(p *parked, fault faultproxy.Fault) {
 	p.release <- fault
 }
 
-// note has the models know that a call may have failed.
+// note tells the models that a call may have failed.
 func (s *simulation) note(p *parked) {
 	p.node.faults.Lock()
 	defer p.node.faults.Unlock()
-	s.mu.Unlock() // the time is asked for
+	s.mu.Unlock() // since node.note asks for the time
 	p.node.note(p.call)
 	s.mu.Lock()
 }
 
-// arrives decides whether a call that was late is applied.
+// arrives decides whether a late call is applied.
 func (s *simulation) arrives() faultproxy.Fault {
 	if s.rng.IntN(2) == 0 {
 		return faultproxy.Refuse
@@ -241,19 +240,20 @@ func (s *simulation) arrives() faultproxy.Fault {
 	return faultproxy.None
 }
 
-// trouble reports whether the next trouble is to be made: shrinking leaves some out.
+// trouble numbers the next trouble, and reports whether it is to be made. Shrinking leaves some
+// out.
 func (s *simulation) trouble() bool {
 	s.made++
 	return !s.skip[s.made]
 }
 
-// meet lets a call go on, and something meet it perhaps.
+// meet lets a call go on, or makes trouble for it or around it.
 func (s *simulation) meet(p *parked, stopped bool) {
 	n := p.node
 	draw, length := s.rng.Float64(), s.rng.Float64()
 	stoodStill := n.sim.stoodStill(time.Now().Add(s.jumped))
 	if stoodStill && (0.04 <= draw && draw < 0.085 || 0.10 <= draw && draw < 0.115) {
-		draw = 1 // it is neither killed, nor does storage fail it
+		draw = 1 // the node is not killed, and storage does not fail it
 	}
 	if draw >= 0.19 || !s.trouble() {
 		fault := faultproxy.None
@@ -313,7 +313,7 @@ func (s *simulation) meet(p *parked, stopped bool) {
 	}
 }
 
-// thaw lets what is frozen arrive, or be lost, before time jumps.
+// thaw makes frozen calls arrive or get lost, before time jumps.
 func (s *simulation) thaw() {
 	for _, p := range slices.Clone(s.parked) {
 		if p.frozen {
@@ -322,7 +322,7 @@ func (s *simulation) thaw() {
 	}
 }
 
-// killed ends a node in the middle of its calls, of which some are applied, and starts it anew.
+// killed kills a node in the middle of its calls, some of which are applied, and starts it again.
 func (s *simulation) killed(n *node) {
 	for _, p := range s.parked {
 		p.doomed = p.doomed || p.node == n && p.call.Operation != request

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// timeline is what was written of one link, by all who have changed it.
+// timeline is everything that was written to one link, by all who have changed it.
 type timeline struct {
 	made              []write[bool]
 	url, owner        []write[string]
@@ -14,14 +14,15 @@ type timeline struct {
 	disabled, deleted []write[bool]
 }
 
-// write is a value that was written at some time between two, which are real, in Unix nanoseconds.
+// write is a value that was written at some time between call and ret. Both are real, in Unix
+// nanoseconds.
 type write[T any] struct {
 	value     T
 	call, ret int64
 }
 
-// possible returns the values that somebody may see who asks before until, and must know what was
-// acknowledged before since.
+// possible returns the values that a reader may see. The reader asks before until, and must know
+// all values that were acknowledged before since.
 func possible[T any](writes []write[T], since, until int64) (values []T) {
 	for _, w := range writes {
 		overwritten := slices.ContainsFunc(
@@ -33,7 +34,7 @@ func possible[T any](writes []write[T], since, until int64) (values []T) {
 	return values
 }
 
-// timelines returns that of each link.
+// timelines returns the timeline of each link, by alias.
 func timelines(history []event) map[string]*timeline {
 	all := map[string]*timeline{}
 	for _, e := range history {
@@ -84,9 +85,10 @@ func timelines(history []event) map[string]*timeline {
 	return all
 }
 
-// since returns the time before which what was acknowledged must show in the response to a request,
-// in real Unix nanoseconds: for 15 seconds by its own clock a node trusts what it has cached. Where
-// a read fails, it serves that for as long as it can. Then it is never.
+// since returns the time before which acknowledged writes must show in the response to a request,
+// in real Unix nanoseconds. A node trusts its cached entries for 15 seconds by its own clock. If a
+// read fails, it uses them for as long as it can; then since returns 0, which requires no write to
+// show.
 func (e event) since(reads ...string) int64 {
 	if e.node.failedBetween(max(e.call-int64(retried), e.jump), e.ret+1e9, reads...) {
 		return 0
@@ -94,8 +96,8 @@ func (e event) since(reads ...string) int64 {
 	return max(e.call-int64(trusted), e.jump)
 }
 
-// checkTimes checks what nodes say of links that they may have cached: each property must be one
-// that the link had within the last 15 seconds, and a link whose time is over never leads anywhere.
+// checkTimes checks responses about links that nodes may have cached. Each property must be one
+// that the link had within the last 15 seconds. A link whose time is over must never lead anywhere.
 func (r *round) checkTimes(history []event) {
 	all := timelines(history)
 	for _, e := range history {
@@ -104,7 +106,8 @@ func (r *round) checkTimes(history []event) {
 		case e.op == "follow":
 			since, leads = e.since(alias, partition(alias)), 300 <= e.status && e.status < 400
 		case e.op == "shorten" && e.status == 200 && alias == "":
-			// A promise, which is not given for what may be out of date.
+			// The response is a promise, which the service does not give for an entry that may be
+			// out of date.
 			alias, since, leads, target, owner = e.told.alias, e.since(), true, e.told.url,
 				[]string{e.by}
 		default:
@@ -142,7 +145,7 @@ func (r *round) checkTimes(history []event) {
 	}
 }
 
-// checkKeys checks that a key is refused once it was revoked, and not before.
+// checkKeys checks that a key is refused after it was revoked, and not before.
 func (r *round) checkKeys() {
 	r.mu.Lock()
 	uses := slices.Clone(r.uses)

@@ -9,36 +9,36 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// slot is the place of a URL and an owner, or nobody, in the index.
+// slot is the place in the index of a URL and an owner, or of a URL and nobody.
 type slot struct{ url, owner string }
 
-// slotState is the link in it that the next shorten of that URL gets. The zero slotState is of a
-// URL that has none.
+// slotState is the link in a slot, which the next shorten of the URL gets. The zero slotState means
+// that the URL has none.
 type slotState struct {
 	alias    string
 	end      int64
-	left     int64 // the earliest time at which it was deleted; 0: it was not
+	left     int64 // the earliest time at which it may have been deleted; 0: it was not
 	disabled bool
 }
 
-// over reports whether the link's time may be over by a clock, so that a reaper may have been
-// there.
+// over reports whether the link's time may be over by some clock, so that a reaper may have removed
+// it.
 func (s slotState) over(latest int64) bool {
 	return s.end != 0 && s.end <= latest || s.left != 0 && s.left+
 		int64(deletedKeep.Seconds()) <= latest
 }
 
-// vacant reports whether a shorten may find no live link there.
+// vacant reports whether a shorten may find no live link in the slot.
 func (s slotState) vacant(latest int64) bool {
 	return s.alias == "" || s.left != 0 || s.over(latest)
 }
 
-// slotModel says what shorten promises: a URL has one link at a time that shorten makes and gives,
-// for each owner and for nobody. It stays until it ends, or is edited, claimed or deleted, and a
-// 201 comes only where there is none. A link that enters in another way, by an edit, a claim or its
-// restoration, may take a place that is free.
+// slotModel is what shorten promises. For each owner, and for nobody, a URL has one link at a time
+// that shorten makes and gives. The link stays until it ends, or is edited, claimed or deleted. A
+// 201 comes only if there is none. A link that enters in another way, by an edit, a claim or a
+// restore, may take a free place.
 //
-// What responses without a 201 say about a link itself is checked by others: see timeline.
+// Other checks cover what responses other than a 201 say about the link itself: see timeline.
 func slotModel(s slot) porcupine.NondeterministicModel {
 	return porcupine.NondeterministicModel{
 		Init: func() []any { return []any{slotState{}} },
@@ -52,15 +52,15 @@ func slotModel(s slot) porcupine.NondeterministicModel {
 	}
 }
 
-// slotEvent is an event with what is known from others.
+// slotEvent is an event with facts from other events.
 type slotEvent struct {
 	event
-	entered  bool // its link may enter the index in other ways than by a shorten
-	disabled bool // some link that may be there was disabled at some time
+	entered  bool // its link may have entered the index in another way than by a shorten
+	disabled bool // some link that may be in the slot was disabled at some time
 }
 
-// slots returns the history of each slot: what was shortened there, and what was done to the links
-// that came of it.
+// slots returns the history of each slot: the shortens of its URL and owner, and the changes of the
+// links that they gave.
 func slots(history []event) map[slot][]slotEvent {
 	parts, in, changed := map[slot][]slotEvent{}, map[slot]map[string]bool{}, map[string]bool{}
 	for _, e := range history {
@@ -70,8 +70,8 @@ func slots(history []event) map[slot][]slotEvent {
 			}
 			in[s][e.told.alias] = true
 		} else if e.writes() {
-			// A link whose alias was chosen enters the index too, if a reaper finds a row that
-			// another create of the alias has left.
+			// A link with a chosen alias enters the index too, if a reaper finds a row that another
+			// create of the alias has left.
 			changed[e.alias] = true
 		}
 	}
@@ -92,11 +92,11 @@ func slots(history []event) map[slot][]slotEvent {
 	return parts
 }
 
-// slot returns that of a shorten that had a link drawn, or was given the one that is there, or was
-// refused because of that.
+// slot returns the slot of a shorten that drew an alias, was given the existing link, or was
+// refused because of that link.
 func (e event) slot() (s slot, ok bool) {
 	if e.op != "shorten" || e.choice() && e.status != 403 || !e.known() {
-		return slot{}, false // an unknown one counts once somebody is told of its link: see births
+		return slot{}, false // an unknown one counts once a response tells of its link: see births
 	}
 	return slot{*e.change.url, e.by}, true
 }
@@ -105,12 +105,12 @@ func has[T comparable](writes []write[T], value T) bool {
 	return slices.ContainsFunc(writes, func(w write[T]) bool { return w.value == value })
 }
 
-// writes reports whether the request may have changed a link, or its place in the index.
+// writes reports whether the request may have changed a link or its place in the index.
 func (e event) writes() bool {
 	switch e.op {
 	case "follow", "read":
 		return false
-	case "claim": // its first write is to the index, and is taken back where the claim is lost
+	case "claim": // its first write is to the index, and is taken back if the claim fails
 		return !e.known() || e.problem == "claimed" || e.problem == "gone"
 	}
 	return e.status < 300 || !e.known()
@@ -124,20 +124,20 @@ func (s slot) step(at slotState, e slotEvent) []slotState {
 	vacant := at.vacant(e.latest)
 	switch {
 	case e.birth && vacant:
-		return []slotState{made, at} // at, if the process died before it entered the index
+		return []slotState{made, at} // at: the process died before the link entered the index
 	case e.birth, e.status == 403 && (at.alias != "" && at.disabled || vacant && e.disabled),
 		e.status == 200 && at.alias == e.told.alias:
 		return []slotState{at}
 	case e.status == 201 && vacant:
 		return []slotState{made}
 	case e.status == 200 && vacant && e.entered:
-		// at, if a node has not heard yet that the link was claimed
+		// at: a node may not know yet that the link was claimed
 		return []slotState{{alias: e.told.alias, end: e.told.end}, at}
 	}
 	return nil
 }
 
-// change returns what becomes of the slot when a link is changed.
+// change returns the possible states of the slot after a link was changed.
 func (s slot) change(at slotState, e event) []slotState {
 	if at.alias != e.alias {
 		return []slotState{at}
@@ -166,7 +166,7 @@ func (s slot) change(at slotState, e event) []slotState {
 		}
 		next.end, next.disabled = v.end, v.disabled
 	}
-	if at.over(e.latest) { // a reaper may have made room already
+	if at.over(e.latest) { // a reaper may have removed it already
 		return []slotState{next, gone}
 	}
 	return []slotState{next}
@@ -190,8 +190,8 @@ func (r *round) checkSlots(history []event) {
 	}
 }
 
-// operation returns an event for porcupine. A request of unknown outcome may take effect much
-// later, which stands for never.
+// operation returns an event for porcupine. A request of unknown outcome may take effect up to a
+// year later, which stands for never.
 func operation(e event, input any) porcupine.Operation {
 	o := porcupine.Operation{Input: input, Call: e.call, Return: e.ret}
 	if !e.known() {

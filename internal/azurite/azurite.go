@@ -25,10 +25,10 @@ const (
 	Key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// Ports are the loopback ports of one Azurite.
+// Ports are the loopback ports of one Azurite server.
 type Ports struct{ Blob, Queue, Table int }
 
-// DefaultPorts are the ones that UseDevelopmentStorage=true stands for.
+// DefaultPorts are the ports that UseDevelopmentStorage=true stands for.
 var DefaultPorts = Ports{Blob: 10000, Queue: 10001, Table: 10002}
 
 // FreePorts finds three ports that nobody listens on. Another process may take one before Azurite
@@ -47,7 +47,8 @@ func FreePorts() (Ports, error) {
 // ConnectionString returns the connection string of an Azurite on these ports.
 func (p Ports) ConnectionString() string {
 	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%[1]s;AccountKey=%[2]s;"+
-		"BlobEndpoint=http://127.0.0.1:%[3]d/%[1]s;QueueEndpoint=http://127.0.0.1:%[4]d/%[1]s;TableEndpoint=http://127.0.0.1:%[5]d/%[1]s;",
+		"BlobEndpoint=http://127.0.0.1:%[3]d/%[1]s;QueueEndpoint=http://127.0.0.1:%[4]d/%[1]s;"+
+		"TableEndpoint=http://127.0.0.1:%[5]d/%[1]s;",
 		Account, Key, p.Blob, p.Queue, p.Table)
 }
 
@@ -58,9 +59,9 @@ type Server struct {
 	exited chan struct{}
 }
 
-// Start runs Azurite on the given ports and returns when it takes connections, which is within a
-// second or so. It keeps its data in the folder location, or in memory if location is empty. Its
-// output goes to output.
+// Start runs Azurite on the given ports, and returns when it accepts connections, usually within
+// about a second. Azurite keeps its data in the folder location, or in memory if location is empty.
+// Its output goes to output.
 func Start(ctx context.Context, ports Ports, location string, output io.Writer) (*Server, error) {
 	script, err := script()
 	if err != nil {
@@ -83,7 +84,7 @@ func Start(ctx context.Context, ports Ports, location string, output io.Writer) 
 		}
 		l.Close()
 	}
-	// node itself rather than npx: a TERM to npx would leave the real process behind.
+	// Run node itself rather than npx: a SIGTERM to npx would leave the real process behind.
 	cmd := exec.Command("node", args...)
 	cmd.Stdout, cmd.Stderr = output, output
 	ownGroup(cmd)
@@ -119,10 +120,11 @@ func (s *Server) listening(ctx context.Context, port int) error {
 	}
 }
 
-// Exited is closed when Azurite has ended, by Stop or by itself.
+// Exited returns a channel that is closed when Azurite has ended, by Stop or by itself.
 func (s *Server) Exited() <-chan struct{} { return s.exited }
 
-// Stop ends Azurite in the way that keeps its data, and returns when it has ended.
+// Stop ends Azurite with SIGTERM, so that it keeps its data, and returns when it has ended. It
+// kills Azurite after 10 s.
 func (s *Server) Stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -133,8 +135,8 @@ func (s *Server) Stop() {
 	}
 }
 
-// StartAnywhere is Start on free ports, with the data in memory. Where another process takes one of
-// the ports at the last moment, it takes others.
+// StartAnywhere is Start on free ports, with the data in memory. If another process takes one of
+// the ports at the last moment, it tries other ports, up to three times in all.
 func StartAnywhere(ctx context.Context) (*Server, error) {
 	var failed error
 	for range 3 {
@@ -151,9 +153,9 @@ func StartAnywhere(ctx context.Context) (*Server, error) {
 	return nil, failed
 }
 
-// ForTests starts an Azurite of its own, runs body and stops it again. It returns body's exit code,
-// for a TestMain, and 1 with a line on stderr if there is no Azurite, since nothing passes without
-// one.
+// ForTests starts an Azurite of its own, runs body and stops Azurite again. It returns body's exit
+// code, for a TestMain. If Azurite does not start, it returns 1 and writes a line to stderr, since
+// no test passes without one.
 func ForTests(body func(Ports) int) int {
 	s, err := StartAnywhere(context.Background())
 	if err != nil {

@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps a Ctrl-C in the terminal from reaching Azurite before the service that still
-// writes to it.
+// ownGroup puts Azurite into its own process group. So a Ctrl-C in the terminal does not end
+// Azurite before the service, which still writes to it.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -5,7 +5,7 @@ import (
 	"tiney/storage/table"
 )
 
-// Tables opens tables of the emulator, or of a proxy before it. It makes no call.
+// Tables opens tables of the emulator, or of a proxy in front of it. It makes no call.
 func Tables(connectionString string) (func(name string) storage.Table, error) {
 	setting := func(string) string { return connectionString }
 	connection, err := table.ParseConnection(setting, table.TableService, "TABLE_CONNECTION")

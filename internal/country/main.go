@@ -1,6 +1,6 @@
-// Country makes the table of clicks.Country, clicks/country.bin.gz, from the data set that
-// package-lock.json beside this file pins and `make country` installs. Run it in the project's
-// folder:
+// Country makes clicks/country.bin.gz, the table that clicks.Country reads, from a data set.
+// package-lock.json beside this file pins the data set, and `make country` installs it. Run it in
+// the project's folder:
 //
 //	go run ./internal/country
 package main
@@ -55,16 +55,16 @@ func run() error {
 	return os.WriteFile(table, out.Bytes(), 0o644)
 }
 
-// ranges are those of IPv4 or of IPv6, in order: one of codes[i] begins at starts[i] and ends where
-// the next one begins. No code is "". The last one ends with the addresses, at 0 again if they are
-// cut to width bits.
+// ranges are the ranges of IPv4 or of IPv6, in order. The range with codes[i] begins at starts[i]
+// and ends where the next one begins. The code "" stands for no country. The last range ends with
+// the address space: its end is 0 again when cut to width bits.
 type ranges struct {
 	width  int
 	starts []uint64
 	codes  []string
 }
 
-// put says that what begins at start, and is not said otherwise later, has this code.
+// put sets the code of the addresses from start on, up to the start of a later put.
 func (r *ranges) put(start uint64, code string) {
 	last := len(r.starts) - 1
 	if last >= 0 && r.starts[last] == start {
@@ -78,7 +78,7 @@ func (r *ranges) put(start uint64, code string) {
 
 var alpha2 = regexp.MustCompile(`^[A-Z]{2}$`)
 
-// read reads the data set. Of IPv6, the ranges are of the first 64 bits.
+// read reads the data set. IPv6 ranges have the first 64 bits of the addresses.
 func read(db *maxminddb.Reader) (v4, v6 ranges, err error) {
 	v4, v6 = ranges{width: 32}, ranges{width: 64}
 	v4.put(0, "")
@@ -107,7 +107,7 @@ func read(db *maxminddb.Reader) (v4, v6 ranges, err error) {
 	return v4, v6, nil
 }
 
-// encode writes the table as decodeCountries in clicks reads it.
+// encode writes the table in the form that decodeCountries in package clicks reads.
 func encode(v4, v6 ranges) []byte {
 	numbers := map[string]byte{}
 	for _, code := range slices.Concat(v4.codes, v6.codes) {

@@ -60,7 +60,7 @@ func run() error {
 		}
 		storage, err := azurite.Start(stop, azurite.DefaultPorts, ".azurite", os.Stderr)
 		if err != nil && stop.Err() != nil {
-			return nil // the user has thought better of it
+			return nil // the user interrupted the start
 		}
 		if err != nil {
 			return fmt.Errorf("%w; to use a storage that runs already, set AzureWebJobsStorage "+
@@ -111,8 +111,8 @@ Ctrl-C ends it.
 	return err
 }
 
-// service is `func start` if the Azure Functions Core Tools are installed, else the executable on
-// its own.
+// service returns `func start` if the Azure Functions Core Tools are installed, and the executable
+// on its own otherwise.
 func service(port string) *exec.Cmd {
 	if tools, err := exec.LookPath("func"); err == nil {
 		fmt.Println("Service: the Functions host of the Azure Functions Core Tools, in", app)
@@ -128,9 +128,9 @@ func service(port string) *exec.Cmd {
 	return exec.Command(handler)
 }
 
-// developmentSettings returns the environment, with the values of local.settings.json for what it
-// lacks: what `func start` does by itself. It also returns what stands for the admin key in a
-// command of a shell.
+// developmentSettings returns the environment. For variables that it lacks, it adds the values in
+// local.settings.json, as `func start` does by itself. It also returns the text that stands for the
+// admin key in a shell command.
 func developmentSettings() (env []string, adminKey string, err error) {
 	data, err := os.ReadFile("local.settings.json")
 	if err != nil {
@@ -153,8 +153,7 @@ func developmentSettings() (env []string, adminKey string, err error) {
 	return env, adminKey, nil
 }
 
-// namesStorage says whether the environment names a storage account, in any of the forms that the
-// setting has.
+// namesStorage reports whether the environment names a storage account, in any form of the setting.
 func namesStorage(env []string) bool {
 	return slices.ContainsFunc(env, func(e string) bool {
 		name, value, _ := strings.Cut(e, "=")
@@ -163,8 +162,8 @@ func namesStorage(env []string) bool {
 	})
 }
 
-// responds waits until the service takes connections. False: it has ended, or the user has
-// interrupted it.
+// responds waits until the service accepts connections. It returns false if the service has ended
+// or the user has interrupted it.
 func responds(stop context.Context, base string, exited chan error) bool {
 	for {
 		conn, err := net.DialTimeout("tcp", base[len("http://"):], time.Second)

@@ -1,5 +1,5 @@
-// Package faultproxy stands between the service and Azurite in tests: it tells which storage calls
-// are made, and does to them what a network or a storage service can do that Azurite never does.
+// Package faultproxy stands between the service and Azurite in tests. It records the storage calls,
+// and can do to them what a network or a storage service can do but Azurite never does.
 package faultproxy
 
 import (
@@ -22,16 +22,16 @@ type Call struct {
 	N         int    // 1 for the first since the last Reset
 	Operation string // as the service's documentation names it, such as "GetEntity"
 	Target    string // the table, or the blob's container
-	Partition string // of a row that is named in the call's URL, as inserts do not, and of a batch
-	Rows      int    // that a batch names; 0 for what is none
-	Bytes     int    // of its body
-	Key       string // of the row, in memory only
-	By        int    // who makes it, in memory only: see By
+	Partition string // of the row that the URL names, or of a batch; an insert's URL names none
+	Rows      int    // the number of rows in a batch; 0 for other calls
+	Bytes     int    // the size of the body
+	Key       string // of the row; in memory only
+	By        int    // who makes it; in memory only: see By
 }
 
 func (c Call) String() string { return fmt.Sprintf("%d %s %s", c.N, c.Operation, c.Target) }
 
-// Fault is what is done to a call.
+// Fault is what the proxy does to a call.
 type Fault int
 
 const (
@@ -45,12 +45,12 @@ const (
 	Freeze                // it is not passed on, and gets no response while the client waits
 	EmptyResponse         // it is passed on and applied; its response arrives without a body
 
-	// The next ones are not faults of a storage service, but ways to break what the service relies
-	// on: with one of them in force, a test that looks for broken promises must find one.
+	// The next ones are no faults of a storage service. They break guarantees that the service
+	// relies on. With one of them in force, a test that looks for broken promises must find one.
 
 	Lie           // it is not passed on, and gets a response as if it had been applied
 	Unconditional // it is passed on without the ETag that it is conditional on
-	// a batch of counts is passed on, and then again as if another process had counted the same
+	// A batch of counts is passed on, and then again as if another process had counted the same.
 	Twice
 )
 
@@ -58,11 +58,11 @@ const (
 type Proxy struct {
 	tables, blobs *httptest.Server
 	ports         azurite.Ports
-	memory        *memtable.Service // in place of an Azurite; nil: there is one
+	memory        *memtable.Service // used instead of an Azurite; nil for an Azurite
 
 	mu      sync.Mutex
-	passing int       // calls that are on their way
-	idle    sync.Cond // there are none
+	passing int       // the number of calls on their way
+	idle    sync.Cond // signals that passing is 0
 	n       int
 	calls   []Call
 	before  func(Call) Fault
@@ -104,16 +104,16 @@ func (p *Proxy) Close() {
 	}
 }
 
-// Before has a function look at every call before it is passed on, and decide what becomes of it;
-// nil for none.
+// Before sets a function that sees every call before it is passed on, and decides what happens to
+// it. nil removes the function.
 func (p *Proxy) Before(f func(Call) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.before = f
 }
 
-// After has a function look at every call when it was applied and its response is under way; nil
-// for none.
+// After sets a function that sees every call after it was applied, before its response goes to the
+// client. nil removes the function.
 func (p *Proxy) After(f func(Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,8 +127,8 @@ func (p *Proxy) Reset() {
 	p.n, p.calls, p.before, p.after = 0, nil, nil, nil
 }
 
-// Wait returns when no call is on its way to storage. Calls of a client that was killed may still
-// be.
+// Wait returns when no call is on its way to storage. Calls of a killed client may be on their way
+// after its end.
 func (p *Proxy) Wait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *Proxy) Calls() []Call {
 	return append([]Call(nil), p.calls...)
 }
 
-// Fail returns a function for Before that does fault to the nth call.
+// Fail returns a function for Before that applies fault to the nth call.
 func Fail(n int, fault Fault) func(Call) Fault {
 	return func(c Call) Fault {
 		if c.N == n {
@@ -154,8 +154,8 @@ func Fail(n int, fault Fault) func(Call) Fault {
 	}
 }
 
-// On returns a function for Before that does fault to the calls of an operation on a target, "" for
-// any.
+// On returns a function for Before that applies fault to the calls of an operation on a target. ""
+// stands for any operation or any target.
 func On(operation, target string, fault Fault) func(Call) Fault {
 	return func(c Call) Fault {
 		if (operation == "" || c.Operation == operation) && (target == "" || c.Target == target) {
@@ -165,7 +165,7 @@ func On(operation, target string, fault Fault) func(Call) Fault {
 	}
 }
 
-// begin notes a call, which gets its number, and decides what becomes of it.
+// begin records a call, numbers it, and decides what happens to it.
 func (p *Proxy) begin(call *Call) (fault Fault, after func(Call)) {
 	p.mu.Lock()
 	p.passing++
@@ -231,13 +231,15 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation,
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("x-ms-error-code", code)
 			w.WriteHeader(status)
-			fmt.Fprintf(w, `{"odata.error":{"code":%q,"message":{"lang":"en-US","value":"Try again later."}}}`, code)
+			fmt.Fprintf(w, `{"odata.error":{"code":%q,"message":{"lang":"en-US",`+
+				`"value":"Try again later."}}}`, code)
 			return
 		case Lie:
 			if call.Operation == batch {
 				w.WriteHeader(http.StatusAccepted)
 				fmt.Fprintf(w, "--batchresponse_0\r\nContent-Type: multipart/mixed; "+
-					"boundary=changesetresponse_0\r\n\r\n%s--changesetresponse_0--\r\n--batchresponse_0--\r\n",
+					"boundary=changesetresponse_0\r\n\r\n%s--changesetresponse_0--\r\n"+
+					"--batchresponse_0--\r\n",
 					strings.Repeat("--changesetresponse_0\r\nContent-Type: "+
 						"application/http\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n", call.Rows))
 				return
@@ -246,8 +248,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation,
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		// The request's own context would take back a call whose client was killed; a network does
-		// not.
+		// The request's own context would cancel a call whose client was killed. A real network
+		// would not.
 		if fault == Unconditional && call.Operation == batch {
 			body = batchIfMatch.ReplaceAll(body, []byte("${1}*"))
 		}
@@ -293,13 +295,13 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation,
 
 var partitionKey = regexp.MustCompile(`PartitionKey='([^']*)'`)
 
-// batch is the operation of a call that names its table and its rows in its body only.
+// batch is the operation of a call that names its table and its rows only in its body.
 const batch = "SubmitTransaction"
 
 var (
 	batchRow = regexp.MustCompile(
 		`(?m)^[A-Z]+ \S+/([A-Za-z0-9]+)\(PartitionKey='([^']*)',RowKey='[^']*'\)`)
-	// the process and the number at the end of a row's key
+	// countRow matches the process and the number at the end of a row's key.
 	countRow     = regexp.MustCompile(`([A-Z2-7]{26}-[0-9]+)`)
 	batchIfMatch = regexp.MustCompile(`(?m)^(If-Match: )[^\r\n]+`)
 )

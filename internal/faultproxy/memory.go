@@ -18,15 +18,16 @@ import (
 	"tiney/storage/table"
 )
 
-// InMemory returns a proxy in front of tables in memory. What it opens behaves as the client of
-// package table does behind a Proxy: it makes up to three tries, of which each is a call.
+// InMemory returns a proxy in front of tables in memory. Tables that Open opens behave like the
+// client of package table behind a Proxy: they make up to three tries, and each try is a call.
 func InMemory(service *memtable.Service) *Proxy {
 	p := newProxy()
 	p.memory = service
 	return p
 }
 
-// Open opens tables through the proxy.
+// Open returns a function that opens tables through the proxy. Only the connection to Azurite can
+// fail.
 func (p *Proxy) Open() (func(name string) storage.Table, error) {
 	if p.memory == nil {
 		return azurite.Tables(p.ConnectionString())
@@ -38,28 +39,27 @@ func (p *Proxy) Open() (func(name string) storage.Table, error) {
 const (
 	maxTries        = 3
 	firstTryTimeout = 1200 * time.Millisecond
-	pause           = time.Millisecond // shorter than theirs, since nothing needs the time
+	pause           = time.Millisecond // shorter than package table's, to save time
 )
 
 type byKey struct{}
 
-// By has each call that is made in memory with the context it returns tell who makes it.
+// By returns a context whose in-memory calls say who makes them, in Call.By.
 func By(ctx context.Context, who int) context.Context {
-	return context.WithValue(ctx, byKey{},
-		who)
+	return context.WithValue(ctx, byKey{}, who)
 }
 
 type triesKey struct{}
 
-// WithTries has each call that is made with the context it returns be tried as options say, whether
-// by the SDK or in memory. Retries that are zero are as the product has them, and negative ones
-// none.
+// WithTries returns a context whose calls are tried as options say, both by the SDK and in memory.
+// A MaxRetries of zero stands for the product's number, and a negative one for no retries.
 func WithTries(ctx context.Context, options policy.RetryOptions) context.Context {
 	return context.WithValue(policy.WithRetryOptions(ctx, options), triesKey{}, options)
 }
 
-// Patient gives a try as much time as its call has: on a busy machine an emulator may stand still
-// for longer than a try of the product takes, and a second try is one more call to count.
+// Patient returns a context that gives each try as much time as its call has. On a busy machine, an
+// emulator may hang for longer than the product allows a try, and a second try would be one more
+// call to count.
 func Patient(ctx context.Context) context.Context {
 	return WithTries(ctx, policy.RetryOptions{MaxRetries: 2, RetryDelay: 50 * time.Millisecond,
 		MaxRetryDelay: 200 * time.Millisecond, TryTimeout: time.Minute})
@@ -75,7 +75,7 @@ var (
 	errBusy       = fmt.Errorf("%w (503 ServerBusy)", link.ErrUnavailable)
 )
 
-// result is what came of a call.
+// result is the result of a call.
 type result struct {
 	row     []byte
 	etag    table.ETag
@@ -86,7 +86,8 @@ type result struct {
 	err     error
 }
 
-// do makes the tries of a call. One that gets no response in its time is given up, and goes on.
+// do makes the tries of a call. It stops waiting for a try that gets no response in time, but the
+// try goes on.
 func (t *memoryTable) do(ctx context.Context, call Call,
 	apply func(context.Context) result) result {
 	call.By, _ = ctx.Value(byKey{}).(int)
@@ -137,7 +138,7 @@ func (t *memoryTable) try(ctx context.Context, limit time.Duration, call Call,
 	}
 }
 
-// pass passes a call on, unless a fault keeps it from that.
+// pass passes a call on, unless a fault prevents that.
 func (t *memoryTable) pass(ctx context.Context, call Call,
 	apply func(context.Context) result) (got result, again bool) {
 	fault, after := t.p.begin(&call)
@@ -159,7 +160,7 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 		<-ctx.Done()
 		return result{err: table.Classify(call.Operation+" "+t.Name(), ctx.Err())}, true
 	}
-	// a network does not take back a call whose client is gone
+	// A network does not cancel a call whose client is gone.
 	got = apply(context.WithValue(context.WithoutCancel(ctx), faultKey{}, fault))
 	switch fault {
 	case DropResponse:
@@ -173,7 +174,7 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 
 type faultKey struct{}
 
-// known returns the ETag that a call is conditional on.
+// known returns the ETag that a call is conditional on, or Any under the fault Unconditional.
 func known(ctx context.Context, read table.ETag) table.ETag {
 	if ctx.Value(faultKey{}) == Unconditional {
 		return table.Any
@@ -200,7 +201,7 @@ func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {
 		got.at, got.err = t.Table.Clock(ctx)
 		return got
 	})
-	if errors.Is(got.err, table.ErrGone) { // what a fault says of the row, which has the time too
+	if errors.Is(got.err, table.ErrGone) { // a 404 for the row has the time as well
 		return t.Table.Clock(ctx)
 	}
 	return got.at, got.err
@@ -209,8 +210,7 @@ func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {
 func (t *memoryTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte,
 	table.ETag, error) {
 	got := t.do(ctx, Call{Operation: "GetEntity", Partition: partition,
-		Key: key}, func(ctx context.Context) (
-		got result) {
+		Key: key}, func(ctx context.Context) (got result) {
 		got.row, got.etag, got.err = t.Table.Get(ctx, partition, key, properties...)
 		return got
 	})
@@ -251,7 +251,8 @@ func (t *memoryTable) Merge(ctx context.Context, row []byte, read table.ETag) (t
 	return got.etag, got.retried, changed(got.err)
 }
 
-// changed is for updates that a fault has called gone.
+// changed returns the error of an update. An update whose row a fault says is gone counts as
+// changed.
 func changed(err error) error {
 	if errors.Is(err, table.ErrGone) {
 		return fmt.Errorf("%w: %w", table.ErrChanged, err)
@@ -259,7 +260,7 @@ func changed(err error) error {
 	return err
 }
 
-// insert names no partition, as it does on the wire.
+// insert returns a call without a partition, like an insert on the wire.
 func insert(row []byte) Call {
 	_, key := keysOf(row)
 	return Call{Operation: "InsertEntity", Key: key, Bytes: len(row)}
@@ -278,7 +279,7 @@ func keysOf(row []byte) (partition, key string) {
 
 func (t *memoryTable) Delete(ctx context.Context, partition, key string, read table.ETag) error {
 	if read == "" {
-		return t.Table.Delete(ctx, partition, key, read) // which makes no call
+		return t.Table.Delete(ctx, partition, key, read) // this makes no call
 	}
 	err := t.do(ctx, Call{Operation: "DeleteEntity", Partition: partition,
 		Key: key}, func(ctx context.Context) result {
@@ -320,7 +321,7 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 	return got.retried, got.err
 }
 
-// others returns a batch of counts as another process makes it.
+// others returns a batch of counts as if another process had made it.
 func others(writes []table.Write) []table.Write {
 	writes = slices.Clone(writes)
 	for i, w := range writes {

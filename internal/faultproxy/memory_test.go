@@ -27,25 +27,24 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "64") // they wait for timers
+	flag.Set("test.parallel", "64") // the tests mostly wait for timers
 	os.Exit(azurite.ForTests(func(ports azurite.Ports) int {
 		emulator = ports
 		return m.Run()
 	}))
 }
 
-// row is a row that tests know by its number.
+// row returns the row with the number n.
 func row(n int) []byte {
 	return fmt.Appendf(nil, `{"PartitionKey":"a","RowKey":"%d","Text":"x"}`, n)
 }
 
-// old returns another ETag than the given one.
+// old returns an ETag that differs from the given one.
 func old(etag table.ETag) table.ETag {
-	return table.ETag(strings.Replace(string(etag), "20", "19",
-		1))
+	return table.ETag(strings.Replace(string(etag), "20", "19", 1))
 }
 
-// operations are calls by every method on a table with row 1, of which etag is known.
+// operations call every method on a table with row 1, which has the given ETag.
 var operations = map[string]func(context.Context, storage.Table, table.ETag) (bool, error){
 	"get": func(ctx context.Context, t storage.Table, _ table.ETag) (bool, error) {
 		_, _, err := t.Get(ctx, "a", "1")
@@ -113,7 +112,7 @@ var operations = map[string]func(context.Context, storage.Table, table.ETag) (bo
 	},
 }
 
-// Tables in memory behave under each fault as the real client does.
+// Under each fault, tables in memory behave like the real client.
 func TestInMemory(t *testing.T) {
 	t.Parallel()
 	reads := []string{"get", "list", "clock"}
@@ -151,7 +150,7 @@ func TestInMemory(t *testing.T) {
 					defer p.Close()
 					calls := true
 					if fault == faultproxy.Refuse || fault == faultproxy.DropResponse {
-						// net/http sends a read again by itself where a kept connection is closed
+						// net/http repeats a read by itself if a kept connection is closed.
 						calls = !slices.Contains(reads, operation)
 					}
 					memory := faultproxy.InMemory(memtable.New(time.Now))
@@ -165,7 +164,7 @@ func TestInMemory(t *testing.T) {
 	}
 }
 
-// play makes a call under a fault, and says what came of it.
+// play makes a call under a fault, and describes the result.
 func play(t *testing.T, p *faultproxy.Proxy, name string,
 	do func(context.Context, storage.Table, table.ETag) (bool, error), fault faultproxy.Fault,
 	always, calls bool) string {

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serve listens again some time after /t/deaf has closed the listener, so that connections are
-// refused meanwhile.
+// serve serves again shortly after /t/deaf has closed the listener. Meanwhile, connections are
+// refused.
 func serve() {
 	for ; ; time.Sleep(200 * time.Millisecond) {
 		listener, err := net.Listen("tcp", "127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"))
@@ -53,7 +53,7 @@ func serve() {
 	}
 }
 
-// seen is what the child saw of a request, and of its surroundings.
+// seen is what the child saw of a request, and of its own process.
 type seen struct {
 	Method, URI, Host, Body string
 	Header                  http.Header
@@ -99,8 +99,7 @@ var responses = map[string]http.HandlerFunc{
 	"/t/notmodified": respond(304, "", ""),
 	"/t/early":       respond(413, "text/plain", "too large"),
 	"/t/latin": func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-Name",
-			"caf\xe9")
+		w.Header().Set("X-Name", "caf\xe9")
 	},
 	"/t/abort": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	"/t/flaky": func(http.ResponseWriter, *http.Request) {

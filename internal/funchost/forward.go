@@ -25,7 +25,7 @@ const (
 
 // serve handles one public request.
 func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
-	// The key without a value keeps net/http from guessing a type that the child never sent.
+	// The key without a value keeps net/http from guessing a type that the child did not send.
 	w.Header()["Content-Type"] = nil
 	path := requestPath(r.URL)
 	f := h.script.find(r.Method, path)
@@ -71,7 +71,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// rewriteProxied rebuilds a request as a newer host does. It replaces what a client sent in the
+// rewriteProxied rebuilds a request as a newer host does. It replaces a client's values in the
 // host's own headers.
 func rewriteProxied(p *httputil.ProxyRequest, path string) {
 	p.Out.URL = verbatimURL(escape(path, pathChars), canonical(p.In.URL.RawQuery))
@@ -83,9 +83,9 @@ func rewriteProxied(p *httputil.ProxyRequest, path string) {
 	p.Out.Header.Set("X-Ms-Invocation-Id", id)
 }
 
-// retry sends a proxied request in up to ten rounds over 1.9 s, until there is a response. Only a
-// request without a body can be sent again after a connection was made, and a round sends it up to
-// four times.
+// retry sends a proxied request in up to ten rounds over 1.9 s, until there is a response. A round
+// sends it up to four times. After a connection was made, only a request without a body can be sent
+// again.
 func (h *Host) retry(r *http.Request) (*http.Response, error) {
 	delay := 50 * time.Millisecond
 	for round := 1; ; round++ {
@@ -105,12 +105,12 @@ func (h *Host) retry(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// try sends a copy of a request and reports whether the connection was refused, so that its body is
+// try sends a copy of a request. It reports whether the connection was refused; then the body is
 // still unread.
 func (h *Host) try(r *http.Request) (_ *http.Response, refused bool, _ error) {
 	again := r.Clone(r.Context())
 	if r.Body != nil {
-		// net/http closes the body of a refused request too
+		// net/http closes the body of a refused request as well.
 		again.Body = io.NopCloser(&endingBody{Reader: r.Body})
 	}
 	resp, err := h.send(again)
@@ -118,9 +118,9 @@ func (h *Host) try(r *http.Request) (_ *http.Response, refused bool, _ error) {
 	return resp, errors.As(err, &failed) && failed.Op == "dial", err
 }
 
-// endingBody can be read at its end again. net/http looks whether more follows there, maybe after
-// the response has come, when the client's own body is closed; the error of that would close the
-// connection to the child.
+// endingBody can be read again after its end. net/http checks there whether more follows. That may
+// be after the response has come, when the client's own body is closed. The error of that read
+// would close the connection to the child.
 type endingBody struct {
 	io.Reader
 	ended bool
@@ -135,8 +135,9 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rewriteForwarded rebuilds a request as an older host does. Several values of one header leave the
-// host as one line, so a forged invocation id stands first on the line that ends with the real one.
+// rewriteForwarded rebuilds a request as an older host does. Such a host joins several values of
+// one header into one line. So a forged invocation id comes first on the line that ends with the
+// real one.
 func rewriteForwarded(p *httputil.ProxyRequest, path string) {
 	p.Out.URL = verbatimURL(forwardedPath(path), forwardedQuery(p.In.URL.RawQuery))
 	header := p.Out.Header
@@ -157,11 +158,11 @@ func rewriteForwarded(p *httputil.ProxyRequest, path string) {
 	}
 }
 
-// forward reads a whole request before it sends it and a whole response before it returns. The
+// forward reads the whole request before it sends it, and the whole response before it returns. The
 // child does not learn that the client has gone away.
 func (h *Host) forward(r *http.Request) (*http.Response, error) {
-	// The host copies the Transfer-Encoding header but no body without a Content-Length, and its
-	// HTTP client refuses that combination.
+	// The host copies the Transfer-Encoding header, but copies no body without a Content-Length.
+	// Its HTTP client refuses that combination.
 	if len(r.TransferEncoding) > 0 {
 		return nil, errors.New("chunked request")
 	}
@@ -194,7 +195,7 @@ func (h *Host) forward(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	<-sending.Done() // which may be after the response
+	<-sending.Done() // this may be after the response
 	if unsent.Len() > 0 {
 		return nil, errors.New("the child responded and closed the connection before the whole " +
 			"request was sent")
@@ -219,21 +220,20 @@ type requestBody struct {
 
 func (b *requestBody) Close() error { b.close(); return nil }
 
-// verbatimURL returns a URL whose path, which must be escaped, and query net/http sends as they
-// are.
+// verbatimURL returns a URL whose path and query net/http sends unchanged. The path must be
+// escaped.
 func verbatimURL(path, query string) *url.URL {
 	decoded, _ := url.PathUnescape(path)
 	return &url.URL{Path: decoded, RawPath: path, RawQuery: query}
 }
 
-// checkHeaders rejects values that are not printable ASCII: the host's web server neither accepts
-// nor sends them.
+// checkHeaders returns an error for values that are not printable ASCII. The host's web server
+// neither accepts nor sends them.
 func checkHeaders(header http.Header) error {
 	for name, values := range header {
 		for _, value := range values {
 			if strings.ContainsFunc(value, func(c rune) bool {
-				return (c < ' ' || c > '~') &&
-					c != '\t'
+				return (c < ' ' || c > '~') && c != '\t'
 			}) {
 				return fmt.Errorf("header %s is not printable ASCII: %q", name, value)
 			}

@@ -10,7 +10,7 @@ import (
 	"tiney/internal/funchost"
 )
 
-// below is an app with one anonymous function for every method and path below /api.
+// below returns an app with one anonymous function for every method and path below /api.
 func below(route string) app {
 	return all().with("web/function.json", httpJSON(`,"authLevel":"anonymous","route":"`+route+`"`))
 }
@@ -57,7 +57,7 @@ func TestTarget(t *testing.T) {
 	})
 }
 
-// Only the constraint keeps strangers from the timer of a host that forwards.
+// Behind a forwarding host, only the constraint keeps strangers from the timer.
 func TestHostilePaths(t *testing.T) {
 	t.Parallel()
 	const constrained = `api/{*path:regex(^[\\w./:~+,;=@\\[\\]-]*$)}`
@@ -127,7 +127,7 @@ func TestRequestHeaders(t *testing.T) {
 		version    = "X-Azure-Functions-Hostversion"
 		invocation = "X-Azure-Functions-Invocationid"
 	)
-	// a bar stands between the lines of one name
+	// A bar separates the lines of one name.
 	tests := []struct{ name, sent, forwarded, proxied string }{
 		{"Accept-Encoding", "br;q=1", "br;q=1", "br;q=1"},
 		{"Cookie", "a=1|b=2", "a=1; b=2", "a=1|b=2"},
@@ -137,7 +137,7 @@ func TestRequestHeaders(t *testing.T) {
 		{"Traceparent", "00-x", "00-x", "00-x"},
 		{"Connection", "X-Hop", "", ""},
 		{"X-Hop", "gone", "", ""},
-		{"Content-Type", "text/plain", "", "text/plain"}, // there is no body to go with
+		{"Content-Type", "text/plain", "", "text/plain"}, // there is no body
 		{"Content-Language", "en", "", "en"},
 		{"X-Forwarded-For", "203.0.113.7", "203.0.113.7", "127.0.0.1"},
 		{"X-Forwarded-Host", "forged", "forged", "tiny.example"},
@@ -209,7 +209,7 @@ func TestRequestBody(t *testing.T) {
 		for _, tt := range tests {
 			want := map[bool]int{false: tt.forwarded, true: tt.proxied}[proxy]
 			if want == 0 {
-				continue // a host that proxies passes the failure to write on to this client
+				continue // a proxying host reports the failed write to this client
 			}
 			if a := do(t, "POST", h.URL()+tt.path, tt.body, "Content-Type",
 				tt.contentType); a.StatusCode != want {
@@ -262,8 +262,8 @@ func TestResponse(t *testing.T) {
 	})
 }
 
-// The child's stream ends only when the client has read the first half, and then asks for the rest
-// or goes away: only a host that streams gets that far.
+// The child's stream ends only after the client has read the first half, and then asks for the rest
+// or goes away. Only a streaming host gets that far.
 func TestProxyStreams(t *testing.T) {
 	t.Parallel()
 	h := start(t, all(), funchost.Options{Proxy: true})
@@ -291,7 +291,8 @@ func TestProxyStreams(t *testing.T) {
 	}
 }
 
-// A response that breaks off half-way shows who buffers: then the client sees none of it.
+// A response that breaks off half-way shows whether the host buffers. If it does, the client sees
+// none of the response.
 func TestBrokenResponse(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
 		h := start(t, all(), funchost.Options{Proxy: proxy})
@@ -303,8 +304,8 @@ func TestBrokenResponse(t *testing.T) {
 	})
 }
 
-// Proxying sends a request again if its connection is refused or, without a body, if the child
-// closes it.
+// A proxying host sends a request again if its connection is refused. It also does so if the child
+// closes the connection and the request has no body.
 func TestProxyRetries(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
 		h := start(t, all(), funchost.Options{Proxy: proxy})

@@ -2,12 +2,17 @@
 // end-to-end tests need no host installed. It starts a handler, sends it HTTP requests and timer
 // invocations, restarts it and kills it as the host does.
 //
-// It differs from the host on purpose. What would put one function in error fails [Start], and so
-// does a host.json that needs more than the double supports. App settings do not override
-// host.json. A timer's response that would make the host wait for the function's time limit is an
-// error at once. A child that exits with code 0 stays down until [Host.Restart]; the host starts it
-// again after 30 s. When a third failure ends the host, requests under way end at once, not after
-// 30 s. /admin is absent.
+// The double differs from the host on purpose:
+//
+//   - [Start] fails on an error that would disable just one function, and on a host.json that needs
+//     more than the double supports.
+//   - App settings do not override host.json.
+//   - A timer's response that would make the host wait for the function's time limit is an error at
+//     once.
+//   - A child that exits with code 0 stays down until [Host.Restart]. The host starts it again
+//     after 30 s.
+//   - When a third failure ends the host, requests under way end at once, not after 30 s.
+//   - /admin is absent.
 package funchost
 
 import (
@@ -39,7 +44,7 @@ const (
 	readyTimeout  = 30 * time.Second      // the host's
 	maxFailures   = 3                     // the host's: the third failure ends it
 	failureGap    = 30 * time.Minute      // the host's: a gap of this length starts the count again
-	// for the end of a dead child's output, which a grandchild may hold open
+	// pipeDelay is the wait for the end of a dead child's output, which a grandchild may hold open.
 	pipeDelay = 2 * time.Second
 	tailSize  = 4 << 10 // bytes of a child's last output that an error carries
 )
@@ -48,8 +53,8 @@ const (
 type Options struct {
 	// ScriptRoot is the directory that holds host.json and one folder for each function.
 	ScriptRoot string
-	// Env is the complete environment of the child except for what the host adds. Nil means
-	// os.Environ().
+	// Env is the complete environment of the child, except for the variables that the host adds.
+	// Nil means os.Environ().
 	Env []string
 	// Launcher is the command that starts the executable, such as wine. Nil starts the executable
 	// itself, as the host does.
@@ -57,8 +62,8 @@ type Options struct {
 	// Proxy selects a newer host, which proxies requests. False selects an older one, which
 	// forwards them.
 	Proxy bool
-	// Traceparent adds a traceparent to every request without one, as the host does if Application
-	// Insights is on.
+	// Traceparent adds a traceparent to every request without one, as the host does when
+	// Application Insights is on.
 	Traceparent bool
 	// Output receives the child's stdout and stderr, one Write at a time. Nil discards them.
 	Output io.Writer
@@ -74,7 +79,8 @@ type Host struct {
 	server    *http.Server
 	url       string
 
-	// held while a child is started or stopped, so that there is one at most; guards the next three
+	// lifecycle is held while a child is started or stopped, so that there is at most one child. It
+	// guards the next three fields.
 	lifecycle   sync.Mutex
 	closed      bool
 	failures    int
@@ -83,9 +89,9 @@ type Host struct {
 	child atomic.Pointer[child] // the latest one, alive or not; never nil after Start
 }
 
-// Start reads the script root, starts the handler, waits until it responds to HTTP (30 s at most)
-// and serves on a loopback port of its own. Cancelling ctx ends the wait; it has no effect once
-// Start has returned. The caller must Close the Host.
+// Start reads the script root, starts the handler and waits until it responds to HTTP (at most 30
+// s). Then it serves on a loopback port of its own. Cancelling ctx ends the wait; it has no effect
+// once Start has returned. The caller must Close the Host.
 func Start(ctx context.Context, opt Options) (*Host, error) {
 	s, err := readScript(opt.ScriptRoot)
 	if err != nil {
@@ -97,10 +103,10 @@ func Start(ctx context.Context, opt Options) (*Host, error) {
 	h := &Host{
 		opt:    opt,
 		script: s,
-		// Without DisableCompression Go would ask the child for gzip in the client's name.
+		// Without DisableCompression, Go would ask the child for gzip although the client did not.
 		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256},
 	}
-	// The host's limits are 32 KiB of headers and 8 KiB of request line; net/http counts both
+	// The host's limits are 32 KiB of headers and 8 KiB for the request line. net/http counts both
 	// together and adds 4 KiB.
 	h.server = &http.Server{Handler: http.HandlerFunc(h.serve), MaxHeaderBytes: (32 + 8 - 4) << 10,
 		ErrorLog: discard}
@@ -124,7 +130,7 @@ var discard = log.New(io.Discard, "", 0)
 // URL returns the public base URL, without a trailing slash. It stays the same across Restart.
 func (h *Host) URL() string { return h.url }
 
-// HandlerURL returns the child's own base URL, without a trailing slash, to reach it around the
+// HandlerURL returns the child's own base URL, without a trailing slash. Requests to it bypass the
 // host.
 func (h *Host) HandlerURL() string { return "http://" + h.child.Load().addr }
 
@@ -132,25 +138,25 @@ func (h *Host) HandlerURL() string { return "http://" + h.child.Load().addr }
 func (h *Host) PID() int { return h.child.Load().cmd.Process.Pid }
 
 // Failures returns how often the child has failed by itself since the last Restart, or since a gap
-// of 30 minutes. The host restarts it so fast that requests may not show it. The call waits while a
-// child is being started.
+// of 30 minutes. The host restarts the child so fast that requests may not show a failure. Failures
+// waits while a child is being started.
 func (h *Host) Failures() int {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
 	return h.failures
 }
 
-// Kill ends the child with SIGKILL, waits for its end and leaves it down. It is how the host stops
-// a handler: there is no SIGTERM before it and no grace.
+// Kill ends the child with SIGKILL, waits for its end and leaves it down. The host stops a handler
+// like this, with no SIGTERM first and no grace period.
 func (h *Host) Kill() {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
 	h.kill(h.child.Load())
 }
 
-// Restart kills the child if it is alive, starts a new one on a new port and waits until that one
-// is ready, as a host that starts again does: earlier failures no longer count. On error the host
-// stays up with no child.
+// Restart kills the child if it is alive, starts a new one on a new port and waits until it is
+// ready. Like a newly started host, it forgets earlier failures. On an error, the host stays up
+// without a child.
 func (h *Host) Restart(ctx context.Context) error {
 	h.lifecycle.Lock()
 	defer h.lifecycle.Unlock()
@@ -188,7 +194,8 @@ func (c *child) alive() bool {
 	}
 }
 
-// kill needs no error: all that can be wrong is that the process has ended already.
+// kill ignores the error of Process.Kill, since the only possible one is that the process has
+// ended.
 func (h *Host) kill(c *child) {
 	c.stopped = true
 	c.cmd.Process.Kill()
@@ -196,7 +203,8 @@ func (h *Host) kill(c *child) {
 	h.transport.CloseIdleConnections()
 }
 
-// startChild publishes a new child once it is ready; until then requests see the old, dead one.
+// startChild makes a new child the current one once it is ready. Until then, requests see the old,
+// dead one.
 func (h *Host) startChild(ctx context.Context) error {
 	for {
 		c, err := h.spawn(ctx)
@@ -205,8 +213,7 @@ func (h *Host) startChild(ctx context.Context) error {
 			go h.watch(c)
 			return nil
 		}
-		// The failure may be a port that another process took first: every child has a port of its
-		// own.
+		// Another process may have taken the port first. Every child gets a new port.
 		if !errors.Is(err, errFailed) || h.tooManyFailures() {
 			return fmt.Errorf("funchost: %w", err)
 		}
@@ -299,7 +306,7 @@ func (h *Host) waitReady(ctx context.Context, c *child) error {
 	}
 }
 
-// ping reports whether the child responds to HTTP; any status counts.
+// ping reports whether the child responds to HTTP, with any status.
 func (h *Host) ping(ctx context.Context, c *child) bool {
 	req := http.Request{URL: &url.URL{Scheme: "http", Host: c.addr, Path: "/"},
 		Header: http.Header{}}
@@ -313,10 +320,10 @@ func (h *Host) ping(ctx context.Context, c *child) bool {
 // send sends a request to the latest child.
 func (h *Host) send(req *http.Request) (*http.Response, error) {
 	c := h.child.Load()
-	if !c.alive() { // another process may listen on its port by now
+	if !c.alive() { // another process may listen on the child's port by now
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("the child is down")}
 	}
-	// a client's own passes, valid or not
+	// A traceparent of the client's own is passed on, valid or not.
 	if h.opt.Traceparent && req.Header["Traceparent"] == nil {
 		var id [24]byte
 		rand.Read(id[:])
@@ -334,15 +341,15 @@ func newGUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// output passes a child's output on and remembers the end of it. It needs no lock: os/exec writes
-// from one goroutine when stdout and stderr are the same writer, and the tail is read after the
-// child's end.
+// output passes on a child's output and keeps the end of it. It needs no lock: os/exec writes from
+// one goroutine if stdout and stderr are the same writer, and the tail is read after the child's
+// end.
 type output struct {
 	w    io.Writer // may be nil
 	tail []byte
 }
 
-// Write never fails: an error here would break the child's pipe and with it the child.
+// Write never fails, since an error would break the child's pipe, and so the child.
 func (o *output) Write(p []byte) (int, error) {
 	o.tail = append(o.tail, p...)
 	o.tail = o.tail[max(0, len(o.tail)-tailSize):]

@@ -19,24 +19,26 @@ import (
 	"tiney/internal/funchost"
 )
 
-// app is the content of a script root: files by path.
+// app is the content of a script root, as files by path.
 type app map[string]string
 
 const (
 	hostJSON = `{"version":"2.0","extensions":{"http":{"routePrefix":""}},"customHandler":{
 		"description":{"defaultExecutablePath":"handler"},
 		"enableForwardingHttpRequest":true,"enableProxyingHttpRequest":true}}`
-	timerJSON = `{"bindings":[{"name":"timer","type":"timerTrigger","direction":"in","schedule":"0 */15 * * * *"}]}`
+	timerJSON = `{"bindings":[{"name":"timer","type":"timerTrigger","direction":"in",` +
+		`"schedule":"0 */15 * * * *"}]}`
 )
 
-// httpJSON is the function.json of an HTTP function. Attributes go into the trigger, each with a
-// comma before it.
+// httpJSON returns the function.json of an HTTP function. attributes are more members of the
+// trigger, each with a comma before it.
 func httpJSON(attributes string) string {
 	return `{"bindings":[{"name":"req","type":"httpTrigger","direction":"in"` + attributes + `},
 		{"name":"res","type":"http","direction":"out"}]}`
 }
 
-// all is one anonymous function for every path of one segment below "t", and the timers.
+// all returns an app with the timers, and one anonymous function for every path of one segment
+// below "t".
 func all() app {
 	a := app{
 		"host.json":       hostJSON,
@@ -54,7 +56,7 @@ func (a app) with(path, content string) app {
 	return a
 }
 
-// write puts the script root on disk, with this test binary as its handler.
+// write writes the script root to disk, with this test binary as its handler, and returns its path.
 func (a app) write(t *testing.T) string {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -70,12 +72,12 @@ func (a app) write(t *testing.T) string {
 	return root
 }
 
-// env is the environment that turns the test binary into a handler.
+// env returns the environment that turns the test binary into a handler.
 func env(mode string, more ...string) []string {
 	return append([]string{childMode + "=" + mode}, more...)
 }
 
-// start starts a host on the app, whose handler serves unless opt.Env says otherwise.
+// start starts a host of the app. Its handler serves unless opt.Env says otherwise.
 func start(t *testing.T, a app, opt funchost.Options) *funchost.Host {
 	t.Helper()
 	opt.ScriptRoot = a.write(t)
@@ -101,7 +103,8 @@ func bothModes(t *testing.T, test func(t *testing.T, proxy bool)) {
 	}
 }
 
-// transport sends what it is told and shows what it gets: no redirects, no compression of its own.
+// transport sends requests and returns responses unchanged: it follows no redirects and adds no
+// compression.
 var transport = &http.Transport{DisableCompression: true}
 
 type response struct {
@@ -110,7 +113,7 @@ type response struct {
 	err  error // of reading the body
 }
 
-// do sends a request whose headers are given as alternating names and values; repeats add up.
+// do sends a request. headers are alternating names and values; a repeated name adds a value.
 func do(t *testing.T, method, url string, body io.Reader, headers ...string) response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
@@ -130,7 +133,7 @@ func do(t *testing.T, method, url string, body io.Reader, headers ...string) res
 	return response{resp, string(b), err}
 }
 
-// arrived sends a request and returns what the child saw of it.
+// arrived sends a request, and returns what the child saw of it.
 func arrived(t *testing.T, h *funchost.Host, method, target string, body io.Reader,
 	headers ...string) seen {
 	t.Helper()
@@ -142,7 +145,7 @@ func arrived(t *testing.T, h *funchost.Host, method, target string, body io.Read
 	return echoed.ReturnValue
 }
 
-// A handler that fails at its start is tried three times.
+// The host tries to start a failing handler three times.
 func TestChildFailsToStart(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -173,8 +176,7 @@ const (
 )
 
 func matches(pattern, s string) bool {
-	return regexp.MustCompile("^" + pattern +
-		"$").MatchString(s)
+	return regexp.MustCompile("^" + pattern + "$").MatchString(s)
 }
 
 func TestChildEnvironment(t *testing.T) {
@@ -244,8 +246,7 @@ func TestKillRestartAndClose(t *testing.T) {
 	})
 }
 
-// A child that fails is restarted at once; the third failure ends the host. Those before a Restart
-// do not count.
+// A child that fails is restarted at once. The third failure since a Restart ends the host.
 func TestChildFails(t *testing.T) {
 	t.Parallel()
 	h := start(t, all(), funchost.Options{})

@@ -20,7 +20,7 @@ import (
 type script struct {
 	root       string // absolute
 	executable string
-	functions  []*function // in the order in which their routes are tried
+	functions  []*function // in the order in which the host tries their routes
 }
 
 type function struct {
@@ -73,7 +73,7 @@ func readScript(dir string) (*script, error) {
 		EnableForwardingHTTPRequest, EnableProxyingHTTPRequest bool
 	}
 	section := json.NewDecoder(bytes.NewReader(host.CustomHandler))
-	section.DisallowUnknownFields() // a typo, or something that the double does not support
+	section.DisallowUnknownFields() // they are typos, or the double does not support them
 	if err := section.Decode(&handler); err != nil {
 		return nil, fmt.Errorf("host.json: customHandler: %w", err)
 	}
@@ -87,7 +87,7 @@ func readScript(dir string) (*script, error) {
 		return nil, fmt.Errorf("host.json: defaultExecutablePath %q is not a file in the script "+
 			"root", handler.Description.DefaultExecutablePath)
 	}
-	names, _ := fs.Glob(files, "*/function.json") // fails for a bad pattern only
+	names, _ := fs.Glob(files, "*/function.json") // it fails only for a bad pattern
 	for _, name := range names {
 		f, err := readFunction(files, path.Dir(name))
 		if err != nil {
@@ -126,7 +126,7 @@ func readFunction(files fs.FS, name string) (*function, error) {
 	case "http out, httptrigger in":
 		return f, f.readHTTP()
 	case "timertrigger in":
-		// A schedule in percent signs names an app setting and is left to the host.
+		// A schedule in percent signs names an app setting. Checking it is left to the host.
 		if s := f.trigger.Schedule; !strings.HasPrefix(s, "%") && len(strings.Fields(s)) != 6 {
 			return nil, fmt.Errorf("schedule %q has not six fields, seconds first", s)
 		}
@@ -139,7 +139,7 @@ func readFunction(files fs.FS, name string) (*function, error) {
 // readHTTP checks the trigger of an HTTP function and fills in the host's defaults.
 func (f *function) readHTTP() (err error) {
 	f.trigger.AuthLevel = strings.ToLower(cmp.Or(f.trigger.AuthLevel, "function"))
-	// Only a missing route falls back to the name: "/" is the root.
+	// Only a missing route defaults to the name. "/" is the root.
 	template := strings.Trim(cmp.Or(f.trigger.Route, f.name), "/")
 	for _, reserved := range []string{"admin", "runtime"} {
 		if strings.HasPrefix(strings.ToLower(template), reserved) {
@@ -207,8 +207,8 @@ func compileConstraint(kind, argument string) (func(string) bool, error) {
 	case "length":
 		argument = "(?s)^.{" + argument + "}$"
 	}
-	// .NET's \w includes all letters and digits of Unicode. The replacement is valid only inside a
-	// character class.
+	// In .NET, \w includes all letters and digits of Unicode. The replacement is valid only inside
+	// a character class.
 	expression, err := regexp.Compile("(?i)" + strings.ReplaceAll(argument, `\w`,
 		`\p{L}\p{Mn}\p{Nd}\p{Pc}`))
 	if err != nil {
@@ -217,8 +217,8 @@ func compileConstraint(kind, argument string) (func(string) bool, error) {
 	return expression.MatchString, nil
 }
 
-// find returns the function that takes the request, or nil. The order of function names decides
-// between routes that overlap, not how specific they are.
+// find returns the function that takes the request, or nil. If routes overlap, the order of
+// function names decides, not how specific the routes are.
 func (s *script) find(method, path string) *function {
 	sameMethod := func(m string) bool { return strings.EqualFold(m, method) }
 	for _, f := range s.functions {

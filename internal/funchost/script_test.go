@@ -11,8 +11,7 @@ func TestStartRejectsScriptRoot(t *testing.T) {
 	t.Parallel()
 	anonymous := httpJSON(`,"authLevel":"anonymous"`)
 	host := func(old, new string) app {
-		return all().with("host.json",
-			strings.Replace(hostJSON, old, new, 1))
+		return all().with("host.json", strings.Replace(hostJSON, old, new, 1))
 	}
 	function := func(name, content string) app { return all().with(name+"/function.json", content) }
 	route := func(r string) app { return function("f", httpJSON(`,"route":"`+r+`"`)) }
@@ -67,15 +66,14 @@ func TestStartRejectsScriptRoot(t *testing.T) {
 func TestRouting(t *testing.T) {
 	t.Parallel()
 	anonymous := func(attributes string) string {
-		return httpJSON(`,"authLevel":"anonymous"` +
-			attributes)
+		return httpJSON(`,"authLevel":"anonymous"` + attributes)
 	}
 	h := start(t, app{
 		"host.json":              hostJSON,
-		"lib/deep/function.json": "not read: it is no direct child of the root",
+		"lib/deep/function.json": "not read: it is not in a direct child of the root",
 		"aaa/function.json":      anonymous(`,"route":"first","methods":["post"]`),
 		"alias/function.json":    anonymous(`,"route":"{alias}","methods":["get","HEAD"]`),
-		// after "alias": case plays no part in the order
+		// It comes after "alias": the order ignores case.
 		"Beta/function.json":          httpJSON(`,"route":"beta"`),
 		"api/function.json":           anonymous(`,"route":"API/shorten/{id}"`),
 		"named/function.json":         anonymous(`,"methods":["put"]`),

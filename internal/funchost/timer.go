@@ -14,23 +14,24 @@ import (
 	"time"
 )
 
-// Timer says how an invocation of a timer differs from an ordinary one.
+// Timer says how a timer invocation differs from an ordinary one.
 type Timer struct {
 	// PastDue sets IsPastDue: a run was missed while the host was down.
 	PastDue bool
-	// NullStatus sends null for ScheduleStatus, as for a schedule of a few seconds.
+	// NullStatus sends null for ScheduleStatus, as the host does for a schedule of a few seconds.
 	NullStatus bool
 	// FirstRun sends a ScheduleStatus without a last run. NullStatus overrides it.
 	FirstRun bool
 }
 
-// Invocation is what a handler responded to a trigger other than HTTP.
+// Invocation is a handler's response to a trigger other than HTTP.
 type Invocation struct {
 	Logs        []string
 	ReturnValue any // as encoding/json decodes it; nil for null
 }
 
-// timeFormat is .NET's round-trip format as its JSON writer trims it: up to seven digits.
+// timeFormat is .NET's round-trip format, as its JSON writer trims it: the fraction has up to seven
+// digits.
 const timeFormat = "2006-01-02T15:04:05.9999999"
 
 // FireTimer runs the timer function once, on time. See FireTimerWith.
@@ -38,9 +39,9 @@ func (h *Host) FireTimer(ctx context.Context, function string) (Invocation, erro
 	return h.FireTimerWith(ctx, function, Timer{})
 }
 
-// FireTimerWith sends the child one invocation of the timer function and returns its response. The
-// error says what the host would make of a response that it cannot use. There is no time limit but
-// ctx.
+// FireTimerWith sends the child one invocation of the timer function, and returns its response. If
+// the host could not use the response, the error says what the host would do. Only ctx limits the
+// time.
 func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv Invocation,
 	err error) {
 	defer func() {
@@ -54,7 +55,7 @@ func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv
 		return inv, errors.New("the script root has no such timer")
 	}
 	f := h.script.functions[i]
-	// net/http sends a reader of unknown length in chunks.
+	// net/http sends a reader of unknown length as chunks.
 	payload := struct{ io.Reader }{strings.NewReader(timerPayload(f, timer, time.Now().UTC()))}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "/"+f.name, payload)
 	if err != nil {
@@ -77,8 +78,8 @@ func (h *Host) FireTimerWith(ctx context.Context, name string, timer Timer) (inv
 }
 
 func timerPayload(f *function, timer Timer, now time.Time) string {
-	// The schedule is not evaluated: any fixed time back will do. The host's own last run is some
-	// milliseconds late.
+	// The schedule is not evaluated, so any fixed time in the past will do. The host's own last run
+	// is a few milliseconds late.
 	next := now.Truncate(time.Second)
 	last := next.Add(-15*time.Minute + 3500*time.Microsecond)
 	if timer.FirstRun {
@@ -89,14 +90,15 @@ func timerPayload(f *function, timer Timer, now time.Time) string {
 	if timer.NullStatus {
 		status = "null"
 	}
-	return fmt.Sprintf(`{"Data":{%q:{"Schedule":{"AdjustForDST":true},"ScheduleStatus":%s,"IsPastDue":%t}},`+
+	return fmt.Sprintf(`{"Data":{%q:{"Schedule":{"AdjustForDST":true},`+
+		`"ScheduleStatus":%s,"IsPastDue":%t}},`+
 		`"Metadata":{"sys":{"MethodName":%q,"UtcNow":"%sZ","RandGuid":%q}}}`,
 		f.trigger.Name, status, timer.PastDue, f.name, now.Format(timeFormat), newGUID())
 }
 
-// readInvocation judges a response as the host does.
+// readInvocation accepts or rejects a response as the host does.
 func readInvocation(resp *http.Response, body []byte) (inv Invocation, err error) {
-	// Go's own guess for a JSON body is text/plain, for which the host has no formatter.
+	// For a JSON body, Go itself guesses text/plain. The host has no formatter for that.
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:

@@ -11,9 +11,9 @@ import (
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
-// HostilePaths are paths that match a POST route api/{*path}, and that a forwarding host then sends
-// on as /reaper, the endpoint of a timer of that name. A constraint that admits none of \ % ? # and
-// space keeps all of them out.
+// HostilePaths match a POST route api/{*path}, and a forwarding host then sends them on as /reaper,
+// the endpoint of a timer of that name. A constraint that excludes \ % ? # and space keeps all of
+// them out.
 var HostilePaths = []string{
 	"/api/..%5Creaper", "/api/..%5creaper", "/API/..%5Creaper", "/api/.%5C..%5Creaper",
 	"/api/%2e%2e%5Creaper",
@@ -26,7 +26,7 @@ var HostilePaths = []string{
 	"/api/..%5Creaper%20", "/api/..%5Creaper%23y", "/api/..%5Creaper%3Fy",
 }
 
-// Characters that stand in a URI as they are (RFC 3986), besides letters and digits.
+// These characters stand unescaped in a URI (RFC 3986), besides letters and digits.
 const (
 	unreserved = "-._~"
 	pathChars  = unreserved + "!$&'()*+,;=:@/"
@@ -39,17 +39,17 @@ var (
 	absoluteHTTP = regexp.MustCompile(`(?i)^(https?):[/\\]{2}([^/\\?#]*)([^?#]*)(.*)$`)
 )
 
-// requestPath returns a request's path as the host's web server reads it, before any route is
-// matched: percent-decoded once except for %2F, dot segments removed.
+// requestPath returns a request's path as the host's web server reads it before it matches a route:
+// percent-decoded once except for %2F, and without dot segments.
 func requestPath(u *url.URL) string {
 	sent := cmp.Or(u.RawPath, u.EscapedPath())
-	// no error: net/http rejects malformed escapes
+	// There is no error, since net/http rejects malformed escapes.
 	path, _ := url.PathUnescape(encodedSlash.ReplaceAllString(sent, "%25$1"))
 	return removeDots(path)
 }
 
 // forwardedPath returns the path that a forwarding host sends for a requestPath. The host puts the
-// decoded path into a .NET Uri, which trims it and takes ? and # for delimiters.
+// decoded path into a .NET Uri, which trims it and treats ? and # as delimiters.
 func forwardedPath(path string) string {
 	path = strings.TrimRight(path, " ")
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
@@ -58,14 +58,14 @@ func forwardedPath(path string) string {
 	return uriPath(path)
 }
 
-// absoluteURI rewrites a Location as .NET's Uri.AbsoluteUri does. Anything but an absolute http or
-// https URL passes.
+// absoluteURI rewrites a Location as .NET's Uri.AbsoluteUri does. It changes only absolute http and
+// https URLs.
 func absoluteURI(location string) string {
 	m := absoluteHTTP.FindStringSubmatch(location)
 	if m == nil {
 		return location
 	}
-	// The URL standard's canonical form of scheme, host and port is also that of .NET.
+	// .NET's canonical form of scheme, host and port is the same as the URL standard's.
 	origin, err := whatwg.Parse(m[1] + "://" + m[2])
 	if err != nil {
 		return location
@@ -79,8 +79,9 @@ func uriPath(path string) string {
 	return removeDots(canonical(strings.ReplaceAll(path, `\`, "/")))
 }
 
-// canonical rewrites the characters of a URI as .NET's Uri does: unreserved ones are decoded, a
-// bare % and those that must not stand in a URI are encoded, the others stay as they are.
+// canonical rewrites the characters of a URI as .NET's Uri does. It decodes unreserved characters,
+// and encodes a bare % and characters that must not stand in a URI. It keeps the others as they
+// are.
 func canonical(s string) string {
 	return escape(percent.ReplaceAllStringFunc(s, func(encoded string) string {
 		switch c, err := url.PathUnescape(encoded); {
@@ -94,13 +95,13 @@ func canonical(s string) string {
 	}), uriChars+"%")
 }
 
-// removeDots removes the dot segments of a path, and leaves its percent signs alone (RFC 3986,
-// section 5.2.4).
+// removeDots removes the dot segments of a path (RFC 3986, section 5.2.4). It keeps percent signs
+// as they are.
 func removeDots(path string) string {
 	return new(url.URL).ResolveReference(&url.URL{Path: path}).Path
 }
 
-// escape percent-encodes all bytes but letters, digits and those of safe.
+// escape percent-encodes all bytes except letters, digits and those in safe.
 func escape(s, safe string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -115,12 +116,12 @@ func escape(s, safe string) string {
 	return b.String()
 }
 
-// forwardedQuery returns a query as a forwarding host sends it, which passes it through a
-// dictionary: keys that differ only in case are one, and the values of one key are joined with
+// forwardedQuery returns a query as a forwarding host sends it. The host passes it through a
+// dictionary: keys that differ only in case become one, and the values of one key are joined with
 // commas.
 func forwardedQuery(raw string) string {
 	var keys, values []string
-	for pair := range strings.SplitSeq(canonical(raw), "&") { // canonical, so that it decodes
+	for pair := range strings.SplitSeq(canonical(raw), "&") { // canonical, so decoding cannot fail
 		if pair == "" {
 			continue
 		}
@@ -128,8 +129,7 @@ func forwardedQuery(raw string) string {
 		key, _ = url.QueryUnescape(key)
 		value, _ = url.QueryUnescape(value)
 		if i := slices.IndexFunc(keys, func(k string) bool {
-			return strings.EqualFold(k,
-				key)
+			return strings.EqualFold(k, key)
 		}); i >= 0 {
 			values[i] += "," + value
 		} else {

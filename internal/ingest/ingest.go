@@ -1,5 +1,5 @@
-// Package ingest is a double of the ingestion endpoint of Application Insights: it stores what it
-// gets, and fails as it is told to.
+// Package ingest is a double of the ingestion endpoint of Application Insights. It stores what it
+// receives, and can be told to fail.
 package ingest
 
 import (
@@ -18,10 +18,10 @@ import (
 	"tiney/internal/freeport"
 )
 
-// Key is the instrumentation key of the one resource that there is.
+// Key is the instrumentation key of the only resource.
 const Key = "11111111-2222-3333-4444-555555555555"
 
-// Item is an envelope as it arrived, with the fields of all kinds of items.
+// Item is an envelope as it arrived. It has the fields of all kinds of items.
 type Item struct {
 	Name       string
 	Time       time.Time
@@ -34,7 +34,7 @@ type Item struct {
 	}
 }
 
-// Data is what an envelope holds.
+// Data is the content of an envelope.
 type Data struct {
 	Name, ID, Type, Target, ResultCode, ResponseCode, URL, Data, Duration string
 	Success                                                               bool
@@ -54,12 +54,12 @@ type Metric struct {
 // Operation returns the id of the operation that the item belongs to.
 func (i Item) Operation() string { return i.Tags["ai.operation.id"] }
 
-// Response is what the endpoint responds instead of accepting everything.
+// Response is the response of an endpoint that does not accept everything.
 type Response struct {
 	Status     int
 	RetryAfter string
-	// Refuse returns the status of an item by its place in the batch, if Status is 206: 200 accepts
-	// it.
+	// If Status is 206, Refuse returns the status of an item by its place in the batch. 200 accepts
+	// the item.
 	Refuse func(index int) int
 }
 
@@ -75,11 +75,11 @@ type Endpoint struct {
 	tokens   []string
 	wrong    []string
 	response *Response
-	frozen   chan struct{} // nil: it is not
+	frozen   chan struct{} // nil if the endpoint is not frozen
 }
 
-// Start starts a double on a free port of this machine, which nobody else gets while it refuses
-// connections.
+// Start starts a double on a free port of this machine. Nobody else gets the port while the double
+// refuses connections.
 func Start() *Endpoint {
 	for range 5 {
 		port, err := freeport.Find()
@@ -101,14 +101,14 @@ func (e *Endpoint) serve(l net.Listener) {
 	e.server.Start()
 }
 
-// Close ends it.
+// Close ends the endpoint.
 func (e *Endpoint) Close() {
 	e.Heal()
 	e.server.CloseClientConnections()
 	e.server.Close()
 }
 
-// ConnectionString leads to it.
+// ConnectionString returns the connection string of the endpoint.
 func (e *Endpoint) ConnectionString() string {
 	return "InstrumentationKey=" + Key + ";IngestionEndpoint=http://" + e.address + "/"
 }
@@ -120,14 +120,14 @@ func (e *Endpoint) Authorizations() []string {
 	return slices.Clone(e.tokens)
 }
 
-// Fail makes it respond so until Heal.
+// Fail makes the endpoint respond with r until Heal.
 func (e *Endpoint) Fail(r Response) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.response = &r
 }
 
-// Freeze makes it take requests and not respond until Heal.
+// Freeze makes the endpoint accept requests but send no responses until Heal.
 func (e *Endpoint) Freeze() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,13 +136,13 @@ func (e *Endpoint) Freeze() {
 	}
 }
 
-// Refuse has it refuse connections until it heals.
+// Refuse makes the endpoint refuse connections until Heal.
 func (e *Endpoint) Refuse() {
 	e.server.CloseClientConnections()
 	e.server.Close()
 }
 
-// Heal ends whatever is wrong with it.
+// Heal ends the effects of Fail, Freeze and Refuse.
 func (e *Endpoint) Heal() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,7 +155,7 @@ func (e *Endpoint) Heal() {
 		c.Close()
 		return
 	}
-	for range 100 { // another connection may have the port for a moment
+	for range 100 { // another connection may use the port for a moment
 		if l, err := net.Listen("tcp", e.address); err == nil {
 			e.serve(l)
 			return
@@ -230,10 +230,10 @@ func (e *Endpoint) take(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(said)
 }
 
-// decode reads a batch as Application Insights does, and is as strict as it needs to be to see what
-// is wrong with one.
+// decode reads a batch as Application Insights does. It is strict enough to find mistakes in a
+// batch.
 func (e *Endpoint) decode(r *http.Request, body []byte) ([]Item, error) {
-	// A token is taken by this version of the API only, and nothing else is.
+	// Only version 2.1 of the API accepts a token, and it accepts nothing without one.
 	path := "/v2/track"
 	if r.Header.Get("Authorization") != "" {
 		path = "/v2.1/track"
@@ -271,8 +271,8 @@ func (e *Endpoint) decode(r *http.Request, body []byte) ([]Item, error) {
 	}
 }
 
-// Items returns what it has taken so far of a kind, such as "RemoteDependencyData", or everything
-// for "".
+// Items returns the items of a kind that were accepted so far, such as "RemoteDependencyData". The
+// kind "" stands for all of them.
 func (e *Endpoint) Items(kind string) []Item {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -285,21 +285,22 @@ func (e *Endpoint) Items(kind string) []Item {
 	return all
 }
 
-// Posts is how often it was asked to take something.
+// Posts returns how many requests have arrived.
 func (e *Endpoint) Posts() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.posts
 }
 
-// Raw is all that it was sent, unpacked, but for what it refused whole.
+// Raw returns everything that was sent, uncompressed, except for batches that were refused as a
+// whole.
 func (e *Endpoint) Raw() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.raw.String()
 }
 
-// Wrong is what was not as Application Insights wants it.
+// Wrong returns what was wrong with batches that Application Insights would not accept.
 func (e *Endpoint) Wrong() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package kql checks queries in the Kusto query language: those of the workbook, the alerts and the
-// docs. Nothing that ships imports it.
+// Package kql checks the Kusto queries of the workbook, the alerts and the docs. Nothing that ships
+// imports it.
 //
-// The parser is Microsoft's own, in the npm package that package-lock.json beside this file pins;
-// `make kql` installs it, and check.mjs runs it.
+// The parser is Microsoft's own. package-lock.json beside this file pins its npm package, `make
+// kql` installs it, and check.mjs runs it.
 package kql
 
 import (
@@ -14,47 +14,48 @@ import (
 	"path/filepath"
 )
 
-// Query is one to check. Its name is for the reader.
+// Query is a query to check. Its name is for the reader.
 type Query struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
 
-// Checked is what was found about a query.
+// Checked is the result of checking a query.
 type Checked struct {
 	Name string `json:"name"`
-	// Problems are what is wrong with it, with line and column: syntax, unknown names, types that
-	// do not go together.
+	// Problems are its errors, with line and column: in the syntax, unknown names, and types that
+	// do not fit together.
 	Problems []string `json:"problems"`
-	// Uses are the columns of tables that it compares with texts, also by a key of theirs, and the
-	// keys that it takes out of customDimensions and customMeasurements, whatever they are called
-	// by then.
+	// Uses are the columns of tables, or keys in them, that the query compares with texts. They
+	// also are the keys that it takes out of customDimensions and customMeasurements, even if it
+	// has renamed these columns.
 	Uses []Use `json:"uses"`
-	// Columns are those of its result.
+	// Columns are the columns of its result.
 	Columns []Column `json:"columns"`
-	// OneRow says that it returns one row even if the tables are empty.
+	// OneRow says whether it returns one row even if the tables are empty.
 	OneRow bool `json:"oneRow"`
 }
 
-// Use is one place where a query depends on what a column of a table holds.
+// Use is one place where a query depends on the content of a table's column.
 type Use struct {
 	Table  string `json:"table"`
 	Column string `json:"column"`
 	Key    string `json:"key"` // in a column of properties, or of JSON
-	// Operator and Value say what it is compared with. No operator: the key is taken. "unknown":
-	// with something that is not a literal, which is in Value then.
+	// Operator and Value say what it is compared with. Without an Operator, the key is only read.
+	// The Operator "unknown" means a comparison with something that is not a literal; Value has its
+	// text.
 	Operator string `json:"operator"`
 	Value    string `json:"value"`
 }
 
-// Column is one of a query's result, with its Kusto type.
+// Column is a column of a query's result, with its Kusto type.
 type Column struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
 }
 
-// Check checks queries against the tables of Application Insights, in the order in which they come.
-// root is the project's folder.
+// Check checks queries against the tables of Application Insights, and returns the results in the
+// same order. root is the project's folder.
 func Check(root string, queries []Query) ([]Checked, error) {
 	dir := filepath.Join(root, "internal", "kql")
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@kusto",
@@ -63,7 +64,7 @@ func Check(root string, queries []Query) ([]Checked, error) {
 			err)
 	}
 	script := filepath.Join(dir, "check.mjs")
-	// and so a result that go test has kept ends with a change of it
+	// Because of this call, a change of the script invalidates results that go test has cached.
 	if _, err := os.Stat(script); err != nil {
 		return nil, err
 	}

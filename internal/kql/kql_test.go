@@ -84,8 +84,8 @@ var oneRowTests = map[string]bool{
 
 const columnsTest = "requests | summarize n = sum(itemCount), share = 0.5 by bin(timestamp, 5m)"
 
-// checked returns what is found about a query. All are checked at once: starting the parser takes
-// seconds.
+// checked returns the result of checking a query. All queries are checked at once, since starting
+// the parser takes seconds.
 func checked(t *testing.T, text string) kql.Checked {
 	t.Helper()
 	all, err := checkAll()

@@ -14,7 +14,7 @@ import (
 	"tiney/link"
 )
 
-// BlockedHosts are the hosts that a store lets no link lead to.
+// BlockedHosts are the hosts that no link of a store may lead to.
 type BlockedHosts interface {
 	Has(ctx context.Context, longURL string) bool
 	Add(ctx context.Context, h link.Host) error
@@ -22,7 +22,7 @@ type BlockedHosts interface {
 	List(ctx context.Context) ([]link.BlockedHost, error)
 }
 
-// conformBlocked tests that no link is made that leads to a blocked host.
+// conformBlocked tests that no link to a blocked host is made.
 func conformBlocked(t *testing.T, start starter) {
 	t.Run("hosts are blocked", func(t *testing.T) {
 		s, clock, _ := start(t, rand.Reader)
@@ -39,7 +39,7 @@ func conformBlocked(t *testing.T, start starter) {
 			must(s.Blocked.Add(t.Context(), h))
 		}
 		clock.Advance(time.Hour)
-		must(s.Blocked.Add(t.Context(), "example.com")) // it keeps its time
+		must(s.Blocked.Add(t.Context(), "example.com")) // it keeps its first time
 		want := fmt.Sprint([]link.BlockedHost{{Host: "[2001:db8::1]", CreatedAt: first},
 			{Host: "example.com", CreatedAt: first}, {Host: odd, CreatedAt: first}})
 		if got, err := s.Blocked.List(t.Context()); err != nil || fmt.Sprint(got) != want {
@@ -80,8 +80,7 @@ func conformBlocked(t *testing.T, start starter) {
 		}
 		shorten := func(w link.Link) error { _, _, err := s.Create(t.Context(), w, ""); return err }
 		edit := func(a link.Alias, change func(*link.Link)) error {
-			_, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link,
-				error) {
+			_, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
 				change(&l)
 				return l, nil
 			})
@@ -95,8 +94,8 @@ func conformBlocked(t *testing.T, start starter) {
 		blocked("a new URL", shorten(want(bad+"new", time.Hour)))
 		blocked("a chosen alias", shorten(chosen(want(bad, time.Hour), "mine")))
 		blocked("an edit", edit(other.Alias, func(l *link.Link) { l.LongURL = bad }))
-		// What leads there already can be read, disabled, deleted, restored, claimed, and led
-		// elsewhere.
+		// A link that leads there already can be read, disabled, deleted, restored, claimed, and
+		// moved to another URL.
 		for _, change := range []func(*link.Link){
 			func(l *link.Link) { l.Disabled = true },
 			func(l *link.Link) { l.DeletedAt = clock.Now() },
@@ -108,8 +107,7 @@ func conformBlocked(t *testing.T, start starter) {
 			}
 		}
 		if err := edit(known.Alias, func(l *link.Link) {
-			*l = l.Claimed("b", true,
-				clock.Now())
+			*l = l.Claimed("b", true, clock.Now())
 		}); err != nil {
 			t.Error(err)
 		}
@@ -132,14 +130,14 @@ type Blocked struct {
 	fail  error
 }
 
-// Fail makes all calls but Has fail with err, until it is called with nil.
+// Fail makes all calls except Has fail with err, until it is called with nil.
 func (b *Blocked) Fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail = err
 }
 
-// Has reports whether a long URL leads to a blocked host, or below one.
+// Has reports whether a long URL leads to a blocked host or to a subdomain of one.
 func (b *Blocked) Has(_ context.Context, longURL string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +161,7 @@ func (b *Blocked) Add(_ context.Context, h link.Host) error {
 	return b.fail
 }
 
-// Remove ends the block of a host.
+// Remove unblocks a host.
 func (b *Blocked) Remove(_ context.Context, h link.Host) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"tiney/link"
 )
 
-// Store is what the suite tests.
+// Store is a store of links that the suite can test.
 type Store interface {
 	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool,
 		err error)
@@ -32,29 +32,31 @@ type Store interface {
 	Reap(ctx context.Context) (link.ReapResult, error)
 }
 
-// Subject is a store without links, which keeps what is over for DeletedKeep and TombstoneKeep, and
-// ways to it that a test needs.
+// Subject is a store without links, with the access to it that tests need. It keeps deleted links
+// for DeletedKeep and tombstones for TombstoneKeep.
 type Subject struct {
 	Store
-	// Put writes a link behind the store's back, in the place of what is there.
+	// Put writes a link without the store's knowledge, and replaces an existing one.
 	Put     func(link.Link)
 	Blocked BlockedHosts
 }
 
-// Same reports whether two links are the same in all that a cache knows of them.
+// Same reports whether two links are the same in everything that a cache knows of them.
 func Same(a, b link.Link) bool {
 	for _, l := range []*link.Link{&a, &b} {
 		l.StatusCode = cmp.Or(l.StatusCode, link.DefaultStatusCode)
-		// the day on which the store made it, and that it is from a cache
+		// Not compared are the day on which the store made the link, and whether it comes from a
+		// cache.
 		l.CountedFrom, l.Stale = time.Time{}, false
 	}
 	return reflect.DeepEqual(cached(a), cached(b))
 }
 
-// settle is longer than any cache in front of a store keeps what it has without asking again.
+// settle is longer than any cache in front of a store keeps an entry without asking again.
 const settle = 20 * time.Minute
 
-// Conform tests the stores that open makes, which draw six characters from random for an alias.
+// Conform tests the stores that open returns. They must draw six characters from random for an
+// alias.
 func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 	random io.Reader) Subject) {
 	ctx := context.Background()
@@ -165,8 +167,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 	t.Run("any number of creates of one URL make one link", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
 		CreateAtOnce(t, 32, func(int) (link.Link, bool, error) {
-			return s.Create(ctx,
-				want("https://example.com/", time.Hour), "")
+			return s.Create(ctx, want("https://example.com/", time.Hour), "")
 		})
 	})
 	t.Run("a disabled link is told as such and its URL gets no other", func(t *testing.T) {
@@ -185,7 +186,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 				t.Errorf("alias %q: got %v, want %v", alias, err, link.ErrDisabled)
 			}
 			w.Owner = "somebody"
-			create(t, s, w) // who answers for it
+			create(t, s, w) // this owner is responsible for it
 		}
 		l.Disabled = false
 		s.Put(l)
@@ -242,7 +243,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 	})
 }
 
-// wisher returns a link that is to be made now and to live for so long, for ever if life is zero.
+// wisher returns a link that is made now and expires after life. If life is zero, it never expires.
 type wisher func(url string, life time.Duration) link.Link
 
 // create makes a link.
@@ -255,10 +256,10 @@ func create(t *testing.T, s Store, want link.Link) link.Link {
 	return l
 }
 
-// CreateAtOnce makes so many calls of create at once, which are to make one link, and checks that
-// they all get the same and at most one is told that it has made it. A call that storage did not
-// respond to in time, which a busy machine may bring about, is made again, as its caller would;
-// where there was none, one is told.
+// CreateAtOnce makes the given number of concurrent calls of create, which must make one link. It
+// checks that all calls get the same link, and that at most one of them reports making it. If
+// storage did not respond to a call in time, as on a busy machine, CreateAtOnce repeats the call as
+// its caller would. If there was no such call, exactly one must report making the link.
 func CreateAtOnce(t *testing.T, calls int, create func(call int) (link.Link, bool, error)) {
 	t.Helper()
 	var all sync.WaitGroup

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Draws returns a source of randomness that has the given bytes for whoever draws six at a time, as
-// for an alias, and random ones for all others. Past its end it fails.
+// Draws returns a source of randomness. It has the given bytes for callers that draw six at a time,
+// as for an alias, and random bytes for all others. It fails when the given bytes are used up.
 func Draws(aliases ...string) io.Reader {
-	return draws{strings.NewReader(strings.Join(aliases,
-		""))}
+	return draws{strings.NewReader(strings.Join(aliases, ""))}
 }
 
 type draws struct{ aliases *strings.Reader }

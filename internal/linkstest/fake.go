@@ -1,5 +1,5 @@
-// Package linkstest tests stores of links: one suite that all of them must pass, and a fake that
-// passes it too, for tests of what stands above them.
+// Package linkstest tests stores of links. It has one suite that all stores must pass, and a fake
+// that passes it too, for tests of the packages that use a store.
 package linkstest
 
 import (
@@ -16,14 +16,14 @@ import (
 	"tiney/link"
 )
 
-// Clock is a clock that stands still until it is told otherwise.
+// Clock is a clock that stands still unless a test advances it.
 type Clock struct {
 	mu sync.Mutex
 	at time.Time
 }
 
-// NewClock returns a clock that stands at a whole second near the real time, since a storage
-// service has its own.
+// NewClock returns a clock that stands at a whole second near the real time. The time must be near,
+// since a storage service has a clock of its own.
 func NewClock() *Clock { return &Clock{at: time.Now().UTC().Truncate(time.Second)} }
 
 // Now returns the clock's time.
@@ -40,13 +40,13 @@ func (c *Clock) Advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// How long the stores of the suite keep what is over.
+// The times for which the stores of the suite keep what has ended.
 const (
-	DeletedKeep   = 7 * 24 * time.Hour  // a deleted link, which can be restored for so long
+	DeletedKeep   = 7 * 24 * time.Hour  // a deleted link, which can be restored in that time
 	TombstoneKeep = 30 * 24 * time.Hour // a tombstone
 )
 
-// Fake keeps links in memory, for DeletedKeep and TombstoneKeep after their end.
+// Fake keeps links in memory, and keeps ended ones for DeletedKeep and TombstoneKeep.
 type Fake struct {
 	Blocked *Blocked
 
@@ -78,14 +78,14 @@ func (f *Fake) Fail(err error) {
 	f.fail = err
 }
 
-// Calls returns how often the store was asked for something.
+// Calls returns how many calls the store has received.
 func (f *Fake) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
-// Put puts a link there as it is, as another program would.
+// Put writes a link directly, as another program would.
 func (f *Fake) Put(l link.Link) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *Fake) Put(l link.Link) {
 
 func indexKey(l link.Link) string { return l.Owner + "\n" + l.LongURL }
 
-// call begins a call, and returns its error if the fake was told to fail. The caller unlocks mu.
+// call begins a call, and returns an error if the fake was told to fail. The caller unlocks mu.
 func (f *Fake) call() error {
 	f.mu.Lock()
 	f.calls++
@@ -117,14 +117,14 @@ func cached(l link.Link) link.Link {
 	return l
 }
 
-// Cache has Cached return a link, once it is there and while it is live.
+// Cache makes Cached return a link as long as the link exists and is live.
 func (f *Fake) Cache(a link.Alias) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cached[a] = true
 }
 
-// Cached returns a link that Cache was told of. That does not count as a call, and does not fail.
+// Cached returns a link that Cache was called with. It does not count as a call, and never fails.
 func (f *Fake) Cached(_ context.Context, a link.Alias, _ bool) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +135,7 @@ func (f *Fake) Cached(_ context.Context, a link.Alias, _ bool) (link.Link, bool)
 	return cached(l), true
 }
 
-// Get returns a link, as a cache has it.
+// Get returns a link with only the fields that a cache has.
 func (f *Fake) Get(_ context.Context, a link.Alias) (link.Link, error) {
 	err := f.call()
 	defer f.mu.Unlock()
@@ -149,7 +149,7 @@ func (f *Fake) Get(_ context.Context, a link.Alias) (link.Link, error) {
 	return cached(l), nil
 }
 
-// Read returns all of a link.
+// Read returns a link with all its fields.
 func (f *Fake) Read(_ context.Context, a link.Alias) (link.Link, error) {
 	err := f.call()
 	defer f.mu.Unlock()
@@ -163,7 +163,7 @@ func (f *Fake) Read(_ context.Context, a link.Alias) (link.Link, error) {
 	return l, nil
 }
 
-// Create makes a link or returns the one that its owner has for its URL.
+// Create makes a link, or returns the one that its owner has for its URL.
 func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link.Link, bool,
 	error) {
 	err := f.call()
@@ -215,8 +215,8 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	return link.Link{}, false, link.ErrAliasesTaken
 }
 
-// Edit applies a change to a link. It calls change without a lock, so that another edit can come
-// between.
+// Edit applies a change to a link. It calls change without holding the lock, so that another edit
+// can happen in between.
 func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link,
 	error)) (link.Link, error) {
 	for range 5 {
@@ -244,7 +244,7 @@ func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(li
 	return link.Link{}, link.ErrConflict
 }
 
-// replace writes a link and its index, unless it was changed since it was read.
+// replace writes a link and its index entry, unless the link was changed since was was read.
 func (f *Fake) replace(was, l link.Link) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,8 +272,7 @@ func (f *Fake) EditAll(ctx context.Context, aliases []link.Alias,
 	}
 	errs := make([]error, len(aliases))
 	for i, a := range aliases {
-		_, errs[i] = f.Edit(ctx, a, false, func(l link.Link) (link.Link,
-			error) {
+		_, errs[i] = f.Edit(ctx, a, false, func(l link.Link) (link.Link, error) {
 			return change(i, l)
 		})
 	}
@@ -335,7 +334,7 @@ func (f *Fake) All(_ context.Context, after string, limit int) ([]link.Link, str
 	return links, "", 0, nil
 }
 
-// Import makes links that are not there, one after the other.
+// Import makes the links that do not exist yet, one after the other.
 func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
 	return f.imports(ctx, links, func(l link.Link) link.Link {
 		if _, taken := f.index[indexKey(l)]; l.Owner == "" && !taken {
@@ -345,7 +344,8 @@ func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
 	})
 }
 
-// TryImport makes none. It does not remember the long URLs of what it would have made.
+// TryImport is Import without making links. It does not remember the long URLs of the links that it
+// would make.
 func (f *Fake) TryImport(ctx context.Context, links []link.Link,
 	made map[link.Alias]uint64) []link.Imported {
 	done := f.imports(ctx, links, func(l link.Link) link.Link { return l })
@@ -390,8 +390,8 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 	return done
 }
 
-// Reap puts a tombstone in the place of each link whose time is over, and drops tombstones whose
-// own time is.
+// Reap replaces each link whose time is over with a tombstone. It drops tombstones whose own time
+// is over.
 func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
 	err := f.call()
 	defer f.mu.Unlock()
@@ -427,7 +427,7 @@ func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
 	return done, nil
 }
 
-// Ping fails if the fake was told to.
+// Ping returns an error if the fake was told to fail.
 func (f *Fake) Ping(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -76,8 +76,7 @@ func conformOwners(t *testing.T, start starter) {
 	t.Run("any number of creates of one owner make one link", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
 		CreateAtOnce(t, 16, func(int) (link.Link, bool, error) {
-			return s.Create(t.Context(),
-				owned(want(url, 0), "a"), "")
+			return s.Create(t.Context(), owned(want(url, 0), "a"), "")
 		})
 	})
 	t.Run("a link is shared with callers who do not present its claim token", func(t *testing.T) {
@@ -105,7 +104,7 @@ func conformOwners(t *testing.T, start starter) {
 			got.Alias != own.Alias || got.Shared {
 			t.Errorf("its owner again: got %+v, %v", got, err)
 		}
-		// A link without a claim token is nobody's: no hash is that of none.
+		// A link without a claim token belongs to nobody: no hash matches its missing one.
 		other := create(t, s, want(url+"2", time.Hour))
 		if got, _, err := s.Create(t.Context(), want(url+"2", time.Hour), ""); err != nil ||
 			got.Alias != other.Alias || !got.Shared {
@@ -134,8 +133,8 @@ func conformOwners(t *testing.T, start starter) {
 		taken("another owner", owned(chosen(want(url, 0), "mine"), "b"))
 		taken("nobody", chosen(want(url, time.Hour), "mine"))
 		taken("nobody's, by nobody", chosen(want(url, time.Hour), "nobodys"))
-		create(t, s, owned(chosen(want(url, 0), "MINE"), "a")) // differs by case
-		// A chosen alias is not what its URL has for callers who choose none.
+		create(t, s, owned(chosen(want(url, 0), "MINE"), "a")) // another alias, by its case
+		// A URL's chosen alias is not returned to callers who choose none.
 		if l := create(t, s, owned(want(url, 0), "a")); l.Alias == "mine" {
 			t.Error("the chosen alias is in the index")
 		}
@@ -159,7 +158,7 @@ func conformOwners(t *testing.T, start starter) {
 		s, clock, want := start(t, rand.Reader)
 		var made []link.Alias
 		for i := range 7 {
-			if i%3 != 0 { // some are of the same second
+			if i%3 != 0 { // some are made in the same second
 				clock.Advance(time.Second)
 			}
 			w := owned(want(fmt.Sprint(url, i), time.Hour), "a")
@@ -223,11 +222,10 @@ func conformEdits(t *testing.T, start starter) {
 	setTitle := func(title string) func(link.Link) (link.Link, error) {
 		return func(l link.Link) (link.Link, error) { l.Title = title; return l, nil }
 	}
-	// edit applies a change that works.
+	// edit applies a change that must succeed.
 	edit := func(t *testing.T, s Store, a link.Alias, change func(*link.Link)) link.Link {
 		t.Helper()
-		l, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link,
-			error) {
+		l, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
 			change(&l)
 			return l, nil
 		})
@@ -236,7 +234,7 @@ func conformEdits(t *testing.T, start starter) {
 		}
 		return l
 	}
-	// of creates a link of a URL, or finds the one that is there.
+	// of creates a link of a URL or finds the existing one, and returns its alias.
 	of := func(t *testing.T, s Store, want link.Link) link.Alias {
 		t.Helper()
 		l, _, err := s.Create(t.Context(), want, "")
@@ -249,7 +247,7 @@ func conformEdits(t *testing.T, start starter) {
 	t.Run("an edit is seen at once", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
 		l := create(t, s, owned(want(url, time.Hour), "a"))
-		if _, err := s.Get(t.Context(), l.Alias); err != nil { // now a cache has it
+		if _, err := s.Get(t.Context(), l.Alias); err != nil { // so that a cache has it
 			t.Fatal(err)
 		}
 		read, err := s.Read(t.Context(), l.Alias)
@@ -272,8 +270,7 @@ func conformEdits(t *testing.T, start starter) {
 			t.Errorf("Get: got %+v, %v", got, err)
 		}
 		none := edit(t, s, l.Alias, func(l *link.Link) {
-			l.Title, l.Tags, l.ExpiresAt = "", nil,
-				time.Time{}
+			l.Title, l.Tags, l.ExpiresAt = "", nil, time.Time{}
 		})
 		if again, err := s.Read(t.Context(), l.Alias); err != nil || again.Title != "" ||
 			again.Tags != nil || !again.ExpiresAt.IsZero() || !reflect.DeepEqual(again, none) {
@@ -309,13 +306,12 @@ func conformEdits(t *testing.T, start starter) {
 	t.Run("edits that cross are repeated, or refused", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
 		l := create(t, s, owned(want(url, 0), "a"))
-		// crossed edits a link while somebody else edits it as often.
+		// crossed edits a link while others edit it the given number of times.
 		crossed := func(title string, once bool, others int) (calls int, err error) {
 			_, err = s.Edit(t.Context(), l.Alias, once, func(l link.Link) (link.Link, error) {
 				if calls++; calls <= others {
 					edit(t, s, l.Alias, func(l *link.Link) {
-						l.Tags = append(l.Tags,
-							fmt.Sprint(title, calls))
+						l.Tags = append(l.Tags, fmt.Sprint(title, calls))
 					})
 				}
 				l.Title = title
@@ -389,11 +385,11 @@ func conformEdits(t *testing.T, start starter) {
 			edit(t, s, l.Alias, func(l *link.Link) { l.Disabled = true })
 			edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
 			_, created, err := s.Create(t.Context(), w, "")
-			// an admin has disabled it, and anybody may have its token
+			// An admin has disabled it, and anybody may have its claim token.
 			if owner == "" && !errors.Is(err, link.ErrDisabled) {
 				t.Errorf("nobody's: created %t, %v", created, err)
 			}
-			// what its owner has disabled they may delete
+			// Owners may delete a link that they have disabled.
 			if owner != "" && (err != nil || !created) {
 				t.Errorf("an owner's: created %t, %v", created, err)
 			}
@@ -404,7 +400,7 @@ func conformEdits(t *testing.T, start starter) {
 			t.Errorf("past its end: created %t, %v", created, err)
 		}
 	})
-	// reap runs the reaper, and returns the states of links after it.
+	// reap runs the reaper, and returns the states of links after that.
 	reap := func(t *testing.T, s Store, now time.Time, aliases ...link.Alias) string {
 		t.Helper()
 		if done, err := s.Reap(t.Context()); err != nil || !done.Complete || done.Failed > 0 {
@@ -514,7 +510,7 @@ func conformEdits(t *testing.T, start starter) {
 	})
 	t.Run("a restored link is found by its URL", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
-		l := create(t, s, owned(chosen(want(url, 0), "mine"), "a")) // which is not in the index yet
+		l := create(t, s, owned(chosen(want(url, 0), "mine"), "a")) // not in the index yet
 		edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
 		edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = time.Time{} })
 		if got := of(t, s, owned(want(url, 0), "a")); got != l.Alias {
@@ -529,7 +525,7 @@ func conformEdits(t *testing.T, start starter) {
 			w.ClaimHash = fmt.Sprint("hash ", i)
 			a = append(a, create(t, s, w).Alias)
 		}
-		if _, err := s.Get(t.Context(), a[0]); err != nil { // now a cache has it
+		if _, err := s.Get(t.Context(), a[0]); err != nil { // so that a cache has it
 			t.Fatal(err)
 		}
 		refused, twice := errors.New("refused"), errors.New("claimed twice")

@@ -1,8 +1,8 @@
-// Package oidcprovider runs an OpenID Connect provider for the tests, and signs people in with it.
+// Package oidcprovider runs an OpenID Connect provider for the tests, and signs users in with it.
 //
-// The provider itself is the npm package that package-lock.json beside this file pins; `make
-// oidcprovider` installs it, and provider.mjs runs it. It stands behind a proxy at the issuer's
-// address, so that it can be down, slow, or say what a test wants it to.
+// package-lock.json beside this file pins the provider's npm package, `make oidcprovider` installs
+// it, and provider.mjs runs it. A proxy at the issuer's address stands in front of it. So the
+// provider can be down or slow, or say what a test wants.
 package oidcprovider
 
 import (
@@ -38,20 +38,20 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The clients of every provider. ID tokens of the one are not meant for the other.
+// These clients exist at every provider. ID tokens for one are not meant for the other.
 const (
 	ClientID      = "tiney"
 	OtherClientID = "another-service"
 )
 
-// callback is where SignIn is sent back to. Nobody listens there.
+// callback is the address that SignIn is sent back to. Nobody listens there.
 const callback = "http://127.0.0.1/callback"
 
-// Options say what provider a test needs. The zero value will do.
+// Options says which provider a test needs. The zero value is valid.
 type Options struct {
-	// that ID tokens are signed with, RS256 or ES256; "" is RS256, as most providers have it
+	// Alg signs ID tokens: RS256 or ES256. "" is RS256, which most providers use.
 	Alg  string
-	Life time.Duration // of ID tokens; 0 is an hour
+	Life time.Duration // of ID tokens; 0 means an hour
 }
 
 // Key is a key that the provider signs ID tokens with.
@@ -70,9 +70,9 @@ type Provider struct {
 	made, fetches atomic.Int64
 
 	mu sync.Mutex
-	// nil: the provider responds
+	// intercept is nil if the provider itself responds.
 	intercept func(w http.ResponseWriter, r *http.Request, provider http.Handler)
-	// the first one signs
+	// The first key signs.
 	keys      []Key
 	redirects []string // redirect URIs
 }
@@ -100,7 +100,7 @@ func Start(t testing.TB, options Options) *Provider {
 	must(t, err)
 	must(t, cmd.Start())
 	t.Cleanup(func() {
-		input.Close() // which ends it
+		input.Close() // this ends the process
 		kill := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 		defer kill.Stop()
 		cmd.Wait()
@@ -108,11 +108,11 @@ func Start(t testing.TB, options Options) *Provider {
 
 	p := &Provider{options: options, input: input, output: bufio.NewScanner(output)}
 	p.server = httptest.NewServer(p)
-	// A client repeats a request on a connection that it kept, if that is closed; and then it would
-	// come twice when down.
+	// A client repeats a request if a kept connection is closed. Then a request would come twice
+	// while the provider is down.
 	p.server.Config.SetKeepAlivesEnabled(false)
 	t.Cleanup(func() {
-		p.server.CloseClientConnections() // some may wait for a response that never comes
+		p.server.CloseClientConnections() // some may wait for a response that would never come
 		p.server.Close()
 	})
 	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1",
@@ -120,7 +120,7 @@ func Start(t testing.TB, options Options) *Provider {
 	p.proxy = &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Host = r.In.Host // which the provider's addresses start with
+			r.Out.Host = r.In.Host // the provider's own URLs begin with it
 		}}
 	return p
 }
@@ -132,17 +132,18 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Issuer returns the issuer of the provider's tokens, an http URL of this machine.
+// Issuer returns the issuer of the provider's tokens, an http URL on this machine.
 func (p *Provider) Issuer() string { return p.server.URL }
 
-// Key returns the key that the provider signs with.
+// Key returns the key that the provider currently signs with.
 func (p *Provider) Key() Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.keys[0]
 }
 
-// Redirect has the provider send people back to a page that signs them in itself, by its exact URL.
+// Redirect lets the provider send users back to the exact URL uri, of a page that signs them in
+// itself.
 func (p *Provider) Redirect(t testing.TB, uri string) {
 	t.Helper()
 	p.mu.Lock()
@@ -152,8 +153,8 @@ func (p *Provider) Redirect(t testing.TB, uri string) {
 	p.configure(t, keys)
 }
 
-// Rotate has the provider sign with a new key from now on. It goes on to publish the one before if
-// keepOld, and withdraws all others.
+// Rotate makes the provider sign with a new key from now on. If keepOld, the provider still
+// publishes the previous key. It withdraws all others.
 func (p *Provider) Rotate(t testing.TB, keepOld bool) {
 	t.Helper()
 	var old []Key
@@ -176,7 +177,7 @@ func (p *Provider) newKey(t testing.TB) Key {
 	return k
 }
 
-// configure tells the process the keys and all else, and returns the port that it listens on.
+// configure sends the whole configuration to the process, and returns the port that it listens on.
 func (p *Provider) configure(t testing.TB, keys []Key) (port string) {
 	t.Helper()
 	type client struct {
@@ -208,18 +209,18 @@ func (p *Provider) configure(t testing.TB, keys []Key) (port string) {
 	return p.output.Text()
 }
 
-// Down has the provider close every connection without a response, until it is up again.
+// Down makes the provider close every connection without a response, until Up.
 func (p *Provider) Down() {
-	p.Intercept(func(http.ResponseWriter, *http.Request,
-		http.Handler) {
+	p.Intercept(func(http.ResponseWriter, *http.Request, http.Handler) {
 		panic(http.ErrAbortHandler)
 	})
 }
 
-// Up has the provider respond again.
+// Up makes the provider respond again.
 func (p *Provider) Up() { p.Intercept(nil) }
 
-// Intercept has respond take each request in place of the provider, to which it may pass it on.
+// Intercept makes respond handle each request instead of the provider. respond may pass it on to
+// the provider.
 func (p *Provider) Intercept(respond func(w http.ResponseWriter, r *http.Request,
 	provider http.Handler)) {
 	p.mu.Lock()
@@ -227,7 +228,7 @@ func (p *Provider) Intercept(respond func(w http.ResponseWriter, r *http.Request
 	p.intercept = respond
 }
 
-// ServeHTTP implements http.Handler, for the proxy in front of the provider.
+// ServeHTTP implements http.Handler. It is the proxy in front of the provider.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/.well-known/openid-configuration" {
 		p.fetches.Add(1)
@@ -242,18 +243,18 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Fetches returns how often somebody came for the provider's keys, down or not: each time it begins
-// with discovery.
+// Fetches returns how often somebody tried to fetch the provider's keys, even while it was down.
+// Each fetch begins with discovery.
 func (p *Provider) Fetches() int { return int(p.fetches.Load()) }
 
-// SignIn signs a user in, with the claim "roles", and returns the ID token: by authorization code
-// and PKCE, as a page does.
+// SignIn signs a user in, with roles in the claim "roles", and returns the ID token. Like a page,
+// it uses an authorization code with PKCE.
 func (p *Provider) SignIn(t testing.TB, user string, roles ...string) (idToken string) {
 	t.Helper()
 	return p.SignInTo(t, ClientID, user, roles...)
 }
 
-// SignInTo is SignIn to another client.
+// SignInTo is SignIn for another client.
 func (p *Provider) SignInTo(t testing.TB, clientID, user string, roles ...string) (idToken string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -265,7 +266,7 @@ func (p *Provider) SignInTo(t testing.TB, clientID, user string, roles ...string
 		}
 		return nil
 	}}
-	state, verifier := rand.Text(), rand.Text()+rand.Text() // of 43 characters at least
+	state, verifier := rand.Text(), rand.Text()+rand.Text() // at least 43 characters
 	challenge := sha256.Sum256([]byte(verifier))
 	resp, err := browser.Get(p.Issuer() + "/auth?" + url.Values{
 		"client_id": {clientID}, "redirect_uri": {callback}, "response_type": {"code"},
@@ -308,15 +309,15 @@ func body(t testing.TB, resp *http.Response, status int) []byte {
 	return data
 }
 
-// Claims returns the claims of a token of the provider that is right, for tests to spoil.
+// Claims returns the claims of a valid token of the provider. Tests may spoil them.
 func (p *Provider) Claims(user string) jwt.MapClaims {
 	now := time.Now()
 	return jwt.MapClaims{"iss": p.Issuer(), "aud": ClientID, "sub": user, "iat": now.Unix(),
 		"exp": now.Add(p.options.Life).Unix()}
 }
 
-// Sign makes a token with claims that the provider never said, but with its key. The header's
-// members replace or join "alg", "typ" and "kid"; nil removes one.
+// Sign makes a token with any claims, signed with the provider's key. The members of header replace
+// or join "alg", "typ" and "kid"; nil removes one.
 func (k Key) Sign(t testing.TB, claims jwt.MapClaims, header map[string]any) string {
 	t.Helper()
 	var method jwt.SigningMethod = jwt.SigningMethodRS256
@@ -335,7 +336,7 @@ func (k Key) Sign(t testing.TB, claims jwt.MapClaims, header map[string]any) str
 	return signed
 }
 
-// JWK returns the key as a JSON Web Key (RFC 7518, section 6), private members included.
+// JWK returns the key as a JSON Web Key (RFC 7518, section 6), including the private members.
 func (k Key) JWK(t testing.TB) map[string]string {
 	t.Helper()
 	text := base64.RawURLEncoding.EncodeToString

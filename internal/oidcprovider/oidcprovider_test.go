@@ -9,7 +9,8 @@ import (
 	"tiney/internal/oidcprovider"
 )
 
-// TestSignIn checks the provider by the library alone, before anything of the service relies on it.
+// TestSignIn checks the provider with the JWT library alone, before the service's code relies on
+// it.
 func TestSignIn(t *testing.T) {
 	for _, alg := range []string{"RS256", "ES256"} {
 		t.Run(alg, func(t *testing.T) {

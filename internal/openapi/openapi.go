@@ -1,8 +1,8 @@
 // Package openapi checks HTTP exchanges against functions/openapi.json. Nothing that ships imports
 // it.
 //
-// The document itself is checked by the linter that package-lock.json beside this file pins; `make
-// openapi` installs it.
+// A linter checks the document itself. package-lock.json beside this file pins the linter, and
+// `make openapi` installs it.
 package openapi
 
 import (
@@ -23,15 +23,15 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// Document is functions/openapi.json. It is stricter about responses than the document is: they
-// have no other members than those that it names, so that none goes without a description.
+// Document is functions/openapi.json. Unlike the document, it allows responses no members other
+// than the described ones, so that every member has a description.
 type Document struct {
 	*openapi3.T
 	paths   []path
-	nothing *openapi3.Operation // responses where there is nothing, or nothing for the method
+	nothing *openapi3.Operation // responses for a missing path or method
 }
 
-// path is one of the document's paths. Its parameters are the groups of the pattern.
+// path is one of the document's paths. The groups of the pattern are its parameters.
 type path struct {
 	name    string
 	item    *openapi3.PathItem
@@ -49,7 +49,7 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		file = bytes.TrimPrefix(file, []byte("sep=,\n")) // one column; what follows has more
+		file = bytes.TrimPrefix(file, []byte("sep=,\n")) // one column, unlike the following lines
 		return table(bytes.NewReader(file), h, s, encoding)
 	})
 	openapi3.DefineStringFormatValidator("uri", openapi3.NewCallbackValidator(func(s string) error {
@@ -60,7 +60,7 @@ func init() {
 	}))
 }
 
-// Load reads the document and validates it, its examples too. root is the project's folder.
+// Load reads the document and validates it, including its examples. root is the project's folder.
 func Load(root string) (*Document, error) {
 	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join(root, "functions", "openapi.json"))
 	if err != nil {
@@ -82,7 +82,7 @@ func Load(root string) (*Document, error) {
 	}
 	d := &Document{T: doc, nothing: &openapi3.Operation{Responses: openapi3.NewResponses(
 		openapi3.WithStatus(http.StatusNotFound, doc.Components.Responses["NotFoundPage"]),
-		// a problem too
+		// It is a problem as well.
 		openapi3.WithStatus(http.StatusMethodNotAllowed, doc.Components.Responses["NotFound"]),
 		openapi3.WithStatus(http.StatusNoContent,
 			&openapi3.ResponseRef{Value: &openapi3.Response{}}))}}
@@ -91,21 +91,22 @@ func Load(root string) (*Document, error) {
 			`(?P<$1>[^/]+)`)
 		d.paths = append(d.paths, path{name, item, regexp.MustCompile("^" + pattern + "$")})
 	}
-	// The more of a path is fixed, the earlier it counts.
+	// Paths with longer fixed parts come first.
 	slices.SortFunc(d.paths, func(a, b path) int { return cmp.Compare(fixed(b), fixed(a)) })
 	return d, nil
 }
 
-// fixed returns how much of a path is fixed.
+// fixed returns the length of the fixed part of a path.
 func fixed(p path) int { return len(regexp.MustCompile(`\{\w+\}`).ReplaceAllString(p.name, "")) }
 
-// general are the headers that a response may have without a description.
+// general are the headers that a response may have without a description in the document.
 var general = []string{"Cache-Control", "Connection", "Content-Length", "Content-Security-Policy",
 	"Content-Type", "Cross-Origin-Opener-Policy",
 	"Date", "Referrer-Policy", "Strict-Transport-Security", "Vary", "X-Content-Type-Options"}
 
-// Check returns an error unless the document has the response to a request, and, if that was a
-// success, the request. sent and got are their bodies; sent may be nil if it is not known.
+// Check returns an error unless the document has the response to a request. If the request
+// succeeded, the document must also allow the request. sent and got are the two bodies; sent is nil
+// if it is not known.
 func (d *Document) Check(r *http.Request, sent []byte, status int, header http.Header,
 	got []byte) error {
 	p, parameters := d.find(r.Method, r.URL.EscapedPath())
@@ -139,7 +140,8 @@ func (d *Document) Check(r *http.Request, sent []byte, status int, header http.H
 	if known && status < 300 {
 		if b := operation.RequestBody; b != nil && (sent == nil || b.Value.Content["*/*"] != nil ||
 			slices.Contains([]string{"bulkShorten", "claimLinks"}, operation.OperationID)) {
-			// it is not known, or what is wrong with a part of it is in the response
+			// Either the body is not known, or the response reports what is wrong with a part of
+			// it.
 			input.Options.ExcludeRequestBody = true
 		}
 		body := r.Body
@@ -149,15 +151,16 @@ func (d *Document) Check(r *http.Request, sent []byte, status int, header http.H
 			return fmt.Errorf("the request succeeded, but breaks the document: %w", err)
 		}
 	}
-	// The library does not look at some statuses, nor at responses to HEAD; under another name it
-	// does.
+	// The library does not check some statuses, nor responses to HEAD. It does check them as a 200
+	// to GET.
 	as := *input.Route
 	as.Operation = &openapi3.Operation{Responses: openapi3.NewResponses(
 		openapi3.WithStatus(http.StatusOK, response))}
 	return openapi3filter.ValidateResponse(context.Background(),
 		&openapi3filter.ResponseValidationInput{
-			RequestValidationInput: &openapi3filter.RequestValidationInput{Request: &http.Request{Method: http.MethodGet}, Route: &as},
-			Status:                 http.StatusOK, Header: header,
+			RequestValidationInput: &openapi3filter.RequestValidationInput{
+				Request: &http.Request{Method: http.MethodGet}, Route: &as},
+			Status: http.StatusOK, Header: header,
 			Body:    io.NopCloser(bytes.NewReader(got)),
 			Options: &openapi3filter.Options{ExcludeResponseBody: r.Method == http.MethodHead},
 		})
@@ -173,8 +176,8 @@ func describes(r *openapi3.Response, name string) bool {
 	return false
 }
 
-// operationOf returns the operation of a method, and nil if there is none. That of GET is for HEAD
-// too.
+// operationOf returns the operation of a method, or nil if there is none. HEAD uses the operation
+// of GET.
 func operationOf(item *openapi3.PathItem, method string) *openapi3.Operation {
 	o := item.GetOperation(method)
 	if o == nil && method == http.MethodHead {
@@ -183,19 +186,20 @@ func operationOf(item *openapi3.PathItem, method string) *openapi3.Operation {
 	return o
 }
 
-// find returns the document's path that a request's path is, and the values of its parameters. Of
-// several, one that has the method goes first: a link may be called as a path is.
+// find returns the document's path that matches a request's path, and the values of its parameters.
+// If several match, one that has the method comes first, since a link's alias may equal a part of
+// another path.
 func (d *Document) find(method, p string) (found path, parameters map[string]string) {
 	segments := strings.Split(p, "/")
 	for i, s := range segments {
-		if plain, err := url.PathUnescape(s); err == nil { // else it is escaped as it has to be
+		if plain, err := url.PathUnescape(s); err == nil { // else it is escaped correctly already
 			segments[i] = url.PathEscape(plain)
 		}
 	}
 	p = strings.Join(segments, "/")
 	if lower := strings.ToLower(p); strings.HasPrefix(lower, "/api/") ||
 		strings.HasPrefix(lower, "/manage") {
-		p = strings.TrimSuffix(lower, "/") // neither matters there
+		p = strings.TrimSuffix(lower, "/") // case and a final slash do not matter there
 	}
 	found.item = &openapi3.PathItem{}
 	for _, known := range d.paths {
@@ -215,18 +219,18 @@ func (d *Document) find(method, p string) (found path, parameters map[string]str
 	return found, parameters
 }
 
-// Transport checks each exchange that it makes, and fails those that break the document.
+// Transport checks each exchange against the document, and reports those that break it.
 type Transport struct {
 	http.RoundTripper
 	*Document
-	// Skip says which exchanges are not the service's.
+	// Skip says which responses are not the service's.
 	Skip func(*http.Response) bool
-	// Report gets what is wrong.
+	// Report is called with each error that Check finds.
 	Report func(error)
 }
 
-// RoundTrip sends a request. The error is that of the transport, or what is wrong with the
-// exchange.
+// RoundTrip sends a request. It returns the error of the transport, or of reading the request's
+// body again.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
 	if err != nil {
@@ -254,7 +258,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// failing is a reader that fails, or ends if it has no error.
+// failing is a reader that fails with err, or ends if err is nil.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, cmp.Or(f.err, io.EOF) }

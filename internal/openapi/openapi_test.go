@@ -11,7 +11,7 @@ import (
 	"tiney/internal/openapi"
 )
 
-// The linter's recommended rules hold, but for the exceptions in .redocly.lint-ignore.yaml.
+// The linter's recommended rules hold, except for the exceptions in .redocly.lint-ignore.yaml.
 func TestLint(t *testing.T) {
 	const linter = "node_modules/@redocly/cli/bin/cli.js"
 	if _, err := os.Stat(linter); err != nil {
@@ -29,7 +29,7 @@ func TestLint(t *testing.T) {
 	if out, err := lint(file); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// What would be a warning fails too.
+	// A rule that is a warning by default fails too.
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,9 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		short   = `{"alias":"abc","shortUrl":"https://tiney.to/abc","longUrl":"https://example.com/","createdAtUtc":"2026-11-22T03:48:36Z","expiresAtUtc":null}`
+		short = `{"alias":"abc","shortUrl":"https://tiney.to/abc",` +
+			`"longUrl":"https://example.com/","createdAtUtc":"2026-11-22T03:48:36Z",` +
+			`"expiresAtUtc":null}`
 		missing = `{"type":"/problems/not-found","title":"t","status":404,"detail":"d"}`
 		method  = `{"type":"/problems/method","title":"t","status":405,"detail":"d"}`
 		asked   = `{"longUrl":"https://example.com/"}`

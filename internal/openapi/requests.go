@@ -13,8 +13,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Choices are those that a test leaves to chance, or to a fuzzer. They end with zeros, which stand
-// for what is usual.
+// Choices are the choices that a test leaves to chance or to a fuzzer. They end with zeros, which
+// stand for the usual choice.
 type Choices []byte
 
 // below chooses a number from 0 to n-1.
@@ -27,12 +27,12 @@ func (c *Choices) below(n int) int {
 	return first % n
 }
 
-// rarely says yes about once in 24 times.
+// rarely returns true about once in 24 times.
 func (c *Choices) rarely() bool { return c.below(24) == 23 }
 
 func choose[T any](c *Choices, from []T) T { return from[c.below(len(from))] }
 
-// Request is one that a document describes, or nearly so.
+// Request is a request that a document describes, or that is close to one.
 type Request struct {
 	Method, Target string
 	Header         http.Header
@@ -45,11 +45,11 @@ type described struct {
 	*openapi3.Operation
 }
 
-// Request makes a request from the document: most are valid, many are wrong in one place, and some
-// are hostile. known are values that parameters, headers and members of bodies may have, by their
-// names; times are about now.
+// Request makes a request from the document. Most are valid, many are wrong in one place, and some
+// are hostile. known has values for parameters, headers and members of bodies, by name. Times are
+// around now.
 func (d *Document) Request(c *Choices, known map[string][]string, now time.Time) Request {
-	var of []described // the more there is to choose of an operation, the oftener it is here
+	var of []described // an operation with more choices is in it more often
 	for _, p := range d.paths {
 		for _, method := range slices.Sorted(maps.Keys(p.item.Operations())) {
 			o := p.item.GetOperation(method)
@@ -106,7 +106,8 @@ func (d *Document) Request(c *Choices, known map[string][]string, now time.Time)
 	return r
 }
 
-// printable is for header values: others are refused before they reach a handler.
+// printable removes characters that no header value may have: such a value is refused before it
+// reaches a handler.
 func printable(r rune) rune {
 	if r < ' ' || r > '~' {
 		return -1
@@ -114,7 +115,7 @@ func printable(r rune) rune {
 	return r
 }
 
-// maker makes values by schemas.
+// maker makes values from schemas.
 type maker struct {
 	*Choices
 	known map[string][]string
@@ -132,7 +133,7 @@ func (m maker) body(mediaType string, is *openapi3.MediaType) string {
 	if is.Schema == nil { // anything
 		return m.text("body", openapi3.NewStringSchema())
 	}
-	text, _ := json.Marshal(m.value("", is.Schema.Value)) // of what JSON has
+	text, _ := json.Marshal(m.value("", is.Schema.Value)) // it has only types that JSON has
 	body := string(text)
 	if m.rarely() {
 		body = choose(m.Choices, []string{body + "{}", body + " x", "", "\xef\xbb\xbf" + body,
@@ -144,13 +145,12 @@ func (m maker) body(mediaType string, is *openapi3.MediaType) string {
 	return body
 }
 
-// text makes the value of a parameter.
+// text returns a value for a parameter.
 func (m maker) text(name string, is *openapi3.Schema) string {
-	return fmt.Sprint(m.value(name,
-		is))
+	return fmt.Sprint(m.value(name, is))
 }
 
-// hostile are values that nobody expects.
+// hostile are values that no program expects.
 var hostile = []any{nil, "", "\x00", strings.Repeat("ä", 5000), -1, 0, 1e300, 1.5, true, []any{},
 	map[string]any{}, []any{[]any{[]any{nil}}}, map[string]any{"a": "b"},
 	"../../../etc/passwd", "'; DROP TABLE ShortUrls; --", "javascript:alert(1)", "%2e%2e%2f",
@@ -201,7 +201,7 @@ func (m maker) value(name string, is *openapi3.Schema) any {
 	return m.string(is)
 }
 
-// size makes a size: mostly within limits, and often one of them.
+// size returns a size. It is mostly within the limits, and often equal to one of them.
 func (m maker) size(least, most int64) int64 {
 	switch m.below(8) {
 	case 0:
@@ -219,7 +219,7 @@ func (m maker) size(least, most int64) int64 {
 func (m maker) object(is *openapi3.Schema) any {
 	object := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(is.Properties)) {
-		// One end of a link is enough for it to be valid.
+		// A valid link has at most one kind of end, so optional members are rare.
 		if required := slices.Contains(is.Required, name); required && !m.rarely() || !required &&
 			m.below(4) == 3 {
 			object[name] = m.value(name, is.Properties[name].Value)

@@ -19,13 +19,14 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// certificates is where Go looks for the certificate authorities that it trusts, on Linux.
+// certificates is the file in which Go on Linux looks for the certificate authorities that it
+// trusts.
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
 // Image writes a container image for some architectures of Linux into the folder dir, as an OCI
-// image layout, in place of what is there. It has the executable, the certificate authorities of
-// Mozilla, and nothing else. The same commit gives the same bytes. infra/Dockerfile tells a
-// container engine the same.
+// image layout. It replaces what is there. The image has only the executable and the certificate
+// authorities of Mozilla. The same commit gives the same bytes. infra/Dockerfile describes the same
+// image to a container engine.
 func Image(root, dir string, architectures ...string) error {
 	index := v1.ImageIndex(mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	for _, arch := range architectures {
@@ -58,7 +59,7 @@ func imageFiles(root, arch string) (map[string][]byte, error) {
 	executable, err := build(root, target)
 	var trusted bytes.Buffer
 	for authority := range bundle.Roots() {
-		if authority.Constraint == nil { // what a file cannot say
+		if authority.Constraint == nil { // a PEM file cannot express constraints
 			_ = pem.Encode(&trusted, &pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate})
 		}
 	}
@@ -84,8 +85,7 @@ func imageFor(root, arch string) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser,
-		error) {
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
 	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestCompression))
@@ -107,7 +107,7 @@ func imageFor(root, arch string) (v1.Image, error) {
 		Entrypoint:   []string{"/handler"},
 		Env:          []string{"LISTEN_ADDRESS=0.0.0.0", "PORT=8080"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
-		User:         "65532:65532", // a number tells a cluster that it is not root
+		User:         "65532:65532", // from a number, a cluster can tell that it is not root
 		Labels:       map[string]string{"org.opencontainers.image.version": version(root)},
 	}
 	return mutate.ConfigFile(image, config)

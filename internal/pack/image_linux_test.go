@@ -119,11 +119,12 @@ func unpackImage(t *testing.T, image v1.Image, root string) (names []string) {
 	return names
 }
 
-// runImage runs what is in an image as a container engine does, but for its namespaces: it sees
-// nothing but the image's own files, has the image's environment, and is no other user than a
-// number. To change the root takes root, or a namespace of users, which not every machine grants.
+// runImage runs an image's executable as a container engine does, except for namespaces. The
+// process sees only the image's own files, has the image's environment, and runs as a user that is
+// only a number. Changing the root needs the root user or a user namespace, which not every machine
+// allows.
 func runImage(t *testing.T, root string, config v1.Config) {
-	// t.TempDir is for its user alone
+	// By default, only the current user can read t.TempDir.
 	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
-// Package pack lays out the function app: the folder that `func start` runs, the tests start and
-// Azure is given, all from one list. It packs what runs the same executable without the Functions
-// host too: the web app and a container image.
+// Package pack lays out the function app. `func start`, the tests and Azure all get the same files,
+// from one list. It also packs the same executable to run without the Functions host, as the web
+// app and as a container image.
 package pack
 
 import (
@@ -23,14 +23,15 @@ import (
 
 // Target is what an app is built for.
 type Target struct {
-	OS, Arch string // as GOOS and GOARCH have them
-	// for IIS in an Azure web app, which starts the executable by web.config; else a function app
+	OS, Arch string // GOOS and GOARCH
+	// WebApp says whether the app is an Azure web app, where IIS starts the executable by
+	// web.config. Otherwise it is a function app.
 	WebApp bool
 	Race   bool // with the race detector, for tests; it needs a C compiler
 }
 
-// executable is the name that the host looks for, and that it gives the run bit in a zip: exactly
-// this, no "./".
+// executable returns the name that the host looks for. The host gives that exact name the run bit
+// in a zip, without a "./".
 func (t Target) executable() string {
 	if t.OS == "windows" {
 		return "handler.exe"
@@ -38,9 +39,8 @@ func (t Target) executable() string {
 	return "handler"
 }
 
-// Dir lays the function app out in the folder dir, which it makes; what is there already stays.
-// local.settings.json comes along for `func start`, with a .funcignore that keeps it from being
-// published.
+// Dir lays the function app out in the folder dir. It makes the folder, but keeps what is there. It
+// adds local.settings.json for `func start`, and a .funcignore that keeps it from being published.
 func Dir(root, dir string, target Target) error {
 	files, err := app(root, target)
 	if err != nil {
@@ -54,7 +54,7 @@ func Dir(root, dir string, target Target) error {
 	return write(dir, files, target)
 }
 
-// write writes files by their names, with slashes, into the folder dir.
+// write writes files into the folder dir. Their names have slashes.
 func write(dir string, files map[string][]byte, target Target) error {
 	for name, data := range files {
 		to := filepath.Join(dir, filepath.FromSlash(name))
@@ -68,8 +68,8 @@ func write(dir string, files map[string][]byte, target Target) error {
 	return nil
 }
 
-// Zip writes the app as a package to deploy. The same commit gives the same bytes, wherever the
-// same Go builds it.
+// Zip writes the app as a package to deploy. The same commit gives the same bytes on every machine
+// with the same Go.
 func Zip(root, file string, target Target) error {
 	files, err := app(root, target)
 	if err != nil {
@@ -78,7 +78,7 @@ func Zip(root, file string, target Target) error {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		// 1980 is where zip's time begins; without a time, some tools refuse the file.
+		// Zip times begin in 1980. Some tools refuse a file without a time.
 		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, 1, 1,
 			0, 0, 0, 0, time.UTC)}
 		header.SetMode(target.mode(name))
@@ -106,7 +106,7 @@ func (t Target) mode(name string) fs.FileMode {
 	return 0o644
 }
 
-// app returns the files of the app by their names, with slashes.
+// app returns the files of the app by name, with slashes.
 func app(root string, target Target) (map[string][]byte, error) {
 	files, err := describe(root, target)
 	if err != nil {
@@ -142,14 +142,14 @@ func describe(root string, target Target) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The host looks for them in direct children of its root only.
+		// The host looks for these files only in direct children of its root.
 		files[path.Join(filepath.Base(filepath.Dir(file)), "function.json")] = data
 	}
 	return files, nil
 }
 
-// nameExecutable puts the name of the executable into host.json, and leaves the rest of the file as
-// it is.
+// nameExecutable puts the name of the executable into host.json. It does not change the rest of the
+// file.
 func nameExecutable(host []byte, name string) ([]byte, error) {
 	var parsed struct {
 		CustomHandler struct {
@@ -179,9 +179,9 @@ func build(root string, target Target) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, target.executable())
-	// Without net/http's HTTP/2, which nothing here speaks, the executable and its memory at rest
-	// are half a megabyte smaller: the host and Azure Storage use HTTP/1.1, and what else is asked
-	// offers both.
+	// HTTP/2 is not needed: the host and Azure Storage use HTTP/1.1, and all other servers offer
+	// both. Without net/http's HTTP/2, the executable and its memory at rest are half a megabyte
+	// smaller.
 	args := []string{"build", "-o", out, "-tags", "nethttpomithttp2", "-trimpath",
 		"-buildvcs=false", "-ldflags", "-s -w -X main.version=" + version(root)}
 	cgo := "CGO_ENABLED=0"
@@ -190,8 +190,8 @@ func build(root string, target Target) ([]byte, error) {
 	}
 	cmd := exec.Command("go", append(args, "./handler")...)
 	cmd.Dir = root
-	// The last four are what somebody's environment may have otherwise, and what changes the bytes,
-	// or what they run on.
+	// The last four variables may differ in somebody's environment. They change the bytes, or the
+	// processors that can run them.
 	cmd.Env = append(os.Environ(), cgo, "GOOS="+target.OS, "GOARCH="+target.Arch, "GOFLAGS=",
 		"GOEXPERIMENT=", "GOAMD64=v1", "GO386=sse2")
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -200,8 +200,8 @@ func build(root string, target Target) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// version names the commit that is built. Tags and git's own choice of a length would differ
-// between clones of it.
+// version returns a name for the commit that is built. It uses neither tags nor git's own choice of
+// a length, since both differ between clones.
 func version(root string) string {
 	cmd := exec.Command("git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty")
 	cmd.Dir = root

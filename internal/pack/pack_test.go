@@ -20,11 +20,11 @@ import (
 	"tiney/link"
 )
 
-// 15 MB is what a cold start on the Consumption plan takes without noticing.
+// maxExecutable is 15 MB, which do not noticeably slow a cold start on the Consumption plan.
 const maxExecutable = 15_000_000
 
-// packer is the command of `make package`. The tests run it rather than Zip, since it takes the
-// race detector ten times as long to compress.
+// packer is the command of `make package`. The tests run it instead of calling Zip, since
+// compression takes ten times as long under the race detector.
 var packer string
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		dir, err := os.MkdirTemp("", "tiney-pack-")
 		if err == nil {
 			defer os.RemoveAll(dir)
-			// .exe is for Windows, and does no harm elsewhere
+			// The suffix .exe is for Windows. It does no harm elsewhere.
 			packer = filepath.Join(dir, "pack.exe")
 			var output []byte
 			if output, err = exec.Command("go", "build", "-o", packer,
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// packages is what `make package` writes.
+// packages are the files that `make package` writes.
 var packages = map[string]Target{
 	"tiney-linux-amd64.zip":          {OS: "linux", Arch: "amd64"},
 	"tiney-windows-386.zip":          {OS: "windows", Arch: "386"},
@@ -54,7 +54,7 @@ var packages = map[string]Target{
 	"tiney-webapp-windows-amd64.zip": {OS: "windows", Arch: "amd64", WebApp: true},
 }
 
-// packed returns one of the packages, which is made once for all tests.
+// packed returns one of the packages. Each is made once for all tests.
 func packed(t *testing.T, name string) *zip.Reader {
 	t.Helper()
 	data, ok := zips[name]
@@ -133,8 +133,8 @@ func checkHost(t *testing.T, data []byte, executable string) {
 	}
 }
 
-// checkWindows looks for a program of as many bits as the plan starts, with a console to write its
-// log to.
+// checkWindows checks that the program has as many bits as the plan starts, and has a console for
+// its log.
 func checkWindows(t *testing.T, data []byte, arch string) {
 	t.Helper()
 	f, err := pe.NewFile(bytes.NewReader(data))
@@ -156,7 +156,7 @@ func checkWindows(t *testing.T, data []byte, arch string) {
 	}
 }
 
-// checkLinux looks for a program that needs no library, not even the C library.
+// checkLinux checks that the program needs no library, not even the C library.
 func checkLinux(t *testing.T, data []byte) {
 	t.Helper()
 	f, err := elf.NewFile(bytes.NewReader(data))
@@ -169,8 +169,8 @@ func checkLinux(t *testing.T, data []byte) {
 	}
 }
 
-// local.settings.json has a key that everybody knows. TestPackages shows that it is in no package,
-// this that `func azure functionapp publish` leaves it behind too.
+// local.settings.json has a publicly known key. TestPackages shows that no package has the file.
+// This test shows that `func azure functionapp publish` leaves it out too.
 func TestLocalSettingsStayLocal(t *testing.T) {
 	ignored, err := os.ReadFile("../../.funcignore")
 	if err != nil || !slices.Contains(strings.Fields(string(ignored)), "local.settings.json") {
@@ -185,8 +185,7 @@ func TestWebAppNeedsWindows(t *testing.T) {
 	}
 }
 
-// The two clones are in different folders, one has a tag, and they are built in different
-// environments.
+// The two clones are in different folders, one of them has a tag, and their environments differ.
 func TestClonesGiveTheSameBytes(t *testing.T) {
 	one := filepath.Join(t.TempDir(), "one")
 	two := filepath.Join(t.TempDir(), "another", "place")
@@ -196,7 +195,7 @@ func TestClonesGiveTheSameBytes(t *testing.T) {
 	const ofModule = "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}"
 	for _, name := range strings.Fields(run(t, "../..", "go", "list", "-deps", "-f", ofModule,
 		"./handler")) {
-		sources[strings.Split(name, "/")[1]] = true // a package, with all that it embeds
+		sources[strings.Split(name, "/")[1]] = true // a package, with all its embedded files
 	}
 	for name := range sources {
 		copyTo(t, filepath.Join(one, name), filepath.Join("../..", name))
@@ -210,7 +209,7 @@ func TestClonesGiveTheSameBytes(t *testing.T) {
 
 	for name, target := range packages {
 		if target.WebApp {
-			continue // it has the executable of the function app for Windows, and a file more
+			continue // it has the Windows function app's executable and one more file
 		}
 		t.Run(name, func(t *testing.T) {
 			first := zipped(t, one, target)
@@ -245,7 +244,7 @@ func zipped(t *testing.T, root string, target Target) []byte {
 	return data
 }
 
-// copyTo copies a file, or a folder with all that is in it.
+// copyTo copies a file, or a folder with its content.
 func copyTo(t *testing.T, to, from string) {
 	t.Helper()
 	info, err := os.Stat(from)
@@ -281,7 +280,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(output)
 }
 
-// webConfig is what matters in web.config.
+// webConfig has the parts of web.config that matter.
 type webConfig struct {
 	XMLName xml.Name `xml:"configuration"`
 	Server  struct {
@@ -331,7 +330,7 @@ func TestWebConfig(t *testing.T) {
 		h[0].Modules != "httpPlatformHandler" || h[0].ResourceType != "Unspecified" {
 		t.Errorf("handlers %+v: not everything goes to the handler", h)
 	}
-	// HOME\LogFiles is there in every App Service; site\wwwroot may be a package that nobody can
+	// HOME\LogFiles exists in every App Service. site\wwwroot may be a package that nobody can
 	// write to.
 	if p := config.Server.Platform; p.ProcessPath != `%HOME%\site\wwwroot\handler.exe` ||
 		p.Arguments != "" || p.StartupTimeLimit < 30 ||
@@ -351,7 +350,7 @@ func TestWebConfig(t *testing.T) {
 		f.Extensions.Clear == nil {
 		t.Errorf("requestFiltering %+v", f)
 	}
-	// What IIS hides by default, but for web.config, which is no alias.
+	// IIS hides these by default. It also hides web.config, which is no alias.
 	want := []string{"bin", "App_code", "App_GlobalResources", "App_LocalResources",
 		"App_WebReferences", "App_Data", "App_Browsers"}
 	var shown []string
@@ -398,8 +397,11 @@ func read(t *testing.T, archive fs.FS, name string) []byte {
 
 func TestNameExecutable(t *testing.T) {
 	got, err := nameExecutable([]byte(
-		`{ "customHandler": { "description": { "defaultExecutablePath": "handler" } }, "x": "handler" }`), "handler.exe")
-	if want := `{ "customHandler": { "description": { "defaultExecutablePath": "handler.exe" } }, "x": "handler" }`; err != nil || string(got) != want {
+		`{ "customHandler": { "description": { "defaultExecutablePath": "handler" } }, `+
+			`"x": "handler" }`), "handler.exe")
+	if want := `{ "customHandler": { "description": ` +
+		`{ "defaultExecutablePath": "handler.exe" } }, "x": "handler" }`; err != nil ||
+		string(got) != want {
 		t.Errorf("got %s, %v", got, err)
 	}
 	for _, wrong := range []string{`{`, `{}`,

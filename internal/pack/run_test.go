@@ -25,7 +25,7 @@ import (
 	"tiney/link"
 )
 
-// Wine is large to install and slow to start.
+// Running the packages under Wine is optional, since Wine is large to install and slow to start.
 var underWine = flag.Bool("pack.wine", false,
 	"also run the packages for Windows, under Wine, which has to be installed")
 
@@ -33,7 +33,7 @@ func TestLinuxPackage(t *testing.T) {
 	if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
 		t.Skip("it runs on linux/amd64 only, as CI does")
 	}
-	packed(t, "tiney-linux-amd64.zip") // once for both
+	packed(t, "tiney-linux-amd64.zip") // once for both tests
 	for name, proxy := range map[string]bool{"behind a host that forwards": false,
 		"behind a host that proxies": true} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestWindowsPackages(t *testing.T) {
 	t.Run("on its own", func(t *testing.T) { runUnderIIS(t, "tiney-webapp-windows-386.zip", env) })
 }
 
-// runBehindTheHost uses a package of a function app, in all that the host asks of it.
+// runBehindTheHost uses a package of a function app in every way in which the host does.
 func runBehindTheHost(t *testing.T, name string, options funchost.Options, storageHost string) {
 	options.ScriptRoot, options.Output = unpacked(t, t.TempDir(), name), t.Output()
 	tables, settings := storage(t, storageHost)
@@ -78,12 +78,12 @@ func runBehindTheHost(t *testing.T, name string, options funchost.Options, stora
 	if err != nil || len(invocation.Logs) == 0 {
 		t.Errorf("the reaper: %+v, %v", invocation, err)
 	}
-	tables.WantRows(3, 2, 2) // a tombstone has taken the place of the expired link
+	tables.WantRows(3, 2, 2) // a tombstone has replaced the expired link
 	tables.WantNoLeak()
 }
 
-// runUnderIIS uses the package of a web app as IIS would: web.config names the executable, and
-// HTTP_PLATFORM_PORT the port on which it listens.
+// runUnderIIS uses the package of a web app as IIS would. web.config names the executable, and
+// HTTP_PLATFORM_PORT is the port that it listens on.
 func runUnderIIS(t *testing.T, name string, env []string) {
 	home := t.TempDir()
 	root := unpacked(t, filepath.Join(home, "site", "wwwroot"), name)
@@ -110,7 +110,7 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 	cmd := exec.Command("wine", path)
 	cmd.Env = append(append(env, settings...), "HTTP_PLATFORM_PORT="+port, "PORT=1",
 		"WEBSITE_HOSTNAME=tiney.azurewebsites.net")
-	// a file, since Wine's own processes would hold a pipe open
+	// Output goes to a file, since Wine's own processes would hold a pipe open.
 	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -137,14 +137,14 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 		return err == nil
 	})
 	testutil.Eventually(t, "the expired link is reaped, as soon as it runs", func() bool {
-		// that of the tombstone
+		// The expiry row is the tombstone's.
 		return len(tables.Rows(tables.Index)) == 0 && len(tables.Rows(tables.Expiry)) == 1
 	})
 	use(t, base)
 	tables.WantRows(3, 2, 2)
 	tables.WantNoLeak()
 
-	// Ctrl-C is what a console of Windows has for a stop.
+	// On Windows, a console program is stopped by Ctrl-C.
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func expired() link.Link {
 		ExpiresAt: time.Now().Add(-time.Minute)}
 }
 
-// use shortens a URL and follows links, through whatever is in front of the package.
+// use shortens a URL and follows links, through the server in front of the package.
 func use(t *testing.T, base string) {
 	t.Helper()
 	testutil.Eventually(t, "it is ready", func() bool {
@@ -206,9 +206,9 @@ func use(t *testing.T, base string) {
 	want(t, http.MethodGet, base+"/", "", http.StatusOK)
 }
 
-// storage starts an Azurite with one disabled link in it, and returns its tables and the settings
-// that lead to them by the given name of this machine. The settings have a time zone whose date
-// mostly differs from UTC's.
+// storage starts an Azurite that has one disabled link. It returns the tables, and the settings for
+// a process to use them, with the given name of this machine. The settings have a time zone whose
+// date mostly differs from UTC's.
 func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
 	t.Helper()
 	server, err := azurite.StartAnywhere(t.Context())
@@ -227,7 +227,7 @@ func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
 	}
 }
 
-// unpacked unpacks the package of that name into dir.
+// unpacked unpacks the named package into dir, and returns dir.
 func unpacked(t *testing.T, dir, name string) string {
 	t.Helper()
 	archive := packed(t, name)
@@ -256,8 +256,8 @@ func want(t *testing.T, method, url, body string, status int) testutil.Response 
 	return got
 }
 
-// startWine makes build/wine a disk for Wine and returns the environment to run wine in. Its error
-// says that Wine does not work on this machine. What runs there ends with the test.
+// startWine makes a disk for Wine in build/wine, and returns the environment to run wine in. An
+// error means that Wine does not work on this machine. Processes in Wine end with the test.
 func startWine(t *testing.T) ([]string, error) {
 	t.Helper()
 	prefix, err := filepath.Abs("../../build/wine")
@@ -267,19 +267,19 @@ func startWine(t *testing.T) ([]string, error) {
 	if err := os.MkdirAll(prefix, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The overrides leave .NET and the browser out, which Wine would offer to download.
+	// The overrides leave out .NET and the browser, which Wine would offer to download.
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "WINEPREFIX=" +
 		prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=mscoree,mshtml="}
-	// The server stays, so that Wine need not start anew with each process.
+	// The server keeps running, so that Wine does not start anew for each process.
 	if err := errors.Join(start(t, env, "wineserver", "-p"),
 		start(t, env, "wineboot", "--init")); err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() { start(t, env, "wineserver", "-k") })
 
-	// Go's random numbers come from a library that Wine did not have before 2023. If it is missing,
-	// make one that has no code, not even an entry point, and only passes the call on to the
-	// function that Wine has.
+	// Go gets random numbers from a library that Wine lacked before 2023. If it is missing, make
+	// one that only forwards the call to the function that Wine has. It has no code, not even an
+	// entry point.
 	windows := filepath.Join(prefix, "drive_c", "windows")
 	system := filepath.Join(windows, "system32")
 	if of32 := filepath.Join(windows, "syswow64"); exists(t, of32) {
@@ -296,7 +296,7 @@ func startWine(t *testing.T) ([]string, error) {
 			return nil, err
 		}
 	}
-	// Whether it runs programs of 32 bits, a program that does nothing shows.
+	// A program that does nothing shows whether Wine runs 32-bit programs.
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty+".go", []byte("package main\n\nfunc main() {}\n"),
 		0o644); err != nil {
@@ -309,8 +309,8 @@ func startWine(t *testing.T) ([]string, error) {
 	return env, start(t, env, "wine", empty+".exe")
 }
 
-// start runs a command to its end. Its output goes to a file, since what it leaves running would
-// hold a pipe open.
+// start runs a command to its end. Its output goes to a file, since processes that it leaves
+// running would hold a pipe open.
 func start(t *testing.T, env []string, name string, args ...string) error {
 	t.Helper()
 	output, err := os.CreateTemp(t.TempDir(), name)
@@ -318,7 +318,7 @@ func start(t *testing.T, env []string, name string, args ...string) error {
 		t.Fatal(err)
 	}
 	defer output.Close()
-	// also when the test's own context has ended
+	// It must also run after the test's own context has ended.
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

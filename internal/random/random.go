@@ -1,16 +1,16 @@
-// Package random draws texts.
+// Package random draws random texts.
 package random
 
 import "io"
 
-// Base62 are the digits and the ASCII letters.
+// Base62 has the digits and the ASCII letters.
 const Base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Text draws n characters of an ASCII alphabet from source, each equally likely. It fails only if
-// source does.
+// Text draws n characters of an ASCII alphabet from source, all with the same probability. It fails
+// only if source fails.
 func Text(source io.Reader, alphabet string, n int) (string, error) {
-	// It draws bytes from fair on again: modulo the length of the alphabet, they would make its
-	// first characters likelier than the others.
+	// It rejects bytes from fair on. Modulo the length of the alphabet, they would make its first
+	// characters more likely than the others.
 	fair := 256 - 256%len(alphabet)
 	text := make([]byte, n)
 	for length := 0; length < n; {

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Clicked is what the rows of ShortUrlsClicks say of one alias and day, those of all processes
-// together.
+// Clicked is the content of the rows of ShortUrlsClicks for one alias and day, summed over all
+// processes.
 type Clicked struct {
 	Rows                  int
 	Clicks, Bots, Created int64
-	Hours                 [24][2]int64 // of people, and of bots
+	Hours                 [24][2]int64 // clicks of people, and of bots
 	Referrers             map[string]int64
-	Visitors              map[uint64]bool // their hashes, where they are so few that each is kept
-	Sketches              int             // rows with so many visitors that only a sketch is
+	Visitors              map[uint64]bool // hashes, from rows with few enough visitors to keep each
+	Sketches              int             // rows with so many visitors that they have only a sketch
 }
 
-// Clicked returns that of each alias, and of "*" for all of them together, by day as the rows name
-// it ("20260102"). It fails the test if a row is not where it belongs, or is at odds with itself.
+// Clicked returns the clicks of each alias, and under "*" those of all aliases, by day as the rows
+// write it ("20260102"). It fails the test if a row is in the wrong place or contradicts itself.
 func (r *Tables) Clicked() map[string]map[string]*Clicked {
 	r.t.Helper()
 	all := map[string]map[string]*Clicked{}
@@ -52,7 +52,7 @@ func (r *Tables) Clicked() map[string]map[string]*Clicked {
 	return all
 }
 
-// add adds a row, and reports whether its parts make up its sums.
+// add adds a row, and reports whether the row's parts add up to its sums.
 func (c *Clicked) add(e Entity) (whole bool) {
 	number := func(name string) int64 {
 		n, err := strconv.ParseInt(e.text(name), 10, 64)

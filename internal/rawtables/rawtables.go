@@ -1,5 +1,5 @@
-// Package rawtables reads and writes the tables in tests as another program would: through the SDK
-// alone, with the rows' format written out here anew.
+// Package rawtables reads and writes the tables in tests as another program would. It uses only the
+// SDK, and has its own definition of the rows' format.
 package rawtables
 
 import (
@@ -35,15 +35,15 @@ type Tables struct {
 
 	// The names of the tables.
 	Links, Index, Expiry, Owners, Keys, State, Clicks, ClickTotals string
-	// What Leaks goes by: how long deleted links and tombstones are kept, for how many days clicks
-	// are, and the time.
+	// Leaks uses these values: how long deleted links and tombstones are kept, for how many days
+	// clicks are kept, and the current time.
 	DeletedKeep, TombstoneFor time.Duration
 	KeepDays                  int
 	Now                       func() time.Time
 }
 
-// Open opens the tables of an account whose names begin with prefix. Leaks goes by the defaults of
-// the settings.
+// Open opens the tables of an account whose names begin with prefix. Leaks uses the default
+// settings.
 func Open(t testing.TB, connectionString, prefix string) *Tables {
 	t.Helper()
 	open, err := azurite.Tables(connectionString)
@@ -55,7 +55,7 @@ func Open(t testing.TB, connectionString, prefix string) *Tables {
 	return tables
 }
 
-// On is Open for tables that are open.
+// On is Open with a function that opens tables.
 func On(t testing.TB, open func(name string) storage.Table, prefix string) *Tables {
 	return &Tables{
 		t: t, open: open,
@@ -69,7 +69,7 @@ func On(t testing.TB, open func(name string) storage.Table, prefix string) *Tabl
 	}
 }
 
-// day is how rows write a day.
+// day is the format of days in rows.
 const day = "20060102"
 
 // Entity is a row as it is on the wire.
@@ -81,7 +81,7 @@ func (e Entity) time(name string, t time.Time) {
 	}
 }
 
-// at returns a time of the row, and zero if there is none.
+// at returns a time of the row, or zero if there is none.
 func (e Entity) at(name string) time.Time {
 	at, _ := time.Parse(time.RFC3339, fmt.Sprint(e[name]))
 	return at
@@ -158,7 +158,7 @@ func (r *Tables) RemoveContainer(name string) {
 	}
 }
 
-// Put writes a row in the place of what is there.
+// Put writes a row, and replaces an existing one.
 func (r *Tables) Put(table string, e Entity) {
 	r.t.Helper()
 	data, err := json.Marshal(e)
@@ -174,7 +174,7 @@ func (r *Tables) Put(table string, e Entity) {
 	}
 }
 
-// Drop deletes a row that is there.
+// Drop deletes a row, which must exist.
 func (r *Tables) Drop(table string, e Entity) {
 	r.t.Helper()
 	partition, key := e["PartitionKey"].(string), e["RowKey"].(string)
@@ -183,7 +183,7 @@ func (r *Tables) Drop(table string, e Entity) {
 	}
 }
 
-// Link returns the row of a link, or of a tombstone. What is unset in it is not in the row.
+// Link returns the row of a link or of a tombstone. Unset fields of the link are not in the row.
 func Link(l link.Link) Entity {
 	e := Entity{"PartitionKey": partition(l.Alias), "RowKey": string(l.Alias)}
 	if l.GoneReason != link.StateLive {
@@ -225,7 +225,7 @@ func partition(a link.Alias) string {
 	return strings.ToLower(string(a[:2]))
 }
 
-// IndexKey returns the key of a long URL in the index, for an owner or for "".
+// IndexKey returns the key of a long URL in the index, for an owner, or for "" if it has none.
 func IndexKey(owner, longURL string) string {
 	if owner != "" {
 		longURL = owner + "\n" + longURL
@@ -243,10 +243,10 @@ func Index(l link.Link) Entity {
 	return e
 }
 
-// Expiry returns the expiry row of a link for its own end.
+// Expiry returns the expiry row for the end of a link.
 func Expiry(l link.Link) Entity { return Due(l.Alias, l.ExpiresAt) }
 
-// Due returns the expiry row by which the reaper looks at a link at the given time.
+// Due returns the expiry row that makes the reaper look at a link at the given time.
 func Due(a link.Alias, at time.Time) Entity {
 	e := Entity{"PartitionKey": at.UTC().Format(day), "RowKey": at.UTC().Format("150405") + "|" +
 		string(a),
@@ -260,14 +260,14 @@ func ownerPartition(owner string) string {
 	return hex.EncodeToString(sum[:])[:32]
 }
 
-// Owner returns the row of a link among those of its owner.
+// Owner returns a link's row in its owner's list.
 func Owner(l link.Link) Entity {
 	return Entity{"PartitionKey": ownerPartition(l.Owner), "RowKey": fmt.Sprintf("%010d|%s",
 		9999999999-l.CreatedAt.Unix(), l.Alias)}
 }
 
-// Clicks returns the row of what a process has counted of an alias, or of "*", on the day of a
-// time. Each click took a millisecond.
+// Clicks returns the row with the clicks that a process has counted for an alias, or for "*", on
+// the day of at. Each click took a millisecond.
 func Clicks(alias, process string, at time.Time, clicks, bots int64) Entity {
 	sum := sha256.Sum256([]byte(alias))
 	e := Entity{"PartitionKey": at.UTC().Format(day) + "-" + hex.EncodeToString(sum[:])[:1],
@@ -276,8 +276,8 @@ func Clicks(alias, process string, at time.Time, clicks, bots int64) Entity {
 	return e
 }
 
-// Totals returns the row of all clicks on an alias up to the day of through, the last of which was
-// then.
+// Totals returns the row of all clicks on an alias up to the day of through. The last click was at
+// through.
 func Totals(alias string, through time.Time, clicks, bots int64, countedFrom time.Time) Entity {
 	e := Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias,
 		"Through": through.UTC().Format(day)}
@@ -296,7 +296,7 @@ func (e Entity) counts(clicks, bots int64, last time.Time) {
 	e.time("LastAtUtc", last)
 }
 
-// VisitorKey returns the row of the key of the day of a time.
+// VisitorKey returns the row of the visitor key for the day of at.
 func VisitorKey(at time.Time) Entity {
 	return Entity{"PartitionKey": "salt|" + at.UTC().Format(day), "RowKey": "key",
 		"Key": strings.Repeat("0f", 16)}
@@ -306,7 +306,7 @@ func VisitorKey(at time.Time) Entity {
 func (r *Tables) PutAll(table string, rows []Entity) {
 	r.t.Helper()
 	var writes errgroup.Group
-	writes.SetLimit(32) // row by row: Azurite takes the longer for a batch, the more rows there are
+	writes.SetLimit(32) // single rows: Azurite's batches get slower with the number of rows
 	for _, e := range rows {
 		writes.Go(func() error { return r.add(table, e) })
 	}
@@ -355,7 +355,7 @@ func (r *Tables) PutMany(count int, at time.Time) {
 	}
 }
 
-// Age moves the ends of every row by d into the past, as if d had gone by.
+// Age moves the ends in all rows into the past by d, as if that time had passed.
 func (r *Tables) Age(d time.Duration) {
 	r.t.Helper()
 	for _, table := range []string{r.Links, r.Index, r.Expiry} {
@@ -381,7 +381,7 @@ func (r *Tables) Age(d time.Duration) {
 	}
 }
 
-// WantRows checks how many rows each table has.
+// WantRows checks the numbers of link, index and expiry rows.
 func (r *Tables) WantRows(links, index, expiry int) {
 	r.t.Helper()
 	l, i, e := r.Rows(r.Links), r.Rows(r.Index), r.Rows(r.Expiry)
@@ -391,7 +391,7 @@ func (r *Tables) WantRows(links, index, expiry int) {
 	}
 }
 
-// WantNoLeak checks that there are no Leaks but of damage that the test has made.
+// WantNoLeak checks that there are no Leaks except damage of the given kinds.
 func (r *Tables) WantNoLeak(but ...storage.Damage) {
 	r.t.Helper()
 	for _, leak := range r.Leaks(but...) {
@@ -399,7 +399,7 @@ func (r *Tables) WantNoLeak(but ...storage.Damage) {
 	}
 }
 
-// WantNothing checks that no row of any link is left but what was counted each day.
+// WantNothing checks that no row of any link is left, except the counts of each day.
 func (r *Tables) WantNothing() {
 	r.t.Helper()
 	for _, table := range []string{r.Links, r.Index, r.Expiry, r.Owners, r.ClickTotals} {
@@ -411,29 +411,28 @@ func (r *Tables) WantNothing() {
 	}
 }
 
-// allLinks is in place of the alias in rows of the whole service.
+// allLinks stands for the alias in rows about the whole service.
 const allLinks = "*"
 
-// patient gives a try on a busy machine as much time as its call has.
+// patient gives a try as much time as its call has, for busy machines.
 var patient = policy.WithRetryOptions(context.Background(), policy.RetryOptions{
 	MaxRetries: 2, TryTimeout: time.Minute,
 })
 
-// Leaks returns what Check finds, but for some kinds of damage, and for what a crash leaves to the
-// reaper: expiry rows without their links, and announcements of changes.
+// Leaks returns what Check finds, except for some kinds of damage, and except for what a crash
+// leaves to the reaper: expiry rows without their links, and announcements of changes.
 func (r *Tables) Leaks(but ...storage.Damage) []string {
 	r.t.Helper()
 	return r.Check(append(but, storage.ExpiryWithoutLink, storage.ChangeOld)...)
 }
 
-// Check returns what storage's own check finds in rows of any age, but for some kinds of damage.
+// Check returns what storage's own check finds in rows of any age, except for some kinds of damage.
 func (r *Tables) Check(but ...storage.Damage) []string {
 	r.t.Helper()
 	links, err := storage.Open(storage.Config{
 		Open: r.open, Timeout: storagetable.Timeout, Random: rand.Reader,
 		Tables: storage.Tables{Links: r.Links, Index: r.Index, Expiry: r.Expiry, Owners: r.Owners,
-			Keys: r.Keys, State: r.State,
-			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
+			Keys: r.Keys, State: r.State, Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		Clicks: storage.ClicksConfig{KeepDays: r.KeepDays}, DeletedKeep: r.DeletedKeep,
 		TombstoneFor: r.TombstoneFor, Now: r.Now,
 	})
@@ -453,7 +452,7 @@ func (r *Tables) Check(but ...storage.Damage) []string {
 	return found
 }
 
-// Disable disables a link, if it is there.
+// Disable disables a link if it exists.
 func (r *Tables) Disable(alias string) {
 	r.t.Helper()
 	data, err := json.Marshal(Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias,

@@ -1,5 +1,5 @@
-// Package tabletest says what a storage.Table has to do, wherever it is: each rule of Azure Table
-// storage that the product relies on. It runs against Azurite and against package memtable.
+// Package tabletest defines what every storage.Table has to do: each rule of Azure Table storage
+// that the product relies on. It runs against Azurite and against package memtable.
 package tabletest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"tiney/storage/table"
 )
 
-// Service is the tables of a storage account.
+// Service gives access to the tables of a storage account.
 type Service interface {
 	Names(ctx context.Context, prefix string) ([]string, error)
 }
@@ -51,7 +51,7 @@ func newRow(partition, key string, properties ...any) row {
 	return r
 }
 
-var tables atomic.Int64 // of all suites
+var tables atomic.Int64 // counts the tables of all suites
 
 // Conform runs the suite on tables of its own, whose names begin with prefix.
 func Conform(t *testing.T, service Service, open func(name string) storage.Table, prefix string) {
@@ -94,8 +94,8 @@ func (s *suite) ok(err error) {
 	}
 }
 
-// is fails unless the error is the wanted one, nil for none. Every error is link.ErrUnavailable
-// too.
+// is fails the test unless the error is the wanted one; nil means none. Every error must also be
+// link.ErrUnavailable.
 func (s *suite) is(err, want error, what string) {
 	s.Helper()
 	if !errors.Is(err, want) || want != nil && !errors.Is(err, link.ErrUnavailable) {
@@ -113,7 +113,7 @@ func (s *suite) put(r row) table.ETag {
 	return etag
 }
 
-// get returns a row without what only storage says of it, and its ETag.
+// get returns a row and its ETag. It removes the properties that storage itself adds.
 func (s *suite) get(partition, key string, properties ...string) (row, table.ETag) {
 	s.Helper()
 	data, etag, err := s.table.Get(s.Context(), partition, key, properties...)
@@ -151,7 +151,7 @@ func (r row) canonical() []byte {
 	return data
 }
 
-// list returns the keys of the rows of a query, "partition/key", and in how many pages they came.
+// list returns the keys of a query's rows as "partition/key", and the number of pages.
 func (s *suite) list(q table.Query) (keys []string, pages int) {
 	s.Helper()
 	s.ok(s.table.List(s.Context(), q, func(page [][]byte) error {
@@ -181,14 +181,14 @@ func (s *suite) tables() {
 		!slices.Equal(names, []string{name + "x"}) {
 		s.Errorf("got %v, %v after a drop", names, err)
 	}
-	// Azure says TableBeingDeleted for a while now; Azurite does not, nor does memtable.
+	// Azure says TableBeingDeleted for a while. Azurite and memtable do not.
 	s.ok(s.table.Create(ctx))
 	if keys, _ := s.list(table.Query{}); keys != nil {
 		s.Errorf("got %v in a new table", keys)
 	}
 }
 
-// calls are a call of each method that needs the table.
+// calls returns one call of each method that needs the table.
 func (s *suite) calls(ctx context.Context) map[string]func() error {
 	data := newRow("a", "b").encode()
 	return map[string]func() error{
@@ -314,7 +314,7 @@ func (s *suite) values() {
 	r["Long"] = "no number"
 	delete(r, "Long@odata.type")
 	s.want("a", "b", r) // a new value has a new type
-	// A Double that is a whole number stays one.
+	// A whole number of type Double stays a Double.
 	s.ok(s.table.Delete(s.Context(), "a", "b", table.Any))
 	_, _, err = s.table.Insert(s.Context(),
 		[]byte(`{"PartitionKey":"a","RowKey":"b","D":3.0,"D@odata.type":"Edm.Double"}`))
@@ -336,7 +336,7 @@ func (s *suite) properties() {
 		s.Errorf("got %s", got.canonical())
 	}
 	for etags, want := range map[bool]string{
-		false: `{"Long":"3","RowKey":"b","Two":"2"}`, // types come with ETags only
+		false: `{"Long":"3","RowKey":"b","Two":"2"}`, // types come only with ETags
 		true:  `{"Long":"3","Long@odata.type":"Edm.Int64","RowKey":"b","Two":"2"}`,
 	} {
 		q := table.Query{Properties: []string{"RowKey", "Two", "None", "Long"}, ETags: etags}
@@ -385,7 +385,8 @@ func (s *suite) batch() {
 		"a row that is gone":  {table.NewDelete("a", "1", first), table.ErrGone},
 		"a row that is there": {write(table.Insert, "", newRow("a", "4")), table.ErrExists},
 		"a missing row":       {write(table.Merge, table.Any, newRow("a", "7")), table.ErrGone},
-		// Of another partition: Azure and memtable refuse it, Azurite does not.
+		// Not tested is a row of another partition: Azure and memtable refuse it, but Azurite does
+		// not.
 		"the same row": {write(table.Upsert, "", newRow("a", "9", "X", "x")),
 			link.ErrUnavailable},
 		"a delete without ETag": {table.NewDelete("a", "4", ""), link.ErrUnavailable},
@@ -471,7 +472,7 @@ func (s *suite) pages() {
 	}
 }
 
-// between writes before and after the position of a listing: it goes on by key.
+// between writes before and after the position of a listing. The listing goes on by key.
 func (s *suite) between() {
 	for _, key := range []string{"b", "d", "f", "h"} {
 		s.put(newRow("a", key))

@@ -1,4 +1,4 @@
-// Package testutil holds what the tests of several packages share.
+// Package testutil has what the tests of several packages share.
 package testutil
 
 import (
@@ -27,8 +27,8 @@ func Eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// Buffer keeps what one goroutine writes while others read it, such as the output of a process that
-// runs.
+// Buffer keeps data that one goroutine writes while others read it, such as the output of a running
+// process.
 type Buffer struct {
 	mu   sync.Mutex
 	data bytes.Buffer // not embedded: its ReadFrom would bypass the lock
@@ -52,15 +52,15 @@ var Client = &http.Client{
 	Timeout:       time.Minute,
 }
 
-// Response is an HTTP response whose body was read.
+// Response is an HTTP response. Its body was read.
 type Response struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Send sends a request with Client. Headers are alternating names and values; without one, the body
-// of a POST is JSON.
+// Send sends a request with Client. Headers are alternating names and values. A POST has the
+// Content-Type of JSON unless they set another one.
 func Send(method, url, body string, headers ...string) (Response, error) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -84,10 +84,10 @@ func Send(method, url, body string, headers ...string) (Response, error) {
 	return Response{resp.StatusCode, resp.Header, string(data)}, err
 }
 
-// BuildsProject reads the folders of the project, two above the test's own, so that a change of any
-// file is a change of what the test depends on. Of an executable that it builds and starts `go
-// test` knows nothing, and would go on telling the result of an older one. What is read in a
-// TestMain does not count.
+// BuildsProject reads the folders of the project, two levels above the test's own. So a change of
+// any file invalidates the test's cached result. `go test` does not know of an executable that a
+// test builds and starts, and would report the cached result of an older one. It does not notice
+// what a TestMain reads.
 func BuildsProject(t testing.TB) {
 	t.Helper()
 	if err := readFolders(); err != nil {
@@ -95,7 +95,7 @@ func BuildsProject(t testing.TB) {
 	}
 }
 
-var readFolders = sync.OnceValue(func() error { // once is enough for all tests of a package
+var readFolders = sync.OnceValue(func() error { // once for all tests of a package
 	const root = "../.."
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == root || !d.IsDir() {
@@ -108,8 +108,8 @@ var readFolders = sync.OnceValue(func() error { // once is enough for all tests 
 	})
 })
 
-// Memory returns a figure of a process's memory in KiB, such as VmRSS, and 0 on systems without
-// /proc.
+// Memory returns a figure of a process's memory, such as VmRSS, in KiB. It returns 0 on systems
+// without /proc.
 func Memory(t testing.TB, pid int, figure string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

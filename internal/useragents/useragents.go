@@ -1,8 +1,8 @@
-// Package useragents has User-Agents as they are sent, by bots and by people's browsers. Nothing
-// that ships imports it.
+// Package useragents has real User-Agents of bots and of people's browsers. Nothing that ships
+// imports it.
 //
-// They are in two npm packages that package-lock.json beside this file pins; `make useragents`
-// installs them. They are read from there, so that none of it is in this repository.
+// They come from two npm packages. package-lock.json beside this file pins them, and `make
+// useragents` installs them. They are read from there, so that this repository has no copy.
 package useragents
 
 import (
@@ -13,15 +13,16 @@ import (
 	"slices"
 )
 
-// Person is what a browser sends that a person sits at.
+// Person is what the browser of a person sends.
 type Person struct {
 	UserAgent string
-	Device    string `json:"deviceCategory"` // desktop, mobile or tablet, by those who collected it
+	Device    string `json:"deviceCategory"` // desktop, mobile or tablet, as its collectors say
 }
 
-// People returns the 952 different ones of npm's user-agents. root is the project's folder.
+// People returns the 952 distinct User-Agents in npm's user-agents. root is the project's folder.
 func People(root string) ([]Person, error) {
-	// A frequent one is there many times, with other screens; all of them have the same device.
+	// Frequent User-Agents appear many times, with different screens, but always with the same
+	// device.
 	var visits []Person
 	if err := read(root, "user-agents/dist/user-agents.json", &visits); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Cmd lays out the function app for `make build` and `make package`, and the container image for
-// `make image`.
+// Cmd lays out the function app for `make build` and `make package`. It lays out the container
+// image for `make image`.
 //
 //	go run ./internal/pack/cmd -dir build/app
 //	go run ./internal/pack/cmd -zip build/tiney-windows-386.zip -os windows -arch 386

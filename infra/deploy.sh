@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Deploys tiney to a resource group: infrastructure, package, and a test that shortens a URL and follows it.
-# docs/deployment.md explains the steps.
+# Deploys tiney to a resource group: the infrastructure, the package, and a test that shortens a URL
+# and follows it. docs/deployment.md explains the steps.
 #
-# Kept to what bash 3.2 knows, which is the bash of macOS. Progress goes to stderr; stdout gets the what-if and, as its
-# last line, the URL.
+# It uses only features of bash 3.2, which is the bash of macOS. Progress goes to stderr. stdout
+# gets the what-if and, as its last line, the URL.
 set -euo pipefail -f
 
 usage() {
@@ -45,8 +45,8 @@ interval=${TINEY_INTERVAL:-5}
 upload_interval=${TINEY_INTERVAL:-30}
 upload_seconds=${TINEY_UPLOAD_WAIT:-900}
 
-# The tag of groups that this script has created. Only those are deleted without their name being typed, so it is a tag
-# that nobody uses for anything else.
+# The tag of groups that this script has created. It deletes other groups only if the user types
+# their name. So it is a tag that nobody uses for anything else.
 readonly tag_name=created-by tag_value=tiney-deploy
 
 say() { printf '%s\n' "$*" >&2; }
@@ -109,7 +109,7 @@ if [ -z "$parameters" ]; then
   if [ "$plan" = F1 ]; then parameters=$root/infra/parameters.dev.json; else parameters=$root/infra/parameters.prod.json; fi
 fi
 
-# --- what is needed ---------------------------------------------------------------------------------------------------
+# --- what is needed -------------------------------------------------------------------------------
 
 missing=()
 need() { missing+=("$1"); }
@@ -144,7 +144,7 @@ need_az() {
   fi
 }
 
-# matches tells whether ACTION is one of a comma-separated list, in which * stands for anything.
+# matches tells whether ACTION matches a comma-separated list, in which * stands for anything.
 matches() { # ACTION LIST
   local pattern found=1 IFS=,
   shopt -s nocasematch
@@ -156,7 +156,8 @@ matches() { # ACTION LIST
   return $found
 }
 
-# need_rights asks what the caller may do in the group. Each line is one of the caller's roles: "actions|exceptions".
+# need_rights asks for the caller's rights in the group. Each line is one of the caller's roles:
+# "actions|exceptions".
 need_rights() {
   local rights action granted actions exceptions
   if ! rights=$(az rest --method get --output tsv \
@@ -180,14 +181,14 @@ need_rights() {
   done
 }
 
-# ask_group finds out whether the group is there.
+# ask_group finds out whether the group exists.
 ask_group() {
   if ! there=$(az group exists --name "$group" --output json | tr -d '\r'); then
     need "the right to see whether the resource group $group exists: the role Reader on it, at least"
   fi
 }
 
-# --- --destroy --------------------------------------------------------------------------------------------------------
+# --- --destroy ------------------------------------------------------------------------------------
 
 destroy_group() {
   local tag typed=''
@@ -231,7 +232,7 @@ if [ "$destroy" = true ]; then
   exit 0
 fi
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 need_az
 if command -v az >/dev/null; then
@@ -262,16 +263,16 @@ if [ "$there" != true ] && [ "$what_if" = true ]; then
     "az group create --name $group --location ${location:-canadacentral}"
 fi
 
-# --- the package: before anything changes in Azure --------------------------------------------------------------------
+# --- the package: before anything changes in Azure ------------------------------------------------
 
 if [ "$what_if" = false ] && [ -z "$package" ] && [ "$skip_build" = false ]; then
   say "building the packages"
   make -C "$root" package >&2 || die $build_failed "make package failed; nothing was changed in Azure"
-  # What internal/pack puts into the executable, which tells it at /api/health.
+  # internal/pack puts this version into the executable, which reports it at /api/health.
   built=$(git -C "$root" describe --always '--exclude=*' --abbrev=12 --dirty 2>/dev/null) || built=unknown
 fi
 
-# --- the resource group -----------------------------------------------------------------------------------------------
+# --- the resource group ---------------------------------------------------------------------------
 
 if [ "$there" != true ]; then
   confirm "Create the resource group $group in ${location:-canadacentral}?" || die $declined "nothing was changed"
@@ -282,7 +283,7 @@ if [ "$there" != true ]; then
   report_missing
 fi
 
-# --- what-if and deployment -------------------------------------------------------------------------------------------
+# --- what-if and deployment -----------------------------------------------------------------------
 
 template=(--resource-group "$group" --template-file "$root/infra/main.bicep" --parameters "$parameters")
 if [ -n "$plan" ]; then template+=(--parameters "plan=$plan"); fi
@@ -292,7 +293,8 @@ if [ "$there" = true ]; then
   certified=''
   hosts=$(az rest --method get --output tsv --url "$sites?api-version=2025-03-01" \
     --query "value[].join('|', [name, properties.defaultHostName, join(',', properties.hostNameSslStates[?sslState=='SniEnabled'].name)])" | tr -d '\r') ||
-    # In a subscription that never had a site, nobody has registered the provider: the deployment will.
+    # In a subscription that never had a site, the provider is not registered. The deployment will
+    # register it.
     [ "$(az provider show --namespace Microsoft.Web --query registrationState --output tsv | tr -d '\r')" = NotRegistered ] ||
     die $missing_needs "the sites in $group cannot be read; nothing was deployed"
   while IFS='|' read -r site host_name domains; do
@@ -339,8 +341,8 @@ healthy() { # ADDRESS: sets seen, what was there, and version
   return 1
 }
 
-# Which version an image has shows only when it runs. So a site that gets another image has to respond with another
-# version than now, or the old container would pass for the new one.
+# An image's version is known only when it runs. So a site that gets another image has to respond
+# with another version than before. Otherwise the old container would pass for the new one.
 ran=''
 if [ -z "$expected" ]; then
   while IFS='|' read -r site host_name domains; do
@@ -373,7 +375,7 @@ outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$
   read -r second_host && read -r front_door && read -r image && read -r alerts_reach_nobody; } <<<"$outputs" ||
   die $unexpected "the deployment did not say what it deployed; its outputs: $outputs"
 
-# --- upload -----------------------------------------------------------------------------------------------------------
+# --- upload ---------------------------------------------------------------------------------------
 
 sites_there=("$site")
 if [ -n "$second_site" ]; then sites_there+=("$second_site"); fi
@@ -395,14 +397,16 @@ if [ -z "$image" ]; then # an image has a version of its own
   [ -f "$package" ] || die $upload_failed "there is no package $package: run make package, or leave --skip-build out"
 fi
 
-# published tells whether az has said that a Flex Consumption app has its package. After that, az waits until the site
-# itself is healthy: for ever if the site takes requests from Front Door alone. The test below finds out in another way.
+# published tells whether az has reported that a Flex Consumption app has its package. After that,
+# az waits until the site itself is healthy. If the site accepts requests only from Front Door, that
+# wait never ends. The test below checks the site in another way.
 published() {
   [ "$plan" = FC1 ] && grep -q -e 'Checking the health of the function app' -e 'Deployment was successful' "$temporary/said"
 }
 
-# limited runs COMMAND and ends it after SECONDS, or as soon as it has published. Its output is in the file said, and is
-# shown at its end. It gets a process group of its own, since az is a script that starts another process.
+# limited runs COMMAND and ends it after SECONDS, or as soon as it has published. Its output goes to
+# the file said, and is shown at its end. It gets a process group of its own, since az is a script
+# that starts another process.
 limited() { # SECONDS COMMAND...
   local end=$((SECONDS + $1)) status=0
   shift
@@ -440,8 +444,8 @@ upload() { # SECONDS
   if published; then return 0; fi
   if [ $status -eq 124 ]; then
     say "deploy: no end within the time for it"
-    # Most likely it waits as described above, in other words. Whether the package is there, its version will tell, if one is
-    # known and there is but one site that can have it.
+    # Most likely it waits as described above, but has said so in other words. The version tells
+    # whether the package is there, if a version is known and only one site can have it.
     if [ "$plan" = FC1 ] && [ -n "$expected" ] && [ ${#sites_there[@]} -eq 1 ]; then return 0; fi
   fi
   return $status
@@ -465,10 +469,11 @@ for site in "${sites_there[@]}"; do
 done
 uploaded=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
-# --- does it respond? -------------------------------------------------------------------------------------------------
+# --- does it respond? -----------------------------------------------------------------------------
 
-# By its public address first, which may be a domain that is yet to be pointed at it, then by the name that Azure gave
-# Front Door, and then by the site's own, which Front Door alone may reach.
+# The public address is first, which may be a domain that does not lead to the site yet. Then come
+# the name that Azure gave Front Door, and the site's own name, which maybe only Front Door can
+# reach.
 addresses=("${base_url%/}")
 for one in "$front_door_name" "$host_name"; do
   if [ -n "$one" ] && [ "${base_url%/}" != "https://$one" ]; then addresses+=("https://$one"); fi
@@ -498,9 +503,9 @@ if [ "$address" != "${addresses[0]}" ]; then
   say "the site responds at $address, but ${addresses[0]} does not yet: look at its DNS record and certificate"
 fi
 
-# --- does it reap? ----------------------------------------------------------------------------------------------------
+# --- does it reap? --------------------------------------------------------------------------------
 
-# await runs a command until it succeeds. If it does not within the time for that, it says what is wrong.
+# await runs a command until it succeeds. If that takes too long, it says what is wrong.
 await() { # WRONG COMMAND...
   local wrong=$1 end=$((SECONDS + wait_seconds))
   shift
@@ -510,8 +515,8 @@ await() { # WRONG COMMAND...
   done
 }
 
-# known tells whether the platform knows the reaper, which its timer starts. It learns of a package's functions when they
-# are synchronized, which an upload may fail to do.
+# known tells whether the platform knows the reaper, which its timer starts. The platform learns of
+# a package's functions when they are synchronized, and an upload may fail to do that.
 known() { # SITE
   local functions
   az rest --method post --url "$sites/$1/syncfunctiontriggers?api-version=2025-03-01" --output none || return 1
@@ -528,9 +533,10 @@ case $plan in
     ;;
 esac
 
-# --- does it work? ----------------------------------------------------------------------------------------------------
+# --- does it work? --------------------------------------------------------------------------------
 
-# shorten, redirect and ready return 0: works; 1: may work later, such as when the site's new roles have arrived; 2: wrong.
+# shorten, redirect and ready return 0 if it works, 1 if it may work later, such as when the site's
+# new roles have arrived, and 2 if it is wrong.
 shorten() {
   local code
   code=$(curl --silent --max-time 30 --output "$temporary/link" --write-out '%{http_code}' \
@@ -574,8 +580,8 @@ ready() {
   [ "$code" = 200 ]
 }
 
-# Each try has a URL of its own: if the response to a create was lost, the same URL would get a 200 instead of a 201,
-# and a link that may have expired.
+# Each try has a URL of its own. If the response to a create was lost, the same URL would get a 200
+# instead of a 201, and a link that may have expired.
 try() {
   long_url=https://example.com/tiney-smoke-test/$(date -u +%Y%m%d%H%M%S)-$RANDOM$RANDOM
   alias=''
@@ -597,10 +603,11 @@ while true; do
   sleep "$interval"
 done
 
-# --- does each region work? -------------------------------------------------------------------------------------------
+# --- does each region work? -----------------------------------------------------------------------
 
-# probed tells whether a probe of a site by Front Door has succeeded since the upload. Nothing else can tell: the sites
-# take requests from Front Door alone, and that sends those of this script to the nearer one.
+# probed tells whether Front Door has probed a site successfully since the upload. Nothing else can
+# tell: the sites accept requests only from Front Door, which sends those of this script to the
+# nearer site.
 probed() { # HOST
   local well
   # shellcheck disable=SC2016 # these backticks are for az

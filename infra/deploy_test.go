@@ -36,7 +36,7 @@ import (
 
 const (
 	group   = "rg-tiney"
-	version = "0123456789ab" // what git says, and the packages that make builds
+	version = "0123456789ab" // the output of git, and the version of the packages that make builds
 	upload  = "functionapp deployment source config-zip"
 	create  = "deployment group create"
 
@@ -45,12 +45,14 @@ const (
 
 // Rights as az lists them: one line for each role of the caller, "actions|exceptions".
 const (
-	contributor = "*|Microsoft.Authorization/*/Delete,Microsoft.Authorization/*/Write,Microsoft.Authorization/elevateAccess/Action\n"
-	rbacAdmin   = "microsoft.authorization/roleassignments/write,Microsoft.Authorization/roleAssignments/delete,*/read|\n"
+	contributor = "*|Microsoft.Authorization/*/Delete,Microsoft.Authorization/*/Write," +
+		"Microsoft.Authorization/elevateAccess/Action\n"
+	rbacAdmin = "microsoft.authorization/roleassignments/write," +
+		"Microsoft.Authorization/roleAssignments/delete,*/read|\n"
 )
 
-// azScript passes its arguments on to azure.serve and prints what that says: to stderr first, then
-// to stdout. Like the real az, it is a script that starts another process.
+// azScript passes its arguments to azure.serve, and prints the reply: first its stderr, then its
+// stdout. Like the real az, it is a script that starts another process.
 const azScript = `(
 exec 3<>/dev/tcp/127.0.0.1/%s
 printf '%%s\0' "$#" "$@" >&3
@@ -74,20 +76,20 @@ func (c call) after(option string) string {
 	return ""
 }
 
-// reply is what az does when it is called.
+// reply is what az does when it is called with a command.
 type reply struct {
-	to       string // the command
+	to       string // the command that it answers
 	out, err string
 	exit     int
-	times    int  // how many calls it answers; 0: all
+	times    int  // how many calls it answers; 0: all of them
 	upload   bool // the package arrives although exit is not 0
-	hang     bool // it does not end by itself
+	hang     bool // az does not end by itself
 	used     int
 }
 
-// azure stands for what az and curl reach: it answers the calls of azScript, and it is the site,
-// which answers 503 until a package has arrived, and then as that package's version. The fields
-// from healthStatus on make the site worse.
+// azure stands for the servers that az and curl reach. It answers the calls of azScript. It is also
+// the site, which answers 503 until a package has arrived, and then as that package's version. The
+// fields from healthStatus on make the site behave worse.
 type azure struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -95,35 +97,35 @@ type azure struct {
 	replies  []reply // the first one that fits answers
 	calls    []call
 	uploaded []byte                      // the package
-	start    func(uploaded []byte) error // what Azure does with it; nil: nothing
-	// gets a value when a call that does not end by itself has been killed
+	start    func(uploaded []byte) error // starts the uploaded package; may be nil
+	// killed gets a value when a call that does not end by itself has been killed.
 	killed chan struct{}
 
 	base, hostName string
-	frontDoorName  string            // "": there is none
+	frontDoorName  string            // "": there is no Front Door
 	site           string            // "": site-1
-	secondSite     string            // "": there is none
+	secondSite     string            // "": there is only one site
 	image          string            // "": the sites run packages
 	nobody         bool              // alerts reach nobody
 	links          map[string]string // long URLs by path
 
-	// how many calls of /api/health the container answers that another one replaces
+	// after is the number of calls of /api/health that the old container answers.
 	after        int
-	replacement  string // what runs then
+	replacement  string // what runs after that
 	healthStatus int    // the status of /api/health once there is a package
 	health       string
-	refusals     int    // how many calls of shorten get a 503
-	shorten      int    // the status of shorten, else 201
-	ready        int    // the status of /api/ready, else 200
-	lost         int    // how many responses of shorten get lost
-	unknown      int    // how many redirects get a 404
-	redirect     int    // the status of redirects, else 302
-	to           string // where they lead, else to the long URL
-	shortBase    string // what short URLs begin with
+	refusals     int    // the number of calls of shorten that get a 503
+	shorten      int    // the status of shorten; 0: 201
+	ready        int    // the status of /api/ready; 0: 200
+	lost         int    // the number of responses of shorten that get lost
+	unknown      int    // the number of redirects that get a 404
+	redirect     int    // the status of redirects; 0: 302
+	to           string // the target of redirects; "": the long URL
+	shortBase    string // the start of short URLs
 }
 
-// serve answers one call after the other: deploy.sh makes no two at once. A call that does not end
-// by itself keeps all later ones waiting until its process has been killed.
+// serve answers one call after the other, since deploy.sh makes no two at once. A call that does
+// not end by itself blocks all later ones until its process has been killed.
 func (az *azure) serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
@@ -153,8 +155,9 @@ func (az *azure) serve(listener net.Listener) {
 func (az *azure) answer(args []string) reply {
 	az.mu.Lock()
 	defer az.mu.Unlock()
-	words := slices.IndexFunc(append(args,
-		"-"), func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	words := slices.IndexFunc(append(args, "-"), func(arg string) bool {
+		return strings.HasPrefix(arg, "-")
+	})
 	c := call{strings.Join(args[:words], " "), args[words:]}
 	if c.command == "rest" {
 		address, _, _ := strings.Cut(c.after("--url"), "?")
@@ -162,8 +165,7 @@ func (az *azure) answer(args []string) reply {
 	}
 	az.calls = append(az.calls, c)
 	fits := slices.IndexFunc(az.replies, func(r reply) bool {
-		return r.to == c.command &&
-			(r.times == 0 || r.used < r.times)
+		return r.to == c.command && (r.times == 0 || r.used < r.times)
 	})
 	if fits < 0 {
 		az.t.Errorf("no reply to az %q", args)
@@ -244,12 +246,12 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // deployer has a copy of deploy.sh in a project of its own, with stubs of other commands. Make it
-// before t.Parallel: a script that another test's forked process still holds open for writing
-// cannot be run.
+// before t.Parallel: a script cannot be run while a process that another test has forked still has
+// it open for writing.
 type deployer struct {
 	t    *testing.T
 	root string // the project
-	bin  string // its PATH
+	bin  string // the PATH of deploy.sh
 	az   *azure
 	env  []string
 }
@@ -257,7 +259,7 @@ type deployer struct {
 func newDeployer(t *testing.T) *deployer {
 	t.Helper()
 	dir := t.TempDir()
-	// nobody listens on port 1
+	// Nobody listens on port 1.
 	az := &azure{t: t, links: map[string]string{}, killed: make(chan struct{}, 9),
 		hostName: "127.0.0.1:1"}
 	d := &deployer{t: t, root: filepath.Join(dir, "a project"), bin: filepath.Join(dir, "bin"),
@@ -271,7 +273,7 @@ func newDeployer(t *testing.T) *deployer {
 	for _, name := range []string{"main.bicep", "parameters.dev.json", "parameters.prod.json"} {
 		d.do(os.WriteFile(filepath.Join(d.root, "infra", name), nil, 0o644))
 	}
-	// All that deploy.sh may use is what Linux and macOS have, and the stubs below.
+	// deploy.sh may use only the stubs below and these commands, which Linux and macOS have.
 	for _, name := range []string{"bash", "cat", "curl", "date", "dirname", "grep", "mktemp", "rm",
 		"sed", "sleep", "tr"} {
 		path, err := exec.LookPath(name)
@@ -308,14 +310,14 @@ func (d *deployer) tool(name, script string) {
 	bash, err := exec.LookPath("bash")
 	d.do(err)
 	file := filepath.Join(d.bin, name)
-	// it may be a link to the machine's own, which must stay as it is
+	// The file may be a link to the machine's own tool, which must not change.
 	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 		d.do(err)
 	}
 	d.do(os.WriteFile(file, []byte("#!"+bash+"\n"+script+"\n"), 0o755))
 }
 
-// usual are the replies of an Azure in which all goes well.
+// usual returns the replies of an Azure without problems.
 func (d *deployer) usual(plan string) []reply {
 	return []reply{
 		{to: "version", out: "2.77.0\n"},
@@ -338,7 +340,7 @@ func (d *deployer) usual(plan string) []reply {
 	}
 }
 
-// result is how a run ended.
+// result is the result of a run.
 type result struct {
 	t              *testing.T
 	status         int
@@ -347,8 +349,7 @@ type result struct {
 	changes        []string // the commands that change something in Azure
 }
 
-// run runs deploy.sh with input as what is typed. The plan is the one that the deployment says it
-// has deployed.
+// run runs deploy.sh with the given standard input. plan is the one that the deployment reports.
 func (d *deployer) run(plan string, replies []reply, input string, args ...string) *result {
 	d.t.Helper()
 	d.az.mu.Lock()
@@ -357,8 +358,8 @@ func (d *deployer) run(plan string, replies []reply, input string, args ...strin
 	ctx, cancel := context.WithTimeout(d.t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(d.root, "infra", "deploy.sh"), args...)
-	cmd.Dir = "/" // it works from any folder
-	// what it leaves running keeps its output open: that is an error here
+	cmd.Dir = "/" // deploy.sh must work from any folder
+	// A process that it leaves running keeps its output open. That is an error here.
 	cmd.WaitDelay = 20 * time.Second
 	temporary := d.t.TempDir()
 	cmd.Env = append([]string{"PATH=" + d.bin, "HOME=" + d.root, "TMPDIR=" + temporary,
@@ -385,7 +386,7 @@ func (d *deployer) run(plan string, replies []reply, input string, args ...strin
 	}
 	if slices.ContainsFunc(d.az.replies, func(r reply) bool { return r.hang && r.used > 0 }) {
 		select {
-		case <-d.az.killed: // the process behind the script, too
+		case <-d.az.killed: // including the process behind the script
 		case <-time.After(30 * time.Second):
 			d.t.Error("a call of az goes on")
 		}
@@ -393,11 +394,12 @@ func (d *deployer) run(plan string, replies []reply, input string, args ...strin
 	return r
 }
 
-// ends checks the exit status, and that all of this is in stderr.
+// ends checks the exit status, and that stderr has all of the texts.
 func (r *result) ends(status int, says ...string) *result {
 	r.t.Helper()
-	missing := slices.DeleteFunc(slices.Clone(
-		says), func(words string) bool { return strings.Contains(r.stderr, words) })
+	missing := slices.DeleteFunc(slices.Clone(says), func(words string) bool {
+		return strings.Contains(r.stderr, words)
+	})
 	if r.status != status || len(missing) > 0 {
 		r.t.Errorf("it ended with %d, want %d, and does not say "+
 			"%q\nstdout:\n%s\nstderr:\n%s\ncalls: %q", r.status, status, missing, r.stdout,
@@ -408,15 +410,16 @@ func (r *result) ends(status int, says ...string) *result {
 
 // did returns the calls of a command.
 func (r *result) did(command string) []call {
-	return slices.DeleteFunc(slices.Clone(
-		r.calls), func(c call) bool { return c.command != command })
+	return slices.DeleteFunc(slices.Clone(r.calls), func(c call) bool {
+		return c.command != command
+	})
 }
 
 func TestDeployEachPlan(t *testing.T) {
 	for _, test := range []struct {
 		plan, args, parameters, zip, upload string
 	}{
-		// the plan that the parameters file says
+		// This plan comes from the parameters file.
 		{"Y1", "", "parameters.prod.json", "tiney-windows-386", upload},
 		{"F1", "--plan F1", "parameters.dev.json", "tiney-webapp-windows-386", "webapp deploy"},
 		{"FC1", "--plan FC1", "parameters.prod.json", "tiney-linux-amd64", upload},
@@ -462,21 +465,21 @@ func TestDeployEachPlan(t *testing.T) {
 	}
 }
 
-// outcomes are the ways in which a run can end, by what happens.
+// outcomes are the ways in which a run can end, by what happens in it.
 var outcomes = []struct {
 	name    string
-	replies []reply  // before the usual ones
-	without string   // tools that are not there
-	make    string   // a script in its place
-	env     []string // beside the usual one
-	plan    string   // what the deployment says, else Y1
+	replies []reply  // they come before the usual ones
+	without string   // the tools to remove
+	make    string   // a script that replaces make
+	env     []string // more variables
+	plan    string   // the plan that the deployment reports; "": Y1
 	site    func(*azure)
 	input   string
-	args    string // beside the group; "": --yes, if there is no input
+	args    string // more arguments beside the group; "": --yes, if there is no input
 	status  int
 	says    []string
-	// nil: everything if the status is 0, nothing if it is below 7, else it has at least tried to
-	// upload
+	// changed is the expected changes. nil means everything if the status is 0, and nothing if it
+	// is below 7. For other statuses, nil means that the run has at least tried to upload.
 	changed []string
 }{
 	// what is needed
@@ -558,9 +561,9 @@ var outcomes = []struct {
 		env: briefly, status: 7},
 	{name: "upload hangs", replies: []reply{{to: upload, hang: true}}, env: briefly, status: 7,
 		says: []string{"no end within the time for it"}},
-	// On Flex Consumption, az looks at the app once it has the package, and sees nothing with Front
-	// Door before it: it never ends, or fails. The version that answers tells whether the package
-	// is there.
+	// On Flex Consumption, az checks the app once it has the package. With Front Door in front, it
+	// cannot reach the app: it never ends, or fails. The version that answers tells whether the
+	// package has arrived.
 	{name: "upload to FC1 hangs", replies: []reply{{to: upload, hang: true}}, plan: "FC1",
 		env:  briefly,
 		says: []string{"no end within the time for it", "version " + version}},
@@ -570,21 +573,19 @@ var outcomes = []struct {
 	{name: "upload to FC1 waits for its health",
 		replies: []reply{{to: upload, err: "Checking the health of the function app\n",
 			hang: true}}, plan: "FC1",
-		// and a run takes two minutes at most
+		// A run takes at most two minutes.
 		env: []string{"TINEY_UPLOAD_WAIT=300"}, says: []string{"Checking the health"}},
 	{name: "FC1 seems to be unhealthy", replies: []reply{unhealthy}, plan: "FC1",
 		says: []string{"appears to be unhealthy"}},
 	{name: "Y1 seems to be unhealthy", replies: []reply{unhealthy}, env: briefly, status: 7},
-	// an image, of whatever version
+	// Images may have any version.
 	{name: "image", plan: "P0v3", site: func(az *azure) {
-		az.image,
-			az.uploaded = "registry.example/tiney:1", []byte("image v1")
+		az.image, az.uploaded = "registry.example/tiney:1", []byte("image v1")
 	},
 		says:    []string{"site-1 runs registry.example/tiney:1", "version v1"},
 		changed: []string{create}},
 	{name: "image of another version", plan: "P0v3", site: func(az *azure) {
-		az.image,
-			az.uploaded = "registry.example/tiney:1", []byte("image v1")
+		az.image, az.uploaded = "registry.example/tiney:1", []byte("image v1")
 	},
 		args: "--yes --expect v2", env: briefly, status: 8,
 		says: []string{"still runs version v1"}},
@@ -622,12 +623,13 @@ var outcomes = []struct {
 		says: []string{"/api/health returns 503", "within 1 seconds", "docs/deployment.md"}},
 	{name: "something else", site: func(az *azure) { az.health = "<html>Your app is up" },
 		env: briefly, status: 8, says: []string{"returns something else"}},
-	{name: "another version", site: func(az *azure) { az.health = `{"status":"healthy","version":"older"}` }, env: briefly, status: 8,
+	{name: "another version", site: func(az *azure) {
+		az.health = `{"status":"healthy","version":"older"}`
+	}, env: briefly, status: 8,
 		says: []string{"still runs version older"}},
 	{name: "no version", site: func(az *azure) { az.health = `{"status": "healthy"}` }},
 	{name: "no connection", site: func(az *azure) {
-		az.base,
-			az.frontDoorName = "http://127.0.0.1:2", "127.0.0.1:3"
+		az.base, az.frontDoorName = "http://127.0.0.1:2", "127.0.0.1:3"
 	}, env: briefly, status: 8,
 		says: []string{"http://127.0.0.1:2 does not", "https://127.0.0.1:3 does not",
 			"https://127.0.0.1:1 does not"}},
@@ -646,8 +648,7 @@ var outcomes = []struct {
 	{name: "shorten is for owners", site: func(az *azure) { az.shorten = 401 },
 		says: []string{"responds, and so does its storage"}},
 	{name: "shorten is for owners, without storage", site: func(az *azure) {
-		az.shorten,
-			az.ready = 401, 503
+		az.shorten, az.ready = 401, 503
 	}, env: briefly, status: 9,
 		says: []string{notWorking, "GET /api/ready returns 503"}},
 	{name: "another base", site: func(az *azure) { az.shortBase = "http://elsewhere.example" },
@@ -699,8 +700,8 @@ var (
 		"unhealthy.\n", exit: 1, upload: true}
 )
 
-// image has a site run an image, and images are the replies of one that has run an image with this
-// tag.
+// image makes a site run an image. images returns the replies of a site that has run an image with
+// the given tag.
 func image(az *azure) {
 	az.site, az.image, az.uploaded = "tiney-p0v3-image-1", "registry.example/tiney:1",
 		[]byte("image v1")
@@ -752,8 +753,8 @@ func TestDeployOutcomes(t *testing.T) {
 	}
 }
 
-// TestDeployTwoRegions: both sites get the package, and what Front Door's probes said before that
-// does not count.
+// TestDeployTwoRegions checks that both sites get the package, and that only Front Door's probes
+// after the upload count.
 func TestDeployTwoRegions(t *testing.T) {
 	d := newDeployer(t)
 	twoRegions(d.az)
@@ -778,7 +779,7 @@ func TestDeployTwoRegions(t *testing.T) {
 
 func TestDeployWithPackage(t *testing.T) {
 	d := newDeployer(t)
-	d.do(os.Remove(filepath.Join(d.bin, "make"))) // nothing is built
+	d.do(os.Remove(filepath.Join(d.bin, "make"))) // nothing may be built
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a package.zip")
 	d.do(os.WriteFile(file, []byte("tiney-windows-386 v0"), 0o644))
@@ -790,7 +791,7 @@ func TestDeployWithPackage(t *testing.T) {
 		[]byte("built before"), 0o644))
 	d.run("Y1", nil, "", "-g", group, "--yes", "--skip-build", "--expect", "before").ends(0,
 		"version before")
-	// Nobody can tell whether a package of a version that is not known has arrived.
+	// If a package's version is not known, nobody can tell whether the package has arrived.
 	d.env = briefly
 	d.run("FC1", []reply{{to: upload, hang: true}}, "", "-g", group, "--yes", "--package",
 		file).ends(7, "no end within the time for it")
@@ -800,7 +801,7 @@ func TestDeployArguments(t *testing.T) {
 	d := newDeployer(t)
 	t.Parallel()
 	file := filepath.Join(d.root, "infra", "parameters.dev.json")
-	// A value with blanks and stars arrives as it is, and none of them is printed.
+	// A value with blanks and stars arrives unchanged, and no value is printed.
 	r := d.run("Y1", []reply{noGroup}, "", "-g", group, "--yes", "--location", "westeurope",
 		"--parameters", file,
 		"--param", "alertEmail=someone@example.com", "--param", `tags={"a": "b * c"}`).ends(0)
@@ -817,7 +818,8 @@ func TestDeployArguments(t *testing.T) {
 		out: "site-1|s1|go.example.com,b.example.com\nsite-2|s2|\nsite-3|s3|go.example.com\n"}}, "",
 		"-g", group, "--yes").ends(0)
 	for _, command := range []string{"deployment group what-if", create} {
-		want := `domainsWithCertificate=["site-1/go.example.com","site-1/b.example.com","site-3/go.example.com"]`
+		want := `domainsWithCertificate=["site-1/go.example.com","site-1/b.example.com",` +
+			`"site-3/go.example.com"]`
 		if c := again.did(command)[0]; !slices.Contains(c.args, want) {
 			t.Errorf("%s has no %s: %q", command, want, c.args)
 		}
@@ -831,7 +833,7 @@ func TestDeployArguments(t *testing.T) {
 	}
 
 	r = d.run("Y1", nil, "", "-g", group, "--yes", "--destroy").ends(0)
-	// with quotes: it is no identifier
+	// The name has quotes, since it is not an identifier.
 	if query := r.did("group show")[0].after("--query"); query != `tags."created-by"` {
 		t.Errorf("it asks for %s", query)
 	}
@@ -845,8 +847,8 @@ func TestDeployArguments(t *testing.T) {
 	d.run("Y1", nil, "", "--yes").ends(2, "--resource-group is needed")
 }
 
-// A custom domain does not lead to the site before its DNS record is there. The names that Azure
-// gave do, with TLS.
+// A custom domain does not lead to the site before its DNS record exists. The names that Azure gave
+// do, with TLS.
 func TestDeployBeforeDNSRecord(t *testing.T) {
 	d := newDeployer(t)
 	t.Parallel()
@@ -865,14 +867,16 @@ func TestDeployBeforeDNSRecord(t *testing.T) {
 	}
 }
 
-// TestDeployRealPackage: the package of this tree, uploaded by deploy.sh, unpacked and run as it
-// is, on Azurite. The version that deploy.sh expects is the one that the build gives.
+// TestDeployRealPackage runs deploy.sh with the package of this tree. The uploaded package is
+// unpacked and run unchanged, on Azurite. The version that deploy.sh expects must be the one that
+// the build gives.
 func TestDeployRealPackage(t *testing.T) {
 	d := newDeployer(t)
 	tree, err := filepath.Abs("..")
 	d.do(err)
 	d.tool("git", fmt.Sprintf(`shift 2; PATH='%s' git -C '%s' "$@"`, os.Getenv("PATH"), tree))
-	d.tool("make", fmt.Sprintf(`cd '%s' && PATH='%s' go run ./internal/pack/cmd -os %s -arch %s -zip "$2/build/tiney-linux-amd64.zip"`,
+	d.tool("make", fmt.Sprintf(`cd '%s' && PATH='%s' go run ./internal/pack/cmd -os %s -arch %s `+
+		`-zip "$2/build/tiney-linux-amd64.zip"`,
 		tree, os.Getenv("PATH"), runtime.GOOS, runtime.GOARCH))
 	d.env = append(os.Environ(), "PATH="+d.bin) // Go finds its caches by it
 	t.Parallel()
@@ -903,9 +907,9 @@ func TestDeployRealPackage(t *testing.T) {
 	d.run("FC1", nil, "", "-g", group, "--yes").ends(0, "shortens and redirects")
 }
 
-// TestDocsCanBePasted: what the docs show is pasted into a shell, which treats a line otherwise
-// than a script's: bash looks for ! in it, and zsh, as bash with these two options, knows no
-// comments and refuses patterns that match nothing.
+// TestDocsCanBePasted pastes the commands in the docs into an interactive shell. Such a shell
+// treats lines differently from a script's: bash expands !, and zsh knows no comments and refuses
+// patterns without a match. The two options make bash do the same as zsh.
 func TestDocsCanBePasted(t *testing.T) {
 	d := newDeployer(t)
 	t.Parallel()

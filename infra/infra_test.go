@@ -1,7 +1,7 @@
-// Package infra_test tests what is deployed beside the executable. The Bicep files are compiled and
-// linted by the Bicep CLI in .github/workflows/build.yml. Here is what a compiler cannot tell: the
-// IDs of roles, properties that keep promises, names that the scripts and the docs share with the
-// template, the queries, and deploy.sh.
+// Package infra_test tests the files that are deployed beside the executable. In
+// .github/workflows/build.yml, the Bicep CLI compiles and lints the Bicep files. The tests here
+// check what a compiler cannot: the IDs of roles, properties that keep promises, names that the
+// scripts and the docs share with the template, the queries, and deploy.sh.
 package infra_test
 
 import (
@@ -26,7 +26,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// matches returns what the first group of pattern matches, of which there has to be some.
+// matches returns the matches of pattern's first group. There must be at least one.
 func matches(t *testing.T, text, pattern string) []string {
 	t.Helper()
 	var found []string
@@ -53,8 +53,8 @@ func bicepFiles(t *testing.T) map[string]string {
 	return files
 }
 
-// roles are the built-in roles in use, with the IDs that
-// https://learn.microsoft.com/azure/role-based-access-control/built-in-roles has for them.
+// roles are the built-in roles in use. Their IDs are in
+// https://learn.microsoft.com/azure/role-based-access-control/built-in-roles.
 var roles = map[string]string{
 	"Monitoring Metrics Publisher":   "3913510d-42f4-4e42-8a64-420c390055eb",
 	"Storage Blob Data Contributor":  "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
@@ -63,8 +63,8 @@ var roles = map[string]string{
 	"Storage Table Data Contributor": "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
 }
 
-// assigned are the roles that the identity gets, each after the resource that it is for, by the
-// file that assigns them.
+// assigned are the roles that the identity gets, by the file that assigns them. Each comes after
+// its resource.
 var assigned = map[string][]string{
 	"modules/data-storage.bicep": {"account: Storage Table Data Contributor",
 		"lockContainer: Storage Blob Data Contributor"},
@@ -73,9 +73,9 @@ var assigned = map[string][]string{
 	"modules/monitoring.bicep": {"component: Monitoring Metrics Publisher"},
 }
 
-// assignment assigns all roles of a variable on one resource. Its name is the same in every
-// deployment, and another one if anything about it differs. The principal's type is there because a
-// new identity is not found at once without it.
+// assignment is the text that assigns all roles of a variable on one resource. The name is the same
+// in every deployment, and changes if anything in the assignment changes. The principal's type is
+// needed because a new identity cannot be found at once without it.
 const assignment = `Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(%[2]s): {
   name: guid(%[1]s.id, principalId, role.value)
   scope: %[1]s
@@ -91,15 +91,16 @@ var (
 	rolesVariable = regexp.MustCompile(`(?ms)^var (roles|\w+Roles) = \{\n(.*?)^\}\n`)
 	roleLine      = regexp.MustCompile(`(?m)^ +'?([^':]+)'?: '(.*)'$`)
 	assignmentOf  = regexp.MustCompile(
-		`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.* in items\((\w+)\): \{\n.*\n  scope: (\w+)$`)
+		`(?m)^resource \w+ 'Microsoft.Authorization/roleAssignments@.* in items\((\w+)\): \{\n.*\n` +
+			`  scope: (\w+)$`)
 	guid = regexp.MustCompile(
 		`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`)
 )
 
-// roleProblems compares the roles that a file assigns with those that it is to assign and with
-// their documented IDs.
+// roleProblems compares the roles that a file assigns with the expected ones and with the
+// documented IDs.
 func roleProblems(path, text string) (problems []string) {
-	scopes := map[string]string{} // by the variable whose roles are assigned there
+	scopes := map[string]string{} // resources by the variable whose roles are assigned on them
 	for _, found := range assignmentOf.FindAllStringSubmatch(text, -1) {
 		if strings.Contains(text, fmt.Sprintf(assignment, found[2], found[1])) &&
 			strings.Contains(text, "resource "+found[2]+" '") {
@@ -135,7 +136,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s %s", path, problem)
 		}
 	}
-	// those that GitHub may assign, and those it may delete
+	// These are the roles that GitHub may assign, and those that it may delete.
 	condition := guid.FindAllString(read(t, "github-condition.txt"), -1)
 	slices.Sort(condition)
 	want := slices.Sorted(maps.Values(roles))
@@ -167,8 +168,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestRequiredLines pins what no compiler asks for and what would be missed only in Azure, or by an
-// attacker.
+// TestRequiredLines checks for lines that no compiler requires. A missing one would be noticed only
+// in Azure, or by an attacker.
 func TestRequiredLines(t *testing.T) {
 	site := "httpsOnly: true; minTlsVersion: '1.2'; ipSecurityRestrictionsDefaultAction: " +
 		"accessOtherwise; "
@@ -225,8 +226,9 @@ func TestRequiredLines(t *testing.T) {
 	}
 }
 
-// TestResourceTypes: a version of an API that is months old only may not be in every region yet, or
-// not exist: no compiler is here to say so. These are those that Bicep 0.49.2 has compiled.
+// TestResourceTypes refuses new versions of APIs. A version that is only months old may not exist,
+// or not in every region, and no compiler here tells. Bicep 0.49.2 has compiled the allowed
+// versions.
 func TestResourceTypes(t *testing.T) {
 	const newest, outbound = "2025-07-01", "2025-07-01"
 	for path, text := range bicepFiles(t) {
@@ -235,7 +237,7 @@ func TestResourceTypes(t *testing.T) {
 			if found[2] > newest {
 				t.Errorf("%s has %s of %s", path, found[1], found[2])
 			}
-			// From then on, subnets have no way out by default.
+			// From this version on, subnets have no outbound access by default.
 			if strings.HasSuffix(found[1], "/virtualNetworks") && found[2] >= outbound &&
 				!strings.Contains(text, "defaultOutboundAccess: true") {
 				t.Errorf("%s has networks of %s and no defaultOutboundAccess", path, found[2])
@@ -244,8 +246,8 @@ func TestResourceTypes(t *testing.T) {
 	}
 }
 
-// TestHostLogsOnce: with this category, each line of the host would be kept a second time,
-// unsampled, and use up the daily cap.
+// TestHostLogsOnce checks that a category of logs is not sent. It would store each line of the host
+// a second time, unsampled, and use up the daily cap.
 func TestHostLogsOnce(t *testing.T) {
 	for path, text := range bicepFiles(t) {
 		if strings.Contains(text, "FunctionAppLogs") {
@@ -254,8 +256,8 @@ func TestHostLogsOnce(t *testing.T) {
 	}
 }
 
-// TestSecretsStaySecret: what a deployment passes to a module without @secure can be read in its
-// history.
+// TestSecretsStaySecret checks that secret parameters are @secure. The history of a deployment
+// shows values that are passed to a module without it.
 func TestSecretsStaySecret(t *testing.T) {
 	secret, checked := regexp.MustCompile(`(?m)^((?:@.*\n)*)param (adminKey|settings) `), 0
 	for path, text := range bicepFiles(t) {
@@ -266,13 +268,13 @@ func TestSecretsStaySecret(t *testing.T) {
 			}
 		}
 	}
-	if checked != 5 { // the key, and the settings of three sites and of what they share
+	if checked != 5 { // the key, and the settings of three sites and of site-settings.bicep
 		t.Errorf("%d parameters hold the key, want 5", checked)
 	}
 }
 
-// TestNamesInTemplate: what deploy.sh reads, and what the docs and the parameter files set, is in
-// main.bicep.
+// TestNamesInTemplate checks that main.bicep has the outputs that deploy.sh reads, and the
+// parameters that the docs and the parameter files set.
 func TestNamesInTemplate(t *testing.T) {
 	template := read(t, "main.bicep")
 	for _, output := range matches(t, read(t, "deploy.sh"), `outputs\.(\w+)\.value`) {
@@ -299,7 +301,8 @@ func TestNamesInTemplate(t *testing.T) {
 	}
 }
 
-// TestPlans: all that know the plans know the same ones, and each has a package that make builds.
+// TestPlans checks that all lists of the plans are the same, and that make builds a package for
+// each plan.
 func TestPlans(t *testing.T) {
 	fields := func(text string) []string {
 		return slices.Sorted(strings.FieldsFuncSeq(
@@ -329,7 +332,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestAutoscale: after one instance less, the others are not so busy that one more is started.
+// TestAutoscale checks that after one instance was removed, the others are not so busy that one is
+// added.
 func TestAutoscale(t *testing.T) {
 	rules := matches(t, read(t, "modules/site-web.bicep"),
 		`(?s)    direction: '(\w+)'\n    operator: '\w+'\n    percent: \d+\n`)
@@ -345,7 +349,7 @@ func TestAutoscale(t *testing.T) {
 	}
 }
 
-// TestImagePort: App Service sends requests to the port on which the image listens.
+// TestImagePort checks that App Service sends requests to the port on which the image listens.
 func TestImagePort(t *testing.T) {
 	port := matches(t, read(t, "modules/site-web.bicep"), `WEBSITES_PORT: '(\d+)'`)[0]
 	if image := matches(t, read(t, "Dockerfile"), ` PORT=(\d+)\n`)[0]; port != image {
@@ -353,7 +357,7 @@ func TestImagePort(t *testing.T) {
 	}
 }
 
-// TestAzd: azd finds the site by a tag, and packs the folder that its hook fills.
+// TestAzd checks that azd finds the site by its tag, and packs the folder that its hook fills.
 func TestAzd(t *testing.T) {
 	config := read(t, "../azure.yaml")
 	service := matches(t, config, `(?m)^services:\n  (\w+):$`)[0]
@@ -366,7 +370,8 @@ func TestAzd(t *testing.T) {
 	}
 }
 
-// TestDevContainer: its Go and its Node.js are those of the module and of GitHub's tests.
+// TestDevContainer checks that the dev container has the module's version of Go, and the version of
+// Node.js in GitHub's tests.
 func TestDevContainer(t *testing.T) {
 	container := read(t, "../.devcontainer/devcontainer.json")
 	if !json.Valid([]byte(container)) {
@@ -381,14 +386,14 @@ func TestDevContainer(t *testing.T) {
 	}
 }
 
-// TestDocsRegisterProviders: somebody with rights on the group alone cannot deploy what nobody has
-// registered.
+// TestDocsRegisterProviders checks that the docs register all providers in use. Somebody with
+// rights on the group alone can deploy only resources of registered providers.
 func TestDocsRegisterProviders(t *testing.T) {
 	var want []string
 	for _, text := range bicepFiles(t) {
 		for _, found := range regexp.MustCompile(
 			`'(Microsoft\.\w+)/[\w/]+[@']`).FindAllStringSubmatch(text, -1) {
-			// which every subscription has
+			// Every subscription has the provider Microsoft.Authorization.
 			if !slices.Contains(want, found[1]) && found[1] != "Microsoft.Authorization" {
 				want = append(want, found[1])
 			}
@@ -402,21 +407,23 @@ func TestDocsRegisterProviders(t *testing.T) {
 	}
 }
 
-// TestBicepWarningsFail runs the build's step with an az that says what Bicep says of such a type,
-// or of nothing.
+// TestBicepWarningsFail runs the build's step with stubs of az that print what Bicep prints for
+// several mistakes, or for none.
 func TestBicepWarningsFail(t *testing.T) {
 	step := strings.ReplaceAll(matches(t, read(t, "../.github/workflows/build.yml"),
 		`(?m)^      - name: Compile .*\n(?:        #.*\n)?        run: \|\n((?:          .*\n)+)`)[0],
 		"          ", "")
 	const file = "/work/infra/modules/availability.bicep"
 	for name, test := range map[string]struct {
-		az   string // what it does: its arguments begin with bicep build or bicep lint
-		says string // "": the step succeeds
+		az   string // its script; the arguments begin with bicep build or bicep lint
+		says string // the expected output; "": the step succeeds
 	}{
-		"nothing is wrong":       {`echo "{}"`, ""},
-		"there is a newer Bicep": {`echo "{}"; echo "WARNING: A new Bicep release is available: v0.99.1." >&2`, ""},
+		"nothing is wrong": {`echo "{}"`, ""},
+		"there is a newer Bicep": {`echo "{}"; ` +
+			`echo "WARNING: A new Bicep release is available: v0.99.1." >&2`, ""},
 		"a type that is not there": {`echo "{}"; echo "WARNING: ` + file +
-			`(27,15) : Warning BCP081: Resource type \"x@2026-01-01\" does not have types available. [https://aka.ms/bicep/core-diagnostics#BCP081]" >&2`, "BCP081"},
+			`(27,15) : Warning BCP081: Resource type \"x@2026-01-01\" does not have types ` +
+			`available. [https://aka.ms/bicep/core-diagnostics#BCP081]" >&2`, "BCP081"},
 		"an error": {`echo "ERROR: ` + file +
 			`(1,1) : Error BCP018: Expected the \"=\" character. [x]" >&2; exit 1`, "BCP018"},
 		"an error of another form": {`echo "it crashed" >&2; exit 1`, "it crashed"},
@@ -439,11 +446,11 @@ func TestBicepWarningsFail(t *testing.T) {
 	}
 }
 
-// An action runs with the rights to deploy, so it is named by its commit, which nobody can move.
+// An action runs with the rights to deploy. So each is named by its commit, which nobody can move.
 func TestWorkflows(t *testing.T) {
 	pinned := regexp.MustCompile(`^\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	// What is released and deployed is compiled by the version that has compiled and linted it
-	// before.
+	// Releases and deployments are compiled by the same version of Bicep that has compiled and
+	// linted the files before.
 	bicep := func(file string) []string {
 		return matches(t, read(t, "../.github/workflows/"+file), `az bicep install\b(.*?) #`)
 	}

@@ -1,12 +1,14 @@
-// Everything that tiney needs in Azure, in one resource group. docs/deployment.md says how to deploy it.
+// Everything that tiney needs in Azure, in one resource group. docs/deployment.md says how to
+// deploy it.
 //
 // plan chooses where the executable runs:
-//   Y1   Windows Consumption: a function app; what it costs goes with the requests
+//   Y1   Windows Consumption: a function app; its cost depends on the requests
 //   F1   Free: a Windows web app without the Functions host, which does not run on that plan
 //   FC1  Flex Consumption: a function app on Linux
-//   B1, P0v3, P1v3  Basic and Premium: a web app as on F1, with machines of its own, or a container on Linux
-// The names of the site and of what it needs for itself have the plan in them, so another plan in the same group is
-// another site beside the first one, over the same data.
+//   B1, P0v3, P1v3  Basic and Premium: a web app as on F1, but with machines of its own, or a
+//        container on Linux
+// The names of the site and of its own resources contain the plan. So another plan in the same
+// group gives another site beside the first one, with the same data.
 targetScope = 'resourceGroup'
 
 @description('Where the executable runs: Y1 (Windows Consumption), F1 (Free, a web app), FC1 (Flex Consumption), B1 (Basic, a web app), P0v3 or P1v3 (Premium, a web app).')
@@ -36,7 +38,8 @@ param tags object = {
   application: 'tiney'
 }
 
-// The settings of the handler. docs/settings.md says more about each. A test compares their defaults and limits with the code.
+// These are the settings of the handler. docs/settings.md says more about each. A test compares
+// their defaults and limits with the code.
 
 @description('SHORTURL_TABLE_NAME: the table of links.')
 @minLength(3)
@@ -278,7 +281,7 @@ param telemetrySamplingPercent int = 100
 @description('TELEMETRY_CLIENT_IP: whether a request that the handler itself records carries the caller\'s address.')
 param telemetryClientIp bool = false
 
-// What the platform does.
+// These parameters are for the platform.
 
 @description('How the links are kept: Standard_LRS in one place, Standard_ZRS in three zones, the others in a second region too. Choose it at the first deployment: no later one can add zones to an account, or take them away. The account is the same for every plan in the group.')
 @allowed([
@@ -410,12 +413,12 @@ var hasFrontDoor = frontDoor != 'None'
 var isWebApp = plan != 'Y1' && plan != 'FC1'
 var isPremium = startsWith(plan, 'P')
 
-// A deployment replaces all settings, so what the handler refuses at its start would take down a
-// site that works; and a switch that the plan ignores would be missed when it matters. Both are
-// refused before anything changes. A test compares this part with what the handler refuses. It
-// runs it as JavaScript, so nothing here may be what that is not.
+// A deployment replaces all settings. So a value that the handler refuses at its start would take
+// down a working site, and a switch that the plan ignores would be noticed only when it matters.
+// Both are refused before anything changes. A test compares this part with what the handler
+// refuses. The test runs it as JavaScript, so it must also be valid JavaScript.
 //
-// join(split(text, characters), '') is what a text has besides these characters.
+// join(split(text, characters), '') returns the characters of a text except the given ones.
 var digits = split('0 1 2 3 4 5 6 7 8 9', ' ')
 var alphanumeric = concat(digits, split('a b c d e f g h i j k l m n o p q r s t u v w x y z', ' '))
 var headerName = concat(alphanumeric, split('! # $ % & \' * + - . ^ _ ` | ~', ' '))
@@ -496,8 +499,8 @@ var refused = concat(
 )
 var prefix = empty(refused) ? toLower(name) : fail(join(refused, '; '))
 
-// A plan is for Windows or Linux for good, so a container gets a site and a plan of its own. A second region's names
-// come from the region.
+// A plan is either for Windows or for Linux, and cannot change. So a container gets a site and a
+// plan of its own. The names in a second region depend on the region.
 var siteKind = empty(image) ? toLower(plan) : '${toLower(plan)}-image'
 var regions = concat([location], empty(secondLocation) ? [] : [otherRegion])
 var sites = [for (region, i) in regions: {
@@ -513,18 +516,19 @@ var siteName = sites[0].name
 var siteDomain = hasFrontDoor ? '' : customDomain
 var frontDoorDomain = hasFrontDoor ? customDomain : ''
 
-// The public address, if it is not the site's own name.
+// publicUrl is the public address if it is not the site's own name.
 var publicUrl = !empty(baseUrl) ? baseUrl : !empty(customDomain) ? 'https://${customDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
 
-// Who sets the header overwrites what a client has sent in it. X-Azure-ClientIP would not do: Front Door takes it from the
-// client's own X-Forwarded-For.
+// The sender of the chosen header overwrites a client's own value. X-Azure-ClientIP would not be
+// safe: Front Door takes it from the client's X-Forwarded-For.
 var addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'
 
-// What no instance can read, none is told of.
+// The handler gets a copy only if its instances can read it.
 var tableCopy = !empty(tableSecondary) ? tableSecondary : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''
 
-// The tables and the lock, by the identity: no key gets into a setting. BaseUrl and the connection string of
-// Application Insights are added in modules/site-settings.bicep, which knows them.
+// The handler reaches the tables and the lock with the identity, so no setting contains a key.
+// modules/site-settings.bicep adds BaseUrl and the connection string of Application Insights, since
+// they are known there.
 var settings = {
   TABLE_CONNECTION__accountName: empty(tableAccountName) ? dataStorage.outputs.name : tableAccountName
   TABLE_CONNECTION__credential: 'managedidentity'
@@ -584,21 +588,23 @@ var settings = {
   TELEMETRY_CLIENT_IP: string(telemetryClientIp)
 }
 
-// The settings of the Functions host itself, on the two plans that have one.
+// These are the settings of the Functions host itself, on the two plans that have one.
 //
-// By default, an outage of the host's own storage of about 30 seconds ends the host process that holds the timer's
-// lock, and with it the handler and its cache. With these retries it has survived 100 seconds. The price: a host that
-// starts in an outage starts to listen only 2 to 4 seconds after the outage has ended.
+// By default, an outage of the host's own storage of about 30 seconds ends the host process that
+// holds the timer's lock, and with it the handler and its cache. With these retries, the process
+// has survived 100 seconds. The price is that a host that starts in an outage starts to listen only
+// 2 to 4 seconds after the outage has ended.
 //
-// Without AzureWebJobsDisableHomepage, the host responds to / with a page of its own for every method but GET and HEAD.
+// Without AzureWebJobsDisableHomepage, the host responds to / with a page of its own for every
+// method except GET and HEAD.
 var hostSettings = {
   AzureWebJobsDisableHomepage: 'true'
   AzureWebJobsStorage__retry__maxRetries: '40'
   AzureWebJobsStorage__retry__maxDelay: '00:00:05'
 }
 
-// Behind Front Door, the site responds to this one Front Door only. Deployment goes to another address, the
-// scm site, which stays open to those who have the right to deploy.
+// Behind Front Door, the site responds only to this one Front Door. Deployment uses another
+// address, the scm site, which stays open to callers with the right to deploy.
 var accessRestrictions = hasFrontDoor ? [
   {
     name: 'Front Door'
@@ -615,8 +621,8 @@ var accessRestrictions = hasFrontDoor ? [
 ] : []
 var accessOtherwise = hasFrontDoor ? 'Deny' : 'Allow'
 
-// An identity of its own, rather than the site's: it has its roles before the site is there, and so the site never
-// starts without them.
+// The identity is a resource of its own, not the site's. So it has its roles before the site
+// exists, and the site never starts without them.
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
   name: '${prefix}-identity-${suffix}'
   location: location
@@ -746,7 +752,7 @@ module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC
     hostStorageName: site.hostStorageName
     location: site.location
     tags: tags
-    // azd knows the site by this tag, whose value is in azure.yaml, and takes one resource only.
+    // azd finds the site by this tag, whose value is in azure.yaml. Only one resource may have it.
     siteTags: i == 0 ? {
       'azd-service-name': 'tiney'
     } : {}

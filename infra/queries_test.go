@@ -1,5 +1,5 @@
-// The queries of the workbook, of the alerts and of the docs are valid, and name only what the code
-// and the Functions host send.
+// These tests check that the queries of the workbook, the alerts and the docs are valid, and that
+// they name only what the code and the Functions host send.
 package infra_test
 
 import (
@@ -20,9 +20,8 @@ import (
 
 const operations = "../docs/operations.md"
 
-// workbook is the part of workbook.json that matters here.
-// https://github.com/microsoft/Application-Insights-Workbooks/blob/master/schema/workbook.json has
-// the format.
+// workbook is the part of workbook.json that the tests need. The format is described in
+// https://github.com/microsoft/Application-Insights-Workbooks/blob/master/schema/workbook.json.
 type workbook struct {
 	Version string
 	Items   []struct {
@@ -41,13 +40,13 @@ type workbook struct {
 	}
 }
 
-// alert is one of alerts.json. The names are those of Microsoft.Insights/scheduledQueryRules.
+// alert is an alert in alerts.json. The names are those of Microsoft.Insights/scheduledQueryRules.
 type alert struct {
 	Name, DisplayName, Description, Query          string
 	EvaluationFrequency, WindowSize                string
-	OverrideQueryTimeRange                         string // "": the window
+	OverrideQueryTimeRange                         string // "": the same as the window
 	MetricMeasureColumn, TimeAggregation, Operator string
-	Severity, Threshold                            int // Bicep knows no other numbers
+	Severity, Threshold                            int // Bicep has no other numbers
 	FailingPeriods                                 struct {
 		NumberOfEvaluationPeriods,
 		MinFailingPeriodsToAlert int
@@ -63,7 +62,7 @@ func decode[T any](t *testing.T, file string) (content T) {
 	return content
 }
 
-// values are what the workbook puts in the place of its parameters.
+// values are the values that replace the workbook's parameters.
 var values = map[string]string{
 	"{TimeRange}": "> ago(1d)", "{TimeRange:start}": "datetime(2026-01-01)",
 	"{TimeRange:end}":   "datetime(2026-01-02)",
@@ -72,7 +71,7 @@ var values = map[string]string{
 
 var parameter = regexp.MustCompile(`\{(\w+)(:\w+)?\}`)
 
-// queries returns all queries, by where they are.
+// queries returns all queries. Their names say where they are.
 func queries(t *testing.T) (all []kql.Query) {
 	t.Helper()
 	for _, i := range decode[workbook](t, "workbook.json").Items {
@@ -102,8 +101,8 @@ var (
 	checkErr  error
 )
 
-// checked returns what the parser finds about all queries and badQueries, by name. It is started
-// once, which takes seconds.
+// checked returns the parser's findings for all queries and badQueries, by name. It starts the
+// parser once, which takes seconds.
 func checked(t *testing.T) map[string]kql.Checked {
 	t.Helper()
 	checkOnce.Do(func() {
@@ -117,7 +116,7 @@ func checked(t *testing.T) map[string]kql.Checked {
 			results[c.Name] = c
 		}
 	})
-	if checkErr != nil { // every test says it, for without results each would blame the queries
+	if checkErr != nil { // in every test, which would otherwise blame the queries
 		t.Fatal(checkErr)
 	}
 	return results
@@ -133,7 +132,8 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestWorkbookShowsEverythingSent: nobody looks at what no chart shows.
+// TestWorkbookShowsEverythingSent checks that charts show everything sent. Nobody would see the
+// rest.
 func TestWorkbookShowsEverythingSent(t *testing.T) {
 	shown := map[string]bool{}
 	for name, c := range checked(t) {
@@ -163,8 +163,8 @@ func TestWorkbookShowsEverythingSent(t *testing.T) {
 	}
 }
 
-// sent are the values that arrive, by the place where a query finds them: table and column, with
-// the key if there is one.
+// sent are the values that arrive, by the place in which a query finds them: table, column and, if
+// there is one, key.
 type sent map[string][]string
 
 func vocabulary(t *testing.T) sent {
@@ -180,7 +180,7 @@ func vocabulary(t *testing.T) sent {
 	for _, f := range folders {
 		functions = append(functions, filepath.Base(filepath.Dir(f)))
 	}
-	statuses := []string{"0"} // of what is no HTTP request
+	statuses := []string{"0"} // the status of other requests than HTTP
 	for status := 100; status < 600; status++ {
 		statuses = append(statuses, strconv.Itoa(status))
 	}
@@ -192,7 +192,7 @@ func vocabulary(t *testing.T) sent {
 		"requests name":                          functions,
 		"requests operation_Name":                functions,
 		"requests resultCode":                    statuses,
-		// of the process
+		// Calls outside of functions are the process's own.
 		"dependencies operation_Name": append(functions, "start"),
 		"dependencies resultCode": append(statuses, telemetry.ResultCanceled,
 			telemetry.ResultTimeout, telemetry.ResultUnreachable, telemetry.ResultNoToken),
@@ -208,14 +208,14 @@ func vocabulary(t *testing.T) sent {
 	}
 }
 
-// arrivingTraces are the beginnings of the lines that host.json lets through: the handler's stdout,
-// and what the host itself writes about each invocation.
+// arrivingTraces returns the beginnings of the lines that host.json lets through: the handler's
+// stdout, and what the host itself writes about each invocation.
 func arrivingTraces(t *testing.T, functions []string) []string {
 	t.Helper()
 	host := decode[struct {
 		Logging struct{ LogLevel map[string]string }
 	}](t, "../host.json")
-	// The level of a category is that of the longest key that it starts with.
+	// The longest key that a category starts with determines its level.
 	arrives := func(category string) bool {
 		longest, level := "", "Information"
 		for key, of := range host.Logging.LogLevel {
@@ -241,7 +241,7 @@ func arrivingTraces(t *testing.T, functions []string) []string {
 	return lines
 }
 
-// unknown describes the uses of what never arrives, and those that cannot be checked.
+// unknown describes uses of values that never arrive, and uses that cannot be checked.
 func (s sent) unknown(uses []kql.Use) []string {
 	var all []string
 	for _, u := range uses {
@@ -256,7 +256,7 @@ func (s sent) unknown(uses []kql.Use) []string {
 			continue
 		}
 		values, known := s[place]
-		// the id of a request, which the reader gives
+		// This is the id of a request, which the reader enters.
 		if !known || place == "traces message" && u.Operator == "unknown" {
 			continue
 		}
@@ -281,8 +281,8 @@ func (s sent) unknown(uses []kql.Use) []string {
 	return all
 }
 
-// badQueries have one mistake each. What the parser refuses is tested in internal/kql; one of each
-// kind shows that it is asked.
+// badQueries have one mistake each. The tests of internal/kql cover what the parser refuses. One of
+// each kind here shows that the parser is used.
 var badQueries = []struct{ text, want string }{
 	{"requests | whre name == 'redirect'", "operator expected"},
 	{"customMetrics | where name in ('cache.hit', 'cache.mis')",
@@ -330,8 +330,8 @@ func TestWorkbook(t *testing.T) {
 		if i.Type != 3 {
 			continue
 		}
-		// Without resource IDs, a query asks the component under which the workbook was opened or
-		// saved. Another asks the workspace, whose ID workbook.bicep puts there.
+		// A query without resource IDs asks the component under which the workbook was opened or
+		// saved. The others ask the workspace, whose ID workbook.bicep inserts.
 		asks, want := strings.Join(append(c.CrossComponentResources, c.ResourceType), " "),
 			"microsoft.insights/components"
 		if strings.Contains(c.Query, "AppServiceConsoleLogs") {
@@ -374,8 +374,8 @@ func TestWorkbook(t *testing.T) {
 	}
 }
 
-// The values that a rule may have are those that the service takes, which are fewer than what its
-// API documents:
+// TestAlerts allows only values that the service really accepts. The API's documentation has more
+// of them. The real ones are in
 // https://registry.terraform.io/providers/hashicorp/azurerm/latest/docs/resources/monitor_scheduled_query_rules_alert_v2
 func TestAlerts(t *testing.T) {
 	minutes := map[string]int{"PT5M": 5, "PT10M": 10, "PT15M": 15, "PT30M": 30, "PT45M": 45,
@@ -417,7 +417,7 @@ func TestAlerts(t *testing.T) {
 		check(slices.Contains([]string{"GreaterThan", "GreaterThanOrEqual", "LessThan",
 			"LessThanOrEqual", "Equal"}, a.Operator), "operator %q", a.Operator)
 		check(a.AutoMitigate, "does not end by itself")
-		// of one row; Count would count the row
+		// The result has one row. Count would count that row.
 		check(a.TimeAggregation == "Maximum", "aggregation %q", a.TimeAggregation)
 		found := checked(t)["alert: "+a.Name]
 		check(found.OneRow, "its query may return no row, which raises no alert and ends none")
@@ -433,7 +433,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// The messages are in backquotes at the start of the items of a list.
+// In the docs, the messages are in backquotes at the start of list items.
 func TestDocsExplainLogMessages(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, operations), "\n## What the log says\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -463,8 +463,8 @@ func TestLogMessagesAreConstants(t *testing.T) {
 	}
 }
 
-// The docs answer each question of the workbook: it is a heading there, or in italics. What else
-// they have in italics is the title of a chart, or a name of Azure's or of the pages.
+// The docs answer each question of the workbook: the question is a heading, or in italics. Other
+// texts in italics are titles of charts, or names in Azure or on the pages.
 func TestDocsNameCharts(t *testing.T) {
 	docs := read(t, operations)
 	prose := regexp.MustCompile("(?s)```.*?```|`[^`]*`|\\*\\*").ReplaceAllString(docs, "")

@@ -14,8 +14,9 @@ import (
 	"testing"
 )
 
-// bicepFunctions are the functions of Bicep that main.bicep refuses with, in JavaScript.
-// https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions describes them.
+// bicepFunctions are the Bicep functions that main.bicep uses to refuse values, written in
+// JavaScript. https://learn.microsoft.com/azure/azure-resource-manager/bicep/bicep-functions
+// describes them.
 const bicepFunctions = `
 const concat = (...lists) => lists.flat();
 const union = (a, b) => [...new Set([...a, ...b])];
@@ -40,8 +41,9 @@ const startsWith = (text, start) => toLower(text).startsWith(toLower(start));
 const endsWith = (text, end) => toLower(text).endsWith(toLower(end));
 `
 
-// refuse returns what main.bicep says against each of these values of its parameters, all others
-// having their defaults: the part of it that decides that is valid JavaScript, too.
+// refuse returns the refusals of main.bicep for each set of parameters. All other parameters have
+// their defaults. The part of main.bicep that decides is also valid JavaScript, so refuse runs it
+// as such.
 func refuse(t *testing.T, main string, params map[string]param, cases []map[string]any) [][]string {
 	t.Helper()
 	byDefault := map[string]any{"location": "canadacentral"}
@@ -81,7 +83,7 @@ console.log(JSON.stringify(%s.map((one) => refuse({ ...usual, ...one }))));`, bi
 	return says
 }
 
-// takes reports whether the decorators of a parameter, and its type, take a value.
+// takes reports whether the decorators and the type of a parameter allow a value.
 func (p param) takes(value string) bool {
 	n, least, most := len(value), "minLength", "maxLength"
 	if p.of == "int" {
@@ -99,7 +101,8 @@ func (p param) takes(value string) bool {
 		(p.of != "bool" || value == "True" || value == "False")
 }
 
-// TestRefusals: no deployment sets what the handler refuses, nor a switch that its plan ignores.
+// TestRefusals checks that no deployment sets a value that the handler refuses, or a switch that
+// its plan ignores.
 func TestRefusals(t *testing.T) {
 	main, params := read(t, "main.bicep"), map[string]param{}
 	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
@@ -140,7 +143,7 @@ func TestRefusals(t *testing.T) {
 		return byType
 	}
 
-	// What is right: by the handler, by the decorators, and below by what main.bicep decides.
+	// These values are right for the handler, for the decorators and, below, for main.bicep.
 	right := []values{{}, {"ADMIN_KEY": "32-characters-that-are-no-secret"},
 		{"ADMIN_KEY": strings.Repeat(`!"#$%&'()*+,-./:;<=>?@[\]^_{|}~`+"`Aa0", 29)},
 		{"BaseUrl": "https://bücher.example:8443/s/"}, {"BaseUrl": "HTTP://tiney.example"},
@@ -167,7 +170,7 @@ func TestRefusals(t *testing.T) {
 		{"budgetStartDate": "2026-12-01T00:00:00Z"}}...)
 	accepted := len(cases)
 
-	// What is wrong: everything that the handler's own tests have, and more.
+	// These values are wrong: all those in the handler's own tests, and more.
 	wrong := []values{{"ADMIN_KEY": "31-characters-that-are-no-secre"},
 		{"ADMIN_KEY": "32 characters, that are no secret"},
 		{"ADMIN_KEY": "32-characters-thät-are-no-secret"},
@@ -210,7 +213,7 @@ func TestRefusals(t *testing.T) {
 			compared++
 		}
 	}
-	if compared < len(parameterOf)-1 { // all but the account, which is a part of a connection
+	if compared < len(parameterOf)-1 { // without the account, which is a part of a connection
 		t.Errorf("wrongSettings has values for %d of %d parameters", compared, len(parameterOf))
 	}
 	byType := map[int]bool{}

@@ -15,8 +15,8 @@ import (
 	"tiney/storage/table"
 )
 
-// parse is what the handler makes of an environment, without the connections: no two by identity
-// are equal.
+// parse returns the settings that the handler reads from an environment. It clears the connections,
+// since two with an identity are never equal.
 func parse(getenv func(string) string) (any, error) {
 	s, err := app.ReadSettings(getenv)
 	s.Tables, s.Lock.Connection = table.Connection{}, table.Connection{}
@@ -30,49 +30,54 @@ func parse(getenv func(string) string) (any, error) {
 var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT",
 	"LISTEN_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
 
-// plans are the modules of the sites: the port that the platform sets on each, the settings that it
-// gets from main.bicep, and those that it adds, from one line of the module to another.
+// plans are the modules of the sites. Each has the port variable that the platform sets, the
+// settings from main.bicep, and the settings that the module adds. start and end are the lines
+// around the latter.
 var plans = []struct{ module, port, settings, start, end, adds string }{
-	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)", "\nvar allSettings = union(settings, {", "})", `AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION
-		FUNCTIONS_WORKER_RUNTIME WEBSITE_CONTENTAZUREFILECONNECTIONSTRING WEBSITE_CONTENTSHARE WEBSITE_RUN_FROM_PACKAGE`},
+	{"consumption", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
+		"\nvar allSettings = union(settings, {", "})",
+		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
+			"AzureWebJobsStorage__credential FUNCTIONS_EXTENSION_VERSION " +
+			"FUNCTIONS_WORKER_RUNTIME WEBSITE_CONTENTAZUREFILECONNECTIONSTRING " +
+			"WEBSITE_CONTENTSHARE WEBSITE_RUN_FROM_PACKAGE"},
 	{"flex", "FUNCTIONS_CUSTOMHANDLER_PORT", "union(settings, hostSettings)",
 		"settings: union(settings, {", "    })",
 		"AzureWebJobsStorage__accountName AzureWebJobsStorage__clientId " +
 			"AzureWebJobsStorage__credential"},
 	{"web", "HTTP_PLATFORM_PORT", "settings", "\n    } : {\n", "    })",
 		"WEBSITE_RUN_FROM_PACKAGE"},
-	// in a container
+	// This one is in a container.
 	{"web", "PORT", "settings", "settings: union(settings, isContainer ? {", "    } : {",
 		"WEBSITES_PORT"},
 }
 
-// hostSettings are those that the Functions host needs, as main.bicep writes them.
+// hostSettings are the settings that the Functions host needs, as main.bicep writes them.
 var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'",
 	"AzureWebJobsStorage__retry__maxRetries": "'40'",
 	"AzureWebJobsStorage__retry__maxDelay":   "'00:00:05'"}
 
-// addressHeader is how main.bicep chooses the header of the client's address: one that a client
-// cannot set.
+// addressHeader is the line of main.bicep that chooses the header of the client's address. It
+// chooses a header that a client cannot set.
 const addressHeader = "\nvar addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : " +
 	"hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'\n"
 
-// tableCopy is how main.bicep chooses whether the tables' copy is read: if there is one that can
-// be.
+// tableCopy is the line of main.bicep that chooses whether the tables' copy is read. It is read if
+// there is a readable one.
 const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : " +
 	"empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
 
 // signIn are two settings that need each other.
 var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "an-app"}
 
-// isConnection tells the settings of which the handler reads one form or another.
+// isConnection reports whether a setting is one form of a connection. The handler reads one form or
+// another.
 func isConnection(name string) bool {
 	prefix, _, _ := strings.Cut(name, "__")
 	return slices.Contains([]string{"TABLE_CONNECTION", "GC_BLOB_LOCK_CONNECTION",
 		"AzureWebJobsStorage"}, prefix)
 }
 
-// param is a parameter of main.bicep: its decorators as they are written, its type, and its
-// default.
+// param is a parameter of main.bicep, with the text of its decorators, its type and its default.
 type param struct{ decorators, of, byDefault string }
 
 // limit returns the number in a decorator.
@@ -93,8 +98,8 @@ var (
 	otherLine   = regexp.MustCompile(`(?m)^ +[^ \w/].*$`) // neither a setting nor a comment
 )
 
-// settingsIn returns the properties of the object that begins at start and goes to a line that is
-// end: one on each line.
+// settingsIn returns the properties of the object that begins at start and ends before the line
+// end. Each property is on one line.
 func settingsIn(text, start, end string) map[string]string {
 	_, text, ok := strings.Cut(text, start)
 	text, _, closed := strings.Cut(text, "\n"+end+"\n")
@@ -108,19 +113,19 @@ func settingsIn(text, start, end string) map[string]string {
 	return properties
 }
 
-// compare returns where main.bicep, with the modules, does not give the handler the settings that
-// it reads, with its own defaults and its own limits, or does not give the Functions host what that
-// needs. modules are the texts of site-*.bicep.
+// compare returns the differences between main.bicep, with its modules, and the handler. main.bicep
+// must give the handler the settings that it reads, with its own defaults and limits, and give the
+// Functions host the settings that it needs. modules are the texts of site-*.bicep.
 func compare(main string, modules map[string]string) (problems []string) {
 	problem := func(format string, arguments ...any) {
 		problems = append(problems, fmt.Sprintf(format, arguments...))
 	}
-	// by their names, and by the settings that they are for
+	// params has the parameters by name. used has those of settings, by setting.
 	params, used := map[string]param{}, map[string]param{}
 	for _, found := range paramText.FindAllStringSubmatch(main, -1) {
 		params[found[2]] = param{found[1], found[3], strings.Trim(found[4], "'")}
 	}
-	given := map[string]string{} // by all sites
+	given := map[string]string{} // the settings of all sites
 	settings := settingsIn(main, "\nvar settings = {", "}")
 	maps.Copy(settings, settingsIn(modules["settings"], "properties: union(settings, {", "  })"))
 	for name, value := range settings {
@@ -128,7 +133,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 		switch {
 		case ok:
 			used[name], given[name] = p, p.byDefault
-			// of another parameter
+			// The default may be a multiple of another parameter's.
 			if times := product.FindStringSubmatch(p.byDefault); times != nil {
 				n, err1 := strconv.Atoi(params[times[1]].byDefault)
 				m, err2 := strconv.Atoi(times[2])
@@ -137,7 +142,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 				}
 				given[name] = strconv.Itoa(n * m)
 			}
-			if p.of == "bool" { // as string() writes it
+			if p.of == "bool" { // the form that string() writes
 				given[name] = strings.ToUpper(p.byDefault[:1]) + p.byDefault[1:]
 			}
 		case isConnection(name) && strings.HasPrefix(value, "'"):
@@ -156,7 +161,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 		case name == "BaseUrl":
 			given[name] = "https://tiney.example"
 		case name == "APPLICATIONINSIGHTS_CONNECTION_STRING":
-			given[name] = "InstrumentationKey=00000000-0000-0000-0000-000000000000;IngestionEndpoint=https://ingestion.example/"
+			given[name] = "InstrumentationKey=00000000-0000-0000-0000-000000000000;" +
+				"IngestionEndpoint=https://ingestion.example/"
 		default:
 			problem("%s is no parameter, nor something else that this test knows: %s", name, value)
 		}
@@ -179,9 +185,9 @@ func compare(main string, modules map[string]string) (problems []string) {
 			return ""
 		})
 	}
-	needed := maps.Clone(given) // without what the handler has defaults for
+	needed := maps.Clone(given) // without the settings that have defaults in the handler
 	maps.DeleteFunc(needed, func(name, _ string) bool { _, ok := used[name]; return ok })
-	// Azure's front end is there without the host too, which the handler does not know
+	// Azure's front end is there even without the host, but the handler does not know that.
 	needed["CLIENT_ADDRESS_HOPS"] = "1"
 	for _, plan := range plans {
 		own := settingsIn(modules[plan.module], plan.start, plan.end)
@@ -206,7 +212,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 				byDefault)
 		}
 	}
-	// The host's settings change nothing about a connection that is a string.
+	// The host's settings must not change a connection that is a connection string.
 	if _, err := read("PORT", map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true",
 		"BaseUrl": "https://tiney.example"}, hostSettings); err != nil {
 		problem("with hostSettings: %v", err)
@@ -224,7 +230,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 		}
 	}
 
-	// A parameter takes what the code takes, and nothing else.
+	// A parameter must accept exactly the values that the code accepts.
 	for name, p := range used {
 		try := func(value string, want bool) {
 			if _, err := read("PORT", map[string]string{name: value}, signIn,
@@ -239,7 +245,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 			low, high, text = "minValue", "maxValue", strconv.Itoa
 		}
 		least, err1 := p.limit(low)
-		optional := p.byDefault == "" // which no least length could allow
+		optional := p.byDefault == "" // no minimum length could allow this default
 		if optional {
 			err1 = nil
 		}
@@ -254,7 +260,7 @@ func compare(main string, modules map[string]string) (problems []string) {
 				try(value[1], true)
 			}
 			try("something else", false)
-		case name == "OIDC_ISSUER": // a URL, whose length has no limit
+		case name == "OIDC_ISSUER": // a URL without a length limit
 			try("https://login.example/tenant/v2.0", true)
 		case err1 != nil || err2 != nil:
 			problem("%s %v, %v", name, err1, err2)
@@ -272,8 +278,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 	return problems
 }
 
-// TestInfraSettings also shows that the comparison finds something: one thing at a time is made
-// wrong.
+// TestInfraSettings compares main.bicep with the handler. It also makes one thing wrong at a time,
+// and checks that the comparison finds it.
 func TestInfraSettings(t *testing.T) {
 	texts := map[string]string{}
 	for name, file := range map[string]string{"main": "main", "settings": "modules/site-settings",
@@ -319,11 +325,12 @@ func TestInfraSettings(t *testing.T) {
 	}
 }
 
-// settingRow is a row of docs/settings.md: the setting, its default and, in parentheses, its range.
+// settingRow matches a row of docs/settings.md: the setting, its default and, in parentheses, its
+// range.
 var settingRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|(]*?) ?(?:\\(([^|]*)\\) )?\\|")
 
-// TestDocumentedSettings holds docs/settings.md to the code: one row for each setting, with its
-// default, and with the limits of numbers.
+// TestDocumentedSettings checks docs/settings.md against the code. It must have one row for each
+// setting, with its default, and with the limits of numbers.
 func TestDocumentedSettings(t *testing.T) {
 	asked := map[string]bool{}
 	with := func(name, value string) (any, error) {
@@ -334,9 +341,10 @@ func TestDocumentedSettings(t *testing.T) {
 				return value
 			case "AzureWebJobsStorage":
 				return "UseDevelopmentStorage=true"
-			// else the telemetry's settings change nothing
+			// Without it, the telemetry's settings would change nothing.
 			case "APPLICATIONINSIGHTS_CONNECTION_STRING":
-				return "InstrumentationKey=00000000-0000-0000-0000-000000000000;IngestionEndpoint=https://ingestion.example/"
+				return "InstrumentationKey=00000000-0000-0000-0000-000000000000;" +
+					"IngestionEndpoint=https://ingestion.example/"
 			}
 			return ""
 		})

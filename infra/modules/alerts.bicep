@@ -1,4 +1,5 @@
-// The alerts of alerts.json, over what the service itself measures, and two for when that does not arrive.
+// The alerts of alerts.json use what the service itself measures. Two more alerts work when that
+// does not arrive.
 
 @description('What the names of the alerts start with.')
 param name string
@@ -36,8 +37,8 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule 
     description: rule.description
     severity: rule.severity
     enabled: enabled
-    // A component that was made a moment ago may not know its tables yet, and a query of them would be refused. Our
-    // tests check the queries instead.
+    // A component that was just made may not know its tables yet. Then Azure would refuse a query
+    // of them. Our tests check the queries instead.
     skipQueryValidation: true
     scopes: [
       applicationInsightsId
@@ -69,7 +70,8 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [for rule 
   }
 }]
 
-// Past the daily cap, all of the above see nothing until the next day. What the workspace says of itself is still there.
+// After the daily cap is reached, the alerts above see nothing until the next day. What the
+// workspace logs about itself still arrives.
 resource dailyCap 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   name: '${name}-daily-cap'
   location: location
@@ -109,7 +111,8 @@ resource dailyCap 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   }
 }
 
-// What the platform counts, which neither the daily cap nor a host without telemetry can hide.
+// The platform counts these errors. Neither the daily cap nor a host without telemetry can hide
+// them.
 resource serverErrors 'Microsoft.Insights/metricAlerts@2018-03-01' = [for siteName in siteNames: {
   name: '${siteName}-server-errors'
   location: 'global'

@@ -1,4 +1,4 @@
-// Whether the service responds, seen from outside.
+// This test checks from outside whether the service responds.
 
 @description('Name of the test and of its alert.')
 param name string
@@ -61,7 +61,7 @@ resource test 'Microsoft.Insights/webtests@2022-06-15' = {
   }
 }
 
-// One place alone is the internet more often than the service.
+// If only one place fails, the internet is the cause more often than the service.
 resource alert 'Microsoft.Insights/metricAlerts@2018-03-01' = {
   name: name
   location: 'global'

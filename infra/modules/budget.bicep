@@ -1,4 +1,4 @@
-// A monthly budget for the resource group. It stops nothing, it warns.
+// A monthly budget for the resource group. It only warns, and stops nothing.
 
 @description('Name of the budget.')
 param name string

@@ -1,4 +1,4 @@
-// The storage account of the links and of the reaper's lock. It takes no key, only identities.
+// The storage account of the links and of the reaper's lock. It accepts only identities, no keys.
 
 @description('Name of the account.')
 param name string
@@ -103,7 +103,7 @@ resource accountRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
   }
 }]
 
-// The lock's blob is all that the identity needs of the blobs.
+// The identity needs no other blob than the lock's.
 resource lockRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role in items(containerRoles): {
   name: guid(lockContainer.id, principalId, role.value)
   scope: lockContainer
@@ -114,7 +114,7 @@ resource lockRoles 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for r
   }
 }]
 
-// Rows and tables are deleted by their data's own interface, which a lock does not stop.
+// This lock does not protect rows and tables: they are deleted through the data plane.
 resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (locked) {
   name: 'links'
   scope: account

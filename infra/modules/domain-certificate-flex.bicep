@@ -1,4 +1,4 @@
-// The same as domain-certificate.bicep for Flex Consumption, where a certificate belongs to the site.
+// This is domain-certificate.bicep for Flex Consumption, where a certificate belongs to the site.
 
 @description('Name of the site.')
 param siteName string

@@ -1,4 +1,4 @@
-// The certificate of a domain that is on the site already, and the domain with it.
+// The certificate of a domain that the site already has, and its binding to the domain.
 
 @description('Name of the site.')
 param siteName string

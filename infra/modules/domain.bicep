@@ -1,7 +1,8 @@
-// A domain of one's own on the site, with a certificate that Azure makes and renews.
+// A custom domain of the site, with a certificate that Azure makes and renews.
 //
-// The domain must be on the site before a certificate can be had for it, and the certificate must be there before it
-// can be put on the domain. The last step is the same resource as the first, so it stands in a module of its own.
+// The site must have the domain before Azure makes a certificate for it. The certificate must exist
+// before it can be bound to the domain. The last step sets the same resource as the first one, so
+// it is in a module of its own.
 
 @description('Name of the site.')
 param siteName string

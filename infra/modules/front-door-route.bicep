@@ -1,4 +1,4 @@
-// The way from Front Door to the sites, and what it may cache on it.
+// The route from Front Door to the sites, and its caching.
 
 @description('Name of the profile.')
 param profileName string
@@ -31,11 +31,13 @@ resource sites 'Microsoft.Web/sites@2025-03-01' existing = [for siteName in site
   name: siteName
 }]
 
-// With one origin there is nothing to choose, so no probes, which would come from every place of Front Door.
+// With one origin there is nothing to choose, so there are no probes. They would come from every
+// place of Front Door.
 //
-// Of two, requests go to the nearer one, or to either if both are about as near. One failed probe takes an origin out and
-// two good ones bring it back: to be sent to the other region costs a request next to nothing. If no origin is well, Front
-// Door asks both as if they were.
+// With two origins, requests go to the nearer one, or to either if both are about equally near. One
+// failed probe takes an origin out, and two successful ones bring it back, since going to the other
+// region costs a request next to nothing. If no origin is healthy, Front Door uses both as if they
+// were.
 resource originGroup 'Microsoft.Cdn/profiles/originGroups@2025-06-01' = {
   parent: profile
   name: 'site'
@@ -75,12 +77,12 @@ resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2025-06-01' = if (caches) {
   name: 'cache'
 }
 
-// Every response of the handler says whether it may be cached (REDIRECT_MAX_AGE_SECONDS), and Front Door goes
-// by that. What says nothing comes from the platform, such as an error while a new version starts: by default Front
-// Door would keep that for days.
+// Every response of the handler says whether it may be cached (REDIRECT_MAX_AGE_SECONDS), and Front
+// Door follows that. A response that does not say so comes from the platform, such as an error
+// while a new version starts. By default, Front Door would keep such a response for days.
 //
-// Which status codes Front Door keeps, its documentation does not list. The header X-Cache of a second request for the
-// same redirect tells: TCP_HIT means that it was kept.
+// Front Door's documentation does not list the status codes that it caches. The header X-Cache of a
+// second request for the same redirect tells: TCP_HIT means that it was cached.
 resource rule 'Microsoft.Cdn/profiles/ruleSets/rules@2025-06-01' = if (caches) {
   parent: ruleSet
   name: 'unsaid'
@@ -133,12 +135,13 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
     httpsRedirect: 'Enabled'
     forwardingProtocol: 'HttpsOnly'
     linkToDefaultDomain: 'Enabled'
-    // A redirect is the same whatever stands behind the alias' question mark. A QR code is not, and says private.
+    // A redirect does not depend on the query. A QR code does, and its response says private.
     cacheConfiguration: caches ? {
       queryStringCachingBehavior: 'IgnoreQueryString'
     } : null
   }
-  // Named nowhere above, and needed: a group has to have an origin, and a set its rule, before a route uses them.
+  // The properties above do not refer to these, but a route needs them first: its origin group must
+  // have an origin, and its rule set a rule.
   dependsOn: [
     origins
     rule

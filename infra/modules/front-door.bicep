@@ -1,4 +1,5 @@
-// Front Door, as far as it can be there before the site: the site has to know its ID, to take requests from it alone.
+// This module has the part of Front Door that can exist before the site. The site has to know Front
+// Door's ID, since it accepts requests only from there.
 
 @description('Name of the profile and of its endpoint.')
 param name string
@@ -58,10 +59,10 @@ resource customDomain 'Microsoft.Cdn/profiles/customDomains@2025-06-01' = if (!e
   }
 }
 
-// Rate limits, and no managed rules: a long URL in the body of a request to shorten looks like most of what they
-// look for.
+// The policy has rate limits and no managed rules: a long URL in the body of a request to shorten
+// looks like most of what managed rules look for.
 //
-// Links are made by POST alone: on /, /api/shorten, /api/links/bulk and /api/import.
+// Links are made only by POST, on /, /api/shorten, /api/links/bulk and /api/import.
 resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2025-03-01' = {
   name: policyName
   location: 'global'
@@ -104,7 +105,7 @@ resource policy 'Microsoft.Network/FrontDoorWebApplicationFirewallPolicies@2025-
           rateLimitThreshold: requestsPerMinute
           matchConditions: [
             {
-              // Every request has one.
+              // Every request has a Host header.
               matchVariable: 'RequestHeader'
               selector: 'Host'
               operator: 'GreaterThanOrEqual'

@@ -1,4 +1,5 @@
-// The storage account of the Functions host: its keys and its timer's state, and the package that runs.
+// The storage account of the Functions host. It has the host's keys, the state of its timer, and
+// the package that runs.
 
 @description('Name of the account.')
 param name string
@@ -30,7 +31,7 @@ var hasShare = content == 'share'
 var shareName = 'content'
 var containerName = 'packages'
 
-// What the host's documentation asks for if AzureWebJobsStorage uses an identity.
+// The host's documentation requires these roles if AzureWebJobsStorage uses an identity.
 var roles = {
   'Storage Blob Data Owner': 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b'
   'Storage Queue Data Contributor': '974c5e8b-45b9-4653-ba55-5f855dd0fb88'

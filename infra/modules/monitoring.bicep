@@ -1,4 +1,4 @@
-// Where logs and telemetry go, and who is told of alerts.
+// The resources that store logs and telemetry, and the recipient of alerts.
 
 @description('Name of the Application Insights component.')
 param name string
@@ -55,7 +55,8 @@ resource component 'Microsoft.Insights/components@2020-02-02' = {
     Application_Type: 'web'
     WorkspaceResourceId: workspace.id
     IngestionMode: 'LogAnalytics'
-    // The instrumentation key alone lets nobody send. Host and handler do with a token (APPLICATIONINSIGHTS_AUTHENTICATION_STRING).
+    // Nobody can send with the instrumentation key alone. The host and the handler send with a
+    // token (APPLICATIONINSIGHTS_AUTHENTICATION_STRING).
     DisableLocalAuth: true
   }
 }

@@ -1,4 +1,5 @@
-// A virtual network for the site on FC1, from which it reaches its storage accounts: private-endpoints.bicep.
+// A virtual network for the site on FC1. From it, the site reaches its storage accounts: see
+// private-endpoints.bicep.
 
 @description('Name of the network.')
 param name string
@@ -9,15 +10,16 @@ param location string
 @description('Tags of the resources.')
 param tags object
 
-// The services of an account that a site uses: its tables, and the Functions host's keys, locks, package and queues.
+// The services of a storage account that a site uses: its tables, and the Functions host's keys,
+// locks, package and queues.
 var services = [
   'blob'
   'queue'
   'table'
 ]
 
-// From 2025-07-01 on, subnets have no way out by default, which this one needs: to Application
-// Insights and the sign-in provider. A newer version takes defaultOutboundAccess.
+// From version 2025-07-01 on, subnets have no outbound access by default. This one needs it for
+// Application Insights and the sign-in provider. A newer version would need defaultOutboundAccess.
 resource network 'Microsoft.Network/virtualNetworks@2025-05-01' = {
   name: name
   location: location

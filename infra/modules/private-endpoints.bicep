@@ -1,4 +1,5 @@
-// The private endpoints of a storage account in the network of network.bicep, and their names there.
+// The private endpoints of a storage account in the network of network.bicep, and their DNS names
+// there.
 
 @description('Name of the account.')
 param accountName string
@@ -23,7 +24,7 @@ resource zones 'Microsoft.Network/privateDnsZones@2024-06-01' existing = [for se
   name: 'privatelink.${split(service, '_')[0]}.${environment().suffixes.storage}'
 }]
 
-// One after the other: an account takes one new endpoint at a time.
+// They are made one after the other, since an account accepts only one new endpoint at a time.
 @batchSize(1)
 resource endpoints 'Microsoft.Network/privateEndpoints@2025-05-01' = [for service in services: {
   name: '${accountName}-${service}'

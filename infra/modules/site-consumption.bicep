@@ -1,4 +1,5 @@
-// Y1: a function app on a Windows Consumption plan. Its processes have 32 bits, and so has its package.
+// Y1: a function app on a Windows Consumption plan. Its processes are 32-bit, and so is its
+// package.
 
 @description('Name of the function app.')
 param name string
@@ -73,16 +74,18 @@ var allSettings = union(settings, {
   AzureWebJobsStorage__accountName: hostStorage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: clientId
-  // The one key there is: the plan keeps its content on Azure Files, which takes no identity.
+  // This is the only account key: the plan keeps its content on Azure Files, which accepts
+  // no identity.
   WEBSITE_CONTENTAZUREFILECONNECTIONSTRING: 'DefaultEndpointsProtocol=https;AccountName=${hostAccount.name};AccountKey=${hostAccount.listKeys().keys[0].value};EndpointSuffix=${environment().suffixes.storage}'
   WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName
-  // A zip that is deployed is mounted as it is, not unpacked over the files of the version that runs: Windows
-  // would not let go of a handler.exe that is running. It also starts faster.
+  // A deployed zip is mounted, not unpacked over the files of the running version: Windows would
+  // not replace a running handler.exe. A mounted zip also starts faster.
   WEBSITE_RUN_FROM_PACKAGE: '1'
 })
 
-// The plan needs some of its settings when it creates the site, and settings given here replace all that a site has. So
-// all are given, for the site to run with until site-settings.bicep sets them again with the host name that Azure gave it.
+// The plan needs some of the settings when it creates the site, and settings given here replace all
+// settings of the site. So all of them are given. The site runs with them until site-settings.bicep
+// sets them again, with the host name that Azure gave the site.
 var settingsAtCreation = union(allSettings, {
   BaseUrl: empty(baseUrl) ? 'https://${name}.azurewebsites.net' : baseUrl
   APPLICATIONINSIGHTS_CONNECTION_STRING: component.properties.ConnectionString
@@ -99,7 +102,7 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   properties: {}
 }
 
-// No health check here: on function apps it needs a Premium or Dedicated plan.
+// There is no health check: on function apps, it needs a Premium or Dedicated plan.
 resource site 'Microsoft.Web/sites@2025-03-01' = {
   name: name
   location: location
@@ -120,7 +123,8 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
         name: setting.key
         value: setting.value
       })
-      // Of the Functions host itself: on Windows, version 4 needs it whatever the language of the functions.
+      // This is for the Functions host itself. On Windows, version 4 needs it for every language of
+      // the functions.
       netFrameworkVersion: 'v8.0'
       use32BitWorkerProcess: true
       functionAppScaleLimit: maximumInstanceCount

@@ -1,4 +1,4 @@
-// FC1: a function app on a Flex Consumption plan, on Linux. Its package lies in a blob container.
+// FC1: a function app on a Flex Consumption plan, on Linux. Its package is in a blob container.
 
 @description('Name of the function app.')
 param name string
@@ -107,7 +107,7 @@ resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   }
 }
 
-// No health check here: on function apps it needs a Premium or Dedicated plan.
+// There is no health check: on function apps, it needs a Premium or Dedicated plan.
 resource site 'Microsoft.Web/sites@2025-03-01' = {
   name: name
   location: location
@@ -124,8 +124,8 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
     httpsOnly: true
     virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
     clientAffinityEnabled: false
-    // What a certificate of a custom domain needs on this plan, from the site's creation on. The platform knows the
-    // property, the description of its types does not.
+    // On this plan, a certificate of a custom domain needs this property from the site's creation
+    // on. The platform knows the property, but the type's description does not have it.
     #disable-next-line BCP037
     siteScopedCertificatesEnabled: true
     siteConfig: {
@@ -161,7 +161,7 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       }
     }
   }
-  // The site gets its package from that account at its start.
+  // The site reads its package from that account when it starts.
   dependsOn: [
     hostEndpoints
   ]
@@ -171,7 +171,8 @@ module siteSettings 'site-settings.bicep' = {
   name: '${name}-settings'
   params: {
     siteName: site.name
-    // Runtime, version and package are in functionAppConfig: this plan refuses the settings that say so elsewhere.
+    // functionAppConfig has the runtime, the version and the package. This plan refuses the
+    // settings that other plans use for them.
     settings: union(settings, {
       AzureWebJobsStorage__accountName: hostStorage.outputs.name
       AzureWebJobsStorage__credential: 'managedidentity'

@@ -1,4 +1,4 @@
-// What every site has, whatever its plan: its settings, and no basic authentication.
+// What every site has on every plan: its settings, and no basic authentication.
 
 @description('Name of the site.')
 param siteName string
@@ -21,10 +21,11 @@ resource component 'Microsoft.Insights/components@2020-02-02' existing = {
   name: applicationInsightsName
 }
 
-// No user name and password for FTP, nor for deployment: that takes a token of Microsoft Entra ID, as az and azd send
-// it. A publish profile does not work.
+// Neither FTP nor deployment accepts a user name and password. Deployment needs a token of
+// Microsoft Entra ID, as az and azd send it. A publish profile does not work.
 //
-// These two and the settings come one after the other: a site may respond 409 to a change while another is under way.
+// These two resources and the settings are set one after the other: a site may respond 409 to a
+// change while another one is under way.
 resource ftpPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
   parent: site
   name: 'ftp'
@@ -44,8 +45,8 @@ resource scmPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-
   ]
 }
 
-// The host name may have a random part, so that it is known only when the site is there. A site's settings within the
-// site itself could not tell it.
+// The host name may have a random part, so it is known only after the site exists. Settings within
+// the site resource itself could not refer to it.
 var ownUrl = empty(baseUrl) ? 'https://${site.properties.defaultHostName}' : baseUrl
 
 resource appSettings 'Microsoft.Web/sites/config@2025-03-01' = {

@@ -1,6 +1,7 @@
-// F1, B1, P0v3 and P1v3: a web app, in which the executable runs on its own, without the Functions host. On Windows,
-// httpPlatformHandler starts it, by the web.config in its package; on Linux, it runs in a container. It reaps by a clock of
-// its own, as long as the platform keeps it running, which the Free plan does not promise.
+// F1, B1, P0v3 and P1v3: a web app, in which the executable runs on its own, without the Functions
+// host. On Windows, httpPlatformHandler starts it according to the web.config in its package. On
+// Linux, it runs in a container. It reaps on its own timer as long as the platform keeps it
+// running. The Free plan does not promise that.
 
 @description('Name of the web app.')
 param name string
@@ -55,8 +56,8 @@ var isFree = sku == 'F1'
 var isContainer = !empty(image)
 var leastInstances = zoneRedundant ? 2 : 1
 
-// When an instance is taken away, the others must not get so busy that another one is started: twice the lower bound is
-// below the upper one.
+// After one instance was removed, the others must not get so busy that another one is started. So
+// twice the lower limit is below the upper one.
 var rules = [
   {
     direction: 'Increase'
@@ -72,7 +73,7 @@ var rules = [
   }
 ]
 
-// The number of instances is the rules' business, so it is not set where there is no need to.
+// The rules set the number of instances. So it is set here only where that is necessary.
 resource servicePlan 'Microsoft.Web/serverfarms@2025-03-01' = {
   name: planName
   location: location
@@ -145,8 +146,9 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
     siteConfig: union({
       use32BitWorkerProcess: isFree
       alwaysOn: !isFree
-      // Where there may be several instances, requests go to those that storage responds to. One that it has not responded
-      // to for an hour is replaced, which costs its cache; on F1, where there is no other, that would help nobody.
+      // If there may be several instances, requests go to those to which storage responds. If
+      // storage has not responded to an instance for an hour, the instance is replaced, which costs
+      // its cache. On F1, where there is no other instance, that would help nobody.
       healthCheckPath: isFree ? '/api/health' : '/api/ready'
       minTlsVersion: '1.2'
       scmMinTlsVersion: '1.2'
@@ -157,7 +159,8 @@ resource site 'Microsoft.Web/sites@2025-03-01' = {
       scmIpSecurityRestrictionsUseMain: false
     }, isContainer ? {
       linuxFxVersion: 'DOCKER|${image}'
-      // A registry of Azure knows the identity. Another has to let anybody read the image.
+      // A registry of Azure accepts the identity. Any other registry has to let anybody read the
+      // image.
       acrUseManagedIdentityCreds: contains(image, '.azurecr.')
       acrUserManagedIdentityID: clientId
     } : {})
@@ -168,11 +171,12 @@ module siteSettings 'site-settings.bicep' = {
   name: '${name}-settings'
   params: {
     siteName: site.name
-    // AzureWebJobsStorage is the Functions host's: the handler itself has its two connections.
+    // AzureWebJobsStorage belongs to the Functions host. The handler itself has its two
+    // connections.
     settings: union(settings, isContainer ? {
-      WEBSITES_PORT: '8080' // on which the image listens
+      WEBSITES_PORT: '8080' // the port on which the image listens
     } : {
-      // As on Y1: a zip is mounted as it is, for a handler.exe that runs cannot be written over.
+      // As on Y1, a zip is mounted, since a running handler.exe cannot be overwritten.
       WEBSITE_RUN_FROM_PACKAGE: '1'
     })
     baseUrl: baseUrl
@@ -180,8 +184,9 @@ module siteSettings 'site-settings.bicep' = {
   }
 }
 
-// Function apps have their logs in Application Insights: the platform's would be each line of the host once more, unsampled.
-// AppServiceHTTPLogs has the client's address and the alias of each request, and stays off.
+// Function apps log to Application Insights, and the platform's logs would have each line of the
+// host once more, unsampled. AppServiceHTTPLogs has the client's address and the alias of each
+// request, so it stays off.
 resource platformLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
   name: 'platform'
   scope: site

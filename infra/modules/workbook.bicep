@@ -1,4 +1,4 @@
-// What an operator looks at: workbook.json, under Workbooks of the Application Insights component.
+// The workbook for operators: workbook.json, under Workbooks of the Application Insights component.
 
 @description('Name of the workbook, a GUID.')
 param name string
@@ -25,7 +25,7 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
     category: 'workbook'
     sourceId: applicationInsightsId
     version: 'Notebook/1.0'
-    // The component to query when it is opened from elsewhere, such as by a link.
+    // This component is queried if the workbook is opened from elsewhere, such as by a link.
     serializedData: replace(string(union(loadJsonContent('../workbook.json'), {
       fallbackResourceIds: [
         applicationInsightsId

@@ -71,17 +71,17 @@ func TestMain(m *testing.M) {
 // tally counts what happened in all rounds.
 type tally struct {
 	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, checks,
-	repairs, clicks, lost atomic.Int64
+	repairs, clicks, lost, unchecked atomic.Int64
 }
 
 func (c *tally) String() string {
 	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, "+
 		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d checks that mended %d "+
-		"rows, %d clicks saved (at most %d lost by kills)",
+		"rows, %d clicks saved (at most %d lost by kills), %d objects not checked in time",
 		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(),
 		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.checks.Load(),
 		c.repairs.Load(),
-		c.clicks.Load(), c.lost.Load())
+		c.clicks.Load(), c.lost.Load(), c.unchecked.Load())
 }
 
 // needsProcesses keeps a test with processes out of `make test`.

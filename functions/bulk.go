@@ -16,7 +16,8 @@ const (
 	maxBulkBody = 1 << 20 // bytes
 )
 
-// errManyTime is the error of links that a request for many had no time left for.
+// errManyTime is the error if a request for many links has no time left: for a link of a bulk, or
+// for the whole file of an import.
 var errManyTime = fmt.Errorf("%w: the time for the whole request is over", link.ErrUnavailable)
 
 type bulkRequest struct {
@@ -30,8 +31,8 @@ type bulkResult struct {
 	Problem *problem `json:"problem,omitzero"`
 }
 
-// bulk handles POST /api/links/bulk: many requests to shorten in one. It makes one link after the
-// other, so that each finds those before it.
+// bulk handles POST /api/links/bulk: many requests to shorten in one. It makes the links one after
+// the other, so that each request finds the links of those before it.
 func (s *service) bulk(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
@@ -51,7 +52,7 @@ func (s *service) bulk(
 		case err != nil:
 		case ctx.Err() != nil:
 			err = errManyTime
-		default: // once begun, it has its full time
+		default: // once begun, a create has its full time
 			l, created, _, err = s.create(context.WithoutCancel(ctx), wish, who)
 		}
 		results[i] = s.bulkResult(l, created, err)

@@ -11,19 +11,20 @@ import (
 // callerFunc is a handlerFunc that depends on the caller.
 //
 // Only the wrappers in this file read credentials. A route gets its caller from its wrapper, and so
-// cannot forget to check it; a route without a wrapper ignores credentials. Paths and methods that
-// do not exist are refused before, without a look-up.
+// cannot forget to check it; a route without a wrapper ignores credentials. The router has already
+// refused paths and methods that do not exist, without a look-up.
 //
-// The wrappers also count calls for the limits: of owners by owner, of all others by address.
+// The wrappers also count calls for the limits: the calls of owners by owner, all others by
+// address.
 type callerFunc func(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller) error
 
-// anyone returns a function for callers with valid credentials and without any.
+// anyone returns a function for callers that have valid credentials or none.
 func (s *service) anyone(serve callerFunc) handlerFunc {
 	return s.limited(access.LimitAPI, serve)
 }
 
-// limited is anyone with another limit for callers that are no owners.
+// limited is anyone, with another limit for callers that are not owners.
 func (s *service) limited(others access.Limit, serve callerFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 		who, err := s.caller(ctx, r)
@@ -51,9 +52,10 @@ func (s *service) public(serve handlerFunc) handlerFunc {
 	}
 }
 
-// caller authenticates a request. Refused credentials count as unknown. Once an address has sent
-// too many of them, it may use only credentials that need no look-up. Credentials that may be
-// guesses of the admin key have another limit besides, which never refuses right ones.
+// caller authenticates a request. Refused credentials count towards LimitUnknown. Once an address
+// has sent too many of them, it may use only credentials that need no look-up. Credentials that may
+// be guesses of the admin key also count towards LimitGuess, which never refuses correct
+// credentials.
 func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, error) {
 	tooMany := s.limits.take(access.LimitUnknown, r, "")
 	if tooMany != nil {
@@ -77,8 +79,8 @@ func (s *service) caller(ctx context.Context, r *http.Request) (access.Caller, e
 	return who, err
 }
 
-// holders returns a function for owners and for holders of a claim token. Since a client can make
-// up a token and so probe for aliases, aliases that it does not find count as unknown.
+// holders returns a function for owners and for holders of a claim token. A client can make up a
+// token to probe for aliases, so aliases that it does not find count towards LimitUnknown.
 func (s *service) holders(serve callerFunc) handlerFunc {
 	return s.anyone(func(
 		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,

@@ -21,7 +21,7 @@ type claimRequest struct {
 	} `json:"claims"`
 }
 
-// claimResult is what became of a claim.
+// claimResult is the outcome of a claim.
 type claimResult string
 
 const (
@@ -32,11 +32,11 @@ const (
 	claimLater   claimResult = "later" // the caller has asked about too many links of others
 )
 
-// errNotClaimed is the error of an edit that leaves a link as it is. The result says why.
+// errNotClaimed is the error of an edit that leaves a link as it is. The claim's result says why.
 var errNotClaimed = errors.New("not claimed")
 
-// claim handles POST /api/claims. If it fails halfway, it can be repeated: what it has claimed is
-// already yours then.
+// claim handles POST /api/claims. A call that failed halfway can be repeated: the result of what it
+// has claimed is then claimYours.
 func (s *service) claim(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
@@ -53,7 +53,7 @@ func (s *service) claim(
 	}
 	results := make([]claimed, len(body.Claims))
 	var aliases []link.Alias
-	var of []int // the claims of aliases
+	var of []int // the index in body.Claims of each alias
 	for i, c := range body.Claims {
 		results[i] = claimed{c.Alias, claimGone}
 		if a, ok := link.ParseAlias(c.Alias); ok && !a.Reserved() {

@@ -51,8 +51,8 @@ func (s *service) editLink(
 	return s.respondLink(w, l)
 }
 
-// patch returns the changes that the request asks for. A member that is null removes the title, the
-// tags, the status code (then it is the default) or the end.
+// patch returns the changes that the request asks for. A null removes the title, the tags or the
+// end, and resets the status code to the default.
 func (b editRequest) patch() (link.Patch, error) {
 	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value}
 	switch {

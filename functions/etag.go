@@ -9,7 +9,7 @@ import (
 )
 
 // etagOf returns the strong entity tag of a version of a response. It is a hash, so that it does
-// not show how links are stored.
+// not reveal how links are stored.
 func etagOf(version string) string {
 	sum := sha256.Sum256([]byte(version))
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
@@ -21,7 +21,7 @@ func notModified(r *http.Request, etag string) bool {
 	return err == nil && tags.matchWeakly(etag)
 }
 
-// etags are those of an If-Match or If-None-Match.
+// etags are the entity tags of an If-Match or If-None-Match header.
 type etags struct {
 	any  bool     // *
 	list []string // verbatim
@@ -64,10 +64,10 @@ func parseETags(lines []string) (etags, error) {
 	return tags, nil
 }
 
-// match compares strongly, as If-Match asks: a weak tag is never the current one.
+// match compares strongly, as If-Match requires: a weak tag is never the current one.
 func (e etags) match(tag string) bool { return e.any || slices.Contains(e.list, tag) }
 
-// matchWeakly compares weakly, as If-None-Match asks.
+// matchWeakly compares weakly, as If-None-Match requires.
 func (e etags) matchWeakly(tag string) bool {
 	return e.match(tag) || slices.Contains(e.list, "W/"+tag)
 }

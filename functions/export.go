@@ -12,7 +12,7 @@ import (
 	"tiney/transfer"
 )
 
-// maxExport is how many links are exported at a time.
+// maxExport is the most links in one page of an export.
 const maxExport = 1000
 
 // allOwners, as owner, exports every owner's links; admins only.
@@ -35,7 +35,7 @@ func (s *service) export(
 		query.wrong("owner",
 			"owner may be "+allOwners+", for the links of all owners. Leave it out for your own.")
 	}
-	f := filter{owner: who.Owner, state: "export"} // an owner may have the name allOwners
+	f := filter{owner: who.Owner, state: "export"} // an owner may be named allOwners
 	if all {
 		f = filter{state: "export of all"}
 	}
@@ -52,7 +52,7 @@ func (s *service) export(
 		return query.problem
 	}
 	links, totals, next, err := s.exportPage(ctx, f.owner, all, after)
-	if errors.Is(err, link.ErrPosition) { // the checksum is no secret
+	if errors.Is(err, link.ErrPosition) { // the client made up the cursor
 		query.wrong("cursor", wrongCursor)
 		return query.problem
 	}
@@ -90,7 +90,8 @@ func (s *service) export(
 	return nil
 }
 
-// exportPage returns a page of an owner's links, or of all links, which may include deleted ones.
+// exportPage returns a page of an owner's links, or of all links. The latter may include deleted
+// links.
 func (s *service) exportPage(ctx context.Context, owner string, all bool, after string) (
 	links []link.Link, totals []clicks.Total, next string, err error,
 ) {

@@ -8,18 +8,18 @@ import (
 	"tiney/access"
 )
 
-// fewAtOnce is how many calls that take megabytes run at once, imports and bulks together.
+// fewAtOnce is how many calls that take megabytes may run at once, imports and bulks together.
 const fewAtOnce = 4
 
 // few limits the calls that take megabytes, so that together they do not exhaust the instance's
 // memory.
 type few struct {
 	mu     sync.Mutex
-	owners map[string]bool // with a call in progress
+	owners map[string]bool // those with a call in progress
 }
 
 // let returns a function that serves one call of each owner at a time, and fewAtOnce of all owners.
-// It refuses the others before it reads their body.
+// It refuses other calls before it reads their body.
 func (f *few) let(serve callerFunc) callerFunc {
 	return func(
 		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,

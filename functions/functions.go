@@ -45,8 +45,8 @@ type Settings struct {
 	Addresses access.Addresses // how to find the client's address
 	Rates     access.Rates     // how many requests each client may send
 
-	CountClicks clicks.Mode // what of them
-	CountsKept  int         // for how many days the counts of each day are kept
+	CountClicks clicks.Mode // what to count of clicks
+	CountsKept  int         // for how many days daily counts are kept
 	PublicStats bool        // anyone may read the statistics of the whole service, not only admins
 }
 
@@ -94,10 +94,10 @@ type service struct {
 
 	limits  *limits
 	large   few           // calls that take megabytes
-	drawing chan struct{} // a place for each QR code that may be drawn at once
+	drawing chan struct{} // a semaphore; limits how many QR codes are drawn at once
 	checks  checks
 
-	forwardingKnown atomic.Bool // noteForwarding has logged the kind of the host
+	forwardingKnown atomic.Bool // noteForwarding knows the kind of the Functions host
 }
 
 // New returns the handler of all functions, with the routes of the function.json files and those
@@ -115,7 +115,8 @@ func New(c Config) (http.Handler, error) {
 		large:   few{owners: map[string]bool{}},
 		drawing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
-	// The Functions host asks for it every 25 ms while it waits for the handler.
+	// Make the home page once: the Functions host requests it every 25 ms while it waits for the
+	// handler.
 	s.homePage = s.site.Home(pages.Form{})
 	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
 		s.strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
@@ -165,8 +166,8 @@ func New(c Config) (http.Handler, error) {
 }
 
 // handlerFunc is one function. It responds, or returns an error before it has written anything. ctx
-// is the context of the request and its operation. It is passed beside the request, since to change
-// a request's context is to copy the request.
+// is the context of the request and of its operation. It is passed beside the request, because
+// changing a request's context copies the request.
 type handlerFunc func(ctx context.Context, w http.ResponseWriter, r *http.Request) error
 
 func notFound(context.Context, http.ResponseWriter, *http.Request) error {

@@ -16,8 +16,8 @@ import (
 	"tiney/pages"
 )
 
-// home handles GET / with a page to shorten a URL, and POST / of its form, which browsers without
-// scripts send.
+// home handles GET / with a page to shorten a URL, and POST / with the page's form, which browsers
+// send if scripts are off.
 func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	// With "no-referrer" browsers would not send the origin of this page's form either.
 	w.Header().Set("Referrer-Policy", "same-origin")
@@ -28,7 +28,8 @@ func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	case http.MethodPost:
 		return s.counted(s.shortenForm)(ctx, w, r)
 	}
-	// Its function.json takes every method: the host responds to others with a page of its own.
+	// The function.json of home takes every method, because the host responds to any other method
+	// with a page of its own.
 	return methodProblem("GET, HEAD, POST")
 }
 
@@ -58,7 +59,7 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	var l link.Link
 	var created bool
-	// Not before the form is read, so that the page can show it again.
+	// The limit comes after the form is read, so that the page can show the form again.
 	if err = s.limits.take(access.LimitShorten, r, ""); err == nil {
 		l, created, err = s.createFromForm(ctx, f)
 	}
@@ -77,10 +78,10 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 	return nil
 }
 
-// foreignForm reports whether a form comes from another website, which could otherwise make links
-// and use up the limits of its visitors. Browsers say so (https://www.w3.org/TR/fetch-metadata/),
-// or else name the page's origin. Host does not help: if the Functions host proxies, it is the
-// handler's own address.
+// foreignForm reports whether a form comes from another website. That website could otherwise have
+// its visitors make links and use up their limits. Browsers say so in Sec-Fetch-Site
+// (https://www.w3.org/TR/fetch-metadata/), or else name the page's origin. The Host header does not
+// help: behind a Functions host that proxies, it is the handler's own address.
 func (s *service) foreignForm(header http.Header) bool {
 	sites, origins := header.Values("Sec-Fetch-Site"), header.Values("Origin")
 	if len(sites) > 0 {
@@ -99,8 +100,8 @@ var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", 
 	"The body must be a form: send it with the header Content-Type: "+
 		"application/x-www-form-urlencoded. Programs use POST /api/shorten.")
 
-// scheme matches the scheme that a URL starts with, which people leave out, as browsers let them. A
-// colon before a digit is that of a port.
+// scheme matches the scheme at the start of a URL. People leave the scheme out, as browsers let
+// them. A colon before a digit introduces a port, so it ends no scheme.
 var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*):(?:\D|$)`)
 
 func (s *service) createFromForm(ctx context.Context, f pages.Form) (

@@ -84,15 +84,15 @@ func (s *service) importLinks(
 	return nil
 }
 
-// importResult is what became of one record.
+// importResult is the outcome of one record.
 type importResult struct {
 	Line    int        `json:"line"`
-	Status  int        `json:"status"` // 201: made, 200: it was there; else that of the problem
+	Status  int        `json:"status"` // 201: made, 200: already there; else the problem's
 	Alias   link.Alias `json:"alias,omitempty"`
 	Problem *problem   `json:"problem,omitempty"`
 }
 
-// importProblem returns the problem that stands for an error of an import.
+// importProblem returns the problem of an error of an import.
 func importProblem(err error) *problem {
 	var damaged transfer.RecordError
 	if errors.As(err, &damaged) {
@@ -101,7 +101,7 @@ func importProblem(err error) *problem {
 	return problemOf(err)
 }
 
-// ImportProblem returns the words of the API for an error of an import.
+// ImportProblem describes an error of an import in the words of the API.
 func ImportProblem(err error) string {
 	p := importProblem(err)
 	return p.Title + ": " + p.Detail
@@ -119,7 +119,7 @@ func (p *probing) TryImport(
 	done := p.Importer.TryImport(ctx, links, made)
 	for i, d := range done {
 		if errors.Is(d.Err, link.ErrBlocked) || errors.Is(d.Err, link.ErrUnavailable) {
-			continue // which says nothing about the alias
+			continue // these errors say nothing about the alias
 		}
 		if err := p.limits.probe(p.who, d.There); err != nil {
 			done[i] = link.Imported{Err: err}
@@ -128,8 +128,8 @@ func (p *probing) TryImport(
 	return done
 }
 
-// timedReader is r until ctx has ended, and then returns the error of ctx. It hands out little at a
-// time, because a file may have no records in megabytes.
+// timedReader reads from r until ctx ends, and then returns the error of ctx. It reads little at a
+// time, because megabytes of a file may hold no record.
 type timedReader struct {
 	ctx context.Context
 	r   io.Reader

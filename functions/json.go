@@ -27,7 +27,8 @@ const maxBody = 16 << 10
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	begun := time.Now()
 	var body bytes.Buffer
-	// Only a few such requests run at once. Any other may announce a body that never comes.
+	// Make room for a large body only: few such requests run at once. Any other client may announce
+	// a body that never comes.
 	if most > maxBody {
 		body.Grow(int(max(0, min(r.ContentLength, most))) + bytes.MinRead)
 	}
@@ -49,9 +50,9 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	return body.Bytes(), nil
 }
 
-// readJSON is readBody, and refuses a body that is not JSON by its type.
+// readJSON is readBody, and refuses a body whose Content-Type is not JSON.
 func readJSON(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	// A host that forwards drops the Content-Type of an empty body: then the problem is the body.
+	// A host that forwards drops the Content-Type of an empty body. Then the problem is the body.
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type"), "application/json") {
 		return nil, mediaTypeProblem
 	}
@@ -67,8 +68,8 @@ func decodeJSON[T any](w http.ResponseWriter, r *http.Request, most int64) (v T,
 	return decode[T](body)
 }
 
-// decode decodes one JSON object. It refuses names that are unknown, come twice or differ in case,
-// and invalid UTF-8. The error is a problem.
+// decode decodes one JSON object. It refuses invalid UTF-8, and names that are unknown, repeated or
+// in another case. The error is a problem.
 func decode[T any](body []byte) (v T, err error) {
 	if jsontext.Value(body).Kind() != '{' {
 		return v, notObjectProblem
@@ -79,8 +80,8 @@ func decode[T any](body []byte) (v T, err error) {
 	return v, nil
 }
 
-// jsonProblem returns the problem of a body that cannot be decoded. It names the field that is
-// wrong, if it is one.
+// jsonProblem returns the problem of a body that cannot be decoded. It names the wrong field, if a
+// single field is wrong.
 func jsonProblem(err error) *problem {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -94,7 +95,7 @@ func jsonProblem(err error) *problem {
 	case errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &syntactic):
 		return badRequest("body", "Duplicate field",
 			"This field is there twice; send it once.", fieldName(syntactic.JSONPointer))
-	case errors.Is(err, io.ErrUnexpectedEOF): // of the whole body
+	case errors.Is(err, io.ErrUnexpectedEOF): // the whole body is incomplete
 	case errors.As(err, &syntactic) && syntactic.JSONPointer != "":
 		return badRequest("body", "Invalid JSON",
 			"The value of this field is not valid JSON. Check quotes, escapes and line breaks; "+
@@ -104,8 +105,8 @@ func jsonProblem(err error) *problem {
 	return notObjectProblem
 }
 
-// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". It cuts off the rest of
-// what a hostile body nests more deeply or names at greater length than any request does.
+// fieldName returns the name of a field for people: "a.0.b" for "/a/0/b". It keeps three levels and
+// maxFieldName bytes, which suffice for every valid request, and cuts off what a hostile body adds.
 func fieldName(p jsontext.Pointer) string {
 	var tokens []string
 	for token := range p.Tokens() {
@@ -119,7 +120,7 @@ func fieldName(p jsontext.Pointer) string {
 
 const maxFieldName = 100
 
-// kindName returns what JSON value a Go type is decoded from.
+// kindName returns which JSON value a Go type is decoded from.
 func kindName(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -154,7 +155,7 @@ func (i *integer) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// isJSON reports whether a Content-Type is one of some kinds of JSON.
+// isJSON reports whether a Content-Type is one of kinds, in UTF-8.
 func isJSON(contentType string, kinds ...string) bool {
 	kind, params, err := mime.ParseMediaType(contentType)
 	charset, given := params["charset"]
@@ -162,7 +163,8 @@ func isJSON(contentType string, kinds ...string) bool {
 		(!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// optional is a member of a JSON merge patch (RFC 7396), where null differs from no member.
+// optional is a member of a JSON merge patch (RFC 7396), in which null differs from a missing
+// member.
 type optional[T any] struct {
 	given bool
 	value *T // nil for null
@@ -174,18 +176,18 @@ func (o *optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return json.UnmarshalDecode(d, &o.value)
 }
 
-// jsonOptions are those of responses.
+// jsonOptions are the options for responses.
 var jsonOptions = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 
-// writeJSON writes v, which JSON must be able to hold, as one line. An error means that the client
-// has disconnected.
+// writeJSON writes v as one line of JSON. JSON must be able to represent v. It ignores errors: they
+// mean that the client has disconnected.
 func writeJSON(w io.Writer, v any) {
 	if json.MarshalWrite(w, v, jsonOptions) == nil {
 		_, _ = io.WriteString(w, "\n")
 	}
 }
 
-// orNull returns a text as responses have it: nil, for null, if it is empty.
+// orNull returns a text for a response: nil, which becomes null, if it is empty.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -193,7 +195,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// formatTime returns a time as responses have it: nil, for null, if it is zero.
+// formatTime returns a time for a response: nil, which becomes null, if it is zero.
 func formatTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil

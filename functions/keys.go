@@ -16,7 +16,7 @@ type keyRequest struct {
 	ExpiresAt *time.Time `json:"expiresAtUtc"`
 }
 
-// keyView is a key as it is listed.
+// keyView is a key as lists show it.
 type keyView struct {
 	ID         string  `json:"id"`
 	Name       string  `json:"name"`
@@ -62,7 +62,7 @@ func (s *service) createKey(
 	w.WriteHeader(http.StatusCreated)
 	writeJSON(w, struct {
 		keyView
-		Key string `json:"key"` // never again
+		Key string `json:"key"` // no later response has it
 	}{viewKey(k), secret})
 	return nil
 }
@@ -97,7 +97,8 @@ func (s *service) revokeKey(
 	return nil
 }
 
-// managedOwner returns the owner that a caller manages: "", all owners, for an admin.
+// managedOwner returns the owner whose keys and links a caller manages; for an admin "", all
+// owners.
 func managedOwner(who access.Caller) string {
 	if who.Admin {
 		return ""

@@ -22,7 +22,7 @@ type limits struct {
 	unlimited atomic.Bool // a request had no address to count it by
 }
 
-// take counts a request by owner, or by address if owner is "". The error is a problem: the client
+// take counts a request by owner, or by address if owner is "". It returns a problem if the client
 // has sent too many. It lets in requests without an address: they come from different clients,
 // which would shut each other out if they counted as one.
 func (l *limits) take(of access.Limit, r *http.Request, owner string) error {
@@ -55,8 +55,9 @@ func (l *limits) takeBack(of access.Limit, r *http.Request) {
 	}
 }
 
-// guess looks up what any client may ask for, and counts the request if it finds nothing. The
-// request also counts while lookUp runs, or a client could send any number of them at once.
+// guess calls lookUp, for something that any client may ask for, and counts the request if lookUp
+// finds nothing. The request also counts while lookUp runs. Otherwise a client could send any
+// number of requests at once.
 func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	if err := l.take(access.LimitUnknown, r, ""); err != nil {
 		return err
@@ -68,9 +69,10 @@ func (l *limits) guess(r *http.Request, lookUp func() error) error {
 	return err
 }
 
-// probe counts an alias that an owner asks about in a call for many, if another owner has it. there
-// is the link that has the alias; nil if it is free. The error is a problem: the response must not
-// tell whether the alias is free. It is the same for a free one, or the refusal would tell.
+// probe counts an alias that an owner asks about in a call for many links, if another owner has the
+// alias. there is the link that has the alias; nil if the alias is free. It returns a problem if
+// the owner has asked about too many; then the response must not tell whether the alias is free. A
+// free alias gets the same problem, because otherwise a refusal would tell that the alias is taken.
 func (l *limits) probe(who access.Caller, there *link.Link) error {
 	if who.Admin || there != nil && there.Owner == who.Owner {
 		return nil

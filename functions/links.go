@@ -24,7 +24,7 @@ type linkView struct {
 	*clicksView
 }
 
-// clicksView are the totals of a link, if the request asks for them.
+// clicksView has the totals of a link. A list has it if the request asks for it.
 type clicksView struct {
 	Clicks int64   `json:"clicks"`
 	Bots   int64   `json:"bots"`
@@ -62,8 +62,8 @@ func aliasOf(r *http.Request) (link.Alias, error) {
 	return a, nil
 }
 
-// permit returns an error unless a link is the caller's. The claim token of a link without an owner
-// permits to read, delete and restore it; the other routes are for owners only.
+// permit returns an error unless a link is the caller's. The holder of the claim token of a link
+// without an owner may read, delete and restore the link. The other routes are for owners only.
 func permit(who access.Caller, l link.Link) error {
 	switch {
 	case who.Admin,
@@ -74,12 +74,13 @@ func permit(who access.Caller, l link.Link) error {
 	return link.ErrForbidden
 }
 
-// holds reports whether claimHash is that of the link's claim token. A void token has no hash.
+// holds reports whether claimHash is the hash of the link's claim token. "" is the hash of no
+// token.
 func holds(claimHash string, l link.Link) bool {
 	return claimHash != "" && claimHash == l.ClaimHash
 }
 
-// permitted returns the link of a request's path, if it is the caller's.
+// permitted returns the link that a request's path names, if it is the caller's.
 func (s *service) permitted(
 	ctx context.Context, r *http.Request, who access.Caller,
 ) (link.Link, error) {
@@ -140,8 +141,8 @@ func (s *service) restoreLink(
 	return s.respondLink(w, l)
 }
 
-// changeLink changes the link of a request's path, if it is the caller's and matches If-Match. It
-// returns the link as it is now.
+// changeLink changes the link that a request's path names, if it is the caller's and matches
+// If-Match. It returns the link as it is now.
 func (s *service) changeLink(
 	ctx context.Context, r *http.Request, who access.Caller,
 	change func(link.Link) (link.Link, error),
@@ -171,7 +172,7 @@ func (s *service) changeLink(
 		return changed, err
 	})
 	if lines != nil && errors.Is(err, link.ErrConflict) {
-		return link.Link{}, preconditionProblem // it has changed since it matched
+		return link.Link{}, preconditionProblem // it matched, and has changed since
 	}
 	if err == nil && wrote {
 		s.Metrics.LinkEdited.Add(1)

@@ -54,7 +54,7 @@ func (s *service) listLinks(
 	} else {
 		found, next, err = s.Links.List(ctx, f.owner, after, limit, f.keep(s.Now()))
 	}
-	if errors.Is(err, link.ErrPosition) { // the checksum is no secret
+	if errors.Is(err, link.ErrPosition) { // the client made up the cursor
 		query.wrong("cursor", wrongCursor)
 		return query.problem
 	}
@@ -85,7 +85,7 @@ func (s *service) listLinks(
 	return nil
 }
 
-// listAlias returns the link with this alias, or none if the list would not have it.
+// listAlias returns the link with this alias, or none if f excludes it.
 func (s *service) listAlias(ctx context.Context, a link.Alias, f filter) ([]link.Link, error) {
 	l, err := s.Links.Read(ctx, a)
 	f.q = ""
@@ -100,8 +100,8 @@ func (s *service) listAlias(ctx context.Context, a link.Alias, f filter) ([]link
 	return []link.Link{l}, nil
 }
 
-// keep returns a function that reports whether a link is in the list. Without a state, all but
-// deleted links are.
+// keep returns a function that reports whether a link is in the list. Without a state, the list has
+// all links except deleted ones.
 func (f filter) keep(now time.Time) func(link.Link) bool {
 	q := fold(f.q)
 	return func(l link.Link) bool {
@@ -120,17 +120,18 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 	}
 }
 
-// fold maps letters that differ in case only to one of them. To upper case first: some letters have
-// two lower cases, such as the Greek sigma.
+// fold maps letters that differ only in case to the same letter. It maps to upper case first,
+// because some letters have two lower-case forms, such as the Greek sigma.
 func fold(s string) string { return strings.ToLower(strings.ToUpper(s)) }
 
-// cursor returns a position in a list for the client. The checksum is no secret: it refuses a
-// cursor that is used with other filters by mistake, where it would leave out links.
+// cursor encodes a position in a list for the client. The checksum is no secret. It serves to
+// refuse a cursor that is used with other filters by mistake, which would leave out links.
 func (f filter) cursor(position string) string {
 	return base64.RawURLEncoding.EncodeToString(append(f.checksum(position), position...))
 }
 
-// position returns the position that a cursor stands for, and "" for no cursor.
+// position decodes a cursor. It returns "" if there is no cursor, and false if the cursor is
+// invalid or belongs to other filters.
 func (f filter) position(cursor string) (position string, ok bool) {
 	if cursor == "" {
 		return "", true

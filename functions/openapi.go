@@ -18,7 +18,8 @@ import (
 //go:embed openapi.json
 var openAPIDocument string
 
-// newDocument returns the document of a site, made at the first call: few processes need it.
+// newDocument returns the document of a site, made at the first call, because few processes need
+// it.
 func newDocument(base link.Base, version string) func() (text, etag string) {
 	return sync.OnceValues(func() (text, etag string) {
 		text = strings.NewReplacer("https://short.example", base.String(),

@@ -33,7 +33,7 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	return nil
 }
 
-// writePage responds with a page that may call these origins besides the service's own.
+// writePage responds with a page. The page may call these origins besides the service's own.
 func writePage(w http.ResponseWriter, status int, page []byte, origins ...string) {
 	setHeaders(w, "text/html; charset=utf-8")
 	h := w.Header()
@@ -41,7 +41,7 @@ func writePage(w http.ResponseWriter, status int, page []byte, origins ...string
 	if h.Get("Referrer-Policy") == "" {
 		h.Set("Referrer-Policy", "no-referrer")
 	}
-	// A website that opens a page cannot lead it elsewhere while its user signs in.
+	// Otherwise a website that has opened a page could lead it elsewhere while its user signs in.
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	w.WriteHeader(status)

@@ -15,16 +15,17 @@ import (
 	"tiney/link"
 )
 
-// problem is an error response by RFC 9457. It is an error itself, so that functions can return it.
+// problem is an error response as in RFC 9457. It is also an error, so that functions can return
+// it.
 type problem struct {
 	Type   string `json:"type"` // a URI reference that identifies the kind of problem
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`          // what to do about it
-	Field  string `json:"field,omitempty"` // the wrong field of the body or parameter of the query
+	Field  string `json:"field,omitempty"` // the wrong field of the body or query parameter
 
 	page   string      // replaces the detail on a page, if not ""
-	form   []byte      // the response, if not nil: the page with the form that was sent
+	form   []byte      // if not nil, the response: the page with the form that was sent
 	header http.Header // further headers of the response
 }
 
@@ -148,7 +149,7 @@ var (
 		"The body did not arrive in time. Send the request again.")
 )
 
-// problems are those of the errors of other packages. The first that matches counts.
+// problems maps the errors of other packages to problems. The first match counts.
 var problems = []struct {
 	err     error
 	problem *problem
@@ -173,7 +174,7 @@ var problems = []struct {
 	{link.ErrUnavailable, unavailableProblem},
 }
 
-// linkFields are the names of the fields of package link in requests.
+// linkFields has the names that fields of package link have in requests.
 var linkFields = map[link.Field]string{
 	link.FieldLongURL:    "longUrl",
 	link.FieldLifetime:   "expiresInSeconds",
@@ -201,7 +202,7 @@ func badRequest(kind, title, detail, field string) *problem {
 	return newProblem(http.StatusBadRequest, kind, title, detail).about(field)
 }
 
-// fieldKinds are the kinds of problems of fields.
+// fieldKinds has the kinds of problems by field.
 var fieldKinds = map[string]struct{ kind, title string }{
 	"longUrl":          {"long-url", "This URL cannot be shortened"},
 	"expiresInSeconds": {"expires-in-seconds", "Invalid lifetime"},
@@ -257,8 +258,8 @@ func problemOf(err error) *problem {
 	return internalProblem
 }
 
-// pageStatuses are those of problems that are pages, outside of /api/, for clients that prefer
-// HTML.
+// pageStatuses are the statuses of problems that become pages outside of /api/, if the client
+// prefers HTML.
 var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 	http.StatusTooManyRequests,
 	http.StatusServiceUnavailable}
@@ -282,15 +283,16 @@ func (p *problem) write(w http.ResponseWriter, r *http.Request) {
 	body, _ := json.Marshal(p, jsonOptions)
 	body = append(body, '\n')
 	setHeaders(w, "application/problem+json")
-	// With its length, the client has all of it while the request's body is still read.
+	// With the length, the client knows that it has the whole response while the server still reads
+	// the request's body.
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body)
 }
 
-// prefers reports whether a client prefers a media type to JSON: whether it names the type, with at
+// prefers reports whether a client prefers a media type to JSON: it must name the type, with at
 // least the quality of every type that matches JSON. Azure Front Door does not forward Accept if it
-// caches; then Sec-Fetch-Mode (https://www.w3.org/TR/fetch-metadata/) shows that a browser opens a
+// caches. Then Sec-Fetch-Mode (https://www.w3.org/TR/fetch-metadata/) shows that a browser opens a
 // page.
 func prefers(h http.Header, mediaType string) bool {
 	if len(h.Values("Accept")) == 0 {
@@ -298,7 +300,7 @@ func prefers(h http.Header, mediaType string) bool {
 	}
 	accept := strings.Join(h.Values("Accept"), ",")
 	if len(accept) > 1<<10 {
-		return false // no browser's
+		return false // no browser sends so much
 	}
 	var named, json float64
 	for part := range strings.SplitSeq(accept, ",") {

@@ -17,8 +17,8 @@ import (
 // qrLevels are the levels of error correction, from the least to the most.
 var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding.Q, "H": coding.H}
 
-// qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call: a
-// code can be printed before its link exists, and does not tell whether it does.
+// qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call, so a
+// code can be printed before its link exists, and does not reveal whether the link exists.
 func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	a, err := aliasOf(r)
 	if err != nil {
@@ -43,15 +43,15 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 	setHeaders(w, contentType)
 	h := w.Header()
 	h.Set("Cache-Control", "private, max-age=86400")       // Front Door ignores queries
-	h.Set("Content-Security-Policy", "default-src 'none'") // an SVG is a document too
+	h.Set("Content-Security-Policy", "default-src 'none'") // an SVG can be opened as a document
 	h.Set("Content-Length", strconv.Itoa(len(image)))
 	_, _ = w.Write(image)
 	return nil
 }
 
-// drawQR draws one code when it is its turn: an image may take megabytes and milliseconds, and
-// costs its caller nothing. It returns before the image is sent, so that no slow client delays
-// others.
+// drawQR waits for its turn and draws one code. An image may take megabytes and milliseconds, and
+// asking for one costs the caller nothing. drawQR returns before the image is sent, so that no slow
+// client delays others.
 func (s *service) drawQR(
 	ctx context.Context, text string, level coding.Level,
 	draw func(c *coding.Code, size, margin int) []byte, size, margin int,
@@ -74,7 +74,8 @@ func (s *service) drawQR(
 	return draw(code, size, margin), nil
 }
 
-// encodeQR encodes a text in the smallest version that holds it, with the mask of least penalty.
+// encodeQR encodes a text in the smallest version that holds it, with the mask of the lowest
+// penalty.
 func encodeQR(text string, level coding.Level) (*coding.Code, error) {
 	data := coding.String(text)
 	version := coding.Version(coding.MinVersion)

@@ -11,7 +11,7 @@ import (
 	"tiney/clicks"
 )
 
-// parameters are those of a query. problem is about the first that is wrong.
+// parameters are the parameters of a query. problem is about the first that is wrong.
 type parameters struct {
 	url.Values
 	problem *problem
@@ -34,7 +34,7 @@ func (p *parameters) wrong(name, detail string) {
 	}
 }
 
-// oneOf returns a parameter, which must be one of some values. The first is the default.
+// oneOf returns a parameter, which must be one of values. The first value is the default.
 func (p *parameters) oneOf(name string, values ...string) string {
 	given := p.Values[name]
 	if len(given) == 0 {
@@ -70,7 +70,8 @@ func (p *parameters) integer(name string, byDefault, low, high int) int {
 	return n
 }
 
-// day returns a parameter that is a day, or a time on it, UTC. given is false if there is none.
+// day returns a parameter that is a day or a time on that day, in UTC. given is false if it is
+// missing.
 func (p *parameters) day(name string) (d clicks.Day, given bool) {
 	text := p.text(name)
 	if !p.Has(name) {

@@ -16,8 +16,8 @@ import (
 const (
 	// readyTimeout is how long the parts of storage have to respond.
 	readyTimeout = 2 * time.Second
-	// readyFor is how long a result is served again. Any client may ask, and each check makes
-	// several storage calls.
+	// readyFor is how long a result is served again, because any client may ask, and each check
+	// makes several storage calls.
 	readyFor = time.Second
 )
 
@@ -27,11 +27,11 @@ type checks struct {
 	last    readiness // guarded by running
 }
 
-// readiness is the response.
+// readiness is the response, and when it was made.
 type readiness struct {
 	Status string            `json:"status"`
 	Checks map[string]pinged `json:"checks"`
-	// Addresses is "missing" if a request could not be limited, since it had no client's address.
+	// Addresses is "missing" if a request was not limited because it had no client's address.
 	Addresses string `json:"addresses,omitempty"`
 	at        time.Time
 }
@@ -94,7 +94,7 @@ func (s *service) check(ctx context.Context, now time.Time) readiness {
 	all.Wait()
 	for _, result := range is.Checks {
 		switch {
-		case result.Status == "secondary": // redirects work, which matter most; the lock may fail
+		case result.Status == "secondary": // redirects, which matter most, work; the lock may fail
 			is.Status = "degraded"
 		case result.Status == "failed" && is.Status == "ready":
 			is.Status = "unavailable"

@@ -16,7 +16,7 @@ import (
 	"tiney/link"
 )
 
-// redirect handles GET and HEAD /{alias}, and with a + at the end, the preview.
+// redirect handles GET and HEAD /{alias}, and /{alias}+, the preview.
 func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Path[1:]
 	a, ok := link.ParseAlias(name)
@@ -59,7 +59,7 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 		return err
 	}
 	s.Metrics.RedirectFound.Add(1)
-	// Not http.Redirect, which would change the URL and add a body.
+	// http.Redirect would change the URL and add a body.
 	h := w.Header()
 	h["Location"] = []string{link.Location(l.LongURL)}
 	h["Cache-Control"] = s.cacheControl(l, now)
@@ -71,8 +71,8 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	return nil
 }
 
-// find returns the link of an alias. It looks up no alias for a client that has asked for too many
-// that do not exist; such a client still gets cached links.
+// find returns the link of an alias. If a client has asked for too many aliases that do not exist,
+// find looks up no alias for it; the client still gets cached links.
 func (s *service) find(
 	ctx context.Context, r *http.Request, a link.Alias,
 ) (l link.Link, err error) {
@@ -88,7 +88,7 @@ func (s *service) find(
 		l, err = s.Links.Get(ctx, a)
 		return err
 	})
-	if !lookedUp { // the client may only share the address of one that guesses
+	if !lookedUp { // the client may share its address with one that guesses
 		if l, ok := s.Links.Cached(ctx, a, true); ok {
 			return l, nil
 		}
@@ -96,8 +96,8 @@ func (s *service) find(
 	return l, err
 }
 
-// prefetched reports whether a browser only prefetches or previews a link, which its user may never
-// follow.
+// prefetched reports whether a browser only prefetches or previews a link. Its user may never
+// follow the link.
 func prefetched(h http.Header) bool {
 	for _, name := range [...]string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		for _, value := range h[name] {
@@ -110,8 +110,8 @@ func prefetched(h http.Header) bool {
 	return false
 }
 
-// click counts a redirect, by the mode of the site. It keeps nothing of the request verbatim, and
-// nothing but the click if the browser asks for that (Global Privacy Control).
+// click counts a redirect by the mode of the site. It keeps nothing of the request verbatim. If the
+// browser asks for it (Global Privacy Control), click keeps nothing except the click itself.
 func (s *service) click(r *http.Request, a link.Alias, at time.Time, took time.Duration) {
 	if s.CountClicks == clicks.ModeOff {
 		return
@@ -162,7 +162,7 @@ func (s *service) preview(
 	return nil
 }
 
-// gone returns the problem of a link that is not live, or is blocked; nil if there is none.
+// gone returns the problem of a link that is not live or is blocked, and nil for any other link.
 func (s *service) gone(ctx context.Context, l link.Link, now time.Time) error {
 	if state := l.State(now); state != link.StateLive {
 		return goneProblem(l, state)
@@ -173,8 +173,8 @@ func (s *service) gone(ctx context.Context, l link.Link, now time.Time) error {
 	return nil
 }
 
-// goneProblem returns the problem of a link that is not live. Its page also says since when, if
-// that is known.
+// goneProblem returns the problem of a link that is not live. If it is known since when, the page
+// says so.
 func goneProblem(l link.Link, state link.State) *problem {
 	if state == link.StateDisabled {
 		return disabledProblem
@@ -196,10 +196,10 @@ func goneProblem(l link.Link, state link.State) *problem {
 	return &dated
 }
 
-// punctuation may follow a link in a sentence, and be pasted with it.
+// punctuation may follow a link in a sentence, and people may paste it with the link.
 const punctuation = ".,;:!?)]}'\""
 
-// Values of headers that all responses share. Do not write to them.
+// These header values are shared by all responses and must not be modified.
 var (
 	noStore = []string{"no-store"}
 	noIndex = []string{"noindex"} // search engines should list the target, not the short link
@@ -221,15 +221,15 @@ func (s *service) cacheControl(l link.Link, now time.Time) []string {
 	return []string{"public, max-age=" + strconv.FormatInt(int64(age/time.Second), 10)}
 }
 
-// wellKnown handles two names that browsers and crawlers request by themselves, and that are no
-// aliases.
+// wellKnown handles two names that are not aliases, and that browsers and crawlers request on their
+// own.
 func wellKnown(w http.ResponseWriter, name string) bool {
 	switch name {
 	case "favicon.ico":
 		w.Header().Set("Cache-Control", "public, max-age=86400")
 		w.WriteHeader(http.StatusNoContent)
 	case "robots.txt":
-		// Links stay open to crawlers: they make the previews that chat programs show.
+		// Links stay open to crawlers, which make the previews that chat programs show.
 		setHeaders(w, "text/plain; charset=utf-8")
 		w.Header().Set("Cache-Control", "public, max-age=86400")
 		_, _ = w.Write([]byte("User-agent: *\nDisallow: /api/\n"))

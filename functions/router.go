@@ -19,8 +19,8 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// functionFiles are the function.json files: this handler and the Functions host read their routes
-// from the same files, so that they cannot differ.
+// functionFiles are the function.json files. This handler and the Functions host read the routes
+// from the same files, so that their routes cannot differ.
 //
 //go:embed */function.json
 var functionFiles embed.FS
@@ -48,8 +48,8 @@ func bindings(files fs.FS, function string) ([]binding, error) {
 	return file.Bindings, nil
 }
 
-// Schedule returns the schedule of a timer's function. It has six fields, the first for seconds, as
-// the Functions host has them.
+// Schedule returns the schedule of a timer's function. As in the Functions host, it has six fields,
+// the first for seconds.
 func Schedule(function string) (cron.Schedule, error) {
 	all, err := bindings(functionFiles, function)
 	if err != nil {
@@ -64,26 +64,26 @@ func Schedule(function string) (cron.Schedule, error) {
 	return nil, fmt.Errorf("%s/function.json has no timer", function)
 }
 
-// router finds functions by method and path. It uses http.ServeMux below /api/ only: ServeMux
-// redirects a path that is not clean, and outside of /api/ such a path must be a 404.
+// router finds functions by method and path. It uses http.ServeMux only below /api/, because
+// ServeMux redirects a path that is not clean, and outside of /api/ such a path must get a 404.
 type router struct {
 	hostAddress string              // see Config
-	timers      map[string]route    // by path; the host fires them
+	timers      map[string]route    // by path; the host posts to them
 	paths       map[string]endpoint // fixed paths outside of /api/
 	trees       []tree              // first segments with everything below them
 	alias       endpoint            // any other path of one segment
-	api         *http.ServeMux      // of endpoints, paths in lower case
+	api         *http.ServeMux      // its handlers are endpoints, its paths in lower case
 }
 
 // route is the function that a request leads to.
 type route struct {
 	function string
 	serve    handlerFunc
-	pattern  string        // below /api/, its path with names of parameters
-	limit    time.Duration // see waiting; zero for a timer, which has its own
+	pattern  string        // below /api/, the path with the names of its parameters
+	limit    time.Duration // see waiting; zero for a timer, whose function has a limit of its own
 }
 
-// endpoint are the routes of one path by method; "" stands for all other methods.
+// endpoint has the routes of one path by method; "" stands for all other methods.
 type endpoint map[string]route
 
 // ServeHTTP is never called: http.ServeMux only says which handler it would call.
@@ -149,7 +149,8 @@ func newRouter(
 		}
 	}
 	for pattern, at := range api {
-		// An alias may have the name of a fixed path, which leaves it the methods that it has not.
+		// An alias may be spelled like the last segment of a fixed path. Methods that the fixed
+		// path does not have then go to the alias's routes.
 		for other, of := range api {
 			if covers(other, pattern) {
 				for method, to := range of {
@@ -226,7 +227,7 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 	return nil
 }
 
-// entry returns the endpoint at p, a new one if there is none.
+// entry returns the endpoint at p, and adds one if there is none.
 func entry(all map[string]endpoint, p string) endpoint {
 	if all[p] == nil {
 		all[p] = endpoint{}
@@ -234,8 +235,8 @@ func entry(all map[string]endpoint, p string) endpoint {
 	return all[p]
 }
 
-// find returns the route of a request. If it returns an error, which is a problem, the route has
-// the function's name or is zero.
+// find returns the route of a request. Its errors are problems. With an error, the route has only
+// the name of the function, or is zero.
 func (rt *router) find(r *http.Request) (route, error) {
 	p := r.URL.Path
 	if r.Method == http.MethodPost && rt.hostAddress != "" {
@@ -284,7 +285,8 @@ func (rt *router) find(r *http.Request) (route, error) {
 	return to, nil
 }
 
-// treeOf returns the endpoint of the tree that a path is in, in any case; nil if there is none.
+// treeOf returns the endpoint of the tree that contains a path, or nil if there is none. It ignores
+// case.
 func (rt *router) treeOf(p string) endpoint {
 	for _, t := range rt.trees {
 		end := 1 + len(t.segment)
@@ -300,9 +302,9 @@ func (rt *router) treeOf(p string) endpoint {
 var errNotTheHost = errors.New("the request is not the Functions host's own")
 
 // fromHost returns an error if a request comes from a client, and not from the Functions host
-// itself. It is the second line of defence. The first is that no route with POST matches such a
-// path: a host that forwards removes dot segments after it has matched a route, so that a client
-// can make it post to a timer's path.
+// itself. A host that forwards removes dot segments after it has matched a route, so a client can
+// make it post to a timer's path. The first defence is that no route with POST matches such a path.
+// fromHost is the second.
 func (rt *router) fromHost(r *http.Request) error {
 	switch {
 	case r.Host != rt.hostAddress:
@@ -315,7 +317,7 @@ func (rt *router) fromHost(r *http.Request) error {
 	return nil
 }
 
-// setPathValues sets the path values of r, except a catch-all's.
+// setPathValues sets the path values of r, except the value of a catch-all.
 func setPathValues(r *http.Request, pattern string) {
 	if !strings.Contains(pattern, "{") {
 		return
@@ -329,11 +331,11 @@ func setPathValues(r *http.Request, pattern string) {
 	}
 }
 
-// findAPI finds the endpoint of a path below /api/ as the host does, in any case, and with or
-// without a slash at the end.
+// findAPI finds the endpoint of a path below /api/. Like the host, it ignores case and a slash at
+// the end.
 func (rt *router) findAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
-	lower := lowerASCII(escaped) // an escaped slash separates no segments
+	lower := lowerASCII(escaped) // escaped, because an escaped slash separates no segments
 	path, err := url.PathUnescape(lower)
 	if err != nil {
 		return nil

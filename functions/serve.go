@@ -17,8 +17,8 @@ import (
 	"tiney/telemetry"
 )
 
-// statusWriter is the writer of a response. It records the status, and holds the operation and the
-// context to save allocations.
+// statusWriter is the writer of a response. It records the status. It holds the operation and the
+// context in order to save allocations.
 type statusWriter struct {
 	http.ResponseWriter
 	status    int // 0 until the header is written
@@ -27,7 +27,7 @@ type statusWriter struct {
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	if status >= 200 { // else it is informational, and the final one follows
+	if status >= 200 { // a lower status is informational; the final one follows
 		w.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -81,8 +81,8 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // toThisMachine reports whether a request names this machine. A website can make its own name
-// resolve to this machine (DNS rebinding); browsers then send that name. A host that proxies puts
-// its own name in Host, and the client's in the other header.
+// resolve to this machine (DNS rebinding), and browsers then send that name. A host that proxies
+// puts its own name into Host, and the name that the client sent into X-Forwarded-Host.
 func (s *service) toThisMachine(r *http.Request) bool {
 	names := []string{r.Host}
 	if s.hosted {
@@ -92,7 +92,7 @@ func (s *service) toThisMachine(r *http.Request) bool {
 	return !slices.ContainsFunc(names, foreign)
 }
 
-// How much of a request's body is read only to be discarded, in bytes.
+// These are limits on how much of a request's body is read only to be discarded, in bytes.
 const (
 	maxDrain      = maxImportBytes
 	maxHostDrain  = 100 << 20 // behind a host that forwards; its own limit
@@ -105,19 +105,20 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 		s.Metrics.LimitRefused.Add(1)
 	}
 	logProblem(s.logger(w), p, err)
-	// A client that is still sending when the connection closes may lose the response. A host reads
-	// the response only after it has sent the whole body, which one that forwards has read before,
-	// up to its own limit.
+	// A client that is still sending when the connection closes may lose the response. A Functions
+	// host reads the response only after it has sent the whole body. A host that forwards has read
+	// the body before, up to its own limit.
 	switch {
 	case s.hosted && !proxied(w, r):
 		_, _ = io.CopyN(io.Discard, r.Body, maxHostDrain)
 	case s.hosted:
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
-	case r.Header.Get("Expect") != "": // the client asks before it sends
+	case r.Header.Get("Expect") != "": // the client waits for leave to send
 	case r.ContentLength < 0 || r.ContentLength > maxSelfDrains:
 		control := http.NewResponseController(w)
-		_ = control.EnableFullDuplex() // else net/http closes the connection too early
-		// Close it after that: else a body that comes too late would be taken for the next request.
+		_ = control.EnableFullDuplex() // otherwise net/http closes the connection too early
+		// Close the connection after that. Otherwise a body that comes too late would be taken for
+		// the next request.
 		w.Header().Set("Connection", "close")
 		defer func() {
 			_ = control.Flush()
@@ -127,7 +128,7 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	p.write(w, r)
 }
 
-// logProblem logs an error that has become a problem, if operators need to know of it.
+// logProblem logs an error that has become a problem, if operators need to know about it.
 func logProblem(log *slog.Logger, p *problem, err error) {
 	switch {
 	case errors.Is(err, errNotTheHost):
@@ -152,8 +153,8 @@ func (s *service) logger(w *statusWriter) *slog.Logger {
 		"invocation", w.operation.Invocation())
 }
 
-// recoverPanic turns a panic into a log line and a 500. If part of the response is written, it
-// aborts the connection instead, so that the client does not take the part for the whole.
+// recoverPanic turns a panic into a log line and a 500. If part of the response has been written,
+// it aborts the connection instead, so that the client does not take the part for the whole.
 func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -180,10 +181,10 @@ func proxied(w *statusWriter, r *http.Request) bool {
 
 const proxyHeader = "X-Ms-Invocation-Id"
 
-// noteForwarding logs once what follows from the kind of the Functions host. One that forwards
-// rewrites Location, and appends its name to the client's User-Agent; the host's own requests have
-// only that name. One that proxies replaces X-Forwarded-For with its own peer's address, which is
-// the same for all clients.
+// noteForwarding logs once what the kind of the Functions host changes in requests and responses. A
+// host that forwards rewrites Location, and appends its name to the client's User-Agent; the host's
+// own requests have only that name. A host that proxies replaces X-Forwarded-For by the address of
+// its own peer, which is the same for all clients.
 func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 	const name = "Azure-Functions-Host/"
 	agent := r.UserAgent()
@@ -200,8 +201,8 @@ func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 	}
 }
 
-// report reports a handled request to telemetry and the log. It names the function and leaves out
-// the path, into which people paste URLs.
+// report reports a handled request to telemetry and the log. It names the function and not the
+// path, because people paste URLs into paths.
 func (s *service) report(w *statusWriter, r *http.Request, start time.Time) {
 	took := time.Since(start)
 	s.Sender.Request(&w.operation, telemetry.Request{
@@ -212,7 +213,8 @@ func (s *service) report(w *statusWriter, r *http.Request, start time.Time) {
 	}
 }
 
-// methodName returns a method for the log: a client may send any word as one.
+// methodName returns a method for the log. It hides unknown methods, because a client may send any
+// word as a method.
 func methodName(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -222,8 +224,8 @@ func methodName(method string) string {
 	return "other"
 }
 
-// setHeaders sets the headers that every response with a body has. Nothing caches it, unless its
-// function allows that.
+// setHeaders sets the headers that every response with a body has. It forbids caching; a function
+// may then allow it.
 func setHeaders(w http.ResponseWriter, contentType string) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)

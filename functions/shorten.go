@@ -20,7 +20,7 @@ type shortenRequest struct {
 	Tags       []string   `json:"tags"`
 }
 
-// summary is what a link shows to everyone. A time is null if the link has none.
+// summary is what everyone may see of a link. A time is null if the link has none.
 type summary struct {
 	Alias     link.Alias `json:"alias"`
 	ShortURL  string     `json:"shortUrl"`
@@ -86,7 +86,7 @@ func (s *service) shorten(
 	return nil
 }
 
-// create makes the link that a caller wishes for, or finds the one that the URL has. token is the
+// create makes the link that a caller asks for, or finds the existing link of the URL. token is the
 // claim token of a new link without an owner.
 func (s *service) create(ctx context.Context, wish link.Wish, who access.Caller) (
 	l link.Link, created bool, token string, err error,

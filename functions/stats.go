@@ -42,7 +42,7 @@ type bucket struct {
 	At       string `json:"at"`
 	Clicks   int64  `json:"clicks"`
 	Bots     int64  `json:"bots"`
-	Visitors *int64 `json:"visitors"` // nil of an hour
+	Visitors *int64 `json:"visitors"` // nil for an hour
 }
 
 type namedView struct {
@@ -54,7 +54,7 @@ type namedView struct {
 func (s *service) linkStats(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
-	if _, err := aliasOf(r); err != nil { // a 404 before the query's 400
+	if _, err := aliasOf(r); err != nil { // a 404 comes before the query's 400
 		return err
 	}
 	query := parametersOf(r)
@@ -105,7 +105,7 @@ func (s *service) days(query *parameters) (from, to clicks.Day) {
 	return from, to
 }
 
-// viewStats returns the view of days, the first of which is from.
+// viewStats returns the view of days. The first of them is from.
 func viewStats(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) statsView {
 	to := from + clicks.Day(len(days)-1)
 	v := statsView{
@@ -134,7 +134,7 @@ func viewStats(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) 
 		} else {
 			v.Series = append(v.Series, bucket{at(start), days[i].Clicks, days[i].Bots, &visitors})
 		}
-		days[i].Visitors = clicks.Visitors{} // each day has its own key, so they cannot be merged
+		days[i].Visitors = clicks.Visitors{} // cannot be merged: each day has its own key
 		each[i] = &days[i]
 	}
 	all.Merge(each...)
@@ -157,7 +157,8 @@ func viewStats(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) 
 
 func at(t time.Time) string { return t.Format(time.RFC3339) }
 
-// milliseconds returns how long the handling of a click took, and nil, for null, without clicks.
+// milliseconds returns how long the handling of a click took on average. Without clicks it returns
+// nil, which becomes null.
 func milliseconds(t clicks.Total) *float64 {
 	average, ok := t.Average()
 	if !ok {
@@ -166,8 +167,9 @@ func milliseconds(t clicks.Total) *float64 {
 	return new(float64(average.Microseconds()) / 1000)
 }
 
-// writeSeries writes a series as CSV (RFC 4180). It has only times and numbers, so that no
-// spreadsheet finds a formula. An error means that the client has disconnected.
+// writeSeries writes a series as CSV (RFC 4180). The series has only times and numbers, so that no
+// spreadsheet finds a formula. writeSeries ignores errors: they mean that the client has
+// disconnected.
 func writeSeries(w http.ResponseWriter, series []bucket) {
 	out := csv.NewWriter(w)
 	out.UseCRLF = true

@@ -12,8 +12,8 @@ import (
 	"tiney/link"
 )
 
-// reap handles the timer trigger of the reaper, to which the Functions host posts when it is time.
-// To the host, an error is a failed invocation.
+// reap handles the timer trigger of the reaper. The Functions host posts to it when it is time. The
+// host takes an error for a failed invocation.
 func (s *service) reap(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	body, err := readBody(w, r, maxBody)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *service) reap(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	var invocation struct {
 		Data struct{ Timer struct{ IsPastDue bool } }
 	}
-	// Not decodeJSON: each version of the host sends more fields.
+	// decodeJSON would refuse the fields that each version of the host adds.
 	if err := json.Unmarshal(body, &invocation, json.MatchCaseInsensitiveNames(true)); err != nil {
 		return badRequest("body", "Invalid body",
 			"The body must be a timer's invocation, as the Functions host sends it.", "")
@@ -30,7 +30,7 @@ func (s *service) reap(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if invocation.Data.Timer.IsPastDue {
 		s.Log.Info("reaper: this run is late, an earlier one was missed")
 	}
-	// A run may take minutes, for which the server's time limits are too short; when the one for
+	// A run may take minutes, and the server's time limits are shorter. When the time limit for
 	// reading is over, the context ends.
 	conn := http.NewResponseController(w)
 	never := time.Time{}
@@ -42,8 +42,8 @@ func (s *service) reap(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return err
 	}
 	setHeaders(w, "application/json")
-	// After an empty body or null, the host would wait until its time limit. Each of Logs becomes a
-	// trace.
+	// If the body were empty or null, the host would wait until its time limit. Each entry of Logs
+	// becomes a trace.
 	writeJSON(w, struct {
 		Outputs     struct{}
 		Logs        []string

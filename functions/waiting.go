@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	// waitTime is how long a request waits for storage, in all its calls together.
+	// waitTime is how long a request waits for storage, for all its calls together.
 	waitTime = 5 * time.Second
-	// manyTime is when a request for many links begins no further one. Each link has a waitTime of
-	// its own; with that, and a second to repair, the response is written within the server's 30 s.
+	// manyTime is the time after which a request for many links begins no further link. Each link
+	// has a waitTime of its own. With that, and a second to repair, the response is written within
+	// the server's 30 s.
 	manyTime = 20 * time.Second
 )
 
@@ -18,7 +19,7 @@ const (
 // when the request is routed, stands still while the client sends the body, and is over after
 // manyTime in any case.
 //
-// Most redirects wait for nothing, so it makes no timer before it is asked for one.
+// Most redirects wait for nothing, so waiting makes a timer only when it is asked for one.
 type waiting struct {
 	context.Context // of the operation
 
@@ -28,7 +29,7 @@ type waiting struct {
 	cancel      context.CancelFunc
 }
 
-// begin begins the time, which is over after limit.
+// begin starts the time, which is over after limit.
 func (w *waiting) begin(ctx context.Context, limit time.Duration) {
 	now := time.Now()
 	w.Context, w.end, w.latest = ctx, now.Add(limit), now.Add(manyTime)
@@ -43,7 +44,8 @@ func (w *waiting) stop() {
 	}
 }
 
-// putOff puts the end off, and stops the timer. Contexts made from this one before have ended then.
+// putOff puts the end off by a duration, and stops the timer. This ends all contexts that were made
+// from this one before.
 func (w *waiting) putOff(by time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,8 +76,8 @@ func (w *waiting) Done() <-chan struct{} { return w.timer().Done() }
 // Err returns why the context has ended.
 func (w *waiting) Err() error { return w.timer().Err() }
 
-// Value returns the values of the operation. It asks the timer if there is one, which tells package
-// context that a context made from this one needs no goroutine of its own.
+// Value returns the values of the operation. If there is a timer, Value asks the timer. Package
+// context then sees that a context made from this one needs no goroutine of its own.
 func (w *waiting) Value(key any) any {
 	w.mu.Lock()
 	ctx := w.timed

@@ -15,10 +15,11 @@ var checkUses = [][2]string{
 	{"-repair", "do so, and mend what can be mended without guessing"},
 }
 
-// checkAge is how old a row must be to be judged: many times what a create or an edit takes.
+// checkAge is how old a row must be to be judged. It is many times as long as a create or an edit
+// takes.
 const checkAge = time.Minute
 
-// checkCommand checks the tables, while the service runs or not.
+// checkCommand checks the tables. The service may run meanwhile.
 func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("check", flag.ContinueOnError)
 	repair := options.Bool("repair", false, "")

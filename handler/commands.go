@@ -27,7 +27,7 @@ type commandEnv struct {
 	now            func() time.Time
 }
 
-// subcommands are selected by the first argument. run gets the others.
+// subcommands are selected by the first argument. run gets the other arguments.
 var subcommands = []struct {
 	name string
 	uses [][2]string // arguments, and their effect
@@ -121,7 +121,8 @@ func usage(w io.Writer) {
 	fmt.Fprintf(w, form, "help", "print this")
 }
 
-// parse parses the options of a subcommand, which must be followed by that many other arguments.
+// parse parses the options of a subcommand. As many other arguments as others says must follow
+// them. The error is a usageError.
 func parse(options *flag.FlagSet, args []string, others int) error {
 	options.SetOutput(io.Discard)
 	if err := options.Parse(args); err != nil {

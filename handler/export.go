@@ -18,7 +18,7 @@ var exportUses = [][2]string{
 		"write the links of all owners, of every state but deleted, to stdout"},
 }
 
-// pageSize is how many links are exported or imported at a time.
+// pageSize is how many links a subcommand exports or imports at a time.
 const pageSize = 1000
 
 // exportCommand writes all links and their clicks, a page at a time.
@@ -81,7 +81,7 @@ func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	return nil
 }
 
-// patiently repeats a call while storage does not respond, for about a minute in all.
+// patiently repeats a call while it returns link.ErrUnavailable, for about a minute in all.
 func patiently(ctx context.Context, do func() error) error {
 	for pause := time.Second; ; pause *= 2 {
 		err := do()

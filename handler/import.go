@@ -33,8 +33,8 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// importCommand imports links as an admin. It can be stopped at any point, and run again: links
-// that are there stay.
+// importCommand imports links as an admin. It can be stopped at any point and run again, because it
+// leaves links that are already there as they are.
 func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("import", flag.ContinueOnError)
 	name := options.String("format", string(transfer.NDJSON), "")
@@ -63,7 +63,7 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	batches := readBatches(ctx, in, format)
 	for err == nil {
 		select {
-		case <-ctx.Done(): // also while nothing arrives
+		case <-ctx.Done(): // also while no input arrives
 			err = ctx.Err()
 		case b := <-batches:
 			if err = im.add(ctx, b.records); err == nil {
@@ -83,7 +83,7 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	return err
 }
 
-// importing is an import at work.
+// importing is an import in progress.
 type importing struct {
 	commandEnv
 	links    transfer.Import
@@ -109,7 +109,7 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 	}
 	store := im.commandEnv.links
 	return patiently(ctx, func() error {
-		if err := store.Blocked.Read(ctx); err != nil { // until then, none would count as blocked
+		if err := store.Blocked.Read(ctx); err != nil { // before it, no host would count as blocked
 			return err
 		}
 		made := 0
@@ -131,7 +131,7 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 		im.made += made
 		if made > 0 && !im.links.DryRun {
 			store.Clicks.Created(made)
-			// It logs an error, and the next one tries again.
+			// Flush logs an error, and the next flush tries again.
 			_ = store.Clicks.Flush(context.WithoutCancel(ctx))
 		}
 		records = again
@@ -157,7 +157,7 @@ type batch struct {
 	err     error
 }
 
-// readBatches reads a file, one batch ahead.
+// readBatches reads a file in the background, one batch ahead.
 func readBatches(ctx context.Context, in io.Reader, f transfer.Format) <-chan batch {
 	batches := make(chan batch)
 	send := func(b batch) bool {
@@ -199,7 +199,7 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sizeOf returns the size of a file in bytes, and zero if it is not known.
+// sizeOf returns the size of a file in bytes, or zero if it is not known.
 func sizeOf(in io.Reader) int64 {
 	file, ok := in.(*os.File)
 	if !ok {

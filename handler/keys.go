@@ -99,7 +99,8 @@ func createKey(ctx context.Context, c commandEnv, name, owner string, ends *time
 	return err
 }
 
-// visible replaces the characters that a terminal does not print: the text may be a client's.
+// visible replaces the characters that a terminal does not print, because a client may have chosen
+// the text.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

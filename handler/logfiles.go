@@ -13,10 +13,10 @@ const (
 	maxLogFile   = 10 << 20 // bytes
 )
 
-// bounded returns the writer of the log. Behind IIS, web.config makes stdout a new file at each
-// start. Nothing else removes or shortens these files, which would fill the 1 GB of the Free plan.
-// So bounded removes all but the last ones of earlier starts, and truncates that of this start when
-// it is full.
+// bounded returns the writer of the log. Behind IIS, web.config directs stdout to a new file at
+// each start. Nothing else removes or shortens these files, and they would fill the 1 GB of the
+// Free plan. So bounded removes the files of earlier starts except the last few, and the writer
+// truncates the file of this start when it is full.
 func bounded(getenv func(string) string, stdout *os.File) io.Writer {
 	home := getenv("HOME")
 	if getenv("HTTP_PLATFORM_PORT") == "" || home == "" {
@@ -36,7 +36,7 @@ func bounded(getenv func(string) string, stdout *os.File) io.Writer {
 	}
 	slices.SortFunc(earlier, func(a, b file) int { return cmp.Compare(b.written, a.written) })
 	for _, f := range earlier[min(keptLogFiles, len(earlier)):] {
-		_ = os.Remove(f.path) // not if another instance writes to it: Windows removes no open file
+		_ = os.Remove(f.path) // fails if another instance has it open, on Windows
 	}
 	return &logFile{File: stdout}
 }

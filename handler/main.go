@@ -25,17 +25,17 @@ import (
 var version = "development"
 
 func main() {
-	// The Functions host ends its handler without a signal that it could handle. These two come
-	// from a terminal, a container or systemd: the first drains, the second ends the process at
-	// once.
+	// The Functions host ends its handler without a signal that the handler could catch. These two
+	// signals come from a terminal, a container or systemd. The first one lets requests drain, and
+	// another one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	// The Functions host gives no arguments. Even with some, a process that it starts must serve.
+	// The Functions host passes no arguments. Even if it did, a process that it starts must serve.
 	if len(os.Args) > 1 && os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") == "" {
 		os.Exit(command(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 	}
 	if err := run(ctx, os.Getenv, bounded(os.Getenv, os.Stdout)); err != nil {
-		// The log goes to stdout. The host shows what is written to stderr as an error.
+		// The log goes to stdout. The host shows text on stderr as an error.
 		fmt.Fprintln(os.Stderr, "tiney cannot run:", err)
 		os.Exit(1)
 	}
@@ -87,12 +87,13 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 
-	// The background ends with ctx, while requests drain.
+	// The background work ends with ctx, while requests still drain.
 	var background sync.WaitGroup
 	background.Go(func() { a.Background(ctx) })
-	// On Windows a process keeps its parent's id, and the host ends its children.
+	// Windows is left out: there a process keeps its parent's id, and the host ends its children.
 	if s.Hosted() && runtime.GOOS != "windows" {
-		// A host that has ended reads no log. That must not end this process before it has drained.
+		// Nobody reads the log after the host has ended. A write to it must not end this process
+		// before it has drained.
 		signal.Ignore(syscall.SIGPIPE)
 		background.Go(func() {
 			if orphaned(ctx, parent, os.Getppid) {
@@ -118,8 +119,9 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	return nil
 }
 
-// orphaned waits until the process has another parent: a Functions host that is killed leaves its
-// handler running and listening. It returns false if ctx ends before.
+// orphaned waits until the process has another parent than had, and returns true. It returns false
+// if ctx ends before. It exists because a Functions host that is killed leaves its handler running
+// and listening.
 func orphaned(ctx context.Context, had int, parent func() int) bool {
 	ticker := time.NewTicker(parentInterval)
 	defer ticker.Stop()

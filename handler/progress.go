@@ -23,7 +23,7 @@ type progress struct {
 	shown    time.Time
 }
 
-// newProgress returns a progress that shows nothing if w is no terminal.
+// newProgress returns a progress, which shows nothing if w is not a terminal.
 func newProgress(w io.Writer, size int64) *progress {
 	p := &progress{w: w, size: size, begun: time.Now()}
 	if file, ok := w.(*os.File); ok {
@@ -45,7 +45,7 @@ func (p *progress) show(links int, read int64) {
 	p.say(text)
 }
 
-// say shows a text, unless it has just shown another.
+// say shows a text, unless it has shown another less than progressEvery ago.
 func (p *progress) say(text string) {
 	if now := time.Now(); p.terminal && now.Sub(p.shown) >= progressEvery {
 		p.shown = now

@@ -34,14 +34,14 @@ type App struct {
 	Reaper  *reaper.Reaper
 	Metrics *telemetry.Metrics
 
-	schedule cron.Schedule // of the reaper; nil behind the Functions host, which has its own
+	schedule cron.Schedule // of the reaper; nil behind the Functions host, which has its own timer
 	now      func() time.Time
 	log      *slog.Logger
 	sender   *telemetry.Sender // nil without telemetry
 }
 
-// New wires the service of a build, without a storage call. Runs of the reaper end with ctx. The
-// caller must Close the App.
+// New wires the service. version names the build. New makes no storage call. Runs of the reaper end
+// with ctx. The caller must Close the App.
 func New(
 	ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger,
 ) (a *App, err error) {
@@ -131,9 +131,9 @@ func New(
 	return a, nil
 }
 
-// Background does the work beside the requests until ctx ends: it creates what is missing in
-// storage, follows the changes of other processes and saves clicks. Without the Functions host it
-// also reaps by the schedule, until New's ctx ends.
+// Background does all work besides requests until ctx ends. It creates what is missing in storage,
+// follows the changes of other processes and saves clicks. Without the Functions host it also runs
+// the reaper on its schedule, until New's ctx ends.
 func (a *App) Background(ctx context.Context) {
 	starting := telemetry.Begin(ctx, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 )
 
 // ensureWithRetry calls ensure, which creates what is missing in storage, until it succeeds or ctx
-// ends. It waits longer after each failure, up to half a minute. There is no hurry: a request that
-// misses a table creates it.
+// ends. It waits longer after each failure, up to half a minute. There is no hurry, because a
+// request that finds a table missing creates it.
 func ensureWithRetry(
 	ctx context.Context, log *slog.Logger, what string, ensure func(context.Context) error,
 ) {

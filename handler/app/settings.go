@@ -29,7 +29,8 @@ import (
 	"tiney/telemetry"
 )
 
-// Settings are those of the environment, as configurations of the packages. New completes these.
+// Settings are the settings from the environment, as configurations of the packages. New completes
+// the configurations.
 type Settings struct {
 	Address   string // to listen on
 	LogLevel  slog.Level
@@ -46,8 +47,8 @@ type Settings struct {
 // Hosted reports whether the process runs behind the Functions host.
 func (s Settings) Hosted() bool { return s.Functions.HostAddress != "" }
 
-// ReadSettings reads the settings of the environment. Its error names every setting that is wrong,
-// and quotes none that may be a secret.
+// ReadSettings reads the settings from the environment. Its error names every setting that is
+// wrong, and quotes no value that may be secret.
 func ReadSettings(getenv func(string) string) (Settings, error) {
 	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
 
@@ -142,15 +143,15 @@ func (s *Settings) OpenTables(sender *telemetry.Sender) error {
 }
 
 // ReadLinkSettings reads only the settings of links and their tables, for a process that does not
-// serve. Its error is like that of ReadSettings.
+// serve. Its error is like the error of ReadSettings.
 func ReadLinkSettings(getenv func(string) string) (Settings, error) {
 	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
 	r.links(&s, defaultPort)
 	return s, r.err()
 }
 
-// links reads the rules of links and their storage, except its cache. The default of the base has
-// this port.
+// links reads the rules of links and the settings of their storage, except those of its cache. The
+// default BaseUrl has this port.
 func (r *reader) links(s *Settings, port int64) {
 	const minTTL, maxTTL = int64(link.MinTTL / time.Second), 36500 * 86400
 	s.Functions.Rules.Base = r.base("BaseUrl", port)
@@ -194,12 +195,12 @@ func (r *reader) links(s *Settings, port int64) {
 	s.Functions.CountsKept = s.Storage.Clicks.KeepDays
 }
 
-// defaultPort is where the Functions host itself listens under `func start`.
+// defaultPort is the port on which the Functions host itself listens under `func start`.
 const defaultPort = 7071
 
 const (
 	changesWait = 500 * time.Millisecond // how long a request waits for changes of other processes
-	staleWait   = time.Second            // how long it waits for a table if it has a stale link
+	staleWait   = time.Second            // how long it waits for a table if a stale link is there
 )
 
 const day = 24 * time.Hour
@@ -208,7 +209,7 @@ const day = 24 * time.Hour
 type reader struct {
 	getenv func(string) string
 	errs   []error
-	tables map[string]string // settings by the table that they name, in lower case
+	tables map[string]string // the names of settings by the table that they name, in lower case
 }
 
 // first returns the first of these settings that is set, or "".
@@ -221,7 +222,7 @@ func (r *reader) first(names ...string) string {
 	return ""
 }
 
-// err returns an error with all that is wrong.
+// err returns an error that lists everything that is wrong, or nil.
 func (r *reader) err() error {
 	if len(r.errs) == 0 {
 		return nil
@@ -233,7 +234,8 @@ func (r *reader) wrong(name, what string) {
 	r.errs = append(r.errs, fmt.Errorf("  %s %s", name, what))
 }
 
-// integer reads 64 bits on 32-bit machines too, where an int cannot hold the seconds of a century.
+// integer reads 64 bits also on 32-bit machines, on which an int cannot hold the seconds of a
+// century.
 func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 	given := r.getenv(name)
 	if given == "" {
@@ -242,7 +244,7 @@ func (r *reader) integer(name string, byDefault, low, high int64) int64 {
 	n, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || n < low || n > high {
 		r.wrong(name, fmt.Sprintf("must be a whole number from %d to %d, not %q", low, high, given))
-		return byDefault // so that nothing derived from it is wrong too
+		return byDefault // so that settings derived from it are not reported too
 	}
 	return n
 }
@@ -280,8 +282,8 @@ func (r *reader) text(name, byDefault, pattern, form string) string {
 	return given
 }
 
-// table reads the name of a table, which must differ from those of the others. Names of tables are
-// case-insensitive.
+// table reads the name of a table. It must differ from the names of the other tables. Names of
+// tables are case-insensitive.
 func (r *reader) table(name, byDefault string) string {
 	table := r.text(name, byDefault,
 		`^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first")
@@ -312,11 +314,11 @@ func (r *reader) level(name string) slog.Level {
 	}
 }
 
-// developmentKey is the ADMIN_KEY of local.settings.json, which is public. The Core Tools can
-// publish that file's values, and people copy them.
+// developmentKey is the ADMIN_KEY of local.settings.json. That file is public. The Core Tools can
+// publish its values to a site, and people copy them.
 const developmentKey = "not-secret-and-for-development-only"
 
-// adminKey reads a key, which no error quotes.
+// adminKey reads a key. No error quotes it.
 func (r *reader) adminKey(name, address string, base link.Base) string {
 	key := r.getenv(name)
 	if key == "" {
@@ -326,7 +328,7 @@ func (r *reader) adminKey(name, address string, base link.Base) string {
 		r.wrong(name, err.Error())
 	}
 	switch {
-	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // easy to guess, if it were the key
+	case strings.HasPrefix(key, "@Microsoft.KeyVault("): // as a key it would be easy to guess
 		r.wrong(name, "is a reference to Key Vault that Azure has not resolved: "+
 			"look at the site's identity and its rights")
 	case key == developmentKey &&
@@ -343,8 +345,8 @@ func onThisMachine(address string) bool {
 	return err == nil && access.IsLoopback(u)
 }
 
-// oidc reads the provider that people sign in with; nil without one. A role alone has no effect,
-// and is no error: the Bicep always sets it.
+// oidc reads the provider that people sign in with; nil if there is none. A role without a provider
+// has no effect. It is not an error, because the Bicep always sets the role.
 func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 	c := access.OIDCConfig{
 		Issuer: r.getenv(issuer),
@@ -367,7 +369,8 @@ func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 	return &c
 }
 
-// addresses reads which proxies are trusted. Behind the Functions host, Azure's front end is one.
+// addresses reads how many proxies are trusted, and their header. Behind the Functions host,
+// Azure's front end is trusted by default.
 func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
 	given := r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
 		"the name of a header, up to 100 characters")
@@ -389,7 +392,7 @@ func (r *reader) connection(service string, names ...string) table.Connection {
 		return c
 	}
 	err = fmt.Errorf("  %w", err)
-	// If both connections come from one setting, its error is reported once.
+	// Both connections may come from one setting. Report its error once.
 	same := func(reported error) bool { return reported.Error() == err.Error() }
 	if !slices.ContainsFunc(r.errs, same) {
 		r.errs = append(r.errs, err)
@@ -397,11 +400,12 @@ func (r *reader) connection(service string, names ...string) table.Connection {
 	return c
 }
 
-// secondary reads the connection to the copy of the tables in a second region; nil without one.
+// secondary reads the connection to the copy of the tables in a second region; nil if there is
+// none.
 func (r *reader) secondary(name string, primary table.Connection) *table.Connection {
 	given := r.getenv(name)
 	noPrimary := primary == (table.Connection{}) && strings.EqualFold(given, "true")
-	if given == "" || strings.EqualFold(given, "false") || noPrimary { // that is an error already
+	if given == "" || strings.EqualFold(given, "false") || noPrimary { // r.errs has noPrimary
 		return nil
 	}
 	c, err := primary.Secondary(given)
@@ -433,7 +437,7 @@ func (r *reader) authentication(name string, to telemetry.Connection) azcore.Tok
 	return credential
 }
 
-// instanceName returns the name that Azure gave this instance, or the machine's name.
+// instanceName returns the name that Azure gave this instance, or else the machine's name.
 func instanceName(getenv func(string) string) string {
 	if id := getenv("WEBSITE_INSTANCE_ID"); id != "" {
 		return id
@@ -458,9 +462,9 @@ func (r *reader) listenAddress() string {
 	return given
 }
 
-// base reads the start of short URLs. It has no default in Azure, where that would be a localhost.
-// Azure sets WEBSITE_HOSTNAME to the site's host name, the Core Tools to their own address, such as
-// localhost:7071.
+// base reads the start of short URLs. In Azure it has no default, because that would be on
+// localhost. Azure sets WEBSITE_HOSTNAME to the site's host name, the Core Tools to their own
+// address, such as localhost:7071.
 func (r *reader) base(name string, port int64) link.Base {
 	given := r.getenv(name)
 	if given == "" {
@@ -479,15 +483,15 @@ func (r *reader) base(name string, port int64) link.Base {
 	return base
 }
 
-// siteName returns the site's name from the platform; local reports whether it is the Core Tools'
-// own address.
+// siteName returns the site's name as the platform gives it. local reports whether the name is the
+// Core Tools' own address.
 func (r *reader) siteName() (name string, local bool) {
 	name = r.getenv("WEBSITE_HOSTNAME")
 	return name, strings.HasPrefix(name, "localhost:") || strings.HasPrefix(name, "127.0.0.1:")
 }
 
-// otherHosts reads the hosts of this service besides BaseUrl's. The site's own name is one, but not
-// the Core Tools' address, which leads each client to its own machine.
+// otherHosts reads the hosts of this service other than the host of BaseUrl. The site's own name is
+// one of them. The Core Tools' address is not, because it leads each client to its own machine.
 func (r *reader) otherHosts(name string) (hosts []link.Host) {
 	names := strings.FieldsFunc(r.getenv(name), func(c rune) bool { return c == ',' || c == ' ' })
 	for _, spelled := range names {

@@ -1,6 +1,6 @@
 // Package access authenticates requests by API key, by ID token of an OpenID Connect provider, by
-// the admin key and by the claim token of a link. It also finds their address, and limits how many
-// each client may send.
+// the admin key and by the claim token of a link. It also finds the addresses of clients, and
+// limits how many requests each client may send.
 package access
 
 import (
@@ -18,22 +18,22 @@ import (
 type Caller struct {
 	Owner     string // "" for none
 	Admin     bool
-	Name      string    // for people: of the key, or from the ID token; "" for none
+	Name      string    // the key's name or a name from the ID token, for people; "" for none
 	ClaimHash string    // the hash of the caller's claim token; "" for none
 	KeyEnds   time.Time // when the caller's API key ends; zero: never, or there is none
 }
 
-// AdminOwner is the owner of the admin key. It can have no other key.
+// AdminOwner is the owner of the admin key. This owner can have no other key.
 const AdminOwner = "admin"
 
-// Errors of Caller. What wraps them is for the log, and quotes no credential.
+// Errors of Caller and of keys. Errors that wrap them are for the log, and quote no credential.
 var (
 	// ErrInvalid: the credential is malformed, unknown, expired, revoked, or in the wrong header.
 	ErrInvalid = errors.New("the credential is not valid")
 	// ErrAmbiguous: there are two credentials, or two lines of one.
 	ErrAmbiguous = errors.New("there is more than one credential")
-	// ErrGuess accompanies one of these two: the credential is not the admin key, and has the form
-	// of no other, so that it may be a guess of the admin key.
+	// ErrGuess accompanies ErrInvalid or ErrAmbiguous: the credential is not the admin key and has
+	// the form of no other credential, so it may be a guess of the admin key.
 	ErrGuess = errors.New("it may be a guess of the admin key")
 	// ErrUnavailable: the credential cannot be looked up or checked now.
 	ErrUnavailable = errors.New("the credential cannot be checked now")
@@ -45,12 +45,12 @@ var (
 
 // Keys finds API keys.
 type Keys interface {
-	// Key returns the key with this hash; in a context of WithoutLookup, only if it is cached. The
-	// error is ErrUnknownKey, or any other if it could not be looked up.
+	// Key returns the key with this hash. In a context from WithoutLookup it returns only a cached
+	// key. The error is ErrUnknownKey, or any other error if the key could not be looked up.
 	Key(ctx context.Context, hash string) (Key, error)
 }
 
-// Config says which credentials there are besides API keys and claim tokens.
+// Config says which credentials are accepted besides API keys and claim tokens.
 type Config struct {
 	AdminKey string      // "" for none
 	OIDC     *OIDCConfig // nil: no sign-in
@@ -64,7 +64,8 @@ type Authenticator struct {
 	now      func() time.Time
 }
 
-// New checks the configuration. It makes no call: the first ID token makes it ask the provider.
+// New checks the configuration. It makes no call: the Authenticator asks the provider when the
+// first ID token comes.
 func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
 	a := &Authenticator{keys: keys, now: now}
 	if c.AdminKey != "" {
@@ -86,7 +87,8 @@ func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
 // maxCredential is the longest credential, in bytes. Real ID tokens have up to 4 KiB.
 const maxCredential = 8 << 10
 
-// CheckAdminKey returns an error if a key cannot be the admin key. Its text ends a sentence.
+// CheckAdminKey returns an error if a key cannot be the admin key. The text of the error completes
+// a sentence.
 func CheckAdminKey(key string) error {
 	different := map[rune]bool{}
 	for _, r := range key {
@@ -106,13 +108,13 @@ func printableASCII(s string) bool {
 
 type withoutLookup struct{}
 
-// WithoutLookup returns a context in which Caller looks up no API key: it returns ErrUnavailable
-// for one that is not cached.
+// WithoutLookup returns a context in which Caller looks up no API key. It then returns
+// ErrUnavailable for a key that is not cached.
 func WithoutLookup(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutLookup{}, true)
 }
 
-// LookupAllowed reports whether a context is not from WithoutLookup.
+// LookupAllowed reports whether a context allows look-ups: whether it is not from WithoutLookup.
 func LookupAllowed(ctx context.Context) bool { return ctx.Value(withoutLookup{}) == nil }
 
 // Caller returns the sender of a request with these headers. Its errors wrap ErrInvalid,
@@ -131,8 +133,8 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 	if strings.EqualFold(scheme, "Bearer") {
 		return a.secret(ctx, strings.TrimLeft(token, " "), true)
 	}
-	// A host that forwards joins two lines into one. The commas of a single line separate
-	// parameters, as in Digest.
+	// A host that forwards joins two lines into one. In a single line, commas separate parameters,
+	// as in Digest.
 	_, more, _ := strings.Cut(authorization[0], ",")
 	for part := range strings.SplitSeq(more, ",") {
 		scheme, _, ok := strings.Cut(strings.TrimLeft(part, " "), " ")
@@ -143,14 +145,15 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header) (Caller, erro
 	return Caller{}, fmt.Errorf("%w: its scheme is not Bearer", ErrInvalid)
 }
 
-// secret returns the caller that presents s. A bearer may have an ID token or a claim token.
+// secret returns the caller that presents s. If bearer is true, s may also be an ID token or a
+// claim token.
 func (a *Authenticator) secret(ctx context.Context, s string, bearer bool) (Caller, error) {
 	switch {
 	case len(s) > maxCredential:
 		return Caller{}, fmt.Errorf("%w: it is longer than %d bytes", ErrInvalid, maxCredential)
-	case a.isAdminKey(s): // which may look like an API key or two lines
+	case a.isAdminKey(s): // checked first, because it may look like an API key or two lines
 		return Caller{Owner: AdminOwner, Admin: true}, nil
-	case strings.Contains(s, ","): // as a host that forwards joins two lines
+	case strings.Contains(s, ","): // a host that forwards joins two lines so
 		return Caller{}, fmt.Errorf("%w: %w", ErrAmbiguous, ErrGuess)
 	case strings.HasPrefix(s, keyPrefix):
 		return a.keyOwner(ctx, s)
@@ -175,7 +178,8 @@ func (a *Authenticator) isAdminKey(s string) bool {
 	if a.adminKey == nil {
 		return false
 	}
-	// Hashes have one length, and are compared in constant time, so that the time tells nothing.
+	// All hashes have the same length, and the comparison takes constant time, so the time reveals
+	// nothing.
 	sum := sha256.Sum256([]byte(s))
 	return subtle.ConstantTimeCompare(sum[:], a.adminKey[:]) == 1
 }
@@ -192,7 +196,7 @@ func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) 
 	case err != nil:
 		return Caller{}, fmt.Errorf("%w: looking up the API key: %w", ErrUnavailable, err)
 	case key.Owner == "":
-		// It must not become a caller without credentials.
+		// Without an owner, the caller would count as one without credentials.
 		return Caller{}, fmt.Errorf("%w: the API key's row has no owner", ErrInvalid)
 	case key.Expired(a.now()):
 		return Caller{}, fmt.Errorf("%w: the API key has expired", ErrInvalid)

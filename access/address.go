@@ -9,22 +9,22 @@ import (
 
 // Addresses finds the addresses of clients.
 type Addresses struct {
-	Header string // a list; each proxy appends the address that it got the request from
+	Header string // a list; each proxy appends the address from which it got the request
 	Hops   int    // how many proxies are trusted; 0: the address is the connection's
 	Hosted bool   // the connection is the Functions host's
 }
 
-// Of returns the address of a request's client: the entry of the outermost trusted proxy, which is
+// Of returns the address of a request's client. That is the entry of the outermost trusted proxy,
 // the Hops-th from the right; several header lines are one list. If there is no such entry or it is
-// no address, Of returns the address of the connection, or the zero Addr if that has none. It
-// unmaps IPv4 addresses in IPv6 ones, and drops zones. An address is personal data, and belongs in
-// no log.
+// not an address, Of returns the address of the connection, or the zero Addr if the connection has
+// none. It unmaps IPv4-mapped IPv6 addresses, and drops zones. An address is personal data and must
+// not be logged.
 //
-// Behind the Functions host, a loopback, private or link-local address is that of the host or the
-// platform, which all clients share: Of returns the zero Addr.
+// Behind the Functions host, a loopback, private or link-local address belongs to the host or the
+// platform, and all clients share it. Of then returns the zero Addr.
 //
-// An empty entry counts like any other, or a client could move its own text to the place of a
-// proxy's entry.
+// An empty entry counts like any other. Otherwise a client could move its own text to the place of
+// a proxy's entry.
 func (a Addresses) Of(r *http.Request) netip.Addr {
 	address := parseAddress(a.entry(r.Header))
 	if !address.IsValid() {
@@ -36,7 +36,7 @@ func (a Addresses) Of(r *http.Request) netip.Addr {
 	return address
 }
 
-// entry returns the Hops-th entry from the right, and "" if the list is too short.
+// entry returns the Hops-th entry from the right, or "" if the list is too short.
 func (a Addresses) entry(h http.Header) string {
 	if a.Hops == 0 {
 		return ""
@@ -54,11 +54,11 @@ func (a Addresses) entry(h http.Header) string {
 	return ""
 }
 
-// maxAddress is longer than any address with brackets and port. Nothing longer is parsed.
+// maxAddress is longer than any address with brackets and port. Longer text is not parsed.
 const maxAddress = 64
 
-// parseAddress parses an address, which may have a port, and brackets around IPv6. It returns the
-// zero Addr for anything else.
+// parseAddress parses an address. It may have a port, and brackets around IPv6. It returns the zero
+// Addr for anything else.
 func parseAddress(text string) netip.Addr {
 	host := strings.Trim(text, " \t")
 	if host == "" || len(host) > maxAddress {

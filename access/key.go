@@ -15,20 +15,20 @@ import (
 	"tiney/internal/random"
 )
 
-// Key is an API key as it is stored: everything but the key itself.
+// Key is an API key as it is stored: everything except the key itself.
 type Key struct {
 	Hash        string // SHA-256 of the whole key, lower-case hex
 	Owner, Name string
-	Last4       string // the last four characters of the key, for people to tell theirs apart
+	Last4       string // the last four characters of the key, by which people tell their keys apart
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // zero: never
 	LastUsedOn  string    // the UTC day of its last use, as 2006-01-02; "" if it was never used
 }
 
-// ID is the key's name in lists and to revoke it: the first 16 hex digits of its hash.
+// ID names the key in lists and for Revoke. It is the first 16 hex digits of the key's hash.
 func (k Key) ID() string { return k.Hash[:min(16, len(k.Hash))] }
 
-// Expired reports whether the key has expired; one that expires now has.
+// Expired reports whether the key has expired. A key that expires now has expired.
 func (k Key) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) }
 
 // Limits of new keys.
@@ -37,7 +37,7 @@ const (
 	maxKeyOwner = 200 // characters
 	minKeyLife  = time.Minute
 
-	MaxKeys = 100 // of an owner, that have not ended
+	MaxKeys = 100 // how many keys that have not ended an owner may have
 )
 
 // InvalidKeyError says what is wrong with a new key.
@@ -48,10 +48,10 @@ type InvalidKeyError struct {
 
 func (e *InvalidKeyError) Error() string { return e.Detail }
 
-// MakeKey makes a key for an owner. It ends at ends, or never if that is nil, but no later than the
-// key that maker has. secret is the key itself.
+// MakeKey makes a key for an owner. The key ends at ends, or never if ends is nil, but no later
+// than the key that maker uses. secret is the key itself.
 //
-// Errors: *InvalidKeyError, or source's.
+// Errors: *InvalidKeyError, or an error of source.
 func MakeKey(
 	source io.Reader, maker Caller, owner, name string, ends *time.Time, now time.Time,
 ) (secret string, k Key, err error) {
@@ -64,7 +64,7 @@ func MakeKey(
 	case owner == AdminOwner:
 		return wrong("owner", "Name the owner whose key it will be. It cannot be "+AdminOwner+
 			": the admin key is a setting of the service.")
-	case owner == "", owner != maker.Owner && !validOwner(owner): // maker's may have any name
+	case owner == "", owner != maker.Owner && !validOwner(owner): // the maker may have any name
 		return wrong("owner", "The owner must have 1 to %d printable ASCII characters, "+
 			"without blanks at its ends, and cannot be *.", maxKeyOwner)
 	case name == "" || utf8.RuneCountInString(name) > maxKeyName,
@@ -89,15 +89,16 @@ func MakeKey(
 	return secret, k, err
 }
 
-// validOwner reports whether a key can be made for another owner of this name. "*" stands for all
-// owners.
+// validOwner reports whether a caller can make a key for another owner of this name. "*" is not
+// valid, because it stands for all owners.
 func validOwner(owner string) bool {
 	return len(owner) <= maxKeyOwner && printableASCII(owner) &&
 		strings.TrimSpace(owner) == owner && owner != "*"
 }
 
-// A secret is a prefix and 43 characters of base62, which are 256 bits. A key has 6 more, a
-// checksum by which typos need no look-up and scanners for secrets can be sure.
+// A secret is a prefix and 43 characters of base62, which hold 256 bits. A key has 6 more
+// characters, a checksum. With it, a typo needs no look-up, and scanners for secrets can be sure of
+// a match.
 const (
 	keyPrefix, claimPrefix     = "tny_", "tnc_"
 	prefixLength, secretLength = 4, 43

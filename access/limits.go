@@ -13,11 +13,11 @@ import (
 type Limit int
 
 const (
-	LimitShorten  Limit = iota // requests for a link of a URL
+	LimitShorten  Limit = iota // requests to shorten a URL
 	LimitUnknown               // look-ups of links and credentials that do not exist
 	LimitAPI                   // other calls of the API
 	LimitRedirect              // requests for a redirect or a preview
-	LimitProbes                // aliases of others that an owner asks about in calls for many
+	LimitProbes                // aliases of other owners in calls for many links
 	LimitGuess                 // guesses of the admin key; its rate is GuessRate
 	limitCount
 )
@@ -27,7 +27,7 @@ func (l Limit) String() string {
 	return [limitCount]string{"shorten", "unknown", "api", "redirect", "probes", "guess"}[l]
 }
 
-// Window returns the time that a rate counts requests for.
+// Window returns the time for which the rate of the limit is given.
 func (l Limit) Window() time.Duration {
 	if l == LimitProbes {
 		return 24 * time.Hour
@@ -38,33 +38,34 @@ func (l Limit) Window() time.Duration {
 // GuessRate is the rate of LimitGuess.
 const GuessRate = 30
 
-// Rates are how many requests a client may send at once. It may send another one for each share of
-// the limit's Window that passes. Zero: no limit.
+// Rates are how many requests a client may send at once, by Limit. It may send another one whenever
+// a share of the limit's Window, Window divided by the rate, has passed. Zero: no limit.
 type Rates [limitCount]int
 
-// Client is an owner or, if that is "", an address. The addresses of an IPv6 /64 are one client,
-// since one machine has them all. Requests without an address are one client.
+// Client is an owner or, if that is "", an address. All addresses of an IPv6 /64 are one client,
+// because one machine may use them all. Requests without an address are one client.
 type Client struct {
 	Owner   string
 	Address netip.Addr
 }
 
 // Limits counts the requests of clients by GCRA, the generic cell rate algorithm of ATM. For each
-// client it keeps one time: when its requests so far are over, if each takes its share of Window.
+// client it keeps one time: the time at which its requests so far are over, if each takes its share
+// of Window.
 //
 // The table has a fixed size, 1.98 MB, and is made at the first request with a limit. Limits by the
-// day have another one, since a day's clients would fill that of the minute. A hash with a random
-// seed maps a client to a set of the table. If the set is full of clients whose time is not over,
-// it forgets the one whose time is over first, which may then exceed its rate; no client is refused
-// wrongly. With up to 30,000 clients at once, a quarter of the table, it forgets one in some
-// millions.
+// day have a table of their own, because the clients of a day would fill the table of the minute. A
+// hash with a random seed maps a client to a set of the table. If the set is full of clients whose
+// time is not over, Limits forgets the client whose time is over first. That client may then exceed
+// its rate; no client is refused wrongly. With up to 30,000 clients at once, a quarter of the
+// table, it forgets one in some millions.
 //
-// If the clock is put back, a client waits that much longer, at most a Window. The methods may be
-// called concurrently, and do not allocate.
+// If the clock is put back, a client waits that much longer, but at most a Window. The methods may
+// be called concurrently, and do not allocate.
 type Limits struct {
 	rates Rates
 	now   func() time.Time
-	start time.Time // times are since then, so that they are monotonic if now's are
+	start time.Time // times count from here, so they are monotonic if those of now are
 	seed  maphash.Seed
 
 	minutes, days func() []set // the tables, by Window
@@ -83,7 +84,7 @@ type set struct {
 	until   [setSize]int64  // nanoseconds since start
 }
 
-// NewLimits returns limits that have counted no request.
+// NewLimits returns Limits that have counted no request.
 func NewLimits(rates Rates, now func() time.Time) *Limits {
 	rates[LimitGuess] = GuessRate
 	table := func() []set { return make([]set, setCount) }
@@ -94,8 +95,8 @@ func NewLimits(rates Rates, now func() time.Time) *Limits {
 // Rate returns the rate of a limit.
 func (l *Limits) Rate(of Limit) int { return l.rates[of] }
 
-// Take counts a request and returns zero. If the client has to wait before its next request, it
-// counts nothing and returns for how long.
+// Take counts a request and returns zero. If the client has to wait, Take counts nothing and
+// returns how long.
 func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	if l.rates[of] == 0 {
 		return 0
@@ -108,7 +109,7 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	if i < 0 {
 		i = s.least(now, of.Window())
 	} else if left := s.until[i] - now; 0 < left && left <= int64(of.Window()) {
-		until = s.until[i] // else its time is over, or the clock was put back
+		until = s.until[i] // otherwise its time is over, or the clock was put back
 	}
 	share := l.share(of)
 	if wait := until + share - now - share*int64(l.rates[of]); wait > 0 {
@@ -118,8 +119,8 @@ func (l *Limits) Take(of Limit, by Client) (wait time.Duration) {
 	return 0
 }
 
-// Return undoes a Take that returned zero. If that was longer ago than a request's share, it may
-// undo a later one instead.
+// Return undoes a Take that returned zero. If that Take was longer ago than a request's share,
+// Return may undo a later one instead.
 func (l *Limits) Return(of Limit, by Client) {
 	if l.rates[of] == 0 {
 		return
@@ -132,7 +133,7 @@ func (l *Limits) Return(of Limit, by Client) {
 	}
 }
 
-// share returns the share of Window that a request has, in nanoseconds.
+// share returns the share of Window that one request takes, in nanoseconds.
 func (l *Limits) share(of Limit) int64 { return int64(of.Window()) / int64(l.rates[of]) }
 
 // find returns the set of a client, its hash, and the time.
@@ -140,7 +141,7 @@ func (l *Limits) find(of Limit, by Client) (s *set, client uint64, now int64) {
 	key := struct {
 		limit   Limit
 		owner   string
-		address [16]byte // no netip.Addr, whose pointer would make maphash allocate
+		address [16]byte // not netip.Addr, because its pointer would make maphash allocate
 	}{limit: of, owner: by.Owner}
 	if by.Owner == "" {
 		key.address = by.Address.As16()
@@ -157,7 +158,7 @@ func (l *Limits) find(of Limit, by Client) (s *set, client uint64, now int64) {
 	return &sets()[i], client, int64(l.now().Sub(l.start))
 }
 
-// least returns the client that loses least if it is forgotten.
+// least returns the index of the client that loses least if it is forgotten.
 func (s *set) least(now int64, window time.Duration) (least int) {
 	for i, until := range s.until {
 		if until-now > int64(window) { // the clock was put back

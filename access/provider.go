@@ -22,41 +22,42 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// OIDCConfig names the OpenID Connect provider whose ID tokens are taken.
+// OIDCConfig names the OpenID Connect provider whose ID tokens are accepted.
 type OIDCConfig struct {
 	Issuer    string // exactly as it is in the tokens
 	ClientID  string // the audience that tokens must be for
-	AdminRole string // makes a person an admin, in the claim "roles"; "": nothing does
-	// Failed, unless nil, gets the error when the provider's keys could not be fetched, at most
-	// about every five seconds. The text is fit for a log. No request fails while known keys serve.
+	AdminRole string // in the claim "roles", makes a person an admin; "": nobody is one
+	// Failed, unless nil, gets the error if the provider's keys could not be fetched, at most about
+	// every five seconds. The text of the error is fit for a log. No request fails while the known
+	// keys are still valid.
 	Failed func(error)
 }
 
-// The life of a provider's keys. Ages count from the start of the fetch that they came with.
+// The life of a provider's keys. Their age counts from the start of the fetch that brought them.
 const (
 	refreshAfter = 15 * time.Minute // then a token starts a fetch, and is checked with the old keys
-	trustedFor   = time.Hour        // then a token waits for the fetch: withdrawn keys are refused
+	trustedFor   = time.Hour        // then a token waits for the fetch; withdrawn keys are refused
 	keptFor      = 24 * time.Hour   // then keys are forgotten, even if the provider is down
 
 	unknownEvery = 30 * time.Second // between fetches for tokens of unknown keys
 	retryEvery   = 30 * time.Second // between other fetches, after one that failed
 	retryFirst   = 5 * time.Second  // the same while no keys are known
-	fetchLimit   = 5 * time.Second  // for both documents of a fetch
+	fetchLimit   = 5 * time.Second  // for both documents of a fetch together
 )
 
 const (
 	maxDocument    = 256 << 10  // bytes of a document of the provider
 	maxKeys        = 64         // in the provider's set
-	maxTries       = 8          // keys to try a token with that names none
+	maxTries       = 8          // keys to try for a token that names no key
 	minRSA, maxRSA = 2048, 8192 // bits; a larger key would make each token expensive
 )
 
-// provider checks the ID tokens of an OpenID Connect provider. It fetches the provider's keys when
-// the first token comes.
+// provider checks the ID tokens of an OpenID Connect provider. It first fetches the provider's keys
+// when the first token comes.
 type provider struct {
 	OIDCConfig
-	host   string // the issuer's, with its port
-	local  bool   // the issuer is on this machine, by http
+	host   string // the host and port of the issuer
+	local  bool   // the issuer is on this machine, and has an http URL
 	parser *jwt.Parser
 	client *http.Client
 	limit  time.Duration // of a fetch
@@ -65,7 +66,7 @@ type provider struct {
 	mu       sync.Mutex
 	keys     []providerKey
 	tokens   string        // the origin of the token endpoint; "" if a page cannot call it
-	known    time.Time     // when the fetch of the keys began; zero without keys
+	known    time.Time     // when the fetch of the keys began; zero while there are none
 	tried    time.Time     // when the last fetch began
 	unknown  time.Time     // when the last fetch for an unknown key began
 	fetching chan struct{} // closed at the end of the fetch in progress; nil without one
@@ -78,7 +79,8 @@ type providerKey struct {
 	key      jwt.VerificationKey
 }
 
-// CheckIssuer returns an error if an issuer is not valid. Its text is the end of a sentence.
+// CheckIssuer returns an error if an issuer is not valid. The text of the error completes a
+// sentence.
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && !isLocal(u) ||
@@ -95,10 +97,10 @@ func IsLoopback(u *url.URL) bool {
 	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// isLocal reports whether a URL stays on this machine by http, which is as good as https there.
+// isLocal reports whether a URL stays on this machine and is http, which is as good as https there.
 func isLocal(u *url.URL) bool { return u.Scheme == "http" && IsLoopback(u) }
 
-// secure reports whether a URL is https, or as local as the issuer.
+// secure reports whether a URL is https, or is local if the issuer is local too.
 func (p *provider) secure(u *url.URL) bool { return u.Scheme == "https" || p.local && isLocal(u) }
 
 func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
@@ -123,8 +125,9 @@ func newProvider(c OIDCConfig, now func() time.Time) (*provider, error) {
 	return p, nil
 }
 
-// keysFor returns the provider's keys for alg with this kid, or with any if it is "". It returns
-// ErrInvalid if there is none, and ErrUnavailable if that is not known since the provider is down.
+// keysFor returns the provider's keys for alg with this kid, or with any kid if kid is "". It
+// returns ErrInvalid if there is no such key, and ErrUnavailable if the provider is down, so that
+// this is not known.
 func (p *provider) keysFor(ctx context.Context, kid, alg string) ([]jwt.VerificationKey, error) {
 	if fetched := p.ensure(kid, alg); fetched != nil {
 		select {
@@ -153,7 +156,7 @@ func (p *provider) ensure(kid, alg string) (fetched <-chan struct{}) {
 	defer p.mu.Unlock()
 	now := p.now()
 	switch age := now.Sub(p.known); {
-	case age >= keptFor: // or there are none
+	case age >= keptFor: // or there are no keys
 		p.keys = nil
 		return p.fetch(now, &p.tried, retryFirst)
 	case len(p.find(kid, alg)) == 0:
@@ -177,7 +180,7 @@ func (p *provider) find(kid, alg string) (found []jwt.VerificationKey) {
 }
 
 // fetch begins a fetch, unless one is in progress or the last of its kind began less than every
-// ago. It returns the one in progress, or nil. The caller holds p.mu.
+// ago. It returns the fetch in progress, or nil. The caller holds p.mu.
 func (p *provider) fetch(now time.Time, last *time.Time, every time.Duration) <-chan struct{} {
 	if p.fetching == nil && now.Sub(*last) >= every {
 		*last, p.tried, p.fetching = now, now, make(chan struct{})
@@ -186,7 +189,7 @@ func (p *provider) fetch(now time.Time, last *time.Time, every time.Duration) <-
 	return p.fetching
 }
 
-// refresh fetches the keys for all callers that wait, even if some of them give up.
+// refresh fetches the keys for all waiting callers. It goes on if some of them give up.
 func (p *provider) refresh(began time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit)
 	defer cancel()
@@ -204,7 +207,7 @@ func (p *provider) refresh(began time.Time) {
 }
 
 // download fetches the provider's keys, and the origin of its token endpoint, by OpenID Connect
-// Discovery 1.0. An invalid document is an error, like no response.
+// Discovery 1.0. An invalid document is an error, like a missing response.
 func (p *provider) download(ctx context.Context) (keys []providerKey, tokens string, err error) {
 	var discovery struct {
 		Issuer string `json:"issuer"`
@@ -240,8 +243,8 @@ func (p *provider) download(ctx context.Context) (keys []providerKey, tokens str
 	return keys, p.origin(discovery.Tokens), nil
 }
 
-// get reads a JSON document of the provider. No error quotes the address, which the provider may
-// have chosen.
+// get reads a JSON document of the provider. No error quotes the address, because the provider may
+// have chosen it.
 func (p *provider) get(ctx context.Context, address string, document any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -271,8 +274,8 @@ func (p *provider) get(ctx context.Context, address string, document any) error 
 	return nil
 }
 
-// parseKey parses a JSON Web Key (RFC 7517). Sets also have keys for other purposes: ok reports
-// whether it can check ID tokens.
+// parseKey parses a JSON Web Key (RFC 7517). Sets also have keys for other purposes. ok reports
+// whether the key can check ID tokens.
 func parseKey(raw []byte) (_ providerKey, ok bool) {
 	var k struct {
 		Type       string    `json:"kty"`

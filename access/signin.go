@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// SignIn is what a page needs to sign people in with the provider; zero without one.
+// SignIn is what a page needs to sign people in with the provider. It is zero if there is no
+// provider.
 type SignIn struct {
 	Issuer, ClientID string
-	// Origins are those that the page calls: the issuer's, and that of the token endpoint if it is
-	// another one, as with Entra External ID.
+	// Origins are the origins that the page calls: the origin of the issuer, and the origin of the
+	// token endpoint if it differs, as with Entra External ID.
 	Origins []string
 }
 
-// signInLimit is how long a page waits for the provider; if that is down, people cannot sign in.
+// signInLimit is how long a page waits for the provider. If the provider is down, people cannot
+// sign in.
 const signInLimit = 2 * time.Second
 
-// SignIn says how people sign in. It asks the provider, unless that has responded before: only the
-// provider's metadata name its token endpoint.
+// SignIn says how people sign in. It asks the provider, unless the provider has responded before,
+// because only the provider's metadata name its token endpoint.
 func (a *Authenticator) SignIn(ctx context.Context) SignIn {
 	p := a.provider
 	if p == nil {
@@ -51,11 +53,12 @@ func (a *Authenticator) SignIn(ctx context.Context) SignIn {
 	return s
 }
 
-// plainHost matches hosts that can stand in a header, with or without a port: those of URLs may
-// have commas and semicolons.
+// plainHost matches hosts, with or without a port, that are safe in a header. Hosts of URLs may
+// have commas and semicolons, which are not.
 var plainHost = regexp.MustCompile(`^[A-Za-z0-9.:\[\]-]+$`)
 
-// origin returns the origin of a URL that the provider may have and a header can hold; else "".
+// origin returns the origin of a URL if the URL is secure and the origin is safe in a header, and
+// "" otherwise.
 func (p *provider) origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || !plainHost.MatchString(u.Host) || !p.secure(u) {

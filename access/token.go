@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	leeway     = time.Minute // between the provider's clock and ours
+	leeway     = time.Minute // for the difference between the provider's clock and ours
 	maxSubject = 255         // characters (OpenID Connect Core 1.0, section 2)
 	maxName    = 100         // characters
 )
@@ -31,9 +31,9 @@ func (p *provider) newParser() *jwt.Parser {
 		jwt.WithStrictDecoding())
 }
 
-// caller returns the person that an ID token is for.
+// caller returns the person whom an ID token identifies.
 func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
-	claims := jwt.MapClaims{} // not a struct, which would take "Sub" for "sub"
+	claims := jwt.MapClaims{} // a struct would take "Sub" for "sub"
 	var keyErr error
 	_, err := p.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (any, error) {
 		var keys jwt.VerificationKeySet
@@ -89,7 +89,8 @@ func (p *provider) keysOf(ctx context.Context, t *jwt.Token) ([]jwt.Verification
 		return nil, fmt.Errorf("%w: the token has critical extensions, and none is known here",
 			ErrInvalid)
 	}
-	// Providers also sign logout tokens and access tokens with these keys; their type says so.
+	// Providers also sign logout tokens and access tokens with these keys. Those tokens have
+	// another type.
 	if typ, ok := t.Header["typ"].(string); ok && !strings.EqualFold(typ, "JWT") {
 		return nil, fmt.Errorf("%w: the token is no ID token by its type", ErrInvalid)
 	}
@@ -114,13 +115,13 @@ func reason(err error) error {
 	return jwt.ErrTokenInvalidClaims
 }
 
-// hasRole reports whether a claim, a list or one text, has a role.
+// hasRole reports whether a claim, which is a list or one text, has a role.
 func hasRole(claim any, role string) bool {
 	list, ok := claim.([]any)
 	return claim == any(role) || ok && slices.Contains(list, any(role))
 }
 
-// printable returns the text of a claim, fit to be shown; "" if it is none.
+// printable returns the text of a claim, made fit to be shown; "" if the claim is not a text.
 func printable(claim any) string {
 	text, _ := claim.(string)
 	text = strings.Map(func(r rune) rune {

@@ -17,7 +17,7 @@ type column int
 const (
 	target column = iota
 	code          // the alias, perhaps in slashes
-	short         // a short URL, whose path is the alias
+	short         // a short URL; its path is the alias
 	custom        // further short URLs, separated by commas or spaces
 	title
 	tags
@@ -39,15 +39,18 @@ const (
 
 // table is a CSV format: a row of column names, then one record a row.
 type table struct {
-	// names are the names of each column as normal returns them. The first that a file has counts.
+	// names are the names of each column, as normal returns them. If a file has several of them,
+	// the first in this list counts.
 	names [columns][]string
-	// own: texts are kept as they are, tags are from joinTags, and records may lack an alias.
+	// own: the format is our own. Texts are kept as they are, tags are from joinTags, and records
+	// may lack an alias.
 	own bool
-	// bare is the order of the columns in files without their names; nil: files have them.
+	// bare is the order of the columns in files without column names. nil: all files have the
+	// names.
 	bare []column
 	// skip is the alias of rows that are not links.
 	skip string
-	// null are the texts that stand for no value.
+	// null lists the texts that stand for no value.
 	null []string
 }
 
@@ -111,7 +114,7 @@ func normal(name string) string {
 	}, strings.ToLower(name))
 }
 
-// header returns the header that a row is.
+// header parses a row as the header. Error: a FileError.
 func (t *table) header(fields []string, f Format) (*header, error) {
 	h := &header{fields: slices.Clone(fields)}
 	var names []string
@@ -152,7 +155,8 @@ func (t *table) listed(cs ...column) string {
 	return strings.Join(names, ", ")
 }
 
-// bareHeader returns the header of a file that begins with a record, and whether it does.
+// bareHeader returns the header of a file without column names, and reports whether the file has
+// none, because its first row is a record.
 func (t *table) bareHeader(fields []string) (*header, bool) {
 	if t.bare == nil || len(fields) != len(t.bare) {
 		return nil, false
@@ -167,7 +171,7 @@ func (t *table) bareHeader(fields []string) (*header, bool) {
 	return h, isTime && strings.Contains(fields[h.at[target]], "://")
 }
 
-// read reads the rows of a file, which begins with start.
+// read reads the rows of a file. start is the start of the file.
 func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
 	rows := newRowReader(in, start)
 	var h *header
@@ -203,10 +207,11 @@ func (t *table) read(in io.Reader, start []byte, f Format, yield func(Record) bo
 	}
 }
 
-// separator begins the line that tells spreadsheets the separator. It is not a record.
+// separator begins the line that tells spreadsheets which separator the file has. That line is not
+// a record.
 const separator = "sep="
 
-// blank reports whether a row is empty, or that line.
+// blank reports whether a row is empty or is the line with separator.
 func blank(fields []string) bool {
 	if strings.EqualFold(fields[0], separator) {
 		fields = fields[1:]
@@ -224,9 +229,9 @@ func (t *table) records(h *header, row row, yield func(Record)) {
 	wrong := row.wrong
 	switch {
 	case wrong != "":
-	case len(row.fields) != len(h.fields): // too many, even if empty, may be a title that was cut
+	case len(row.fields) != len(h.fields): // also if the extra ones are empty: a title may be cut
 		wrong = uneven(row, len(h.fields))
-	case slices.Equal(row.fields, h.fields): // the header again: several files were concatenated
+	case slices.Equal(row.fields, h.fields): // the header again, in concatenated files
 		return
 	case slices.ContainsFunc(row.fields, notValid):
 		wrong = notUTF8
@@ -239,7 +244,7 @@ func (t *table) records(h *header, row row, yield func(Record)) {
 
 func notValid(text string) bool { return !utf8.ValidString(text) }
 
-// uneven returns what is wrong with a row that should have another number of fields.
+// uneven says what is wrong with a row that has the wrong number of fields.
 func uneven(row row, should int) string {
 	hint := "put text that has a separator in it into quotes"
 	switch {
@@ -257,9 +262,9 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 		if h.at[c] < 0 {
 			return ""
 		}
-		s := strings.Clone(fields[h.at[c]]) // otherwise it keeps the row in memory
+		s := strings.Clone(fields[h.at[c]]) // otherwise it would keep the row in memory
 		switch {
-		case c >= title && slices.Contains(t.null, s): // an alias may be called so
+		case c >= title && slices.Contains(t.null, s): // an alias may be spelled so
 			return ""
 		case !t.own:
 			return strings.TrimSpace(s)
@@ -322,8 +327,8 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 	b.yield(t.names[target][0], yield)
 }
 
-// looseTags splits the tags of other programs: a list in JSON, or separated by commas, or by bars
-// where there are no commas.
+// looseTags splits the tags of other programs. They are a list in JSON, or separated by commas, or
+// by bars if there are no commas.
 func looseTags(s string) (all []string) {
 	var list []string
 	if strings.HasPrefix(s, "[") && json.Unmarshal([]byte(s), &list) == nil {

@@ -23,7 +23,7 @@ var documents = map[Format]document{
 	Bitly: {"links", decodeBitly},
 }
 
-// bounded is r until the decoder has returned no token or value for maxRecord bytes.
+// bounded reads from r. It fails if the decoder has returned no token or value for maxRecord bytes.
 type bounded struct {
 	r       io.Reader
 	decoder *jsontext.Decoder
@@ -47,10 +47,10 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read reads the entries of a file. The number of an entry is its Line.
+// read reads the entries of a file. The Line of a record is the number of its entry, from 1.
 func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 	in := &bounded{r: r}
-	// Errors within one entry are found when it is decoded.
+	// Errors within an entry are found later, when the entry is decoded.
 	in.decoder = jsontext.NewDecoder(in,
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	entries, lists := 0, 0
@@ -85,7 +85,8 @@ func (d document) read(r io.Reader, f Format, yield func(Record) bool) error {
 // errStopped: the caller wants no more entries.
 var errStopped = errors.New("stopped")
 
-// walk yields the entries of all lists. The error is the decoder's, or errStopped.
+// walk yields the entries of all lists, and adds the number of lists to lists. Its error comes from
+// the decoder, or is errStopped.
 func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte) bool) error {
 	list := func() error {
 		*lists++
@@ -141,8 +142,8 @@ func (d document) walk(in *jsontext.Decoder, lists *int, yield func(data []byte)
 	}
 }
 
-// flag is a boolean of a program whose database may have none: null, "" and the texts that
-// parseBool takes for false are false, and any other value is true.
+// flag is a boolean from a program whose database may have no booleans. null, "" and the texts that
+// parseBool takes for false are false. Any other value is true.
 type flag bool
 
 // UnmarshalJSON decodes the value.

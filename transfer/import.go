@@ -7,14 +7,15 @@ import (
 	"tiney/link"
 )
 
-// Importer imports links as they are. Of several with one alias the first comes first. A link that
-// is there and has the same long URL stays as it is. When ctx has ended, no other link is begun.
-// Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted, link.ErrUnavailable.
+// Importer imports links as they are. Links with the same alias are imported in order. A link that
+// already exists with the same long URL stays as it is. After ctx has ended, the Importer begins no
+// further link. Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted,
+// link.ErrUnavailable.
 type Importer interface {
-	// Import makes what it returns durable, and is safe to repeat after any error.
+	// Import imports links. What it returns is durable. Import is safe to repeat after any error.
 	Import(ctx context.Context, links []link.Link) []link.Imported
-	// TryImport returns what Import would, and what is there, and only reads. Made has what earlier
-	// calls would have made, and is added to.
+	// TryImport returns what Import would return, and for each alias the link that has it. It only
+	// reads. made has the links that earlier calls would have made, and TryImport adds to it.
 	TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported
 }
 
@@ -22,29 +23,29 @@ type Importer interface {
 type Import struct {
 	Links  Importer
 	Rules  link.Rules
-	Owner  string // of all links, unless KeepOwners
-	DryRun bool   // makes nothing, and keeps some 80 bytes of each link in memory
+	Owner  string // the owner of all links, unless KeepOwners
+	DryRun bool   // makes nothing, but keeps some 80 bytes per link in memory
 	// KeepOwners lets the records say who owns the links.
 	KeepOwners bool
 
 	made map[link.Alias]uint64 // by the dry run
 }
 
-// Result is what became of one record.
+// Result is the outcome of one record.
 type Result struct {
 	Line    int
 	Alias   link.Alias // "" if the record has none, or one that is not valid
-	Created bool       // the link was made; else it was there, or Err says why not
+	Created bool       // the link was made; if not, it existed or Err says why not
 	// Err is a RecordError, a *link.InvalidError, or an error of Importer.
 	Err error
 }
 
-// Add imports records at now. The results are in their order; those with link.ErrUnavailable can be
-// imported again.
+// Add imports records at the time now. The results are in the order of the records. Records whose
+// result has link.ErrUnavailable can be imported again.
 func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Result {
 	results := make([]Result, len(records))
 	var links []link.Link
-	var pending []*Result // of the links
+	var pending []*Result // the results of links
 	for i, record := range records {
 		result := &results[i]
 		result.Line = record.Line
@@ -74,7 +75,7 @@ func (im *Import) add(ctx context.Context, links []link.Link) []link.Imported {
 	return im.Links.TryImport(ctx, links, im.made)
 }
 
-// link returns the link that a record is to become.
+// link returns the link to import for a record.
 func (im *Import) link(record Record, now time.Time) (link.Link, error) {
 	if record.Err != nil {
 		return link.Link{}, record.Err

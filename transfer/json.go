@@ -16,10 +16,10 @@ import (
 	"tiney/link"
 )
 
-// decoder decodes one JSON object, which may be several records. It leaves out their Line.
+// decoder decodes one JSON object, which may yield several records. It does not set their Line.
 type decoder func(data []byte, yield func(Record))
 
-// objectLines is a format of one JSON object a line.
+// objectLines is a format with one JSON object per line.
 type objectLines struct{ decode decoder }
 
 var objects = map[Format]objectLines{
@@ -27,7 +27,7 @@ var objects = map[Format]objectLines{
 	Golink: {decodeGolink},
 }
 
-// read reads the lines of a file, which begins with start.
+// read reads the lines of a file. start is the start of the file.
 func (o objectLines) read(in io.Reader, start []byte, f Format, yield func(Record) bool) error {
 	if len(start) > 0 && start[0] != '{' {
 		return fileErrorf("The format %s has one JSON object a line, "+
@@ -102,7 +102,7 @@ type linkJSON struct {
 	LastAt     nullable   `json:"lastClickAtUtc"`
 }
 
-// nullable is a text that is null in JSON if it is empty.
+// nullable is a text that JSON has as null if it is empty.
 type nullable string
 
 // MarshalJSONTo encodes the text.
@@ -137,7 +137,7 @@ func decodeRow(data []byte, yield func(Record)) {
 	b.yield("longUrl", yield)
 }
 
-// unmarshal decodes an object of another program: names are in any case, and some come twice.
+// unmarshal decodes an object of another program. Names may be in any case, and may occur twice.
 func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v,
 		json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true))
@@ -160,7 +160,7 @@ func decodeGolink(data []byte, yield func(Record)) {
 	b.yield("Long", yield)
 }
 
-// jsonWrong returns what is wrong with an object that cannot be decoded.
+// jsonWrong says what is wrong with an object that cannot be decoded.
 func jsonWrong(err error) string {
 	var semantic *json.SemanticError
 	var syntactic *jsontext.SyntacticError
@@ -179,7 +179,7 @@ func jsonWrong(err error) string {
 	return "The JSON is damaged."
 }
 
-// member returns the name of a member for an error's text, such as "tags/0".
+// member returns the quoted name of a member, such as "tags/0", for the text of an error.
 func member(p jsontext.Pointer) string { return quoted(strings.TrimPrefix(string(p), "/")) }
 
 func kindOf(t reflect.Type) string {

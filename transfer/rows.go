@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// maxSeparators is how many separators a row may have, in text too: each may be a field, which
-// takes csv.Reader 40 bytes.
+// maxSeparators is how many separators a row may have, including those in text. Each may begin a
+// field, for which csv.Reader needs 40 bytes.
 const maxSeparators = 1 << 16
 
 // row is a row of a CSV file.
@@ -20,15 +20,15 @@ type row struct {
 	wrong       string   // why it has no fields, or ""
 }
 
-// rowReader reads the rows of a CSV file. Its csv.Reader reads the file through it, so it has the
-// text of the current row: to bound it, to count its lines, and to read it again.
+// rowReader reads the rows of a CSV file. Its csv.Reader reads the file through it. So it has the
+// text of the current row, and can bound the text, count its lines, and read it again.
 type rowReader struct {
 	in    io.Reader
 	comma rune
 	csv   *csv.Reader
 
-	text   bytes.Buffer // of the file, read since the end of the last row
-	offset int64        // of text in the file
+	text   bytes.Buffer // what was read of the file since the end of the last row
+	offset int64        // where text begins in the file, in bytes
 	line   int          // the line where text begins, from 1
 	err    error        // of reading, except io.EOF
 
@@ -45,8 +45,8 @@ func newRowReader(r io.Reader, start []byte) *rowReader {
 	return rows
 }
 
-// separatorOf returns the most frequent of comma, semicolon (of spreadsheets with decimal commas)
-// and tab in the first line of a file, outside of quotes.
+// separatorOf returns the separator of a file: the most frequent of comma, semicolon and tab in its
+// first line, outside of quotes. Spreadsheets with decimal commas write semicolons.
 func separatorOf(start []byte) rune {
 	if end := bytes.IndexAny(start, "\r\n"); end >= 0 {
 		start = start[:end]
@@ -96,13 +96,14 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// skipBlank takes blank lines, which csv.Reader skips. There may be any number of them.
+// skipBlank takes the blank lines at the start of the text, because csv.Reader skips them. There
+// may be any number of them.
 func (r *rowReader) skipBlank() {
 	text := r.text.Bytes()
 	r.take(len(text) - len(bytes.TrimLeft(text, "\n")))
 }
 
-// take takes n bytes of the text.
+// take removes n bytes from the start of the text, and returns them.
 func (r *rowReader) take(n int) []byte {
 	taken := r.text.Next(n)
 	r.offset += int64(n)
@@ -110,7 +111,7 @@ func (r *rowReader) take(n int) []byte {
 	return taken
 }
 
-// next returns the next row. The error is io.EOF, that of reading, or a FileError.
+// next returns the next row. The error is io.EOF, the error of reading, or a FileError.
 func (r *rowReader) next() (row, error) {
 	fields, err := r.csv.Read()
 	if r.err != nil {
@@ -126,9 +127,9 @@ func (r *rowReader) next() (row, error) {
 	}
 	quote := next.first + strings.Count(strings.Join(fields, ""), "\n")
 	if next.first == next.last || errors.Is(err, csv.ErrBareQuote) {
-		// Some programs neither double the quotes within a text nor put it into quotes. With
-		// LazyQuotes that is readable, and safe in one line: if a quote never ends, the last field
-		// has the end of the line in it.
+		// Some programs neither double the quotes within a text nor put the text into quotes.
+		// LazyQuotes can read that. It is safe within one line: if a quote never ends, the last
+		// field contains the end of the line.
 		r.again.Write(text)
 		r.again.WriteByte('\n')
 		if next.fields, err = r.lazy.Read(); err != nil {

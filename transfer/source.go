@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// maxRecord is the longest record that is read, in bytes. Our own have at most some 50 KB, with
-	// every character escaped; those of other programs may have more columns.
+	// maxRecord is the longest record that is read, in bytes. Our own records have at most some 50
+	// KB, with every character escaped. Records of other programs may have more columns.
 	maxRecord = 1 << 20
-	// startSize is how much of a file shows what it is, in bytes.
+	// startSize is how much of a file is looked at to find out what it is, in bytes.
 	startSize = 64 << 10
 )
 
-// open returns a file after its byte order mark, and its start without white space before it.
+// open returns a reader of a file without its byte order mark, and the start of the file without
+// leading white space. The error is a FileError or the error of reading.
 func open(r io.Reader) (in *bufio.Reader, start []byte, err error) {
 	in = bufio.NewReaderSize(r, startSize)
 	start, err = in.Peek(startSize)
@@ -42,7 +43,7 @@ func open(r io.Reader) (in *bufio.Reader, start []byte, err error) {
 	return in, start, nil
 }
 
-// sql matches how the dumps of MySQL, MariaDB, phpMyAdmin, PostgreSQL and SQLite begin.
+// sql matches the start of dumps of MySQL, MariaDB, phpMyAdmin, PostgreSQL and SQLite.
 var sql = regexp.MustCompile(`^(?i:--\s|/\*|(insert|replace)\s+(ignore\s+)?(into\s|\x60)` +
 	`|(create|drop|alter|lock)\s+(table|database|schema)` +
 	`|copy\s+\S+\s*\([\w"]+,|pragma\s|(begin|start)(\s+transaction)?;\s*[\r\n]` +
@@ -61,7 +62,7 @@ var signatures = []struct{ start, is string }{
 
 const utf16 = "The file is UTF-16. Save it as UTF-8."
 
-// notText says what a file is that is not text in UTF-8. It returns "" for text.
+// notText says what a file is if it is not text in UTF-8, or returns "" if it is.
 func notText(data []byte) string {
 	for _, s := range signatures {
 		if bytes.HasPrefix(data, []byte(s.start)) {
@@ -71,7 +72,8 @@ func notText(data []byte) string {
 	if len(data) < 4 {
 		return ""
 	}
-	// Each of our formats begins with ASCII: in UTF-16, every other byte is zero.
+	// Files of every format begin with ASCII characters. In UTF-16, every other byte of those is
+	// zero.
 	first, second := data[0] == 0, data[1] == 0
 	if first != second && first == (data[2] == 0) && second == (data[3] == 0) {
 		return utf16
@@ -79,7 +81,7 @@ func notText(data []byte) string {
 	return ""
 }
 
-// lineFeeds is r with LF for each CR LF and each CR.
+// lineFeeds reads from r, and replaces each CR LF and each CR by LF.
 type lineFeeds struct {
 	r  io.Reader
 	cr bool // the last byte of r was CR
@@ -110,8 +112,8 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{in: bufio.NewReader(&lineFeeds{r: r})}
 }
 
-// next returns the next line and its number, from 1. The line is valid until the next call; it is
-// nil if it is longer than maxRecord. The error is that of reading.
+// next returns the next line and its number, from 1. The line is valid until the next call. It is
+// nil if it is longer than maxRecord. The error is the error of reading.
 func (l *lineReader) next() (line []byte, number int, err error) {
 	l.number++
 	l.line = l.line[:0]

@@ -1,5 +1,5 @@
-// Package transfer reads and writes links as files, in formats of our own and in those that other
-// URL shorteners export, and imports them.
+// Package transfer imports links, and reads and writes them as files. It writes formats of its own,
+// and also reads the formats that other URL shorteners export.
 package transfer
 
 import (
@@ -16,25 +16,26 @@ import (
 
 // Record is one link of a file.
 type Record struct {
-	// Line is the line where the record begins, from 1, or in a JSON document the number of the
-	// entry. It never decreases. A Bitly link with several aliases is several records of one line.
+	// Line is the line on which the record begins, from 1, or in a JSON document the number of the
+	// entry. It never decreases. A Bitly link with several aliases becomes several records with the
+	// same Line.
 	Line int
-	// Link has the values of the file, to which no rule was applied. It has a long URL. Values that
-	// the file does not have are zero, StatusCode too. Times are UTC and whole seconds. Only our
-	// own formats set the owner, and only they may lack the alias.
+	// Link has the values of the file, before any rule is applied. It has a long URL. Values that
+	// the file does not have are zero, including StatusCode. Times are UTC and whole seconds. Only
+	// our own formats set the owner, and only they may lack the alias.
 	Link link.Link
-	// Total has the clicks before the export: Clicks, Bots and Last only.
+	// Total has the clicks before the export. Only Clicks, Bots and Last are set.
 	Total clicks.Total
-	// Err is a RecordError or nil. With an error, all other fields but Line are zero.
+	// Err is a RecordError or nil. With an error, all other fields except Line are zero.
 	Err error
 }
 
 // Format is the format of a file.
 type Format string
 
-// The formats. Only the first two can be written.
+// The formats. Only NDJSON and CSV can be written.
 const (
-	NDJSON         Format = "ndjson" // one JSON object a line, with the members of the API
+	NDJSON         Format = "ndjson" // one JSON object per line, with the members of the API
 	CSV            Format = "csv"    // the same as columns
 	Shlink         Format = "shlink"
 	YOURLS         Format = "yourls"
@@ -48,7 +49,8 @@ const (
 // Formats are all formats that can be read.
 var Formats = []Format{NDJSON, CSV, Shlink, YOURLS, Kutt, Bitly, Dub, AzURLShortener, Golink}
 
-// Own reports whether the format is one of our own. They can be written, and have owners.
+// Own reports whether the format is one of our own. Our own formats can be written, and have
+// owners.
 func (f Format) Own() bool { return f == NDJSON || f == CSV }
 
 // ErrFormat: there is no such format.
@@ -62,7 +64,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", ErrFormat
 }
 
-// FileError says, for users, why a file or the rest of it cannot be read.
+// FileError tells users why a file or the rest of it cannot be read.
 type FileError string
 
 func (e FileError) Error() string { return string(e) }
@@ -71,12 +73,12 @@ func fileErrorf(format string, args ...any) error {
 	return FileError(fmt.Sprintf(format, args...))
 }
 
-// RecordError says, for users, what is wrong with one record.
+// RecordError tells users what is wrong with one record.
 type RecordError string
 
 func (e RecordError) Error() string { return string(e) }
 
-// quoted returns text of a file for an error, in quotes and cut to a few characters.
+// quoted returns text from a file for use in an error, in quotes and cut to 80 characters.
 func quoted(text string) string {
 	const most = 80
 	runes := 0
@@ -88,9 +90,9 @@ func quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Read reads the records of a file, in memory that does not grow with the file. A damaged record
-// has Err, and reading goes on after it. Blank lines are no records. An error ends the sequence: it
-// is that of reading r, a FileError, or ErrFormat.
+// Read reads the records of a file. Its memory does not grow with the file. A damaged record has
+// Err, and reading goes on after it. Blank lines are not records. An error ends the sequence. It is
+// an error of r, a FileError, or ErrFormat.
 func Read(r io.Reader, f Format) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := read(r, f, func(rec Record) bool { return yield(rec, nil) }); err != nil {

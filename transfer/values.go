@@ -23,7 +23,7 @@ type builder struct {
 	own    bool     // the format is our own: records may lack an alias, and nothing is cut
 }
 
-// fail sets the error of the record, unless it has one.
+// fail sets the error of the record, unless the record has one.
 func (b *builder) fail(format string, args ...any) {
 	if b.Err == nil {
 		b.Err = RecordError(fmt.Sprintf(format, args...))
@@ -56,8 +56,8 @@ func (b *builder) count(dst *int64, name, text string) {
 	*dst = n
 }
 
-// yield yields the record once for each of its aliases; only the first has the clicks. target is
-// the name of the target's column or member.
+// yield yields the record once for each of its aliases. Only the first one has the clicks. target
+// is the name of the column or member with the target.
 func (b *builder) yield(target string, yield func(Record)) {
 	switch {
 	case b.Link.LongURL == "":
@@ -98,7 +98,7 @@ func (b *builder) yield(target string, yield func(Record)) {
 	}
 }
 
-// fit returns a text of another program without control characters, and cut to most characters.
+// fit returns a text of another program, without control characters and cut to most characters.
 func fit(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(text, unicode.IsControl), " ")
 	runes := 0
@@ -111,7 +111,8 @@ func fit(text string, most int) string {
 	return strings.TrimSpace(text)
 }
 
-// fitAll returns the first of the tags of another program, as many as a link may have.
+// fitAll returns the first tags of another program, as many as a link may have, each once and made
+// fit.
 func fitAll(tags []string) (all []string) {
 	for _, tag := range tags {
 		if len(all) == link.MaxTags {
@@ -144,8 +145,8 @@ func (b *builder) aliases() (aliases []link.Alias) {
 	return aliases
 }
 
-// pathOf returns the whole path of a short URL, which may lack its scheme, without the slashes at
-// its ends. The last segment alone would be another alias.
+// pathOf returns the path of a short URL without the slashes at its ends. The URL may lack its
+// scheme. The whole path is the alias; its last segment alone would be another alias.
 func pathOf(short string) string {
 	if _, after, ok := strings.Cut(short, "://"); ok {
 		short = after
@@ -157,7 +158,7 @@ func pathOf(short string) string {
 	return strings.Trim(path, "/")
 }
 
-// parseBool parses true or false as programs write it, in any case.
+// parseBool parses true or false in the ways that programs write them, ignoring case.
 func parseBool(text string) (is, ok bool) {
 	switch strings.ToLower(text) {
 	case "true", "yes", "1", "t":
@@ -168,7 +169,7 @@ func parseBool(text string) (is, ok bool) {
 	return false, false
 }
 
-// layouts are how files write times, besides RFC 3339. Without a zone they are UTC.
+// layouts are the forms of times in files, besides RFC 3339. Times without a zone are UTC.
 var layouts = []string{
 	time.DateTime,
 	"2006-01-02T15:04:05-0700", // Bitly
@@ -177,7 +178,8 @@ var layouts = []string{
 	time.DateOnly,
 }
 
-// parseTime parses a time, to the second. MySQL's date for none is the zero time.
+// parseTime parses a time, to the second. It returns the zero time for the date by which MySQL says
+// that there is none.
 func parseTime(text string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, text)
 	for i := 0; err != nil && i < len(layouts); i++ {

@@ -14,17 +14,19 @@ import (
 	"tiney/link"
 )
 
-// Writer writes records in one of our own formats. Read returns them as they were written, but for
-// Shared, DeletedAt and Line, with times to the second, and in CSV with all line ends as LF.
+// Writer writes records in one of our own formats. Read returns the records as they were written,
+// except Shared, DeletedAt and Line; with times to the second, and in CSV with all line ends as LF.
 //
-// CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas;
-// one that has a comma or a quote in it, or white space at an end, is in quotes itself.
-// Spreadsheets take a field that begins with =, +, - or @ for a formula, even in quotes, and
-// anybody may choose a title. So Writer puts an apostrophe before an alias, title, tag or owner
-// that begins like that, also after apostrophes, and Read takes one away again.
+// CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas. A
+// tag that contains a comma or a quote, or that begins or ends with white space, is itself in
+// quotes. Spreadsheets take a field that begins with =, +, - or @ for a formula, even in quotes,
+// and anybody may choose a title. So Writer puts an apostrophe before an alias, title, list of tags
+// or owner that begins with such a character, also if apostrophes precede the character. Read takes
+// one apostrophe away again.
 type Writer struct {
-	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets the separator. Without it
-	// some take semicolons, and a field may begin anywhere in a title or a long URL.
+	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets the separator. Without
+	// that line, some spreadsheets split at semicolons, and then a field may begin anywhere in a
+	// title or a long URL.
 	ForSpreadsheet bool
 
 	base   link.Base
@@ -34,12 +36,12 @@ type Writer struct {
 	began  bool
 }
 
-// NewWriter returns a Writer to w of short URLs below base. It buffers until Flush.
+// NewWriter returns a Writer that writes to w, with short URLs below base. It buffers until Flush.
 func NewWriter(w io.Writer, f Format, base link.Base) *Writer {
 	return &Writer{base: base, format: f, w: w, csv: csv.NewWriter(w)}
 }
 
-// Write writes a record without its Err. The error is that of writing, or ErrFormat.
+// Write writes a record without its Err. The error is the error of writing, or ErrFormat.
 func (w *Writer) Write(rec Record) error {
 	l := rec.Link
 	if l.StatusCode == 0 {
@@ -117,7 +119,7 @@ func (w *Writer) begin() error {
 		"deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc"})
 }
 
-// Flush writes the buffer, and the column names even if there was no record.
+// Flush writes the buffer. In CSV it writes the column names even if there was no record.
 func (w *Writer) Flush() error {
 	if w.format != CSV {
 		return nil
@@ -129,7 +131,7 @@ func (w *Writer) Flush() error {
 	return w.csv.Error()
 }
 
-// stamp returns a time as the API writes it, and "" for none.
+// stamp returns a time as the API writes it, or "" for the zero time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -137,15 +139,15 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// formula reports whether spreadsheets take a field for a formula (see
-// https://owasp.org/www-community/attacks/CSV_Injection), or would without apostrophes before it.
+// formula reports whether spreadsheets take a field for a formula, or would do so without the
+// apostrophes before it (see https://owasp.org/www-community/attacks/CSV_Injection).
 func formula(s string) bool {
 	s = strings.TrimLeft(s, "'")
 	first, _ := utf8.DecodeRuneInString(s)
 	return s != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first)
 }
 
-// guarded returns a field that no spreadsheet takes for a formula, and unguarded reverses it.
+// guarded changes a field so that no spreadsheet takes it for a formula. unguarded reverses this.
 func guarded(s string) string {
 	if formula(s) {
 		return "'" + s
@@ -160,7 +162,7 @@ func unguarded(s string) string {
 	return s
 }
 
-// joinTags writes tags into one field, and splitTags reads them from there.
+// joinTags writes tags into one field. splitTags reads them from it.
 func joinTags(tags []string) string {
 	var b strings.Builder
 	for i, tag := range tags {
@@ -175,8 +177,8 @@ func joinTags(tags []string) string {
 	return b.String()
 }
 
-// splitTags returns false if a quote is out of place. Tags may have spaces around them, as people
-// write them.
+// splitTags splits a field into tags. It returns false if a quote is out of place. Spaces around
+// tags are allowed, because people write them.
 func splitTags(s string) (tags []string, ok bool) {
 	if s = strings.TrimSpace(s); s == "" {
 		return nil, true
@@ -185,7 +187,7 @@ func splitTags(s string) (tags []string, ok bool) {
 		tag := ""
 		if s = strings.TrimLeft(s, " "); strings.HasPrefix(s, `"`) {
 			var text strings.Builder
-			// Each round takes a part up to the next quote; a doubled one begins another part.
+			// Each round takes a part up to the next quote. A doubled quote begins another part.
 			for strings.HasPrefix(s, `"`) {
 				part, rest, closed := strings.Cut(s[1:], `"`)
 				if !closed {

@@ -26,10 +26,10 @@ import (
 type OIDCConfig struct {
 	Issuer    string // exactly as it is in the tokens
 	ClientID  string // the audience that tokens must be for
-	AdminRole string // in the claim "roles", makes a person an admin; "": nobody is one
+	AdminRole string // in the claim "roles", makes a person an admin; "": no role does
 	// Failed, unless nil, gets the error if the provider's keys could not be fetched, at most about
 	// every five seconds. The text of the error is fit for a log. No request fails while the known
-	// keys are still valid.
+	// keys serve.
 	Failed func(error)
 }
 
@@ -66,7 +66,7 @@ type provider struct {
 	mu       sync.Mutex
 	keys     []providerKey
 	tokens   string        // the origin of the token endpoint; "" if a page cannot call it
-	known    time.Time     // when the fetch of the keys began; zero while there are none
+	known    time.Time     // when the fetch of the keys began; zero before the first success
 	tried    time.Time     // when the last fetch began
 	unknown  time.Time     // when the last fetch for an unknown key began
 	fetching chan struct{} // closed at the end of the fetch in progress; nil without one

@@ -261,8 +261,7 @@ func problemOf(err error) *problem {
 // pageStatuses are the statuses of problems that become pages outside of /api/, if the client
 // prefers HTML.
 var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone,
-	http.StatusTooManyRequests,
-	http.StatusServiceUnavailable}
+	http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
 // write responds with the problem, as a page or as JSON.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {

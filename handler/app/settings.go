@@ -334,8 +334,7 @@ func (r *reader) adminKey(name, address string, base link.Base) string {
 	case key == developmentKey &&
 		!(onThisMachine(base.String()) && onThisMachine("tcp://"+address)):
 		r.wrong(name, "is the key of local.settings.json, which serves with a BaseUrl and a "+
-			"LISTEN_ADDRESS "+
-			"of this machine only; set one of your own")
+			"LISTEN_ADDRESS of this machine only; set one of your own")
 	}
 	return key
 }

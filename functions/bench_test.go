@@ -13,7 +13,7 @@ import (
 	"tiney/link"
 )
 
-// known is a link that the rig has, for benchmarks.
+// known is the link that benchmarks request.
 var known = link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query"}
 
 func newBenchRig(tb testing.TB) *rig {
@@ -28,15 +28,15 @@ func newBenchRig(tb testing.TB) *rig {
 	return r
 }
 
-// nowhere throws a response away.
+// nowhere discards a response.
 type nowhere struct{ header http.Header }
 
 func (w nowhere) Header() http.Header         { return w.header }
 func (w nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (w nowhere) WriteHeader(int)             {}
 
-// A whole request but for the server and the store: the store is a fake, whose links are as near as
-// cached ones.
+// BenchmarkServeHTTP measures a whole request without the server and the store. The store is a fake
+// whose links are as fast to read as cached ones.
 func BenchmarkServeHTTP(b *testing.B) {
 	for _, test := range []struct {
 		name, method, path, body string
@@ -75,7 +75,7 @@ func TestARedirectAllocatesLittle(t *testing.T) {
 	r := newBenchRig(t)
 	req := httptest.NewRequest("GET", "/live42", nil)
 	w := nowhere{http.Header{}}
-	// One holds the request's operation, the other one the value of Location.
+	// One allocation holds the request's operation, the other one the value of Location.
 	if n := testing.AllocsPerRun(1000, func() { clear(w.header); r.ServeHTTP(w, req) }); n > 2 {
 		t.Errorf("%v allocations, of at most 2", n)
 	}

@@ -44,7 +44,7 @@ func TestBlockedHosts(t *testing.T) {
 			wantProblem(t, r.as("admin", method, "/api/blocked/"+host, ""), 400, "host", "")
 		}
 	}
-	// other paths of the API
+	// these are other paths of the API
 	for _, host := range []string{"example.com/path", "https://example.com", "a/../example.com"} {
 		wantProblem(t, r.as("admin", "PUT", "/api/blocked/"+host, ""), 404, "not-found", "")
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzBodies: whatever is sent to a route that reads a body, the response is valid JSON, a problem
-// if it is refused, and never the service's fault.
+// FuzzBodies: whatever a client sends to a route that reads a body, the response is valid JSON. If
+// the body is refused, the response is a problem. It never blames the service.
 func FuzzBodies(f *testing.F) {
 	for _, body := range []string{
 		`{"longUrl":"https://example.com/","alias":"mine",` +

@@ -36,7 +36,7 @@ func (r *rig) bulk(who string, links ...string) bulkResponse {
 
 var drawnAlias = regexp.MustCompile(`"alias":"\w+","shortUrl":"https://tiney.to/\w+"`)
 
-// Each link gets the response that a request of its own gets, after those before it.
+// Each link gets the response that a request of its own would get after the links before it.
 func TestBulkIsAsManyRequests(t *testing.T) {
 	links := []string{
 		`{"longUrl":"https://example.com/a"}`,
@@ -138,7 +138,7 @@ func TestBulkBodies(t *testing.T) {
 		415, "media-type", "")
 }
 
-// One call is one request for the limits, whatever is in it.
+// The limits count one call as one request, however many links it has.
 func TestBulkIsOneRequest(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.Rates = access.Rates{1, 1, 2, 1} })
 	for i := range 2 {
@@ -148,7 +148,8 @@ func TestBulkIsOneRequest(t *testing.T) {
 	wantLimited(t, r.as("ann", "POST", "/api/links/bulk", "not read"), "api", 2, 30)
 }
 
-// A link that storage does not make, or not in time, has a 503 of its own beside those made.
+// A link that storage does not make, or does not make in time, has a 503 of its own beside the
+// results of the links that were made.
 func TestBulkInAnOutage(t *testing.T) {
 	var links []string
 	for i := range 10 {
@@ -161,7 +162,7 @@ func TestBulkInAnOutage(t *testing.T) {
 		return all
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := newSlowRig(t, 3*time.Second) // for the caller, and for each link
+		r := newSlowRig(t, 3*time.Second) // for the look-up of the key, and for each link
 		for _, status := range []string{"201 ", "200 "} {
 			begun := time.Now()
 			got := statuses(r.bulk("ann", links...))
@@ -182,7 +183,7 @@ func TestBulkInAnOutage(t *testing.T) {
 	}
 }
 
-// A link may be called as the path of this call is.
+// A link may have the alias "bulk", like the path of this call.
 func TestALinkCalledBulk(t *testing.T) {
 	r := newRig(t)
 	for _, a := range []link.Alias{"bulk", "BULK"} {

@@ -24,7 +24,7 @@ type fakeKeys struct {
 	of      map[string]string // the keys that tests sign in with, by owner
 	fail    error
 	lookups int
-	cached  bool // all of them; unknown ones never are
+	cached  bool // all known keys are cached; unknown ones never are
 }
 
 func (f *fakeKeys) Key(ctx context.Context, hash string) (access.Key, error) {
@@ -74,8 +74,8 @@ func (f *fakeKeys) Revoke(_ context.Context, id, owner string) error {
 	return nil
 }
 
-// as sends a request with credentials: none for "", the admin key for "admin", who itself if it
-// starts with tn, and an API key of the owner who otherwise.
+// as sends a request with the credentials of who: none if it is "", the admin key if it is "admin",
+// who itself if it starts with "tn", and otherwise an API key of the owner who.
 func (r *rig) as(who, method, target, body string, header ...string) *httptest.ResponseRecorder {
 	r.t.Helper()
 	secret := who
@@ -110,8 +110,8 @@ func claimToken(t testing.TB) (token, hash string) {
 	return token, access.Hash(token)
 }
 
-// apiRoutes are all routes below /api/, and who may use each: anyone, holders of a claim token too,
-// owners, or admins. Public ones do not look at credentials.
+// apiRoutes has all routes below /api/, and who may use each: "anyone", "holders" (also of a claim
+// token), "owners" or "admins". "public" routes ignore credentials.
 var apiRoutes = map[string]string{
 	"GET /api/health":                   "public",
 	"GET /api/ready":                    "public",
@@ -149,7 +149,7 @@ func TestEveryRouteLooksAtCredentials(t *testing.T) {
 			status    int
 			kind      string
 			challenge string
-			but       string // callers with another response
+			but       string // who, in apiRoutes, gets another response
 		}{
 			"none": {nil, 401, "credentials-missing", "Bearer", "anyone"},
 			"a malformed": {[]string{"Authorization", "Bearer tny_x"}, 401, "credentials-invalid",
@@ -241,7 +241,8 @@ func (noProvider) Caller(context.Context, http.Header) (access.Caller, error) {
 	return access.Caller{}, fmt.Errorf("%w: its keys are not known", access.ErrUnavailable)
 }
 
-// Paths that do not exist, and those outside of the API, do not depend on the caller.
+// Responses at paths that do not exist, or that are outside of the API, do not depend on the
+// caller.
 func TestCredentialsThatAreNotLookedAt(t *testing.T) {
 	for request, status := range map[string]int{
 		"GET /abcdef":                 302,
@@ -281,7 +282,7 @@ func TestMe(t *testing.T) {
 	}
 }
 
-// A key that expires or is revoked does so for the next request.
+// A key that has expired or was revoked is refused at the next request.
 func TestKeysEnd(t *testing.T) {
 	r := newRig(t)
 	r.as("ann", "GET", "/api/me", "")

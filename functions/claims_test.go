@@ -44,7 +44,7 @@ func TestClaims(t *testing.T) {
 		{"free", token, "", "already yours"},
 		{"kept", token, `,"keepExpiry":true`, "claimed"},
 		{"plain", token, `,"keepExpiry":false`, "claimed"},
-		{"disabled", token, "", "gone"}, // or its new owner could undo what an admin did
+		{"disabled", token, "", "gone"}, // otherwise its new owner could undo what an admin did
 		{"deleted", token, "", "gone"},
 		{"deleted", "tnc_wrong", "", "invalid"},
 		{"expired", token, "", "gone"},
@@ -81,7 +81,7 @@ func TestClaims(t *testing.T) {
 		// the token is void
 		wantProblem(t, r.as(token, "GET", "/api/links/"+alias, ""), 403, "forbidden", "")
 	}
-	// Only its owner gets a claimed link for its URL.
+	// Only the owner of a claimed link gets it for its URL.
 	if w := r.shorten(`{"longUrl":"https://example.com/free"}`); w.Code != 201 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -141,7 +141,7 @@ func (f failing) EditAll(ctx context.Context, aliases []link.Alias,
 	return append(errs, f.with), err
 }
 
-// Where storage fails in the middle, the call fails, and can be repeated.
+// If storage fails in the middle, the call fails and can be repeated.
 func TestClaimsThatFailInTheMiddle(t *testing.T) {
 	token, hash := claimToken(t)
 	body := fmt.Sprintf(`{"claims":[{"alias":"first","claimToken":%q},{"alias":"second",`+
@@ -154,7 +154,7 @@ func TestClaimsThatFailInTheMiddle(t *testing.T) {
 		{link.ErrUnavailable, 503, "storage-unavailable"},
 		{link.ErrConflict, 409, "conflict"},
 		{errors.New("something unknown"), 500, "internal"},
-		{link.ErrDamaged, 200, ""}, // one that is damaged stops no others
+		{link.ErrDamaged, 200, ""}, // a damaged link does not stop the others
 	} {
 		store := &failing{with: test.err}
 		r := newRig(t, func(c *functions.Config) {

@@ -11,7 +11,7 @@ import (
 	"tiney/link"
 )
 
-// told is a reaper that has run.
+// told is a reaper with given statistics.
 type told struct {
 	run
 	stats link.ReapStats

@@ -14,14 +14,14 @@ import (
 	"tiney/link"
 )
 
-// fakeClicks counts in memory.
+// fakeClicks counts clicks in memory.
 type fakeClicks struct {
 	mu      sync.Mutex
 	clicked map[link.Alias][]clicks.Click
 	created int
 
 	top  []link.Link // for Top, the first one clicked most
-	fail error       // of all that tells
+	fail error       // the error of every method that returns one
 }
 
 func (f *fakeClicks) Click(a link.Alias, k clicks.Click) {
@@ -94,7 +94,7 @@ func (f *fakeClicks) Top(_ context.Context, owner string, window clicks.Window,
 		if (owner == "" || l.Owner == owner) && len(links) < limit {
 			links, counts = append(links, l), append(counts, int64(len(f.top)-i))
 		}
-		if window == clicks.LastDay { // all but the first were clicked before
+		if window == clicks.LastDay { // all other links were clicked before
 			break
 		}
 	}
@@ -197,7 +197,7 @@ func TestWhatCountsAsAClick(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoClick goes over requests that are answered otherwise than by a redirect.
+// TestWhatIsNoClick goes over requests whose response is not a redirect.
 func TestWhatIsNoClick(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
@@ -220,7 +220,7 @@ func TestWhatIsNoClick(t *testing.T) {
 	}
 }
 
-// TestOnlyNewLinksCountAsCreated: the second caller is given the link of the first.
+// TestOnlyNewLinksCountAsCreated: the second caller gets the link of the first.
 func TestOnlyNewLinksCountAsCreated(t *testing.T) {
 	r := newRig(t)
 	for _, url := range []string{"https://example.com/", "https://example.com/",

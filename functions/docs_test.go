@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every kind of problem that the code has is in docs/api.md and in openapi.json, and no other.
+// docs/api.md and openapi.json have exactly the kinds of problems that the code has.
 func TestProblemsAreDocumented(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

@@ -41,7 +41,7 @@ func TestSlowClientsKeepNobodyFromDrawing(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A client that waits for too long, or disconnects, is no failure of the service.
+	// If a client has waited for too long, or disconnects, the service has not failed.
 	q.drawing <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

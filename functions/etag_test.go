@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzETags: a header that is read means what its tags say, in however many lines they come.
+// FuzzETags: a header that can be read means what its tags say, in however many lines they come.
 func FuzzETags(f *testing.F) {
 	for _, seed := range []string{"*", `"a"`, `W/"a", "b,c"`, `,"a" , ,`, `"a" "b"`, `"\x80"`,
 		`*,"a"`, `"`, `W/`, ""} {
@@ -34,7 +34,7 @@ func FuzzETags(f *testing.F) {
 				t.Fatalf("%q has the tag %q", header, tag)
 			}
 		}
-		// Nothing but commas and white space is left out.
+		// Only commas and white space are left out.
 		if left := strings.NewReplacer(",", "", " ", "", "\t",
 			"").Replace(header); left != strings.NewReplacer(",", "", " ", "", "\t",
 			"").Replace(strings.Join(tags.list, "")) {
@@ -50,11 +50,12 @@ func FuzzETags(f *testing.F) {
 	})
 }
 
-// FuzzCursor: a cursor leads where it was made for, and no other text does by accident.
+// FuzzCursor: a cursor leads to the position that it was made for. No other text leads anywhere by
+// accident.
 func FuzzCursor(f *testing.F) {
 	f.Add("7999999999|abc", "ann", "", "", "", "AAAA")
 	f.Add("7999999999|abc", "ann", "q\x00", "tag", "live", "")
-	// The last of these characters has four bits that stand for nothing.
+	// The last character of this cursor has four unused bits.
 	cursor := filter{owner: "ann"}.cursor("ab")
 	f.Add("ab", "ann", "", "", "", cursor[:len(cursor)-1]+string(cursor[len(cursor)-1]+1))
 	f.Fuzz(func(t *testing.T, position, owner, q, tag, state, other string) {

@@ -29,7 +29,7 @@ import (
 	"tiney/telemetry"
 )
 
-// rig is all functions over a fake store.
+// rig has all functions, over a fake store.
 type rig struct {
 	t testing.TB
 	http.Handler
@@ -42,7 +42,7 @@ type rig struct {
 	log     *bytes.Buffer
 }
 
-// fakeLock responds unless it fails; then it hangs.
+// fakeLock responds, unless fail is set. Then it hangs.
 type fakeLock struct{ fail error }
 
 func (l *fakeLock) Ping(ctx context.Context) error {
@@ -52,7 +52,7 @@ func (l *fakeLock) Ping(ctx context.Context) error {
 	return l.fail
 }
 
-// run is a reaper.
+// run is a reaper whose Run is the function.
 type run func(context.Context) (string, error)
 
 func (f run) Run(ctx context.Context) (string, error) { return f(ctx) }
@@ -61,7 +61,7 @@ func (run) Stats(context.Context) (link.ReapStats, error) { return link.ReapStat
 
 const invocation = "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"
 
-// hostAddress is where the Functions host would reach the process.
+// hostAddress is the address at which the Functions host would reach the process.
 const hostAddress = "127.0.0.1:49152"
 
 func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
@@ -147,7 +147,7 @@ func (r *rig) wantMetrics(want map[string]float64) {
 	}
 }
 
-// wantProblem checks that a response is a problem of that status and kind.
+// wantProblem checks that a response is a problem with this status and kind.
 func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, kind, field string) {
 	t.Helper()
 	var p struct {
@@ -476,8 +476,8 @@ func TestRedirectStatusCodes(t *testing.T) {
 	}
 }
 
-// The response of a link that is gone says why, and its page since when if that is known. The
-// preview says the same.
+// The response for a link that is gone says why. Its page also says since when, if that is known.
+// The preview says the same.
 func TestLinksThatAreGone(t *testing.T) {
 	r := newRig(t)
 	// the 1st of March in UTC
@@ -518,7 +518,7 @@ func TestLinksThatAreGone(t *testing.T) {
 			t.Errorf("%d: the page does not say %q: %s", i, test.says, page.Body)
 		}
 	}
-	r.wantMetrics(map[string]float64{"redirect.gone": 16}) // without the previews
+	r.wantMetrics(map[string]float64{"redirect.gone": 16}) // the previews do not count
 }
 
 func TestPreview(t *testing.T) {
@@ -696,7 +696,7 @@ func TestBrowsersGetPages(t *testing.T) {
 			t.Errorf("Accept %q: page %t, want %t", accept, got, html)
 		}
 	}
-	// A cache in front may drop Accept. What is there counts.
+	// A cache in front may drop Accept. Then Sec-Fetch-Mode counts.
 	for mode, html := range map[string]bool{"navigate": true, "cors": false} {
 		got := strings.HasPrefix(r.get("/nobody", "Sec-Fetch-Mode",
 			mode).Header().Get("Content-Type"), "text/html")
@@ -708,7 +708,7 @@ func TestBrowsersGetPages(t *testing.T) {
 		404, "not-found", "")
 }
 
-// Where short URLs are https, every response says that the host is for https alone.
+// If short URLs are https, every response says that the host must be reached by https only.
 func TestStrictTransportSecurity(t *testing.T) {
 	for base, seconds := range map[string]int{"HTTPS://tiney.to/go": 31536000,
 		"https://tiney.to": 0, "http://tiney.to": 31536000} {
@@ -733,8 +733,8 @@ func TestStrictTransportSecurity(t *testing.T) {
 	}
 }
 
-// Only requests to a name of this machine are served where the admin key is one that everybody
-// knows.
+// If the admin key is the one that everybody knows, only requests to a name of this machine are
+// served.
 func TestLocalOnly(t *testing.T) {
 	for _, test := range []struct {
 		hosted    bool
@@ -834,7 +834,7 @@ func TestReady(t *testing.T) {
 		if (w.Header().Get("Retry-After") != "") != (code == 503) {
 			t.Errorf("%d with Retry-After %q", code, w.Header().Get("Retry-After"))
 		}
-		// the lock here hangs until it is told to stop
+		// a failing lock hangs until its context ends
 		if took := time.Since(start); took > 20*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -849,8 +849,7 @@ func TestReady(t *testing.T) {
 	if got := strings.Count(r.log.String(), telemetry.LogNotReady); got != 1 {
 		t.Errorf("%d lines for one outage", got)
 	}
-	// In an outage of the primary region its lock fails too, and links are redirected to all the
-	// same.
+	// In an outage of the primary region the lock fails too. Redirects work all the same.
 	r.fake.Fail(link.ErrSecondaryOnly)
 	r.lock.fail = errors.New("it hangs")
 	r.clock.Advance(time.Second)
@@ -860,7 +859,7 @@ func TestReady(t *testing.T) {
 	ask(503, "unavailable", "ok", "failed")
 }
 
-// counted counts the checks of a part of storage. Each waits until it may go on.
+// counted counts the checks of a part of storage. Each check waits until it may go on.
 type counted struct {
 	checks atomic.Int64
 	goOn   chan struct{}
@@ -921,8 +920,8 @@ func TestPanicAfterPartOfAResponseAbortsTheConnection(t *testing.T) {
 	r.ServeHTTP(cut{httptest.NewRecorder()}, httptest.NewRequest("GET", "/api/health", nil))
 }
 
-// A host that forwards turns a response that comes before the body is read into a 500 of its own;
-// one that proxies does not. Other clients' bodies are read too, up to a limit.
+// A host that forwards turns a response that comes before the body is read into a 500 of its own; a
+// host that proxies does not. Other clients' bodies are read too, up to a limit.
 func TestRefusedBodiesAreReadToTheirEndBehindAHostThatForwards(t *testing.T) {
 	for _, test := range []struct {
 		address string
@@ -947,7 +946,7 @@ func TestRefusedBodiesAreReadToTheirEndBehindAHostThatForwards(t *testing.T) {
 	}
 }
 
-// The rest of a refused body that arrives too late is never taken for another request.
+// If the rest of a refused body arrives too late, it is never taken for another request.
 func TestTheRestOfABodyIsNoRequest(t *testing.T) {
 	for _, start := range []string{
 		"Transfer-Encoding: chunked\r\n\r\n10000\r\nabc", "Content-Length: 300000\r\n\r\n" +
@@ -988,7 +987,7 @@ func TestAHostThatForwardsIsLoggedOnce(t *testing.T) {
 	}{
 		{"curl/8 Azure-Functions-Host/4.1037.0", "", 1},
 		{"curl/8 Azure-Functions-Host/4.1037.0", "forged", 1},
-		{"curl/8 Azure-Functions-Host/4.1037.0", invocation, 0}, // the client's own invention
+		{"curl/8 Azure-Functions-Host/4.1037.0", invocation, 0}, // the client wrote the agent
 		{"curl/8", "", 0},
 		{"Azure-Functions-Host/4.1037.0", "", 0},
 	} {
@@ -1057,7 +1056,8 @@ const timerPayload = `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},
  "Metadata":{"sys":{"MethodName":"reaper","UtcNow":"2026-09-01T03:15:00.0101234Z",
   "RandGuid":"4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c"}}}`
 
-// serve runs the functions behind a real server, since the timer lifts a connection's time limits.
+// serve runs the functions behind a real server, because the timer lifts a connection's time
+// limits.
 func (r *rig) serve() string {
 	s := httptest.NewServer(r)
 	r.t.Cleanup(s.Close)
@@ -1204,7 +1204,8 @@ func FuzzShortenBody(f *testing.F) {
 		if w.Code != 201 {
 			return
 		}
-		// What is accepted means the same to encoding/json, and leads there.
+		// encoding/json reads an accepted body in the same way, and the link leads to that long
+		// URL.
 		var sent, got struct{ LongURL, Alias string }
 		if err := json.Unmarshal(body, &sent); err != nil {
 			t.Fatalf("accepted %q: %v", body, err)

@@ -61,7 +61,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("got %s", w.Body)
 	}
 
-	// A revoked key is no key.
+	// A revoked key is refused.
 	target := "/api/keys/" + hash[:16]
 	wantProblem(t, r.as("bob", "DELETE", target, ""), 403, "forbidden", "")
 	if w := r.as(key, "DELETE", target, ""); w.Code != 204 || w.Body.Len() != 0 {
@@ -85,7 +85,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A key makes none that outlives it.
+// A key cannot make a key that outlives it.
 func TestAKeyOfAKeyEndsWithIt(t *testing.T) {
 	r := newRig(t)
 	ends := r.clock.Now().Add(time.Hour)
@@ -107,7 +107,7 @@ func TestAKeyOfAKeyEndsWithIt(t *testing.T) {
 		{key, asking(ends), at(ends)},
 		{key, asking(ends.Add(time.Second)), at(ends)},
 		{key, asking(ends.Add(-time.Second)), at(ends.Add(-time.Second))},
-		{"bob", "", "null"}, // by one that never ends
+		{"bob", "", "null"}, // made with a key that never ends
 		{"bob", asking(ends), at(ends)},
 	} {
 		if got := end(test.who, test.asked); got != test.want {
@@ -115,7 +115,7 @@ func TestAKeyOfAKeyEndsWithIt(t *testing.T) {
 				test.want)
 		}
 	}
-	// one that ends within the shortest life still makes one for as long
+	// A key with less than minKeyLife left can still make a key that ends with it.
 	r.clock.Advance(time.Hour - time.Second)
 	if got := end(key, ""); got != at(ends) {
 		t.Errorf("it ends at %s, want %s", got, at(ends))

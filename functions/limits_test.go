@@ -36,7 +36,7 @@ const (
 	ben = "203.0.113.8"
 )
 
-// wantLimited checks that a response is that to a request past a limit.
+// wantLimited checks that a response refuses a request that is past a limit.
 func wantLimited(t *testing.T, w *httptest.ResponseRecorder, limit string, rate, wait int) {
 	t.Helper()
 	wantProblem(t, w, http.StatusTooManyRequests, "rate-limited", "")
@@ -88,7 +88,7 @@ func TestShortenIsLimited(t *testing.T) {
 	}
 }
 
-// The form counts as shorten does, and shows what was typed.
+// The form counts towards the limit of shorten, and the page shows what was typed.
 func TestTheFormIsLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitShorten: 1})
 	post := func() *httptest.ResponseRecorder {
@@ -117,7 +117,8 @@ func TestTheFormIsLimited(t *testing.T) {
 	}
 }
 
-// With an owner's credentials everything counts for the owner, wherever they are, and nowhere else.
+// Every request with an owner's credentials counts for the owner, whatever its address, and for
+// nobody else.
 func TestOwnersAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{1, 1, 5, 1})
 	r.fake.Put(link.Link{Alias: "hers", LongURL: "https://example.com/", Owner: "cleo"})
@@ -184,7 +185,7 @@ func TestCallsWithoutCredentialsAreLimited(t *testing.T) {
 	}
 }
 
-// Guesses of the admin key are limited even without other limits. Right credentials are accepted.
+// Guesses of the admin key are limited even without other limits. Correct credentials are accepted.
 func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{})
 	unknown, err := access.NewKey(rand.Reader)
@@ -218,8 +219,8 @@ func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
 	wantLimited(t, present(ann, adminKey+"31"), "guess", 30, 2)
 }
 
-// A flood of unknown aliases makes no more look-ups than its limit, even if all of it comes at
-// once, and does not affect other clients.
+// A flood of unknown aliases causes no more look-ups than the limit allows, even if all requests
+// come at once. It does not affect other clients.
 func TestUnknownAliasesAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 60})
 	r.fake.Put(link.Link{Alias: "cached", LongURL: "https://example.com/cached"})
@@ -296,7 +297,7 @@ func TestAnOutageIsNotLimited(t *testing.T) {
 	}
 }
 
-// Clients can make up claim tokens.
+// Aliases that clients ask for with made-up claim tokens count towards LimitUnknown.
 func TestUnknownAliasesOfClaimTokensAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 3})
 	token, hash := claimToken(t)
@@ -367,7 +368,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 	wantLimited(t, r.from(ann, "GET", "/nobody", ""), "redirect", 2, 30)
 	wantLimited(t, r.from(ann, "GET", "/cached+", ""), "redirect", 2, 30)
 	wantLimited(t, r.from(ann, "GET", "/nobody+", ""), "redirect", 2, 30)
-	// no alias
+	// these paths are not aliases
 	for _, request := range []string{"GET /favicon.ico", "GET /robots.txt", "GET /a/b",
 		"GET /api+"} {
 		method, target, _ := strings.Cut(request, " ")
@@ -381,14 +382,14 @@ func TestRedirectsAreLimited(t *testing.T) {
 	if w := r.from(ben, "GET", "/cached", ""); w.Code != 302 || r.fake.Calls() != calls {
 		t.Errorf("somebody else got %d", w.Code)
 	}
-	wantLimited(t, r.from(ben, "GET", "/cached", ""), "redirect", 2, 30) // the preview counted
+	wantLimited(t, r.from(ben, "GET", "/cached", ""), "redirect", 2, 30) // the preview has counted
 	if got := len(r.clicks.clicked["cached"]); got != 2 {
 		t.Errorf("%d clicks, want 2", got)
 	}
 }
 
-// Whatever a client writes into the header, and wherever its proxies' entries stand, it is one
-// client.
+// A client is one client, whatever it writes into the header and however the entries of the proxies
+// are laid out.
 func TestForgedAddressesAreOneClient(t *testing.T) {
 	const forged, proxies = 40, 3
 	for hops := 1; hops <= proxies; hops++ {
@@ -401,16 +402,16 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 		for i := range forged {
 			invented := fmt.Sprintf("9.9.9.%d", i)
 			entries := append([]string{}, behind...)
-			for range i % 4 { // so many entries of the client's own, which come before
+			for range i % 4 { // entries by the client, before those of the proxies
 				entries = append([]string{invented}, entries...)
 			}
 			req := httptest.NewRequest("GET", "http://internal.example/nobody", nil)
 			switch i % 3 {
 			case 0:
 				req.Header["X-Forwarded-For"] = []string{strings.Join(entries, ", ")}
-			case 1: // a line for each
+			case 1: // one line per entry
 				req.Header["X-Forwarded-For"] = entries
-			case 2: // and an empty one
+			case 2: // with an empty line, too
 				req.Header["X-Forwarded-For"] = append([]string{"", "unknown,, " + invented},
 					strings.Join(entries, ","))
 			}
@@ -435,8 +436,8 @@ func TestForgedAddressesAreOneClient(t *testing.T) {
 	}
 }
 
-// Without the header, all clients behind the host would be one. They are not limited, which ready
-// and the log say; owners and clients with an address are.
+// Without the header, all clients behind the host would be one client. So they are not limited, and
+// ready and the log say so. Owners and clients with an address are limited.
 func TestClientsWithoutAnAddress(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) {
 		c.Rates = access.Rates{1, 1, 1, 1}
@@ -484,7 +485,7 @@ func TestClientsWithoutAnAddress(t *testing.T) {
 	wantLimited(t, r.as("cleo", "GET", "/api/me", ""), "api", 1, 60)
 }
 
-// IPv6 clients have a /64 each.
+// An IPv6 /64 is one client.
 func TestIPv6ClientsAreLimitedByNetwork(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 1})
 	for address, status := range map[string][2]int{"[2001:db8::%d]:4711": {404, 429},
@@ -500,7 +501,7 @@ func TestIPv6ClientsAreLimitedByNetwork(t *testing.T) {
 	}
 }
 
-// probing is a rig with a budget of three aliases, and links of several owners.
+// probing returns a rig that allows three probes, with links of several owners.
 func probing(t *testing.T) (r *rig, token string) {
 	r = limited(t, access.Rates{access.LimitProbes: 3})
 	token, hash := claimToken(t)
@@ -520,8 +521,8 @@ func probing(t *testing.T) (r *rig, token string) {
 	return r, token
 }
 
-// A dry run tells an owner of no more aliases of others than a day has, and past that of no free
-// one either.
+// Dry runs tell an owner about no more aliases of others than the limit of the day. Past that limit
+// they do not tell that an alias is free, either.
 func TestDryRunsTellLittleOfOthers(t *testing.T) {
 	const url, other = "https://example.com/", "https://example.org/"
 	r, _ := probing(t)
@@ -560,12 +561,12 @@ func TestDryRunsTellLittleOfOthers(t *testing.T) {
 	r.clock.Advance(8 * time.Hour)
 	r.wantResults("eight hours later", r.imports("ann", "?dryRun=true", line("bobs", other, "")+
 		line("free", url, "")), "1 409 bobs alias-taken", "2 429 free rate-limited")
-	// What is no dry run costs nothing, and tells what it does.
+	// An import that is not a dry run does not count, and says what it does.
 	r.wantResults("in earnest", r.imports("ann", "", line("bobs", other, "")+line("free", url, "")),
 		"1 409 bobs alias-taken", "2 201 free")
 }
 
-// So do claims with tokens that are wrong, and right ones count nowhere.
+// Claims with wrong tokens count towards the same limit. Claims with right tokens do not count.
 func TestClaimsTellLittleOfOthers(t *testing.T) {
 	r, token := probing(t)
 	claims := func(who string, claims ...string) string {

@@ -14,8 +14,8 @@ import (
 	"tiney/link"
 )
 
-// someLinks stores links: "anns", "bobs", and without an owner "nobodys", which has a claim token,
-// and "tokenless". "claimed" is bob's, with the token still in its row.
+// someLinks stores the links "anns" and "bobs", and the links "nobodys" and "tokenless" without an
+// owner. "nobodys" has a claim token. "claimed" is bob's, with the token still in its row.
 func someLinks(t testing.TB, r *rig) (token string) {
 	t.Helper()
 	token, hash := claimToken(t)
@@ -74,8 +74,8 @@ func TestALink(t *testing.T) {
 	}
 }
 
-// The statuses of GET, PATCH, DELETE and restore, in this order, each on a new link. A link changes
-// only with a 2xx.
+// Each test has the statuses of GET, PATCH, DELETE and restore, in this order, each on a new link.
+// A link changes only if the status is a 2xx.
 func TestPermissions(t *testing.T) {
 	stranger, _ := claimToken(t)
 	for _, test := range []struct {
@@ -150,7 +150,7 @@ func TestPatch(t *testing.T) {
 	soon := now.Add(2 * time.Hour).Format(time.RFC3339)
 	for name, test := range map[string]struct {
 		body string
-		want map[string]string // members that change, besides the time
+		want map[string]string // members that change, besides updatedAtUtc
 	}{
 		"nothing": {`{}`, nil},
 		"what is so already": {`{"longUrl":"https://example.com/ann","statusCode":301,` +
@@ -311,7 +311,8 @@ func TestSharedLinks(t *testing.T) {
 	}
 }
 
-// The first other caller that gets a link shares it; its maker with the claim token does not.
+// The first other caller that gets a link makes it shared. Its maker, with the claim token, does
+// not.
 func TestSharing(t *testing.T) {
 	r := newRig(t)
 	const body = `{"longUrl":"https://example.com/"}`
@@ -382,7 +383,7 @@ func TestDeleteAndRestore(t *testing.T) {
 		r.clock.Now().Format(time.RFC3339)+`"` {
 		t.Errorf("deleted at %s", got)
 	}
-	r.clock.Advance(time.Hour) // its own end
+	r.clock.Advance(time.Hour) // past the end of the link
 	w := r.as("ann", "POST", "/api/links/anns/restore", "")
 	if w.Code != 200 || members(t, w)["deletedAtUtc"] != "null" || w.Header().Get("ETag") == "" {
 		t.Errorf("got %d %s", w.Code, w.Body)
@@ -477,7 +478,7 @@ func TestIfNoneMatch(t *testing.T) {
 		"forbidden", "")
 }
 
-// crossed is a store with that many concurrent edits of a link during an edit.
+// crossed is a store in which other edits of a link come during an edit, as many as others says.
 type crossed struct {
 	*linkstest.Fake
 	others int
@@ -510,7 +511,7 @@ func TestEditsThatCross(t *testing.T) {
 		{4, "", 200, ""},
 		{5, "", 409, "conflict"},
 		{1, "TAG", 412, "precondition"},
-		{1, "*", 412, "precondition"}, // it is never repeated
+		{1, "*", 412, "precondition"}, // an edit with If-Match is never repeated
 	} {
 		store := &crossed{}
 		r := newRig(t, func(c *functions.Config) {
@@ -544,7 +545,7 @@ func TestLinksWhileStorageFails(t *testing.T) {
 		if who == "public" || who == "admins" || strings.HasSuffix(request, "/openapi.json") ||
 			strings.HasSuffix(request, "/me") || strings.Contains(request, "/keys") ||
 			strings.Contains(request, "/api/stats") ||
-			// they have a result for each link
+			// these have a result for each link
 			strings.HasSuffix(request, "/bulk") || strings.HasSuffix(request, "/import") {
 			continue
 		}

@@ -18,7 +18,7 @@ type page struct {
 	Next  *string `json:"nextCursor"`
 }
 
-// list returns a page of a list, as its aliases and the cursor of the next one.
+// list returns a page of a list: its aliases, and the cursor of the next page.
 func (r *rig) list(who string, query url.Values) (aliases []string, next string) {
 	r.t.Helper()
 	w := r.as(who, "GET", "/api/links?"+query.Encode(), "")
@@ -63,7 +63,7 @@ func TestList(t *testing.T) {
 		"q=PLAIN":                       "plain",
 		"q=path":                        "plain",
 		"q=EXAMPLE.ORG":                 "tagged",
-		"q=οδος":                        "tagged", // with the sigma of the end of a word
+		"q=οδος":                        "tagged", // with the sigma that ends a word
 		"q=nothing":                     "",
 		"q=":                            "both disabled expired tagged plain",
 		"q=example.com&state=live":      "plain",
@@ -92,7 +92,7 @@ func TestList(t *testing.T) {
 		"").Body.String()); got != `{"items":[],"nextCursor":null}` {
 		t.Errorf("an empty list is %s", got)
 	}
-	// A link in a list is the link by itself.
+	// A list shows a link as GET of the link does.
 	var p struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(r.as("ann", "GET", "/api/links?q=tagged", "").Body.Bytes(),
 		&p); err != nil {
@@ -104,8 +104,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A short URL in q is its alias, which costs one read; the list is still that of one owner, with
-// its other filters.
+// A short URL in q stands for its alias, and finding it takes one read. The list still has only
+// links of one owner that pass its other filters.
 func TestListOfAShortURL(t *testing.T) {
 	r := newRig(t)
 	r.fake.Put(link.Link{Alias: "menu", LongURL: "https://example.com/menu", Owner: "ann",
@@ -228,7 +228,7 @@ func TestListsThatAreRefused(t *testing.T) {
 		wantProblem(t, r.as("ann", "GET", "/api/links?"+query, ""), 400, "parameter", field)
 	}
 	wantProblem(t, r.as("bob", "GET", "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
-	// the store refuses the position of a made-up cursor
+	// the store refuses the position in a made-up cursor
 	r.fake.Fail(link.ErrPosition)
 	wantProblem(t, r.as("ann", "GET", "/api/links?cursor="+cursor, ""), 400, "parameter", "cursor")
 	r.fake.Fail(nil)

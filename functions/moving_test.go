@@ -24,7 +24,7 @@ type imported struct {
 	}
 }
 
-// String tells what is stable of it: "2 409 one alias-taken".
+// String returns the stable parts of a result: "2 409 one alias-taken".
 func (i imported) String() string {
 	text := fmt.Sprintf("%d %d %s", i.Line, i.Status, i.Alias)
 	if i.Problem != nil {
@@ -33,7 +33,7 @@ func (i imported) String() string {
 	return strings.TrimSpace(text)
 }
 
-// imports sends a file as an owner, and returns what became of each record.
+// imports sends a file as an owner, and returns the result of each record.
 func (r *rig) imports(who, query, file string) (results []string) {
 	r.t.Helper()
 	w := r.as(who, http.MethodPost, "/api/import"+query, file,
@@ -107,8 +107,8 @@ func TestImport(t *testing.T) {
 	r.wantResults("nothing", r.imports("ann", "", ""))
 }
 
-// An admin's import in our own formats keeps the owners of the file, or none. In any other import
-// the links become the caller's.
+// An admin's import in our own formats keeps the owners of the file, or no owner. In any other
+// import the links become the caller's.
 func TestImportOfOwners(t *testing.T) {
 	r := newRig(t)
 	file := "alias,longUrl,owner\n" +
@@ -131,7 +131,7 @@ func TestImportOfOwners(t *testing.T) {
 	}
 }
 
-// The time of an import ends it also where the file has no records.
+// An import ends when its time is over, even if the file has no records.
 func TestImportEndsInTime(t *testing.T) {
 	r := newRig(t)
 	r.imports("ann", "", "") // makes the key
@@ -169,7 +169,7 @@ func TestImportIsRefused(t *testing.T) {
 			t.Errorf("%s: the store was asked", name)
 		}
 	}
-	// As many as there may be, below a header and blank lines.
+	// This file has the most records that are allowed, with a header and blank lines.
 	file := "alias,longUrl\n\n" + strings.Repeat("one,https://example.com/\n\n", 1000)
 	r.wantResults("1,000 lines", r.imports("ann", "?format=csv", file)[998:],
 		"1999 200 one", "2001 200 one")
@@ -188,7 +188,7 @@ func TestImportWhileStorageIsDown(t *testing.T) {
 	}
 }
 
-// exported follows an export to its end, and returns its lines and how many pages it has.
+// exported follows an export to its end, and returns its lines and the number of its pages.
 func (r *rig) exported(who, target string) (lines []string, pages int) {
 	r.t.Helper()
 	for target != "" {
@@ -282,7 +282,7 @@ func TestExport(t *testing.T) {
 	if lines, _ := r.exported("admin", "/api/export"); len(lines) != 0 {
 		t.Errorf("the admin's own: %q", lines)
 	}
-	// What was exported is imported as it was.
+	// An import of the export restores the links as they were.
 	other := newRig(t)
 	results := other.imports("admin", "", strings.Join(lines[:3], ""))
 	if len(results) != 3 || !strings.Contains(results[0], " 201 ") {

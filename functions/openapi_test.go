@@ -62,18 +62,18 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// samples are values of the parameters of paths, as apiRoutes has them.
+// samples replaces the parameters of paths, as in apiRoutes, by values.
 var samples = strings.NewReplacer("{alias}", "abcdef", "{id}", "0123456789abcdef", "{host}",
 	"example.com", "{name}", "x")
 
-// The document has every route with its methods, and no others.
+// The document has exactly the routes that exist, with their methods.
 func TestOpenAPIHasEveryRoute(t *testing.T) {
 	d := loadOpenAPI(t)
 	r := newRig(t)
 	routes := map[string]bool{} // below /api/, as apiRoutes has them
 	for path, item := range d.Paths.Map() {
 		var want []string
-		if path == "/api/links/bulk" { // which a link may be called
+		if path == "/api/links/bulk" { // a link may have the alias "bulk"
 			want = []string{"GET", "HEAD", "PATCH", "DELETE"}
 		}
 		for method := range item.Operations() {
@@ -137,8 +137,8 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	}
 }
 
-// FuzzOpenAPI: to requests like those of the document, the response is one of the document's, and
-// never a 5xx.
+// FuzzOpenAPI: the response to a request as the document describes it is one that the document has,
+// and never a 5xx.
 func FuzzOpenAPI(f *testing.F) {
 	d := loadOpenAPI(f)
 	for seed := range 100 {
@@ -154,7 +154,7 @@ func FuzzOpenAPI(f *testing.F) {
 			"If-Match": {"*"}, "claimToken": {token},
 			"longUrl": {"https://example.com/ann", "https://example.com/nobody"},
 			"owner":   {"ann", "bob", "*"},
-			// of an import
+			// bodies of an import
 			"body": {`{"alias":"imported","longUrl":"https://example.com/"}`,
 				"alias,longUrl\nanns,https://example.com/ann\nother,x\n"}}
 		choices := openapi.Choices(data)

@@ -17,12 +17,12 @@ import (
 	"tiney/link"
 )
 
-// wantPage checks the headers of a page, and that it takes nothing from elsewhere and nothing that
-// is not there. It may call the origins, each after a space.
+// wantPage checks the headers of a page, and that it loads nothing from elsewhere and nothing that
+// does not exist. It may call the origins. Each origin has a space in front.
 func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 	t.Helper()
 	referrers := "no-referrer"
-	if strings.Contains(w.Body.String(), ` method="post"`) { // whose origin the browser has to tell
+	if strings.Contains(w.Body.String(), ` method="post"`) { // its origin has to be sent
 		referrers = "same-origin"
 	}
 	for name, want := range map[string]string{
@@ -77,7 +77,7 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// Browsers without scripts send a form. It follows the rules of shorten, and counts like it.
+// Browsers without scripts send a form. It follows the rules of shorten, and counts like shorten.
 func TestForm(t *testing.T) {
 	const longURL = `https://example.com/"><img src=x onerror=alert(1)>`
 	r := newRig(t)
@@ -165,7 +165,8 @@ func TestForm(t *testing.T) {
 		"application/x-www-form-urlencoded"), 413, "body-too-large", "")
 }
 
-// No other website makes links through the browsers of its visitors. Our own form and programs do.
+// No other website can make links through the browsers of its visitors. Our own form and programs
+// can make links.
 func TestFormsOfOtherWebsites(t *testing.T) {
 	for _, test := range []struct {
 		base   string
@@ -188,7 +189,7 @@ func TestFormsOfOtherWebsites(t *testing.T) {
 		{"https://tiney.to", http.Header{"Origin": {"https://evil.example"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"https://tiney.to:8443"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"http://tiney.to"}}, false},
-		// which is Host
+		// this is the name in Host
 		{"https://tiney.to", http.Header{"Origin": {"https://internal.example"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"http://internal.example"}}, false},
 		{"https://tiney.to", http.Header{"Origin": {"null"}}, false},
@@ -227,7 +228,7 @@ func TestFormForOwnersOnly(t *testing.T) {
 	if !strings.Contains(home.Body.String(), `aria-label="New short link" hidden>`) {
 		t.Errorf("anybody is shown the form: %s", home.Body)
 	}
-	// Credentials count below /api/ only.
+	// Credentials count only below /api/.
 	w := r.do("POST", "/", "longUrl=https://example.com/", "Content-Type",
 		"application/x-www-form-urlencoded", "Authorization", "Bearer "+adminKey)
 	wantPage(t, w)
@@ -236,11 +237,10 @@ func TestFormForOwnersOnly(t *testing.T) {
 	}
 }
 
-// Pages refer to everything relatively, whatever path a proxy in front puts before theirs.
+// Pages refer to everything by relative paths, whatever path a proxy in front puts before theirs.
 func TestProblemPagesFindTheirAssets(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) {
-		c.Rules.Base,
-			_ = link.ParseBase("https://example.com/go")
+		c.Rules.Base, _ = link.ParseBase("https://example.com/go")
 	})
 	for target, root := range map[string]string{"/nobody": "./", "/nobody+": "./",
 		"/a/b/c": "../../", "/a%2Fb": "./", "/manage/x": "../"} {
@@ -254,7 +254,8 @@ func TestProblemPagesFindTheirAssets(t *testing.T) {
 	}
 }
 
-// A page is no longer for a path of thousands of slashes: it repeats how it refers to the root.
+// The page for a path of thousands of slashes is no longer than others. It could be, because a page
+// repeats its reference to the root.
 func TestADeepPathMakesNoLongPage(t *testing.T) {
 	r := newRig(t)
 	page := func(target string) string {
@@ -309,5 +310,5 @@ func TestManage(t *testing.T) {
 		`data-issuer="https://login.example.com/x" data-client="a&#34;b"`) {
 		t.Errorf("got %s", w.Body)
 	}
-	wantPage(t, r.get("/")) // and no other page may call it
+	wantPage(t, r.get("/")) // no other page may call it
 }

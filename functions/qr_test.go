@@ -35,7 +35,7 @@ func scan(t *testing.T, img image.Image) string {
 	return result.GetText()
 }
 
-// drawn draws an SVG as qr writes it, a module a pixel.
+// drawn draws an SVG that qr has written, with one pixel per module.
 func drawn(t *testing.T, svg []byte) (img *image.Gray, size int) {
 	t.Helper()
 	var doc struct {
@@ -121,7 +121,7 @@ func TestQRThatIsRefused(t *testing.T) {
 		"margin=17":            "margin",
 		"level=m":              "level",
 		"format=gif":           "format",
-		"size=64&margin=16":    "size", // 33 modules and 32 of margin
+		"size=64&margin=16":    "size", // 33 modules, and 32 of the margins
 		"size=100&size=&level": "size",
 		"size=%zz":             "",
 		"size=300;margin=1":    "",
@@ -133,7 +133,7 @@ func TestQRThatIsRefused(t *testing.T) {
 	wantProblem(t, r.do("POST", "/api/links/abc/qr", ""), 405, "method", "")
 }
 
-// A QR code costs its caller nothing, so that what many of them cost at once has to be bounded.
+// A QR code costs its caller nothing, so the memory that many of them take at once must be bounded.
 func TestQRsAtOnceTakeLittleMemory(t *testing.T) {
 	r := newRig(t)
 	var before, now runtime.MemStats
@@ -147,7 +147,7 @@ func TestQRsAtOnceTakeLittleMemory(t *testing.T) {
 				"/qr?format=png&size=2000&margin=0&level=H")
 			if w.Code == 200 {
 				drawn.Add(1)
-			} else { // its time was over before its turn came
+			} else { // the request's time was over before its turn came
 				wantProblem(t, w, 503, "busy", "")
 			}
 		})
@@ -171,14 +171,14 @@ func TestQRsAtOnceTakeLittleMemory(t *testing.T) {
 	if drawn.Load() == 0 {
 		t.Error("none is drawn")
 	}
-	if most -= min(most, before.HeapAlloc); most > 80<<20 { // 60 images of 4 MB are 240
+	if most -= min(most, before.HeapAlloc); most > 80<<20 { // 60 images of 4 MB would take 240 MB
 		t.Errorf("%d MB more", most>>20)
 	}
 }
 
 func TestBelowAPI(t *testing.T) {
 	r := newRig(t)
-	// Problems, and never pages.
+	// Errors are problems, and never pages.
 	wantProblem(t, r.get("/api/nothing", "Accept", "text/html"), 404, "not-found", "")
 	for target, want := range map[string]string{"/api/shorten": "POST, OPTIONS",
 		"/Api/Links/x/qr": "GET, HEAD, OPTIONS"} {

@@ -13,8 +13,8 @@ import (
 
 func nothing(context.Context, http.ResponseWriter, *http.Request) error { return nil }
 
-// routesOf makes a router of functions with these routes, as pairs of name and route or methods and
-// route.
+// routesOf makes a router with these routes. routes maps the name of a function to its route, or to
+// its methods and route.
 func routesOf(t testing.TB, routes map[string]string) (*router, error) {
 	t.Helper()
 	files, functions := fstest.MapFS{}, map[string]handlerFunc{}
@@ -124,8 +124,8 @@ func TestRoutesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzFind: only a path of one segment leads to redirect, no path reaches the timer without the
-// host, and a path value is the segment that its route has at its place.
+// FuzzFind: only a path of one segment leads to redirect. Only the host reaches the timer. A path
+// value is the segment at the place that it has in its route.
 func FuzzFind(f *testing.F) {
 	for _, target := range []string{"/", "/abc", "/manage/x", "/MANAGE", "/api/shorten",
 		"/API/Links/aB%2Fc/", "/reaper", "//", "/api//health", "/a/b", "/%41pi%2Flinks/x",

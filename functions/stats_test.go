@@ -15,14 +15,14 @@ import (
 	"tiney/link"
 )
 
-// clicker is a visitor.
+// clicker returns a click of a visitor.
 func clicker(at time.Time, address, referrer string) clicks.Click {
 	return clicks.Click{At: at, Took: 1500 * time.Microsecond,
 		Visitor: clicks.NewVisitor(netip.MustParseAddr(address), "x"),
 		Names:   [...]string{referrer, "DE", "Chrome", "Windows", "desktop"}}
 }
 
-// putClicked puts a link of ann's there, whose day is the clock's, and lets it be clicked.
+// putClicked stores a link of ann's, made on the clock's day, and counts clicks on it.
 func (r *rig) putClicked(ks ...clicks.Click) {
 	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", Owner: "ann",
 		CreatedAt: r.clock.Now()})
@@ -199,7 +199,7 @@ func TestRangesOfStats(t *testing.T) {
 		wantProblem(t, r.as("ann", "GET", "/api/links/abcdef/stats?"+query, ""), 400, "parameter",
 			field)
 	}
-	// The default is no longer than counts are kept.
+	// The default range is no longer than the time for which counts are kept.
 	r = newRig(t, func(c *functions.Config) { c.CountsKept = 7 })
 	r.putClicked()
 	if w := r.as("ann", "GET", "/api/links/abcdef/stats", ""); w.Code != 200 ||
@@ -368,7 +368,7 @@ func TestListsWithClicks(t *testing.T) {
 	if got := list("clicks=true"); got != want {
 		t.Errorf("with: %s\nwant %s", got, want)
 	}
-	// A cursor holds for both.
+	// A cursor is valid with and without clicks.
 	_, cursor := r.list("ann", url.Values{"limit": {"1"}, "clicks": {"true"}})
 	if got, _ := r.list("ann", url.Values{"cursor": {cursor}}); fmt.Sprint(got) != "[older]" {
 		t.Errorf("got %v", got)

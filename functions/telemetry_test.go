@@ -31,7 +31,7 @@ func sender(t *testing.T, hosted bool) (*telemetry.Sender, *ingest.Endpoint) {
 	return s, e
 }
 
-// Without the host, the handler reports each request, failures as such.
+// Without the host, the handler reports each request, and marks failures.
 func TestRequestsAreReportedWithoutTheHost(t *testing.T) {
 	s, e := sender(t, false)
 	r := newRig(t, func(c *functions.Config) { c.HostAddress, c.Sender = "", s })

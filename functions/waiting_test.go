@@ -18,7 +18,7 @@ import (
 	"tiney/link"
 )
 
-// slow is a storage that takes so long for each call, unless the context of that ends before.
+// slow is a storage in which each call takes this long, unless the context of the call ends before.
 type slow time.Duration
 
 func (s slow) call(ctx context.Context) error {
@@ -91,7 +91,7 @@ func (s slowStatistics) Totals(ctx context.Context, links []link.Link) ([]clicks
 	return s.LinkTotals.Totals(ctx, links)
 }
 
-// newSlowRig returns functions whose storage takes so long for each call.
+// newSlowRig returns a rig whose storage takes the time each for every call.
 func newSlowRig(t *testing.T, each time.Duration) *rig {
 	s := slow(each)
 	r := newRig(t, func(c *functions.Config) {
@@ -142,7 +142,7 @@ func TestARequestWaitsFiveSeconds(t *testing.T) {
 	}
 }
 
-// slowBody arrives after some time.
+// slowBody is a body whose every read takes some time.
 type slowBody struct {
 	io.Reader
 	slow
@@ -153,13 +153,13 @@ func (b slowBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// The time that a body takes is the client's, and not storage's; but the response has to be written
+// The time that a body takes does not count as time of storage. But the response has to be written
 // in time.
 func TestABodyTakesItsTime(t *testing.T) {
 	const one = `{"longUrl":"https://example.com/"}`
 	for _, test := range []struct {
 		target, body string
-		each, read   time.Duration // the second read is the one that finds the end
+		each, read   time.Duration // there are two reads; the second one finds the end
 		statuses     string
 		took         time.Duration
 	}{

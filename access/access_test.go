@@ -15,7 +15,7 @@ import (
 
 const adminKey = "correct-horse-battery-staple-0123456789,:;"
 
-// keys are API keys by their hashes, and what looking one up fails with.
+// keys has API keys by their hashes. If err is not nil, look-ups return it.
 type keys struct {
 	byHash map[string]access.Key
 	err    error
@@ -34,7 +34,7 @@ func (k *keys) Key(_ context.Context, hash string) (access.Key, error) {
 	return key, nil
 }
 
-// add makes a key and returns it as its owner has it.
+// add makes a key and returns the secret, which its owner has.
 func (k *keys) add(t testing.TB, key access.Key) string {
 	t.Helper()
 	secret, err := access.NewKey(rand.Reader)
@@ -59,7 +59,7 @@ func open(t testing.TB, c access.Config, k access.Keys,
 	return a
 }
 
-// lines are the lines of a header, in this order.
+// lines are the lines of a header, in order.
 type lines = []string
 
 // headers returns a header of these lines.
@@ -183,7 +183,7 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// What has the form of no other credential may be a guess of the admin key.
+// A credential that has the form of no other kind may be a guess of the admin key.
 func TestGuessesOfTheAdminKey(t *testing.T) {
 	key, err := access.NewKey(rand.Reader)
 	if err != nil {
@@ -245,7 +245,7 @@ func TestAdminKeyLooksLikeAnything(t *testing.T) {
 			}
 		}
 	}
-	// None is none, and not the empty key.
+	// Without an admin key, the empty text is not the admin key.
 	a := open(t, access.Config{}, &k, time.Now)
 	for _, line := range []string{"Authorization: Bearer ", "X-Api-Key:"} {
 		if got, err := a.Caller(t.Context(), headers(line)); got != (access.Caller{}) ||
@@ -265,7 +265,7 @@ func TestKeysThatCannotBeLookedUp(t *testing.T) {
 		!errors.Is(err, down) || errors.Is(err, access.ErrInvalid) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// What can be told without storage is, and asks it for nothing.
+	// Credentials that can be judged without storage cause no call to storage.
 	k.asked = 0
 	for line, want := range map[string]error{
 		"X-Api-Key: " + key[:52] + "-":             access.ErrInvalid,

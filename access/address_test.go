@@ -15,7 +15,7 @@ const (
 	peer       = "198.51.100.1"
 )
 
-// from is a request by that connection, with these lines of X-Forwarded-For.
+// from returns a request that came by connection, with these lines of X-Forwarded-For.
 func from(lines ...string) *http.Request {
 	return &http.Request{RemoteAddr: connection, Header: http.Header{"X-Forwarded-For": lines}}
 }
@@ -118,7 +118,7 @@ func TestAddressOfAConnection(t *testing.T) {
 		"[2001:db8::7]:49152":         "2001:db8::7",
 		"[fe80::7%eth0]:49152":        "fe80::7",
 		"[::ffff:198.51.100.1]:49152": "198.51.100.1",
-		"@":                           "invalid IP", // a Unix socket's
+		"@":                           "invalid IP", // the address of a Unix socket
 		"":                            "invalid IP",
 	} {
 		for hops := range 2 {
@@ -130,7 +130,7 @@ func TestAddressOfAConnection(t *testing.T) {
 	}
 }
 
-// TestAddressHeader: only the header of the setting is read, whatever its spelling.
+// TestAddressHeader: only the header that the setting names is read, in any spelling.
 func TestAddressHeader(t *testing.T) {
 	r := from("9.9.9.9")
 	r.Header.Set("CLIENT-IP", "203.0.113.7:4711")
@@ -144,9 +144,9 @@ func TestAddressHeader(t *testing.T) {
 	}
 }
 
-// FuzzAddress: whatever a client sends, before the line of the proxies or at its start, the address
-// is the proxies' entry. A list of the client alone is an address in its canonical form, as
-// net/netip parses it, or else the address of the connection.
+// FuzzAddress: whatever a client sends before the line of the proxies or at its start, the address
+// is the proxies' entry. If the list is only the client's, the result is an address in canonical
+// form, as net/netip parses it, or else the address of the connection.
 func FuzzAddress(f *testing.F) {
 	for _, seed := range []string{"9.9.9.9", "9.9.9.9,, ", "[fe80::7%eth0]:80", "::ffff:9.9.9.9",
 		"[::1]]:1"} {
@@ -182,7 +182,8 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// Searching a long entry for its comma takes 10 µs, which is less than it took to receive it.
+// Searching a long entry for its comma takes 10 µs, which is less time than receiving the entry
+// took.
 func BenchmarkAddress(b *testing.B) {
 	for _, bench := range []struct {
 		name  string
@@ -220,7 +221,8 @@ func TestAddressAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Behind the Functions host, the addresses of the host and the platform are not clients'.
+// Behind the Functions host, the addresses of the host and the platform are not addresses of
+// clients.
 func TestAddressesThatAreNoClients(t *testing.T) {
 	for address, none := range map[string]bool{
 		"127.0.0.1": true, "::1": true, "::ffff:127.0.0.1": true, "10.0.0.7": true,

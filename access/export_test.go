@@ -2,5 +2,5 @@ package access
 
 import "time"
 
-// SetFetchLimit changes the limit of a fetch. None may be in progress.
+// SetFetchLimit changes the time limit of a fetch. No fetch may be in progress.
 func (a *Authenticator) SetFetchLimit(limit time.Duration) { a.provider.limit = limit }

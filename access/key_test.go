@@ -17,8 +17,8 @@ import (
 	"tiney/access"
 )
 
-// Another implementation makes the same checksum; base62 of math/big has the lower-case letters
-// first.
+// independentChecksum is another implementation of the checksum. The base62 of math/big has the
+// lower-case letters first.
 func independentChecksum(s string) string {
 	sum := big.NewInt(int64(crc32.ChecksumIEEE([]byte(s)))).Text(62)
 	swapped := strings.Map(func(r rune) rune {
@@ -55,7 +55,7 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-// Bytes that would make some characters likelier than others are not used.
+// Random bytes that would make some characters more likely than others are not used.
 func TestSecretsAreFair(t *testing.T) {
 	random := io.MultiReader(bytes.NewReader(bytes.Repeat([]byte{248, 255, 61}, 43)),
 		bytes.NewReader(make([]byte, 43)))
@@ -66,7 +66,7 @@ func TestSecretsAreFair(t *testing.T) {
 }
 
 func TestParseKey(t *testing.T) {
-	// A fixed key: what is stored today has to be found by every later version.
+	// The key is fixed, because every later version has to find the keys that are stored today.
 	const key = "tny_0000000000000000000000000000000000000000000"
 	good := key + independentChecksum(key)
 	for name, c := range map[string]struct {

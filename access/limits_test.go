@@ -13,7 +13,7 @@ import (
 	"tiney/access"
 )
 
-// someone is the client with this address.
+// someone returns the client with this address.
 func someone(address string) access.Client {
 	return access.Client{Address: netip.MustParseAddr(address)}
 }
@@ -24,7 +24,7 @@ func numbered(i int) access.Client {
 		byte(i >> 16), byte(i >> 8), byte(i), byte(i)})}
 }
 
-// limits returns limits by a clock that the caller may set.
+// limits returns Limits with a clock that the caller may set.
 func limits(rates access.Rates) (*access.Limits, *time.Time) {
 	clock := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	return access.NewLimits(rates, func() time.Time { return clock }), &clock
@@ -44,7 +44,7 @@ func TestLimits(t *testing.T) {
 	}
 	take(2 * time.Second)
 	*clock = clock.Add(2*time.Second - time.Nanosecond)
-	take(time.Nanosecond) // and the refused ones count nowhere
+	take(time.Nanosecond) // refused requests do not count
 	*clock = clock.Add(time.Nanosecond)
 	take(0)
 	take(2 * time.Second)
@@ -57,14 +57,14 @@ func TestLimits(t *testing.T) {
 		take(0)
 	}
 	take(2 * time.Second)
-	*clock = clock.Add(24 * time.Hour) // no more than a minute's, however long ago
+	*clock = clock.Add(24 * time.Hour) // no more than a minute's requests, however long the pause
 	for range 30 {
 		take(0)
 	}
 	take(2 * time.Second)
 }
 
-// Take agrees with a list of each client's requests, at any rate and beside any other clients.
+// Take agrees with a list of each client's requests, for any rate and with any other clients.
 func TestLimitsAreExact(t *testing.T) {
 	for _, rate := range []int{1, 7, 60, 1000, 1_000_000} {
 		l, clock := limits(access.Rates{access.LimitUnknown: rate})
@@ -77,7 +77,7 @@ func TestLimitsAreExact(t *testing.T) {
 			*clock = clock.Add(time.Duration(random.Int64N(int64(share/10 + 1))))
 			c := random.IntN(clients)
 			if random.IntN(2) == 0 {
-				c %= 3 // some ask more often
+				c %= 3 // some clients ask more often
 			}
 			if until[c].Before(*clock) {
 				until[c] = *clock
@@ -102,7 +102,7 @@ func TestLimitsAreExact(t *testing.T) {
 	}
 }
 
-// A limit by the day counts by the day, and its clients do not displace others.
+// A limit by the day counts by the day. Its clients do not displace clients of other limits.
 func TestLimitsByTheDay(t *testing.T) {
 	l, clock := limits(access.Rates{access.LimitProbes: 1000, access.LimitAPI: 1})
 	ann := access.Client{Owner: "ann"}
@@ -231,7 +231,7 @@ func TestLimitsOfAClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// growth returns by how many bytes of memory f makes the process grow.
+// growth returns by how many bytes f makes the memory of the process grow.
 func growth(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -270,7 +270,7 @@ func TestLimitsOfAMillionClients(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// A flood from addresses without number does not free a client that is past its limit.
+// A flood from countless addresses does not free a client that is past its limit.
 func TestLimitsOfAFullTable(t *testing.T) {
 	l, clock := limits(access.Rates{access.LimitShorten: 30})
 	ann := someone("203.0.113.7")

@@ -26,7 +26,7 @@ import (
 	"tiney/internal/testutil"
 )
 
-// longLived has tokens that outlive what is tested.
+// longLived makes tokens that live longer than the tests need.
 var longLived = oidcprovider.Options{Alg: "ES256", Life: 10 * 24 * time.Hour}
 
 func wantFetches(t testing.TB, what string, p *oidcprovider.Provider, want int) {
@@ -70,7 +70,7 @@ func TestWithdrawnKey(t *testing.T) {
 		wantOwner(t, "before the keys are fetched again", p, a, before, "ada")
 		wantFetches(t, "before the keys are fetched again", p, 1)
 		clock.Advance(time.Second)
-		// This one is served with the known keys, and has them fetched.
+		// This request is served with the known keys, and starts a fetch.
 		wantOwner(t, "after a quarter of an hour", p, a, before, "ada")
 		testutil.Eventually(t, "the withdrawn key is refused", func() bool {
 			_, err := bearer(t, a, before)
@@ -88,7 +88,7 @@ func TestWithdrawnKey(t *testing.T) {
 	})
 }
 
-// TestUnknownKey counts what tokens of keys that do not exist can make the provider do.
+// TestUnknownKey counts the fetches that tokens with unknown keys can cause.
 func TestUnknownKey(t *testing.T) {
 	t.Parallel()
 	p, clock, a := start(t, longLived)
@@ -111,7 +111,7 @@ func TestUnknownKey(t *testing.T) {
 	wantFetches(t, "after 30 seconds", p, 3)
 }
 
-// TestProviderThatIsDown takes it away and brings it back.
+// TestProviderThatIsDown takes the provider down and brings it back.
 func TestProviderThatIsDown(t *testing.T) {
 	t.Parallel()
 	p, clock := oidcprovider.Start(t, longLived), linkstest.NewClock()
@@ -160,7 +160,7 @@ func TestProviderThatIsDown(t *testing.T) {
 	p.Up()
 	wantOwner(t, "up again", p, a, token, "ada")
 
-	// At an address without a server.
+	// The last issuer is an address without a server.
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	nowhere := signInWith(t, access.OIDCConfig{Issuer: gone.URL, ClientID: oidcprovider.ClientID},
@@ -234,7 +234,7 @@ func TestSlowProvider(t *testing.T) {
 	})
 }
 
-// members are those of a JSON object.
+// members are the members of a JSON object.
 type members = map[string]any
 
 // publish has the provider publish other keys than its own.
@@ -266,7 +266,7 @@ func TestNonsense(t *testing.T) {
 	p := oidcprovider.Start(t, longLived)
 	token := p.SignIn(t, "ada")
 
-	// elsewhere is another server with all that the provider has.
+	// elsewhere is another server with everything that the provider has.
 	elsewhere := httptest.NewServer(http.HandlerFunc(p.ServeHTTP))
 	t.Cleanup(elsewhere.Close)
 
@@ -352,7 +352,7 @@ func TestNonsense(t *testing.T) {
 			}
 		})
 		wantError(t, name, signIn(t, p, clock), token, access.ErrUnavailable)
-		// Where keys must not be is not asked, whether or not there are any.
+		// A place where keys must not be is not asked, whether or not it has keys.
 		_, err := bearer(t, signIn(t, p, clock), token)
 		if strings.Contains(name, "place of keys") != strings.Contains(err.Error(), "jwks_uri") {
 			t.Errorf("%s: %v", name, err)
@@ -366,8 +366,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestKeysOfOtherPurposes publishes keys that a token must not be checked with, though it is signed
-// with them.
+// TestKeysOfOtherPurposes publishes keys with which tokens must not be checked, and signs tokens
+// with those keys.
 func TestKeysOfOtherPurposes(t *testing.T) {
 	t.Parallel()
 	p := oidcprovider.Start(t, longLived)
@@ -446,12 +446,13 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 				t.Errorf("%s: it was tried: %v", name, err)
 			}
 		}
-		// The others of the set are none the worse for it.
+		// The other keys of the set still work.
 		wantOwner(t, "beside one "+name, p, a, p.Key().Sign(t, p.Claims("grace"), nil), "grace")
 	}
 }
 
-// TestTokensThatNameNoKey are tried with those of their algorithm, but not with any number of them.
+// TestTokensThatNameNoKey: tokens that name no key are tried with the keys of their algorithm, but
+// only with a limited number of them.
 func TestTokensThatNameNoKey(t *testing.T) {
 	t.Parallel()
 	p := oidcprovider.Start(t, longLived)
@@ -480,7 +481,7 @@ func TestTokensThatNameNoKey(t *testing.T) {
 	}
 }
 
-// FuzzCaller sends credentials that were never issued: they are no owner's, and cause no panic.
+// FuzzCaller sends credentials that were never issued. They belong to no owner, and cause no panic.
 func FuzzCaller(f *testing.F) {
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestHowPeopleSignIn(t *testing.T) {
 		t.Errorf("without a provider: %+v", got)
 	}
 	for name, test := range map[string]struct {
-		tokens string // the token endpoint; "" for the provider's own
+		tokens string // the token endpoint; "": the provider's own
 		want   []string
 	}{
 		"the provider's own": {"", nil},
@@ -51,7 +51,7 @@ func TestHowPeopleSignIn(t *testing.T) {
 				metadata["token_endpoint"] = test.tokens
 				_ = json.NewEncoder(w).Encode(metadata)
 			})
-			for range 2 { // it is asked once
+			for range 2 { // the provider is asked once
 				got := a.SignIn(context.Background())
 				if want := append([]string{p.Issuer()}, test.want...); got.Issuer != p.Issuer() ||
 					got.ClientID != oidcprovider.ClientID || !slices.Equal(got.Origins, want) {
@@ -59,13 +59,13 @@ func TestHowPeopleSignIn(t *testing.T) {
 				}
 			}
 			wantFetches(t, name, p, 1)
-			wantOwner(t, name, p, a, p.SignIn(t, "ada"), "ada") // whose key came along
+			wantOwner(t, name, p, a, p.SignIn(t, "ada"), "ada") // its key came along
 			wantFetches(t, name, p, 1)
 		})
 	}
 }
 
-// A page does not wait long for a provider, and asks it again later.
+// A page does not wait long for a provider, and a later page asks the provider again.
 func TestHowPeopleSignInWhileTheProviderIsSilent(t *testing.T) {
 	t.Parallel()
 	p, clock, a := start(t, oidcprovider.Options{Alg: "ES256"})

@@ -21,7 +21,7 @@ import (
 	"tiney/internal/oidcprovider"
 )
 
-// start starts a provider, and what people sign in with there.
+// start starts a provider, and an authenticator that accepts its tokens.
 func start(t testing.TB, o oidcprovider.Options) (*oidcprovider.Provider, *linkstest.Clock,
 	*access.Authenticator) {
 	t.Helper()
@@ -31,8 +31,9 @@ func start(t testing.TB, o oidcprovider.Options) (*oidcprovider.Provider, *links
 
 type claims = jwt.MapClaims
 
-// signIn is an authenticator that takes the tokens of p, at the clock's time. It waits for the
-// provider's keys longer than the product does: a busy machine may stand still for a while.
+// signIn returns an authenticator that accepts the tokens of p, at the clock's time. It waits for
+// the provider's keys longer than the product does, because a busy machine may stand still for a
+// while.
 func signIn(t testing.TB, p *oidcprovider.Provider, clock *linkstest.Clock) *access.Authenticator {
 	t.Helper()
 	return signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID,
@@ -50,13 +51,13 @@ func owner(p *oidcprovider.Provider, user string) string {
 	return strings.TrimPrefix(p.Issuer(), "http://") + "|" + user
 }
 
-// bearer returns the caller that presents a token.
+// bearer returns the caller that sends a token.
 func bearer(t testing.TB, a *access.Authenticator, token string) (access.Caller, error) {
 	t.Helper()
 	return a.Caller(t.Context(), headers("Authorization: Bearer "+token))
 }
 
-// wantOwner checks that a token is some user's.
+// wantOwner checks that a token belongs to a user.
 func wantOwner(t testing.TB, what string, p *oidcprovider.Provider, a *access.Authenticator, token,
 	user string) {
 	t.Helper()
@@ -114,8 +115,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// TestHostileTokens presents tokens that the provider's own key has signed, most of them, but for
-// one thing.
+// TestHostileTokens sends tokens that are right except for one thing. The provider's own key has
+// signed most of them.
 func TestHostileTokens(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []string{"RS256", "ES256"} {
@@ -129,7 +130,7 @@ func TestHostileTokens(t *testing.T) {
 			header, payload, signature := strings.Split(right, ".")[0],
 				strings.Split(right, ".")[1], strings.Split(right, ".")[2]
 
-			// with signs the right claims but for these; nil leaves one out.
+			// with signs the right claims with these changes; nil removes a claim.
 			with := func(spoiled claims) string {
 				claims := p.Claims("ada")
 				maps.Copy(claims, spoiled)
@@ -305,8 +306,8 @@ func TestHostileTokens(t *testing.T) {
 				wantError(t, name, a, token, access.ErrInvalid)
 			}
 
-			// The same token at the end of its life and after it. It was made by the real time,
-			// which is not before the clock's.
+			// The same token at the end of its life and after it. It was made at the real time,
+			// which is not before the clock's time.
 			clock.Advance(time.Hour + 58*time.Second)
 			wantOwner(t, "in its leeway", p, a, right, "ada")
 			clock.Advance(time.Hour)
@@ -363,7 +364,7 @@ func TestClaims(t *testing.T) {
 		}
 	}
 
-	// Without an admin role no token makes an admin, not even one with a role of the name "".
+	// Without an admin role no token makes an admin, not even a token with a role named "".
 	none := signInWith(t, access.OIDCConfig{Issuer: p.Issuer(), ClientID: oidcprovider.ClientID},
 		clock)
 	claims := p.Claims("ada")
@@ -371,7 +372,7 @@ func TestClaims(t *testing.T) {
 	if got, err := bearer(t, none, p.Key().Sign(t, claims, nil)); err != nil || got.Admin {
 		t.Errorf("without an admin role: %+v, %v", got, err)
 	}
-	// In X-Api-Key, a token is of another kind.
+	// In X-Api-Key, a token is not accepted.
 	got, err := a.Caller(t.Context(), headers("X-Api-Key: "+p.SignIn(t, "ada")))
 	if got != (access.Caller{}) || !errors.Is(err, access.ErrInvalid) {
 		t.Errorf("in X-Api-Key: %+v, %v", got, err)

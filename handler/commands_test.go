@@ -13,7 +13,7 @@ func TestUsage(t *testing.T) {
 	for name, test := range map[string]struct {
 		args, connection string
 		exit             int
-		stdout, stderr   string // parts of what is written; "" for nothing at all
+		stdout, stderr   string // parts of the output; "" for no output
 	}{
 		"help":                 {"help", "", exitDone, "handler keys revoke ID\n", ""},
 		"-h":                   {"-h", "", exitDone, "Usage", ""},
@@ -49,7 +49,7 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(name string) string {
-				// Only the settings of links count, and no BaseUrl or lock is needed.
+				// Subcommands read only the settings of links, and need no BaseUrl and no lock.
 				return map[string]string{"AzureWebJobsStorage": test.connection, "PORT": "no port",
 					"ADMIN_KEY": "short"}[name]
 			}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The linker leaves out methods that nothing calls, unless something calls methods by their names,
-// as templates do.
+// The linker leaves out methods that nothing calls, unless some code calls methods by name, as
+// templates do.
 func TestExecutableHasNoTemplates(t *testing.T) {
 	list, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestLogFilesAreBounded: behind IIS, the files of logs take no more than so much of the disk.
+// TestLogFilesAreBounded: behind IIS, log files take only a limited part of the disk.
 func TestLogFilesAreBounded(t *testing.T) {
 	home := t.TempDir()
 	folder := filepath.Join(home, "LogFiles")

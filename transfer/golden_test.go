@@ -20,7 +20,7 @@ type sample struct {
 	data   string
 }
 
-// samples returns the sample files, whose names begin with their format.
+// samples returns the sample files. Their names begin with the format.
 func samples(t testing.TB) (all []sample) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.*")
@@ -45,8 +45,8 @@ func samples(t testing.TB) (all []sample) {
 	return all
 }
 
-// Each format has sample files, written from its description, with the awkward cases in them. What
-// is read from a file stands beside it.
+// Each format has sample files, which were written from its description and contain the awkward
+// cases. The expected records are in a file beside each sample.
 func TestSamples(t *testing.T) {
 	seen := map[transfer.Format]bool{}
 	for _, sample := range samples(t) {
@@ -78,7 +78,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// describe returns a record without what is zero.
+// describe returns a record without its zero values.
 func describe(rec transfer.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d:", rec.Line)

@@ -13,7 +13,7 @@ import (
 	"tiney/transfer"
 )
 
-// resultsOf imports a file, and returns what became of each record: "2 one created".
+// resultsOf imports a file, and returns the result of each record, such as "2 one created".
 func resultsOf(t *testing.T, im *transfer.Import, f transfer.Format,
 	file string) (results []string) {
 	t.Helper()

@@ -38,7 +38,7 @@ func TestParseFormat(t *testing.T) {
 	}
 }
 
-// Files that are in no such format are said to be so, once.
+// A file that is not in the format has one error, which says so.
 func TestWrongFiles(t *testing.T) {
 	utf16File := func(bom string, order func(uint16) (byte, byte)) string {
 		b := []byte(bom)
@@ -135,7 +135,7 @@ func wantFileError(t *testing.T, name string, f transfer.Format, file, says stri
 	}
 }
 
-// A file may be damaged anywhere: each line where it is has one error, and the others are read.
+// A file may be damaged anywhere. Each damaged line has one error, and the other lines are read.
 func TestDamage(t *testing.T) {
 	const names = "alias,longUrl,title\n"
 	const good = "https://example.com/"
@@ -144,7 +144,7 @@ func TestDamage(t *testing.T) {
 		name   string
 		format transfer.Format
 		file   string
-		want   string // the lines that are read, and what the errors of the others say
+		want   string // the lines that are read, and what the errors of the other lines say
 	}{
 		{"names only", transfer.CSV, names, ""},
 		{"names without an end", transfer.CSV, "alias,longUrl", ""},
@@ -277,7 +277,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A file that cannot be read to its end is read up to there.
+// A file that cannot be read to its end is read up to the failure.
 func TestFileIsReadInPart(t *testing.T) {
 	const a = `{"address":"a","target":"https://example.com/"}`
 	const rows = "alias,longUrl\na,https://example.com/\n\na,https://example.com/\n\n"
@@ -323,14 +323,14 @@ func TestFileIsReadInPart(t *testing.T) {
 	}
 }
 
-// Reading a file byte by byte, or its end with the last bytes, makes no difference. An error of
-// reading is returned, and never taken for the end of the file.
+// It makes no difference if a file is read byte by byte, or if its end comes together with the last
+// bytes. An error of reading is returned, and never taken for the end of the file.
 func TestReaders(t *testing.T) {
 	broken := errors.New("the connection was closed")
 	for _, sample := range samples(t) {
 		format := sample.format
 		first, rest, _ := strings.Cut(strings.ReplaceAll(sample.data, "\n", "\r\n"), "\r\n")
-		// More than what is read to tell what the file is.
+		// This is more than the start that shows what the file is.
 		first += strings.Repeat("\r\n", 40_000)
 		data := first + rest
 		var want strings.Builder
@@ -382,7 +382,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// endless is a file of a start and then the same again and again, without being in memory.
+// endless is a file that has a start and then repeats a text. It is never in memory as a whole.
 func endless(start, again string, size int64) io.Reader {
 	rest := &repeated{text: strings.Repeat(again, 1+64<<10/len(again))}
 	return io.MultiReader(strings.NewReader(start), io.LimitReader(rest, size))
@@ -401,9 +401,9 @@ func (r *repeated) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Memory does not grow with the file, whatever is in it.
+// Memory does not grow with the file, whatever the file has.
 func TestMemory(t *testing.T) {
-	const size = 100 << 20 // of what could be in memory as a whole
+	const size = 100 << 20 // of files that could be in memory as a whole
 	const part = 20 << 20
 	row := "a,https://example.com/" + strings.Repeat("x", 1000) + ",\n"
 	entry := `{"address":"a","target":"https://example.com/` + strings.Repeat("x", 1000) + `"},`
@@ -454,7 +454,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// weighed looks at the heap whenever 512 KiB of r were read, and after 4 MiB every 8 MiB.
+// weighed measures the heap after every 512 KiB that are read of r, and past 4 MiB after every 8
+// MiB.
 type weighed struct {
 	r    io.Reader
 	read int
@@ -475,7 +476,7 @@ func (w *weighed) Read(p []byte) (int, error) {
 }
 
 func (w *weighed) weigh() {
-	runtime.GC() // what a window was before it grew, and records that were read
+	runtime.GC() // frees windows that have grown since, and records that were read
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	w.most = max(w.most, now.HeapAlloc)
@@ -484,7 +485,7 @@ func (w *weighed) weigh() {
 // TestTime: reading takes time in proportion to the file's size. With any of these files, a reader
 // that scans the same bytes again and again takes minutes.
 func TestTime(t *testing.T) {
-	const size = 4 << 20 // of an import over the API
+	const size = 4 << 20 // the most of an import over the API
 	filled := func(start, again string) string {
 		return start + strings.Repeat(again, (size-len(start))/len(again))
 	}
@@ -500,7 +501,7 @@ func TestTime(t *testing.T) {
 		format  transfer.Format
 		file    string
 		records int
-		says    string // the error of each
+		says    string // the error of each record
 	}{
 		{"CR after a long line", transfer.NDJSON, filled("{"+strings.Repeat("x", 600<<10), "\r"), 1,
 			"damaged"},
@@ -549,7 +550,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// The words of other programs are cut to what a link may have; those of our own formats are not.
+// Texts of other programs are cut to what a link may have. Texts in our own formats are not cut.
 func TestWordsAreCut(t *testing.T) {
 	const target = "https://example.com/"
 	long, cutTitle := strings.Repeat("雪", link.MaxTitle+1), strings.Repeat("雪", link.MaxTitle)
@@ -603,7 +604,7 @@ func TestWordsAreCut(t *testing.T) {
 	}
 }
 
-// A link of Bitly's has as many custom ones as an entry may have, each once.
+// A link of Bitly may have as many custom links as an entry may have. Duplicates become one record.
 func TestCustomLinks(t *testing.T) {
 	var links []string
 	for i := range 101 {
@@ -622,7 +623,7 @@ func TestCustomLinks(t *testing.T) {
 	}
 }
 
-// FuzzRead: no file makes a reader panic, or hand over what Record's comment rules out.
+// FuzzRead: no file makes a reader panic, or yield a record that the comment of Record excludes.
 func FuzzRead(f *testing.F) {
 	for _, sample := range samples(f) {
 		f.Add(sample.data, uint8(slices.Index(transfer.Formats, sample.format)))
@@ -630,7 +631,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data string, format uint8) {
 		f := transfer.Formats[int(format)%len(transfer.Formats)]
 		lines := 1
-		for _, end := range []string{"\n", "\r", ","} { // the entries of a document are lines too
+		for _, end := range []string{"\n", "\r", ","} { // entries of a document count as lines
 			lines += strings.Count(data, end)
 		}
 		line, ended := 0, false
@@ -666,7 +667,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// BenchmarkRead reads a million links, or what of them is asked for, and tells how many a second.
+// BenchmarkRead reads links, and reports how many it reads per second.
 func BenchmarkRead(b *testing.B) {
 	const n = 1000
 	records := make([]transfer.Record, n)

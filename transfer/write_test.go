@@ -44,7 +44,7 @@ var (
 		Link: link.Link{Alias: "a", LongURL: "http://example.com", StatusCode: 302}}
 )
 
-// write returns a file of some records.
+// write returns a file with some records.
 func write(t testing.TB, f transfer.Format, records ...transfer.Record) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -60,7 +60,7 @@ func write(t testing.TB, f transfer.Format, records ...transfer.Record) string {
 	return b.String()
 }
 
-// read returns the records of a file that has nothing wrong as a whole.
+// read returns the records of a file. The file as a whole must be readable.
 func read(t testing.TB, f transfer.Format, file string) (records []transfer.Record) {
 	t.Helper()
 	for rec, err := range transfer.Read(strings.NewReader(file), f) {
@@ -122,7 +122,8 @@ func TestWrite(t *testing.T) {
 }
 
 // TestNoFormulas: no field of an export for a spreadsheet begins like a formula, even if the
-// spreadsheet separates fields by semicolons or tabs by default. It obeys the first line.
+// spreadsheet separates fields by semicolons or tabs by default. The spreadsheet obeys the first
+// line.
 func TestNoFormulas(t *testing.T) {
 	evil := full
 	evil.Link.LongURL = "https://example.com/;=cmd|' /C calc'!A0;@SUM(A1);\"+1"
@@ -139,7 +140,7 @@ func TestNoFormulas(t *testing.T) {
 			t.Errorf("with the separator %q there are %d formulas in\n%s", own, got, &b)
 		}
 	}
-	if formulas(t, write(t, transfer.CSV, evil), ';') == 0 { // or else the test is none
+	if formulas(t, write(t, transfer.CSV, evil), ';') == 0 { // else this tests nothing
 		t.Error("there are no formulas without the line")
 	}
 	want := []transfer.Record{evil, least}
@@ -149,7 +150,7 @@ func TestNoFormulas(t *testing.T) {
 	}
 }
 
-// formulas counts the formulas of a file in a spreadsheet with a separator of its own.
+// formulas counts the formulas that a spreadsheet with its own separator finds in a file.
 func formulas(t *testing.T, file string, own rune) (n int) {
 	t.Helper()
 	if line, rest, _ := strings.Cut(file, "\n"); strings.HasPrefix(line, "sep=") {
@@ -187,10 +188,10 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// lineFeeds returns a text as it comes back from CSV.
+// lineFeeds changes the line ends of a text as CSV does.
 var lineFeeds = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace
 
-// FuzzRoundTrip: what is written is read back equal, whatever characters there are.
+// FuzzRoundTrip: records are read as they were written, whatever characters they have.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("a", "https://example.com", "title", "one\ntwo", "owner",
 		int64(0), int64(1_800_000_000), true)
@@ -204,7 +205,7 @@ func FuzzRoundTrip(f *testing.F) {
 		valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 		const year10000 = 253402300800
 		moment := func(at int64) time.Time { return time.Unix(at%year10000, 0).UTC() }
-		// Each link has a target. An alias that is empty would come back from the short URL.
+		// Each link has a target. An empty alias would be taken from the short URL when it is read.
 		if moment(at).Year() < 1 || target == "" || alias == "" {
 			return
 		}

@@ -21,7 +21,7 @@ import (
 
 var (
 	emulator azurite.Ports
-	tables   atomic.Int64 // sets of them that were made
+	tables   atomic.Int64 // how many sets of tables were made
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// variant is a way to run the service. Telemetry is thrown away.
+// variant is a way to run the service. Telemetry is discarded.
 type variant struct {
 	hosted, telemetry bool
 	clicks            clicks.Mode
@@ -41,9 +41,8 @@ func (v variant) String() string {
 	return fmt.Sprintf("hosted=%t/telemetry=%t/clicks=%s", v.hosted, v.telemetry, v.clicks)
 }
 
-// cachedRedirect wires the service over real tables and without a listener, and returns a function
-// that requests a link which is in the cache, as a browser does. The key of today's visitors is
-// known.
+// cachedRedirect wires the service with real tables but no listener. It returns a function that
+// requests a cached link as a browser does. The day's key for visitors is already known.
 func cachedRedirect(tb testing.TB, v variant) func() int {
 	tb.Helper()
 	raw := rawtables.Open(tb, emulator.ConnectionString(), fmt.Sprintf("E%d", tables.Add(1)))
@@ -102,7 +101,7 @@ func cachedRedirect(tb testing.TB, v variant) func() int {
 	return ask
 }
 
-// nowhere throws a response away.
+// nowhere discards a response.
 type nowhere struct {
 	header http.Header
 	status int
@@ -128,10 +127,11 @@ func BenchmarkCachedRedirect(b *testing.B) {
 	}
 }
 
-// allocations returns how often a cached redirect allocates: the least of a few tries, since what
-// other goroutines allocate meanwhile, as for the metrics of the first two seconds, counts too.
+// allocations returns how often a cached redirect allocates. It returns the minimum of a few tries,
+// because allocations of other goroutines count too, such as those for the metrics of the first two
+// seconds.
 func allocations(t *testing.T, v variant) float64 {
-	// fewer than make a batch of telemetry: what is allocated to send one would be counted too
+	// Fewer requests than fill a batch of telemetry: the allocations of sending it would count too.
 	const requests = 400
 	least := math.Inf(1)
 	for range 3 {

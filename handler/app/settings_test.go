@@ -17,7 +17,7 @@ import (
 	"tiney/storage"
 )
 
-// pairs are names and values of settings, in turns.
+// pairs are the names and values of settings, alternately.
 type pairs = []string
 
 func environment(given ...string) func(string) string {
@@ -250,8 +250,8 @@ func TestSettings(t *testing.T) {
 
 const ownKey = "32-characters-that-are-no-secret"
 
-// wrongSettings is a value for each setting that must not be accepted. The platform's own and the
-// connections that stand in for AzureWebJobsStorage are not among them.
+// wrongSettings has a value for each setting that must not be accepted. It leaves out the
+// platform's own settings and the connections that replace AzureWebJobsStorage.
 var wrongSettings = map[string]string{
 	"AzureWebJobsStorage":                   "AccountName=a;AccountKey=a secret",
 	"SHORTURL_TABLE_NAME":                   "no-hyphens",
@@ -376,7 +376,7 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 }
 
-// Further wrong settings of access, and what the error must say of each.
+// TestWrongAccess has further wrong settings of access, and what the error must say about each.
 func TestWrongAccess(t *testing.T) {
 	for name, test := range map[string]struct {
 		given []string
@@ -420,7 +420,7 @@ func TestWrongAccess(t *testing.T) {
 	}
 }
 
-// TestDevelopmentKey: the key of local.settings.json is the one that the settings refuse anywhere
+// TestDevelopmentKey: the key of local.settings.json is the key that the settings refuse anywhere
 // else.
 func TestDevelopmentKey(t *testing.T) {
 	data, err := os.ReadFile("../../local.settings.json")
@@ -438,7 +438,7 @@ func TestDevelopmentKey(t *testing.T) {
 func TestAllWrongSettingsAreNamedAtOnce(t *testing.T) {
 	_, err := ReadSettings(func(name string) string {
 		if name == "FUNCTIONS_CUSTOMHANDLER_PORT" {
-			return "" // else PORT and LISTEN_ADDRESS are not looked at
+			return "" // otherwise PORT and LISTEN_ADDRESS are not read
 		}
 		return wrongSettings[name]
 	})

@@ -1,4 +1,4 @@
-# Needs Go, Node with npm, and make; the race detector of the tests needs a C compiler too.
+# This needs Go, Node with npm, and make. The race detector of the tests also needs a C compiler.
 
 .DEFAULT_GOAL := help
 .PHONY: help run build package image test check fuzz chaos sabotage bench wine country screenshots azurite kql \
@@ -6,11 +6,12 @@
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
-# How long `make chaos` goes on, with how many processes, and from which seed (0: one from the time).
+# How long `make chaos` runs, with how many processes, and with which seed (0: one from the time).
 DURATION ?= 10m
 NODES ?= 2
 SEED ?= 0
-# What `make bench` is told, such as BENCH='-only redirects,start' or BENCH='-write docs/performance.md'.
+# Arguments of `make bench`, such as BENCH='-only redirects,start' or
+# BENCH='-write docs/performance.md'.
 BENCH ?=
 
 help: ## list the targets
@@ -42,8 +43,8 @@ SLOW = tiney/internal/browser tiney/internal/pack
 test: azurite kql oidcprovider useragents openapi internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
 	@go test -short -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
 
-# These have the machine to themselves: beside other busy programs, an emulator or a browser stands still for
-# longer than the service and its clients wait.
+# The tests of these packages have the machine to themselves. Beside other busy programs, an
+# emulator or a browser may stand still for longer than the service and its clients wait.
 ALONE = internal/browser storage internal/simulation internal/e2e
 
 check: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
@@ -62,14 +63,14 @@ check: azurite kql oidcprovider useragents browser openapi internal/country/node
 		go test -race -parallel 8 -timeout 20m $$packages || failed=1; done; \
 	CGO_ENABLED=0 go test -timeout 10m -run '^(TestEachPair|TestSimulation)$$' ./storage ./internal/simulation || failed=1; \
 	exit $$failed
-	@# Windows Consumption runs 32-bit executables, where a 64-bit counter of a library may be
-	@# misaligned. Not every machine runs them, which a test of nothing tells.
+	@# Windows Consumption runs 32-bit executables, in which a 64-bit counter of a library may be
+	@# misaligned. Not every machine runs them. A test run without tests finds out.
 	CGO_ENABLED=0 GOARCH=386 go vet ./link ./clicks ./transfer ./access ./telemetry ./functions ./storage/...
 	@if CGO_ENABLED=0 GOARCH=386 go test -run '^$$' ./link >/dev/null 2>&1; then set -x; \
 		CGO_ENABLED=0 GOARCH=386 go test ./link ./clicks ./transfer ./access ./telemetry ./functions && \
 		CGO_ENABLED=0 GOARCH=386 go test -run 'Cache|Calls' ./storage; \
 		else echo "NOT CHECKED: the 32-bit tests, since this machine runs no 32-bit executables."; fi
-	@# Wine cannot be installed on every machine, nor runs on every one. Without it, this is left out.
+	@# Some machines cannot install or run Wine. They leave this out.
 	@if internal/dev/install.sh wine; then $(MAKE) --no-print-directory wine; \
 		else echo "NOT CHECKED: that the packages for Windows run. See above what is missing."; fi
 
@@ -107,12 +108,13 @@ screenshots: azurite browser ## make the pictures of the pages in docs/screensho
 country: internal/country/node_modules/.installed ## write the table of countries by address anew, from its data set
 	go run ./internal/country
 
-# What is installed from npm: the storage emulator, the parser of Kusto queries, the provider that tests sign in with, the
-# user agents of bots and people, what checks that pages are accessible, and the linter of the API's description; for
-# `make country`, the data set too.
+# These are installed from npm: the storage emulator, the parser of Kusto queries, the provider that
+# tests sign in with, the user agents of bots and people, the checker that pages are accessible, and
+# the linter of the API's description. The data set of `make country` is installed from npm, too.
 azurite kql oidcprovider useragents browser openapi: %: internal/%/node_modules/.installed
 
-# No package needs its install scripts; some would compile what is there as WebAssembly too.
+# No package needs its install scripts. Some scripts would compile code that the package also has as
+# WebAssembly.
 internal/%/node_modules/.installed: internal/%/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "Node with npm is needed, for the storage emulator and for checks: https://nodejs.org"; exit 1; }
 	npm ci --ignore-scripts --no-audit --no-fund --prefix internal/$*

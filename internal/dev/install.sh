@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the tests and measurements need beside Go, Node and npm, if it is missing: as root by
-# apt-get (Debian, Ubuntu), else it says what to install.
+# Installs missing tools that the tests and measurements need besides Go, Node and npm. It installs
+# them by apt-get if it runs as root on Debian or Ubuntu. Otherwise it says what to install.
 #   internal/dev/install.sh compiler|chromium|wrk|nginx|shellcheck|wine ...
 set -euo pipefail
 
-has() { type -P "$1" >/dev/null; } # not the functions here
+has() { type -P "$1" >/dev/null; } # finds programs, not the functions of this script
 
 may_install() { [ "$(id -u)" = 0 ] && has apt-get; }
 
@@ -34,16 +34,18 @@ wrk() { has wrk || install "wrk" "It makes the load" wrk; }
 
 shellcheck() { has shellcheck || install "shellcheck" "It checks the scripts" shellcheck; }
 
-# With systemd, which containers mostly lack, nginx would serve port 80 as soon as it is installed.
+# nginx is not installed on systems with systemd, which most containers lack: there it would serve
+# port 80 as soon as it is installed.
 nginx() {
 	PATH="$PATH:/usr/sbin"
 	has nginx || { [ ! -d /run/systemd/system ] && install "nginx" "It is measured beside" nginx-light; } ||
 		echo "nginx is not installed: measuring without it"
 }
 
-# Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks. Its packages for i386 are
-# at times behind those of the machine's own architecture, and then cannot be installed: the architecture
-# goes again, for it would spoil the next update.
+# wine installs Wine for 32-bit programs, and a linker for a library that Debian's Wine lacks.
+# Debian's packages for i386 are sometimes older than those for the machine's own architecture, and
+# then they cannot be installed. In that case wine removes the architecture i386 again, because it
+# would break the next update.
 wine() {
 	local packages=(wine wine32:i386 binutils-mingw-w64-i686) before
 	if has wine && has i686-w64-mingw32-ld; then return; fi

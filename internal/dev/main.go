@@ -1,4 +1,5 @@
-// Dev is `make run`: it starts Azurite, then the service in build/app, and ends both on Ctrl-C.
+// Dev is the program of `make run`. It starts Azurite and then the service in build/app, and ends
+// both on Ctrl-C.
 package main
 
 import (
@@ -66,7 +67,7 @@ func run() error {
 			return fmt.Errorf("%w; to use a storage that runs already, set AzureWebJobsStorage "+
 				"(for that Azurite: UseDevelopmentStorage=true)", err)
 		}
-		defer storage.Stop() // after the service, which still writes
+		defer storage.Stop() // after the service has ended, which writes until then
 		ended = storage.Exited()
 		fmt.Println("Storage: Azurite, with its data in .azurite")
 	}
@@ -104,15 +105,15 @@ Ctrl-C ends it.
 	case <-ended:
 		err = fmt.Errorf("azurite ended")
 	case <-stop.Done():
-		restore() // a second Ctrl-C ends this at once
+		restore() // so that a second Ctrl-C ends this process at once
 	}
 	interrupt(cmd)
 	<-exited
 	return err
 }
 
-// service returns `func start` if the Azure Functions Core Tools are installed, and the executable
-// on its own otherwise.
+// service returns the command `func start` if the Azure Functions Core Tools are installed.
+// Otherwise it returns the command of the executable on its own.
 func service(port string) *exec.Cmd {
 	if tools, err := exec.LookPath("func"); err == nil {
 		fmt.Println("Service: the Functions host of the Azure Functions Core Tools, in", app)
@@ -128,9 +129,9 @@ func service(port string) *exec.Cmd {
 	return exec.Command(handler)
 }
 
-// developmentSettings returns the environment. For variables that it lacks, it adds the values in
-// local.settings.json, as `func start` does by itself. It also returns the text that stands for the
-// admin key in a shell command.
+// developmentSettings returns the environment. For variables that the environment lacks, it adds
+// the values of local.settings.json, as `func start` does by itself. It also returns the admin key,
+// or $ADMIN_KEY if the user has set one, as text for a shell command.
 func developmentSettings() (env []string, adminKey string, err error) {
 	data, err := os.ReadFile("local.settings.json")
 	if err != nil {
@@ -142,7 +143,7 @@ func developmentSettings() (env []string, adminKey string, err error) {
 	}
 	env, adminKey = os.Environ(), file.Values["ADMIN_KEY"]
 	if os.Getenv("ADMIN_KEY") != "" {
-		adminKey = "$ADMIN_KEY" // the user's own is not shown
+		adminKey = "$ADMIN_KEY" // the user's own key is not shown
 	}
 	named := namesStorage(env)
 	for name, value := range file.Values {

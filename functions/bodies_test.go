@@ -7,7 +7,7 @@ import (
 )
 
 // FuzzBodies: whatever a client sends to a route that reads a body, the response is valid JSON. If
-// the body is refused, the response is a problem. It never blames the service.
+// the body is refused, the response is a problem. The status is never a 5xx.
 func FuzzBodies(f *testing.F) {
 	for _, body := range []string{
 		`{"longUrl":"https://example.com/","alias":"mine",` +

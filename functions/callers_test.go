@@ -149,7 +149,7 @@ func TestEveryRouteLooksAtCredentials(t *testing.T) {
 			status    int
 			kind      string
 			challenge string
-			but       string // who, in apiRoutes, gets another response
+			but       string // the routes for these callers respond otherwise
 		}{
 			"none": {nil, 401, "credentials-missing", "Bearer", "anyone"},
 			"a malformed": {[]string{"Authorization", "Bearer tny_x"}, 401, "credentials-invalid",

@@ -74,8 +74,8 @@ func permit(who access.Caller, l link.Link) error {
 	return link.ErrForbidden
 }
 
-// holds reports whether claimHash is the hash of the link's claim token. "" is the hash of no
-// token.
+// holds reports whether claimHash is the hash of the link's claim token. A link whose token is void
+// has no hash.
 func holds(claimHash string, l link.Link) bool {
 	return claimHash != "" && claimHash == l.ClaimHash
 }

@@ -124,6 +124,24 @@ func TestAChangeIsSeenEverywhere(t *testing.T) {
 	}
 }
 
+// An instance acknowledges a change that another one has made before. It writes nothing, but shows
+// the change at once.
+func TestAChangeThatAnotherInstanceHasMade(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	here, elsewhere := r.open(withCache), r.open(withCache)
+	there("a", url1, 0)(r, here)
+	r.cached(elsewhere, "one")
+	for _, s := range []*storage.Links{here, elsewhere} {
+		if err := setURL(url2)(ctx, r, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, err := elsewhere.Get(ctx, "one"); err != nil || l.LongURL != url2 {
+		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
 func TestChangesAreAskedForAsLittleAsPossible(t *testing.T) {
 	t.Parallel()
 	r := followed(t)

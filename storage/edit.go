@@ -123,6 +123,7 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		return linkRow{}, err
 	}
 	if !next.Changed(was.Link) {
+		e.s.cache.forget(a) // another process has made this change, and this one may not know of it
 		return was, nil
 	}
 	if next.LongURL != was.LongURL {

@@ -145,7 +145,7 @@ const (
 // happened.
 func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string) {
 	var r *round
-	s := &simulation{rng: random(p.seed, 0), skip: p.skip}
+	s := &simulation{rng: random(p.seed, 0), slow: map[response]bool{}, skip: p.skip}
 	synctest.Test(t, func(t *testing.T) {
 		s.came = make(chan struct{}, 1)
 		s.service = memtable.New(s.wall)

@@ -88,6 +88,7 @@ func (n *node) startSimulated() {
 		}
 		return s.call(n, c)
 	})
+	proxy.After(func(c faultproxy.Call) { s.applied(n, proxy, c) })
 	settings, err := settingsOf("UseDevelopmentStorage=true", r.prefix, "10")
 	if err == nil {
 		settings.Storage.Open, err = proxy.Open()

@@ -42,8 +42,15 @@ type simulation struct {
 	quiet  bool          // there is no more trouble
 	trace  strings.Builder
 
-	skip map[int]bool // the troubles that are left out, by number
-	made int          // the number of troubles so far
+	slow map[response]bool // responses that wait before their node gets them
+	skip map[int]bool      // the troubles that are left out, by number
+	made int               // the number of troubles so far
+}
+
+// response is the response to a node's Nth call.
+type response struct {
+	proxy *faultproxy.Proxy
+	n     int
 }
 
 // parked is a waiting storage call, or a client before its next act.
@@ -51,6 +58,7 @@ type parked struct {
 	node    *node // the caller; nil for a client
 	call    faultproxy.Call
 	frozen  bool
+	slow    bool      // the call was applied, and its response waits
 	doomed  bool      // its node was killed
 	since   time.Time // when it was frozen
 	release chan faultproxy.Fault
@@ -60,7 +68,11 @@ func (p *parked) String() string {
 	if p.node == nil {
 		return fmt.Sprintf("client %d", p.call.By)
 	}
-	return fmt.Sprintf("node %d %s %s %s %s", p.node.sim.index, p.call.Operation, p.call.Target,
+	what := p.call.Operation
+	if p.slow {
+		what = "response to " + what
+	}
+	return fmt.Sprintf("node %d %s %s %s %s", p.node.sim.index, what, p.call.Target,
 		p.call.Partition, p.call.Key)
 }
 
@@ -105,6 +117,16 @@ func (s *simulation) turn(client int) { s.park(&parked{call: faultproxy.Call{By:
 // call waits until a storage call may go on, and returns its fault.
 func (s *simulation) call(n *node, c faultproxy.Call) faultproxy.Fault {
 	return s.park(&parked{node: n, call: c})
+}
+
+// applied waits if the response to a call is slow.
+func (s *simulation) applied(n *node, proxy *faultproxy.Proxy, c faultproxy.Call) {
+	s.mu.Lock()
+	slow := s.slow[response{proxy, c.N}]
+	s.mu.Unlock()
+	if slow {
+		s.park(&parked{node: n, call: c, slow: true})
+	}
 }
 
 func (s *simulation) park(p *parked) faultproxy.Fault {
@@ -162,7 +184,10 @@ func (s *simulation) step() bool {
 		case p.frozen && (s.quiet || now.Sub(p.since) >= lateFor*3/4 || s.rng.IntN(30) == 0):
 			s.let(p, s.arrives())
 			return true
-		case !p.frozen:
+		case p.slow && (s.quiet || s.rng.IntN(40) == 0):
+			s.let(p, faultproxy.None)
+			return true
+		case !p.frozen && !p.slow:
 			ready = append(ready, p)
 		}
 	}
@@ -255,7 +280,7 @@ func (s *simulation) meet(p *parked, stopped bool) {
 	if stoodStill && (0.04 <= draw && draw < 0.085 || 0.10 <= draw && draw < 0.115) {
 		draw = 1 // the node is not killed, and storage does not fail it
 	}
-	if draw >= 0.19 || !s.trouble() {
+	if draw >= 0.22 || !s.trouble() {
 		fault := faultproxy.None
 		if n.sim.cut > 0 && !stoodStill {
 			n.sim.cut--
@@ -309,6 +334,7 @@ func (s *simulation) meet(p *parked, stopped bool) {
 			other.control(what)
 		})
 	default:
+		s.slow[response{n.proxy, p.call.N}] = true
 		s.let(p, faultproxy.None)
 	}
 }

@@ -19,15 +19,18 @@ type timeline struct {
 type write[T any] struct {
 	value     T
 	call, ret int64
+	node      *node
 }
 
-// possible returns the values that a reader may see. The reader asks before until, and must know
-// all values that were acknowledged before since.
-func possible[T any](writes []write[T], since, until int64) (values []T) {
+// possible returns the values that the response to a request may show. It must show all that was
+// acknowledged before since, and all that its own node has acknowledged.
+func possible[T any](writes []write[T], e event, since int64) (values []T) {
 	for _, w := range writes {
-		overwritten := slices.ContainsFunc(
-			writes, func(later write[T]) bool { return later.call > w.ret && later.ret < since })
-		if w.call <= until && !overwritten {
+		overwritten := slices.ContainsFunc(writes, func(later write[T]) bool {
+			return later.call > w.ret &&
+				(later.ret < since || later.node == e.node && later.ret < e.call)
+		})
+		if w.call <= e.ret && !overwritten {
 			values = append(values, w.value)
 		}
 	}
@@ -56,15 +59,15 @@ func timelines(history []event) map[string]*timeline {
 			if e.status == 200 || alias == "" {
 				continue
 			}
-			t.made = append(t.made, write[bool]{true, e.call, ret})
-			t.owner = append(t.owner, write[string]{e.by, e.call, ret})
-			t.disabled = append(t.disabled, write[bool]{false, e.call, ret})
-			t.deleted = append(t.deleted, write[bool]{false, e.call, ret})
+			t.made = append(t.made, write[bool]{true, e.call, ret, e.node})
+			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node})
+			t.disabled = append(t.disabled, write[bool]{false, e.call, ret, e.node})
+			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node})
 		case "delete", "restore":
-			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret})
+			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node})
 			continue
 		case "claim":
-			t.owner = append(t.owner, write[string]{e.by, e.call, ret})
+			t.owner = append(t.owner, write[string]{e.by, e.call, ret, e.node})
 			if !e.keep {
 				c.end = new(int64)
 			}
@@ -73,13 +76,13 @@ func timelines(history []event) map[string]*timeline {
 			continue
 		}
 		if c.url != nil {
-			t.url = append(t.url, write[string]{*c.url, e.call, ret})
+			t.url = append(t.url, write[string]{*c.url, e.call, ret, e.node})
 		}
 		if c.end != nil {
-			t.end = append(t.end, write[int64]{*c.end, e.call, ret})
+			t.end = append(t.end, write[int64]{*c.end, e.call, ret, e.node})
 		}
 		if c.disabled != nil {
-			t.disabled = append(t.disabled, write[bool]{*c.disabled, e.call, ret})
+			t.disabled = append(t.disabled, write[bool]{*c.disabled, e.call, ret, e.node})
 		}
 	}
 	return all
@@ -114,15 +117,15 @@ func (r *round) checkTimes(history []event) {
 			continue
 		}
 		t := all[alias]
-		ends := possible(t.end, since, e.ret)
+		ends := possible(t.end, e, since)
 		alive := func(end int64) bool { return end == 0 || end > e.from }
 		over := func(end int64) bool { return end != 0 && end <= e.latest }
 		switch {
 		case leads:
-			ok := slices.Contains(possible(t.url, since, e.ret), target) &&
-				slices.Contains(possible(t.disabled, since, e.ret), false) &&
-				slices.Contains(possible(t.deleted, since, e.ret), false) &&
-				(owner == nil || slices.Contains(possible(t.owner, since, e.ret), owner[0]))
+			ok := slices.Contains(possible(t.url, e, since), target) &&
+				slices.Contains(possible(t.disabled, e, since), false) &&
+				slices.Contains(possible(t.deleted, e, since), false) &&
+				(owner == nil || slices.Contains(possible(t.owner, e, since), owner[0]))
 			if !ok {
 				r.violation("%v: that is out of date\n%s", e, r.describe(alias, history))
 			}
@@ -131,8 +134,8 @@ func (r *round) checkTimes(history []event) {
 			}
 		case e.status == 410:
 			if !slices.ContainsFunc(ends, over) &&
-				!slices.Contains(possible(t.disabled, since, e.ret), true) &&
-				!slices.Contains(possible(t.deleted, since, e.ret), true) {
+				!slices.Contains(possible(t.disabled, e, since), true) &&
+				!slices.Contains(possible(t.deleted, e, since), true) {
 				r.violation("%v: it is gone, and should live\n%s", e, r.describe(alias, history))
 			}
 		case e.status == 404:

@@ -124,9 +124,10 @@ func TestStatisticsAgree(t *testing.T) {
 			restart()
 			follow("second", 1)
 			follow("third", 1)
-			// On a busy machine, the clicks may be written before their visitors.
-			testutil.Eventually(t, "all clicks and visitors are written", func() bool {
-				written, known := map[string]int{}, map[string]*clicks.Visitors{"*": {}}
+			// On a busy machine, the clicks may be written before their visitors, or before bots.
+			testutil.Eventually(t, "all clicks, bots and visitors are written", func() bool {
+				written, bots, known := map[string]int{}, map[string]int{},
+					map[string]*clicks.Visitors{"*": {}}
 				for alias := range want {
 					known[alias] = &clicks.Visitors{}
 				}
@@ -134,6 +135,8 @@ func TestStatisticsAgree(t *testing.T) {
 					alias, _, _ := strings.Cut(e["RowKey"].(string), "|")
 					n, _ := strconv.Atoi(e["Clicks"].(string))
 					written[alias] += n
+					n, _ = strconv.Atoi(e["Bots"].(string))
+					bots[alias] += n
 					text, _ := e["Visitors"].(string)
 					data, err := base64.StdEncoding.DecodeString(text)
 					of, err2 := clicks.DecodeVisitors(data)
@@ -143,7 +146,7 @@ func TestStatisticsAgree(t *testing.T) {
 					known[alias].Merge(&of)
 				}
 				for alias, want := range want {
-					if known[alias].Estimate() < int64(want.Visitors) {
+					if known[alias].Estimate() < int64(want.Visitors) || bots[alias] < want.Bots {
 						return false
 					}
 				}

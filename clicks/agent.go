@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Agent is what a User-Agent tells. The names are of a fixed set of words; a bot's are all Other.
+// Agent is what a User-Agent header tells about a client. Each name is one of a fixed set of words,
+// or Other. All names of a bot are Other.
 type Agent struct {
 	Bot     bool
 	Browser string // Chrome, Edge, Firefox, Safari, Opera, Samsung Internet
@@ -16,16 +17,17 @@ type Agent struct {
 	Device  string // desktop, mobile, tablet
 }
 
-// maxAgent is how many bytes of a User-Agent are looked at. Browsers' own have up to 200, in-app
-// browsers add up to 300; a header may have 32 KiB.
+// maxAgent is how many bytes of a User-Agent are examined. Browsers send up to 200 bytes, and
+// in-app browsers add up to 300. A header may have 32 KiB.
 const maxAgent = 512
 
 // maxHost bounds the suffix of the Functions host: its name and a version.
 const maxHost = 64
 
-// StripHost returns a User-Agent as the client sent it, without the `
-// Azure-Functions-Host/<version>` that a Functions host appends when it forwards a request. Where
-// the client sent none, that is all there is.
+// StripHost returns a User-Agent as the client sent it, without the suffix
+// Azure-Functions-Host/<version> that a Functions host appends, after a space, when it forwards a
+// request. If the client sent no User-Agent, the header has only this suffix, and StripHost returns
+// "".
 func StripHost(userAgent string) string {
 	tail := userAgent[max(0, len(userAgent)-maxHost):]
 	space := strings.LastIndexByte(tail, ' ')
@@ -36,13 +38,13 @@ func StripHost(userAgent string) string {
 	return userAgent[:len(userAgent)-len(tail)+max(space, 0)]
 }
 
-// marks is a set of what was found in a User-Agent.
+// marks is the set of features that were found in a User-Agent.
 type marks uint32
 
 const (
 	bot marks = 1 << iota
 	engine
-	// Browsers, or what they are told by.
+	// Browsers, or words that help to recognise them.
 	chrome
 	edge
 	firefox
@@ -73,12 +75,12 @@ type rule struct {
 	means marks
 }
 
-// rules say what a text means wherever it stands, in upper or lower case. Of two that begin at the
-// same place the longer one holds, and nothing else is looked for in what it covers. None may be
-// found in the suffix of the Functions host.
+// rules say what a text means wherever it stands, in upper or lower case. If two rules match at the
+// same place, the longer one applies, and the text that it covers is not searched again. No rule
+// may match in the suffix of the Functions host.
 var rules = []rule{
-	// Every browser names its engine, or that it is like one; a bot that only says Mozilla does
-	// not.
+	// Every browser names its engine, or says that it is like one. A bot that only says Mozilla
+	// does neither.
 	{"gecko", engine}, {"opera", engine | opera}, {"opera mini", engine | opera | mobile},
 
 	{"chrome/", chrome}, {"crios/", chrome},
@@ -87,8 +89,8 @@ var rules = []rule{
 	{"opr/", opera}, {"opt/", opera}, {"opx/", opera},
 	{"samsungbrowser/", samsung},
 	{"safari/", safari}, {"version/", version},
-	// These say Chrome or Safari too. Most of their kind call themselves a browser: YaBrowser,
-	// UCBrowser, MiuiBrowser.
+	// These browsers say Chrome or Safari too. Most others of this kind have Browser in their name:
+	// YaBrowser, UCBrowser, MiuiBrowser.
 	{"browser/", unlisted}, {"brave", unlisted}, {"ddg/", unlisted}, {"electron/", unlisted},
 	{"like safari", unlisted}, {"silk/", unlisted}, {"vivaldi/", unlisted}, {"whale/", unlisted},
 
@@ -99,14 +101,14 @@ var rules = []rule{
 	{"iphone", iOS | mobile}, {"ipad", iOS | tablet},
 	{"mobile", mobile}, {"smart-tv", television}, {"smarttv", television},
 
-	// Bots. Internet Explorer is compatible too, and Cubot makes phones.
+	// Bots. Internet Explorer also says "compatible", and Cubot is a maker of phones.
 	{"compatible", bot}, {"compatible; msie", engine}, {"bot", bot}, {" cubot", 0},
 	{"agent", bot}, {"crawl", bot}, {"headless", bot}, {"monitor", bot}, {"preview", bot},
 	{"spider", bot},
-	{"http", bot}, {".com", bot}, {".org", bot}, // a browser gives no address
-	{"ms-office", bot}, // looks at a link before it hands it to the browser
-	// Some that are told by their name alone, most of them tests of sites. AppInsights is Azure's
-	// own availability test.
+	{"http", bot}, {".com", bot}, {".org", bot}, // a browser sends no address
+	{"ms-office", bot}, // Office requests a link before it opens the browser
+	// Bots that only their names give away. Most of them test sites. AppInsights is Azure's own
+	// availability test.
 	{"appinsights", bot}, {"-google", bot}, {"google favicon", bot}, {"lighthouse", bot},
 	{"pingdom", bot}, {"playwright", bot},
 	{"ptst/", bot}, {"selenium", bot}, {"synthetics", bot},
@@ -121,21 +123,21 @@ var rules = []rule{
 	{"watchtowr", bot}, {"xmco", bot},
 }
 
-// The rules for what stands at one place are found by its first three bytes, which are hashed to
+// The rules that may match at a place are found by the first three bytes there, which are hashed to
 // one of 1,024 slots.
 const (
 	keyLength = 3
 	slotBits  = 10
 )
 
-// slot returns that of the first bytes of s, which has at least keyLength.
+// slot returns the slot of the first keyLength bytes of s. s must not be shorter.
 func slot(s string) uint32 {
 	key := uint32(lower(s[0]))<<16 | uint32(lower(s[1]))<<8 | uint32(lower(s[2]))
 	return key * 0x9e3779b1 >> (32 - slotBits)
 }
 
-// slots has for each slot the number of its first rule, counted from 1. Those of a slot follow each
-// other, longest first.
+// slots has, for each slot, the number of its first rule in rules, counted from 1; 0 means none.
+// The rules of a slot follow each other, longest first.
 var slots = func() (first [1 << slotBits]uint8) {
 	slices.SortFunc(rules, func(a, b rule) int {
 		return cmp.Or(cmp.Compare(slot(a.text), slot(b.text)),
@@ -147,12 +149,13 @@ var slots = func() (first [1 << slotBits]uint8) {
 	return first
 }()
 
-// ParseAgent tells people from bots by the User-Agent header, and what people use. It sees the
-// first 512 bytes, takes 0.3 µs for a usual one, much less for one that was seen of late, and
-// allocates nothing. It makes no difference whether StripHost has been called.
+// ParseAgent tells people from bots by the User-Agent header, and says what people use. It examines
+// only the first 512 bytes. It takes 0.3 µs for a usual header, much less for one that was seen
+// recently, and allocates nothing. The result does not depend on whether StripHost has been called.
 //
-// Whatever does not pretend to be a browser is a bot; most of the others call themselves one or
-// give an address. What a robot sends that copies a browser's header is taken for a person's.
+// A client that does not claim to be a browser is a bot. Most bots that do claim it also call
+// themselves bots, or send an address. A robot that copies a browser's header is taken for a
+// person.
 func ParseAgent(userAgent string) Agent {
 	m := recall(userAgent[:min(len(userAgent), maxAgent)])
 	if m&bot != 0 || m&engine == 0 {
@@ -161,9 +164,9 @@ func ParseAgent(userAgent string) Agent {
 	return Agent{Browser: m.browser(), System: m.system(), Device: m.device()}
 }
 
-// recent remembers what was found in the User-Agents of late: most requests have one of a few
-// hundred. An entry has the marks in its low bits, and else those of the User-Agent's hash. Nobody
-// can foresee the hash, and so write what others count as.
+// recent remembers what was found in recent User-Agents: most requests have one of a few hundred.
+// An entry has the marks in its low bits, and the bits of the User-Agent's hash in the others.
+// Nobody can predict the hash, so nobody can send a User-Agent that decides what others count as.
 var (
 	seed   = maphash.MakeSeed()
 	recent [8192]atomic.Uint64
@@ -184,7 +187,7 @@ func recall(s string) marks {
 	return m
 }
 
-// scan returns all that the rules find in s, or bot and what was found before it.
+// scan returns the marks of all rules that match in s. It stops at the first match that says bot.
 func scan(s string) (found marks) {
 	for i := 0; i+keyLength <= len(s) && found&bot == 0; i++ {
 		at := slot(s[i:])
@@ -205,11 +208,11 @@ func scan(s string) (found marks) {
 	return found
 }
 
-// lower makes a letter lower-case. Other bytes may become another one, but none that a rule has
-// does.
+// lower converts a letter to lower case. It may change other bytes too, but none that occurs in a
+// rule.
 func lower(c byte) byte { return c | 0x20 }
 
-// hasPrefix reports whether s begins with prefix, which is in lower case, in upper or lower case.
+// hasPrefix reports whether s begins with prefix, ignoring the case of s. prefix is in lower case.
 func hasPrefix(s, prefix string) bool {
 	if len(s) < len(prefix) {
 		return false
@@ -234,8 +237,8 @@ func (m marks) browser() string {
 		return "Firefox"
 	case m&unlisted != 0:
 		return Other
-	// Chrome has no Version/, an Android app that shows a page in its own window has. Safari has
-	// it, an app on iOS does not.
+	// Chrome sends no Version/, but an Android app that shows a page in its own window does. Safari
+	// sends it, but an app on iOS does not.
 	case m&(chrome|version) == chrome:
 		return "Chrome"
 	case m&(safari|version|chrome) == safari|version && m&(macOS|iOS) != 0:
@@ -246,7 +249,7 @@ func (m marks) browser() string {
 
 func (m marks) system() string {
 	switch {
-	case m&windowsPhone != 0: // which says Android and iPhone too
+	case m&windowsPhone != 0: // it says Android and iPhone too
 		return Other
 	case m&iOS != 0:
 		return "iOS"
@@ -272,7 +275,7 @@ func (m marks) device() string {
 		return "tablet"
 	case m&mobile != 0:
 		return "mobile"
-	case m&android != 0: // phones say Mobile
+	case m&android != 0: // Android phones say Mobile
 		return "tablet"
 	case m&desktop != 0:
 		return "desktop"

@@ -123,10 +123,12 @@ var agentTests = []struct {
 		"like Gecko) Chrome/142.0.0.0 Safari/537.36 OPR/126.0.0.0",
 		person("Opera", "Windows", "desktop")},
 	{"Opera on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
-		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 OPT/6.2.0",
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 " +
+		"OPT/6.2.0",
 		person("Opera", "iOS", "mobile")},
 	{"Opera GX on an iPhone", "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) " +
-		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 OPX/2.8.2",
+		"AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1 " +
+		"OPX/2.8.2",
 		person("Opera", "iOS", "mobile")},
 	{"Opera Mini in an Android window",
 		"Mozilla/5.0 (Linux; U; Android 14; SM-A155F Build/UP1A.231005.007; wv) " +
@@ -221,7 +223,7 @@ var agentTests = []struct {
 	{"a preview of WhatsApp", "WhatsApp/2.23.20.0", bot},
 	{"Mozilla and nothing else", "Mozilla/5.0", bot},
 	{"no engine", "Mozilla/5.0 (Windows NT 10.0; Win64; x64)", bot},
-	{"lower case", strings.ToLower(chromeWindows), bot}, // no browser writes it so
+	{"lower case", strings.ToLower(chromeWindows), bot}, // no browser writes it like this
 	{"Googlebot on a phone", "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) " +
 		"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Mobile Safari/537.36 " +
 		"(compatible; Googlebot/2.1; +http://www.google.com/bot.html)", bot},
@@ -264,16 +266,16 @@ func TestBotsAreRecognised(t *testing.T) {
 			missed = append(missed, b)
 		}
 	}
-	// Five of those that are missed are people's: apps that show pages in a window of their own,
-	// and editors.
+	// Five of the missed samples come from people: from apps that show pages in a window of their
+	// own, and from editors.
 	if recognised := len(bots) - len(missed); recognised < 2109 {
 		t.Errorf("%d bots are recognised, want 2,109; missed:\n%s", recognised,
 			strings.Join(missed, "\n"))
 	}
 }
 
-// Their devices are as those who collected them say, and most of them have one of the browsers that
-// are told apart.
+// TestPeopleAreNoBots also checks that each device is the one that the collectors of the samples
+// give, and that most browsers are among those that are counted by name.
 func TestPeopleAreNoBots(t *testing.T) {
 	people, err := useragents.People("..")
 	if err != nil {
@@ -313,7 +315,7 @@ var hostTests = []struct{ name, userAgent, want string }{
 	{"nothing at all", "", ""},
 }
 
-// There are more of them than are remembered.
+// Some of these User-Agents share an entry of the table of recent ones, and overwrite each other.
 func TestAgentsAreNotMistakenForEachOther(t *testing.T) {
 	bots, err := useragents.Bots("..")
 	if err != nil {
@@ -390,10 +392,10 @@ func BenchmarkParseAgent(b *testing.B) {
 		{"Instagram", instagram, false},
 		{"Googlebot", "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
 			true},
-		// 4 KiB of what is almost a rule
+		// 4 KiB of text that almost matches a rule
 		{"hostile", "Mozilla/5.0 " + strings.Repeat("compatibl", 450), true},
 	} {
-		for _, different := range []int{1, 16384} { // which are more than are remembered
+		for _, different := range []int{1, 16384} { // 16384 are more than are remembered
 			agents := make([]string, different)
 			for i := range agents {
 				agents[i] = strings.Replace(test.userAgent, " ", fmt.Sprintf(" %d", i), 1)

@@ -1,5 +1,6 @@
-// Package clicks says what a click is: who clicked, by agent, referrer and country, with nothing
-// kept as a stranger wrote it, and counters and sketches that merge. It has no I/O.
+// Package clicks defines what a click is: who clicked, by agent, referrer and country. It keeps no
+// text as a stranger wrote it. Its counters and its sketches of visitors can be merged. It does no
+// I/O.
 package clicks
 
 // Mode says what is counted.
@@ -8,23 +9,23 @@ type Mode string
 const (
 	ModeFull   Mode = "full"   // clicks with their dimensions and visitors
 	ModeTotals Mode = "totals" // clicks only
-	ModeOff    Mode = "off"    // nothing; what was counted before is still told
+	ModeOff    Mode = "off"    // nothing; earlier counts are still shown
 )
 
-// Window is how far back the links with the most clicks are looked for.
+// Window is the period in which the links with the most clicks are searched for.
 type Window string
 
 const (
-	LastDay  Window = "24h" // the last 24 hours, and the hour in which they began from its start on
-	LastWeek Window = "7d"  // today, UTC, and the six days before
+	LastDay  Window = "24h" // the last 24 hours, and all of the hour in which they began
+	LastWeek Window = "7d"  // today, in UTC, and the six days before
 )
 
-// Other is the name of what is none of the names that are told apart.
+// Other stands for all names that are not counted separately.
 const Other = "(other)"
 
 // RollUpResult says what one roll-up of clicks did.
 type RollUpResult struct {
-	Added    int64 // days of links that were added to totals
-	Damaged  int64 // rows that cannot be read, and were left out
-	Complete bool  // whether all days that are over are rolled up; if not, the next one goes on
+	Added    int64 // days of links that were added to their totals
+	Damaged  int64 // rows that could not be read and were left out
+	Complete bool  // all days that are over are rolled up; if false, the next roll-up continues
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Dimension is what clicks are told apart by.
+// Dimension is a property by which clicks are counted separately.
 type Dimension int
 
-// The dimensions, and how many there are.
+// The dimensions. Dimensions is their number.
 const (
 	Referrers Dimension = iota // host names
 	Countries                  // ISO 3166 alpha-2
@@ -20,20 +20,20 @@ const (
 	Dimensions
 )
 
-// maxNames is how many names of a dimension are told apart in one Count of a process; the clicks of
-// the rest are those of Other.
+// maxNames is how many names of a dimension one Count of a process has at most, including Other.
+// Clicks with any other name count as Other.
 const maxNames = 50
 
 // Click is a request that was answered with a redirect.
 type Click struct {
 	At      time.Time
-	Took    time.Duration      // what it took to handle it
-	Bot     bool               // a bot's: it has no names and no visitor
-	Names   [Dimensions]string // all "": nothing is known of who clicked, or is to be kept
-	Visitor Visitor            // zero: not to be told apart from others
+	Took    time.Duration      // to handle the request
+	Bot     bool               // a bot clicked: there are no names and no visitor
+	Names   [Dimensions]string // all "": nothing is known about who clicked, or may be kept
+	Visitor Visitor            // zero: not counted among the visitors
 }
 
-// Day is a day, UTC: the number of days since 1 January 1970.
+// Day is a day in UTC, as the number of days since 1 January 1970.
 type Day int32
 
 const dayFormat = "20060102"
@@ -59,16 +59,16 @@ func (d Day) Start() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 // String returns a day as "20260102", which sorts by time.
 func (d Day) String() string { return d.Start().Format(dayFormat) }
 
-// Total is what is known of clicks of all days.
+// Total sums up clicks, of one day or of all days.
 type Total struct {
 	Clicks  int64 // of people
 	Bots    int64
-	Created int64         // links that were made; of the whole service only
-	Took    time.Duration // the handling of all clicks together
-	Last    time.Time     // of the last click of a person; zero: there was none
+	Created int64         // links that were made; counted for the whole service only
+	Took    time.Duration // to handle all clicks of people together
+	Last    time.Time     // when a person last clicked; zero: never
 }
 
-// Add adds what another total has.
+// Add adds another total to t.
 func (t *Total) Add(other Total) {
 	t.Clicks += other.Clicks
 	t.Bots += other.Bots
@@ -79,7 +79,7 @@ func (t *Total) Add(other Total) {
 	}
 }
 
-// Average returns how long the handling of a click took, and false if there was no click.
+// Average returns how long it took on average to handle a click, and false if no person clicked.
 func (t Total) Average() (time.Duration, bool) {
 	if t.Clicks <= 0 {
 		return 0, false
@@ -87,17 +87,17 @@ func (t Total) Average() (time.Duration, bool) {
 	return t.Took / time.Duration(t.Clicks), true
 }
 
-// Hour is how often a link was clicked in an hour.
+// Hour is how often a link was clicked in one hour.
 type Hour struct{ Clicks, Bots uint32 }
 
-// Named is how often people clicked whom a dimension has this name for.
+// Named is how often people clicked who have this name in a dimension.
 type Named struct {
 	Name   string
 	Clicks int64
 }
 
-// Count is what became of one link on one day, as one process saw it, or as several did together.
-// The zero value counts nothing.
+// Count is what was counted for one link on one day, by one process or by several together. The
+// zero value is an empty count.
 type Count struct {
 	Total
 	Hours    [24]Hour
@@ -105,8 +105,8 @@ type Count struct {
 	Visitors Visitors
 }
 
-// click adds a click, and returns by how many bytes the count has grown. Without room it does not
-// grow: a name that is new counts as Other then.
+// click adds a click, and returns by how many bytes the count has grown. Without room, only Other
+// may be added: any other new name counts as Other.
 func (c *Count) click(k *Click, room bool) (grown int) {
 	hour := &c.Hours[k.At.UTC().Hour()]
 	if k.Bot {
@@ -124,8 +124,8 @@ func (c *Count) click(k *Click, room bool) (grown int) {
 	return grown
 }
 
-// of a Named in a slice that grows by doubling, and what is lost where memory comes in sizes,
-// without its name
+// namedBytes is what a Named takes in memory without its name, in bytes. It includes what is lost
+// because slices grow by doubling, and because memory is allocated in fixed sizes.
 const namedBytes = 48
 
 func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown int) {
@@ -139,12 +139,12 @@ func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown i
 	if name != Other && (len(names) >= maxNames-1 || !room) {
 		return c.name(d, Other, clicks, true)
 	}
-	// what a header has may be part of something large
+	// The name may be a part of a large header, which must not stay in memory.
 	c.Names[d] = append(names, Named{strings.Clone(name), clicks})
 	return namedBytes + len(name)
 }
 
-// Merge adds what other counts have, of the same day or of others.
+// Merge adds other counts, of the same day or of others.
 func (c *Count) Merge(others ...*Count) {
 	for _, other := range others {
 		c.Total.Add(other.Total)
@@ -155,7 +155,7 @@ func (c *Count) Merge(others ...*Count) {
 		c.Visitors.Merge(&other.Visitors)
 	}
 	for d := range c.Names {
-		at := map[string]int{} // of many counts, there may be many names together
+		at := map[string]int{} // many counts together may have many names
 		for i, n := range c.Names[d] {
 			at[n.Name] = i
 		}
@@ -182,8 +182,8 @@ func (c *Count) copy() Count {
 	return n
 }
 
-// lacks returns what c counts and saved, an earlier state of it, does not. Visitors cannot be taken
-// away, so it has all of them, and shares them with c.
+// lacks returns what c counts and saved, an earlier state of c, does not. Visitors cannot be
+// subtracted, so the result has all visitors of c, and shares them with c.
 func (c *Count) lacks(saved *Count) Count {
 	n := Count{Total: Total{Clicks: c.Clicks - saved.Clicks, Bots: c.Bots - saved.Bots,
 		Created: c.Created - saved.Created,
@@ -193,7 +193,8 @@ func (c *Count) lacks(saved *Count) Count {
 	}
 	for d, names := range c.Names {
 		for _, name := range names {
-			i := slices.IndexFunc(saved.Names[d], func(have Named) bool { return have.Name == name.Name })
+			i := slices.IndexFunc(saved.Names[d],
+				func(have Named) bool { return have.Name == name.Name })
 			if i >= 0 {
 				name.Clicks -= saved.Names[d][i].Clicks
 			}
@@ -205,7 +206,7 @@ func (c *Count) lacks(saved *Count) Count {
 	return n
 }
 
-// size returns what the count takes in memory, in bytes.
+// size returns how much memory the count takes, in bytes.
 func (c *Count) size() int {
 	bytes := countBytes + c.Visitors.bytes
 	for _, names := range c.Names {
@@ -216,8 +217,8 @@ func (c *Count) size() int {
 	return bytes
 }
 
-// Top returns the names of a dimension with the most clicks, at most n of them, and those of the
-// rest as Other, at the end.
+// Top returns the names of a dimension with the most clicks, at most n of them. The clicks of all
+// further names are added up as Other, at the end.
 func (c *Count) Top(d Dimension, n int) []Named {
 	names := slices.Clone(c.Names[d])
 	slices.SortFunc(names, func(a, b Named) int {
@@ -242,8 +243,8 @@ func (c *Count) Top(d Dimension, n int) []Named {
 	return append(top, rest)
 }
 
-// IsName reports whether a text may be a name of some dimension. What is in a table, another
-// program may have written.
+// IsName reports whether a text may be a name in some dimension. It checks names that come from a
+// table, because another program may have written them.
 func IsName(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -31,7 +31,7 @@ func visitor(i int) Visitor {
 		"an agent")
 }
 
-// form is what a Count says, in a form that does not depend on the order in which it was counted.
+// form returns the content of a Count as a text that does not depend on the order of counting.
 func form(c *Count) string {
 	names := [Dimensions]map[string]int64{}
 	for d := range names {
@@ -40,7 +40,7 @@ func form(c *Count) string {
 	return fmt.Sprint(c.Total, c.Hours, names, c.Visitors.Estimate())
 }
 
-// byName returns the clicks of each name, of which each may be there only once.
+// byName returns the clicks of each name. It panics if a name is there twice.
 func byName(names []Named) map[string]int64 {
 	all := map[string]int64{}
 	for _, n := range names {
@@ -91,7 +91,7 @@ func TestClickIsCounted(t *testing.T) {
 	for _, k := range []Click{
 		person(1, noon, "example.org", "DE", "Firefox", "Linux", "desktop"),
 		person(2, noon.Add(time.Hour), "example.org", "FR", "Firefox", "Android", "mobile"),
-		{At: noon.Add(time.Minute), Took: time.Second}, // of whom nothing is to be kept
+		{At: noon.Add(time.Minute), Took: time.Second}, // nothing about the person may be kept
 		{At: noon.Add(2 * time.Hour), Took: time.Hour, Bot: true},
 	} {
 		c.click(&k, true)
@@ -127,7 +127,7 @@ func TestNamesAreBounded(t *testing.T) {
 	if got := c.Names[Countries]; !reflect.DeepEqual(got, []Named{{"DE", 10_000}}) {
 		t.Errorf("countries: %v", got)
 	}
-	// Without room, nothing grows but by Other.
+	// Without room, only Other is added.
 	k := person(0, noon, "0.example", "FR")
 	if c.click(&k, false); !reflect.DeepEqual(c.Names[Countries],
 		[]Named{{"DE", 10_000}, {Other, 1}}) || byName(c.Names[Referrers])["0.example"] != 2 {
@@ -135,7 +135,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A name may be part of a header of 32 KiB, which must not be kept with it.
+// A name may be a part of a header of 32 KiB. The header must not stay in memory with it.
 func TestNamesAreCopied(t *testing.T) {
 	header := strings.Repeat("example.org", 1000)
 	var c Count
@@ -202,7 +202,7 @@ func TestCopySharesNothing(t *testing.T) {
 	}
 }
 
-// What a count lacks, and what it lacks it for, make up the count.
+// A saved count, together with what it lacks, makes up the whole count.
 func TestLacks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 50 {
@@ -250,8 +250,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Whatever the names are, no click is lost or counted twice by counting, merging, taking away and
-// telling the most frequent.
+// Counting, merging, subtracting and listing the most frequent names never lose a click or count it
+// twice, whatever the names are.
 func FuzzNames(f *testing.F) {
 	f.Add("a,b,a", "b,c", 1)
 	f.Add(",(other),(other)", "\x00,\xff,é", 0)

@@ -11,37 +11,39 @@ import (
 	"time"
 )
 
-// All is in place of an alias for what became of all links together. No link can have it.
+// All, as an alias, stands for all links together. No link can have it.
 const All = "*"
 
 const (
 	shards = 16
-	// countBytes is what a count takes in memory with its alias and its place in a map, but for
-	// names and visitors.
+	// countBytes is what a count takes in memory with its alias and its place in a map, without
+	// names and visitors, in bytes.
 	countBytes = 640
-	// changedCounts is after how many counts that have begun to change storage is asked to save
-	// them, and fullBytes how much memory all may take until then.
+	// changedCounts and fullBytes say when storage is asked to save: when more than this many
+	// counts have begun to change, or when all counts take more than this many bytes.
 	changedCounts = 10_000
 	fullBytes     = 18 << 20
-	// keptCounts and keptBytes are what stays when it is saved: a link that is forgotten needs a
-	// new row when it is clicked again, and many are clicked now and then. While there are no
-	// clicks at all, idleCounts and idleBytes stay.
+	// keptCounts and keptBytes are how much stays in memory after it is saved. A link whose count
+	// is forgotten needs a new row when it is clicked again, and many links are clicked now and
+	// then. While there are no clicks at all, only idleCounts and idleBytes stay.
 	keptCounts = 20_000
 	keptBytes  = 16 << 20
 	idleCounts = 2_000
 	idleBytes  = 2 << 20
-	// maxBytes is what all may take while nothing can be saved. What is new after that is dropped.
+	// maxBytes is how much memory all counts may take while nothing can be saved. New aliases,
+	// names and visitors are dropped after that.
 	maxBytes = 24 << 20
-	// maxWaiting is how many visitors may wait for the key of their day.
+	// maxWaiting is how many visitors may wait for the key of their day. Further ones are not
+	// counted.
 	maxWaiting = 1 << 16
 )
 
-// Counter counts clicks in memory, until they are saved. Its methods may be called concurrently,
-// but for Pending and what is done with its result: one goroutine saves. The zero value is not
-// ready: see NewCounter.
+// Counter counts clicks in memory until they are saved. Its methods may be called concurrently,
+// except Pending and whatever is done with its results: only one goroutine saves. The zero value is
+// not ready; use NewCounter.
 type Counter struct {
-	// Soon is sent to when what was counted should be saved soon: there is a lot of it, or visitors
-	// wait for a key.
+	// Soon receives a value when counts should be saved soon, because there are many of them, or
+	// because visitors wait for a key.
 	Soon chan struct{}
 
 	shards  [shards]shard
@@ -50,8 +52,8 @@ type Counter struct {
 	counts  atomic.Int64
 	changed atomic.Int64 // counts that have begun to change since Pending
 	bytes   atomic.Int64
-	waiting atomic.Int64  // visitors
-	rows    atomic.Uint32 // that were begun
+	waiting atomic.Int64  // visitors who wait for a key
+	rows    atomic.Uint32 // rows that were begun
 }
 
 type shard struct {
@@ -65,11 +67,12 @@ type countOf struct {
 	day   Day
 }
 
-// counting is a count that is going on.
+// counting is a count that is still going on.
 type counting struct {
 	Count
 	row uint32
-	// how often it changed, until now and until it was saved; 0: its row was never written
+	// changed is how often the count has changed so far, and saved how often it had when it was
+	// last saved. If saved is 0, its row was never written.
 	changed, saved uint64
 	at             int64 // when it last changed, in Unix nanoseconds
 	waiting        []Visitor
@@ -86,8 +89,8 @@ func NewCounter() *Counter {
 	return c
 }
 
-// Click counts a click of a link, and of all links together. It returns false if there is no room
-// for that.
+// Click counts a click of a link, and adds it to the count of all links together. It returns false,
+// and counts nothing, if there is no room for the link.
 func (c *Counter) Click(alias string, k *Click) bool {
 	s := c.shard(alias)
 	s.mu.Lock()
@@ -127,8 +130,8 @@ func (c *Counter) shard(alias string) *shard {
 	return &c.shards[maphash.String(c.seed, alias)%shards]
 }
 
-// count returns the count of an alias on the day of at, which is about to change, or nil if there
-// is none and no room.
+// count returns the count of an alias on the day of at, and notes that it changes. It begins a
+// count if there is none, and returns nil if there is no room for that.
 func (c *Counter) count(s *shard, alias string, at time.Time, room bool) *counting {
 	of := countOf{alias, DayOf(at)}
 	count := s.counts[of]
@@ -170,7 +173,8 @@ func (c *Counter) visit(count *counting, k *Click) {
 	c.soon()
 }
 
-// SetKey makes a day's key known, and those of days before yesterday forgotten.
+// SetKey makes a day's key known and counts the visitors who waited for it. It forgets the keys of
+// days before yesterday.
 func (c *Counter) SetKey(day Day, key Key, today Day) {
 	keys := maps.Clone(*c.keys.Load())
 	maps.DeleteFunc(keys, func(d Day, _ Key) bool { return d < today-1 })
@@ -219,7 +223,7 @@ func (s *shard) waiting(day Day) bool {
 	return false
 }
 
-// admit counts the visitors that waited for their day's key. Without a key they are forgotten.
+// admit counts the visitors who waited for their day's key. If key is nil, it forgets them.
 func (c *Counter) admit(count *counting, key *Key) {
 	for _, v := range count.waiting {
 		if key != nil {
@@ -230,17 +234,17 @@ func (c *Counter) admit(count *counting, key *Key) {
 	count.waiting = nil
 }
 
-// Pending is the count of one alias and day, of which the last clicks are not saved. One alias and
-// day may have several in the life of a process, and Row tells them apart.
+// Pending is the count of one alias and day whose latest clicks are not saved. An alias and day may
+// have several during the life of a process. Row tells them apart.
 //
-// What was saved under a Row may be overwritten only while no earlier write of it can still arrive.
-// So a write that failed is repeated as it was, and what is counted meanwhile goes on in another
-// row, as after a write that needed several tries.
+// A row may be overwritten only while no earlier write of it can still arrive. So a failed write is
+// repeated unchanged, and later clicks are counted in another row. Counting also goes on in another
+// row after a write that needed several tries.
 type Pending struct {
 	Alias    string
 	Day      Day
 	Row      uint32
-	FailedAt time.Time // when its last write failed, which may yet have its effect; zero: none has
+	FailedAt time.Time // when its last write failed, which may still take effect; zero: none failed
 
 	counter *Counter
 	shard   *shard
@@ -249,8 +253,8 @@ type Pending struct {
 	taken   uint64
 }
 
-// Pending returns all counts that changed since they were saved, first those of which a write has
-// failed, each in the order in which they began.
+// Pending returns all counts that have changed since they were saved. Counts with a failed write
+// come first. Within each group, they are in the order in which their rows were begun.
 func (c *Counter) Pending() []*Pending {
 	c.changed.Store(0)
 	var all []*Pending
@@ -277,7 +281,7 @@ func (c *Counter) Pending() []*Pending {
 	return all
 }
 
-// turn is 0 for a count of which a write has failed, and 1 for others.
+// turn is 0 for a count with a failed write, and 1 for others.
 func (p *Pending) turn() int {
 	if p.FailedAt.IsZero() {
 		return 1
@@ -285,7 +289,7 @@ func (p *Pending) turn() int {
 	return 0
 }
 
-// Take returns what is to be saved now, which the caller must not change.
+// Take returns the count to be saved now. The caller must not change it.
 func (p *Pending) Take() *Count {
 	if !p.FailedAt.IsZero() {
 		return &p.copy
@@ -303,7 +307,8 @@ func (p *Pending) Written() bool {
 	return p.count.saved != 0 || !p.FailedAt.IsZero()
 }
 
-// Saved says that what Take returned is saved. Retried: an earlier try may still arrive.
+// Saved says that the count that Take returned is saved. retried says that the write needed several
+// tries, so an earlier one may still arrive.
 func (p *Pending) Saved(retried bool) {
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
@@ -318,7 +323,8 @@ func (p *Pending) Saved(retried bool) {
 	p.copy = Count{}
 }
 
-// Failed says that nobody knows whether what Take returned is saved, or yet will be.
+// Failed says that a write failed at this time. Nobody knows whether the count that Take returned
+// is saved, or still will be.
 func (p *Pending) Failed(at time.Time) {
 	p.shard.mu.Lock()
 	defer p.shard.mu.Unlock()
@@ -332,7 +338,7 @@ func (p *Pending) Failed(at time.Time) {
 	p.FailedAt = at
 }
 
-// leave makes what was counted since Take go on in a new row.
+// leave moves what was counted since Take to a new row, in which counting goes on.
 func (p *Pending) leave() {
 	count := p.count
 	if count.changed == p.taken && count.waiting == nil {
@@ -342,7 +348,7 @@ func (p *Pending) leave() {
 	count.Count = count.lacks(&p.copy)
 	count.row, count.saved = p.counter.rows.Add(1), 0
 	if count.changed == p.taken {
-		// nothing is to be written until the visitors who wait are known
+		// There is nothing to write until the key of the waiting visitors is known.
 		count.saved = count.changed
 	}
 	p.counter.measure(count)
@@ -358,7 +364,7 @@ func (p *Pending) drop() {
 	p.counter.forget(p.count)
 }
 
-// Move moves what is not saved of a count, whose saved state is given, to the day of at.
+// Move moves the unsaved part of a count to the day of at. saved is the state that was saved.
 func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
 	s := p.shard
 	s.mu.Lock()
@@ -369,7 +375,7 @@ func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
 		return
 	}
 	if saved.Clicks > 0 {
-		lacking.Visitors = Visitors{} // those who were saved cannot be told apart
+		lacking.Visitors = Visitors{} // the saved ones cannot be subtracted
 	}
 	lacking.Hours = [24]Hour{}
 	lacking.Hours[at.UTC().Hour()] = Hour{uint32(lacking.Clicks), uint32(lacking.Bots)}
@@ -384,9 +390,10 @@ func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
 	c.measure(today)
 }
 
-// Forget forgets what is saved: what is of days before today, and of today the counts that changed
-// the longest ago, as far as they take more memory than they may, which is less while there are no
-// clicks. Visitors of yesterday who wait for its key count as of today.
+// Forget forgets counts that are saved: all counts of days before today, and the counts of today
+// that changed longest ago, until the rest takes no more memory than it may. The limit is lower
+// while there are no clicks, which idle says. Counts of yesterday with visitors who wait for its
+// key are treated as counts of today.
 func (c *Counter) Forget(today Day, idle bool) {
 	maxCounts, maxBytes := int64(keptCounts), int64(keptBytes)
 	if idle {
@@ -429,7 +436,7 @@ func (c *Counter) Forget(today Day, idle bool) {
 	}
 }
 
-// Bytes returns what all counts take in memory.
+// Bytes returns how much memory all counts take, in bytes.
 func (c *Counter) Bytes() int64 { return c.bytes.Load() }
 
 func (c *Counter) drop(s *shard, of countOf) {
@@ -444,5 +451,5 @@ func (c *Counter) forget(count *counting) {
 	c.grow(count, -count.bytes)
 }
 
-// measure is grow for a count that has changed as a whole.
+// measure updates the size of a count that has changed as a whole.
 func (c *Counter) measure(count *counting) { c.grow(count, count.size()-count.bytes) }

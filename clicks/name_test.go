@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Each name that a click can have is one, and what strangers may have written is none.
+// IsName accepts each name that a click can have, and refuses texts that only a stranger can have
+// written.
 func TestIsName(t *testing.T) {
 	for _, name := range []string{
 		"Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet", "Windows", "macOS",

@@ -3,22 +3,23 @@ package clicks
 import "strings"
 
 const (
-	// maxHostName is how long a referrer may be, in bytes. A DNS name may have 253; hardly any that
-	// people visit has 64.
+	// maxHostName is how long a referrer may be, in bytes. A DNS name may have 253, but hardly any
+	// name that people visit has 64.
 	maxHostName = 64
-	// maxAuthority bounds where the end of the host is looked for; a header may have 32 KiB.
+	// maxAuthority is how many bytes are searched for the end of the host. A header may have 32
+	// KiB.
 	maxAuthority = 512
 )
 
 // Referrer returns the host of a Referer header, in lower case, without port, user information and
-// trailing dot: "(direct)" where the header is empty, and Other for what is no http or https URL,
-// for hosts of more than 64 bytes, and for those that have anything but ASCII letters, digits,
-// hyphens and single dots: addresses of IPv6, and international names, which browsers send as
-// Punycode.
+// trailing dot. It returns "(direct)" if the header is empty. It returns Other if the header is not
+// an http or https URL, if the host has more than 64 bytes, or if the host has anything but ASCII
+// letters, digits, hyphens and single dots. So IPv6 addresses and international names are Other,
+// but browsers send international names as Punycode.
 //
-// It allocates only where scheme or host have upper-case letters, which browsers do not send.
-// Otherwise the result is a part of header and keeps all of it in memory: whoever stores it stores
-// a clone.
+// It allocates only if the scheme or the host has upper-case letters, which browsers do not send.
+// Otherwise the result is a part of header and keeps all of it in memory, so whoever stores the
+// result must clone it.
 func Referrer(header string) string {
 	if header == "" {
 		return "(direct)"
@@ -48,7 +49,7 @@ func Referrer(header string) string {
 			return Other
 		}
 	}
-	if before == '.' { // or there is none
+	if before == '.' { // it ends in a dot, or is empty
 		return Other
 	}
 	return strings.ToLower(host)

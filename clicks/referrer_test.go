@@ -92,7 +92,8 @@ func FuzzReferrer(f *testing.F) {
 		if shouted := clicks.Referrer(strings.Map(upper, header)); shouted != got {
 			t.Errorf("Referrer(%q) = %q, and in upper case %q", header, got, shouted)
 		}
-		// net/url knows the same host, where it can read the URL. To it, a backslash is no slash.
+		// net/url finds the same host if it can parse the URL. It does not take a backslash for a
+		// slash.
 		u, err := url.Parse(header)
 		if err != nil || strings.Contains(header, `\`) {
 			return

@@ -11,8 +11,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Visitor is whom the clicks of one address and agent count as. It is kept in memory only, and only
-// until the day's Key is known.
+// Visitor identifies who clicked: all clicks of one address and User-Agent count as one visitor. It
+// is kept in memory only, and only until the day's Key is known.
 type Visitor struct {
 	address [16]byte
 	agent   uint64
@@ -23,8 +23,8 @@ func NewVisitor(address netip.Addr, userAgent string) Visitor {
 	return Visitor{address.As16(), xxhash.Sum64String(userAgent)}
 }
 
-// Key is the random key of a day. All processes have the same, so that they know a visitor again;
-// once it is deleted, nobody can tell whom a day's sketches count.
+// Key is the random key of a day. All processes have the same key, so that they recognise a
+// visitor. Once the key is deleted, nobody can tell whom the sketches of that day count.
 type Key [16]byte
 
 // hash returns the keyed hash of a visitor.
@@ -38,27 +38,26 @@ func (k *Key) hash(v Visitor) uint64 {
 }
 
 const (
-	// fewVisitors is up to how many visitors are kept one by one, which is exact and smaller than a
-	// sketch.
+	// fewVisitors is the largest number of visitors that are kept one by one, which is exact and
+	// smaller than a sketch.
 	fewVisitors = 16
-	// sketchBytes is what a sketch takes that has just been made, sketchMax what the largest does,
-	// and sketchGrows at most what it grows by with a visitor.
+	// sketchBytes is the size of a new sketch, sketchMax the size of the largest sketch, and
+	// sketchGrows the most that a sketch grows by with one visitor. All are bytes in memory.
 	sketchBytes = 3 << 9
 	sketchMax   = 18 << 10
 	sketchGrows = 4
 )
 
-// Visitors tells how many different visitors there were, exactly as long as they are few, and then
-// by a HyperLogLog sketch with 16,384 registers, whose standard error is 0.8 %. The zero value has
-// none.
+// Visitors counts different visitors. The number is exact while they are few. After that, a
+// HyperLogLog sketch with 16,384 registers estimates it, with a standard error of 0.8 %. The zero
+// value has no visitors.
 type Visitors struct {
 	few   []uint64
 	many  *hyperloglog.Sketch // nil while there are few
 	bytes int
 }
 
-// add adds a visitor by their keyed hash, and returns by how many bytes this has grown, at least
-// nearly.
+// add adds a visitor by their keyed hash, and returns by about how many bytes v has grown.
 func (v *Visitors) add(hash uint64) (grown int) {
 	before := v.bytes
 	switch {
@@ -84,7 +83,7 @@ func (v *Visitors) sketch() {
 	v.few, v.bytes = nil, sketchBytes
 }
 
-// Merge adds the visitors of another one, who count once if they are in both.
+// Merge adds the visitors of other. A visitor who is in both counts once.
 func (v *Visitors) Merge(other *Visitors) {
 	for _, hash := range other.few {
 		v.add(hash)
@@ -114,18 +113,18 @@ func (v *Visitors) copy() Visitors {
 	return n
 }
 
-// formFew and formSketch are the first bytes of what Encode returns.
+// formFew and formSketch are the possible first bytes of the result of Encode.
 const (
 	formFew    = 1
 	formSketch = 2
 )
 
-// Encode returns the visitors as bytes, at most 17 KiB of them, and nil for none.
+// Encode returns the visitors as at most 17 KiB of bytes, and nil if there are none.
 func (v *Visitors) Encode() []byte {
 	if v.many != nil {
 		data, err := v.many.AppendBinary([]byte{formSketch})
 		if err != nil {
-			panic(err) // its precision is right
+			panic(err) // impossible: all sketches have a valid precision
 		}
 		return data
 	}
@@ -141,7 +140,7 @@ func (v *Visitors) Encode() []byte {
 
 var errVisitors = errors.New("not visitors")
 
-// DecodeVisitors reads what Encode returned.
+// DecodeVisitors reads what Encode returned. It fails if data is anything else.
 func DecodeVisitors(data []byte) (v Visitors, err error) {
 	switch {
 	case len(data) == 0:
@@ -157,7 +156,7 @@ func DecodeVisitors(data []byte) (v Visitors, err error) {
 			return v, err
 		}
 		if sketch.Merge(hyperloglog.New14()) != nil {
-			return v, errVisitors // of another precision
+			return v, errVisitors // the sketch has another precision
 		}
 		return Visitors{many: sketch, bytes: sketchMax}, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// visitors returns those from one number to another, as a process counts them.
+// visitors returns the visitors with the numbers from from to before to, as a process counts them.
 func visitors(key *Key, from, to int) *Visitors {
 	v := new(Visitors)
 	for i := from; i < to; i++ {
@@ -16,7 +16,7 @@ func visitors(key *Key, from, to int) *Visitors {
 	return v
 }
 
-// off returns by what part an estimate is wrong.
+// off returns the relative error of an estimate.
 func off(v *Visitors, want int) float64 {
 	return math.Abs(float64(v.Estimate())-float64(want)) / float64(want)
 }
@@ -40,7 +40,8 @@ func TestVisitors(t *testing.T) {
 			if got := off(visitors(&key, 0, test.many), test.many); got > test.off {
 				t.Errorf("one process is off by %.2f %%", 100*got)
 			}
-			// Three processes see a half of all each, so that most are seen twice.
+			// Three processes see half of all visitors each, so that about half of all are seen
+			// twice.
 			all, part := new(Visitors), test.many/2
 			for _, from := range []int{0, test.many / 4, test.many - part} {
 				v := visitors(&key, from, from+part)
@@ -49,7 +50,7 @@ func TestVisitors(t *testing.T) {
 					t.Fatal(err)
 				}
 				all.Merge(&read)
-				all.Merge(v) // and each is told of twice
+				all.Merge(v) // merging the same visitors twice makes no difference
 			}
 			if test.many == 1 {
 				all = visitors(&key, 0, 1)
@@ -66,7 +67,7 @@ func TestVisitors(t *testing.T) {
 	}
 }
 
-// A visitor is an address and an agent, and of one day only.
+// A visitor is an address and an agent, and is recognised on one day only.
 func TestVisitorIsKnownAgain(t *testing.T) {
 	address, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	key, tomorrow := Key{1}, Key{2}
@@ -101,7 +102,7 @@ func TestDecodeVisitors(t *testing.T) {
 		}
 		for cut := range min(len(data), 30) {
 			if cut%8 == 1 && many <= fewVisitors || cut == 0 {
-				continue // as it is for fewer
+				continue // this is a valid encoding of fewer visitors
 			}
 			if v, err := DecodeVisitors(data[:cut]); err == nil {
 				t.Errorf("%d bytes of %d are %d visitors", cut, len(data), v.Estimate())
@@ -124,7 +125,7 @@ func TestDecodeVisitors(t *testing.T) {
 	}
 }
 
-// Whatever a row has, it is refused, or has visitors who can be counted, merged and written.
+// Any content of a row is either refused, or has visitors who can be counted, merged and written.
 func FuzzDecodeVisitors(f *testing.F) {
 	key := new(Key)
 	for _, many := range []int{0, 1, 100, 20_000} {

@@ -9,15 +9,15 @@ import (
 	"tiney/internal/random"
 )
 
-// MaxAliasLength is the longest alias, in characters, all of them ASCII.
+// MaxAliasLength is the length of the longest alias, in characters. All characters are ASCII.
 const MaxAliasLength = 32
 
 // Alias is the name of a short link: 1 to 32 characters of A-Z, a-z, 0-9, "-" and "_",
 // case-sensitive.
 type Alias string
 
-// ParseAlias reports whether s can be an alias at all, and is cheap enough to stand before every
-// storage call.
+// ParseAlias returns s as an alias, and reports whether s can be one at all. It is cheap enough to
+// be called before every storage call.
 func ParseAlias(s string) (Alias, bool) {
 	if len(s) == 0 || len(s) > MaxAliasLength {
 		return "", false
@@ -35,8 +35,7 @@ func ParseAlias(s string) (Alias, bool) {
 // reserved are paths of this service and of the Functions host.
 var reserved = []string{"api", "manage", "admin", "runtime"}
 
-// Reserved reports whether no link may have this alias. Case does not matter, as it does not in the
-// host's routes.
+// Reserved reports whether no link may have this alias. It ignores case, as the host's routes do.
 func (a Alias) Reserved() bool {
 	return slices.ContainsFunc(reserved, func(r string) bool {
 		return len(a) == len(r) &&
@@ -44,8 +43,8 @@ func (a Alias) Reserved() bool {
 	})
 }
 
-// NewAlias draws an alias of length characters (1 to MaxAliasLength) of 0-9A-Za-z from source, each
-// equally likely. It fails only if source does.
+// NewAlias draws an alias of length characters (1 to MaxAliasLength) of 0-9A-Za-z from source. All
+// characters are equally likely. It fails only if source fails.
 func NewAlias(source io.Reader, length int) (Alias, error) {
 	for {
 		text, err := random.Text(source, random.Base62, length)

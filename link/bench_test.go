@@ -38,7 +38,7 @@ func BenchmarkNewAlias(b *testing.B) {
 	}
 }
 
-// targets are long URLs that differ in what they cost.
+// targets are long URLs that differ in how long it takes to check them.
 var targets = []struct{ name, longURL string }{
 	{"usual", "https://example.com/a/long/path?with=a&query"},
 	{"longest", "https://example.com/" +

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Patch is an edit of a link as its caller asks for it. What is nil stays as it is.
+// Patch is an edit of a link that a caller asks for. A nil field leaves that part of the link
+// unchanged.
 type Patch struct {
 	LongURL    *string
 	End        *End // the zero End: never
@@ -15,9 +16,10 @@ type Patch struct {
 	Tags       *[]string
 }
 
-// Edit returns the link as a patch at now makes it: an owner's, or an admin's, who may also take
-// away what others were given. An edit that changes nothing returns the link as it was. Errors:
-// *InvalidError, ErrDeleted, ErrShared.
+// Edit returns the link as it is after a patch at now. The patch is an owner's or, if admin is set,
+// an admin's: only admins may change where a shared link leads, disable or enable it, or make it
+// end earlier. An edit that changes nothing returns the link as it was. Errors: *InvalidError,
+// ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	if l.State(now) == StateDeleted {
 		return Link{}, ErrDeleted
@@ -31,8 +33,8 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	}
 	now = now.UTC().Truncate(time.Second)
 	var err error
-	// Other programs' ends have fractions of a second, which no response shows: who sends one back
-	// as it was shown changes nothing.
+	// Ends that other programs wrote may have fractions of a second, which no response shows. A
+	// caller who sends such an end back as it was shown changes nothing.
 	if p.End != nil && (p.End.At == nil ||
 		!p.End.At.Truncate(time.Second).Equal(l.ExpiresAt.Truncate(time.Second))) {
 		if edited.ExpiresAt, err = r.end(*p.End, true, now); err != nil {
@@ -68,8 +70,8 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	return touched(l, edited, now), nil
 }
 
-// Deleted returns the link as it is after it has been deleted at now; one that is deleted already
-// stays as it is. Others than an admin may not delete a link that is shared. Error: ErrShared.
+// Deleted returns the link as it is after it has been deleted at now. A link that is already
+// deleted stays as it is. Only an admin may delete a shared link. Error: ErrShared.
 func (l Link) Deleted(admin bool, now time.Time) (Link, error) {
 	if l.State(now) == StateDeleted {
 		return l, nil
@@ -82,7 +84,7 @@ func (l Link) Deleted(admin bool, now time.Time) (Link, error) {
 	return touched(l, deleted, now), nil
 }
 
-// Restored returns the link as it is after it has been restored at now, which can be done until
+// Restored returns the link as it is after it has been restored at now, which is possible until
 // keep after it was deleted. Error: ErrNotDeleted.
 func (l Link) Restored(keep time.Duration, now time.Time) (Link, error) {
 	if l.State(now) != StateDeleted || !l.DeletedAt.Add(keep).After(now) {
@@ -93,8 +95,8 @@ func (l Link) Restored(keep time.Duration, now time.Time) (Link, error) {
 	return touched(l, restored, now), nil
 }
 
-// Claimed returns the link as it is after owner has taken it over at now: its claim token is void,
-// and it never expires unless keepExpiry is set.
+// Claimed returns the link as it is after owner has taken it over at now. Its claim token is void
+// then, and it never expires unless keepExpiry is set.
 func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
 	claimed := l
 	claimed.Owner, claimed.ClaimHash = owner, ""
@@ -104,8 +106,8 @@ func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
 	return touched(l, claimed, now)
 }
 
-// Changed reports whether a link differs from what it was in anything that Edit, Deleted, Restored
-// and Claimed change.
+// Changed reports whether l differs from was in anything that Edit, Deleted, Restored and Claimed
+// can change.
 func (l Link) Changed(was Link) bool {
 	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) ||
 		l.StatusCode != was.StatusCode ||
@@ -113,7 +115,8 @@ func (l Link) Changed(was Link) bool {
 		l.Title != was.Title || !slices.Equal(l.Tags, was.Tags) || l.ClaimHash != was.ClaimHash
 }
 
-// touched returns the edited link with its time, or the link as it was if nothing has changed.
+// touched returns the edited link with now as the time of its update, or was if nothing has
+// changed.
 func touched(was, edited Link, now time.Time) Link {
 	if !edited.Changed(was) {
 		return was

@@ -9,20 +9,20 @@ import (
 	"unicode/utf8"
 )
 
-// Host is a host in the one spelling that stands for all of them: a name in lower case and
-// punycode, without dots at its end; an IPv4 address of four decimal numbers, in place of the IPv6
-// address that it is mapped into too; any other IPv6 address in brackets, as RFC 5952 writes it.
+// Host is a host in its canonical spelling. A name is in lower case and punycode, without dots at
+// its end. An IPv4 address has four decimal numbers; an IPv6 address that maps an IPv4 address is
+// written as that address. Any other IPv6 address is in brackets, as RFC 5952 writes it.
 type Host string
 
-// BlockedHost is a host to which, and to all below which, no link may lead.
+// BlockedHost is a host that no link may lead to. The same goes for all hosts below it.
 type BlockedHost struct {
 	Host      Host
 	CreatedAt time.Time // zero: not known
 }
 
-// ParseHost returns the host that a browser takes a spelling for. It reports false if that is no
-// host, or has a user name, a port or a path; and for a name with a *, which no host on the
-// internet has: who writes that means all hosts below another.
+// ParseHost returns the host that a browser understands by a spelling. It reports false if the
+// spelling is not a host, or has a user name, a port or a path. It also reports false for a name
+// with a *. No host on the internet has one: people write it to mean all hosts below another one.
 func ParseHost(spelled string) (Host, bool) {
 	switch {
 	case !utf8.ValidString(spelled), strings.ContainsAny(spelled, `/\?#@*`),
@@ -38,11 +38,11 @@ func ParseHost(spelled string) (Host, bool) {
 	return hostAt(spelled)
 }
 
-// HostOf returns the host that Location leads a browser to, and "" if it leads to none. A long URL
-// that keeps the rules always has one. Another program may have written anything: of that, what a
-// browser would complete to an http or https URL with a host counts as one, such as
-// https:\example.com; what has another scheme or none, no valid host, or one of more than 253
-// characters, has no host.
+// HostOf returns the host that the Location of longURL leads a browser to, and "" if it leads to
+// none. A long URL that keeps the rules always has a host. Another program may have written
+// anything else. If a browser would complete that to an http or https URL with a host, as it does
+// with https:\example.com, HostOf returns the host. It returns "" if the URL has another scheme or
+// none, or if its host is invalid or has more than 253 characters.
 func HostOf(longURL string) Host {
 	if host := plainHost(longURL); host != "" {
 		return host
@@ -62,8 +62,8 @@ func HostOf(longURL string) Host {
 	return host
 }
 
-// plainHost returns the host of a URL in which it can be read off, as in most, and else "". It
-// allocates nothing.
+// plainHost returns the host of a URL if the URL spells it in its canonical form, as most URLs do,
+// and "" otherwise. It allocates nothing.
 func plainHost(longURL string) Host {
 	rest, ok := strings.CutPrefix(longURL, "https://")
 	if !ok {
@@ -84,7 +84,7 @@ func plainHost(longURL string) Host {
 		return ""
 	}
 	after := rest[end:]
-	if after != "" && after[0] == ':' { // a port, or else a password follows
+	if after != "" && after[0] == ':' { // a port or, if anything but digits follows, a password
 		after = strings.TrimLeft(after[1:], "0123456789")
 	}
 	if after != "" && !strings.ContainsRune("/?#", rune(after[0])) {
@@ -97,8 +97,8 @@ func plainHost(longURL string) Host {
 func hostAt(authority string) (Host, bool) {
 	host, err := browserHost(authority)
 	if errors.Is(err, errMisread) {
-		// With another label behind it is no address, and the parser returns the characters that
-		// browsers read one from.
+		// With another label appended, the host is not an address, so the parser returns the
+		// characters from which browsers read an address.
 		name, _, _ := strings.Cut(authority, ":")
 		if host, err = browserHost(name + ".x"); err == nil {
 			host, err = browserHost(strings.TrimSuffix(host, ".x"))
@@ -113,8 +113,8 @@ func hostAt(authority string) (Host, bool) {
 	return canonical(host), true
 }
 
-// browserHost returns the host that a browser connects to, of an authority without a user name. The
-// error says why it connects to none, or that the parser cannot tell.
+// browserHost returns the host that a browser connects to for an authority without a user name. The
+// error says why the browser connects to none, or that the parser cannot tell the host.
 func browserHost(authority string) (string, error) {
 	p := parts{scheme: "http", authority: authority}
 	host, err := p.host()
@@ -131,7 +131,7 @@ func browserHost(authority string) (string, error) {
 
 var errMisread = errors.New("browsers take the host for another one, or for none")
 
-// canonical returns a host that the parser has written.
+// canonical returns the canonical spelling of a host that the parser has written.
 func canonical(host string) Host {
 	if strings.HasPrefix(host, "[") {
 		if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && a.Is4In6() {
@@ -141,7 +141,7 @@ func canonical(host string) Host {
 	return Host(strings.TrimRight(host, "."))
 }
 
-// Hosts are hosts that stand for themselves and for all below them.
+// Hosts is a set of hosts. Each stands for itself and for all hosts below it.
 type Hosts map[Host]struct{}
 
 // Cover reports whether a long URL leads to one of the hosts, or below one.
@@ -149,8 +149,8 @@ func (hs Hosts) Cover(longURL string) bool {
 	if len(hs) == 0 {
 		return false
 	}
-	// Nothing is below an address: what follows a dot of it is never in hs, since the last label of
-	// a name is no number.
+	// No host is below an address. The text after a dot of an address is never in hs, because the
+	// last label of a name is never a number.
 	for rest := string(HostOf(longURL)); rest != ""; _, rest, _ = strings.Cut(rest, ".") {
 		if _, ok := hs[Host(rest)]; ok {
 			return true

@@ -13,7 +13,8 @@ import (
 	"tiney/link"
 )
 
-// spellings are hosts as browsers take them, and what they take them for.
+// spellings maps spellings of hosts that browsers accept to the hosts that browsers understand by
+// them.
 var spellings = map[string]string{
 	"example.com":                     "example.com",
 	"EXAMPLE.Com":                     "example.com",
@@ -132,7 +133,7 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// What another program may have written.
+// These are texts that another program may have written.
 func TestHostOfWhatIsNoValidTarget(t *testing.T) {
 	for longURL, want := range map[string]link.Host{
 		"":                              "",
@@ -200,8 +201,8 @@ func TestHostsCover(t *testing.T) {
 	}
 }
 
-// Wherever a browser goes that is redirected, that is the host that counts, and every spelling of
-// it is one host.
+// HostOf returns the host to which a browser goes when it is redirected, and every spelling of a
+// host gives the same Host.
 func FuzzHost(f *testing.F) {
 	for spelled := range spellings {
 		f.Add("https://" + spelled + ":80/")
@@ -221,8 +222,7 @@ func FuzzHost(f *testing.F) {
 				t.Fatalf("%q is %q, but leads to %q", s, h, of)
 			}
 		}
-		// Where there is no host, a browser stays where it is, and the scheme is that of the
-		// service.
+		// If the Location has no host, a browser stays at the service and keeps its scheme.
 		at, err := whatwg.ParseRef("http://tiney.to/alias", inBrowsers(link.Location(s)))
 		if err != nil || at.Hostname() == "tiney.to" || at.Protocol() != "http:" &&
 			at.Protocol() != "https:" {
@@ -236,12 +236,12 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-// inBrowsers writes out what browsers, and not this parser, take for ß.
+// inBrowsers replaces what browsers, but not this parser, convert to ß.
 func inBrowsers(s string) string {
 	return regexp.MustCompile(`ẞ|(?i:%e1%ba%9e)`).ReplaceAllString(s, "ß")
 }
 
-// What docs/architecture.md says that 100,000 hosts take.
+// TestMemoryOfHosts checks how much memory 100,000 hosts take, which docs/architecture.md states.
 func TestMemoryOfHosts(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()

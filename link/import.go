@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// maxOwner is the longest owner of an imported link, in characters: as long as that of somebody who
-// signs in can be, a host name, a bar and 255 characters.
+// maxOwner is the length of the longest owner of an imported link, in characters. The owner of
+// somebody who signs in can be that long: a host name, a bar and 255 characters.
 const maxOwner = 512
 
-// maxBefore is the largest count of an imported link, which leaves room for what is added here.
+// maxBefore is the largest number of clicks of an imported link. It leaves room for the clicks that
+// are counted here.
 const maxBefore = 1e15
 
-// firstDate is the first one that a link may have: lists sort by seconds since then.
+// firstDate is the first date that a link may have: lists sort by seconds since then.
 var firstDate = time.Unix(0, 0).UTC()
 
-// Import returns a link as it is imported at now: as it was, with its alias and its dates, and
-// without what only its former service knew of it. It has no end unless it says so, and may have
-// ended. What was created or updated later than now was so now, and without a date of creation,
-// too. The error is always an *InvalidError.
+// Import returns a link as it is imported at now. It keeps its alias and its dates, but nothing
+// that only its former service knew about it. It has no end unless was has one, and may already
+// have ended. A date of creation or update that is later than now becomes now, and so does a
+// missing date of creation. The error is always an *InvalidError.
 func (r Rules) Import(was Link, now time.Time) (Link, error) {
 	now = now.UTC().Truncate(time.Second)
 	l := Link{LongURL: was.LongURL, Owner: was.Owner, Disabled: was.Disabled, Title: was.Title,
@@ -29,7 +30,7 @@ func (r Rules) Import(was Link, now time.Time) (Link, error) {
 		return Link{}, err
 	}
 	l.Tags = distinct(was.Tags)
-	if was.Alias == "" { // a second import could not find what the first one has made
+	if was.Alias == "" { // a second import could not find the link that the first one made
 		return Link{}, &InvalidError{FieldAlias,
 			"An imported link needs its alias. To have aliases drawn, shorten the URLs."}
 	}
@@ -77,8 +78,9 @@ func (r Rules) Import(was Link, now time.Time) (Link, error) {
 	return l, nil
 }
 
-// pastDate returns a date of a link, whole seconds in UTC, or zero. One that is later than now is
-// now: another machine's clock may be ahead.
+// pastDate returns a date of a link in whole seconds and UTC, or zero if there is none. A date that
+// is later than now becomes now, because the clock of another machine may be ahead. The error is an
+// *InvalidError.
 func pastDate(f Field, at, now time.Time) (time.Time, error) {
 	at = at.UTC().Truncate(time.Second)
 	switch {

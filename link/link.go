@@ -15,55 +15,58 @@ type Link struct {
 	LongURL    string // what the caller sent, byte for byte; "" in a tombstone
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
-	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero stands for 302
+	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero means 302
 	Disabled   bool
-	// somebody else than its maker was given it too; it never becomes false again
+	// Shared says that somebody other than its maker was given the link too. It never becomes false
+	// again.
 	Shared    bool
 	Owner     string    // "": nobody
 	DeletedAt time.Time // zero: it is not deleted
-	// CountedFrom is the day on which the alias became this link's, from which on clicks are its
-	// own: an alias may have been another link's before. It is set by the store. Zero: all are.
+	// CountedFrom is the day on which this link got its alias. Clicks count for this link from that
+	// day on, because the alias may have belonged to another link before. The store sets it. Zero:
+	// all clicks count.
 	CountedFrom time.Time
-	// it comes from a cache or a copy, since its table did not respond: it may have changed
+	// Stale says that the link comes from a cache or a copy because its table did not respond. The
+	// link may have changed since.
 	Stale bool
 
-	// GoneReason is why there is only a tombstone left, StateExpired or StateDeleted, and GoneAt
-	// since when the alias leads nowhere. It is StateLive if this is a link.
+	// GoneReason is why only a tombstone is left: StateExpired or StateDeleted. It is StateLive if
+	// this is a link. GoneAt is the time from which on the alias leads nowhere.
 	GoneReason State
 	GoneAt     time.Time
 
-	// The following are not known of a link that comes from a cache.
+	// The following fields are not known if the link comes from a cache.
 	UpdatedAt time.Time // zero: it was never edited
 	Title     string
 	Tags      []string
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
-	// what was counted of it before it was imported, in addition to what was counted here
+	// Before counts clicks before the link was imported. Clicks here are counted in addition.
 	Before  Count
-	Version string // another one after each change; "": it comes from a cache
+	Version string // differs after each change; "": it comes from a cache
 }
 
 // Count is how often a link was followed.
 type Count struct {
 	Clicks, Bots int64
-	// of the last click of a person; zero: there was none, or it is not known when
+	// LastAt is when a person last clicked. Zero: never, or the time is not known.
 	LastAt time.Time
 }
 
-// Imported is what became of a link that was to be imported. Created: it was made; otherwise it was
-// there before. Err is the error if it is neither, and Link the link as it is.
+// Imported is the result of importing one link. Link is the link as it is now. Created says that
+// the import made it; otherwise it was there before. If Err is set, neither is the case.
 type Imported struct {
 	Link    Link
 	Created bool
 	Err     error
-	// There is what a dry run found under the alias, the zero Link if that is damaged; nil:
-	// nothing, or it did not look.
+	// There is the link that a dry run found under the alias, or the zero Link if that one is
+	// damaged. Nil: it found nothing, or did not look.
 	There *Link
 }
 
-// State is what became of a link.
+// State says whether a link leads anywhere, and why not.
 type State string
 
-// The states of a link. All but StateLive lead nowhere.
+// The states of a link. Only a link in StateLive leads anywhere.
 const (
 	StateLive     State = ""
 	StateExpired  State = "expired"
@@ -86,13 +89,14 @@ func (l Link) State(now time.Time) State {
 	return StateLive
 }
 
-// Expired reports whether the link's life is over at now, deleted or not.
+// Expired reports whether the link has expired at now, even if it is deleted too.
 func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
-// BarsURL reports whether its long URL gets no other link at now: the link is disabled. Who has the
-// claim token of one without an owner, which only admins disable, cannot delete that away.
+// BarsURL reports whether, because this link is disabled, its long URL gets no other link at now.
+// Only admins disable a link without an owner. Whoever has its claim token can delete the link, but
+// deleting does not lift the bar.
 func (l Link) BarsURL(now time.Time) bool {
 	switch l.State(now) {
 	case StateDisabled:
@@ -103,7 +107,7 @@ func (l Link) BarsURL(now time.Time) bool {
 	return false
 }
 
-// Errors of a store of links, and of the changes that a caller asks for. Whoever returns one of
+// Errors of a store of links, and of changes that a caller asks for. A function that returns one of
 // them may wrap it with more detail.
 var (
 	// ErrNotFound: the store was read and holds no such link.
@@ -113,31 +117,31 @@ var (
 	ErrDisabled = errors.New("the link is disabled")
 	// ErrBlocked: the long URL leads to a host that is blocked.
 	ErrBlocked = errors.New("the long URL's host is blocked")
-	// ErrNotBlocked: the host is not blocked itself; one above it may be.
+	// ErrNotBlocked: the host itself is not blocked. A host above it may be.
 	ErrNotBlocked = errors.New("the host is not blocked")
 	// ErrAliasesTaken: every alias that was drawn for a new link was taken.
 	ErrAliasesTaken = errors.New("every alias that was tried is taken")
-	// ErrAliasTaken: the alias that was asked for leads elsewhere, or once did.
+	// ErrAliasTaken: the requested alias leads elsewhere, or once did.
 	ErrAliasTaken = errors.New("the alias is taken")
-	// ErrConflict: the link was changed by somebody else between its read and its write.
+	// ErrConflict: somebody else changed the link between its read and its write.
 	ErrConflict = errors.New("the link was changed meanwhile")
-	// ErrForbidden: the link is another owner's.
+	// ErrForbidden: the link belongs to another owner.
 	ErrForbidden = errors.New("the link is another owner's")
-	// ErrShared: others were given the link too, so what it does for them stays.
+	// ErrShared: others were given the link too, so what it does for them must not change.
 	ErrShared = errors.New("the link is shared")
-	// ErrDeleted: the link is deleted, and has to be restored first.
+	// ErrDeleted: the link is deleted and must be restored first.
 	ErrDeleted = errors.New("the link is deleted")
-	// ErrNotDeleted: the link is not deleted, or was for longer than it can be restored.
+	// ErrNotDeleted: the link is not deleted, or was deleted too long ago to be restored.
 	ErrNotDeleted = errors.New("the link cannot be restored")
-	// ErrDamaged: the store holds something under this alias that is no link, such as a row without
-	// a long URL.
+	// ErrDamaged: the store has something under this alias that is not a link, such as a row
+	// without a long URL.
 	ErrDamaged = errors.New("the link's row is corrupt")
-	// ErrPosition: no list can have returned this position.
+	// ErrPosition: this is not a position that a list can have returned.
 	ErrPosition = errors.New("not a position in a list")
-	// ErrUnavailable: the store did not respond, or not in time. It is unknown whether a write was
-	// applied.
+	// ErrUnavailable: the store did not respond in time. It is unknown whether a write was applied.
 	ErrUnavailable = errors.New("the store of links is unavailable")
-	// ErrSecondaryOnly: of the store, only the copy responds that can be read and not written.
+	// ErrSecondaryOnly: only the secondary copy of the store responds. It can be read but not
+	// written.
 	ErrSecondaryOnly = errors.New("only the secondary region responds")
 	// ErrLockHeld: another instance is doing this work right now.
 	ErrLockHeld = errors.New("another instance holds the lock")
@@ -145,12 +149,13 @@ var (
 
 // ReapResult counts what one run of the reaper did.
 type ReapResult struct {
-	Deleted int64 // links whose time was over; a tombstone may be left of them
-	// expiry rows deleted whose link was gone or ends later, or that were of tombstones
+	Deleted int64 // links that had expired; they may leave a tombstone
+	// Dropped counts deleted expiry rows whose link was gone or ends later, or that belonged to
+	// tombstones.
 	Dropped int64
 	Failed  int64 // expiry rows that could not be handled; the next run finds them again
-	// Backlog is how long ago the oldest link expired that the run knows it left behind: zero if it
-	// left none, or was cut short before it saw any.
+	// Backlog is how long ago the oldest link expired among those that the run knows it left
+	// behind. It is zero if the run left none, or was cut short before it saw any.
 	Backlog time.Duration
 	// Complete is true if the run handled all that had expired, and false if it was cut short.
 	Complete bool
@@ -166,12 +171,12 @@ type ReapRun struct {
 
 // ReapStats tells how the runs of the reaper went, in all processes.
 type ReapStats struct {
-	Last         ReapRun // the one that began last; zero: there was none
+	Last         ReapRun // the run that began last; zero: there was none
 	DeletedTotal int64
 	Successful   int64
 	Failed       int64
 	Took         time.Duration // all runs together
-	Running      bool          // one is under way
+	Running      bool          // a run is under way
 }
 
 // Add counts a run.

@@ -44,7 +44,7 @@ func TestReserved(t *testing.T) {
 			t.Errorf("%s: %t", a, got)
 		}
 	}
-	// A reserved one that is drawn is drawn again.
+	// If a reserved alias is drawn, another one is drawn.
 	var draws []byte
 	for _, c := range []byte("aDmInadmit") {
 		draws = append(draws, byte(strings.IndexByte(
@@ -64,21 +64,23 @@ func FuzzAlias(f *testing.F) {
 			return
 		}
 		if string(a) != s || len(s) < 1 || len(s) > 32 ||
-			strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_") != "" {
+			strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"+
+				"abcdefghijklmnopqrstuvwxyz-_") != "" {
 			t.Fatalf("%q is no alias", s)
 		}
 	})
 }
 
 func TestNewAliasLeavesOutBytesThatWouldFavourSomeCharacters(t *testing.T) {
-	// 255 to 248 are drawn again; 247 is the last of the fair ones.
+	// The bytes 248 to 255 are drawn again. 247 is the largest that keeps all characters equally
+	// likely.
 	a, err := link.NewAlias(bytes.NewReader([]byte{255, 248, 0, 247, 61, 9, 10, 35, 36, 123}), 6)
 	if err != nil || a != "0zz9AZ" {
 		t.Errorf("got %q, %v, want 0zz9AZ", a, err)
 	}
 	if _, err := link.NewAlias(iotest.ErrReader(io.ErrUnexpectedEOF), 6); !errors.Is(err,
 		io.ErrUnexpectedEOF) {
-		t.Errorf("got %v where there is no randomness, want its error", err)
+		t.Errorf("got %v from a source that fails, want its error", err)
 	}
 }
 

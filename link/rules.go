@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// MinTTL is the shortest lifetime of a link. The order of writes in a create relies on it: it is
-// far longer than the longest create, so an expiry row is never due while its link is still being
-// written.
+// MinTTL is the shortest lifetime of a link. The order of writes in a create relies on it: MinTTL
+// is far longer than the longest create, so an expiry row is never due while its link is still
+// being written.
 const MinTTL = time.Minute
 
-// Limits of links that have an owner, and of what can be said about a link.
+// Limits of links that have an owner, and of the title and tags of any link.
 const (
 	MaxOwnedSeconds = 100 * 365 * 86400
 	MaxTitle        = 200 // characters, as code points
@@ -23,7 +23,7 @@ const (
 	MaxTag          = 50 // characters, as code points
 )
 
-// Field is a part of a link that a rule is about.
+// Field is the part of a link that a rule is about.
 type Field int
 
 // The fields that InvalidError names.
@@ -46,24 +46,24 @@ func (f Field) String() string {
 		"creation", "update", "owner", "clicks"}[f]
 }
 
-// InvalidError is the error of a link that breaks a rule.
+// InvalidError says that a link breaks a rule.
 type InvalidError struct {
 	Field  Field
-	Detail string // what to do about it, for the caller; quotes nothing of the URL
+	Detail string // tells the caller what to do; never quotes the URL
 }
 
 func (e *InvalidError) Error() string { return e.Field.String() + ": " + e.Detail }
 
-// Base is the start of every short URL of a service. ParseBase returns one; the zero value is not
+// Base is the start of every short URL of a service. ParseBase returns one. The zero value is not
 // valid.
 type Base struct {
-	url    string // without a trailing slash, printable ASCII
+	url    string // printable ASCII, without a trailing slash
 	host   string // as the WHATWG parser writes it
 	origin string
 }
 
-// ParseBase parses the URL that a service is reached by: http or https with a host, and a path if a
-// proxy in front adds one; no user name, query or fragment.
+// ParseBase parses the URL at which a service is reached. It must have the scheme http or https and
+// a host, and a path if a proxy in front adds one. It must have no user name, query or fragment.
 func ParseBase(raw string) (Base, error) {
 	const want = "must be a URL such as https://example.com"
 	if strings.ContainsAny(raw, "?#@\\ \t\r\n") {
@@ -81,17 +81,17 @@ func ParseBase(raw string) (Base, error) {
 		origin: parsed.Protocol() + "//" + parsed.Host()}, nil
 }
 
-// Origin returns the base's origin as browsers write it in the header Origin (RFC 6454).
+// Origin returns the origin of the base, as browsers write it in the Origin header (RFC 6454).
 func (b Base) Origin() string { return b.origin }
 
 // String returns the base without a trailing slash.
 func (b Base) String() string { return b.url }
 
-// ShortURL returns the URL that leads to the link of this alias.
+// ShortURL returns the URL of the link with this alias.
 func (b Base) ShortURL(a Alias) string { return b.url + "/" + string(a) }
 
 // AliasOf returns the alias of a short URL as people paste it: with either scheme or without one,
-// and with its host in any case. It reports false of any other text.
+// and with its host in any case. It reports false for any other text.
 func (b Base) AliasOf(pasted string) (Alias, bool) {
 	bare := func(url string) string {
 		if target, ok := split(url); ok {
@@ -106,21 +106,22 @@ func (b Base) AliasOf(pasted string) (Alias, bool) {
 	return ParseAlias(pasted[len(base):])
 }
 
-// Rules are the limits of links that a service can set.
+// Rules are the limits that a service can set for its links.
 type Rules struct {
 	Base       Base
-	OtherHosts []Host        // to which no link may lead either, since they are this service's own
+	OtherHosts []Host        // other hosts of this service, which no link may lead to either
 	DefaultTTL time.Duration // lifetime of a link without an owner if the caller asks for none
-	MaxTTL     time.Duration // longest lifetime of a link without an owner, DefaultTTL included
+	MaxTTL     time.Duration // longest lifetime of a link without an owner; limits DefaultTTL
 }
 
-// End is when a link is to end: at most one of the two is set. The zero End leaves it to the rules.
+// End says when a link is to end. At most one of its fields is set. The zero End leaves the
+// decision to the rules.
 type End struct {
 	Seconds *int64 // from now
 	At      *time.Time
 }
 
-// Wish is a new link as its caller asks for it.
+// Wish is a new link that a caller asks for.
 type Wish struct {
 	LongURL    string
 	Owner      string  // "": nobody
@@ -157,19 +158,19 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	return l, nil
 }
 
-// chosenAlias returns the alias that a caller has chosen.
+// chosenAlias returns the alias that a caller has chosen. The error is an *InvalidError.
 func chosenAlias(chosen string) (Alias, error) {
 	a, ok := ParseAlias(chosen)
 	if !ok || a.Reserved() {
 		return "", &InvalidError{FieldAlias,
-			fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", and is none of: %s.`,
-				MaxAliasLength, strings.Join(reserved, ", "))}
+			fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", `+
+				`and is none of: %s.`, MaxAliasLength, strings.Join(reserved, ", "))}
 	}
 	return a, nil
 }
 
-// end returns the time at which a link is to end, and zero for never. Links with an owner live as
-// long as that wants.
+// end returns the time at which a link is to end, and zero for never. A link with an owner may live
+// as long as its owner wants. The error is an *InvalidError.
 func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 	const low = int64(MinTTL / time.Second)
 	high := int64(MaxOwnedSeconds)
@@ -194,7 +195,7 @@ func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 			return time.Time{}, &InvalidError{FieldExpiresAt,
 				fmt.Sprintf("The end may be at most %d seconds away.", high)}
 		}
-		if at.Year() > 9999 { // by its offset; storage has no such dates
+		if at.Year() > 9999 { // in UTC, after its offset is applied; storage has no such dates
 			return time.Time{}, &InvalidError{FieldExpiresAt,
 				"The end must be before the year 10000."}
 		}
@@ -210,13 +211,13 @@ func statusCode(asked *int64) (int, error) {
 		return DefaultStatusCode, nil
 	}
 	code := int(*asked)
-	if int64(code) != *asked || !ValidStatusCode(code) { // an int may have 32 bits
+	if int64(code) != *asked || !ValidStatusCode(code) { // an int may have only 32 bits
 		return 0, &InvalidError{FieldStatusCode, "The status code must be 301, 302, 307 or 308."}
 	}
 	return code, nil
 }
 
-// DefaultStatusCode is the status code of redirects unless a link has another one.
+// DefaultStatusCode is the status code of a link's redirects unless it has another one.
 const DefaultStatusCode = 302
 
 // ValidStatusCode reports whether a link may redirect with this status code.

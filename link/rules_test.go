@@ -20,7 +20,7 @@ func seconds(n int64) link.End { return link.End{Seconds: &n} }
 
 func at(t time.Time) link.End { return link.End{At: &t} }
 
-// wantInvalid checks that an error is about a field, and says what to do.
+// wantInvalid checks that an error is about a field and says what to do.
 func wantInvalid(t *testing.T, err error, field link.Field) {
 	t.Helper()
 	var invalid *link.InvalidError
@@ -392,8 +392,8 @@ func TestClaimed(t *testing.T) {
 	}
 }
 
-// FuzzRules: whatever is asked for, a link keeps to the rules or is refused, and what is shared
-// stays as it was given.
+// FuzzRules checks that a link either keeps the rules or is refused, whatever a caller asks for,
+// and that a shared link stays as it was given.
 func FuzzRules(f *testing.F) {
 	f.Add("https://example.com/", "o", "mine", int64(3600), int64(0), int64(302), "title", "tag",
 		byte(0b1111))
@@ -417,7 +417,7 @@ func FuzzRules(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, url, owner, alias string, ttl, unix, code int64, title, tag string,
 		given byte) {
-		// given says what is asked for; what is not keeps its default.
+		// Each bit of given says whether something is asked for. Anything else keeps its default.
 		w := link.Wish{LongURL: url, Owner: owner, Title: title}
 		var p link.Patch
 		if given&1 != 0 {
@@ -461,7 +461,7 @@ func FuzzRules(f *testing.F) {
 				t.Fatalf("shared, and now %+v", edited)
 			}
 			if edited.Changed(was) == edited.UpdatedAt.IsZero() {
-				t.Fatalf("its time is not that of a change: %+v", edited)
+				t.Fatalf("UpdatedAt does not tell whether it changed: %+v", edited)
 			}
 		case errors.Is(err, link.ErrShared) && was.Shared:
 		case !errors.As(err, &invalid) || invalid.Detail == "":
@@ -470,7 +470,8 @@ func FuzzRules(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Deleted and restored, a link is as it was, and a claim takes only its end and its token.
+		// A link that is deleted and restored is as it was before. A claim removes only its end and
+		// its token.
 		deleted, err := edited.Deleted(true, now)
 		if err != nil || deleted.State(now) != link.StateDeleted {
 			t.Fatalf("deleted: %+v, %v", deleted, err)

@@ -13,23 +13,23 @@ import (
 	whatwg "github.com/nlnwa/whatwg-url/url"
 )
 
-// Limits of a long URL, in bytes. MaxLocationBytes is that of its ASCII form, so that the Location
-// header of a redirect stays within what proxies and browsers accept.
+// Limits of a long URL, in bytes. MaxLocationBytes limits its ASCII form, so that proxies and
+// browsers accept the Location header of a redirect.
 const (
 	MaxLongURLBytes  = 4096
 	MaxLocationBytes = 8192
 )
 
 const (
-	// maxAuthority bounds what is parsed, in bytes: punycode takes time that grows with the square
-	// of a label's length.
+	// maxAuthority is the length of the longest authority that is parsed, in bytes. The time to
+	// convert punycode grows with the square of a label's length.
 	maxAuthority = 1024
 	// maxHost is the longest name that DNS can look up, in bytes (RFC 1035).
 	maxHost = 253
 )
 
-// checkTarget returns what is wrong with longURL as the target of a link, in words for the caller,
-// or "".
+// checkTarget returns what is wrong with longURL as the target of a link, in words for the caller.
+// It returns "" if nothing is wrong.
 func (r Rules) checkTarget(longURL string) string {
 	switch {
 	case longURL == "":
@@ -58,8 +58,8 @@ func (r Rules) checkTarget(longURL string) string {
 	case strings.Contains(target.authority, "@"):
 		return "The URL contains a user name or password; remove everything before the @ and the " +
 			"@ itself."
-	// The parser below accepts any number of brackets around an IPv6 address; the standard allows
-	// one pair.
+	// The parser below accepts any number of brackets around an IPv6 address. The standard allows
+	// only one pair.
 	case strings.Count(target.authority, "[") > 1 || strings.Count(target.authority, "]") > 1:
 		return "The URL's host has too many brackets."
 	}
@@ -69,7 +69,7 @@ func (r Rules) checkTarget(longURL string) string {
 		return fmt.Sprintf("The URL's host is too long: a domain name has at most %d characters.",
 			maxHost)
 	case err != nil:
-		// Without the parser's own error, which quotes the URL and could reach a log.
+		// The message omits the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
 	if to := canonical(host); to == canonical(r.Base.host) || slices.Contains(r.OtherHosts, to) {
@@ -84,9 +84,9 @@ func (r Rules) checkTarget(longURL string) string {
 }
 
 // Location returns the ASCII form of a long URL for the Location header: the URL itself if it is
-// printable ASCII, else with its host in punycode and all other non-ASCII characters
-// percent-encoded as UTF-8. The result is printable ASCII for any input, since another program may
-// have written the row.
+// printable ASCII. Otherwise its host is in punycode, and all other non-ASCII characters are
+// percent-encoded as UTF-8. The result is printable ASCII for any input, because another program
+// may have written the row.
 func Location(longURL string) string {
 	if visibleASCII(longURL) {
 		return longURL
@@ -100,7 +100,7 @@ func Location(longURL string) string {
 		return percentEncode(longURL) // browsers accept a percent-encoded host too
 	}
 	if colon := strings.LastIndexByte(target.authority, ':'); colon >= 0 {
-		// the port: a host with non-ASCII characters is never a bracketed address
+		// This is the port: a host with non-ASCII characters is never an address in brackets.
 		host += target.authority[colon:]
 	}
 	return target.scheme + "://" + percentEncode(host) + percentEncode(target.rest)
@@ -123,7 +123,8 @@ func split(longURL string) (parts, bool) {
 	return parts{scheme: scheme, authority: after[:end], rest: after[end:]}, true
 }
 
-// capitalSharpS matches what the parser takes for ss, and browsers take for ß: another domain.
+// capitalSharpS matches what the parser converts to ss. Browsers convert it to ß, which is another
+// domain.
 var capitalSharpS = regexp.MustCompile(`ẞ|(?i:%e1%ba%9e)`)
 
 // host returns the host that a browser connects to, without the port.
@@ -135,8 +136,8 @@ func (p parts) host() (string, error) {
 	return parsed.Hostname(), nil
 }
 
-// parse parses scheme and authority only: the rest cannot make a URL invalid, and costs the parser
-// 100 ns and an allocation per character.
+// parse parses only the scheme and the authority. The rest cannot make a URL invalid, and would
+// cost the parser 100 ns and an allocation per character.
 func (p parts) parse() (*whatwg.Url, error) {
 	if len(p.authority) > maxAuthority {
 		return nil, errTooLong
@@ -146,8 +147,8 @@ func (p parts) parse() (*whatwg.Url, error) {
 
 var errTooLong = errors.New("the host is too long")
 
-// misread reports whether the parser takes the authority for another host than browsers do. It
-// reads a number with a sign as an address, and drops an empty punycode label.
+// misread reports whether the parser and browsers understand different hosts by the authority. The
+// parser reads a number with a sign as an address, and drops an empty punycode label.
 func (p parts) misread(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil &&
 		strings.Trim(p.authority, "0123456789abcdefABCDEFxX.:") != "" {
@@ -158,7 +159,7 @@ func (p parts) misread(host string) bool {
 		func(label string) bool { return strings.EqualFold(label, "xn--") })
 }
 
-// visibleASCII reports whether s has only printable ASCII characters, and no space.
+// visibleASCII reports whether s has only printable ASCII characters and no spaces.
 func visibleASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f {

@@ -86,7 +86,7 @@ func TestLongURLsThatAreAccepted(t *testing.T) {
 	}
 }
 
-// No link leads to this service, by whatever name: not a new one, an edited one or an imported one.
+// No new, edited or imported link may lead to this service, by whatever name.
 func TestOtherHostsOfOurs(t *testing.T) {
 	r := rules(t, "https://tiney.to")
 	r.OtherHosts = []link.Host{"site.azurewebsites.net", "bücher.example", "203.0.113.7"}
@@ -205,7 +205,7 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Nothing but the scheme is wrong with an address of another kind, whatever stands before its @.
+// An address with another scheme is refused only for its scheme, whatever stands before its @.
 func TestOtherSchemesAreToldSo(t *testing.T) {
 	for _, longURL := range []string{"mailto:ann@example.com", "ftp://ann:secret@example.com/",
 		"ann@example.com"} {
@@ -229,7 +229,7 @@ func TestOurselvesInEverySpelling(t *testing.T) {
 		"https://fußball.example":        "https://FUẞBALL.example/a",
 	} {
 		if _, err := rules(t, base).New(link.Wish{LongURL: longURL}, now); err == nil {
-			t.Errorf("base %s: %s is not seen to be the same host", base, longURL)
+			t.Errorf("base %s: %s is not recognised as the same host", base, longURL)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestLocationOfAnythingIsPrintableASCII(t *testing.T) {
 		"http://\xff\xfe/":        "http://%FF%FE/",
 		"http://bü<cher.example/": "http://b%C3%BC<cher.example/",
 		"mailto:ü@example.com":    "mailto:%C3%BC@example.com",
-		// not parsed
+		// too long to be parsed
 		"http://" + strings.Repeat("ü", 1300): "http://" + strings.Repeat("%C3%BC", 1300),
 	} {
 		if got := link.Location(in); got != want {
@@ -279,7 +279,7 @@ func FuzzLongURL(f *testing.F) {
 		if len(location) > link.MaxLocationBytes {
 			t.Fatalf("Location(%q) has %d bytes", longURL, len(location))
 		}
-		// Whoever follows the Location must end up at the host that was looked at.
+		// A browser that follows the Location must reach the host that was checked.
 		sent, err := whatwg.Parse(inBrowsers(longURL))
 		if err != nil {
 			t.Fatalf("%q is accepted but does not parse: %v", longURL, err)

@@ -1,6 +1,6 @@
-// Package reaper is the work that runs by the clock: it rolls up clicks and deletes expired links,
-// in one process at a time. Behind the Functions host, a timer trigger runs it; without the host,
-// it has a schedule of its own.
+// Package reaper does the work that runs by the clock: it rolls up clicks and deletes expired
+// links. It runs in one process at a time. Behind the Functions host, a timer trigger runs it.
+// Without the host, it has a schedule of its own.
 package reaper
 
 import (
@@ -17,31 +17,31 @@ import (
 	"tiney/telemetry"
 )
 
-// Locker keeps instances from doing the same work.
+// Locker keeps instances from doing the same work at the same time.
 type Locker interface {
-	// Do runs work while it holds the lock and ends work's context if it loses it. If another
-	// instance holds the lock, it returns link.ErrLockHeld.
+	// Do runs work while it holds the lock. It ends work's context if it loses the lock. If another
+	// instance holds the lock, Do returns link.ErrLockHeld.
 	Do(ctx context.Context, work func(context.Context) error) error
 	// Held reports whether some instance holds the lock. Error: link.ErrUnavailable.
 	Held(ctx context.Context) (bool, error)
 }
 
-// Links are what is reaped. Reap deletes what has expired, as far as the time of ctx allows, whose
-// end is no error, and does no harm if two run at once. The error is link.ErrUnavailable or the
-// cause of the end of ctx.
+// Links are the links to reap. Reap deletes expired links and stops when the deadline of ctx
+// passes, which is not an error. Two concurrent calls do no harm. The error is link.ErrUnavailable,
+// or the cause if ctx was canceled.
 type Links interface {
 	Reap(ctx context.Context) (link.ReapResult, error)
 }
 
-// Clicks are what is rolled up: RollUp adds what was counted on days that are over to the totals of
-// their links, as far as the time of ctx allows. Otherwise it is as Reap.
+// Clicks are the clicks to roll up. RollUp adds the counts of days that are over to the totals of
+// their links. Deadlines, concurrent calls and errors are as with Reap.
 type Clicks interface {
 	RollUp(ctx context.Context) (clicks.RollUpResult, error)
 }
 
 // Runs keeps statistics of the runs of all instances.
 type Runs interface {
-	// Record adds a run, also if ctx has ended. If that fails, it is done after the next one.
+	// Record adds a run, even if ctx has ended. If that fails, it adds the run after the next one.
 	Record(ctx context.Context, r link.ReapRun)
 	// Stats returns the statistics. Error: link.ErrUnavailable.
 	Stats(ctx context.Context) (link.ReapStats, error)
@@ -53,8 +53,8 @@ type Reaper struct {
 	Links  Links
 	Clicks Clicks
 	Runs   Runs
-	Limit  time.Duration // how long a run may take; the roll-up gets half of it at most
-	// Stopping ends when the process is about to: a run ends then too, and releases the lock.
+	Limit  time.Duration // how long a run may take; the roll-up gets at most half of it
+	// Stopping ends when the process is about to end. A run then ends too, and releases the lock.
 	Stopping context.Context
 	Log      *slog.Logger
 	Metrics  *telemetry.Metrics
@@ -93,7 +93,7 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 	rp.Metrics.ReaperFailed.Add(done.Failed)
 	rp.Metrics.ReaperDuration.Observe(took)
 	if done.Complete || done.Backlog > 0 {
-		// otherwise the run knows nothing of it
+		// Otherwise the run does not know the backlog.
 		rp.Metrics.ReaperBacklogAge.Set(int64(done.Backlog / time.Second))
 	}
 	message := telemetry.LogReaperFailed
@@ -124,7 +124,8 @@ func (rp *Reaper) Run(ctx context.Context) (summary string, err error) {
 		done.Deleted, done.Dropped, done.Failed, done.Complete), nil
 }
 
-// rollUp rolls up the clicks. Whatever goes wrong with that, links are reaped.
+// rollUp rolls up the clicks. It turns a panic into an error, so that links are reaped whatever
+// goes wrong.
 func (rp *Reaper) rollUp(ctx context.Context) (done clicks.RollUpResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rp.Limit/2)
 	defer cancel()
@@ -136,7 +137,7 @@ func (rp *Reaper) rollUp(ctx context.Context) (done clicks.RollUpResult, err err
 	return rp.Clicks.RollUp(ctx)
 }
 
-// Stats tells how the runs of all instances went. Error: link.ErrUnavailable.
+// Stats returns the statistics of the runs of all instances. Error: link.ErrUnavailable.
 func (rp *Reaper) Stats(ctx context.Context) (link.ReapStats, error) {
 	stats, err := rp.Runs.Stats(ctx)
 	if err == nil {

@@ -40,7 +40,7 @@ func rollUpNothing(context.Context) (clicks.RollUpResult, error) {
 	return clicks.RollUpResult{Complete: true}, nil
 }
 
-// runs are those that were recorded.
+// runs are the recorded runs.
 type runs []link.ReapRun
 
 func (r *runs) Record(_ context.Context, run link.ReapRun) { *r = append(*r, run) }
@@ -76,7 +76,9 @@ func TestRun(t *testing.T) {
 	}{
 		"done": {
 			result: telemetry.ResultDone, reap: reapThree,
-			summary: "deleted 3 links and 2 expiry rows without a link, failed at 1, complete: true", line: `"INFO","msg":"reaper: done"`,
+			summary: "deleted 3 links and 2 expiry rows without a link, failed at 1, " +
+				"complete: true",
+			line:     `"INFO","msg":"reaper: done"`,
 			recorded: &link.ReapStats{DeletedTotal: 3, Successful: 1},
 		},
 		"storage is down": {
@@ -174,7 +176,7 @@ func TestRun(t *testing.T) {
 					t.Errorf("recorded %+v, %v, want %+v", stats, err, *test.recorded)
 				}
 			}
-			// A run that knows nothing of the backlog leaves what is known of it.
+			// A run that does not know the backlog leaves the metric as it was.
 			backlog := int64(99)
 			if test.recorded != nil && test.recorded.DeletedTotal == 3 {
 				backlog = 3600
@@ -204,8 +206,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The roll-up gets half of a run's time at most, and the links what is left. That the time is over
-// is no failure.
+// The roll-up gets at most half of a run's time, and the links get the rest. Running out of time is
+// not a failure.
 func TestRunSharesItsTime(t *testing.T) {
 	for name, test := range map[string]struct{ rollUp, reap time.Duration }{
 		"both take long":    {time.Hour, 2 * time.Minute},

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// firstAfter is how long after the start of a process the first run is: after the first
-	// requests, but soon, since a reaper that was down has something to catch up with.
+	// firstAfter is how long after the start of a process its first run begins. That is after the
+	// first requests, but soon, because a reaper that was down has work to catch up with.
 	firstAfter = 2 * time.Second
-	// againAfter is when a first run that found the lock held tries again: by then the lease of a
-	// process that was killed, most likely this one's predecessor, has run out.
+	// againAfter is how long after a first run that found the lock held the next one begins. By
+	// then, if a killed process held the lock, most likely this one's predecessor, its lease has
+	// run out.
 	againAfter = 65 * time.Second
 )
 
@@ -55,7 +56,7 @@ func (rp *Reaper) RunOnSchedule(schedule Schedule, now func() time.Time) {
 // runAndReport runs once and reports the run as a request, as the Functions host does for its
 // invocations.
 func (rp *Reaper) runAndReport() error {
-	// Run respects Stopping
+	// The context need not end: Run respects Stopping.
 	operation := telemetry.Begin(context.Background(), "reaper", nil, false)
 	start := time.Now()
 	_, err := rp.Run(&operation)

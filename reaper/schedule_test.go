@@ -24,7 +24,7 @@ func (r *reaps) Reap(context.Context) (link.ReapResult, error) {
 	return link.ReapResult{Complete: true}, nil
 }
 
-// Inside the bubble it is midnight, 1 January 2000, UTC.
+// In the bubble of synctest, time starts at midnight UTC on 1 January 2000.
 func TestRunOnSchedule(t *testing.T) {
 	schedule, err := functions.Schedule("reaper")
 	if err != nil {

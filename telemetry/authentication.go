@@ -8,15 +8,15 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
-// ingestionScope is what a token is for that Application Insights takes. The second slash belongs
+// ingestionScope is the scope of tokens that Application Insights accepts. The second slash belongs
 // to the name of the resource, as in Azure's own libraries:
-// https://github.com/Azure/azure-sdk-for-java/blob/main/sdk/monitor/azure-monitor-opentelemetry-exporter
+// https://github.com/Azure/azure-sdk-for-java, in sdk/monitor/azure-monitor-opentelemetry-exporter.
 const ingestionScope = "https://monitor.azure.com//.default"
 
 // ParseAuthentication reads how to authenticate at Application Insights, in the form that the
-// Functions host knows: "Authorization=AAD" is the app's own managed identity, and with
-// ";ClientId=…" it is a user-assigned one. A token is a secret, so to must be an https URL. Its
-// errors never quote s.
+// Functions host knows: "Authorization=AAD" stands for the app's own managed identity, and
+// "Authorization=AAD;ClientId=…" for a user-assigned one. A token is a secret, so to must be an
+// https URL. Errors never quote s.
 func ParseAuthentication(s string, to Connection) (azcore.TokenCredential, error) {
 	values, ok := pairs(s)
 	if !ok || !strings.EqualFold(values["authorization"], "AAD") {
@@ -33,7 +33,7 @@ func ParseAuthentication(s string, to Connection) (azcore.TokenCredential, error
 	return azidentity.NewManagedIdentityCredential(&options)
 }
 
-// pairs reads Key=Value pairs with semicolons between them. The keys are in lower case.
+// pairs parses Key=Value pairs that are separated by semicolons. It returns the keys in lower case.
 func pairs(s string) (values map[string]string, ok bool) {
 	values = map[string]string{}
 	for part := range strings.SplitSeq(s, ";") {

@@ -19,7 +19,7 @@ import (
 	"tiney/internal/testutil"
 )
 
-// identity is a credential that gives out the token of the moment. An empty one is an error.
+// identity is a credential that returns the current token, or an error if that is empty.
 type identity struct {
 	mu     sync.Mutex
 	token  string
@@ -44,7 +44,7 @@ func (i *identity) GetToken(_ context.Context,
 	return azcore.AccessToken{Token: i.token, ExpiresOn: time.Now().Add(time.Hour)}, nil
 }
 
-// TestTokens: each batch goes with the token of that moment, and waits if there is none.
+// TestTokens checks that each batch is sent with the current token, and waits while there is none.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	i := new(identity)
@@ -74,7 +74,9 @@ func TestTokens(t *testing.T) {
 		"Bearer second-secret", "Bearer third-secret"}; !slices.Equal(got, want) {
 		t.Errorf("the endpoint got %q, want %q", got, want)
 	}
-	if slices.ContainsFunc(i.scopes, func(scope string) bool { return scope != "https://monitor.azure.com//.default" }) {
+	if slices.ContainsFunc(i.scopes, func(scope string) bool {
+		return scope != "https://monitor.azure.com//.default"
+	}) {
 		t.Errorf("tokens for %q", i.scopes)
 	}
 	log := r.log.String()
@@ -87,15 +89,16 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestManagedIdentity asks for a token as App Service offers them:
+// TestManagedIdentity checks that a token is requested in the way that App Service offers:
 // https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference
 func TestManagedIdentity(t *testing.T) {
 	var asked string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.Query().Get("resource") + " " + r.URL.Query().Get("client_id") + " " +
 			r.Header.Get("X-Identity-Header")
-		// It expires so soon that it is not cached.
-		_, _ = fmt.Fprintf(w, `{"access_token":"a-token","expires_on":"%d","resource":"https://monitor.azure.com/","token_type":"Bearer"}`, time.Now().Unix()+60)
+		// The token expires so soon that it is not cached.
+		_, _ = fmt.Fprintf(w, `{"access_token":"a-token","expires_on":"%d",`+
+			`"resource":"https://monitor.azure.com/","token_type":"Bearer"}`, time.Now().Unix()+60)
 	}))
 	defer server.Close()
 	t.Setenv("IDENTITY_ENDPOINT", server.URL)

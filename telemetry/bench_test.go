@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What an item costs from the queue to the wire, beside the requests: the SDK encodes and packs
-// each batch so.
+// BenchmarkItem measures the work for one item from the queue to the wire, which goes on beside the
+// requests. It encodes and compresses a batch as the SDK does.
 func BenchmarkItem(b *testing.B) {
 	s := &Sender{config: Config{Metrics: new(Metrics)}, oneOf: 1, queue: make(chan item, queueSize)}
 	s.context = newContext(s.config)

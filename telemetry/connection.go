@@ -13,13 +13,14 @@ type Connection struct {
 	endpoint string // the URL of the ingestion service, without a slash at its end
 }
 
-// defaultEndpoint is that of connection strings without one, from before there were regional ones.
+// defaultEndpoint is used if a connection string names no endpoint. Such strings are from the time
+// before there were regional endpoints.
 const defaultEndpoint = "https://dc.services.visualstudio.com"
 
 var instrumentationKey = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 
-// ParseConnection reads a connection string of Application Insights, such as
-// "InstrumentationKey=…;IngestionEndpoint=https://…". Its errors never quote it.
+// ParseConnection parses a connection string of Application Insights, such as
+// "InstrumentationKey=…;IngestionEndpoint=https://…". Errors never quote the string.
 func ParseConnection(s string) (Connection, error) {
 	values, ok := pairs(s)
 	if !ok {

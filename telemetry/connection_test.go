@@ -12,11 +12,15 @@ func TestParseConnection(t *testing.T) {
 		key:                                  "https://dc.services.visualstudio.com",
 		" " + key + " ; ":                    "https://dc.services.visualstudio.com",
 		strings.ToUpper(key[:18]) + key[18:]: "https://dc.services.visualstudio.com",
-		key + ";IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/;LiveEndpoint=https://canadacentral.livediagnostics.monitor.azure.com/;ApplicationId=5": "https://canadacentral-1.in.applicationinsights.azure.com",
-		"IngestionEndpoint=http://127.0.0.1:8080;" + key:        "http://127.0.0.1:8080",
-		key + ";EndpointSuffix=applicationinsights.azure.cn":    "https://dc.applicationinsights.azure.cn",
-		key + ";EndpointSuffix=ai.contoso.com;Location=westus2": "https://westus2.dc.ai.contoso.com",
-		key + ";Authorization=ikey":                             "https://dc.services.visualstudio.com",
+		key + ";IngestionEndpoint=https://canadacentral-1.in.applicationinsights.azure.com/;" +
+			"LiveEndpoint=https://canadacentral.livediagnostics.monitor.azure.com/;" +
+			"ApplicationId=5": "https://canadacentral-1.in.applicationinsights.azure.com",
+		"IngestionEndpoint=http://127.0.0.1:8080;" + key: "http://127.0.0.1:8080",
+		key + ";EndpointSuffix=applicationinsights.azure.cn": "https://dc." +
+			"applicationinsights.azure.cn",
+		key + ";EndpointSuffix=ai.contoso.com;Location=westus2": "https://westus2.dc." +
+			"ai.contoso.com",
+		key + ";Authorization=ikey": "https://dc.services.visualstudio.com",
 	} {
 		c, err := ParseConnection(given)
 		if err != nil || c.endpoint != want || c.key != key[19:] {
@@ -51,7 +55,8 @@ func TestParseConnection(t *testing.T) {
 }
 
 func FuzzParseConnection(f *testing.F) {
-	f.Add("InstrumentationKey=00000000-1111-2222-3333-444444444444;IngestionEndpoint=https://example.com/")
+	f.Add("InstrumentationKey=00000000-1111-2222-3333-444444444444;" +
+		"IngestionEndpoint=https://example.com/")
 	f.Fuzz(func(t *testing.T, s string) {
 		c, err := ParseConnection(s)
 		if err != nil {

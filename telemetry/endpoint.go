@@ -25,28 +25,28 @@ const (
 	tryTimeout = 10 * time.Second
 	// longestPause is the longest pause between two tries, unless the endpoint asks for more.
 	longestPause = 10 * time.Second
-	// longestAsked is how much more it may ask for.
+	// longestAsked is the longest pause that the endpoint may ask for.
 	longestAsked = 5 * time.Minute
 )
 
 // endpoint posts to Application Insights. The SDK's channel encodes the batches and posts them, one
-// at a time, to a stand-in for the network, which does the real posting with limits, keeps the
-// result, and tells the SDK that all is well. For the SDK itself would retry a batch that fails in
-// a goroutine of its own, for minutes, and any number of such batches at once.
+// at a time, to a stand-in for the network. The stand-in does the real posting with limits, keeps
+// the result, and tells the SDK that all is well. Otherwise the SDK would retry a failed batch in a
+// goroutine of its own for minutes, with any number of such batches at once.
 type endpoint struct {
 	channel *appinsights.InMemoryChannel
 	client  http.Client
 	tokens  azcore.TokenCredential // nil: the instrumentation key is enough
 	results chan result
 
-	ctx    context.Context // of all posts
+	ctx    context.Context // for all posts
 	cancel context.CancelFunc
 }
 
 // open prepares for posts to the ingestion service at a URL. A post with a token goes to another
 // version of its API, as the posts of Microsoft's SDKs do (EndpointContainer.cs in
-// https://github.com/microsoft/ApplicationInsights-dotnet). A component that takes tokens alone
-// refuses what comes to the other one.
+// https://github.com/microsoft/ApplicationInsights-dotnet). A component that accepts only tokens
+// refuses posts to the version without tokens.
 func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
 	url := service + "/v2/track"
 	if tokens != nil {
@@ -63,7 +63,8 @@ func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
 			TLSHandshakeTimeout: 5 * time.Second,
 			MaxConnsPerHost:     1,
 			IdleConnTimeout:     time.Minute,
-			// Not HTTP/2, where a try that times out leaves a dead connection to the next one.
+			// HTTP/2 is off: with it, a try that times out would leave its dead connection to the
+			// next try.
 		},
 		// A redirect that turns the POST into a GET would lose the batch.
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
@@ -75,7 +76,7 @@ func (e *endpoint) open(service string, tokens azcore.TokenCredential) {
 	}
 	e.channel = appinsights.NewInMemoryChannel(&appinsights.TelemetryConfiguration{
 		EndpointUrl: url,
-		// The Sender makes the batches: the channel sends none by itself.
+		// The Sender makes the batches, so the channel must send none by itself.
 		MaxBatchSize:     1 << 20,
 		MaxBatchInterval: 1000 * time.Hour,
 		Client:           &http.Client{Transport: (*standIn)(e)},
@@ -113,14 +114,14 @@ func (e *standIn) try(r *http.Request) (got result) {
 		return result{err: err}
 	}
 	post.Header, post.ContentLength, post.GetBody = r.Header.Clone(), r.ContentLength, r.GetBody
-	post.Header.Del("Accept-Encoding") // or the response would not be decompressed
+	post.Header.Del("Accept-Encoding") // with it, the response would not be decompressed
 	if e.tokens != nil {
 		ctx, cancel := context.WithTimeout(e.ctx, tryTimeout)
 		token, err := e.tokens.GetToken(ctx,
 			policy.TokenRequestOptions{Scopes: []string{ingestionScope}})
 		cancel()
 		if err != nil {
-			says, _, _ := strings.Cut(err.Error(), "\n") // what follows may quote a response
+			says, _, _ := strings.Cut(err.Error(), "\n") // further lines may quote a response
 			return result{err: errors.New("no token: " + says)}
 		}
 		post.Header.Set("Authorization", "Bearer "+token.Token)
@@ -148,7 +149,7 @@ type result struct {
 	err    error
 	status int
 	asked  time.Duration // the pause that the endpoint asks for
-	body   struct {      // of a batch that was accepted in part
+	body   struct {      // the response to a batch that was accepted in part
 		ItemsReceived, ItemsAccepted int
 		Errors                       []struct{ Index, StatusCode int }
 	}
@@ -158,7 +159,8 @@ func (a result) ok() bool {
 	return a.err == nil && (a.status == http.StatusOK || a.status == http.StatusPartialContent)
 }
 
-// sort returns the items of a batch that are worth another try, and how many were refused for good.
+// sort returns the items of a batch that are worth another try, and the number of items that were
+// refused for good.
 func (a result) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, refused int) {
 	switch {
 	case a.err != nil:
@@ -166,12 +168,13 @@ func (a result) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, 
 	case a.status == http.StatusOK:
 		return nil, 0
 	case a.status == http.StatusBadRequest || a.status == http.StatusRequestEntityTooLarge:
-		return nil, len(batch) // it would be no better next time
+		return nil, len(batch) // another try would have the same result
 	case a.status != http.StatusPartialContent:
-		return batch, 0 // also if the quota of the month or the day is used up
+		return batch, 0 // this includes a used-up quota of the month or the day
 	}
 	if a.body.ItemsReceived != len(batch) {
-		// it is unknown what was accepted, and twice would be worse than not at all
+		// It is unknown which items were accepted. Sending an item twice would be worse than losing
+		// it.
 		return nil, len(batch)
 	}
 	seen := map[int]bool{}
@@ -189,18 +192,18 @@ func (a result) sort(batch []*contracts.Envelope) (again []*contracts.Envelope, 
 	return again, max(0, len(batch)-a.body.ItemsAccepted-len(again))
 }
 
-// quotaExceeded is the status once the quota of a day is used up.
+// quotaExceeded is the HTTP status if the quota of the day is used up.
 const quotaExceeded = 439
 
 // pause returns how long to wait after a number of failures in a row.
 func (a result) pause(failures int) time.Duration {
 	pause := min(time.Second<<min(failures-1, 10), longestPause)
-	// instances that failed together need not try together
+	// Instances that failed at the same time should not all try again at the same time.
 	pause -= time.Duration(rand.Int64N(int64(pause / 4)))
 	return max(pause, min(a.asked, longestAsked))
 }
 
-// String is fit for a log.
+// String returns the result as a text for the log.
 func (a result) String() string {
 	var inURL *url.Error
 	switch {

@@ -1,5 +1,5 @@
-// Package telemetry measures the service: counters in the process under the names that charts and
-// alerts use, a structured log on stdout, and what is sent to Application Insights.
+// Package telemetry measures the service: by counters in the process, under the names that charts
+// and alerts use, by a structured log on stdout, and by what it sends to Application Insights.
 package telemetry
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// NewLogger returns a logger that writes one JSON object per line to w, times in UTC. The Functions
-// host turns each line of stdout into one trace.
+// NewLogger returns a logger that writes one JSON object per line to w, with times in UTC. The
+// Functions host turns each line of stdout into one trace.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: level,

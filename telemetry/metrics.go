@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Metrics are all measurements of one process. The zero value is ready. All methods but Take may be
-// called concurrently.
+// Metrics are all measurements of one process. The zero value is ready. All methods except Take may
+// be called concurrently.
 type Metrics struct {
 	CacheHit         Counter // links served from the cache while fresh
 	CacheNegativeHit Counter // "not found" served from the cache
-	CacheStaleHit    Counter // links served when no longer fresh, because storage failed
+	CacheStaleHit    Counter // links served although no longer fresh, because storage failed
 	CacheMiss        Counter // lookups that had to wait for storage
 	CacheEvicted     Counter // entries that made room for others
 	CacheBytes       Gauge   // cost of what the cache holds, in bytes
@@ -19,7 +19,7 @@ type Metrics struct {
 	RedirectFound     Counter
 	RedirectNotFound  Counter // unknown aliases, impossible ones included
 	RedirectGone      Counter // expired or disabled
-	RedirectSecondary Counter // links that the secondary region had to be asked for
+	RedirectSecondary Counter // links that were read from the secondary region
 	RedirectDuration  Distribution
 
 	ShortenCreated        Counter
@@ -28,21 +28,22 @@ type Metrics struct {
 	ShortenAliasCollision Counter
 
 	SigninsRefused Counter // requests whose credentials are not valid
-	LimitRefused   Counter // requests of clients who have sent too many
+	LimitRefused   Counter // requests of clients that have sent too many
 	LinkEdited     Counter // links changed: edits, deletes and restores
 	LinkClaimed    Counter
 
-	ChangesPolls  Counter // how often changes of other processes were asked for
-	ChangesFailed Counter // those of them that failed
-	// ChangesAge is set at each of them: seconds since the last one that succeeded began, or since
-	// the process started.
+	ChangesPolls  Counter // how often this process asked for changes of others
+	ChangesFailed Counter // polls that failed
+	// ChangesAge is set at each poll: the seconds since the start of the last poll that succeeded,
+	// or since the process started.
 	ChangesAge Gauge
 
 	ClicksCounted Counter // of people
 	ClicksBots    Counter
-	ClicksDropped Counter      // that found no room in memory while nothing could be saved
-	ClicksFlush   Distribution // of writes of what was counted
-	// set at each of them: seconds since what was counted was last saved, zero if it is now
+	ClicksDropped Counter      // clicks without room in memory while nothing could be saved
+	ClicksFlush   Distribution // of writes of counted clicks
+	// ClicksAge is set at each of these writes: the seconds since counted clicks were last saved,
+	// or zero if they are now.
 	ClicksAge Gauge
 
 	ReaperDeleted    Counter
@@ -50,13 +51,14 @@ type Metrics struct {
 	ReaperDuration   Distribution
 	ReaperBacklogAge Gauge // seconds
 
-	// items that found no room in the queue, or that Application Insights refused
+	// TelemetryDropped counts items that found no room in the queue, or that Application Insights
+	// refused.
 	TelemetryDropped Counter
 	ProcessStarted   Counter // one per process
 }
 
-// Sample is one measurement: how many values there were, and their sum, smallest and largest. A
-// counter counts ones, and a gauge has one value, the last. Durations are in milliseconds.
+// Sample is one measurement: the number of values, and their sum, minimum and maximum. The values
+// of a counter are ones. A gauge has one value, the last. Durations are in milliseconds.
 type Sample struct {
 	Name     string
 	Count    int64
@@ -65,7 +67,7 @@ type Sample struct {
 }
 
 // Snapshot returns every measurement since the start of the process, in a fixed order. Only the
-// smallest and largest values of durations are those since the last Take.
+// minimum and maximum of durations are those since the last Take.
 func (m *Metrics) Snapshot() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
@@ -87,8 +89,8 @@ func (m *Metrics) NonZero() map[string]float64 {
 	return sums
 }
 
-// Take returns what was measured since the last Take, without what was not. Only one goroutine may
-// call it.
+// Take returns the measurements since the last Take, without those that have no value. Only one
+// goroutine may call it.
 func (m *Metrics) Take() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
@@ -152,7 +154,7 @@ func (m *Metrics) all() []named {
 // Counter only goes up.
 type Counter struct {
 	n     atomic.Int64
-	taken int64 // the n of the last take
+	taken int64 // n at the last take
 }
 
 // Add counts n more.
@@ -204,12 +206,12 @@ func (g *Gauge) take() Sample {
 }
 
 // Distribution sums up durations; its samples are in milliseconds. A negative duration counts as
-// zero. A sample that is taken while an observation is made may hold a part of it, and the next
-// sample the rest.
+// zero. A sample that is taken during an observation may have only a part of it. The next sample
+// has the rest.
 type Distribution struct {
 	count, sum atomic.Int64
-	// Both since the last take. margin is math.MaxInt64 less the shortest, so that zero means "none
-	// yet" here too.
+	// Both are since the last take. margin is math.MaxInt64 minus the shortest duration, so that
+	// zero means "none yet" here too.
 	longest, margin atomic.Int64
 
 	takenCount, takenSum int64
@@ -231,7 +233,7 @@ func (d *Distribution) total() Sample {
 func (d *Distribution) take() Sample {
 	count := d.count.Load()
 	if count == d.takenCount {
-		// an observation in progress keeps its longest and shortest for the next take
+		// An observation in progress keeps its longest and shortest for the next take.
 		return Sample{}
 	}
 	sum := d.sum.Load()
@@ -244,7 +246,7 @@ func durations(count, sum, longest, margin int64) Sample {
 	s := Sample{Count: count, Sum: milliseconds(sum), Max: milliseconds(longest)}
 	if margin != 0 {
 		s.Min = milliseconds(math.MaxInt64 - margin)
-		s.Max = max(s.Max, s.Min) // a take in the middle of this observation has had its longest
+		s.Max = max(s.Max, s.Min) // a take during this observation may have taken its longest
 	}
 	return s
 }

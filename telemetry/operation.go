@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// Operation groups what belongs together in telemetry: a request, a run of the reaper, the start of
-// the process. It is the context of what is done for it, and the storage calls made with that
+// Operation groups what belongs together in telemetry: a request, a run of the reaper, or the start
+// of the process. It is the context of the work done for it. Storage calls that are made with that
 // context are reported under its ID.
 //
-// One is made for each request, so making one is cheap: the headers are parsed when they are
-// needed.
+// Each request makes one, so making one is cheap: the headers are parsed only when they are needed.
 type Operation struct {
 	context.Context
 	// Name is the name of the function.
 	Name   string
-	header http.Header // of the request; nil if there is none
+	header http.Header // the request's; nil if there is none
 	hosted bool
 
-	// spanID is random. Prefixed by process it is the trace ID when the headers carry none.
+	// spanID is random. If the headers carry no trace ID, process followed by spanID is the trace
+	// ID.
 	spanID uint64
 }
 
 // process is the first half of the trace IDs that this process makes.
 var process = rand.Uint64()
 
-// Begin makes the operation of a request, whose header may be nil. Hosted means that the Functions
-// host is in front: then, and only then, its invocation ID is trusted.
+// Begin makes the operation of a request, whose header may be nil. hosted says that the Functions
+// host is in front. Only then is the host's invocation ID trusted.
 func Begin(ctx context.Context, name string, header http.Header, hosted bool) Operation {
 	return Operation{Context: ctx, Name: name, header: header, hosted: hosted,
 		spanID: rand.Uint64()}
@@ -55,8 +55,9 @@ func operationOf(ctx context.Context) *Operation {
 	return &o
 }
 
-// ID returns the operation's ID: the trace ID of a valid traceparent, else the host's invocation
-// ID, else a random one. It consists of hexadecimal digits and hyphens, whatever a client sends.
+// ID returns the operation's ID. That is the trace ID of a valid traceparent; without one, the
+// host's invocation ID; and without that, a random ID. Whatever a client sends, it consists of
+// hexadecimal digits and hyphens.
 func (o *Operation) ID() string {
 	var b [idSize]byte
 	return string(o.appendID(b[:0]))
@@ -75,8 +76,8 @@ func (o *Operation) appendID(b []byte) []byte {
 	return appendHex(appendHex(b, process), o.spanID)
 }
 
-// parent returns the parent ID of what is done for the request. Behind the host, which reports the
-// request, that is the one of the traceparent, or "".
+// parent returns the parent ID of the work done for the request. The host, if there is one, reports
+// the request, so the parent ID is then the one of the traceparent, or "".
 func (o *Operation) parent() string {
 	if o.hosted {
 		_, parent, _ := o.traceparent()
@@ -86,8 +87,8 @@ func (o *Operation) parent() string {
 }
 
 // traceparent parses the header of that name (https://www.w3.org/TR/trace-context). The host copies
-// a client's own, so only its form can be relied on: a forged one groups an operation with others
-// of the same ID, and no more.
+// the header of a client, so only its form can be relied on. A forged header only groups an
+// operation with others of the same ID.
 func (o *Operation) traceparent() (trace, parent string, ok bool) {
 	all := o.header["Traceparent"]
 	if len(all) != 1 || len(all[0]) != 55 {
@@ -104,8 +105,8 @@ func (o *Operation) traceparent() (trace, parent string, ok bool) {
 	return trace, parent, true
 }
 
-// Invocation returns the Functions host's invocation ID, or "". The host's own comes last; a host
-// that forwards appends it to the line of one that the client forged.
+// Invocation returns the Functions host's invocation ID, or "". The host's own ID comes last: a
+// host that forwards requests appends it to the line of an ID that the client forged.
 func (o *Operation) Invocation() string {
 	all := o.header["X-Azure-Functions-Invocationid"]
 	if !o.hosted || len(all) == 0 {
@@ -118,7 +119,7 @@ func (o *Operation) Invocation() string {
 		!isHex(id[24:]) {
 		return ""
 	}
-	return strings.Clone(id) // and not the whole of a header that a client may have filled
+	return strings.Clone(id) // without it, a large header of a client would stay in memory
 }
 
 func isHex(s string) bool {
@@ -136,7 +137,6 @@ func appendHex(b []byte, n uint64) []byte {
 	return hex.AppendEncode(b, raw[:])
 }
 
-// sampled reports whether the operation is the one in so many that is kept. It goes by the random
-// span ID, and not by an ID that a client can choose: by that, a few forged requests could weigh as
-// much as all others.
+// sampled reports whether the operation is the one in oneOf that is kept. It uses the random span
+// ID. With an ID that a client can choose, a few forged requests could weigh as much as all others.
 func (o *Operation) sampled(oneOf uint64) bool { return o.spanID%oneOf == 0 }

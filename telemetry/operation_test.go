@@ -18,8 +18,8 @@ func TestOperationID(t *testing.T) {
 	for name, c := range map[string]struct {
 		header http.Header
 		hosted bool
-		id     string // "": one that was drawn
-		parent string // "": none; behind the host, only the traceparent gives one
+		id     string // "": a random one
+		parent string // "": none; behind the host, only a traceparent has one
 	}{
 		"nothing":     {nil, true, drawn, ""},
 		"traceparent": {headers("traceparent", valid), true, traceID, parentID},
@@ -87,11 +87,11 @@ func TestOperationIsItsContext(t *testing.T) {
 		t.Error("the end of the context got lost")
 	}
 	if of := operationOf(context.Background()); of.ID() == "" {
-		t.Error("what belongs to no operation has no id")
+		t.Error("a context without an operation has no ID")
 	}
 }
 
-// Whatever a client sends, the ids are made of hexadecimal digits and hyphens, and are short.
+// The IDs consist of hexadecimal digits and hyphens, and are short, whatever a client sends.
 func FuzzOperationID(f *testing.F) {
 	f.Add("00-"+traceID+"-"+parentID+"-01", "4c1e0d7a-5a55-4f0e-9d35-0f6d3b5f9f0c")
 	f.Add("", "a, b")

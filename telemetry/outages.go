@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// outageAfter is how many tries in a row have to fail to make an outage: those of one call, or
-	// of two if they get no response.
+	// outageAfter is how many tries in a row must fail to make an outage. One call makes that many
+	// tries, or two calls do together if they get no response.
 	outageAfter = 3
-	// outageOver is for how long none must have failed when a success ends the outage, so that a
-	// service that flaps has one outage.
+	// outageOver is how long no try may have failed before a success ends the outage. So a service
+	// that alternates between failure and success has one outage.
 	outageOver = 5 * time.Second
 )
 
-// outages detects from the calls to each service when it begins to fail, and when it has recovered.
+// outages detects when a service begins to fail and when it has recovered, by the calls to it.
 type outages struct {
 	mu       sync.Mutex
 	services map[string]*service // by target
 }
 
 type service struct {
-	failures     int // since the last success, or in this outage
+	failures     int // since the last success; during an outage, since it began
 	down         bool
 	since, until time.Time // the first and the last of these failures
 }
 
-// observe takes note of a call, and returns the event that it makes, if any. A canceled call says
-// nothing.
+// observe takes note of a call, and returns the event that it causes, if any. It ignores canceled
+// calls.
 func (o *outages) observe(d Dependency, now time.Time) (event Event, happened bool) {
 	if d.ResultCode == ResultCanceled {
 		return Event{}, false

@@ -21,22 +21,22 @@ func TestOutages(t *testing.T) {
 				event.Measurements[MeasurementOutage], event.Measurements[MeasurementFailedCalls]))
 		}
 	}
-	at(0, "a", "503", false) // two failures are no outage
+	at(0, "a", "503", false) // two failures are not an outage
 	at(1, "a", "503", false)
 	at(2, "a", "200", true)
-	at(3, "a", "503", false) // nor is what a caller gave up
+	at(3, "a", "503", false) // canceled calls do not count
 	at(3, "a", "503", false)
 	for range 10 {
 		at(4, "a", ResultCanceled, false)
 	}
 	at(4, "a", "200", true)
 	at(10, "a", "503", false)
-	at(11, "b", "503", false) // another service's are its own
+	at(11, "b", "503", false) // another service has its own failures
 	at(12, "a", "timeout", false)
 	at(13, "b", "503", false)
 	at(14, "a", "unreachable", false)
 	at(15, "a", "503", false) // an outage begins once
-	at(16, "a", "200", true)  // and is not over with the first success
+	at(16, "a", "200", true)  // and does not end with the first success
 	at(17, "a", "503", false)
 	at(18, "b", "200", true)
 	at(22.5, "a", "200", true)

@@ -19,44 +19,46 @@ import (
 )
 
 const (
-	// sendEvery is how often metrics and items are sent. The Functions host kills without warning;
-	// then at most this much is lost.
+	// sendEvery is the interval at which metrics and items are sent. The Functions host kills the
+	// process without warning, and then the telemetry of at most this interval is lost.
 	sendEvery = 15 * time.Second
-	// sendFirst is the same until the first request has been counted: an instance may not live for
-	// sendEvery.
+	// sendFirst is the same until the first request has been counted, because an instance may not
+	// live as long as sendEvery.
 	sendFirst = 2 * time.Second
 	// queueSize is how many items may wait to be sent. One takes about half a kilobyte.
 	queueSize = 2048
-	// queueReserve is the part of it for events and failures, so that a flood of successes leaves
-	// them room.
+	// queueReserve is the part of the queue that is reserved for events and failures, so that a
+	// flood of successes leaves room for them.
 	queueReserve = 256
-	// batchSize is how many items are sent at once, besides the metrics. As soon as so many wait,
-	// they are sent.
+	// batchSize is how many items are sent at once, besides the metrics. They are sent as soon as
+	// this many are waiting.
 	batchSize = 500
 	// sendPause is the least time between two batches, so that a flood of items leaves the
 	// processor to the requests.
 	sendPause = 250 * time.Millisecond
-	// floodPause is the same while items are being dropped: which of them arrive is chance then,
-	// and more of them would not be worth what they cost the requests.
+	// floodPause is the same while items are being dropped. Which items arrive is then a matter of
+	// chance, and sending more of them would not be worth the processor time that requests would
+	// lose.
 	floodPause = time.Second
 )
 
 // Config is what a Sender works with. Every field is required unless it says otherwise.
 type Config struct {
 	Connection Connection
-	// gives tokens for Application Insights; nil sends the instrumentation key alone
+	// Credential gives tokens for Application Insights. If it is nil, only the instrumentation key
+	// is sent.
 	Credential azcore.TokenCredential
 	Metrics    *Metrics
 	Role       string // the name of the app
-	Instance   string // the name of this instance of it
+	Instance   string // the name of this instance of the app
 	Version    string // of this build
-	// Hosted says that the Functions host is in front, which reports the requests; else the Sender
-	// does.
+	// Hosted says that the Functions host is in front and reports the requests. Otherwise the
+	// Sender reports them.
 	Hosted bool
 	// SamplingPercent is the percentage of operations that are kept, 1 to 100. It is rounded to one
-	// operation in n, since Application Insights counts exactly for whole n only.
+	// operation in n, because Application Insights counts exactly only if n is a whole number.
 	SamplingPercent int
-	// ClientAddress returns the address that a request carries as its client's. Nil: it carries
+	// ClientAddress returns the address of the client that a request carries. Nil: requests carry
 	// none.
 	ClientAddress func(*http.Request) netip.Addr
 	Log           *slog.Logger
@@ -64,10 +66,10 @@ type Config struct {
 
 // Sender sends metrics, dependencies, requests and events to Application Insights.
 //
-// Its methods neither wait nor fail: an item that finds no room is dropped and counted. One
-// goroutine builds the items and sends one batch at a time, so that memory is bounded whatever the
-// endpoint does. Metrics are not dropped while they cannot be sent: they continue to be summed up
-// in Metrics.
+// Its methods, except Close, neither wait nor fail: an item that finds no room is dropped and
+// counted. One goroutine builds the items and sends one batch at a time, so that memory is bounded
+// whatever the endpoint does. Metrics that cannot be sent are not dropped: Metrics continues to sum
+// them up.
 //
 // A nil Sender is valid and sends nothing.
 type Sender struct {
@@ -80,8 +82,8 @@ type Sender struct {
 	to      endpoint
 
 	closing sync.Once
-	stop    chan struct{} // closed: send what there is, and end
-	done    chan struct{} // closed: it has ended
+	stop    chan struct{} // closed: run sends what is left, and ends
+	done    chan struct{} // closed: run has ended
 }
 
 // Start starts a Sender.
@@ -100,7 +102,7 @@ func Start(config Config) *Sender {
 	return s
 }
 
-// newContext returns what all items have in common.
+// newContext returns the data that all items have in common.
 func newContext(config Config) *appinsights.TelemetryContext {
 	c := appinsights.NewTelemetryContext(config.Connection.key)
 	c.Tags.Cloud().SetRole(config.Role)
@@ -110,8 +112,8 @@ func newContext(config Config) *appinsights.TelemetryContext {
 	return c
 }
 
-// Close sends what is left, within the given time, and ends the Sender. Items that come later are
-// lost.
+// Close sends what is left and ends the Sender. When the given time is over, it gives up. Items
+// that come later are lost.
 func (s *Sender) Close(within time.Duration) {
 	if s == nil {
 		return
@@ -124,7 +126,7 @@ func (s *Sender) Close(within time.Duration) {
 	}
 }
 
-// run sends metrics and items at their time until the Sender is closed.
+// run sends metrics and items when they are due, until the Sender is closed.
 func (s *Sender) run() {
 	defer close(s.done)
 	defer func() {
@@ -162,8 +164,8 @@ func (s *Sender) run() {
 	}
 }
 
-// wait waits until it is time for the metrics, or until a batch of items is waiting and it is not
-// too soon for one. It reports whether the Sender is being closed.
+// wait waits until the metrics are due, or until a full batch of items is waiting and soonest has
+// passed. It reports whether the Sender is being closed.
 func (s *Sender) wait(metrics, soonest time.Time) (stopping bool) {
 	at := metrics
 	if len(s.queue) >= batchSize {
@@ -216,7 +218,8 @@ func (s *Sender) deliver(batch []*contracts.Envelope) {
 	}
 }
 
-// item is what waits to be sent. It is a value that keeps nothing of its request alive.
+// item is something that waits to be sent. It is a value that keeps nothing of its request in
+// memory.
 type item struct {
 	origin
 	rate       float64 // sampling rate in percent
@@ -225,7 +228,7 @@ type item struct {
 	event      Event
 }
 
-// origin is what an item says about its operation.
+// origin is what an item tells about its operation.
 type origin struct {
 	name       string
 	id         [idSize]byte
@@ -235,13 +238,14 @@ type origin struct {
 	invocation string
 }
 
-// Request is a request that was responded to, or a run of a timer's function.
+// Request is a request that got its response, or a run of a timer's function.
 type Request struct {
 	Status   int // the HTTP status; 0 if there is none
 	Success  bool
 	Start    time.Time
 	Duration time.Duration
-	// the request itself; nil for a timer's. It is read before Sender.Request returns
+	// From is the request itself, and nil for a timer's function. It is read before Sender.Request
+	// returns.
 	From   *http.Request
 	client netip.Addr
 }
@@ -250,10 +254,10 @@ type Request struct {
 type Dependency struct {
 	Type       string // TypeTable or TypeBlob
 	Target     string // host name
-	Name       string // of the operation
+	Name       string // the name of the operation
 	ResultCode string
-	ErrorCode  string // the service's, or ""
-	Try        int    // from 1 on
+	ErrorCode  string // the service's own, or ""
+	Try        int    // counted from 1
 	Success    bool
 	Start      time.Time
 	Duration   time.Duration
@@ -298,7 +302,7 @@ func (s *Sender) Dependency(ctx context.Context, d Dependency) {
 	}
 }
 
-// Event reports an event in the operation that ctx belongs to.
+// Event reports an event as part of the operation that ctx belongs to.
 func (s *Sender) Event(ctx context.Context, e Event) {
 	if s != nil && s.hasRoom(false) {
 		if e.Time.IsZero() {
@@ -309,8 +313,8 @@ func (s *Sender) Event(ctx context.Context, e Event) {
 	}
 }
 
-// keeps reports whether an item is kept, and at which sampling rate in percent. Failures are always
-// kept, at 100. An item that finds no room is counted as dropped.
+// keeps reports whether an item is kept, and at which sampling rate in percent. Failures are kept
+// at 100 %. An item that finds no room is not kept, and is counted as dropped.
 func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
 	if !success {
 		return 100, s.hasRoom(false)
@@ -319,7 +323,7 @@ func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
 }
 
 // hasRoom reports whether there is room in the queue for an item, and counts it as dropped if there
-// is none. It is called before the item is made, so that a flood costs little.
+// is none. It is called before the item is made, so that a flood takes little processor time.
 func (s *Sender) hasRoom(success bool) bool {
 	room := cap(s.queue) - len(s.queue)
 	if success {
@@ -338,7 +342,8 @@ func originOf(o *Operation, parent string) origin {
 	return from
 }
 
-// put queues an item, unless another goroutine has taken the last room since hasRoom.
+// put queues an item. If another goroutine has taken the last room since hasRoom, it counts the
+// item as dropped.
 func (s *Sender) put(i *item) {
 	select {
 	case s.queue <- *i:
@@ -353,7 +358,7 @@ func (s *Sender) put(i *item) {
 	}
 }
 
-// telemetryItem is what an envelope needs of the SDK's items.
+// telemetryItem is the part of the SDK's items that an envelope needs.
 type telemetryItem interface {
 	Time() time.Time
 	TelemetryData() appinsights.TelemetryData
@@ -386,7 +391,7 @@ func (s *Sender) envelope(i item) *contracts.Envelope {
 		out = dependency
 	default:
 		r := i.request
-		// No URL: people paste long ones after the slash.
+		// The URL is left out, because people paste long URLs after the slash.
 		request := appinsights.NewRequestTelemetry("", "", r.Duration, strconv.Itoa(r.Status))
 		request.MarkTime(r.Start, r.Start.Add(r.Duration))
 		request.Name, request.Success, request.Id = i.name, r.Success,
@@ -416,9 +421,9 @@ func (s *Sender) metric(sample Sample, now time.Time) *contracts.Envelope {
 	return s.envelop(out, 100)
 }
 
-// envelop wraps an item as the SDK's client does, but for the sampling rate, which that one fixes
-// at 100. Application Insights takes it from the envelope and derives itemCount from it, in its own
-// charts too.
+// envelop wraps an item as the SDK's client does, except that the client always sets a sampling
+// rate of 100. Application Insights takes the rate from the envelope and derives itemCount from it,
+// in its own charts too.
 func (s *Sender) envelop(from telemetryItem, rate float64) *contracts.Envelope {
 	data := contracts.NewData()
 	content := from.TelemetryData()

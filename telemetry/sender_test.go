@@ -50,7 +50,7 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	t.Cleanup(func() {
 		r.Close(0)
 		if wrong := r.to.Wrong(); len(wrong) > 0 {
-			t.Errorf("the endpoint has got what is no telemetry: %q", wrong)
+			t.Errorf("the endpoint got something other than telemetry: %q", wrong)
 		}
 		if t.Failed() {
 			t.Log(r.log.String())
@@ -177,8 +177,8 @@ func TestTheHostReportsRequests(t *testing.T) {
 	}
 }
 
-// What is kept is one of a whole number: Application Insights counts an item as so many, and as no
-// fraction.
+// One operation in n is kept, and n is a whole number, because Application Insights counts a kept
+// item as n items.
 func TestSamplingRates(t *testing.T) {
 	for percent, want := range map[int]float64{100: 100, 90: 100, 60: 50, 50: 50, 33: 100 / 3.0,
 		30: 100 / 3.0, 10: 10, 7: 100 / 14.0, 1: 1} {
@@ -207,16 +207,19 @@ func TestClientAddressesCanBeSwitchedOff(t *testing.T) {
 	}
 }
 
-// The regular sending, and the first one that comes sooner.
+// TestMetricsAreSentInTime checks that metrics are sent regularly, and sooner the first time.
 func TestMetricsAreSentInTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	time.Sleep(2 * sendFirst) // an instance that waits for its first request
+	time.Sleep(2 * sendFirst) // the instance waits for its first request
 	asked := time.Now()
 	r.metrics.RedirectFound.Add(1)
 	r.metrics.RedirectDuration.Observe(3 * time.Millisecond)
-	testutil.Eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
-	// for a slow machine; what is late here comes 11 s after it, with the regular sending
+	testutil.Eventually(t, "the first request is reported", func() bool {
+		return r.to.Metrics()["redirect.found"].Value == 1
+	})
+	// slack is for a slow machine. Metrics that miss the first sending come 11 s later, with the
+	// regular one.
 	const slack = 5 * time.Second
 	if took := time.Since(asked); took > 5*time.Second+slack {
 		t.Errorf("the first request was reported after %v", took)
@@ -225,7 +228,9 @@ func TestMetricsAreSentInTime(t *testing.T) {
 	r.metrics.RedirectFound.Add(5)
 	r.metrics.RedirectDuration.Observe(1 * time.Millisecond)
 	r.metrics.RedirectDuration.Observe(8 * time.Millisecond)
-	testutil.Eventually(t, "the next ones are reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 6 })
+	testutil.Eventually(t, "the next ones are reported", func() bool {
+		return r.to.Metrics()["redirect.found"].Value == 6
+	})
 	if took := time.Since(asked); took > 30*time.Second {
 		t.Errorf("the next ones were reported after %v", took)
 	}
@@ -234,7 +239,7 @@ func TestMetricsAreSentInTime(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if posts := r.to.Posts(); posts != 2 {
-		t.Errorf("%d posts, want 2: nothing is sent where there is nothing to say", posts)
+		t.Errorf("%d posts, want 2: nothing may be sent if nothing was measured", posts)
 	}
 }
 
@@ -255,7 +260,7 @@ func TestNoSumIsLostUnderConcurrency(t *testing.T) {
 	stop := make(chan struct{})
 	var taken []Sample
 	var taking sync.WaitGroup
-	taking.Go(func() { // as often as can be
+	taking.Go(func() { // as often as possible
 		for {
 			taken = append(taken, metrics.Take()...)
 			select {
@@ -286,8 +291,8 @@ func TestNoSumIsLostUnderConcurrency(t *testing.T) {
 	}
 }
 
-// Operations of three calls each, some of which fail, at a rate of 10 %. All come with one
-// traceparent, which a client can choose: it must not choose what is kept.
+// The operations have three calls each, some of which fail, and 10 % of them are kept. All come
+// with the same traceparent. A client can choose that header, but must not choose what is kept.
 func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
 	t.Parallel()
 	const operations, percent = 20000, 10
@@ -316,7 +321,7 @@ func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
 	kept := map[string]*operation{}
 	var weight, failures float64
 	for _, i := range r.to.Items("") {
-		id := i.Tags["ai.operation.parentId"] // of its calls
+		id := i.Tags["ai.operation.parentId"] // the parent of its calls
 		switch i.Data.BaseType {
 		case "MetricData", "EventData":
 			continue
@@ -350,7 +355,7 @@ func TestSamplingKeepsWholeOperationsAndTheirWeight(t *testing.T) {
 	if failures != float64(failed) {
 		t.Errorf("%v failures, want all %d", failures, failed)
 	}
-	// Five standard deviations of a binomial distribution.
+	// The tolerance is five standard deviations of a binomial distribution.
 	deviation := math.Sqrt(operations * percent * (100 - percent) / 100 / 100)
 	if got, want := float64(whole),
 		float64(operations*percent)/100; math.Abs(got-want) > 5*deviation {
@@ -370,8 +375,8 @@ var faults = map[string]func(*ingest.Endpoint){
 	"403":      func(e *ingest.Endpoint) { e.Fail(ingest.Response{Status: 403}) },
 }
 
-// Whatever the endpoint does, handing things over stays quick, memory stays bounded, and when it is
-// well again the metrics are whole and every item that did not make it is counted.
+// Whatever the endpoint does, handing items over stays quick and memory stays bounded. Once the
+// endpoint has recovered, the metrics are complete, and every item that did not arrive is counted.
 func TestAFailingEndpointHarmsNobody(t *testing.T) {
 	const items = 60000
 	var before, after runtime.MemStats
@@ -396,7 +401,7 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				}
 			}
-			// it would wait for the endpoint, that is for ten seconds where it is frozen
+			// Waiting for the endpoint would take longer: ten seconds if it is frozen.
 			if longest > 8*time.Second {
 				t.Errorf("%s: handing over took %v", name, longest)
 			}
@@ -405,7 +410,7 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 	all.Wait()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	// Of all of them together, with their endpoints.
+	// This is the growth for all cases together, with their endpoints.
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 20<<20 {
 		t.Errorf("the heap has grown by %d MB", grown>>20)
 	}
@@ -416,7 +421,9 @@ func TestAFailingEndpointHarmsNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r.to.Heal()
-			testutil.Eventually(t, "all metrics arrive", func() bool { return r.to.Metrics()["redirect.found"].Value == items })
+			testutil.Eventually(t, "all metrics arrive", func() bool {
+				return r.to.Metrics()["redirect.found"].Value == items
+			})
 			r.Close(time.Minute)
 			if got, dropped := len(r.to.Items("RemoteDependencyData")),
 				int(r.metrics.TelemetryDropped.Value()); got+dropped != items ||
@@ -468,7 +475,7 @@ func TestRetryAfterIsMinded(t *testing.T) {
 	}
 }
 
-// Of a batch that is taken in part, what may be taken later is sent again, and nothing else.
+// If a batch is accepted in part, only the items that may be accepted later are sent again.
 func TestABatchThatIsTakenInPart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Hosted = true })
@@ -478,7 +485,7 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 		case index == 1:
 			return 400
 		case index == 2 || index == 3:
-			once.Do(r.to.Heal) // the next batch is taken whole
+			once.Do(r.to.Heal) // the whole next batch is accepted
 			return []int{429, 500}[index-2]
 		}
 		return 200
@@ -504,12 +511,11 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 	}
 }
 
-// Responses that are not what they should be: nothing is counted twice, and what is lost is
-// counted.
+// If a response is not what it should be, no item arrives twice, and lost items are counted.
 func TestOddAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		respond func(http.ResponseWriter, *http.Request)
-		arrives bool // with that very response
+		arrives bool // the batch arrives with this response
 		refused int64
 	}{
 		"taken, and the response breaks off": {func(w http.ResponseWriter, _ *http.Request) {
@@ -527,7 +533,8 @@ func TestOddAnswers(t *testing.T) {
 		}, true, 2},
 		"in part, and of another batch": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(206)
-			w.Write([]byte(`{"itemsReceived":7,"itemsAccepted":0,"errors":[{"index":0,"statusCode":500}]}`))
+			w.Write([]byte(`{"itemsReceived":7,"itemsAccepted":0,` +
+				`"errors":[{"index":0,"statusCode":500}]}`))
 		}, true, 2},
 		"in part, and nothing said of the rest": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(206)
@@ -564,8 +571,8 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// A connection that has died without a word, as behind a firewall: the next try takes another one,
-// as it would not with HTTP/2.
+// A connection may die silently, as behind a firewall. The next try then uses another connection.
+// With HTTP/2, it would not.
 func TestATryThatIsNeverAnsweredEnds(t *testing.T) {
 	t.Parallel()
 	var posts atomic.Int64
@@ -585,7 +592,8 @@ func TestATryThatIsNeverAnsweredEnds(t *testing.T) {
 	var to endpoint
 	to.open(server.URL, nil)
 	t.Cleanup(to.close)
-	to.client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+	trusting := server.Client().Transport.(*http.Transport)
+	to.client.Transport.(*http.Transport).TLSClientConfig = trusting.TLSClientConfig
 	start := time.Now()
 	for range 2 {
 		got := to.post([]*contracts.Envelope{contracts.NewEnvelope()})
@@ -598,7 +606,7 @@ func TestATryThatIsNeverAnsweredEnds(t *testing.T) {
 	}
 }
 
-// A flood of what goes well does not push out what does not, nor what happened.
+// A flood of successes does not push out failures and events.
 func TestAFloodLeavesRoomForEventsAndFailures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -627,14 +635,16 @@ func TestAFloodLeavesRoomForEventsAndFailures(t *testing.T) {
 	}
 }
 
-// After a burst the items go out one batch after the other, and do not wait for the next metrics:
-// those of an instance that has had a request come after a quarter of a minute, and three batches
-// with them after three of these.
+// After a burst, the items are sent one batch after the other, and do not wait for the next
+// metrics. After the first request of an instance, metrics are sent every quarter of a minute, so
+// three batches would take three times as long.
 func TestABurstIsSentAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.metrics.RedirectFound.Add(1)
-	testutil.Eventually(t, "the first request is reported", func() bool { return r.to.Metrics()["redirect.found"].Value == 1 })
+	testutil.Eventually(t, "the first request is reported", func() bool {
+		return r.to.Metrics()["redirect.found"].Value == 1
+	})
 	o := Begin(t.Context(), "redirect", nil, false)
 	const burst = queueSize - queueReserve
 	start := time.Now()
@@ -650,7 +660,7 @@ func TestABurstIsSentAtOnce(t *testing.T) {
 	}
 }
 
-// An item tells when something happened, and not when it could be told.
+// An item has the time at which something happened, not the time at which it was sent.
 func TestItemsKeepTheirTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -676,7 +686,7 @@ func TestItemsKeepTheirTime(t *testing.T) {
 	}
 }
 
-// What is left when the process stops just after an outage is tried once more.
+// If the process stops just after an outage, what is left is tried once more.
 func TestStoppingAfterAnOutageTriesOnceMore(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -697,7 +707,9 @@ func TestABatchThatIsRefusedIsNotSentAgain(t *testing.T) {
 	r.to.Fail(ingest.Response{Status: 400})
 	o := Begin(t.Context(), "f", nil, false)
 	r.Dependency(&o, call(1, "200", true))
-	testutil.Eventually(t, "it is refused", func() bool { return r.metrics.TelemetryDropped.Value() == 1 })
+	testutil.Eventually(t, "it is refused", func() bool {
+		return r.metrics.TelemetryDropped.Value() == 1
+	})
 	r.to.Heal()
 	r.Close(time.Minute)
 	if got := r.to.Items("RemoteDependencyData"); len(got) != 0 {
@@ -718,10 +730,10 @@ func TestCloseReturnsInTime(t *testing.T) {
 			for range queueSize {
 				r.Dependency(&o, call(1, "200", true))
 			}
-			time.Sleep(500 * time.Millisecond) // it is at it
+			time.Sleep(500 * time.Millisecond) // it is sending now
 			start := time.Now()
 			r.Close(time.Second)
-			// without a limit a frozen endpoint takes ten and more
+			// Without a limit, a frozen endpoint would take ten seconds or more.
 			if took := time.Since(start); took > 8*time.Second {
 				t.Errorf("closing took %v", took)
 			}
@@ -734,7 +746,7 @@ func TestCloseReturnsInTime(t *testing.T) {
 				}
 			})
 			r.Close(time.Second)
-			// What comes too late is lost, and does no harm.
+			// Items that come too late are lost, and do no harm.
 			for range 2 * queueSize {
 				r.Dependency(&o, call(1, "200", true))
 				r.Event(&o, Event{Name: EventReaperRun})
@@ -756,7 +768,8 @@ func TestWithoutASenderNothingHappens(t *testing.T) {
 func TestReportingARequestAllocatesNothing(t *testing.T) {
 	for _, oneOf := range []uint64{1, 10} {
 		const runs = 1000
-		// One whose items stay where they are: sending allocates, elsewhere.
+		// The items of this Sender stay in the queue, because sending, which another goroutine
+		// does, allocates.
 		s := &Sender{config: Config{Metrics: new(Metrics), ClientAddress: ownAddress}, oneOf: oneOf,
 			queue: make(chan item, 2*runs+2+queueReserve)}
 		h := headers("traceparent", "00-"+traceID+"-"+parentID+"-01")

@@ -1,13 +1,14 @@
-// What the pages share: calls of the API, and small parts of a page. Nothing that comes from elsewhere becomes markup:
-// texts are set as textContent, and the policy of the pages refuses everything else.
+// What the pages share: calls of the API, and small parts of a page. No text from elsewhere becomes
+// markup: texts are set as textContent, and the policy of the pages refuses everything else.
 
-// The service's own URL, whatever a proxy in front puts before its paths.
+// The service's own URL, with any path that a proxy in front puts before its paths.
 const root = new URL("../", import.meta.url);
 
 // byId returns the element with this id.
 export const byId = (id) => document.getElementById(id);
 
-// Problem is the error of a call: a problem (RFC 9457) of the API, or status 0 if there was no response.
+// Problem is the error of a call: a problem (RFC 9457) of the API. Its status is 0 if there was no
+// response.
 export class Problem extends Error {
   constructor(status, { type = "", title, detail = "", field = "" }) {
     super(detail || title);
@@ -15,12 +16,13 @@ export class Problem extends Error {
   }
 }
 
-// signedOut is what people are told where the API tells programs which header to send.
+// signedOut replaces the API's text, which tells programs which header to send.
 const signedOut = { title: "You are signed out",
   detail: "Your session has ended, or your key is not valid any more. Sign in again." };
 
-// call sends a request to the API, and returns the status, the headers and the body of its response,
-// which read parses. The body must have the member that has names. Its only error is a Problem.
+// call sends a request to the API, and returns the status, the headers and the body of its
+// response. read parses the body, which must have the member that has names. The only error is a
+// Problem.
 export async function call(method, path,
   { body, token, headers = {}, seconds = 20, read = JSON.parse, has } = {}) {
   if (token) headers = { ...headers, Authorization: `Bearer ${token}` };
@@ -51,27 +53,28 @@ export async function call(method, path,
   return { status: response.status, headers: response.headers, body: parsed };
 }
 
-// credential returns the key or token of who is signed in in this tab, and null if nobody is.
+// credential returns the key or token that this tab is signed in with, or null.
 export function credential() {
   try {
     return sessionStorage.getItem("tiney.credential");
   } catch {
-    return null; // the browser keeps nothing for pages
+    return null; // the browser stores nothing for pages
   }
 }
 
-// The last links of this browser, newest first, with their claim tokens: whoever has a link's token may delete it, and take
-// it over when signed in. One call takes over 100. Those of somebody who was signed in are their own.
-// Deleted ones stay while they can be restored, for as many seconds as the page at / says.
+// The last links of this browser, newest first, with their claim tokens. Whoever has a link's token
+// may delete the link, and take it over when signed in. One call takes over at most 100. A link
+// that was made while signed in is marked as own. Deleted links stay while they can be restored,
+// for as many seconds as the page at / says.
 export const keptAt = "tiney.links";
 export const most = 100;
 const restorable = 1000 * (byId("links")?.dataset.keep ?? Infinity);
-let kept = []; // used if the browser keeps nothing for pages
+let kept = []; // used if the browser stores nothing for pages
 
 export function madeHere() {
   try {
     kept = JSON.parse(localStorage.getItem(keptAt) ?? "[]");
-  } catch { /* what is kept here, or nothing */ }
+  } catch { /* kept stays as it is */ }
   if (!Array.isArray(kept)) kept = [];
   return kept = kept.filter((l) => l && /^[\w-]{1,32}$/.test(l.alias) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
     (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()) &&
@@ -87,7 +90,7 @@ export function keepMade(links) {
 
 let toastEnds;
 
-// say shows a short text for a moment, and has screen readers read it.
+// say shows a short text for a moment. Screen readers read it.
 export function say(text) {
   const toast = byId("toast");
   clearTimeout(toastEnds);
@@ -113,8 +116,8 @@ export async function copy(text) {
   say("Copied");
 }
 
-// busy shows that a button is at work. It stays focused, so it is not disabled: ask isBusy. What was said
-// of the last work is over then.
+// busy shows that a button is at work. The button is not disabled, so that it keeps the focus;
+// isBusy tells. Starting work clears the message about the last one.
 export function busy(button, is) {
   if (is) say("");
   button.toggleAttribute("aria-busy", is);
@@ -134,6 +137,6 @@ export const until = (expiresAtUtc) => (expiresAtUtc ? `Until ${time(expiresAtUt
 // bare returns a URL as people read it.
 export const bare = (url) => url.replace(/^https?:\/\//, "");
 
-// complete returns a URL as browsers complete what is typed: with https, unless it has a scheme. A port
-// follows no scheme.
+// complete returns a typed URL as browsers complete it: with https, unless it has a scheme. A name
+// before a port is not a scheme.
 export const complete = (url) => (/^[a-z][a-z0-9+.-]*:(?!\d)/i.test(url) ? url : `https://${url}`);

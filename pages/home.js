@@ -4,20 +4,20 @@ const form = byId("form");
 const fields = { longUrl: "url", alias: "alias", expiresInSeconds: "life" };
 const button = byId("shorten");
 
-// keep puts a link first. It keeps what is known of the link besides, such as its claim token.
+// keep puts a link first. It keeps what else is known about the link, such as its claim token.
 function keep(link) {
   const links = madeHere();
   const known = links.find((l) => l.alias === link.alias);
   keepMade([{ ...known, ...link }, ...links.filter((l) => l !== known)]);
 }
 
-// mark notes since when a link is deleted; null: it is not.
+// mark notes when a link was deleted, or null if it is not.
 const mark = (alias, deletedAtUtc) =>
   keepMade(madeHere().map((l) => (l.alias === alias ? { ...l, deletedAtUtc } : l)));
 
 const forget = (alias) => keepMade(madeHere().filter((l) => l.alias !== alias));
 
-// How many links are listed before somebody asks for all.
+// How many links are listed until somebody asks for all.
 let shown = 10;
 
 function list() {
@@ -49,7 +49,7 @@ function row(link) {
   }
   state(Boolean(link.deletedAtUtc));
 
-  // act calls the API, and returns whether that went well.
+  // act calls the API, and returns whether that succeeded.
   async function act(by, method, path) {
     if (isBusy(by)) return false;
     busy(by, true);
@@ -106,14 +106,14 @@ function show(link, isNew) {
   offer();
 }
 
-// offer shows what needs this script.
+// offer shows the buttons that need this script.
 function offer() {
   byId("copy").hidden = false;
   byId("share").hidden = !navigator.share;
 }
 
 function fail(problem) {
-  byId("result").hidden = true; // which is that of another URL
+  byId("result").hidden = true; // it shows another URL
   const id = fields[problem.field] ?? { "alias-taken": "alias", "target-disabled": "url", "target-blocked": "url" }[problem.kind];
   if (id) {
     byId(id).setAttribute("aria-invalid", "true");
@@ -138,7 +138,7 @@ function clear(id) {
   byId("problem").replaceChildren();
 }
 
-form.noValidate = true; // the messages are this page's own
+form.noValidate = true; // this page shows its own messages
 form.addEventListener("input", (event) => clear(event.target.id));
 window.addEventListener("online", () => byId("problem").replaceChildren());
 
@@ -154,7 +154,8 @@ form.addEventListener("submit", async (event) => {
   const body = { longUrl };
   if (alias) body.alias = alias;
   if (seconds) body.expiresInSeconds = Number(seconds);
-  // The token tells that the link is this browser's own. Without it, it would count as one that others were given.
+  // The token proves that the link belongs to this browser. Without it, the link would be marked as
+  // shared with others.
   const token = credential()
     ?? madeHere().find((l) => l.longUrl === longUrl && l.claimToken && !l.deletedAtUtc)?.claimToken;
   busy(button, true);
@@ -163,10 +164,10 @@ form.addEventListener("submit", async (event) => {
     keep({ ...link, own: Boolean(credential()), deletedAtUtc: null });
     list();
     show(link, status === 201);
-    // What was typed meanwhile is for the next link.
+    // Text that was typed meanwhile is for the next link.
     const done = [...typed].filter(([id, value]) => byId(id).value === value);
     for (const [id] of done) byId(id).value = "";
-    // So Enter twice shortens and copies; screen readers read what describes the button.
+    // So pressing Enter twice shortens and copies. Screen readers read the button's description.
     if (done.length === typed.size) byId("copy").focus();
   } catch (problem) {
     fail(problem);
@@ -178,15 +179,16 @@ form.addEventListener("submit", async (event) => {
 byId("copy").addEventListener("click", () => copy(byId("short").href));
 byId("share").addEventListener("click", () => navigator.share({ url: byId("short").href }).catch(() => {}));
 byId("more").addEventListener("click", () => {
-  const first = byId("links").children.length; // of those that come
+  const first = byId("links").children.length; // of the links that are added
   shown = most;
   list();
   byId("links").children[first].querySelector("a").focus();
 });
 window.addEventListener("storage", (event) => { if (event.key === keptAt) list(); });
-window.addEventListener("pageshow", (event) => { if (event.persisted) list(); }); // they come back to what was here
+// The browser may have kept this page and show it again, with an old list.
+window.addEventListener("pageshow", (event) => { if (event.persisted) list(); });
 
-if (credential()) { // links of people who are signed in end only when they say so
+if (credential()) { // links of people who are signed in end only if they ask for it
   form.hidden = false;
   byId("members").hidden = true;
   byId("life").options[0].textContent = "never";

@@ -9,31 +9,31 @@ const form = byId("form");
 const fields = form.elements;
 const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", disabled: "Disabled", deletedAtUtc: "Deleted" };
 
-let shown = null; // the alias of the link that is shown, and "" while there is a new one
-let link = null; // as it was read; null: it is new, or not read yet
+let shown = null; // alias of the shown link; "": the form for a new one; null: another view
+let link = null; // as the API returned it; null: a new link, or not read yet
 let etag = "";
 let tags = [];
-let base = {}; // the values of the form that typed ones are compared with
-let stats; // the module of statistics, once there was a link
-const drafts = new Map(); // what was typed for links that are not shown, by alias, and not saved
+let base = {}; // the values with which those in the form are compared
+let stats; // the module of statistics, once a link was shown
+const drafts = new Map(); // unsaved values for links that are not shown, by alias
 
 const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode) });
 const blank = { longUrl: "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302" };
 
-// differing returns those of some values that others do not have.
+// differing returns the values that differ from others.
 const differing = (values, others) => Object.fromEntries(
   Object.entries(values).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(others[name])));
 
-// entered returns the values of the form. What stands in the field of tags is no tag yet.
+// entered returns the values of the form. A text in the field for tags is not a tag yet.
 const entered = () => Object.fromEntries(
   Object.keys(base).map((name) => [name, name === "tags" ? tags : fields[name].value.trim()]));
 
-// typed returns the values of the form that differ from those of the link.
+// typed returns the values of the form that differ from the link's.
 const typed = () => differing(entered(), base);
 
 const unsaved = () => Object.keys(typed()).length > 0 || byId("new-tag").value.trim() !== "";
 
-// fill changes what has another value only: somebody may be typing.
+// fill changes only fields that have another value, because somebody may be typing.
 function fill(values) {
   for (const [name, value] of Object.entries(differing(values, entered()))) {
     if (name === "tags") setTags(value);
@@ -55,7 +55,7 @@ function setTags(all) {
     } }))));
 }
 
-// addTags takes over what is typed in the field of tags, which commas may separate.
+// addTags adds the tags that are typed in the field for tags. Commas may separate them.
 function addTags() {
   const more = byId("new-tag").value.split(",").map((tag) => tag.trim()).filter(Boolean);
   if (more.length) setTags([...new Set([...tags, ...more])]);
@@ -66,7 +66,7 @@ function addTags() {
 const keepDraft = (alias, values) =>
   (Object.keys(values).length ? drafts.set(alias, values) : drafts.delete(alias));
 
-// keepTyped keeps what is typed among the drafts.
+// keepTyped stores what is typed as a draft.
 function keepTyped() {
   if (shown === null || form.hidden) return;
   addTags();
@@ -85,7 +85,7 @@ session.draft = () => {
   return [...drafts];
 };
 
-// restoreDrafts puts back what session.draft has returned.
+// restoreDrafts restores what session.draft returned.
 export const restoreDrafts = (all) => all?.forEach(([alias, values]) => drafts.set(alias, values));
 
 export function showNew() {
@@ -105,7 +105,7 @@ function openForm() {
   clear(form);
   if (!link) for (const field of fields) field.disabled = field.readOnly = false;
   byId("alias-field").hidden = link !== null;
-  form.reset(); // of what fill would leave there: half a date, and half a tag
+  form.reset(); // clears what fill would leave there: half a date, and half a tag
   fill({ ...base, ...drafts.get(shown) });
   drafts.delete(shown);
   form.hidden = false;
@@ -139,7 +139,7 @@ export async function showLink(alias) {
 
 const get = (alias) => api("GET", `api/links/${alias}`, { has: "shortUrl" });
 
-// read reads a link, and shows what it is.
+// read reads a link from the API, and shows it.
 async function read(alias) {
   const response = await get(alias);
   if (shown === alias) show(response);
@@ -178,20 +178,20 @@ function show({ headers, body }) {
   Object.assign(byId("link-png"), { href: `${qr}?size=1200&format=png`, download: `${link.alias}.png` });
   byId("link-card").hidden = false;
   fields.longUrl.readOnly = held;
-  for (const field of fields) field.disabled = gone; // what is typed stays there
+  for (const field of fields) field.disabled = gone; // typed values stay there
   changed(link);
 }
 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 
-// patch edits the link as it was read.
+// patch edits the link, unless it has changed since it was read.
 const patch = (body) => api("PATCH", `api/links/${link.alias}`, { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
 
-// conflicting reports whether a problem is that the link is not any more what was read.
+// conflicting reports whether a problem is that the link has changed since it was read.
 const conflicting = (problem) => ["precondition", "conflict", "link-deleted"].includes(problem.kind);
 
 // rebase shows a link as it is now, with what was typed since the form had these values. It returns
-// false if that link is not shown any more.
+// false if another view is shown by now.
 function rebase(response, values = base) {
   if (shown !== response.body.alias || form.hidden) {
     changed(response.body);
@@ -263,7 +263,7 @@ byId("discard").addEventListener("click", () => {
   fields.longUrl.focus();
 });
 
-// bodyOf returns what is typed as the API has it.
+// bodyOf returns typed values in the form that the API expects.
 function bodyOf(values) {
   const body = { ...values };
   if (body.longUrl) body.longUrl = complete(body.longUrl);
@@ -302,8 +302,8 @@ form.addEventListener("submit", async (event) => {
   });
 });
 
-// made goes on to the link that was made or found. What was typed meanwhile becomes a draft of it; so
-// does all that was sent but the URL, if the link was there before.
+// made opens the link that was made or found. What was typed meanwhile becomes a draft for it. If
+// the link existed before, everything that was sent except the URL becomes a draft, too.
 function made({ status, body: { alias, shortUrl } }, sent) {
   const here = shown === "";
   const { longUrl, ...others } = differing(sent, blank);
@@ -313,14 +313,15 @@ function made({ status, body: { alias, shortUrl } }, sent) {
   drafts.delete("");
   changed(null);
   if (here) {
-    shown = null; // nothing of this form is left to keep
+    shown = null; // this form has nothing left to keep
     location.hash = `#/link/${alias}`;
   }
   say((status === 201 ? "Your link is ready" : "You had a link of this URL already")
     + (here ? "" : `: ${bare(shortUrl)}`) + (Object.keys(draft).length ? ". What you typed is there, and not saved yet." : ""));
 }
 
-// conflict shows how the link differs from what was read, and asks what is to become of what is typed.
+// conflict shows how the link has changed since it was read, and asks what to do with what is
+// typed.
 function conflict(response) {
   const now = response.body;
   const words = (name, value) => value === null || value?.length === 0 ? "none" : Array.isArray(value) ? value.join(", ")

@@ -1,4 +1,4 @@
-// The list of links, and the claims of links that this browser made before its owner signed in.
+// The list of links, and the claims of links that this browser made before anybody signed in.
 
 import { bare, byId, copy, keepMade, madeHere, say } from "./common.js";
 import { act, badge, count, el, number, wrong } from "./parts.js";
@@ -6,16 +6,16 @@ import { api, claimsDeclined, declineClaims, me } from "./session.js";
 
 const filters = byId("filters");
 let links = [];
-let cursor = null; // where the list goes on; null: it has ended
-let loaded = null; // the filters of what is listed
-let turn = 0; // only what was asked for last is shown
+let cursor = null; // where the list continues; null: it has ended
+let loaded = null; // the filters of the list that is shown
+let turn = 0; // only the response to the last request is shown
 
 export const known = new Set(); // tags that links have
 
-// hash returns the address of the list with these filters.
+// hash returns the fragment of the URL of the list with these filters.
 const hash = (query) => `#/${String(query) && `?${query}`}`;
 
-let left = {}; // where one was when one left the list for a link
+let left = {}; // where in the list somebody was before opening a link
 
 export function leaveList(alias) {
   left = { query: loaded, alias, y: scrollY };
@@ -23,7 +23,7 @@ export function leaveList(alias) {
 
 const rowOf = (address) => byId("list-rows").querySelector(`.what > [href="${address}"]`);
 
-// goBack leads to where one was in the list, and returns false if that is not there any more.
+// goBack returns to that place in the list, and returns false if it does not exist any more.
 export function goBack() {
   const link = left.query === loaded && loaded === String(current()) && rowOf(`#/link/${left.alias}`);
   if (!link) return false;
@@ -35,7 +35,7 @@ export function goBack() {
 export function showList(query) {
   for (const field of filters.elements) field.value = query.get(field.name) ?? "";
   byId("owner-field").hidden = !me.admin;
-  if (loaded !== String(query) || links.length <= 50) load(query); // else more was asked for, and stays
+  if (loaded !== String(query) || links.length <= 50) load(query); // otherwise more links were asked for, and stay
 }
 
 // current returns the filters that are set.
@@ -53,7 +53,7 @@ async function load(query, more = false) {
   try {
     let at = more ? cursor : null;
     let found;
-    // One call reads 1,000 links at most, which a filter may leave none of.
+    // One call reads at most 1,000 links. A filter may match none of them.
     for (let calls = 0; calls < 5; calls++) {
       const asked = new URLSearchParams([...query, ["clicks", "true"], ...(at ? [["cursor", at]] : [])]);
       const { body } = await api("GET", `api/links?${asked}`, { has: "items" });
@@ -126,7 +126,8 @@ function row(link) {
   return li;
 }
 
-// changed puts a link in the place that it has in the list, and none in the place of null, which reads the list anew.
+// changed updates a link in its place in the list. If the link is not there, or null, the list is
+// read again when it is next shown.
 export function changed(link) {
   const at = links.findIndex((l) => l.alias === link?.alias);
   if (at < 0) {
@@ -142,7 +143,7 @@ function filter() {
   clearTimeout(typing);
   const query = current();
   if (hash(query) === (location.hash || "#/")) return;
-  history.replaceState(null, "", hash(query)); // so that the way back leads to what was found
+  history.replaceState(null, "", hash(query)); // so that going back leads to the same filters
   byId("link-back").href = hash(query);
   load(query);
 }
@@ -153,18 +154,19 @@ filters.addEventListener("input", (event) => {
 filters.addEventListener("submit", (event) => { event.preventDefault(); filter(); });
 byId("list-more").addEventListener("click", () => load(current(), true));
 
-// An admin may look at any owner's links. Those who have keys are known.
+// An admin may look at any owner's links. The field suggests the owners of keys.
 byId("owner").addEventListener("focus", async () => {
   try {
     const { body } = await api("GET", "api/keys");
     byId("known-owners").replaceChildren(...[...new Set(body.items.map((key) => key.owner))].map((owner) => el("option", { value: owner })));
-  } catch { /* they can still be typed */ }
+  } catch { /* an owner can still be typed */ }
 }, { once: true });
 
-// The links that the home page has kept, and that can be taken over.
+// The links that the home page has kept and that can be taken over.
 const claimable = () => madeHere().filter((link) => link.claimToken && !link.deletedAtUtc);
 
-// offerClaims offers to take over what this browser made, unless somebody in this tab did not want to.
+// offerClaims offers to take over links that this browser made, unless that was declined in this
+// tab.
 export function offerClaims() {
   const all = claimable();
   byId("claims").hidden = all.length === 0 || claimsDeclined();
@@ -183,7 +185,8 @@ byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "cl
   const claims = claimable().map(({ alias, claimToken }) => ({ alias, claimToken, keepExpiry }));
   const { body } = await api("POST", "api/claims", { body: { claims }, has: "results" });
   const results = new Map(body.results.map(({ alias, result }) => [alias, result]));
-  // The tokens of those that are taken over are void, and so is one that is not valid.
+  // Drop the tokens of links that were taken over, because they are void now, and tokens that are
+  // not valid.
   keepMade(madeHere().filter((link) => results.get(link.alias) !== "gone").map((link) => {
     const result = results.get(link.alias);
     if (result === undefined || result === "later") return link;

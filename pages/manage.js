@@ -1,4 +1,4 @@
-// /manage: which view is shown.
+// The page /manage: chooses which view is shown.
 
 import { byId } from "./common.js";
 import { leave, restoreDrafts, showLink, showNew } from "./link.js";
@@ -6,7 +6,7 @@ import { goBack, leaveList, offerClaims, showList } from "./list.js";
 import { el, later, wrong, zone } from "./parts.js";
 import { called, me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
 
-// views show what is at an address, #/name/of.
+// views has the view of each address #/name/of, by name.
 const views = {
   "": { section: "list", title: "Links", show: (_, query) => showList(query) },
   new: { section: "link", title: "New link", show: showNew, focus: "longUrl" },
@@ -17,7 +17,7 @@ const views = {
   cleanup: { section: "cleanup", title: "Clean-up", show: () => showLater(import("./seldom.js"), "showCleanup", "cleanup"), admin: true },
 };
 
-// showLater shows a view of a module that is loaded when somebody wants it.
+// showLater shows a view of a module that is loaded on demand.
 async function showLater(loading, show, section) {
   byId(`${section}-wait`).hidden = false;
   const module = await later(loading, `${section}-problem`);
@@ -29,7 +29,8 @@ function view(id) {
   for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== id;
 }
 
-// route shows the view of the address. Focus goes to its heading, so that screen readers begin there.
+// route shows the view of the current address. It focuses the heading, so that screen readers begin
+// there.
 function route({ first = false } = {}) {
   if (!me) return;
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -91,7 +92,7 @@ function askIn(says) {
   byId(byId("provider").hidden ? "key" : "provider-go").focus();
 }
 
-history.scrollRestoration = "manual"; // only this page knows when the list is there again
+history.scrollRestoration = "manual"; // only this page knows when the list is shown again
 for (const name of document.querySelectorAll(".zone")) name.textContent = zone;
 window.addEventListener("hashchange", () => route());
 start();

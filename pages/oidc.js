@@ -1,16 +1,16 @@
-// Signs people in with an OpenID Connect provider, in the page: the authorization code flow with PKCE (RFC 7636). Only those
-// who sign in so load this.
+// Signs people in with an OpenID Connect provider, in the page, by the authorization code flow with
+// PKCE (RFC 7636). It is loaded only when somebody signs in or out with the provider.
 
 import { byId, Problem } from "./common.js";
 
 const { base, issuer, client } = byId("manage").dataset;
 const page = `${base}/manage`; // the redirect URI that the provider knows
-const key = "tiney.flow"; // of what ties the provider's response to this tab
+const key = "tiney.flow"; // stores what ties the provider's response to this tab
 
-// unable is the problem of a provider that cannot be used.
+// unable returns the problem that people cannot sign in with the provider.
 const unable = (detail) => new Problem(0, { title: "You cannot sign in now", detail });
 
-// ask returns what the provider responds with, as JSON.
+// ask returns the provider's response, parsed as JSON.
 async function ask(url, options) {
   try {
     const response = await fetch(url, { credentials: "omit", signal: AbortSignal.timeout(20_000), ...options });
@@ -22,7 +22,7 @@ async function ask(url, options) {
   }
 }
 
-// metadata returns where the provider's endpoints are (OpenID Connect Discovery 1.0).
+// metadata returns the provider's endpoints (OpenID Connect Discovery 1.0).
 async function metadata() {
   const found = await ask(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);
   if (found.issuer !== issuer || ![found.authorization_endpoint, found.token_endpoint].every((url) => /^https?:\/\//.test(url))) {
@@ -34,9 +34,10 @@ async function metadata() {
 const encode = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 const random = () => encode(crypto.getRandomValues(new Uint8Array(32)));
 
-// begin returns the address of the provider's page that signs people in, from where they come back to this one.
+// begin returns the URL of the provider's page that signs people in. That page leads back to this
+// one.
 export async function begin() {
-  if (location.origin + location.pathname.replace(/\/$/, "") !== page) return page; // the one that the provider knows
+  if (location.origin + location.pathname.replace(/\/$/, "") !== page) return page; // the provider knows only this URL
   if (!crypto.subtle) throw unable("Signing in needs https. Use an API key here.");
   const { authorization_endpoint: endpoint } = await metadata();
   const flow = { state: random(), nonce: random(), verifier: random(), hash: location.hash };
@@ -52,9 +53,9 @@ export async function begin() {
   return url;
 }
 
-// ending returns the address of the provider's page that signs people out of it (OpenID Connect RP-Initiated Logout 1.0), and
-// null if it has none. It asks them first, since it is told no token, which nobody has kept. They do not come back: not every
-// provider would let them.
+// ending returns the URL of the provider's page that signs people out (OpenID Connect RP-Initiated
+// Logout 1.0), or null. That page asks people first, because it gets no token: nobody has kept one.
+// It does not lead back, because not every provider allows that.
 export async function ending() {
   const { end_session_endpoint: endpoint } = await metadata();
   if (!/^https?:\/\//.test(endpoint)) return null;
@@ -63,8 +64,8 @@ export async function ending() {
   return url;
 }
 
-// finish exchanges the code that the provider has sent for an ID token, and returns that. The service checks its signature;
-// the nonce, which ties it to this sign-in, only the page can check.
+// finish exchanges the code that the provider has sent for an ID token, and returns the token. The
+// service checks its signature. Only the page can check the nonce, which ties it to this sign-in.
 export async function finish(response) {
   const flow = JSON.parse(sessionStorage.getItem(key));
   sessionStorage.removeItem(key);
@@ -79,7 +80,7 @@ export async function finish(response) {
   let nonce;
   try {
     nonce = JSON.parse(atob(given.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"))).nonce;
-  } catch { /* no nonce, then */ }
+  } catch { /* the token has no nonce */ }
   if (nonce !== flow.nonce) throw unable("The provider's token is not of this sign-in. Begin again.");
   return given;
 }

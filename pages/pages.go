@@ -1,8 +1,8 @@
-// Package pages has the pages that people see, and the files that these load. The files are
-// embedded as they are: there is no build step, and nothing comes from elsewhere.
+// Package pages has the pages that people see, and the files that the pages load. The files are
+// embedded as they are: there is no build step, and nothing is loaded from elsewhere.
 //
-// html/template would fill the pages in too, but can call any method by its name, and so keeps all
-// exported methods of all types in the executable: a quarter of its size.
+// html/template could fill in the pages too. But it can call any method by its name, so all
+// exported methods of all types would stay in the executable: a quarter of its size.
 package pages
 
 import (
@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// Policy is the Content-Security-Policy of all pages: files and calls of this service, and nothing
-// else. Its last two directives refuse a script that makes markup of a text.
+// Policy is the Content-Security-Policy of all pages. It allows files and calls of this service,
+// and nothing else. Its last two directives stop scripts that turn a text into markup.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types " +
 	"'none'"
 
-// PolicyWith is Policy for a page that also calls these origins.
+// PolicyWith returns Policy for a page that also calls these origins.
 func PolicyWith(origins ...string) string {
 	return strings.Replace(Policy, "connect-src 'self'",
 		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
@@ -48,17 +48,18 @@ var (
 	assetTypes = map[string]string{".css": "text/css; charset=utf-8",
 		".js": "text/javascript; charset=utf-8"}
 	version = hashAssets()
-	names   = nameAssets() // replaces names in pages and scripts by those with a hash
+	names   = nameAssets() // replaces assets' names in pages and scripts by hashed ones
 )
 
-// hashAssets returns a hash of all assets: one for all, since each may import others, and nobody
-// keeps their texts in memory.
+// hashAssets returns one hash of all assets. All assets share it, because each may import others,
+// and because their texts are not kept in memory.
 func hashAssets() string {
 	sum, buffer := sha256.New(), make([]byte, 4<<10)
 	for _, name := range assetNames {
 		file, err := files.Open(name)
 		if err == nil {
-			_, err = io.CopyBuffer(sum, file, buffer) // not read whole: it would be garbage at once
+			// The file is read in pieces, because a whole one would be garbage at once.
+			_, err = io.CopyBuffer(sum, file, buffer)
 		}
 		if err != nil {
 			panic(err)
@@ -76,7 +77,7 @@ func nameAssets() *strings.Replacer {
 	return strings.NewReplacer(renamed...)
 }
 
-// hashed returns the name of an asset with a hash, under which it never changes.
+// hashed returns the name of an asset with a hash in it. An asset at such a name never changes.
 func hashed(name string) string {
 	ext := path.Ext(name)
 	return strings.TrimSuffix(name, ext) + "." + version + ext
@@ -90,9 +91,9 @@ func mustRead(name string) string {
 	return string(data)
 }
 
-// Find returns the asset that is at /manage/name. Its name has a hash of its content, so it can be
-// cached for ever, unless current is false: then name is another build's, whose pages ask this one
-// during a deployment.
+// Find returns the asset that is at /manage/name, and whether there is one (ok). The name has a
+// hash of the content, so the asset can be cached for ever if current is true. If current is false,
+// the name is from another build, whose pages ask this build for assets during a deployment.
 func Find(name string) (a Asset, current, ok bool) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 || !slices.Contains(assetNames, parts[0]+"."+parts[2]) {
@@ -102,10 +103,11 @@ func Find(name string) (a Asset, current, ok bool) {
 	return Asset{assetTypes["."+parts[2]], body}, parts[1] == version, true
 }
 
-// Root returns the relative reference that leads from a page at an escaped path, "/a/b", to the
-// service's root. Pages refer to everything by it, since a proxy in front may put a path of its own
-// before all of the service's. Deeper than any page it is absolute, and leads to the proxy's root:
-// a page repeats it, and a path may have thousands of slashes.
+// Root returns the relative reference that leads from a page at an escaped path, such as "/a/b", to
+// the service's root. All references in pages begin with it, because a proxy in front may put a
+// path of its own before all paths of the service. For a path that is deeper than any page, the
+// reference is absolute and leads to the proxy's root. A page repeats the reference, and a path may
+// have thousands of slashes, so a relative one could be too long.
 func Root(escapedPath string) string {
 	switch depth := strings.Count(escapedPath, "/") - 1; {
 	case depth > maxDepth:
@@ -118,11 +120,12 @@ func Root(escapedPath string) string {
 
 const maxDepth = 16
 
-// markup is HTML already. Other texts are escaped before they get into a page.
+// markup is text that is HTML already. Other texts are escaped before they are put into a page.
 type markup string
 
-// fill replaces names in a page, such as {{.Title}}, by texts, which are escaped, or markup. Names
-// stand between tags, or in the quotes of an attribute that may hold any text.
+// fill replaces names in a page, such as {{.Title}}, by values. It escapes values that are texts,
+// and inserts markup as it is. Names may stand between tags, or in the quotes of an attribute that
+// may hold any text.
 func fill(page string, namesAndValues ...any) markup {
 	with := make([]string, len(namesAndValues))
 	for i := 0; i < len(with); i += 2 {
@@ -174,12 +177,12 @@ func hidden(is bool) markup {
 	return ""
 }
 
-// Site is what the pages of a service know of it.
+// Site is what the pages of a service know about it.
 type Site struct {
 	Base       string        // the start of its short URLs, without a trailing slash
-	OwnersOnly bool          // only who is signed in may shorten
+	OwnersOnly bool          // only people who are signed in may shorten URLs
 	DefaultTTL time.Duration // lifetime of a link of somebody who is not signed in
-	MaxTTL     time.Duration // its longest lifetime
+	MaxTTL     time.Duration // longest lifetime of such a link
 	Keep       time.Duration // how long a deleted link can be restored
 }
 
@@ -191,17 +194,17 @@ type Link struct {
 	Created, Expires time.Time // zero: unknown; never
 }
 
-// Form is what is in the form of the home page. The zero Form is an empty one.
+// Form is the content of the form on the home page. The zero Form is an empty form.
 type Form struct {
-	// as they were sent; Lifetime is in seconds, and "" for the default
+	// These are as they were sent. Lifetime is in seconds; "" means the default.
 	LongURL, Alias, Lifetime string
 
-	// Title and Detail say what is wrong, if anything is; Field is the member of the API's request
-	// that it is about, or "".
+	// Title and Detail say what is wrong, if anything is. Field is the member of the API's request
+	// that the problem is about, or "".
 	Title, Detail, Field string
 
-	Made *Link // what the form made
-	New  bool  // nobody had that link before
+	Made *Link // the link that the form made or found
+	New  bool  // the link did not exist before
 }
 
 // Home returns the home page.
@@ -246,8 +249,8 @@ func (s Site) Home(f Form) []byte {
 			hidden(f.Made == nil)))
 }
 
-// lifetimes returns the options of a lifetime: the default, and those of some usual ones that the
-// service allows.
+// lifetimes returns the options for a lifetime: the default, and some usual ones that the service
+// allows.
 func (s Site) lifetimes(chosen string) markup {
 	const day = 24 * time.Hour
 	options := fill(`<option value="">{{.Words}}</option>`, "Words", words(s.DefaultTTL))
@@ -265,7 +268,7 @@ func (s Site) lifetimes(chosen string) markup {
 	return options
 }
 
-// words returns a lifetime in the largest unit of which it is a whole number.
+// words returns a lifetime in words, in the largest unit that divides it.
 func words(d time.Duration) string {
 	for _, unit := range []struct {
 		is   time.Duration
@@ -283,8 +286,8 @@ func words(d time.Duration) string {
 }
 
 // Manage returns the page on which people manage their links, for a request of this escaped path.
-// They may sign in with the OpenID Connect provider that is issuer, as the client clientID, unless
-// these are "".
+// They may sign in with the OpenID Connect provider whose issuer is given, as its client clientID,
+// unless both are "".
 func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
 	root := Root(escapedPath)
 	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
@@ -309,8 +312,8 @@ func (s Site) Preview(l Link) []byte {
 			hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
 }
 
-// split returns what stands before the host of a URL, the host with its port, and what stands
-// behind it. A row that another program wrote may have a user name, which is there to deceive.
+// split returns the part of a URL before its host, the host with its port, and the part after it. A
+// row that another program wrote may have a user name, which is meant to deceive.
 func split(longURL string) (before, host, after string) {
 	start := strings.Index(longURL, "://") + 3
 	if start < 3 {
@@ -324,7 +327,7 @@ func split(longURL string) (before, host, after string) {
 	return longURL[:start], longURL[start:end], longURL[end:]
 }
 
-// Problem returns the page of an error, for a request of this escaped path.
+// Problem returns the page that shows an error, for a request of this escaped path.
 func Problem(escapedPath string, status int, title, detail string) []byte {
 	root := Root(escapedPath)
 	again := slices.Contains([]int{429, 503}, status)
@@ -333,10 +336,10 @@ func Problem(escapedPath string, status int, title, detail string) []byte {
 			detail, "HideAgain", hidden(!again)))
 }
 
-// date returns a time for people whose time zone is not known.
+// date returns a time in UTC, as a text for people whose time zone is not known.
 func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// bare returns a URL as people read it.
+// bare returns a URL without its scheme, as people read it.
 func bare(shortURL string) string {
 	if _, after, ok := strings.Cut(shortURL, "://"); ok {
 		return after

@@ -19,7 +19,7 @@ var (
 		ASCII: "https://example.com/"}
 )
 
-// all returns every page in every state, with a text in each place that takes one from outside.
+// all returns every page in every state, with text in each place that takes a text from outside.
 func all(text string) map[string][]byte {
 	l := Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://" + text,
 		ASCII: text}
@@ -46,19 +46,20 @@ func all(text string) map[string][]byte {
 }
 
 var (
-	element = regexp.MustCompile(`(?s)<!doctype html>|</?([a-z][a-z0-9]*)((?:\s+[a-z-]+(?:="[^"<>]*")?)*)\s*>`)
-	quoted  = regexp.MustCompile(`"[^"]*"`)
-	inline  = regexp.MustCompile(`(?i)\s(?:on[a-z]+|style)=`)
+	element = regexp.MustCompile(`(?s)<!doctype html>|` +
+		`</?([a-z][a-z0-9]*)((?:\s+[a-z-]+(?:="[^"<>]*")?)*)\s*>`)
+	quoted = regexp.MustCompile(`"[^"]*"`)
+	inline = regexp.MustCompile(`(?i)\s(?:on[a-z]+|style)=`)
 )
 
-// What is left of a page without its elements is text: no text of somebody else is, or breaks out
-// of, an element.
+// A page without its elements must be text only. So no text from outside can be an element, or
+// break out of one.
 func TestPagesHoldTextsEscaped(t *testing.T) {
 	plain := all("example.com/x")
 	for name, page := range all(hostile) {
 		text, page := element.ReplaceAllString(string(page), ""), string(page)
 		if strings.ContainsAny(text, "<>") {
-			t.Errorf("%s: an element that is none of ours, or not closed, in\n%s", name, text)
+			t.Errorf("%s: an element that is not one of ours, or is not closed, in\n%s", name, text)
 		}
 		if strings.Contains(strings.ReplaceAll(page, html.EscapeString(`"{{.Root}}"`), ""), "{{") {
 			t.Errorf("%s: something is left to fill in\n%s", name, page)
@@ -85,16 +86,16 @@ func TestPagesHoldTextsEscaped(t *testing.T) {
 	}
 }
 
-// Only these attributes take a text that somebody else may have chosen. Escaping makes no URL and
-// no script harmless.
+// Only these attributes may take a text that somebody else may have chosen, because escaping does
+// not make a URL or a script harmless.
 func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	list, err := fs.Glob(files, "*.html")
 	if err != nil || len(list) < 4 {
 		t.Fatalf("the pages are %v (%v)", list, err)
 	}
 	attribute := regexp.MustCompile(`\s([a-z-]+)="[^"]*\{\{\.(\w+)\}\}[^"]*"`)
-	// The root is ours, an alias has letters, digits, - and _, and a short URL is the service's
-	// own.
+	// The root comes from the service, an alias has only letters, digits, - and _, and a short URL
+	// is the service's own.
 	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL",
 		"download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
 		"data-base Base", "data-issuer Issuer", "data-client Client"}
@@ -111,9 +112,11 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 }
 
 func TestFilesArePlain(t *testing.T) {
+	risky := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|` +
+		`new Function|setAttribute\("on|https?://[a-z]|@import|url\(`)
 	for _, name := range assetNames {
 		text := mustRead(name)
-		if m := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\("on|https?://[a-z]|@import|url\(`).FindString(text); m != "" {
+		if m := risky.FindString(text); m != "" {
 			t.Errorf("%s has %s", name, m)
 		}
 		a, current, ok := Find(hashed(name))
@@ -152,7 +155,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What a browser loads for a page: the page, and what it names.
+// TestFirstLoadIsSmall adds up what a browser loads for a page: the page and the files that it
+// names.
 func TestFirstLoadIsSmall(t *testing.T) {
 	for name, test := range map[string]struct {
 		page            []byte
@@ -213,7 +217,8 @@ func TestRoot(t *testing.T) {
 
 func TestForm(t *testing.T) {
 	home := string(site.Home(Form{}))
-	for _, want := range []string{`<option value="">30 days</option><option value="3600">1 hour</option><option value="86400">1 day</option>` +
+	for _, want := range []string{`<option value="">30 days</option>` +
+		`<option value="3600">1 hour</option><option value="86400">1 day</option>` +
 		`<option value="604800">7 days</option><option value="7776000">90 days</option></select>`,
 		"curl https://tiney.to/api/shorten", ">tiney.to/</span>"} {
 		if !strings.Contains(home, want) {
@@ -222,7 +227,8 @@ func TestForm(t *testing.T) {
 	}
 	short := Site{Base: "http://x", DefaultTTL: 90 * time.Minute, MaxTTL: 2 * time.Hour}
 	if got := string(short.lifetimes(
-		"3600")); got != `<option value="">90 minutes</option><option value="3600" selected>1 hour</option>` {
+		"3600")); got != `<option value="">90 minutes</option>`+
+		`<option value="3600" selected>1 hour</option>` {
 		t.Error(got)
 	}
 	if owners := string(all("")["owners only"]); !strings.Contains(owners,
@@ -245,7 +251,7 @@ func TestPreviewShowsTheHost(t *testing.T) {
 		"https://example.com/a?b#c":                 "example.com",
 		"http://[2001:db8::1]:8080?x":               "[2001:db8::1]:8080",
 		"https://example.com":                       "example.com",
-		"https://bank.example@evil.example/":        "evil.example", // by another program
+		"https://bank.example@evil.example/":        "evil.example", // a row of another program
 		`https://a.example\@bank.example/`:          "a.example",
 		"https://evil.example/https://bank.example": "evil.example",
 		"nonsense": "",

@@ -2,7 +2,7 @@
 
 import { busy, byId, isBusy } from "./common.js";
 
-// el returns a new element with properties and children; null is none.
+// el returns a new element with properties and children. It skips children that are null.
 export function el(tag, properties, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children.filter((child) => child !== null));
@@ -13,17 +13,18 @@ const numbers = new Intl.NumberFormat();
 export const number = (n) => numbers.format(n);
 export const count = (n, one) => `${number(n)} ${one}${n === 1 ? "" : "s"}`;
 
-// zone is the time zone of all times, but for days, which are those of UTC.
+// zone is the time zone of all times. Days are in UTC.
 export const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // stateOf returns the state of a link, as lists filter by it.
 export const stateOf = (link) =>
   link.deletedAtUtc ? "deleted" : Date.parse(link.expiresAtUtc) <= Date.now() ? "expired" : link.disabled ? "disabled" : "live";
 
-// badge returns what a list says of a link's state: nothing of one that is live.
+// badge returns the text for a link's state in a list, which is empty for a live link.
 export const badge = (link) => ({ deleted: "Deleted", expired: "Expired", disabled: "Disabled", live: "" })[stateOf(link)];
 
-// Local times, as fields have them, of UTC and back; "" is null.
+// toField converts a time in UTC to the local time of a field, and fromField converts it back. An
+// empty field is null.
 export function toField(utc) {
   if (!utc) return "";
   const at = new Date(utc);
@@ -31,7 +32,8 @@ export function toField(utc) {
 }
 export const fromField = (local) => (local ? new Date(local).toISOString().replace(".000", "") : null);
 
-// wrong shows a problem in a notice, and a button if it can be tried again; null removes it.
+// wrong shows a problem in a notice, with a button if again is given. A null problem clears the
+// notice.
 export function wrong(notice, problem, again) {
   const where = byId(notice);
   where.replaceChildren();
@@ -40,11 +42,11 @@ export function wrong(notice, problem, again) {
   if (again) where.append(el("br"), el("button", { type: "button", textContent: "Try again", onclick: again }));
 }
 
-// later returns a module that is loaded when somebody wants it. If it cannot be loaded, a notice says so.
+// later returns a module that is loaded on demand. If that fails, a notice says so.
 export const later = (loading, notice) => loading.catch(() =>
   wrong(notice, { title: "No response", detail: "The service did not respond. Reload this page in a moment." }));
 
-// act does what a button is for, and shows in a notice what is wrong. It returns whether it was done.
+// act does what a button is for, and shows a problem in a notice. It returns whether it succeeded.
 export async function act(button, notice, does) {
   if (isBusy(button)) return false;
   busy(button, true);
@@ -53,7 +55,7 @@ export async function act(button, notice, does) {
     await does();
     return true;
   } catch (problem) {
-    if (!("status" in problem)) throw problem; // a mistake of these scripts
+    if (!("status" in problem)) throw problem; // a bug in these scripts
     wrong(notice, problem);
     return false;
   } finally {
@@ -61,8 +63,8 @@ export async function act(button, notice, does) {
   }
 }
 
-// Fields of a form have the names that the API has for them, and an element for what is wrong with each, whose id is that of
-// the field and "-error".
+// blame shows a problem at the field it is about, and returns false if there is none. Fields have
+// their names from the API. The id of a field's message is the field's id and "-error".
 export function blame(form, problem) {
   const field = form.elements.namedItem({ "alias-taken": "alias", "target-disabled": "longUrl" }[problem.kind] ?? problem.field.split(".")[0]);
   if (!field) return false;
@@ -78,7 +80,7 @@ export function clear(form) {
   }
 }
 
-// shares returns list items with a name and a number each, as bars.
+// shares returns list items with a name, a number and a bar each.
 export function shares(items) {
   const most = Math.max(...items.map((item) => item.clicks));
   return items.map(({ name, clicks }) => {
@@ -88,7 +90,7 @@ export function shares(items) {
   });
 }
 
-// figures fills a list of terms with their values.
+// figures fills a description list with terms and their values.
 export function figures(id, all) {
   byId(id).replaceChildren(...all.map(([term, value]) => el("div", {}, el("dt", { textContent: term }),
     el("dd", { textContent: typeof value === "number" ? number(value) : value, className: typeof value === "number" ? "" : "text" }))));

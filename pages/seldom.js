@@ -1,4 +1,4 @@
-// Views of /manage that are seldom shown: API keys and, for admins, blocked hosts and the clean-up.
+// Views of /manage that are rarely shown: API keys and, for admins, blocked hosts and the clean-up.
 
 import { byId, copy, say, time } from "./common.js";
 import { act, blame, clear, count, el, figures, fromField, wrong } from "./parts.js";
@@ -46,7 +46,7 @@ function keyRow(key) {
   return row;
 }
 
-byId("key-new").hidden = byId("block").hidden = false; // nobody fills in what nothing would take
+byId("key-new").hidden = byId("block").hidden = false; // forms are hidden until this script can handle them
 byId("key-new").addEventListener("input", () => clear(byId("key-new")));
 byId("key-new").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -79,7 +79,7 @@ byId("new-key-done").addEventListener("click", () => {
 });
 
 let hosts = [];
-const most = 200; // rows at once; there may be many thousand hosts
+const most = 200; // rows at once: there may be many thousands of hosts
 
 export async function showBlocked() {
   wrong("blocked-problem", null);
@@ -94,7 +94,7 @@ export async function showBlocked() {
   }
 }
 
-// list shows the hosts that have in them what is typed.
+// list shows the hosts that contain what is typed.
 function list() {
   const typed = byId("host").value.trim().toLowerCase();
   const found = hosts.filter(({ host }) => host.includes(typed));
@@ -122,7 +122,8 @@ byId("block").addEventListener("submit", (event) => {
   act(byId("block-go"), "blocked-problem", async () => {
     const typed = byId("host").value.trim();
     if (!typed) return byId("host").focus();
-    const host = (/^https?:/i.test(typed) && URL.parse?.(typed)?.host) || typed; // of a link that somebody has reported
+    // Somebody may have pasted the URL of a reported link.
+    const host = (/^https?:/i.test(typed) && URL.parse?.(typed)?.host) || typed;
     await api("PUT", `api/blocked/${encodeURIComponent(host)}`);
     byId("block").reset();
     say(`Blocked ${host}`);

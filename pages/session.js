@@ -1,5 +1,5 @@
-// Who is signed in: by an API key, or by an ID token that oidc.js gets. Either is in the session storage of this tab, and
-// nowhere else.
+// Who is signed in: with an API key, or with an ID token that oidc.js gets. The key or token is in
+// the session storage of this tab, and nowhere else.
 
 import { bare, busy, byId, call, credential, isBusy, keepMade, madeHere, Problem } from "./common.js";
 
@@ -8,18 +8,18 @@ const names = { credential: "tiney.credential", draft: "tiney.draft", unclaimed:
 
 let token = credential();
 
-// me is who is signed in, as GET /api/me says, and null if nobody is.
+// me is the person who is signed in, as GET /api/me returns them, or null.
 export let me = null;
 
-// session is what this module shares with the one that has forms: draft returns what has been typed and not saved, as JSON
-// can hold it; leaving is set where a page is left on purpose.
+// session is shared with the module that has forms. draft returns what is typed and not saved, as a
+// value for JSON. leaving is set before the page is left on purpose.
 export const session = { draft: () => null, leaving: false };
 
 // store keeps a value in the session storage.
 function store(name, value) {
   try {
     sessionStorage.setItem(name, JSON.stringify(value));
-  } catch { /* the browser keeps nothing for pages */ }
+  } catch { /* the browser stores nothing for pages */ }
 }
 
 // take returns a value of the session storage, and removes it.
@@ -33,13 +33,14 @@ function take(name) {
   }
 }
 
-// takeDraft returns what they had typed before the provider's page took the place of this one. Another may have signed in there.
+// takeDraft returns what was typed before the provider's page replaced this one. It returns null if
+// somebody else has signed in there.
 export function takeDraft() {
   const draft = take(names.draft);
   return draft?.owner === me.owner ? draft.typed : null;
 }
 
-// Somebody in this tab did not want to take links over.
+// declineClaims notes that somebody in this tab does not want to take over links.
 export const declineClaims = () => store(names.unclaimed, true);
 export function claimsDeclined() {
   try {
@@ -49,8 +50,9 @@ export function claimsDeclined() {
   }
 }
 
-// api is call with the credential of who is signed in. If that is not valid any more, it waits until they have signed in
-// again, and repeats the call. What the page does by itself (asks: false) must not open a dialog over their work: it fails.
+// api is call with the credential of this session. If that is not valid any more, api waits until
+// somebody has signed in again, and repeats the call. A call that the page makes by itself (asks:
+// false) fails instead, because a dialog would interrupt people's work.
 export async function api(method, path, { asks = true, ...options } = {}) {
   for (;;) {
     const used = token;
@@ -63,7 +65,7 @@ export async function api(method, path, { asks = true, ...options } = {}) {
   }
 }
 
-// signIn finds out who has a token, and keeps it. A problem is thrown.
+// signIn finds out who a token belongs to, and stores the token. It throws a Problem.
 async function signIn(given) {
   const { body } = await call("GET", "api/me", { token: given, has: "owner" });
   if (!body.owner) throw new Problem(403, { title: "No API key", detail: "This is the claim token of a single link. Sign in with an API key." });
@@ -72,41 +74,41 @@ async function signIn(given) {
   me = body;
   try {
     sessionStorage.setItem(names.credential, token);
-  } catch { /* kept in this page, then */ }
-  if (before && before.owner !== me.owner) { // nothing of somebody else's stays
+  } catch { /* the token is kept in this page only */ }
+  if (before && before.owner !== me.owner) { // nothing of the other person may stay
     session.leaving = true;
     location.reload();
   }
 }
 
-// byProvider reports whether who is signed in came from the provider: only ID tokens begin so.
+// byProvider reports whether the provider has signed them in: only ID tokens begin like this.
 const byProvider = () => token.startsWith("eyJ");
 
-// called returns what the page calls who is signed in: the owner, unless that is a provider's number of
-// somebody who has a name.
+// called returns the name that the page shows for who is signed in. That is the owner. If the owner
+// is only a provider's number for a person, it is the person's name, if known.
 export const called = () => byProvider() && me.name || me.owner;
 
-// signOut signs out of this service, and forgets what is theirs. They are asked first if something is
-// typed and not saved. The provider may still know them: other services of theirs rely on that, so the
-// page only offers to end it there too.
+// signOut signs out of this service, and removes what belongs to the person. It asks first if
+// something is typed and not saved. The person stays signed in with the provider, because their
+// other services rely on that. The page only offers to sign out there too.
 export function signOut() {
   if (session.draft()?.length && !confirm("What you typed is not saved. Sign out, and lose it?")) return;
   try {
     Object.values(names).forEach((name) => sessionStorage.removeItem(name));
-  } catch { /* then nothing was kept */ }
+  } catch { /* nothing was stored */ }
   keepMade(madeHere().filter((link) => !link.own));
   history.replaceState({ signedOut: true, provider: byProvider() }, "", location.pathname);
   session.leaving = true;
-  location.reload(); // nothing of theirs stays in the page
+  location.reload(); // nothing of the person stays in the page
 }
 
-// A page that the browser kept, and that they come back to, may be of somebody who has signed out since.
+// The browser may show a page again that it kept for somebody who has signed out since.
 window.addEventListener("pageshow", (event) => {
   if (event.persisted && credential() !== token) location.reload();
 });
 
-// resume signs in with what the tab has: the provider's response, or a credential. It returns whether somebody is signed in,
-// and throws a problem.
+// resume signs in with what this tab has: the provider's response, or a credential. It returns
+// whether somebody is signed in. It throws a Problem.
 export async function resume() {
   const response = new URLSearchParams(location.search);
   if (response.has("state")) await signIn(await (await import("./oidc.js")).finish(response));
@@ -114,7 +116,7 @@ export async function resume() {
   return Boolean(me);
 }
 
-// The parts of signing in, which stand in the page, and in a dialog once a session has ended.
+// The form to sign in. It is in the page, and in a dialog once a session has ended.
 let done = () => {};
 
 export function offerSignIn(says, whenDone) {
@@ -164,7 +166,8 @@ byId("provider-go").addEventListener("click", async () => {
   }
 });
 
-// offerEnd says that the provider may sign them in again at once, and offers to end that, where it can be ended.
+// offerEnd says that the provider may sign people in again at once, and offers to sign out there,
+// if the provider can do that.
 export async function offerEnd() {
   const says = byId("signin-says");
   says.append(` ${bare(issuer).split("/")[0]} may still know you.`);
@@ -175,7 +178,7 @@ export async function offerEnd() {
   says.append(" ", a);
 }
 
-let ended = null; // the promise of all calls that wait until somebody has signed in again
+let ended = null; // the promise for all calls that wait until somebody has signed in again
 
 function signInAgain(problem) {
   const [dialog, parts] = ["again", "signin-parts"].map(byId);

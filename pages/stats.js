@@ -1,13 +1,13 @@
-// The statistics of a link, and the links that are clicked most.
+// The statistics of a link, and the links with the most clicks.
 
 import { bare, byId, say, time } from "./common.js";
 import { act, count, el, figures, number, shares, wrong, zone } from "./parts.js";
 import { api } from "./session.js";
 
-let link = null; // whose statistics are shown
+let link = null; // the link whose statistics are shown
 let turn = 0;
-let later; // asks again while nobody has clicked
-let open = false; // the table
+let later; // timer of the next poll, while nobody has clicked
+let open = false; // whether the table is open
 
 export function showStats(of) {
   link = of;
@@ -19,7 +19,7 @@ export function showStats(of) {
   if (link) load();
 }
 
-// query returns what is asked of the API. Days are those of UTC.
+// query returns the request to the API. Days are in UTC.
 function query() {
   const [days, interval] = byId("stats-range").value.split(" ");
   const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
@@ -35,7 +35,7 @@ async function load(asks = true) {
     const { body } = await api("GET", query(), { asks, has: "series" });
     if (mine !== turn) return;
     draw(body);
-    // Somebody who has just made a link opens it in another tab, and wants to see that it counts.
+    // People who have just made a link open it in another tab, and want to see that clicks count.
     if (body.clicks + body.bots === 0 && Date.now() - Date.parse(link.createdAtUtc) < 3_600_000) later = setTimeout(poll, 3000);
   } catch (problem) {
     if (mine === turn) wrong("stats-problem", problem, () => load());
@@ -82,7 +82,8 @@ function draw(s) {
   figures("stats-figures", [["Clicks", s.clicks], ["Visitors, summed by day", s.visitors], ["Bots", s.bots], ["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]]);
 }
 
-// chart returns a figure with a bar for each day or hour. Each is 10 wide, and the highest 100.
+// chart returns a figure with a bar for each day or hour. The view box has a width of 10 for each
+// bar, and a height of 100.
 function chart({ series, interval }, at, what, title) {
   const most = Math.max(...series.map((b) => b[what]), 1);
   const all = series.reduce((sum, b) => sum + b[what], 0);
@@ -116,7 +117,7 @@ function table({ series, interval }, at) {
     el("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Clicks as a table" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
 }
 
-// showTop shows the links that were clicked most.
+// showTop shows the links with the most clicks.
 export async function showTop() {
   const mine = ++turn;
   wrong("top-problem", null);

@@ -277,8 +277,8 @@ func (s *simulation) meet(p *parked, stopped bool) {
 	n := p.node
 	draw, length := s.rng.Float64(), s.rng.Float64()
 	stoodStill := n.sim.stoodStill(time.Now().Add(s.jumped))
-	if stoodStill && (0.04 <= draw && draw < 0.085 || 0.10 <= draw && draw < 0.115) {
-		draw = 1 // the node is not killed, and storage does not fail it
+	if stoodStill && 0.04 <= draw && draw < 0.115 {
+		draw = 1 // the node is neither stopped again nor killed, and storage does not fail it
 	}
 	if draw >= 0.22 || !s.trouble() {
 		fault := faultproxy.None

@@ -21,36 +21,36 @@ const (
 	blockedPartition = "blocked"
 	// blockedTime is how long it may take to read all blocked hosts into memory, 1,000 on a page.
 	blockedTime = time.Minute
-	// blockedRetry is how long after a failure requests do not wait for the first read of the
-	// blocked hosts.
+	// blockedRetry is how long requests, after the first read of the blocked hosts has failed, do
+	// not wait for another one.
 	blockedRetry = 5 * time.Second
 )
 
-// Blocked keeps the hosts that no link may lead to, in rows of ShortUrlsState and all of them in
-// memory: 100,000 take 7 MB, and half as much again while one is added. Its methods may be called
-// concurrently, and other processes may work on the same table at the same time.
+// Blocked keeps the hosts that no link may lead to. It keeps them in rows of ShortUrlsState, and
+// all of them in memory: 100,000 take 7 MB, and half as much again while one is added. Its methods
+// may be called concurrently, and other processes may work on the same table at the same time.
 //
-// Until the hosts were read for the first time, redirects take none for blocked, and writes wait;
-// once they were, what is known stays known while storage fails. So an outage stops no link that is
-// cached.
+// Until the hosts have been read for the first time, redirects treat no host as blocked, and writes
+// wait. After that, what is known stays known while storage fails. So an outage stops no link that
+// is cached.
 type Blocked struct {
 	config  *Config
 	rows    *store
-	second  *store // its copy in the second region; nil without one
+	second  *store // copy of rows in the second region; nil without one
 	changes *changes
 
-	hosts atomic.Pointer[link.Hosts] // never changed, only replaced; nil: not read yet
-	known atomic.Bool                // they were read, and not only from the copy
-	// when the last read of all failed or took too long, in Unix nanoseconds; zero: it did not
+	hosts atomic.Pointer[link.Hosts] // a map is never changed, only replaced; nil: not read yet
+	known atomic.Bool                // the hosts were read from rows, not only from the copy
+	// when the last read of all hosts failed or took too long, in Unix nanoseconds; zero: neither
 	failed atomic.Int64
-	reads  singleflight.Group // of all hosts
-	// so that what is known here of a host is what was written last
+	reads  singleflight.Group // reads of all hosts
+	// held during a write, so that what is known here of a host is what was written last
 	writing turn
 
 	mu      sync.Mutex
-	named   map[link.Host]bool // that others were about to change, and that were not read since
-	doubted bool               // some changes may not be known: all have to be read again
-	// what became known while all are being read, which those pages may lack; nil if they are not
+	named   map[link.Host]bool // hosts that were announced as changing, and not read since
+	doubted bool               // some changes may be unknown: all hosts have to be read again
+	// what became known during a read of all hosts, whose pages may lack it; nil: no such read
 	during map[link.Host]bool
 }
 
@@ -66,9 +66,9 @@ func newBlocked(config *Config, rows *store, changes *changes) *Blocked {
 }
 
 // Has reports whether a long URL leads to a host that is blocked, or to one below it. It makes no
-// call, except that while the hosts were never read it waits for that for half a second, and not
-// again for some seconds. What other processes change is known after 15 seconds, as long as this
-// one gets requests.
+// call, with one exception: until the hosts have been read, it waits up to half a second for a read
+// of them, and after a failure not again for some seconds. It knows what other processes have
+// changed after 15 seconds, as long as this process gets requests.
 func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	if !b.known.Load() {
 		now := b.config.Now().UnixNano()
@@ -76,7 +76,7 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 			now-failed >= int64(blockedRetry) {
 			if b.hosts.Load() == nil {
 				b.await(ctx)
-			} else { // those of the copy will do
+			} else { // the hosts from the copy will do meanwhile
 				b.readAll(ctx)
 			}
 		}
@@ -85,9 +85,9 @@ func (b *Blocked) Has(ctx context.Context, longURL string) bool {
 	return hosts != nil && hosts.Cover(longURL)
 }
 
-// permit returns an error unless a link may lead to a long URL. It is for writes, which need
-// storage anyway, and so wait for the hosts. It may be the first call after an idle time. Errors:
-// link.ErrBlocked, link.ErrUnavailable.
+// permit returns an error unless a link may lead to a long URL. It is for writes. They need storage
+// anyway, so it waits for the hosts. It may be the first call after an idle time, so it polls for
+// changes first. Errors: link.ErrBlocked, link.ErrUnavailable.
 func (b *Blocked) permit(ctx context.Context, longURL string) error {
 	b.changes.current(ctx, b.config.Now())
 	if err := b.Read(ctx); err != nil {
@@ -99,7 +99,8 @@ func (b *Blocked) permit(ctx context.Context, longURL string) error {
 	return nil
 }
 
-// await waits for half a second until all hosts are read. That goes on if it takes longer.
+// await reads all hosts and waits for that, half a second at most. A read that takes longer goes
+// on.
 func (b *Blocked) await(ctx context.Context) {
 	wait := time.NewTimer(b.config.ChangesWait)
 	defer wait.Stop()
@@ -111,7 +112,7 @@ func (b *Blocked) await(ctx context.Context) {
 	}
 }
 
-// Read reads the blocked hosts, unless that was done before; from a copy of them does not count.
+// Read reads the blocked hosts, unless they were read before. A read of their copy does not count.
 // Errors: link.ErrUnavailable.
 func (b *Blocked) Read(ctx context.Context) error {
 	if b.known.Load() {
@@ -134,7 +135,7 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 		b.mu.Lock()
 		b.during, b.doubted = map[link.Host]bool{}, false
 		b.mu.Unlock()
-		// A first region that is down must not let every process that starts in the outage redirect
+		// Without the copy, every process that starts while the first region is down would redirect
 		// to blocked hosts.
 		copied := time.AfterFunc(secondaryAfter, func() { b.readCopy(ctx) })
 		hosts, err := b.readFrom(ctx, b.rows)
@@ -157,13 +158,13 @@ func (b *Blocked) readAll(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-// readCopy reads the hosts from the second region, if they are not known yet. What the first one
-// says replaces them.
+// readCopy reads the hosts from the second region, if they are not known yet. The hosts that the
+// first region returns replace them.
 func (b *Blocked) readCopy(ctx context.Context) {
 	if b.second == nil || b.hosts.Load() != nil {
 		return
 	}
-	// the first region may fail meanwhile
+	// the read from the first region may end meanwhile, and its context with it
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.config.Timeout)
 	defer cancel()
 	if hosts, err := b.readFrom(ctx, b.second); err == nil {
@@ -182,7 +183,7 @@ func (b *Blocked) readFrom(ctx context.Context, t *store) (link.Hosts, error) {
 	return hosts, err
 }
 
-// scanBlocked reads these properties of the rows of all hosts.
+// scanBlocked calls do for the row of each host, with these properties.
 func scanBlocked(ctx context.Context, t *store, properties []string, do func(blockedEntity)) error {
 	q := table.Query{Range: table.Range{Partition: blockedPartition}, Properties: properties}
 	return t.list(ctx, q, func(page [][]byte) error {
@@ -197,7 +198,7 @@ func scanBlocked(ctx context.Context, t *store, properties []string, do func(blo
 	})
 }
 
-// forget notes that a host was about to change, elsewhere or here.
+// forget notes that a process, this one or another, has announced a change of a host.
 func (b *Blocked) forget(h link.Host) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,23 +208,23 @@ func (b *Blocked) forget(h link.Host) {
 	b.named[h] = true
 }
 
-// doubt notes that more may have changed than is known.
+// doubt notes that there may be changes that this process does not know.
 func (b *Blocked) doubt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.doubted = true
 }
 
-// settle reads what has changed: host by host, or all of them if that takes no more calls. It is
-// part of a poll, which an error makes a failed one, so that the next one names these hosts again.
-// A read of all may go on after it; if that fails, the next poll repeats it. As long as no request
-// has needed the hosts, there is nothing to do.
+// settle reads what has changed: host by host, or all hosts if that takes no more calls. It is part
+// of a poll. An error makes that poll a failed one, so that the next poll names these hosts again.
+// A read of all hosts may go on after settle has returned; if it fails, the next poll repeats it.
+// As long as no request has needed the hosts, there is nothing to do.
 func (b *Blocked) settle(ctx context.Context) error {
 	b.mu.Lock()
 	hosts, named := b.hosts.Load(), slices.Collect(maps.Keys(b.named))
 	b.named = nil
 	if len(named) > 0 && (hosts == nil || len(named) > len(*hosts)/table.MaxPage) {
-		// also while all are being read: that may have begun before these were changed
+		// also during a read of all hosts: it may have begun before these hosts were changed
 		b.doubted = true
 	}
 	doubted := b.doubted
@@ -267,8 +268,8 @@ func (b *Blocked) learn(blocked map[link.Host]bool) {
 	}
 }
 
-// with returns hosts as they are once some of them are blocked, or not any more: a copy, if that
-// changes anything.
+// with returns hosts after some of them were blocked or unblocked: a copy, if that changes
+// anything. It removes from blocked what changes nothing.
 func with(hosts link.Hosts, blocked map[link.Host]bool) link.Hosts {
 	maps.DeleteFunc(blocked, func(h link.Host, is bool) bool {
 		_,
@@ -289,20 +290,20 @@ func with(hosts link.Hosts, blocked map[link.Host]bool) link.Hosts {
 	return next
 }
 
-// Add blocks a host and all below it. When it returns without an error, that is durable, known
-// here, and within 15 seconds in every process. It is safe to repeat. A client that disconnects
-// does not cut it short. Errors: link.ErrUnavailable.
+// Add blocks a host and all hosts below it. When it returns without an error, the block is durable
+// and known here, and within 15 seconds every process knows it. It is safe to repeat. A client that
+// disconnects does not cut it short. Errors: link.ErrUnavailable.
 func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 	return b.write(ctx, func(ctx context.Context, d deadline) error {
 		if err := b.tell(ctx, d, h); err != nil {
 			return err
 		}
-		// A crash here leaves a change that was told of and not made.
+		// A crash here leaves a change that was announced and not made.
 		e := blockedEntity{PartitionKey: blockedPartition, RowKey: string(h)}
 		e.CreatedAt, e.CreatedAtType = dateTime(b.config.Now().Truncate(time.Second))
 		_, _, err := b.rows.insert(ctx, encode(e))
 		if errors.Is(err, table.ErrExists) {
-			err = nil // it keeps its time
+			err = nil // the host was blocked already, and keeps its time
 		}
 		if err == nil {
 			b.learn(map[link.Host]bool{h: true})
@@ -341,7 +342,8 @@ func (b *Blocked) write(ctx context.Context, do func(context.Context, deadline) 
 	return do(ctx, d)
 }
 
-// tell announces a change to other processes, which look for that for about a minute.
+// tell announces a change to other processes, which look for the announcement for about a minute.
+// It returns an error if the time for the change is over.
 func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
 	if err := b.changes.tell(ctx, hostChange+string(h)); err != nil {
 		return err
@@ -349,7 +351,7 @@ func (b *Blocked) tell(ctx context.Context, d deadline, h link.Host) error {
 	return d.inTime()
 }
 
-// List returns the blocked hosts as they are in the table, in the order of their names. Errors:
+// List returns the blocked hosts as they are in the table, sorted by name. Errors:
 // link.ErrUnavailable.
 func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.config.Timeout)
@@ -360,8 +362,8 @@ func (b *Blocked) List(ctx context.Context) (all []link.BlockedHost, err error) 
 	return all, err
 }
 
-// blockedEntity is a row of ShortUrlsState on the wire. Its RowKey is the host: a key may have all
-// characters of one.
+// blockedEntity is a row of ShortUrlsState on the wire. Its RowKey is the host: every character of
+// a host is allowed in a key.
 type blockedEntity struct {
 	PartitionKey  string
 	RowKey        string

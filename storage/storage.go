@@ -1,14 +1,14 @@
 // Package storage keeps links, API keys, blocked hosts and clicks in tables, with a cache in front
 // of the links.
 //
-// The order of writes keeps the promises. Each state of a link is preceded by the expiry row that
-// will end it, and a link is followed by its index row; it is deleted the other way round. So
-// whatever a crash leaves behind has an expiry row, by which the reaper finds it. No link or index
-// row is ever deleted or replaced but by the ETag of the very row that was read and found to be
-// due, or that was just written.
+// The order of writes keeps the promises. An operation writes the expiry row that will end a state
+// of a link before it writes that state, and it writes the index row after the link. Deletes go the
+// other way round. So whatever a crash leaves behind has an expiry row, by which the reaper finds
+// it. A link or an index row is deleted or replaced only by the ETag of the very row that was read
+// and found to be due, or that was just written.
 //
-// A change of a link is announced before it is made, so that other processes forget what they have
-// cached of it.
+// A process announces a change of a link before it makes the change, so that other processes forget
+// what they have cached of the link.
 package storage
 
 import (
@@ -20,7 +20,7 @@ import (
 // Links keeps links in tables. Its methods may be called concurrently, and other processes may work
 // on the same tables at the same time.
 type Links struct {
-	Keys    *Keys // of the owners
+	Keys    *Keys // API keys of owners
 	Blocked *Blocked
 	Clicks  *Clicks
 	Reaps   *Reaps
@@ -36,7 +36,7 @@ type Links struct {
 	second  *secondary // nil without one
 }
 
-// Open returns a Links. It makes no call yet; the tables are created when they are found missing.
+// Open returns a Links. It makes no call yet. The tables are created when they are found missing.
 func Open(config Config) (*Links, error) {
 	open := func(name string) *store {
 		return &store{table: config.Open(name),
@@ -60,7 +60,7 @@ func Open(config Config) (*Links, error) {
 		if s.cache, err = newCache(&config, s.links.get, s.changes.current); err != nil {
 			return nil, err
 		}
-		s.changes.subscribe(subscriber{ // the last one, since all names have its prefix
+		s.changes.subscribe(subscriber{ // last, because every name has its empty prefix
 			forget: func(alias string) { s.cache.forget(link.Alias(alias)) },
 			doubt:  s.cache.doubt,
 		})
@@ -80,6 +80,6 @@ func Open(config Config) (*Links, error) {
 	return s, nil
 }
 
-// FollowChanges asks for the changes of other processes as long as this one gets requests, until
-// ctx ends. Without it, some requests have to wait for that.
+// FollowChanges asks for the changes of other processes as long as this process gets requests,
+// until ctx ends. Without it, some requests have to wait for a poll.
 func (s *Links) FollowChanges(ctx context.Context) { s.changes.follow(ctx) }

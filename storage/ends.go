@@ -6,8 +6,8 @@ import (
 	"tiney/link"
 )
 
-// end returns when the reaper has to look at a link, or at a tombstone, because its time in this
-// state is over, and zero for never.
+// end returns when the reaper has to look at a link or a tombstone, because its time in its present
+// state is over. Zero means never.
 func (s *Links) end(l link.Link) time.Time {
 	switch {
 	case l.GoneReason == link.StateDeleted:
@@ -20,8 +20,9 @@ func (s *Links) end(l link.Link) time.Time {
 	return l.ExpiresAt
 }
 
-// due returns when the row by which a link ends is due, if the link is about to be written: at its
-// end, but not before that write is over, or a reaper would find the link as it was. Zero: never.
+// due returns when the expiry row of a link that is about to be written is due. That is at the
+// link's end, but not before the write is over: otherwise a reaper would find the link as it was
+// before. Zero means never.
 func (s *Links) due(l link.Link) time.Time {
 	end := s.end(l)
 	if soon := s.soon(link.MinTTL); !end.IsZero() && end.Before(soon) {
@@ -30,14 +31,14 @@ func (s *Links) due(l link.Link) time.Time {
 	return end
 }
 
-// soon returns the first whole second that is further away than d.
+// soon returns the first whole second that is more than d away.
 func (s *Links) soon(d time.Duration) time.Time {
 	return s.config.Now().Add(d).Truncate(time.Second).Add(time.Second)
 }
 
-// settles is how long after a restore or an extension a create may still be at work that found the
-// link deleted or expired: for Timeout, if clocks are right.
+// settles is how long after a restore or an extension a create may still be at work that has found
+// the link deleted or expired. If clocks are right, such a create ends after Timeout.
 const settles = 2 * time.Minute
 
-// unsettled reports whether a link was edited, and so perhaps renewed, within that time.
+// unsettled reports whether a link was edited, and so perhaps renewed, within the last settles.
 func unsettled(l link.Link, now time.Time) bool { return now.Sub(l.UpdatedAt) < settles }

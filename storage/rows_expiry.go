@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// expiryEntity is a row of ShortUrlsExpiryIndex on the wire: it leads the reaper to an expired
+// expiryEntity is a row of ShortUrlsExpiryIndex on the wire. It leads the reaper to an expired
 // link.
 type expiryEntity struct {
 	PartitionKey      string
@@ -21,15 +21,15 @@ type expiryEntity struct {
 	ExpiresAt         time.Time `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType     string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	CreateID          string    `json:"CreateId,omitzero"`
-	// of a guard: the keys of the index between which the link moves
+	// in a guard: the link moves from the first key of the index to the second one
 	OldIndexKey string `json:",omitzero"`
 	NewIndexKey string `json:",omitzero"`
-	// its link was found to be renewed, and is looked at once more
+	// the reaper has found the link renewed, and will look at it once more
 	Again bool       `json:",omitzero"`
 	ETag  table.ETag `json:"odata.etag,omitzero"` // in listings only
 }
 
-// Expiry rows sort by time: a partition is a day, and within it "HHmmss|alias".
+// Expiry rows sort by time. A partition is a day, and a key in it is "HHmmss|alias".
 const (
 	expiryDay    = "20060102"
 	expirySecond = "150405"
@@ -56,35 +56,36 @@ type expiryRow struct {
 	rowKey
 	alias     link.Alias
 	expiresAt time.Time
-	keys      []string // of the index, whose rows are looked at too: those of a guard
-	again     bool     // it stands in for one whose link was found to be renewed
+	keys      []string // in a guard: keys of the index whose rows the reaper checks too
+	again     bool     // the reaper has added it because it found the link renewed
 }
 
 // insert adds the row by which a link ends, before the link itself. table.ErrExists: the row
 // belongs to another link, so the alias counts as taken.
 //
-// It returns the ETag by which the row may be deleted again, or "" if that has to be left to the
-// reaper.
+// It returns the ETag by which the row may be deleted again. The ETag is "" if only the reaper may
+// delete the row.
 func (t *expiryTable) insert(ctx context.Context, r linkRow, at time.Time) (table.ETag, error) {
 	e := newExpiry(at, r.Alias)
 	e.CreateID = r.createID
 	etag, err := t.rows.insertOnce(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
 	if errors.Is(err, table.ErrGone) {
-		// most likely ours, but it could be the row of another create of this alias for this very
-		// second
+		// the row was most likely ours, but another create of this alias for this very second may
+		// have written it
 		err = table.ErrExists
 	}
 	return etag, err
 }
 
-// put makes sure that the reaper looks at a link at the given time, and returns the ETag of the row
-// for it. The row may have been there before.
+// put makes sure that the reaper looks at a link at the given time, and returns the ETag of the
+// expiry row for that time. The row may have been there before.
 func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Alias) (table.ETag, error) {
 	return t.rows.upsert(ctx, encode(newExpiry(at, a)))
 }
 
 // insertFree adds a row that makes the reaper look at a link at the row's time, or in the first
-// free second after it: the row that is there may be the one by which the link ends.
+// free second after it. It does not overwrite a row that is there, because the link may end by that
+// row.
 func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (rowKey, error) {
 	for {
 		e.PartitionKey, e.RowKey = expiryKey(e.ExpiresAt, link.Alias(e.AliasRowKey))
@@ -101,8 +102,8 @@ func (t *expiryTable) delete(ctx context.Context, r rowKey) error {
 }
 
 // expired lists the rows of links that had expired at cutoff, oldest first, in pages of at most
-// size rows, until page returns an error. It reads ranges of whole partitions only: all days before
-// cutoff's, then cutoff's own up to its second.
+// size rows, until page returns an error. It reads only ranges of whole partitions: all days before
+// cutoff's day, then that day up to cutoff's second.
 func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int,
 	page func([]expiryRow) error) error {
 	day, second := cutoff.UTC().Format(expiryDay), cutoff.UTC().Format(expirySecond)
@@ -122,7 +123,7 @@ func decodeExpired(entities [][]byte) []expiryRow {
 	rows := make([]expiryRow, 0, len(entities))
 	for _, data := range entities {
 		var e expiryEntity
-		// A row that does not parse has a zero expiry and no ETag, and the reaper counts it as
+		// A row that does not parse has a zero expiry and no ETag, so the reaper counts it as
 		// failed.
 		_ = json.Unmarshal(data, &e)
 		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag},

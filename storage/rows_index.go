@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// indexEntity is a row of UrlIndex on the wire: it leads from a long URL to its one live link.
+// indexEntity is a row of UrlIndex on the wire. It leads from a long URL to its one live link.
 type indexEntity struct {
 	PartitionKey  string
 	RowKey        string
@@ -23,7 +23,8 @@ type indexEntity struct {
 	ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 }
 
-// indexKey returns the key of a link in the index: that of its long URL, for each owner apart.
+// indexKey returns the key of a link in the index: a hash of its long URL and, if it has an owner,
+// of the owner too.
 func indexKey(l link.Link) string {
 	named := l.LongURL
 	if l.Owner != "" {
@@ -48,11 +49,11 @@ type indexTable struct{ rows *store }
 
 // indexRow is a row of the index. The zero indexRow stands for no row.
 type indexRow struct {
-	alias string // as the row has it; another program may have written anything
+	alias string // as it is in the row; another program may have written anything
 	etag  table.ETag
 }
 
-// get reads the row of a key. table.ErrGone: there is none.
+// get reads the row of a key. table.ErrGone: there is no such row.
 func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
 	data, etag, err := t.rows.get(ctx, indexPartition(key), key)
 	if err != nil {
@@ -64,22 +65,22 @@ func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
 	return indexRow{alias: e.Alias, etag: etag}, nil
 }
 
-// put makes the index name l: by an insert if seen is no row, else in place of seen and of no
-// other. table.ErrChanged: the index is not as seen any more, or an earlier try of this very call
-// was applied. late: an insert may still arrive.
+// put makes the index name l. If seen is no row, it inserts a row; otherwise it replaces seen and
+// no other row. table.ErrChanged: the index has changed since seen was read, or an earlier try of
+// this very call was applied. late: an insert may still arrive.
 func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (late bool, err error) {
 	row := encodeIndex(l)
 	if seen.etag != "" && !l.ExpiresAt.IsZero() {
 		_, _, err = t.rows.merge(ctx, row, seen.etag) // keeps the properties of other programs
 		return false, err                             // a try that arrives late finds another ETag
 	}
-	// To replace the row is the only way to remove its expiry.
+	// Only a replace can remove the row's expiry.
 	_, retried, err := t.rows.replace(ctx, row, seen.etag)
 	return retried && seen.etag == "", err
 }
 
-// enter makes the index name l unless it names another link, and returns the ETag of the row if it
-// was added. late: an insert may still arrive.
+// enter makes the index name l, unless the index names another link. It returns the ETag of the row
+// if it has added one. late: an insert may still arrive.
 func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, late bool,
 	err error) {
 	etag, retried, err := t.rows.insert(ctx, encodeIndex(l))
@@ -99,8 +100,8 @@ func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, 
 	return there.etag, true, nil
 }
 
-// remove deletes the row of a key if it names the alias. A row that is gone, or that came to name
-// another one, is fine.
+// remove deletes the row of a key if the row names the alias. It is no error if the row is gone or
+// names another alias by then.
 func (t *indexTable) remove(ctx context.Context, key string, a link.Alias) error {
 	seen, err := t.get(ctx, key)
 	if err == nil && seen.alias == string(a) {
@@ -112,7 +113,8 @@ func (t *indexTable) remove(ctx context.Context, key string, a link.Alias) error
 	return err
 }
 
-// drop deletes the row of a key as it was read. One that was written since stays, and is fine.
+// drop deletes the row of a key as it was read. A row that was written since stays, which is no
+// error.
 func (t *indexTable) drop(ctx context.Context, key string, read table.ETag) error {
 	err := t.rows.delete(ctx, rowKey{indexPartition(key), key, read})
 	if errors.Is(err, table.ErrChanged) {

@@ -16,24 +16,24 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// linkRow is a row of the ShortUrls table, or a link from the cache in front of it.
+// linkRow is a row of the ShortUrls table, or a link from the cache in front of that table.
 type linkRow struct {
 	link.Link
-	// of the row that was read or written; "" from the cache, unless the link may still become
-	// shared
+	// of the row that was read or written; "" for a link from the cache, unless the link may still
+	// become shared
 	etag table.ETag
-	// of the expiry row for ExpiresAt; "" if only the reaper may delete that
+	// of the expiry row for ExpiresAt; "" if only the reaper may delete that row
 	expiryETag table.ETag
 	createID   string         // tells apart the creates of one alias
 	editID     string         // tells apart the edits of a link
-	unknown    jsontext.Value // the properties of other programs
+	unknown    jsontext.Value // properties that other programs have added
 	cached     bool           // from the cache
-	unsettled  bool           // from the cache, and it was unsettled when it was read
-	// its write was sent more than once, and an earlier try may still arrive
+	unsettled  bool           // from the cache, and was unsettled when it was read from the table
+	// the write of the link was sent more than once, and an earlier try may still arrive
 	retried bool
 }
 
-// linkEntity is a row of ShortUrls on the wire, of a link or of a tombstone.
+// linkEntity is a row of ShortUrls on the wire: a link or a tombstone.
 type linkEntity struct {
 	PartitionKey  string
 	RowKey        string
@@ -67,8 +67,8 @@ type linkEntity struct {
 	LastAt        time.Time  `json:"LastClickBeforeUtc,omitzero"`
 	LastAtType    string     `json:"LastClickBeforeUtc@odata.type,omitzero"`
 
-	// What storage says about the row, and what other programs keep in it. An edit writes the
-	// latter back as it was.
+	// What storage says about the row, and the properties that other programs keep in it. An edit
+	// writes the latter back unchanged.
 	Metadata      string         `json:"odata.metadata,omitzero"`
 	ETag          string         `json:"odata.etag,omitzero"`
 	Timestamp     string         `json:",omitzero"`
@@ -76,8 +76,8 @@ type linkEntity struct {
 	Unknown       jsontext.Value `json:",embed"`
 }
 
-// linkPartition spreads links over 36² partitions and more, by a rule that other programs can
-// compute too.
+// linkPartition returns the partition of an alias. It spreads links over 36² partitions and more,
+// by a rule that other programs can compute too.
 func linkPartition(a link.Alias) string {
 	if len(a) < 2 {
 		return "xx"
@@ -122,14 +122,15 @@ func encodeLink(r linkRow) []byte {
 
 func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
 	var e linkEntity
-	// Half of an emoji, in what another program keeps there, does not make the link a damaged one.
+	// Another program may keep half of an emoji in its properties. That does not make the link
+	// damaged.
 	err := json.Unmarshal(data, &e, jsontext.AllowInvalidUTF8(true))
 	if err != nil || e.LongURL == "" && e.GoneAt.IsZero() {
 		return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 	}
 	for _, at := range []time.Time{e.CreatedAt, e.ExpiresAt, e.UpdatedAt, e.DeletedAt, e.GoneAt,
 		e.LastAt} {
-		// by its offset; it could not be written again
+		// an offset may move a time into another year; such a time could not be written again
 		if year := at.UTC().Year(); year < 0 || year > 9999 {
 			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 		}
@@ -154,7 +155,7 @@ func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
 	if day, ok := clicks.ParseDay(e.CountedFrom); ok {
 		l.CountedFrom = day.Start()
 	}
-	_ = json.Unmarshal([]byte(e.Tags), &l.Tags) // another program may keep its own there
+	_ = json.Unmarshal([]byte(e.Tags), &l.Tags) // another program may keep something else there
 	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID,
 		editID: e.EditID, unknown: e.Unknown}, nil
 }
@@ -162,8 +163,8 @@ func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
 // linkTable is the ShortUrls table.
 type linkTable struct{ rows *store }
 
-// get reads the row of an alias, a link or a tombstone. Errors: link.ErrNotFound, link.ErrDamaged,
-// or any other, which says nothing about the link.
+// get reads the row of an alias, which is a link or a tombstone. Errors: link.ErrNotFound,
+// link.ErrDamaged. Any other error says nothing about the link.
 func (t *linkTable) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	data, etag, err := t.rows.get(ctx, linkPartition(a), string(a))
 	if errors.Is(err, table.ErrGone) {
@@ -180,12 +181,12 @@ func decided(err error) bool {
 	return errors.Is(err, link.ErrNotFound) || errors.Is(err, link.ErrDamaged)
 }
 
-// insert makes the link durable before it returns. table.ErrExists: the alias is another link's.
+// insert makes the link durable before it returns. table.ErrExists: another link has the alias.
 // After any other error the link may or may not be there.
 func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
 	etag, retried, err := t.rows.insert(ctx, encodeLink(r))
 	if errors.Is(err, table.ErrExists) && retried {
-		// Ours, if an earlier try was applied and only its response was lost.
+		// The link there is ours if an earlier try was applied and only its response was lost.
 		there, readErr := t.get(ctx, r.Alias)
 		switch {
 		case readErr == nil && there.createID == r.createID:
@@ -198,8 +199,8 @@ func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
 	return r, err
 }
 
-// replace writes next over the row that was read, if that is unchanged. table.ErrChanged: it is
-// not.
+// replace writes next over the row that was read, if that row is unchanged. table.ErrChanged: the
+// row was changed.
 func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) (linkRow, error) {
 	etag, retried, err := t.rows.replace(ctx, encodeLink(next), read)
 	if errors.Is(err, table.ErrChanged) && retried {
@@ -207,7 +208,7 @@ func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) 
 		switch {
 		case readErr == nil && (there.editID == next.editID && next.editID != "" ||
 			there.GoneReason != "" && next.GoneReason != ""):
-			return there, nil // an earlier try was applied, and its response lost
+			return there, nil // an earlier try was applied, and its response was lost
 		case readErr != nil && !decided(readErr):
 			return linkRow{}, readErr
 		}
@@ -216,8 +217,8 @@ func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) 
 	return next, err
 }
 
-// share sets Shared in the row that was read, if that is unchanged. table.ErrChanged: it is not, or
-// this was done already.
+// share sets Shared in the row that was read, if that row is unchanged. table.ErrChanged: the row
+// was changed, or an earlier try has done this already.
 func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
 	entity := encode(struct {
 		PartitionKey, RowKey string

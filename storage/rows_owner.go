@@ -10,20 +10,21 @@ import (
 	"tiney/storage/table"
 )
 
-// ownerEntity is a row of ShortUrlsByOwner on the wire: it lists a link among those of its owner.
+// ownerEntity is a row of ShortUrlsByOwner on the wire. It lists a link in the list of its owner.
 type ownerEntity struct {
 	PartitionKey string
 	RowKey       string
 	CreateID     string `json:"CreateId"`
 }
 
-// ownerPartition returns the partition of an owner's rows, in a form that keys may have.
+// ownerPartition returns the partition of an owner's rows. It is a hash, because an owner may have
+// characters that a key may not have.
 func ownerPartition(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:16])
 }
 
-// ownerKey sorts an owner's links, the newest first.
+// ownerKey returns the key of a link in the list of its owner. The keys sort the newest link first.
 func ownerKey(l link.Link) string {
 	return fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)
 }
@@ -31,18 +32,18 @@ func ownerKey(l link.Link) string {
 // ownerTable is the ShortUrlsByOwner table.
 type ownerTable struct{ rows *store }
 
-// insert lists a link among those of its owner, before the link itself is there. table.ErrExists:
-// the row is another link's.
+// insert adds a link to the list of its owner, before the link itself is there. table.ErrExists:
+// the row belongs to another link.
 //
-// It returns the ETag by which the row may be deleted again, or "" if that has to be left to who
-// lists the links.
+// It returns the ETag by which the row may be deleted again. The ETag is "" if only a list of the
+// owner's links may delete the row.
 func (t *ownerTable) insert(ctx context.Context, r linkRow) (table.ETag, error) {
 	partition, key := ownerPartition(r.Owner), ownerKey(r.Link)
 	return t.rows.insertOnce(ctx, encode(ownerEntity{PartitionKey: partition, RowKey: key,
 		CreateID: r.createID}), partition, key, r.createID)
 }
 
-// put lists a link that exists, unless it is listed already.
+// put adds a link that exists to the list of its owner, unless it is there already.
 func (t *ownerTable) put(ctx context.Context, r linkRow) error {
 	_, err := t.rows.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner),
 		RowKey: ownerKey(r.Link), CreateID: r.createID}))

@@ -13,11 +13,11 @@ import (
 	"tiney/storage/table"
 )
 
-// Table is all that this package knows of a table, whether in Azure (package table, whose Table
-// says what each method does) or in memory (package memtable).
+// Table is all that this package knows of a table, whether it is in Azure (package table, whose
+// Table says what each method does) or in memory (package memtable).
 //
-// Every error is a link.ErrUnavailable. Retried: the call was sent more than once, so that an
-// earlier try may have been applied although its response was lost, or may still be.
+// Every error is a link.ErrUnavailable. Retried: the call was sent more than once, so an earlier
+// try may have been applied although its response was lost, or may still be applied.
 type Table interface {
 	Name() string
 	Get(ctx context.Context, partition, key string, properties ...string) (row []byte,
@@ -36,7 +36,7 @@ type Table interface {
 	Clock(ctx context.Context) (time.Time, error)
 }
 
-// store is a table that is made when it is found missing: so the first request after a start, or
+// store is a table that is created when it is found missing. So the first request after a start, or
 // after the table was deleted, is slower instead of failing.
 type store struct {
 	table    Table
@@ -45,7 +45,7 @@ type store struct {
 	ensuring singleflight.Group
 }
 
-// ensure creates the table unless it exists. Concurrent callers share one call, and none waits for
+// ensure creates the table unless it exists. Concurrent callers share one call, and no caller waits
 // longer than its own ctx allows.
 func (t *store) ensure(ctx context.Context) error {
 	created := shared(ctx, &t.ensuring, "", t.timeout, func(ctx context.Context) (any, error) {
@@ -60,7 +60,7 @@ func (t *store) ensure(ctx context.Context) error {
 	}
 }
 
-// made makes a call, and once more after it has created the table, if that is missing.
+// made makes a call. If the table is missing, it creates the table and makes the call once more.
 func (t *store) made(ctx context.Context, call func() error) error {
 	err := call()
 	if !errors.Is(err, table.ErrNoTable) || t.readOnly {
@@ -72,7 +72,7 @@ func (t *store) made(ctx context.Context, call func() error) error {
 	return call()
 }
 
-// get reads one row, or these properties of it. table.ErrGone: the row is not there.
+// get reads one row: all properties, or only those given. table.ErrGone: the row is not there.
 func (t *store) get(ctx context.Context, partition, key string, properties ...string) (row []byte,
 	etag table.ETag, err error) {
 	err = t.made(ctx, func() error {
@@ -82,7 +82,8 @@ func (t *store) get(ctx context.Context, partition, key string, properties ...st
 	return row, etag, err
 }
 
-// clock returns the storage service's time, in whole seconds. It is the cheapest call there is.
+// clock returns the storage service's time, in whole seconds. It is the cheapest call that there
+// is.
 func (t *store) clock(ctx context.Context) (at time.Time, err error) {
 	err = t.made(ctx, func() error {
 		at, err = t.table.Clock(ctx)
@@ -116,11 +117,12 @@ func (t *store) insert(ctx context.Context, row []byte) (etag table.ETag, retrie
 	return etag, retried, err
 }
 
-// insertOnce inserts a row that has the id of the operation that creates it. table.ErrExists: the
-// row there has another id. table.ErrGone: there was a row, and it cannot be told which.
+// insertOnce inserts a row that contains the id of the operation that creates it. table.ErrExists:
+// the row that is there has another id. table.ErrGone: a row was there, and is gone before its id
+// could be read.
 //
-// It returns the ETag by which the row may be deleted again, or "" if it may not: an earlier try of
-// the insert may still arrive after that.
+// It returns the ETag by which the row may be deleted again. The ETag is "" if the row must not be
+// deleted, because an earlier try of the insert may still arrive after the delete.
 func (t *store) insertOnce(ctx context.Context, row []byte, partition, key, id string) (table.ETag,
 	error) {
 	etag, retried, err := t.insert(ctx, row)
@@ -152,7 +154,7 @@ func (t *store) upsert(ctx context.Context, row []byte) (etag table.ETag, err er
 }
 
 // replace overwrites a row that was read, or inserts it if read is "". table.ErrChanged: the row is
-// not as it was read; if retried, perhaps by an earlier try of this very call.
+// not as it was read. If retried is true, an earlier try of this very call may have changed it.
 func (t *store) replace(ctx context.Context, row []byte, read table.ETag) (etag table.ETag,
 	retried bool, err error) {
 	if read == "" {
@@ -168,7 +170,7 @@ func (t *store) replace(ctx context.Context, row []byte, read table.ETag) (etag 
 	return etag, retried, err
 }
 
-// merge overwrites properties of a row that was read, with the errors of replace.
+// merge overwrites properties of a row that was read. Its errors are those of replace.
 func (t *store) merge(ctx context.Context, row []byte, read table.ETag) (etag table.ETag,
 	retried bool, err error) {
 	err = t.made(ctx, func() error {
@@ -184,14 +186,14 @@ type rowKey struct {
 	etag           table.ETag
 }
 
-// delete deletes a row if it is unchanged since it was read; a row that is gone is fine.
-// table.ErrChanged: it was written since.
+// delete deletes a row if it is unchanged since it was read. A row that is gone is no error.
+// table.ErrChanged: the row was written since.
 func (t *store) delete(ctx context.Context, r rowKey) error {
 	return t.made(ctx, func() error { return t.table.Delete(ctx, r.partition, r.key, r.etag) })
 }
 
 // deleteBatch deletes up to table.MaxBatch rows of one partition in one call: all of them if each
-// is unchanged since it was read, else none. After any error, delete them one by one.
+// is unchanged since it was read, otherwise none. After any error, delete them one by one.
 func (t *store) deleteBatch(ctx context.Context, rows []rowKey) error {
 	writes := make([]table.Write, len(rows))
 	for i, r := range rows {
@@ -201,8 +203,8 @@ func (t *store) deleteBatch(ctx context.Context, rows []rowKey) error {
 	return err
 }
 
-// upsertBatch upserts up to table.MaxBatch rows of one partition, whose keys have no quotes, in one
-// call: all of them or none.
+// upsertBatch upserts up to table.MaxBatch rows of one partition in one call: all of them or none.
+// Their keys must have no quotes.
 func (t *store) upsertBatch(ctx context.Context, rows [][]byte) (retried bool, err error) {
 	writes := make([]table.Write, len(rows))
 	for i, row := range rows {
@@ -228,7 +230,7 @@ func (t *store) list(ctx context.Context, q table.Query, page func(rows [][]byte
 	return err
 }
 
-// listedRow is a row that came with a query.
+// listedRow is a row that a query has returned.
 type listedRow struct {
 	rowKey
 	writtenAt time.Time // by the clock of the storage service
@@ -238,8 +240,8 @@ type listedRow struct {
 // errEnough ends a query that has returned as many rows as are wanted.
 var errEnough = errors.New("there are enough rows")
 
-// first lists the first rows of a range with their ETags, at least size of them unless there are
-// fewer.
+// first lists the first rows of a range with their ETags. It returns at least size rows, unless the
+// range has fewer.
 func (t *store) first(ctx context.Context, r table.Range, size int) (rows []listedRow, err error) {
 	q := table.Query{Range: r, ETags: true, PageSize: min(size, table.MaxPage)}
 	err = t.list(ctx, q, func(page [][]byte) error {
@@ -248,7 +250,7 @@ func (t *store) first(ctx context.Context, r table.Range, size int) (rows []list
 			return err
 		}
 		rows = append(rows, some...)
-		// the service may return fewer at a time, even none, although there are more
+		// the service may return a page with fewer rows, even none, although there are more
 		if len(rows) >= size {
 			return errEnough
 		}
@@ -260,7 +262,7 @@ func (t *store) first(ctx context.Context, r table.Range, size int) (rows []list
 	return rows, err
 }
 
-// decode reads what all rows of a query have.
+// decode reads the keys, ETags and times that the rows of a query have.
 func (t *store) decode(page [][]byte) ([]listedRow, error) {
 	rows := make([]listedRow, 0, len(page))
 	for _, data := range page {
@@ -277,7 +279,7 @@ func (t *store) decode(page [][]byte) ([]listedRow, error) {
 	return rows, nil
 }
 
-// deleteRange deletes rows. table.ErrChanged: one was written since it was listed.
+// deleteRange deletes the rows of a range. table.ErrChanged: one was written since it was listed.
 func (t *store) deleteRange(ctx context.Context, r table.Range) error {
 	q := table.Query{Range: r, Properties: []string{"PartitionKey", "RowKey", "Timestamp"},
 		ETags: true}
@@ -296,8 +298,8 @@ func (t *store) deleteRange(ctx context.Context, r table.Range) error {
 	})
 }
 
-// deleteEach deletes up to table.MaxBatch rows of one partition, one by one if it cannot be done in
-// one call.
+// deleteEach deletes up to table.MaxBatch rows of one partition in one call, or one by one if that
+// fails.
 func (t *store) deleteEach(ctx context.Context, rows []rowKey) error {
 	if err := t.deleteBatch(ctx, rows); err == nil {
 		return nil

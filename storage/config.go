@@ -14,26 +14,26 @@ import (
 type Config struct {
 	Tables Tables
 	Open   func(name string) Table // opens a table; it makes no call
-	// the same in the account's second region, which is read if the first one fails; nil: there is
-	// none
+	// opens the copy of a table in the account's second region, which is read if the first region
+	// fails; nil: there is no copy
 	OpenCopy func(name string) Table
-	// Timeout is the longest that a method waits for storage, all calls and tries of it together.
-	// It waits for less if its context has less time left.
+	// Timeout is the longest that a method waits for storage, for all its calls and tries together.
+	// A method waits for less if its context has less time left.
 	Timeout     time.Duration
 	AliasLength int          // characters of a drawn alias
-	Cache       *CacheConfig // nil disables it: every read goes to the table
+	Cache       *CacheConfig // nil: no cache, and every read goes to the table
 	Reap        ReapConfig
 	Clicks      ClicksConfig
 
 	// StaleWait is how long a caller waits for the table if there is a stale link, or a key, to
-	// serve instead: to somebody who follows a link, a table that takes longer is as good as down.
+	// serve instead. To somebody who follows a link, a table that takes longer is as good as down.
 	StaleWait time.Duration
 
 	DeletedKeep time.Duration // how long a deleted link can be restored
-	// how long an alias still leads nowhere after its link's time; zero: not at all
+	// how long a tombstone stays after its link's time; zero: there are no tombstones
 	TombstoneFor time.Duration
-	ChangesEvery time.Duration // how often other processes' changes are asked for; zero: never
-	ChangesWait  time.Duration // how long a request waits for that, of all the time that it has
+	ChangesEvery time.Duration // how often to ask for other processes' changes; zero: never
+	ChangesWait  time.Duration // how long a request waits for them, as part of its time
 
 	Now     func() time.Time
 	Random  io.Reader // cryptographic; safe for concurrent use
@@ -54,13 +54,14 @@ type Tables struct {
 	ClickTotals string // "ShortUrlsClickTotals"
 }
 
-// CacheConfig says how much is cached and for how long. A zero duration disables that use.
+// CacheConfig says how much is cached, and for how long. A zero duration disables that use of the
+// cache.
 type CacheConfig struct {
 	Bytes    int64         // bound on the cost of all entries, which is their size in memory
 	Fresh    time.Duration // how long a link is served without asking the table
-	Negative time.Duration // the same for "not found"
+	Negative time.Duration // how long "not found" is served without asking the table
 	Stale    time.Duration // how much longer a link is served while the table does not respond
-	Exact    bool          // it drops nothing to make room; for simulations
+	Exact    bool          // drop nothing to make room; for simulations
 }
 
 // ReapConfig bounds the work of the reaper.
@@ -75,11 +76,11 @@ type ReapConfig struct {
 // ClicksConfig says what is counted of clicks.
 type ClicksConfig struct {
 	Mode       clicks.Mode
-	FlushEvery time.Duration // between two writes of what was counted
-	KeepDays   int           // for how many days the counts of each day are kept
+	FlushEvery time.Duration // how often the counts are written
+	KeepDays   int           // how many days the counts of a day are kept
 }
 
-// newID returns a random id, by which a write is known again.
+// newID returns a random id by which a write is recognised later.
 func (c *Config) newID() (string, error) {
 	id, err := link.NewAlias(c.Random, 22) // 131 bits
 	return string(id), err

@@ -14,8 +14,9 @@ type deadline struct {
 	now func() time.Time
 }
 
-// startWrite begins an operation that writes. It ends in the time that ctx has left, Timeout at
-// most, but a client that disconnects does not cut it short, which would leave things half done.
+// startWrite begins an operation that writes. The operation ends in the time that ctx has left,
+// Timeout at most. A client that disconnects does not cut it short, since that would leave things
+// half done.
 func (c *Config) startWrite(ctx context.Context) (deadline, context.Context, context.CancelFunc) {
 	left := c.Timeout
 	if end, ok := ctx.Deadline(); ok {
@@ -25,10 +26,10 @@ func (c *Config) startWrite(ctx context.Context) (deadline, context.Context, con
 	return deadline{c.Now().Round(0).Add(left), c.Now}, ctx, cancel
 }
 
-// inTime returns an error if the operation must not write any more. The context's deadline alone
-// would not do: a process that was stopped and resumed may send a write before its timers run.
+// inTime returns an error if the operation must not write any more. The context's deadline alone is
+// not enough: a process that was stopped and resumed may send a write before its timers run.
 func (d deadline) inTime() error {
-	// Round(0) leaves wall clock time: the monotonic clock stands still while a machine is
+	// Round(0) leaves only the wall clock time: the monotonic clock stands still while a machine is
 	// suspended.
 	if now := d.now().Round(0); now.After(d.at) {
 		return fmt.Errorf("%w: the time for it is over", link.ErrUnavailable)
@@ -36,10 +37,11 @@ func (d deadline) inTime() error {
 	return nil
 }
 
-// stopped reports whether the process stood still in the middle of the operation, for so long that
-// a reaper may have come between two of its writes. Those whose time is merely over need no repair.
+// stopped reports whether the process stood still in the middle of the operation for so long that a
+// reaper may have come between two of its writes. An operation whose time is merely over needs no
+// repair.
 func (d deadline) stopped() bool { return d.now().Round(0).After(d.at.Add(stoppedAfter)) }
 
-// stoppedAfter, with Timeout and the half minute between clocks, is less than a link's shortest
-// life.
+// stoppedAfter plus Timeout plus the half minute by which clocks may differ is less than the
+// shortest life of a link.
 const stoppedAfter = 15 * time.Second

@@ -24,14 +24,15 @@ func dateTime(t time.Time) (time.Time, string) {
 }
 
 func encode(entity any) []byte {
-	data, err := json.Marshal(entity, jsontext.AllowInvalidUTF8(true)) // of other programs
+	data, err := json.Marshal(entity, jsontext.AllowInvalidUTF8(true)) // may be in another program's properties
 	if err != nil {
-		// strings, booleans and times always encode, but for years past 9999, which the rules
-		// exclude
+		// Strings, booleans and times always encode, except for years past 9999, which the rules
+		// exclude.
 		panic(err)
 	}
 	return data
 }
 
-// beyond returns what sorts right after every key that begins with a prefix, which ends in "|".
+// beyond returns the text that sorts right after every key that begins with prefix. The prefix must
+// end in "|".
 func beyond(prefix string) string { return strings.TrimSuffix(prefix, "|") + "}" }

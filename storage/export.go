@@ -12,11 +12,11 @@ import (
 	"tiney/telemetry"
 )
 
-// All returns links of all owners in the order of the table, from up to limit rows of it, which is
-// 1 to 1,000, tombstones left out. It begins after a position, "" for the start, and returns the
-// position of the last row that it looked at, or "" if there are no more. Damaged is how many rows
-// are no links and no tombstones; they are logged and left out. Errors: link.ErrPosition if after
-// cannot be a position, link.ErrUnavailable.
+// All returns links of all owners in the order of the table. It looks at up to limit rows, 1 to
+// 1,000, and leaves out tombstones. It begins after a position, "" for the start. It returns the
+// position of the last row that it looked at, or "" if there are no more rows. Damaged is the
+// number of rows that are neither a link nor a tombstone; All logs them and leaves them out.
+// Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
 func (s *Links) All(ctx context.Context, after string, limit int) (links []link.Link, next string,
 	damaged int, err error) {
 	ranges := []table.Range{{From: "-"}} // the first of the characters that an alias may have
@@ -25,8 +25,8 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 		if !ok {
 			return nil, "", 0, link.ErrPosition
 		}
-		// One after the other: the service would read all of the table for the two with "or"
-		// between them.
+		// The two ranges are read one after the other: for one query with "or" between them, the
+		// service would read the whole table.
 		ranges = []table.Range{{Partition: linkPartition(a), After: string(a)},
 			{After: linkPartition(a)}}
 	}
@@ -42,7 +42,7 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 			_ = json.Unmarshal(data, &e)
 			a, ok := link.ParseAlias(e.RowKey)
 			if !ok || linkPartition(a) != e.PartitionKey {
-				continue // another program's row, which no alias leads to
+				continue // a row of another program, to which no alias leads
 			}
 			looked++
 			next = e.RowKey
@@ -72,8 +72,8 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 	return links, "", damaged, nil
 }
 
-// TotalsOfAll returns what Totals does, of links that All has returned together, and reads the
-// totals that are rolled up by a few queries instead of one by one. Error: link.ErrUnavailable.
+// TotalsOfAll returns what Totals returns, for links that one call of All has returned. It reads
+// the totals that are rolled up by a few queries instead of one by one. Error: link.ErrUnavailable.
 func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
 	if len(links) == 0 {
 		return nil, nil
@@ -83,7 +83,7 @@ func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.T
 		for _, r := range between(links[0].Alias, links[len(links)-1].Alias) {
 			err := c.totals.list(ctx, table.Query{Range: r}, func(page [][]byte) error {
 				for _, data := range page {
-					// A row that is damaged counts as none.
+					// A damaged row counts as none.
 					if e, err := decodeTotals(data); err == nil {
 						rows[link.Alias(e.RowKey)] = e
 					}
@@ -102,10 +102,10 @@ func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.T
 	})
 }
 
-// between returns the ranges of the rows of the aliases from one to another in the order of the
-// table, both included.
+// between returns the ranges of the rows of the aliases from first to last, both included, in the
+// order of the table.
 func between(first, last link.Alias) []table.Range {
-	// sorts before all that an alias may have, so no alias is between last and last+end
+	// end sorts before every character of an alias, so no alias is between last and last+end
 	const end = "!"
 	from, to := linkPartition(first), linkPartition(last)
 	if from == to {

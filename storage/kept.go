@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// keptFor is how long the counts of all links are kept in memory once they were read, and what
-	// top links they make.
+	// keptFor is how long what was read is kept in memory: the counts of all links, and the top
+	// links that they result in.
 	keptFor = time.Minute
-	// maxKept is how many answers of a kind are kept. Those that are too many are read each time.
+	// maxKept is how many answers of a kind are kept. Answers beyond that are read each time.
 	maxKept = 1000
 )
 
-// kept keeps what was read for a minute, if it is not too much. Concurrent callers with the same
-// key share one read, and a caller that gives up does not end it. What has failed is not kept. The
-// zero value is ready for use.
+// kept keeps what was read for a minute, up to maxKept values. Concurrent callers with the same key
+// share one read, and a caller that gives up does not end it. The result of a read that failed is
+// not kept. The zero value is ready for use.
 type kept[T any] struct {
 	reading singleflight.Group
 	mu      sync.Mutex
@@ -69,7 +69,7 @@ func (k *kept[T]) keep(key string, v keptValue[T]) {
 		return
 	}
 	k.values[key] = v
-	time.AfterFunc(keptFor, func() { // it is large, and may not be asked for again
+	time.AfterFunc(keptFor, func() { // a value is large, and nobody may ask for it again
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.values[key].at == v.at {

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	listReads = 1000 // how many links one List reads at most
-	// how many rows it asks for at a time if those of the first query do not do
+	listReads = 1000 // the most links that one List reads
+	// how many rows it asks for at a time, after its first query
 	listPage        = 200
-	listChunk       = 128 // how many links it reads before it looks what is still wanted
-	listConcurrency = 32  // how many links, or keys, are read at the same time
+	listChunk       = 128 // how many links it reads before it checks how many are still wanted
+	listConcurrency = 32  // how many links, or other rows, are read at the same time
 )
 
-// List returns up to limit, which is at least 1, of an owner's links for which keep is true, the
-// newest first, as they are in the table. It begins after a position, "" for the start, and returns
-// the position of the last link that it looked at, or "" if there are no more. It looks at 1,000
-// links at most, and at fewer if storage is slow, so that it may return fewer than limit although
-// there are more. Keep is called for one link after the other.
+// List returns up to limit of an owner's links for which keep is true, newest first, as they are in
+// the table. limit must be at least 1. List begins after a position, "" for the start. It returns
+// the position of the last link that it looked at, or "" if there are no more links. It looks at
+// 1,000 links at most, and at fewer if storage is slow. So it may return fewer than limit although
+// there are more. It calls keep for one link after the other.
 //
 // Without a filter it makes one call more than there are links in the page. It also deletes rows
 // that lead nowhere. Errors: link.ErrPosition if after cannot be a position, link.ErrUnavailable.
@@ -39,11 +39,11 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	strays := newStrays(s.config, s.owners.rows)
-	var rows []listedRow // that were not looked at yet
-	more := true         // of them in the table
+	var rows []listedRow // rows that were not looked at yet
+	more := true         // the table may have more rows
 	deadline, _ := ctx.Deadline()
-	// After half of its time it looks no further. The rest is for what was begun, and for the
-	// statistics of the links.
+	// After half of its time it looks at no more links. The other half is for the calls that it has
+	// begun and for the statistics of the links.
 	end := s.config.Now().Add(time.Until(deadline) / 2)
 	for looked := 0; looked < listReads && !s.config.Now().After(end); {
 		if len(rows) == 0 {
@@ -52,7 +52,7 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 				wanted = min(limit, table.MaxPage-1)
 			}
 			r := table.Range{Partition: ownerPartition(owner), After: after}
-			// one more tells whether there are more
+			// one row more than wanted tells whether there are more
 			if rows, err = s.owners.rows.first(ctx, r, wanted+1); err != nil {
 				return nil, "", err
 			}
@@ -81,8 +81,8 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 	return links, after, nil
 }
 
-// readListed reads the links that rows lead to. A row that leads to none of the owner's has a link
-// without an alias in its place.
+// readListed reads the links that rows lead to. If a row leads to no link of the owner, the result
+// has a link without an alias in its place.
 func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
 	strays *strays) ([]link.Link, error) {
 	links := make([]link.Link, len(rows))
@@ -96,21 +96,21 @@ func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
 				links[i] = r.Link
 				return nil
 			case errors.Is(err, link.ErrDamaged):
-				return nil // handler check names it
+				return nil // "handler check" reports it
 			case err != nil && !errors.Is(err, link.ErrNotFound):
 				return err
 			}
 		}
-		// No link, a tombstone, or a link that has another row: if a create fails, its caller may
-		// have repeated it.
+		// The row leads to no link, to a tombstone, or to a link that has another row: if a create
+		// fails, its caller may have repeated it.
 		strays.drop(ctx, rows[i])
 		return nil
 	})
 	return links, err
 }
 
-// eachListed calls do for each of n rows, listConcurrency of them at a time, until one returns an
-// error.
+// eachListed calls do for each of n rows, listConcurrency of them at a time, until a call returns
+// an error.
 func eachListed(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(listConcurrency)

@@ -10,7 +10,7 @@ import (
 )
 
 // shared makes one call for concurrent callers with the same key. The call has a time limit of its
-// own, since the first caller may give up before the others do. A panic is an error.
+// own, since the first caller may give up before the others do. It turns a panic into an error.
 func shared[T any](ctx context.Context, group *singleflight.Group, key string, limit time.Duration,
 	call func(context.Context) (T, error)) <-chan singleflight.Result {
 	return group.DoChan(key, func() (any, error) {
@@ -30,8 +30,8 @@ func shared[T any](ctx context.Context, group *singleflight.Group, key string, l
 // its connections to the requests.
 const inBackground = 16
 
-// turn is a lock that may be held across calls to storage. While a goroutine waits for a
-// sync.Mutex, testing/synctest cannot tell that all of them wait.
+// turn is a lock that may be held across calls to storage. It is no sync.Mutex, because
+// testing/synctest cannot tell that all goroutines wait while one of them waits for a sync.Mutex.
 type turn chan struct{}
 
 func newTurn() turn    { return make(turn, 1) }

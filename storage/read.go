@@ -6,9 +6,10 @@ import (
 	"tiney/link"
 )
 
-// Cached returns the link of an alias if it is cached, and is live and right, but for changes of
-// the last seconds; or, if stale is true, as right as if storage were down. It may lack what Link
-// says a cache leaves out. It makes no call, but for a poll of changes after an idle time.
+// Cached returns the link of an alias if it is cached, live and right, except for changes of the
+// last seconds. If stale is true, it also returns a link that would be served if storage were down.
+// The link may lack what Link says a cache leaves out. Cached makes no call, except a poll of
+// changes after an idle time.
 func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Link, ok bool) {
 	if s.cache == nil {
 		return link.Link{}, false
@@ -25,14 +26,14 @@ func (s *Links) Cached(ctx context.Context, a link.Alias, stale bool) (l link.Li
 }
 
 // Get returns the link of an alias, or its tombstone, whatever its state: the caller decides what
-// it is worth. It may be cached, as that of Cached. Errors: link.ErrNotFound, link.ErrDamaged,
-// link.ErrUnavailable.
+// it is worth. The link may come from the cache, as in Cached. Errors: link.ErrNotFound,
+// link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	if s.cache == nil { // the cache limits its reads itself
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.config.Timeout)
 		defer cancel()
-		s.changes.current(ctx, s.config.Now()) // for the blocked hosts
+		s.changes.current(ctx, s.config.Now()) // keeps the blocked hosts up to date
 	}
 	get := s.get
 	if s.second != nil {
@@ -57,7 +58,7 @@ func (s *Links) Read(ctx context.Context, a link.Alias) (link.Link, error) {
 	return r.Link, err
 }
 
-// get reads from the cache, if there is one.
+// get reads a link or a tombstone from the cache if there is one, otherwise from the table.
 func (s *Links) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	if s.cache == nil {
 		return s.links.get(ctx, a)
@@ -65,7 +66,7 @@ func (s *Links) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	return s.cache.get(ctx, a)
 }
 
-// read reads a link, and no tombstone, from the table.
+// read reads a link from the table. A tombstone counts as no link.
 func (s *Links) read(ctx context.Context, a link.Alias) (linkRow, error) {
 	r, err := s.links.get(ctx, a)
 	if err == nil && r.GoneReason != link.StateLive {

@@ -10,12 +10,13 @@ import (
 
 // EnsureTables creates the tables that do not exist yet. Errors: link.ErrUnavailable.
 func (s *Links) EnsureTables(ctx context.Context) error {
-	// One after the other: no request waits for it, and each connection costs memory, also at rest.
+	// The tables are created one after the other: no request waits for that, and each connection
+	// costs memory, even at rest.
 	return s.eachTable(ctx, 1, (*store).ensure)
 }
 
-// Ping asks each table for a row that cannot exist, the cheapest way to tell that all of them
-// respond. Errors: link.ErrSecondaryOnly, link.ErrUnavailable.
+// Ping asks each table for a row that cannot exist. That is the cheapest way to tell that all of
+// them respond. Errors: link.ErrSecondaryOnly, link.ErrUnavailable.
 func (s *Links) Ping(ctx context.Context) error {
 	if s.second != nil {
 		return s.second.ping(ctx, s.ping)

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// strayAge is many times what a create takes.
+// strayAge is many times as long as a create takes.
 const strayAge = time.Minute
 
-// strays deletes rows that list something and lead nowhere. Such a row is inserted before what it
-// leads to, so one that is younger than strayAge is left alone.
+// strays deletes rows that list something but lead nowhere. Such a row is inserted before what it
+// leads to, so strays leaves a row alone that is younger than strayAge.
 type strays struct {
 	config *Config
 	rows   *store
-	now    time.Time // when they were listed, or earlier
+	now    time.Time // when the rows were listed, or earlier
 
 	asking turn
-	before time.Time // a row that was written before is old; zero: not known yet
+	before time.Time // rows written before this are old; zero: not known yet
 }
 
-// newStrays has to be called before the rows are listed, or a process that was stopped since would
-// take young ones for old.
+// newStrays must be called before the rows are listed. Otherwise a process that was stopped in
+// between would take young rows for old ones.
 func newStrays(config *Config, rows *store) *strays {
 	return &strays{config: config, rows: rows, now: config.Now(), asking: newTurn()}
 }
 
-// drop deletes a row that leads nowhere, if it is old, and reports whether it is. It is best
+// drop deletes a row that leads nowhere, if the row is old, and reports whether it is. It is best
 // effort: the next list finds the row again.
 func (s *strays) drop(ctx context.Context, r listedRow) (old bool) {
 	before, err := s.oldBefore(ctx)

@@ -14,26 +14,31 @@ import (
 )
 
 const (
-	aliasTries = 10 // how many aliases are drawn for one link before the create fails
-	// clockSkew is how far other processes' clocks may be behind: a click on a new link is not to
-	// fall on the day before it.
+	aliasTries = 10 // how many aliases a create draws before it fails
+	// clockSkew is how far the clocks of other processes may be behind. A click on a new link must
+	// not count for a day before the link's CountedFrom.
 	clockSkew  = time.Minute
-	shareTries = 5 // how often a link is read again that others are changing
+	shareTries = 5 // how often a link is read again while others change it
 )
 
-// Create makes a link like want. If that has no alias, one is drawn, unless its owner has a live
-// link of its long URL, or, if it has no owner, there is a live link of that URL without an owner:
-// then it returns that one, and created is false. However many callers, here and in other
-// processes, want a link for one URL at the same time, they all get the same one, and created is
-// true for one of them. A link that want has an alias for is found by that only; if its owner has
-// it already, and it is live and leads to the same URL, created is false.
+// Create makes a link like want.
 //
-// A caller who is given a link that has no owner shares it with its maker, unless claimHash is that
-// link's.
+// If want has an alias, Create looks for a link by that alias only. If want has an owner who
+// already has a live link of that alias and URL, Create returns that link, and created is false.
+// The index does not name the new link.
 //
-// When it returns without an error, the link is durable. After an error it is safe to repeat. It
-// takes at most Timeout, and a second more to repair if the process was stopped for too long. A
-// client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrDisabled,
+// If want has no alias, Create looks for a live link of its long URL and its owner, or, if want has
+// no owner, for a live link of that URL without an owner. If there is one, Create returns it, and
+// created is false; otherwise Create draws an alias. However many callers, here and in other
+// processes, want a link for one URL at the same time, they all get the same link, and created is
+// true for one of them.
+//
+// A caller who is given a link that has no owner shares it with its maker, unless claimHash is the
+// ClaimHash of that link.
+//
+// When Create returns without an error, the link is durable. After an error it is safe to repeat.
+// Create takes at most Timeout, and a second more to repair if the process was stopped for too
+// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrDisabled,
 // link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link,
 	created bool, err error) {
@@ -59,13 +64,13 @@ type creation struct {
 	s         *Links
 	until     deadline
 	want      link.Link
-	claimHash string    // of the token that the caller has
-	takeOver  bool      // rows that are in the way, and that no link follows, may be this link's
-	notBefore time.Time // its expiry row is due then at the earliest; zero: it ends late enough
+	claimHash string    // hash of the caller's claim token
+	takeOver  bool      // take over rows that are in the way but belong to no link
+	notBefore time.Time // earliest time at which the expiry row is due; zero: no limit
 
 	own       linkRow    // the link that was inserted for want
-	ownExpiry table.ETag // of its expiry row, or "" if only the reaper may delete that
-	// of its row among those of its owner, or "" if that is not to be deleted here
+	ownExpiry table.ETag // of own's expiry row; "" if only the reaper may delete that row
+	// of own's row in its owner's list; "" if this create must not delete that row
 	ownListed table.ETag
 }
 
@@ -80,9 +85,9 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 	return c.enter(ctx, seen)
 }
 
-// find returns the link that the index names for the wanted URL: the own one, or a live one.
-// errStale: it names none, by the row seen, which is zero if there is none. link.ErrDisabled: it
-// names a disabled one.
+// find returns the link that the index names for the wanted URL: the own link or a live one.
+// errStale: the index names no such link; seen is the row that says so, and is zero if there is no
+// row. link.ErrDisabled: the index names a disabled link.
 func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err error) {
 	for {
 		if err := c.until.inTime(); err != nil {
@@ -91,7 +96,7 @@ func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err er
 		seen, err = c.s.index.get(ctx, indexKey(c.want))
 		switch {
 		case errors.Is(err, table.ErrGone):
-			// there was none, or the reaper has deleted the stale one
+			// there was no row, or the reaper has deleted a stale one
 			return indexRow{}, link.Link{}, errStale
 		case err != nil:
 			return indexRow{}, link.Link{}, err
@@ -128,8 +133,8 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 	return link.Link{}, false, link.ErrAliasTaken
 }
 
-// permitted returns link.ErrDisabled if the link that shorten gives for the wanted URL is disabled:
-// to choose an alias is no way round that.
+// permitted returns link.ErrDisabled if the link that shorten gives for the wanted URL is disabled.
+// A chosen alias is no way round that.
 func (c *creation) permitted(ctx context.Context) error {
 	seen, err := c.s.index.get(ctx, indexKey(c.want))
 	if errors.Is(err, table.ErrGone) {
@@ -155,7 +160,7 @@ func (c *creation) permitted(ctx context.Context) error {
 }
 
 // insertChosen inserts the wanted link under its own alias. table.ErrExists: the alias is taken, by
-// the link or tombstone that it returns, or by something that is none.
+// the link or tombstone that insertChosen returns, or by a row that is damaged or has gone since.
 func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) {
 	for {
 		if err := c.insertAs(ctx, c.want); !errors.Is(err, table.ErrExists) {
@@ -164,8 +169,9 @@ func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) 
 		there, err := c.s.links.get(ctx, c.want.Alias)
 		switch {
 		case errors.Is(err, link.ErrNotFound) && !c.takeOver:
-			// The rows were left behind by a create that broke off, which this one may repeat, or
-			// are those of one that is under way. They belong to the create that inserts the link.
+			// The rows were left behind by a create that broke off, which this create may repeat,
+			// or they belong to a create that is under way. The create that inserts the link gets
+			// them.
 			c.takeOver = true
 		case err == nil || decided(err):
 			return there, table.ErrExists
@@ -176,13 +182,13 @@ func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) 
 }
 
 var (
-	errStale = errors.New("the index row is stale")       // it names no live link for this URL
-	errMoved = errors.New("the index names another link") // by now, or none
+	errStale = errors.New("the index row is stale")       // the row names no live link for this URL
+	errMoved = errors.New("the index names another link") // or none by now
 )
 
-// live returns the link that the index row names, if it is a live one of the wanted URL and owner.
-// errStale: it is not. link.ErrDisabled: it would be, but is disabled. errMoved: the row has to be
-// read again.
+// live returns the link that the index row names, if it is a live link of the wanted URL and owner.
+// errStale: it is not. link.ErrDisabled: it would be, but it is disabled. errMoved: the caller has
+// to read the row again.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	a, ok := link.ParseAlias(seen.alias)
 	if !ok {
@@ -193,13 +199,13 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		if r.cached && (err != nil || r.Stale || r.State(c.s.config.Now()) != link.StateLive ||
 			c.claimHash != "" ||
 			r.Owner != "" || c.want.Owner != "" || r.LongURL != c.want.LongURL || r.unsettled) {
-			// Before an alias is promised, the table decides in some cases: a cached "not found"
-			// may be older than the index row; a cached expiry may have been extended since; and a
-			// stale link is good enough for a redirect, but not for a promise. What an owner has
-			// claimed, edited or deleted elsewhere may be cached here as it was, for seconds: to
-			// believe that would give one URL two links, or its owner one that they have just
-			// deleted. Nor does the cache know claim tokens. What the table says is cached, since
-			// the alias must redirect from here too.
+			// Before an alias is promised, the table decides in some cases. A cached "not found"
+			// may be older than the index row. A cached expiry may have been extended since. A
+			// stale link is good enough for a redirect, but not for a promise. For seconds, this
+			// process may have a link cached as it was before its owner claimed, edited or deleted
+			// it elsewhere: to believe the cache would give one URL two links, or give the owner a
+			// link that they have just deleted. The cache does not know claim tokens either. What
+			// the table says is cached, since the alias must redirect from here too.
 			c.s.cache.forget(a)
 			r, err = c.s.cache.refresh(ctx, a)
 		}
@@ -217,11 +223,12 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return link.Link{}, errStale
 		}
 		if err := c.until.inTime(); err != nil {
-			return link.Link{}, err // it stood still, and the link may have settled meanwhile
+			return link.Link{}, err // the process stood still, and the link may have settled since
 		}
 		if unsettled(r.Link, now) {
-			// It may have been renewed after its row was read, and the row been taken away before
-			// that: then another create has perhaps put its own link there, and been acknowledged.
+			// The link may have been renewed after its row was read, and the row taken away before
+			// the renewal. Then another create may have put its own link there and been
+			// acknowledged.
 			switch again, err := c.s.index.get(ctx, indexKey(c.want)); {
 			case errors.Is(err, table.ErrGone), err == nil && again.alias != seen.alias:
 				return link.Link{}, errMoved
@@ -233,7 +240,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return r.Link, nil
 		}
 		// From now on others rely on the link. A claim that comes first changes the row, and then
-		// it is not theirs.
+		// this share fails.
 		if r, err = c.s.links.share(ctx, r); err == nil {
 			c.s.cache.replace(r, now)
 			return r.Link, nil
@@ -247,7 +254,7 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	return link.Link{}, table.ErrChanged
 }
 
-// insert inserts the wanted link under a fresh alias, its other rows before it.
+// insert inserts the wanted link under a fresh alias. It inserts the link's other rows first.
 func (c *creation) insert(ctx context.Context) error {
 	for range aliasTries {
 		a, err := link.NewAlias(c.s.config.Random, c.s.config.AliasLength)
@@ -264,8 +271,9 @@ func (c *creation) insert(ctx context.Context) error {
 	return link.ErrAliasesTaken
 }
 
-// insertAs inserts one link with its expiry row and its row among its owner's. table.ErrExists: the
-// alias is taken, and nothing is left behind but perhaps rows that may be another link's.
+// insertAs inserts one link, with its expiry row and its row in its owner's list. table.ErrExists:
+// the alias is taken, and insertAs leaves nothing behind, except perhaps rows that may belong to
+// another link.
 func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	if err := c.until.inTime(); err != nil {
 		return err
@@ -282,8 +290,8 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		}
 		return err
 	}
-	// A crash here leaves rows without a link. The reaper drops the expiry row when its time has
-	// come, and a list of the owner's links the other one.
+	// A crash here leaves rows without a link. The reaper drops the expiry row when it is due, and
+	// a list of the owner's links drops the other row.
 	if err := c.until.inTime(); err != nil {
 		return err
 	}
@@ -308,7 +316,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 	return err
 }
 
-// due returns when the expiry row of the own link is.
+// due returns when the expiry row of the own link is due.
 func (c *creation) due() time.Time {
 	if c.own.ExpiresAt.Before(c.notBefore) {
 		return c.notBefore
@@ -316,12 +324,12 @@ func (c *creation) due() time.Time {
 	return c.own.ExpiresAt
 }
 
-// insertBefore inserts what has to be there before the link. table.ErrExists: one of the rows is
-// another link's.
+// insertBefore inserts what has to be there before the link. table.ErrExists: one of the rows
+// belongs to another link.
 func (c *creation) insertBefore(ctx context.Context) error {
 	// A row that is taken over is written anew, so that the create that inserted it cannot delete
-	// it by its ETag any more. Nor does this create: either of the two may be the one whose link is
-	// there in the end.
+	// it by its ETag any more. This create does not delete it either: in the end, the link may be
+	// that of either of the two creates.
 	expiry := func() (err error) {
 		if !c.own.ExpiresAt.IsZero() {
 			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.due())
@@ -341,8 +349,8 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		return err
 	}
 	if c.want.Alias != "" {
-		// One after the other: many may want the alias at this very second, and most of them end
-		// here.
+		// The rows are inserted one after the other: many callers may want the alias at this very
+		// second, and most of them end here.
 		if err := expiry(); err != nil {
 			return err
 		}
@@ -357,7 +365,7 @@ func (c *creation) insertBefore(ctx context.Context) error {
 // dropBefore deletes what insertBefore has inserted.
 func (c *creation) dropBefore(ctx context.Context) {
 	left := func(err error) {
-		// then another create has taken the row over
+		// ErrChanged means that another create has taken over the row
 		if err != nil && !errors.Is(err, table.ErrChanged) {
 			c.s.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
 		}
@@ -371,20 +379,20 @@ func (c *creation) dropBefore(ctx context.Context) {
 	}
 }
 
-// enter makes the index name the inserted link and returns that. If the index has come to name
-// another live link, it undoes the insert and returns that link instead.
+// enter makes the index name the inserted link and returns that link. If the index names another
+// live link by then, enter undoes the insert and returns the other link instead.
 func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, created bool,
 	err error) {
 	for {
-		// A crash here leaves a link that no response has named. It expires like any other; without
-		// an expiry, its owner sees it.
+		// A crash here leaves a link that no response has named. It expires like any other. If it
+		// never expires, its owner sees it.
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
 		late, err := c.s.index.put(ctx, c.own.Link, seen)
 		if late {
-			// An insert may still arrive, when the own link has moved on, or is no more. By the
-			// guard, the reaper finds the row.
+			// An insert may still arrive after the own link has moved on, or is gone. By the guard,
+			// the reaper finds the row.
 			if _, err := c.s.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
 				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Alias, "error", err)
 			}
@@ -397,8 +405,8 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 			return c.own.Link, true, nil
 		}
 		if !errors.Is(err, table.ErrChanged) {
-			// The index may name the link or not. The link stays: the next caller finds it there,
-			// or it expires.
+			// The index may name the link or not. The link stays: the next caller finds it in the
+			// index, or it expires.
 			return link.Link{}, false, err
 		}
 		seen, l, err = c.find(ctx)
@@ -406,7 +414,7 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 		case errors.Is(err, errStale):
 			continue
 		case err == nil && l.Alias == c.own.Alias:
-			return l, true, nil // an earlier try was applied, and its response lost
+			return l, true, nil // an earlier try was applied, and its response was lost
 		case err == nil, errors.Is(err, link.ErrDisabled):
 			c.undo(ctx)
 		}
@@ -414,9 +422,9 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 	}
 }
 
-// undo deletes the own link, and what was there before it after it, so that a crash in between
-// leaves no link without those. It is best effort: if it fails, the reaper deletes them in their
-// time.
+// undo deletes the own link, and after it the rows that were inserted before it. So a crash in
+// between leaves no link without these rows. It is best effort: if it fails, the reaper deletes
+// them when their time has come.
 func (c *creation) undo(ctx context.Context) {
 	defer c.s.cache.forget(c.own.Alias)
 	c.s.cache.forget(c.own.Alias)
@@ -427,11 +435,11 @@ func (c *creation) undo(ctx context.Context) {
 	c.dropBefore(ctx)
 }
 
-// repair is for a process that was stopped in the middle of a write for longer than a create may
-// take: the write may have been applied after the reaper was there, even if it returned an error.
-// Others may have found the link by its index row and told their callers of it, so it is not
-// undone. It gets its expiry row and its owner's row again; and if it was already reaped, the
-// orphaned index row is deleted.
+// repair is for a process that was stopped, in the middle of a write, for longer than a create may
+// take. Even if the write returned an error, it may have been applied after the reaper was there.
+// Other creates may have found the link by its index row and told their callers of it, so repair
+// does not undo the link. It writes the link's expiry row and its owner's row again. If the link
+// was already reaped, it deletes the orphaned index row.
 func (c *creation) repair(ctx context.Context) {
 	if !c.until.stopped() {
 		return
@@ -443,7 +451,8 @@ func (c *creation) repair(ctx context.Context) {
 			"error", err)
 	}
 	if !c.own.ExpiresAt.IsZero() {
-		// It is written anew, since a reaper that found no link may be about to delete it.
+		// The row is written anew, since a reaper that found no link may be about to delete the old
+		// one.
 		if _, err := c.s.expiry.put(ctx, c.due(), c.own.Alias); err != nil {
 			failed("a link without its expiry row", err)
 		}

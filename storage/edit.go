@@ -21,17 +21,17 @@ const (
 	editConcurrency = 16
 )
 
-// Edit changes a link: it reads it, lets change say what it is to become, and writes that if the
-// link is still the one that was read. Otherwise it begins again, a few times, but not if once is
-// set. If change returns an error, nothing is written, and Edit returns that error; if it returns
-// the link as it was, nothing is written either. Change may be called more than once, and must do
-// nothing else.
+// Edit changes a link. It reads the link, calls change, which returns what the link is to become,
+// and writes that if the link is still as it was read. Otherwise it begins again, a few times,
+// unless once is set. If change returns an error, Edit writes nothing and returns that error. If
+// change returns the link as it was, Edit writes nothing either. Edit may call change more than
+// once, so change must have no other effect.
 //
-// When it returns without an error, the change is durable, and within 15 seconds every process
-// knows of it. It takes at most Timeout, and a second more to repair if the process was stopped for
-// too long. A client that disconnects does not cut it short. Errors: those of change,
-// link.ErrBlocked of another long URL, link.ErrNotFound, also for a tombstone, link.ErrConflict,
-// link.ErrDamaged, link.ErrUnavailable.
+// When Edit returns without an error, the change is durable, and every process knows of it within
+// 15 seconds. Edit takes at most Timeout, and a second more to repair if the process was stopped
+// for too long. A client that disconnects does not cut it short. Errors: those of change;
+// link.ErrBlocked if the new long URL is blocked; link.ErrNotFound, also for a tombstone;
+// link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Alias, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
@@ -40,10 +40,10 @@ func (s *Links) Edit(ctx context.Context, a link.Alias, once bool,
 	return e.edit(ctx, a, change)
 }
 
-// EditAll edits several links as Edit does, announcing all of them first; change gets the index of
-// the link. An alias may be there more than once. It returns the error of each, or one error if it
-// did nothing at all. All of them together take as long as one Edit may: other processes look for
-// an announcement for about a minute only.
+// EditAll edits several links as Edit does, and announces all of them first. change gets the index
+// of the link. An alias may be there more than once. EditAll returns the error of each edit, or one
+// error if it did nothing at all. All edits together take at most as long as one Edit, because
+// other processes look for an announcement for about a minute only.
 func (s *Links) EditAll(ctx context.Context, aliases []link.Alias,
 	change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
 	at := map[link.Alias][]int{}
@@ -84,7 +84,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias,
 	return errs, nil
 }
 
-// errOverwritten: it is not known whether a write was applied, since the link has been changed
+// errOverwritten means that nobody can tell whether a write was applied, since the link was changed
 // after it.
 var errOverwritten = errors.New("the response was lost, and the link has been changed since")
 
@@ -92,8 +92,8 @@ var errOverwritten = errors.New("the response was lost, and the link has been ch
 type editing struct {
 	s     *Links
 	until deadline
-	once  bool // the link is to be as it is read first, or not to be changed
-	told  bool // other processes know that the link is about to change
+	once  bool // try once only: change the link as it was read first, or not at all
+	told  bool // the change was announced to other processes
 }
 
 func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link) (link.Link,
@@ -111,7 +111,7 @@ func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link)
 	return l.Link, err
 }
 
-// try reads, changes and writes the link once. table.ErrChanged: another edit came between.
+// try reads, changes and writes the link once. table.ErrChanged: another edit came in between.
 func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) (link.Link,
 	error)) (linkRow, error) {
 	was, err := e.s.read(ctx, a)
@@ -123,7 +123,7 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 		return linkRow{}, err
 	}
 	if !next.Changed(was.Link) {
-		e.s.cache.forget(a) // another process has made this change, and this one may not know of it
+		e.s.cache.forget(a) // another process may have made this change, unknown to this one
 		return was, nil
 	}
 	if next.LongURL != was.LongURL {
@@ -145,7 +145,7 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	}
 	guard, enters, err := e.prepare(ctx, was, &next)
 	if err == nil {
-		// A crash here leaves an expiry row whose link says otherwise, which the reaper drops.
+		// A crash here leaves an expiry row that does not fit its link. The reaper drops it.
 		err = e.until.inTime()
 	}
 	var written linkRow
@@ -166,8 +166,8 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
 		case changed && !written.retried && guard.etag != "":
-			// This try has changed nothing. The next one, and those of others, would have to find a
-			// free second beyond the row.
+			// This try has changed nothing. If its guard stayed, the next try, and the edits of
+			// others, would have to find a free second after it.
 			_ = e.s.expiry.delete(ctx, guard)
 		}
 		return linkRow{}, err
@@ -176,9 +176,9 @@ func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) 
 	return written, nil
 }
 
-// prepare writes what has to be there before the link is written. It returns the guard of the
-// index, if that is to change: it stays if anything fails, and by it the reaper puts the index in
-// order. Enters: the link is to enter the index, wherever it was.
+// prepare writes what has to be there before the link is written. If the index is to change, it
+// returns the guard of the index. The guard stays if anything fails, and by it the reaper puts the
+// index in order. enters: the link is to enter the index, wherever it was before.
 func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guard rowKey,
 	enters bool, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
@@ -212,8 +212,8 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 	return guard, withdrawn || restored || claimed, err
 }
 
-// tidy does what is left to do after the link was written. It is best effort: what it cannot do,
-// the reaper does.
+// tidy does what is left to do after the link was written. It is best effort: the reaper does what
+// tidy cannot do.
 func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, enters bool) {
 	left := func(err error) bool {
 		if err != nil {
@@ -223,10 +223,10 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 	}
 	if !next.ExpiresAt.Equal(was.ExpiresAt) && was.expiryETag != "" &&
 		was.ExpiresAt.After(e.s.config.Now().Add(link.MinTTL)) {
-		// By an ETag that was known before the link was written: if another edit has made the link
-		// end then again, the row has another one by now. A row that is due, or nearly, is left: a
-		// reaper may have deleted what leads to the link and then crashed, and the reaper that
-		// finds the row puts that back.
+		// The delete carries an ETag that was known before the link was written: if another edit
+		// has given the link this end again, the row has another ETag by now. A row that is due, or
+		// nearly due, is left. A reaper may have deleted what leads to the link and then crashed,
+		// and the next reaper that finds the row puts that back.
 		partition, key := expiryKey(was.ExpiresAt, was.Alias)
 		if err := e.s.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err,
 			table.ErrChanged) {
@@ -234,7 +234,7 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 		}
 	}
 	if guard.etag == "" {
-		return // the index is as it was
+		return // the edit has not changed the index
 	}
 	late, err := e.lead(ctx, was.Link, next.Link, enters)
 	if !left(err) && !late && !e.s.endsSoon(next.Link) {
@@ -242,8 +242,8 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 	}
 }
 
-// lead makes the index lead to a link by its new key, if it enters or the old key did. late: the
-// guard has to stay.
+// lead makes the index lead to a link by its new key, if enters is true or the index led to the
+// link by its old key. late: the guard has to stay.
 func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (late bool,
 	err error) {
 	key := indexKey(was)
@@ -264,19 +264,19 @@ func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (l
 		}
 	}
 	if !led {
-		// Its create may be about to enter it by the old key.
+		// The create of the link may be about to enter it under the old key.
 		return late || e.s.config.Now().Sub(was.CreatedAt) < guardAfter, nil
 	}
 	there, err := e.s.links.get(ctx, was.Alias)
 	if err != nil && !decided(err) || err == nil && indexKey(there.Link) == key {
-		return true, err // it has gone back
+		return true, err // another edit has gone back to the old key
 	}
 	return late, e.s.index.drop(ctx, key, old.etag)
 }
 
-// repair is for a process that was stopped in the middle of the write of the link for longer than
-// an edit may take: the write may have been applied after the reaper had dropped the expiry rows of
-// the new state, even if it returned an error.
+// repair is for a process that was stopped, in the middle of the write of the link, for longer than
+// an edit may take. Even if the write returned an error, it may have been applied after the reaper
+// had dropped the expiry rows of the new state.
 func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	if !e.until.stopped() {
 		return

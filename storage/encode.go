@@ -24,7 +24,8 @@ func dateTime(t time.Time) (time.Time, string) {
 }
 
 func encode(entity any) []byte {
-	data, err := json.Marshal(entity, jsontext.AllowInvalidUTF8(true)) // may be in another program's properties
+	// Properties of other programs may have invalid UTF-8.
+	data, err := json.Marshal(entity, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		// Strings, booleans and times always encode, except for years past 9999, which the rules
 		// exclude.

@@ -320,8 +320,7 @@ func TestNonsense(t *testing.T) {
 		}},
 		"a document elsewhere": {discoveryPath, http.RedirectHandler(elsewhere.URL+
 			discoveryPath, http.StatusFound).ServeHTTP},
-		"a connection that is cut": {discoveryPath, func(http.ResponseWriter,
-			*http.Request) {
+		"a connection that is cut": {discoveryPath, func(http.ResponseWriter, *http.Request) {
 			panic(http.ErrAbortHandler)
 		}},
 		"keys that are a page": {keysPath, body(200, "<!DOCTYPE html>")},
@@ -433,8 +432,7 @@ func TestKeysOfOtherPurposes(t *testing.T) {
 			}
 		}
 		publish(t, p, func(keys []members) []members {
-			return append([]members{published},
-				keys...)
+			return append([]members{published}, keys...)
 		})
 		a := signIn(t, p, linkstest.NewClock())
 		if token := c.key.Sign(t, p.Claims("ada"), nil); c.ok {

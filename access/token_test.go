@@ -220,9 +220,8 @@ func TestHostileTokens(t *testing.T) {
 				"made in the future": with(
 					claims{"iat": now.Add(2 * time.Minute).Unix()}),
 				"made at a time that is a text": with(claims{"iat": "0"}),
-				"with events of a logout": with(claims{"jti": "1", "nonce": nil,
-					"events": members{
-						"http://schemas.openid.net/event/backchannel-logout": members{}}}),
+				"with events of a logout": with(claims{"jti": "1", "nonce": nil, "events": members{
+					"http://schemas.openid.net/event/backchannel-logout": members{}}}),
 				"ended":                 with(claims{"exp": now.Add(-time.Minute).Unix()}),
 				"without an end":        with(claims{"exp": nil}),
 				"whose end is zero":     with(claims{"exp": 0}),

@@ -509,8 +509,7 @@ func TestMemoryIsMeasured(t *testing.T) {
 		aliases int
 		click   func(c *Counter, alias string, i int)
 	}{
-		"one click": {20_000, func(c *Counter, alias string,
-			_ int) {
+		"one click": {20_000, func(c *Counter, alias string, _ int) {
 			c.Click(alias, &Click{At: noon})
 		}},
 		"one person": {15_000, func(c *Counter, alias string, i int) {

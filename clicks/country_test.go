@@ -102,8 +102,7 @@ func TestCountryAgreesWithDataSet(t *testing.T) {
 		for _, networks := range [][]netip.Prefix{v4, v6} {
 			prefix := networks[random.IntN(len(networks))]
 			check(fill(prefix, max(0, prefix.Bits()-random.IntN(9)), func() byte {
-				return byte(
-					random.Uint32())
+				return byte(random.Uint32())
 			}))
 		}
 	}

@@ -40,8 +40,7 @@ func TestCleanupStats(t *testing.T) {
 		}
 	}
 	r := newRig(t, func(c *functions.Config) {
-		c.Reaper = told{err: fmt.Errorf("secret: %w",
-			link.ErrUnavailable)}
+		c.Reaper = told{err: fmt.Errorf("secret: %w", link.ErrUnavailable)}
 	})
 	wantProblem(t, r.as("admin", "GET", target, ""), 503, "storage-unavailable", "")
 	wantProblem(t, r.as("ann", "GET", target, ""), 403, "admin-needed", "")

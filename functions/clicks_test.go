@@ -171,8 +171,7 @@ func TestWhatCountsAsAClick(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(c *functions.Config) {
-				c.CountClicks = cmp.Or(test.mode,
-					clicks.ModeFull)
+				c.CountClicks = cmp.Or(test.mode, clicks.ModeFull)
 			})
 			r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
 			if w := r.do(cmp.Or(test.method, "GET"), "/abcdef", "",

@@ -134,9 +134,8 @@ var (
 			"service says more.")
 	notObjectProblem = badRequest("body", "Invalid body",
 		"The body must be one JSON object in UTF-8, and nothing else.", "")
-	noURLProblem = badRequest("body", "Invalid body",
-		"The body must be one JSON object in UTF-8, "+
-			`such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
+	noURLProblem = badRequest("body", "Invalid body", "The body must be one JSON object in UTF-8, "+
+		`such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
 	patchTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type",

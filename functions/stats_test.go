@@ -135,8 +135,7 @@ func TestRangesOfStats(t *testing.T) {
 	r := newRig(t)
 	r.putClicked()
 	in := func(days int) string {
-		return day(r.clock.Now()).AddDate(0, 0,
-			days).Format(time.DateOnly)
+		return day(r.clock.Now()).AddDate(0, 0, days).Format(time.DateOnly)
 	}
 	for _, test := range []struct{ from, to, wantFrom, wantTo string }{
 		{"", "", in(-29), in(0)},

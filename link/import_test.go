@@ -19,8 +19,7 @@ func TestImport(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 9, time.UTC)
 	whole := now.Truncate(time.Second)
 	at := func(year int) time.Time {
-		return time.Date(year, 1, 1, 0, 0, 0, 5,
-			time.FixedZone("", 3600))
+		return time.Date(year, 1, 1, 0, 0, 0, 5, time.FixedZone("", 3600))
 	}
 	made := func(change func(l *link.Link)) link.Link {
 		l := link.Link{Alias: "one", LongURL: "https://example.com/", CreatedAt: whole,
@@ -48,8 +47,7 @@ func TestImport(t *testing.T) {
 				0, time.UTC)}
 		}},
 		"ended long ago": {func(l *link.Link) {
-			l.ExpiresAt = at(
-				1999)
+			l.ExpiresAt = at(1999)
 		}, func(l *link.Link) { l.ExpiresAt = time.Date(1998, 12, 31, 23, 0, 0, 0, time.UTC) }},
 		"dates in the future": {func(l *link.Link) {
 			l.CreatedAt, l.UpdatedAt,
@@ -60,8 +58,7 @@ func TestImport(t *testing.T) {
 				"v", at(2000)
 		}, func(*link.Link) {}},
 		"longer than any": {func(l *link.Link) {
-			l.Alias = link.Alias(strings.Repeat("a",
-				32))
+			l.Alias = link.Alias(strings.Repeat("a", 32))
 		}, func(l *link.Link) { l.Alias = link.Alias(strings.Repeat("a", 32)) }},
 	} {
 		was := link.Link{Alias: "one", LongURL: "https://example.com/"}
@@ -77,8 +74,7 @@ func TestImport(t *testing.T) {
 	}{
 		"no alias": {func(l *link.Link) { l.Alias = "" }, link.FieldAlias},
 		"a long alias": {func(l *link.Link) {
-			l.Alias = link.Alias(strings.Repeat("a",
-				33))
+			l.Alias = link.Alias(strings.Repeat("a", 33))
 		}, link.FieldAlias},
 		"an alias with a dot": {func(l *link.Link) { l.Alias = "a.b" }, link.FieldAlias},
 		"a reserved alias":    {func(l *link.Link) { l.Alias = "Admin" }, link.FieldAlias},

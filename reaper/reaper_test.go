@@ -82,8 +82,7 @@ func TestRun(t *testing.T) {
 			recorded: &link.ReapStats{DeletedTotal: 3, Successful: 1},
 		},
 		"storage is down": {
-			result: telemetry.ResultFailed, reap: func(context.Context) (link.ReapResult,
-				error) {
+			result: telemetry.ResultFailed, reap: func(context.Context) (link.ReapResult, error) {
 				return link.ReapResult{}, link.ErrUnavailable
 			},
 			failed: true, line: `"ERROR","msg":"` + telemetry.LogReaperFailed,
@@ -96,8 +95,7 @@ func TestRun(t *testing.T) {
 		},
 		"the roll-up fails": {
 			result: telemetry.ResultFailed, reap: reapThree,
-			rollUp: func(context.Context) (clicks.RollUpResult,
-				error) {
+			rollUp: func(context.Context) (clicks.RollUpResult, error) {
 				return clicks.RollUpResult{}, link.ErrUnavailable
 			},
 			failed: true, line: `"ERROR","msg":"` + telemetry.LogClicksNotRolledUp,

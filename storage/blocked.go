@@ -176,8 +176,7 @@ func (b *Blocked) readFrom(ctx context.Context, t *store) (link.Hosts, error) {
 	hosts := link.Hosts{}
 	err := table.Safely(func() error {
 		return scanBlocked(ctx, t, []string{"RowKey"}, func(e blockedEntity) {
-			hosts[link.Host(
-				e.RowKey)] = struct{}{}
+			hosts[link.Host(e.RowKey)] = struct{}{}
 		})
 	})
 	return hosts, err

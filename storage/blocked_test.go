@@ -96,13 +96,11 @@ func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 		refuses func(*rig, *storage.Links) bool
 	}{
 		"redirect": {withCache, func(_ *rig, s *storage.Links) bool {
-			s.Get(ctx,
-				"one")
+			s.Get(ctx, "one")
 			return s.Blocked.Has(ctx, url1)
 		}},
 		"redirect without a cache": {nil, func(_ *rig, s *storage.Links) bool {
-			s.Get(ctx,
-				"one")
+			s.Get(ctx, "one")
 			return s.Blocked.Has(ctx, url1)
 		}},
 		"shorten": {withCache, func(r *rig, s *storage.Links) bool {
@@ -131,15 +129,13 @@ func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 			r.wantBlocked("here", here, true)
 			r.clock.Advance(past)
 			testutil.Eventually(t, "it is refused elsewhere", func() bool {
-				return test.refuses(r,
-					elsewhere)
+				return test.refuses(r, elsewhere)
 			})
 			r.unblock(here, badHost)
 			r.wantBlocked("here", here, false)
 			r.clock.Advance(past)
 			testutil.Eventually(t, "it is not refused any more", func() bool {
-				return !test.refuses(
-					r, elsewhere)
+				return !test.refuses(r, elsewhere)
 			})
 		})
 	}
@@ -234,8 +230,7 @@ func TestBlockedHostsAtTheStart(t *testing.T) {
 			r.proxy.Reset()
 			if fault == faultproxy.Freeze { // what is under way ends by itself
 				testutil.Eventually(t, "they are known", func() bool {
-					return s.Blocked.Has(ctx,
-						url1)
+					return s.Blocked.Has(ctx, url1)
 				})
 				return
 			}
@@ -366,12 +361,10 @@ func TestBlockedHostsWithFaultsAtAnyPoint(t *testing.T) {
 		blocks bool
 		do     func(context.Context, *storage.Links) error
 	}{
-		"block": {true, func(ctx context.Context,
-			s *storage.Links) error {
+		"block": {true, func(ctx context.Context, s *storage.Links) error {
 			return s.Blocked.Add(ctx, badHost)
 		}},
-		"unblock": {false, func(ctx context.Context,
-			s *storage.Links) error {
+		"unblock": {false, func(ctx context.Context, s *storage.Links) error {
 			return s.Blocked.Remove(ctx, badHost)
 		}},
 	} {

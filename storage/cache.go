@@ -21,31 +21,30 @@ import (
 )
 
 const (
-	// entryOverhead is what an entry costs in memory besides the bytes of its strings: the entry
-	// itself and what ristretto keeps for it in its map and its policy. Measured as the growth of
-	// the heap per entry in a cache of 20,000 (TestCacheStaysWithinItsSize), with a tenth to spare;
-	// ristretto adds 56 of its own to every cost.
+	// entryOverhead is how many bytes an entry takes besides its strings: the entry itself, and
+	// what ristretto keeps for it in its map and its policy. It is the growth of the heap per entry
+	// in a cache of 20,000 (TestCacheStaysWithinItsSize), with a tenth to spare. ristretto adds 56
+	// bytes of its own to every cost.
 	entryOverhead = 344
-	// countersPerEntry is ristretto's advice, for entries as small as a "not found" is.
+	// countersPerEntry is what ristretto advises, for entries as small as a "not found".
 	countersPerEntry = 10
 
-	// staleRetry is how long a stale link is served without asking the table again after the table
-	// failed. So an outage costs a popular link one slow response now and then, and the table is
-	// not stormed when it comes back.
+	// staleRetry is how long after a failed read a stale link is served without another read. So an
+	// outage costs a popular link one slow response now and then, and the callers do not storm the
+	// table when it comes back.
 	staleRetry = 5 * time.Second
 
-	// sweepEvery is how often a full cache drops the entries past their staleUntil.
+	// sweepEvery is how often a full cache drops the entries that are past their staleUntil.
 	sweepEvery = time.Minute
 )
 
 // cache serves links from memory, in front of the table.
 //
-// A hit takes no lock but that of ristretto's shard, makes no call and allocates nothing.
-//
-// The methods that only forget or replace may be called on a nil cache.
+// A hit makes no call, allocates nothing, and takes only the lock of ristretto's shard. The methods
+// that only forget or replace may be called on a nil cache.
 type cache struct {
 	table func(context.Context, link.Alias) (linkRow, error)
-	// whether what is cached is right, but for the last seconds
+	// current reports whether what is cached is right, but for changes of the last seconds.
 	current   func(context.Context, time.Time) bool
 	config    CacheConfig
 	timeout   time.Duration // of a read that callers share
@@ -59,28 +58,29 @@ type cache struct {
 	doubted atomic.Int64 // what was cached until then counts as stale, in Unix nanoseconds
 
 	// forgotten counts how often aliases were forgotten, in slots that many aliases share. A read
-	// during which that has happened may have seen the link as it was before, so it is not cached.
+	// during which its alias was forgotten may have seen the link as it was before the change. Its
+	// result is not cached.
 	forgotten [256]atomic.Uint32
 }
 
-// entry is what is known of a link, of a tombstone, or, without a long URL and a state, that there
-// is neither. It does not change but for notBefore, so that a hit needs no lock.
+// entry is a link, a tombstone, or, without a long URL and a state, the knowledge that there is
+// neither. Only notBefore ever changes, so that a hit needs no lock.
 type entry struct {
 	alias      link.Alias
 	longURL    string
 	owner      string
 	etag       table.ETag // "" unless the link may become shared
 	createdAt  time.Time
-	expiresAt  time.Time  // of a tombstone: since when there is only that
+	expiresAt  time.Time  // of a tombstone: when the link ended
 	gone       link.State // why there is only a tombstone
 	cachedAt   int64      // these are in Unix nanoseconds
 	staleUntil int64
-	// the earliest time of the next refresh after one failed; zero: none failed
+	// the earliest time of the next refresh after one that failed; zero if none failed
 	notBefore  atomic.Int64
 	statusCode int16
 	shared     bool
 	unsettled  bool       // when it was read
-	counted    clicks.Day // from that day on, clicks are its own
+	counted    clicks.Day // the first day whose clicks are its own
 }
 
 // link returns the link or tombstone of the entry.
@@ -99,7 +99,7 @@ func (e *entry) row(stale bool) linkRow {
 	return r
 }
 
-// isLink reports whether the entry is of a link, and no tombstone.
+// isLink reports whether the entry is a link.
 func (e *entry) isLink() bool { return e.longURL != "" }
 
 func (e *entry) expired(now time.Time) bool {
@@ -130,7 +130,7 @@ func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, 
 		NumCounters: max(c.config.Bytes/entryOverhead, 100) * countersPerEntry,
 		BufferItems: 64,
 		OnEvict: func(i *ristretto.Item[*entry]) {
-			// An entry past its end counts as none.
+			// An entry past its staleUntil would not have been served any more.
 			if i.Value != nil && c.now().UnixNano() < i.Value.staleUntil {
 				c.metrics.CacheEvicted.Add(1)
 			}
@@ -139,13 +139,13 @@ func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, 
 	if err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
-	// never closed: a Set during a Close panics, and the cache lives as long as the process
+	// The cache is never closed: a Set during a Close panics, and it lives as long as the process.
 	c.entries = all
 	return c, nil
 }
 
-// exactEntries are entries that stay until they are deleted, as a simulator needs them: ristretto
-// drops some as chance has it, and its goroutines never end.
+// exactEntries are entries that stay until they are deleted. A simulator needs them, since
+// ristretto drops entries at random, and its goroutines never end.
 type exactEntries struct{ all sync.Map }
 
 func (e *exactEntries) Get(alias string) (*entry, bool) {
@@ -157,8 +157,7 @@ func (e *exactEntries) Get(alias string) (*entry, bool) {
 }
 
 func (e *exactEntries) Set(alias string, v *entry, _ int64) bool {
-	e.all.Store(alias,
-		v)
+	e.all.Store(alias, v)
 	return true
 }
 func (e *exactEntries) Del(alias string)                    { e.all.Delete(alias) }
@@ -166,8 +165,8 @@ func (e *exactEntries) IterValues(func(*entry) (stop bool)) {}
 func (e *exactEntries) RemainingCost() int64                { return math.MaxInt64 }
 func (e *exactEntries) MaxCost() int64                      { return math.MaxInt64 }
 
-// hit returns the entry of a live link that can be served from memory, or nil. It is all that most
-// redirects need, and spares them the copies that get makes.
+// hit returns the entry of a live link that can be served from memory, or nil. Most redirects need
+// nothing else, and it makes none of the copies that get makes.
 func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
 	now := c.now()
 	if !c.current(ctx, now) {
@@ -189,7 +188,7 @@ func (c *cache) stale(ctx context.Context, a link.Alias) *entry {
 	now := c.now()
 	e, ok := c.entries.Get(string(a))
 	if !ok || !e.isLink() || e.expired(now) || now.UnixNano() >= e.staleUntil ||
-		// it may have been changed, and the table can be asked
+		// the link may have been changed, and the table can be asked
 		e.cachedAt <= c.doubted.Load() && c.current(ctx, now) {
 		return nil
 	}
@@ -206,12 +205,11 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 		return c.read(ctx, a, nil)
 	}
 	age := now.UnixNano() - e.cachedAt
-	// or the clock was put back
+	// An age below zero means that the clock was put back.
 	current = current && e.cachedAt > c.doubted.Load() && age > -int64(time.Second)
 	switch {
 	case current && e.expired(now):
-		// The table can say nothing new about it, unless it was given more time; the next call
-		// asks.
+		// The table can say nothing new, unless the link was extended. The next call asks.
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
@@ -229,8 +227,8 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
-	// During the first read of the table all callers wait for it, since it may well respond. Once
-	// it has failed, one caller tries again every staleRetry, and the others do not wait for that.
+	// All callers wait for the first read, since the table may well respond. Once that has failed,
+	// one caller tries again every staleRetry, and the others do not wait for it.
 	notBefore := e.notBefore.Load()
 	if notBefore == 0 || now.UnixNano() >= notBefore && e.notBefore.CompareAndSwap(notBefore,
 		now.Add(staleRetry).UnixNano()) {
@@ -240,8 +238,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 	return e.row(true), nil
 }
 
-// read asks the table, and serves old (which
-// may be nil) if the table does not respond.
+// read asks the table, and serves old if the table does not respond. old may be nil.
 func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
 	result := shared(ctx, &c.reads, string(a), c.timeout, func(ctx context.Context) (linkRow,
 		error) {
@@ -277,7 +274,7 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 	return old.row(true), nil
 }
 
-// refresh reads the table and caches what it says, unless the alias was forgotten or replaced
+// refresh reads the table and caches the result, unless the alias was forgotten or replaced
 // meanwhile.
 func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 	forgotten, at := c.slot(a).Load(), c.now()
@@ -291,13 +288,13 @@ func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 	case errors.Is(err, link.ErrNotFound):
 		c.put(a, linkRow{}, at)
 	}
-	if c.slot(a).Load() != forgotten { // between the look and the put
+	if c.slot(a).Load() != forgotten { // between the first look and the put
 		c.entries.Del(string(a))
 	}
 	return r, err
 }
 
-// forgottenCount returns how often an alias was forgotten, or another one in its slot.
+// forgottenCount returns how often an alias was forgotten, or another alias of its slot.
 func (c *cache) forgottenCount(a link.Alias) uint32 {
 	if c == nil {
 		return 0
@@ -309,14 +306,14 @@ func (c *cache) slot(a link.Alias) *atomic.Uint32 {
 	return &c.forgotten[xxhash.Sum64String(string(a))%uint64(len(c.forgotten))]
 }
 
-// put caches what a read or a write that began at some time has returned, or "not found" if that is
-// zero, in place of what was cached for the alias. A process may have stood still since then, and
-// be told no more of what has changed.
+// put caches the result of a read or write that began at a time. A zero row means "not found". It
+// is that time, not the present, that counts for its age: the process may have stood still since,
+// and have missed announcements of changes.
 func (c *cache) put(a link.Alias, r linkRow, at time.Time) { c.putAt(a, r, at, 0) }
 
-// putStale caches a link of the secondary, as one that is stale from the start, unless its alias
-// was forgotten more often than so: the next caller gets it at once, and the table is asked
-// again after staleRetry.
+// putStale caches a link of the secondary as one that is already stale: the next caller gets it at
+// once, and the table is asked again after staleRetry. If the alias was forgotten since
+// forgottenCount returned forgotten, it does nothing.
 func (c *cache) putStale(a link.Alias, r linkRow, forgotten uint32) {
 	if c != nil && r.LongURL != "" && c.slot(a).Load() == forgotten {
 		now := c.now()
@@ -324,11 +321,12 @@ func (c *cache) putStale(a link.Alias, r linkRow, forgotten uint32) {
 	}
 }
 
-// putAt caches what was read at some time, and is not to be asked for again before another one.
+// putAt caches what was read at a time. Where that is stale, the table is not asked again before
+// notBefore, in Unix nanoseconds.
 func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 	now := c.now()
 	e := &entry{
-		// Cloned, or the entry would keep the whole request in memory.
+		// A clone, since the alias itself would keep the whole request in memory.
 		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner,
 		createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
 		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
@@ -352,16 +350,16 @@ func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 		e.staleUntil = e.expiresAt.UnixNano()
 	}
 
-	// A disabled or deleted link is not cached, so that it shows at once if it is enabled or
-	// restored here.
+	// A disabled or deleted link is not cached, so that it works at once when it is enabled or
+	// restored.
 	if dead || r.Disabled || !r.DeletedAt.IsZero() {
 		c.entries.Del(string(a))
 		return
 	}
-	// Without ristretto's time to live: it keeps a list for every five seconds in which entries
-	// expire, and frees none before that time, so that with many links passing through the lists
-	// outgrow the entries. An entry past its end is not served (see get), and is swept out when
-	// others need the room.
+	// ristretto's time to live is not used. ristretto keeps a list for every five seconds in which
+	// entries expire, and frees none before that time: where many links pass through the cache, the
+	// lists outgrow the entries. get does not serve an entry past its staleUntil, and sweep drops
+	// it when others need the room.
 	text := int64(2*len(a) + len(e.longURL) + len(e.owner) + len(e.etag))
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
@@ -371,9 +369,9 @@ func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
 	c.metrics.CacheBytes.Set(c.entries.MaxCost() - c.entries.RemainingCost())
 }
 
-// sweep drops the entries past their staleUntil. Ristretto alone would keep them for days: it
-// admits a new entry only if it is asked for more often than the one that it would evict, dead or
-// not.
+// sweep drops the entries that are past their staleUntil. ristretto alone would keep them for days:
+// it admits a new entry only if that is asked for more often than the one that it would evict, dead
+// or not.
 func (c *cache) sweep(now time.Time) {
 	last := c.swept.Load()
 	if now.UnixNano()-last < int64(sweepEvery) || !c.swept.CompareAndSwap(last, now.UnixNano()) {
@@ -387,14 +385,14 @@ func (c *cache) sweep(now time.Time) {
 			}
 			return false
 		})
-		for _, a := range dead { // one that was renewed meanwhile is read once more
+		for _, a := range dead { // a link that was read again meanwhile is read once more
 			c.entries.Del(string(a))
 		}
 	}()
 }
 
-// replace caches a link that a write which began at some time has made, in place of what was
-// cached, or is about to be.
+// replace caches a link as a write that began at a time has left it, in place of what is cached or
+// is being read.
 func (c *cache) replace(r linkRow, at time.Time) {
 	if c != nil {
 		c.forget(r.Alias)
@@ -402,9 +400,10 @@ func (c *cache) replace(r linkRow, at time.Time) {
 	}
 }
 
-// forget evicts what is cached for an alias, or about to be. Later callers do not join a read that
-// is under way. In ristretto the Set of a new key takes effect a moment later, and a second Set
-// within that moment is lost; a Del between the two makes the second one count.
+// forget evicts what is cached for an alias, and keeps a read that is under way from being cached.
+// Later callers do not join that read. In ristretto the Set of a new key takes effect a moment
+// later, and a second Set within that moment is lost. A Del between the two makes the second one
+// count.
 func (c *cache) forget(a link.Alias) {
 	if c != nil {
 		c.slot(a).Add(1)

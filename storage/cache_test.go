@@ -79,8 +79,7 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 		Now: func() time.Time { return start.Add(time.Duration(nanoseconds.Load())) },
 	}
 	var err error
-	if r.cache, err = newCache(&config, r.table.get, func(context.Context,
-		time.Time) bool {
+	if r.cache, err = newCache(&config, r.table.get, func(context.Context, time.Time) bool {
 		return !r.outdated.Load()
 	}); err != nil {
 		t.Fatal(err)
@@ -558,8 +557,7 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 	}
 	for name, entry := range map[string]func(r *cacheRig, i int){
 		"unknown aliases": func(r *cacheRig, i int) {
-			r.put(link.Alias(fmt.Sprintf("n%07d", i)),
-				linkRow{}, r.now())
+			r.put(link.Alias(fmt.Sprintf("n%07d", i)), linkRow{}, r.now())
 		},
 		"short links": func(r *cacheRig, i int) {
 			a := link.Alias(fmt.Sprintf("s%07d", i))
@@ -634,8 +632,7 @@ func TestACacheHitAllocatesNothing(t *testing.T) {
 			r := newHitRig(t)
 			reads := r.table.gets.Load()
 			if n := testing.AllocsPerRun(1000, func() {
-				_, _ = r.get(context.Background(),
-					hit.alias)
+				_, _ = r.get(context.Background(), hit.alias)
 			}); n != 0 {
 				t.Errorf("%v allocations", n)
 			}

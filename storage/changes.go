@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// changesTrusted is how old the last poll may be for what is cached to count as right: so a
-	// change shows in every process this long after it was acknowledged, at the latest.
+	// changesTrusted is how long after a successful poll cached values count as right. So a change
+	// shows in every process this long after it was acknowledged, at the latest.
 	changesTrusted = 15 * time.Second
-	// changesOverlap is how far before the last poll the next one looks back: clocks may differ by
+	// changesOverlap is how far before the last poll the next one looks back. Clocks may differ by
 	// half of it, and a read may have been under way when its link was changed.
 	changesOverlap = time.Minute
-	// changesKept is how long a row is kept, and changesGap how long a process may go without a
-	// poll and still find all of them.
+	// changesKept is how long a row is kept. changesGap is how long a process may go without a poll
+	// and still find all rows.
 	changesKept = time.Hour
 	changesGap  = 30 * time.Minute
 
@@ -31,40 +31,39 @@ const (
 	changesMinute = "200601021504"
 )
 
-// changes tells other processes what this one is about to change, by rows in ShortUrlsState, and
-// forgets what others have changed. A process polls only while it gets requests.
+// changes tells other processes by rows in ShortUrlsState what this one is about to change. It
+// polls for the rows of others, and has what they changed forgotten. A process polls only while it
+// gets requests.
 type changes struct {
 	config      *Config
 	rows        *store
 	subscribers []subscriber
 
-	// the last request, give or take a second; these are in Unix nanoseconds
-	asked   atomic.Int64
+	// All times are in Unix nanoseconds.
+	asked   atomic.Int64 // when the last request came, give or take a second
 	polled  atomic.Int64 // when the last successful poll began
 	failed  atomic.Int64 // when the last poll failed; zero if it succeeded
 	warned  atomic.Bool  // of the failure
 	polling singleflight.Group
 }
 
-// subscriber keeps in memory what other processes may change. Its doubt and settle may be nil.
+// subscriber keeps values in memory that other processes may change. doubt and settle may be nil.
 type subscriber struct {
-	prefix string // of the names that are its own
-	// forgets what is known by a name, which is given without the prefix
-	forget func(name string)
-	doubt  func()                      // makes all that is known count as stale
-	settle func(context.Context) error // reads what is to be known again at once
+	prefix string                      // of the names of its values
+	forget func(name string)           // forgets a value; name is without the prefix
+	doubt  func()                      // makes all values count as stale
+	settle func(context.Context) error // reads again what must not be missing
 }
 
 func newChanges(config *Config, rows *store) *changes {
 	c := &changes{config: config, rows: rows}
-	c.polled.Store(config.Now().UnixNano()) // nothing that is older is cached
+	c.polled.Store(config.Now().UnixNano()) // nothing was cached before
 	return c
 }
 
 func (c *changes) subscribe(s subscriber) { c.subscribers = append(c.subscribers, s) }
 
-// forget has the subscriber of a name forget what is known by it: the first one that has its
-// prefix.
+// forget has a subscriber forget the value of a name: the first one whose prefix the name has.
 func (c *changes) forget(name string) {
 	for _, s := range c.subscribers {
 		if rest, ok := strings.CutPrefix(name, s.prefix); ok {
@@ -74,10 +73,10 @@ func (c *changes) forget(name string) {
 	}
 }
 
-// tell announces changes, which must be done before the first write of any of them: so a process
-// that has read the row either sees the change, or forgets what it saw before. Several are in one
-// row, else an import would have every process read many pages at each poll; table.MaxBatch names
-// at most. Errors: link.ErrUnavailable.
+// tell announces changes by their names, of which there may be table.MaxBatch. The caller announces
+// before the first write of any of them: so a process that has read the announcement either sees
+// the change, or forgets what it saw before. Several names are in one row. Otherwise every process
+// would read many pages at each poll after an import. Errors: link.ErrUnavailable.
 func (c *changes) tell(ctx context.Context, names ...string) error {
 	row := map[string]string{"PartitionKey": changesPrefix +
 		c.config.Now().UTC().Format(changesMinute), "RowKey": names[0]}
@@ -92,16 +91,16 @@ func (c *changes) tell(ctx context.Context, names ...string) error {
 	return err
 }
 
-// current reports whether what is cached is right now, but for changes of the last seconds. After
-// an idle time, it waits for a poll. While polls fail it returns false, and the caller has to ask
-// the table.
+// current reports whether what is cached is right, but for changes of the last seconds. After an
+// idle time it waits for a poll. While polls fail it returns false, and the caller has to ask the
+// table.
 func (c *changes) current(ctx context.Context, at time.Time) bool {
 	if c.config.ChangesEvery == 0 {
 		return true
 	}
 	now := at.UnixNano()
 	if asked := c.asked.Load(); now-asked > int64(time.Second) || now < asked {
-		c.asked.Store(now) // not each time: the processors would pass it to and fro
+		c.asked.Store(now) // once a second only: a shared write slows down all processors
 	}
 	if age := now - c.polled.Load(); 0 <= age && age <= int64(changesTrusted) {
 		return true
@@ -117,7 +116,8 @@ func (c *changes) current(ctx context.Context, at time.Time) bool {
 	case got := <-polled:
 		return got.Err == nil
 	case <-wait.C:
-		// if it succeeded at this very moment, polled is looked at first
+		// If the poll succeeds at this very moment, that does no harm: the next call looks at
+		// polled first.
 		c.failed.Store(c.config.Now().UnixNano())
 	case <-ctx.Done():
 	}
@@ -168,7 +168,7 @@ func (c *changes) poll(ctx context.Context) <-chan singleflight.Result {
 
 func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	if gap := begin.Sub(last); gap < 0 || gap > changesGap {
-		// Some rows may have been dropped. Nothing that was cached until now is trusted again.
+		// Some rows may have been dropped, so nothing that was cached until now is trusted.
 		for _, s := range c.subscribers {
 			if s.doubt != nil {
 				s.doubt()
@@ -207,18 +207,18 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	return nil
 }
 
-// drop deletes the rows that are older than any process may need.
+// drop deletes the rows that no process needs any more.
 func (c *changes) drop(ctx context.Context, now time.Time) error {
 	before := now.Add(-changesKept).UTC().Format(changesMinute)
 	return c.rows.deleteRange(ctx, table.Range{From: changesPrefix, Before: changesPrefix + before})
 }
 
-// The names of changes of an API key and of a blocked host begin with these, as no alias can.
+// These begin the names of changes of an API key and of a blocked host. No alias has a "|".
 const (
 	keyChange  = "key|"
 	hostChange = "host|"
 )
 
-// severalChanges begins the key of a row whose property Names has the names of several changes, one
-// on each line.
+// severalChanges begins the RowKey of a row that announces several changes. Its property Names has
+// a name on each line.
 const severalChanges = "several|"

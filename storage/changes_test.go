@@ -35,8 +35,7 @@ func followed(t *testing.T) *rig {
 func (r *rig) cached(s *storage.Links, a link.Alias) {
 	r.t.Helper()
 	testutil.Eventually(r.t, "it is cached", func() bool {
-		return len(
-			r.calls(func() { s.Get(ctx, a) })) == 0
+		return len(r.calls(func() { s.Get(ctx, a) })) == 0
 	})
 }
 
@@ -64,24 +63,19 @@ func TestAChangeIsSeenEverywhere(t *testing.T) {
 			setEnd(0), func(_ *rig, l link.Link) bool { return l.ExpiresAt.IsZero() }},
 		"delete": {there("a", url1, time.Hour),
 			deleteOne, func(r *rig, l link.Link) bool {
-				return l.State(
-					now(r)) == link.StateDeleted
+				return l.State(now(r)) == link.StateDeleted
 			}},
 		"restore": {there("a", url1, time.Hour, deleteOne),
 			restoreOne, func(r *rig, l link.Link) bool {
-				return l.State(
-					now(r)) == link.StateLive
+				return l.State(now(r)) == link.StateLive
 			}},
-		"claim": {there("", url1, time.Hour), claim("b", false), func(_ *rig,
-			l link.Link) bool {
+		"claim": {there("", url1, time.Hour), claim("b", false), func(_ *rig, l link.Link) bool {
 			return l.Owner == "b"
 		}},
-		"chosen alias": {nil, create("a", "one", url1, 0), func(_ *rig,
-			l link.Link) bool {
+		"chosen alias": {nil, create("a", "one", url1, 0), func(_ *rig, l link.Link) bool {
 			return l.LongURL == url1
 		}},
-		"nobody's, too": {nil, create("", "one", url1, time.Hour), func(_ *rig,
-			l link.Link) bool {
+		"nobody's, too": {nil, create("", "one", url1, time.Hour), func(_ *rig, l link.Link) bool {
 			return l.LongURL == url1
 		}},
 		"disabled": {there("a", url1, 0),
@@ -286,8 +280,7 @@ func TestChangesThatCannotBeAskedFor(t *testing.T) {
 			}
 			r.wantCalls("the next one", append(polls(test.tries), read), func() {
 				fail()
-				get(s,
-					url2)
+				get(s, url2)
 			})
 			r.wantCalls("and then", []string{read}, func() {
 				fail()

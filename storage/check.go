@@ -18,8 +18,8 @@ import (
 	"tiney/storage/table"
 )
 
-// Damage is a kind of damage that Check finds. docs/operations.md says of each what it means, what
-// a repair does, and what harm it does if it is left.
+// Damage is a kind of damage that Check finds. docs/operations.md says what each kind means, what a
+// repair does, and what harm the damage does.
 type Damage string
 
 // The kinds of damage. A link may also be a deleted one or a tombstone.
@@ -47,8 +47,8 @@ const (
 
 const (
 	checkConcurrency = inBackground // rows that are looked at again at the same time
-	// changesLate and visitorKeysLate are when the reaper must have deleted an announcement, and
-	// the key of a day since its beginning: that is done by complete runs only.
+	// changesLate is the age at which the reaper must have deleted an announcement, and
+	// visitorKeysLate that of a day's key since its day began. Only complete runs delete them.
 	changesLate     = 2 * changesKept
 	visitorKeysLate = 24*time.Hour + rollUpAfter + 24*time.Hour
 )
@@ -63,12 +63,12 @@ var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWitho
 // CheckConfig says what Check does.
 type CheckConfig struct {
 	Repair bool
-	// MinAge is how long before the check a row must have been written to be judged, by the clock
-	// of the storage service: a younger one may be part of an operation that is under way. Zero
-	// judges all rows, which is right while no process writes.
+	// MinAge is the age at which a row is judged, by the clock of the storage service. A younger
+	// one may be part of an operation that is under way. Zero judges all rows, which is right while
+	// no process writes.
 	MinAge time.Duration
-	Found  func(Finding)                  // is told of one finding after the other
-	Read   func(table string, rows int64) // is told how far the scan of a table is; may be nil
+	Found  func(Finding)                  // is called with each finding, one call at a time
+	Read   func(table string, rows int64) // is called with the rows read of a table; may be nil
 }
 
 // Finding is a damaged row.
@@ -77,37 +77,37 @@ type Finding struct {
 	Table, Partition, Row string
 	Detail                string // for people; quotes no long URL
 	Mended                bool   // by a repair
-	// why a repair failed; nil if none was tried, or there is none for it
+	// why a repair failed; nil if none was tried
 	Err error
 }
 
 // CheckResult sums up a check.
 type CheckResult struct {
 	Rows map[string]int64 // of each table, by its name
-	// rows that looked damaged and were not judged, since they, or what they belong to, were just
-	// written
+	// rows that looked damaged, but were not judged: they, or the rows they belong to, were younger
+	// than MinAge
 	Young                 int64
 	Found, Mended, Failed int64
-	// Overdue are the expiry rows that are due and that no reaper has handled yet, and OldestDue is
-	// when the first of them was due.
+	// Overdue is the number of expiry rows that are due and that no reaper has handled yet.
+	// OldestDue is when the first of them was due.
 	Overdue   int64
 	OldestDue time.Time
-	// Twins are the live links beside another one of the same URL and owner. That is no damage: one
-	// may have an alias that was chosen, or come from a create that broke off before it responded,
-	// and nothing in a row tells.
+	// Twins is the number of live links beside another one of the same URL and owner. That is no
+	// damage: one of them may have a chosen alias, or come from a create that broke off before it
+	// responded. Nothing in a row tells which.
 	Twins int64
 }
 
-// Check reads all tables and finds what breaks a promise and no crash may leave, and what a crash
-// leaves to the reaper or to lists. It may repair that, while other processes serve, edit and reap:
-// what looks damaged is read once more, and each write carries the ETag of what was read then, or
-// adds what is harmless in excess. So it may be stopped at any point too.
+// Check reads all tables. It finds rows that break a promise, which no crash may leave, and rows
+// that a crash leaves to the reaper or to lists. It may repair them while other processes serve,
+// edit and reap: it reads once more what looks damaged, and each of its writes carries the ETag of
+// that reading, or adds a row that does no harm if it is not needed. So it may be stopped at any
+// point.
 //
-// Of what it reads it keeps fingerprints of 8 bytes only, of which there are 7 for each link at
-// most.
+// It keeps only fingerprints of 8 bytes of what it reads, at most 7 for each link.
 //
 // Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what was found until then.
-// Its text says if a table is missing, which Check does not make.
+// The text of the error says if a table is missing, which Check does not create.
 func (s *Links) Check(ctx context.Context, config CheckConfig) (CheckResult, error) {
 	if err := s.tablesExist(ctx); err != nil {
 		return CheckResult{}, err
@@ -165,23 +165,25 @@ type checking struct {
 	now  time.Time
 	seed maphash.Seed
 
-	// Fingerprints of what there is.
-	expiries, due prints // expiry rows by their keys; aliases of those that are due
-	// aliases that have an expiry row; aliases with the keys of the index of their guards
-	ending, guards prints
-	listed         prints // rows of owners' lists
-	aliases        prints // rows of links
-	indexed, owned prints // aliases with their keys of the index; rows that owners' lists must have
-	live           prints // keys of the index that live links have
+	expiries prints // keys of expiry rows
+	due      prints // aliases of expiry rows that are due
+	ending   prints // aliases of expiry rows, once for each row
+	guards   prints // aliases with the index keys of their guards
+	listed   prints // keys of rows of owners' lists
+	aliases  prints // aliases of links
+	indexed  prints // aliases of links with their index keys
+	owned    prints // keys of rows that owners' lists must have
+	live     prints // index keys of live links, once for each link
 
-	// the first day that is not; 1970 while a roll-up is under way, or if that is not known
+	// the first day that is not rolled up; 1970 while a roll-up is under way, or if it is not known
 	rolledUp clicks.Day
 
 	mu   sync.Mutex
 	done CheckResult
 }
 
-// prints is a set of fingerprints. It is sorted once it is complete, by sort.
+// prints is a multiset of fingerprints. sort must be called between the last add and the first has
+// or count.
 type prints []uint64
 
 func (p *prints) add(print uint64)     { *p = append(*p, print) }
@@ -196,9 +198,9 @@ func (p prints) count(print uint64) (n int) {
 	return n
 }
 
-// print returns the fingerprint of some texts. That two are the same hides damage, once in 2^64 by
-// the number of rows, and never invents any: what is missing among prints is looked up in its
-// table.
+// print returns the fingerprint of some texts. Where two fingerprints are the same, damage is
+// overlooked: the chance is the number of rows in 2^64. None is made up, since a row that is
+// missing among the prints is looked up in its table.
 func (c *checking) print(texts ...string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
@@ -209,15 +211,15 @@ func (c *checking) print(texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// look looks once more at a row that seems to be damaged. Nil: it does not.
+// look looks once more at a row that seems to be damaged. It is nil if the row seems sound.
 type look func(context.Context) error
 
-// scan reads a table, but for columns that are not named unless that is "", and looks once more at
-// the rows for which see asks for it.
+// scan reads a table, with the named properties, or all if there are none. It calls the look that
+// see returns for a row.
 func (c *checking) scan(ctx context.Context, t *store, properties []string,
 	see func(listedRow) look) error {
 	rows := int64(0)
-	defer func() { c.done.Rows[t.table.Name()] = rows }() // some are read twice
+	defer func() { c.done.Rows[t.table.Name()] = rows }() // set, not added: some are read twice
 	return t.table.List(ctx, table.Query{Properties: properties}, func(listed [][]byte) error {
 		page, err := t.decode(listed)
 		if err != nil {
@@ -238,7 +240,8 @@ func (c *checking) scan(ctx context.Context, t *store, properties []string,
 	})
 }
 
-// get reads a row that seems to be damaged once more. Ok: it is there, and old enough to be judged.
+// get reads a row that seems to be damaged once more. ok reports whether it exists and is old
+// enough to be judged.
 func (c *checking) get(ctx context.Context, t *store, partition, key string) (r listedRow, ok bool,
 	err error) {
 	data, etag, err := t.get(ctx, partition, key)
@@ -268,8 +271,8 @@ func (c *checking) old(r listedRow) bool {
 	return false
 }
 
-// link reads a link that seems to be damaged, or that what seems damaged leads to. Judge: what it
-// says, and that there is none, may be judged.
+// link reads a link that seems to be damaged, or to which such a row leads. there reports whether
+// it exists, and judge whether that and what it says may be judged.
 func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, judge bool,
 	err error) {
 	data, etag, err := c.s.links.rows.get(ctx, linkPartition(a), string(a))
@@ -280,7 +283,7 @@ func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, ju
 		return l, false, false, err
 	}
 	if l, err = decodeLink(data, a, etag); err != nil {
-		return l, true, false, nil // it does not say what belongs to it
+		return l, true, false, nil // a damaged link does not say which rows belong to it
 	}
 	rows, err := c.s.links.rows.decode([][]byte{data})
 	return l, true, err == nil && c.old(rows[0]), err
@@ -288,8 +291,8 @@ func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, ju
 
 var errMeanwhile = errors.New("another process has changed it meanwhile; check again")
 
-// found reports a damaged row, and repairs it if that is wanted and repair is not nil. It returns
-// the error of ctx only.
+// found reports a damaged row, and repairs it if the config says so and repair is not nil. It
+// returns only the error of ctx.
 func (c *checking) found(ctx context.Context, damage Damage, t *store, row rowKey, repair look,
 	detail string, args ...any) error {
 	f := Finding{Damage: damage, Table: t.table.Name(), Partition: row.partition, Row: row.key,
@@ -318,8 +321,8 @@ func drop(t *store, r listedRow) look {
 	return func(ctx context.Context) error { return t.delete(ctx, r.rowKey) }
 }
 
-// unreadable looks once more at a row of which wrong says what is wrong. Nothing tells what it
-// should be, so it is left.
+// unreadable returns a look at a row in which wrong finds something. Nothing tells what the row
+// should be, so there is no repair.
 func (c *checking) unreadable(damage Damage, t *store, r listedRow,
 	wrong func(listedRow) string) look {
 	if wrong(r) == "" {
@@ -434,11 +437,11 @@ func (c *checking) checkLinks(ctx context.Context) error {
 	return err
 }
 
-// ends reports whether a reaper will look at a link when its time is over. The row for the end of a
-// deleted link or a tombstone may be for another time, since the settings were others when it was
-// written, and that of a link that was over when it was imported is for a minute later; if the
-// reaper comes too early, it adds the right one. A row for the end that the link would have had,
-// had it not been deleted, is none of these if that is later.
+// ends reports whether a reaper will look at a link when its time is over. The expiry row of a
+// deleted link or a tombstone may be for another time than its end, since the settings may have
+// changed after it was written. That of a link that was over when it was imported is for a minute
+// later. A reaper that comes too early adds the right row. The row for the end that a deleted link
+// would have had does not count if it is later.
 func (c *checking) ends(l linkRow) bool {
 	end := c.s.end(l.Link)
 	if end.IsZero() || c.expiries.has(c.print(expiryKey(end, l.Alias))) {
@@ -454,8 +457,8 @@ func (c *checking) ends(l linkRow) bool {
 	return rows > 0
 }
 
-// isListed reports whether a link is among those of its owner, unless there is none, or a reaper is
-// about to put that in order.
+// isListed reports whether its owner's list has a link. It is also true if the link has no owner,
+// or if a reaper is about to look at the link.
 func (c *checking) isListed(l linkRow) bool {
 	return l.Owner == "" || c.listed.has(c.print(ownerPartition(l.Owner), ownerKey(l.Link))) ||
 		c.due.has(c.print(string(l.Alias)))
@@ -473,7 +476,8 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 			return false, err
 		}
 		now, there, _, err := c.link(ctx, a)
-		return there && now.etag == l.etag, err // else it was ended or edited between the two reads
+		// If not, the link was ended or edited between the two reads.
+		return there && now.etag == l.etag, err
 	}
 	if end := c.s.end(l.Link); !c.ends(l) {
 		partition, key := expiryKey(end, a)
@@ -482,7 +486,7 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 		} else if missing {
 			err := c.found(ctx, LinkWithoutExpiry, c.s.links.rows,
 				row, func(ctx context.Context) error {
-					// if it has another end by now, the reaper drops the row
+					// If the link has another end by now, the reaper drops the row.
 					_, err := c.s.expiry.put(ctx, end, a)
 					return err
 				}, "it has no expiry row for its end, %s", end.Format(time.RFC3339))
@@ -503,24 +507,23 @@ func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
 		"its owner's list lacks it")
 }
 
-// relist lists a link among those of its owner, unless it has ended since it was read.
+// relist adds a link to its owner's list, unless it has ended since it was read.
 func (c *checking) relist(ctx context.Context, l linkRow) error {
 	listed, err := c.s.owners.insert(ctx, l)
 	if errors.Is(err, table.ErrExists) || errors.Is(err, table.ErrGone) {
-		// The row is that of a create or an import which came first, and may still make its link,
-		// or undo it. Written anew, the row cannot be deleted by the ETag that it had; nor does
-		// this delete it.
+		// A create or an import was first, and may still make its link or undo it. After this
+		// write it cannot delete the row by the ETag that the row had. Nor does this delete it.
 		listed, err = "", c.s.owners.put(ctx, l)
 	}
 	if err != nil {
 		return err
 	}
-	// A reaper that ends it has perhaps looked for the row before.
+	// A reaper that ends the link may have looked for the row before.
 	now, err := c.s.read(ctx, l.Alias)
 	if err == nil && now.Owner == l.Owner || err != nil && !errors.Is(err, link.ErrNotFound) {
 		return err
 	}
-	// An import may have made the very same link since, and then has written the row anew.
+	// An import may have made the same link since, and has then written the row anew.
 	if err := c.s.owners.delete(ctx, l.Link, listed); !errors.Is(err, table.ErrChanged) {
 		return err
 	}
@@ -573,7 +576,7 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 		if err := drop(t, r)(ctx); err != nil {
 			return err
 		}
-		// An edit may have led the link here just before, and have found the row.
+		// An edit may have given the link this URL just before, and have relied on the row.
 		now, err := c.s.read(ctx, a)
 		if err == nil && now.DeletedAt.IsZero() && indexKey(now.Link) == r.key {
 			return c.s.enterGuarded(ctx, now.Link)
@@ -618,12 +621,12 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 			return again
 		}
 		e := readExpiry(r)
-		byNow := c.now // what is due is the reaper's
+		byNow := c.now // rows that are due are left to the reaper
 		switch {
 		case len(e.keys) > 0:
-			byNow = byNow.Add(guardAfter) // the link of a guard may have been taken back
+			byNow = byNow.Add(guardAfter) // the create of the guard's link may have been undone
 		case e.again:
-			byNow = byNow.Add(lookAgainAfter) // or ended, after it was extended
+			byNow = byNow.Add(lookAgainAfter) // the link may have ended after it was extended
 		}
 		if !e.expiresAt.After(byNow) || c.aliases.has(c.print(string(e.alias))) || !c.old(r) {
 			return nil
@@ -678,7 +681,7 @@ func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
 	}
 	repair := drop(t, r)
 	if len(r.partition) != len(ownerPartition("")) {
-		repair = nil // another program's
+		repair = nil // another program's row
 	}
 	return c.found(ctx, ListedWithoutLink, t, r.rowKey, repair,
 		"no link of this owner belongs to it")
@@ -742,8 +745,8 @@ func listedHash(r listedRow) string {
 	return e.Hash
 }
 
-// keyOf returns the list that a key is in, or has to be, its id there, and its hash: by the row of
-// the key, or by that of the list. There is nothing wrong with the row.
+// keyOf returns the list that has a key or should have it, the key's id in that list, and its hash.
+// r is a sound row, either of the key (isKey) or of the list.
 func keyOf(r listedRow) (list, id, hash string, isKey bool) {
 	if strings.HasPrefix(r.partition, keyListPrefix) {
 		return r.partition, r.key, listedHash(r), false
@@ -801,7 +804,7 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 				Hash: hash})); err != nil {
 				return err
 			}
-			// A Revoke of the key has perhaps looked for the row before.
+			// A Revoke of the key may have looked for the row before.
 			_, _, err := t.get(ctx, r.partition, r.key)
 			if errors.Is(err, table.ErrGone) {
 				err = t.delete(ctx, rowKey{list, id, table.Any})
@@ -886,7 +889,7 @@ func wrongClicks(r listedRow) string {
 }
 
 func (c *checking) checkClicks(ctx context.Context) error {
-	// it was rolled up on the next day
+	// The roll-up that deleted old days ran one day after the last day that it added.
 	kept := c.rolledUp + 1 - clicks.Day(c.s.config.Clicks.KeepDays)
 	t := c.s.Clicks.days
 	return c.scan(ctx, t, append(slices.Clone(totalProperties),

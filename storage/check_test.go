@@ -455,21 +455,17 @@ func TestCheckMeetsOperations(t *testing.T) {
 	// What is wrong with the link "one" before, or with the rows that it would have.
 	for damage, plant := range map[string]func(r *rig, l link.Link){
 		"its expiry row is gone": func(r *rig, l link.Link) {
-			r.Drop(r.Expiry,
-				rawtables.Expiry(l))
+			r.Drop(r.Expiry, rawtables.Expiry(l))
 		},
 		"its list lacks it": func(r *rig, l link.Link) {
-			r.Drop(r.Owners,
-				rawtables.Owner(l))
+			r.Drop(r.Owners, rawtables.Owner(l))
 		},
-		"an index row of another URL names it": func(r *rig,
-			l link.Link) {
+		"an index row of another URL names it": func(r *rig, l link.Link) {
 			l.LongURL = url2
 			r.Put(r.Index, rawtables.Index(l))
 		},
 		"it is gone, and its rows are there": func(r *rig, l link.Link) {
-			r.Drop(r.Links,
-				rawtables.Link(l))
+			r.Drop(r.Links, rawtables.Link(l))
 		},
 	} {
 		for _, name := range []string{"create, chosen by an owner", "edit, target",

@@ -46,9 +46,9 @@ const (
 	keyAhead = time.Hour
 )
 
-// Clicks counts what became of links, in memory, and writes that to a table now and then: one row
-// for each alias, day and process, which holds all that the process counted. A row is written
-// whole, so that it does not matter how often it arrives.
+// Clicks counts clicks in memory, and writes the counts to a table now and then: one row for each
+// alias, day and process, with all that the process has counted. A row is always written whole, so
+// that it does not matter how often it arrives.
 //
 // A process that is killed loses what it has not written. Nothing else loses a click or counts one
 // twice.
@@ -211,8 +211,7 @@ func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now 
 		pending := partitions[partition]
 		all.Go(func() error {
 			return table.Safely(func() error {
-				return c.save(ctx, partition,
-					pending)
+				return c.save(ctx, partition, pending)
 			})
 		})
 	}

@@ -321,8 +321,7 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 					for range 2 { // any number of further runs
 						r.clock.Advance(15 * time.Minute)
 						if err := patiently(func() error {
-							return reap(ctx, r,
-								other)
+							return reap(ctx, r, other)
 						}); err != nil {
 							t.Error(err)
 						}
@@ -690,8 +689,7 @@ func TestAnOperationThatWasStoppedTooLong(t *testing.T) {
 					r.meet(n, false, func() {
 						r.clock.Advance(10 * time.Minute)
 						if err := patiently(func() error {
-							return reap(ctx, r,
-								other)
+							return reap(ctx, r, other)
 						}); err != nil {
 							t.Error(err)
 						}

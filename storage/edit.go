@@ -70,8 +70,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias,
 			for _, i := range at[a] {
 				errs[i] = table.Safely(func() error {
 					e := &editing{s: s, until: until, told: true}
-					_, err := e.edit(ctx, a, func(l link.Link) (link.Link,
-						error) {
+					_, err := e.edit(ctx, a, func(l link.Link) (link.Link, error) {
 						return change(i, l)
 					})
 					return err

@@ -52,8 +52,7 @@ func TestAnEditKeepsWhatIsNotOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link,
-		error) {
+	if _, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) {
 		l.Title = "new"
 		return l, nil
 	}); err != nil {

@@ -148,8 +148,7 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 		"deleted":  func(l *link.Link) { l.DeletedAt = r.clock.Now() },
 		"disabled": func(l *link.Link) { l.Disabled = true },
 	} {
-		if _, err := s.Edit(ctx, a, false, func(l link.Link) (link.Link,
-			error) {
+		if _, err := s.Edit(ctx, a, false, func(l link.Link) (link.Link, error) {
 			change(&l)
 			return l, nil
 		}); err != nil {

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// keyFresh is how long a key is served after it was read, whether storage responds or not: an
-	// outage must not let a key live on that was revoked.
+	// keyFresh is how long a key is served after it was read, whether storage responds or not. No
+	// longer, since a revoked key must not live on in an outage.
 	keyFresh = time.Minute
-	// keysCached bounds the cached keys. Unknown ones are not cached, so that strangers cannot push
-	// out the others.
+	// keysCached is how many keys are cached at most. Unknown keys are not cached, so that
+	// strangers cannot push out the others.
 	keysCached = 1000
-	// keyUseRetry is the time between two tries to save the day of a key's last use.
+	// keyUseRetry is the time between two attempts to save the day of a key's last use.
 	keyUseRetry = time.Minute
 
 	keyIDLength = 16
 	hashLength  = 64
 )
 
-// Keys keeps API keys in a table, with a cache of those in use. Its methods may be called
-// concurrently, and other processes may work on the same table at the same time.
+// Keys keeps API keys in a table, and caches those in use. Its methods may be called concurrently,
+// and other processes may work on the same table at the same time.
 //
-// A key has a row by its hash, and one in the list of its owner's keys. The latter is inserted
+// A key has a row by its hash, and a row in the list of its owner. The row in the list is inserted
 // first and deleted last, so that an owner sees every key that works.
 type Keys struct {
 	rows    *store
@@ -47,14 +47,15 @@ type Keys struct {
 
 	mu     sync.Mutex
 	cached map[string]*cachedKey // by hash
-	// how often a key was forgotten: what was being read meanwhile is not cached
+	// how often a key was forgotten; a key that was being read meanwhile is not cached
 	forgotten int
 }
 
 type cachedKey struct {
 	access.Key
-	readAt int64 // these are in Unix nanoseconds
-	usedAt int64 // since when the day of its last use is to be saved; zero: it is
+	// in Unix nanoseconds
+	readAt int64
+	usedAt int64 // when saving the day of its last use was last attempted; zero: it is saved
 }
 
 func newKeys(config *Config, rows *store, changes *changes) *Keys {
@@ -142,7 +143,7 @@ func (k *Keys) read(ctx context.Context, hash string) (access.Key, error) {
 	return c.Key, nil
 }
 
-// used has the day of a key's use saved, unless that was done. k.mu is held.
+// used saves the day of a key's use in the background, unless it is saved. The caller holds k.mu.
 func (k *Keys) used(ctx context.Context, c *cachedKey, now time.Time) {
 	day := now.UTC().Format(time.DateOnly)
 	if c.LastUsedOn < day && !c.Expired(now) && now.UnixNano()-c.usedAt >= int64(keyUseRetry) {
@@ -175,7 +176,7 @@ func (k *Keys) saveUse(ctx context.Context, hash, day string) {
 	}
 }
 
-// forget evicts what is cached of a key, or about to be.
+// forget evicts a key from the cache, and keeps one that is being read from being cached.
 func (k *Keys) forget(hash string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,10 +184,10 @@ func (k *Keys) forget(hash string) {
 	delete(k.cached, hash)
 }
 
-// Create adds a key, unless its owner has access.MaxKeys that have not ended. When it returns
-// without an error, the key is durable. After an error it may be there all the same; to repeat it,
-// draw another one. A client that disconnects does not cut it short. Errors: access.ErrTooManyKeys,
-// link.ErrUnavailable.
+// Create adds a key, unless its owner already has access.MaxKeys that have not expired. When it
+// returns no error, the key is durable. After an error the key may exist all the same, and the
+// caller repeats it with a new key. The end of ctx does not cut it short. Errors:
+// access.ErrTooManyKeys, link.ErrUnavailable.
 func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
@@ -197,7 +198,7 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	}
 	if err := k.permit(ctx, key.Owner); err != nil {
 		if errors.Is(err, access.ErrTooManyKeys) {
-			// If that fails, the row leads nowhere, and List drops it.
+			// If this fails, the row leads nowhere, and List drops it.
 			_ = k.rows.delete(ctx, rowKey{keyList(key.Owner), key.ID(), table.Any})
 		}
 		return err
@@ -208,7 +209,7 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	}
 	_, _, err := k.rows.insert(ctx, encodeKey(key))
 	if errors.Is(err, table.ErrExists) {
-		// Ours, if an earlier try was applied and only its response was lost.
+		// The key is ours if an earlier try was applied and only its response was lost.
 		data, _, readErr := k.rows.get(ctx, keyPartition(key.Hash), key.Hash)
 		if there := decodeKey(data, key.Hash); readErr == nil && there.Owner == key.Owner &&
 			there.Name == key.Name {
@@ -216,7 +217,7 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 		}
 	}
 	if err == nil && d.inTime() != nil {
-		// The process was stopped for so long that List may have dropped the other row.
+		// The process stood still for so long that List may have dropped the row of the list.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, err = k.rows.upsert(ctx, listed)
@@ -224,15 +225,15 @@ func (k *Keys) Create(ctx context.Context, key access.Key) error {
 	return err
 }
 
-// permit returns access.ErrTooManyKeys if too many keys are listed for an owner that have not
-// ended. It counts after the new one was listed, so that of creates at the same time none overlooks
-// another: together they may make fewer keys than there is room for, but not more.
+// permit returns access.ErrTooManyKeys if too many keys of an owner have not expired. The new key
+// is already listed, so that concurrent creates do not overlook each other: together they may make
+// fewer keys than allowed, but not more.
 func (k *Keys) permit(ctx context.Context, owner string) error {
 	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner)}, access.MaxKeys+1)
 	if err != nil || len(rows) <= access.MaxKeys {
 		return err
 	}
-	keys, coming, err := k.ofOwner(ctx, owner) // some may have ended
+	keys, coming, err := k.ofOwner(ctx, owner) // some may have expired
 	if err != nil {
 		return err
 	}
@@ -244,8 +245,8 @@ func (k *Keys) permit(ctx context.Context, owner string) error {
 	return nil
 }
 
-// List returns the keys of an owner, or of all owners if that is "", the newest first, as they are
-// in the table. It deletes rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
+// List reads the keys of an owner, or of all owners if owner is "", the newest first. It deletes
+// rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
 func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
@@ -270,7 +271,7 @@ func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
 	return keys, err
 }
 
-// ofOwner returns the keys of an owner, and how many are listed that may be about to be inserted.
+// ofOwner returns the keys of an owner, and how many listed ones may be about to be inserted.
 func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, coming int,
 	err error) {
 	strays := newStrays(k.config, k.rows)
@@ -283,7 +284,7 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 	err = eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
 		var listed keyListEntity
 		if json.Unmarshal(rows[i].data, &listed) != nil || len(listed.Hash) != hashLength {
-			return nil // another program's
+			return nil // another program's row
 		}
 		data, _, err := k.rows.get(ctx, keyPartition(listed.Hash), listed.Hash)
 		if errors.Is(err, table.ErrGone) {
@@ -299,12 +300,12 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 	return keys, int(young.Load()), err
 }
 
-// Revoke deletes the key with this id if it is the owner's, or in any case if owner is "". When it
-// returns without an error, this process refuses the key from now on, and every other one within 15
-// seconds. A client that disconnects does not cut it short.
+// Revoke deletes the key with this id if it belongs to owner, or whoever's it is if owner is "".
+// When it returns no error, this process refuses the key from now on, and every other one within 15
+// seconds. The end of ctx does not cut it short.
 //
-// After an error it is safe to repeat. If it turns out that the key is gone already, an owner gets
-// no error as long as the list of their keys has its row, and else access.ErrUnknownKey. Errors:
+// After an error it is safe to repeat. If the key is gone by then, the call succeeds as long as the
+// owner's list has the row of the key, and returns access.ErrUnknownKey afterwards. Errors:
 // access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
 func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	if len(id) != keyIDLength || strings.Trim(id, "0123456789abcdef") != "" {
@@ -312,7 +313,7 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	}
 	d, ctx, cancel := k.config.startWrite(ctx)
 	defer cancel()
-	// the hash goes on in hex
+	// "g" comes after every hex digit with which the hash goes on.
 	r := table.Range{Partition: keyPartition(id), From: id, Before: id + "g"}
 	rows, err := k.rows.first(ctx, r, 1)
 	if err != nil {
@@ -328,7 +329,7 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {
 		return err
 	}
-	if err := d.inTime(); err != nil { // others may have read it again since they were told
+	if err := d.inTime(); err != nil { // others may have read the key again since they were told
 		return err
 	}
 	err = k.rows.delete(ctx, rowKey{keyPartition(key.Hash), key.Hash, table.Any})
@@ -336,15 +337,15 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	if err != nil {
 		return err
 	}
-	// The key is revoked. A row that is left leads nowhere, and List drops it.
+	// The key is revoked. If this fails, the row leads nowhere, and List drops it.
 	_ = k.rows.delete(ctx, rowKey{keyList(key.Owner), key.ID(), table.Any})
 	return nil
 }
 
-// revoked finishes what a Revoke that was cut short has left.
+// revoked finishes a Revoke that was cut short.
 func (k *Keys) revoked(ctx context.Context, id, owner string) error {
 	if owner == "" {
-		return access.ErrUnknownKey // whose list it may be in is not known; they drop it themselves
+		return access.ErrUnknownKey // nothing tells whose list has it; that owner's List drops it
 	}
 	strays := newStrays(k.config, k.rows)
 	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner), From: id, Before: id +
@@ -358,7 +359,7 @@ func (k *Keys) revoked(ctx context.Context, id, owner string) error {
 	return err
 }
 
-// keyEntity is a row of ShortUrlsKeys on the wire, by the hash of a key.
+// keyEntity is the row of a key in ShortUrlsKeys on the wire.
 type keyEntity struct {
 	PartitionKey  string
 	RowKey        string
@@ -372,7 +373,7 @@ type keyEntity struct {
 	LastUsedOn    string    `json:",omitzero"`
 }
 
-// keyListEntity is a row of the same table that lists a key among those of its owner.
+// keyListEntity is the row of a key in the list of its owner's keys, in the same table.
 type keyListEntity struct {
 	PartitionKey string
 	RowKey       string
@@ -397,7 +398,8 @@ func encodeKey(k access.Key) []byte {
 	return encode(e)
 }
 
-// decodeKey returns the key of a row. One that is corrupt has no owner, so that it opens nothing.
+// decodeKey returns the key of a row. A corrupt one has no owner, so that it gives access to
+// nothing.
 func decodeKey(data []byte, hash string) access.Key {
 	var e keyEntity
 	if json.Unmarshal(data, &e) != nil {

@@ -209,8 +209,7 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 	count("list of all", 1, list(""))
 	revoke := func(id, owner string) func() error {
 		return func() error {
-			return s.Keys.Revoke(ctx,
-				id, owner)
+			return s.Keys.Revoke(ctx, id, owner)
 		}
 	}
 	count("revoke what is no id", 0, revoke("nonsense", ""))
@@ -428,8 +427,7 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 				}
 
 				s, err = kill(func(s *storage.Links) error {
-					return s.Keys.Revoke(ctx, key.ID(),
-						by)
+					return s.Keys.Revoke(ctx, key.ID(), by)
 				})
 				if n >= 3 != (err == nil) || err != nil && !errors.Is(err, link.ErrUnavailable) {
 					t.Errorf("revoke: %v", err)
@@ -486,8 +484,7 @@ func TestFaultsAroundKeys(t *testing.T) {
 	t.Parallel()
 	do := map[string]func(r *rig, s *storage.Links, key access.Key) error{
 		"create": func(r *rig, s *storage.Links, key access.Key) error {
-			return s.Keys.Create(ctx,
-				r.newKey("bob"))
+			return s.Keys.Create(ctx, r.newKey("bob"))
 		},
 		"key": func(r *rig, s *storage.Links, key access.Key) error {
 			_,
@@ -495,8 +492,7 @@ func TestFaultsAroundKeys(t *testing.T) {
 			return err
 		},
 		"revoke": func(r *rig, s *storage.Links, key access.Key) error {
-			return s.Keys.Revoke(ctx,
-				key.ID(), "ann")
+			return s.Keys.Revoke(ctx, key.ID(), "ann")
 		},
 		"list": func(r *rig, s *storage.Links, key access.Key) error {
 			_,
@@ -796,8 +792,7 @@ func TestTheDayOfAKeysLastUseThatCannotBeSaved(t *testing.T) {
 	r.proxy.Reset()
 	r.wantKey(s, key, nil, -1)
 	eventually(t, "it was saved", func() bool {
-		return r.Rows(
-			r.Keys)[0]["LastUsedOn"] == r.clock.Now().Format(time.DateOnly)
+		return r.Rows(r.Keys)[0]["LastUsedOn"] == r.clock.Now().Format(time.DateOnly)
 	})
 }
 

@@ -44,8 +44,7 @@ type operation struct {
 func edit(change func(now time.Time, l link.Link) (link.Link, error)) func(context.Context, *rig,
 	*storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
-		_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link,
-			error) {
+		_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) {
 			return change(r.clock.Now(), l)
 		})
 		return err
@@ -72,8 +71,7 @@ func setEnd(life time.Duration) func(context.Context, *rig, *storage.Links) erro
 
 var (
 	deleteOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
-		return l.Deleted(false,
-			now)
+		return l.Deleted(false, now)
 	})
 	restoreOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
 		if l.DeletedAt.IsZero() {
@@ -170,8 +168,7 @@ func there(owner, url string, life time.Duration, more ...func(context.Context, 
 }
 
 func later(d time.Duration) func(context.Context, *rig, *storage.Links) error {
-	return func(_ context.Context, r *rig,
-		_ *storage.Links) error {
+	return func(_ context.Context, r *rig, _ *storage.Links) error {
 		r.clock.Advance(d)
 		return nil
 	}
@@ -196,8 +193,7 @@ var operations = map[string]operation{
 	"import, ended":               {nil, importing("", url1, -10*time.Second)},
 	"import, known":               {there("", url1, time.Hour), importing("", url1, time.Hour)},
 	"import, URL taken": {func(r *rig, s *storage.Links) {
-		r.create(s, url1,
-			time.Hour)
+		r.create(s, url1, time.Hour)
 	}, importing("", url1, time.Hour)},
 	"edit, target":             {there("a", url1, 0), setURL(url2)},
 	"edit, target of no owner": {there("", url1, time.Hour), setURL(url2)},
@@ -281,8 +277,7 @@ func (r *rig) endAll(s *storage.Links) {
 		must(func() error {
 			_, err := s.Edit(ctx, link.Alias(row["RowKey"].(string)),
 				false, func(l link.Link) (link.Link, error) {
-					return l.Deleted(true,
-						r.clock.Now())
+					return l.Deleted(true, r.clock.Now())
 				})
 			return err
 		})

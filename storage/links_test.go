@@ -159,22 +159,19 @@ func TestStorageCallsPerOperation(t *testing.T) {
 	}
 	const read, index = "GetEntity ShortUrls", "GetEntity UrlIndex"
 	check("shorten, new URL", r.calls(func() {
-		l = r.create(warm, "https://example.com/",
-			time.Hour)
+		l = r.create(warm, "https://example.com/", time.Hour)
 	}),
 		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls",
 		"InsertEntity UrlIndex")
 	testutil.Eventually(t, "the link is cached", func() bool {
-		return len(
-			r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
+		return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
 	})
 	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Alias) }))
 	check("shorten, known URL, for the first time",
 		r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }),
 		index, "UpdateEntity ShortUrls")
 	testutil.Eventually(t, "it is cached again", func() bool {
-		return len(
-			r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
+		return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
 	})
 	l.Shared = true
 	check("shorten, known URL, cached",
@@ -184,8 +181,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		read)
 	check("redirect, not cached, unknown", r.calls(func() { warm.Get(ctx, "nobody") }), read)
 	testutil.Eventually(t, "the unknown alias is cached", func() bool {
-		return len(
-			r.calls(func() { warm.Get(ctx, "nobody") })) == 0
+		return len(r.calls(func() { warm.Get(ctx, "nobody") })) == 0
 	})
 
 	uncached := r.open(withCache)
@@ -217,8 +213,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		}
 	})
 	got = slices.DeleteFunc(got, func(c string) bool {
-		return strings.HasPrefix(c,
-			"QueryEntities")
+		return strings.HasPrefix(c, "QueryEntities")
 	})
 	check("reap, per link", got, read, index, read, "DeleteEntity UrlIndex",
 		"UpdateEntity ShortUrls", "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
@@ -369,8 +364,7 @@ func TestACreateThatWasStoppedTooLongLeavesNothingThatNobodyReaps(t *testing.T) 
 					}
 					if when == "before" {
 						r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-							stop(
-								c)
+							stop(c)
 							return faultproxy.None
 						})
 					} else {
@@ -529,8 +523,7 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	s := r.open(withCache)
 	l := r.create(s, "https://example.com/", 5*time.Minute)
 	testutil.Eventually(t, "the link is cached", func() bool {
-		return len(
-			r.calls(func() { s.Get(ctx, l.Alias) })) == 0
+		return len(r.calls(func() { s.Get(ctx, l.Alias) })) == 0
 	})
 	l.ExpiresAt = l.ExpiresAt.Add(time.Hour) // by another hand
 	r.PutLink(l)
@@ -557,8 +550,7 @@ func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
 		"claimed":    {"", claim("a", false), url1, true, nil},
 		"deleted":    {"a", deleteOne, url1, false, nil},
 		"moved away": {"a", setURL(url2), url1, false, nil},
-		"disabled": {"a", edit(func(_ time.Time, l link.Link) (link.Link,
-			error) {
+		"disabled": {"a", edit(func(_ time.Time, l link.Link) (link.Link, error) {
 			l.Disabled = true
 			return l, nil
 		}),
@@ -740,8 +732,7 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "not found is cached", func() bool {
-		return len(
-			r.calls(func() { s.Get(ctx, "theOne") })) == 0
+		return len(r.calls(func() { s.Get(ctx, "theOne") })) == 0
 	})
 	r.create(elsewhere, "https://example.com/", time.Hour)
 	// The other instance drew the very alias that this one was asked for.
@@ -946,8 +937,7 @@ func TestWhatIsCached(t *testing.T) {
 	}
 	s.WaitForCache()
 	cached(s, live.Alias, true)
-	if _, err := s.Edit(ctx, live.Alias, false, func(l link.Link) (link.Link,
-		error) {
+	if _, err := s.Edit(ctx, live.Alias, false, func(l link.Link) (link.Link, error) {
 		return l.Deleted(true, r.clock.Now())
 	}); err != nil {
 		t.Error(err)

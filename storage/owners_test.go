@@ -268,14 +268,12 @@ func TestAClaimThatFailsAtItsLastWrite(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			s := r.open(nil)
-			there("", url1, time.Hour, edit(func(_ time.Time, l link.Link) (link.Link,
-				error) {
+			there("", url1, time.Hour, edit(func(_ time.Time, l link.Link) (link.Link, error) {
 				l.Disabled = disabled
 				return l, nil
 			}))(r, s)
 			r.proxy.Before(faultproxy.On("UpdateEntity", r.Links, faultproxy.ServerBusy))
-			_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link,
-				error) {
+			_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) {
 				return l.Claimed("a", false, r.clock.Now()), nil
 			})
 			if !errors.Is(err, link.ErrUnavailable) {
@@ -406,8 +404,7 @@ func TestRowsOfOtherProgramsSurviveEdits(t *testing.T) {
 	r.endAll(s)
 }
 
-var deleteOneByAdmin = edit(func(now time.Time, l link.Link) (link.Link,
-	error) {
+var deleteOneByAdmin = edit(func(now time.Time, l link.Link) (link.Link, error) {
 	return l.Deleted(true, now)
 })
 

@@ -38,8 +38,7 @@ func (s *Links) Get(ctx context.Context, a link.Alias) (link.Link, error) {
 	get := s.get
 	if s.second != nil {
 		get = func(ctx context.Context, a link.Alias) (linkRow, error) {
-			return s.second.get(ctx, a,
-				s.get)
+			return s.second.get(ctx, a, s.get)
 		}
 	}
 	r, err := get(ctx, a)

@@ -16,17 +16,16 @@ import (
 	"tiney/telemetry"
 )
 
-// Reap ends the links whose time was over longer than the buffer ago, oldest first: it deletes
-// their rows in all tables, and leaves a tombstone for as long as that is wanted. It finds them by
-// their expiry rows, those of past days included, so that a reaper that was down for weeks catches
-// up. It holds one page of expiry rows in memory. It also deletes what is old among the announced
-// changes.
+// Reap ends the links that were over before the buffer began, oldest first. It deletes their rows
+// in all tables, and leaves a tombstone for the configured time. It finds them by their expiry
+// rows, those of past days included, so that a reaper that was down for weeks catches up. It holds
+// one page of expiry rows in memory. It also deletes old announcements of changes.
 //
-// A link that ends later by now keeps everything but the old expiry row. A row that fails is
-// counted and logged, and stops nothing. Any number of Reaps may run at once, in any number of
-// processes, and each may be stopped at any point: what is left is found by the next one.
+// A link that was extended loses only the old expiry row. A row that fails is counted and logged,
+// and the others go on. Any number of Reaps may run at once, in any number of processes, and each
+// may be stopped at any point: the next one finds what is left.
 //
-// The end of ctx's time is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx,
+// That ctx's time is over is no error. Errors: link.ErrUnavailable, or the cause of the end of ctx,
 // both with what was done until then.
 func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	now, err := s.reapTime(ctx)
@@ -43,7 +42,7 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	}
 	r.done.Complete = err == nil
 	if !r.done.Complete && r.done.Backlog == 0 && !r.seen.IsZero() {
-		// rows come oldest first: what was not listed expired later
+		// Rows come oldest first, so what was not listed expired later.
 		r.done.Backlog = now.Sub(r.seen)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -52,8 +51,8 @@ func (s *Links) Reap(ctx context.Context) (link.ReapResult, error) {
 	return r.done, err
 }
 
-// reapTime returns the time that Reap goes by: the earlier of local and storage time, if
-// StorageClock is set.
+// reapTime returns the time that Reap takes for now: the local time or, with StorageClock, the
+// earlier of the local and the storage service's time.
 func (s *Links) reapTime(ctx context.Context) (time.Time, error) {
 	now := s.config.Now()
 	if !s.config.Reap.StorageClock {
@@ -73,24 +72,24 @@ type reaping struct {
 	done link.ReapResult
 }
 
-// due is an expiry row that is due, and what it leads to.
+// due is an expiry row that is due, and its link.
 type due struct {
 	expiryRow
 	link linkRow
 	read time.Time // when the link was read
-	over bool      // the link's time is over, so that it is to end now
-	gone bool      // it has ended: only the expiry row is left
-	tomb []byte    // the expiry row of the tombstone that is to take its place; nil: none is
+	over bool      // the link's time is over, so it is to end now
+	gone bool      // the link has ended: only the expiry row is left
+	tomb []byte    // the expiry row of the tombstone that replaces the link; nil: none does
 }
 
-// page reaps one page of rows, those of each partition in groups as large as a batch can be.
+// page reaps one page of rows, in groups of one partition that fit into a batch.
 func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 	var group []*due
 	for i, e := range page {
 		if e.expiresAt.After(r.seen) {
 			r.seen = e.expiresAt
 		}
-		// its key says that it is due, but the property is what counts
+		// Its key says that it is due, but the property counts.
 		if !e.expiresAt.After(r.cutoff) {
 			group = append(group, &due{expiryRow: e})
 		}
@@ -102,8 +101,9 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 	return ctx.Err()
 }
 
-// group reaps some rows of one partition. Reading their links first lets one batch write the rows
-// of all their tombstones, and another one delete the rows of all that have ended.
+// group reaps some rows of one partition. It reads all their links first. So one batch can write
+// the expiry rows of all tombstones, and another one can delete the rows of all links that have
+// ended.
 func (r *reaping) group(ctx context.Context, rows []*due) {
 	r.eachOf(ctx, rows, func(d *due) error { return r.look(ctx, d) })
 	var over, again []*due
@@ -119,12 +119,12 @@ func (r *reaping) group(ctx context.Context, rows []*due) {
 		}
 	}
 	r.endLinks(ctx, over)
-	// A link may have several rows that are due. What it ended by was the first one, and now the
-	// others lead nowhere.
+	// A link may have several rows that are due. The first one has ended it, and the others now
+	// lead nowhere.
 	r.eachOf(ctx, again, func(d *due) error { return r.look(ctx, d) })
 }
 
-// endLinks ends the links of rows that are over, each another one, and deletes the rows.
+// endLinks ends the links of some rows, all of different links, and deletes the rows.
 func (r *reaping) endLinks(ctx context.Context, over []*due) {
 	over = r.prepareTombstones(ctx, over)
 	r.eachOf(ctx, over, func(d *due) error { return r.endLink(ctx, d) })
@@ -149,7 +149,7 @@ func (r *reaping) endLinks(ctx context.Context, over []*due) {
 	r.eachOf(ctx, over, func(d *due) error { return r.drop(ctx, d) })
 }
 
-// eachOf calls do for each row, inBackground of them at a time, and counts those that fail.
+// eachOf calls do for each row, inBackground rows at a time, and counts the rows that fail.
 func (r *reaping) eachOf(ctx context.Context, rows []*due, do func(*due) error) {
 	var all errgroup.Group
 	all.SetLimit(inBackground)
@@ -169,7 +169,7 @@ func (r *reaping) eachOf(ctx context.Context, rows []*due, do func(*due) error) 
 	_ = all.Wait()
 }
 
-// count counts the result of a row: a link counts as deleted once its expiry row is deleted too.
+// count counts the result of a row. A link counts as deleted once its expiry row is deleted too.
 func (r *reaping) count(ctx context.Context, d *due, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +181,7 @@ func (r *reaping) count(ctx context.Context, d *due, err error) {
 		r.done.Dropped++
 		return
 	case errors.Is(err, table.ErrChanged):
-		return // another process works on it: the next run sees the result
+		return // another process works on it, and the next run sees the result
 	}
 	if !d.expiresAt.IsZero() {
 		r.done.Backlog = max(r.done.Backlog, r.now.Sub(d.expiresAt))
@@ -194,7 +194,7 @@ func (r *reaping) count(ctx context.Context, d *due, err error) {
 		"error", err)
 }
 
-// drop deletes an expiry row that has nothing left to say.
+// drop deletes an expiry row that is not needed any more.
 func (r *reaping) drop(ctx context.Context, d *due) error {
 	err := r.s.expiry.delete(ctx, d.rowKey)
 	if err == nil {
@@ -203,14 +203,14 @@ func (r *reaping) drop(ctx context.Context, d *due) error {
 	return err
 }
 
-// look reads the link of a due row. If it is gone or not over, it deletes the row.
+// look reads the link of a due row. If the link is gone or not over, it deletes the row.
 // table.ErrChanged: the row has changed since it was read.
 func (r *reaping) look(ctx context.Context, d *due) error {
 	a, ok := link.ParseAlias(string(d.alias))
 	if !ok || d.expiresAt.IsZero() {
 		return fmt.Errorf("expiry row: %w", link.ErrDamaged)
 	}
-	// From the table itself: the cache may be older than another program's write.
+	// Not from the cache, which may be older than another process' write.
 	var err error
 	d.read = r.s.config.Now().Round(0) // wall clock time
 	d.link, err = r.s.links.get(ctx, a)
@@ -225,7 +225,7 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 		if err := r.dropStale(ctx, d); err != nil {
 			return err
 		}
-		// An edit may have gone back to a URL just before its row was deleted.
+		// An edit may have gone back to a URL just before its index row was deleted.
 		if d.link, err = r.s.links.get(ctx, a); err != nil && !errors.Is(err, link.ErrNotFound) {
 			return err
 		}
@@ -241,8 +241,8 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 			return err
 		}
 	}
-	// At once, and not with its group: a create that comes much too late may be about to insert the
-	// link, and would leave alone the row that it finds there.
+	// At once, not with its group: a create that is much too late may be about to insert the link,
+	// and would rely on the row that it finds.
 	return r.drop(ctx, d)
 }
 
@@ -250,7 +250,8 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 const lookAgainAfter = 5 * time.Minute
 
 // lookAgain makes a later run look once more at a link that was renewed. Another reaper may have
-// read it before that, stand still, delete what leads to it, and die before it finds out.
+// read the link before that, stand still, delete what leads to the link, and die before it finds
+// out.
 func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
 	e := newExpiry(r.s.soon(lookAgainAfter), a)
 	e.Again = true
@@ -258,9 +259,9 @@ func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
 	return err
 }
 
-// keep makes sure that a link that ends later than one of its expiry rows says lacks nothing: it
-// may have been renewed while a reaper that then crashed was about to delete it, and the row is all
-// that told of it.
+// keep writes the rows that a link may lack that ends later than one of its expiry rows says. It
+// may have been renewed while a reaper, which then crashed, was deleting it. Only that expiry row
+// tells of it.
 func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	if !end.IsZero() {
 		if _, err := r.s.expiry.put(ctx, end, l.Alias); err != nil {
@@ -276,13 +277,13 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 		}
 	}
 	if !l.DeletedAt.IsZero() {
-		return nil // it may have lost its place in the index
+		return nil // a deleted link may have no place in the index
 	}
 	return r.s.enterGuarded(ctx, l.Link)
 }
 
-// dropStale deletes the index rows that a guard is for, if they name the link and are not of its
-// present URL and owner.
+// dropStale deletes the index rows for which a guard stands, if they name the link and are not
+// those of its present URL and owner.
 func (r *reaping) dropStale(ctx context.Context, d *due) error {
 	for _, key := range d.keys {
 		if d.link.LongURL != "" && key == indexKey(d.link.Link) && !d.over {
@@ -295,8 +296,8 @@ func (r *reaping) dropStale(ctx context.Context, d *due) error {
 	return nil
 }
 
-// prepareTombstones inserts the expiry rows of the tombstones that are to replace links, and
-// returns the rows that can go on.
+// prepareTombstones inserts the expiry rows of the tombstones that are to replace links. It returns
+// the rows for which that succeeded.
 func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 	byDay := map[string][]*due{}
 	for _, d := range rows {
@@ -320,7 +321,7 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 		if err == nil {
 			continue
 		}
-		for _, d := range day { // all of them fail together, and the next run tries again
+		for _, d := range day { // they fail together, and the next run tries again
 			d.over = false
 			r.count(ctx, d, err)
 		}
@@ -328,7 +329,7 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 	return slices.DeleteFunc(rows, func(d *due) bool { return !d.over })
 }
 
-// tombstone returns what is to be left of a link.
+// tombstone returns the tombstone of a link.
 func (r *reaping) tombstone(l link.Link) link.Link {
 	if !l.DeletedAt.IsZero() {
 		return link.Link{Alias: l.Alias, GoneReason: link.StateDeleted, GoneAt: l.DeletedAt}
@@ -336,15 +337,15 @@ func (r *reaping) tombstone(l link.Link) link.Link {
 	return link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
 }
 
-// endLink deletes a link, or replaces it by its tombstone, and deletes before it what leads to it.
-// A crash after one of these leaves the expiry row, and the next run goes on from there.
-// table.ErrChanged: the link was renewed, or may have been.
+// endLink deletes what leads to a link, and then the link, or replaces it by its tombstone. A crash
+// in between leaves the expiry row, by which the next run goes on. table.ErrChanged: the link was
+// renewed, or may have been.
 func (r *reaping) endLink(ctx context.Context, d *due) error {
 	if r.s.config.Now().Round(0).Sub(d.read) > lookAgainAfter/2 {
-		return table.ErrChanged // it stood still meanwhile; another reaper may have dropped the row
+		return table.ErrChanged // the process stood still; another reaper may have dropped the row
 	}
-	// The end of the run, as when the lock is lost, does not cut it short: what leads to a link
-	// that turns out to be renewed has to be put back.
+	// The end of the run, such as the loss of the lock, does not cut this short: what leads to a
+	// link that turns out to be renewed has to be put back.
 	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
 	err := r.unlink(life, d)
@@ -352,7 +353,7 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 		d.gone = true
 		return nil
 	}
-	// Its owner was perhaps faster. What leads to the link is put back, now, or by the run that
+	// An edit was perhaps faster. What leads to the link is put back now, or by the run that
 	// handles the expiry row again.
 	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
@@ -390,9 +391,9 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	return err
 }
 
-// remove deletes the last that there is of a link: its totals first, so that a crash leaves what
-// the next run finds. A link that leaves no tombstone gets one for that moment: a roll-up inserts
-// nothing beside a tombstone, or takes it back.
+// remove deletes the totals of a link, and then its last row, so that the next run can go on after
+// a crash. A link that leaves no tombstone gets one for that moment: a roll-up inserts no totals
+// beside a tombstone, or takes them back.
 func (r *reaping) remove(ctx context.Context, l linkRow) (err error) {
 	if l.GoneReason == link.StateLive {
 		if l, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)}); err != nil {

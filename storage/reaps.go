@@ -129,8 +129,7 @@ func (s *Reaps) save(ctx context.Context) error {
 			return err
 		}
 		s.unsaved = slices.DeleteFunc(s.unsaved, func(r reapRun) bool {
-			return slices.Contains(ids,
-				r.id)
+			return slices.Contains(ids, r.id)
 		})
 		if len(s.unsaved) == 0 {
 			return nil // an earlier try was applied

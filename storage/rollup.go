@@ -172,8 +172,7 @@ func (r *rollingUp) addDays(ctx context.Context, before clicks.Day) error {
 		q := table.Query{Range: rows, Properties: totalProperties,
 			PageSize: r.c.config.Reap.PageSize}
 		if err := r.c.days.list(ctx, q, func(page [][]byte) error {
-			return r.page(ctx,
-				page)
+			return r.page(ctx, page)
 		}); err != nil {
 			return err
 		}

@@ -386,8 +386,7 @@ func TestRollUpOfALinkThatGoes(t *testing.T) {
 					r.Put(r.Clicks, rawtables.Clicks("one", fmt.Sprint(n), r.day(-2), 1, 0))
 					r.meet(n, dies, func() {
 						if err := patiently(func() error {
-							return test.second(ctx, r,
-								other)
+							return test.second(ctx, r, other)
 						}); err != nil {
 							t.Errorf("the second: %v", err)
 						}

@@ -110,8 +110,7 @@ func (t *expiryTable) expired(ctx context.Context, cutoff time.Time, size int,
 	for _, r := range []table.Range{{Before: day}, {Partition: day, Before: beyond(second + "|")}} {
 		q := table.Query{Range: r, PageSize: size, ETags: true}
 		if err := t.rows.list(ctx, q, func(rows [][]byte) error {
-			return page(
-				decodeExpired(rows))
+			return page(decodeExpired(rows))
 		}); err != nil {
 			return err
 		}

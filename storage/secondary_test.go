@@ -129,8 +129,7 @@ func TestSecondary(t *testing.T) {
 		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
 		s := r.open(withCache)
 		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
-			time.Sleep(
-				2 * time.Second)
+			time.Sleep(2 * time.Second)
 			return faultproxy.None
 		})
 		// The copy does not have the link yet, and says nothing by that.
@@ -155,8 +154,7 @@ func TestSecondary(t *testing.T) {
 				r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: now})
 				s := r.open(cache)
 				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
-					time.Sleep(
-						1800 * time.Millisecond)
+					time.Sleep(1800 * time.Millisecond)
 					return faultproxy.None
 				})
 				s.Get(ctx, "abcdef")
@@ -268,8 +266,7 @@ func TestSecondary(t *testing.T) {
 			s := r.instance()
 			always(r.proxy, fault)
 			testutil.Eventually(t, "the host is blocked", func() bool {
-				return s.Blocked.Has(ctx,
-					"https://example.com/")
+				return s.Blocked.Has(ctx, "https://example.com/")
 			})
 			always(r.proxy, faultproxy.None)
 			r.clock.Advance(time.Minute)

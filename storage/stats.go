@@ -58,8 +58,7 @@ func (c *Clicks) Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]
 		if day := from + clicks.Day(i); day >= clicks.DayOf(l.CountedFrom) {
 			all.Go(func() error {
 				return table.Safely(func() error {
-					return c.readDayOf(ctx,
-						l.Alias, day, &days[i])
+					return c.readDayOf(ctx, l.Alias, day, &days[i])
 				})
 			})
 		}
@@ -446,8 +445,7 @@ func (c *Clicks) read(ctx context.Context, from, to clicks.Day) ([]*activeDay, e
 			day := from + clicks.Day(i)
 			read[i], err = c.perDay.get(ctx, day.String(),
 				c.config, func(ctx context.Context) (*activeDay, error) {
-					return c.readDay(ctx,
-						day)
+					return c.readDay(ctx, day)
 				})
 			return err
 		})

@@ -509,8 +509,7 @@ func TestTopLinksThatAreDeleted(t *testing.T) {
 	}
 	remove := func(l link.Link) (link.Link, error) { l.DeletedAt = r.clock.Now(); return l, nil }
 	if err := patiently(func() error {
-		_, err := s.Edit(ctx, "first", false,
-			remove)
+		_, err := s.Edit(ctx, "first", false, remove)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -559,8 +558,7 @@ func TestTopLinksAmongDeletedOnes(t *testing.T) {
 	r.proxy.Reset()
 	var links []link.Link
 	err := patiently(func() (err error) {
-		links, _, err = s.Clicks.Top(ctx, "", clicks.LastDay,
-			1)
+		links, _, err = s.Clicks.Top(ctx, "", clicks.LastDay, 1)
 		return err
 	})
 	if n := r.callsOf("GetEntity"); err != nil || len(links) != 0 || n < 1000 || n > 1000+32 {
@@ -673,8 +671,7 @@ func ask(ctx context.Context, s *storage.Links, today clicks.Day) map[string]fun
 	l := link.Link{Alias: "ab"}
 	return map[string]func() error{
 		"Days": func() error {
-			_, err := s.Clicks.Days(ctx, l, today-1,
-				today)
+			_, err := s.Clicks.Days(ctx, l, today-1, today)
 			return err
 		},
 		"Totals": func() error {
@@ -683,13 +680,11 @@ func ask(ctx context.Context, s *storage.Links, today clicks.Day) map[string]fun
 			return err
 		},
 		"Top": func() error {
-			_, _, err := s.Clicks.Top(ctx, "", clicks.LastDay,
-				1)
+			_, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1)
 			return err
 		},
 		"an owner's Top": func() error {
-			_, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek,
-				1)
+			_, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek, 1)
 			return err
 		},
 		"Service": func() error { _, err := s.Clicks.Service(ctx); return err },

@@ -52,19 +52,16 @@ func TestTokens(t *testing.T) {
 	o := Begin(t.Context(), "redirect", nil, false)
 	r.Event(&o, Event{Name: EventReaperRun})
 	testutil.Eventually(t, "a try without a token", func() bool {
-		return strings.Contains(
-			r.log.String(), LogTelemetryDelayed)
+		return strings.Contains(r.log.String(), LogTelemetryDelayed)
 	})
 	i.set("first-secret")
 	testutil.Eventually(t, "the event arrives", func() bool {
-		return len(
-			r.to.Items("EventData")) == 1
+		return len(r.to.Items("EventData")) == 1
 	})
 	i.set("second-secret")
 	r.Event(&o, Event{Name: EventReaperRun})
 	testutil.Eventually(t, "the next one arrives", func() bool {
-		return len(
-			r.to.Items("EventData")) == 2
+		return len(r.to.Items("EventData")) == 2
 	})
 	i.set("third-secret")
 	r.to.Fail(ingest.Response{Status: http.StatusUnauthorized})

@@ -495,8 +495,7 @@ func TestABatchThatIsTakenInPart(t *testing.T) {
 		r.Dependency(&o, call(1, "200", true))
 	}
 	testutil.Eventually(t, "the rest arrives", func() bool {
-		return len(
-			r.to.Items("RemoteDependencyData")) == 5
+		return len(r.to.Items("RemoteDependencyData")) == 5
 	})
 	r.Close(time.Minute)
 	var got []string
@@ -524,8 +523,7 @@ func TestOddAnswers(t *testing.T) {
 		}, true, 0},
 		"taken, without a word": {func(http.ResponseWriter, *http.Request) {}, true, 0},
 		"a login page": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r,
-				"/login", http.StatusFound)
+			http.Redirect(w, r, "/login", http.StatusFound)
 		}, false, 0},
 		"in part, and not JSON": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(206)
@@ -652,8 +650,7 @@ func TestABurstIsSentAtOnce(t *testing.T) {
 		r.Request(&o, Request{Status: 302, Success: true, Start: time.Now()})
 	}
 	testutil.Eventually(t, "nearly all has arrived", func() bool {
-		return len(
-			r.to.Items("RequestData")) > burst-batchSize
+		return len(r.to.Items("RequestData")) > burst-batchSize
 	})
 	if took := time.Since(start); took > 2*sendEvery {
 		t.Errorf("it took %v", took)

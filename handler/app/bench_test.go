@@ -66,8 +66,7 @@ func cachedRedirect(tb testing.TB, v variant) func() int {
 		r.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	}
 	if v.telemetry {
-		sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
-			r *http.Request) {
+		sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 		}))
 		tb.Cleanup(sink.Close)

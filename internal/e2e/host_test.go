@@ -126,9 +126,8 @@ func TestLostClientAddressesBehindTheHost(t *testing.T) {
 	}{{true, "", 1}, {true, "CLIENT-IP", 0}, {false, "", 0}} {
 		var output testutil.Buffer
 		h, err := funchost.Start(ctx, funchost.Options{ScriptRoot: s.app, Proxy: test.proxy,
-			Output: &output,
-			Env: s.environment(emulator.ConnectionString(), "CLIENT_ADDRESS_HEADER="+
-				test.header)})
+			Output: &output, Env: s.environment(emulator.ConnectionString(),
+				"CLIENT_ADDRESS_HEADER="+test.header)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -575,8 +575,7 @@ func conformEdits(t *testing.T, start starter) {
 	})
 	t.Run("edits of no links at all", func(t *testing.T) {
 		s, _, _ := start(t, rand.Reader)
-		errs, err := s.EditAll(context.Background(), nil, func(int, link.Link) (link.Link,
-			error) {
+		errs, err := s.EditAll(context.Background(), nil, func(int, link.Link) (link.Link, error) {
 			panic("called")
 		})
 		if err != nil || len(errs) != 0 {

@@ -112,8 +112,7 @@ func TestLockMakesWhatIsMissing(t *testing.T) {
 	for range 2 {
 		wantHeld(false)
 		if err := l.Do(ctx, func(context.Context) error {
-			wantHeld(
-				true)
+			wantHeld(true)
 			return nil
 		}); err != nil {
 			t.Error(err)
@@ -217,8 +216,7 @@ func TestLockWithFaults(t *testing.T) {
 		proxy.Before(func(faultproxy.Call) faultproxy.Fault { return fault })
 		start := time.Now()
 		if err := l.Do(hasty, func(context.Context) error {
-			t.Error(
-				"worked without the lock")
+			t.Error("worked without the lock")
 			return nil
 		}); !errors.Is(err, link.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)

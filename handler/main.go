@@ -44,6 +44,10 @@ func main() {
 const (
 	// drainTimeout is how long requests have to finish when the process stops.
 	drainTimeout = 10 * time.Second
+	// headerTimeout and bodyTimeout are how long a client may take to send a request's headers, and
+	// then its body.
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = 15 * time.Second
 	// maxHeader is the limit for a request's headers, in bytes. Browsers and proxies send at most
 	// half of it.
 	maxHeader = 32 << 10
@@ -75,15 +79,7 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	}
 	log.Info("listening", "address", listener.Addr().String(),
 		"baseUrl", s.Functions.Rules.Base.String(), "hosted", s.Hosted(), "version", version)
-	server := &http.Server{
-		Handler:           a.Handler,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	server := newServer(a.Handler, s.Hosted(), log)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 
@@ -105,6 +101,8 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 
 	select {
 	case err := <-failed:
+		cancel()
+		background.Wait() // or counts would be lost
 		return err
 	case <-ctx.Done():
 	}
@@ -117,6 +115,31 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	background.Wait()
 	log.Info("stopped", "metrics", a.Metrics.NonZero())
 	return nil
+}
+
+// newServer returns the HTTP server with its time limits.
+func newServer(handler http.Handler, hosted bool, log *slog.Logger) *http.Server {
+	server := &http.Server{
+		// Not by ReadTimeout, which on a new connection includes the time before the request.
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Body != http.NoBody {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+			}
+			handler.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if hosted {
+		// Under load the host opens connections that it uses only later. Here one that it has not
+		// used yet is kept as long as one that is idle: longer than the host keeps either. If this
+		// process closed one just as the host sends a request on it, the client would get a 500.
+		server.ReadHeaderTimeout = server.IdleTimeout
+	}
+	return server
 }
 
 // orphaned waits until the process has another parent than had, and returns true. It returns false

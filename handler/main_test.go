@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,4 +31,66 @@ func TestOrphaned(t *testing.T) {
 			t.Error("the parent was there all the time")
 		}
 	})
+}
+
+// pipes is a listener whose connections are in memory, so that they keep to the clock of synctest.
+type pipes struct{ conns chan net.Conn }
+
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p.conns; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { close(p.conns); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A host may send its first request long after it has opened the connection. A client may take its
+// time for the body only.
+func TestTimeLimitsOfAServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		hosted       bool
+		before, body time.Duration // before the headers, and between them and the body
+		want         int           // 0: the connection is closed
+	}{
+		"at once":                    {false, 0, 0, 200},
+		"late":                       {false, 6 * time.Second, 0, 0},
+		"a slow body":                {false, 4 * time.Second, 14 * time.Second, 200},
+		"a body that is too slow":    {false, 4 * time.Second, 16 * time.Second, 408},
+		"a host, late":               {true, 119 * time.Second, 14 * time.Second, 200},
+		"a host, and a slow client":  {true, 119 * time.Second, 16 * time.Second, 408},
+		"a host without any request": {true, 121 * time.Second, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, err := io.ReadAll(r.Body); err != nil {
+						w.WriteHeader(http.StatusRequestTimeout)
+					}
+				}), test.hosted, slog.New(slog.DiscardHandler))
+				listener := pipes{make(chan net.Conn)}
+				go server.Serve(listener)
+				defer server.Close()
+				var sending sync.WaitGroup
+				defer sending.Wait()
+				conn, served := net.Pipe()
+				defer conn.Close()
+				listener.conns <- served
+				sending.Go(func() {
+					time.Sleep(test.before)
+					_, _ = io.WriteString(conn,
+						"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n")
+					time.Sleep(test.body)
+					_, _ = io.WriteString(conn, "body")
+				})
+				got := 0
+				if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+					got = resp.StatusCode
+				}
+				if got != test.want {
+					t.Errorf("got %d, want %d", got, test.want)
+				}
+			})
+		})
+	}
 }

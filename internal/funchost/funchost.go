@@ -104,7 +104,9 @@ func Start(ctx context.Context, opt Options) (*Host, error) {
 		opt:    opt,
 		script: s,
 		// Without DisableCompression, Go would ask the child for gzip although the client did not.
-		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256},
+		// The host's HTTP client closes idle connections after a minute.
+		transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256,
+			IdleConnTimeout: time.Minute},
 	}
 	// The host's limits are 32 KiB of headers and 8 KiB for the request line. net/http counts both
 	// together and adds 4 KiB.

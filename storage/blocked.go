@@ -315,7 +315,7 @@ func (b *Blocked) Add(ctx context.Context, h link.Host) error {
 // Errors: link.ErrNotBlocked, link.ErrUnavailable.
 func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 	return b.write(ctx, func(ctx context.Context, d deadline) error {
-		_, _, err := b.rows.get(ctx, blockedPartition, string(h))
+		_, etag, err := b.rows.get(ctx, blockedPartition, string(h))
 		if errors.Is(err, table.ErrGone) {
 			b.learn(map[link.Host]bool{h: false}) // an earlier Remove may have got no response
 			return link.ErrNotBlocked
@@ -324,7 +324,8 @@ func (b *Blocked) Remove(ctx context.Context, h link.Host) error {
 			err = b.tell(ctx, d, h)
 		}
 		if err == nil {
-			err = b.rows.delete(ctx, rowKey{blockedPartition, string(h), table.Any})
+			// By its ETag, or a try that arrives late would end a later block.
+			err = b.rows.delete(ctx, rowKey{blockedPartition, string(h), etag})
 		}
 		if err == nil {
 			b.learn(map[link.Host]bool{h: false})

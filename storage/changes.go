@@ -47,12 +47,14 @@ type changes struct {
 	polling singleflight.Group
 }
 
-// subscriber keeps values in memory that other processes may change. doubt and settle may be nil.
+// subscriber keeps values in memory that other processes may change. doubt, settle and end may be
+// nil.
 type subscriber struct {
-	prefix string                      // of the names of its values
-	forget func(name string)           // forgets a value; name is without the prefix
-	doubt  func()                      // makes all values count as stale
-	settle func(context.Context) error // reads again what must not be missing
+	prefix string                                       // of the names of its values
+	forget func(name string)                            // forgets a value; name is without the prefix
+	doubt  func()                                       // makes all values count as stale
+	settle func(context.Context) error                  // reads again what must not be missing
+	end    func(ctx context.Context, name string) error // its announcement is about to be deleted
 }
 
 func newChanges(config *Config, rows *store) *changes {
@@ -63,13 +65,20 @@ func newChanges(config *Config, rows *store) *changes {
 
 func (c *changes) subscribe(s subscriber) { c.subscribers = append(c.subscribers, s) }
 
-// forget has a subscriber forget the value of a name: the first one whose prefix the name has.
-func (c *changes) forget(name string) {
+// of returns the subscriber of a name, which is the first one whose prefix the name has, and the rest
+// of the name.
+func (c *changes) of(name string) (s subscriber, rest string) {
 	for _, s := range c.subscribers {
 		if rest, ok := strings.CutPrefix(name, s.prefix); ok {
-			s.forget(rest)
-			return
+			return s, rest
 		}
+	}
+	return subscriber{}, name
+}
+
+func (c *changes) forget(name string) {
+	if s, rest := c.of(name); s.forget != nil {
+		s.forget(rest)
 	}
 }
 
@@ -210,7 +219,17 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 // drop deletes the rows that no process needs any more.
 func (c *changes) drop(ctx context.Context, now time.Time) error {
 	before := now.Add(-changesKept).UTC().Format(changesMinute)
-	return c.rows.deleteRange(ctx, table.Range{From: changesPrefix, Before: changesPrefix + before})
+	dropped := table.Range{From: changesPrefix, Before: changesPrefix + before}
+	return c.rows.deleteRange(ctx, dropped, func(rows []listedRow) error {
+		for _, r := range rows {
+			if s, rest := c.of(r.key); s.end != nil {
+				if err := s.end(ctx, rest); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // These begin the names of changes of an API key and of a blocked host. No alias has a "|".

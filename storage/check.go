@@ -35,6 +35,7 @@ const (
 	ListedWithoutLink Damage = "listed-without-link"
 	KeyNotListed      Damage = "key-not-listed"
 	KeyDamaged        Damage = "key-damaged"
+	KeyRevoked        Damage = "key-revoked"
 	ListedWithoutKey  Damage = "listed-without-key"
 	ChangeOld         Damage = "change-old"
 	VisitorKeyOld     Damage = "visitor-key-old"
@@ -47,17 +48,17 @@ const (
 
 const (
 	checkConcurrency = inBackground // rows that are looked at again at the same time
-	// changesLate is the age at which the reaper must have deleted an announcement, and
-	// visitorKeysLate that of a day's key since its day began. Only complete runs delete them.
+	// changesLate is the age at which the reaper must have deleted an announcement and the row of a
+	// revoked key, and visitorKeysLate that of a day's key since its day began. Only complete runs
+	// delete them.
 	changesLate     = 2 * changesKept
 	visitorKeysLate = 24*time.Hour + rollUpAfter + 24*time.Hour
 )
 
 // Damages are all kinds of damage.
 var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWithoutLink,
-	IndexOfAnother, IndexDamaged, ExpiryWithoutLink,
-	ExpiryDamaged, ListedWithoutLink, KeyNotListed, KeyDamaged, ListedWithoutKey, ChangeOld,
-	VisitorKeyOld, StateDamaged, ClicksOld,
+	IndexOfAnother, IndexDamaged, ExpiryWithoutLink, ExpiryDamaged, ListedWithoutLink, KeyNotListed,
+	KeyDamaged, KeyRevoked, ListedWithoutKey, ChangeOld, VisitorKeyOld, StateDamaged, ClicksOld,
 	ClicksDamaged, TotalsWithoutLink, TotalsDamaged}
 
 // CheckConfig says what Check does.
@@ -337,6 +338,17 @@ func (c *checking) unreadable(damage Damage, t *store, r listedRow,
 			return c.found(ctx, damage, t, r.rowKey, nil, "%s", what)
 		}
 		return nil
+	}
+}
+
+// late returns a look at a row that should have been deleted before. Its repair deletes the row.
+func (c *checking) late(damage Damage, t *store, r listedRow, detail string) look {
+	return func(ctx context.Context) error {
+		r, ok, err := c.get(ctx, t, r.partition, r.key)
+		if !ok {
+			return err
+		}
+		return c.found(ctx, damage, t, r.rowKey, drop(t, r), "%s", detail)
 	}
 }
 
@@ -733,7 +745,7 @@ func wrongKey(r listedRow) string {
 	if len(r.key) != hashLength || r.partition != keyPartition(r.key) {
 		return "its keys are not those of a hash, so nobody finds it"
 	}
-	if decodeKey(r.data, r.key).Owner == "" {
+	if decodeKey(r.data, r.key).Owner == "" && revokedAt(r.data).IsZero() {
 		return "it has no owner, so nobody can use the key"
 	}
 	return ""
@@ -758,7 +770,7 @@ func (c *checking) checkKeys(ctx context.Context) error {
 	t := c.s.Keys.rows
 	var keys, listed prints
 	err := c.scan(ctx, t, nil, func(r listedRow) look {
-		if wrongKey(r) != "" {
+		if wrongKey(r) != "" || !revokedAt(r.data).IsZero() {
 			return nil
 		}
 		list, id, hash, isKey := keyOf(r)
@@ -778,6 +790,12 @@ func (c *checking) checkKeys(ctx context.Context) error {
 		if again := c.unreadable(KeyDamaged, t, r, wrongKey); again != nil {
 			return again
 		}
+		if at := revokedAt(r.data); !at.IsZero() {
+			if at.After(c.now.Add(-changesLate)) {
+				return nil
+			}
+			return c.late(KeyRevoked, t, r, "it only keeps the place of a revoked key")
+		}
 		list, id, hash, isKey := keyOf(r)
 		print := c.print(list, id, hash)
 		if isKey && listed.has(print) || !isKey && keys.has(print) || !c.old(r) {
@@ -790,7 +808,7 @@ func (c *checking) checkKeys(ctx context.Context) error {
 func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 	t := c.s.Keys.rows
 	r, ok, err := c.get(ctx, t, r.partition, r.key)
-	if !ok || wrongKey(r) != "" {
+	if !ok || wrongKey(r) != "" || !revokedAt(r.data).IsZero() {
 		return err
 	}
 	list, id, hash, isKey := keyOf(r)
@@ -805,8 +823,8 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 				return err
 			}
 			// A Revoke of the key may have looked for the row before.
-			_, _, err := t.get(ctx, r.partition, r.key)
-			if errors.Is(err, table.ErrGone) {
+			data, _, err := t.get(ctx, r.partition, r.key)
+			if errors.Is(err, table.ErrGone) || err == nil && !revokedAt(data).IsZero() {
 				err = t.delete(ctx, rowKey{list, id, table.Any})
 			}
 			return err
@@ -833,21 +851,12 @@ func (c *checking) checkState(ctx context.Context) error {
 	changes := changesPrefix + c.now.Add(-changesLate).UTC().Format(changesMinute)
 	visitors := keyPrefix + max(c.rolledUp, clicks.DayOf(c.now.Add(-visitorKeysLate))).String()
 	return c.scan(ctx, c.s.state, nil, func(r listedRow) look {
-		late := func(damage Damage, detail string) look {
-			return func(ctx context.Context) error {
-				r, ok, err := c.get(ctx, c.s.state, r.partition, r.key)
-				if !ok {
-					return err
-				}
-				return c.found(ctx, damage, c.s.state, r.rowKey, drop(c.s.state, r), "%s", detail)
-			}
-		}
 		switch {
 		case strings.HasPrefix(r.partition, changesPrefix) && r.partition < changes:
-			return late(ChangeOld, "no process needs it any more")
+			return c.late(ChangeOld, c.s.state, r, "no process needs it any more")
 		case strings.HasPrefix(r.partition, keyPrefix) && r.partition < visitors:
-			return late(VisitorKeyOld, "the key of a day that is over may tell whose the hashes "+
-				"of its visitors are")
+			return c.late(VisitorKeyOld, c.s.state, r,
+				"the key of a day that is over may tell whose the hashes of its visitors are")
 		}
 		return c.unreadable(StateDamaged, c.s.state, r, wrongState)
 	})

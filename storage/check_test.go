@@ -94,6 +94,9 @@ func (r *rig) wellDone() {
 	r.Put(r.Keys, rawtables.Entity{"PartitionKey": "key|ff", "RowKey": key, "Owner": "d",
 		"Name": "x"})
 	r.Put(r.Keys, rawtables.Entity{"PartitionKey": list, "RowKey": key[:16], "Hash": key})
+	r.Put(r.Keys, rawtables.Entity{"PartitionKey": "key|ee", "RowKey": strings.Repeat("e", 64),
+		"RevokedAtUtc":            in(-time.Hour).Format(time.RFC3339),
+		"RevokedAtUtc@odata.type": "Edm.DateTime"})
 }
 
 // hash is that of a key which nobody has.
@@ -231,6 +234,10 @@ func damages(r *rig) map[string]struct {
 			rawtables.Totals("x 1", r.day(-3), 1, 0, time.Time{})), []string{"totals-damaged x 1"}},
 		"a list of keys without a hash": {put(r.Keys, changed(listed, "Hash", nil)),
 			[]string{"key-damaged " + hash[:16]}},
+		"a revoked key keeps its place for too long": {put(r.Keys, rawtables.Entity{
+			"PartitionKey": "key|01", "RowKey": hash, "RevokedAtUtc": now.Add(-3 * time.Hour).
+					Format(time.RFC3339), "RevokedAtUtc@odata.type": "Edm.DateTime"}),
+			[]string{"+key-revoked " + hash}},
 		"an old announcement": {put(r.State,
 			rawtables.Entity{"PartitionKey": "change|" + old, "RowKey": "x1"}),
 			[]string{"+change-old x1"}},

@@ -60,7 +60,7 @@ type cachedKey struct {
 
 func newKeys(config *Config, rows *store, changes *changes) *Keys {
 	k := &Keys{config: config, rows: rows, changes: changes, cached: map[string]*cachedKey{}}
-	changes.subscribe(subscriber{prefix: keyChange, forget: k.forget})
+	changes.subscribe(subscriber{prefix: keyChange, forget: k.forget, end: k.dropRevoked})
 	return k
 }
 
@@ -122,7 +122,7 @@ func (k *Keys) read(ctx context.Context, hash string) (access.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.cached[hash]
-	if err != nil {
+	if err != nil || !revokedAt(data).IsZero() {
 		delete(k.cached, hash)
 		return access.Key{}, access.ErrUnknownKey
 	}
@@ -266,7 +266,9 @@ func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
 		math.MaxInt)
 	var keys []access.Key
 	for _, r := range rows {
-		keys = append(keys, decodeKey(r.data, r.key))
+		if revokedAt(r.data).IsZero() {
+			keys = append(keys, decodeKey(r.data, r.key))
+		}
 	}
 	return keys, err
 }
@@ -287,7 +289,7 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 			return nil // another program's row
 		}
 		data, _, err := k.rows.get(ctx, keyPartition(listed.Hash), listed.Hash)
-		if errors.Is(err, table.ErrGone) {
+		if errors.Is(err, table.ErrGone) || err == nil && !revokedAt(data).IsZero() {
 			if !strays.drop(ctx, rows[i]) {
 				young.Add(1)
 			}
@@ -319,7 +321,7 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 || !revokedAt(rows[0].data).IsZero() {
 		return k.revoked(ctx, id, owner)
 	}
 	key := decodeKey(rows[0].data, rows[0].key)
@@ -332,7 +334,17 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 	if err := d.inTime(); err != nil { // others may have read the key again since they were told
 		return err
 	}
-	err = k.rows.delete(ctx, rowKey{keyPartition(key.Hash), key.Hash, table.Any})
+	if now := k.config.Now(); now.Sub(key.CreatedAt) < settledAfter {
+		// A try of the key's insert may still arrive. It must find a row there.
+		e := revokedEntity{PartitionKey: keyPartition(key.Hash), RowKey: key.Hash}
+		e.RevokedAt, e.RevokedAtType = dateTime(now)
+		_, _, err = k.rows.replace(ctx, encode(e), table.Any)
+		if errors.Is(err, table.ErrChanged) {
+			err = nil // another Revoke was faster
+		}
+	} else {
+		err = k.rows.delete(ctx, rowKey{keyPartition(key.Hash), key.Hash, table.Any})
+	}
 	k.forget(key.Hash)
 	if err != nil {
 		return err
@@ -359,6 +371,25 @@ func (k *Keys) revoked(ctx context.Context, id, owner string) error {
 	return err
 }
 
+// dropRevoked deletes the row that keeps the place of a revoked key. The reaper calls it an hour
+// after the key was revoked.
+func (k *Keys) dropRevoked(ctx context.Context, hash string) error {
+	if len(hash) != hashLength {
+		return nil // another program's announcement
+	}
+	if len(hash) != hashLength {
+		return nil // another program's announcement
+	}
+	data, etag, err := k.rows.get(ctx, keyPartition(hash), hash)
+	if err == nil && !revokedAt(data).IsZero() {
+		err = k.rows.delete(ctx, rowKey{keyPartition(hash), hash, etag})
+	}
+	if errors.Is(err, table.ErrGone) || errors.Is(err, table.ErrChanged) {
+		err = nil // another process works on it
+	}
+	return err
+}
+
 // keyEntity is the row of a key in ShortUrlsKeys on the wire.
 type keyEntity struct {
 	PartitionKey  string
@@ -371,6 +402,13 @@ type keyEntity struct {
 	ExpiresAt     time.Time `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	LastUsedOn    string    `json:",omitzero"`
+}
+
+// revokedEntity takes the place of the row of a key that was revoked soon after it was made.
+type revokedEntity struct {
+	PartitionKey, RowKey string
+	RevokedAt            time.Time `json:"RevokedAtUtc,omitzero"`
+	RevokedAtType        string    `json:"RevokedAtUtc@odata.type,omitzero"`
 }
 
 // keyListEntity is the row of a key in the list of its owner's keys, in the same table.
@@ -396,6 +434,13 @@ func encodeKey(k access.Key) []byte {
 	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = dateTime(k.ExpiresAt)
 	return encode(e)
+}
+
+// revokedAt returns the time of a revokedEntity, and the zero time for every other row.
+func revokedAt(data []byte) time.Time {
+	var e revokedEntity
+	_ = json.Unmarshal(data, &e)
+	return e.RevokedAt
 }
 
 // decodeKey returns the key of a row. A corrupt one has no owner, so that it gives access to

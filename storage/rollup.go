@@ -108,14 +108,14 @@ func (r *rollingUp) run(ctx context.Context) error {
 		return nil
 	}
 	// Nothing is written of these days any more, so their keys can go, however long the rest takes.
-	err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix, Before: keyPrefix +
-		before.String()})
+	err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix,
+		Before: keyPrefix + before.String()}, nil)
 	if err == nil {
 		err = r.addDays(ctx, before)
 	}
 	if err == nil {
 		kept := min(clicks.DayOf(now)-clicks.Day(r.c.config.Clicks.KeepDays), before)
-		err = r.c.days.deleteRange(ctx, table.Range{Before: kept.String()})
+		err = r.c.days.deleteRange(ctx, table.Range{Before: kept.String()}, nil)
 	}
 	if err == nil {
 		err = r.advance(ctx, position{Partition: before.String()})

@@ -279,12 +279,17 @@ func (t *store) decode(page [][]byte) ([]listedRow, error) {
 	return rows, nil
 }
 
-// deleteRange deletes the rows of a range. table.ErrChanged: one was written since it was listed.
-func (t *store) deleteRange(ctx context.Context, r table.Range) error {
+// deleteRange deletes the rows of a range, each page after page was called with it, unless page is
+// nil. table.ErrChanged: one was written since it was listed.
+func (t *store) deleteRange(ctx context.Context, r table.Range,
+	page func(rows []listedRow) error) error {
 	q := table.Query{Range: r, Properties: []string{"PartitionKey", "RowKey", "Timestamp"},
 		ETags: true}
-	return t.list(ctx, q, func(page [][]byte) error {
-		rows, err := t.decode(page)
+	return t.list(ctx, q, func(listed [][]byte) error {
+		rows, err := t.decode(listed)
+		if err == nil && page != nil {
+			err = page(rows)
+		}
 		for err == nil && len(rows) > 0 {
 			var batch []rowKey
 			for _, r := range rows[:min(len(rows), table.MaxBatch)] {

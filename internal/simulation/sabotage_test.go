@@ -80,6 +80,8 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a revoked key is not announced", "keys.go",
 		"if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {",
 		"if err := error(nil); err != nil {"},
+	{"nothing keeps the place of a revoked key", "keys.go",
+		"now.Sub(key.CreatedAt) < settledAfter {", "now.IsZero() {"},
 	{"a batch of counts that failed counts as saved", "clicks.go",
 		"p.Failed(c.config.Now())", "p.Saved(false)"},
 }

@@ -1,14 +1,15 @@
 package functions_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tiney/link"
@@ -133,18 +134,18 @@ func TestImportOfOwners(t *testing.T) {
 
 // An import ends when its time is over, even if the file has no records.
 func TestImportEndsInTime(t *testing.T) {
-	r := newRig(t)
-	r.imports("ann", "", "") // makes the key
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
 	for _, format := range []string{"ndjson", "csv"} {
-		body := strings.NewReader(strings.Repeat("\n", 4<<20))
-		req := httptest.NewRequestWithContext(ctx, http.MethodPost,
-			"/api/import?format="+format, body)
-		req.Header.Set("Authorization", "Bearer "+r.keys.of["ann"])
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, req)
-		wantProblem(t, w, http.StatusServiceUnavailable, "storage-unavailable", "")
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.imports("ann", "", "") // makes the key
+			body := io.MultiReader(slowBody{strings.NewReader(""), slow(20 * time.Second)},
+				strings.NewReader(strings.Repeat("\n", 4<<20)))
+			req := httptest.NewRequest(http.MethodPost, "/api/import?format="+format, body)
+			req.Header.Set("Authorization", "Bearer "+r.keys.of["ann"])
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, req)
+			wantProblem(t, w, http.StatusServiceUnavailable, "storage-unavailable", "")
+		})
 	}
 }
 

@@ -19,6 +19,10 @@ const (
 // when the request is routed, stands still while the client sends the body, and is over after
 // manyTime in any case.
 //
+// It does not end when the client disconnects. Otherwise a stranger could break off requests to ask
+// for any number of aliases: a look-up that does not end counts for no limit, and its link is cached
+// all the same. And it would look as if storage failed.
+//
 // Most redirects wait for nothing, so waiting makes a timer only when it is asked for one.
 type waiting struct {
 	context.Context // of the operation
@@ -62,7 +66,7 @@ func (w *waiting) timer() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timed == nil {
-		w.timed, w.cancel = context.WithDeadline(w.Context, w.end)
+		w.timed, w.cancel = context.WithDeadline(context.WithoutCancel(w.Context), w.end)
 	}
 	return w.timed
 }

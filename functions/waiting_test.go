@@ -62,6 +62,13 @@ func (s slowStore) Read(ctx context.Context, a link.Alias) (link.Link, error) {
 	return s.Fake.Read(ctx, a)
 }
 
+func (s slowStore) Get(ctx context.Context, a link.Alias) (link.Link, error) {
+	if err := s.call(ctx); err != nil {
+		return link.Link{}, err
+	}
+	return s.Fake.Get(ctx, a)
+}
+
 func (s slowStore) List(ctx context.Context, owner, after string, limit int,
 	keep func(link.Link) bool) ([]link.Link, string, error) {
 	if err := s.call(ctx); err != nil {
@@ -95,6 +102,7 @@ func (s slowStatistics) Totals(ctx context.Context, links []link.Link) ([]clicks
 func newSlowRig(t *testing.T, each time.Duration) *rig {
 	s := slow(each)
 	r := newRig(t, func(c *functions.Config) {
+		c.Rates = access.Rates{access.LimitUnknown: 2}
 		// behind a host that forwards, bodies are read to their end after an error
 		c.HostAddress = ""
 		c.Callers, c.Links = slowCallers{c.Callers, s}, slowStore{c.Links.(*linkstest.Fake), s}
@@ -137,6 +145,43 @@ func TestARequestWaitsFiveSeconds(t *testing.T) {
 				t.Errorf("%s %s, %v a call: got %d %v after %v, want %d after %v",
 					test.method, test.target, test.each, w.Code, w.Header(), took, test.status,
 					test.took)
+			}
+		})
+	}
+}
+
+// A client that disconnects does not end its request. So a look-up that it breaks off counts, and
+// does not look like a failure of storage.
+func TestAClientThatDisconnects(t *testing.T) {
+	for _, test := range []struct {
+		method, target, body string
+		statuses             []int
+	}{
+		{"GET", "/ann1", "", []int{302, 302, 302}},
+		{"GET", "/nobody", "", []int{404, 404, 429}},
+		{"GET", "/api/links/ann1", "", []int{200, 200, 200}},
+		{"POST", "/api/shorten", `{"longUrl":"https://example.com/"}`, []int{200, 200, 200}},
+		{"POST", "/api/import", `{"longUrl":"https://example.com/","alias":"one"}`,
+			[]int{200, 200, 200}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newSlowRig(t, time.Second)
+			r.as("ann", "GET", "/api/me", "") // makes the key
+			for _, status := range test.statuses {
+				ctx, disconnect := context.WithTimeout(t.Context(), time.Millisecond)
+				defer disconnect()
+				req := httptest.NewRequestWithContext(ctx, test.method, test.target,
+					strings.NewReader(test.body))
+				req.Header.Set("Content-Type", "application/json")
+				req.Header.Set("X-Api-Key", r.keys.of["ann"])
+				w := httptest.NewRecorder()
+				if r.ServeHTTP(w, req); w.Code != status {
+					t.Errorf("%s %s: got %d %s, want %d", test.method, test.target, w.Code, w.Body,
+						status)
+				}
+			}
+			if strings.Contains(r.log.String(), `"WARN"`) {
+				t.Errorf("%s %s: logged %s", test.method, test.target, r.log)
 			}
 		})
 	}

@@ -15,9 +15,9 @@ var checkUses = [][2]string{
 	{"-repair", "do so, and mend what can be mended without guessing"},
 }
 
-// checkAge is how old a row must be to be judged. It is many times as long as a create or an edit
-// takes.
-const checkAge = time.Minute
+// checkAge is how old a row must be to be judged. It is longer than a create or an edit takes, and
+// than storage may take to apply a write that its client has given up.
+const checkAge = 2 * time.Minute
 
 // checkCommand checks the tables. The service may run meanwhile.
 func checkCommand(ctx context.Context, c commandEnv, args []string) error {

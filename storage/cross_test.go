@@ -616,6 +616,53 @@ func TestAnIndexRowThatIsLate(t *testing.T) {
 	}
 }
 
+// The insert of a link may be applied a minute after its client has given it up. Until then, no list
+// and no reaper takes the rows away that it needs.
+func TestALinkThatArrivesTooLate(t *testing.T) {
+	t.Parallel()
+	for name, life := range map[string]time.Duration{"for ever": 0, "for a minute": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, other := newCrashRig(t)
+			arrive, arrived := make(chan struct{}), make(chan struct{})
+			var inserts atomic.Int64
+			r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+				if c.Operation != "InsertEntity" || c.Target != r.Links {
+					return faultproxy.None
+				}
+				if inserts.Add(1) > 1 {
+					return faultproxy.Refuse
+				}
+				r.clock.Advance(4 * time.Second)
+				<-arrive
+				defer close(arrived)
+				return faultproxy.DropResponse
+			})
+			if _, _, err := r.instance().Create(hasty, r.wish("a", "", url1, life), ""); err == nil {
+				t.Error("it got a response")
+			}
+			r.clock.Advance(57 * time.Second)
+			all := func(link.Link) bool { return true }
+			if _, _, err := other.List(ctx, "a", "", 10, all); err != nil {
+				t.Error(err)
+			}
+			if err := reap(ctx, r, other); err != nil {
+				t.Error(err)
+			}
+			close(arrive)
+			<-arrived
+			r.proxy.Wait()
+			r.proxy.Reset()
+			r.clock.Advance(10 * time.Minute)
+			if err := reap(ctx, r, other); err != nil {
+				t.Error(err)
+			}
+			r.WantNoLeak()
+			r.endAll(other)
+		})
+	}
+}
+
 // anyURL leads the one link that there is elsewhere.
 func anyURL(url string) doing {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {

@@ -9,9 +9,9 @@ import (
 	"tiney/storage/table"
 )
 
-// guardAfter is how long after its insert a guard is due. That is after the Timeout of its
-// operation, after the minute in which storage may still apply an abandoned try, and after the half
-// minute by which the reaper's clock may be ahead.
+// guardAfter is how long after its insert a guard is due, and at which age a row goes whose link is
+// missing. That is after the Timeout of its operation, after the minute in which storage may still
+// apply an abandoned try, and after the half minute by which the reaper's clock may be ahead.
 const guardAfter = 2 * time.Minute
 
 // guard inserts an expiry row that makes the reaper look at a link, and at the rows of the index

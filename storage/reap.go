@@ -217,6 +217,11 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 	if err != nil && !errors.Is(err, link.ErrNotFound) {
 		return err
 	}
+	if err != nil && d.expiresAt.After(r.now.Add(link.MinTTL-guardAfter)) {
+		// The row was written at least MinTTL before it is due. Until guardAfter has passed since
+		// then, the insert of its link may still arrive. The next run looks again.
+		return nil
+	}
 	end := r.s.end(d.link.Link)
 	if d.over = err == nil && !end.IsZero() && !end.After(r.cutoff); d.over {
 		return nil

@@ -494,7 +494,7 @@ func TestRollUpThatIsStopped(t *testing.T) {
 		t.Error(err)
 	}
 	again := slices.DeleteFunc(r.proxy.Calls(), func(c faultproxy.Call) bool { return c.Operation != "GetEntity" || c.Target != r.ClickTotals })
-	if len(again) > 45 {
+	if len(again) >= len(rows) {
 		t.Errorf("%d reads of totals: it began anew", len(again))
 	}
 	r.wantTotals(want...)

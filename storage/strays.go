@@ -5,11 +5,8 @@ import (
 	"time"
 )
 
-// strayAge is many times as long as a create takes.
-const strayAge = time.Minute
-
 // strays deletes rows that list something but lead nowhere. Such a row is inserted before what it
-// leads to, so strays leaves a row alone that is younger than strayAge.
+// leads to, so strays leaves a row alone that is younger than guardAfter.
 type strays struct {
 	config *Config
 	rows   *store
@@ -45,7 +42,7 @@ func (s *strays) oldBefore(ctx context.Context) (before time.Time, err error) {
 				return time.Time{}, err
 			}
 		}
-		s.before = now.Add(-strayAge)
+		s.before = now.Add(-guardAfter)
 	}
 	return s.before, nil
 }

@@ -101,7 +101,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 		run.clicked(alias, e.status)
 	}
 	e.problem, e.told = strings.TrimPrefix(got.Type, "/problems/"), got.view()
-	if e.ret-e.call > int64(900*time.Millisecond) {
+	if e.slow() {
 		n.mayHaveFailed(append(strings.Split(e.alias, ","), e.told.alias, keyReads)...)
 	}
 	if !e.known() {

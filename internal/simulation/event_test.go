@@ -85,6 +85,9 @@ func set[T any](to *T, value *T) {
 // partition returns the partition in which a link is stored.
 func partition(alias string) string { return strings.ToLower(alias[:min(2, len(alias))]) }
 
+// slow reports whether the request took so long that the node may have given up a try of a call.
+func (e event) slow() bool { return e.ret-e.call > int64(900*time.Millisecond) }
+
 func (e event) String() string {
 	clock := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.TimeOnly) }
 	return fmt.Sprintf("%s to %s: %s %s by %q, token %t, if %q, %s -> %d %s %s%s %+v",

@@ -237,8 +237,8 @@ func links(history []event) map[string][]event {
 		for a := range of[*e.change.url] {
 			// It may have been given this link. Or it may have marked this link as shared without
 			// getting a response from storage, and then have been given another link.
-			if !known || a != given && e.node.failedBetween(e.call, e.ret+1e9,
-				writesOf(partition(a)), a) {
+			if !known || a != given && (e.slow() || e.node.failedBetween(e.call, e.ret+1e9,
+				writesOf(partition(a)), a)) {
 				parts[a] = append(parts[a], e)
 			}
 		}

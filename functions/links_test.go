@@ -237,6 +237,8 @@ func TestPatchesThatAreRefused(t *testing.T) {
 			"expiresAtUtc"},
 		"end in the past": {`{"expiresAtUtc":"2020-01-01T00:00:00Z"}`, 400, "expires-at-utc",
 			"expiresAtUtc"},
+		"end too late": {`{"expiresAtUtc":"9999-12-31T23:59:59Z"}`, 400, "expires-at-utc",
+			"expiresAtUtc"},
 		"end a day": {`{"expiresAtUtc":"2099-01-01"}`, 400, "expires-at-utc",
 			"expiresAtUtc"},
 		"lifetime too short": {`{"expiresInSeconds":59}`, 400, "expires-in-seconds",

@@ -17,8 +17,8 @@ const MinTTL = time.Minute
 
 // Limits of links that have an owner, and of the title and tags of any link.
 const (
-	MaxOwnedSeconds = 100 * 365 * 86400
-	MaxTitle        = 200 // characters, as code points
+	MaxOwnedSeconds = 100 * 365 * 86400 // the longest life, unless the link never ends
+	MaxTitle        = 200               // characters, as code points
 	MaxTags         = 20
 	MaxTag          = 50 // characters, as code points
 )
@@ -169,14 +169,15 @@ func chosenAlias(chosen string) (Alias, error) {
 	return a, nil
 }
 
-// end returns the time at which a link is to end, and zero for never. A link with an owner may live
-// as long as its owner wants. The error is an *InvalidError.
+// end returns the time at which a link is to end, and zero for never, which only a link with an
+// owner may have. The error is an *InvalidError.
 func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 	const low = int64(MinTTL / time.Second)
 	high := int64(MaxOwnedSeconds)
 	if !owned {
 		high = int64(r.MaxTTL / time.Second)
 	}
+	longest := time.Duration(high) * time.Second
 	switch {
 	case e.Seconds != nil:
 		if *e.Seconds < low || *e.Seconds > high {
@@ -191,13 +192,9 @@ func (r Rules) end(e End, owned bool, now time.Time) (time.Time, error) {
 			return time.Time{}, &InvalidError{FieldExpiresAt,
 				fmt.Sprintf("The end must be at least %d seconds away.", low)}
 		}
-		if !owned && at.After(now.Add(r.MaxTTL)) {
+		if at.After(now.Add(longest)) {
 			return time.Time{}, &InvalidError{FieldExpiresAt,
 				fmt.Sprintf("The end may be at most %d seconds away.", high)}
-		}
-		if at.Year() > 9999 { // in UTC, after its offset is applied; storage has no such dates
-			return time.Time{}, &InvalidError{FieldExpiresAt,
-				"The end must be before the year 10000."}
 		}
 		return at, nil
 	case owned:

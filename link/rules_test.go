@@ -70,13 +70,15 @@ func TestLifetimes(t *testing.T) {
 			"from 60 to 3153600000"},
 		"an owner's, too short": {"o", seconds(59), 0, link.FieldLifetime,
 			"from 60 to 3153600000"},
-		"an owner's, any end": {"o", at(second.AddDate(200, 0, 0)),
-			second.AddDate(200, 0, 0).Sub(second), 0, ""},
+		"an owner's, latest end": {"o", at(second.Add(3_153_600_000*time.Second + 1)),
+			3_153_600_000 * time.Second, 0, ""},
+		"an owner's, end too late": {"o", at(second.Add(3_153_600_001 * time.Second)), 0,
+			link.FieldExpiresAt, "at most 3153600000 seconds"},
 		"an owner's, end too early": {"o", at(second.Add(59 * time.Second)), 0,
 			link.FieldExpiresAt, "at least 60 seconds"},
 		"an owner's, end in year 10000": {"o",
 			at(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600))), 0,
-			link.FieldExpiresAt, "year 10000"},
+			link.FieldExpiresAt, "at most 3153600000 seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := r.New(link.Wish{LongURL: "https://example.com", Owner: test.owner,
@@ -235,6 +237,8 @@ func TestEdit(t *testing.T) {
 			want: func(l *link.Link) { l.ExpiresAt = second.Add(time.Minute) }},
 		"beyond the ceiling": {was: was, patch: link.Patch{End: ptr(at(second.AddDate(50, 0, 0)))},
 			want: func(l *link.Link) { l.ExpiresAt = second.AddDate(50, 0, 0) }},
+		"too late": {was: was, patch: link.Patch{End: ptr(at(second.AddDate(101, 0, 0)))},
+			invalid: ptr(link.FieldExpiresAt)},
 		"too short": {was: was, patch: link.Patch{End: ptr(seconds(59))},
 			invalid: ptr(link.FieldLifetime)},
 		"in the past": {was: was, patch: link.Patch{End: ptr(at(second))},
@@ -404,8 +408,9 @@ func FuzzRules(f *testing.F) {
 		t.Helper()
 		if l.LongURL == "" || l.Alias.Reserved() || !link.ValidStatusCode(l.StatusCode) ||
 			len(l.Tags) > link.MaxTags || len([]rune(l.Title)) > link.MaxTitle ||
-			slices.Contains(l.Tags, "") || !l.ExpiresAt.IsZero() && (l.ExpiresAt.Year() > 9999 ||
-			l.ExpiresAt.Nanosecond() != 0) {
+			slices.Contains(l.Tags, "") ||
+			l.ExpiresAt.After(second.Add(link.MaxOwnedSeconds*time.Second)) ||
+			l.ExpiresAt.Nanosecond() != 0 {
 			t.Fatalf("breaks a rule: %+v", l)
 		}
 		if _, ok := link.ParseAlias(string(l.Alias)); !ok && l.Alias != "" {

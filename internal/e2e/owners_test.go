@@ -107,8 +107,11 @@ var owned = []step{
 			`"expiresAtUtc":"2999-01-01T00:00:00Z"}`, status: 400},
 	{name: "an end far away", as: "ADA", method: "POST", target: "/api/shorten",
 		body: `{"longUrl":"https://example.com/s3cr3t/far","alias":"far",` +
-			`"expiresAtUtc":"2999-01-01T00:00:00Z","tags":["far"]}`,
-		status: 201, want: `{"expiresAtUtc":"2999-01-01T00:00:00Z"}`},
+			`"expiresAtUtc":"2099-01-01T00:00:00Z","tags":["far"]}`,
+		status: 201, want: `{"expiresAtUtc":"2099-01-01T00:00:00Z"}`},
+	{name: "an end too far away", as: "ADA", method: "POST", target: "/api/shorten",
+		body:   `{"longUrl":"https://example.com/s3cr3t","expiresAtUtc":"2999-01-01T00:00:00Z"}`,
+		status: 400, want: `{"type":"/problems/expires-at-utc","field":"expiresAtUtc"}`},
 	{name: "redirect", method: "GET", target: "/docs", status: 308,
 		want: `{"Location":"https://example.com/s3cr3t/docs"}`},
 	{name: "preview", method: "GET", target: "/docs+",

@@ -121,7 +121,7 @@ func browserHost(authority string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case len(host) > maxHost+1: // one for a trailing dot
+	case len(strings.TrimSuffix(host, ".")) > maxHost:
 		return "", errTooLong
 	case strings.Trim(host, ".") == "", p.misread(host):
 		return "", errMisread

@@ -62,6 +62,8 @@ var spellings = map[string]string{
 	"[::127.0.0.1]":                   "[::7f00:1]",
 	"it's.example":                    "it's.example",
 	strings.Repeat("a.", 125) + "com": strings.Repeat("a.", 125) + "com",
+
+	strings.Repeat("a.", 125) + "com.": strings.Repeat("a.", 125) + "com",
 }
 
 func TestParseHost(t *testing.T) {
@@ -124,7 +126,8 @@ func TestParseHost(t *testing.T) {
 		"a name before a number":  "example.1",
 		"a signed number":         "-1",
 		"a signed number, other":  "-①",
-		"too long":                strings.Repeat("a.", 126) + "com",
+		"too long":                strings.Repeat("a.", 125) + "name",
+		"too long, with a dot":    strings.Repeat("a.", 125) + "name.",
 		"too long to parse":       strings.Repeat("東", 1300),
 	} {
 		if got, ok := link.ParseHost(spelled); ok {

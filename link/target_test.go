@@ -63,6 +63,7 @@ func TestLongURLsThatAreAccepted(t *testing.T) {
 		"host that only begins like us": {"https://tiney.to.example.com/", ""},
 		"host above us":                 {"https://to/", ""},
 		"longest host":                  {"https://" + strings.Repeat("a.", 125) + "com/", ""},
+		"longest host, and a dot":       {"https://" + strings.Repeat("a.", 125) + "com./", ""},
 		"address in other notation":     {"http://0x7f.1:80/", ""},
 		"as long as can be": {"https://example.com/" +
 			strings.Repeat("a", link.MaxLongURLBytes-20), ""},
@@ -174,7 +175,7 @@ func TestLongURLsThatAreRefused(t *testing.T) {
 		"address in full width":  "http://１27.0.0.1/",
 		"empty punycode label":   "https://z。xn--/",
 		"empty punycode, first":  "http://XN--.ẞ/",
-		"host too long":          "https://" + strings.Repeat("a.", 126) + "com/",
+		"host too long":          "https://" + strings.Repeat("a.", 125) + "name/",
 		"host too long to parse": "https://" + strings.Repeat("東", 1300),
 		"too long": "https://example.com/" +
 			strings.Repeat("a", link.MaxLongURLBytes-19),

@@ -65,3 +65,19 @@ func TestUsage(t *testing.T) {
 		})
 	}
 }
+
+// To import the same file again would not help. The reason comes first.
+func TestImportInTheWrongFormat(t *testing.T) {
+	getenv := func(name string) string {
+		return map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true"}[name]
+	}
+	var stdout, stderr bytes.Buffer
+	exit := command(t.Context(), []string{"import", "-format", "yourls"}, getenv,
+		strings.NewReader("alias,longUrl\nabc,https://example.com/\n"), &stdout, &stderr)
+	reason, then, _ := strings.Cut(stderr.String(), "\n")
+	if exit != exitFailed || !strings.Contains(reason, `it has "alias, longUrl"`) ||
+		then != "0 links were made, 0 were there, 0 were refused; "+
+			"correct the file or choose its format, then import it again\n" {
+		t.Errorf("got %d, %q", exit, &stderr)
+	}
+}

@@ -79,6 +79,10 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New(im.String())
 	}
+	if errors.As(err, new(transfer.FileError)) { // the same file would stop there again
+		im.progress.print("%s", err)
+		return fmt.Errorf("%s; correct the file or choose its format, then import it again", im)
+	}
 	im.progress.print("%s. The rest is not done; import the file again to go on.", im)
 	return err
 }

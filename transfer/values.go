@@ -63,7 +63,7 @@ func (b *builder) yield(target string, yield func(Record)) {
 	case b.Link.LongURL == "":
 		b.fail("There is no %s, which is where the link leads to.", target)
 	case b.Total.Clicks < 0 || b.Total.Bots < 0:
-		b.fail("There cannot be less than no clicks.")
+		b.fail("Clicks cannot be negative.")
 	}
 	if len(b.custom) > maxCustom {
 		b.fail("There are %d custom short URLs; there may be %d at most.", len(b.custom), maxCustom)

@@ -87,13 +87,21 @@ func (s *service) linkStats(
 func (s *service) days(query *parameters) (from, to clicks.Day) {
 	from, fromGiven := query.day("from")
 	to, toGiven := query.day("to")
+	today := clicks.DayOf(s.Now())
 	if !toGiven {
-		to = clicks.DayOf(s.Now())
+		to = today
 	}
+	byDefault := clicks.Day(min(defaultDays, s.CountsKept)) - 1
 	if !fromGiven {
-		from = to - clicks.Day(min(defaultDays, s.CountsKept)) + 1
+		from = to - byDefault
 	}
+	first := clicks.DayOf(time.Time{}) // of the year 1; earlier days have no RFC 3339 form
 	switch {
+	case to > today+1: // tomorrow may have begun by the clock of the client
+		query.wrong("to", "to must not be after tomorrow (UTC).")
+	case from < first:
+		query.wrong("to", fmt.Sprintf("to must be %s or later, unless there is a from.",
+			(first+byDefault).Start().Format(time.DateOnly)))
 	case from > to && toGiven:
 		query.wrong("from", "from must not be after to.")
 	case from > to:

@@ -53,10 +53,9 @@ func (r Rules) Import(was Link, now time.Time) (Link, error) {
 		return Link{}, err
 	}
 	if l.ExpiresAt = was.ExpiresAt.UTC().Truncate(time.Second); !l.ExpiresAt.IsZero() &&
-		(l.ExpiresAt.Before(firstDate) || l.ExpiresAt.After(now.Add(MaxOwnedSeconds*time.Second))) {
+		(l.ExpiresAt.Before(firstDate) || l.ExpiresAt.Year() > 9999) {
 		return Link{}, &InvalidError{FieldExpiresAt,
-			fmt.Sprintf("The end must be from 1970 on, and at most %d seconds away. "+
-				"A link without an end never ends.", int64(MaxOwnedSeconds))}
+			"The end must be from 1970 on, and before the year 10000."}
 	}
 	code := int64(was.StatusCode)
 	if code == 0 {

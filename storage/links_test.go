@@ -470,9 +470,55 @@ func TestAReaperDeletesTheExpiryRowOfALinkThatArrivesTooLate(t *testing.T) {
 			}
 			r.proxy.Reset()
 			r.WantNoLeak()
+			r.clock.Advance(5 * time.Minute) // the guard of the index row is due
 			if _, err := reaper.Reap(ctx); err != nil {
 				t.Error(err)
 			}
+			r.WantRows(0, 0, 0)
+		}
+	})
+}
+
+// A reaper that is ending a link has found no row of the index, when that row arrives much too late.
+// Found by internal/simulation.
+func TestAReaperEndsALinkWhoseIndexRowArrivesTooLate(t *testing.T) {
+	t.Parallel()
+	untilRepaired(t, func(r *rig) (check func()) {
+		s, reaper := r.open(nil), r.open(nil)
+		reached, goOn, reaped := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		var ending sync.Once
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			switch {
+			case c.Operation == "InsertEntity" && c.Target == r.Index:
+				r.clock.Advance(10 * time.Minute)
+				go func() {
+					_, err := reaper.Reap(ctx)
+					reaped <- err
+				}()
+				<-reached
+			case c.Operation == "UpdateEntity" && c.Target == r.Links:
+				ending.Do(func() {
+					close(reached)
+					<-goOn
+				})
+			}
+			return faultproxy.None
+		})
+		_, _, err := s.Create(ctx, r.want("https://example.com/", time.Minute), "")
+		close(goOn)
+		if err := <-reaped; err != nil {
+			t.Error(err)
+		}
+		return func() {
+			if !errors.Is(err, link.ErrUnavailable) {
+				t.Errorf("got %v, want %v", err, link.ErrUnavailable)
+			}
+			r.proxy.Reset()
+			r.clock.Advance(5 * time.Minute)
+			if _, err := reaper.Reap(ctx); err != nil {
+				t.Error(err)
+			}
+			r.WantNoLeak()
 			r.WantRows(0, 0, 0)
 		}
 	})

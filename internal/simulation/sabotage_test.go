@@ -47,6 +47,8 @@ var mutants = []struct{ name, file, from, to string }{
 		"if c.own.Owner != \"\" {\n\t\t\tc.ownListed, err", "if false {\n\t\t\tc.ownListed, err"},
 	{"rows go although the insert of their link may still arrive", "create.go",
 		"if c.own.retried {", "if false {"},
+	{"a create that stood still has no guard", "create.go",
+		"if c.want.Alias == \"\" {\n\t\t// A reaper", "if false {\n\t\t// A reaper"},
 	{"an insert into the index that is late has no guard", "create.go",
 		"if late {\n", "if late && false {\n"},
 	{"a chosen alias is not announced", "create.go",

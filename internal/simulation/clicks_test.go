@@ -193,6 +193,7 @@ func TestClicksAreExact(t *testing.T) {
 		n.clean.Store(false)
 		clients.Go(func() {
 			for range 5 {
+				c.rollUps.Add(1)
 				n.control("rollup")
 			}
 		})

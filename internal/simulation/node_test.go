@@ -348,6 +348,13 @@ func (n *node) control(what string) (int, string) {
 	return got.StatusCode, string(body)
 }
 
+// check repairs all damage of at least the given age.
+func (n *node) check(age time.Duration) {
+	_, body := n.control("check?age=" + age.String())
+	n.round.count.checks.Add(1)
+	n.round.count.repairs.Add(int64(strings.Count(body, "Mended:true")))
+}
+
 // fireTimer runs the reaper with the lock, as the Functions host does.
 func (n *node) fireTimer() (int, error) {
 	req, err := http.NewRequest(http.MethodPost, *n.url.Load()+"/reaper", strings.NewReader(`{}`))

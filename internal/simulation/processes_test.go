@@ -70,18 +70,19 @@ func TestMain(m *testing.M) {
 
 // tally counts what happened in all rounds.
 type tally struct {
-	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, checks,
-	repairs, clicks, lost, unchecked atomic.Int64
+	rounds, acts, requests, unknown, faults, kills, stops, outages, advances, reaps, flushes,
+	rollUps, checks, repairs, clicks, lost, unchecked atomic.Int64
 }
 
 func (c *tally) String() string {
 	return fmt.Sprintf("%d rounds, %d requests (%d of unknown outcome), %d faulty storage calls, "+
-		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d checks that mended %d "+
-		"rows, %d clicks saved (at most %d lost by kills), %d objects not checked in time",
+		"%d kills, %d stops, %d outages, %d clock changes, %d reaps, %d flushes, %d roll-ups, "+
+		"%d checks that mended %d rows, %d clicks saved (at most %d lost by kills), "+
+		"%d objects not checked in time",
 		c.rounds.Load(), c.requests.Load(), c.unknown.Load(), c.faults.Load(), c.kills.Load(),
-		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.checks.Load(),
-		c.repairs.Load(),
-		c.clicks.Load(), c.lost.Load(), c.unchecked.Load())
+		c.stops.Load(), c.outages.Load(), c.advances.Load(), c.reaps.Load(), c.flushes.Load(),
+		c.rollUps.Load(), c.checks.Load(), c.repairs.Load(), c.clicks.Load(), c.lost.Load(),
+		c.unchecked.Load())
 }
 
 // needsProcesses keeps a test with processes out of `make test`.
@@ -257,19 +258,18 @@ func (r *round) makeTrouble(ctx context.Context, rng *rand.Rand, kinds int) {
 			r.count.reaps.Add(1)
 			n.control("reap")
 		case 4:
+			r.count.flushes.Add(1)
 			n.flush()
 		case 5:
 			if rng.IntN(3) > 0 {
 				continue // a repair takes long
 			}
-			r.count.checks.Add(1)
 			r.quiet.Lock()
 			// Existing rows become old enough for the repair. It meets the requests that come after
 			// that.
 			time.Sleep(checkAge)
 			r.quiet.Unlock()
-			_, body := n.control("check?age=" + checkAge.String())
-			r.count.repairs.Add(int64(strings.Count(body, "Mended:true")))
+			n.check(checkAge)
 		default:
 			// The clocks are advanced one after the other. So they differ for a moment, but by less
 			// than the promises allow. Nothing is under way then, and no poll either, since time

@@ -320,18 +320,25 @@ func (s *simulation) meet(p *parked, stopped bool) {
 		s.say("%v pass\n", s.coming)
 		s.round.count.advances.Add(1)
 	case draw < 0.175:
-		what := []string{"reap", "reap", "flush", "rollup", "check?age=20m"}[int(length*5)]
+		what := []string{"reap", "reap", "flush", "rollup", "check"}[int(length*5)]
 		other := s.round.nodes[s.rng.IntN(len(s.round.nodes))]
 		s.say("node %d: %s\n", other.sim.index, what)
-		s.round.count.reaps.Add(1)
 		s.others++
 		s.acting = maxClients + s.others
 		s.ops.Go(func() {
-			if what == "flush" {
+			switch what {
+			case "reap":
+				s.round.count.reaps.Add(1)
+				other.control(what)
+			case "flush":
+				s.round.count.flushes.Add(1)
 				other.flush()
-				return
+			case "rollup":
+				s.round.count.rollUps.Add(1)
+				other.control(what)
+			case "check":
+				other.check(20 * time.Minute)
 			}
-			other.control(what)
 		})
 	default:
 		s.slow[response{n.proxy, p.call.N}] = true

@@ -331,10 +331,11 @@ func (r *round) delete(n *node, k *key, alias string) event {
 	return e
 }
 
-func (r *round) restore(n *node, k *key, alias string) {
+func (r *round) restore(n *node, k *key, alias string) event {
 	e := about("restore", k, alias)
 	r.do(&e, n, k, "POST", "/api/links/"+alias+"/restore", nil)
 	r.record(e)
+	return e
 }
 
 // claim claims two links in one request. Both may be the same.

@@ -36,6 +36,14 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a restored link does not enter the index", "edit.go",
 		"withdrawn || restored || claimed, err",
 		"(withdrawn || restored || claimed) && false, err"},
+	{"no restore succeeds", "edit.go",
+		"if !next.Changed(was.Link) {",
+		"if next.DeletedAt.IsZero() && !was.DeletedAt.IsZero() {\n" +
+			"return linkRow{}, link.ErrUnavailable\n}\nif !next.Changed(was.Link) {"},
+	{"no claim succeeds", "edit.go",
+		"if !next.Changed(was.Link) {",
+		"if next.Owner != was.Owner {\n" +
+			"return linkRow{}, link.ErrUnavailable\n}\nif !next.Changed(was.Link) {"},
 	{"a link is given that has perhaps left its place", "create.go",
 		"if unsettled(r.Link, now) {", "if false {"},
 	{"a link is given that is not marked as shared", "create.go",

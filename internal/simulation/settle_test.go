@@ -32,6 +32,7 @@ func (r *round) settle() {
 	if status, body := r.nodes[0].control("reap"); status != 200 {
 		r.violation("the reaper fails although all is well: %d %s", status, body)
 	}
+	r.succeed()
 	known := r.agree()
 	r.checkClicks()
 	for _, n := range r.nodes {
@@ -59,6 +60,36 @@ func (r *round) check() {
 	r.checkKeys()
 	r.checkLinks(history)
 	r.checkSlots(history)
+}
+
+// succeed checks that all writes succeed. The models accept a 503, even from each request.
+func (r *round) succeed() {
+	for i, k := range r.lastKeys() {
+		n := r.nodes[i%len(r.nodes)]
+		made := r.shorten(n, nil, r.url(urls+i), "", n.clock().Add(time.Hour).Unix())
+		a := made.told.alias
+		r.mu.Lock()
+		token := r.tokens[a]
+		r.mu.Unlock()
+		claim := event{op: "claim", by: k.owner, token: true, alias: a}
+		got := r.do(&claim, n, k, "POST", "/api/claims", map[string]any{"claims": []any{
+			map[string]any{"alias": a, "claimToken": token}}})
+		if len(got.Results) == 1 {
+			claim.problem = got.Results[0].Result
+		}
+		r.record(claim)
+		edit := about("edit", k, a)
+		edit.change.title = new("the last title")
+		r.do(&edit, n, k, "PATCH", "/api/links/"+a, map[string]any{"title": "the last title"})
+		r.record(edit)
+		deleted := r.delete(n, k, a)
+		restored := r.restore(n, k, a)
+		if made.status != 201 || claim.problem != "claimed" || edit.status != 200 ||
+			deleted.status != 204 || restored.status != 200 {
+			r.violation("not all succeeds although all is well:\n%s",
+				text([]event{made, claim, edit, deleted, restored}))
+		}
+	}
 }
 
 func (r *round) advance(by time.Duration) {

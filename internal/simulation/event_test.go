@@ -88,6 +88,11 @@ func partition(alias string) string { return strings.ToLower(alias[:min(2, len(a
 // slow reports whether the request took so long that the node may have given up a try of a call.
 func (e event) slow() bool { return e.ret-e.call > int64(900*time.Millisecond) }
 
+// writeMayHaveFailed reports whether storage may not have responded to a write of the link.
+func (e event) writeMayHaveFailed() bool {
+	return e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)), e.alias)
+}
+
 func (e event) String() string {
 	clock := func(at int64) string { return time.Unix(at, 0).UTC().Format(time.TimeOnly) }
 	return fmt.Sprintf("%s to %s: %s %s by %q, token %t, if %q, %s -> %d %s %s%s %+v",
@@ -144,7 +149,7 @@ func attempts(history []event) (more []event) {
 	for _, e := range history {
 		switch e.op {
 		case "edit", "delete", "restore", "claim":
-			if e.node.failedBetween(e.call, e.ret+1e9, writesOf(partition(e.alias)), e.alias) {
+			if e.writeMayHaveFailed() {
 				e.status, e.problem, e.etag, e.told = 0, "", "", view{}
 				more = append(more, e)
 			}

@@ -99,6 +99,11 @@ func (s linkState) as(e event) (linkState, bool) {
 	if s.deleted != 0 && s.deleted <= e.told.deleted && e.told.deleted <= s.until {
 		s.deleted, s.until = e.told.deleted, e.told.deleted
 	}
+	if e.told.shared && !s.shared && s.owner == "" && e.writeMayHaveFailed() {
+		// The write was applied, and others were given the link before the service looked at what
+		// had become of its write.
+		s.shared, s.etag = true, ""
+	}
 	known := s.etag == "" || e.etag == "" || s.etag == e.etag
 	if e.etag != "" {
 		s.etag = e.etag

@@ -392,11 +392,18 @@ func (c *cache) sweep(now time.Time) {
 }
 
 // replace caches a link as a write that began at a time has left it, in place of what is cached or
-// is being read.
-func (c *cache) replace(r linkRow, at time.Time) {
-	if c != nil {
-		c.forget(r.Alias)
+// is being read. If the alias was forgotten since forgottenCount returned forgotten, which was before
+// the write, a later change may have overtaken the response. Then nothing is cached.
+func (c *cache) replace(r linkRow, at time.Time, forgotten uint32) {
+	if c == nil {
+		return
+	}
+	c.forget(r.Alias)
+	if c.slot(r.Alias).Load() == forgotten+1 {
 		c.put(r.Alias, r, at)
+	}
+	if c.slot(r.Alias).Load() != forgotten+1 { // between the look and the put
+		c.entries.Del(string(r.Alias))
 	}
 }
 

@@ -91,7 +91,7 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 // insert adds a link to the table as a create does.
 func (r *cacheRig) insert(l link.Link) {
 	r.table.set(func() { r.table.links[l.Alias] = l })
-	r.replace(linkRow{Link: l, etag: "1"}, r.now())
+	r.replace(linkRow{Link: l, etag: "1"}, r.now(), r.forgottenCount(l.Alias))
 }
 
 // add adds a link to the table that expires after life, or never.

@@ -136,6 +136,30 @@ func TestAChangeThatAnotherInstanceHasMade(t *testing.T) {
 	}
 }
 
+// A delete overtakes the response of a write that came before it. Found by internal/simulation.
+func TestAChangeThatOvertakesAShare(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	exact := *withCache
+	exact.Exact = true
+	s := r.open(&exact)
+	there("", url1, time.Hour)(r, s)
+	var deleting atomic.Bool
+	r.proxy.After(func(c faultproxy.Call) {
+		if c.Operation == "UpdateEntity" && c.Target == r.Links && !deleting.Swap(true) {
+			if err := deleteOneByAdmin(ctx, r, s); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := create("", "", url1, time.Hour)(ctx, r, s); err != nil || !deleting.Load() {
+		t.Fatal(err)
+	}
+	if l, err := s.Get(ctx, "one"); err != nil || l.State(r.clock.Now()) != link.StateDeleted {
+		t.Errorf("got %+v, %v", l, err)
+	}
+}
+
 func TestChangesAreAskedForAsLittleAsPossible(t *testing.T) {
 	t.Parallel()
 	r := followed(t)

@@ -241,8 +241,9 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 		}
 		// From now on others rely on the link. A claim that comes first changes the row, and then
 		// this share fails.
+		forgotten := c.s.cache.forgottenCount(a)
 		if r, err = c.s.links.share(ctx, r); err == nil {
-			c.s.cache.replace(r, now)
+			c.s.cache.replace(r, now, forgotten)
 			return r.Link, nil
 		}
 		if !errors.Is(err, table.ErrChanged) {
@@ -296,10 +297,10 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		return err
 	}
 	c.own.expiryETag = c.ownExpiry
-	begun := c.s.config.Now()
+	begun, forgotten := c.s.config.Now(), c.s.cache.forgottenCount(l.Alias)
 	c.own, err = c.s.links.insert(ctx, c.own)
 	if err == nil {
-		c.s.cache.replace(c.own, begun)
+		c.s.cache.replace(c.own, begun, forgotten)
 	}
 	if late := c.until.inTime(); late != nil {
 		c.repair(ctx)

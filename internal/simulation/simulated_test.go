@@ -88,7 +88,7 @@ func (n *node) startSimulated() {
 		if ctx.Err() != nil {
 			return faultproxy.Refuse
 		}
-		return s.call(n, c)
+		return s.call(n, proxy, c)
 	})
 	proxy.After(func(c faultproxy.Call) { s.applied(n, proxy, c) })
 	settings, err := settingsOf("UseDevelopmentStorage=true", r.prefix, "10")
@@ -132,7 +132,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	by := s.acting
 	s.mu.Unlock()
 	// A stopped node answers nothing.
-	s.call(n, faultproxy.Call{Operation: request, Key: req.Method + req.URL.Path, By: by})
+	s.call(n, nil, faultproxy.Call{Operation: request, Key: req.Method + req.URL.Path, By: by})
 	life := n.sim.life.Load()
 	if life.ctx.Err() != nil {
 		return nil, errors.New("nobody listens")
@@ -159,7 +159,7 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 		err = req.Context().Err()
 	}
 	n.sim.ends(req)
-	s.call(n, faultproxy.Call{Operation: request, Target: "response", Key: req.Method +
+	s.call(n, nil, faultproxy.Call{Operation: request, Target: "response", Key: req.Method +
 		req.URL.Path, By: by})
 	return resp, err
 }

@@ -33,7 +33,7 @@ type simulation struct {
 
 	mu     sync.Mutex
 	jumped time.Duration // the sum of all jumps since the start
-	coming time.Duration // the length of the next jump; frozen calls arrive before it
+	coming time.Duration // the length of the next jump
 	parked []*parked
 	came   chan struct{} // something has parked
 	last   int           // the node that went on last
@@ -55,12 +55,14 @@ type response struct {
 
 // parked is a waiting storage call, or a client before its next act.
 type parked struct {
-	node    *node // the caller; nil for a client
+	node    *node             // the caller; nil for a client
+	proxy   *faultproxy.Proxy // that of the caller's process
 	call    faultproxy.Call
 	frozen  bool
 	slow    bool      // the call was applied, and its response waits
 	doomed  bool      // its node was killed
 	since   time.Time // when it was frozen
+	due     time.Time // when a frozen call arrives at storage or gets lost
 	release chan faultproxy.Fault
 }
 
@@ -87,7 +89,7 @@ func (p *parked) compare(q *parked) int {
 		cmp.Compare(p.String(), q.String()), cmp.Compare(p.call.N, q.call.N))
 }
 
-// lateFor is how long storage may take to apply a write that its client has given up.
+// lateFor is how long storage may take to apply a write that its client gives up meanwhile.
 const lateFor = time.Minute
 
 // wall returns the correct time.
@@ -114,9 +116,9 @@ func (s *simulation) resting() bool {
 // turn waits until a client may act.
 func (s *simulation) turn(client int) { s.park(&parked{call: faultproxy.Call{By: client}}) }
 
-// call waits until a storage call may go on, and returns its fault.
-func (s *simulation) call(n *node, c faultproxy.Call) faultproxy.Fault {
-	return s.park(&parked{node: n, call: c})
+// call waits until a storage call may go on, and returns its fault. A request has no proxy.
+func (s *simulation) call(n *node, proxy *faultproxy.Proxy, c faultproxy.Call) faultproxy.Fault {
+	return s.park(&parked{node: n, proxy: proxy, call: c})
 }
 
 // applied waits if the response to a call is slow.
@@ -125,7 +127,7 @@ func (s *simulation) applied(n *node, proxy *faultproxy.Proxy, c faultproxy.Call
 	slow := s.slow[response{proxy, c.N}]
 	s.mu.Unlock()
 	if slow {
-		s.park(&parked{node: n, call: c, slow: true})
+		s.park(&parked{node: n, proxy: proxy, call: c, slow: true})
 	}
 }
 
@@ -160,6 +162,7 @@ func (s *simulation) run(script func()) {
 			select {
 			case <-s.came:
 			case <-done:
+			case <-s.nextDue():
 			}
 		}
 	}
@@ -180,10 +183,10 @@ func (s *simulation) step() bool {
 		case p.doomed:
 			s.let(p, s.arrives())
 			return true
-		case p.node != nil && p.node.sim.stops > 0:
-		case p.frozen && (s.quiet || now.Sub(p.since) >= lateFor*3/4 || s.rng.IntN(30) == 0):
-			s.let(p, s.arrives())
+		case p.frozen && (s.quiet || !p.due.After(now)):
+			s.arrive(p)
 			return true
+		case p.node != nil && p.node.sim.stops > 0:
 		case p.slow && (s.quiet || s.rng.IntN(40) == 0):
 			s.let(p, faultproxy.None)
 			return true
@@ -297,13 +300,12 @@ func (s *simulation) meet(p *parked, stopped bool) {
 	case draw < 0.07:
 		s.let(p, faultproxy.ServerBusy)
 	case draw < 0.085 && !stopped:
-		p.frozen, p.since = true, time.Now().Add(s.jumped)
-		s.say("%v: frozen\n", p)
+		s.freeze(p, length)
 		s.note(p)
 	case draw < 0.10 && !stopped:
 		n.sim.stops, n.sim.stoppedAt = 5+s.rng.IntN(60), s.jumped
 		s.coming = time.Duration(float64(time.Second) * math.Pow(2400, length)) // to 40 minutes
-		s.thaw()
+		s.thaw(s.coming)
 		s.say("node %d is stopped for %v\n", n.sim.index, s.coming)
 		s.round.count.stops.Add(1)
 	case draw < 0.107:
@@ -316,7 +318,7 @@ func (s *simulation) meet(p *parked, stopped bool) {
 		s.let(p, faultproxy.Refuse)
 	case draw < 0.135 && !stopped:
 		s.coming = time.Duration(float64(time.Second) * math.Pow(300, length))
-		s.thaw()
+		s.thaw(s.coming)
 		s.say("%v pass\n", s.coming)
 		s.round.count.advances.Add(1)
 	case draw < 0.175:
@@ -341,18 +343,52 @@ func (s *simulation) meet(p *parked, stopped bool) {
 			}
 		})
 	default:
-		s.slow[response{n.proxy, p.call.N}] = true
+		s.slow[response{p.proxy, p.call.N}] = true
 		s.let(p, faultproxy.None)
 	}
 }
 
-// thaw makes frozen calls arrive or get lost, before time jumps.
-func (s *simulation) thaw() {
+// freeze keeps a call on its way to storage, for less than lateFor. The draw decides for how long.
+func (s *simulation) freeze(p *parked, draw float64) {
+	p.frozen, p.since = true, time.Now().Add(s.jumped)
+	p.due = p.since.Add(time.Duration(float64(lateFor) * math.Pow(draw, 4))) // a third: < 1 s
+	s.say("%v: frozen for %v\n", p, p.due.Sub(p.since))
+}
+
+// arrive makes a frozen call arrive or get lost. A stopped node gets the response when it goes on.
+func (s *simulation) arrive(p *parked) {
+	fault := s.arrives()
+	if p.node.sim.stops > 0 {
+		fault = faultproxy.None
+		s.slow[response{p.proxy, p.call.N}] = true
+	}
+	s.let(p, fault)
+}
+
+// thaw makes those frozen calls arrive that would be late by lateFor after a jump of time.
+func (s *simulation) thaw(jump time.Duration) {
+	now := time.Now().Add(s.jumped)
 	for _, p := range slices.Clone(s.parked) {
-		if p.frozen {
-			s.let(p, s.arrives())
+		if p.frozen && now.Add(jump).Sub(p.since) >= lateFor {
+			s.arrive(p)
 		}
 	}
+}
+
+// nextDue returns a channel that is ready when the next frozen call is due.
+func (s *simulation) nextDue() <-chan time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next time.Time
+	for _, p := range s.parked {
+		if p.frozen && (next.IsZero() || p.due.Before(next)) {
+			next = p.due
+		}
+	}
+	if next.IsZero() {
+		return nil
+	}
+	return time.After(next.Sub(time.Now().Add(s.jumped)))
 }
 
 // killed kills a node in the middle of its calls, some of which are applied, and starts it again.

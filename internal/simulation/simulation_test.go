@@ -60,7 +60,6 @@ type parked struct {
 	call    faultproxy.Call
 	frozen  bool
 	slow    bool      // the call was applied, and its response waits
-	doomed  bool      // its node was killed
 	since   time.Time // when it was frozen
 	due     time.Time // when a frozen call arrives at storage or gets lost
 	release chan faultproxy.Fault
@@ -180,9 +179,6 @@ func (s *simulation) step() bool {
 	var ready []*parked
 	for _, p := range s.parked {
 		switch {
-		case p.doomed:
-			s.let(p, s.arrives())
-			return true
 		case p.frozen && (s.quiet || !p.due.After(now)):
 			s.arrive(p)
 			return true
@@ -391,10 +387,13 @@ func (s *simulation) nextDue() <-chan time.Time {
 	return time.After(next.Sub(time.Now().Add(s.jumped)))
 }
 
-// killed kills a node in the middle of its calls, some of which are applied, and starts it again.
+// killed kills a node in the middle of its calls, and starts it again. Its calls that are on their
+// way to storage may still arrive.
 func (s *simulation) killed(n *node) {
 	for _, p := range s.parked {
-		p.doomed = p.doomed || p.node == n && p.call.Operation != request
+		if p.node == n && p.call.Operation != request && !p.frozen && !p.slow {
+			s.freeze(p, s.rng.Float64())
+		}
 	}
 	n.sim.stops = 0
 	s.mu.Unlock()

@@ -10,7 +10,8 @@
 //
 //   - Porcupine checks the history of each URL and of each link against a model.
 //   - What nodes may have cached is checked against the link in the last 15 seconds.
-//   - The counts of clicks are checked against the redirects that were answered.
+//   - The counts of clicks are checked against the redirects that were answered, and against the
+//     totals of a roll-up.
 //   - The tables are checked for damage that no reaper would find.
 //   - When everything was ended and its time has passed, the tables must be empty.
 //

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
+	"tiney/clicks"
 	"tiney/internal/rawtables"
 )
 
@@ -47,6 +48,7 @@ func (r *round) settle() {
 		}
 	}
 	r.settled = slices.Clone(r.history)
+	r.rollUp()
 	r.end(known)
 	r.tables.Remove()
 }
@@ -193,6 +195,12 @@ func (r *round) lastKeys() []*key {
 // end ends all links and keys, and checks whether anything is left when their time has passed.
 func (r *round) end(known []string) {
 	n := r.nodes[0]
+	var live []string // the others' tombstones are over
+	for _, a := range known {
+		if e := r.read(n, admin, a); e.status == 200 && e.told.deleted == 0 {
+			live = append(live, a)
+		}
+	}
 	for _, k := range r.lastKeys() {
 		items, _ := r.list(n, k)
 		for _, item := range items {
@@ -220,8 +228,8 @@ func (r *round) end(known []string) {
 			}
 		}
 	}
-	look := func(when string, want int) {
-		for i, a := range known {
+	look := func(aliases []string, when string, want int) {
+		for i, a := range aliases {
 			var e event
 			if r.do(&e, r.nodes[i%len(r.nodes)], nil, "GET", "/"+a, nil); e.status != want {
 				r.violation("%s, %s: got %d, want %d", a, when, e.status, want)
@@ -230,20 +238,35 @@ func (r *round) end(known []string) {
 	}
 	r.advance(2 * time.Hour)
 	reap()
-	look("a tombstone", 410)
+	look(live, "a tombstone", 410)
 	r.advance(48 * time.Hour)
 	reap()
-	look("forgotten", 404)
+	look(known, "forgotten", 404)
 	for _, table := range []string{r.tables.Links, r.tables.Index, r.tables.Expiry, r.tables.Owners,
-		r.tables.Keys, r.tables.State} {
+		r.tables.Keys, r.tables.State, r.tables.ClickTotals} {
 		for _, row := range r.tables.Rows(table) {
-			if key, _ := row["PartitionKey"].(string); strings.HasPrefix(key, "salt|") ||
-				key == "rollup" {
-				continue // a salt goes when its day is rolled up; rollup says how far that is
+			if row["PartitionKey"] == "rollup" || row["RowKey"] == clicks.All {
+				continue // how far the roll-up is, and the totals of all links together
 			}
 			r.violation("left in %s when all was over: %v", table, row)
 		}
 	}
+}
+
+// rollUp lets time pass until all days so far can be rolled up. Then it rolls them up by two nodes
+// at once, and checks the totals.
+func (r *round) rollUp() {
+	r.advance(49 * time.Hour)
+	var all sync.WaitGroup
+	for _, n := range r.nodes[:min(2, len(r.nodes))] {
+		all.Go(func() {
+			if status, body := n.control("rollup"); status != 200 {
+				r.violation("the roll-up fails although all is well: %d %s", status, body)
+			}
+		})
+	}
+	all.Wait()
+	r.checkTotals()
 }
 
 // linearizable checks the history of one object against its model.

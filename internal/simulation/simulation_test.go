@@ -60,7 +60,7 @@ type parked struct {
 	call    faultproxy.Call
 	frozen  bool
 	slow    bool      // the call was applied, and its response waits
-	since   time.Time // when it was frozen
+	since   time.Time // since when it waits, or is frozen
 	due     time.Time // when a frozen call arrives at storage or gets lost
 	release chan faultproxy.Fault
 }
@@ -133,6 +133,7 @@ func (s *simulation) applied(n *node, proxy *faultproxy.Proxy, c faultproxy.Call
 func (s *simulation) park(p *parked) faultproxy.Fault {
 	p.release = make(chan faultproxy.Fault, 1)
 	s.mu.Lock()
+	p.since = time.Now().Add(s.jumped)
 	s.parked = append(s.parked, p)
 	s.mu.Unlock()
 	select {
@@ -361,11 +362,16 @@ func (s *simulation) arrive(p *parked) {
 	s.let(p, fault)
 }
 
-// thaw makes those frozen calls arrive that would be late by lateFor after a jump of time.
+// thaw makes those frozen calls arrive that would be late by lateFor after a jump of time. A
+// process that stands still may send a call after that, so other calls wait. Those that have waited
+// during such a jump before arrive as well: their process has sent them since, or given them up.
 func (s *simulation) thaw(jump time.Duration) {
 	now := time.Now().Add(s.jumped)
 	for _, p := range slices.Clone(s.parked) {
-		if p.frozen && now.Add(jump).Sub(p.since) >= lateFor {
+		age := now.Sub(p.since)
+		switch {
+		case p.node == nil || p.slow || p.call.Operation == request:
+		case p.frozen && age+jump >= lateFor, !p.frozen && age >= lateFor:
 			s.arrive(p)
 		}
 	}

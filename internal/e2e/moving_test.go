@@ -160,7 +160,11 @@ func TestExportAndImportByCommand(t *testing.T) {
 		t.Errorf("a dry run made %v", rows)
 	}
 	_, stderr, exit = s.runs(direct, all, "import")
-	expect("import", stderr, exit, "1200 links were made, 0 were there, 0 were refused.\n", 0)
+	expect("import", stderr, exit, " were there, 0 were refused.\n", 0)
+	// On a busy machine the response to an insert may be lost. Then the link is there at the next try.
+	if made := len(s.Rows(s.Links)); made != n {
+		t.Errorf("%d links were made", made)
+	}
 	s.WantNoLeak()
 	_, stderr, exit = s.runs(direct, all, "import", "-format", "ndjson")
 	expect("again", stderr, exit, "0 links were made, 1200 were there, 0 were refused.\n", 0)

@@ -377,9 +377,6 @@ func (k *Keys) dropRevoked(ctx context.Context, hash string) error {
 	if len(hash) != hashLength {
 		return nil // another program's announcement
 	}
-	if len(hash) != hashLength {
-		return nil // another program's announcement
-	}
 	data, etag, err := k.rows.get(ctx, keyPartition(hash), hash)
 	if err == nil && !revokedAt(data).IsZero() {
 		err = k.rows.delete(ctx, rowKey{keyPartition(hash), hash, etag})

@@ -16,8 +16,9 @@ const (
 type Window string
 
 const (
-	LastDay  Window = "24h" // the last 24 hours, and all of the hour in which they began
-	LastWeek Window = "7d"  // today, in UTC, and the six days before
+	LastDay   Window = "24h" // the last 24 hours, and all of the hour in which they began
+	LastWeek  Window = "7d"  // today, in UTC, and the six days before
+	LastMonth Window = "30d" // today, in UTC, and the 29 days before
 )
 
 // Other stands for all names that are not counted separately.

@@ -117,8 +117,15 @@ func (c *Count) click(k *Click, room bool) (grown int) {
 	hour.Clicks++
 	c.Total.Add(Total{Clicks: 1, Took: k.Took, Last: k.At})
 	for d, name := range k.Names {
-		if name != "" {
-			grown += c.name(Dimension(d), name, 1, room)
+		if name == "" {
+			continue
+		}
+		if n := c.name(Dimension(d), name, 1, room); n > 0 {
+			// A referrer is a part of a header that may be large and must not stay in memory.
+			if added := &c.Names[d][len(c.Names[d])-1]; d == int(Referrers) {
+				added.Name = strings.Clone(added.Name)
+			}
+			grown += n
 		}
 	}
 	return grown
@@ -128,48 +135,96 @@ func (c *Count) click(k *Click, room bool) (grown int) {
 // because slices grow by doubling, and because memory is allocated in fixed sizes.
 const namedBytes = 48
 
+// name adds clicks with a name, and returns by how many bytes the count has grown. Names with many
+// clicks move to the front, where they are found soonest.
 func (c *Count) name(d Dimension, name string, clicks int64, room bool) (grown int) {
 	names := c.Names[d]
 	for i := range names {
 		if names[i].Name == name {
 			names[i].Clicks += clicks
+			if i > 0 && names[i].Clicks > names[i-1].Clicks {
+				names[i], names[i-1] = names[i-1], names[i]
+			}
 			return 0
 		}
 	}
 	if name != Other && (len(names) >= maxNames-1 || !room) {
 		return c.name(d, Other, clicks, true)
 	}
-	// The name may be a part of a large header, which must not stay in memory.
-	c.Names[d] = append(names, Named{strings.Clone(name), clicks})
+	c.Names[d] = append(names, Named{name, clicks})
 	return namedBytes + len(name)
 }
+
+// fold adds another count of the same process, and returns by how many bytes c has grown. As with
+// click, there are at most maxNames names, and without room only Other is added. Without room,
+// visitors are left out.
+func (c *Count) fold(other *Count, room bool) (grown int) {
+	c.Total.Add(other.Total)
+	c.addHours(other)
+	for d, names := range other.Names {
+		for _, n := range names {
+			grown += c.name(Dimension(d), n.Name, n.Clicks, room)
+		}
+	}
+	if room {
+		before := c.Visitors.bytes
+		c.Visitors.Merge(&other.Visitors)
+		grown += c.Visitors.bytes - before
+	}
+	return grown
+}
+
+func (c *Count) addHours(other *Count) {
+	for i, h := range other.Hours {
+		c.Hours[i].Clicks += h.Clicks
+		c.Hours[i].Bots += h.Bots
+	}
+}
+
+// fewNames is up to how many names are searched one by one, which is faster than a map.
+const fewNames = 16
 
 // Merge adds other counts, of the same day or of others.
 func (c *Count) Merge(others ...*Count) {
 	for _, other := range others {
 		c.Total.Add(other.Total)
-		for i, h := range other.Hours {
-			c.Hours[i].Clicks += h.Clicks
-			c.Hours[i].Bots += h.Bots
-		}
+		c.addHours(other)
 		c.Visitors.Merge(&other.Visitors)
 	}
 	for d := range c.Names {
-		at := map[string]int{} // many counts together may have many names
-		for i, n := range c.Names[d] {
-			at[n.Name] = i
-		}
+		names := c.Names[d]
+		var at map[string]int // many counts together may have many names
 		for _, other := range others {
 			for _, n := range other.Names[d] {
-				if i, ok := at[n.Name]; ok {
-					c.Names[d][i].Clicks += n.Clicks
+				i := -1
+				if at != nil {
+					if found, ok := at[n.Name]; ok {
+						i = found
+					}
+				} else {
+					i = find(names, n.Name)
+				}
+				if i >= 0 {
+					names[i].Clicks += n.Clicks
 					continue
 				}
-				at[n.Name] = len(c.Names[d])
-				c.Names[d] = append(c.Names[d], n)
+				names = append(names, n)
+				if at != nil {
+					at[n.Name] = len(names) - 1
+				} else if len(names) > fewNames {
+					at = make(map[string]int, 2*len(names))
+					for i, n := range names {
+						at[n.Name] = i
+					}
+				}
 			}
 		}
+		c.Names[d] = names
 	}
+}
+
+func find(names []Named, name string) int {
+	return slices.IndexFunc(names, func(n Named) bool { return n.Name == name })
 }
 
 // copy returns a count that shares nothing with c.
@@ -193,9 +248,7 @@ func (c *Count) lacks(saved *Count) Count {
 	}
 	for d, names := range c.Names {
 		for _, name := range names {
-			i := slices.IndexFunc(saved.Names[d],
-				func(have Named) bool { return have.Name == name.Name })
-			if i >= 0 {
+			if i := find(saved.Names[d], name.Name); i >= 0 {
 				name.Clicks -= saved.Names[d][i].Clicks
 			}
 			if name.Clicks > 0 {
@@ -206,7 +259,7 @@ func (c *Count) lacks(saved *Count) Count {
 	return n
 }
 
-// size returns how much memory the count takes, in bytes.
+// size returns how much memory the count takes, in bytes, including its place in a map.
 func (c *Count) size() int {
 	bytes := countBytes + c.Visitors.bytes
 	for _, names := range c.Names {

@@ -2,6 +2,8 @@ package clicks
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -11,18 +13,41 @@ import (
 	"time"
 )
 
-// All, as an alias, stands for all links together. No link can have it.
+// All is the name under which the clicks of all links together are counted. No link can have it.
 const All = "*"
 
+// Of says whose clicks a Count has: a link's, an owner's or All. A link that is replaced by another
+// one with its alias, or that gets another owner, gets another Of.
+type Of struct {
+	Name        string // an alias, what OwnerName returns, or All
+	CountedFrom Day    // the link's; DayOf(time.Time{}) if it has none, for owners and for All
+	Owner       string // the link's; "": nobody
+}
+
+// always is the CountedFrom of owners and of All.
+var always = DayOf(time.Time{})
+
+// OwnerName returns the name under which the clicks of all links of an owner together are counted.
+// It begins with an @, which no alias does.
+func OwnerName(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return "@" + hex.EncodeToString(sum[:16])
+}
+
 const (
-	shards = 16
-	// countBytes is what a count takes in memory with its alias and its place in a map, without
-	// names and visitors, in bytes.
+	stripes = 16
+	// tries is how many stripes a click tries before it waits for one. So many goroutines count
+	// at the same time without waiting, whichever links are clicked.
+	tries = 4
+	// countBytes is what a count takes in memory with its place in a map, without names, visitors
+	// and what it is of, in bytes.
 	countBytes = 640
-	// changedCounts and fullBytes say when storage is asked to save: when more than this many
-	// counts have begun to change, or when all counts take more than this many bytes.
-	changedCounts = 10_000
-	fullBytes     = 18 << 20
+	// waitingBytes is what a visitor takes in memory who waits for the key of a day, in bytes.
+	waitingBytes = 128
+	// begunCounts and fullBytes say when storage is asked to save: when more than this many counts
+	// have begun to change, or when all counts take more than this many bytes.
+	begunCounts = 10_000
+	fullBytes   = 18 << 20
 	// keptCounts and keptBytes are how much stays in memory after it is saved. A link whose count
 	// is forgotten needs a new row when it is clicked again, and many links are clicked now and
 	// then. While there are no clicks at all, only idleCounts and idleBytes stay.
@@ -30,85 +55,162 @@ const (
 	keptBytes  = 16 << 20
 	idleCounts = 2_000
 	idleBytes  = 2 << 20
-	// maxBytes is how much memory all counts may take while nothing can be saved. New aliases,
-	// names and visitors are dropped after that.
-	maxBytes = 24 << 20
+	// maxBytes is how much memory all counts may take while nothing can be saved. New links, names
+	// and visitors are dropped after that. Clicks of known links may take knownBytes more until
+	// Pending adds them to what is known.
+	maxBytes   = 24 << 20
+	knownBytes = 4 << 20
 	// maxWaiting is how many visitors may wait for the key of their day. Further ones are not
 	// counted.
-	maxWaiting = 1 << 16
+	maxWaiting = 1 << 15
 )
 
-// Counter counts clicks in memory until they are saved. Its methods may be called concurrently,
-// except Pending and whatever is done with its results: only one goroutine saves. The zero value is
-// not ready; use NewCounter.
+// Counter counts clicks in memory until they are saved. Click, Created, HasKey and Bytes may be
+// called concurrently with everything. What else it has is for one goroutine, which saves; only the
+// results of one call of Pending may be used by several goroutines. The zero value is not ready;
+// use NewCounter.
+//
+// A click is added to a fresh count of its link, in one of several stripes. Pending takes the fresh
+// counts away, and adds each to the count of the link, of its owner and of All.
 type Counter struct {
 	// Soon receives a value when counts should be saved soon, because there are many of them, or
 	// because visitors wait for a key.
 	Soon chan struct{}
 
-	shards  [shards]shard
+	stripes [stripes]stripe
 	seed    maphash.Seed
+	pool    sync.Pool // of *counting: fresh counts that were added to others
 	keys    atomic.Pointer[map[Day]Key]
-	counts  atomic.Int64
-	changed atomic.Int64 // counts that have begun to change since Pending
+	begun   atomic.Int64 // fresh counts since Pending
 	bytes   atomic.Int64
-	waiting atomic.Int64  // visitors who wait for a key
-	rows    atomic.Uint32 // rows that were begun
+	waiting atomic.Int64 // visitors who wait for a key
+
+	// mu guards what follows. A goroutine that holds it locks no stripe.
+	mu       sync.Mutex
+	counts   map[countOf]*counting
+	failed   map[*Pending]struct{}
+	visitors map[Day][]waiting // whom Pending found waiting for a key
+	rows     uint32            // rows that were begun
 }
 
-type shard struct {
-	mu     sync.Mutex
-	counts map[countOf]*counting
-	failed []*Pending
+// stripe is as large as two cache lines, so that stripes do not slow each other down.
+type stripe struct {
+	mu    sync.Mutex
+	fresh map[countOf]*counting
+	last  int // how many fresh counts Pending took the last time
+	_     [104]byte
 }
 
 type countOf struct {
-	alias string
-	day   Day
+	Of
+	day Day
 }
 
 // counting is a count that is still going on.
 type counting struct {
 	Count
-	row uint32
-	// changed is how often the count has changed so far, and saved how often it had when it was
-	// last saved. If saved is 0, its row was never written.
-	changed, saved uint64
-	at             int64 // when it last changed, in Unix nanoseconds
-	waiting        []Visitor
-	bytes          int
+	of      countOf
+	row     uint32    // 0: it is fresh
+	unsaved bool      // it has changed since it was saved
+	sent    bool      // a write of it was tried
+	at      int64     // when it last changed, in Unix nanoseconds
+	waiting []Visitor // only while it is fresh
+	bytes   int
+}
+
+// waiting are visitors who wait for a key.
+type waiting struct {
+	of       Of
+	visitors []Visitor
 }
 
 // NewCounter returns a Counter that counts nothing yet.
 func NewCounter() *Counter {
-	c := &Counter{Soon: make(chan struct{}, 1), seed: maphash.MakeSeed()}
-	for i := range c.shards {
-		c.shards[i].counts = map[countOf]*counting{}
+	c := &Counter{Soon: make(chan struct{}, 1), seed: maphash.MakeSeed(),
+		counts: map[countOf]*counting{}, failed: map[*Pending]struct{}{},
+		visitors: map[Day][]waiting{}}
+	c.pool.New = func() any { return new(counting) }
+	for i := range c.stripes {
+		c.stripes[i].fresh = map[countOf]*counting{}
 	}
 	c.keys.Store(&map[Day]Key{})
 	return c
 }
 
-// Click counts a click of a link, and adds it to the count of all links together. It returns false,
-// and counts nothing, if there is no room for the link.
-func (c *Counter) Click(alias string, k *Click) bool {
-	s := c.shard(alias)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Click counts a click of a link, also for its owner and for All. It returns false, and counts
+// nothing, if there is no room for the link. It does not wait for other clicks of a popular link.
+func (c *Counter) Click(of Of, k *Click) bool {
+	day := DayOf(k.At)
+	var hash uint64
+	key, known := (*c.keys.Load())[day]
+	visits := k.Visitor != (Visitor{})
+	if visits && known {
+		hash = key.hash(k.Visitor)
+	}
 	room := c.bytes.Load() < maxBytes
-	count := c.count(s, alias, k.At, room)
+	s := c.lock(of.Name)
+	defer s.mu.Unlock()
+	count := c.fresh(s, countOf{of, day}, room)
 	if count == nil {
 		return false
 	}
-	c.grow(count, count.click(k, room))
-	if k.Visitor != (Visitor{}) && room {
-		c.visit(count, k)
-	}
-	c.count(s, All, k.At, true).click(&Click{At: k.At, Took: k.Took, Bot: k.Bot}, true)
-	if c.bytes.Load() > fullBytes || c.changed.Load() > changedCounts {
+	count.at = k.At.UnixNano()
+	grown := count.click(k, room)
+	switch {
+	case !visits || !room:
+	case known:
+		grown += count.Visitors.add(hash)
+	case c.waiting.Add(1) > maxWaiting:
+		c.waiting.Add(-1)
+	default:
+		count.waiting = append(count.waiting, k.Visitor)
+		grown += waitingBytes
 		c.soon()
 	}
+	c.grow(count, grown)
 	return true
+}
+
+// lock locks a stripe for a link: always the same one, except while that is locked.
+func (c *Counter) lock(name string) *stripe {
+	first := maphash.String(c.seed, name)
+	for i := range uint64(tries) {
+		if s := &c.stripes[(first+i)%stripes]; s.mu.TryLock() {
+			return s
+		}
+	}
+	s := &c.stripes[first%stripes]
+	s.mu.Lock()
+	return s
+}
+
+// fresh returns the fresh count in s. It begins one if there is none, and returns nil if there is no
+// room for that.
+func (c *Counter) fresh(s *stripe, of countOf, room bool) *counting {
+	if count := s.fresh[of]; count != nil {
+		return count
+	}
+	if !room && !c.roomForKnown(of) {
+		return nil
+	}
+	of.Name = strings.Clone(of.Name) // it may be a part of a large request
+	count := c.pool.Get().(*counting)
+	count.of = of
+	s.fresh[of] = count
+	c.grow(count, count.size())
+	if c.begun.Add(1) > begunCounts {
+		c.soon()
+	}
+	return count
+}
+
+func (c *Counter) roomForKnown(of countOf) bool {
+	if c.bytes.Load() >= maxBytes+knownBytes {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[of] != nil
 }
 
 func (c *Counter) soon() {
@@ -120,77 +222,40 @@ func (c *Counter) soon() {
 
 // Created counts links that were made.
 func (c *Counter) Created(at time.Time, links int64) {
-	s := &c.shards[0]
-	s.mu.Lock()
+	s := c.lock(All)
 	defer s.mu.Unlock()
-	c.count(s, All, at, true).Created += links
-}
-
-func (c *Counter) shard(alias string) *shard {
-	return &c.shards[maphash.String(c.seed, alias)%shards]
-}
-
-// count returns the count of an alias on the day of at, and notes that it changes. It begins a
-// count if there is none, and returns nil if there is no room for that.
-func (c *Counter) count(s *shard, alias string, at time.Time, room bool) *counting {
-	of := countOf{alias, DayOf(at)}
-	count := s.counts[of]
-	if count == nil {
-		if !room {
-			return nil
-		}
-		of.alias = strings.Clone(alias)
-		count = &counting{row: c.rows.Add(1)}
-		s.counts[of] = count
-		c.counts.Add(1)
-		c.grow(count, countBytes)
-	}
-	if count.changed == count.saved {
-		c.changed.Add(1)
-	}
-	count.changed++
+	count := c.fresh(s, countOf{Of{Name: All, CountedFrom: always}, DayOf(at)}, true)
+	count.Created += links
 	count.at = at.UnixNano()
-	return count
 }
 
 func (c *Counter) grow(count *counting, bytes int) {
-	if bytes != 0 {
-		count.bytes += bytes
-		c.bytes.Add(int64(bytes))
+	if bytes == 0 {
+		return
+	}
+	count.bytes += bytes
+	if c.bytes.Add(int64(bytes)) > fullBytes && bytes > 0 {
+		c.soon()
 	}
 }
 
-func (c *Counter) visit(count *counting, k *Click) {
-	if key, ok := (*c.keys.Load())[DayOf(k.At)]; ok {
-		c.grow(count, count.Visitors.add(key.hash(k.Visitor)))
-		return
+// size returns how much memory the count takes, in bytes. A fresh one includes what the count of
+// its owner will take.
+func (c *counting) size() int {
+	bytes := c.Count.size() + len(c.of.Name) + len(c.of.Owner) + waitingBytes*len(c.waiting)
+	if c.row == 0 && c.of.Owner != "" {
+		bytes += countBytes
 	}
-	if c.waiting.Add(1) > maxWaiting {
-		c.waiting.Add(-1)
-		return
-	}
-	count.waiting = append(count.waiting, k.Visitor)
-	c.soon()
+	return bytes
 }
 
-// SetKey makes a day's key known and counts the visitors who waited for it. It forgets the keys of
-// days before yesterday.
+// SetKey makes a day's key known. Pending counts the visitors who waited for it. SetKey forgets the
+// keys of days before yesterday.
 func (c *Counter) SetKey(day Day, key Key, today Day) {
 	keys := maps.Clone(*c.keys.Load())
 	maps.DeleteFunc(keys, func(d Day, _ Key) bool { return d < today-1 })
 	keys[day] = key
 	c.keys.Store(&keys)
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		for of, count := range s.counts {
-			if of.day == day && count.waiting != nil {
-				c.admit(count, &key)
-				count.changed++
-			}
-		}
-		s.mu.Unlock()
-	}
 }
 
 // HasKey reports whether a day's key is known.
@@ -199,81 +264,49 @@ func (c *Counter) HasKey(day Day) bool {
 	return ok
 }
 
-// Waiting reports whether visitors of a day wait for its key.
+// Waiting reports whether visitors of a day waited for its key when Pending was last called.
 func (c *Counter) Waiting(day Day) bool {
-	if c.waiting.Load() == 0 {
-		return false
-	}
-	for i := range c.shards {
-		if c.shards[i].waiting(day) {
-			return true
-		}
-	}
-	return false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.visitors[day]) > 0
 }
 
-func (s *shard) waiting(day Day) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for of, count := range s.counts {
-		if of.day == day && count.waiting != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// admit counts the visitors who waited for their day's key. If key is nil, it forgets them.
-func (c *Counter) admit(count *counting, key *Key) {
-	for _, v := range count.waiting {
-		if key != nil {
-			c.grow(count, count.Visitors.add(key.hash(v)))
-		}
-	}
-	c.waiting.Add(-int64(len(count.waiting)))
-	count.waiting = nil
-}
-
-// Pending is the count of one alias and day whose latest clicks are not saved. An alias and day may
-// have several during the life of a process. Row tells them apart.
+// Pending is a count whose latest clicks are not saved. A link, an owner or All may have several of
+// one day during the life of a process. Row tells them apart: no two in a process have the same.
 //
 // A row may be overwritten only while no earlier write of it can still arrive. So a failed write is
 // repeated unchanged, and later clicks are counted in another row. Counting also goes on in another
 // row after a write that needed several tries.
 type Pending struct {
-	Alias    string
+	Of
 	Day      Day
 	Row      uint32
 	FailedAt time.Time // when its last write failed, which may still take effect; zero: none failed
 
 	counter *Counter
-	shard   *shard
 	count   *counting
-	copy    Count // what Take returned
-	taken   uint64
 }
 
 // Pending returns all counts that have changed since they were saved. Counts with a failed write
-// come first. Within each group, they are in the order in which their rows were begun.
+// come first. Within each group, they are in the order in which their rows were begun. The results
+// of earlier calls must not be used any more.
 func (c *Counter) Pending() []*Pending {
-	c.changed.Store(0)
-	var all []*Pending
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		all = append(all, s.failed...)
-		s.mu.Unlock()
-	}
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		for of, count := range s.counts {
-			if count.changed != count.saved {
-				all = append(all, &Pending{Alias: of.alias, Day: of.day, Row: count.row, counter: c,
-					shard: s, count: count})
-			}
+	fresh := c.takeFresh()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	owners := map[string]string{} // their names
+	for _, counts := range fresh {
+		for _, count := range counts {
+			c.add(count, owners)
 		}
-		s.mu.Unlock()
+	}
+	c.admit(owners)
+	all := slices.Collect(maps.Keys(c.failed))
+	for _, count := range c.counts {
+		if count.unsaved {
+			all = append(all, &Pending{Of: count.of.Of, Day: count.of.day, Row: count.row,
+				counter: c, count: count})
+		}
 	}
 	slices.SortFunc(all, func(a, b *Pending) int {
 		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.Row, b.Row))
@@ -289,86 +322,182 @@ func (p *Pending) turn() int {
 	return 0
 }
 
-// Take returns the count to be saved now. The caller must not change it.
-func (p *Pending) Take() *Count {
-	if !p.FailedAt.IsZero() {
-		return &p.copy
+// takeFresh takes the fresh counts out of all stripes.
+func (c *Counter) takeFresh() (fresh [stripes]map[countOf]*counting) {
+	c.begun.Store(0)
+	for i := range c.stripes {
+		s := &c.stripes[i]
+		empty := make(map[countOf]*counting, s.last) // probably as many come again
+		s.mu.Lock()
+		fresh[i], s.fresh = s.fresh, empty
+		s.mu.Unlock()
+		s.last = len(fresh[i])
 	}
-	p.shard.mu.Lock()
-	defer p.shard.mu.Unlock()
-	p.taken, p.copy = p.count.changed, p.count.copy()
-	return &p.copy
+	return fresh
 }
 
-// Written reports whether anything was written to the row, or may have been.
-func (p *Pending) Written() bool {
-	p.shard.mu.Lock()
-	defer p.shard.mu.Unlock()
-	return p.count.saved != 0 || !p.FailedAt.IsZero()
+// add adds a fresh count to the counts of its link, its owner and All.
+func (c *Counter) add(fresh *counting, owners map[string]string) {
+	of := fresh.of
+	c.grow(fresh, -fresh.bytes)
+	if of.Name != All {
+		all := c.count(countOf{Of{Name: All, CountedFrom: always}, of.day}, fresh.at)
+		all.Total.Add(fresh.Total)
+		all.addHours(&fresh.Count)
+	}
+	if of.Owner != "" {
+		c.fold(c.count(ownerOf(of, owners), fresh.at), &fresh.Count)
+	}
+	if len(fresh.waiting) > 0 {
+		c.visitors[of.day] = append(c.visitors[of.day], waiting{of.Of, fresh.waiting})
+		c.bytes.Add(waitingBytes * int64(len(fresh.waiting)))
+		fresh.waiting = nil
+	}
+	if c.counts[of] == nil {
+		c.begin(fresh)
+		fresh.unsaved = true
+		return
+	}
+	c.fold(c.count(of, fresh.at), &fresh.Count)
+	fresh.reset()
+	c.pool.Put(fresh)
+}
+
+func ownerOf(of countOf, owners map[string]string) countOf {
+	name, ok := owners[of.Owner]
+	if !ok {
+		name = OwnerName(of.Owner)
+		owners[of.Owner] = name
+	}
+	return countOf{Of{Name: name, CountedFrom: always}, of.day}
+}
+
+// begin makes a count the one that counts go on in.
+func (c *Counter) begin(count *counting) {
+	c.rows++
+	count.row = c.rows
+	c.counts[count.of] = count
+	c.grow(count, count.size()-count.bytes)
+}
+
+// count returns a count, which changes. It begins one if there is none.
+func (c *Counter) count(of countOf, at int64) *counting {
+	count := c.counts[of]
+	if count == nil {
+		count = &counting{of: of}
+		c.begin(count)
+	}
+	count.unsaved, count.at = true, max(count.at, at)
+	return count
+}
+
+// fold adds a count to another. Without room, names and visitors are dropped.
+func (c *Counter) fold(count *counting, other *Count) {
+	c.grow(count, count.fold(other, c.bytes.Load() < maxBytes))
+}
+
+// reset makes a count fresh again. It keeps the memory of its names, unless that is so large that
+// the next count would take more than size says.
+func (c *counting) reset() {
+	names := c.Names
+	*c = counting{}
+	for d := range names {
+		if cap(names[d]) <= 2 {
+			clear(names[d])
+			c.Names[d] = names[d][:0]
+		}
+	}
+}
+
+// admit counts the visitors who waited for a key that is known now.
+func (c *Counter) admit(owners map[string]string) {
+	for day, all := range c.visitors {
+		key, ok := (*c.keys.Load())[day]
+		if !ok {
+			continue
+		}
+		c.forgetWaiting(day)
+		for _, w := range all {
+			var other Count
+			for _, v := range w.visitors {
+				other.Visitors.add(key.hash(v))
+			}
+			of := countOf{w.of, day}
+			c.fold(c.count(of, 0), &other)
+			if w.of.Owner != "" {
+				c.fold(c.count(ownerOf(of, owners), 0), &other)
+			}
+		}
+	}
+}
+
+func (c *Counter) forgetWaiting(day Day) {
+	n := 0
+	for _, w := range c.visitors[day] {
+		n += len(w.visitors)
+	}
+	delete(c.visitors, day)
+	c.waiting.Add(-int64(n))
+	c.bytes.Add(-waitingBytes * int64(n))
+}
+
+// Take returns the count to be saved now. The caller must not change it. It stays the same until
+// Pending or Move is called.
+func (p *Pending) Take() *Count { return &p.count.Count }
+
+// Sent reports whether a write of the row was tried, with success or without.
+func (p *Pending) Sent() bool {
+	p.counter.mu.Lock()
+	defer p.counter.mu.Unlock()
+	return p.count.sent
 }
 
 // Saved says that the count that Take returned is saved. retried says that the write needed several
 // tries, so an earlier one may still arrive.
 func (p *Pending) Saved(retried bool) {
-	p.shard.mu.Lock()
-	defer p.shard.mu.Unlock()
-	switch {
-	case !p.FailedAt.IsZero():
+	p.counter.mu.Lock()
+	defer p.counter.mu.Unlock()
+	if retried || !p.FailedAt.IsZero() {
 		p.drop()
-	case retried:
-		p.leave()
-	default:
-		p.count.saved = p.taken
+		return
 	}
-	p.copy = Count{}
+	p.count.unsaved, p.count.sent = false, true
 }
 
 // Failed says that a write failed at this time. Nobody knows whether the count that Take returned
 // is saved, or still will be.
 func (p *Pending) Failed(at time.Time) {
-	p.shard.mu.Lock()
-	defer p.shard.mu.Unlock()
+	p.counter.mu.Lock()
+	defer p.counter.mu.Unlock()
 	if p.FailedAt.IsZero() {
-		p.leave()
-		p.count = &counting{Count: p.copy}
-		p.counter.counts.Add(1)
-		p.counter.measure(p.count)
-		p.shard.failed = append(p.shard.failed, p)
+		p.count.sent = true
+		delete(p.counter.counts, p.count.of)
+		p.counter.failed[p] = struct{}{}
 	}
 	p.FailedAt = at
 }
 
-// leave moves what was counted since Take to a new row, in which counting goes on.
-func (p *Pending) leave() {
-	count := p.count
-	if count.changed == p.taken && count.waiting == nil {
-		p.drop()
-		return
-	}
-	count.Count = count.lacks(&p.copy)
-	count.row, count.saved = p.counter.rows.Add(1), 0
-	if count.changed == p.taken {
-		// There is nothing to write until the key of the waiting visitors is known.
-		count.saved = count.changed
-	}
-	p.counter.measure(count)
+// Drop forgets a count that can no longer be saved.
+func (p *Pending) Drop() {
+	p.counter.mu.Lock()
+	defer p.counter.mu.Unlock()
+	p.drop()
 }
 
-// drop forgets a count.
 func (p *Pending) drop() {
 	if p.FailedAt.IsZero() {
-		p.counter.drop(p.shard, countOf{p.Alias, p.Day})
-		return
+		delete(p.counter.counts, p.count.of)
+	} else {
+		delete(p.counter.failed, p)
 	}
-	p.shard.failed = slices.DeleteFunc(p.shard.failed, func(f *Pending) bool { return f == p })
-	p.counter.forget(p.count)
+	p.counter.grow(p.count, -p.count.bytes)
 }
 
-// Move moves the unsaved part of a count to the day of at. saved is the state that was saved.
+// Move moves the unsaved part of a count to the day of at. saved is the state that was saved. What
+// is moved is not added to owners and to All, whose own counts are moved like others.
 func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
-	s := p.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	lacking := p.count.lacks(saved)
 	p.drop()
 	if lacking.Clicks == 0 && lacking.Bots == 0 && lacking.Created == 0 {
@@ -379,77 +508,54 @@ func (c *Counter) Move(p *Pending, saved *Count, at time.Time) {
 	}
 	lacking.Hours = [24]Hour{}
 	lacking.Hours[at.UTC().Hour()] = Hour{uint32(lacking.Clicks), uint32(lacking.Bots)}
-	today := c.count(s, p.Alias, at, true)
-	for d, names := range lacking.Names {
-		for _, n := range names {
-			today.name(Dimension(d), n.Name, n.Clicks, true)
-		}
-		lacking.Names[d] = nil
-	}
-	today.Merge(&lacking)
-	c.measure(today)
+	today := c.count(countOf{p.Of, DayOf(at)}, at.UnixNano())
+	c.grow(today, today.fold(&lacking, true))
 }
 
 // Forget forgets counts that are saved: all counts of days before today, and the counts of today
 // that changed longest ago, until the rest takes no more memory than it may. The limit is lower
-// while there are no clicks, which idle says. Counts of yesterday with visitors who wait for its
-// key are treated as counts of today.
+// while there are no clicks, which idle says. It forgets visitors of days before yesterday who wait
+// for a key.
 func (c *Counter) Forget(today Day, idle bool) {
-	maxCounts, maxBytes := int64(keptCounts), int64(keptBytes)
+	maxCounts, maxBytes := keptCounts, int64(keptBytes)
 	if idle {
 		maxCounts, maxBytes = idleCounts, idleBytes
 	}
-	few := func() bool { return c.counts.Load() <= maxCounts && c.bytes.Load() <= maxBytes }
-	type saved struct {
-		countOf
-		shard *shard
-		at    int64
-	}
-	var all []saved
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		for of, count := range s.counts {
-			switch {
-			case count.changed != count.saved:
-			case of.day < today-1, of.day < today && count.waiting == nil:
-				c.drop(s, of)
-			default:
-				all = append(all, saved{of, s, count.at})
-			}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for day := range c.visitors {
+		if day < today-1 {
+			c.forgetWaiting(day)
 		}
-		s.mu.Unlock()
+	}
+	few := func() bool {
+		return len(c.counts)+len(c.failed) <= maxCounts && c.bytes.Load() <= maxBytes
+	}
+	forget := func(count *counting) {
+		delete(c.counts, count.of)
+		c.grow(count, -count.bytes)
+	}
+	var all []*counting
+	for _, count := range c.counts {
+		switch {
+		case count.unsaved:
+		case count.of.day < today:
+			forget(count)
+		default:
+			all = append(all, count)
+		}
 	}
 	if few() {
 		return
 	}
-	slices.SortFunc(all, func(a, b saved) int { return cmp.Compare(a.at, b.at) })
-	for _, i := range all {
+	slices.SortFunc(all, func(a, b *counting) int { return cmp.Compare(a.at, b.at) })
+	for _, count := range all {
 		if few() {
 			return
 		}
-		i.shard.mu.Lock()
-		if count := i.shard.counts[i.countOf]; count.changed == count.saved {
-			c.drop(i.shard, i.countOf)
-		}
-		i.shard.mu.Unlock()
+		forget(count)
 	}
 }
 
 // Bytes returns how much memory all counts take, in bytes.
 func (c *Counter) Bytes() int64 { return c.bytes.Load() }
-
-func (c *Counter) drop(s *shard, of countOf) {
-	count := s.counts[of]
-	c.admit(count, nil)
-	c.forget(count)
-	delete(s.counts, of)
-}
-
-func (c *Counter) forget(count *counting) {
-	c.counts.Add(-1)
-	c.grow(count, -count.bytes)
-}
-
-// measure updates the size of a count that has changed as a whole.
-func (c *Counter) measure(count *counting) { c.grow(count, count.size()-count.bytes) }

@@ -52,10 +52,15 @@ const (
 // HyperLogLog sketch with 16,384 registers estimates it, with a standard error of 0.8 %. The zero
 // value has no visitors.
 type Visitors struct {
-	few   []uint64
-	many  *hyperloglog.Sketch // nil while there are few
-	bytes int
+	few     []uint64
+	many    *hyperloglog.Sketch // nil while there are few
+	counted int64               // further ones of whom only the number is known
+	bytes   int
 }
+
+// CountedVisitors returns visitors of whom only the number is known. Nobody can tell whether they
+// are also among other visitors, so Merge adds the number, and Encode leaves it out.
+func CountedVisitors(n int64) Visitors { return Visitors{counted: n} }
 
 // add adds a visitor by their keyed hash, and returns by about how many bytes v has grown.
 func (v *Visitors) add(hash uint64) (grown int) {
@@ -85,6 +90,7 @@ func (v *Visitors) sketch() {
 
 // Merge adds the visitors of other. A visitor who is in both counts once.
 func (v *Visitors) Merge(other *Visitors) {
+	v.counted += other.counted
 	for _, hash := range other.few {
 		v.add(hash)
 	}
@@ -93,20 +99,20 @@ func (v *Visitors) Merge(other *Visitors) {
 			v.sketch()
 		}
 		_ = v.many.Merge(other.many) // all have the same precision
-		v.bytes = sketchMax
+		v.bytes = min(v.bytes+other.bytes, sketchMax)
 	}
 }
 
 // Estimate returns how many visitors there are.
 func (v *Visitors) Estimate() int64 {
 	if v.many != nil {
-		return int64(v.many.Estimate())
+		return v.counted + int64(v.many.Estimate())
 	}
-	return int64(len(v.few))
+	return v.counted + int64(len(v.few))
 }
 
 func (v *Visitors) copy() Visitors {
-	n := Visitors{few: slices.Clone(v.few), bytes: v.bytes}
+	n := Visitors{few: slices.Clone(v.few), counted: v.counted, bytes: v.bytes}
 	if v.many != nil {
 		n.many = v.many.Clone()
 	}
@@ -119,7 +125,8 @@ const (
 	formSketch = 2
 )
 
-// Encode returns the visitors as at most 17 KiB of bytes, and nil if there are none.
+// Encode returns the visitors as at most 17 KiB of bytes, and nil if there are none. It leaves out
+// CountedVisitors.
 func (v *Visitors) Encode() []byte {
 	if v.many != nil {
 		data, err := v.many.AppendBinary([]byte{formSketch})

@@ -24,13 +24,13 @@ type fakeClicks struct {
 	fail error       // the error of every method that returns one
 }
 
-func (f *fakeClicks) Click(a link.Alias, k clicks.Click) {
+func (f *fakeClicks) Click(l link.Link, k clicks.Click) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.clicked == nil {
 		f.clicked = map[link.Alias][]clicks.Click{}
 	}
-	f.clicked[a] = append(f.clicked[a], k)
+	f.clicked[l.Alias] = append(f.clicked[l.Alias], k)
 }
 
 func (f *fakeClicks) Created(links int) {
@@ -49,12 +49,12 @@ func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) (
 	}
 	for _, k := range f.clicked[l.Alias] {
 		if day := clicks.DayOf(k.At); day >= from && day <= to {
-			counter.Click(string(l.Alias), &k)
+			counter.Click(clicks.Of{Name: string(l.Alias)}, &k)
 		}
 	}
 	days := make([]clicks.Count, to-from+1)
 	for _, p := range counter.Pending() {
-		if p.Alias == string(l.Alias) {
+		if p.Name == string(l.Alias) {
 			days[p.Day-from] = *p.Take()
 		}
 	}

@@ -66,7 +66,7 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	h["X-Robots-Tag"] = noIndex
 	w.WriteHeader(cmp.Or(l.StatusCode, link.DefaultStatusCode))
 	if r.Method == http.MethodGet && !prefetched(r.Header) {
-		s.click(r, a, now, took)
+		s.click(r, l, now, took)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func prefetched(h http.Header) bool {
 
 // click counts a redirect by the mode of the site. It keeps nothing of the request verbatim. If the
 // browser asks for it (Global Privacy Control), click keeps nothing except the click itself.
-func (s *service) click(r *http.Request, a link.Alias, at time.Time, took time.Duration) {
+func (s *service) click(r *http.Request, l link.Link, at time.Time, took time.Duration) {
 	if s.CountClicks == clicks.ModeOff {
 		return
 	}
@@ -131,7 +131,7 @@ func (s *service) click(r *http.Request, a link.Alias, at time.Time, took time.D
 		}
 		k.Visitor = clicks.NewVisitor(address, userAgent)
 	}
-	s.Clicks.Click(a, k)
+	s.Clicks.Click(l, k)
 }
 
 // preview shows where a link leads, as a page or as JSON. Metrics do not count it as a redirect.

@@ -27,7 +27,7 @@ func (r *rig) putClicked(ks ...clicks.Click) {
 	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", Owner: "ann",
 		CreatedAt: r.clock.Now()})
 	for _, k := range ks {
-		r.clicks.Click("abcdef", k)
+		r.clicks.Click(link.Link{Alias: "abcdef"}, k)
 	}
 }
 

@@ -136,7 +136,8 @@ type Blocklist interface {
 
 // Clicks counts clicks and new links. It neither waits for storage nor fails.
 type Clicks interface {
-	Click(a link.Alias, k clicks.Click)
+	// Click counts a click of a link, which may come from a cache.
+	Click(l link.Link, k clicks.Click)
 	Created(links int)
 }
 

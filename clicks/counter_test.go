@@ -15,16 +15,16 @@ import (
 
 // rowOf identifies the row in which storage keeps a Pending.
 type rowOf struct {
-	alias string
-	day   Day
-	row   uint32
+	Of
+	day Day
+	row uint32
 }
 
 // rows are the saved counts.
 type rows map[rowOf]Count
 
 func (r rows) write(p *Pending) rowOf {
-	of := rowOf{p.Alias, p.Day, p.Row}
+	of := rowOf{p.Of, p.Day, p.Row}
 	r[of] = p.Take().copy()
 	return of
 }
@@ -37,31 +37,32 @@ func (r rows) save(c *Counter) {
 	}
 }
 
-// of returns all rows of an alias, merged.
-func (r rows) of(alias string) *Count {
+// of returns all rows of a name, merged.
+func (r rows) of(name string) *Count {
 	all := new(Count)
 	for of, count := range r {
-		if of.alias == alias {
+		if of.Name == name {
 			all.Merge(&count)
 		}
 	}
 	return all
 }
 
+// whose returns whose clicks those of an alias without an owner are.
+func whose(alias string) Of { return Of{Name: alias, CountedFrom: always} }
+
 func (c *Counter) mustClick(t *testing.T, alias string, k Click) {
 	t.Helper()
-	if !c.Click(alias, &k) {
+	if !c.Click(whose(alias), &k) {
 		t.Fatalf("there is no room for a click of %s", alias)
 	}
 }
 
-// kept returns how many counts there are, without those of All.
+// kept returns how many counts there are besides fresh ones, without those of All.
 func (c *Counter) kept() (n int) {
-	for i := range c.shards {
-		for of := range c.shards[i].counts {
-			if of.alias != All {
-				n++
-			}
+	for of := range c.counts {
+		if of.Name != All {
+			n++
 		}
 	}
 	return n
@@ -70,28 +71,36 @@ func (c *Counter) kept() (n int) {
 // consistent compares the sums that the counter keeps with its counts.
 func (c *Counter) consistent(t *testing.T) {
 	t.Helper()
-	var counts, bytes, waiting int
+	var bytes, waiting, begun int
 	look := func(count *counting) {
-		counts++
 		bytes += count.bytes
 		waiting += len(count.waiting)
 		if count.bytes != count.size() {
 			t.Errorf("a count takes %d bytes, and is said to take %d", count.size(), count.bytes)
 		}
 	}
-	for i := range c.shards {
-		for _, count := range c.shards[i].counts {
+	for i := range c.stripes {
+		begun += len(c.stripes[i].fresh)
+		for _, count := range c.stripes[i].fresh {
 			look(count)
 		}
-		for _, p := range c.shards[i].failed {
-			look(p.count)
+	}
+	for _, count := range c.counts {
+		look(count)
+	}
+	for p := range c.failed {
+		look(p.count)
+	}
+	for _, all := range c.visitors {
+		for _, w := range all {
+			bytes += waitingBytes * len(w.visitors)
+			waiting += len(w.visitors)
 		}
 	}
-	if int64(counts) != c.counts.Load() || int64(bytes) != c.bytes.Load() ||
-		int64(waiting) != c.waiting.Load() {
-		t.Errorf("%d counts of %d bytes, %d visitors wait; its sums say %d, %d, %d", counts, bytes,
-			waiting,
-			c.counts.Load(), c.bytes.Load(), c.waiting.Load())
+	if int64(bytes) != c.bytes.Load() || int64(waiting) != c.waiting.Load() ||
+		int64(begun) != c.begun.Load() {
+		t.Errorf("%d bytes, %d visitors wait, %d fresh counts; its sums say %d, %d, %d", bytes,
+			waiting, begun, c.bytes.Load(), c.waiting.Load(), c.begun.Load())
 	}
 }
 
@@ -123,7 +132,7 @@ func TestCounter(t *testing.T) {
 		}
 	}
 	for of := range saved {
-		if of.day != day && of.day != day+1 || of.alias == "two" && of.day != day {
+		if of.day != day && of.day != day+1 || of.Name == "two" && of.day != day {
 			t.Errorf("a row of %v", of)
 		}
 	}
@@ -170,7 +179,7 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 				click()
 			}
 			for _, p := range c.Pending() {
-				write := try{rowOf{p.Alias, p.Day, p.Row}, p.Take().copy()}
+				write := try{rowOf{p.Of, p.Day, p.Row}, p.Take().copy()}
 				if rng.IntN(2) == 0 {
 					click() // meanwhile
 				}
@@ -247,7 +256,7 @@ func TestClicksWhileSaving(t *testing.T) {
 		if n%50 == 9 { // move the unsaved clicks of the first day to the second
 			for _, p := range pending {
 				if p.Day == day {
-					there := saved[rowOf{p.Alias, p.Day, p.Row}]
+					there := saved[rowOf{p.Of, p.Day, p.Row}]
 					c.Move(p, &there, noon.Add(24*time.Hour))
 				}
 			}
@@ -317,9 +326,9 @@ func TestMove(t *testing.T) {
 	}
 	move := func(c *Counter, saved rows) {
 		for _, p := range c.Pending() {
-			if of := (rowOf{p.Alias, p.Day, p.Row}); p.Day == day {
-				if _, there := saved[of]; there && !p.Written() {
-					t.Error("a row that is there was not written")
+			if of := (rowOf{p.Of, p.Day, p.Row}); p.Day == day {
+				if _, there := saved[of]; there && !p.Sent() {
+					t.Error("a row that is there was not sent")
 				}
 				count := saved[of]
 				c.Move(p, &count, tomorrow)
@@ -332,7 +341,7 @@ func TestMove(t *testing.T) {
 		t.Helper()
 		var today Count
 		for of, count := range saved {
-			if of.alias == "a" && of.day == day+1 {
+			if of.Name == "a" && of.day == day+1 {
 				today.Merge(&count)
 			}
 		}
@@ -407,6 +416,7 @@ func TestForget(t *testing.T) {
 	default:
 		t.Error("nobody is told that there is a lot")
 	}
+	c.Pending()
 	c.Forget(day, false)
 	if c.kept() != many {
 		t.Errorf("what is not saved was forgotten: %d of %d are left", c.kept(), many)
@@ -414,15 +424,13 @@ func TestForget(t *testing.T) {
 	saved := rows{}
 	saved.save(c)
 	c.Forget(day, false)
-	if c.counts.Load() != keptCounts {
-		t.Errorf("%d are left, want %d", c.counts.Load(), keptCounts)
+	if len(c.counts) != keptCounts {
+		t.Errorf("%d are left, want %d", len(c.counts), keptCounts)
 	}
-	for i := range c.shards {
-		for of := range c.shards[i].counts {
-			if n := 0; of.alias != All {
-				if fmt.Sscan(of.alias, &n); n < many-keptCounts {
-					t.Fatalf("%d is kept, but was last clicked before others that are forgotten", n)
-				}
+	for of := range c.counts {
+		if n := 0; of.Name != All {
+			if fmt.Sscan(of.Name, &n); n < many-keptCounts {
+				t.Fatalf("%d is kept, but was last clicked before others that are forgotten", n)
 			}
 		}
 	}
@@ -438,7 +446,7 @@ func TestForget(t *testing.T) {
 	if c.kept() != 1 {
 		t.Errorf("%d are left of the day before", c.kept()-1)
 	}
-	if c.Forget(day+2, false); c.kept() != 1 || !c.Waiting(day+1) {
+	if c.Forget(day+2, false); !c.Waiting(day+1) {
 		t.Error("a visitor of yesterday waits no more")
 	}
 	if c.Forget(day+3, false); c.kept() != 0 || c.Waiting(day+1) || c.waiting.Load() != 0 {
@@ -458,6 +466,7 @@ func TestVisitorsWaitForTheirKey(t *testing.T) {
 	saved.save(c)
 	c.mustClick(t, "a", person(2, noon))
 	c.mustClick(t, "a", person(1, noon.Add(24*time.Hour)))
+	c.Pending()
 	if got := saved.of("a"); got.Clicks != 1 || got.Visitors.Estimate() != 0 || !c.Waiting(day) ||
 		!c.Waiting(day+1) || c.Waiting(day-1) {
 		t.Errorf("saved without a key: %+v, %d visitors", got.Total, got.Visitors.Estimate())
@@ -510,20 +519,20 @@ func TestMemoryIsMeasured(t *testing.T) {
 		click   func(c *Counter, alias string, i int)
 	}{
 		"one click": {20_000, func(c *Counter, alias string, _ int) {
-			c.Click(alias, &Click{At: noon})
+			c.Click(whose(alias), &Click{At: noon})
 		}},
 		"one person": {15_000, func(c *Counter, alias string, i int) {
-			c.Click(alias, new(person(i, noon, "example.org", "DE", "Firefox", "Linux", "desktop")))
+			c.Click(whose(alias), new(person(i, noon, "example.org", "DE", "Firefox", "Linux", "desktop")))
 		}},
 		"all names, long": {200, func(c *Counter, alias string, i int) {
 			for n := range maxNames {
-				c.Click(alias, new(person(i, noon, name(n, 64), name(n, 50), name(n, 33),
+				c.Click(whose(alias), new(person(i, noon, name(n, 64), name(n, 50), name(n, 33),
 					name(n, 40), name(n, 17))))
 			}
 		}},
 		"some names, short": {1000, func(c *Counter, alias string, i int) {
 			for n := range 20 {
-				c.Click(alias, new(person(i, noon, name(n, 15), name(n, 2))))
+				c.Click(whose(alias), new(person(i, noon, name(n, 15), name(n, 2))))
 			}
 		}},
 		"few visitors":          {5000, people(fewVisitors)},
@@ -556,7 +565,7 @@ func TestMemoryIsMeasured(t *testing.T) {
 func people(many int) func(c *Counter, alias string, _ int) {
 	return func(c *Counter, alias string, _ int) {
 		for i := range many {
-			c.Click(alias, new(person(i, noon)))
+			c.Click(whose(alias), new(person(i, noon)))
 		}
 	}
 }
@@ -594,7 +603,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			var counted int64
 			for i := range test.many {
 				k := person(i, noon)
-				if test.names(&k, i); c.Click(test.alias(i), &k) {
+				if test.names(&k, i); c.Click(whose(test.alias(i)), &k) {
 					counted++
 				}
 			}
@@ -604,7 +613,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			if used > test.most<<20 {
 				t.Errorf("%d KiB in memory, want at most %d MiB", used>>10, test.most)
 			}
-			if k := person(1, noon, "example.org"); !c.Click(test.alias(0), &k) {
+			if k := person(1, noon, "example.org"); !c.Click(whose(test.alias(0)), &k) {
 				t.Error("what is known is not counted any more")
 			}
 			saved := rows{}
@@ -614,10 +623,10 @@ func TestMemoryIsBounded(t *testing.T) {
 			c.SetKey(day, Key{1}, day)
 			saved.save(c)
 			c.Forget(day, false)
-			if c.counts.Load() > keptCounts || c.bytes.Load() > keptBytes {
-				t.Errorf("%d counts of %d bytes are left", c.counts.Load(), c.bytes.Load())
+			if len(c.counts) > keptCounts || c.bytes.Load() > keptBytes {
+				t.Errorf("%d counts of %d bytes are left", len(c.counts), c.bytes.Load())
 			}
-			if k := person(1, noon, "example.org"); !c.Click("new", &k) {
+			if k := person(1, noon, "example.org"); !c.Click(whose("new"), &k) {
 				t.Error("there is no room when all is saved")
 			}
 			c.consistent(t)
@@ -663,8 +672,8 @@ func TestMemoryOfManyLinks(t *testing.T) {
 		t.Errorf("%d MiB are left while there are no clicks, of which %d are kept", after>>20,
 			idleBytes>>20)
 	}
-	if c.Forget(day+1, false); c.counts.Load() != 0 || c.bytes.Load() != 0 {
-		t.Errorf("%d counts of %d bytes are left of the day before", c.counts.Load(),
+	if c.Forget(day+1, false); len(c.counts) != 0 || c.bytes.Load() != 0 {
+		t.Errorf("%d counts of %d bytes are left of the day before", len(c.counts),
 			c.bytes.Load())
 	}
 	runtime.KeepAlive(c)
@@ -686,7 +695,7 @@ func BenchmarkClick(b *testing.B) {
 			for i := range aliases {
 				aliases[i] = fmt.Sprint("alias", i)
 				for n := range people[:30] {
-					c.Click(aliases[i], &people[n])
+					c.Click(whose(aliases[i]), &people[n])
 				}
 			}
 			b.ReportAllocs()
@@ -694,7 +703,7 @@ func BenchmarkClick(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				for i := 0; pb.Next(); i++ {
-					c.Click(aliases[i*7%len(aliases)], &people[i%30])
+					c.Click(whose(aliases[i*7%len(aliases)]), &people[i%30])
 				}
 			})
 		})
@@ -708,8 +717,8 @@ func TestClickAllocatesNothing(t *testing.T) {
 	k, bot := person(1, noon, "example.org", "DE", "Firefox", "Linux", "desktop"),
 		Click{At: noon, Bot: true}
 	for name, click := range map[string]func(){
-		"a person's": func() { c.Click("a", &k) },
-		"a bot's":    func() { c.Click("a", &bot) },
+		"a person's": func() { c.Click(whose("a"), &k) },
+		"a bot's":    func() { c.Click(whose("a"), &bot) },
 	} {
 		click()
 		if n := testing.AllocsPerRun(1000, click); n != 0 {
@@ -723,7 +732,7 @@ func BenchmarkPending(b *testing.B) {
 	c.SetKey(day, Key{1}, day)
 	for i := range 10_000 {
 		k := person(i, noon, "example.org", "DE", "Firefox", "Linux", "desktop")
-		c.Click(fmt.Sprint("alias", i), &k)
+		c.Click(whose(fmt.Sprint("alias", i)), &k)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,8 @@ const (
 	ClicksDamaged     Damage = "clicks-damaged"
 	TotalsWithoutLink Damage = "totals-without-link"
 	TotalsDamaged     Damage = "totals-damaged"
+	MonthWithoutLink  Damage = "month-without-link"
+	MonthDamaged      Damage = "month-damaged"
 )
 
 const (
@@ -59,7 +62,7 @@ const (
 var Damages = []Damage{LinkWithoutExpiry, LinkNotListed, LinkDamaged, IndexWithoutLink,
 	IndexOfAnother, IndexDamaged, ExpiryWithoutLink, ExpiryDamaged, ListedWithoutLink, KeyNotListed,
 	KeyDamaged, KeyRevoked, ListedWithoutKey, ChangeOld, VisitorKeyOld, StateDamaged, ClicksOld,
-	ClicksDamaged, TotalsWithoutLink, TotalsDamaged}
+	ClicksDamaged, TotalsWithoutLink, TotalsDamaged, MonthWithoutLink, MonthDamaged}
 
 // CheckConfig says what Check does.
 type CheckConfig struct {
@@ -175,9 +178,6 @@ type checking struct {
 	indexed  prints // aliases of links with their index keys
 	owned    prints // keys of rows that owners' lists must have
 	live     prints // index keys of live links, once for each link
-
-	// the first day that is not rolled up; 1970 while a roll-up is under way, or if it is not known
-	rolledUp clicks.Day
 
 	mu   sync.Mutex
 	done CheckResult
@@ -445,7 +445,7 @@ func (c *checking) checkLinks(ctx context.Context) error {
 			c.done.Twins++
 		}
 	}
-	c.expiries, c.ending, c.due, c.listed, c.live = nil, nil, nil, nil, nil
+	c.expiries, c.ending, c.listed, c.live = nil, nil, nil, nil
 	return err
 }
 
@@ -661,6 +661,9 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Alias) 
 		if err := (&reaping{s: c.s}).dropStale(ctx, d); err != nil {
 			return err
 		}
+		if err := c.s.Clicks.dropCounts(ctx, a); err != nil {
+			return err
+		}
 		return c.s.expiry.delete(ctx, d.rowKey)
 	}, "there is no link %s", a)
 }
@@ -699,40 +702,77 @@ func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
 		"no link of this owner belongs to it")
 }
 
-func wrongTotals(r listedRow) string {
-	a, ok := link.ParseAlias(r.key)
-	if !ok && r.key != clicks.All || r.partition != linkPartition(a) && ok {
-		return "its keys are not those of an alias"
-	}
-	var e totalsEntity
-	if e.decode(r.data) != nil || json.Unmarshal(r.data, &e) != nil {
-		return "it has a value that is no number, or no time"
+// wrongPlace says what is wrong with the keys of a row of totals or of a month.
+func wrongPlace(r listedRow) string {
+	if _, ok := link.ParseAlias(r.key); !ok && !(counted{name: r.key}).several() ||
+		r.partition != clickHash(r.key) {
+		return "it is not in the place of a name, so nobody finds it"
 	}
 	return ""
 }
 
+func wrongTotals(r listedRow) string {
+	if _, err := decodeTotals(r.data); err != nil {
+		return "it has a value that is no number, or no time"
+	}
+	return wrongPlace(r)
+}
+
+func wrongMonth(r listedRow) string {
+	if _, err := decodeMonth(r.data); err != nil {
+		return "its counts cannot be read"
+	}
+	return wrongPlace(r)
+}
+
+// checkTotals checks the totals and months of links. Those of a link that has just ended are left
+// to the reaper.
 func (c *checking) checkTotals(ctx context.Context) error {
-	t := c.s.Clicks.totals
-	err := c.scan(ctx, t, nil, func(r listedRow) look {
-		if again := c.unreadable(TotalsDamaged, t, r, wrongTotals); again != nil {
-			return again
-		}
-		if r.key == clicks.All || c.aliases.has(c.print(r.key)) || !c.old(r) {
-			return nil
-		}
-		return func(ctx context.Context) error {
-			r, ok, err := c.get(ctx, t, r.partition, r.key)
-			if !ok {
-				return err
+	look := func(t *store, damaged, without Damage, wrong func(listedRow) string) error {
+		return c.scan(ctx, t, nil, func(r listedRow) look {
+			if again := c.unreadable(damaged, t, r, wrong); again != nil {
+				return again
 			}
-			if _, there, _, err := c.link(ctx, link.Alias(r.key)); there || err != nil {
-				return err
+			if (counted{name: r.key}).several() || c.aliases.has(c.print(r.key)) ||
+				c.due.has(c.print(r.key)) || !c.old(r) {
+				return nil
 			}
-			return c.found(ctx, TotalsWithoutLink, t, r.rowKey, drop(t, r), "there is no such link")
+			return func(ctx context.Context) error {
+				r, ok, err := c.get(ctx, t, r.partition, r.key)
+				if !ok {
+					return err
+				}
+				if _, there, _, err := c.link(ctx, link.Alias(r.key)); there || err != nil {
+					return err
+				}
+				return c.found(ctx, without, t, r.rowKey, drop(t, r), "there is no such link")
+			}
+		})
+	}
+	err := look(c.s.Clicks.totals, TotalsDamaged, TotalsWithoutLink, wrongTotals)
+	_, months, namesErr := c.s.Clicks.tables.names(ctx)
+	err = cmp.Or(err, namesErr)
+	for _, month := range months {
+		t := c.s.Clicks.tables.month(month).reading()
+		if last, ok := lastDayOf(month); err == nil && ok &&
+			last < c.s.Clicks.firstKept(c.now)-clicksLate {
+			err = c.oldTable(ctx, t, "its month is older than CLICKS_KEEP_DAYS, as this process "+
+				"has it")
 		}
-	})
-	c.aliases = nil
+		if err == nil {
+			err = look(t, MonthDamaged, MonthWithoutLink, wrongMonth)
+		}
+		if errors.Is(err, table.ErrNoTable) { // a roll-up has dropped it meanwhile
+			err = nil
+		}
+	}
+	c.aliases, c.due = nil, nil
 	return err
+}
+
+// oldTable reports a table that a roll-up should have dropped.
+func (c *checking) oldTable(ctx context.Context, t *store, detail string) error {
+	return c.found(ctx, ClicksOld, t, rowKey{}, nil, "%s", detail)
 }
 
 func wrongKey(r listedRow) string {
@@ -839,17 +879,8 @@ func (c *checking) lookAtKey(ctx context.Context, r listedRow) error {
 }
 
 func (c *checking) checkState(ctx context.Context) error {
-	data, _, err := c.s.state.get(ctx, rollUpPartition, rollUpKey)
-	if err != nil && !errors.Is(err, table.ErrGone) {
-		return err
-	}
-	var progress progressEntity
-	_ = json.Unmarshal(data, &progress)
-	if day, ok := partitionDay(progress.Partition); ok && progress.Row == "" {
-		c.rolledUp = day
-	}
 	changes := changesPrefix + c.now.Add(-changesLate).UTC().Format(changesMinute)
-	visitors := keyPrefix + max(c.rolledUp, clicks.DayOf(c.now.Add(-visitorKeysLate))).String()
+	visitors := keyPrefix + clicks.DayOf(c.now.Add(-visitorKeysLate)).String()
 	return c.scan(ctx, c.s.state, nil, func(r listedRow) look {
 		switch {
 		case strings.HasPrefix(r.partition, changesPrefix) && r.partition < changes:
@@ -863,14 +894,12 @@ func (c *checking) checkState(ctx context.Context) error {
 }
 
 func wrongState(r listedRow) string {
-	var progress progressEntity
 	var err error
 	switch r.partition {
 	case rollUpPartition:
-		if err = json.Unmarshal(r.data, &progress); err == nil {
-			if _, ok := partitionDay(progress.Partition); !ok {
-				err = link.ErrDamaged
-			}
+		var progress rollUpProgress
+		if err = json.Unmarshal(r.data, &progress); err == nil && !progress.sound() {
+			err = link.ErrDamaged
 		}
 	case reapsPartition:
 		err = json.Unmarshal(r.data, &reapsEntity{})
@@ -884,35 +913,34 @@ func wrongState(r listedRow) string {
 }
 
 func wrongClicks(r listedRow) string {
-	alias, _, _ := strings.Cut(r.key, "|")
-	day, ok := partitionDay(r.partition)
-	if !ok || r.partition != clickPartition(day, alias) {
-		return "it is not in the partition of its day and alias, so it is not counted where it " +
-			"should be"
+	group, name, ok := countName(r.key)
+	if !ok || r.partition+group != clickHash(name) {
+		return "it is not in the place of its name, so it is counted nowhere"
 	}
-	var e totalEntity
-	if e.decode(r.data) != nil {
-		return "it has a value that is no number, or no time"
+	if _, _, err := decodeCount(r.data); err != nil {
+		return "its counts cannot be read"
 	}
 	return ""
 }
 
+// clicksLate is how many days after its day a table must have been rolled up and dropped.
+const clicksLate = 4
+
 func (c *checking) checkClicks(ctx context.Context) error {
-	// The roll-up that deleted old days ran one day after the last day that it added.
-	kept := c.rolledUp + 1 - clicks.Day(c.s.config.Clicks.KeepDays)
-	t := c.s.Clicks.days
-	return c.scan(ctx, t, append(slices.Clone(totalProperties),
-		"Timestamp"), func(r listedRow) look {
-		if day, ok := partitionDay(r.partition); !ok || day >= kept {
-			return c.unreadable(ClicksDamaged, t, r, wrongClicks)
+	days, _, err := c.s.Clicks.tables.names(ctx)
+	for _, day := range days {
+		t := c.s.Clicks.tables.day(day).reading()
+		if err == nil && day < clicks.DayOf(c.now)-clicksLate {
+			err = c.oldTable(ctx, t, "its day is not rolled up")
 		}
-		return func(ctx context.Context) error {
-			r, ok, err := c.get(ctx, t, r.partition, r.key)
-			if !ok {
-				return err
-			}
-			return c.found(ctx, ClicksOld, t, r.rowKey, nil,
-				"it is older than CLICKS_KEEP_DAYS, as this process has it")
+		if err == nil {
+			err = c.scan(ctx, t, nil, func(r listedRow) look {
+				return c.unreadable(ClicksDamaged, t, r, wrongClicks)
+			})
 		}
-	})
+		if errors.Is(err, table.ErrNoTable) { // a roll-up has dropped it meanwhile
+			err = nil
+		}
+	}
+	return err
 }

@@ -18,10 +18,66 @@ import (
 // the rest.
 const maxClickRow = 64 << 10
 
+// counted says whose clicks a row counts: those of a link, of all links of an owner, or of all
+// links together. It is comparable.
+type counted struct {
+	name string // an alias, clicks.OwnerName of an owner, or clicks.All
+	// from is the CountedFrom of the link, as "20060102": an earlier link that had the alias has
+	// another one. It is "" for a link that has none, for owners and for all links together.
+	from string
+}
+
+func countedLink(l link.Link) counted { return counted{string(l.Alias), dayCounted(l)} }
+
+// dayCounted returns the first day whose clicks are a link's own, "" for all.
+func dayCounted(l link.Link) string {
+	if l.CountedFrom.IsZero() {
+		return ""
+	}
+	return clicks.DayOf(l.CountedFrom).String()
+}
+
+// alias returns the alias of the link whose clicks are counted. ok is false for the clicks of an
+// owner or of all links, and for a row of another program.
+func (c counted) alias() (a link.Alias, ok bool) { return link.ParseAlias(c.name) }
+
+// several reports whether the clicks of several links are counted together, which have no end.
+func (c counted) several() bool {
+	return c.name == clicks.All || len(c.name) == ownerNameLength && c.name[0] == '@'
+}
+
+const ownerNameLength = 1 + 32
+
+// clickHash returns the first two hex digits of the hash by which the counts of a name are spread
+// over partitions. PartitionKeys of totals and months have both, those of a day only the first.
+func clickHash(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:1])
+}
+
+// keyEnd ends the parts of a row's key. It sorts before every character of a name, so that the rows
+// of a day have the order of the totals. afterEnd is the character that sorts right after it.
+const (
+	keyEnd   = "!"
+	afterEnd = `"`
+)
+
+// countKey returns the key of a row of a day, and countName the name in it.
+func countKey(name, process string, row uint32) string {
+	return fmt.Sprintf("%s!%s!%s-%d", clickHash(name)[1:], name, process, row)
+}
+
+func countName(key string) (group, name string, ok bool) {
+	group, rest, _ := strings.Cut(key, keyEnd)
+	name, _, ok = strings.Cut(rest, keyEnd)
+	return group, name, ok
+}
+
 // totalEntity is what rows of counts and of totals have on the wire.
 type totalEntity struct {
 	PartitionKey string
 	RowKey       string
+	CountedFrom  string    `json:",omitzero"` // "20060102", that of the link
 	Clicks       int64     `json:",string"`
 	ClicksType   string    `json:"Clicks@odata.type,omitzero"`
 	Bots         int64     `json:",string"`
@@ -34,9 +90,13 @@ type totalEntity struct {
 	LastAtType   string    `json:"LastAtUtc@odata.type,omitzero"`
 }
 
-func newTotalEntity(partition, key string, t clicks.Total) totalEntity {
-	e := totalEntity{PartitionKey: partition, RowKey: key, Clicks: t.Clicks, ClicksType: edmInt64,
-		Bots: t.Bots, BotsType: edmInt64,
+// totalProperties are the properties of a totalEntity.
+var totalProperties = []string{"PartitionKey", "RowKey", "CountedFrom", "Clicks", "Bots", "Created",
+	"TookMicroseconds", "LastAtUtc"}
+
+func newTotalEntity(partition, key, from string, t clicks.Total) totalEntity {
+	e := totalEntity{PartitionKey: partition, RowKey: key, CountedFrom: from,
+		Clicks: t.Clicks, ClicksType: edmInt64, Bots: t.Bots, BotsType: edmInt64,
 		Took: t.Took.Microseconds(), TookType: edmInt64}
 	if t.Created != 0 {
 		e.Created, e.CreatedType = t.Created, edmInt64
@@ -50,8 +110,52 @@ func (e *totalEntity) total() clicks.Total {
 		Took: time.Duration(e.Took) * time.Microsecond, Last: e.LastAt.UTC()}
 }
 
-// countEntity is a row of ShortUrlsClicks on the wire. Its texts are JSON: so other programs can
-// read them.
+// sound returns an error if the row has a value that no process can have written. A year past 9999
+// could not be written again.
+func (e *totalEntity) sound() error {
+	if e.Clicks < 0 || e.Bots < 0 || e.Created < 0 || e.Took < 0 || e.LastAt.UTC().Year() > 9999 {
+		return errNotCounted
+	}
+	return nil
+}
+
+var errNotCounted = errors.New("a negative number, or a time that is too late")
+
+// totalsEntity is a row of ShortUrlsClickTotals on the wire: all that is rolled up of one link. It
+// is inserted only when its link is there.
+type totalsEntity struct {
+	totalEntity
+	Through string // "20060102", the last day that is in it
+	Months  string // "200601 200602", the months that may have a row of the link
+}
+
+// decodeTotals reads a row of ShortUrlsClickTotals. Error: link.ErrDamaged.
+func decodeTotals(data []byte) (t totalsEntity, err error) {
+	if err = json.Unmarshal(data, &t); err == nil {
+		err = t.sound()
+	}
+	if err != nil {
+		return t, fmt.Errorf("the totals of %s: %w: %w", t.RowKey, link.ErrDamaged, err)
+	}
+	return t, nil
+}
+
+// add adds a day. The totals then name its month.
+func (t *totalsEntity) add(of counted, day clicks.Day, total clicks.Total) {
+	if t.CountedFrom != of.from { // of an earlier link
+		*t = totalsEntity{}
+	}
+	sum := t.total()
+	sum.Add(total)
+	t.totalEntity = newTotalEntity(clickHash(of.name), of.name, of.from, sum)
+	t.Through = day.String()
+	if month := monthOf(day); !strings.Contains(t.Months, month) {
+		t.Months = strings.TrimPrefix(t.Months+" "+month, " ")
+	}
+}
+
+// countEntity is a row of a day on the wire: what one process has counted. Its texts are JSON, so
+// that other programs can read them.
 type countEntity struct {
 	totalEntity
 	Hours        string `json:",omitzero"` // [[hour,clicks,bots], …]
@@ -70,17 +174,8 @@ func (e *countEntity) dimensions() [clicks.Dimensions]*string {
 		clicks.Systems:  &e.Systems, clicks.Devices: &e.Devices}
 }
 
-// clickPartitions is over how many partitions the counts of a day are spread.
-const clickPartitions = 16
-
-// clickPartition returns the partition of an alias on a day.
-func clickPartition(day clicks.Day, alias string) string {
-	sum := sha256.Sum256([]byte(alias))
-	return day.String() + "-" + hex.EncodeToString(sum[:1])[:1]
-}
-
-func encodeCount(partition, key string, c *clicks.Count) []byte {
-	e := countEntity{totalEntity: newTotalEntity(partition, key, c.Total)}
+func encodeCount(partition, key, from string, c *clicks.Count) []byte {
+	e := countEntity{totalEntity: newTotalEntity(partition, key, from, c.Total)}
 	var hours [][3]uint32
 	for hour, h := range c.Hours {
 		if h != (clicks.Hour{}) {
@@ -105,20 +200,20 @@ func encodeCount(partition, key string, c *clicks.Count) []byte {
 	return encode(e)
 }
 
-// decodeCount reads a row of ShortUrlsClicks. Error: link.ErrDamaged.
-func decodeCount(data []byte) (alias string, c clicks.Count, err error) {
+// decodeCount reads a row of a day. Error: link.ErrDamaged.
+func decodeCount(data []byte) (of counted, c clicks.Count, err error) {
 	var e countEntity
-	damaged := func(err error) (string, clicks.Count, error) {
-		return "", clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey, e.RowKey,
-			link.ErrDamaged, err)
+	damaged := func(err error) (counted, clicks.Count, error) {
+		return counted{}, clicks.Count{}, fmt.Errorf("the count %s %s: %w: %w", e.PartitionKey,
+			e.RowKey, link.ErrDamaged, err)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return damaged(err)
 	}
-	alias, _, _ = strings.Cut(e.RowKey, "|")
-	c.Total = e.total()
-	if c.Clicks < 0 || c.Bots < 0 || c.Created < 0 || c.Took < 0 {
-		return damaged(errNegative)
+	_, name, _ := countName(e.RowKey)
+	of, c.Total = counted{name, e.CountedFrom}, e.total()
+	if err := e.sound(); err != nil {
+		return damaged(err)
 	}
 	if c.Hours, err = decodeHours(e.Hours); err != nil {
 		return damaged(err)
@@ -131,10 +226,8 @@ func decodeCount(data []byte) (alias string, c clicks.Count, err error) {
 	if c.Visitors, err = clicks.DecodeVisitors(e.Visitors); err != nil {
 		return damaged(err)
 	}
-	return alias, c, nil
+	return of, c, nil
 }
-
-var errNegative = errors.New("a negative number")
 
 func decodeHours(text string) (hours [24]clicks.Hour, err error) {
 	if text == "" {
@@ -164,7 +257,7 @@ func decodeNames(text string) (names []clicks.Named, err error) {
 	for name, n := range byName {
 		switch {
 		case n < 0:
-			return nil, errNegative
+			return nil, errNotCounted
 		case name == clicks.Other || !clicks.IsName(name):
 			other.Clicks += n
 		default:

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -47,15 +49,16 @@ const (
 )
 
 // Clicks counts clicks in memory, and writes the counts to a table now and then: one row for each
-// alias, day and process, with all that the process has counted. A row is always written whole, so
+// link, day and process, with all that the process has counted. A row is always written whole, so
 // that it does not matter how often it arrives.
 //
-// A process that is killed loses what it has not written. Nothing else loses a click or counts one
+// A process that is killed loses what it has not written. An outage of more than a day loses what
+// may have been written before the day was rolled up. Nothing else loses a click or counts one
 // twice.
 type Clicks struct {
 	config *Config
-	days   *store // a row for each alias, day and process
-	totals *store // a row for each alias: what was counted on days that are over
+	tables *clickTables // days and months
+	totals *store       // a row for each link: what was counted on days that are over
 	state  *store
 	links  *linkTable
 	owners *ownerTable
@@ -69,21 +72,19 @@ type Clicks struct {
 	saved    time.Time // when the last flush began that saved all, or that found nothing to save
 	warned   bool      // once per outage
 
-	perDay     kept[*activeDay] // what statistics have read
-	tops       kept[[]candidate]
-	sums       kept[summed]
-	mostActive int // links of a partition of a day that are kept
+	sum      kept[clicks.Total] // of all links
+	tops     tops
+	keysGone atomic.Int32 // the keys of days before this one are deleted
 }
 
-func newClicks(s *Links, days, totals *store) (*Clicks, error) {
+func newClicks(s *Links, totals *store) (*Clicks, error) {
 	process, err := s.config.newID()
 	if err != nil {
 		return nil, err
 	}
-	c := &Clicks{config: s.config, days: days, totals: totals, state: s.state, links: s.links,
-		owners: s.owners, get: s.get,
-		process: process, flushing: newTurn(), saved: s.config.Now(),
-		mostActive: maxActive / clickPartitions}
+	c := &Clicks{config: s.config, tables: newClickTables(s.config), totals: totals,
+		state: s.state, links: s.links, owners: s.owners, get: s.get,
+		process: process, flushing: newTurn(), saved: s.config.Now()}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}
@@ -91,12 +92,13 @@ func newClicks(s *Links, days, totals *store) (*Clicks, error) {
 }
 
 // Click counts a redirect to a link. It takes well below a microsecond and never waits for storage.
-func (c *Clicks) Click(a link.Alias, k clicks.Click) {
+func (c *Clicks) Click(l link.Link, k clicks.Click) {
 	if c.counter == nil {
 		return
 	}
+	of := clicks.Of{Name: string(l.Alias), CountedFrom: clicks.DayOf(l.CountedFrom), Owner: l.Owner}
 	switch {
-	case !c.counter.Click(string(a), &k):
+	case !c.counter.Click(of, &k):
 		c.config.Metrics.ClicksDropped.Add(1)
 	case k.Bot:
 		c.config.Metrics.ClicksBots.Add(1)
@@ -198,35 +200,42 @@ func (c *Clicks) flush(ctx context.Context, now time.Time) error {
 
 // saveInTime writes the counts that are not late.
 func (c *Clicks) saveInTime(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
-	partitions := map[string][]*clicks.Pending{}
+	type place struct {
+		day       clicks.Day
+		partition string
+	}
+	places := map[place][]*clicks.Pending{}
 	for _, p := range pending {
 		if !isLate(p.Day, now) {
-			partition := clickPartition(p.Day, p.Alias)
-			partitions[partition] = append(partitions[partition], p)
+			at := place{p.Day, clickHash(p.Name)[:1]}
+			places[at] = append(places[at], p)
 		}
 	}
+	order := slices.SortedFunc(maps.Keys(places), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.partition, b.partition))
+	})
 	var all errgroup.Group // one that fails does not keep others from being written
 	all.SetLimit(flushConcurrency)
-	for _, partition := range slices.Sorted(maps.Keys(partitions)) {
-		pending := partitions[partition]
+	for _, at := range order {
 		all.Go(func() error {
 			return table.Safely(func() error {
-				return c.save(ctx, partition, pending)
+				return c.save(ctx, at.day, at.partition, places[at])
 			})
 		})
 	}
 	return all.Wait()
 }
 
-// save writes counts of one partition.
-func (c *Clicks) save(ctx context.Context, partition string, pending []*clicks.Pending) error {
+// save writes counts of one partition of a day.
+func (c *Clicks) save(ctx context.Context, day clicks.Day, partition string,
+	pending []*clicks.Pending) error {
 	for len(pending) > 0 {
 		// The process may have been stopped for long.
-		if ctx.Err() != nil || isLate(pending[0].Day, c.config.Now()) {
-			return fmt.Errorf("the counts of %s: %w in time", partition, link.ErrUnavailable)
+		if ctx.Err() != nil || isLate(day, c.config.Now()) {
+			return fmt.Errorf("the counts of %s: %w in time", day, link.ErrUnavailable)
 		}
 		rows := c.batch(partition, pending)
-		retried, err := c.days.upsertBatch(ctx, rows)
+		retried, err := c.tables.day(day).upsertBatch(ctx, rows)
 		for _, p := range pending[:len(rows)] {
 			if err != nil {
 				p.Failed(c.config.Now())
@@ -251,22 +260,26 @@ func (c *Clicks) batch(partition string, pending []*clicks.Pending) (rows [][]by
 		if size >= flushBytes-maxClickRow || p.FailedAt.IsZero() != pending[0].FailedAt.IsZero() {
 			break
 		}
-		rows = append(rows, encodeCount(partition, c.rowKey(p), p.Take()))
+		rows = append(rows, encodeCount(partition, countKey(p.Name, c.process, p.Row),
+			countedFrom(p), p.Take()))
 		size += len(rows[len(rows)-1])
 	}
 	return rows
 }
 
-func (c *Clicks) rowKey(p *clicks.Pending) string {
-	return fmt.Sprintf("%s|%s-%d", p.Alias, c.process, p.Row)
+// countedFrom returns the CountedFrom of a count as its row has it.
+func countedFrom(p *clicks.Pending) string {
+	return dayCounted(link.Link{CountedFrom: p.CountedFrom.Start()})
 }
 
-// isLate reports whether what was counted on a day may not be written to its rows any more.
+// isLate reports whether what was counted on a day may not be written to its table any more.
 func isLate(day clicks.Day, now time.Time) bool {
 	return !now.Before((day + 1).Start().Add(lateAfter))
 }
 
-// moveLate moves what was counted on days that are over for too long to today.
+// moveLate moves what was counted on days that are over for too long to today. Where a write was
+// sent before, only the row that it made tells what is saved. Once the day is rolled up, that row is
+// gone, and what may be saved is dropped.
 func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now time.Time) error {
 	var failed error
 	for _, p := range pending {
@@ -279,21 +292,23 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			continue
 		}
 		var saved clicks.Count
-		if p.Written() {
-			data, _, err := c.days.get(ctx, clickPartition(p.Day, p.Alias), c.rowKey(p))
+		if p.Sent() {
+			data, _, err := c.tables.day(p.Day).table.Get(ctx, clickHash(p.Name)[:1],
+				countKey(p.Name, c.process, p.Row))
+			if err == nil {
+				_, saved, err = decodeCount(data)
+			}
 			switch {
-			case err == nil:
-				if _, saved, err = decodeCount(data); err != nil {
-					var e totalEntity
-					_ = e.decode(data) // as the roll-up does
-					saved.Total = e.total()
+			case errors.Is(err, table.ErrGone): // in a table that is there
+			case errors.Is(err, table.ErrNoTable), errors.Is(err, link.ErrDamaged):
+				lost := p.Take()
+				if !(counted{name: p.Name}).several() { // the sums lose the same clicks
+					c.config.Metrics.ClicksDropped.Add(lost.Clicks + lost.Bots)
 				}
-			case !errors.Is(err, table.ErrGone):
+				p.Drop()
+				continue
+			case err != nil:
 				return err
-			case int(clicks.DayOf(now)-p.Day) >= c.config.Clicks.KeepDays:
-				// the row may have been deleted after its time, and with it what it had
-				saved = *p.Take()
-				c.config.Metrics.ClicksDropped.Add(saved.Clicks + saved.Bots)
 			}
 		}
 		c.counter.Move(p, &saved, now)

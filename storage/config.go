@@ -50,7 +50,7 @@ type Tables struct {
 	Keys   string // "ShortUrlsKeys"
 	State  string // "ShortUrlsState"
 
-	Clicks      string // "ShortUrlsClicks"
+	Clicks      string // "ShortUrlsClicks", which a day or a month follows in each name
 	ClickTotals string // "ShortUrlsClickTotals"
 }
 

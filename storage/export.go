@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"tiney/clicks"
 	"tiney/link"
 	"tiney/storage/table"
 	"tiney/telemetry"
@@ -70,50 +69,4 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 		}
 	}
 	return links, "", damaged, nil
-}
-
-// TotalsOfAll returns what Totals returns, for links that one call of All has returned. It reads
-// the totals that are rolled up by a few queries instead of one by one. Error: link.ErrUnavailable.
-func (c *Clicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
-	if len(links) == 0 {
-		return nil, nil
-	}
-	return c.totalsOf(ctx, links, func(ctx context.Context) (totalsReader, error) {
-		rows := map[link.Alias]totalsEntity{}
-		for _, r := range between(links[0].Alias, links[len(links)-1].Alias) {
-			err := c.totals.list(ctx, table.Query{Range: r}, func(page [][]byte) error {
-				for _, data := range page {
-					// A damaged row counts as none.
-					if e, err := decodeTotals(data); err == nil {
-						rows[link.Alias(e.RowKey)] = e
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
-		return func(_ context.Context, l link.Link) (clicks.Total, clicks.Day, error) {
-			e := rows[l.Alias]
-			t, through := e.rolledUp(l)
-			return t, through, nil
-		}, nil
-	})
-}
-
-// between returns the ranges of the rows of the aliases from first to last, both included, in the
-// order of the table.
-func between(first, last link.Alias) []table.Range {
-	// end sorts before every character of an alias, so no alias is between last and last+end
-	const end = "!"
-	from, to := linkPartition(first), linkPartition(last)
-	if from == to {
-		return []table.Range{{Partition: from, From: string(first), Before: string(last) + end}}
-	}
-	return []table.Range{
-		{Partition: from, From: string(first)},
-		{After: from, Before: to},
-		{Partition: to, Before: string(last) + end},
-	}
 }

@@ -245,6 +245,8 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 		if err := r.keep(ctx, d.link, end); err != nil {
 			return err
 		}
+	} else if err := r.s.Clicks.dropCounts(ctx, a); err != nil {
+		return err // a reaper that was killed may have left them
 	}
 	// At once, not with its group: a create that is much too late may be about to insert the link,
 	// and would rely on the row that it finds.
@@ -396,17 +398,11 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	return err
 }
 
-// remove deletes the totals of a link, and then its last row, so that the next run can go on after
-// a crash. A link that leaves no tombstone gets one for that moment: a roll-up inserts no totals
-// beside a tombstone, or takes them back.
-func (r *reaping) remove(ctx context.Context, l linkRow) (err error) {
-	if l.GoneReason == link.StateLive {
-		if l, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)}); err != nil {
-			return err
-		}
-	}
-	if err := r.s.Clicks.dropTotals(ctx, l.Alias); err != nil {
+// remove deletes the last row of a link, and then what is rolled up of its clicks. A roll-up that
+// writes more of it meanwhile finds that the link is gone, and takes it away again.
+func (r *reaping) remove(ctx context.Context, l linkRow) error {
+	if err := r.s.links.delete(ctx, l); err != nil {
 		return err
 	}
-	return r.s.links.delete(ctx, l)
+	return r.s.Clicks.dropCounts(ctx, l.Alias)
 }

@@ -1,10 +1,9 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,45 +18,35 @@ import (
 )
 
 const (
-	rollUpConcurrency = inBackground // links at the same time
-	// how often the totals of a link are read again that another process is writing
+	// rollUpConcurrency is how many groups of links are written at the same time. Each partition of
+	// a day has one worker.
+	rollUpConcurrency = 4
+	clickPartitions   = 16 // of a day
+	// rollUpTries is how often a group is tried that storage fails, after pauses that double, and
+	// how often the rows of a link are read again that another process is writing.
 	rollUpTries = 5
+	rollUpPause = time.Second
 
 	rollUpPartition = "rollup"
 	rollUpKey       = "progress"
 )
 
-// totalProperties are the properties of a totalEntity: sketches are large, and not needed here.
-var totalProperties = []string{"PartitionKey", "RowKey", "Clicks", "Bots", "Created",
-	"TookMicroseconds", "LastAtUtc"}
-
-// totalsEntity is a row of ShortUrlsClickTotals on the wire. It is inserted only when its link is
-// there.
-type totalsEntity struct {
-	totalEntity
-	Through     string // "20060102", the last day that is in it
-	CountedFrom string `json:",omitzero"` // that of the link it belongs to
-}
-
-// of reports whether the totals belong to the link with this CountedFrom, and not to one that had
-// the alias before. "" is that of a link that has had its alias for ever, or whose row is damaged.
-func (e *totalsEntity) of(countedFrom string) bool {
-	return countedFrom == "" || e.CountedFrom == countedFrom
-}
-
-// RollUp adds what was counted on days that are over for long enough to the totals of the links,
-// and to those of clicks.All. A day counts once, whatever crashes and however many processes do
-// this at once: a link's totals say which day they go up to, and are written only if they are
-// unchanged. It reads the counts in the order of time, a page at a time, from where the last one
-// came to; and when it has come to the end, it deletes those that are not kept any more. The keys
-// of these days it deletes first.
+// RollUp adds what was counted on days that are over for long enough to the totals and the months of
+// the links, of their owners and of clicks.All. It takes the oldest day first, and drops the day's
+// table when all is added. It also drops the tables of months that are not kept any more, and before
+// all else the keys of the days.
+//
+// A day counts once, whatever crashes and however many processes do this at once: the totals say
+// which day they go up to, a month says which days it has, and both are written only if they are
+// unchanged. Of a group of links, the totals are written first, and name the month; then the month.
+// What it writes for a link that ends meanwhile it takes away again.
 //
 // The end of ctx's time is no error: the next one goes on. Neither is a damaged row, which is
 // logged and left out. Errors: link.ErrUnavailable, or the cause of the end of ctx, both with what
 // was done until then.
 func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
 	r := &rollingUp{c: c}
-	err := r.run(ctx)
+	err := table.Safely(func() error { return r.run(ctx) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -69,34 +58,17 @@ func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
 	return done, err
 }
 
+// rollUpBefore returns the first day that is not over for long enough.
+func rollUpBefore(now time.Time) clicks.Day { return clicks.DayOf(now.Add(-rollUpAfter)) }
+
 // rollingUp is one RollUp at work.
 type rollingUp struct {
 	c              *Clicks
-	progress       position // up to here, all is rolled up
-	etag           table.ETag
-	open           []dayCount // what was read, and is not added yet
 	added, damaged atomic.Int64
 }
 
-// position is a place between the rows of ShortUrlsClicks: right after the row with this key.
-type position struct{ Partition, Row string }
-
-// dayCount is what all processes have counted of an alias on a day.
-type dayCount struct {
-	alias string
-	day   string
-	total clicks.Total
-	last  position // of its last row
-}
-
 func (r *rollingUp) run(ctx context.Context) error {
-	if err := r.readProgress(ctx); err != nil {
-		return err
-	}
 	now := r.c.config.Now()
-	if r.progress.Partition >= rollUpBefore(now).String() {
-		return nil
-	}
 	if r.c.config.Reap.StorageClock {
 		var err error
 		if now, err = r.c.state.earlier(ctx, now); err != nil {
@@ -104,113 +76,154 @@ func (r *rollingUp) run(ctx context.Context) error {
 		}
 	}
 	before := rollUpBefore(now)
-	if r.progress.Partition >= before.String() {
-		return nil
-	}
 	// Nothing is written of these days any more, so their keys can go, however long the rest takes.
-	err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix,
-		Before: keyPrefix + before.String()}, nil)
-	if err == nil {
-		err = r.addDays(ctx, before)
+	if gone := r.c.keysGone.Load(); clicks.Day(gone) != before {
+		if err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix,
+			Before: keyPrefix + before.String()}, nil); err != nil {
+			return err
+		}
+		r.c.keysGone.Store(int32(before))
 	}
-	if err == nil {
-		kept := min(clicks.DayOf(now)-clicks.Day(r.c.config.Clicks.KeepDays), before)
-		err = r.c.days.deleteRange(ctx, table.Range{Before: kept.String()}, nil)
-	}
-	if err == nil {
-		err = r.advance(ctx, position{Partition: before.String()})
-	}
-	return err
-}
-
-// rollUpBefore returns the first day that is not over for long enough.
-func rollUpBefore(now time.Time) clicks.Day { return clicks.DayOf(now.Add(-rollUpAfter)) }
-
-// progressEntity is the row of ShortUrlsState on the wire that says how far the roll-up is: the key
-// of the last row that is rolled up, or, as Partition alone, the first day that is not.
-type progressEntity struct {
-	PartitionKey, RowKey string
-	Partition, Row       string
-}
-
-func (r *rollingUp) readProgress(ctx context.Context) error {
-	data, etag, err := r.c.state.get(ctx, rollUpPartition, rollUpKey)
-	if err != nil && !errors.Is(err, table.ErrGone) {
+	days, months, err := r.c.tables.names(ctx)
+	if err != nil {
 		return err
 	}
-	var e progressEntity
-	_ = json.Unmarshal(data, &e) // without it, all is looked at once more
-	r.progress, r.etag = position{e.Partition, e.Row}, etag
-	return nil
-}
-
-// advance saves how far the roll-up is. Where another process has done so meanwhile, that stays:
-// some is looked at twice then.
-func (r *rollingUp) advance(ctx context.Context, to position) error {
-	// also when the time is over
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
-	defer cancel()
-	data := encode(progressEntity{rollUpPartition, rollUpKey, to.Partition, to.Row})
-	etag, _, err := r.c.state.replace(ctx, data, r.etag)
-	if errors.Is(err, table.ErrChanged) { // perhaps by an earlier try of this very call
-		return r.readProgress(ctx)
-	}
-	if err == nil {
-		r.progress, r.etag = to, etag
-	}
-	return err
-}
-
-// addDays adds the counts of all days before one.
-func (r *rollingUp) addDays(ctx context.Context, before clicks.Day) error {
-	from := r.progress
-	ranges := []table.Range{{After: from.Partition, Before: before.String()}}
-	if from.Row != "" {
-		ranges = slices.Insert(ranges, 0, table.Range{Partition: from.Partition, After: from.Row})
-	}
-	for _, rows := range ranges {
-		q := table.Query{Range: rows, Properties: totalProperties,
-			PageSize: r.c.config.Reap.PageSize}
-		if err := r.c.days.list(ctx, q, func(page [][]byte) error {
-			return r.page(ctx, page)
-		}); err != nil {
+	for _, day := range days {
+		if day >= before {
+			break
+		}
+		if err := r.day(ctx, day); err != nil {
 			return err
 		}
 	}
-	return r.add(ctx, r.open)
+	return r.c.tables.dropMonths(ctx, months, r.c.firstKept(now))
 }
 
-// page adds the counts of a page of rows, but for those of the last alias and day, of which the
-// next page may have more.
-func (r *rollingUp) page(ctx context.Context, page [][]byte) error {
-	for _, data := range page {
-		var e totalEntity
-		if err := e.decode(data); err != nil {
-			r.leaveOut(e.PartitionKey, e.RowKey, err)
-			continue
-		}
-		alias, _, _ := strings.Cut(e.RowKey, "|")
-		day, ok := partitionDay(e.PartitionKey)
-		if !ok {
-			continue // another program's row
-		}
-		at := position{e.PartitionKey, e.RowKey}
-		if n := len(r.open); n == 0 || r.open[n-1].alias != alias ||
-			r.open[n-1].last.Partition != at.Partition {
-			r.open = append(r.open, dayCount{alias: alias, day: day.String()})
-		}
-		count := &r.open[len(r.open)-1]
-		count.total.Add(e.total())
-		count.last = at
+// rollUpProgress is the row of ShortUrlsState on the wire that says how far the roll-up of a day is.
+type rollUpProgress struct {
+	PartitionKey, RowKey string
+	Day                  string // "20060102"
+	// Next has for each partition the hex digit of the first group that is not done, "g" if all are.
+	Next string
+}
+
+const (
+	hexDigits = "0123456789abcdefg"
+	nothing   = "0000000000000000" // is done
+	allDone   = "gggggggggggggggg"
+)
+
+// sound reports whether the row is as a process writes it.
+func (p *rollUpProgress) sound() bool {
+	_, ok := clicks.ParseDay(p.Day)
+	return ok && len(p.Next) == clickPartitions && strings.Trim(p.Next, hexDigits) == ""
+}
+
+// day rolls up a day, and drops its table.
+func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
+	data, _, err := r.c.state.get(ctx, rollUpPartition, rollUpKey)
+	if err != nil && !errors.Is(err, table.ErrGone) {
+		return err
 	}
-	if len(r.open) == 0 {
+	var progress rollUpProgress
+	if json.Unmarshal(data, &progress) != nil || !progress.sound() || progress.Day != day.String() {
+		progress.Next = nothing // if something is done, it is only looked at once more
+	}
+	next, begun := []byte(progress.Next), r.added.Load()
+	all, going := errgroup.WithContext(ctx)
+	all.SetLimit(rollUpConcurrency)
+	for i := range next {
+		all.Go(func() error {
+			return table.Safely(func() error { return r.partition(going, day, i, &next[i]) })
+		})
+	}
+	err = all.Wait()
+	if err == nil {
+		r.c.config.Log.Info("reaper: a day of clicks is rolled up", "day", day, "added", r.added.Load()-begun,
+			"damaged", r.damaged.Load())
+		return r.c.tables.day(day).table.Drop(ctx)
+	}
+	// Also when the time is over. If another process has come further, some is looked at twice.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
+	defer cancel()
+	_, saved := r.c.state.upsert(ctx, encode(rollUpProgress{rollUpPartition, rollUpKey, day.String(),
+		string(next)}))
+	return errors.Join(err, saved)
+}
+
+// partition rolls up a partition of a day from the group *next on, which is where it has come to
+// when it returns.
+func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, next *byte) error {
+	pause := rollUpPause
+	for tries := 1; ; tries++ {
+		before := *next
+		err := r.groups(ctx, day, hexDigits[number:number+1], next)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if *next != before {
+			tries, pause = 1, rollUpPause
+		}
+		if tries == rollUpTries {
+			return err
+		}
+		// Another process may be writing the same rows, or storage may be throttling.
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		pause *= 2
+	}
+}
+
+// groups reads the rows of a partition once, and rolls up one group after the other.
+func (r *rollingUp) groups(ctx context.Context, day clicks.Day, partition string,
+	next *byte) error {
+	if *next == allDone[0] {
 		return nil
 	}
-	last := len(r.open) - 1
-	whole := r.open[:last]
-	r.open = slices.Clone(r.open[last:])
-	return r.add(ctx, whole)
+	g := &rollUpGroup{r: r, day: day, of: partition + string(*next)}
+	q := table.Query{Range: table.Range{Partition: partition, From: string(*next) + keyEnd},
+		PageSize: r.c.config.Reap.PageSize}
+	var failed error
+	err := r.c.tables.day(day).table.List(ctx, q, func(page [][]byte) error {
+		for _, row := range page {
+			var keys struct{ PartitionKey, RowKey string }
+			_ = json.Unmarshal(row, &keys)
+			of, count, err := decodeCount(row)
+			group, name, ok := countName(keys.RowKey)
+			if err != nil || !ok || clickHash(name) != keys.PartitionKey+group {
+				r.leaveOut(keys.PartitionKey, keys.RowKey, cmp.Or(err, errElsewhere))
+				continue
+			}
+			if hash := clickHash(name); hash != g.of {
+				if failed = g.write(ctx); failed != nil {
+					return errEnough
+				}
+				*next = hash[1]
+				g = &rollUpGroup{r: r, day: day, of: hash}
+			}
+			g.add(of, &count)
+		}
+		return nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case errors.Is(err, table.ErrNoTable): // another process has rolled up the day
+	case err != nil:
+		return err
+	default:
+		if err := g.write(ctx); err != nil {
+			return err
+		}
+	}
+	*next = allDone[0]
+	return nil
 }
+
+var errElsewhere = errors.New("it is not in the place of its name")
 
 func (r *rollingUp) leaveOut(partition, row string, err error) {
 	r.damaged.Add(1)
@@ -218,182 +231,311 @@ func (r *rollingUp) leaveOut(partition, row string, err error) {
 		err)
 }
 
-// add adds counts, which are in the order of the table. It stops at the first alias that fails, and
-// moves the progress up to that one: its days have to be added in their order.
-func (r *rollingUp) add(ctx context.Context, counts []dayCount) error {
-	type work struct {
-		first int // index of its first day
-		days  []dayCount
-		done  bool
-	}
-	var aliases []*work
-	byAlias := map[string]*work{}
-	for i, c := range counts {
-		w := byAlias[c.alias]
-		if w == nil {
-			w = &work{first: i}
-			byAlias[c.alias] = w
-			aliases = append(aliases, w)
-		}
-		w.days = append(w.days, c)
-	}
-	all, going := errgroup.WithContext(ctx)
-	all.SetLimit(rollUpConcurrency)
-	for _, w := range aliases {
-		all.Go(func() error {
-			err := going.Err()
-			if err == nil {
-				err = table.Safely(func() error { return r.addTo(ctx, w.days) })
-			}
-			w.done = err == nil
-			return err
-		})
-	}
-	err := all.Wait()
-	done := len(counts)
-	for _, w := range aliases {
-		if !w.done {
-			done = w.first // aliases are in the order of their first days
-			break
-		}
-	}
-	if done == 0 {
-		return err
-	}
-	return errors.Join(err, r.advance(ctx, counts[done-1].last))
+// rollUpGroup is what is counted of a day under the names whose hashes have the same first two
+// digits: their totals are in one partition, and so are their rows of a month.
+type rollUpGroup struct {
+	r     *rollingUp
+	day   clicks.Day
+	of    string // the two digits
+	names []*dayCount
 }
 
-// addTo adds days of one alias to its totals, unless it has no link.
-func (r *rollingUp) addTo(ctx context.Context, days []dayCount) error {
-	if days[0].alias == clicks.All {
-		_, err := r.addAll(ctx, days, "")
+// dayCount is what all processes have counted of a name on a day.
+type dayCount struct {
+	name string
+	// of has the counts of the link, and of links that had the name before, by CountedFrom.
+	of map[counted]*clicks.Count
+
+	totals     totalsEntity // the zero value if there are none
+	totalsETag table.ETag
+	month      monthCounts // the zero value if there is none
+	monthETag  table.ETag
+	damaged    error // of one of these rows
+
+	chosen            counted // whose count is added; the zero value if none is
+	toTotals, toMonth bool    // that lack it
+	lookAgain         bool    // at the link when all is written
+}
+
+// add adds a row. Rows come in the order of their names.
+func (g *rollUpGroup) add(of counted, count *clicks.Count) {
+	if n := len(g.names); n == 0 || g.names[n-1].name != of.name {
+		g.rest()
+		g.names = append(g.names, &dayCount{name: of.name, of: map[counted]*clicks.Count{}})
+	}
+	d := g.names[len(g.names)-1]
+	if sum := d.of[of]; sum != nil {
+		sum.Merge(count)
+		keepNames(sum, maxMonthNames)
+	} else {
+		d.of[of] = count
+	}
+}
+
+// rest frees the sketches of the last name, which are large. Months have the number of visitors.
+func (g *rollUpGroup) rest() {
+	if n := len(g.names); n > 0 {
+		for _, count := range g.names[n-1].of {
+			count.Visitors = clicks.CountedVisitors(count.Visitors.Estimate())
+		}
+	}
+}
+
+// write adds the counts to the rows that lack them. After a crash at any point, it may be done once
+// more.
+func (g *rollUpGroup) write(ctx context.Context) error {
+	g.rest()
+	totals, months := g.r.c.totals, g.r.c.tables.month(monthOf(g.day))
+	if err := g.read(ctx, totals, func(d *dayCount, r listedRow) (err error) {
+		d.totals, err = decodeTotals(r.data)
+		d.totalsETag = r.etag
+		return err
+	}); err != nil {
 		return err
 	}
-	a, ok := link.ParseAlias(days[0].alias)
-	if !ok {
-		return nil // another program's row
-	}
-	l, err := r.c.links.get(ctx, a)
-	switch {
-	case errors.Is(err, link.ErrNotFound):
-		return r.c.dropTotals(ctx, a) // of a roll-up that was killed when the link went
-	case err != nil && !decided(err):
+	if err := g.read(ctx, months, func(d *dayCount, r listedRow) (err error) {
+		d.month, err = decodeMonth(r.data)
+		d.monthETag = r.etag
 		return err
-	case l.GoneReason != link.StateLive:
+	}); err != nil {
+		return err
+	}
+	if err := g.each(ctx, g.choose); err != nil {
+		return err
+	}
+	if err := g.replace(ctx, totals, func(d *dayCount) ([]byte, table.ETag) {
+		if !d.toTotals {
+			return nil, ""
+		}
+		d.totals.add(d.chosen, g.day, d.of[d.chosen].Total)
+		g.r.added.Add(1)
+		return encode(d.totals), d.totalsETag
+	}); err != nil {
+		return err
+	}
+	if err := g.replace(ctx, months, func(d *dayCount) ([]byte, table.ETag) {
+		if !d.toMonth {
+			return nil, ""
+		}
+		if d.month.of != d.chosen { // of an earlier link
+			d.month = monthCounts{of: d.chosen}
+		}
+		d.month.days[g.day.Start().Day()] = d.of[d.chosen]
+		return d.month.encode(), d.monthETag
+	}); err != nil {
+		return err
+	}
+	return g.each(ctx, g.look)
+}
+
+// each calls do for each name, some of them at the same time.
+func (g *rollUpGroup) each(ctx context.Context,
+	do func(context.Context, *dayCount) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(rollUpConcurrency)
+	for _, d := range g.names {
+		all.Go(func() error { return table.Safely(func() error { return do(ctx, d) }) })
+	}
+	return all.Wait()
+}
+
+// read calls found with the rows of the names in a table. It reads their range, or, once that has
+// taken more pages than there are names, one row after the other.
+func (g *rollUpGroup) read(ctx context.Context, t *store,
+	found func(*dayCount, listedRow) error) error {
+	if len(g.names) == 0 {
 		return nil
 	}
-	countedFrom := dayCounted(l.Link)
-	inserted, err := r.addAll(ctx, days, countedFrom)
-	if err != nil || !inserted {
+	byName := map[string]*dayCount{}
+	for _, d := range g.names {
+		byName[d.name] = d
+	}
+	take := func(page [][]byte) (last string, err error) {
+		rows, err := t.decode(page)
+		for _, r := range rows {
+			if d := byName[r.key]; d != nil {
+				if damaged := found(d, r); damaged != nil {
+					d.damaged = damaged
+				}
+			}
+			last = r.key
+		}
+		return last, err
+	}
+	q := table.Query{ETags: true, Range: table.Range{Partition: g.of, From: g.names[0].name,
+		Before: g.names[len(g.names)-1].name + keyEnd}}
+	pages, last := 0, ""
+	err := t.table.List(ctx, q, func(page [][]byte) error {
+		at, err := take(page)
+		last = max(last, at)
+		if pages++; err == nil && pages > len(g.names) {
+			err = errEnough
+		}
+		return err
+	})
+	if errors.Is(err, table.ErrNoTable) {
+		return nil
+	}
+	if !errors.Is(err, errEnough) {
 		return err
 	}
-	// The reaper may have been about to remove the link, and have found no totals.
-	l, err = r.c.links.get(ctx, a)
-	switch {
-	case err != nil && !decided(err):
-		return err
-	case errors.Is(err, link.ErrNotFound), l.GoneReason != link.StateLive,
-		dayCounted(l.Link) != countedFrom:
-		return r.c.dropTotals(ctx, a)
+	for _, d := range g.names {
+		if d.name <= last {
+			continue
+		}
+		row, etag, err := t.table.Get(ctx, g.of, d.name)
+		if errors.Is(err, table.ErrGone) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if damaged := found(d, listedRow{rowKey{g.of, d.name, etag}, time.Time{}, row}); damaged !=
+			nil {
+			d.damaged = damaged
+		}
 	}
 	return nil
 }
 
-// dayCounted returns the first day whose clicks are a link's own, "" for all. Of a damaged row it
-// is "".
-func dayCounted(l link.Link) string {
-	if l.CountedFrom.IsZero() {
-		return ""
+// choose decides which count is added to which rows. It reads the link only if the totals are not
+// there, or are those of another link.
+func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
+	if d.damaged != nil {
+		g.r.leaveOut(g.of, d.name, d.damaged)
+		return nil
 	}
-	return clicks.DayOf(l.CountedFrom).String()
-}
-
-// addAll adds the days that are not in the totals yet, from countedFrom on. Inserted: there may
-// have been no totals before.
-func (r *rollingUp) addAll(ctx context.Context, days []dayCount, countedFrom string) (inserted bool,
-	err error) {
-	alias := days[0].alias
-	for range rollUpTries {
-		t, etag, err := r.c.readTotals(ctx, alias)
-		if errors.Is(err, link.ErrDamaged) {
-			r.leaveOut(linkPartition(link.Alias(alias)), alias, err)
-			return false, nil
-		} else if err != nil && !errors.Is(err, table.ErrGone) {
-			return inserted, err
+	own := counted{d.name, d.totals.CountedFrom}
+	known := d.totalsETag != "" && d.of[own] != nil
+	if !own.several() && (!known || len(d.of) > 1) {
+		is, err := g.r.c.linkOf(ctx, d.name)
+		if err != nil || is == damagedLink && !known {
+			return err // no count is known to be that of a damaged link
 		}
-		if !t.of(countedFrom) {
-			if t.CountedFrom > countedFrom {
-				return inserted, nil // the alias is another link's by now
-			}
-			t = totalsEntity{} // of an earlier link
+		if is != damagedLink {
+			own = is
 		}
-		total, added := t.total(), int64(0)
-		for _, d := range days {
-			if d.day > t.Through && d.day >= countedFrom {
-				total.Add(d.total)
-				t.Through = d.day
-				added++
+	}
+	if d.of[own] == nil { // all counts are those of links that are gone
+		for of := range d.of {
+			if d.monthETag != "" && d.month.of == of {
+				if err := g.r.takeAway(ctx, of, monthOf(g.day)); err != nil {
+					return err
+				}
 			}
 		}
-		if added == 0 {
-			return inserted, nil
-		}
-		t.totalEntity = newTotalEntity(linkPartition(link.Alias(alias)), alias, total)
-		if countedFrom != "" {
-			t.CountedFrom = countedFrom
-		}
-		inserted = inserted || etag == ""
-		if _, _, err = r.c.totals.replace(ctx, encode(t), etag); err == nil {
-			r.added.Add(added)
-			return inserted, nil
-		}
-		if !errors.Is(err, table.ErrChanged) {
-			return inserted, err
-		}
-		// Another process was faster, or an earlier try of this very call: the totals tell.
+		return nil
 	}
-	return inserted, fmt.Errorf("the totals of %s: %w", alias, table.ErrChanged)
+	d.chosen = own
+	known = d.totalsETag != "" && d.totals.CountedFrom == own.from
+	d.toTotals = !known || d.totals.Through < g.day.String()
+	d.toMonth = d.month.of != own || d.month.days[g.day.Start().Day()] == nil
+	// The link may have ended before its first totals were written; the reaper found none then. Or
+	// a roll-up that was killed has not looked.
+	d.lookAgain = !own.several() && (!known || !d.toTotals)
+	return nil
 }
 
-// readTotals reads the totals of an alias. table.ErrGone: there are none, so the ETag is "". Error:
-// link.ErrDamaged.
-func (c *Clicks) readTotals(ctx context.Context, alias string) (t totalsEntity, etag table.ETag,
-	err error) {
-	data, etag, err := c.totals.get(ctx, linkPartition(link.Alias(alias)), alias)
+// damagedLink is what linkOf returns for a link that cannot be read.
+var damagedLink = counted{"", "damaged"}
+
+// linkOf returns the link that has a name, the zero value if there is none.
+func (c *Clicks) linkOf(ctx context.Context, name string) (counted, error) {
+	a, ok := link.ParseAlias(name)
+	if !ok {
+		return counted{}, nil // another program's row
+	}
+	l, err := c.links.get(ctx, a)
+	switch {
+	case errors.Is(err, link.ErrDamaged):
+		return damagedLink, nil
+	case errors.Is(err, link.ErrNotFound), err == nil && l.GoneReason != link.StateLive:
+		return counted{}, nil
+	}
+	return countedLink(l.Link), err
+}
+
+// replace writes rows if they are as they were read, as many in one call as it takes. row returns
+// nil if nothing is to be written. table.ErrChanged, table.ErrExists: another process works on the
+// same rows, or an earlier try of this call was applied.
+func (g *rollUpGroup) replace(ctx context.Context, t *store,
+	row func(*dayCount) ([]byte, table.ETag)) error {
+	var batch []table.Write
+	size := 0
+	write := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		_, err := t.batch(ctx, batch)
+		batch, size = nil, 0
+		return err
+	}
+	for _, d := range g.names {
+		data, read := row(d)
+		if data == nil {
+			continue
+		}
+		if len(batch) == table.MaxBatch || size+len(data) > flushBytes {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+		w := table.Write{Kind: table.Replace, Row: data, Read: read}
+		if read == "" {
+			w.Kind = table.Insert
+		}
+		batch, size = append(batch, w), size+len(data)
+	}
+	return write()
+}
+
+// look takes away what was written for a link that has ended since.
+func (g *rollUpGroup) look(ctx context.Context, d *dayCount) error {
+	if !d.lookAgain {
+		return nil
+	}
+	is, err := g.r.c.linkOf(ctx, d.name)
+	if err != nil || is == d.chosen || is == damagedLink {
+		return err
+	}
+	return g.r.takeAway(ctx, d.chosen, monthOf(g.day))
+}
+
+// takeAway deletes the row of a month, and then the totals, of a link that is gone.
+func (r *rollingUp) takeAway(ctx context.Context, of counted, month string) error {
+	if err := r.c.dropMonth(ctx, of, month); err != nil {
+		return err
+	}
+	t, etag, err := r.c.readTotals(ctx, of.name)
+	if errors.Is(err, table.ErrGone) || err == nil && t.CountedFrom != of.from {
+		return nil
+	}
 	if err != nil {
-		return t, "", err
+		return err
 	}
-	if t, err = decodeTotals(data); err != nil {
-		return t, etag, fmt.Errorf("the totals of %s: %w: %w", alias, link.ErrDamaged, err)
-	}
-	return t, etag, nil
+	return r.c.totals.delete(ctx, rowKey{clickHash(of.name), of.name, etag})
 }
 
-// decodeTotals reads a row of ShortUrlsClickTotals.
-func decodeTotals(data []byte) (t totalsEntity, err error) {
-	if err = t.decode(data); err == nil {
-		err = json.Unmarshal(data, &t)
+// dropMonth deletes the row of a month, unless it is of another link.
+func (c *Clicks) dropMonth(ctx context.Context, of counted, month string) error {
+	row, etag, err := c.tables.readMonth(ctx, month, of.name, "RowKey", "CountedFrom")
+	if row == nil {
+		return err
 	}
-	if err != nil {
-		return totalsEntity{}, err
+	if whose, _ := decodeDays(row); whose != of {
+		return nil
 	}
-	return t, nil
-}
-
-// decode reads what all rows of clicks have.
-func (e *totalEntity) decode(data []byte) error {
-	err := json.Unmarshal(data, e)
-	// the latter could not be written again
-	if err == nil && (e.Clicks < 0 || e.Bots < 0 || e.LastAt.UTC().Year() > 9999) {
-		err = link.ErrDamaged
+	err = c.tables.month(month).table.Delete(ctx, clickHash(of.name), of.name, etag)
+	if errors.Is(err, table.ErrNoTable) {
+		return nil
 	}
 	return err
 }
 
-// dropTotals deletes the totals of an alias, unless they are those of its link. An insert of totals
-// is followed by a look whether the link is still there, so that none are left of a link that is
-// gone.
-func (c *Clicks) dropTotals(ctx context.Context, a link.Alias) error {
+// dropCounts deletes what is rolled up of a link that is gone: the months that its totals name, and
+// then the totals, so that another try finds what this one leaves. It leaves what belongs to a link
+// that has the alias by now. The expiry row of the link must go after this.
+func (c *Clicks) dropCounts(ctx context.Context, a link.Alias) error {
 	t, etag, err := c.readTotals(ctx, string(a))
 	if errors.Is(err, table.ErrGone) {
 		return nil
@@ -402,13 +544,17 @@ func (c *Clicks) dropTotals(ctx context.Context, a link.Alias) error {
 	}
 	// After the totals: those of a link that was made since are inserted later, and have another
 	// ETag.
-	l, err := c.links.get(ctx, a)
-	switch {
-	case err != nil && !decided(err):
+	is, err := c.linkOf(ctx, string(a))
+	of := counted{string(a), t.CountedFrom}
+	if err != nil || is == of || is == damagedLink {
 		return err
-	case !errors.Is(err, link.ErrNotFound) && l.GoneReason == link.StateLive &&
-		t.of(dayCounted(l.Link)):
-		return nil
 	}
-	return c.totals.delete(ctx, rowKey{linkPartition(a), string(a), etag})
+	for month := range strings.FieldsSeq(t.Months) {
+		if _, ok := lastDayOf(month); ok {
+			if err := c.dropMonth(ctx, of, month); err != nil {
+				return err
+			}
+		}
+	}
+	return c.totals.delete(ctx, rowKey{clickHash(string(a)), string(a), etag})
 }

@@ -31,7 +31,7 @@ func (s *Links) eachTable(ctx context.Context, atOnce int,
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(atOnce)
 	for _, t := range []*store{s.links.rows, s.index.rows, s.expiry.rows, s.owners.rows,
-		s.Keys.rows, s.state, s.Clicks.days, s.Clicks.totals} {
+		s.Keys.rows, s.state, s.Clicks.totals} {
 		all.Go(func() error { return table.Safely(func() error { return do(t, ctx) }) })
 	}
 	return all.Wait()

@@ -65,8 +65,7 @@ func Open(config Config) (*Links, error) {
 			doubt:  s.cache.doubt,
 		})
 	}
-	if s.Clicks, err = newClicks(s, open(config.Tables.Clicks),
-		open(config.Tables.ClickTotals)); err != nil {
+	if s.Clicks, err = newClicks(s, open(config.Tables.ClickTotals)); err != nil {
 		return nil, err
 	}
 	if config.OpenCopy != nil {

@@ -33,6 +33,8 @@ type Table interface {
 	List(ctx context.Context, q table.Query, page func(rows [][]byte) error) error
 	Create(ctx context.Context) error
 	Drop(ctx context.Context) error
+	// Names lists tables of the same account.
+	Names(ctx context.Context, prefix string) ([]string, error)
 	Clock(ctx context.Context) (time.Time, error)
 }
 

@@ -320,6 +320,8 @@ func tableCall(r *http.Request) (operation, target string) {
 	switch {
 	case target == "Tables" && r.Method == http.MethodDelete:
 		return "DeleteTable", strings.Trim(m[2], "(')")
+	case target == "Tables" && r.Method == http.MethodGet:
+		return "QueryTables", ""
 	case target == "Tables":
 		return "CreateTable", ""
 	case r.Method == http.MethodPost:

@@ -81,6 +81,7 @@ type result struct {
 	etag    table.ETag
 	at      time.Time
 	rows    [][]byte
+	names   []string // of tables
 	next    memtable.Position
 	retried bool
 	err     error
@@ -91,7 +92,7 @@ type result struct {
 func (t *memoryTable) do(ctx context.Context, call Call,
 	apply func(context.Context) result) result {
 	call.By, _ = ctx.Value(byKey{}).(int)
-	if call.Operation != "CreateTable" {
+	if call.Operation != "CreateTable" && call.Operation != "QueryTables" {
 		call.Target = t.Name()
 	}
 	limit, tries := firstTryTimeout, maxTries
@@ -193,6 +194,14 @@ func (t *memoryTable) Drop(ctx context.Context) error {
 		return result{err: t.Table.Drop(ctx)}
 	}).err
 	return unlessGone(err)
+}
+
+func (t *memoryTable) Names(ctx context.Context, prefix string) ([]string, error) {
+	got := t.do(ctx, Call{Operation: "QueryTables"}, func(ctx context.Context) (got result) {
+		got.names, got.err = t.Table.Names(ctx, prefix)
+		return got
+	})
+	return got.names, got.err
 }
 
 func (t *memoryTable) Clock(ctx context.Context) (time.Time, error) {

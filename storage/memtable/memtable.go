@@ -84,6 +84,11 @@ func (t *Table) do(ctx context.Context, operation string, call func(*rows) error
 // Name returns the name of the table.
 func (t *Table) Name() string { return t.name }
 
+// Names returns the names of the Service's tables that begin with prefix, in their order.
+func (t *Table) Names(ctx context.Context, prefix string) ([]string, error) {
+	return t.service.Names(ctx, prefix)
+}
+
 // Create creates the table. One that exists already is fine.
 func (t *Table) Create(ctx context.Context) error {
 	if err := ended(ctx, "CreateTable "+t.name); err != nil {

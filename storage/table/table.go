@@ -131,7 +131,7 @@ func Open(c Connection, sender *telemetry.Sender) (*Service, error) {
 }
 
 // Table returns one table, which need not exist.
-func (s *Service) Table(name string) *Table { return &Table{name, s.client.NewClient(name)} }
+func (s *Service) Table(name string) *Table { return &Table{name, s.client.NewClient(name), s} }
 
 // Names returns the names of the tables that begin with prefix, in their order.
 // Error: link.ErrUnavailable.
@@ -156,8 +156,9 @@ func (s *Service) Names(ctx context.Context, prefix string) (names []string, err
 // Table is one table of an account. Its methods return the errors of this package, or
 // link.ErrUnavailable, which is true of all of them.
 type Table struct {
-	name   string
-	client *aztables.Client
+	name    string
+	client  *aztables.Client
+	service *Service
 }
 
 // Name returns the name of the table.
@@ -170,6 +171,11 @@ func (t *Table) do(ctx context.Context, name string, send func(context.Context) 
 	ctx, c := WithCall(ctx, name+" "+t.name)
 	err := classify(c.name, send(ctx))
 	return c.tries > 1, err
+}
+
+// Names returns the names of the account's tables that begin with prefix, in their order.
+func (t *Table) Names(ctx context.Context, prefix string) ([]string, error) {
+	return t.service.Names(ctx, prefix)
 }
 
 // Create creates the table. One that exists already is fine.

@@ -1,0 +1,352 @@
+package storage
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"tiney/clicks"
+	"tiney/link"
+)
+
+const (
+	maxMonthNames = 1000      // names of a dimension that are told apart in a day of a link
+	maxMonthBytes = 700 << 10 // of the counts of a month; Azurite takes no row of 1 MiB
+	maxValueBytes = 64 << 10  // of a property, the service's own limit
+	maxUnpacked   = 16 << 20  // of the counts of a month, before they are compressed
+)
+
+// monthEntity is a row of a month's table on the wire: all days of one link.
+type monthEntity struct {
+	PartitionKey string
+	RowKey       string
+	CountedFrom  string `json:",omitzero"` // "20060102", that of the link
+	// Days has the clicks and bots of each day, for statistics of many links: see packDays.
+	Days     []byte
+	DaysType string `json:"Days@odata.type,omitzero"`
+	// Counts has all that was counted: see packCounts. What does not fit into one property goes on
+	// in Counts1, Counts2 and so on.
+	Counts     []byte
+	CountsType string                    `json:"Counts@odata.type,omitzero"`
+	More       map[string]jsontext.Value `json:",embed"`
+}
+
+// dayProperties are those of a month's row that statistics of many links need.
+var dayProperties = []string{"RowKey", "CountedFrom", "Days"}
+
+// monthCounts are the counts of one link in a month. days has a place for each day of a month,
+// nil for a day without clicks.
+type monthCounts struct {
+	of   counted
+	days [32]*clicks.Count
+}
+
+// monthOf returns the month of a day, as "200601".
+func monthOf(day clicks.Day) string { return day.String()[:6] }
+
+// lastDayOf returns the last day of a month.
+func lastDayOf(month string) (clicks.Day, bool) {
+	first, err := time.Parse("200601", month)
+	return clicks.DayOf(first.AddDate(0, 1, -1)), err == nil
+}
+
+// encode returns the row. If that would be too large, only the most frequent names of each day are
+// told apart in it.
+func (m *monthCounts) encode() []byte {
+	packed := packCounts(&m.days)
+	for most := maxMonthNames / 2; len(packed) > maxMonthBytes; most /= 2 {
+		for _, c := range m.days {
+			if c != nil {
+				keepNames(c, most)
+			}
+		}
+		packed = packCounts(&m.days)
+	}
+	e := monthEntity{PartitionKey: clickHash(m.of.name), RowKey: m.of.name, CountedFrom: m.of.from,
+		Days: packDays(&m.days), DaysType: edmBinary, CountsType: edmBinary}
+	parts := slices.Collect(slices.Chunk(packed, maxValueBytes))
+	e.Counts = parts[0]
+	for i, part := range parts[1:] {
+		if e.More == nil {
+			e.More = map[string]jsontext.Value{}
+		}
+		name := fmt.Sprint("Counts", i+1)
+		e.More[name], e.More[name+"@odata.type"] = encode(part), encode(edmBinary)
+	}
+	return encode(e)
+}
+
+// keepNames leaves the names of each dimension that have the most clicks.
+func keepNames(c *clicks.Count, most int) {
+	for d, names := range c.Names {
+		if len(names) > most {
+			c.Names[d] = c.Top(clicks.Dimension(d), most)
+		}
+	}
+}
+
+// decodeMonth reads a row of a month. Error: link.ErrDamaged.
+func decodeMonth(data []byte) (m monthCounts, err error) {
+	var e monthEntity
+	err = json.Unmarshal(data, &e)
+	m.of = counted{e.RowKey, e.CountedFrom}
+	for i := 1; err == nil && e.More[fmt.Sprint("Counts", i)] != nil; i++ {
+		var part []byte
+		err = json.Unmarshal(e.More[fmt.Sprint("Counts", i)], &part)
+		e.Counts = append(e.Counts, part...)
+	}
+	if err == nil {
+		m.days, err = unpackCounts(e.Counts)
+	}
+	if err != nil {
+		return m, fmt.Errorf("the month of %s: %w: %w", m.of.name, link.ErrDamaged, err)
+	}
+	return m, nil
+}
+
+// dayClicks are the clicks and bots of a day.
+type dayClicks struct {
+	day          int // of the month
+	clicks, bots int64
+}
+
+// packDays returns three numbers for each day that has any clicks: the day, clicks and bots.
+func packDays(days *[32]*clicks.Count) (packed []byte) {
+	for day, c := range days {
+		if c != nil {
+			packed = binary.AppendUvarint(packed, uint64(day))
+			packed = binary.AppendUvarint(packed, uint64(c.Clicks))
+			packed = binary.AppendUvarint(packed, uint64(c.Bots))
+		}
+	}
+	return packed
+}
+
+// unpackDays calls each with the days of a row that has dayProperties.
+func unpackDays(packed []byte, each func(dayClicks)) error {
+	u := unpacking{rest: packed}
+	for len(u.rest) > 0 && u.err == nil {
+		d := dayClicks{int(u.number()), u.count(), u.count()}
+		if u.err == nil {
+			each(d)
+		}
+	}
+	return u.err
+}
+
+// The possible first bytes of packed counts.
+const (
+	packedPlain      = 1
+	packedCompressed = 2
+)
+
+// packCounts returns the counts of a month: numbers as uvarints, and a name when it comes first.
+// Later it is the number of its place among the names. What is not small is compressed.
+func packCounts(days *[32]*clicks.Count) []byte {
+	p := packing{packed: []byte{packedPlain}, names: map[string]int{}}
+	for day, c := range days {
+		if c == nil {
+			continue
+		}
+		last := uint64(0)
+		if !c.Last.IsZero() {
+			last = uint64(c.Last.UnixMilli())
+		}
+		p.numbers(uint64(day), uint64(c.Clicks), uint64(c.Bots), uint64(c.Created),
+			uint64(c.Took.Microseconds()), last, uint64(c.Visitors.Estimate()))
+		hours := 0
+		for _, h := range c.Hours {
+			if h != (clicks.Hour{}) {
+				hours++
+			}
+		}
+		p.numbers(uint64(hours))
+		for hour, h := range c.Hours {
+			if h != (clicks.Hour{}) {
+				p.numbers(uint64(hour), uint64(h.Clicks), uint64(h.Bots))
+			}
+		}
+		for _, names := range c.Names {
+			p.numbers(uint64(len(names)))
+			for _, n := range names {
+				p.name(n.Name)
+				p.numbers(uint64(n.Clicks))
+			}
+		}
+	}
+	if len(p.packed) < 256 {
+		return p.packed
+	}
+	return compress(p.packed[1:])
+}
+
+// unpackCounts reads what packCounts has returned. It accepts nothing that could not be shown.
+func unpackCounts(packed []byte) (days [32]*clicks.Count, err error) {
+	u := unpacking{rest: packed}
+	switch u.byte() {
+	case packedPlain:
+	case packedCompressed:
+		if u.rest, err = decompress(u.rest); err != nil {
+			return days, err
+		}
+	default:
+		return days, errPacked
+	}
+	for len(u.rest) > 0 && u.err == nil {
+		day := u.number()
+		if day >= uint64(len(days)) || days[day] != nil {
+			return days, errPacked
+		}
+		c := &clicks.Count{}
+		days[day] = c
+		c.Clicks, c.Bots, c.Created = u.count(), u.count(), u.count()
+		c.Took = time.Duration(u.count()) * time.Microsecond
+		if last := u.count(); last > 0 {
+			c.Last = time.UnixMilli(last).UTC()
+		}
+		c.Visitors = clicks.CountedVisitors(u.count())
+		for range u.length() {
+			hour := u.number()
+			if hour >= uint64(len(c.Hours)) {
+				return days, errPacked
+			}
+			c.Hours[hour] = clicks.Hour{Clicks: uint32(u.number()), Bots: uint32(u.number())}
+		}
+		for d := range c.Names {
+			for range u.length() {
+				c.Names[d] = append(c.Names[d], clicks.Named{Name: u.name(), Clicks: u.count()})
+			}
+		}
+	}
+	return days, u.err
+}
+
+// packing appends to packed. Names are at most 64 bytes long.
+type packing struct {
+	packed []byte
+	names  map[string]int // the number of each
+}
+
+func (p *packing) numbers(all ...uint64) {
+	for _, n := range all {
+		p.packed = binary.AppendUvarint(p.packed, n)
+	}
+}
+
+func (p *packing) name(name string) {
+	at, known := p.names[name]
+	if known {
+		p.numbers(uint64(at))
+		return
+	}
+	p.numbers(uint64(len(p.names)), uint64(len(name)))
+	p.packed = append(p.packed, name...)
+	p.names[name] = len(p.names)
+}
+
+var errPacked = fmt.Errorf("counts that cannot be unpacked")
+
+// unpacking reads what packing has written. After an error, everything that it reads is zero.
+type unpacking struct {
+	rest  []byte
+	names []string
+	err   error
+}
+
+func (u *unpacking) byte() byte {
+	if len(u.rest) == 0 {
+		u.err = errPacked
+		return 0
+	}
+	b := u.rest[0]
+	u.rest = u.rest[1:]
+	return b
+}
+
+func (u *unpacking) number() uint64 {
+	n, size := binary.Uvarint(u.rest)
+	if u.err != nil || size <= 0 {
+		u.err = errPacked
+		return 0
+	}
+	u.rest = u.rest[size:]
+	return n
+}
+
+// count reads a number that other programs could not have made too large to add up.
+func (u *unpacking) count() int64 {
+	n := u.number()
+	if n >= 1<<53 {
+		u.err = errPacked
+		return 0
+	}
+	return int64(n)
+}
+
+// length reads how many items follow, each of at least a byte.
+func (u *unpacking) length() int {
+	n := u.number()
+	if n > uint64(len(u.rest)) {
+		u.err = errPacked
+		return 0
+	}
+	return int(n)
+}
+
+func (u *unpacking) name() string {
+	at := u.number()
+	switch {
+	case u.err != nil:
+		return ""
+	case at < uint64(len(u.names)):
+		return u.names[at]
+	case at > uint64(len(u.names)):
+		u.err = errPacked
+		return ""
+	}
+	n := u.length()
+	name := string(u.rest[:n])
+	u.rest = u.rest[n:]
+	if !clicks.IsName(name) {
+		u.err = errPacked
+	}
+	u.names = append(u.names, name)
+	return name
+}
+
+// compressors keeps what compresses, since each takes much memory.
+var compressors = sync.Pool{New: func() any {
+	w, _ := flate.NewWriter(nil, flate.BestSpeed) // the level is valid
+	return w
+}}
+
+func compress(data []byte) []byte {
+	out := bytes.NewBuffer([]byte{packedCompressed})
+	w := compressors.Get().(*flate.Writer)
+	defer compressors.Put(w)
+	w.Reset(out)
+	_, _ = w.Write(data) // a buffer takes everything
+	_ = w.Close()
+	return out.Bytes()
+}
+
+var decompressors = sync.Pool{New: func() any { return flate.NewReader(nil) }}
+
+func decompress(data []byte) ([]byte, error) {
+	r := decompressors.Get().(io.ReadCloser)
+	defer decompressors.Put(r)
+	_ = r.(flate.Resetter).Reset(bytes.NewReader(data), nil) // it never fails
+	all, err := io.ReadAll(io.LimitReader(r, maxUnpacked))
+	if err != nil || len(all) == maxUnpacked {
+		return nil, errPacked
+	}
+	return all, nil
+}

@@ -117,10 +117,10 @@ func (r *Tables) Rows(table string) []Entity {
 }
 
 func (r *Tables) all() []string {
-	return []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State, r.Clicks, r.ClickTotals}
+	return []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State, r.ClickTotals}
 }
 
-// Make makes the tables.
+// Make makes the tables, but for those of clicks per day and month.
 func (r *Tables) Make() {
 	r.t.Helper()
 	for _, table := range r.all() {
@@ -133,7 +133,8 @@ func (r *Tables) Make() {
 // Remove removes the tables that are there.
 func (r *Tables) Remove() {
 	r.t.Helper()
-	for _, table := range r.all() {
+	days, months := r.ClickTables()
+	for _, table := range slices.Concat(r.all(), days, months) {
 		r.DropTable(table)
 	}
 }
@@ -264,36 +265,6 @@ func ownerPartition(owner string) string {
 func Owner(l link.Link) Entity {
 	return Entity{"PartitionKey": ownerPartition(l.Owner), "RowKey": fmt.Sprintf("%010d|%s",
 		9999999999-l.CreatedAt.Unix(), l.Alias)}
-}
-
-// Clicks returns the row with the clicks that a process has counted for an alias, or for "*", on
-// the day of at. Each click took a millisecond.
-func Clicks(alias, process string, at time.Time, clicks, bots int64) Entity {
-	sum := sha256.Sum256([]byte(alias))
-	e := Entity{"PartitionKey": at.UTC().Format(day) + "-" + hex.EncodeToString(sum[:])[:1],
-		"RowKey": alias + "|" + process}
-	e.counts(clicks, bots, at)
-	return e
-}
-
-// Totals returns the row of all clicks on an alias up to the day of through. The last click was at
-// through.
-func Totals(alias string, through time.Time, clicks, bots int64, countedFrom time.Time) Entity {
-	e := Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias,
-		"Through": through.UTC().Format(day)}
-	if !countedFrom.IsZero() {
-		e["CountedFrom"] = countedFrom.UTC().Format(day)
-	}
-	e.counts(clicks, bots, through)
-	return e
-}
-
-func (e Entity) counts(clicks, bots int64, last time.Time) {
-	for name, n := range map[string]int64{"Clicks": clicks, "Bots": bots,
-		"TookMicroseconds": 1000 * clicks} {
-		e[name], e[name+"@odata.type"] = fmt.Sprint(n), "Edm.Int64"
-	}
-	e.time("LastAtUtc", last)
 }
 
 // VisitorKey returns the row of the visitor key for the day of at.

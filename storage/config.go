@@ -71,6 +71,9 @@ type ReapConfig struct {
 	// StorageClock makes Reap go by the storage service's clock if Now is ahead of it: what it
 	// deletes is gone for good, and the clock of a machine can be wrong.
 	StorageClock bool
+	// Pause is how long the roll-up waits before it tries again what storage has failed. It doubles
+	// with each try.
+	Pause time.Duration
 }
 
 // ClicksConfig says what is counted of clicks.

@@ -152,7 +152,7 @@ func newRigAt(t testing.TB, where place) *rig {
 			Clicks: r.Clicks, ClickTotals: r.ClickTotals},
 		AliasLength: 6,
 		DeletedKeep: linkstest.DeletedKeep,
-		Reap:        storage.ReapConfig{PageSize: 1000},
+		Reap:        storage.ReapConfig{PageSize: 1000, Pause: time.Millisecond},
 		Clicks:      storage.ClicksConfig{KeepDays: keepDays},
 		Now:         r.clock.Now, Random: rand.Reader,
 		Log: slog.New(leftLog{slog.NewTextHandler(t.Output(), nil), &r.left}), Metrics: r.metrics,

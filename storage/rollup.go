@@ -19,13 +19,11 @@ import (
 
 const (
 	// rollUpConcurrency is how many groups of links are written at the same time. Each partition of
-	// a day has one worker.
 	rollUpConcurrency = 4
 	clickPartitions   = 16 // of a day
 	// rollUpTries is how often a group is tried that storage fails, after pauses that double, and
 	// how often the rows of a link are read again that another process is writing.
 	rollUpTries = 5
-	rollUpPause = time.Second
 
 	rollUpPartition = "rollup"
 	rollUpKey       = "progress"
@@ -154,7 +152,7 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 // partition rolls up a partition of a day from the group *next on, which is where it has come to
 // when it returns.
 func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, next *byte) error {
-	pause := rollUpPause
+	pause := r.c.config.Reap.Pause
 	for tries := 1; ; tries++ {
 		before := *next
 		err := r.groups(ctx, day, hexDigits[number:number+1], next)
@@ -162,7 +160,7 @@ func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, n
 			return err
 		}
 		if *next != before {
-			tries, pause = 1, rollUpPause
+			tries, pause = 1, r.c.config.Reap.Pause
 		}
 		if tries == rollUpTries {
 			return err

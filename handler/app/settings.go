@@ -183,6 +183,7 @@ func (r *reader) links(s *Settings, port int64) {
 		Buffer:       r.duration("GC_BUFFER_SECONDS", time.Second, 0, 0, 30*86400),
 		PageSize:     int(r.integer("GC_PAGE_SIZE", 1000, 1, 1000)),
 		StorageClock: true,
+		Pause:        time.Second,
 	}
 	mode := r.text("CLICKS", string(clicks.ModeFull), `^(?i:full|totals|off)$`,
 		"full, totals or off")

@@ -106,6 +106,18 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 					r.Links + " 201 true", "GetEntity " + r.Links + " 404 ResourceNotFound true"}
 			},
 		},
+		"a table that is being deleted": {
+			func(t *testing.T, r *rig, s *storage.Links) {
+				r.proxy.Before(faultproxy.On("", "", faultproxy.BeingDeleted))
+				if _, err := s.Get(ctx, "nobody"); err == nil {
+					t.Error("found")
+				}
+			},
+			func(r *rig) []string {
+				return []string{"GetEntity " + r.Links + " 409 TableBeingDeleted true",
+					"CreateTable " + r.Links + " 409 TableBeingDeleted true"}
+			},
+		},
 		"busy": {
 			func(t *testing.T, r *rig, s *storage.Links) {
 				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.ServerBusy })

@@ -864,17 +864,19 @@ func TestATableThatIsBeingDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.proxy.Before(faultproxy.On("CreateTable", "", faultproxy.BeingDeleted))
-	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) ||
-		errors.Is(err, link.ErrNotFound) {
-		t.Errorf("get: %v", err)
-	}
-	if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(err,
-		link.ErrUnavailable) {
-		t.Errorf("create: %v", err)
-	}
-	if _, err := s.Reap(ctx); !errors.Is(err, link.ErrUnavailable) {
-		t.Errorf("reap: %v", err)
+	for _, operation := range []string{"CreateTable", ""} { // "": calls for its rows, too
+		r.proxy.Before(faultproxy.On(operation, "", faultproxy.BeingDeleted))
+		if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrUnavailable) ||
+			errors.Is(err, link.ErrNotFound) {
+			t.Errorf("get: %v", err)
+		}
+		if _, _, err := s.Create(ctx, r.want("https://example.com/", time.Hour), ""); !errors.Is(
+			err, link.ErrUnavailable) {
+			t.Errorf("create: %v", err)
+		}
+		if _, err := s.Reap(ctx); !errors.Is(err, link.ErrUnavailable) {
+			t.Errorf("reap: %v", err)
+		}
 	}
 	r.proxy.Reset()
 	r.create(s, "https://example.com/", time.Hour)

@@ -152,7 +152,7 @@ func (t *memoryTable) pass(ctx context.Context, call Call,
 	case TooManyRequests:
 		return result{err: fmt.Errorf("%w (429 TooManyRequests)", link.ErrUnavailable)}, false
 	case BeingDeleted:
-		return result{err: fmt.Errorf("%w (409 TableBeingDeleted)", link.ErrUnavailable)}, false
+		return result{err: table.ErrNoTable}, false
 	case NotFound:
 		return result{err: table.ErrGone}, false
 	case Lie:
@@ -184,15 +184,22 @@ func known(ctx context.Context, read table.ETag) table.ETag {
 }
 
 func (t *memoryTable) Create(ctx context.Context) error {
-	return t.do(ctx, Call{Operation: "CreateTable"}, func(ctx context.Context) result {
+	err := t.do(ctx, Call{Operation: "CreateTable"}, func(ctx context.Context) result {
 		return result{err: t.Table.Create(ctx)}
 	}).err
+	if errors.Is(err, table.ErrNoTable) || errors.Is(err, table.ErrGone) { // errors for rows
+		return fmt.Errorf("%w (refused)", link.ErrUnavailable)
+	}
+	return err
 }
 
 func (t *memoryTable) Drop(ctx context.Context) error {
 	err := t.do(ctx, Call{Operation: "DeleteTable"}, func(ctx context.Context) result {
 		return result{err: t.Table.Drop(ctx)}
 	}).err
+	if errors.Is(err, table.ErrNoTable) {
+		return nil
+	}
 	return unlessGone(err)
 }
 

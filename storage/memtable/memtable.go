@@ -19,16 +19,21 @@ import (
 
 // Service is the tables of a storage account.
 type Service struct {
+	// DropTakes is how long a table that was dropped cannot be created again, as in Azure. Zero: it
+	// can at once, as in Azurite. It is set before the first call.
+	DropTakes time.Duration
+
 	now func() time.Time // of its clock
 
-	mu     sync.Mutex
-	tables map[string]*rows // by name
-	writes int64            // so far, which makes ETags
+	mu      sync.Mutex
+	tables  map[string]*rows     // by name
+	dropped map[string]time.Time // when a table was, by its name
+	writes  int64                // so far, which makes ETags
 }
 
 // New returns a Service without tables.
 func New(now func() time.Time) *Service {
-	return &Service{now: now, tables: map[string]*rows{}}
+	return &Service{now: now, tables: map[string]*rows{}, dropped: map[string]time.Time{}}
 }
 
 // Table returns one table, which need not exist.
@@ -89,16 +94,21 @@ func (t *Table) Names(ctx context.Context, prefix string) ([]string, error) {
 	return t.service.Names(ctx, prefix)
 }
 
-// Create creates the table. One that exists already is fine.
+// Create creates the table. One that exists already is fine. It fails until DropTakes is over.
 func (t *Table) Create(ctx context.Context) error {
 	if err := ended(ctx, "CreateTable "+t.name); err != nil {
 		return err
 	}
 	t.service.mu.Lock()
 	defer t.service.mu.Unlock()
-	if t.service.tables[t.name] == nil {
-		t.service.tables[t.name] = new(rows)
+	if t.service.tables[t.name] != nil {
+		return nil
 	}
+	if at, ok := t.service.dropped[t.name]; ok && t.service.now().Sub(at) < t.service.DropTakes {
+		return fmt.Errorf("CreateTable %s: %w (409 TableBeingDeleted)", t.name,
+			link.ErrUnavailable)
+	}
+	t.service.tables[t.name] = new(rows)
 	return nil
 }
 
@@ -109,7 +119,10 @@ func (t *Table) Drop(ctx context.Context) error {
 	}
 	t.service.mu.Lock()
 	defer t.service.mu.Unlock()
-	delete(t.service.tables, t.name)
+	if t.service.tables[t.name] != nil {
+		delete(t.service.tables, t.name)
+		t.service.dropped[t.name] = t.service.now()
+	}
 	return nil
 }
 

@@ -25,6 +25,40 @@ func TestConformance(t *testing.T) {
 		"Conform")
 }
 
+func TestConformanceWithSlowDrops(t *testing.T) {
+	t.Parallel()
+	service := memtable.New(time.Now)
+	service.DropTakes = 100 * time.Millisecond
+	tabletest.Conform(t, service, func(name string) storage.Table { return service.Table(name) },
+		"Conform")
+}
+
+func TestDropTakes(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	service := memtable.New(func() time.Time { return now })
+	service.DropTakes = time.Minute
+	rows := service.Table("Rows")
+	for range 2 {
+		if err := errors.Join(rows.Drop(t.Context()), rows.Create(t.Context()),
+			rows.Drop(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Minute - 1)
+		if err := rows.Drop(t.Context()); err != nil { // again, which changes nothing
+			t.Error(err)
+		}
+		if err := rows.Create(t.Context()); !errors.Is(err, link.ErrUnavailable) ||
+			errors.Is(err, table.ErrNoTable) {
+			t.Errorf("created too early: %v", err)
+		}
+		if _, _, err := rows.Get(t.Context(), "a", "b"); !errors.Is(err, table.ErrNoTable) {
+			t.Errorf("got %v", err)
+		}
+		now = now.Add(1)
+	}
+}
+
 func newTable(t *testing.T) *memtable.Table {
 	t.Helper()
 	rows := memtable.New(time.Now).Table("Rows")

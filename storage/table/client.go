@@ -247,7 +247,8 @@ var (
 // expectedCodes are the error codes that count as success: a row, table or lock is not there or is
 // there already, a row has changed, the lock is held by another process.
 var expectedCodes = []string{
-	"ResourceNotFound", "EntityNotFound", "TableNotFound", "ContainerNotFound", "BlobNotFound",
+	"ResourceNotFound", "EntityNotFound", "TableNotFound", "TableBeingDeleted",
+	"ContainerNotFound", "BlobNotFound",
 	"EntityAlreadyExists", "TableAlreadyExists", "ContainerAlreadyExists", "BlobAlreadyExists",
 	"UpdateConditionNotSatisfied", "ConditionNotMet",
 	"LeaseAlreadyPresent", "LeaseIdMissing",

@@ -79,7 +79,7 @@ func classify(call string, err error) error {
 		kind = ErrExists
 	case code == "ResourceNotFound", code == "EntityNotFound":
 		kind = ErrGone
-	case code == "TableNotFound":
+	case code == "TableNotFound", code == "TableBeingDeleted":
 		kind = ErrNoTable
 	case status == http.StatusPreconditionFailed:
 		kind = ErrChanged

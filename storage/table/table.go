@@ -178,20 +178,19 @@ func (t *Table) Names(ctx context.Context, prefix string) ([]string, error) {
 	return t.service.Names(ctx, prefix)
 }
 
-// Create creates the table. One that exists already is fine.
+// Create creates the table. One that exists already is fine. It fails for a while after Drop, and
+// not with ErrNoTable, which callers of other methods respond to with a Create.
 func (t *Table) Create(ctx context.Context) error {
-	_, err := t.do(ctx, "CreateTable", func(ctx context.Context) error {
-		_, err := t.client.CreateTable(ctx, nil)
-		if hasCode(err, "TableAlreadyExists") {
-			return nil
-		}
-		return err
-	})
-	return err
+	ctx, c := WithCall(ctx, "CreateTable "+t.name)
+	_, err := t.client.CreateTable(ctx, nil)
+	if hasCode(err, "TableAlreadyExists") {
+		return nil
+	}
+	return Classify(c.name, err)
 }
 
-// Drop deletes the table with all its rows. One that does not exist is fine. For a while after
-// that, Create fails, since the service is still deleting the table.
+// Drop deletes the table with all its rows. One that does not exist is fine. The service goes on
+// deleting it for 40 s or more. Until then the table is gone for all calls, and Create fails.
 func (t *Table) Drop(ctx context.Context) error {
 	_, err := t.do(ctx, "DeleteTable", func(ctx context.Context) error {
 		_, err := t.client.Delete(ctx, nil)

@@ -206,7 +206,6 @@ func (t *store) deleteBatch(ctx context.Context, rows []rowKey) error {
 }
 
 // upsertBatch upserts up to table.MaxBatch rows of one partition in one call: all of them or none.
-// Their keys must have no quotes.
 func (t *store) upsertBatch(ctx context.Context, rows [][]byte) (retried bool, err error) {
 	writes := make([]table.Write, len(rows))
 	for i, row := range rows {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -206,7 +207,8 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation,
 		if call.Operation == batch {
 			rows := batchRow.FindAllSubmatch(body, -1)
 			if call.Rows = len(rows); call.Rows > 0 {
-				call.Target, call.Partition = string(rows[0][1]), string(rows[0][2])
+				call.Target = string(rows[0][1])
+				call.Partition, _ = url.PathUnescape(string(rows[0][2]))
 			}
 		}
 		fault, after := p.begin(&call)

@@ -1,7 +1,6 @@
 package faultproxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -316,9 +315,8 @@ func (t *memoryTable) Batch(ctx context.Context, writes []table.Write) (bool, er
 	call := Call{Operation: batch, Partition: partition, Key: key, Rows: len(writes)}
 	for _, w := range writes {
 		call.Bytes += len(w.Row)
-		if w.Kind >= table.Replace && w.Read == "" || w.Kind == table.Delete &&
-			bytes.ContainsRune(w.Row, '\'') {
-			return false, fmt.Errorf("a row that is not fit for a batch: %w", link.ErrUnavailable)
+		if w.Kind >= table.Replace && w.Read == "" {
+			return false, fmt.Errorf("a write without an ETag: %w", link.ErrUnavailable)
 		}
 	}
 	got := t.do(ctx, call, func(ctx context.Context) (got result) {

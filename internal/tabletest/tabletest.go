@@ -340,9 +340,14 @@ func (s *suite) values() {
 	_, _, err = s.table.Insert(s.Context(),
 		[]byte(`{"PartitionKey":"a","RowKey":"b","D":3.0,"D@odata.type":"Edm.Double"}`))
 	s.ok(err)
-	data, _, err := s.table.Get(s.Context(), "a", "b")
-	if s.ok(err); !strings.Contains(string(data), `"D":3.0`) {
-		s.Errorf("got %s", data)
+	_, err = s.table.Batch(s.Context(), []table.Write{{Kind: table.Insert,
+		Row: []byte(`{"PartitionKey":"a","RowKey":"c","D":3.0,"D@odata.type":"Edm.Double"}`)}})
+	s.ok(err)
+	for _, key := range []string{"b", "c"} {
+		data, _, err := s.table.Get(s.Context(), "a", key)
+		if s.ok(err); !strings.Contains(string(data), `"D":3.0`) {
+			s.Errorf("got %s", data)
+		}
 	}
 }
 
@@ -410,7 +415,11 @@ func (s *suite) batch() {
 		// not.
 		"the same row": {write(table.Upsert, "", newRow("a", "9", "X", "x")),
 			link.ErrUnavailable},
-		"a delete without ETag": {table.NewDelete("a", "4", ""), link.ErrUnavailable},
+		"a delete without ETag":  {table.NewDelete("a", "4", ""), link.ErrUnavailable},
+		"a merge without ETag":   {write(table.Merge, "", newRow("a", "4")), link.ErrUnavailable},
+		"a replace without ETag": {write(table.Replace, "", newRow("a", "4")), link.ErrUnavailable},
+		"a row without keys": {table.Write{Kind: table.Upsert, Row: []byte(`{"X":"x"}`)},
+			link.ErrUnavailable},
 	} {
 		_, err := s.table.Batch(ctx, []table.Write{upsert, test.write})
 		s.is(err, test.want, what)
@@ -525,6 +534,21 @@ func (s *suite) keys() {
 		} else {
 			s.ok(s.table.Delete(s.Context(), key, key, etag))
 		}
+		row := newRow(key, key, "Value", key).encode()
+		for _, kind := range []table.Kind{table.Insert, table.Upsert, table.Replace, table.Merge} {
+			w := table.Write{Kind: kind, Row: row}
+			if kind >= table.Replace {
+				w.Read = table.Any
+			}
+			_, err := s.table.Batch(s.Context(), []table.Write{w})
+			s.ok(err)
+		}
+		_, etag := s.get(key, key)
+		_, err := s.table.Batch(s.Context(), []table.Write{table.NewDelete(key, key, etag)})
+		s.ok(err)
+	}
+	if keys, _ := s.list(table.Query{}); keys != nil {
+		s.Errorf("batches wrote to the rows %q", keys)
 	}
 	for _, key := range []string{"a/b", `a\b`, "a#b", "a?b", "a\nb",
 		strings.Repeat("x", table.MaxKey+1)} {

@@ -67,8 +67,8 @@ func ClientOptions(kind string, sender *telemetry.Sender) policy.ClientOptions {
 			// includes getting a token; in later tries, tryPolicy replaces it for the request
 			TryTimeout: firstTryTimeout,
 		},
-		PerCallPolicies: []policy.Policy{tokenErrorPolicy{kind, sender}, bodyPolicy{},
-			selectPolicy{}},
+		PerCallPolicies: []policy.Policy{tokenErrorPolicy{kind, sender}, batchPolicy{},
+			bodyPolicy{}, selectPolicy{}},
 		PerRetryPolicies: []policy.Policy{tryPolicy{kind, sender}},
 	}
 }
@@ -118,7 +118,7 @@ func (p tryPolicy) Do(req *policy.Request) (*http.Response, error) {
 	resp, err := req.Next()
 	d := telemetry.Dependency{Type: p.kind, Target: req.Raw().URL.Hostname(), Name: c.name,
 		Try: c.tries, Start: start, Duration: time.Since(start)}
-	d.ResultCode, d.ErrorCode, d.Success = outcome(resp, err)
+	d.ResultCode, d.ErrorCode, d.Success = outcome(req.Raw().Context(), resp, err)
 	p.sender.Dependency(req.Raw().Context(), d)
 	return resp, err
 }
@@ -171,7 +171,7 @@ func (p tokenErrorPolicy) Do(req *policy.Request) (*http.Response, error) {
 	start := time.Now()
 	resp, err := req.Next()
 	if c := callOf(req); err != nil && c.tries == 0 && p.sender != nil {
-		code, _, _ := outcome(nil, err)
+		code, _, _ := outcome(req.Raw().Context(), nil, err)
 		if code == telemetry.ResultUnreachable {
 			code = telemetry.ResultNoToken
 		}
@@ -185,7 +185,8 @@ func (p tokenErrorPolicy) Do(req *policy.Request) (*http.Response, error) {
 
 // outcome returns the result of a try. An error that the caller expects, such as that there is no
 // such row, counts as success.
-func outcome(resp *http.Response, err error) (code, errorCode string, success bool) {
+func outcome(ctx context.Context, resp *http.Response, err error) (code, errorCode string,
+	success bool) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return telemetry.ResultCanceled, "", false
@@ -195,8 +196,8 @@ func outcome(resp *http.Response, err error) (code, errorCode string, success bo
 		return telemetry.ResultUnreachable, "", false
 	}
 	code = strconv.Itoa(resp.StatusCode)
-	if resp.StatusCode == http.StatusAccepted {
-		status, errorCode, applied := batchOutcome(resp)
+	if b, ok := batchOf(ctx); ok && resp.StatusCode < 300 {
+		status, errorCode, applied := b.outcome(resp)
 		return strconv.Itoa(status), errorCode, applied || slices.Contains(expectedCodes, errorCode)
 	}
 	if resp.StatusCode < 300 {
@@ -219,30 +220,12 @@ func outcome(resp *http.Response, err error) (code, errorCode string, success bo
 	return code, errorCode, slices.Contains(expectedCodes, errorCode)
 }
 
-// batchOutcome returns the result of a batch. Its response is always a 202, whose body has a
-// response per row, or the one of the row that made it fail: then status and code are that row's.
-func batchOutcome(resp *http.Response) (status int, errorCode string, applied bool) {
-	body, _ := runtime.Payload(resp) // an unreadable body does not count as applied
-	if failed := batchFailure().FindSubmatch(body); failed != nil {
-		status, _ = strconv.Atoi(string(failed[1]))
-		return status, string(failed[2]), false
-	}
-	return resp.StatusCode, "", bytes.Contains(body, []byte("HTTP/1.1 2"))
-}
-
-// Compiled on first use: both together take longer than all else that this package does before the
-// process listens.
-var (
-	// batchFailure finds the failed part of a batch's response.
-	batchFailure = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?s)HTTP/1\.1 ([45][0-9]{2}) (?:.*?"code":\s*"([A-Za-z0-9_]{1,64})")?`)
-	})
-	// errorCodeForm keeps out of telemetry what a proxy may have written.
-	errorCodeForm = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(
-			`^[A-Za-z0-9_]{1,64}$`)
-	})
-)
+// errorCodeForm keeps out of telemetry what a proxy may have written. It and partCode are compiled
+// on first use: both together take longer than all else that this package does before the process
+// listens.
+var errorCodeForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
+})
 
 // expectedCodes are the error codes that count as success: a row, table or lock is not there or is
 // there already, a row has changed, the lock is held by another process.

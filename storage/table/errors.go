@@ -54,8 +54,8 @@ func Classify(call string, err error) error {
 	}
 	var response *azcore.ResponseError
 	if errors.As(err, &response) {
-		status, code := result(response)
-		return fmt.Errorf("%s: %w (%d %s)", call, link.ErrUnavailable, status, code)
+		return fmt.Errorf("%s: %w (%d %s)", call, link.ErrUnavailable, response.StatusCode,
+			response.ErrorCode)
 	}
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
@@ -74,28 +74,19 @@ func classify(call string, err error) error {
 		return Classify(call, err)
 	}
 	var kind error
-	switch status, code := result(response); {
+	switch code := response.ErrorCode; {
 	case code == "EntityAlreadyExists":
 		kind = ErrExists
 	case code == "ResourceNotFound", code == "EntityNotFound":
 		kind = ErrGone
 	case code == "TableNotFound", code == "TableBeingDeleted":
 		kind = ErrNoTable
-	case status == http.StatusPreconditionFailed:
+	case response.StatusCode == http.StatusPreconditionFailed:
 		kind = ErrChanged
 	default:
 		return Classify(call, err)
 	}
 	return fmt.Errorf("%s: %w", call, kind)
-}
-
-// result returns the status and the error code of a call, or of the row that made a batch fail.
-func result(response *azcore.ResponseError) (status int, code string) {
-	status, code = response.StatusCode, response.ErrorCode
-	if status == http.StatusAccepted && code == "" {
-		status, code, _ = batchOutcome(response.RawResponse)
-	}
-	return status, code
 }
 
 func hasCode(err error, code string) bool {

@@ -6,7 +6,6 @@
 package table
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
-	"github.com/go-json-experiment/json"
 
 	"tiney/link"
 	"tiney/telemetry"
@@ -76,42 +74,19 @@ type Query struct {
 	ETags      bool     // each row has its ETag, as "odata.etag"
 }
 
-// Kind is what a Write of a batch does.
-type Kind int
-
-// The kinds of writes. Each is what the method of that name does.
-const (
-	Insert Kind = iota
-	Upsert
-	Replace
-	Merge
-	Delete
-)
-
-// Write is one write of a batch.
-type Write struct {
-	Kind Kind
-	Row  []byte // of a Delete, the keys alone
-	Read ETag   // of a Replace, Merge or Delete
-}
-
-// NewDelete returns the Write that deletes a row as it was read.
-func NewDelete(partition, key string, read ETag) Write {
-	row, err := json.Marshal(map[string]string{"PartitionKey": partition, "RowKey": key})
-	if err != nil {
-		panic(err) // keys that storage has returned are valid UTF-8
-	}
-	return Write{Kind: Delete, Row: row, Read: read}
-}
-
 // Service is the tables of a storage account.
-type Service struct{ client *aztables.ServiceClient }
+type Service struct {
+	client *aztables.ServiceClient
+	url    string // that all its tables' begin with
+	query  string // of each URL: a shared access signature, or ""
+}
 
 // Open returns the tables of an account. It makes no call. The sender gets each try of a call as a
 // dependency; nil disables that.
 func Open(c Connection, sender *telemetry.Sender) (*Service, error) {
 	options := &aztables.ClientOptions{ClientOptions: ClientOptions(telemetry.TypeTable, sender)}
 	var client *aztables.ServiceClient
+	var query string
 	var err error
 	switch {
 	case c.identity != nil:
@@ -122,12 +97,13 @@ func Open(c Connection, sender *telemetry.Sender) (*Service, error) {
 			client, err = aztables.NewServiceClientWithSharedKey(c.tables, key, options)
 		}
 	default:
-		client, err = aztables.NewServiceClientWithNoCredential(c.tables+"/?"+c.sas, options)
+		query = "?" + c.sas
+		client, err = aztables.NewServiceClientWithNoCredential(c.tables+"/"+query, options)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Service{client}, nil
+	return &Service{client, c.tables + "/", query}, nil
 }
 
 // Table returns one table, which need not exist.
@@ -305,46 +281,6 @@ func (t *Table) Delete(ctx context.Context, partition, key string, read ETag) er
 		return nil
 	}
 	return err
-}
-
-var transactionTypes = map[Kind]aztables.TransactionType{
-	Insert:  aztables.TransactionTypeAdd,
-	Upsert:  aztables.TransactionTypeInsertMerge,
-	Replace: aztables.TransactionTypeUpdateReplace,
-	Merge:   aztables.TransactionTypeUpdateMerge,
-	Delete:  aztables.TransactionTypeDelete,
-}
-
-// Batch makes up to MaxBatch writes of different rows of one partition in one call: all of them or
-// none. No error says which row is to blame, and an earlier try whose response was lost may have
-// been applied. ErrExists, ErrGone, ErrChanged: one of the rows was not as it had to be.
-func (t *Table) Batch(ctx context.Context, writes []Write) (retried bool, err error) {
-	actions := make([]aztables.TransactionAction, len(writes))
-	for i, w := range writes {
-		actions[i] = aztables.TransactionAction{ActionType: transactionTypes[w.Kind], Entity: w.Row}
-		if w.Kind >= Replace {
-			actions[i].IfMatch = (*azcore.ETag)(&w.Read)
-		}
-		if err := fitForBatch(w); err != nil {
-			return false, fmt.Errorf("SubmitTransaction %s: %w", t.name, err)
-		}
-	}
-	return t.do(ctx, "SubmitTransaction", func(ctx context.Context) error {
-		return Safely(func() error { // the SDK panics over an empty response
-			_, err := t.client.SubmitTransaction(ctx, actions, nil)
-			return err
-		})
-	})
-}
-
-// fitForBatch returns an error for a write that the SDK would make without an ETag, or to another
-// row: in a batch it does not escape quotes in keys. Only those of a Delete are looked at, since
-// other rows are large; no key of the product has quotes.
-func fitForBatch(w Write) error {
-	if w.Kind >= Replace && w.Read == "" || w.Kind == Delete && bytes.ContainsRune(w.Row, '\'') {
-		return fmt.Errorf("a row that is not fit for a batch: %w", link.ErrUnavailable)
-	}
-	return nil
 }
 
 // List lists rows, page by page, until page returns an error. A page may have fewer rows than asked

@@ -55,6 +55,14 @@ func operationOf(ctx context.Context) *Operation {
 	return &o
 }
 
+type eachCallKey struct{}
+
+// EachCall returns a context whose calls are sampled one by one, and not with their operation. It
+// is for an operation of so many calls that all of them would be a flood, and none a gap.
+func EachCall(ctx context.Context) context.Context {
+	return context.WithValue(ctx, eachCallKey{}, true)
+}
+
 // ID returns the operation's ID. That is the trace ID of a valid traceparent; without one, the
 // host's invocation ID; and without that, a random ID. Whatever a client sends, it consists of
 // hexadecimal digits and hyphens.

@@ -57,6 +57,7 @@ type Config struct {
 	Hosted bool
 	// SamplingPercent is the percentage of operations that are kept, 1 to 100. It is rounded to one
 	// operation in n, because Application Insights counts exactly only if n is a whole number.
+	// Calls of EachCall are kept one in n.
 	SamplingPercent int
 	// ClientAddress returns the address of the client that a request carries. Nil: requests carry
 	// none.
@@ -276,7 +277,7 @@ func (s *Sender) Request(o *Operation, r Request) {
 	if s == nil || s.config.Hosted {
 		return
 	}
-	rate, kept := s.keeps(o, r.Success)
+	rate, kept := s.keeps(o.sampled(s.oneOf), r.Success)
 	if !kept {
 		return
 	}
@@ -294,7 +295,11 @@ func (s *Sender) Dependency(ctx context.Context, d Dependency) {
 		return
 	}
 	o := operationOf(ctx)
-	if rate, kept := s.keeps(o, d.Success); kept {
+	sampled := o.sampled(s.oneOf)
+	if s.oneOf > 1 && ctx.Value(eachCallKey{}) != nil {
+		sampled = rand.Uint64N(s.oneOf) == 0
+	}
+	if rate, kept := s.keeps(sampled, d.Success); kept {
 		s.put(&item{origin: originOf(o, o.parent()), rate: rate, dependency: d})
 	}
 	if event, happened := s.outages.observe(d, time.Now()); happened {
@@ -314,12 +319,13 @@ func (s *Sender) Event(ctx context.Context, e Event) {
 }
 
 // keeps reports whether an item is kept, and at which sampling rate in percent. Failures are kept
-// at 100 %. An item that finds no room is not kept, and is counted as dropped.
-func (s *Sender) keeps(o *Operation, success bool) (rate float64, kept bool) {
+// at 100 %, whether they are sampled or not. An item that finds no room is not kept, and is counted
+// as dropped.
+func (s *Sender) keeps(sampled, success bool) (rate float64, kept bool) {
 	if !success {
 		return 100, s.hasRoom(false)
 	}
-	return 100 / float64(s.oneOf), o.sampled(s.oneOf) && s.hasRoom(true)
+	return 100 / float64(s.oneOf), sampled && s.hasRoom(true)
 }
 
 // hasRoom reports whether there is room in the queue for an item, and counts it as dropped if there

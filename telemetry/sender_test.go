@@ -185,10 +185,10 @@ func TestSamplingRates(t *testing.T) {
 		s := Start(Config{Metrics: new(Metrics), SamplingPercent: percent,
 			Log: slog.New(slog.DiscardHandler)})
 		o := Begin(t.Context(), "f", nil, false)
-		if rate, _ := s.keeps(&o, true); rate != want {
+		if rate, _ := s.keeps(o.sampled(s.oneOf), true); rate != want {
 			t.Errorf("%d %%: a rate of %v, want %v", percent, rate, want)
 		}
-		if rate, kept := s.keeps(&o, false); rate != 100 || !kept {
+		if rate, kept := s.keeps(o.sampled(s.oneOf), false); rate != 100 || !kept {
 			t.Errorf("%d %%: a failure has a rate of %v and is kept: %t", percent, rate, kept)
 		}
 		s.Close(0)
@@ -288,6 +288,48 @@ func TestNoSumIsLostUnderConcurrency(t *testing.T) {
 	if got := sum["redirect.duration_ms"]; got.Count != workers*each ||
 		math.Abs(got.Sum-workers*each*5.5) > 1e-3 {
 		t.Errorf("redirect.duration_ms %+v", got)
+	}
+}
+
+// Of the calls of two operations one in ten is kept, whether their operation is or not.
+func TestSamplingOfEachCall(t *testing.T) {
+	t.Parallel()
+	const calls, percent = 5000, 10
+	r := newRig(t, func(c *Config) { c.SamplingPercent = percent })
+	kept := Operation{Context: t.Context(), Name: "kept", spanID: 10}
+	left := Operation{Context: t.Context(), Name: "left", spanID: 11}
+	for range calls {
+		for _, o := range []*Operation{&kept, &left} {
+			r.Dependency(EachCall(o), call(1, "200", true))
+		}
+	}
+	for range 100 {
+		r.Dependency(EachCall(&left), call(1, "503", false))
+	}
+	r.Dependency(&kept, call(1, "200", true))
+	r.Dependency(&left, call(1, "200", true))
+	r.Close(time.Minute)
+	got, failures := map[string]int{}, 0
+	for _, i := range r.to.Items("RemoteDependencyData") {
+		switch rate := i.SampleRate; {
+		case i.Data.BaseData.Success && rate == percent:
+			got[i.Tags["ai.operation.name"]]++
+		case !i.Data.BaseData.Success && rate == 100:
+			failures++
+		default:
+			t.Errorf("%+v has the rate %v", i.Data.BaseData, rate)
+		}
+	}
+	if failures != 100 {
+		t.Errorf("%d failures, want all 100", failures)
+	}
+	got["kept"]-- // the one that is sampled with its operation
+	deviation := math.Sqrt(calls * percent * (100 - percent) / 100 / 100)
+	for _, name := range []string{"kept", "left"} {
+		if n := float64(got[name]); math.Abs(n-calls*percent/100) > 5*deviation {
+			t.Errorf("%v calls of %s were kept, want %d give or take %v", n, name,
+				calls*percent/100, 5*deviation)
+		}
 	}
 }
 

@@ -526,7 +526,7 @@ func (s *suite) between() {
 }
 
 func (s *suite) keys() {
-	for _, key := range []string{"-", "a b", "key|x", "%41", "+", "a'b", "é",
+	for _, key := range []string{"-", "a b", "key|x", "%41", "+", "a'b", "''", "é",
 		"*:@&=$,;(){}[]<>~`!^", strings.Repeat("x", 500)} {
 		s.put(newRow(key, key, "Value", key))
 		if got, etag := s.get(key, key); got["Value"] != key || got["RowKey"] != key {

@@ -205,10 +205,10 @@ func (b *batch) outcome(resp *http.Response) (status int, errorCode string, appl
 			return resp.StatusCode, "", parts == b.rows
 		}
 		status, err := strconv.Atoi(string(part[:min(3, len(part))]))
-		if err != nil || status < 200 {
+		if err != nil {
 			return resp.StatusCode, "", false
 		}
-		if status >= 300 {
+		if status/100 != 2 {
 			if code := partCode().FindSubmatch(part); code != nil {
 				errorCode = string(code[1])
 			}

@@ -134,6 +134,8 @@ func TestResponsesToABatch(t *testing.T) {
 		"too many":                 {202, whole(done, done, done), link.ErrUnavailable},
 		"nothing":                  {202, "", link.ErrUnavailable},
 		"nothing, and no content":  {204, "", link.ErrUnavailable},
+		"a part moved":             {202, whole(done, part(302, "")), link.ErrUnavailable},
+		"a part to come":           {202, whole(done, part(100, "")), link.ErrUnavailable},
 		"no parts":                 {202, whole(), link.ErrUnavailable},
 		"cut off in a status":      {202, whole(done, "HTTP/1.1 20")[:250], link.ErrUnavailable},
 		"cut off":                  {202, whole(done, done), link.ErrUnavailable},

@@ -95,9 +95,10 @@ type Counter struct {
 
 // stripe is as large as two cache lines, so that stripes do not slow each other down.
 type stripe struct {
-	mu    sync.Mutex
-	fresh map[countOf]*counting
-	last  int // how many fresh counts Pending took the last time
+	mu sync.Mutex
+	// fresh has the fresh counts by a hash of their names. Those with the same hash are a list.
+	fresh map[uint64]*counting
+	last  int // how many hashes Pending took the last time
 	_     [104]byte
 }
 
@@ -108,8 +109,9 @@ type countOf struct {
 
 // counting is a count that is still going on.
 type counting struct {
+	of   countOf
+	next *counting // only while it is fresh
 	Count
-	of      countOf
 	row     uint32    // 0: it is fresh
 	unsaved bool      // it has changed since it was saved
 	sent    bool      // a write of it was tried
@@ -131,7 +133,7 @@ func NewCounter() *Counter {
 		visitors: map[Day][]waiting{}}
 	c.pool.New = func() any { return new(counting) }
 	for i := range c.stripes {
-		c.stripes[i].fresh = map[countOf]*counting{}
+		c.stripes[i].fresh = map[uint64]*counting{}
 	}
 	c.keys.Store(&map[Day]Key{})
 	return c
@@ -148,9 +150,10 @@ func (c *Counter) Click(of Of, k *Click) bool {
 		hash = key.hash(k.Visitor)
 	}
 	room := c.bytes.Load() < maxBytes
-	s := c.lock(of.Name)
+	name := maphash.String(c.seed, of.Name)
+	s := c.lock(name)
 	defer s.mu.Unlock()
-	count := c.fresh(s, countOf{of, day}, room)
+	count := c.fresh(s, name, countOf{of, day}, room)
 	if count == nil {
 		return false
 	}
@@ -171,32 +174,34 @@ func (c *Counter) Click(of Of, k *Click) bool {
 	return true
 }
 
-// lock locks a stripe for a link: always the same one, except while that is locked.
-func (c *Counter) lock(name string) *stripe {
-	first := maphash.String(c.seed, name)
+// lock locks a stripe for a hash: always the same one, except while that is locked.
+func (c *Counter) lock(hash uint64) *stripe {
 	for i := range uint64(tries) {
-		if s := &c.stripes[(first+i)%stripes]; s.mu.TryLock() {
+		if s := &c.stripes[(hash+i)%stripes]; s.mu.TryLock() {
 			return s
 		}
 	}
-	s := &c.stripes[first%stripes]
+	s := &c.stripes[hash%stripes]
 	s.mu.Lock()
 	return s
 }
 
 // fresh returns the fresh count in s. It begins one if there is none, and returns nil if there is no
 // room for that.
-func (c *Counter) fresh(s *stripe, of countOf, room bool) *counting {
-	if count := s.fresh[of]; count != nil {
-		return count
+func (c *Counter) fresh(s *stripe, hash uint64, of countOf, room bool) *counting {
+	first := s.fresh[hash]
+	for count := first; count != nil; count = count.next {
+		if count.of == of {
+			return count
+		}
 	}
 	if !room && !c.roomForKnown(of) {
 		return nil
 	}
 	of.Name = strings.Clone(of.Name) // it may be a part of a large request
 	count := c.pool.Get().(*counting)
-	count.of = of
-	s.fresh[of] = count
+	count.of, count.next = of, first
+	s.fresh[hash] = count
 	c.grow(count, count.size())
 	if c.begun.Add(1) > begunCounts {
 		c.soon()
@@ -222,9 +227,9 @@ func (c *Counter) soon() {
 
 // Created counts links that were made.
 func (c *Counter) Created(at time.Time, links int64) {
-	s := c.lock(All)
+	s := c.lock(0)
 	defer s.mu.Unlock()
-	count := c.fresh(s, countOf{Of{Name: All, CountedFrom: always}, DayOf(at)}, true)
+	count := c.fresh(s, 0, countOf{Of{Name: All, CountedFrom: always}, DayOf(at)}, true)
 	count.Created += links
 	count.at = at.UnixNano()
 }
@@ -295,9 +300,14 @@ func (c *Counter) Pending() []*Pending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	owners := map[string]string{} // their names
-	for _, counts := range fresh {
-		for _, count := range counts {
-			c.add(count, owners)
+	for _, hashes := range fresh {
+		for _, count := range hashes {
+			for count != nil {
+				next := count.next
+				count.next = nil
+				c.add(count, owners)
+				count = next
+			}
 		}
 	}
 	c.admit(owners)
@@ -323,11 +333,11 @@ func (p *Pending) turn() int {
 }
 
 // takeFresh takes the fresh counts out of all stripes.
-func (c *Counter) takeFresh() (fresh [stripes]map[countOf]*counting) {
+func (c *Counter) takeFresh() (fresh [stripes]map[uint64]*counting) {
 	c.begun.Store(0)
 	for i := range c.stripes {
 		s := &c.stripes[i]
-		empty := make(map[countOf]*counting, s.last) // probably as many come again
+		empty := make(map[uint64]*counting, s.last) // probably as many come again
 		s.mu.Lock()
 		fresh[i], s.fresh = s.fresh, empty
 		s.mu.Unlock()

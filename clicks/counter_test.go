@@ -80,9 +80,11 @@ func (c *Counter) consistent(t *testing.T) {
 		}
 	}
 	for i := range c.stripes {
-		begun += len(c.stripes[i].fresh)
 		for _, count := range c.stripes[i].fresh {
-			look(count)
+			for ; count != nil; count = count.next {
+				begun++
+				look(count)
+			}
 		}
 	}
 	for _, count := range c.counts {
@@ -446,7 +448,7 @@ func TestForget(t *testing.T) {
 	if c.kept() != 1 {
 		t.Errorf("%d are left of the day before", c.kept()-1)
 	}
-	if c.Forget(day+2, false); !c.Waiting(day+1) {
+	if c.Forget(day+2, false); !c.Waiting(day + 1) {
 		t.Error("a visitor of yesterday waits no more")
 	}
 	if c.Forget(day+3, false); c.kept() != 0 || c.Waiting(day+1) || c.waiting.Load() != 0 {
@@ -706,6 +708,44 @@ func BenchmarkClick(b *testing.B) {
 					c.Click(whose(aliases[i*7%len(aliases)]), &people[i%30])
 				}
 			})
+		})
+	}
+}
+
+// BenchmarkClickAndSave measures a click of one of many links, with its part of saving them every
+// 50,000 clicks.
+func BenchmarkClickAndSave(b *testing.B) {
+	for _, owners := range []int{0, 1000} {
+		b.Run(fmt.Sprintf("owners=%d", owners), func(b *testing.B) {
+			c := NewCounter()
+			c.SetKey(day, Key{1}, day)
+			rng := rand.New(rand.NewPCG(1, 2))
+			zipf := rand.NewZipf(rng, 1.1, 1, 100_000)
+			var clicked []Of
+			var people []Click
+			for i := range 1 << 16 {
+				link := int(zipf.Uint64())
+				of := whose(fmt.Sprint("alias", link))
+				if owners > 0 {
+					of.Owner = fmt.Sprint("owner", link%owners)
+				}
+				clicked = append(clicked, of)
+				people = append(people, person(rng.IntN(100_000), noon.Add(time.Duration(i)),
+					fmt.Sprintf("%d.example", rng.IntN(30)), "DE", "Firefox", "Linux", "desktop"))
+			}
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				i := n * 12345 % len(clicked)
+				c.Click(clicked[i], &people[n%len(people)])
+				if n++; n%50_000 == 0 {
+					for _, p := range c.Pending() {
+						p.Take()
+						p.Saved(false)
+					}
+					c.Forget(day, false)
+				}
+			}
 		})
 	}
 }

@@ -46,6 +46,9 @@ const (
 	sketchBytes = 3 << 9
 	sketchMax   = 18 << 10
 	sketchGrows = 4
+	// denseVisitors is from about how many visitors on a sketch has all of its registers. While it
+	// is a list, it is more exact and smaller, but adding to a long list takes long.
+	denseVisitors = 2000
 )
 
 // Visitors counts different visitors. The number is exact while they are few. After that, a
@@ -68,7 +71,10 @@ func (v *Visitors) add(hash uint64) (grown int) {
 	switch {
 	case v.many != nil:
 		v.many.InsertHash(hash)
-		v.bytes = min(v.bytes+sketchGrows, sketchMax)
+		if v.bytes < sketchMax {
+			v.bytes += sketchGrows
+			v.limit()
+		}
 	case slices.Contains(v.few, hash):
 	case len(v.few) < fewVisitors:
 		v.few = append(v.few, hash)
@@ -88,6 +94,21 @@ func (v *Visitors) sketch() {
 	v.few, v.bytes = nil, sketchBytes
 }
 
+// limit makes a list of too many visitors a sketch with all of its registers. It looks at the list
+// only when it may have so many: a visitor who comes again makes it no longer.
+func (v *Visitors) limit() {
+	if v.bytes < sketchBytes+sketchGrows*denseVisitors {
+		return
+	}
+	if n := int(v.many.Estimate()); n < denseVisitors/2 {
+		v.bytes = sketchBytes + sketchGrows*n
+		return
+	}
+	dense, _ := hyperloglog.NewSketch(14, false)
+	_ = dense.Merge(v.many) // all have the same precision
+	v.many, v.bytes = dense, sketchMax
+}
+
 // Merge adds the visitors of other. A visitor who is in both counts once.
 func (v *Visitors) Merge(other *Visitors) {
 	v.counted += other.counted
@@ -99,7 +120,12 @@ func (v *Visitors) Merge(other *Visitors) {
 			v.sketch()
 		}
 		_ = v.many.Merge(other.many) // all have the same precision
-		v.bytes = min(v.bytes+other.bytes, sketchMax)
+		if v.bytes == sketchMax || other.bytes == sketchMax {
+			v.bytes = sketchMax
+			return
+		}
+		v.bytes += other.bytes
+		v.limit()
 	}
 }
 

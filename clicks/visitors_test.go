@@ -186,3 +186,24 @@ func BenchmarkVisitors(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAdd measures adding one of so many visitors, with a new Visitors after every 20,000.
+func BenchmarkAdd(b *testing.B) {
+	for _, many := range []int{fewVisitors, 100, 1000, 20_000} {
+		hashes := make([]uint64, many)
+		for i := range hashes {
+			hashes[i] = new(Key).hash(visitor(i))
+		}
+		b.Run(fmt.Sprint(many), func(b *testing.B) {
+			b.ReportAllocs()
+			var v Visitors
+			i := 0
+			for b.Loop() {
+				v.add(hashes[i%many])
+				if i++; i%20_000 == 0 {
+					v = Visitors{}
+				}
+			}
+		})
+	}
+}

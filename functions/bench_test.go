@@ -1,14 +1,17 @@
 package functions_test
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"tiney/clicks"
 	"tiney/functions"
 	"tiney/link"
 )
@@ -16,12 +19,11 @@ import (
 // known is the link that benchmarks request.
 var known = link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query"}
 
-func newBenchRig(tb testing.TB) *rig {
+func newBenchRig(tb testing.TB, change ...func(*functions.Config)) *rig {
 	tb.Helper()
-	r := newRig(tb, func(c *functions.Config) {
-		c.Log,
-			c.StrictTransport = slog.New(slog.DiscardHandler), time.Hour
-	})
+	r := newRig(tb, append(change, func(c *functions.Config) {
+		c.Log, c.StrictTransport = slog.New(slog.DiscardHandler), time.Hour
+	})...)
 	l := known
 	l.CreatedAt, l.ExpiresAt = r.clock.Now(), r.clock.Now().Add(time.Hour)
 	r.fake.Put(l)
@@ -64,6 +66,56 @@ func BenchmarkServeHTTP(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				body.Reset(test.body)
+				clear(nowhere.header)
+				r.ServeHTTP(nowhere, req)
+			}
+		})
+	}
+}
+
+// counting counts clicks as storage does.
+type counting struct {
+	fakeClicks
+	counter *clicks.Counter
+}
+
+func newCounting(now time.Time) *counting {
+	c := &counting{counter: clicks.NewCounter()}
+	c.counter.SetKey(clicks.DayOf(now), clicks.Key{1}, clicks.DayOf(now))
+	return c
+}
+
+func (c *counting) Click(l link.Link, k clicks.Click) {
+	c.counter.Click(clicks.Of{Name: string(l.Alias), CountedFrom: clicks.DayOf(l.CountedFrom),
+		Owner: l.Owner}, &k)
+}
+
+// BenchmarkClick measures what counting adds to a redirect to a cached link, for visitors with a
+// usual variety of headers.
+func BenchmarkClick(b *testing.B) {
+	var addresses, agents, referers []string
+	for i := range 5000 {
+		addresses = append(addresses, fmt.Sprintf("84.128.%d.%d:4711", i>>8, i&255))
+	}
+	for i := range 50 {
+		agents = append(agents, strings.Replace(chrome, "142", strconv.Itoa(100+i), 1)+host)
+		referers = append(referers, fmt.Sprintf("https://www.example%d.com/search?q=%[1]d", i%20))
+	}
+	for _, mode := range []clicks.Mode{clicks.ModeOff, clicks.ModeTotals, clicks.ModeFull} {
+		b.Run("clicks="+string(mode), func(b *testing.B) {
+			r := newBenchRig(b, func(c *functions.Config) {
+				c.CountClicks, c.Stores.Clicks = mode, newCounting(c.Now())
+			})
+			r.fake.Cache(known.Alias)
+			req := httptest.NewRequest("GET", "/live42", nil)
+			address, agent, referer := []string{""}, []string{""}, []string{""}
+			req.Header["X-Forwarded-For"], req.Header["User-Agent"] = address, agent
+			req.Header["Referer"] = referer
+			nowhere := nowhere{http.Header{}}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				address[0], agent[0] = addresses[i%len(addresses)], agents[i%len(agents)]
+				referer[0] = referers[i%len(referers)]
 				clear(nowhere.header)
 				r.ServeHTTP(nowhere, req)
 			}

@@ -116,14 +116,14 @@ func (s *service) click(r *http.Request, l link.Link, at time.Time, took time.Du
 	if s.CountClicks == clicks.ModeOff {
 		return
 	}
-	userAgent := clicks.StripHost(r.UserAgent())
+	userAgent := clicks.StripHost(first(r.Header["User-Agent"]))
 	agent := clicks.ParseAgent(userAgent)
 	k := clicks.Click{At: at, Took: took, Bot: agent.Bot}
 	private := slices.Contains(r.Header["Sec-Gpc"], "1")
 	if s.CountClicks == clicks.ModeFull && !k.Bot && !private {
 		address := s.Addresses.Of(r)
 		k.Names = [clicks.Dimensions]string{
-			clicks.Referrers: clicks.Referrer(r.Referer()),
+			clicks.Referrers: clicks.Referrer(first(r.Header["Referer"])),
 			clicks.Countries: clicks.Country(address),
 			clicks.Browsers:  agent.Browser,
 			clicks.Systems:   agent.System,
@@ -132,6 +132,15 @@ func (s *service) click(r *http.Request, l link.Link, at time.Time, took time.Du
 		k.Visitor = clicks.NewVisitor(address, userAgent)
 	}
 	s.Clicks.Click(l, k)
+}
+
+// first returns the first of the values of a header. Reading these by the header's canonical name
+// takes half as long as Header.Get, which makes the name canonical.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }
 
 // preview shows where a link leads, as a page or as JSON. Metrics do not count it as a redirect.

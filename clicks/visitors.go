@@ -1,7 +1,6 @@
 package clicks
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"net/netip"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/axiomhq/hyperloglog"
 	"github.com/cespare/xxhash/v2"
+	"github.com/dchest/siphash"
 )
 
 // Visitor identifies who clicked: all clicks of one address and User-Agent count as one visitor. It
@@ -27,14 +27,14 @@ func NewVisitor(address netip.Addr, userAgent string) Visitor {
 // visitor. Once the key is deleted, nobody can tell whom the sketches of that day count.
 type Key [16]byte
 
-// hash returns the keyed hash of a visitor.
+// hash returns the keyed hash of a visitor: SipHash-2-4, a pseudorandom function that takes a fifth
+// of the time of SHA-256. Without the key, nobody can find the visitor of a hash, or the hash of a
+// visitor.
 func (k *Key) hash(v Visitor) uint64 {
-	var b [40]byte
-	copy(b[:], k[:])
-	copy(b[16:], v.address[:])
-	binary.LittleEndian.PutUint64(b[32:], v.agent)
-	sum := sha256.Sum256(b[:])
-	return binary.LittleEndian.Uint64(sum[:])
+	var b [24]byte
+	copy(b[:], v.address[:])
+	binary.LittleEndian.PutUint64(b[16:], v.agent)
+	return siphash.Hash(binary.LittleEndian.Uint64(k[:8]), binary.LittleEndian.Uint64(k[8:]), b[:])
 }
 
 const (

@@ -135,6 +135,34 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
+// The most frequent names come to be found first.
+func TestFrequentNamesMoveToTheFront(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	var c, other Count
+	for range 3000 {
+		k := person(0, noon, fmt.Sprintf("%d.example", min(rng.IntN(30), rng.IntN(30))))
+		if c.click(&k, true); rng.IntN(2) == 0 {
+			other.click(&k, true)
+		}
+	}
+	inOrder := func(c *Count) bool {
+		return slices.IsSortedFunc(c.Names[Referrers][:5], func(a, b Named) int {
+			return int(b.Clicks - a.Clicks)
+		})
+	}
+	if !inOrder(&c) {
+		t.Errorf("clicked: %v", c.Names[Referrers])
+	}
+	// 0.example was clicked most, and is found last in what it is added to.
+	into := Count{Names: [Dimensions][]Named{{{"x", 1}, {"y", 1}, {"0.example", 1}}}}
+	for range 2 {
+		into.fold(&other, true)
+	}
+	if into.Names[Referrers][0].Name != "0.example" {
+		t.Errorf("added: %v", into.Names[Referrers])
+	}
+}
+
 // A name may be a part of a header of 32 KiB. The header must not stay in memory with it.
 func TestNamesAreCopied(t *testing.T) {
 	header := strings.Repeat("example.org", 1000)

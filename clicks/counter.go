@@ -41,7 +41,7 @@ const (
 	tries = 4
 	// countBytes is what a count takes in memory with its place in a map, without names, visitors
 	// and what it is of, in bytes.
-	countBytes = 640
+	countBytes = 720
 	// waitingBytes is what a visitor takes in memory who waits for the key of a day, in bytes.
 	waitingBytes = 128
 	// begunCounts and fullBytes say when storage is asked to save: when more than this many counts

@@ -2,6 +2,7 @@ package clicks
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -151,7 +152,7 @@ func TestCounter(t *testing.T) {
 // takes effect.
 func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 	const days = 3
-	for seed := range uint64(100) {
+	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		c, saved := NewCounter(), rows{}
 		type try struct {
@@ -164,17 +165,28 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 			saved[late[i].of] = late[i].count
 			late = slices.Delete(late, i, i+1)
 		}
-		want := map[string]*Count{}
+		all := new(Count)
+		want := map[string]*Count{All: all}
 		click := func() {
-			alias := fmt.Sprint("a", rng.IntN(3))
+			of := whose(fmt.Sprint("a", rng.IntN(4)))
+			names := []string{of.Name}
+			if of.Name != "a0" {
+				of.Owner = fmt.Sprint("o", rng.IntN(2)) // a link may get another one
+				names = append(names, OwnerName(of.Owner))
+			}
 			k := person(rng.IntN(10), noon.Add(time.Duration(rng.IntN(days)*24)*time.Hour),
 				fmt.Sprint(rng.IntN(4)))
-			c.mustClick(t, alias, k)
-			if want[alias] == nil {
-				want[alias] = new(Count)
+			if !c.Click(of, &k) {
+				t.Fatal("there is no room")
 			}
-			want[alias].click(&k, true)
-			want[alias].Visitors.add((&Key{}).hash(k.Visitor))
+			for _, name := range names {
+				if want[name] == nil {
+					want[name] = new(Count)
+				}
+				want[name].click(&k, true)
+				want[name].Visitors.add((&Key{}).hash(k.Visitor))
+			}
+			all.click(&Click{At: k.At, Took: k.Took}, true)
 		}
 		for range 40 {
 			for range rng.IntN(8) {
@@ -223,9 +235,9 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 		for len(late) > 0 {
 			arrive()
 		}
-		for alias, want := range want {
-			if got := form(saved.of(alias)); got != form(want) {
-				t.Fatalf("seed %d, %s: got\n%s, want\n%s", seed, alias, got, form(want))
+		for name, want := range want {
+			if got := form(saved.of(name)); got != form(want) {
+				t.Fatalf("seed %d, %s: got\n%s, want\n%s", seed, name, got, form(want))
 			}
 		}
 		if c.consistent(t); len(c.Pending()) != 0 {
@@ -234,17 +246,30 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 	}
 }
 
-// Clicks come while counts are saved, forgotten and moved, and keys are made.
+// Clicks come while counts are saved, forgotten and moved, and keys are made. In the end, the saved
+// rows of every link, of every owner and of All have each click for which Click returned true, once.
 func TestClicksWhileSaving(t *testing.T) {
-	const aliases, clickers, each = 50, 4, 20_000
+	const aliases, clickers, each = 50, 8, 10_000
 	c, saved := NewCounter(), rows{}
 	var clicking sync.WaitGroup
+	var clicked [clickers]map[Of]int64
 	for i := range clickers {
+		clicked[i] = map[Of]int64{}
 		clicking.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 7))
 			for n := range each {
+				of := whose("popular")
+				if n%2 == 0 {
+					of.Name = fmt.Sprint(rng.IntN(aliases))
+					of.CountedFrom += Day(rng.IntN(2))
+				}
+				if owner := rng.IntN(3); owner > 0 {
+					of.Owner = fmt.Sprint("owner", owner)
+				}
 				k := person(n, noon.Add(time.Duration(rng.IntN(2)*24)*time.Hour), fmt.Sprint(n%60))
-				c.mustClick(t, fmt.Sprint(rng.IntN(aliases)), k)
+				if c.Click(of, &k) {
+					clicked[i][of]++
+				}
 				c.Created(noon, 1)
 			}
 		})
@@ -299,30 +324,221 @@ func TestClicksWhileSaving(t *testing.T) {
 	for of, count := range moved {
 		saved[of] = count
 	}
-	all, apart := saved.of(All), new(Count)
-	for i := range aliases {
-		apart.Merge(saved.of(fmt.Sprint(i)))
-	}
-	if want := int64(clickers * each); all.Clicks != want || apart.Clicks != want ||
-		all.Created != want || sum(apart.Names[Referrers]) != want {
-		t.Errorf("%d clicks together, %d apart, %d with names, %d links, want %d", all.Clicks,
-			apart.Clicks, sum(apart.Names[Referrers]), all.Created, want)
-	}
-	for d := range 24 {
-		if all.Hours[d] != apart.Hours[d] {
-			t.Errorf("hour %d: %v together, %v apart", d, all.Hours[d], apart.Hours[d])
+	want, got := map[Of]int64{}, map[Of]int64{}
+	for i := range clicked {
+		for of, n := range clicked[i] {
+			want[of] += n
+			want[whose(All)] += n
+			if of.Owner != "" {
+				want[whose(OwnerName(of.Owner))] += n
+			}
 		}
+	}
+	apart := new(Count) // the counts of links
+	for of, count := range saved {
+		got[of.Of] += count.Clicks
+		if of.Name == All {
+			continue
+		}
+		if sum(count.Names[Referrers]) != count.Clicks {
+			t.Errorf("%v: %d clicks with names of %d", of, sum(count.Names[Referrers]),
+				count.Clicks)
+		}
+		if of.Name[0] != '@' {
+			apart.Merge(&count)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("saved %v\nwant %v", got, want)
+	}
+	all := saved.of(All)
+	if all.Created != clickers*each || all.Hours != apart.Hours || all.Took != apart.Took {
+		t.Errorf("%d links were made, want %d; took %v or %v, at\n%v or\n%v", all.Created,
+			clickers*each, all.Took, apart.Took, all.Hours, apart.Hours)
+	}
+	c.consistent(t)
+}
+
+// one returns the only pending count of a name.
+func (c *Counter) one(t *testing.T, name string) *Pending {
+	t.Helper()
+	var found *Pending
+	for _, p := range c.Pending() {
+		if p.Name != name {
+			continue
+		}
+		if found != nil {
+			t.Fatalf("%s is pending twice", name)
+		}
+		found = p
+	}
+	if found == nil {
+		t.Fatalf("%s is not pending", name)
+	}
+	return found
+}
+
+func TestOwnerName(t *testing.T) {
+	if got := OwnerName("abc"); got != "@ba7816bf8f01cfea414140de5dae2223" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A link that takes over an alias, or that gets another owner, does not go on in an earlier row.
+func TestAnotherLinkGetsAnotherRow(t *testing.T) {
+	c, saved := NewCounter(), rows{}
+	link := Of{Name: "a", CountedFrom: day - 1, Owner: "one"}
+	other, given := link, link
+	other.CountedFrom++
+	given.Owner = "two"
+	for _, of := range []Of{link, other, link, given} {
+		if !c.Click(of, &Click{At: noon}) {
+			t.Fatal("there is no room")
+		}
+	}
+	seen := map[uint32]bool{}
+	for _, p := range c.Pending() {
+		if seen[p.Row] {
+			t.Errorf("row %d is there twice", p.Row)
+		}
+		seen[p.Row] = true
+		saved.write(p)
+		p.Saved(false)
+	}
+	got := map[Of]int64{}
+	for of, count := range saved {
+		got[of.Of] += count.Clicks
+	}
+	if want := map[Of]int64{link: 2, other: 1, given: 1, whose(OwnerName("one")): 3,
+		whose(OwnerName("two")): 1, whose(All): 4}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestFailedWritesComeFirst(t *testing.T) {
+	c := NewCounter()
+	for i := range 50 {
+		c.mustClick(t, fmt.Sprint(i), Click{At: noon})
+	}
+	for i, p := range c.Pending() {
+		if i%3 == 0 {
+			p.Failed(noon)
+		}
+	}
+	for i := range 50 {
+		c.mustClick(t, fmt.Sprint(i), Click{At: noon})
+	}
+	pending := c.Pending()
+	if failed := slices.IndexFunc(pending, func(p *Pending) bool {
+		return p.FailedAt.IsZero()
+	}); failed != 17 {
+		t.Errorf("%d counts with a failed write are first, want 17", failed)
+	}
+	for i, p := range pending[1:] {
+		if last := pending[i]; p.Row < last.Row && last.FailedAt.IsZero() == p.FailedAt.IsZero() {
+			t.Errorf("row %d comes after %d", p.Row, last.Row)
+		}
+	}
+}
+
+func TestSent(t *testing.T) {
+	c := NewCounter()
+	click := func(want bool) *Pending {
+		t.Helper()
+		c.mustClick(t, "a", Click{At: noon})
+		p := c.one(t, "a")
+		if p.Take(); p.Sent() != want {
+			t.Errorf("row %d: sent is %t", p.Row, !want)
+		}
+		return p
+	}
+	click(false) // taken, but not sent
+	click(false).Saved(false)
+	click(true).Saved(true)
+	p := click(false) // in a row of its own
+	p.Failed(noon)
+	if !p.Sent() {
+		t.Error("a failed write was not sent")
+	}
+	for _, p := range c.Pending() {
+		if p.Name == "a" {
+			p.Saved(false)
+		}
+	}
+	click(false)
+}
+
+func TestDrop(t *testing.T) {
+	c := NewCounter()
+	for _, fail := range []bool{false, true} {
+		c.mustClick(t, "a", Click{At: noon})
+		p := c.one(t, "a")
+		if fail {
+			p.Failed(noon)
+		}
+		p.Drop()
+		for _, p := range c.Pending() {
+			if p.Name == "a" {
+				t.Errorf("a dropped count is pending: %+v", p)
+			}
+		}
+		c.consistent(t)
+	}
+}
+
+// A click does not wait while the stripe of its link is locked.
+func TestClickTakesAnotherStripe(t *testing.T) {
+	c, saved := NewCounter(), rows{}
+	c.mustClick(t, "a", Click{At: noon})
+	for i := range c.stripes {
+		if s := &c.stripes[i]; len(s.fresh) > 0 {
+			s.mu.Lock()
+			c.mustClick(t, "a", Click{At: noon})
+			s.mu.Unlock()
+			break
+		}
+	}
+	saved.save(c)
+	if got := saved.of("a"); len(saved) != 2 || got.Clicks != 2 {
+		t.Errorf("%d rows, with %d clicks", len(saved), got.Clicks)
+	}
+}
+
+// When nothing can be saved any more, links that are known are counted a while longer.
+func TestKnownLinksHaveRoom(t *testing.T) {
+	c := NewCounter()
+	c.mustClick(t, "known", Click{At: noon})
+	c.Pending()
+	click := func(alias string) bool { return c.Click(whose(alias), &Click{At: noon}) }
+	c.bytes.Add(maxBytes)
+	if click("new") || !click("known") || !click("known") {
+		t.Error("a new link is counted, or a known one is not")
+	}
+	c.Pending()
+	if c.bytes.Add(knownBytes); click("known") {
+		t.Error("there is always room for known links")
+	}
+	c.bytes.Add(-maxBytes - knownBytes)
+	if got := c.one(t, "known").Take(); got.Clicks != 3 {
+		t.Errorf("%d clicks, want 3", got.Clicks)
 	}
 	c.consistent(t)
 }
 
 func TestMove(t *testing.T) {
 	tomorrow := noon.Add(25 * time.Hour)
+	of := whose("a")
+	of.Owner = "owner"
+	click := func(c *Counter, k Click) {
+		if !c.Click(of, &k) {
+			t.Fatal("there is no room")
+		}
+	}
 	start := func(clicks int) (c *Counter, saved rows) {
 		c, saved = NewCounter(), rows{}
 		c.SetKey(day, Key{1}, day)
 		for i := range clicks {
-			c.mustClick(t, "a", person(i, noon, fmt.Sprint(i%60), "DE"))
+			click(c, person(i, noon, fmt.Sprint(i%60), "DE"))
 		}
 		return c, saved
 	}
@@ -357,8 +573,10 @@ func TestMove(t *testing.T) {
 			t.Errorf("%d clicks moved, %v, with %d visitors; want %d with %d", today.Clicks,
 				today.Hours, today.Visitors.Estimate(), late, visitors)
 		}
-		if all := saved.of(All); all.Clicks != clicks {
-			t.Errorf("%d clicks of all links, want %d", all.Clicks, clicks)
+		for _, name := range []string{All, OwnerName("owner")} {
+			if all := saved.of(name); all.Clicks != clicks {
+				t.Errorf("%s: %d clicks, want %d", name, all.Clicks, clicks)
+			}
 		}
 	}
 	t.Run("what was never saved", func(t *testing.T) {
@@ -370,7 +588,7 @@ func TestMove(t *testing.T) {
 		c, saved := start(10)
 		saved.save(c)
 		for i := range 100 {
-			c.mustClick(t, "a", person(i, noon, fmt.Sprint(i%60), "DE"))
+			click(c, person(i, noon, fmt.Sprint(i%60), "DE"))
 		}
 		move(c, saved)
 		want(t, saved, 110, 100, 0) // the saved visitors cannot be subtracted
@@ -388,7 +606,7 @@ func TestMove(t *testing.T) {
 			}
 			late, visitors := int64(4), int64(1) // clicks since the failed write
 			for range late {
-				c.mustClick(t, "a", person(1, noon, "x", "FR"))
+				click(c, person(1, noon, "x", "FR"))
 			}
 			if !applied {
 				late, visitors = late+10, 10
@@ -399,7 +617,7 @@ func TestMove(t *testing.T) {
 	}
 	t.Run("to a count that is there", func(t *testing.T) {
 		c, saved := start(3)
-		c.mustClick(t, "a", person(9, tomorrow, "0", "DE"))
+		click(c, person(9, tomorrow, "0", "DE"))
 		move(c, saved)
 		want(t, saved, 4, 4, 3) // tomorrow has no key yet
 	})
@@ -546,18 +764,29 @@ func TestMemoryIsMeasured(t *testing.T) {
 			before := heap()
 			c := NewCounter()
 			c.SetKey(day, Key{1}, day)
+			look := func(counts string) {
+				used, said := heap()-before, c.bytes.Load()
+				t.Logf("%s: %d bytes each, and %d are said", counts, used/int64(test.aliases),
+					said/int64(test.aliases))
+				if said > maxBytes {
+					t.Fatal("that is more than there is room for")
+				}
+				if used > said*21/20 || used < said/2 {
+					t.Errorf("%s: %d KiB in memory, and %d KiB are said", counts, used>>10,
+						said>>10)
+				}
+			}
 			for i := range test.aliases {
 				test.click(c, fmt.Sprintf("alias%d", i), i)
 			}
-			used, said := heap()-before, c.bytes.Load()
-			t.Logf("%d bytes each, and %d are said", used/int64(test.aliases),
-				said/int64(test.aliases))
-			if said > maxBytes {
-				t.Fatal("that is more than there is room for")
+			look("fresh")
+			c.Pending()
+			look("known")
+			for i := range test.aliases {
+				test.click(c, fmt.Sprintf("alias%d", i), i)
 			}
-			if used > said*21/20 || used < said/2 {
-				t.Errorf("%d KiB in memory, and %d KiB are said", used>>10, said>>10)
-			}
+			c.Pending()
+			look("clicked again")
 			runtime.KeepAlive(c)
 		})
 	}
@@ -595,17 +824,27 @@ func TestMemoryIsBounded(t *testing.T) {
 				k.Names[Referrers], k.Names[Countries] = strings.Repeat("a", 50)+strconv.Itoa(i),
 					strconv.Itoa(i%250)
 			}, 27},
+		"aliases and owners": {1_000_000, true, strconv.Itoa, func(k *Click, i int) {
+			k.Names[Referrers] = strconv.Itoa(i)
+		}, 27},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := heap()
 			c := NewCounter()
+			of := func(i int) Of {
+				of := whose(test.alias(i))
+				if name == "aliases and owners" {
+					of.Owner = of.Name
+				}
+				return of
+			}
 			if test.key {
 				c.SetKey(day, Key{1}, day)
 			}
 			var counted int64
 			for i := range test.many {
 				k := person(i, noon)
-				if test.names(&k, i); c.Click(whose(test.alias(i)), &k) {
+				if test.names(&k, i); c.Click(of(i), &k) {
 					counted++
 				}
 			}
@@ -615,8 +854,13 @@ func TestMemoryIsBounded(t *testing.T) {
 			if used > test.most<<20 {
 				t.Errorf("%d KiB in memory, want at most %d MiB", used>>10, test.most)
 			}
-			if k := person(1, noon, "example.org"); !c.Click(whose(test.alias(0)), &k) {
+			if k := person(1, noon, "example.org"); !c.Click(of(0), &k) {
 				t.Error("what is known is not counted any more")
+			}
+			c.Pending()
+			if used := heap() - before; used > test.most<<20 {
+				t.Errorf("%d KiB in memory when they are pending, want at most %d MiB", used>>10,
+					test.most)
 			}
 			saved := rows{}
 			if saved.save(c); saved.of(All).Clicks != counted+1 {
@@ -758,7 +1002,10 @@ func TestClickAllocatesNothing(t *testing.T) {
 		Click{At: noon, Bot: true}
 	for name, click := range map[string]func(){
 		"a person's": func() { c.Click(whose("a"), &k) },
-		"a bot's":    func() { c.Click(whose("a"), &bot) },
+		"of a link with an owner": func() {
+			c.Click(Of{Name: "a", Owner: "o"}, &k)
+		},
+		"a bot's": func() { c.Click(whose("a"), &bot) },
 	} {
 		click()
 		if n := testing.AllocsPerRun(1000, click); n != 0 {

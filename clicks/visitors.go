@@ -124,7 +124,7 @@ func (v *Visitors) Merge(other *Visitors) {
 			v.bytes = sketchMax
 			return
 		}
-		v.bytes += other.bytes
+		v.bytes += other.bytes - sketchBytes + sketchGrows*fewVisitors
 		v.limit()
 	}
 }

@@ -91,6 +91,53 @@ func TestVisitorIsKnownAgain(t *testing.T) {
 	}
 }
 
+// The hash is SipHash-2-4: for this input, its authors publish this value.
+func TestKeyHash(t *testing.T) {
+	var key Key
+	v := Visitor{agent: 0x1716151413121110}
+	for i := range key {
+		key[i], v.address[i] = byte(i), byte(i)
+	}
+	if got := key.hash(v); got != 0xb8ad50c6f649af94 {
+		t.Errorf("got %x", got)
+	}
+}
+
+// Few visitors who come again and again take little space.
+func TestVisitorsComeAgain(t *testing.T) {
+	const many = 200
+	v := new(Visitors)
+	for range 100 {
+		v.Merge(visitors(new(Key), 0, many))
+		for i := range many {
+			v.add(new(Key).hash(visitor(i)))
+		}
+	}
+	if got, size := v.Estimate(), len(v.Encode()); got != many || size > 2000 ||
+		v.bytes >= sketchMax {
+		t.Errorf("%d visitors in %d bytes, and %d in memory", got, size, v.bytes)
+	}
+}
+
+// Of some visitors only the number is known, and it is added to what others merge to.
+func TestCountedVisitors(t *testing.T) {
+	for _, many := range []int{0, 1, 500} {
+		v := CountedVisitors(5)
+		v.Merge(visitors(new(Key), 0, many))
+		v.Merge(visitors(new(Key), 0, many))
+		v.Merge(new(CountedVisitors(7)))
+		alone := visitors(new(Key), 0, many)
+		if copied := v.copy(); v.Estimate() != 12+alone.Estimate() ||
+			copied.Estimate() != v.Estimate() {
+			t.Errorf("12 and %d visitors are %d, and %d copied", many, v.Estimate(),
+				copied.Estimate())
+		}
+	}
+	if v := CountedVisitors(5); v.Encode() != nil {
+		t.Error("a number of visitors is encoded")
+	}
+}
+
 func TestDecodeVisitors(t *testing.T) {
 	key := new(Key)
 	for _, many := range []int{0, 1, fewVisitors, 100, 3000, 20_000} {

@@ -186,8 +186,8 @@ func (c *Counter) lock(hash uint64) *stripe {
 	return s
 }
 
-// fresh returns the fresh count in s. It begins one if there is none, and returns nil if there is no
-// room for that.
+// fresh returns the fresh count in s, by the hash of its name. It begins one if there is none, and
+// returns nil if there is no room for that.
 func (c *Counter) fresh(s *stripe, hash uint64, of countOf, room bool) *counting {
 	first := s.fresh[hash]
 	for count := first; count != nil; count = count.next {

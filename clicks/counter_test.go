@@ -246,8 +246,8 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 	}
 }
 
-// Clicks come while counts are saved, forgotten and moved, and keys are made. In the end, the saved
-// rows of every link, of every owner and of All have each click for which Click returned true, once.
+// Clicks come while counts are saved, forgotten and moved, and keys are made. In the end, each click
+// for which Click returned true is once in the saved rows of its link, of its owner and of All.
 func TestClicksWhileSaving(t *testing.T) {
 	const aliases, clickers, each = 50, 8, 10_000
 	c, saved := NewCounter(), rows{}
@@ -730,7 +730,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// The size that the counter states is close to what counts take in memory. They take at most 5 %
+// The size that the counter states is close to what counts take in memory. They take at most 10 %
 // more, and at least half of it.
 func TestMemoryIsMeasured(t *testing.T) {
 	name := func(i, length int) string { return fmt.Sprintf("%0*d", length, i) }
@@ -771,7 +771,7 @@ func TestMemoryIsMeasured(t *testing.T) {
 				if said > maxBytes {
 					t.Fatal("that is more than there is room for")
 				}
-				if used > said*21/20 || used < said/2 {
+				if used > said*11/10 || used < said/2 {
 					t.Errorf("%s: %d KiB in memory, and %d KiB are said", counts, used>>10,
 						said>>10)
 				}

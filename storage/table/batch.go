@@ -131,7 +131,8 @@ func (t *Table) newBatch(writes []Write) (*batch, error) {
 			return nil, errors.New("a write without an ETag")
 		}
 		text = fmt.Appendf(text, "--changeset_%s\r\nContent-Transfer-Encoding: binary\r\n"+
-			"Content-Type: application/http\r\n\r\n%s %s", boundary, methods[w.Kind], t.service.url+t.name)
+			"Content-Type: application/http\r\n\r\n%s %s%s", boundary, methods[w.Kind],
+			t.service.url, t.name)
 		if w.Kind != Insert {
 			text = fmt.Appendf(text, "(PartitionKey='%s',RowKey='%s')", inURL(k.PartitionKey),
 				inURL(k.RowKey))

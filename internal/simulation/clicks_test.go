@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,16 +94,16 @@ func (r *round) checkClicks() {
 			add(least, run.answered)
 		}
 	}
-	saved := map[string]int64{}
-	for alias, days := range r.tables.Clicked() {
-		for _, c := range days {
-			saved[alias] += c.Clicks
-		}
-	}
+	saved, owners := r.saved(), int64(0)
 	for alias, n := range saved {
-		if n > most[alias] {
+		if strings.HasPrefix(alias, "@") { // all links of an owner together
+			owners += n
+		} else if n > most[alias] {
 			r.violation("%d clicks of %s were saved, of at most %d", n, alias, most[alias])
 		}
+	}
+	if owners > saved["*"] {
+		r.violation("%d clicks of owners were saved, and %d of all", owners, saved["*"])
 	}
 	for alias, n := range least {
 		if saved[alias] < n {
@@ -113,25 +114,44 @@ func (r *round) checkClicks() {
 	r.count.lost.Add(most["*"] - saved["*"])
 }
 
-// checkTotals checks that the totals of the roll-up equal the saved counts. A link that is gone has
-// no totals.
-func (r *round) checkTotals() {
-	saved, totals, live := map[string]int64{}, map[string]int64{}, map[string]bool{clicks.All: true}
+// saved returns the clicks in the tables of days, by alias, owner, and "*".
+func (r *round) saved() map[string]int64 {
+	saved := map[string]int64{}
+	for name, days := range r.tables.Clicked() {
+		for _, c := range days {
+			saved[name] += c.Clicks
+		}
+	}
+	return saved
+}
+
+// checkTotals checks that the roll-up has moved what was saved to the totals and to the months, and
+// that no table of a day is left. A link that is gone has neither.
+func (r *round) checkTotals(saved map[string]int64) {
+	want, totals, months := map[string]int64{}, map[string]int64{}, map[string]int64{}
+	live := map[string]bool{}
 	for _, row := range r.tables.Rows(r.tables.Links) {
 		live[row["RowKey"].(string)] = row["GoneReason"] == nil
 	}
-	for alias, days := range r.tables.Clicked() {
-		for _, c := range days {
-			if live[alias] {
-				saved[alias] += c.Clicks
-			}
+	for name, n := range saved {
+		if live[name] || name == clicks.All || strings.HasPrefix(name, "@") {
+			want[name] = n
 		}
 	}
 	for _, row := range r.tables.Rows(r.tables.ClickTotals) {
 		totals[row["RowKey"].(string)], _ = strconv.ParseInt(row["Clicks"].(string), 10, 64)
 	}
-	if !maps.Equal(saved, totals) {
-		r.violation("the totals are %v, and the days have %v", totals, saved)
+	for name, days := range r.tables.Monthly() {
+		for _, n := range days {
+			months[name] += n
+		}
+	}
+	if !maps.Equal(want, totals) || !maps.Equal(want, months) {
+		r.violation("the totals are %v, the months have %v, and the days had %v", totals, months,
+			want)
+	}
+	if days, _ := r.tables.ClickTables(); len(days) > 0 {
+		r.violation("these days are left: %v", days)
 	}
 }
 
@@ -194,6 +214,7 @@ func TestClicksAreExact(t *testing.T) {
 	}
 	rest()
 	r.checkClicks()
+	saved := r.saved()
 	r.advance(49 * time.Hour) // the day ended long enough ago
 	ctx, stop = context.WithCancel(context.Background())
 	for _, n := range r.nodes {
@@ -213,7 +234,7 @@ func TestClicksAreExact(t *testing.T) {
 	if status, body := r.nodes[0].control("rollup"); status != 200 {
 		t.Errorf("the roll-up fails although all is well: %d %s", status, body)
 	}
-	r.checkTotals()
+	r.checkTotals(saved)
 	for _, v := range r.violations {
 		t.Error(v)
 	}

@@ -126,6 +126,8 @@ var apiRoutes = map[string]string{
 	"DELETE /api/links/abcdef":          "holders",
 	"POST /api/links/abcdef/restore":    "holders",
 	"GET /api/links/abcdef/stats":       "holders",
+	"GET /api/stats/links":              "owners",
+	"GET /api/stats/clicks":             "owners",
 	"GET /api/stats/top":                "owners",
 	"GET /api/stats":                    "anyone",
 	"POST /api/claims":                  "owners",

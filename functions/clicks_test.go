@@ -5,9 +5,11 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tiney/clicks"
 	"tiney/functions"
@@ -17,20 +19,30 @@ import (
 // fakeClicks counts clicks in memory.
 type fakeClicks struct {
 	mu      sync.Mutex
-	clicked map[link.Alias][]clicks.Click
+	clicked map[link.Alias][]clicked
 	created int
 
 	top  []link.Link // for Top, the first one clicked most
+	asOf time.Time   // for Top
 	fail error       // the error of every method that returns one
+
+	totals  func(ctx context.Context) error // called by Totals, which returns its error
+	totaled []int                           // how many links each call of Totals was for
+}
+
+// clicked is a click, and the owner that the link had.
+type clicked struct {
+	clicks.Click
+	owner string
 }
 
 func (f *fakeClicks) Click(l link.Link, k clicks.Click) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.clicked == nil {
-		f.clicked = map[link.Alias][]clicks.Click{}
+		f.clicked = map[link.Alias][]clicked{}
 	}
-	f.clicked[l.Alias] = append(f.clicked[l.Alias], k)
+	f.clicked[l.Alias] = append(f.clicked[l.Alias], clicked{k, l.Owner})
 }
 
 func (f *fakeClicks) Created(links int) {
@@ -39,26 +51,52 @@ func (f *fakeClicks) Created(links int) {
 	f.created += links
 }
 
-func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
-	error) {
+// days returns the counts of the clicks that count accepts.
+func (f *fakeClicks) days(from, to clicks.Day, count func(a link.Alias, k clicked) bool) (
+	[]clicks.Count, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	counter := clicks.NewCounter()
 	for day := from; day <= to; day++ {
 		counter.SetKey(day, clicks.Key{}, from)
 	}
-	for _, k := range f.clicked[l.Alias] {
-		if day := clicks.DayOf(k.At); day >= from && day <= to {
-			counter.Click(clicks.Of{Name: string(l.Alias)}, &k)
+	const name = "x"
+	for a, all := range f.clicked {
+		for _, k := range all {
+			if day := clicks.DayOf(k.At); day >= from && day <= to && count(a, k) {
+				counter.Click(clicks.Of{Name: name}, &k.Click)
+			}
 		}
 	}
 	days := make([]clicks.Count, to-from+1)
 	for _, p := range counter.Pending() {
-		if p.Name == string(l.Alias) {
+		if p.Name == name {
 			days[p.Day-from] = *p.Take()
 		}
 	}
 	return days, f.fail
+}
+
+func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
+	error) {
+	return f.days(from, to, func(a link.Alias, _ clicked) bool { return a == l.Alias })
+}
+
+func (f *fakeClicks) OwnerDays(_ context.Context, owner string, from, to clicks.Day) (
+	[]clicks.Count, error) {
+	return f.days(from, to, func(_ link.Alias, k clicked) bool { return k.owner == owner })
+}
+
+func (f *fakeClicks) LinksDays(_ context.Context, links []link.Link, from, to clicks.Day) (
+	[]clicks.Total, error) {
+	days, err := f.days(from, to, func(a link.Alias, _ clicked) bool {
+		return slices.ContainsFunc(links, func(l link.Link) bool { return l.Alias == a })
+	})
+	totals := make([]clicks.Total, len(days))
+	for i, day := range days {
+		totals[i] = clicks.Total{Clicks: day.Clicks, Bots: day.Bots}
+	}
+	return totals, err
 }
 
 func (f *fakeClicks) total(a link.Alias) (t clicks.Total) {
@@ -72,10 +110,16 @@ func (f *fakeClicks) total(a link.Alias) (t clicks.Total) {
 	return t
 }
 
-func (f *fakeClicks) Totals(_ context.Context, links []link.Link) (totals []clicks.Total,
+func (f *fakeClicks) Totals(ctx context.Context, links []link.Link) (totals []clicks.Total,
 	err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.totaled = append(f.totaled, len(links))
+	if f.totals != nil {
+		if err := f.totals(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for _, l := range links {
 		t := f.total(l.Alias)
 		t.Add(clicks.Total{Clicks: l.Before.Clicks, Bots: l.Before.Bots, Last: l.Before.LastAt})
@@ -84,21 +128,18 @@ func (f *fakeClicks) Totals(_ context.Context, links []link.Link) (totals []clic
 	return totals, f.fail
 }
 
-func (f *fakeClicks) TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.Total, error) {
-	return f.Totals(ctx, links)
-}
-
 func (f *fakeClicks) Top(_ context.Context, owner string, window clicks.Window,
-	limit int) (links []link.Link, counts []int64, err error) {
+	limit int) (links []link.Link, counts []int64, asOf time.Time, err error) {
 	for i, l := range f.top {
 		if (owner == "" || l.Owner == owner) && len(links) < limit {
 			links, counts = append(links, l), append(counts, int64(len(f.top)-i))
 		}
-		if window == clicks.LastDay { // all other links were clicked before
+		// The first link was clicked today, the last one a month ago, and all others this week.
+		if window == clicks.LastDay || window == clicks.LastWeek && i+2 == len(f.top) {
 			break
 		}
 	}
-	return links, counts, f.fail
+	return links, counts, f.asOf, f.fail
 }
 
 func (f *fakeClicks) Service(context.Context) (clicks.Total, error) {
@@ -173,7 +214,7 @@ func TestWhatCountsAsAClick(t *testing.T) {
 			r := newRig(t, func(c *functions.Config) {
 				c.CountClicks = cmp.Or(test.mode, clicks.ModeFull)
 			})
-			r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+			r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", Owner: "ann"})
 			if w := r.do(cmp.Or(test.method, "GET"), "/abcdef", "",
 				append(headers, test.more...)...); w.Code != http.StatusFound {
 				t.Fatalf("got %d", w.Code)
@@ -189,7 +230,7 @@ func TestWhatCountsAsAClick(t *testing.T) {
 				t.Fatalf("%d clicks, want 1", len(got))
 			}
 			test.want.At = r.clock.Now()
-			if got[0] != *test.want {
+			if got[0] != (clicked{*test.want, "ann"}) {
 				t.Errorf("got  %+v\nwant %+v", got[0], *test.want)
 			}
 		})

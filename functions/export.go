@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 
 	"tiney/access"
 	"tiney/clicks"
@@ -14,6 +15,9 @@ import (
 
 // maxExport is the most links in one page of an export.
 const maxExport = 1000
+
+// exportChunk is of how many links an export reads the totals at once.
+const exportChunk = 100
 
 // allOwners, as owner, exports every owner's links; admins only.
 const allOwners = "*"
@@ -90,21 +94,39 @@ func (s *service) export(
 	return nil
 }
 
-// exportPage returns a page of an owner's links, or of all links. The latter may include deleted
-// links.
+// exportPage returns a page of an owner's links, or of all links, and their totals. The latter may
+// include deleted links. It reads a chunk of links and their totals at a time, and no further chunk
+// after half of the request's time. If the totals of a further chunk cannot be read, the page ends
+// before that chunk.
 func (s *service) exportPage(ctx context.Context, owner string, all bool, after string) (
 	links []link.Link, totals []clicks.Total, next string, err error,
 ) {
-	read := s.LinkTotals.Totals
-	if all {
-		links, next, _, err = s.Links.All(ctx, after, maxExport)
-		read = s.LinkTotals.TotalsOfAll
-	} else {
+	list := func(after string, limit int) ([]link.Link, string, error) {
+		if all {
+			links, next, _, err := s.Links.All(ctx, after, limit)
+			return links, next, err
+		}
 		kept := func(l link.Link) bool { return l.DeletedAt.IsZero() }
-		links, next, err = s.Links.List(ctx, owner, after, maxExport, kept)
+		return s.Links.List(ctx, owner, after, limit, kept)
 	}
-	if err == nil {
-		totals, err = read(ctx, links)
+	deadline, _ := ctx.Deadline()
+	half := time.Now().Add(time.Until(deadline) / 2)
+	for next = after; len(links) < maxExport; {
+		chunk, end, err := list(next, min(exportChunk, maxExport-len(links)))
+		var counted []clicks.Total
+		if err == nil {
+			counted, err = s.LinkTotals.Totals(ctx, chunk)
+		}
+		if errors.Is(err, link.ErrUnavailable) && next != after {
+			break
+		}
+		if err != nil {
+			return nil, nil, "", err
+		}
+		links, totals, next = append(links, chunk...), append(totals, counted...), end
+		if next == "" || !time.Now().Before(half) {
+			break
+		}
 	}
-	return links, totals, next, err
+	return links, totals, next, nil
 }

@@ -146,6 +146,8 @@ func New(c Config) (http.Handler, error) {
 		"DELETE /api/links/{alias}":       s.holders(s.deleteLink),
 		"POST /api/links/{alias}/restore": s.holders(s.restoreLink),
 		"GET /api/links/{alias}/stats":    s.holders(s.linkStats),
+		"GET /api/stats/links":            s.owners(s.linksStats),
+		"GET /api/stats/clicks":           s.owners(s.clicksOf),
 		"GET /api/stats/top":              s.owners(s.topLinks),
 		"GET /api/stats":                  whoMayCount(s.serviceStats),
 		"POST /api/claims":                s.owners(s.claim),

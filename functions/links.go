@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"tiney/access"
+	"tiney/clicks"
 	"tiney/link"
 )
 
@@ -24,11 +25,16 @@ type linkView struct {
 	*clicksView
 }
 
-// clicksView has the totals of a link. A list has it if the request asks for it.
+// clicksView has the totals of a link. A list has it if the request asks for it. The zero value,
+// whose members are null, says that they cannot be read at the moment.
 type clicksView struct {
-	Clicks int64   `json:"clicks"`
-	Bots   int64   `json:"bots"`
+	Clicks *int64  `json:"clicks"`
+	Bots   *int64  `json:"bots"`
 	LastAt *string `json:"lastClickAtUtc"`
+}
+
+func viewTotal(t clicks.Total) *clicksView {
+	return &clicksView{&t.Clicks, &t.Bots, formatTime(t.Last)}
 }
 
 func (s *service) viewLink(l link.Link) linkView {

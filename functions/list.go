@@ -18,6 +18,9 @@ import (
 const wrongCursor = "cursor must be the nextCursor of a list with the same " +
 	"owner, q, tag and state. Leave it out to start again."
 
+// totalsTime is how long a list waits for the totals of its links. Without them it is still a list.
+const totalsTime = 3 * time.Second
+
 // filter says which links a list has.
 type filter struct{ owner, q, tag, state string }
 
@@ -69,12 +72,17 @@ func (s *service) listLinks(
 		page.Items[i] = s.viewLink(l)
 	}
 	if withClicks {
+		ctx, cancel := context.WithTimeout(ctx, totalsTime)
 		totals, err := s.LinkTotals.Totals(ctx, found)
-		if err != nil {
+		cancel()
+		if err != nil && !errors.Is(err, link.ErrUnavailable) {
 			return err
 		}
-		for i, t := range totals {
-			page.Items[i].clicksView = &clicksView{t.Clicks, t.Bots, formatTime(t.Last)}
+		for i := range page.Items {
+			page.Items[i].clicksView = new(clicksView)
+			if err == nil {
+				page.Items[i].clicksView = viewTotal(totals[i])
+			}
 		}
 	}
 	if next != "" {

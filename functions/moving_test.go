@@ -1,7 +1,9 @@
 package functions_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -289,6 +291,70 @@ func TestExport(t *testing.T) {
 	if len(results) != 3 || !strings.Contains(results[0], " 201 ") {
 		t.Errorf("got %q", results)
 	}
+}
+
+// An export has the totals of all its links. If they take long or cannot be read, its page is
+// shorter.
+func TestExportWaitsForClicks(t *testing.T) {
+	for name, test := range map[string]struct {
+		totals func(call int) slow // how long each call takes, counted from 0
+		links  int                 // on the first page
+		status int
+		took   time.Duration
+	}{
+		"fast": {func(int) slow { return 0 }, 1000, 200, 0},
+		"slow": {func(int) slow { return slow(time.Second) }, 300, 200, 3 * time.Second},
+		"just within half of the time": {func(int) slow { return slow(500 * time.Millisecond) },
+			500, 200, 2500 * time.Millisecond},
+		"one of them too slow": {func(call int) slow { return slow(call/7) * slow(time.Hour) },
+			700, 200, 5 * time.Second},
+		"too slow": {func(int) slow { return slow(time.Hour) }, 0, 503, 5 * time.Second},
+	} {
+		for _, target := range []string{"ann /api/export", "admin /api/export?owner=*"} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				for i := range 1010 {
+					r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprintf("a%04d", i)), Owner: "ann",
+						LongURL: "https://example.com/", Before: link.Count{Clicks: int64(i)},
+						CreatedAt: r.clock.Now().Add(-time.Duration(i) * time.Second)})
+				}
+				call := 0
+				r.clicks.totals = func(ctx context.Context) error {
+					call++
+					return test.totals(call - 1).call(ctx)
+				}
+				who, path, _ := strings.Cut(target, " ")
+				begun := time.Now()
+				w := r.as(who, http.MethodGet, path, "")
+				took := time.Since(begun)
+				if w.Code != test.status || took != test.took {
+					t.Fatalf("%s: %s: got %d after %v", name, target, w.Code, took)
+				}
+				if test.status != 200 {
+					wantProblem(t, w, test.status, "storage-unavailable", "")
+					return
+				}
+				first := strings.Count(w.Body.String(), "\n")
+				r.clicks.totals = nil
+				rest, _ := r.exported(who, next(w))
+				all := slices.Collect(strings.Lines(w.Body.String() + strings.Join(rest, "")))
+				for i, line := range all {
+					if !strings.HasPrefix(line, fmt.Sprintf(`{"alias":"a%04d"`, i)) ||
+						!strings.Contains(line, fmt.Sprintf(`"clicks":%d,`, i)) {
+						t.Fatalf("%s: %s: line %d is %s", name, target, i, line)
+					}
+				}
+				if first != test.links || len(all) != 1010 || slices.Max(r.clicks.totaled) != 100 {
+					t.Errorf("%s: %s: %d links, then %d, in calls for %v", name, target, first,
+						len(rest), r.clicks.totaled)
+				}
+			})
+		}
+	}
+	r := newRig(t)
+	r.putClicked()
+	r.clicks.totals = func(context.Context) error { return errors.New("a fault") }
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/export", ""), 500, "internal", "")
 }
 
 func TestExportIsRefused(t *testing.T) {

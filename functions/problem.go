@@ -124,6 +124,11 @@ var (
 		"Try again in a moment",
 		"The place where links are kept does not respond at the moment. Nothing is wrong with "+
 			"your request: repeat it in a few seconds.")
+	computingProblem = newProblem(http.StatusServiceUnavailable, "computing",
+		"Being computed",
+		"The links with the most clicks are being computed. If this takes minutes, the place where "+
+			"clicks are kept does not respond. Nothing is wrong with your request: repeat it in a "+
+			"few seconds.")
 	aliasesTakenProblem = newProblem(http.StatusInternalServerError, "aliases-taken",
 		"No free alias found",
 		"Every alias that was tried is taken. Repeat the request; if this happens again, "+

@@ -1,8 +1,10 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -14,27 +16,33 @@ import (
 )
 
 const (
-	defaultDays = 30 // of a link's statistics
+	defaultDays = 30 // of statistics
 	topNames    = 10 // of each dimension
 )
 
-// statsView are the statistics of a link for a range of days. All members are always present.
+// maxTagged is of how many links with a tag the clicks are added up.
+const maxTagged = 100
+
+// statsView are the statistics of a link, or of several together, for a range of days. All members
+// are always present, except that there is either an alias or an owner. Null is what is not known
+// of links with a tag.
 type statsView struct {
-	Alias     link.Alias  `json:"alias"`
-	From      string      `json:"from"`
-	To        string      `json:"to"`
-	Interval  string      `json:"interval"`
-	Clicks    int64       `json:"clicks"`
-	Bots      int64       `json:"bots"`
-	Visitors  int64       `json:"visitors"`
-	AverageMs *float64    `json:"averageMs"`
-	LastAt    *string     `json:"lastAtUtc"`
-	Series    []bucket    `json:"series"`
-	Referrers []namedView `json:"referrers"`
-	Countries []namedView `json:"countries"`
-	Browsers  []namedView `json:"browsers"`
-	Systems   []namedView `json:"systems"`
-	Devices   []namedView `json:"devices"`
+	Alias     link.Alias   `json:"alias,omitzero"`
+	Owner     string       `json:"owner,omitzero"`
+	From      string       `json:"from"`
+	To        string       `json:"to"`
+	Interval  string       `json:"interval"`
+	Clicks    int64        `json:"clicks"`
+	Bots      int64        `json:"bots"`
+	Visitors  *int64       `json:"visitors"`
+	AverageMs *float64     `json:"averageMs"`
+	LastAt    *string      `json:"lastAtUtc"`
+	Series    []bucket     `json:"series"`
+	Referrers *[]namedView `json:"referrers"`
+	Countries *[]namedView `json:"countries"`
+	Browsers  *[]namedView `json:"browsers"`
+	Systems   *[]namedView `json:"systems"`
+	Devices   *[]namedView `json:"devices"`
 }
 
 // bucket is a day or an hour.
@@ -42,7 +50,7 @@ type bucket struct {
 	At       string `json:"at"`
 	Clicks   int64  `json:"clicks"`
 	Bots     int64  `json:"bots"`
-	Visitors *int64 `json:"visitors"` // nil for an hour
+	Visitors *int64 `json:"visitors"` // nil for an hour, and for links with a tag
 }
 
 type namedView struct {
@@ -71,16 +79,83 @@ func (s *service) linkStats(
 	if err != nil {
 		return err
 	}
+	v := viewStats(from, days, hourly)
+	v.Alias = l.Alias
+	v.respond(w, r)
+	return nil
+}
+
+// linksStats handles GET /api/stats/links: the statistics of all links of an owner together, or of
+// those with a tag.
+func (s *service) linksStats(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	query := parametersOf(r)
+	owner := cmp.Or(query.text("owner"), who.Owner)
+	tag := query.text("tag")
+	from, to := s.days(&query)
+	hourly := query.oneOf("interval", "day", "hour") == "hour"
+	if hourly && tag != "" {
+		query.wrong("interval", "interval must be day if there is a tag.")
+	}
+	switch {
+	case owner != who.Owner && !who.Admin:
+		return link.ErrForbidden
+	case query.problem != nil:
+		return query.problem
+	}
+	var v statsView
+	if tag == "" {
+		days, err := s.Statistics.OwnerDays(ctx, owner, from, to)
+		if err != nil {
+			return err
+		}
+		v = viewStats(from, days, hourly)
+	} else {
+		links, err := s.tagged(ctx, owner, tag)
+		if err != nil {
+			return err
+		}
+		days, err := s.Statistics.LinksDays(ctx, links, from, to)
+		if err != nil {
+			return err
+		}
+		v = viewTotals(from, days)
+	}
+	v.Owner = owner
+	v.respond(w, r)
+	return nil
+}
+
+// tagged returns all links of an owner with a tag, except deleted ones. It returns a problem if
+// there are too many.
+func (s *service) tagged(ctx context.Context, owner, tag string) (links []link.Link, err error) {
+	keep := filter{owner: owner, tag: tag}.keep(s.Now())
+	for after, more := "", true; more; more = after != "" {
+		var found []link.Link
+		found, after, err = s.Links.List(ctx, owner, after, maxTagged+1, keep)
+		if err != nil {
+			return nil, err
+		}
+		if links = append(links, found...); len(links) > maxTagged {
+			return nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf(
+				"More than %d links have this tag. The clicks of at most %[1]d links are added up.",
+				maxTagged), "tag")
+		}
+	}
+	return links, nil
+}
+
+// respond responds with the statistics, as JSON or CSV.
+func (v *statsView) respond(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept")
-	v := viewStats(l.Alias, from, days, hourly)
 	if prefers(r.Header, "text/csv") {
 		setHeaders(w, "text/csv; charset=utf-8")
 		writeSeries(w, v.Series)
-		return nil
+		return
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, v)
-	return nil
 }
 
 // days returns the range of days that a query asks for.
@@ -113,24 +188,28 @@ func (s *service) days(query *parameters) (from, to clicks.Day) {
 	return from, to
 }
 
-// viewStats returns the view of days. The first of them is from.
-func viewStats(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) statsView {
-	to := from + clicks.Day(len(days)-1)
-	v := statsView{
-		Alias:    a,
+// newStats returns the view of a number of days without clicks. The first of them is from.
+func newStats(from clicks.Day, days int) statsView {
+	return statsView{
 		From:     from.Start().Format(time.DateOnly),
-		To:       to.Start().Format(time.DateOnly),
+		To:       (from + clicks.Day(days-1)).Start().Format(time.DateOnly),
 		Interval: "day",
 	}
+}
+
+// viewStats returns the view of days. The first of them is from.
+func viewStats(from clicks.Day, days []clicks.Count, hourly bool) statsView {
+	v := newStats(from, len(days))
 	if hourly {
 		v.Interval = "hour"
 	}
 	var all clicks.Count
+	var visitors int64
 	each := make([]*clicks.Count, len(days))
 	for i := range days {
 		start := (from + clicks.Day(i)).Start()
-		visitors := days[i].Visitors.Estimate()
-		v.Visitors += visitors
+		ofDay := days[i].Visitors.Estimate()
+		visitors += ofDay
 		if hourly {
 			for hour, h := range days[i].Hours {
 				v.Series = append(v.Series, bucket{
@@ -140,25 +219,35 @@ func viewStats(a link.Alias, from clicks.Day, days []clicks.Count, hourly bool) 
 				})
 			}
 		} else {
-			v.Series = append(v.Series, bucket{at(start), days[i].Clicks, days[i].Bots, &visitors})
+			v.Series = append(v.Series, bucket{at(start), days[i].Clicks, days[i].Bots, &ofDay})
 		}
 		days[i].Visitors = clicks.Visitors{} // cannot be merged: each day has its own key
 		each[i] = &days[i]
 	}
 	all.Merge(each...)
-	v.Clicks, v.Bots = all.Clicks, all.Bots
+	v.Clicks, v.Bots, v.Visitors = all.Clicks, all.Bots, &visitors
 	v.AverageMs, v.LastAt = milliseconds(all.Total), formatTime(all.Last)
-	for d, names := range map[clicks.Dimension]*[]namedView{
-		clicks.Referrers: &v.Referrers,
-		clicks.Countries: &v.Countries,
-		clicks.Browsers:  &v.Browsers,
-		clicks.Systems:   &v.Systems,
-		clicks.Devices:   &v.Devices,
-	} {
-		*names = []namedView{}
+	top := func(d clicks.Dimension) *[]namedView {
+		names := []namedView{}
 		for _, n := range all.Top(d, topNames) {
-			*names = append(*names, namedView(n))
+			names = append(names, namedView(n))
 		}
+		return &names
+	}
+	v.Referrers, v.Countries = top(clicks.Referrers), top(clicks.Countries)
+	v.Browsers, v.Systems, v.Devices = top(clicks.Browsers), top(clicks.Systems),
+		top(clicks.Devices)
+	return v
+}
+
+// viewTotals returns the view of days of which only clicks and bots are known.
+func viewTotals(from clicks.Day, days []clicks.Total) statsView {
+	v := newStats(from, len(days))
+	for i, t := range days {
+		v.Clicks += t.Clicks
+		v.Bots += t.Bots
+		start := (from + clicks.Day(i)).Start()
+		v.Series = append(v.Series, bucket{At: at(start), Clicks: t.Clicks, Bots: t.Bots})
 	}
 	return v
 }
@@ -198,13 +287,18 @@ func (s *service) topLinks(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
 	query := parametersOf(r)
-	window := query.oneOf("window", string(clicks.LastDay), string(clicks.LastWeek))
+	window := query.oneOf("window",
+		string(clicks.LastDay), string(clicks.LastWeek), string(clicks.LastMonth))
 	limit := query.integer("limit", 10, 1, 100)
 	if query.problem != nil {
 		return query.problem
 	}
-	links, counts, err := s.Statistics.Top(ctx, managedOwner(who), clicks.Window(window), limit)
-	if err != nil {
+	links, counts, asOf, err := s.Statistics.Top(ctx, managedOwner(who), clicks.Window(window),
+		limit)
+	switch {
+	case errors.Is(err, link.ErrUnavailable):
+		return computingProblem
+	case err != nil:
 		return err
 	}
 	type clicked struct {
@@ -220,8 +314,9 @@ func (s *service) topLinks(
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
 		Window string    `json:"window"`
+		AsOf   string    `json:"asOfUtc"`
 		Items  []clicked `json:"items"`
-	}{window, items})
+	}{window, at(asOf.UTC()), items})
 	return nil
 }
 

@@ -1,13 +1,16 @@
 package functions_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tiney/clicks"
@@ -24,10 +27,11 @@ func clicker(at time.Time, address, referrer string) clicks.Click {
 
 // putClicked stores a link of ann's, made on the clock's day, and counts clicks on it.
 func (r *rig) putClicked(ks ...clicks.Click) {
-	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", Owner: "ann",
-		CreatedAt: r.clock.Now()})
+	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/", Owner: "ann",
+		CreatedAt: r.clock.Now()}
+	r.fake.Put(l)
 	for _, k := range ks {
-		r.clicks.Click(link.Link{Alias: "abcdef"}, k)
+		r.clicks.Click(l, k)
 	}
 }
 
@@ -279,26 +283,214 @@ func TestWhoMaySeeStats(t *testing.T) {
 	}
 }
 
+// Clicks of all links of an owner count together, and for the owner that the link had at the time.
+func TestStatsOfAnOwner(t *testing.T) {
+	r := newRig(t)
+	today := day(r.clock.Now())
+	yesterday := today.Add(-24 * time.Hour)
+	moved := link.Link{Alias: "moved", LongURL: "https://example.com/", Owner: "ann"}
+	r.fake.Put(moved)
+	r.putClicked(clicker(yesterday.Add(-time.Nanosecond), "192.0.2.1", "before.example"),
+		clicker(yesterday, "192.0.2.1", "a.example"), clicks.Click{At: yesterday, Bot: true})
+	r.clicks.Click(moved, clicker(today, "192.0.2.1", "b.example"))
+	moved.Owner = "bob"
+	r.fake.Put(moved)
+	r.clicks.Click(moved, clicker(today, "192.0.2.1", "c.example"))
+
+	from, to := yesterday.Format(time.DateOnly), today.Format(time.DateOnly)
+	want := fmt.Sprintf(`{"owner":"ann","from":%q,"to":%q,"interval":"day","clicks":2,`+
+		`"bots":1,"visitors":2,"averageMs":1.5,"lastAtUtc":"%sT00:00:00Z",`+
+		`"series":[{"at":"%sT00:00:00Z","clicks":1,"bots":1,"visitors":1},`+
+		`{"at":"%[2]sT00:00:00Z","clicks":1,"bots":0,"visitors":1}],`+
+		`"referrers":[{"name":"a.example","clicks":1},{"name":"b.example","clicks":1}],`+
+		`"countries":[{"name":"DE","clicks":2}],`+
+		`"browsers":[{"name":"Chrome","clicks":2}],"systems":[{"name":"Windows","clicks":2}],`+
+		`"devices":[{"name":"desktop","clicks":2}]}`, from, to, to, from)
+	for request, want := range map[string]string{
+		"ann":             want,
+		"ann owner=ann":   want,
+		"ann tag=":        want,
+		"admin owner=ann": want,
+		"bob":             `{"owner":"bob",`,
+		"admin":           `{"owner":"admin",`, // who has no clicks
+	} {
+		who, query, _ := strings.Cut(request, " ")
+		w := r.as(who, "GET", "/api/stats/links?from="+from+"&"+query, "")
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 ||
+			!strings.HasPrefix(got, want) || w.Header().Get("Vary") != "Accept" ||
+			strings.Contains(got, `"clicks":2`) != strings.Contains(want, `"ann"`) {
+			t.Errorf("%s: got %d %v %s\nwant %s", request, w.Code, w.Header(), got, want)
+		}
+	}
+	w := r.as("ann", "GET", "/api/stats/links?interval=hour&from="+from, "", "Accept", "text/csv")
+	if rows := strings.Split(w.Body.String(), "\r\n"); len(rows) != 1+48+1 ||
+		rows[1] != from+"T00:00:00Z,1,1," {
+		t.Errorf("got %d %q", w.Code, rows)
+	}
+	if w := r.as("ann", "GET", "/api/stats/links", ""); strings.Count(w.Body.String(),
+		`"at"`) != 30 {
+		t.Errorf("by default: got %d %s", w.Code, w.Body)
+	}
+	wantProblem(t, r.as("ann", "GET", "/api/stats/links?owner=bob&from=x", ""), 403, "forbidden",
+		"")
+	for query, field := range map[string]string{"from=x": "from", "to=x": "to",
+		"interval=week": "interval", "owner=ann&owner=ann": "owner", "tag=a&tag=b": "tag",
+		"tag=a&interval=hour": "interval"} {
+		wantProblem(t, r.as("ann", "GET", "/api/stats/links?"+query, ""), 400, "parameter", field)
+	}
+}
+
+// Of links with a tag, only clicks and bots are known.
+func TestStatsOfATag(t *testing.T) {
+	r := newRig(t)
+	today := day(r.clock.Now())
+	put := func(a, owner, tag string, change ...func(*link.Link)) {
+		l := link.Link{Alias: link.Alias(a), LongURL: "https://example.com/", Owner: owner,
+			Tags: []string{"other", tag}}
+		for _, c := range change {
+			c(&l)
+		}
+		r.fake.Put(l)
+		r.clicks.Click(l, clicker(today, "192.0.2.1", "a.example"))
+		r.clicks.Click(l, clicks.Click{At: today, Bot: true})
+	}
+	put("live", "ann", "work")
+	put("disabled", "ann", "work", func(l *link.Link) { l.Disabled = true })
+	put("expired", "ann", "work", func(l *link.Link) { l.ExpiresAt = today })
+	put("deleted", "ann", "work", func(l *link.Link) { l.DeletedAt = today })
+	put("another", "ann", "Work")
+	put("bobs", "bob", "work")
+	date := today.Format(time.DateOnly)
+	path := "/api/stats/links?from=" + date + "&tag=work"
+	want := func(clicks int) string {
+		return fmt.Sprintf(`{"owner":"ann","from":%q,"to":%[1]q,"interval":"day","clicks":%d,`+
+			`"bots":%[2]d,"visitors":null,"averageMs":null,"lastAtUtc":null,`+
+			`"series":[{"at":"%[1]sT00:00:00Z","clicks":%[2]d,"bots":%[2]d,"visitors":null}],`+
+			`"referrers":null,"countries":null,"browsers":null,"systems":null,"devices":null}`,
+			date, clicks)
+	}
+	for request, want := range map[string]string{
+		"ann ":              want(3),
+		"admin &owner=ann":  want(3),
+		"ann &interval=day": want(3),
+	} {
+		who, query, _ := strings.Cut(request, " ")
+		w := r.as(who, "GET", path+query, "")
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 ||
+			strings.ReplaceAll(got, `\"`, `"`) != want {
+			t.Errorf("%s: got %d %s\nwant %s", request, w.Code, got, want)
+		}
+	}
+	w := r.as("ann", "GET", path, "", "Accept", "text/csv")
+	if want := "at,clicks,bots,visitors\r\n" + date + "T00:00:00Z,3,3,\r\n"; w.Body.String() != want {
+		t.Errorf("got %d %q, want %q", w.Code, w.Body, want)
+	}
+	w = r.as("ann", "GET", strings.Replace(path, "tag=work", "tag=none", 1), "")
+	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want(0) {
+		t.Errorf("a tag that no link has: got %d %s", w.Code, got)
+	}
+	wantProblem(t, r.as("bob", "GET", path+"&owner=ann", ""), 403, "forbidden", "")
+
+	// The links are on several pages of the list, and 100 of them are enough.
+	for i := range 1100 {
+		put(fmt.Sprint("many", i), "ann", "nothing", func(l *link.Link) { l.CreatedAt = today })
+	}
+	for i := range 97 {
+		put(fmt.Sprint("work", i), "ann", "work")
+	}
+	if w := r.as("ann", "GET", path, ""); strings.TrimSpace(w.Body.String()) != want(100) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	put("hundredAndFirst", "ann", "work")
+	wantProblem(t, r.as("ann", "GET", path, ""), 400, "parameter", "tag")
+
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, r.as("ann", "GET", path, ""), 503, "storage-unavailable", "")
+}
+
+func TestClicksOfSomeLinks(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	r.putClicked(clicker(now, "192.0.2.1", "a.example"), clicks.Click{At: now, Bot: true})
+	for _, l := range []link.Link{
+		{Alias: "imported", Owner: "ann", Before: link.Count{Clicks: 7, Bots: 2, LastAt: now}},
+		{Alias: "deleted", Owner: "ann", DeletedAt: now},
+		{Alias: "bobs", Owner: "bob"},
+		{Alias: "nobodys"},
+		{Alias: "tomb", GoneReason: link.StateDeleted, GoneAt: now},
+	} {
+		l.LongURL = "https://example.com/"
+		r.fake.Put(l)
+	}
+	at := now.Format(time.RFC3339)
+	abcdef := `{"alias":"abcdef","clicks":1,"bots":1,"lastClickAtUtc":"` + at + `"}`
+	imported := `{"alias":"imported","clicks":7,"bots":2,"lastClickAtUtc":"` + at + `"}`
+	none := func(a string) string {
+		return `{"alias":"` + a + `","clicks":0,"bots":0,"lastClickAtUtc":null}`
+	}
+	for request, want := range map[string]string{
+		"ann abcdef":                                        abcdef,
+		"ann imported,abcdef":                               imported + "," + abcdef,
+		"ann abcdef%2Cimported":                             abcdef + "," + imported,
+		"ann deleted,abcdef":                                none("deleted") + "," + abcdef,
+		"ann abcdef,imported,abcdef":                        abcdef + "," + imported,
+		"ann unknown,bobs,nobodys,tomb":                     "",
+		"ann a.b,,admin,abcdef,%00,Abcdef":                  abcdef,
+		"bob abcdef,bobs":                                   none("bobs"),
+		"admin nobodys,bobs,unknown":                        none("nobodys") + "," + none("bobs"),
+		"ann " + strings.Repeat("abcdef,", 99) + "imported": abcdef + "," + imported,
+		"ann " + strings.Repeat("x", 4000-7) + ",abcdef":    abcdef,
+		"ann ,": "",
+	} {
+		who, aliases, _ := strings.Cut(request, " ")
+		w := r.as(who, "GET", "/api/stats/clicks?alias="+aliases, "")
+		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 ||
+			got != `{"items":[`+want+`]}` || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: got %d %s\nwant %s", request, w.Code, got, want)
+		}
+	}
+	for _, query := range []string{"", "alias=", "alias=a&alias=b",
+		"alias=" + strings.Repeat("a,", 100) + "a", "alias=" + strings.Repeat("x", 4001)} {
+		wantProblem(t, r.as("ann", "GET", "/api/stats/clicks?"+query, ""), 400, "parameter",
+			"alias")
+	}
+	r.fake.Fail(link.ErrDamaged)
+	if w := r.as("ann", "GET", "/api/stats/clicks?alias=abcdef", ""); w.Body.String() !=
+		`{"items":[]}`+"\n" {
+		t.Errorf("a damaged row: got %d %s", w.Code, w.Body)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	w := r.as("ann", "GET", "/api/stats/clicks?alias=abcdef", "")
+	wantProblem(t, w, 503, "storage-unavailable", "")
+	if w.Header().Get("Retry-After") == "" {
+		t.Error("it does not say when to come back")
+	}
+}
+
 func TestTopLinks(t *testing.T) {
 	r := newRig(t)
-	for i, owner := range []string{"ann", "bob", "ann"} {
+	for i, owner := range []string{"ann", "bob", "ann", "ann"} {
 		r.clicks.top = append(r.clicks.top, link.Link{Alias: link.Alias(fmt.Sprint("top", i)),
 			LongURL: "https://example.com/?<" + owner, Owner: owner})
 	}
-	const first = `{"alias":"top0","shortUrl":"https://tiney.to/top0",` +
-		`"longUrl":"https://example.com/?<ann","clicks":3}`
+	r.clicks.asOf = time.Date(2026, 11, 22, 11, 48, 3, 999, time.FixedZone("", 3600))
+	answer := func(window string, links ...int) string {
+		items := make([]string, len(links))
+		for i, n := range links {
+			items[i] = fmt.Sprintf(`{"alias":"top%d","shortUrl":"https://tiney.to/top%[1]d",`+
+				`"longUrl":"https://example.com/?<%s","clicks":%d}`, n, r.clicks.top[n].Owner, 4-n)
+		}
+		return fmt.Sprintf(`{"window":%q,"asOfUtc":"2026-11-22T10:48:03Z","items":[%s]}`, window,
+			strings.Join(items, ","))
+	}
 	for request, want := range map[string]string{
-		"ann": `{"window":"24h","items":[` + first + `]}`,
-		"bob": `{"window":"24h","items":[]}`,
-		"ann ?window=7d": `{"window":"7d","items":[` + first +
-			`,{"alias":"top2","shortUrl":"https://tiney.to/top2",` +
-			`"longUrl":"https://example.com/?<ann","clicks":1}]}`,
-		"ann ?window=7d&limit=1": `{"window":"7d","items":[` + first + `]}`,
-		"admin ?limit=100&window=7d": `{"window":"7d","items":[` + first +
-			`,{"alias":"top1","shortUrl":"https://tiney.to/top1",` +
-			`"longUrl":"https://example.com/?<bob","clicks":2},` +
-			`{"alias":"top2","shortUrl":"https://tiney.to/top2",` +
-			`"longUrl":"https://example.com/?<ann","clicks":1}]}`,
+		"ann":                         answer("24h", 0),
+		"bob":                         answer("24h"),
+		"ann ?window=7d":              answer("7d", 0, 2),
+		"ann ?window=30d":             answer("30d", 0, 2, 3),
+		"ann ?window=7d&limit=1":      answer("7d", 0),
+		"admin ?limit=100&window=7d":  answer("7d", 0, 1, 2),
+		"admin ?limit=100&window=30d": answer("30d", 0, 1, 2, 3),
 	} {
 		who, query, _ := strings.Cut(request, " ")
 		w := r.as(who, "GET", "/api/stats/top"+query, "")
@@ -315,6 +507,15 @@ func TestTopLinks(t *testing.T) {
 	} {
 		wantProblem(t, r.as("ann", "GET", "/api/stats/top?"+query, ""), 400, "parameter", field)
 	}
+	// Until the links are known, clients come back. That is no failure of storage.
+	r.clicks.fail = link.ErrUnavailable
+	w := r.as("ann", "GET", "/api/stats/top", "")
+	wantProblem(t, w, 503, "computing", "")
+	if w.Header().Get("Retry-After") == "" || strings.Contains(r.log.String(), "WARN") {
+		t.Errorf("got %v, logged %s", w.Header(), r.log)
+	}
+	r.clicks.fail = errors.New("a fault")
+	wantProblem(t, r.as("ann", "GET", "/api/stats/top", ""), 500, "internal", "")
 }
 
 func TestStatsOfTheService(t *testing.T) {
@@ -383,15 +584,43 @@ func TestListsWithClicks(t *testing.T) {
 	}
 }
 
+// A list does not wait long for the totals of its links, and does without them.
+func TestListsWithoutTheirClicks(t *testing.T) {
+	const null = `,"clicks":null,"bots":null,"lastClickAtUtc":null}],"nextCursor":null}` + "\n"
+	for name, totals := range map[string]func(context.Context) error{
+		"they cannot be read": func(context.Context) error {
+			return fmt.Errorf("%w: it is down", link.ErrUnavailable)
+		},
+		"they are slow": slow(time.Hour).call,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.putClicked(clicker(r.clock.Now(), "192.0.2.1", "a.example"))
+			r.clicks.totals = totals
+			begun := time.Now()
+			w := r.as("ann", "GET", "/api/links?clicks=true", "")
+			if took := time.Since(begun); w.Code != 200 || took > 3*time.Second ||
+				!strings.HasSuffix(w.Body.String(), null) {
+				t.Errorf("%s: got %d %s after %v", name, w.Code, w.Body, took)
+			}
+			if w := r.as("ann", "GET", "/api/links", ""); strings.Contains(w.Body.String(),
+				"clicks") {
+				t.Errorf("%s: got %s without asking for clicks", name, w.Body)
+			}
+		})
+	}
+	r := newRig(t)
+	r.putClicked()
+	r.clicks.totals = func(context.Context) error { return errors.New("a fault") }
+	wantProblem(t, r.as("ann", "GET", "/api/links?clicks=true", ""), 500, "internal", "")
+}
+
 func TestStatsWithoutStorage(t *testing.T) {
 	r := newRig(t)
 	r.putClicked()
 	r.clicks.fail = link.ErrUnavailable
-	for _, target := range []string{"/api/links/abcdef/stats", "/api/stats/top", "/api/stats",
-		"/api/links?clicks=true"} {
+	for _, target := range []string{"/api/links/abcdef/stats", "/api/stats", "/api/stats/links",
+		"/api/stats/links?tag=x", "/api/stats/clicks?alias=abcdef", "/api/export"} {
 		wantProblem(t, r.as("ann", "GET", target, ""), 503, "storage-unavailable", "")
-	}
-	if w := r.as("ann", "GET", "/api/links", ""); w.Code != 200 {
-		t.Errorf("got %d", w.Code)
 	}
 }

@@ -3,6 +3,7 @@ package functions
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"tiney/access"
 	"tiney/clicks"
@@ -136,33 +137,43 @@ type Blocklist interface {
 
 // Clicks counts clicks and new links. It neither waits for storage nor fails.
 type Clicks interface {
-	// Click counts a click of a link, which may come from a cache.
+	// Click counts a click on a link, and on all links of the link's owner. The link may come from
+	// a cache.
 	Click(l link.Link, k clicks.Click)
 	Created(links int)
 }
 
-// LinkTotals reads the totals of links, for lists and exports. They may be a minute old.
-//
-// Error: link.ErrUnavailable.
+// LinkTotals reads the totals of links, for lists and exports.
 type LinkTotals interface {
-	// Totals returns the clicks and bots of each link since it was made, and the last click.
+	// Totals returns the clicks and bots of each link since it was made, and the last click. It has
+	// the totals of all the links, or fails. It returns when the deadline of ctx is over, and waits
+	// for as long as ctx allows.
+	//
+	// Error: link.ErrUnavailable.
 	Totals(ctx context.Context, links []link.Link) ([]clicks.Total, error)
-	// TotalsOfAll does the same for links that one call of Mover.All has returned.
-	TotalsOfAll(ctx context.Context, links []link.Link) ([]clicks.Total, error)
 }
 
-// Statistics reads the counts of links as they were last saved.
+// Statistics reads the counts of links as they were last saved. Ranges of days include their first
+// and last day, and to is not before from. The results have one element for each day. Clicks of an
+// earlier link with the same alias count nowhere.
 //
 // Error: link.ErrUnavailable.
 type Statistics interface {
-	// Days returns the counts of a link for each day from one to another, both included; to is not
-	// before from. The counts leave out the clicks of an earlier link with the same alias.
+	// Days returns the counts of a link.
 	Days(ctx context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count, error)
+	// OwnerDays returns the counts of all links of an owner together. A click belongs to the owner
+	// that the link had at the time.
+	OwnerDays(ctx context.Context, owner string, from, to clicks.Day) ([]clicks.Count, error)
+	// LinksDays returns the clicks and bots of these links together. There are at most 100 links,
+	// and may be none.
+	LinksDays(ctx context.Context, links []link.Link, from, to clicks.Day) ([]clicks.Total, error)
 	// Top returns up to limit links of an owner, or of all owners if owner is "", that have the
-	// most clicks within a window, and their clicks, most first. It leaves out deleted links. Its
-	// results may be a minute old.
+	// most clicks within a window, and their clicks, most first. It leaves out deleted links. The
+	// clicks are those of asOf. They are counted in the background when Top is called, which then
+	// waits for them for a few seconds. After that it returns link.ErrUnavailable until they are
+	// counted.
 	Top(ctx context.Context, owner string, window clicks.Window, limit int) (
-		links []link.Link, counts []int64, err error)
+		links []link.Link, counts []int64, asOf time.Time, err error)
 	// Service returns the totals of all links together. They may be a minute old.
 	Service(ctx context.Context) (clicks.Total, error)
 }

@@ -18,10 +18,10 @@ var exportUses = [][2]string{
 		"write the links of all owners, of every state but deleted, to stdout"},
 }
 
-// pageSize is how many links a subcommand exports or imports at a time.
-const pageSize = 1000
+// exportSize is how many links are exported at a time.
+const exportSize = 100
 
-// exportCommand writes all links and their clicks, a page at a time.
+// exportCommand writes all links and their clicks, a few at a time.
 func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("export", flag.ContinueOnError)
 	name := options.String("format", string(transfer.NDJSON), "")
@@ -49,8 +49,8 @@ func exportCommand(ctx context.Context, c commandEnv, args []string) error {
 		var next string
 		var bad int
 		if err := patiently(ctx, func() (err error) {
-			if links, next, bad, err = c.links.All(ctx, after, pageSize); err == nil {
-				totals, err = c.links.Clicks.TotalsOfAll(ctx, links)
+			if links, next, bad, err = c.links.All(ctx, after, exportSize); err == nil {
+				totals, err = c.links.Clicks.Totals(ctx, links)
 			}
 			return err
 		}); err != nil {

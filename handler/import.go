@@ -33,6 +33,9 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
+// importSize is how many links are imported at a time.
+const importSize = 1000
+
 // importCommand imports links as an admin. It can be stopped at any point and run again, because it
 // leaves links that are already there as they are.
 func importCommand(ctx context.Context, c commandEnv, args []string) error {
@@ -179,7 +182,7 @@ func readBatches(ctx context.Context, in io.Reader, f transfer.Format) <-chan ba
 				send(batch{some, fmt.Errorf("the file cannot be read any further: %w", err)})
 				return
 			}
-			if some = append(some, record); len(some) == pageSize {
+			if some = append(some, record); len(some) == importSize {
 				if !send(batch{records: some}) {
 					return
 				}

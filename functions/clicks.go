@@ -1,0 +1,91 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"tiney/access"
+	"tiney/link"
+)
+
+const (
+	maxAliases      = 100  // in one call for their clicks
+	maxAliasesBytes = 4000 // of all of them together
+	readsAtOnce     = 25
+)
+
+// clicksOf handles GET /api/stats/clicks: the totals of some links.
+func (s *service) clicksOf(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	query := parametersOf(r)
+	text := query.text("alias")
+	named := strings.Split(text, ",")
+	if text == "" || len(text) > maxAliasesBytes || len(named) > maxAliases {
+		query.wrong("alias", fmt.Sprintf("alias must be 1 to %d aliases with commas between them, "+
+			"of at most %d bytes in all.", maxAliases, maxAliasesBytes))
+	}
+	if query.problem != nil {
+		return query.problem
+	}
+	links, err := s.readAll(ctx, who, named)
+	if err != nil {
+		return err
+	}
+	totals, err := s.LinkTotals.Totals(ctx, links)
+	if err != nil {
+		return err
+	}
+	type counted struct {
+		Alias link.Alias `json:"alias"`
+		*clicksView
+	}
+	items := make([]counted, len(links))
+	for i, l := range links {
+		items[i] = counted{l.Alias, viewTotal(totals[i])}
+	}
+	setHeaders(w, "application/json")
+	writeJSON(w, struct {
+		Items []counted `json:"items"`
+	}{items})
+	return nil
+}
+
+// readAll returns the links that have these aliases, each link once, in the order of the aliases.
+// It leaves out what is unknown, damaged or not the caller's.
+func (s *service) readAll(
+	ctx context.Context, who access.Caller, named []string,
+) ([]link.Link, error) {
+	var aliases []link.Alias
+	for _, name := range named {
+		a, ok := link.ParseAlias(name)
+		if ok && !a.Reserved() && !slices.Contains(aliases, a) {
+			aliases = append(aliases, a)
+		}
+	}
+	found := make([]link.Link, len(aliases))
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(readsAtOnce)
+	for i, a := range aliases {
+		reads.Go(func() error {
+			l, err := s.Links.Read(ctx, a)
+			switch {
+			case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
+				return nil
+			case err != nil:
+				return err
+			case permit(who, l) == nil:
+				found[i] = l
+			}
+			return nil
+		})
+	}
+	err := reads.Wait()
+	return slices.DeleteFunc(found, func(l link.Link) bool { return l.Alias == "" }), err
+}

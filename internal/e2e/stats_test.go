@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"tiney/clicks"
 	"tiney/internal/testutil"
@@ -87,8 +88,8 @@ func TestStatisticsAgree(t *testing.T) {
 				if want[alias] == nil {
 					ann.base = base
 					ann.must(201, "POST", "/api/shorten",
-						fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%q}`, alias,
-							alias))
+						fmt.Sprintf(`{"longUrl":"https://example.com/%s","alias":%[1]q,`+
+							`"tags":[%[1]q]}`, alias))
 					want[alias] = &linkStats{}
 				}
 				for _, v := range visitors {
@@ -113,7 +114,7 @@ func TestStatisticsAgree(t *testing.T) {
 						sum["*"]++
 						for d, name := range v.names {
 							of := want[alias].dimensions()[d]
-							*of = count(*of, name)
+							*of = count(*of, name, 1)
 						}
 					}
 				}
@@ -153,19 +154,35 @@ func TestStatisticsAgree(t *testing.T) {
 				return maps.Equal(written, sum)
 			})
 			ann.base = base
+			together := &linkStats{}
 			for alias, want := range want {
-				checkStats(t, ann, alias, want)
+				checkStats(t, ann, "/api/links/"+alias+"/stats", want)
+				together.add(want)
+			}
+			testutil.Eventually(t, "the counts of all links together are written", func() bool {
+				var got linkStats
+				decode(t, ann, "/api/stats/links", &got)
+				return got.Clicks == together.Clicks && got.Bots == together.Bots &&
+					got.Visitors >= together.Visitors
+			})
+			checkStats(t, ann, "/api/stats/links", together)
+			var ofATag linkStats
+			decode(t, ann, "/api/stats/links?tag=second", &ofATag)
+			if second := want["second"]; ofATag.Clicks != second.Clicks ||
+				ofATag.Bots != second.Bots || len(ofATag.Series) != 30 {
+				t.Errorf("with a tag: got %+v, want %+v", ofATag, second)
 			}
 
 			var top, list struct {
-				Items []struct {
+				AsOfUTC time.Time
+				Items   []struct {
 					Alias          string
 					Clicks, Bots   int
 					LastClickAtUTC string
 				}
 			}
-			decode(t, ann, "/api/stats/top?limit=2", &top)
-			if len(top.Items) != 2 || top.Items[0].Alias != "first" ||
+			decode(t, ann, "/api/stats/top?window=30d&limit=2", &top)
+			if len(top.Items) != 2 || top.AsOfUTC.IsZero() || top.Items[0].Alias != "first" ||
 				top.Items[0].Clicks != sum["first"] || top.Items[1].Alias != "second" ||
 				top.Items[1].Clicks != sum["second"] {
 				t.Errorf("top links %+v, want those of %v", top.Items, sum)
@@ -179,6 +196,19 @@ func TestStatisticsAgree(t *testing.T) {
 			}
 			if len(list.Items) != len(want) {
 				t.Errorf("%d links are listed", len(list.Items))
+			}
+			// They are in the order asked, without what does not exist.
+			asked := []string{"third", "first"}
+			list.Items = nil
+			decode(t, ann, "/api/stats/clicks?alias=third,nobody,first,third", &list)
+			if len(list.Items) != len(asked) {
+				t.Errorf("clicks of %v: got %+v", asked, list.Items)
+			}
+			for i, l := range list.Items {
+				if l.Alias != asked[i] || l.Clicks != want[l.Alias].Clicks ||
+					l.Bots != want[l.Alias].Bots || l.LastClickAtUTC == "" {
+					t.Errorf("asked for %v: got %+v, want %+v", asked, l, want[l.Alias])
+				}
 			}
 			var service struct {
 				LinksCreated, Clicks int
@@ -198,14 +228,27 @@ func (s *linkStats) dimensions() [5]*[]namedClicks {
 	return [...]*[]namedClicks{&s.Referrers, &s.Countries, &s.Browsers, &s.Systems, &s.Devices}
 }
 
-func count(names []namedClicks, name string) []namedClicks {
+// add adds the statistics of a link, which the same people followed. So its visitors are no others.
+func (s *linkStats) add(other *linkStats) {
+	s.Clicks += other.Clicks
+	s.Bots += other.Bots
+	s.Visitors = max(s.Visitors, other.Visitors)
+	for d, names := range other.dimensions() {
+		for _, n := range *names {
+			of := s.dimensions()[d]
+			*of = count(*of, n.Name, n.Clicks)
+		}
+	}
+}
+
+func count(names []namedClicks, name string, clicks int) []namedClicks {
 	for i := range names {
 		if names[i].Name == name {
-			names[i].Clicks++
+			names[i].Clicks += clicks
 			return names
 		}
 	}
-	return append(names, namedClicks{name, 1})
+	return append(names, namedClicks{name, clicks})
 }
 
 // decode gets target as the caller c, and decodes the response into v unless v is nil.
@@ -227,10 +270,9 @@ func decode(t *testing.T, c caller, target string, v any, headers ...string) tes
 	return got
 }
 
-// checkStats compares the statistics of a link by day, by hour and as CSV with the expected ones.
-func checkStats(t *testing.T, c caller, alias string, want *linkStats) {
+// checkStats compares the statistics at a path by day, by hour and as CSV with the expected ones.
+func checkStats(t *testing.T, c caller, path string, want *linkStats) {
 	t.Helper()
-	path := "/api/links/" + alias + "/stats"
 	for interval, buckets := range map[string]int{"day": 30, "hour": 720} {
 		var got linkStats
 		decode(t, c, path+"?interval="+interval, &got)
@@ -244,10 +286,10 @@ func checkStats(t *testing.T, c caller, alias string, want *linkStats) {
 		if got.Clicks != want.Clicks || got.Bots != want.Bots || clicks != want.Clicks ||
 			bots != want.Bots || len(got.Series) != buckets || len(days) == 1 &&
 			got.Visitors != want.Visitors {
-			t.Errorf("%s by %s: got %+v, want %+v", alias, interval, got, want)
+			t.Errorf("%s by %s: got %+v, want %+v", path, interval, got, want)
 		}
 		if got.AverageMs == nil || *got.AverageMs <= 0 {
-			t.Errorf("%s by %s: on average %v", alias, interval, got.AverageMs)
+			t.Errorf("%s by %s: on average %v", path, interval, got.AverageMs)
 		}
 		for d, names := range got.dimensions() {
 			told, real := map[string]int{}, map[string]int{}
@@ -258,14 +300,14 @@ func checkStats(t *testing.T, c caller, alias string, want *linkStats) {
 				real[n.Name] = n.Clicks
 			}
 			if !maps.Equal(told, real) {
-				t.Errorf("%s by %s: %v, want %v", alias, interval, told, real)
+				t.Errorf("%s by %s: %v, want %v", path, interval, told, real)
 			}
 		}
 		table := decode(t, c, path+"?interval="+interval, nil, "Accept", "text/csv")
 		rows, err := csv.NewReader(strings.NewReader(table.Body)).ReadAll()
 		if err != nil || len(rows) != 1+buckets ||
 			table.Header.Get("Content-Type") != "text/csv; charset=utf-8" {
-			t.Fatalf("%s by %s: %d rows, %v, %v", alias, interval, len(rows), table.Header, err)
+			t.Fatalf("%s by %s: %d rows, %v, %v", path, interval, len(rows), table.Header, err)
 		}
 		clicks = 0
 		for _, row := range rows[1:] {
@@ -276,7 +318,7 @@ func checkStats(t *testing.T, c caller, alias string, want *linkStats) {
 			clicks += n
 		}
 		if clicks != want.Clicks {
-			t.Errorf("%s by %s, as CSV: %d clicks, want %d", alias, interval, clicks, want.Clicks)
+			t.Errorf("%s by %s, as CSV: %d clicks, want %d", path, interval, clicks, want.Clicks)
 		}
 	}
 }

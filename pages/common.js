@@ -8,11 +8,11 @@ const root = new URL("../", import.meta.url);
 export const byId = (id) => document.getElementById(id);
 
 // Problem is the error of a call: a problem (RFC 9457) of the API. Its status is 0 if there was no
-// response.
+// response. After so many seconds another call may succeed.
 export class Problem extends Error {
-  constructor(status, { type = "", title, detail = "", field = "" }) {
+  constructor(status, { type = "", title, detail = "", field = "", after = 0 }) {
     super(detail || title);
-    Object.assign(this, { status, kind: type.replace("/problems/", ""), title, detail, field });
+    Object.assign(this, { status, kind: type.replace("/problems/", ""), title, detail, field, after });
   }
 }
 
@@ -49,7 +49,7 @@ export async function call(method, path,
         + "has changed it. What you asked for may be done all the same." });
   }
   if (!response.ok) throw new Problem(response.status, { title: `The service responded with ${response.status}`, ...parsed,
-    ...(response.status === 401 && signedOut) });
+    ...(response.status === 401 && signedOut), after: Number(response.headers.get("Retry-After")) });
   return { status: response.status, headers: response.headers, body: parsed };
 }
 

@@ -9,7 +9,7 @@ const form = byId("form");
 const fields = form.elements;
 const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", disabled: "Disabled", deletedAtUtc: "Deleted" };
 
-let shown = null; // alias of the shown link; "": the form for a new one; null: another view
+let shown = null; // alias of the shown link; "": the form for a new one; "*": all links; null: another view
 let link = null; // as the API returned it; null: a new link, or not read yet
 let etag = "";
 let tags = [];
@@ -88,11 +88,13 @@ session.draft = () => {
 // restoreDrafts restores what session.draft returned.
 export const restoreDrafts = (all) => all?.forEach(([alias, values]) => drafts.set(alias, values));
 
+const hide = (...ids) => ids.forEach((id) => { byId(id).hidden = true; });
+
 export function showNew() {
   shown = "";
   link = null;
   base = blank;
-  for (const id of ["link-card", "stats", "link-wait"]) byId(id).hidden = true;
+  hide("link-card", "stats", "link-wait");
   byId("link-title").textContent = "New link";
   byId("save").textContent = "Make the link";
   byId("form-title").hidden = true;
@@ -114,7 +116,7 @@ function openForm() {
 export async function showLink(alias) {
   shown = alias;
   link = null;
-  for (const id of ["link-card", "stats", "form"]) byId(id).hidden = true;
+  hide("link-card", "stats", "form");
   byId("link-title").textContent = alias;
   byId("form-title").textContent = "Edit";
   byId("form-title").hidden = false;
@@ -135,6 +137,17 @@ export async function showLink(alias) {
   } finally {
     if (shown === alias) byId("link-wait").hidden = true;
   }
+}
+
+// showAll shows the statistics of all links together.
+export async function showAll() {
+  shown = "*";
+  hide("link-card", "form", "link-wait");
+  byId("link-title").textContent = "All links";
+  wrong("link-problem", null);
+  byId("stats").hidden = false;
+  stats = await later(import("./stats.js"), "stats-problem");
+  if (shown === "*") stats?.showStats({});
 }
 
 const get = (alias) => api("GET", `api/links/${alias}`, { has: "shortUrl" });

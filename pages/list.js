@@ -11,6 +11,7 @@ let loaded = null; // the filters of the list that is shown
 let turn = 0; // only the response to the last request is shown
 
 export const known = new Set(); // tags that links have
+const clicked = new Map(); // clicks by alias, as last read; null: they could not be read
 
 // hash returns the fragment of the URL of the list with these filters.
 const hash = (query) => `#/${String(query) && `?${query}`}`;
@@ -55,7 +56,7 @@ async function load(query, more = false) {
     let found;
     // One call reads at most 1,000 links. A filter may match none of them.
     for (let calls = 0; calls < 5; calls++) {
-      const asked = new URLSearchParams([...query, ["clicks", "true"], ...(at ? [["cursor", at]] : [])]);
+      const asked = new URLSearchParams([...query, ...(at ? [["cursor", at]] : [])]);
       const { body } = await api("GET", `api/links?${asked}`, { has: "items" });
       if (mine !== turn) return;
       found = body.items;
@@ -72,6 +73,7 @@ async function load(query, more = false) {
     if (more) byId("list-rows").append(...rows);
     else byId("list-rows").replaceChildren(...rows);
     show(query);
+    readClicks(found.map(({ alias }) => alias));
     if (more) (rows[0]?.querySelector("a") ?? byId("list-title")).focus();
     else if (held) (rowOf(held) ?? byId("list-title")).focus({ preventScroll: true });
   } catch (problem) {
@@ -119,11 +121,29 @@ function row(link) {
   part("title").textContent = part("title").title = link.title ?? "";
   part("long").textContent = part("long").title = link.longUrl;
   part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: hash(new URLSearchParams({ tag })), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
-  part("clicks").textContent = link.clicks === undefined ? "" : count(link.clicks, "click");
+  showClicks(part("clicks"), link.alias);
   part("copy").ariaLabel = `Copy ${name}`;
   part("copy").addEventListener("click", () => copy(link.shortUrl));
   if (link.deletedAtUtc) li.className = "gone";
   return li;
+}
+
+// readClicks reads clicks, for which the list does not wait. One call takes a page of the list.
+async function readClicks(aliases) {
+  if (!aliases.length) return;
+  let items = [];
+  try {
+    ({ items } = (await api("GET", `api/stats/clicks?alias=${aliases}`, { asks: false, has: "items" })).body);
+  } catch { /* a list without them */ }
+  const read = new Map(items.map(({ alias, clicks }) => [alias, clicks]));
+  for (const alias of aliases) clicked.set(alias, read.get(alias) ?? clicked.get(alias) ?? null);
+  for (const [i, { alias }] of links.entries()) showClicks(byId("list-rows").children[i].querySelector(".clicks"), alias);
+}
+
+function showClicks(where, alias) {
+  const clicks = clicked.get(alias);
+  where.textContent = clicks === undefined ? "" : clicks === null ? "–" : count(clicks, "click");
+  where.title = clicks === null ? "Clicks cannot be read now" : "";
 }
 
 // changed updates a link in its place in the list. If the link is not there, or null, the list is

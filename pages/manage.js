@@ -1,7 +1,7 @@
 // The page /manage: chooses which view is shown.
 
 import { byId } from "./common.js";
-import { leave, restoreDrafts, showLink, showNew } from "./link.js";
+import { leave, restoreDrafts, showAll, showLink, showNew } from "./link.js";
 import { goBack, leaveList, offerClaims, showList } from "./list.js";
 import { el, later, wrong, zone } from "./parts.js";
 import { called, me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
@@ -11,6 +11,7 @@ const views = {
   "": { section: "list", title: "Links", show: (_, query) => showList(query) },
   new: { section: "link", title: "New link", show: showNew, focus: "longUrl" },
   link: { section: "link", title: "Link", show: showLink },
+  clicks: { section: "link", title: "All clicks", show: showAll },
   top: { section: "top", title: "Top links", show: () => showLater(import("./stats.js"), "showTop", "top") },
   keys: { section: "keys", title: "API keys", show: () => showLater(import("./seldom.js"), "showKeys", "keys") },
   blocked: { section: "blocked", title: "Blocked hosts", show: () => showLater(import("./seldom.js"), "showBlocked", "blocked"), admin: true },

@@ -1,10 +1,10 @@
-// The statistics of a link, and the links with the most clicks.
+// The statistics of a link or of all links, and the links with the most clicks.
 
 import { bare, byId, say, time } from "./common.js";
 import { act, count, el, figures, number, shares, wrong, zone } from "./parts.js";
 import { api } from "./session.js";
 
-let link = null; // the link whose statistics are shown
+let link = null; // the link whose statistics are shown; without an alias: all links
 let turn = 0;
 let later; // timer of the next poll, while nobody has clicked
 let open = false; // whether the table is open
@@ -23,7 +23,7 @@ export function showStats(of) {
 function query() {
   const [days, interval] = byId("stats-range").value.split(" ");
   const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
-  return `api/links/${link.alias}/stats?from=${from}&interval=${interval}`;
+  return `api/${link.alias ? `links/${link.alias}/stats` : "stats/links"}?from=${from}&interval=${interval}`;
 }
 
 async function load(asks = true) {
@@ -52,7 +52,7 @@ byId("stats-again").addEventListener("click", () => load());
 byId("stats-csv").addEventListener("click", () => act(byId("stats-csv"), "stats-problem", async () => {
   const { body } = await api("GET", query(), { headers: { Accept: "text/csv" }, read: (csv) => csv || JSON.parse(csv) });
   const url = URL.createObjectURL(new Blob([body], { type: "text/csv" }));
-  el("a", { href: url, download: `${link.alias}.csv` }).click();
+  el("a", { href: url, download: `${link.alias ?? "links"}.csv` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
   say("Saved as a file");
 }));
@@ -117,20 +117,38 @@ function table({ series, interval }, at) {
     el("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Clicks as a table" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
 }
 
+// top returns the links with the most clicks. The service counts them when it is asked, and may
+// take longer than a call. top waits for it about a minute, as long as current returns true.
+async function top(current) {
+  for (let calls = 1; ; calls++) {
+    try {
+      return (await api("GET", `api/stats/top?window=${byId("top-window").value}&limit=20`, { has: "items" })).body;
+    } catch (problem) {
+      if (problem.kind !== "computing" || calls === 6 || !current()) throw problem;
+      byId("top-as-of").textContent = "Being computed…";
+      await new Promise((resolve) => setTimeout(resolve, 1000 * problem.after));
+      if (!current()) throw problem;
+    }
+  }
+}
+
 // showTop shows the links with the most clicks.
 export async function showTop() {
   const mine = ++turn;
   wrong("top-problem", null);
   byId("top-empty").hidden = true;
   byId("top-wait").hidden = false;
+  byId("top-as-of").textContent = "";
   try {
-    const { body } = await api("GET", `api/stats/top?window=${byId("top-window").value}&limit=20`, { has: "items" });
+    const body = await top(() => mine === turn && !byId("top").hidden);
     if (mine !== turn) return;
+    byId("top-as-of").textContent = `Counted ${time(body.asOfUtc)}`;
     byId("top-rows").replaceChildren(...shares(body.items.map((item) => ({ ...item, name: el("span", {},
       el("a", { href: `#/link/${item.alias}`, textContent: bare(item.shortUrl) }), el("span", { className: "long", dir: "ltr", textContent: item.longUrl })) }))));
     byId("top-empty").hidden = body.items.length > 0;
   } catch (problem) {
     if (mine !== turn) return;
+    byId("top-as-of").textContent = "";
     byId("top-rows").replaceChildren();
     wrong("top-problem", problem, showTop);
   } finally {

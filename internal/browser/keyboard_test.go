@@ -166,7 +166,7 @@ func TestManageKeyboard(t *testing.T) {
 		t.Error("Space does not check a box")
 	}
 	names := strings.Join(p.tour("the list, with claims"), ", ")
-	if want := "tiney/, sign-out, Links, Top links, API keys, New link, claims-keep, " +
+	if want := "tiney/, sign-out, Links, Top links, All clicks, API keys, New link, claims-keep, " +
 		"claims-take, claims-not, q, tag, state, "; !strings.HasPrefix(names, want) ||
 		!strings.HasSuffix(names, ", list-more") {
 		t.Errorf("the order is %s", names)
@@ -204,9 +204,9 @@ func TestManageKeyboard(t *testing.T) {
 	p.to("#new-tag")
 	p.Press("one,two,")
 	names = strings.Join(p.tour("a link"), ", ")
-	if want := "tiney/, sign-out, Links, Top links, API keys, link-back, link-short, link-copy, " +
-		"link-preview, link-disable, link-delete, link-svg, link-png, stats-range, stats-again, " +
-		"stats-csv, " +
+	if want := "tiney/, sign-out, Links, Top links, All clicks, API keys, link-back, link-short, " +
+		"link-copy, link-preview, link-disable, link-delete, link-svg, link-png, stats-range, " +
+		"stats-again, stats-csv, " +
 		"longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, " +
 		"statusCode, save, discard"; names != want {
 		t.Errorf("the order is %s", names)

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"tiney/internal/faultproxy"
 	"tiney/internal/oidcprovider"
 	"tiney/internal/testutil"
 	"tiney/link"
@@ -716,7 +717,15 @@ func TestManageStatistics(t *testing.T) {
 		t.Errorf("the file is %q", got)
 	}
 
-	p.GoTo("#/top", "#top-rows", "/clicked")
+	// The first response is that the links are not known yet.
+	Eval[any](p, `(() => { const real = fetch; let calls = 0; window.fetch = (url, options) => `+
+		`String(url).includes("/api/stats/top") && calls++ === 0 ? new Response(JSON.stringify(`+
+		`{ type: "/problems/computing", title: "Not yet", status: 503, detail: "" }), `+
+		`{ status: 503, headers: { "Retry-After": "2" } }) : real(url, options); })()`)
+	p.GoTo("#/top", "#top-as-of", "Being computed")
+	p.Check("top links that are being computed")
+	p.Await("#top-rows", "/clicked")
+	p.Await("#top-as-of", "Counted ")
 	p.Check("top links")
 	look(t, p, "manage-top")
 	p.Click("#top-rows a")
@@ -724,10 +733,47 @@ func TestManageStatistics(t *testing.T) {
 	p.Click("#link-back")
 	p.Await("#list-rows .clicks", "click")
 
+	p.GoTo("#/clicks", "#stats-body", "Firefox")
+	testutil.Eventually(t, "all clicks of all links are counted", func() bool {
+		return figures() == "3,2,1"
+	})
+	if got := p.Text("#link-title") + p.Text("#link-card") + p.Text("#form"); got != "All links" {
+		t.Errorf("with the clicks of all links it shows %q", got)
+	}
+	p.Check("statistics of all links")
+	look(t, p, "manage-all-clicks")
+
 	p.Width(320)
 	p.GoTo("#/link/clicked", "#stats-body", "Firefox")
 	p.Check("statistics, narrow")
 	look(t, p, "manage-narrow-statistics")
+}
+
+// The list does not depend on clicks.
+func TestManageListWithoutClicks(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "mine", "")
+	others := []string{s.Links, s.Owners, s.Keys, s.State}
+	s.storage.Before(func(c faultproxy.Call) faultproxy.Fault {
+		if slices.Contains(others, c.Target) {
+			return faultproxy.None
+		}
+		return faultproxy.Refuse
+	})
+	p := s.manage(t, key)
+	p.Await("#list-rows", "/mine")
+	p.Await("#list-rows .clicks", "–")
+	if got := Eval[string](p, find("#list-rows .clicks")+".title"); !strings.Contains(got,
+		"cannot be read") {
+		t.Errorf("the reason is %q", got)
+	}
+	p.Check("a list without clicks")
+	s.down(false)
+	p.GoTo("#/keys", "#keys-rows", "ada's key")
+	p.GoTo("#/", "#list-rows", "/mine")
+	p.Await("#list-rows .clicks", "0 clicks")
 }
 
 func TestManageKeys(t *testing.T) {
@@ -1193,7 +1239,7 @@ func TestManageWhileStorageIsDown(t *testing.T) {
 	p.Await("#link-wrong", "Try again in a moment")
 	p.GoTo("#/keys", "#keys-problem", "Try again in a moment")
 	p.GoTo("#/top", "#top-title", "Top links")
-	p.Await("#top-problem", "Try again in a moment")
+	p.Await("#top", "Being computed") // it does not know why it has no links
 	p.GoTo("#/link/mine", "#link-problem", "Try again in a moment")
 	p.Check("a link while storage is down")
 	s.down(false)

@@ -126,7 +126,7 @@ func (b *bench) saveClicks(ctx context.Context, t *tables, links []link.Link, co
 	for i := range count {
 		for _, l := range links {
 			binary.BigEndian.PutUint32(address[:], binary.BigEndian.Uint32(address[:])+1)
-			process.Clicks.Click(l.Alias, clicks.Click{At: at, Took: time.Millisecond,
+			process.Clicks.Click(l, clicks.Click{At: at, Took: time.Millisecond,
 				Names: [...]string{fmt.Sprintf("www.site%d.example", i%30), "DE", "Chrome",
 					"Windows", "desktop"},
 				Visitor: clicks.NewVisitor(netip.AddrFrom4(address), "")})

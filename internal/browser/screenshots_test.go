@@ -54,6 +54,10 @@ func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 			"desktop"}, {"news.example", "DE", "Safari", "macOS", "desktop"},
 	}
 	for alias, days := range days {
+		l, err := store.Read(context.Background(), alias)
+		if err != nil {
+			t.Fatal(err)
+		}
 		pick := mathrand.New(mathrand.NewPCG(1, 2))
 		for day := range days {
 			at := time.Now().UTC().AddDate(0, 0, day-days+1)
@@ -68,7 +72,7 @@ func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
 					k.Names, k.Visitor = names[min(pick.IntN(len(names)), pick.IntN(len(names)))],
 						visitor
 				}
-				store.Clicks.Click(alias, k)
+				store.Clicks.Click(l, k)
 			}
 		}
 	}

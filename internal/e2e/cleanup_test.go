@@ -33,7 +33,7 @@ func TestTheReaperIsToldOf(t *testing.T) {
 	s.PutLink(link.Link{Alias: "due", LongURL: "https://example.com/due",
 		ExpiresAt: now.Add(-time.Hour)})
 	at := now.Add(-3 * 24 * time.Hour)
-	s.Put(s.Clicks, rawtables.Clicks("clicked", "p", at, 7, 2))
+	s.PutClicks(at, rawtables.Clicks("clicked", "p-1", at, 7, 2))
 	s.Put(s.State, rawtables.VisitorKey(at))
 	p.Before(faultproxy.On("QueryEntities", s.Expiry, faultproxy.ServerBusy))
 	if _, err := h.FireTimer(ctx, "reaper"); err == nil {

@@ -44,7 +44,7 @@ func main() {
 	flag.BoolVar(&b.full, "full", false,
 		"give each phase of the part users its whole time, which takes ten minutes more, and "+
 			"import ten times as many links")
-	only := flag.String("only", "redirects,clicks,stats,users,shorten,list,reap,import,start",
+	only := flag.String("only", "redirects,clicks,stats,scale,users,shorten,list,reap,import,start",
 		"the `parts` to run")
 	file := flag.String("write", "", "also put the tables into this `file`, between its markers")
 	flag.Parse()
@@ -61,7 +61,7 @@ func (b *bench) run(ctx context.Context, only []string, file string) error {
 	parts := map[string]func(context.Context) (string, error){
 		"redirects": b.redirects, "clicks": b.clicks, "users": b.users, "stats": b.stats,
 		"shorten": b.shorten, "list": b.list, "reap": b.reap, "import": b.imports,
-		"start": b.starts,
+		"start": b.starts, "scale": b.scale,
 	}
 	if i := slices.IndexFunc(only, func(name string) bool { return parts[name] == nil }); i >= 0 {
 		return fmt.Errorf("there is no part %q", only[i])

@@ -1248,6 +1248,7 @@ func TestManageWhileStorageIsDown(t *testing.T) {
 	if got := p.Value("#title"); got != "typed" {
 		t.Errorf("what was typed became %q", got)
 	}
+	p.Await("#stats-body", "No clicks") // their arrival moves the form
 	p.Offline(true)
 	p.Click("#save")
 	p.Await("#form-problem", "You are offline")

@@ -143,17 +143,18 @@ func NewCounter() *Counter {
 // nothing, if there is no room for the link. It does not wait for other clicks of a popular link.
 func (c *Counter) Click(of Of, k *Click) bool {
 	day := DayOf(k.At)
-	var hash uint64
-	key, known := (*c.keys.Load())[day]
 	visits := k.Visitor != (Visitor{})
+	key, known := (*c.keys.Load())[day]
+	var visitor uint64
 	if visits && known {
-		hash = key.hash(k.Visitor)
+		visitor = key.hash(k.Visitor)
 	}
-	room := c.bytes.Load() < maxBytes
-	name := maphash.String(c.seed, of.Name)
-	s := c.lock(name)
+	bytes := c.bytes.Load()
+	room := bytes < maxBytes
+	hash := maphash.String(c.seed, of.Name)
+	s := c.lock(hash)
 	defer s.mu.Unlock()
-	count := c.fresh(s, name, countOf{of, day}, room)
+	count := c.fresh(s, hash, countOf{of, day}, room)
 	if count == nil {
 		return false
 	}
@@ -162,7 +163,7 @@ func (c *Counter) Click(of Of, k *Click) bool {
 	switch {
 	case !visits || !room:
 	case known:
-		grown += count.Visitors.add(hash)
+		grown += count.Visitors.add(visitor)
 	case c.waiting.Add(1) > maxWaiting:
 		c.waiting.Add(-1)
 	default:
@@ -171,6 +172,9 @@ func (c *Counter) Click(of Of, k *Click) bool {
 		c.soon()
 	}
 	c.grow(count, grown)
+	if bytes > fullBytes {
+		c.soon()
+	}
 	return true
 }
 
@@ -235,12 +239,9 @@ func (c *Counter) Created(at time.Time, links int64) {
 }
 
 func (c *Counter) grow(count *counting, bytes int) {
-	if bytes == 0 {
-		return
-	}
-	count.bytes += bytes
-	if c.bytes.Add(int64(bytes)) > fullBytes && bytes > 0 {
-		c.soon()
+	if bytes != 0 {
+		count.bytes += bytes
+		c.bytes.Add(int64(bytes))
 	}
 }
 

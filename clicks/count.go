@@ -196,23 +196,21 @@ func (c *Count) Merge(others ...*Count) {
 		var at map[string]int // many counts together may have many names
 		for _, other := range others {
 			for _, n := range other.Names[d] {
-				i := -1
-				if at != nil {
-					if found, ok := at[n.Name]; ok {
-						i = found
-					}
-				} else {
+				i, there := at[n.Name]
+				if at == nil {
 					i = find(names, n.Name)
+					there = i >= 0
 				}
-				if i >= 0 {
+				if there {
 					names[i].Clicks += n.Clicks
 					continue
 				}
 				names = append(names, n)
-				if at != nil {
+				switch {
+				case at != nil:
 					at[n.Name] = len(names) - 1
-				} else if len(names) > fewNames {
-					at = make(map[string]int, 2*len(names))
+				case len(names) > fewNames:
+					at = map[string]int{}
 					for i, n := range names {
 						at[n.Name] = i
 					}

@@ -89,7 +89,7 @@ type Counter struct {
 	mu       sync.Mutex
 	counts   map[countOf]*counting
 	failed   map[*Pending]struct{}
-	visitors map[Day][]waiting // whom Pending found waiting for a key
+	visitors map[Day][]waiters // whom Pending found waiting for a key
 	rows     uint32            // rows that were begun
 }
 
@@ -120,8 +120,8 @@ type counting struct {
 	bytes   int
 }
 
-// waiting are visitors who wait for a key.
-type waiting struct {
+// waiters are visitors who wait for a key.
+type waiters struct {
 	of       Of
 	visitors []Visitor
 }
@@ -130,7 +130,7 @@ type waiting struct {
 func NewCounter() *Counter {
 	c := &Counter{Soon: make(chan struct{}, 1), seed: maphash.MakeSeed(),
 		counts: map[countOf]*counting{}, failed: map[*Pending]struct{}{},
-		visitors: map[Day][]waiting{}}
+		visitors: map[Day][]waiters{}}
 	c.pool.New = func() any { return new(counting) }
 	for i := range c.stripes {
 		c.stripes[i].fresh = map[uint64]*counting{}
@@ -360,7 +360,7 @@ func (c *Counter) add(fresh *counting, owners map[string]string) {
 		c.fold(c.count(ownerOf(of, owners), fresh.at), &fresh.Count)
 	}
 	if len(fresh.waiting) > 0 {
-		c.visitors[of.day] = append(c.visitors[of.day], waiting{of.Of, fresh.waiting})
+		c.visitors[of.day] = append(c.visitors[of.day], waiters{of.Of, fresh.waiting})
 		c.bytes.Add(waitingBytes * int64(len(fresh.waiting)))
 		fresh.waiting = nil
 	}

@@ -134,8 +134,8 @@ func (s *service) click(r *http.Request, l link.Link, at time.Time, took time.Du
 	s.Clicks.Click(l, k)
 }
 
-// first returns the first of the values of a header. Reading these by the header's canonical name
-// takes half as long as Header.Get, which makes the name canonical.
+// first returns the first value of a header. Its values are there by its canonical name, which
+// Header.Get would have to find out first.
 func first(values []string) string {
 	if len(values) == 0 {
 		return ""

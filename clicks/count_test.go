@@ -189,6 +189,7 @@ func randomCount(rng *rand.Rand, key *Key) *Count {
 	return c
 }
 
+// merged merges counts one by one.
 func merged(counts ...*Count) *Count {
 	all := new(Count)
 	for _, c := range counts {
@@ -204,8 +205,11 @@ func TestMergeHasNoOrder(t *testing.T) {
 			randomCount(rng, new(Key))
 		before := form(a)
 		want := form(merged(a, b, c))
+		together := new(Count)
+		together.Merge(a, b, c)
 		for name, got := range map[string]string{
 			"the other way round": form(merged(c, b, a)),
+			"all at once":         form(together),
 			"two first":           form(merged(merged(a, b), c)),
 			"two last":            form(merged(a, merged(b, c))),
 			"twice from a copy":   form(merged(new(a.copy()), b, c, new(Count))),

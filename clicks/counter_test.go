@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // rowOf identifies the row in which storage keeps a Pending.
@@ -789,6 +790,44 @@ func TestMemoryIsMeasured(t *testing.T) {
 			look("clicked again")
 			runtime.KeepAlive(c)
 		})
+	}
+}
+
+// A fresh count that is used again takes no more memory for its names than it says.
+func TestManyNamesAreNotKeptForOthers(t *testing.T) {
+	var c counting
+	for i := range maxNames {
+		k := person(i, noon, fmt.Sprint(i), "DE")
+		c.click(&k, true)
+	}
+	c.reset()
+	if cap(c.Names[Referrers]) != 0 || cap(c.Names[Countries]) == 0 || c.Clicks != 0 {
+		t.Errorf("places for %d referrers and %d countries, and %d clicks",
+			cap(c.Names[Referrers]), cap(c.Names[Countries]), c.Clicks)
+	}
+}
+
+// An alias may be a part of a large request, which must not stay in memory.
+func TestAliasesAreCopied(t *testing.T) {
+	c, request := NewCounter(), strings.Repeat("a", 32<<10)
+	c.mustClick(t, request[:7], Click{At: noon})
+	if p := c.one(t, "aaaaaaa"); unsafe.StringData(p.Name) == unsafe.StringData(request) {
+		t.Errorf("%q is a part of what was sent", p.Name)
+	}
+}
+
+func TestSaveSoonWhenMemoryIsFull(t *testing.T) {
+	c := NewCounter()
+	for _, test := range []struct {
+		bytes int64
+		soon  bool
+	}{{0, false}, {fullBytes, true}} {
+		c.bytes.Add(test.bytes)
+		c.mustClick(t, "a", Click{At: noon})
+		if len(c.Soon) == 1 != test.soon {
+			t.Errorf("with %d bytes, it is %t that counts should be saved soon", c.Bytes(),
+				!test.soon)
+		}
 	}
 }
 

@@ -119,6 +119,14 @@ func TestVisitorsComeAgain(t *testing.T) {
 	}
 }
 
+// A long list is not kept, because adding to it takes long.
+func TestManyVisitorsAreNoList(t *testing.T) {
+	v := visitors(new(Key), 0, denseVisitors+fewVisitors+1)
+	if size := len(v.Encode()); size < 1<<14 || v.bytes != sketchMax {
+		t.Errorf("%d bytes, and %d in memory", size, v.bytes)
+	}
+}
+
 // Of some visitors only the number is known, and it is added to what others merge to.
 func TestCountedVisitors(t *testing.T) {
 	for _, many := range []int{0, 1, 500} {

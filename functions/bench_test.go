@@ -124,8 +124,11 @@ func BenchmarkClick(b *testing.B) {
 }
 
 func TestARedirectAllocatesLittle(t *testing.T) {
-	r := newBenchRig(t)
+	r := newBenchRig(t, func(c *functions.Config) { c.Stores.Clicks = newCounting(c.Now()) })
 	req := httptest.NewRequest("GET", "/live42", nil)
+	req.Header.Set("User-Agent", chrome+host)
+	req.Header.Set("Referer", "https://example.com/")
+	req.Header.Set("X-Forwarded-For", "84.128.0.1:4711")
 	w := nowhere{http.Header{}}
 	// One allocation holds the request's operation, the other one the value of Location.
 	if n := testing.AllocsPerRun(1000, func() { clear(w.header); r.ServeHTTP(w, req) }); n > 2 {

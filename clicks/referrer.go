@@ -11,6 +11,9 @@ const (
 	maxAuthority = 512
 )
 
+// endsAuthority has the bytes that may follow a host. Browsers take a backslash for a slash.
+var endsAuthority = [256]bool{'/': true, '\\': true, '?': true, '#': true}
+
 // Referrer returns the host of a Referer header, in lower case, without port, user information and
 // trailing dot. It returns "(direct)" if the header is empty. It returns Other if the header is not
 // an http or https URL, if the host has more than 64 bytes, or if the host has anything but ASCII
@@ -24,15 +27,23 @@ func Referrer(header string) string {
 	if header == "" {
 		return "(direct)"
 	}
-	scheme, host, _ := strings.Cut(header[:min(len(header), len("https://")+maxAuthority)], "://")
-	if scheme = strings.ToLower(scheme); scheme != "https" && scheme != "http" {
+	header = header[:min(len(header), len("https://")+maxAuthority)]
+	host, secure := strings.CutPrefix(header, "https://") // nearly always
+	if !secure {
+		var scheme string
+		scheme, host, _ = strings.Cut(header, "://")
+		if scheme = strings.ToLower(scheme); scheme != "https" && scheme != "http" {
+			return Other
+		}
+	}
+	end := 0
+	for end < len(host) && !endsAuthority[host[end]] {
+		end++
+	}
+	if end >= maxAuthority {
 		return Other
 	}
-	if end := strings.IndexAny(host, `/\?#`); end >= 0 { // browsers take a backslash for a slash
-		host = host[:end]
-	} else if len(host) >= maxAuthority {
-		return Other
-	}
+	host = host[:end]
 	host = host[strings.LastIndexByte(host, '@')+1:]
 	host, port, _ := strings.Cut(host, ":")
 	host = strings.TrimSuffix(host, ".")

@@ -247,8 +247,8 @@ func TestEveryWriteMayFailOrArriveLate(t *testing.T) {
 	}
 }
 
-// Clicks come while counts are saved, forgotten and moved, and keys are made. In the end, each click
-// for which Click returned true is once in the saved rows of its link, of its owner and of All.
+// Clicks come while counts are saved, forgotten and moved, and keys are made. In the end, each
+// click for which Click returned true is once in the saved rows of its link, its owner and All.
 func TestClicksWhileSaving(t *testing.T) {
 	const aliases, clickers, each = 50, 8, 10_000
 	c, saved := NewCounter(), rows{}

@@ -153,7 +153,7 @@ func (b *bench) rawImport(ctx context.Context, t *tables, links []link.Link) err
 			names = append(names, string(l.Alias))
 		}
 		told, err := json.Marshal(map[string]string{"PartitionKey": "change|202601020304",
-			"RowKey": "several|" + names[0], "Names": strings.Join(names, "\n")})
+			"RowKey": "05|several|" + names[0], "Names": strings.Join(names, "\n")})
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
+	"os"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -42,13 +44,19 @@ const (
 
 // scale measures statistics of a busy site. Its tables are in memory, and each call takes a while.
 func (b *bench) scale(ctx context.Context) (string, error) {
+	f, _ := os.Create("/tmp/scale.prof") // TMP
+	pprof.StartCPUProfile(f)             // TMP
+	defer pprof.StopCPUProfile()         // TMP
 	s := newBusySite()
+	fmt.Fprintln(os.Stderr, "made") // TMP
 	var done results
 	for _, measure := range []func(context.Context, *results) error{
 		s.lists, s.rollUp, s.top, s.sizes} {
+		begin := time.Now()
 		if err := measure(ctx, &done); err != nil {
 			return "", err
 		}
+		fmt.Fprintln(os.Stderr, "took", time.Since(begin)) // TMP
 	}
 	return fmt.Sprintf("%d process rows a day of %d links; each call takes %v.\n\n",
 		len(s.days[s.today-2].rows), s.active, busyWait) +
@@ -105,9 +113,17 @@ func newBusySite() *busySite {
 	for _, a := range popular {
 		s.places = append(s.places, place[a])
 	}
-	for day := s.today - 3; day <= s.today; day++ {
+	for day := s.today - 2; day <= s.today; day++ {
 		s.days[day] = &busyDay{site: s, day: day, rows: s.rows(uint64(day))}
 	}
+	// On a day before that, nearly all links were clicked.
+	before := &busyDay{site: s, day: s.today - 3}
+	for place := range uint32(busyLinks) {
+		if place%100 > 0 {
+			before.rows = append(before.rows, busyRow{place, 0, 1, 1})
+		}
+	}
+	s.days[before.day] = before
 	seen := map[uint32]bool{}
 	for _, r := range s.days[s.today-2].rows {
 		seen[r.place] = true

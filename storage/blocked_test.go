@@ -74,9 +74,9 @@ func TestRowsOfBlockedHosts(t *testing.T) {
 	s := r.open(nil)
 	r.wantCalls("block", []string{"UpdateEntity ShortUrlsState",
 		"InsertEntity ShortUrlsState"}, func() { r.block(s, "[2001:db8::1]") })
-	change := r.clock.Now().UTC().Format("200601021504")
-	want := []rawtables.Entity{r.blocked("[2001:db8::1]"), {"PartitionKey": "change|" + change,
-		"RowKey": "host|[2001:db8::1]"}}
+	now := r.clock.Now().UTC()
+	want := []rawtables.Entity{r.blocked("[2001:db8::1]"), {"PartitionKey": "change|" +
+		now.Format("200601021504"), "RowKey": now.Format("05|") + "host|[2001:db8::1]"}}
 	if got := r.Rows(r.State); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

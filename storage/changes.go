@@ -27,8 +27,11 @@ const (
 	changesKept = time.Hour
 	changesGap  = 30 * time.Minute
 
+	// A row's partition is changesPrefix and the minute of its announcement. Its key is the second,
+	// "|" and the name, so that a poll reads no more than it has to.
 	changesPrefix = "change|"
 	changesMinute = "200601021504"
+	changesSecond = "05|"
 )
 
 // changes tells other processes by rows in ShortUrlsState what this one is about to change. It
@@ -87,18 +90,23 @@ func (c *changes) forget(name string) {
 // the change, or forgets what it saw before. Several names are in one row. Otherwise every process
 // would read many pages at each poll after an import. Errors: link.ErrUnavailable.
 func (c *changes) tell(ctx context.Context, names ...string) error {
-	row := map[string]string{"PartitionKey": changesPrefix +
-		c.config.Now().UTC().Format(changesMinute), "RowKey": names[0]}
+	now := c.config.Now().UTC()
+	row := map[string]string{"PartitionKey": changesPrefix + now.Format(changesMinute),
+		"RowKey": now.Format(changesSecond) + names[0]}
 	if len(names) > 1 {
 		id, err := c.config.newID()
 		if err != nil {
 			return err
 		}
-		row["RowKey"], row["Names"] = severalChanges+id, strings.Join(names, "\n")
+		row["RowKey"], row["Names"] = now.Format(changesSecond)+severalChanges+id,
+			strings.Join(names, "\n")
 	}
 	_, err := c.rows.upsert(ctx, encode(row))
 	return err
 }
+
+// changeIn returns the name in the key of an announcement, or severalChanges and an id.
+func changeIn(key string) string { return key[min(len(changesSecond), len(key)):] }
 
 // current reports whether what is cached is right, but for changes of the last seconds. After an
 // idle time it waits for a poll. While polls fail it returns false, and the caller has to ask the
@@ -185,26 +193,15 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 		}
 		last = begin
 	}
-	from := last.Add(-changesOverlap).UTC().Format(changesMinute)
-	q := table.Query{Range: table.Range{From: changesPrefix + from, Before: beyond(changesPrefix)}}
-	if err := c.rows.list(ctx, q, func(page [][]byte) error {
-		rows, err := c.rows.decode(page)
-		for _, r := range rows {
-			if !strings.HasPrefix(r.key, severalChanges) {
-				c.forget(r.key)
-				continue
-			}
-			var several struct{ Names string }
-			if err := json.Unmarshal(r.data, &several); err != nil {
-				return fmt.Errorf("a row of changes: %w: %w", link.ErrUnavailable, err)
-			}
-			for name := range strings.SplitSeq(several.Names, "\n") {
-				c.forget(name)
-			}
+	from := last.Add(-changesOverlap).UTC()
+	minute := changesPrefix + from.Format(changesMinute)
+	// The two ranges are read one after the other: for one query with "or" between them, the service
+	// would read the whole table.
+	for _, r := range []table.Range{{Partition: minute, From: from.Format(changesSecond)},
+		{After: minute, Before: beyond(changesPrefix)}} {
+		if err := c.rows.list(ctx, table.Query{Range: r}, c.forgetAll); err != nil {
+			return err
 		}
-		return err
-	}); err != nil {
-		return err
 	}
 	for _, s := range c.subscribers {
 		if s.settle != nil {
@@ -216,13 +213,33 @@ func (c *changes) ask(ctx context.Context, begin, last time.Time) error {
 	return nil
 }
 
+// forgetAll forgets what the rows of a page announce.
+func (c *changes) forgetAll(page [][]byte) error {
+	rows, err := c.rows.decode(page)
+	for _, r := range rows {
+		name := changeIn(r.key)
+		if !strings.HasPrefix(name, severalChanges) {
+			c.forget(name)
+			continue
+		}
+		var several struct{ Names string }
+		if err := json.Unmarshal(r.data, &several); err != nil {
+			return fmt.Errorf("a row of changes: %w: %w", link.ErrUnavailable, err)
+		}
+		for name := range strings.SplitSeq(several.Names, "\n") {
+			c.forget(name)
+		}
+	}
+	return err
+}
+
 // drop deletes the rows that no process needs any more.
 func (c *changes) drop(ctx context.Context, now time.Time) error {
 	before := now.Add(-changesKept).UTC().Format(changesMinute)
 	dropped := table.Range{From: changesPrefix, Before: changesPrefix + before}
 	return c.rows.deleteRange(ctx, dropped, func(rows []listedRow) error {
 		for _, r := range rows {
-			if s, rest := c.of(r.key); s.end != nil {
+			if s, rest := c.of(changeIn(r.key)); s.end != nil {
 				if err := s.end(ctx, rest); err != nil {
 					return err
 				}
@@ -238,6 +255,6 @@ const (
 	hostChange = "host|"
 )
 
-// severalChanges begins the RowKey of a row that announces several changes. Its property Names has
-// a name on each line.
+// severalChanges stands in place of the name in a row that announces several changes. Its property
+// Names has a name on each line.
 const severalChanges = "several|"

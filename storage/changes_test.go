@@ -392,6 +392,40 @@ func manyAliases() (all []link.Alias) {
 	return all
 }
 
+// A poll reads the announcements since one minute before the last successful poll began, to the
+// second, and no earlier ones.
+func TestRowsOfAPoll(t *testing.T) {
+	t.Parallel()
+	r := followed(t)
+	// so that a minute begins among the rows
+	r.clock.Advance(r.clock.Now().Truncate(time.Minute).Add(time.Minute+20*time.Second +
+		300*time.Millisecond).Sub(r.clock.Now()))
+	s := r.open(withCache)
+	begun := r.clock.Now()
+	seen := map[string]bool{}
+	for ago := range 180 {
+		at := begun.Add(-time.Duration(ago) * time.Second).UTC()
+		name := fmt.Sprintf("n%03d", ago)
+		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" + at.Format("200601021504"),
+			"RowKey": at.Format("05|") + name})
+		r.cached(s, link.Alias(name))
+	}
+	s.Get(ctx, "other") // polls
+	r.clock.Advance(past)
+	r.wantCalls("the poll", []string{poll, read}, func() { s.Get(ctx, "one more") })
+	for ago := range 180 {
+		name := fmt.Sprintf("n%03d", ago)
+		if calls := r.calls(func() { s.Get(ctx, link.Alias(name)) }); len(calls) > 0 {
+			seen[name] = true
+		}
+	}
+	for ago := range 180 {
+		if name := fmt.Sprintf("n%03d", ago); seen[name] != (ago <= 60) {
+			t.Errorf("%d s before the last poll: read %t", ago, seen[name])
+		}
+	}
+}
+
 func TestMoreChangesThanAPageHolds(t *testing.T) {
 	t.Parallel()
 	r := followed(t)
@@ -404,7 +438,7 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 	other := r.other()
 	for _, a := range manyAliases() {
 		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" +
-			r.clock.Now().UTC().Format("200601021504"), "RowKey": string(a)})
+			r.clock.Now().UTC().Format("200601021504"), "RowKey": "00|" + string(a)})
 	}
 	if _, err := other.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link,
 		error) {

@@ -245,8 +245,10 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 		if err := r.keep(ctx, d.link, end); err != nil {
 			return err
 		}
-	} else if err := r.s.Clicks.dropCounts(ctx, a); err != nil {
-		return err // a reaper that was killed may have left them
+	}
+	// A reaper that was killed may have left what is rolled up of a link that is gone.
+	if err := r.s.Clicks.dropCounts(ctx, a); err != nil {
+		return err
 	}
 	// At once, not with its group: a create that is much too late may be about to insert the link,
 	// and would rely on the row that it finds.

@@ -330,7 +330,7 @@ func (g *rollUpGroup) write(ctx context.Context) error {
 func (g *rollUpGroup) each(ctx context.Context,
 	do func(context.Context, *dayCount) error) error {
 	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(rollUpConcurrency)
+	all.SetLimit(inBackground)
 	for _, d := range g.names {
 		all.Go(func() error { return table.Safely(func() error { return do(ctx, d) }) })
 	}

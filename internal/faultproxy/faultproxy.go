@@ -26,7 +26,7 @@ type Call struct {
 	Partition string // of the row that the URL names, or of a batch; an insert's URL names none
 	Rows      int    // the number of rows in a batch; 0 for other calls
 	Bytes     int    // the size of the body
-	Key       string // of the row; in memory only
+	Key       string // of the row, in memory only; of a query: which rows
 	By        int    // who makes it; in memory only: see By
 }
 
@@ -201,6 +201,7 @@ func (p *Proxy) forward(target string, name func(*http.Request) (operation,
 		}
 		call := Call{Bytes: len(body)}
 		call.Operation, call.Target = name(r)
+		call.Key = r.URL.Query().Get("$filter")
 		if m := partitionKey.FindStringSubmatch(r.URL.Path); m != nil {
 			call.Partition = m[1]
 		}

@@ -53,9 +53,9 @@ func TestReapDeletesExpiryRowsInBatches(t *testing.T) {
 				// for the blocked hosts too, at the start
 				"QueryEntities " + r.Expiry: want.pages, "QueryEntities " + r.State: 2,
 				"GetEntity " + r.Links: 2 * links, "GetEntity " + r.Index: links,
-				"DeleteEntity " + r.Index: links, "UpdateEntity " + r.Links: links, "GetEntity " +
-					r.ClickTotals: links, "DeleteEntity " + r.Links: links,
-				batch + " " + r.Expiry: len(want.batches), "DeleteEntity " + r.Expiry: 1,
+				"DeleteEntity " + r.Index: links, "GetEntity " + r.ClickTotals: links,
+				"DeleteEntity " + r.Links: links,
+				batch + " " + r.Expiry:    len(want.batches), "DeleteEntity " + r.Expiry: 1,
 			}
 			var batches []int
 			for _, c := range r.proxy.Calls() {

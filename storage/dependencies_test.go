@@ -87,9 +87,9 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 						" 200 true",
 					"GetEntity " + r.Links + " 200 true", "GetEntity " + r.Index + " 200 true",
 					"GetEntity " + r.Links + " 200 true", "DeleteEntity " + r.Index + " 204 true",
-					"UpdateEntity " + r.Links + " 204 true",
+					"DeleteEntity " + r.Links + " 204 true",
 					"GetEntity " + r.ClickTotals + " 404 ResourceNotFound true", "DeleteEntity " +
-						r.Links + " 204 true", "DeleteEntity " + r.Expiry + " 204 true",
+						r.Expiry + " 204 true",
 					"QueryEntities " + r.State + " 200 true",
 				}
 			},

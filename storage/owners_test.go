@@ -73,7 +73,7 @@ func TestStorageCallsOfOwnersOperations(t *testing.T) {
 			[]string{read, getIndex, read, deleteIndex, deleteOwner,
 				"SubmitTransaction ShortUrlsExpiryIndex", update, deleteExpiry}},
 		"reap a tombstone": {operation{tombstone, reap},
-			[]string{read, "GetEntity ShortUrlsClickTotals", "DeleteEntity ShortUrls",
+			[]string{read, "DeleteEntity ShortUrls", "GetEntity ShortUrlsClickTotals",
 				deleteExpiry}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,9 +71,9 @@ param keysTableName string = 'ShortUrlsKeys'
 @maxLength(63)
 param stateTableName string = 'ShortUrlsState'
 
-@description('CLICKS_TABLE_NAME: the table of clicks by day.')
+@description('CLICKS_TABLE_NAME: the tables of clicks. The day or the month follows in each name.')
 @minLength(3)
-@maxLength(63)
+@maxLength(55)
 param clicksTableName string = 'ShortUrlsClicks'
 
 @description('CLICK_TOTALS_TABLE_NAME: the table of clicks by link.')
@@ -468,6 +468,7 @@ var refused = concat(
   length(union(lowerTables, ['tables'])) <= length(tables) ? ['each table has its own name'] : [],
   !empty(oddInTables) ? ['names of tables have letters and digits only'] : [],
   !empty(intersection(digits, tablesBeginWith)) ? ['names of tables begin with a letter'] : [],
+  contains(digits, last(clicksTableName)) ? ['clicksTableName ends in a letter'] : [],
   !empty(oddInAccount) ? ['tableAccountName has letters and digits only'] : [],
   isNoSecondary ? ['tableSecondary is empty, true, false or an https URL'] : [],
   !empty(oddInContainer) ? ['lockContainerName is lower-case letters, digits and hyphens'] : [],

@@ -44,6 +44,7 @@ const (
 // was done until then.
 func (c *Clicks) RollUp(ctx context.Context) (clicks.RollUpResult, error) {
 	r := &rollingUp{c: c}
+	ctx = telemetry.EachCall(ctx) // there may be thousands of calls
 	err := table.Safely(func() error { return r.run(ctx) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

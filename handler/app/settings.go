@@ -286,8 +286,12 @@ func (r *reader) text(name, byDefault, pattern, form string) string {
 // table reads the name of a table. It must differ from the names of the other tables. Names of
 // tables are case-insensitive.
 func (r *reader) table(name, byDefault string) string {
-	table := r.text(name, byDefault,
-		`^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first")
+	pattern, form := `^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first"
+	if name == "CLICKS_TABLE_NAME" { // a day or a month follows it
+		pattern, form = `^[A-Za-z][A-Za-z0-9]{1,53}[A-Za-z]$`,
+			"3 to 55 letters and digits, a letter first and last"
+	}
+	table := r.text(name, byDefault, pattern, form)
 	key := strings.ToLower(table)
 	if key == "tables" {
 		r.wrong(name, `must not be "Tables", a name that the service reserves`)

@@ -261,7 +261,7 @@ var wrongSettings = map[string]string{
 	"OWNERS_TABLE_NAME":                     "no-hyphens",
 	"KEYS_TABLE_NAME":                       "tables",
 	"STATE_TABLE_NAME":                      "state table",
-	"CLICKS_TABLE_NAME":                     "1clicks",
+	"CLICKS_TABLE_NAME":                     "clicks1",
 	"CLICK_TOTALS_TABLE_NAME":               "Tables",
 	"GC_BLOB_LOCK_CONTAINER":                "Capitals",
 	"GC_BLOB_LOCK_BLOB":                     "a/b",

@@ -9,9 +9,11 @@ import (
 
 // Addresses finds the addresses of clients.
 type Addresses struct {
-	Header string // a list; each proxy appends the address from which it got the request
-	Hops   int    // how many proxies are trusted; 0: the address is the connection's
-	Hosted bool   // the connection is the Functions host's
+	// Header is the canonical name of a header with a list. Each proxy appends the address from which
+	// it got the request.
+	Header string
+	Hops   int  // how many proxies are trusted; 0: the address is the connection's
+	Hosted bool // the connection is the Functions host's
 }
 
 // Of returns the address of a request's client. That is the entry of the outermost trusted proxy,
@@ -41,7 +43,7 @@ func (a Addresses) entry(h http.Header) string {
 	if a.Hops == 0 {
 		return ""
 	}
-	lines, left := h.Values(a.Header), a.Hops
+	lines, left := h[a.Header], a.Hops
 	for i := len(lines) - 1; i >= 0; i-- {
 		for line, more := lines[i], true; more; left-- {
 			comma := strings.LastIndexByte(line, ',')

@@ -50,16 +50,17 @@ func (b *bench) scale(ctx context.Context) (string, error) {
 	s := newBusySite()
 	fmt.Fprintln(os.Stderr, "made") // TMP
 	var done results
+	rows := len(s.days[s.today-2].rows)
 	for _, measure := range []func(context.Context, *results) error{
 		s.lists, s.rollUp, s.top, s.sizes} {
 		begin := time.Now()
 		if err := measure(ctx, &done); err != nil {
 			return "", err
 		}
-		fmt.Fprintln(os.Stderr, "took", time.Since(begin)) // TMP
+		fmt.Fprintln(os.Stderr, "took", time.Since(begin), done.table([]column{{head: "m", value: "is", digits: 2}})) // TMP
 	}
 	return fmt.Sprintf("%d process rows a day of %d links; each call takes %v.\n\n",
-		len(s.days[s.today-2].rows), s.active, busyWait) +
+		rows, s.active, busyWait) +
 		done.table([]column{
 			{head: "measured", value: "is", digits: 2},
 			{head: "bound", value: "bound", digits: 1},
@@ -374,8 +375,8 @@ func (s *busySite) lists(ctx context.Context, done *results) error {
 	s.calls.Store(0)
 	begin := time.Now()
 	_, err = store.Clicks.Totals(ctx, links)
-	done.within("clicks of 50 links in a list, s", time.Since(begin).Seconds(), 0.5)
-	done.within("calls for them", float64(s.calls.Load()), 50*5+1)
+	done.within("clicks of 50 links in a list, with four open days, s", time.Since(begin).Seconds(), 0.5)
+	done.add("calls for them", values{"is": float64(s.calls.Load())})
 	return err
 }
 

@@ -115,6 +115,7 @@ type counting struct {
 	row     uint32    // 0: it is fresh
 	unsaved bool      // it has changed since it was saved
 	sent    bool      // a write of it was tried
+	saved   int64     // the clicks and bots that are saved
 	at      int64     // when it last changed, in Unix nanoseconds
 	waiting []Visitor // only while it is fresh
 	bytes   int
@@ -473,6 +474,7 @@ func (p *Pending) Saved(retried bool) {
 		return
 	}
 	p.count.unsaved, p.count.sent = false, true
+	p.count.saved = p.count.Clicks + p.count.Bots
 }
 
 // Failed says that a write failed at this time. Nobody knows whether the count that Take returned
@@ -488,11 +490,13 @@ func (p *Pending) Failed(at time.Time) {
 	p.FailedAt = at
 }
 
-// Drop forgets a count that can no longer be saved.
-func (p *Pending) Drop() {
+// Drop forgets a count that can no longer be saved. It returns how many clicks of people and bots
+// are lost, unless a write that has failed was applied.
+func (p *Pending) Drop() (lost int64) {
 	p.counter.mu.Lock()
 	defer p.counter.mu.Unlock()
 	p.drop()
+	return p.count.Clicks + p.count.Bots - p.count.saved
 }
 
 func (p *Pending) drop() {

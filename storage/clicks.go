@@ -301,11 +301,10 @@ func (c *Clicks) moveLate(ctx context.Context, pending []*clicks.Pending, now ti
 			switch {
 			case errors.Is(err, table.ErrGone): // in a table that is there
 			case errors.Is(err, table.ErrNoTable), errors.Is(err, link.ErrDamaged):
-				lost := p.Take()
+				lost := p.Drop()
 				if !(counted{name: p.Name}).several() { // the sums lose the same clicks
-					c.config.Metrics.ClicksDropped.Add(lost.Clicks + lost.Bots)
+					c.config.Metrics.ClicksDropped.Add(lost)
 				}
-				p.Drop()
 				continue
 			case err != nil:
 				return err

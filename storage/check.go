@@ -754,8 +754,7 @@ func (c *checking) checkTotals(ctx context.Context) error {
 	err = cmp.Or(err, namesErr)
 	for _, month := range months {
 		t := c.s.Clicks.tables.month(month).reading()
-		if last, ok := lastDayOf(month); err == nil && ok &&
-			last < c.s.Clicks.firstKept(c.now)-clicksLate {
+		if err == nil && isOver(month, c.s.Clicks.firstKept(c.now)-clicksLate) {
 			err = c.oldTable(ctx, t, "its month is older than CLICKS_KEEP_DAYS, as this process "+
 				"has it")
 		}

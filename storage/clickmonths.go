@@ -58,6 +58,12 @@ func lastDayOf(month string) (clicks.Day, bool) {
 	return clicks.DayOf(first.AddDate(0, 1, -1)), err == nil
 }
 
+// isOver reports whether all days of a month are before a day.
+func isOver(month string, before clicks.Day) bool {
+	last, ok := lastDayOf(month)
+	return ok && last < before
+}
+
 // encode returns the row. If that would be too large, only the most frequent names of each day are
 // told apart in it.
 func (m *monthCounts) encode() []byte {

@@ -67,6 +67,7 @@ func (t *clickTables) names(ctx context.Context) (days []clicks.Day, months []st
 		}
 	}
 	slices.Sort(days)
+	slices.Sort(months)
 	return days, months, err
 }
 
@@ -114,18 +115,6 @@ func (t *clickTables) readMonth(ctx context.Context, month, name string, propert
 		return nil, "", nil
 	}
 	return row, etag, err
-}
-
-// dropMonths deletes the tables of months whose last day is before a day.
-func (t *clickTables) dropMonths(ctx context.Context, months []string, before clicks.Day) error {
-	for _, month := range months {
-		if last, ok := lastDayOf(month); ok && last < before {
-			if err := t.month(month).table.Drop(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // reading returns the table as one in which nothing is created.

@@ -67,24 +67,28 @@ type rollingUp struct {
 }
 
 func (r *rollingUp) run(ctx context.Context) error {
+	days, months, err := r.c.tables.names(ctx)
+	if err != nil {
+		return err
+	}
 	now := r.c.config.Now()
+	isDue := func() bool {
+		return clicks.Day(r.c.keysGone.Load()) != rollUpBefore(now) ||
+			len(days) > 0 && days[0] < rollUpBefore(now) ||
+			len(months) > 0 && isOver(months[0], r.c.firstKept(now))
+	}
+	if !isDue() {
+		return nil
+	}
 	if r.c.config.Reap.StorageClock {
-		var err error
-		if now, err = r.c.state.earlier(ctx, now); err != nil {
+		if now, err = r.c.state.earlier(ctx, now); err != nil || !isDue() {
 			return err
 		}
 	}
 	before := rollUpBefore(now)
 	// Nothing is written of these days any more, so their keys can go, however long the rest takes.
-	if gone := r.c.keysGone.Load(); clicks.Day(gone) != before {
-		if err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix,
-			Before: keyPrefix + before.String()}, nil); err != nil {
-			return err
-		}
-		r.c.keysGone.Store(int32(before))
-	}
-	days, months, err := r.c.tables.names(ctx)
-	if err != nil {
+	if err := r.c.state.deleteRange(ctx, table.Range{From: keyPrefix,
+		Before: keyPrefix + before.String()}, nil); err != nil {
 		return err
 	}
 	for _, day := range days {
@@ -95,7 +99,15 @@ func (r *rollingUp) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.c.tables.dropMonths(ctx, months, r.c.firstKept(now))
+	for _, month := range months {
+		if isOver(month, r.c.firstKept(now)) {
+			if err := r.c.tables.month(month).table.Drop(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	r.c.keysGone.Store(int32(before))
+	return nil
 }
 
 // rollUpProgress is the row of ShortUrlsState on the wire that says how far the roll-up of a day is.
@@ -136,11 +148,13 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 			return table.Safely(func() error { return r.partition(going, day, i, &next[i]) })
 		})
 	}
-	err = all.Wait()
+	if err = all.Wait(); err == nil {
+		err = r.c.tables.day(day).table.Drop(ctx)
+	}
 	if err == nil {
-		r.c.config.Log.Info("reaper: a day of clicks is rolled up", "day", day, "added", r.added.Load()-begun,
-			"damaged", r.damaged.Load())
-		return r.c.tables.day(day).table.Drop(ctx)
+		r.c.config.Log.Info("reaper: a day of clicks is rolled up", "day", day, "added",
+			r.added.Load()-begun, "damaged", r.damaged.Load())
+		return nil
 	}
 	// Also when the time is over. If another process has come further, some is looked at twice.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)

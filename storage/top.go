@@ -58,8 +58,8 @@ func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window,
 			return nil, nil, asOf, err
 		}
 	}
-	for len(candidates) > 0 && len(links) < limit {
-		some := candidates[:min(len(candidates), max(limit-len(links), listConcurrency))]
+	for n := limit; len(candidates) > 0 && len(links) < limit; n = listConcurrency {
+		some := candidates[:min(len(candidates), n)]
 		candidates = candidates[len(some):]
 		found := make([]link.Link, len(some))
 		if err := eachListed(ctx, len(some), func(ctx context.Context, i int) (err error) {

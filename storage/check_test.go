@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tiney/clicks"
 	"tiney/internal/faultproxy"
 	"tiney/internal/rawtables"
 	"tiney/link"
@@ -76,16 +77,18 @@ func (r *rig) wellDone() {
 	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", url2),
 		rawtables.IndexKey("", url1)
 	r.Put(r.Expiry, move)
-	// What is counted of a link that is gone stays for its time.
-	for _, alias := range []string{"live", "gone", "*"} {
-		r.Put(r.Clicks, rawtables.Clicks(alias, "p-1", r.day(-3), 5, 1))
-		if alias != "gone" {
-			r.Put(r.ClickTotals, rawtables.Totals(alias, r.day(-3), 5, 1, time.Time{}))
+	// What processes have counted of a link that is gone stays until it is rolled up.
+	owner := clicks.OwnerName("a")
+	for _, name := range []string{"live", "deleted", "gone", owner, "*"} {
+		r.PutClicks(r.day(-3), rawtables.Clicks(name, "p-1", r.day(-3), 5, 1))
+		if name != "gone" {
+			r.Put(r.ClickTotals, rawtables.Totals(name, r.day(-4), 5, 1, time.Time{}))
+			r.PutMonth(r.day(-4), rawtables.Rolled(name, r.day(-4), 5, 1))
 		}
 	}
 	r.Put(r.State, rawtables.VisitorKey(r.day(0)))
 	r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress",
-		"Partition": r.day(-1).Format("20060102")})
+		"Day": r.day(-3).Format("20060102"), "Next": "0123456789abcdeg"})
 	r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" +
 		in(-time.Minute).Format("200601021504"), "RowKey": "live"})
 	r.Put(r.State, rawtables.Entity{"PartitionKey": "another's", "RowKey": "row"})
@@ -135,6 +138,7 @@ func damages(r *rig) map[string]struct {
 	key := rawtables.Entity{"PartitionKey": "key|01", "RowKey": hash, "Owner": "c", "Name": "x"}
 	list := "owner|" + rawtables.Owner(link.Link{Owner: "c"})["PartitionKey"].(string)
 	listed := rawtables.Entity{"PartitionKey": list, "RowKey": hash[:16], "Hash": hash}
+	livesKey := fmt.Sprint(rawtables.Clicks("live", "p-2", now, 1, 0)["RowKey"])
 	move := rawtables.Due(l.Alias, later)
 	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", l.LongURL),
 		rawtables.IndexKey("", url3)
@@ -232,6 +236,11 @@ func damages(r *rig) map[string]struct {
 			[]string{"listed-without-link y"}},
 		"totals of no alias": {put(r.ClickTotals,
 			rawtables.Totals("x 1", r.day(-3), 1, 0, time.Time{})), []string{"totals-damaged x 1"}},
+		"totals of no owner": {put(r.ClickTotals,
+			rawtables.Totals("@1", r.day(-3), 1, 0, time.Time{})), []string{"totals-damaged @1"}},
+		"totals in another partition": {put(r.ClickTotals,
+			changed(rawtables.Totals("live", r.day(-3), 1, 0, time.Time{}), "PartitionKey", "li")),
+			[]string{"totals-damaged live"}},
 		"a list of keys without a hash": {put(r.Keys, changed(listed, "Hash", nil)),
 			[]string{"key-damaged " + hash[:16]}},
 		"a revoked key keeps its place for too long": {put(r.Keys, rawtables.Entity{
@@ -241,14 +250,14 @@ func damages(r *rig) map[string]struct {
 		"an old announcement": {put(r.State,
 			rawtables.Entity{"PartitionKey": "change|" + old, "RowKey": "x1"}),
 			[]string{"+change-old x1"}},
-		"the key of a day that is rolled up": {put(r.State, rawtables.VisitorKey(r.day(-2))),
+		"the key of a day long ago": {put(r.State, rawtables.VisitorKey(r.day(-4))),
 			[]string{"+visitor-key-old key"}},
-		"the key of a day long ago": {func() {
-			r.Drop(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress"})
-			r.Put(r.State, rawtables.VisitorKey(r.day(-4)))
-		}, []string{"+visitor-key-old key"}},
-		"unreadable progress": {put(r.State,
-			rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Partition": "x"}),
+		"progress of no day": {put(r.State,
+			rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress", "Day": "x",
+				"Next": strings.Repeat("0", 16)}), []string{"state-damaged progress"}},
+		"progress of no partitions": {put(r.State,
+			rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress",
+				"Day": r.day(-3).Format("20060102"), "Next": strings.Repeat("h", 16)}),
 			[]string{"state-damaged progress"}},
 		"unreadable statistics": {put(r.State,
 			rawtables.Entity{"PartitionKey": "reaper", "RowKey": "statistics", "FailedRuns": "x"}),
@@ -256,13 +265,38 @@ func damages(r *rig) map[string]struct {
 		"an unreadable blocked host": {put(r.State,
 			rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com",
 				"CreatedAtUtc": "x"}), []string{"state-damaged example.com"}},
-		"clicks that are not kept any more": {put(r.Clicks, rawtables.Clicks("live", "p-1",
-			r.day(-keepDays-1), 1, 0)), []string{"clicks-old live|p-1"}},
-		"clicks of another program": {put(r.Clicks, rawtables.Entity{"PartitionKey": "x",
-			"RowKey": "x1|p"}), []string{"clicks-damaged x1|p"}},
-		"clicks that are no number": {put(r.Clicks,
-			changed(rawtables.Clicks("live", "p-2", r.day(0), 1, 0), "Clicks", "x")),
-			[]string{"clicks-damaged live|p-2"}},
+		"a day that is not rolled up": {func() {
+			r.PutClicks(r.day(-5), rawtables.Clicks("live", "p-1", r.day(-5), 1, 0))
+		}, []string{"clicks-old "}},
+		"a month that is not kept any more": {func() {
+			at := r.day(-keepDays - 4 - 31)
+			r.PutMonth(at, rawtables.Rolled("live", at, 1, 0))
+		}, []string{"clicks-old "}},
+		"clicks of another program": {func() {
+			r.PutClicks(r.day(-1), rawtables.Entity{"PartitionKey": "x", "RowKey": "x1|p"})
+		}, []string{"clicks-damaged x1|p"}},
+		"clicks in another partition": {func() {
+			r.PutClicks(r.day(-1), changed(rawtables.Clicks("live", "p-2", r.day(-1), 1, 0),
+				"PartitionKey", "x"))
+		}, []string{"clicks-damaged " + livesKey}},
+		"clicks that are no number": {func() {
+			r.PutClicks(r.day(0), changed(rawtables.Clicks("live", "p-2", r.day(0), 1, 0),
+				"Clicks", "x"))
+		}, []string{"clicks-damaged " + livesKey}},
+		"a month of a link that is not there": {func() {
+			r.PutMonth(r.day(-4), rawtables.Rolled("gone", r.day(-4), 1, 0))
+		}, []string{"+month-without-link gone"}},
+		"a month of no alias": {func() {
+			r.PutMonth(r.day(-4), rawtables.Rolled("x 1", r.day(-4), 1, 0))
+		}, []string{"month-damaged x 1"}},
+		"a month in another partition": {func() {
+			r.PutMonth(r.day(-4), changed(rawtables.Rolled("live", r.day(-4), 1, 0),
+				"PartitionKey", "li"))
+		}, []string{"month-damaged live"}},
+		"a month that cannot be unpacked": {func() {
+			r.PutMonth(r.day(-40), changed(rawtables.Rolled("live", r.day(-40), 1, 0),
+				"Counts", "x"))
+		}, []string{"month-damaged live"}},
 		"totals of a link that is not there": {put(r.ClickTotals,
 			rawtables.Totals("gone", r.day(-3), 1, 0, time.Time{})),
 			[]string{"+totals-without-link gone"}},
@@ -346,8 +380,9 @@ func TestCheckFinds(t *testing.T) {
 // everything returns all rows of all tables.
 func (r *rig) everything() (all []rawtables.Entity) {
 	r.t.Helper()
-	for _, table := range []string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys, r.State, r.Clicks,
-		r.ClickTotals} {
+	days, months := r.ClickTables()
+	for _, table := range slices.Concat([]string{r.Links, r.Index, r.Expiry, r.Owners, r.Keys,
+		r.State, r.ClickTotals}, days, months) {
 		all = append(all, r.Rows(table)...)
 	}
 	return all
@@ -359,7 +394,8 @@ func TestCheckLeavesWhatIsYoung(t *testing.T) {
 	for name := range damages(newRig(t)) {
 		r, s := newCrashRig(t)
 		d := damages(r)[name]
-		if strings.Contains(strings.Join(d.want, ""), "-damaged") {
+		if kinds := strings.Join(d.want, ""); strings.Contains(kinds, "-damaged") ||
+			strings.Contains(kinds, "clicks-old") { // a table, by the day in its name
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -421,8 +457,9 @@ func TestCheckKilledAtAnyPoint(t *testing.T) {
 		for name, d := range damages(r) {
 			switch name {
 			case "a link without its expiry row", "an index row without its link",
-				"a listed link that is not there", "the key of a day that is rolled up",
-				"a key that no list has", "totals of a link that is not there":
+				"a listed link that is not there", "the key of a day long ago",
+				"a key that no list has", "totals of a link that is not there",
+				"a month of a link that is not there":
 				d.plant()
 			}
 		}
@@ -607,9 +644,9 @@ func TestCheckOfMissingTables(t *testing.T) {
 	s := r.instance()
 	r.Make()
 	r.DropTable(r.Keys)
-	r.DropTable(r.Clicks)
+	r.DropTable(r.Index)
 	_, _, err := check(ctx, s, true)
-	if err == nil || !strings.Contains(err.Error(), "do not exist: "+r.Clicks+", "+r.Keys) {
+	if err == nil || !strings.Contains(err.Error(), "do not exist: "+r.Keys+", "+r.Index) {
 		t.Errorf("got %v", err)
 	}
 	if _, _, again := check(ctx, s, true); again == nil || again.Error() != err.Error() {

@@ -10,6 +10,7 @@ import (
 
 	"tiney/clicks"
 	"tiney/internal/faultproxy"
+	"tiney/link"
 	"tiney/telemetry"
 )
 
@@ -41,18 +42,18 @@ func TestFlushesAreMeasured(t *testing.T) {
 	}
 	flush(ctx, 0, 0, 0)
 
-	s.Clicks.Click("abc123", clicks.Click{At: r.clock.Now()})
+	s.Clicks.Click(link.Link{Alias: "abc123"}, clicks.Click{At: r.clock.Now()})
 	stopped, cancel := context.WithCancel(hasty)
 	cancel()
 	flush(stopped, 1, 0, 0)
 
-	r.proxy.Before(faultproxy.On("SubmitTransaction", r.Clicks, faultproxy.Freeze))
+	r.proxy.Before(faultproxy.On("SubmitTransaction", r.Day(r.clock.Now()), faultproxy.Freeze))
 	r.clock.Advance(10 * time.Second)
 	brief, cancel := context.WithTimeout(hasty, 100*time.Millisecond)
 	defer cancel()
 	flush(brief, 1, 10, 1)
 
-	r.proxy.Before(faultproxy.On("SubmitTransaction", r.Clicks, faultproxy.Refuse))
+	r.proxy.Before(faultproxy.On("SubmitTransaction", r.Day(r.clock.Now()), faultproxy.Refuse))
 	r.clock.Advance(10 * time.Second)
 	flush(ctx, 1, 20, 0)
 

@@ -19,7 +19,6 @@ import (
 
 	"tiney/clicks"
 	"tiney/internal/faultproxy"
-	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
 )
@@ -57,7 +56,7 @@ func (r *clickRig) clickAt(c *storage.Clicks, at time.Time, aliases ...string) {
 		r.people++
 		r.counted[a]++
 		r.counted[clicks.All]++
-		c.Click(link.Alias(a), clicks.Click{At: at, Took: 3 * time.Millisecond,
+		c.Click(link.Link{Alias: link.Alias(a)}, clicks.Click{At: at, Took: 3 * time.Millisecond,
 			Visitor: visitor(r.people),
 			Names:   [clicks.Dimensions]string{"example.org", "DE", "Firefox", "Linux", "desktop"}})
 	}
@@ -81,8 +80,8 @@ func (r *clickRig) flush(c *storage.Clicks) {
 func (r *clickRig) faults(do func(faultproxy.Call) faultproxy.Fault) {
 	r.proxy.Reset()
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		name, _, _ := strings.Cut(c.Partition, "-")
-		if day, ok := clicks.ParseDay(name); ok && c.Operation == "SubmitTransaction" &&
+		day, ok := clicks.ParseDay(strings.TrimPrefix(c.Target, r.Clicks))
+		if ok && c.Operation == "SubmitTransaction" &&
 			!r.clock.Now().Before((day + 1).Start().Add(23*time.Hour)) {
 			r.late.Add(1)
 		}
@@ -299,7 +298,7 @@ func named(n int) (aliases []string) {
 // batches returns the batches of counts that were sent, but for those of all links together.
 func (r *clickRig) batches() (all []faultproxy.Call) {
 	for _, c := range r.proxy.Calls() {
-		if c.Operation == "SubmitTransaction" && strings.HasSuffix(c.Partition, "-5") {
+		if c.Operation == "SubmitTransaction" && c.Partition == "5" {
 			all = append(all, c)
 		}
 	}
@@ -332,7 +331,7 @@ func TestBatchesOfCounts(t *testing.T) {
 							k.Names[d] = fmt.Sprintf("%064d", n)
 						}
 					}
-					c.Click(link.Alias(a), k)
+					c.Click(link.Link{Alias: link.Alias(a)}, k)
 				}
 				r.counted[a] += int64(test.visitors)
 				r.counted[clicks.All] += int64(test.visitors)
@@ -366,10 +365,10 @@ func TestCallsOfAFlush(t *testing.T) {
 		t.Errorf("nothing was counted: %v, %v", r.proxy.Calls(), err)
 	}
 	for i := range 10_000 {
-		c.Click(link.Alias(strconv.Itoa(i)), clicks.Click{At: r.clock.Now(), Bot: true})
+		c.Click(link.Link{Alias: link.Alias(strconv.Itoa(i))}, clicks.Click{At: r.clock.Now(), Bot: true})
 	}
 	// Azurite takes too long for so many
-	r.faults(faultproxy.On("SubmitTransaction", r.Clicks, faultproxy.Lie))
+	r.faults(faultproxy.On("SubmitTransaction", "", faultproxy.Lie))
 	// flushes that are cut short, each in up to four batches, on a machine that takes half a minute
 	cut := -1
 	if err := patiently(func() error { cut++; return c.Flush(ctx) }); err != nil {
@@ -405,7 +404,7 @@ func TestCountsWaitForStorage(t *testing.T) {
 			aliases := named(20)
 			r.click(c, aliases...)
 			r.flush(c)
-			r.faults(faultproxy.On("", r.Clicks, fault))
+			r.faults(faultproxy.On("", r.Day(r.clock.Now()), fault))
 			for range 10 {
 				r.click(c, aliases...)
 				r.click(c, "another")
@@ -476,6 +475,7 @@ func TestCountsOfADayThatIsOver(t *testing.T) {
 			t.Parallel()
 			r := newClickRig(t)
 			c, noon, late, release := r.process(), r.clock.Now(), test.late, make(chan struct{})
+			r.PutClicks(noon) // other processes have made the table
 			if test.before {
 				r.click(c, "a", "a", "a")
 				r.flush(c)
@@ -484,7 +484,7 @@ func TestCountsOfADayThatIsOver(t *testing.T) {
 			if test.fault != none {
 				r.clock.Advance(test.after - 3*time.Minute)
 				r.faults(func(call faultproxy.Call) faultproxy.Fault {
-					if call.Target != r.Clicks {
+					if call.Target != r.Day(noon) {
 						return faultproxy.None
 					}
 					if test.late {
@@ -524,45 +524,131 @@ func TestCountsOfADayThatIsOver(t *testing.T) {
 	}
 }
 
-// Rows of a late day that cannot be read, or are gone, hold nothing up, and are not counted twice.
+// newLateRig makes a rig with a process that has saved three clicks on "a" and one on "b" in rows of a day
+// that is over for 24 hours, two more on "a" and one on "b" that are not saved, and one on "never" of
+// which no write was tried.
+func newLateRig(t *testing.T) (r *clickRig, c *storage.Clicks, first time.Time) {
+	r = newClickRig(t)
+	c, first = r.process(), r.clock.Now()
+	r.click(c, "a", "a", "a", "b")
+	r.flush(c)
+	r.click(c, "a", "a", "b", "never")
+	r.clock.Advance(36 * time.Hour)
+	return r, c, first
+}
+
+// What is late counts for today: where the row is there, what it lacks.
+func TestLateCounts(t *testing.T) {
+	t.Parallel()
+	r, c, first := newLateRig(t)
+	r.flush(c)
+	r.want("late")
+	r.wantDay("the first", first, map[string]int64{"a": 3, "b": 1, clicks.All: 4})
+	r.wantDay("today", r.clock.Now(), map[string]int64{"a": 2, "b": 1, "never": 1, clicks.All: 4})
+	r.flush(c)
+	if calls := r.proxy.Calls(); len(calls) != 0 || r.metrics.ClicksDropped.Value() != 0 {
+		t.Errorf("%d clicks were dropped; all is saved: %v", r.metrics.ClicksDropped.Value(), calls)
+	}
+}
+
+// A day is rolled up, and its table is gone: what may be in it is dropped, and counted, and what was
+// never sent counts for today. Nobody makes the table again.
+func TestLateCountsOfADayThatIsRolledUp(t *testing.T) {
+	t.Parallel()
+	r, c, first := newLateRig(t)
+	r.PutLink(link.Link{Alias: "a", LongURL: url1})
+	if err := rollUp(ctx, r.rig, r.instance()); err != nil {
+		t.Fatal(err)
+	}
+	before := r.metrics.ClicksDropped.Value()
+	r.flush(c)
+	r.wantDay("the first", first, map[string]int64{})
+	r.wantDay("today", r.clock.Now(), map[string]int64{"never": 1})
+	// each count as a whole: of a, and of b; the sum of all links has the same clicks
+	if n := r.metrics.ClicksDropped.Value() - before; n != 5+2 {
+		t.Errorf("%d clicks were dropped, want 7", n)
+	}
+	day := clicks.DayOf(first).String()
+	if got := r.Monthly(); got["a"][day] != 3 || got[clicks.All][day] != 4 || got["b"] != nil {
+		t.Errorf("rolled up: %v", got)
+	}
+	if days, _ := r.ClickTables(); len(days) != 1 || days[0] != r.Day(r.clock.Now()) {
+		t.Errorf("tables of %v", days)
+	}
+	r.click(c, "a")
+	r.flush(c)
+	r.wantDay("today", r.clock.Now(), map[string]int64{"a": 1, "never": 1, clicks.All: 1})
+}
+
+// A row of a late day cannot be read: what may be in it is dropped. One that is gone from its table
+// was never there.
 func TestLateCountsWithoutTheirRows(t *testing.T) {
 	t.Parallel()
-	r := newClickRig(t)
-	r.config.Clicks.KeepDays = 3
-	start := func() *storage.Clicks {
-		c := r.process()
-		r.click(c, "a", "b")
-		r.flush(c)
-		r.click(c, "a", "b")
-		return c
-	}
-	rows := func(alias string) (some []rawtables.Entity) {
-		for _, row := range r.Rows(r.Clicks) {
-			if strings.HasPrefix(row["RowKey"].(string), alias+"|") {
-				some = append(some, row)
-			}
+	r, c, first := newLateRig(t)
+	for _, row := range r.Rows(r.Day(first)) {
+		switch strings.Split(row["RowKey"].(string), "!")[1] {
+		case "a":
+			row["Hours"] = "damaged"
+			r.Put(r.Day(first), row)
+		case "b":
+			r.Drop(r.Day(first), row)
 		}
-		return some
 	}
-	c := start()
-	whole := rows("a")[0]
-	damaged := maps.Clone(whole)
-	damaged["Hours"] = "damaged"
-	r.Put(r.Clicks, damaged)
-	r.clock.Advance(36 * time.Hour)
 	r.flush(c)
-	r.Put(r.Clicks, whole) // its sums are read by the roll-up, damaged or not
-	r.want("with a row that was damaged")
-	c = start()
-	before := r.saved("")["a"]
-	for _, row := range rows("a") { // after their time
-		r.Drop(r.Clicks, row)
+	r.DropTable(r.Day(first))
+	r.wantDay("today", r.clock.Now(), map[string]int64{"b": 2, "never": 1, clicks.All: 4})
+	if n := r.metrics.ClicksDropped.Value(); n != 5 {
+		t.Errorf("%d clicks were dropped, want 5", n)
 	}
-	r.clock.Advance(4 * 24 * time.Hour)
-	r.flush(c)
-	if got := r.saved("")["a"]; got != 0 || before != 3 || r.metrics.ClicksDropped.Value() == 0 {
-		t.Errorf("%d clicks of a row that was deleted with %d, and %d dropped", got, before,
-			r.metrics.ClicksDropped.Value())
+}
+
+// A flush makes the table of a day that ended less than 23 hours ago, and of no other.
+func TestTablesThatAFlushMakes(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{0, 23*time.Hour - time.Second, 23 * time.Hour} {
+		r := newClickRig(t)
+		c, noon := r.process(), r.clock.Now()
+		r.click(c, "a")
+		r.clock.Advance(12*time.Hour + after)
+		r.flush(c)
+		r.want("flushed")
+		day := noon
+		if after >= 23*time.Hour {
+			day = r.clock.Now()
+		}
+		if days, months := r.ClickTables(); len(days) != 1 || days[0] != r.Day(day) ||
+			len(months) > 0 {
+			t.Errorf("after %v: tables of %v and %v", after, days, months)
+		}
+	}
+}
+
+// Clicks of a link that has another owner, or of another link with the alias, go on in rows of their
+// own, and each owner has the clicks that came to them.
+func TestClicksOfOtherLinksAndOwners(t *testing.T) {
+	t.Parallel()
+	r := newClickRig(t)
+	c := r.process()
+	yesterday := r.clock.Now().Add(-24 * time.Hour)
+	for _, l := range []link.Link{{}, {CountedFrom: yesterday}, {Owner: "ann"},
+		{CountedFrom: yesterday, Owner: "ann"}, {CountedFrom: yesterday, Owner: "bob"}} {
+		l.Alias = "a"
+		for range 2 {
+			c.Click(l, clicks.Click{At: r.clock.Now()})
+			r.flush(c)
+		}
+	}
+	ann, bob := clicks.OwnerName("ann"), clicks.OwnerName("bob")
+	r.wantDay("today", r.clock.Now(), map[string]int64{"a": 10, ann: 4, bob: 2, clicks.All: 10})
+	from := map[any]int{}
+	for _, row := range r.Rows(r.Day(r.clock.Now())) {
+		name := strings.Split(row["RowKey"].(string), "!")[1]
+		from[fmt.Sprint(name, row["CountedFrom"])]++
+	}
+	day := clicks.DayOf(yesterday).String()
+	if want := (map[any]int{"a<nil>": 2, "a" + day: 3, ann + "<nil>": 1, bob + "<nil>": 1,
+		"*<nil>": 1}); !maps.Equal(from, want) {
+		t.Errorf("rows %v, want %v", from, want)
 	}
 }
 
@@ -688,12 +774,15 @@ func TestClickModes(t *testing.T) {
 			r := newClickRig(t)
 			r.config.Clicks.Mode = mode
 			c := r.process()
-			c.Click("a", clicks.Click{At: r.clock.Now()})
+			c.Click(link.Link{Alias: "a"}, clicks.Click{At: r.clock.Now()})
 			c.Created(1)
 			r.flush(c)
-			if rows := r.Rows(r.Clicks); len(rows) < want || want == 0 &&
-				len(r.proxy.Calls()) != 0 {
-				t.Errorf("%d rows, want %d; %v", len(rows), want, r.proxy.Calls())
+			rows := 0
+			for _, days := range r.Clicked() {
+				rows += len(days)
+			}
+			if rows != want || want == 0 && len(r.proxy.Calls()) != 0 {
+				t.Errorf("%d rows, want %d; %v", rows, want, r.proxy.Calls())
 			}
 			if keys := r.Rows(r.State); len(keys) != 0 {
 				t.Errorf("a key was made: %v", keys)
@@ -734,9 +823,9 @@ func TestClicksWhileFlushing(t *testing.T) {
 		clicking.Go(func() {
 			for n := range 1000 {
 				alias := (i + n) % len(counts)
-				c.Click(link.Alias(fmt.Sprint("a", alias)), clicks.Click{At: r.clock.Now(),
+				c.Click(link.Link{Alias: link.Alias(fmt.Sprint("a", alias))}, clicks.Click{At: r.clock.Now(),
 					Visitor: visitor(n)})
-				c.Click("bots", clicks.Click{At: r.clock.Now(), Bot: true})
+				c.Click(link.Link{Alias: "bots"}, clicks.Click{At: r.clock.Now(), Bot: true})
 				c.Created(1)
 				counts[alias].Add(1)
 				time.Sleep(100 * time.Microsecond)

@@ -7,10 +7,6 @@ import (
 	"github.com/dgraph-io/ristretto/v2"
 )
 
-// KeepMost has at most so many links of a partition of a day kept in memory, of the days that are
-// read from now on.
-func (c *Clicks) KeepMost(n int) { c.mostActive = n }
-
 // WatchedContext counts how often somebody begins to wait for its end, among other things: who gets
 // a link through a cache does so once, when it has joined the read of it.
 type WatchedContext struct {

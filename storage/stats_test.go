@@ -2,10 +2,10 @@ package storage_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -17,7 +17,6 @@ import (
 	"tiney/clicks"
 	"tiney/internal/faultproxy"
 	"tiney/internal/rawtables"
-	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/storage"
 	"tiney/storage/table"
@@ -53,37 +52,32 @@ func (r *rig) flush(s *storage.Links) {
 	}
 }
 
-// clickRow is a row of ShortUrlsClicks, as another program would write it.
-func clickRow(day clicks.Day, alias, process string, n int64,
+// clickRow is a row of a day, as another program would write it.
+func clickRow(day clicks.Day, name, process string, n int64,
 	more rawtables.Entity) rawtables.Entity {
-	e := rawtables.Entity{"PartitionKey": fmt.Sprintf("%s-%.1s", day,
-		fmt.Sprintf("%x", sha256.Sum256([]byte(alias)))), "RowKey": alias + "|" + process + "-1"}
-	for name, value := range map[string]int64{"Clicks": n, "Bots": 1,
-		"TookMicroseconds": 1000 * n} {
-		e[name], e[name+"@odata.type"] = fmt.Sprint(value), "Edm.Int64"
-	}
-	e["LastAtUtc"], e["LastAtUtc@odata.type"] = day.Start().Add(12*time.Hour).Format(time.RFC3339),
-		"Edm.DateTime"
-	e["Hours"] = fmt.Sprintf("[[12,%d,1]]", n)
-	for name, value := range more {
-		e[name] = value
-	}
+	e := rawtables.Clicks(name, process+"-1", day.Start().Add(12*time.Hour), n, 1)
+	maps.Copy(e, more)
 	return e
 }
 
-// totalsRow is a row of ShortUrlsClickTotals.
-func totalsRow(alias, through, countedFrom string, n int64) rawtables.Entity {
-	e := clickRow(0, alias, "", n, nil)
-	e["PartitionKey"], e["RowKey"],
-		e["Through"] = rawtables.Link(link.Link{Alias: link.Alias(alias)})["PartitionKey"], alias,
-		through
-	if alias == clicks.All {
-		e["PartitionKey"] = "xx"
+// putClick writes such a row.
+func (r *rig) putClick(day clicks.Day, name, process string, n int64, more rawtables.Entity) {
+	r.t.Helper()
+	r.PutClicks(day.Start(), clickRow(day, name, process, n, more))
+}
+
+// countedFrom is the property of rows of a link that is counted from a day on; 0: it has none.
+func countedFrom(day clicks.Day) rawtables.Entity {
+	if day == 0 {
+		return nil
 	}
-	delete(e, "Hours")
-	if countedFrom != "" {
-		e["CountedFrom"] = countedFrom
-	}
+	return rawtables.Entity{"CountedFrom": day.String()}
+}
+
+// totalsRow is a row of ShortUrlsClickTotals, of a link that is counted from a day on.
+func totalsRow(name string, through, from clicks.Day, n int64) rawtables.Entity {
+	e := rawtables.Totals(name, through.Start(), n, 1, time.Time{})
+	maps.Copy(e, countedFrom(from))
 	return e
 }
 
@@ -117,24 +111,33 @@ func TestDaysOfALink(t *testing.T) {
 	}
 	first := r.today()
 	midnight := (first + 1).Start()
+	ab := link.Link{Alias: "ab", CountedFrom: (first - 5).Start()}
+	before := link.Link{Alias: "ab", CountedFrom: (first - 9).Start()} // had the alias until today
 	for i, p := range processes {
-		p.Clicks.Click("ab", visit(first.Start(), 1)) // the same visitor everywhere
-		p.Clicks.Click("ab", visit(midnight.Add(-time.Nanosecond), byte(10+i)))
-		p.Clicks.Click("ab", clicks.Click{At: midnight.Add(-time.Nanosecond), Bot: true})
+		p.Clicks.Click(before, visit(first.Start(), 3))
+		p.Clicks.Click(ab, visit(first.Start(), 1)) // the same visitor everywhere
+		p.Clicks.Click(ab, visit(midnight.Add(-time.Nanosecond), byte(10+i)))
+		p.Clicks.Click(ab, clicks.Click{At: midnight.Add(-time.Nanosecond), Bot: true})
 		for _, other := range []link.Alias{"a", "abc", "ab-", "Ab", "aB"} {
-			p.Clicks.Click(other, visit(first.Start(), 2))
+			p.Clicks.Click(link.Link{Alias: other, CountedFrom: ab.CountedFrom},
+				visit(first.Start(), 2))
 		}
 		r.flush(p)
 	}
 	r.clock.Advance(24 * time.Hour)
 	for i, p := range processes {
-		p.Clicks.Click("ab", visit(midnight.In(time.FixedZone("", 9*3600)), byte(i)))
+		p.Clicks.Click(ab, visit(midnight.In(time.FixedZone("", 9*3600)), byte(i)))
 		r.flush(p)
 	}
 	r.proxy.Reset()
-	got := r.days(processes[0], link.Link{Alias: "ab"}, first-1, first+2)
-	if n := len(r.proxy.Calls()); n != 4 {
-		t.Errorf("%d calls for four days: %v", n, r.proxy.Calls())
+	got := r.days(processes[0], ab, first-1, first+2)
+	// the first and the last day have no table, so they are looked for in their months
+	calls := 1 + 3 + months(first-1, first-1)
+	if months(first-1, first+2) > 1 {
+		calls++
+	}
+	if n := len(r.proxy.Calls()); n != calls {
+		t.Errorf("%d calls for four days, want %d: %v", n, calls, r.proxy.Calls())
 	}
 	for i, want := range []struct{ clicks, bots, visitors, firstHour, lastHour int64 }{{},
 		{6, 3, 4, 3, 3}, {3, 0, 3, 3, 0}, {}} {
@@ -157,23 +160,20 @@ func TestDaysOfALink(t *testing.T) {
 		t.Errorf("the last click was at %v", last)
 	}
 
-	// What was counted before the alias was this link's is not its own, nor asked for.
-	r.proxy.Reset()
-	got = r.days(processes[0], link.Link{Alias: "ab", CountedFrom: midnight}, first-1, first+1)
-	if got[1].Clicks != 0 || got[1].Visitors.Estimate() != 0 || got[2].Clicks != 3 ||
-		len(r.proxy.Calls()) != 1 {
-		t.Errorf("got %+v after %d calls", got, len(r.proxy.Calls()))
-	}
-
 	// Where nothing is counted any more, it is still told.
 	r.config.Clicks.Mode = clicks.ModeOff
 	off := r.instance()
-	off.Clicks.Click("ab", visit(r.clock.Now(), 1))
+	off.Clicks.Click(ab, visit(r.clock.Now(), 1))
 	r.flush(off)
-	if got := r.days(off, link.Link{Alias: "ab"}, first, first+1); got[0].Clicks != 6 ||
-		got[1].Clicks != 3 {
+	if got := r.days(off, ab, first, first+1); got[0].Clicks != 6 || got[1].Clicks != 3 {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// months returns in how many months the days from one to another are.
+func months(from, to clicks.Day) int {
+	a, b := from.Start(), to.Start()
+	return 12*(b.Year()-a.Year()) + int(b.Month()-a.Month()) + 1
 }
 
 // TestRowsOfStrangers plants what this service never writes.
@@ -184,8 +184,8 @@ func TestRowsOfStrangers(t *testing.T) {
 	good := rawtables.Entity{"Referrers": `{"a.example":2,"(direct)":1,"(other)":1,"<script>alert(1)</script>":3,"a\u0000b":4,"":5,"` + strings.Repeat("x", 65) + `":6,` +
 		`"=1+1":7,"a.example\r\nSet-Cookie: x":8,"bücher.example":9,"` + strings.Repeat("y", 64) +
 		`":10}`, "Countries": `{"DE":1,"\"><b>":1}`, "Devices": `{"tablet":0}`}
-	rows := []rawtables.Entity{clickRow(today, "planted", "good", 5, good),
-		clickRow(today, "planted", "bare", 1, rawtables.Entity{"Hours": ""})}
+	r.putClick(today, "planted", "good", 5, good)
+	r.putClick(today, "planted", "bare", 1, rawtables.Entity{"Hours": ""})
 	for i, damage := range []rawtables.Entity{
 		{"Clicks": "-1"}, {"Bots": "-1"}, {"TookMicroseconds": "-1"},
 		{"Clicks": "x", "Clicks@odata.type": "Edm.String"},
@@ -197,9 +197,8 @@ func TestRowsOfStrangers(t *testing.T) {
 			"Visitors@odata.type": "Edm.Binary"},
 		{"LastAtUtc": "yesterday", "LastAtUtc@odata.type": "Edm.String"},
 	} {
-		rows = append(rows, clickRow(today, "planted", fmt.Sprint("bad", i), 100, damage))
+		r.putClick(today, "planted", fmt.Sprint("bad", i), 100, damage)
 	}
-	r.putAll(r.Clicks, rows)
 	s := r.instance()
 	got := r.days(s, link.Link{Alias: "planted"}, today, today)[0]
 	if got.Clicks != 6 || got.Bots != 2 || got.Hours[12] != (clicks.Hour{Clicks: 5, Bots: 1}) {
@@ -238,40 +237,38 @@ func TestTotalsOfLinks(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	today := r.today()
-	from := func(d clicks.Day) string { return d.String() }
-	var rows []rawtables.Entity
-	for day := today - 3; day <= today; day++ { // each a power of ten more
-		n := int64(1)
-		for range day - today + 3 {
-			n *= 10
+	n := int64(1)
+	for day := today - 3; day <= today; day++ { // each ten times as many as before
+		for alias, from := range map[string]clicks.Day{"plain": 0, "rolled": 0, "ahead": today - 9,
+			"again": today - 1, "fresh": today, "plai": 0, "a": 0, clicks.All: 0} {
+			for _, process := range []string{"p", "q"} {
+				r.putClick(day, alias, process, n, countedFrom(from))
+			}
+			// of another link that had the alias
+			r.putClick(day, alias, "r", 5*n, countedFrom(today-100))
 		}
-		for _, alias := range []string{"plain", "rolled", "ahead", "again", "fresh", "plai", "a",
-			clicks.All} {
-			rows = append(rows, clickRow(day, alias, "p", n, nil),
-				clickRow(day, alias, "q", n, nil))
-		}
+		n *= 10
 	}
-	rows = append(rows, clickRow(today-1, "damaged", "p", 1, nil), clickRow(today, "damaged", "p",
-		-1, nil))
-	r.putAll(r.Clicks, rows)
+	r.putClick(today-1, "damaged", "p", 1, nil)
+	r.putClick(today, "damaged", "p", -1, nil)
 	r.putAll(r.ClickTotals, []rawtables.Entity{
-		totalsRow(clicks.All, from(today-2), "", 500_000),
-		totalsRow("rolled", from(today-2), "", 70_000),
-		totalsRow("ahead", from(today-1), from(today-9), 80_000),
-		// of another link that had the alias
-		totalsRow("again", from(today-2), from(today-100), 90_000),
-		totalsRow("a", from(today-200), "", 60_000),
-		totalsRow("damaged", "soon", "", 1),
+		totalsRow(clicks.All, today-2, 0, 500_000),
+		totalsRow("rolled", today-2, 0, 70_000),
+		totalsRow("ahead", today-1, today-9, 80_000),
+		totalsRow("again", today-2, today-100, 90_000),
+		totalsRow("a", today-200, 0, 60_000),
 	})
+	damaged := totalsRow("damaged", today, 0, 1)
+	damaged["Through"] = "soon"
+	r.Put(r.ClickTotals, damaged)
 	links := []link.Link{{Alias: "plain"}, {Alias: "rolled"},
 		{Alias: "ahead", CountedFrom: (today - 9).Start()},
 		{Alias: "again", CountedFrom: (today - 1).Start()},
 		{Alias: "fresh", CountedFrom: today.Start()}, {Alias: "a"}, {Alias: "nobody"},
 		{Alias: "damaged"}}
-	// A roll-up is in the midst of the day before yesterday.
-	r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress",
-		"Partition": from(today-2) + "-7", "Row": "some|row"})
-	want := []int64{2220, 72200, 82000, 2200, 2000, 62220, 0, 1}
+	want := []int64{2222, 72200, 82000, 2200, 2000, 62222, 0, 1}
+	// Of each link a row of totals, and four days; of two of them there are fewer.
+	const calls = 8*5 - 2 - 3
 	s := r.instance()
 	check := func(what string, calls int) {
 		t.Helper()
@@ -282,14 +279,12 @@ func TestTotalsOfLinks(t *testing.T) {
 				t.Errorf("%s: %s has %+v, want %d clicks", what, links[i].Alias, total, want[i])
 			}
 		}
-		if n := len(r.proxy.Calls()); n != calls && calls > 0 {
+		if n := len(r.proxy.Calls()); n != calls {
 			t.Errorf("%s: %d calls, want %d", what, n, calls)
 		}
 	}
-	// The progress, the first day after it, the sum's row and two days of it; three days of all
-	// links; and a row for each.
-	check("at first", 1+1+1+2+3*16+len(links))
-	check("from memory", len(links))
+	check("at first", 1+calls)
+	check("when it knows the days", calls)
 	if got := r.totals(s, links[1])[0]; got.Bots != 1+2+2 ||
 		!got.Last.Equal(today.Start().Add(12*time.Hour)) {
 		t.Errorf("got %+v", got)
@@ -297,320 +292,29 @@ func TestTotalsOfLinks(t *testing.T) {
 	if got := r.service(s); got.Clicks != 502_200 || got.Took != 502_200*time.Millisecond {
 		t.Errorf("the service has %+v", got)
 	}
+	before := link.Link{Alias: "again", CountedFrom: (today - 100).Start()}
+	if got := r.totals(s, before)[0].Clicks; got != 90_000+5*(100+1000) {
+		t.Errorf("the link before has %d", got)
+	}
 
-	// A day that is rolled up while it is in memory counts once.
-	r.Put(r.ClickTotals, totalsRow("rolled", from(today-1), "", 70_200))
-	check("after a roll-up", len(links))
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "plain", "new", 5, nil),
-		clickRow(today, clicks.All, "new", 7, nil)})
-	check("within a minute", len(links))
-	r.clock.Advance(time.Minute)
+	// A day that is rolled up meanwhile counts once, whether its table is there or not.
+	r.Put(r.ClickTotals, totalsRow("rolled", today-1, 0, 70_200))
+	check("after a roll-up", calls)
+	r.DropTable(r.Day((today - 3).Start()))
+	r.DropTable(r.Day((today - 2).Start()))
+	want[0], want[5] = 2200, 62200
+	check("without two days", calls)
+	r.putClick(today, "plain", "new", 5, nil)
+	r.putClick(today, clicks.All, "new", 7, nil)
 	want[0] += 5
-	check("a minute later", 1+1+1+2+3*16+len(links))
+	check("at once", calls)
+	if got := r.service(s).Clicks; got != 502_200 {
+		t.Errorf("within a minute: the service has %d", got)
+	}
+	r.clock.Advance(time.Minute)
+	check("a minute later", 1+8*3-1)
 	if got := r.service(s).Clicks; got != 502_207 {
 		t.Errorf("the service has %d", got)
-	}
-	// Too many links are active: those that are not in memory are read one by one, without what
-	// totals do not need.
-	s.Clicks.KeepMost(0)
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "nobody", "p", 3,
-		rawtables.Entity{"Hours": "["})})
-	want[6] = 3
-	r.clock.Advance(time.Minute)
-	check("with little memory", 1+1+1+2+3*16+len(links)+3+1+1+2+1+3+3+3)
-}
-
-// top returns the top links as "alias clicks".
-func (r *rig) top(s *storage.Links, owner string, window clicks.Window, limit int) string {
-	r.t.Helper()
-	links, counts, err := s.Clicks.Top(ctx, owner, window, limit)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var all []string
-	for i, l := range links {
-		if l.LongURL != "https://example.com/"+string(l.Alias) {
-			r.t.Errorf("it is %+v", l)
-		}
-		all = append(all, fmt.Sprint(l.Alias, " ", counts[i]))
-	}
-	return strings.Join(all, ", ")
-}
-
-func hourRow(day clicks.Day, alias string, byHour map[int]int64) rawtables.Entity {
-	var text []string
-	var sum int64
-	for hour, n := range byHour {
-		text = append(text, fmt.Sprintf("[%d,%d,0]", hour, n))
-		sum += n
-	}
-	return clickRow(day, alias, "p", sum, rawtables.Entity{"Hours": "[" + strings.Join(text, ",") +
-		"]"})
-}
-
-func TestTopLinks(t *testing.T) {
-	t.Parallel()
-	r := newStatsRig(t) // at 14:30
-	today := r.today()
-	now := r.clock.Now()
-	for _, l := range []link.Link{
-		{Alias: "steady", Owner: "ann"}, {Alias: "old", Owner: "ann"},
-		{Alias: "edge", Owner: "bob"}, {Alias: "tie1", Owner: "bob"}, {Alias: "tie2"},
-		{Alias: "disabled", Disabled: true},
-		{Alias: "deleted", Owner: "ann", DeletedAt: now}, {Alias: "again", Owner: "ann"},
-		{Alias: "bots", Owner: "ann"}, {Alias: "claimed", Owner: "ann"},
-	} {
-		l.LongURL, l.CreatedAt = "https://example.com/"+string(l.Alias), now.Add(-time.Hour)
-		r.PutLink(l)
-		if l.Alias == "again" { // an alias that was another link's until yesterday
-			e := rawtables.Link(l)
-			e["CountedFrom"] = today.String()
-			r.Put(r.Links, e)
-		}
-		if l.Alias == "claimed" { // listed among bob's links too, by a create that was cut short
-			l.Owner = "bob"
-			r.Put(r.Owners, rawtables.Owner(l))
-		}
-	}
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "gone", GoneReason: link.StateExpired,
-		GoneAt: now}))
-	r.putAll(r.Clicks, []rawtables.Entity{
-		hourRow(today, "steady", map[int]int64{0: 1, 14: 2}), clickRow(today, "steady", "q", 3,
-			nil), hourRow(today-1, "steady", map[int]int64{14: 4, 13: 100}),
-		hourRow(today-1, "edge", map[int]int64{13: 1000, 14: 5, 23: 6}),
-		hourRow(today-6, "edge", map[int]int64{0: 1}),
-		hourRow(today-7, "edge", map[int]int64{23: 10_000}),
-		hourRow(today-2, "old", map[int]int64{23: 9}),
-		hourRow(today, "tie1", map[int]int64{1: 7}), hourRow(today, "tie2", map[int]int64{1: 7}),
-		hourRow(today, "again", map[int]int64{1: 1}),
-		hourRow(today-1, "again", map[int]int64{20: 5000}),
-		hourRow(today-3, "again", map[int]int64{20: 5000}),
-		hourRow(today, "disabled", map[int]int64{1: 2}),
-		hourRow(today, "deleted", map[int]int64{1: 900}),
-		hourRow(today, "gone", map[int]int64{1: 900}),
-		hourRow(today, "unknown", map[int]int64{1: 900}),
-		hourRow(today, "claimed", map[int]int64{1: 3}), clickRow(today, "bots", "p", 0, nil),
-		hourRow(today, clicks.All, map[int]int64{1: 100_000}),
-		hourRow(today, "no alias", map[int]int64{1: 999}), clickRow(today, "old", "bad", -5, nil),
-	})
-	s := r.open(withCache)
-	for _, test := range []struct {
-		owner  string
-		window clicks.Window
-		limit  int
-		want   string
-	}{
-		{"", clicks.LastDay, 100, "edge 11, steady 10, tie1 7, tie2 7, claimed 3, disabled 2, " +
-			"again 1"},
-		{"", clicks.LastDay, 3, "edge 11, steady 10, tie1 7"},
-		{"", clicks.LastWeek, 100, "edge 1012, steady 110, old 9, tie1 7, tie2 7, claimed 3, " +
-			"disabled 2, again 1"},
-		{"ann", clicks.LastWeek, 100, "steady 110, old 9, claimed 3, again 1"},
-		{"ann", clicks.LastDay, 1, "steady 10"},
-		{"bob", clicks.LastDay, 100, "edge 11, tie1 7"},
-		{"eve", clicks.LastWeek, 100, ""},
-	} {
-		if got := r.top(s, test.owner, test.window, test.limit); got != test.want {
-			t.Errorf("%s's %d of %s: got %s, want %s", test.owner, test.limit, test.window, got,
-				test.want)
-		}
-	}
-
-	// What was read before midnight is what the day before has after it.
-	r.clock.Advance((today + 1).Start().Add(-time.Second).Sub(r.clock.Now()))
-	for _, when := range []string{"a second before", "a second after"} {
-		if got := r.top(s, "", clicks.LastDay, 3); when == "a second after" &&
-			got != "tie1 7, tie2 7, steady 6" || when == "a second before" &&
-			got != "tie1 7, tie2 7, edge 6" {
-			t.Errorf("%s midnight: got %s", when, got)
-		}
-		r.clock.Advance(2 * time.Second)
-	}
-}
-
-func TestTopLinksFromMemory(t *testing.T) {
-	t.Parallel()
-	r := newStatsRig(t)
-	today := r.today()
-	var rows []rawtables.Entity
-	for i := range 30 {
-		alias := fmt.Sprintf("top%02d", i)
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
-			Owner: "ann", CreatedAt: r.clock.Now()})
-		rows = append(rows, clickRow(today, alias, "p", int64(100-i), nil))
-	}
-	r.putAll(r.Clicks, rows)
-	s := r.open(withCache)
-	const want = "top00 100, top01 99, top02 98"
-	var all sync.WaitGroup
-	for range 10 { // all at once
-		all.Go(func() {
-			if got := r.top(s, "", clicks.LastDay, 3); got != want {
-				t.Errorf("got %s", got)
-			}
-		})
-	}
-	all.Wait()
-	// The cache takes a moment to have what was read to find them.
-	if queries, gets := r.callsOf("QueryEntities"), r.callsOf("GetEntity"); queries != 2*16 ||
-		gets < 3 || gets > 3+10*3 {
-		t.Errorf("%d queries and %d reads of links, want 32 and about 3", queries, gets)
-	}
-	testutil.Eventually(t, "the cache has them", func() bool {
-		r.proxy.Reset()
-		return r.top(s, "", clicks.LastDay, 3) == want && len(r.proxy.Calls()) == 0
-	})
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, "top29", "new", 1000, nil)})
-	r.clock.Advance(time.Minute - time.Nanosecond)
-	if got := r.top(s, "", clicks.LastDay, 3); got != want || len(r.proxy.Calls()) != 0 {
-		t.Errorf("within a minute: got %s after %v", got, r.proxy.Calls())
-	}
-	if got := r.top(s, "ann", clicks.LastDay, 3); got != want || len(r.proxy.Calls()) != 1 {
-		t.Errorf("an owner's: got %s after %v", got, r.proxy.Calls())
-	}
-	if got := r.top(s, "ann", clicks.LastDay, 3); got != want || len(r.proxy.Calls()) != 1 {
-		t.Errorf("an owner's again: got %s after %v", got, r.proxy.Calls())
-	}
-	r.clock.Advance(time.Nanosecond)
-	if got := r.top(s, "", clicks.LastDay, 1); got != "top29 1071" {
-		t.Errorf("after a minute: got %s", got)
-	}
-	r.clock.Advance(-time.Hour) // a clock that was put back
-	r.proxy.Reset()
-	if r.top(s, "", clicks.LastDay, 1); r.callsOf("QueryEntities") != 32 {
-		t.Errorf("%d calls", len(r.proxy.Calls()))
-	}
-}
-
-// callsOf counts the calls of an operation.
-func (r *rig) callsOf(operation string) (n int) {
-	for _, c := range r.proxy.Calls() {
-		if c.Operation == operation {
-			n++
-		}
-	}
-	return n
-}
-
-// What is deleted after the top links were found is not told any more.
-func TestTopLinksThatAreDeleted(t *testing.T) {
-	t.Parallel()
-	r := newStatsRig(t)
-	var rows []rawtables.Entity
-	for i, alias := range []string{"first", "second", "third"} {
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
-			Owner: "ann", CreatedAt: r.clock.Now()})
-		rows = append(rows, clickRow(r.today(), alias, "p", int64(10-i), nil))
-	}
-	r.putAll(r.Clicks, rows)
-	s := r.open(withCache)
-	if got := r.top(s, "ann", clicks.LastDay, 2); got != "first 10, second 9" {
-		t.Errorf("got %s", got)
-	}
-	remove := func(l link.Link) (link.Link, error) { l.DeletedAt = r.clock.Now(); return l, nil }
-	if err := patiently(func() error {
-		_, err := s.Edit(ctx, "first", false, remove)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	r.proxy.Reset()
-	if got := r.top(s, "ann", clicks.LastDay, 2); got != "second 9" || len(r.proxy.Calls()) != 1 {
-		t.Errorf("deleted: got %s after %v", got, r.proxy.Calls())
-	}
-	r.clock.Advance(time.Minute)
-	if got := r.top(s, "ann", clicks.LastDay, 2); got != "second 9, third 8" {
-		t.Errorf("a minute later: got %s", got)
-	}
-}
-
-// Answers that are too many to be kept are found anew.
-func TestManyTopLinks(t *testing.T) {
-	t.Parallel()
-	r := newStatsRig(t)
-	s := r.open(withCache)
-	for limit := range 1000 {
-		r.top(s, "", clicks.LastDay, limit+1)
-	}
-	r.proxy.Reset()
-	for range 2 {
-		r.top(s, "ann", clicks.LastDay, 1)
-	}
-	if n := len(r.proxy.Calls()); n != 2 {
-		t.Errorf("%d calls, want one each", n)
-	}
-}
-
-// What has many clicks and no link any more ends the search, not the storage account.
-func TestTopLinksAmongDeletedOnes(t *testing.T) {
-	t.Parallel()
-	r := newStatsRig(t)
-	r.PutLink(link.Link{Alias: "last", LongURL: "https://example.com/last",
-		CreatedAt: r.clock.Now()})
-	s := r.open(withCache)
-	for i := range 1100 {
-		for range 2 {
-			s.Clicks.Click(link.Alias(fmt.Sprintf("gone%04d", i)), visit(r.clock.Now(), 1))
-		}
-	}
-	s.Clicks.Click("last", visit(r.clock.Now(), 1))
-	r.flush(s)
-	r.proxy.Reset()
-	var links []link.Link
-	err := patiently(func() (err error) {
-		links, _, err = s.Clicks.Top(ctx, "", clicks.LastDay, 1)
-		return err
-	})
-	if n := r.callsOf("GetEntity"); err != nil || len(links) != 0 || n < 1000 || n > 1000+32 {
-		t.Errorf("got %v, %v after %d reads of links", links, err, n)
-	}
-}
-
-// Of a day on which too many links were clicked, those count that were clicked most.
-func TestTopLinksOfABusyDay(t *testing.T) {
-	t.Parallel()
-	r := newStatsRig(t)
-	today := r.today()
-	var rows []rawtables.Entity
-	most := map[string][]string{} // of each partition, those with the most clicks
-	for i := range 200 {
-		alias := fmt.Sprintf("busy%03d", i)
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
-			CreatedAt: r.clock.Now()})
-		row := clickRow(today, alias, "p", 1, nil)
-		rows = append(rows, row)
-		p := fmt.Sprint(row["PartitionKey"])
-		if i%10 == 9 { // its second row makes it one of the first
-			rows = append(rows, clickRow(today, alias, "q", int64(1000-i), nil))
-			most[p] = append(most[p], fmt.Sprint(alias, " ", 1001-i))
-		}
-	}
-	// Ties are the first ones by alias.
-	for i := range 200 {
-		alias := fmt.Sprintf("busy%03d", i)
-		p := fmt.Sprint(clickRow(today, alias, "p", 1, nil)["PartitionKey"])
-		if i%10 != 9 && len(most[p]) < 3 {
-			most[p] = append(most[p], alias+" 1")
-		}
-	}
-	r.putAll(r.Clicks, rows)
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today, clicks.All, "p", 10_000, nil)})
-	s := r.other()
-	s.Clicks.KeepMost(3)
-	want := map[string]bool{}
-	for _, aliases := range most {
-		for _, text := range aliases[:min(len(aliases), 3)] {
-			want[text] = true
-		}
-	}
-	for text := range strings.SplitSeq(r.top(s, "", clicks.LastDay, 100), ", ") {
-		if !want[text] {
-			t.Errorf("got %s", text)
-		}
-		delete(want, text)
-	}
-	if len(want) > 0 {
-		t.Errorf("there is none of %v", want)
 	}
 }
 
@@ -619,49 +323,53 @@ func TestTheServiceSinceEver(t *testing.T) {
 	r := newStatsRig(t)
 	today := r.today()
 	s := r.instance()
-	if got := r.service(s); got != (clicks.Total{}) || len(r.proxy.Calls()) != 3 {
+	// The names of tables, yesterday, today, and the totals.
+	const calls = 1 + 2 + 1
+	if got := r.service(s); got != (clicks.Total{}) || len(r.proxy.Calls()) != calls {
 		t.Errorf("a new one has %+v after %v", got, r.proxy.Calls())
 	}
 	r.clock.Advance(time.Minute)
 	s.Clicks.Created(3)
 	s.Clicks.Created(1)
-	s.Clicks.Click("ab", visit(r.clock.Now(), 1))
-	s.Clicks.Click("abc", visit(r.clock.Now(), 1))
-	s.Clicks.Click("ab", clicks.Click{At: r.clock.Now(), Bot: true})
+	ab := link.Link{Alias: "ab", Owner: "ann"}
+	s.Clicks.Click(ab, visit(r.clock.Now(), 1))
+	s.Clicks.Click(link.Link{Alias: "abc"}, visit(r.clock.Now(), 1))
+	s.Clicks.Click(ab, clicks.Click{At: r.clock.Now(), Bot: true})
 	r.flush(s)
 	want := clicks.Total{Clicks: 2, Bots: 1, Created: 4, Took: 2 * time.Millisecond,
 		Last: r.clock.Now().Truncate(time.Millisecond)}
 	r.proxy.Reset()
-	if got := r.service(s); got != want || len(r.proxy.Calls()) != 4 {
+	if got := r.service(s); got != want || len(r.proxy.Calls()) != calls {
 		t.Errorf("got %+v after %v, want %+v", got, r.proxy.Calls(), want)
 	}
-	if got := r.service(s); got != want || len(r.proxy.Calls()) != 4 {
+	if got := r.service(s); got != want || len(r.proxy.Calls()) != calls {
 		t.Errorf("again: got %+v after %v", got, r.proxy.Calls())
 	}
 
-	// A day that is in the sum counts once, whether the roll-up has come to its end or not.
-	rolled := totalsRow(clicks.All, today.String(), "", 2)
+	// A day that is in the sum counts once, also while its table is there.
+	rolled := totalsRow(clicks.All, today, 0, 2)
 	rolled["Created"], rolled["Created@odata.type"] = "4", "Edm.Int64"
 	r.Put(r.ClickTotals, rolled)
-	for _, progress := range []string{today.String() + "-f", (today + 1).String()} {
-		r.Put(r.State, rawtables.Entity{"PartitionKey": "rollup", "RowKey": "progress",
-			"Partition": progress, "Row": "x"})
-		r.clock.Advance(24 * time.Hour)
-		if got := r.service(s); got.Clicks != 2 || got.Created != 4 {
-			t.Errorf("rolled up until %s: got %+v", progress, got)
-		}
+	r.clock.Advance(48 * time.Hour)
+	if got := r.service(s); got.Clicks != 2 || got.Created != 4 {
+		t.Errorf("before the table is dropped: got %+v", got)
+	}
+	r.DropTable(r.Day(today.Start()))
+	r.clock.Advance(time.Minute)
+	if got := r.service(s); got.Clicks != 2 || got.Created != 4 {
+		t.Errorf("after the table is dropped: got %+v", got)
 	}
 	// A service at rest reads no days of its rest.
 	r.clock.Advance(30 * 24 * time.Hour)
 	r.proxy.Reset()
-	if got := r.service(s); got.Clicks != 2 || len(r.proxy.Calls()) != 3 {
+	if got := r.service(s); got.Clicks != 2 || len(r.proxy.Calls()) != calls {
 		t.Errorf("at rest: got %+v after %v", got, r.proxy.Calls())
 	}
 	// What the reaper has left for weeks is told too.
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(today+12, clicks.All, "p", 5, nil)})
+	r.putClick(today+12, clicks.All, "p", 5, nil)
 	r.clock.Advance(time.Minute)
 	r.proxy.Reset()
-	if got := r.service(s); got.Clicks != 7 || len(r.proxy.Calls()) != 3+21 {
+	if got := r.service(s); got.Clicks != 7 || len(r.proxy.Calls()) != 1+21+1 {
 		t.Errorf("got %+v after %d calls", got, len(r.proxy.Calls()))
 	}
 }
@@ -674,17 +382,24 @@ func ask(ctx context.Context, s *storage.Links, today clicks.Day) map[string]fun
 			_, err := s.Clicks.Days(ctx, l, today-1, today)
 			return err
 		},
+		"OwnerDays": func() error {
+			_, err := s.Clicks.OwnerDays(ctx, "ann", today-1, today)
+			return err
+		},
+		"LinksDays": func() error {
+			_, err := s.Clicks.LinksDays(ctx, []link.Link{l}, today-1, today)
+			return err
+		},
 		"Totals": func() error {
-			_,
-				err := s.Clicks.Totals(ctx, []link.Link{l})
+			_, err := s.Clicks.Totals(ctx, []link.Link{l})
 			return err
 		},
 		"Top": func() error {
-			_, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1)
+			_, _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1)
 			return err
 		},
 		"an owner's Top": func() error {
-			_, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek, 1)
+			_, _, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek, 1)
 			return err
 		},
 		"Service": func() error { _, err := s.Clicks.Service(ctx); return err },
@@ -698,7 +413,7 @@ func TestStatisticsWithoutStorage(t *testing.T) {
 		faultproxy.ServerBusy} {
 		r := newStatsRig(t)
 		r.PutLink(link.Link{Alias: "ab", LongURL: "https://example.com/"})
-		r.putAll(r.Clicks, []rawtables.Entity{clickRow(r.today(), "ab", "p", 1, nil)})
+		r.putClick(r.today(), "ab", "p", 1, nil)
 		s := r.instance()
 		r.proxy.Before(faultproxy.On("", "", fault))
 		var all sync.WaitGroup
@@ -727,19 +442,39 @@ func TestStatisticsWithoutStorage(t *testing.T) {
 func TestStatisticsThatFailOnce(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
-	r.PutLink(link.Link{Alias: "ab", LongURL: "https://example.com/ab"})
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(r.today(), "ab", "p", 1, nil)})
-	for n := 1; n <= 33; n++ {
-		s := r.instance()
-		r.proxy.Reset()
-		r.proxy.Before(faultproxy.Fail(n, faultproxy.TooManyRequests))
-		if _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1); !errors.Is(err,
-			link.ErrUnavailable) {
-			t.Fatalf("call %d: got %v", n, err)
+	r.PutLink(link.Link{Alias: "ab", Owner: "ann", LongURL: "https://example.com/ab"})
+	for _, day := range []clicks.Day{r.today() - 1, r.today()} {
+		r.putClick(day, "ab", "p", 1, nil)
+	}
+	r.proxy.Reset()
+	for name := range ask(ctx, nil, 0) {
+		met := 0
+		for n := 1; ; n++ {
+			s := r.instance()
+			r.proxy.Before(faultproxy.Fail(n, faultproxy.TooManyRequests))
+			err := ask(ctx, s, r.today())[name]()
+			if len(r.proxy.Calls()) < n {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
+			met++
+			r.proxy.Reset()
+			if !errors.Is(err, link.ErrUnavailable) {
+				t.Errorf("%s, call %d: got %v", name, n, err)
+			}
+			if err := ask(ctx, s, r.today())[name](); err != nil {
+				t.Errorf("%s, call %d: got %v afterwards", name, n, err)
+			}
+			if got := r.days(s, link.Link{Alias: "ab"}, r.today()-1, r.today()); got[0].Clicks != 1 ||
+				got[1].Clicks != 1 {
+				t.Errorf("%s, call %d: got %v afterwards", name, n, got)
+			}
+			r.proxy.Reset()
 		}
-		r.proxy.Before(nil)
-		if got := r.top(s, "", clicks.LastDay, 1); got != "ab 1" {
-			t.Errorf("call %d: got %s afterwards", n, got)
+		if r.proxy.Reset(); met < 3 {
+			t.Errorf("%s: only %d calls failed", name, met)
 		}
 	}
 }
@@ -748,7 +483,7 @@ func TestStatisticsThatFailOnce(t *testing.T) {
 func TestStatisticsNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(r.today(), clicks.All, "p", 5, nil)})
+	r.putClick(r.today(), clicks.All, "p", 5, nil)
 	s := r.instance()
 	reached, release := make(chan struct{}, 100), make(chan struct{})
 	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
@@ -784,8 +519,9 @@ func TestStatisticsNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// thirtyDays are the rows of a link that 20 processes count on each of 30 days.
-func thirtyDays(from clicks.Day) (rows []rawtables.Entity) {
+// putBusyDays writes the rows of a link that 20 processes count on each of 30 days.
+func (r *rig) putBusyDays(from clicks.Day) {
+	r.t.Helper()
 	var hours, referrers []string
 	for hour := range 24 {
 		hours = append(hours, fmt.Sprintf("[%d,4,1]", hour))
@@ -796,6 +532,7 @@ func thirtyDays(from clicks.Day) (rows []rawtables.Entity) {
 	visitors := make([]byte, 1+8*16)
 	visitors[0] = 1
 	for day := from; day < from+30; day++ {
+		var rows []rawtables.Entity
 		for p := range 20 {
 			rows = append(rows, clickRow(day, "busy", fmt.Sprint("ABCDEFGHIJKLMNOPQRSTUVWXY", p),
 				100, rawtables.Entity{
@@ -805,25 +542,8 @@ func thirtyDays(from clicks.Day) (rows []rawtables.Entity) {
 					"Visitors@odata.type": "Edm.Binary",
 				}))
 		}
-	}
-	return rows
-}
-
-func TestThirtyDaysTakeThirtyCalls(t *testing.T) {
-	t.Parallel()
-	r := newStatsRig(t)
-	today := r.today()
-	r.putAll(r.Clicks, thirtyDays(today-29))
-	s := r.instance()
-	days := r.days(s, link.Link{Alias: "busy"}, today-29, today)
-	var all clicks.Count
-	for i := range days {
-		all.Merge(&days[i])
-	}
-	if all.Clicks != 30*20*100 || len(all.Names[clicks.Referrers]) != 50 ||
-		len(r.proxy.Calls()) != 30 {
-		t.Errorf("%d clicks and %d referrers after %d calls", all.Clicks,
-			len(all.Names[clicks.Referrers]), len(r.proxy.Calls()))
+		r.PutClicks(day.Start())
+		r.putAll(r.Day(day.Start()), rows)
 	}
 }
 
@@ -838,8 +558,8 @@ func TestManyNamesOfADay(t *testing.T) {
 		}
 		return rawtables.Entity{"Referrers": "{" + strings.Join(names, ",") + "}"}
 	}
-	r.putAll(r.Clicks, []rawtables.Entity{clickRow(r.today(), "ab", "p", 800, referrers(0, 800)),
-		clickRow(r.today(), "ab", "q", 800, referrers(700, 1500))})
+	r.putClick(r.today(), "ab", "p", 800, referrers(0, 800))
+	r.putClick(r.today(), "ab", "q", 800, referrers(700, 1500))
 	names := r.days(r.other(), link.Link{Alias: "ab"}, r.today(),
 		r.today())[0].Names[clicks.Referrers]
 	// 500 hosts have two clicks by their number and 100 by both rows; 400 of the others are told
@@ -860,13 +580,14 @@ func TestDaysInPages(t *testing.T) {
 		rows = append(rows, clickRow(r.today(), "ab", fmt.Sprintf("p%04d", i), 1,
 			rawtables.Entity{"Referrers": `{"a.example":1}`}))
 	}
-	r.putAll(r.Clicks, rows)
+	r.PutClicks(r.clock.Now())
+	r.putAll(r.Day(r.clock.Now()), rows)
 	s := r.instance()
 	r.proxy.Reset()
 	day := r.days(s, link.Link{Alias: "ab"}, r.today(), r.today())[0]
 	if day.Clicks != 1001 || day.Hours[12].Clicks != 1001 ||
 		fmt.Sprint(day.Names[clicks.Referrers]) != "[{a.example 1001}]" ||
-		len(r.proxy.Calls()) != 2 {
+		len(r.proxy.Calls()) != 1+2 {
 		t.Errorf("got %+v after %d calls", day, len(r.proxy.Calls()))
 	}
 }
@@ -876,6 +597,7 @@ func TestDaysAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	s := r.open(nil)
+	r.PutClicks((r.today() - 29).Start()) // so all days may have a table
 	reached, release := make(chan struct{}, 30), make(chan struct{})
 	r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
 		if call.Operation == "QueryEntities" {
@@ -906,12 +628,23 @@ func TestDaysAtOnce(t *testing.T) {
 func BenchmarkDays(b *testing.B) {
 	r := newStatsRig(b)
 	from := r.today() - 29
-	r.putAll(r.Clicks, thirtyDays(from))
+	busy := link.Link{Alias: "busy", LongURL: url1}
+	r.PutLink(busy)
+	r.putBusyDays(from)
 	s := r.other()
-	for b.Loop() {
-		if _, err := s.Clicks.Days(ctx, link.Link{Alias: "busy"}, from, from+29); err != nil {
-			b.Fatal(err)
+	for _, name := range []string{"of processes", "rolled up"} {
+		if name == "rolled up" {
+			if err := rollUp(ctx, r, s); err != nil {
+				b.Fatal(err)
+			}
 		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.Clicks.Days(ctx, busy, from, from+29); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
@@ -919,55 +652,49 @@ func BenchmarkDays(b *testing.B) {
 func BenchmarkManyLinks(b *testing.B) {
 	r := newStatsRig(b)
 	today := r.today()
-	var rows []rawtables.Entity
 	page := make([]link.Link, 100)
-	for i := range 10_000 {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("link%04d", i)),
-			LongURL: "https://example.com/"}
-		if i < len(page) {
-			r.PutLink(l)
-			page[i] = l
-		}
-		for _, day := range []clicks.Day{today - 1, today} {
+	for _, day := range []clicks.Day{today - 1, today} {
+		var rows []rawtables.Entity
+		for i := range 10_000 {
+			l := link.Link{Alias: link.Alias(fmt.Sprintf("link%04d", i)),
+				LongURL: "https://example.com/"}
+			if i < len(page) {
+				r.PutLink(l)
+				page[i] = l
+			}
 			rows = append(rows, clickRow(day, string(l.Alias), "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
 				int64(10_000-i), nil))
 		}
+		r.PutClicks(day.Start())
+		r.putAll(r.Day(day.Start()), rows)
 	}
-	r.putAll(r.Clicks, rows)
-	measure := func(name string, cold bool, do func(s *storage.Links) error) {
-		s := r.other()
-		if err := do(s); err != nil {
-			b.Fatal(err)
-		}
+	for name, do := range map[string]func(s *storage.Links) error{
+		"top": func(s *storage.Links) error {
+			links, _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 10)
+			if len(links) != 10 {
+				b.Fatalf("%d links", len(links))
+			}
+			return err
+		},
+		"totals of 100": func(s *storage.Links) error {
+			_, err := s.Clicks.Totals(ctx, page)
+			return err
+		},
+		"days of 100": func(s *storage.Links) error {
+			_, err := s.Clicks.LinksDays(ctx, page, today-29, today)
+			return err
+		},
+		"service": func(s *storage.Links) error {
+			_, err := s.Clicks.Service(ctx)
+			return err
+		},
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if cold {
-					r.clock.Advance(time.Minute)
-				}
-				if err := do(s); err != nil {
+				if err := do(r.other()); err != nil { // which has kept nothing
 					b.Fatal(err)
 				}
 			}
 		})
 	}
-	top := func(s *storage.Links) error {
-		links, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 10)
-		if len(links) != 10 {
-			b.Fatalf("%d links", len(links))
-		}
-		return err
-	}
-	totals := func(s *storage.Links) error {
-		_, err := s.Clicks.Totals(ctx, page)
-		return err
-	}
-	service := func(s *storage.Links) error {
-		_, err := s.Clicks.Service(ctx)
-		return err
-	}
-	measure("top", true, top)
-	measure("top from memory", false, top)
-	measure("totals of 100", true, totals)
-	measure("totals of 100 from memory", false, totals)
-	measure("service", true, service)
 }

@@ -83,6 +83,7 @@ type busySite struct {
 	wait    atomic.Int64
 	calls   atomic.Int64
 	links   atomic.Int64 // reads of links
+	gate    sync.RWMutex // is locked to stop all calls
 	onBatch func(n int64)
 	batches atomic.Int64
 }
@@ -202,16 +203,19 @@ type busyTable struct {
 	name string
 }
 
-func (t *busyTable) called() {
-	t.site.calls.Add(1)
-	time.Sleep(time.Duration(t.site.wait.Load()))
+// called lets a call take its time.
+func (s *busySite) called() {
+	s.calls.Add(1)
+	time.Sleep(time.Duration(s.wait.Load()))
+	s.gate.RLock()
+	defer s.gate.RUnlock()
 }
 
 const busyFrom = "20260101" // the CountedFrom of all links
 
 func (t *busyTable) Get(ctx context.Context, partition, key string, properties ...string) ([]byte,
 	table.ETag, error) {
-	t.called()
+	t.site.called()
 	if t.name == busyNames.Links {
 		t.site.links.Add(1)
 		return fmt.Appendf(nil, `{"PartitionKey":%q,"RowKey":%q,"LongUrl":"https://example.com/%[2]s",`+
@@ -222,7 +226,7 @@ func (t *busyTable) Get(ctx context.Context, partition, key string, properties .
 }
 
 func (t *busyTable) Batch(ctx context.Context, writes []table.Write) (bool, error) {
-	t.called()
+	t.site.called()
 	if n := t.site.batches.Add(1); t.site.onBatch != nil {
 		t.site.onBatch(n)
 	}
@@ -230,18 +234,18 @@ func (t *busyTable) Batch(ctx context.Context, writes []table.Write) (bool, erro
 }
 
 func (t *busyTable) List(ctx context.Context, q table.Query, page func([][]byte) error) error {
-	t.called()
+	t.site.called()
 	return t.Table.List(ctx, q, func(rows [][]byte) error {
 		err := page(rows)
 		if len(rows) == table.MaxPage {
-			t.called() // for the next one
+			t.site.called() // for the next one
 		}
 		return err
 	})
 }
 
 func (t *busyTable) Names(ctx context.Context, prefix string) ([]string, error) {
-	t.called()
+	t.site.called()
 	names, err := t.Table.Names(ctx, prefix)
 	for day, d := range t.site.days {
 		if !d.dropped.Load() {
@@ -281,8 +285,7 @@ func (d *busyDay) List(ctx context.Context, q table.Query, page func([][]byte) e
 	}
 	from, before := find(q.From), find(cmp.Or(q.Before, "~"))
 	for {
-		d.site.calls.Add(1)
-		time.Sleep(time.Duration(d.site.wait.Load()))
+		d.site.called()
 		if d.dropped.Load() {
 			return table.ErrNoTable
 		}
@@ -390,19 +393,19 @@ func (s *busySite) rollUp(ctx context.Context, done *results) error {
 	s.calls.Store(0)
 	s.links.Store(0)
 	live := func() float64 {
+		s.gate.Lock() // what is allocated during a collection counts as live
+		defer s.gate.Unlock()
+		time.Sleep(time.Second)
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc) / 1e6
 	}
 	before := live()
-	var mu sync.Mutex
 	var most float64
 	s.batches.Store(0)
 	s.onBatch = func(n int64) {
 		if n%1000 == 500 {
-			mu.Lock()
-			defer mu.Unlock()
 			most = max(most, live())
 		}
 	}

@@ -101,8 +101,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	if n := len(s.Lock.Container); n < 3 || n > 63 {
 		r.wrong("GC_BLOB_LOCK_CONTAINER", "must have 3 to 63 characters")
 	}
-	s.Lock.Blob = r.text("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock",
-		`^[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?$`,
+	s.Lock.Blob = r.short("GC_BLOB_LOCK_BLOB", "expiry-reaper.lock", 256,
+		`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`,
 		"up to 256 letters, digits, dots, hyphens and underscores, "+
 			"with a letter or a digit at both ends")
 
@@ -283,15 +283,26 @@ func (r *reader) text(name, byDefault, pattern, form string) string {
 	return given
 }
 
+// short reads a text of at most longest bytes. That limit is not part of the pattern, since each
+// repetition would be compiled: the pattern of a table's name would take 50 KB.
+func (r *reader) short(name, byDefault string, longest int, pattern, form string) string {
+	if given := r.getenv(name); len(given) > longest {
+		r.wrong(name, fmt.Sprintf("must be %s, not %q", form, given))
+		return given
+	}
+	return r.text(name, byDefault, pattern, form)
+}
+
 // table reads the name of a table. It must differ from the names of the other tables. Names of
 // tables are case-insensitive.
 func (r *reader) table(name, byDefault string) string {
-	pattern, form := `^[A-Za-z][A-Za-z0-9]{2,62}$`, "3 to 63 letters and digits, a letter first"
+	longest, pattern, form := 63, `^[A-Za-z][A-Za-z0-9]{2,}$`,
+		"3 to 63 letters and digits, a letter first"
 	if name == "CLICKS_TABLE_NAME" { // a day or a month follows it
-		pattern, form = `^[A-Za-z][A-Za-z0-9]{1,53}[A-Za-z]$`,
+		longest, pattern, form = 55, `^[A-Za-z][A-Za-z0-9]+[A-Za-z]$`,
 			"3 to 55 letters and digits, a letter first and last"
 	}
-	table := r.text(name, byDefault, pattern, form)
+	table := r.short(name, byDefault, longest, pattern, form)
 	key := strings.ToLower(table)
 	if key == "tables" {
 		r.wrong(name, `must not be "Tables", a name that the service reserves`)
@@ -354,9 +365,9 @@ func onThisMachine(address string) bool {
 func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 	c := access.OIDCConfig{
 		Issuer: r.getenv(issuer),
-		ClientID: r.text(client, "", `^[!-~]{1,200}$`,
+		ClientID: r.short(client, "", 200, `^[!-~]+$`,
 			"up to 200 printable ASCII characters without spaces"),
-		AdminRole: r.text(role, "admin", `^[!-~]([ -~]{0,198}[!-~])?$`,
+		AdminRole: r.short(role, "admin", 200, `^[!-~]([ -~]*[!-~])?$`,
 			"up to 200 printable ASCII characters without spaces at its ends"),
 	}
 	switch {
@@ -376,7 +387,7 @@ func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 // addresses reads how many proxies are trusted, and their header. Behind the Functions host,
 // Azure's front end is trusted by default.
 func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
-	given := r.text(header, "X-Forwarded-For", "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$",
+	given := r.short(header, "X-Forwarded-For", 100, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
 		"the name of a header, up to 100 characters")
 	a := access.Addresses{Header: http.CanonicalHeaderKey(given), Hosted: hosted}
 	if a.Header == "Forwarded" {

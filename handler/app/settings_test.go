@@ -352,6 +352,18 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("%s=%s: got %v", name, value, err)
 		}
 	}
+	for name, longest := range map[string]int{
+		"KEYS_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,
+		"OIDC_ADMIN_ROLE": 200, "CLIENT_ADDRESS_HEADER": 100,
+	} {
+		for length, wrong := range map[int]bool{longest: false, longest + 1: true} {
+			_, err := ReadSettings(environment("OIDC_ISSUER", "https://login.example",
+				"OIDC_CLIENT_ID", "an-app", name, strings.Repeat("a", length)))
+			if named := err != nil && strings.Contains(err.Error(), name+" must be"); named != wrong {
+				t.Errorf("%s with %d characters: %v", name, length, err)
+			}
+		}
+	}
 	for _, container := range []string{"ab", "a" + strings.Repeat("-b", 32), "a--b", "-ab", "ab-"} {
 		if _, err := ReadSettings(environment("GC_BLOB_LOCK_CONTAINER", container)); err == nil {
 			t.Errorf("the container %q was accepted", container)

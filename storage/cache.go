@@ -23,9 +23,10 @@ import (
 const (
 	// entryOverhead is how many bytes an entry takes besides its strings: the entry itself, and
 	// what ristretto keeps for it in its map and its policy. It is the growth of the heap per entry
-	// in a cache of 20,000 (TestCacheStaysWithinItsSize), with a tenth to spare. ristretto adds 56
-	// bytes of its own to every cost.
+	// in a cache of 20,000 (TestCacheStaysWithinItsSize), with a tenth to spare.
 	entryOverhead = 344
+	// ristrettoOverhead is what ristretto adds to every cost.
+	ristrettoOverhead = 56
 	// countersPerEntry is what ristretto advises, for entries as small as a "not found".
 	countersPerEntry = 10
 
@@ -127,7 +128,8 @@ func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, 
 	}
 	all, err := ristretto.NewCache(&ristretto.Config[string, *entry]{
 		MaxCost:     c.config.Bytes,
-		NumCounters: max(c.config.Bytes/entryOverhead, 100) * countersPerEntry,
+		NumCounters: max(c.config.Bytes/(entryOverhead+ristrettoOverhead), 100) *
+			countersPerEntry,
 		BufferItems: 64,
 		OnEvict: func(i *ristretto.Item[*entry]) {
 			// An entry past its staleUntil would not have been served any more.

@@ -167,12 +167,12 @@ func newRouter(
 
 // covers reports whether a pattern matches a fixed path.
 func covers(pattern, fixed string) bool {
-	if strings.Contains(fixed, "{") || strings.HasSuffix(pattern, "...}") {
+	if strings.Contains(fixed, "{") || strings.HasSuffix(pattern, "...}") ||
+		!strings.Contains(pattern, "{") {
 		return false
 	}
 	matches := func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") }
-	return pattern != fixed &&
-		slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(fixed, "/"), matches)
+	return slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(fixed, "/"), matches)
 }
 
 // treeRoute matches the route of a tree.

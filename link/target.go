@@ -142,7 +142,11 @@ func (p parts) parse() (*whatwg.Url, error) {
 	if len(p.authority) > maxAuthority {
 		return nil, errTooLong
 	}
-	return whatwg.Parse(p.scheme + "://" + capitalSharpS.ReplaceAllString(p.authority, "ß"))
+	authority := p.authority
+	if strings.ContainsAny(authority, "%ẞ") { // the pattern is slow, and takes 32 KB for its work
+		authority = capitalSharpS.ReplaceAllString(authority, "ß")
+	}
+	return whatwg.Parse(p.scheme + "://" + authority)
 }
 
 var errTooLong = errors.New("the host is too long")

@@ -31,7 +31,7 @@ func PolicyWith(origins ...string) string {
 		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
 }
 
-//go:embed *.html *.css *.js
+//go:embed *.css *.js
 var files embed.FS
 
 // assetNames are the files that pages load.
@@ -140,12 +140,20 @@ func fill(page string, namesAndValues ...any) markup {
 	return markup(strings.NewReplacer(with...).Replace(page))
 }
 
+// As strings, these need no copies in memory.
 var (
-	layoutFile  = names.Replace(mustRead("layout.html"))
-	homeFile    = mustRead("home.html")
-	previewFile = mustRead("preview.html")
-	problemFile = mustRead("problem.html")
-	manageFile  = mustRead("manage.html")
+	//go:embed layout.html
+	layoutSource string
+	//go:embed home.html
+	homeFile string
+	//go:embed preview.html
+	previewFile string
+	//go:embed problem.html
+	problemFile string
+	//go:embed manage.html
+	manageFile string
+
+	layoutFile = names.Replace(layoutSource)
 )
 
 // noIndex keeps a page out of search engines.

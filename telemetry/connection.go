@@ -17,8 +17,6 @@ type Connection struct {
 // before there were regional endpoints.
 const defaultEndpoint = "https://dc.services.visualstudio.com"
 
-var instrumentationKey = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
-
 // ParseConnection parses a connection string of Application Insights, such as
 // "InstrumentationKey=…;IngestionEndpoint=https://…". Errors never quote the string.
 func ParseConnection(s string) (Connection, error) {
@@ -29,7 +27,9 @@ func ParseConnection(s string) (Connection, error) {
 				"semicolons between them")
 	}
 	c := Connection{key: values["instrumentationkey"]}
-	if !instrumentationKey.MatchString(c.key) {
+	// The pattern is compiled here, since a process without telemetry needs no memory for it.
+	if !regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`).
+		MatchString(c.key) {
 		return Connection{}, errors.New(
 			"must have an InstrumentationKey such as 00000000-0000-0000-0000-000000000000")
 	}

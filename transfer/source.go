@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"regexp"
+	"sync"
 )
 
 const (
@@ -36,7 +37,7 @@ func open(r io.Reader) (in *bufio.Reader, start []byte, err error) {
 	case bytes.HasPrefix(start, []byte("<")):
 		return nil, nil, FileError("The file is a web page or XML. " +
 			"Perhaps a sign-in page was saved instead of the export: export the links again.")
-	case sql.Match(start):
+	case sql().Match(start):
 		return nil, nil, FileError("The file is SQL. Export the links as CSV or JSON instead; " +
 			"a table as CSV, with the names of its columns in the first line.")
 	}
@@ -44,10 +45,12 @@ func open(r io.Reader) (in *bufio.Reader, start []byte, err error) {
 }
 
 // sql matches the start of dumps of MySQL, MariaDB, phpMyAdmin, PostgreSQL and SQLite.
-var sql = regexp.MustCompile(`^(?i:--\s|/\*|(insert|replace)\s+(ignore\s+)?(into\s|\x60)` +
-	`|(create|drop|alter|lock)\s+(table|database|schema)` +
-	`|copy\s+\S+\s*\([\w"]+,|pragma\s|(begin|start)(\s+transaction)?;\s*[\r\n]` +
-	`|set\s+(@|names\s|\w+\s*=)|use\s+\x60)`)
+var sql = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?i:--\s|/\*|(insert|replace)\s+(ignore\s+)?(into\s|\x60)` +
+		`|(create|drop|alter|lock)\s+(table|database|schema)` +
+		`|copy\s+\S+\s*\([\w"]+,|pragma\s|(begin|start)(\s+transaction)?;\s*[\r\n]` +
+		`|set\s+(@|names\s|\w+\s*=)|use\s+\x60)`)
+})
 
 // signatures are the first bytes of files that people mistake for exports.
 var signatures = []struct{ start, is string }{

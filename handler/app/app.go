@@ -137,9 +137,10 @@ func New(
 func (a *App) Background(ctx context.Context) {
 	starting := telemetry.Begin(ctx, "start", nil, a.schedule == nil)
 	var all sync.WaitGroup
-	all.Go(func() { ensureWithRetry(&starting, a.log, "tables", a.Links.EnsureTables) })
-	all.Go(func() { ensureWithRetry(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
-	all.Go(func() { ensureWithRetry(&starting, a.log, "lock", a.Lock.Ensure) })
+	turns := make(turns, 1)
+	all.Go(func() { turns.ensure(&starting, a.log, "blocked hosts", a.Links.Blocked.Read) })
+	all.Go(func() { turns.ensure(&starting, a.log, "tables", a.Links.EnsureTables) })
+	all.Go(func() { turns.ensure(&starting, a.log, "lock", a.Lock.Ensure) })
 	all.Go(func() { a.Links.FollowChanges(ctx) })
 	all.Go(func() { a.Links.Clicks.FlushRegularly(ctx) })
 	if a.schedule != nil {

@@ -9,16 +9,22 @@ import (
 	"tiney/telemetry"
 )
 
-// ensureWithRetry calls ensure, which creates what is missing in storage, until it succeeds or ctx
-// ends. It waits longer after each failure, up to half a minute. There is no hurry, because a
-// request that finds a table missing creates it.
-func ensureWithRetry(
-	ctx context.Context, log *slog.Logger, what string, ensure func(context.Context) error,
+// turns has a capacity of one and is full during each try. Tries at the same time would need more
+// connections, which take memory even at rest.
+type turns chan struct{}
+
+// ensure calls try, which creates what is missing in storage, or reads what is needed at first,
+// until it succeeds or ctx ends. It waits longer after each failure, up to half a minute. There is
+// no hurry, because a request that finds a table missing creates it.
+func (t turns) ensure(
+	ctx context.Context, log *slog.Logger, what string, try func(context.Context) error,
 ) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		try, cancel := context.WithTimeout(ctx, table.Timeout)
-		err := table.Safely(func() error { return ensure(try) })
+		t <- struct{}{}
+		once, cancel := context.WithTimeout(ctx, table.Timeout)
+		err := table.Safely(func() error { return try(once) })
 		cancel()
+		<-t
 		if err == nil {
 			log.Debug("storage is ready", "what", what)
 			return

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +15,7 @@ func TestWhatIsMissingIsMadeInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var tries []time.Duration
-		ensureWithRetry(t.Context(), slog.New(slog.DiscardHandler),
+		make(turns, 1).ensure(t.Context(), slog.New(slog.DiscardHandler),
 			"test", func(context.Context) error {
 				if tries = append(tries, time.Since(start)); len(tries) == 8 {
 					return nil
@@ -26,7 +28,39 @@ func TestWhatIsMissingIsMadeInTheEnd(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Second, cancel)
-		ensureWithRetry(ctx, slog.New(slog.DiscardHandler),
+		make(turns, 1).ensure(ctx, slog.New(slog.DiscardHandler),
 			"test", func(context.Context) error { return errors.New("never") })
+	})
+}
+
+func TestTriesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		turns, trying := make(turns, 1), 0
+		var ready atomic.Bool
+		try := func(err error) func(context.Context) error {
+			return func(try context.Context) error {
+				if trying++; trying > 1 {
+					t.Error("two try at the same time")
+				}
+				time.Sleep(3 * time.Second)
+				trying--
+				return errors.Join(err, try.Err())
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			turns.ensure(ctx, slog.New(slog.DiscardHandler), "a", try(errors.New("never")))
+		})
+		all.Go(func() {
+			turns.ensure(ctx, slog.New(slog.DiscardHandler), "b", try(nil))
+			ready.Store(true)
+		})
+		time.Sleep(time.Minute)
+		if !ready.Load() {
+			t.Error("one that always fails keeps another from its turn")
+		}
+		cancel()
+		all.Wait()
 	})
 }

@@ -127,7 +127,7 @@ func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, 
 		return c, nil
 	}
 	all, err := ristretto.NewCache(&ristretto.Config[string, *entry]{
-		MaxCost:     c.config.Bytes,
+		MaxCost: c.config.Bytes,
 		NumCounters: max(c.config.Bytes/(entryOverhead+ristrettoOverhead), 100) *
 			countersPerEntry,
 		BufferItems: 64,

@@ -16,6 +16,7 @@ import (
 	"tiney/clicks"
 	"tiney/link"
 	"tiney/storage/table"
+	"tiney/telemetry"
 )
 
 const (
@@ -220,7 +221,7 @@ func (t *tops) run(ctx context.Context, window clicks.Window, c *Clicks, ended c
 			}
 		})
 	} else {
-		c.config.Log.Warn("statistics of all links could not be read", "error", err)
+		c.config.Log.Warn(telemetry.LogTopNotRead, "error", err)
 	}
 	delete(t.running, window)
 	close(ended)

@@ -29,6 +29,9 @@ const (
 	LogClicksNotRolledUp = "reaper: clicks could not be rolled up; the next run continues"
 	// LogClicksCorrupt: a row of clicks or of their totals cannot be read.
 	LogClicksCorrupt = "a row of clicks is corrupt, and left out of the totals"
+	// LogTopNotRead: the links that were clicked most could not be found. The next request for them
+	// tries again.
+	LogTopNotRead = "the links that were clicked most could not be read"
 	// LogReapStatsNotSaved: the statistics of the reaper lack a run until the next run of this
 	// process.
 	LogReapStatsNotSaved = "reaper: the statistics were not saved; trying again after the next run"
@@ -83,7 +86,8 @@ const (
 var LogMessages = []string{
 	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic,
 	LogLinkCorrupt, LogLinkNotReaped,
-	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogReapStatsNotSaved,
+	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogTopNotRead,
+	LogReapStatsNotSaved,
 	LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
 	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved,
 	LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,

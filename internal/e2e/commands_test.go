@@ -84,7 +84,8 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 func TestCheckOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	p := s.standalone(emulator.ConnectionString())
+	// With clicks on, there would be a table of today.
+	p := s.standalone(emulator.ConnectionString(), "CLICKS=off")
 	l := mustShorten(t, p.url, "https://example.com/page")
 	lost := link.Link{Alias: "lost", LongURL: "https://example.com/lost", CreatedAt: time.Now(),
 		ExpiresAt: time.Now().Add(time.Hour).Truncate(time.Second)}

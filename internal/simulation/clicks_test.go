@@ -102,8 +102,8 @@ func (r *round) checkClicks() {
 			r.violation("%d clicks of %s were saved, of at most %d", n, alias, most[alias])
 		}
 	}
-	if owners > saved["*"] {
-		r.violation("%d clicks of owners were saved, and %d of all", owners, saved["*"])
+	if owners > most["*"] {
+		r.violation("%d clicks of owners were saved, of at most %d of all", owners, most["*"])
 	}
 	for alias, n := range least {
 		if saved[alias] < n {

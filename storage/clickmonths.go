@@ -218,6 +218,9 @@ func unpackCounts(packed []byte) (days [32]*clicks.Count, err error) {
 		if last := u.count(); last > 0 {
 			c.Last = time.UnixMilli(last).UTC()
 		}
+		if c.Last.Year() > 9999 {
+			return days, errPacked
+		}
 		c.Visitors = clicks.CountedVisitors(u.count())
 		for range u.length() {
 			hour := u.number()

@@ -37,10 +37,6 @@ func dayCounted(l link.Link) string {
 	return clicks.DayOf(l.CountedFrom).String()
 }
 
-// alias returns the alias of the link whose clicks are counted. ok is false for the clicks of an
-// owner or of all links, and for a row of another program.
-func (c counted) alias() (a link.Alias, ok bool) { return link.ParseAlias(c.name) }
-
 // several reports whether the clicks of several links are counted together, which have no end.
 func (c counted) several() bool {
 	return c.name == clicks.All || len(c.name) == ownerNameLength && c.name[0] == '@'

@@ -1,0 +1,276 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"tiney/clicks"
+	"tiney/link"
+	"tiney/storage/memtable"
+)
+
+// told is all that is told of the days of a month.
+func told(days *[32]*clicks.Count) string {
+	var all strings.Builder
+	for day, c := range days {
+		if c != nil {
+			fmt.Fprintln(&all, day, c.Total, c.Hours, c.Names, c.Visitors.Estimate())
+		}
+	}
+	return all.String()
+}
+
+// aMonth is a month of which three days have clicks, and everything else that a day may have.
+func aMonth(names int) *monthCounts {
+	m := &monthCounts{of: counted{"one", "20260102"}}
+	for _, day := range []int{1, 17, 31} {
+		c := &clicks.Count{Total: clicks.Total{Clicks: int64(1000 * day), Bots: 7, Created: 3,
+			Took: time.Duration(day) * time.Microsecond,
+			Last: time.Date(2026, 1, day, 23, 59, 59, 999e6, time.UTC)},
+			Visitors: clicks.CountedVisitors(int64(day))}
+		c.Hours[0], c.Hours[23] = clicks.Hour{Clicks: 1, Bots: 2}, clicks.Hour{Clicks: math.MaxUint32}
+		for d := range c.Names {
+			for i := range names {
+				// some of them are those of another day or dimension
+				c.Names[d] = append(c.Names[d], clicks.Named{Name: fmt.Sprint("name", i, day*d%3),
+					Clicks: int64(1 + i*day)})
+			}
+			c.Names[d] = append(c.Names[d], clicks.Named{Name: clicks.Other, Clicks: 1 << 40})
+		}
+		m.days[day] = c
+	}
+	// no person has clicked; and nobody at all, which processes do not write
+	m.days[2], m.days[3] = &clicks.Count{Total: clicks.Total{Bots: 1}}, &clicks.Count{}
+	return m
+}
+
+func TestMonthsAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]*monthCounts{"empty": {of: counted{"*", ""}}, "small": aMonth(0),
+		"compressed": aMonth(300)} {
+		want := told(&m.days)
+		data := m.encode()
+		got, err := decodeMonth(data)
+		if err != nil || got.of != m.of || told(&got.days) != want {
+			t.Errorf("%s: got %v, %v:\n%s\nwant\n%s", name, got.of, err, told(&got.days), want)
+		}
+		of, packed := decodeDays(data)
+		if of != m.of {
+			t.Errorf("%s: the days are those of %v", name, of)
+		}
+		left := m.days
+		if err := unpackDays(packed, func(d dayClicks) {
+			if c := left[d.day]; c == nil || c.Clicks != d.clicks || c.Bots != d.bots {
+				t.Errorf("%s: got %+v", name, d)
+			}
+			left[d.day] = nil
+		}); err != nil || left != [32]*clicks.Count{} {
+			t.Errorf("%s: without the days %v, %v", name, left, err)
+		}
+	}
+	for day, want := range map[string]string{"20260131": "20260131", "20240201": "20240229",
+		"20261231": "20261231"} {
+		d, _ := clicks.ParseDay(day)
+		if last, ok := lastDayOf(monthOf(d)); !ok || last.String() != want {
+			t.Errorf("the month of %s ends with %v, want %s", day, last, want)
+		}
+	}
+}
+
+// largeMonth is a month whose names cannot be compressed, each day with a thousand of its own in
+// each dimension. The first ones have the most clicks.
+func largeMonth() *monthCounts {
+	m := &monthCounts{of: counted{"one", ""}}
+	rng := rand.New(rand.NewPCG(1, 2))
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
+	for day := 1; day < len(m.days); day++ {
+		c := &clicks.Count{Total: clicks.Total{Clicks: 1e6}}
+		for d := range c.Names {
+			for i := range maxMonthNames {
+				name := make([]byte, 64)
+				for j := range name {
+					name[j] = letters[rng.IntN(len(letters))]
+				}
+				c.Names[d] = append(c.Names[d], clicks.Named{Name: string(name),
+					Clicks: int64(maxMonthNames - i)})
+			}
+		}
+		m.days[day] = c
+	}
+	return m
+}
+
+// A month that would be too large for a row keeps the most frequent names, and all sums.
+func TestLargeMonth(t *testing.T) {
+	t.Parallel()
+	m, whole := largeMonth(), largeMonth()
+	data := m.encode()
+	got, err := decodeMonth(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	for day, c := range got.days {
+		if day == 0 {
+			continue
+		}
+		for d, names := range c.Names {
+			sum := int64(0)
+			for i, n := range names {
+				if sum += n.Clicks; i < len(names)-1 && n != whole.days[day].Names[d][i] {
+					t.Errorf("day %d, dimension %d: name %d is %v", day, d, i, n)
+				}
+			}
+			if last := names[len(names)-1].Name; sum != maxMonthNames*(maxMonthNames+1)/2 ||
+				last != clicks.Other || kept > 0 && len(names) != kept {
+				t.Errorf("day %d, dimension %d: %d clicks with %d names, the last %s", day, d, sum,
+					len(names), last)
+			}
+			kept = len(names)
+		}
+	}
+	if kept < 10 { // a day has 5 times 64 bytes for each name, and a month 700 KB
+		t.Errorf("only %d names were kept", kept)
+	}
+	var row map[string]any
+	if err := json.Unmarshal(data, &row); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for name, value := range row {
+		if row[name+"@odata.type"] == edmBinary {
+			var part []byte
+			if err := json.Unmarshal(encode(value), &part); err != nil || len(part) > 64<<10 {
+				t.Errorf("%s has %d bytes, %v", name, len(part), err)
+			}
+			sum += len(part)
+		}
+	}
+	if sum > 700<<10+1<<10 || sum < 64<<10 {
+		t.Errorf("%d bytes", sum)
+	}
+	table := memtable.New(time.Now).Table("months") // has the limits of the service
+	if err := table.Create(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := table.Insert(context.Background(), data); err != nil {
+		t.Error(err)
+	}
+}
+
+// A month that is as large as allowed keeps all of its names, in more than one property.
+func TestMonthInSeveralProperties(t *testing.T) {
+	t.Parallel()
+	m := largeMonth()
+	clear(m.days[3:]) // 10,000 names of 64 bytes
+	want := told(&m.days)
+	data := m.encode()
+	if got, err := decodeMonth(data); err != nil || told(&got.days) != want {
+		t.Errorf("it is another month: %v", err)
+	}
+	if !bytes.Contains(data, []byte(`"Counts5"`)) {
+		t.Error("all is in the first properties")
+	}
+	for _, lost := range []string{"Counts", "Counts1", "Counts5"} {
+		without := bytes.Replace(data, []byte(`"`+lost+`":`), []byte(`"Lost":`), 1)
+		if _, err := decodeMonth(without); !errors.Is(err, link.ErrDamaged) {
+			t.Errorf("without %s: %v", lost, err)
+		}
+	}
+}
+
+// Whatever counts are packed, they are unpacked or refused; and what was unpacked is unpacked from
+// what is packed for it.
+func FuzzUnpackCounts(f *testing.F) {
+	for _, m := range []*monthCounts{{}, aMonth(0), aMonth(1), aMonth(50)} {
+		packed := packCounts(&m.days)
+		f.Add(packed)
+		f.Add(packed[:len(packed)/2])
+		if packed[0] == packedCompressed {
+			plain, err := decompress(packed[1:])
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(append([]byte{packedPlain}, plain...))
+		}
+	}
+	late := packing{packed: []byte{packedPlain}} // a click in the year 144683
+	late.numbers(1, 1, 0, 0, 0, 1<<52, 0, 0, 0, 0, 0, 0, 0)
+	for _, seed := range [][]byte{late.packed, {}, {0}, {3, 1}, {1, 0}, {1, 32}, {2}, {2, 1, 2, 3}, {1, 128},
+		{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},           // a second day that breaks off
+		{1, 1, 0, 0, 0, 0, 0, 0, 1, 24, 1, 1, 0, 0, 0, 0, 0},    // hour 24
+		{1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 'x', 1, 0, 0, 0},   // a name that did not come first
+		{1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, '<', 1, 0, 0, 0},   // no name
+		{1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 200, 1, 'x', 1, 0, 0}, // a name longer than the rest
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		days, err := unpackCounts(packed)
+		if err != nil {
+			return
+		}
+		again, err := unpackCounts(packCounts(&days))
+		if err != nil || told(&again) != told(&days) {
+			t.Fatalf("%v:\n%s\nis packed and unpacked as\n%s", err, told(&days), told(&again))
+		}
+		for _, c := range days {
+			if c == nil {
+				continue
+			}
+			for _, names := range c.Names {
+				for _, n := range names {
+					if !clicks.IsName(n.Name) || n.Clicks < 0 {
+						t.Fatalf("%+v is no name", n)
+					}
+				}
+			}
+			if _, err := json.Marshal(c.Last); err != nil || c.Clicks < 0 || c.Bots < 0 ||
+				c.Created < 0 || c.Took < 0 || c.Visitors.Estimate() < 0 {
+				t.Fatalf("%+v cannot be told: %v", c.Total, err)
+			}
+		}
+	})
+}
+
+// Whatever a row of a month holds, it is decoded or called damaged; and what was decoded is decoded
+// from what is written for it.
+func FuzzDecodeMonth(f *testing.F) {
+	for _, m := range []*monthCounts{{}, aMonth(0), aMonth(50)} {
+		f.Add(m.encode())
+	}
+	for _, seed := range []string{`{}`, `{"Counts":"AQ=="}`, `{"RowKey":"one","Counts":"x"}`,
+		`{"Counts":"AQ==","Counts1":"IA=="}`, `{"Counts":"AQ==","Counts1":7}`,
+		`{"Counts":"AQ==","Counts2":7,"Other":{"a":[1]}}`, `[]`, ``} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, packed := decodeDays(data)
+		_ = unpackDays(packed, func(d dayClicks) {
+			if d.clicks < 0 || d.bots < 0 {
+				t.Fatalf("%+v", d)
+			}
+		})
+		m, err := decodeMonth(data)
+		if err != nil {
+			if !errors.Is(err, link.ErrDamaged) {
+				t.Fatal(err)
+			}
+			return
+		}
+		written := m.encode() // which cuts m, if it is too large
+		again, err := decodeMonth(written)
+		if err != nil || again.of != m.of || told(&again.days) != told(&m.days) {
+			t.Fatalf("%v:\n%s\nis written and read as\n%s", err, told(&m.days), told(&again.days))
+		}
+	})
+}

@@ -551,7 +551,7 @@ func TestLateCounts(t *testing.T) {
 	}
 }
 
-// A day is rolled up, and its table is gone: what may be in it is dropped, and counted, and what was
+// A day is rolled up, and its table is gone: what may be in it is dropped, and counted. What was
 // never sent counts for today. Nobody makes the table again.
 func TestLateCountsOfADayThatIsRolledUp(t *testing.T) {
 	t.Parallel()
@@ -623,8 +623,8 @@ func TestTablesThatAFlushMakes(t *testing.T) {
 	}
 }
 
-// Clicks of a link that has another owner, or of another link with the alias, go on in rows of their
-// own, and each owner has the clicks that came to them.
+// Clicks of a link that has another owner, or of another link with the alias, go on in rows of
+// their own, and each owner has the clicks that came to them.
 func TestClicksOfOtherLinksAndOwners(t *testing.T) {
 	t.Parallel()
 	r := newClickRig(t)

@@ -169,8 +169,8 @@ type Clicked struct {
 	Sketches              int             // rows with so many visitors that they have only a sketch
 }
 
-// Clicked returns the clicks of each alias, under "*" those of all aliases, and under "@" and a hash
-// those of an owner, by day as "20060102". It fails the test if a row is in the wrong place or
+// Clicked returns the clicks of each alias, under "*" those of all aliases, and under "@" and a
+// hash those of an owner, by day as "20060102". It fails the test if a row is in the wrong place or
 // contradicts itself.
 func (r *Tables) Clicked() map[string]map[string]*Clicked {
 	r.t.Helper()

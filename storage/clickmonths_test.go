@@ -205,7 +205,8 @@ func FuzzUnpackCounts(f *testing.F) {
 	}
 	late := packing{packed: []byte{packedPlain}} // a click in the year 144683
 	late.numbers(1, 1, 0, 0, 0, 1<<52, 0, 0, 0, 0, 0, 0, 0)
-	for _, seed := range [][]byte{late.packed, {}, {0}, {3, 1}, {1, 0}, {1, 32}, {2}, {2, 1, 2, 3}, {1, 128},
+	for _, seed := range [][]byte{late.packed, {}, {0}, {3, 1}, {1, 0}, {1, 32}, {2}, {2, 1, 2, 3},
+		{1, 128},
 		{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},           // a second day that breaks off
 		{1, 1, 0, 0, 0, 0, 0, 0, 1, 24, 1, 1, 0, 0, 0, 0, 0},    // hour 24
 		{1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 'x', 1, 0, 0, 0},   // a name that did not come first

@@ -239,6 +239,7 @@ func (c *Clicks) pass(ctx context.Context, window clicks.Window, now time.Time) 
 	case clicks.LastMonth:
 		first = today - 29
 	}
+	first = max(first, c.firstKept(now))
 	days, _, err := c.tables.names(ctx)
 	if err != nil {
 		return nil, err

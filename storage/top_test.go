@@ -221,6 +221,7 @@ func TestTopLinksThatAreDeleted(t *testing.T) {
 	if got := r.top(s, "ann", clicks.LastDay, 2); got != "first 10, second 9" {
 		t.Errorf("got %s", got)
 	}
+	s.WaitForCache()
 	remove := func(l link.Link) (link.Link, error) { l.DeletedAt = r.clock.Now(); return l, nil }
 	if err := patiently(func() error {
 		_, err := s.Edit(ctx, "first", false, remove)
@@ -310,6 +311,25 @@ func TestTopLinksAreKept(t *testing.T) {
 		ask("kept", 1, begun)
 		r.clock.Advance(time.Nanosecond)
 		ask("after that", 11, begun.Add(took+kept))
+	}
+}
+
+// What is older than it is kept is not told, also while it is there.
+func TestTopLinksOfDaysThatAreNotKept(t *testing.T) {
+	t.Parallel()
+	r := newStatsRig(t)
+	r.config.Clicks.KeepDays = 5
+	r.PutLink(link.Link{Alias: "ab", LongURL: "https://example.com/ab"})
+	for day := r.today() - 7; day <= r.today(); day++ {
+		r.putClick(day, "ab", "p", 1, nil)
+	}
+	for _, when := range []string{"at first", "rolled up"} {
+		for _, window := range []clicks.Window{clicks.LastWeek, clicks.LastMonth} {
+			if got := r.top(r.instance(), "", window, 1); got != "ab 6" {
+				t.Errorf("%s, %s: got %s", when, window, got)
+			}
+		}
+		r.mustRollUp()
 	}
 }
 

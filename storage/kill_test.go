@@ -458,7 +458,21 @@ func TestACallFailsAtAnyPoint(t *testing.T) {
 	}
 }
 
-// shape tells what links, index rows, owners' rows and totals there are, whatever their aliases and
+// counted returns the clicks that totals have, and those that days of months have.
+func (r *rig) counted() (all []string) {
+	r.t.Helper()
+	for _, row := range r.Rows(r.ClickTotals) {
+		all = append(all, fmt.Sprint(row["Clicks"], " since ever"))
+	}
+	for _, days := range r.Monthly() {
+		for _, n := range days {
+			all = append(all, fmt.Sprint(n, " on a day"))
+		}
+	}
+	return all
+}
+
+// shape tells what links, index rows, owners' rows and counts there are, whatever their aliases and
 // times. Expiry rows may be left over.
 func (r *rig) shape() string {
 	r.t.Helper()
@@ -473,9 +487,7 @@ func (r *rig) shape() string {
 	for _, row := range r.Rows(r.Owners) {
 		all = append(all, fmt.Sprint(row["PartitionKey"]))
 	}
-	for _, row := range r.Rows(r.ClickTotals) {
-		all = append(all, fmt.Sprint(row["Clicks"]))
-	}
+	all = append(all, r.counted()...)
 	slices.Sort(all)
 	return strings.Join(all, "\n")
 }

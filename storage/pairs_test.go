@@ -86,7 +86,7 @@ type pair struct {
 }
 
 // outcome is what both return, and what they leave, whatever their aliases and times: the link
-// "one", all links and totals, and the rows that lead to links that are not deleted.
+// "one", all links and counts, and the rows that lead to links that are not deleted.
 type outcome struct{ first, second, one, links, leads string }
 
 // like reports whether an outcome is like that of operations of which none meets another one. A
@@ -156,9 +156,7 @@ func (p *pair) left() (o outcome) {
 			o.one = text
 		}
 	}
-	for _, row := range p.Rows(p.ClickTotals) {
-		links = append(links, fmt.Sprint(row["Clicks"]))
-	}
+	links = append(links, p.counted()...)
 	for _, row := range p.Rows(p.Index) {
 		if lives[row["Alias"]] {
 			leads = append(leads, fmt.Sprint(row["RowKey"]))

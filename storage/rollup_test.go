@@ -560,10 +560,10 @@ func TestRollUpThatIsStopped(t *testing.T) {
 	r.wantTotals(want...)
 }
 
-// A write that another process's overtakes is made again at once, with what is there by then.
+// A group that storage fails is tried again, some times.
 func TestRollUpIsPatient(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRigAt(t, newMemory()) // since the proxy of Azurite does not tell batches of inserts apart
 	s := r.open(nil)
 	r.Put(r.Links, rawtables.Link(link.Link{Alias: "one", LongURL: url1}))
 	r.PutClicks(r.day(-2), rawtables.Clicks("one", "p-1", r.day(-2), 1, 0))

@@ -11,6 +11,7 @@ import (
 
 	"tiney/internal/faultproxy"
 	"tiney/internal/funchost"
+	"tiney/internal/rawtables"
 	"tiney/internal/testutil"
 	"tiney/link"
 	"tiney/storage"
@@ -91,7 +92,7 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	p := s.proxy()
 	h := s.hosted(false, p.ConnectionString())
 	live := mustShorten(t, h.URL(), "https://example.com/live")
-	// The run makes 24 calls: three of the roll-up, one for the time, seven for each link, and one
+	// The run makes 25 calls or so: four of the roll-up, one for the time, six for each link, and one
 	// for the expiry rows of each of two days.
 	killAfter(p, h, 14)
 	if _, err := h.FireTimer(ctx, "reaper"); err == nil {
@@ -119,6 +120,55 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 		if got := get(t, h.URL()+"/"+string(l.Alias)); got.Status != 404 {
 			t.Errorf("the expired link %s: %+v", l.Alias, got)
 		}
+	}
+}
+
+// However far a roll-up came, the next one leaves each click in the totals and months once.
+func TestKilledInTheMiddleOfARollUp(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int64{8, 20, 22} { // the roll-up makes 24 calls or so on rows
+		t.Run(fmt.Sprintf("after call %d", n), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			at := time.Now().Add(-3 * 24 * time.Hour)
+			want := map[string]map[string]int64{}
+			for i, name := range []string{"one", "two", "*"} {
+				if name != "*" {
+					s.PutLink(link.Link{Alias: link.Alias(name), LongURL: "https://example.com/" +
+						name, ExpiresAt: time.Now().Add(time.Hour)})
+				}
+				s.PutClicks(at, rawtables.Clicks(name, "p-1", at, int64(10+i), 1),
+					rawtables.Clicks(name, "q-1", at, 100, 0))
+				want[name] = map[string]int64{at.UTC().Format("20060102"): int64(110 + i)}
+			}
+			p := s.proxy()
+			h := s.hosted(false, p.ConnectionString())
+			killAfter(p, h, n)
+			if _, err := h.FireTimer(ctx, "reaper"); err == nil {
+				t.Error("the run ended although its process was killed")
+			}
+			p.Reset()
+			if err := h.Restart(ctx); err != nil {
+				t.Fatal(err)
+			}
+			s.RemoveContainer(s.lock)
+			if _, err := h.FireTimer(ctx, "reaper"); err != nil {
+				t.Error(err)
+			}
+			if got := s.Monthly(); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("months %v, want %v", got, want)
+			}
+			for _, row := range s.Rows(s.ClickTotals) {
+				name := row["RowKey"].(string)
+				if n := want[name][at.UTC().Format("20060102")]; row["Clicks"] != fmt.Sprint(n) {
+					t.Errorf("totals %v, want %d clicks", row, n)
+				}
+			}
+			if days, _ := s.ClickTables(); len(days) > 0 {
+				t.Errorf("these days are left: %v", days)
+			}
+			s.WantNoLeak()
+		})
 	}
 }
 

@@ -398,6 +398,10 @@ func TestDaysOfSeveralLinks(t *testing.T) {
 func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	l := link.Link{Alias: "ab", Owner: "ann", LongURL: "https://example.com/ab"}
+	count := 1001 // more than a page has
+	if !*inMemory {
+		count = 2 // or it takes minutes
+	}
 	plant := func(r *rig, name string) {
 		r.Remove()
 		r.Make()
@@ -407,10 +411,10 @@ func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 		r.PutMonth((today - 3).Start(), rawtables.Rolled(name, (today-3).Start(), 1000, 1))
 		r.PutClicks((today - 2).Start())
 		var rows []rawtables.Entity
-		for i := range 1001 { // more than a page has
+		for i := range count {
 			rows = append(rows, clickRow(today-2, name, fmt.Sprintf("p%04d", i), 1, nil))
 		}
-		r.putAll(r.Day((today - 2).Start()), rows)
+		r.PutAll(r.Day((today - 2).Start()), rows)
 		r.putClick(today-1, name, "p", 1e5, nil)
 		r.putClick(today, name, "p", 1e6, nil)
 	}
@@ -487,7 +491,8 @@ func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 						t.Errorf("call %d of %v: got %s, want %s", n, calls, text, want)
 					}
 				}
-				if !strings.Contains(want, "1000000") && !strings.Contains(want, "1102001") ||
+				if !strings.Contains(want, "1000000") &&
+					!strings.Contains(want, fmt.Sprint(1_101_000+count)) ||
 					len(calls) < 4 {
 					t.Errorf("got %s after %v", want, calls)
 				}

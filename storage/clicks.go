@@ -236,6 +236,9 @@ func (c *Clicks) save(ctx context.Context, day clicks.Day, partition string,
 		}
 		rows := c.batch(partition, pending)
 		retried, err := c.tables.day(day).upsertBatch(ctx, rows)
+		if errors.Is(err, table.ErrNoTable) && !retried {
+			return err // the day has become late meanwhile, and nothing of this was written
+		}
 		for _, p := range pending[:len(rows)] {
 			if err != nil {
 				p.Failed(c.config.Now())

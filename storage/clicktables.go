@@ -46,6 +46,9 @@ func (t *clickTables) table(suffix string) *store {
 			clear(t.opened)
 		}
 		s = &store{table: t.config.Open(t.config.Tables.Clicks + suffix), timeout: t.config.Timeout}
+		if day, ok := clicks.ParseDay(suffix); ok { // once it may be dropped, nobody makes it again
+			s.mayCreate = func() bool { return !isLate(day, t.config.Now()) }
+		}
 		t.opened[suffix] = s
 	}
 	return s

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,12 +19,13 @@ import (
 )
 
 const (
-	// rollUpConcurrency is how many groups of links are written at the same time. Each partition of
-	rollUpConcurrency = 4
+	rollUpConcurrency = 4  // partitions of a day that are rolled up at the same time
 	clickPartitions   = 16 // of a day
 	// rollUpTries is how often a group is tried that storage fails, after pauses that double, and
 	// how often the rows of a link are read again that another process is writing.
 	rollUpTries = 5
+
+	saveEvery = 1000 // totals are written between two saves of the progress, at least
 
 	rollUpPartition = "rollup"
 	rollUpKey       = "progress"
@@ -64,6 +66,8 @@ func rollUpBefore(now time.Time) clicks.Day { return clicks.DayOf(now.Add(-rollU
 type rollingUp struct {
 	c              *Clicks
 	added, damaged atomic.Int64
+	// already counts those that were in the totals, and withoutLink those that have no link.
+	already, withoutLink atomic.Int64
 }
 
 func (r *rollingUp) run(ctx context.Context) error {
@@ -99,6 +103,11 @@ func (r *rollingUp) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if len(days) > 0 && days[0] < before { // months that are not kept may have been made
+		if _, months, err = r.c.tables.names(ctx); err != nil {
+			return err
+		}
+	}
 	for _, month := range months {
 		if isOver(month, r.c.firstKept(now)) {
 			if err := r.c.tables.month(month).table.Drop(ctx); err != nil {
@@ -119,15 +128,15 @@ type rollUpProgress struct {
 }
 
 const (
-	hexDigits = "0123456789abcdefg"
+	hexDigits = "0123456789abcdef"
+	done      = 'g'
 	nothing   = "0000000000000000" // is done
-	allDone   = "gggggggggggggggg"
 )
 
 // sound reports whether the row is as a process writes it.
 func (p *rollUpProgress) sound() bool {
 	_, ok := clicks.ParseDay(p.Day)
-	return ok && len(p.Next) == clickPartitions && strings.Trim(p.Next, hexDigits) == ""
+	return ok && len(p.Next) == clickPartitions && strings.Trim(p.Next, hexDigits+string(done)) == ""
 }
 
 // day rolls up a day, and drops its table.
@@ -140,41 +149,71 @@ func (r *rollingUp) day(ctx context.Context, day clicks.Day) error {
 	if json.Unmarshal(data, &progress) != nil || !progress.sound() || progress.Day != day.String() {
 		progress.Next = nothing // if something is done, it is only looked at once more
 	}
-	next, begun := []byte(progress.Next), r.added.Load()
+	next, begun := &groups{next: []byte(progress.Next)}, r.added.Load()
+	save := func() error { // if another process has come further, some is looked at twice
+		// Also when the time is over.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
+		defer cancel()
+		_, err := r.c.state.upsert(ctx, encode(rollUpProgress{rollUpPartition, rollUpKey,
+			day.String(), next.String()}))
+		return err
+	}
+	var saved atomic.Int64
+	saved.Store(begun)
 	all, going := errgroup.WithContext(ctx)
 	all.SetLimit(rollUpConcurrency)
-	for i := range next {
+	for i := range next.next {
 		all.Go(func() error {
-			return table.Safely(func() error { return r.partition(going, day, i, &next[i]) })
+			err := table.Safely(func() error { return r.partition(going, day, i, next) })
+			if n := r.added.Load(); err == nil && n > saved.Load()+saveEvery {
+				saved.Store(n)
+				err = save()
+			}
+			return err
 		})
 	}
 	if err = all.Wait(); err == nil {
 		err = r.c.tables.day(day).table.Drop(ctx)
 	}
-	if err == nil {
-		r.c.config.Log.Info("reaper: a day of clicks is rolled up", "day", day, "added",
-			r.added.Load()-begun, "damaged", r.damaged.Load())
-		return nil
+	if err != nil {
+		return errors.Join(err, save())
 	}
-	// Also when the time is over. If another process has come further, some is looked at twice.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.c.config.Timeout)
-	defer cancel()
-	_, saved := r.c.state.upsert(ctx, encode(rollUpProgress{rollUpPartition, rollUpKey, day.String(),
-		string(next)}))
-	return errors.Join(err, saved)
+	r.c.config.Log.Info("reaper: a day of clicks is rolled up", "day", day, "added",
+		r.added.Load()-begun, "already", r.already.Load(), "withoutLink", r.withoutLink.Load(),
+		"damaged", r.damaged.Load())
+	return nil
 }
 
-// partition rolls up a partition of a day from the group *next on, which is where it has come to
-// when it returns.
-func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, next *byte) error {
+// groups says how far the partitions of a day are: see rollUpProgress.Next.
+type groups struct {
+	mu   sync.Mutex
+	next []byte
+}
+
+func (g *groups) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return string(g.next)
+}
+
+func (g *groups) of(partition int) byte { return g.String()[partition] }
+
+func (g *groups) advance(partition int, next byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.next[partition] = next
+}
+
+// partition rolls up a partition of a day from its next group on.
+func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, next *groups) error {
 	pause := r.c.config.Reap.Pause
 	for tries := 1; ; tries++ {
-		before := *next
-		err := r.groups(ctx, day, hexDigits[number:number+1], next)
+		before := next.of(number)
+		err := r.groups(ctx, day, number, next)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if *next != before {
+		if next.of(number) != before {
 			tries, pause = 1, r.c.config.Reap.Pause
 		}
 		if tries == rollUpTries {
@@ -191,13 +230,13 @@ func (r *rollingUp) partition(ctx context.Context, day clicks.Day, number int, n
 }
 
 // groups reads the rows of a partition once, and rolls up one group after the other.
-func (r *rollingUp) groups(ctx context.Context, day clicks.Day, partition string,
-	next *byte) error {
-	if *next == allDone[0] {
+func (r *rollingUp) groups(ctx context.Context, day clicks.Day, number int, next *groups) error {
+	partition, first := hexDigits[number:number+1], next.of(number)
+	if first == done {
 		return nil
 	}
-	g := &rollUpGroup{r: r, day: day, of: partition + string(*next)}
-	q := table.Query{Range: table.Range{Partition: partition, From: string(*next) + keyEnd},
+	g := &rollUpGroup{r: r, day: day, of: partition + string(first)}
+	q := table.Query{Range: table.Range{Partition: partition, From: string(first) + keyEnd},
 		PageSize: r.c.config.Reap.PageSize}
 	var failed error
 	err := r.c.tables.day(day).table.List(ctx, q, func(page [][]byte) error {
@@ -214,7 +253,7 @@ func (r *rollingUp) groups(ctx context.Context, day clicks.Day, partition string
 				if failed = g.write(ctx); failed != nil {
 					return errEnough
 				}
-				*next = hash[1]
+				next.advance(number, hash[1])
 				g = &rollUpGroup{r: r, day: day, of: hash}
 			}
 			g.add(of, &count)
@@ -232,7 +271,7 @@ func (r *rollingUp) groups(ctx context.Context, day clicks.Day, partition string
 			return err
 		}
 	}
-	*next = allDone[0]
+	next.advance(number, done)
 	return nil
 }
 
@@ -263,7 +302,8 @@ type dayCount struct {
 	totalsETag table.ETag
 	month      monthCounts // the zero value if there is none
 	monthETag  table.ETag
-	damaged    error // of one of these rows
+
+	totalsDamaged, monthDamaged error
 
 	chosen            counted // whose count is added; the zero value if none is
 	toTotals, toMonth bool    // that lack it
@@ -299,17 +339,15 @@ func (g *rollUpGroup) rest() {
 func (g *rollUpGroup) write(ctx context.Context) error {
 	g.rest()
 	totals, months := g.r.c.totals, g.r.c.tables.month(monthOf(g.day))
-	if err := g.read(ctx, totals, func(d *dayCount, r listedRow) (err error) {
-		d.totals, err = decodeTotals(r.data)
+	if err := g.read(ctx, totals, func(d *dayCount, r listedRow) {
+		d.totals, d.totalsDamaged = decodeTotals(r.data)
 		d.totalsETag = r.etag
-		return err
 	}); err != nil {
 		return err
 	}
-	if err := g.read(ctx, months, func(d *dayCount, r listedRow) (err error) {
-		d.month, err = decodeMonth(r.data)
+	if err := g.read(ctx, months, func(d *dayCount, r listedRow) {
+		d.month, d.monthDamaged = decodeMonth(r.data)
 		d.monthETag = r.etag
-		return err
 	}); err != nil {
 		return err
 	}
@@ -321,7 +359,6 @@ func (g *rollUpGroup) write(ctx context.Context) error {
 			return nil, ""
 		}
 		d.totals.add(d.chosen, g.day, d.of[d.chosen].Total)
-		g.r.added.Add(1)
 		return encode(d.totals), d.totalsETag
 	}); err != nil {
 		return err
@@ -355,7 +392,7 @@ func (g *rollUpGroup) each(ctx context.Context,
 // read calls found with the rows of the names in a table. It reads their range, or, once that has
 // taken more pages than there are names, one row after the other.
 func (g *rollUpGroup) read(ctx context.Context, t *store,
-	found func(*dayCount, listedRow) error) error {
+	found func(*dayCount, listedRow)) error {
 	if len(g.names) == 0 {
 		return nil
 	}
@@ -367,9 +404,7 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 		rows, err := t.decode(page)
 		for _, r := range rows {
 			if d := byName[r.key]; d != nil {
-				if damaged := found(d, r); damaged != nil {
-					d.damaged = damaged
-				}
+				found(d, r)
 			}
 			last = r.key
 		}
@@ -403,10 +438,7 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 		if err != nil {
 			return err
 		}
-		if damaged := found(d, listedRow{rowKey{g.of, d.name, etag}, time.Time{}, row}); damaged !=
-			nil {
-			d.damaged = damaged
-		}
+		found(d, listedRow{rowKey{g.of, d.name, etag}, time.Time{}, row})
 	}
 	return nil
 }
@@ -414,25 +446,30 @@ func (g *rollUpGroup) read(ctx context.Context, t *store,
 // choose decides which count is added to which rows. It reads the link only if the totals are not
 // there, or are those of another link.
 func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
-	if d.damaged != nil {
-		g.r.leaveOut(g.of, d.name, d.damaged)
-		return nil
+	for _, damaged := range []error{d.totalsDamaged, d.monthDamaged} {
+		if damaged != nil {
+			g.r.leaveOut(g.of, d.name, damaged)
+		}
 	}
 	own := counted{d.name, d.totals.CountedFrom}
 	known := d.totalsETag != "" && d.of[own] != nil
 	if !own.several() && (!known || len(d.of) > 1) {
 		is, err := g.r.c.linkOf(ctx, d.name)
-		if err != nil || is == damagedLink && !known {
-			return err // no count is known to be that of a damaged link
-		}
-		if is != damagedLink {
+		switch {
+		case err != nil:
+			return err
+		case is != damagedLink:
 			own = is
+		case !known && len(d.of) == 1: // a damaged link does not say which count is its own
+			for own = range d.of {
+			}
 		}
 	}
 	if d.of[own] == nil { // all counts are those of links that are gone
+		g.r.withoutLink.Add(1)
 		for of := range d.of {
 			if d.monthETag != "" && d.month.of == of {
-				if err := g.r.takeAway(ctx, of, monthOf(g.day)); err != nil {
+				if err := g.r.c.takeAway(ctx, of, monthOf(g.day)); err != nil {
 					return err
 				}
 			}
@@ -441,8 +478,11 @@ func (g *rollUpGroup) choose(ctx context.Context, d *dayCount) error {
 	}
 	d.chosen = own
 	known = d.totalsETag != "" && d.totals.CountedFrom == own.from
-	d.toTotals = !known || d.totals.Through < g.day.String()
-	d.toMonth = d.month.of != own || d.month.days[g.day.Start().Day()] == nil
+	d.toTotals = d.totalsDamaged == nil && (!known || d.totals.Through < g.day.String())
+	d.toMonth = d.monthDamaged == nil && (d.month.of != own || d.month.days[g.day.Start().Day()] == nil)
+	if known && !d.toTotals {
+		g.r.already.Add(1)
+	}
 	// The link may have ended before its first totals were written; the reaper found none then. Or
 	// a roll-up that was killed has not looked.
 	d.lookAgain = !own.several() && (!known || !d.toTotals)
@@ -480,6 +520,9 @@ func (g *rollUpGroup) replace(ctx context.Context, t *store,
 			return nil
 		}
 		_, err := t.batch(ctx, batch)
+		if err == nil && t == g.r.c.totals {
+			g.r.added.Add(int64(len(batch)))
+		}
 		batch, size = nil, 0
 		return err
 	}
@@ -511,22 +554,35 @@ func (g *rollUpGroup) look(ctx context.Context, d *dayCount) error {
 	if err != nil || is == d.chosen || is == damagedLink {
 		return err
 	}
-	return g.r.takeAway(ctx, d.chosen, monthOf(g.day))
+	return g.r.c.takeAway(ctx, d.chosen, monthOf(g.day))
 }
 
-// takeAway deletes the row of a month, and then the totals, of a link that is gone.
-func (r *rollingUp) takeAway(ctx context.Context, of counted, month string) error {
-	if err := r.c.dropMonth(ctx, of, month); err != nil {
+// takeAway deletes what is rolled up of a link that is gone: the row of a month, those that its
+// totals name, and then the totals.
+func (c *Clicks) takeAway(ctx context.Context, of counted, month string) error {
+	if err := c.dropMonth(ctx, of, month); err != nil {
 		return err
 	}
-	t, etag, err := r.c.readTotals(ctx, of.name)
+	t, etag, err := c.readTotals(ctx, of.name)
 	if errors.Is(err, table.ErrGone) || err == nil && t.CountedFrom != of.from {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return r.c.totals.delete(ctx, rowKey{clickHash(of.name), of.name, etag})
+	return c.dropTotals(ctx, t, etag)
+}
+
+// dropTotals deletes the months that totals name, and then the totals.
+func (c *Clicks) dropTotals(ctx context.Context, t totalsEntity, etag table.ETag) error {
+	for month := range strings.FieldsSeq(t.Months) {
+		if _, ok := lastDayOf(month); ok {
+			if err := c.dropMonth(ctx, counted{t.RowKey, t.CountedFrom}, month); err != nil {
+				return err
+			}
+		}
+	}
+	return c.totals.delete(ctx, rowKey{t.PartitionKey, t.RowKey, etag})
 }
 
 // dropMonth deletes the row of a month, unless it is of another link.
@@ -549,25 +605,19 @@ func (c *Clicks) dropMonth(ctx context.Context, of counted, month string) error 
 // then the totals, so that another try finds what this one leaves. It leaves what belongs to a link
 // that has the alias by now. The expiry row of the link must go after this.
 func (c *Clicks) dropCounts(ctx context.Context, a link.Alias) error {
-	t, etag, err := c.readTotals(ctx, string(a))
-	if errors.Is(err, table.ErrGone) {
+	t, etag, damaged := c.readTotals(ctx, string(a))
+	if errors.Is(damaged, table.ErrGone) {
 		return nil
-	} else if err != nil && !errors.Is(err, link.ErrDamaged) {
-		return err
+	} else if damaged != nil && !errors.Is(damaged, link.ErrDamaged) {
+		return damaged
 	}
 	// After the totals: those of a link that was made since are inserted later, and have another
 	// ETag.
 	is, err := c.linkOf(ctx, string(a))
-	of := counted{string(a), t.CountedFrom}
-	if err != nil || is == of || is == damagedLink {
+	if err != nil || is == (counted{string(a), t.CountedFrom}) || is == damagedLink ||
+		damaged != nil && is != (counted{}) {
 		return err
 	}
-	for month := range strings.FieldsSeq(t.Months) {
-		if _, ok := lastDayOf(month); ok {
-			if err := c.dropMonth(ctx, of, month); err != nil {
-				return err
-			}
-		}
-	}
-	return c.totals.delete(ctx, rowKey{clickHash(string(a)), string(a), etag})
+	t.PartitionKey, t.RowKey = clickHash(string(a)), string(a) // also of a damaged row
+	return c.dropTotals(ctx, t, etag)
 }

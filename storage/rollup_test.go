@@ -131,6 +131,7 @@ func TestRollUp(t *testing.T) {
 				rawtables.Totals("reused", r.day(-2), 25, 4, r.day(-2)),
 				rawtables.Totals("known", r.day(-2), 115, 13, from),
 				rawtables.Totals("knowntomb", r.day(-2), 125, 14, from),
+				rawtables.Totals("damaged", r.day(-2), 25, 4, from),
 				rawtables.Totals("damaged2", r.day(-2), 125, 14, from),
 				rawtables.Totals("*", r.day(-2), 25, 4, never),
 				rawtables.Totals(owner, r.day(-2), 25, 4, never),
@@ -495,12 +496,13 @@ func TestRollUpOfDamagedRows(t *testing.T) {
 		r.Put(r.State, progress)
 	}
 	done, err := s.Clicks.RollUp(ctx)
-	if want := (clicks.RollUpResult{Added: 2, Damaged: 8, Complete: true}); err != nil ||
+	if want := (clicks.RollUpResult{Added: 3, Damaged: 8, Complete: true}); err != nil ||
 		done != want {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	r.wantTotals(rawtables.Totals("one", r.day(-2), 2, 1, time.Time{}),
-		rawtables.Totals("three", r.day(-2), 2, 1, time.Time{}), two)
+		rawtables.Totals("three", r.day(-2), 2, 1, time.Time{}),
+		rawtables.Totals("four", r.day(-2), 2, 1, time.Time{}), two)
 }
 
 // A group that fails is tried again, and then stops the roll-up, which goes on from there later; so
@@ -600,4 +602,45 @@ func TestRollUpGoesByTheClockOfStorage(t *testing.T) {
 	if _, err := s.Clicks.RollUp(ctx); !errors.Is(err, link.ErrUnavailable) {
 		t.Errorf("no storage: %v", err)
 	}
+}
+
+// A roll-up is killed after it has written the totals of a link, which ends then. The next one takes
+// away all months that the totals name, and not only that of the day.
+func TestRollUpTakesAllMonthsAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.leaveTombstones(10 * dayLong)
+	r.Make()
+	from, old := r.day(-100), r.day(-70)
+	r.Put(r.Links, rawtables.Link(link.Link{Alias: "one", GoneReason: link.StateExpired,
+		GoneAt: r.clock.Now()}))
+	r.Put(r.Expiry, rawtables.Due("one", r.clock.Now().Add(10*dayLong)))
+	r.PutMonth(old, rawtables.Rolled("one", old, 5, 0).From(from))
+	totals := rawtables.Totals("one", old, 5, 0, from)
+	totals["Months"] = old.UTC().Format("200601")
+	r.Put(r.ClickTotals, totals)
+	r.PutClicks(r.day(-2), rawtables.Clicks("one", "p-1", r.day(-2), 1, 0).From(from))
+	batches := 0
+	r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+		if call.Operation == batch {
+			batches++
+		}
+		if batches >= 2 {
+			return faultproxy.Refuse
+		}
+		return faultproxy.None
+	})
+	if err := rollUp(dying, r, r.instance()); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("it was not killed: %v", err)
+	}
+	r.proxy.Reset()
+	if err := rollUp(ctx, r, r.instance()); err != nil {
+		t.Error(err)
+	}
+	r.clock.Advance(11 * dayLong)
+	if err := reap(ctx, r, r.instance()); err != nil {
+		t.Error(err)
+	}
+	r.WantNothing()
+	r.WantNoLeak()
 }

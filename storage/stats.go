@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
@@ -44,10 +45,11 @@ func (c *Clicks) days(ctx context.Context, of counted, from, to clicks.Day) ([]c
 	if err != nil {
 		return nil, err
 	}
-	err = r.each(ctx, func(ctx context.Context, day clicks.Day) (bool, error) {
-		sum := &r.days[day-from]
+	days := make([]clicks.Count, to-from+1)
+	err = r.each(ctx, func(ctx context.Context, day clicks.Day) (there bool, err error) {
+		sum := &days[day-from]
 		q := table.Query{Range: ofDay(of.name)}
-		return c.tables.readDay(ctx, day, q, func(page [][]byte) {
+		there, err = c.tables.readDay(ctx, day, q, func(page [][]byte) {
 			var counts []*clicks.Count
 			for _, row := range page {
 				if whose, count, err := decodeCount(row); err == nil && whose == of {
@@ -57,6 +59,10 @@ func (c *Clicks) days(ctx context.Context, of counted, from, to clicks.Day) ([]c
 			sum.Merge(counts...)
 			keepNames(sum, maxMonthNames)
 		})
+		if !there {
+			*sum = clicks.Count{}
+		}
+		return there, err
 	}, func(ctx context.Context, month string) error {
 		row, _, err := c.tables.readMonth(ctx, month, of.name)
 		if row == nil {
@@ -68,12 +74,12 @@ func (c *Clicks) days(ctx context.Context, of counted, from, to clicks.Day) ([]c
 		}
 		for n, count := range m.days {
 			if day, ok := r.over(month, n); ok && count != nil {
-				r.days[day-from] = *count
+				days[day-from] = *count
 			}
 		}
 		return nil
 	})
-	return r.days, err
+	return days, err
 }
 
 // LinksDays returns the clicks and bots of some links together on each day from one to another, as
@@ -82,17 +88,19 @@ func (c *Clicks) LinksDays(ctx context.Context, links []link.Link, from, to clic
 	[]clicks.Total, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	ranges := make([]*daysRead, len(links))
+	sums := make([]clicks.Total, to-from+1)
+	var mu sync.Mutex
 	err := eachListed(ctx, len(links), func(ctx context.Context, i int) (err error) {
 		of := countedLink(links[i])
 		r, err := c.readRange(ctx, from, to)
 		if err != nil {
 			return err
 		}
-		ranges[i] = r
-		return r.each(ctx, func(ctx context.Context, day clicks.Day) (bool, error) {
+		r.atOnce = 1 // since many links are read at once
+		days := make([]clicks.Total, len(sums))
+		err = r.each(ctx, func(ctx context.Context, day clicks.Day) (there bool, err error) {
 			total, there, err := c.readTotal(ctx, day, of)
-			r.days[day-from].Total = total
+			days[day-from] = total
 			return there, err
 		}, func(ctx context.Context, month string) error {
 			row, _, err := c.tables.readMonth(ctx, month, of.name, dayProperties...)
@@ -100,25 +108,22 @@ func (c *Clicks) LinksDays(ctx context.Context, links []link.Link, from, to clic
 				return err
 			}
 			whose, packed := decodeDays(row)
-			_ = unpackDays(packed, func(d dayClicks) { // a corrupt row counts as none
+			_ = unpackDays(packed, func(d dayClicks) { // what is corrupt counts as none
 				if day, ok := r.over(month, d.day); ok && whose == of {
-					r.days[day-from].Clicks, r.days[day-from].Bots = d.clicks, d.bots
+					days[day-from] = clicks.Total{Clicks: d.clicks, Bots: d.bots}
 				}
 			})
 			return nil
 		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	sums := make([]clicks.Total, to-from+1)
-	for _, r := range ranges {
-		for i := range sums {
-			sums[i].Clicks += r.days[i].Clicks
-			sums[i].Bots += r.days[i].Bots
+		mu.Lock()
+		defer mu.Unlock()
+		for i, day := range days {
+			sums[i].Clicks += day.Clicks
+			sums[i].Bots += day.Bots
 		}
-	}
-	return sums, nil
+		return err
+	})
+	return sums, err
 }
 
 // decodeDays reads a row that has dayProperties. A row that cannot be read counts for nobody.
@@ -136,17 +141,16 @@ func decodeDays(row []byte) (of counted, packed []byte) {
 // daysRead are the days of a range, while they are read.
 type daysRead struct {
 	from clicks.Day
-	days []clicks.Count
 	// there says which days were read from a table of their own. The others are in a month.
 	there       []bool
 	first, open clicks.Day // that are told, and that may have a table
+	atOnce      int        // how many days or months are read at the same time
 }
 
 func (c *Clicks) readRange(ctx context.Context, from, to clicks.Day) (*daysRead, error) {
 	open, err := c.tables.open(ctx)
-	return &daysRead{from: from, days: make([]clicks.Count, to-from+1),
-		there: make([]bool, to-from+1),
-		first: c.firstKept(c.config.Now()), open: open}, err
+	return &daysRead{from: from, there: make([]bool, to-from+1),
+		first: c.firstKept(c.config.Now()), open: open, atOnce: daysAtOnce}, err
 }
 
 // each reads the days that may have a table, and then the months of those that had none: what is
@@ -156,14 +160,12 @@ func (r *daysRead) each(ctx context.Context,
 	readMonth func(ctx context.Context, month string) error) error {
 	begin := max(r.open, r.first, r.from)
 	all, going := errgroup.WithContext(ctx)
-	all.SetLimit(daysAtOnce)
-	for i := range r.days {
+	all.SetLimit(r.atOnce)
+	for i := range r.there {
 		if day := r.from + clicks.Day(i); day >= begin {
 			all.Go(func() error {
 				return table.Safely(func() (err error) {
-					if r.there[i], err = readDay(going, day); !r.there[i] {
-						r.days[i] = clicks.Count{}
-					}
+					r.there[i], err = readDay(going, day)
 					return err
 				})
 			})
@@ -173,7 +175,7 @@ func (r *daysRead) each(ctx context.Context,
 		return err
 	}
 	all, going = errgroup.WithContext(ctx)
-	all.SetLimit(daysAtOnce)
+	all.SetLimit(r.atOnce)
 	last := ""
 	for i, there := range r.there {
 		day := r.from + clicks.Day(i)
@@ -192,7 +194,7 @@ func (r *daysRead) each(ctx context.Context,
 func (r *daysRead) over(month string, dayOfMonth int) (day clicks.Day, ok bool) {
 	day, ok = clicks.ParseDay(fmt.Sprintf("%s%02d", month, dayOfMonth))
 	i := int(day - r.from)
-	return day, ok && day >= r.first && 0 <= i && i < len(r.days) && !r.there[i]
+	return day, ok && day >= r.first && 0 <= i && i < len(r.there) && !r.there[i]
 }
 
 // readTotal reads the totals of a day.

@@ -44,7 +44,9 @@ type store struct {
 	table    Table
 	timeout  time.Duration
 	readOnly bool // nothing is created in it
-	ensuring singleflight.Group
+	// mayCreate reports whether the table may be created now; nil: always
+	mayCreate func() bool
+	ensuring  singleflight.Group
 }
 
 // ensure creates the table unless it exists. Concurrent callers share one call, and no caller waits
@@ -65,7 +67,7 @@ func (t *store) ensure(ctx context.Context) error {
 // made makes a call. If the table is missing, it creates the table and makes the call once more.
 func (t *store) made(ctx context.Context, call func() error) error {
 	err := call()
-	if !errors.Is(err, table.ErrNoTable) || t.readOnly {
+	if !errors.Is(err, table.ErrNoTable) || t.readOnly || t.mayCreate != nil && !t.mayCreate() {
 		return err
 	}
 	if err := t.ensure(ctx); err != nil {
@@ -216,7 +218,9 @@ func (t *store) upsertBatch(ctx context.Context, rows [][]byte) (retried bool, e
 
 func (t *store) batch(ctx context.Context, writes []table.Write) (retried bool, err error) {
 	err = t.made(ctx, func() error {
-		retried, err = t.table.Batch(ctx, writes)
+		var again bool
+		again, err = t.table.Batch(ctx, writes)
+		retried = retried || again
 		return err
 	})
 	return retried, err

@@ -85,7 +85,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"the link there is taken for the own one", "rows_link.go",
 		"there.createID == r.createID", "true"},
 	{"a day counts each time that it is rolled up", "rollup.go",
-		"d.toTotals = !known || d.totals.Through < g.day.String()", "d.toTotals = true"},
+		"(!known || d.totals.Through < g.day.String())", "true"},
 	{"totals that were written beside the end of their link stay", "rollup.go",
 		"return g.each(ctx, g.look)", "return nil"},
 	{"totals stay of a link that is gone", "reap.go",

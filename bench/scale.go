@@ -12,9 +12,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
-	"os"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -44,20 +42,14 @@ const (
 
 // scale measures statistics of a busy site. Its tables are in memory, and each call takes a while.
 func (b *bench) scale(ctx context.Context) (string, error) {
-	f, _ := os.Create("/tmp/scale.prof") // TMP
-	pprof.StartCPUProfile(f)             // TMP
-	defer pprof.StopCPUProfile()         // TMP
 	s := newBusySite()
-	fmt.Fprintln(os.Stderr, "made") // TMP
 	var done results
 	rows := len(s.days[s.today-2].rows)
 	for _, measure := range []func(context.Context, *results) error{
 		s.lists, s.rollUp, s.top, s.sizes} {
-		begin := time.Now()
 		if err := measure(ctx, &done); err != nil {
 			return "", err
 		}
-		fmt.Fprintln(os.Stderr, "took", time.Since(begin), done.table([]column{{head: "m", value: "is", digits: 2}})) // TMP
 	}
 	return fmt.Sprintf("%d process rows a day of %d links; each call takes %v.\n\n",
 		rows, s.active, busyWait) +

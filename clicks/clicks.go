@@ -3,6 +3,8 @@
 // I/O.
 package clicks
 
+import "errors"
+
 // Mode says what is counted.
 type Mode string
 
@@ -20,6 +22,10 @@ const (
 	LastWeek  Window = "7d"  // today, in UTC, and the six days before
 	LastMonth Window = "30d" // today, in UTC, and the 29 days before
 )
+
+// ErrComputing is returned while the links with the most clicks are being searched for. It is a
+// link.ErrUnavailable too: a later call may find them.
+var ErrComputing = errors.New("the links with the most clicks are not known yet")
 
 // Other stands for all names that are not counted separately.
 const Other = "(other)"

@@ -23,6 +23,10 @@ const (
 // maxTagged is of how many links with a tag the clicks are added up.
 const maxTagged = 100
 
+// maxTaggedCalls is how often links are listed to find those with a tag, 1,000 each time. More would
+// not fit into the time of a request.
+const maxTaggedCalls = 10
+
 // statsView are the statistics of a link, or of several together, for a range of days. All members
 // are always present, except that there is either an alias or an owner. Null is what is not known
 // of links with a tag.
@@ -131,7 +135,12 @@ func (s *service) linksStats(
 // there are too many.
 func (s *service) tagged(ctx context.Context, owner, tag string) (links []link.Link, err error) {
 	keep := filter{owner: owner, tag: tag}.keep(s.Now())
-	for after, more := "", true; more; more = after != "" {
+	for after, calls := "", 0; calls == 0 || after != ""; calls++ {
+		if calls == maxTaggedCalls {
+			return nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf(
+				"This owner has more than %d links, too many to find those with a tag. Ask for "+
+					"the clicks of single links instead.", calls*1000), "tag")
+		}
 		var found []link.Link
 		found, after, err = s.Links.List(ctx, owner, after, maxTagged+1, keep)
 		if err != nil {
@@ -296,7 +305,7 @@ func (s *service) topLinks(
 	links, counts, asOf, err := s.Statistics.Top(ctx, managedOwner(who), clicks.Window(window),
 		limit)
 	switch {
-	case errors.Is(err, link.ErrUnavailable):
+	case errors.Is(err, clicks.ErrComputing):
 		return computingProblem
 	case err != nil:
 		return err

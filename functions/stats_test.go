@@ -508,7 +508,7 @@ func TestTopLinks(t *testing.T) {
 		wantProblem(t, r.as("ann", "GET", "/api/stats/top?"+query, ""), 400, "parameter", field)
 	}
 	// Until the links are known, clients come back. That is no failure of storage.
-	r.clicks.fail = link.ErrUnavailable
+	r.clicks.fail = fmt.Errorf("%w: %w", clicks.ErrComputing, link.ErrUnavailable)
 	w := r.as("ann", "GET", "/api/stats/top", "")
 	wantProblem(t, w, 503, "computing", "")
 	if w.Header().Get("Retry-After") == "" || strings.Contains(r.log.String(), "WARN") {

@@ -170,7 +170,7 @@ type Statistics interface {
 	// Top returns up to limit links of an owner, or of all owners if owner is "", that have the
 	// most clicks within a window, and their clicks, most first. It leaves out deleted links. The
 	// clicks are those of asOf. They are counted in the background when Top is called, which then
-	// waits for them for a few seconds. After that it returns link.ErrUnavailable until they are
+	// waits for them for a few seconds. After that it returns clicks.ErrComputing until they are
 	// counted.
 	Top(ctx context.Context, owner string, window clicks.Window, limit int) (
 		links []link.Link, counts []int64, asOf time.Time, err error)

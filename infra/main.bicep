@@ -428,6 +428,8 @@ var tables = concat(
   [keysTableName, stateTableName, clicksTableName, clickTotalsTableName]
 )
 var lowerTables = map(tables, table => toLower(table))
+var withoutClicks = map(lowerTables, table => replace(table, toLower(clicksTableName), ''))
+var tablesOfClicks = filter(withoutClicks, rest => empty(join(split(rest, digits), '')))
 var adminKeyCharacters = map(range(0, length(adminKey)), i => substring(adminKey, i, 1))
 var differentInAdminKey = length(union(adminKeyCharacters, []))
 
@@ -468,6 +470,7 @@ var refused = concat(
   length(union(lowerTables, ['tables'])) <= length(tables) ? ['each table has its own name'] : [],
   !empty(oddInTables) ? ['names of tables have letters and digits only'] : [],
   !empty(intersection(digits, tablesBeginWith)) ? ['names of tables begin with a letter'] : [],
+  length(tablesOfClicks) > 1 ? ['no table is named as clicksTableName and digits'] : [],
   contains(digits, last(clicksTableName)) ? ['clicksTableName ends in a letter'] : [],
   !empty(oddInAccount) ? ['tableAccountName has letters and digits only'] : [],
   isNoSecondary ? ['tableSecondary is empty, true, false or an https URL'] : [],

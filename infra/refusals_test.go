@@ -177,7 +177,7 @@ func TestRefusals(t *testing.T) {
 		{"ADMIN_KEY": "not-secret-and-for-development-only"},
 		{"OIDC_ISSUER": "https://login.example"}, {"OIDC_CLIENT_ID": "an-app"},
 		{"URLINDEX_TABLE_NAME": "shorturls"}, {"CLICKS_TABLE_NAME": "Klicks_"},
-		{"CLICKS_TABLE_NAME": "Clicks2"},
+		{"CLICKS_TABLE_NAME": "Clicks2"}, {"KEYS_TABLE_NAME": "ShortUrlsClicks20260101"},
 		{"CLIENT_ADDRESS_HEADER": "forwarded"}, {"CLIENT_ADDRESS_HEADER": "A(B"},
 		{"CLIENT_ADDRESS_HEADER": strings.Repeat("a", 101)}, {"OIDC_ADMIN_ROLE": " admin"},
 		{"OIDC_ADMIN_ROLE": "Übermut"}, {"GC_BLOB_LOCK_CONTAINER": "a--b"},

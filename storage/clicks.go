@@ -84,7 +84,8 @@ func newClicks(s *Links, totals *store) (*Clicks, error) {
 	}
 	c := &Clicks{config: s.config, tables: newClickTables(s.config), totals: totals,
 		state: s.state, links: s.links, owners: s.owners, get: s.get,
-		process: process, flushing: newTurn(), saved: s.config.Now()}
+		process: process, flushing: newTurn(), saved: s.config.Now(),
+		tops: tops{passing: newTurn()}}
 	if c.config.Clicks.Mode != clicks.ModeOff {
 		c.counter = clicks.NewCounter()
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// keptFor is how long what was read is kept in memory: the counts of all links, and the top
-	// links that they result in.
+	// keptFor is how long what was read is kept in memory: the counts of all links together, the
+	// oldest day that is not rolled up, and an owner's links that were clicked.
 	keptFor = time.Minute
 	// maxKept is how many answers of a kind are kept. Answers beyond that are read each time.
 	maxKept = 1000

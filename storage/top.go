@@ -23,7 +23,7 @@ const (
 	// passTime is how long a pass over all clicked links may take.
 	passTime = 15 * time.Minute
 	// keptPasses is how many times as long as it took the result of a pass is kept, if that is
-	// longer than keptFor. So passes take at most a tenth of an instance's time.
+	// longer than keptFor. So the passes of a window take at most a tenth of an instance's time.
 	keptPasses = 10
 	// mostClicked is how many links a pass keeps by name: more than Top returns, since some turn
 	// out deleted.
@@ -39,8 +39,8 @@ const (
 //
 // One pass over all links that were clicked in the window answers for all owners. It runs in the
 // background, and its result is kept for a minute, or for ten times as long as it took. Top waits
-// for it no longer than the config's Timeout. Error: link.ErrUnavailable, also if the pass takes
-// longer; a later call finds its result.
+// for it no longer than the config's Timeout. Error: link.ErrUnavailable; clicks.ErrComputing if the
+// pass takes longer, and a later call finds its result.
 func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window,
 	limit int) (links []link.Link, counts []int64, asOf time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
@@ -134,6 +134,7 @@ func (c *Clicks) ownedBy(ctx context.Context, owner string, p *pass) (own []cand
 
 // tops are the results of passes, by window.
 type tops struct {
+	passing turn // one pass at a time
 	mu      sync.Mutex
 	done    map[clicks.Window]*pass
 	running map[clicks.Window]chan struct{} // is closed when the pass ends
@@ -187,8 +188,7 @@ func (t *tops) get(ctx context.Context, window clicks.Window, c *Clicks) (*pass,
 	select {
 	case <-running:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the links that were clicked most are being looked for: %w: %w",
-			link.ErrUnavailable, ctx.Err())
+		return nil, fmt.Errorf("%w: %w: %w", clicks.ErrComputing, link.ErrUnavailable, ctx.Err())
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,7 +199,10 @@ func (t *tops) get(ctx context.Context, window clicks.Window, c *Clicks) (*pass,
 }
 
 func (t *tops) run(ctx context.Context, window clicks.Window, c *Clicks, ended chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, passTime)
+	t.passing.lock()
+	defer t.passing.unlock()
+	// There may be thousands of calls.
+	ctx, cancel := context.WithTimeout(telemetry.EachCall(ctx), passTime)
 	defer cancel()
 	begin := c.config.Now()
 	var p *pass

@@ -172,7 +172,7 @@ func (r *reader) links(s *Settings, port int64) {
 	s.Storage.Tables.Owners = r.table("OWNERS_TABLE_NAME", "ShortUrlsByOwner")
 	s.Storage.Tables.Keys = r.table("KEYS_TABLE_NAME", "ShortUrlsKeys")
 	s.Storage.Tables.State = r.table("STATE_TABLE_NAME", "ShortUrlsState")
-	s.Storage.Tables.Clicks = r.table("CLICKS_TABLE_NAME", "ShortUrlsClicks")
+	s.Storage.Tables.Clicks = r.table("CLICKS_TABLE_NAME", defaultClicks)
 	s.Storage.Tables.ClickTotals = r.table("CLICK_TOTALS_TABLE_NAME", "ShortUrlsClickTotals")
 	s.Storage.DeletedKeep = r.duration("DELETED_KEEP_SECONDS", time.Second, 604800, 1, 365*86400)
 	s.Functions.DeletedKeep = s.Storage.DeletedKeep
@@ -293,6 +293,8 @@ func (r *reader) short(name, byDefault string, longest int, pattern, form string
 	return r.text(name, byDefault, pattern, form)
 }
 
+const defaultClicks = "ShortUrlsClicks"
+
 // table reads the name of a table. It must differ from the names of the other tables. Names of
 // tables are case-insensitive.
 func (r *reader) table(name, byDefault string) string {
@@ -309,6 +311,10 @@ func (r *reader) table(name, byDefault string) string {
 	}
 	if other, taken := r.tables[key]; taken {
 		r.wrong(name+" and "+other, "must differ; names are case-insensitive")
+	}
+	clicks := strings.ToLower(cmp.Or(r.getenv("CLICKS_TABLE_NAME"), defaultClicks))
+	if strings.TrimRight(key, "0123456789") == clicks && key != clicks {
+		r.wrong(name, "must not be CLICKS_TABLE_NAME and digits: the roll-up drops such tables")
 	}
 	r.tables[key] = name
 	return table

@@ -378,6 +378,10 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		s.Functions.Rules.Base.String() != "http://localhost:8080" {
 		t.Errorf("under the Core Tools: %v, %v", s.Functions.Rules.Base, err)
 	}
+	if _, err := ReadSettings(environment("KEYS_TABLE_NAME", "shortURLsClicks202001")); err == nil ||
+		!strings.Contains(err.Error(), "CLICKS_TABLE_NAME and digits") {
+		t.Errorf("a table of keys that looks like one of clicks: %v", err)
+	}
 	if _, err := ReadSettings(environment("URLINDEX_TABLE_NAME", "shorturls")); err == nil ||
 		!strings.Contains(err.Error(), "must differ") {
 		t.Errorf("two tables of one name: %v", err)

@@ -1239,7 +1239,7 @@ func TestManageWhileStorageIsDown(t *testing.T) {
 	p.Await("#link-wrong", "Try again in a moment")
 	p.GoTo("#/keys", "#keys-problem", "Try again in a moment")
 	p.GoTo("#/top", "#top-title", "Top links")
-	p.Await("#top", "Being computed") // it does not know why it has no links
+	p.Await("#top-problem", "Try again in a moment")
 	p.GoTo("#/link/mine", "#link-problem", "Try again in a moment")
 	p.Check("a link while storage is down")
 	s.down(false)

@@ -112,6 +112,7 @@ func TestManageTypingWhileSaving(t *testing.T) {
 		t.Helper()
 		p.GoTo("#/link/"+alias, "#link-short", "/"+alias)
 		p.AwaitTrue(find("#form") + ".checkVisibility()")
+		p.Await("#stats-body", "No clicks") // their arrival moves the form
 	}
 	open("mine")
 	p.Fill("#title", "First")

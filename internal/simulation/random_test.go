@@ -210,11 +210,23 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 	return r.violations, s.trace.String()
 }
 
-func chacha(seed uint64, stream int) *rand.ChaCha8 {
+// seeded gives the same random bytes for the same seed and stream. Requests of a node share it.
+type seeded struct {
+	mu    sync.Mutex
+	bytes *rand.ChaCha8
+}
+
+func (s *seeded) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes.Read(b)
+}
+
+func newSeeded(seed uint64, stream int) *seeded {
 	var key [32]byte
 	rng := random(seed, uint64(1000+stream))
 	for i := range key {
 		key[i] = byte(rng.Uint32())
 	}
-	return rand.NewChaCha8(key)
+	return &seeded{bytes: rand.NewChaCha8(key)}
 }

@@ -101,7 +101,7 @@ func (n *node) startSimulated() {
 	settings.Storage.Reap.StorageClock = true
 	settings.Storage.Cache.Exact = true
 	n.sim.lives++
-	settings.Storage.Random = chacha(n.sim.seed, 100*n.sim.index+n.sim.lives)
+	settings.Storage.Random = newSeeded(n.sim.seed, 100*n.sim.index+n.sim.lives)
 	log := telemetry.NewLogger(r.t.Output(), slog.LevelError+1)
 	node, err := app.New(ctx, settings, "simulation", n.sim.now, log)
 	if err != nil {

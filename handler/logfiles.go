@@ -1,11 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 )
 
 const (
@@ -34,7 +33,8 @@ func bounded(getenv func(string) string, stdout *os.File) io.Writer {
 			earlier = append(earlier, file{path, info.ModTime().UnixNano()})
 		}
 	}
-	slices.SortFunc(earlier, func(a, b file) int { return cmp.Compare(b.written, a.written) })
+	// A sort that is compiled for files would make the executable 8 KB larger.
+	sort.Slice(earlier, func(i, j int) bool { return earlier[i].written > earlier[j].written })
 	for _, f := range earlier[min(keptLogFiles, len(earlier)):] {
 		_ = os.Remove(f.path) // fails if another instance has it open, on Windows
 	}

@@ -50,7 +50,7 @@ func (b *bench) clicks(ctx context.Context) (string, error) {
 
 	var rates, life results
 	for range b.rounds {
-		if err := b.takeTurns(ctx, &rates, "/"+string(links[0].Alias),
+		if err := b.takeTurns(ctx, &rates, "/"+string(links[0].Name),
 			[]subject{without, with}); err != nil {
 			return "", err
 		}
@@ -114,7 +114,7 @@ func (b *bench) visits(name string, links []link.Link, count int) (file string, 
 		}
 		address := netip.AddrFrom4([4]byte{byte(1 + random.IntN(220)), byte(random.IntN(256)),
 			byte(random.IntN(256)), byte(random.IntN(256))})
-		lines[i] = strings.Join([]string{"/" + string(links[popular.Uint64()].Alias), agent,
+		lines[i] = strings.Join([]string{"/" + string(links[popular.Uint64()].Name), agent,
 			sites[known.Uint64()], address.String()}, "\t")
 	}
 	return b.file(name, lines)

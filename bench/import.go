@@ -150,7 +150,7 @@ func (b *bench) rawImport(ctx context.Context, t *tables, links []link.Link) err
 	for batch := range slices.Chunk(links, 100) {
 		var names []string
 		for _, l := range batch {
-			names = append(names, string(l.Alias))
+			names = append(names, string(l.Name))
 		}
 		told, err := json.Marshal(map[string]string{"PartitionKey": "change|202601020304",
 			"RowKey": "05|several|" + names[0], "Names": strings.Join(names, "\n")})

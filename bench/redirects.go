@@ -32,7 +32,7 @@ func (b *bench) redirects(ctx context.Context) (string, error) {
 	}
 	var paths []string
 	for _, l := range links {
-		paths = append(paths, "/"+string(l.Alias))
+		paths = append(paths, "/"+string(l.Name))
 	}
 	file, err := b.file("paths", paths)
 	if err != nil {

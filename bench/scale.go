@@ -92,7 +92,7 @@ func newBusySite() *busySite {
 	s := &busySite{today: clicks.DayOf(time.Now()), days: map[clicks.Day]*busyDay{},
 		memory: memtable.New(time.Now)}
 	for _, l := range makeLinks(busyLinks, func(int) time.Time { return time.Time{} }) {
-		s.aliases = append(s.aliases, string(l.Alias))
+		s.aliases = append(s.aliases, string(l.Name))
 	}
 	byKey := map[string]string{}
 	for _, a := range s.aliases {
@@ -365,7 +365,7 @@ func (s *busySite) lists(ctx context.Context, done *results) error {
 	var links []link.Link
 	from, _ := time.Parse("20060102", busyFrom)
 	for _, place := range s.places[:50] {
-		links = append(links, link.Link{Alias: link.Alias(s.aliases[place]), CountedFrom: from})
+		links = append(links, link.Link{Name: link.Name(s.aliases[place]), CountedFrom: from})
 	}
 	s.calls.Store(0)
 	begin := time.Now()

@@ -63,7 +63,7 @@ func (b *bench) stats(ctx context.Context) (string, error) {
 		times, of  int // the number of requests, and how many of the last ones are measured
 	}{
 		{&waits, fmt.Sprintf("%d processes a day", statsProcesses), "/api/links/" +
-			string(links[0].Alias) + "/stats", statsAsked, statsAsked},
+			string(links[0].Name) + "/stats", statsAsked, statsAsked},
 		{&tops, "first", "/api/stats/top", 1, 1},
 		{&tops, "within a minute", "/api/stats/top", statsAsked, statsAsked - 1},
 	} {

@@ -88,7 +88,7 @@ func makeLinks(count int, expires func(n int) time.Time) []link.Link {
 			alias[i] = characters[random.IntN(len(characters))]
 		}
 		at := expires(n).UTC().Truncate(time.Second)
-		links[n] = link.Link{Alias: link.Alias(alias), LongURL: longURL(n),
+		links[n] = link.Link{Name: link.Name(alias), LongURL: longURL(n),
 			CreatedAt: at.AddDate(0, 0, -30), ExpiresAt: at}
 	}
 	return links

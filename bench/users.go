@@ -77,7 +77,7 @@ func (b *bench) users(ctx context.Context) (string, error) {
 	defer s.stop()
 	crowd := &crowd{server: s, people: people}
 	for _, l := range links {
-		crowd.aliases = append(crowd.aliases, string(l.Alias))
+		crowd.aliases = append(crowd.aliases, string(l.Name))
 	}
 	share := 10
 	if b.full {

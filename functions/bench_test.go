@@ -17,7 +17,7 @@ import (
 )
 
 // known is the link that benchmarks request.
-var known = link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query"}
+var known = link.Link{Name: "live42", LongURL: "https://example.com/a/long/path?with=a&query"}
 
 func newBenchRig(tb testing.TB, change ...func(*functions.Config)) *rig {
 	tb.Helper()
@@ -86,7 +86,7 @@ func newCounting(now time.Time) *counting {
 }
 
 func (c *counting) Click(l link.Link, k clicks.Click) {
-	c.counter.Click(clicks.Of{Name: string(l.Alias), CountedFrom: clicks.DayOf(l.CountedFrom),
+	c.counter.Click(clicks.Of{Name: string(l.Name), CountedFrom: clicks.DayOf(l.CountedFrom),
 		Owner: l.Owner}, &k)
 }
 
@@ -106,7 +106,7 @@ func BenchmarkClick(b *testing.B) {
 			r := newBenchRig(b, func(c *functions.Config) {
 				c.CountClicks, c.Stores.Clicks = mode, newCounting(c.Now())
 			})
-			r.fake.Cache(known.Alias)
+			r.fake.Cache(known.Name)
 			req := httptest.NewRequest("GET", "/live42", nil)
 			address, agent, referer := []string{""}, []string{""}, []string{""}
 			req.Header["X-Forwarded-For"], req.Header["User-Agent"] = address, agent

@@ -69,10 +69,10 @@ func TestBlockedHosts(t *testing.T) {
 func TestLinksToBlockedHosts(t *testing.T) {
 	const bad, good = "https://a.example.com/", "https://example.org/"
 	r := newRig(t)
-	r.fake.Put(link.Link{Alias: "nobodys", LongURL: bad})
-	r.fake.Put(link.Link{Alias: "anns", LongURL: bad, Owner: "ann"})
-	r.fake.Put(link.Link{Alias: "deleted", LongURL: bad + "deleted", DeletedAt: r.clock.Now()})
-	r.fake.Put(link.Link{Alias: "well", LongURL: good, Owner: "ann"})
+	r.fake.Put(link.Link{Name: "nobodys", LongURL: bad})
+	r.fake.Put(link.Link{Name: "anns", LongURL: bad, Owner: "ann"})
+	r.fake.Put(link.Link{Name: "deleted", LongURL: bad + "deleted", DeletedAt: r.clock.Now()})
+	r.fake.Put(link.Link{Name: "well", LongURL: good, Owner: "ann"})
 	block := func(method string) {
 		t.Helper()
 		if w := r.as("admin", method, "/api/blocked/Example.COM", ""); w.Code != 204 {

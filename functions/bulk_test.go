@@ -54,7 +54,7 @@ func TestBulkIsAsManyRequests(t *testing.T) {
 	}
 	fresh := func() *rig {
 		r := newRig(t)
-		r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/disabled", Owner: "ann",
+		r.fake.Put(link.Link{Name: "off", LongURL: "https://example.com/disabled", Owner: "ann",
 			Disabled: true})
 		return r
 	}
@@ -186,8 +186,8 @@ func TestBulkInAnOutage(t *testing.T) {
 // A link may have the alias "bulk", like the path of this call.
 func TestALinkCalledBulk(t *testing.T) {
 	r := newRig(t)
-	for _, a := range []link.Alias{"bulk", "BULK"} {
-		r.fake.Put(link.Link{Alias: a, LongURL: "https://example.com/" + string(a), Owner: "ann"})
+	for _, a := range []link.Name{"bulk", "BULK"} {
+		r.fake.Put(link.Link{Name: a, LongURL: "https://example.com/" + string(a), Owner: "ann"})
 		path := "/api/links/" + string(a)
 		if w := r.as("ann", "GET", path, ""); w.Code != 200 ||
 			!strings.Contains(w.Body.String(), `"alias":"`+string(a)+`"`) {

@@ -258,7 +258,7 @@ func TestCredentialsThatAreNotLookedAt(t *testing.T) {
 		"GET /api/keys/0123456789abc": 405,
 	} {
 		r := newRig(t)
-		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+		r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/"})
 		method, target, _ := strings.Cut(request, " ")
 		if w := r.do(method, target, "", "X-Api-Key", unknownKey(t)); w.Code != status ||
 			r.keys.lookups != 0 {

@@ -52,7 +52,7 @@ func (s *service) claim(
 		Result claimResult `json:"result"`
 	}
 	results := make([]claimed, len(body.Claims))
-	var aliases []link.Alias
+	var aliases []link.Name
 	var of []int // the index in body.Claims of each alias
 	for i, c := range body.Claims {
 		results[i] = claimed{c.Alias, claimGone}

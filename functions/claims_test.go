@@ -18,20 +18,20 @@ func TestClaims(t *testing.T) {
 	token, hash := claimToken(t)
 	now := r.clock.Now()
 	for _, l := range []link.Link{
-		{Alias: "free", ClaimHash: hash, Shared: true},
-		{Alias: "kept", ClaimHash: hash},
-		{Alias: "plain", ClaimHash: hash},
-		{Alias: "disabled", ClaimHash: hash, Disabled: true},
-		{Alias: "deleted", ClaimHash: hash, DeletedAt: now},
-		{Alias: "expired", ClaimHash: hash, ExpiresAt: now},
-		{Alias: "tokenless"},
-		{Alias: "anns", Owner: "ann"},
-		{Alias: "annsDeleted", Owner: "ann", DeletedAt: now},
-		{Alias: "bobs", Owner: "bob", ClaimHash: hash},
-		{Alias: "tombstone", GoneReason: link.StateExpired, GoneAt: now},
+		{Name: "free", ClaimHash: hash, Shared: true},
+		{Name: "kept", ClaimHash: hash},
+		{Name: "plain", ClaimHash: hash},
+		{Name: "disabled", ClaimHash: hash, Disabled: true},
+		{Name: "deleted", ClaimHash: hash, DeletedAt: now},
+		{Name: "expired", ClaimHash: hash, ExpiresAt: now},
+		{Name: "tokenless"},
+		{Name: "anns", Owner: "ann"},
+		{Name: "annsDeleted", Owner: "ann", DeletedAt: now},
+		{Name: "bobs", Owner: "bob", ClaimHash: hash},
+		{Name: "tombstone", GoneReason: link.StateExpired, GoneAt: now},
 	} {
 		if l.GoneReason == link.StateLive {
-			l.LongURL, l.CreatedAt = "https://example.com/"+string(l.Alias), now
+			l.LongURL, l.CreatedAt = "https://example.com/"+string(l.Name), now
 		}
 		if l.ExpiresAt.IsZero() {
 			l.ExpiresAt = now.Add(time.Hour)
@@ -134,7 +134,7 @@ type failing struct {
 	with error
 }
 
-func (f failing) EditAll(ctx context.Context, aliases []link.Alias,
+func (f failing) EditAll(ctx context.Context, aliases []link.Name,
 	change func(int, link.Link) (link.Link, error)) ([]error, error) {
 	last := len(aliases) - 1
 	errs, err := f.Fake.EditAll(ctx, aliases[:last], change)
@@ -161,8 +161,8 @@ func TestClaimsThatFailInTheMiddle(t *testing.T) {
 			store.Fake = c.Links.(*linkstest.Fake)
 			c.Links = store
 		})
-		r.fake.Put(link.Link{Alias: "first", LongURL: "https://example.com/1", ClaimHash: hash})
-		r.fake.Put(link.Link{Alias: "second", LongURL: "https://example.com/2", ClaimHash: hash})
+		r.fake.Put(link.Link{Name: "first", LongURL: "https://example.com/1", ClaimHash: hash})
+		r.fake.Put(link.Link{Name: "second", LongURL: "https://example.com/2", ClaimHash: hash})
 		w := r.as("ann", "POST", "/api/claims", body)
 		if test.status == 200 {
 			if want := `{"results":[{"alias":"first","result":"claimed"},{"alias":"second",` +

@@ -43,12 +43,12 @@ func (s *service) clicksOf(
 		return err
 	}
 	type counted struct {
-		Alias link.Alias `json:"alias"`
+		Alias link.Name `json:"alias"`
 		*clicksView
 	}
 	items := make([]counted, len(links))
 	for i, l := range links {
-		items[i] = counted{l.Alias, viewTotal(totals[i])}
+		items[i] = counted{l.Name, viewTotal(totals[i])}
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
@@ -62,7 +62,7 @@ func (s *service) clicksOf(
 func (s *service) readAll(
 	ctx context.Context, who access.Caller, named []string,
 ) ([]link.Link, error) {
-	var aliases []link.Alias
+	var aliases []link.Name
 	for _, name := range named {
 		a, ok := link.ParseAlias(name)
 		if ok && !a.Reserved() && !slices.Contains(aliases, a) {
@@ -87,5 +87,5 @@ func (s *service) readAll(
 		})
 	}
 	err := reads.Wait()
-	return slices.DeleteFunc(found, func(l link.Link) bool { return l.Alias == "" }), err
+	return slices.DeleteFunc(found, func(l link.Link) bool { return l.Name == "" }), err
 }

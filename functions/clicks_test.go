@@ -19,7 +19,7 @@ import (
 // fakeClicks counts clicks in memory.
 type fakeClicks struct {
 	mu      sync.Mutex
-	clicked map[link.Alias][]clicked
+	clicked map[link.Name][]clicked
 	created int
 
 	top  []link.Link // for Top, the first one clicked most
@@ -40,9 +40,9 @@ func (f *fakeClicks) Click(l link.Link, k clicks.Click) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.clicked == nil {
-		f.clicked = map[link.Alias][]clicked{}
+		f.clicked = map[link.Name][]clicked{}
 	}
-	f.clicked[l.Alias] = append(f.clicked[l.Alias], clicked{k, l.Owner})
+	f.clicked[l.Name] = append(f.clicked[l.Name], clicked{k, l.Owner})
 }
 
 func (f *fakeClicks) Created(links int) {
@@ -52,7 +52,7 @@ func (f *fakeClicks) Created(links int) {
 }
 
 // days returns the counts of the clicks that count accepts.
-func (f *fakeClicks) days(from, to clicks.Day, count func(a link.Alias, k clicked) bool) (
+func (f *fakeClicks) days(from, to clicks.Day, count func(a link.Name, k clicked) bool) (
 	[]clicks.Count, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,18 +79,18 @@ func (f *fakeClicks) days(from, to clicks.Day, count func(a link.Alias, k clicke
 
 func (f *fakeClicks) Days(_ context.Context, l link.Link, from, to clicks.Day) ([]clicks.Count,
 	error) {
-	return f.days(from, to, func(a link.Alias, _ clicked) bool { return a == l.Alias })
+	return f.days(from, to, func(a link.Name, _ clicked) bool { return a == l.Name })
 }
 
 func (f *fakeClicks) OwnerDays(_ context.Context, owner string, from, to clicks.Day) (
 	[]clicks.Count, error) {
-	return f.days(from, to, func(_ link.Alias, k clicked) bool { return k.owner == owner })
+	return f.days(from, to, func(_ link.Name, k clicked) bool { return k.owner == owner })
 }
 
 func (f *fakeClicks) LinksDays(_ context.Context, links []link.Link, from, to clicks.Day) (
 	[]clicks.Total, error) {
-	days, err := f.days(from, to, func(a link.Alias, _ clicked) bool {
-		return slices.ContainsFunc(links, func(l link.Link) bool { return l.Alias == a })
+	days, err := f.days(from, to, func(a link.Name, _ clicked) bool {
+		return slices.ContainsFunc(links, func(l link.Link) bool { return l.Name == a })
 	})
 	totals := make([]clicks.Total, len(days))
 	for i, day := range days {
@@ -99,7 +99,7 @@ func (f *fakeClicks) LinksDays(_ context.Context, links []link.Link, from, to cl
 	return totals, err
 }
 
-func (f *fakeClicks) total(a link.Alias) (t clicks.Total) {
+func (f *fakeClicks) total(a link.Name) (t clicks.Total) {
 	for _, k := range f.clicked[a] {
 		if k.Bot {
 			t.Bots++
@@ -121,7 +121,7 @@ func (f *fakeClicks) Totals(ctx context.Context, links []link.Link) (totals []cl
 		}
 	}
 	for _, l := range links {
-		t := f.total(l.Alias)
+		t := f.total(l.Name)
 		t.Add(clicks.Total{Clicks: l.Before.Clicks, Bots: l.Before.Bots, Last: l.Before.LastAt})
 		totals = append(totals, t)
 	}
@@ -214,7 +214,7 @@ func TestWhatCountsAsAClick(t *testing.T) {
 			r := newRig(t, func(c *functions.Config) {
 				c.CountClicks = cmp.Or(test.mode, clicks.ModeFull)
 			})
-			r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", Owner: "ann"})
+			r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/", Owner: "ann"})
 			if w := r.do(cmp.Or(test.method, "GET"), "/abcdef", "",
 				append(headers, test.more...)...); w.Code != http.StatusFound {
 				t.Fatalf("got %d", w.Code)
@@ -242,10 +242,10 @@ func TestWhatIsNoClick(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
 	for _, l := range []link.Link{
-		{Alias: "abcdef", LongURL: "https://example.com/"},
-		{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: now},
-		{Alias: "disabled", LongURL: "https://example.com/", Disabled: true},
-		{Alias: "deleted", LongURL: "https://example.com/", DeletedAt: now},
+		{Name: "abcdef", LongURL: "https://example.com/"},
+		{Name: "expired", LongURL: "https://example.com/", ExpiresAt: now},
+		{Name: "disabled", LongURL: "https://example.com/", Disabled: true},
+		{Name: "deleted", LongURL: "https://example.com/", DeletedAt: now},
 	} {
 		r.fake.Put(l)
 	}

@@ -185,7 +185,7 @@ func TestShorten(t *testing.T) {
 		"expiresAtUtc": now.Add(time.Hour).Format(time.RFC3339), "claimToken": got["claimToken"],
 	}
 	token, _ := got["claimToken"].(string)
-	if l, err := r.fake.Read(t.Context(), link.Alias(alias)); err != nil ||
+	if l, err := r.fake.Read(t.Context(), link.Name(alias)); err != nil ||
 		!strings.HasPrefix(token, "tnc_") || l.ClaimHash != access.Hash(token) {
 		t.Errorf("%+v, %v is not the link of the claim token %q", l, err, token)
 	}
@@ -206,7 +206,7 @@ func TestShorten(t *testing.T) {
 
 func TestShortenOfALinkWithoutAnExpiry(t *testing.T) {
 	r := newRig(t)
-	r.fake.Put(link.Link{Alias: "forever", LongURL: "https://example.com/"})
+	r.fake.Put(link.Link{Name: "forever", LongURL: "https://example.com/"})
 	w := r.shorten(`{"longUrl":"https://example.com/"}`)
 	const want = `{"alias":"forever","shortUrl":"https://tiney.to/forever",` +
 		`"longUrl":"https://example.com/","createdAtUtc":null,"expiresAtUtc":null}`
@@ -378,9 +378,9 @@ func TestShortenFailures(t *testing.T) {
 	})
 	t.Run("the link is disabled", func(t *testing.T) {
 		r := newRig(t)
-		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", Disabled: true})
+		r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/", Disabled: true})
 		wantProblem(t, r.shorten(body), 403, "target-disabled", "")
-		r.fake.Put(link.Link{Alias: "anns", LongURL: "https://example.com/anns", Owner: "ann",
+		r.fake.Put(link.Link{Name: "anns", LongURL: "https://example.com/anns", Owner: "ann",
 			Disabled: true})
 		w := r.as("ann", "POST", "/api/shorten", `{"longUrl":"https://example.com/anns"}`)
 		wantProblem(t, w, 403, "target-disabled", "")
@@ -418,13 +418,13 @@ func TestRedirect(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
 	for _, l := range []link.Link{
-		{Alias: "abcdef", LongURL: "https://example.com/?q=<a>&b#c", ExpiresAt: now.Add(time.Hour)},
-		{Alias: "ABCDEF", LongURL: "https://example.com/upper"},
-		{Alias: "x", LongURL: "https://bücher.example/ü"},
-		{Alias: "expired", LongURL: "https://example.com/e", ExpiresAt: now},
-		{Alias: "disabled", LongURL: "https://example.com/d", Disabled: true},
-		{Alias: "reaper", LongURL: "https://example.com/r"},
-		{Alias: "unclean", LongURL: "https://example.com/\r\nSet-Cookie: a=b"},
+		{Name: "abcdef", LongURL: "https://example.com/?q=<a>&b#c", ExpiresAt: now.Add(time.Hour)},
+		{Name: "ABCDEF", LongURL: "https://example.com/upper"},
+		{Name: "x", LongURL: "https://bücher.example/ü"},
+		{Name: "expired", LongURL: "https://example.com/e", ExpiresAt: now},
+		{Name: "disabled", LongURL: "https://example.com/d", Disabled: true},
+		{Name: "reaper", LongURL: "https://example.com/r"},
+		{Name: "unclean", LongURL: "https://example.com/\r\nSet-Cookie: a=b"},
 	} {
 		r.fake.Put(l)
 	}
@@ -469,7 +469,7 @@ func TestRedirect(t *testing.T) {
 func TestRedirectStatusCodes(t *testing.T) {
 	r := newRig(t)
 	for code, want := range map[int]int{0: 302, 301: 301, 302: 302, 307: 307, 308: 308} {
-		r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/", StatusCode: code})
+		r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/", StatusCode: code})
 		if w := r.get("/abcdef"); w.Code != want || w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%d: got %d %v", code, w.Code, w.Header())
 		}
@@ -502,7 +502,7 @@ func TestLinksThatAreGone(t *testing.T) {
 			"has come to the end of its life. Ask "},
 		{link.Link{GoneReason: link.StateDeleted}, "link-deleted", "has been deleted. Ask "},
 	} {
-		test.l.Alias = "abcdef"
+		test.l.Name = "abcdef"
 		if test.l.GoneReason == link.StateLive {
 			test.l.LongURL = "https://example.com/"
 		}
@@ -524,7 +524,7 @@ func TestLinksThatAreGone(t *testing.T) {
 func TestPreview(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
-	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/ü", CreatedAt: now,
+	r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/ü", CreatedAt: now,
 		ExpiresAt: now.Add(time.Hour), Owner: "ann", Title: "a secret", StatusCode: 308})
 	want := `{"alias":"abcdef","shortUrl":"https://tiney.to/abcdef",` +
 		`"longUrl":"https://example.com/ü","createdAtUtc":"` + now.Format(time.RFC3339) +
@@ -589,7 +589,7 @@ func TestPathsThatAreNoAliasAreNotLookedUp(t *testing.T) {
 
 func TestALinkPastedWithItsPunctuation(t *testing.T) {
 	r := newRig(t)
-	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+	r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/"})
 	for _, target := range []string{"/abcdef.", "/abcdef,", "/abcdef;", "/abcdef:", "/abcdef!",
 		"/abcdef%3F", "/abcdef)", "/abcdef]", "/abcdef%7D", "/abcdef'", "/abcdef%22).",
 		"/abcdef...", "/abcdef"} {
@@ -602,7 +602,7 @@ func TestALinkPastedWithItsPunctuation(t *testing.T) {
 
 func TestMethods(t *testing.T) {
 	r := newRig(t)
-	r.fake.Put(link.Link{Alias: "abcdef", LongURL: "https://example.com/"})
+	r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/"})
 	for _, test := range []struct{ method, target, allow string }{
 		{"POST", "/abcdef", "GET, HEAD"},
 		{"DELETE", "/abcdef", "GET, HEAD"},
@@ -628,7 +628,7 @@ func TestMethods(t *testing.T) {
 func TestRedirectsThatOthersMayCache(t *testing.T) {
 	r := newRig(t, func(c *functions.Config) { c.RedirectMaxAge = 10 * time.Minute })
 	now := r.clock.Now()
-	for a, test := range map[link.Alias]struct {
+	for a, test := range map[link.Name]struct {
 		expires time.Time
 		stale   bool
 		want    string
@@ -639,7 +639,7 @@ func TestRedirectsThatOthersMayCache(t *testing.T) {
 		"nearly":  {now.Add(999 * time.Millisecond), false, "no-store"},
 		"stale":   {time.Time{}, true, "no-store"},
 	} {
-		r.fake.Put(link.Link{Alias: a, LongURL: "https://example.com/" + string(a),
+		r.fake.Put(link.Link{Name: a, LongURL: "https://example.com/" + string(a),
 			ExpiresAt: test.expires, Stale: test.stale})
 		if got := r.get("/" + string(a)).Header().Get("Cache-Control"); got != test.want {
 			t.Errorf("%s: %q, want %q", a, got, test.want)
@@ -652,7 +652,7 @@ func TestRedirectsThatOthersMayCache(t *testing.T) {
 
 func TestBrowsersGetPages(t *testing.T) {
 	r := newRig(t)
-	r.fake.Put(link.Link{Alias: "expired", LongURL: "https://example.com/",
+	r.fake.Put(link.Link{Name: "expired", LongURL: "https://example.com/",
 		ExpiresAt: r.clock.Now()})
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	page := func(target string, status int) {
@@ -716,7 +716,7 @@ func TestStrictTransportSecurity(t *testing.T) {
 			c.Rules.Base, _ = link.ParseBase(base)
 			c.StrictTransport = time.Duration(seconds) * time.Second
 		})
-		r.fake.Put(link.Link{Alias: "live", LongURL: "https://example.com/"})
+		r.fake.Put(link.Link{Name: "live", LongURL: "https://example.com/"})
 		var want []string
 		if base[0] == 'H' {
 			want = []string{"max-age=31536000"}

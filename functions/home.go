@@ -137,8 +137,8 @@ func (s *service) createFromForm(ctx context.Context, f pages.Form) (
 // linkOnPage returns a link as pages show it.
 func linkOnPage(l link.Link, site pages.Site) pages.Link {
 	return pages.Link{
-		Alias:    string(l.Alias),
-		ShortURL: site.Base + "/" + string(l.Alias),
+		Alias:    string(l.Name),
+		ShortURL: site.Base + "/" + string(l.Name),
 		LongURL:  l.LongURL,
 		ASCII:    link.Location(l.LongURL),
 		Created:  l.CreatedAt,

@@ -88,7 +88,7 @@ func (s *service) importLinks(
 type importResult struct {
 	Line    int        `json:"line"`
 	Status  int        `json:"status"` // 201: made, 200: already there; else the problem's
-	Alias   link.Alias `json:"alias,omitempty"`
+	Alias   link.Name `json:"alias,omitempty"`
 	Problem *problem   `json:"problem,omitempty"`
 }
 
@@ -115,7 +115,7 @@ type probing struct {
 }
 
 func (p *probing) TryImport(
-	ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported {
+	ctx context.Context, links []link.Link, made map[link.Name]uint64) []link.Imported {
 	done := p.Importer.TryImport(ctx, links, made)
 	for i, d := range done {
 		if errors.Is(d.Err, link.ErrBlocked) || errors.Is(d.Err, link.ErrUnavailable) {

@@ -121,7 +121,7 @@ func TestTheFormIsLimited(t *testing.T) {
 // nobody else.
 func TestOwnersAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{1, 1, 5, 1})
-	r.fake.Put(link.Link{Alias: "hers", LongURL: "https://example.com/", Owner: "cleo"})
+	r.fake.Put(link.Link{Name: "hers", LongURL: "https://example.com/", Owner: "cleo"})
 	for i, request := range []string{"POST /api/shorten", "GET /api/links/hers",
 		"GET /api/links/nothing", "POST /api/shorten", "GET /api/stats"} {
 		method, target, _ := strings.Cut(request, " ")
@@ -223,8 +223,8 @@ func TestGuessesOfTheAdminKeyAreLimited(t *testing.T) {
 // come at once. It does not affect other clients.
 func TestUnknownAliasesAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 60})
-	r.fake.Put(link.Link{Alias: "cached", LongURL: "https://example.com/cached"})
-	r.fake.Put(link.Link{Alias: "stored", LongURL: "https://example.com/stored"})
+	r.fake.Put(link.Link{Name: "cached", LongURL: "https://example.com/cached"})
+	r.fake.Put(link.Link{Name: "stored", LongURL: "https://example.com/stored"})
 	r.fake.Cache("cached")
 	for range 1000 { // existing and impossible aliases never count
 		for target, status := range map[string]int{"/stored": 302, "/stored+": 200,
@@ -301,7 +301,7 @@ func TestAnOutageIsNotLimited(t *testing.T) {
 func TestUnknownAliasesOfClaimTokensAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitUnknown: 3})
 	token, hash := claimToken(t)
-	r.fake.Put(link.Link{Alias: "mine", LongURL: "https://example.com/", ClaimHash: hash})
+	r.fake.Put(link.Link{Name: "mine", LongURL: "https://example.com/", ClaimHash: hash})
 	for i := range 10 {
 		other, _ := claimToken(t)
 		w := r.from(ann, "GET", "/api/links/mine", "", "Authorization", "Bearer "+token)
@@ -359,7 +359,7 @@ func TestRefusedCredentialsAreLimited(t *testing.T) {
 
 func TestRedirectsAreLimited(t *testing.T) {
 	r := limited(t, access.Rates{access.LimitRedirect: 2})
-	r.fake.Put(link.Link{Alias: "cached", LongURL: "https://example.com/"})
+	r.fake.Put(link.Link{Name: "cached", LongURL: "https://example.com/"})
 	r.fake.Cache("cached")
 	r.from(ann, "GET", "/cached", "")
 	r.from(ann, "HEAD", "/nobody", "")
@@ -507,17 +507,17 @@ func probing(t *testing.T) (r *rig, token string) {
 	token, hash := claimToken(t)
 	at := r.clock.Now()
 	for _, l := range []link.Link{
-		{Alias: "own", Owner: "ann"},
-		{Alias: "own-off", Owner: "ann", Disabled: true},
-		{Alias: "bobs", Owner: "bob"},
-		{Alias: "bobs-gone", Owner: "bob", DeletedAt: at},
-		{Alias: "nobodys", ClaimHash: hash},
-		{Alias: "nobodys2", ClaimHash: hash},
+		{Name: "own", Owner: "ann"},
+		{Name: "own-off", Owner: "ann", Disabled: true},
+		{Name: "bobs", Owner: "bob"},
+		{Name: "bobs-gone", Owner: "bob", DeletedAt: at},
+		{Name: "nobodys", ClaimHash: hash},
+		{Name: "nobodys2", ClaimHash: hash},
 	} {
 		l.LongURL, l.CreatedAt = "https://example.com/", at
 		r.fake.Put(l)
 	}
-	r.fake.Put(link.Link{Alias: "tomb", GoneReason: link.StateExpired, GoneAt: at})
+	r.fake.Put(link.Link{Name: "tomb", GoneReason: link.StateExpired, GoneAt: at})
 	return r, token
 }
 

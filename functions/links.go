@@ -60,7 +60,7 @@ func (s *service) respondLink(w http.ResponseWriter, l link.Link) error {
 }
 
 // aliasOf returns the alias in a request's path.
-func aliasOf(r *http.Request) (link.Alias, error) {
+func aliasOf(r *http.Request) (link.Name, error) {
 	a, ok := link.ParseAlias(r.PathValue("alias"))
 	if !ok || a.Reserved() {
 		return "", notFoundProblem

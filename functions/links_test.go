@@ -20,16 +20,16 @@ func someLinks(t testing.TB, r *rig) (token string) {
 	t.Helper()
 	token, hash := claimToken(t)
 	now := r.clock.Now()
-	r.fake.Put(link.Link{Alias: "anns", LongURL: "https://example.com/ann", Owner: "ann",
+	r.fake.Put(link.Link{Name: "anns", LongURL: "https://example.com/ann", Owner: "ann",
 		CreatedAt: now, ExpiresAt: now.Add(time.Hour), StatusCode: 301, Title: "Ann's <title>",
 		Tags: []string{"b", "a"}})
-	r.fake.Put(link.Link{Alias: "bobs", LongURL: "https://example.com/bob", Owner: "bob",
+	r.fake.Put(link.Link{Name: "bobs", LongURL: "https://example.com/bob", Owner: "bob",
 		CreatedAt: now})
-	r.fake.Put(link.Link{Alias: "nobodys", LongURL: "https://example.com/nobody", CreatedAt: now,
+	r.fake.Put(link.Link{Name: "nobodys", LongURL: "https://example.com/nobody", CreatedAt: now,
 		ExpiresAt: now.Add(time.Hour), ClaimHash: hash})
-	r.fake.Put(link.Link{Alias: "tokenless", LongURL: "https://example.com/tokenless",
+	r.fake.Put(link.Link{Name: "tokenless", LongURL: "https://example.com/tokenless",
 		CreatedAt: now})
-	r.fake.Put(link.Link{Alias: "claimed", LongURL: "https://example.com/claimed", CreatedAt: now,
+	r.fake.Put(link.Link{Name: "claimed", LongURL: "https://example.com/claimed", CreatedAt: now,
 		Owner: "bob", ClaimHash: hash})
 	return token
 }
@@ -107,7 +107,7 @@ func TestPermissions(t *testing.T) {
 		for _, method := range []string{"GET", "PATCH", "DELETE", "POST"} {
 			r := newRig(t)
 			token := someLinks(t, r)
-			r.fake.Put(link.Link{Alias: "tombstone", GoneReason: link.StateExpired,
+			r.fake.Put(link.Link{Name: "tombstone", GoneReason: link.StateExpired,
 				GoneAt: r.clock.Now()})
 			who := test.who
 			if who == "holder" {
@@ -119,9 +119,9 @@ func TestPermissions(t *testing.T) {
 				target += "/restore"
 			}
 			edits := r.metrics.LinkEdited.Value()
-			before, _ := r.fake.Read(t.Context(), link.Alias(test.alias))
+			before, _ := r.fake.Read(t.Context(), link.Name(test.alias))
 			w := r.as(who, method, target, `{"title":"another"}`)
-			after, _ := r.fake.Read(t.Context(), link.Alias(test.alias))
+			after, _ := r.fake.Read(t.Context(), link.Name(test.alias))
 			got = append(got, fmt.Sprint(w.Code))
 			switch w.Code {
 			case 403:
@@ -282,7 +282,7 @@ func TestPatchesThatAreRefused(t *testing.T) {
 func TestSharedLinks(t *testing.T) {
 	r := newRig(t)
 	token := someLinks(t, r)
-	share := func(alias link.Alias) {
+	share := func(alias link.Name) {
 		l, err := r.fake.Read(t.Context(), alias)
 		if err != nil {
 			t.Fatal(err)
@@ -486,7 +486,7 @@ type crossed struct {
 	others int
 }
 
-func (c *crossed) Edit(ctx context.Context, a link.Alias, once bool,
+func (c *crossed) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	return c.Fake.Edit(ctx, a, once, func(l link.Link) (link.Link, error) {
 		if c.others > 0 {

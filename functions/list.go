@@ -94,7 +94,7 @@ func (s *service) listLinks(
 }
 
 // listAlias returns the link with this alias, or none if f excludes it.
-func (s *service) listAlias(ctx context.Context, a link.Alias, f filter) ([]link.Link, error) {
+func (s *service) listAlias(ctx context.Context, a link.Name, f filter) ([]link.Link, error) {
 	l, err := s.Links.Read(ctx, a)
 	f.q = ""
 	switch {
@@ -122,7 +122,7 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 		if f.tag != "" && !slices.Contains(l.Tags, f.tag) {
 			return false
 		}
-		return strings.Contains(fold(string(l.Alias)), q) ||
+		return strings.Contains(fold(string(l.Name)), q) ||
 			strings.Contains(fold(l.LongURL), q) ||
 			strings.Contains(fold(l.Title), q)
 	}

@@ -39,18 +39,18 @@ func TestList(t *testing.T) {
 	r := newRig(t)
 	now := r.clock.Now()
 	for i, l := range []link.Link{
-		{Alias: "plain", LongURL: "https://example.com/Path"},
-		{Alias: "tagged", LongURL: "https://example.org/", Tags: []string{"work", "Home"},
+		{Name: "plain", LongURL: "https://example.com/Path"},
+		{Name: "tagged", LongURL: "https://example.org/", Tags: []string{"work", "Home"},
 			Title: "ΟΔΟΣ"},
-		{Alias: "expired", LongURL: "https://example.com/e", ExpiresAt: now},
-		{Alias: "disabled", LongURL: "https://example.com/d", Disabled: true},
-		{Alias: "deleted", LongURL: "https://example.com/x", DeletedAt: now},
-		{Alias: "both", LongURL: "https://example.com/b", Disabled: true, ExpiresAt: now},
+		{Name: "expired", LongURL: "https://example.com/e", ExpiresAt: now},
+		{Name: "disabled", LongURL: "https://example.com/d", Disabled: true},
+		{Name: "deleted", LongURL: "https://example.com/x", DeletedAt: now},
+		{Name: "both", LongURL: "https://example.com/b", Disabled: true, ExpiresAt: now},
 	} {
 		l.Owner, l.CreatedAt = "ann", now.Add(time.Duration(i)*time.Second)
 		r.fake.Put(l)
 	}
-	r.fake.Put(link.Link{Alias: "bobs", LongURL: "https://example.com/", Owner: "bob"})
+	r.fake.Put(link.Link{Name: "bobs", LongURL: "https://example.com/", Owner: "bob"})
 	for query, want := range map[string]string{
 		"":                              "both disabled expired tagged plain",
 		"state=live":                    "tagged plain",
@@ -108,11 +108,11 @@ func TestList(t *testing.T) {
 // links of one owner that pass its other filters.
 func TestListOfAShortURL(t *testing.T) {
 	r := newRig(t)
-	r.fake.Put(link.Link{Alias: "menu", LongURL: "https://example.com/menu", Owner: "ann",
+	r.fake.Put(link.Link{Name: "menu", LongURL: "https://example.com/menu", Owner: "ann",
 		Tags: []string{"print"}})
-	r.fake.Put(link.Link{Alias: "menu-2", LongURL: "https://example.com/?of=tiney.to/menu",
+	r.fake.Put(link.Link{Name: "menu-2", LongURL: "https://example.com/?of=tiney.to/menu",
 		Owner: "ann"})
-	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/gone", Owner: "ann",
+	r.fake.Put(link.Link{Name: "gone", LongURL: "https://example.com/gone", Owner: "ann",
 		DeletedAt: r.clock.Now()})
 	for _, test := range []struct{ who, query, want string }{
 		{"ann", "q=https://tiney.to/menu", "[menu]"},
@@ -153,7 +153,7 @@ func TestPages(t *testing.T) {
 	for i := range 1005 {
 		a := fmt.Sprintf("a%04d", 1004-i)
 		want = append(want, a)
-		r.fake.Put(link.Link{Alias: link.Alias(a), LongURL: "https://example.com/" + a,
+		r.fake.Put(link.Link{Name: link.Name(a), LongURL: "https://example.com/" + a,
 			Owner: "ann", CreatedAt: now.Add(-time.Duration(i) * time.Second)})
 	}
 	for _, limit := range []string{"", "1", "7", "100"} {
@@ -195,7 +195,7 @@ func TestListsThatAreRefused(t *testing.T) {
 	r := newRig(t)
 	for i := range 3 {
 		for _, owner := range []string{"ann", "bob"} {
-			r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprint(owner, i)),
+			r.fake.Put(link.Link{Name: link.Name(fmt.Sprint(owner, i)),
 				LongURL: "https://example.com/", Owner: owner, Tags: []string{"t"}})
 		}
 	}

@@ -126,7 +126,7 @@ func TestImportOfOwners(t *testing.T) {
 		r.wantResults(who, r.imports(who, "?format=golink", fmt.Sprintf(golink, who)),
 			"1 201 go-"+who)
 		for i, a := range []string{"ann-", "none-", "go-"} {
-			l, err := r.fake.Read(t.Context(), link.Alias(a+who))
+			l, err := r.fake.Read(t.Context(), link.Name(a+who))
 			if err != nil || l.Owner != want[i] {
 				t.Errorf("%s of %s: owner %q, %v, want %q", a, who, l.Owner, err, want[i])
 			}
@@ -223,21 +223,21 @@ func TestExport(t *testing.T) {
 	now := r.clock.Now()
 	for i := range 1001 {
 		r.fake.Put(link.Link{
-			Alias:     link.Alias(fmt.Sprintf("many%04d", i)),
+			Name:     link.Name(fmt.Sprintf("many%04d", i)),
 			LongURL:   fmt.Sprintf("https://example.com/%d", i),
 			Owner:     "bob",
 			CreatedAt: now.Add(time.Duration(i) * time.Second),
 		})
 	}
-	r.fake.Put(link.Link{Alias: "one", LongURL: "https://example.com/ü", Owner: "ann",
+	r.fake.Put(link.Link{Name: "one", LongURL: "https://example.com/ü", Owner: "ann",
 		CreatedAt: now, Title: "=1+1", Tags: []string{"a"}, Disabled: true, StatusCode: 307,
 		Before: link.Count{Clicks: 5, Bots: 2, LastAt: now}})
-	r.fake.Put(link.Link{Alias: "gone", LongURL: "https://example.com/", Owner: "ann",
+	r.fake.Put(link.Link{Name: "gone", LongURL: "https://example.com/", Owner: "ann",
 		CreatedAt: now, DeletedAt: now})
-	r.fake.Put(link.Link{Alias: "ended", LongURL: "https://example.com/", Owner: "ann",
+	r.fake.Put(link.Link{Name: "ended", LongURL: "https://example.com/", Owner: "ann",
 		CreatedAt: now.Add(-time.Hour), ExpiresAt: now})
-	r.fake.Put(link.Link{Alias: "none", LongURL: "https://example.com/", CreatedAt: now})
-	r.fake.Put(link.Link{Alias: "tomb", GoneReason: link.StateDeleted, GoneAt: now})
+	r.fake.Put(link.Link{Name: "none", LongURL: "https://example.com/", CreatedAt: now})
+	r.fake.Put(link.Link{Name: "tomb", GoneReason: link.StateDeleted, GoneAt: now})
 
 	w := r.as("ann", http.MethodGet, "/api/export", "")
 	for name, want := range map[string]string{
@@ -314,7 +314,7 @@ func TestExportWaitsForClicks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				for i := range 1010 {
-					r.fake.Put(link.Link{Alias: link.Alias(fmt.Sprintf("a%04d", i)), Owner: "ann",
+					r.fake.Put(link.Link{Name: link.Name(fmt.Sprintf("a%04d", i)), Owner: "ann",
 						LongURL: "https://example.com/", Before: link.Count{Clicks: int64(i)},
 						CreatedAt: r.clock.Now().Add(-time.Duration(i) * time.Second)})
 				}
@@ -362,7 +362,7 @@ func TestExportIsRefused(t *testing.T) {
 	for i := range 1001 {
 		for _, owner := range []string{"ann", "*"} {
 			r.fake.Put(link.Link{
-				Alias:     link.Alias(fmt.Sprintf("%x%d", owner, i)),
+				Name:     link.Name(fmt.Sprintf("%x%d", owner, i)),
 				LongURL:   "https://example.com/",
 				Owner:     owner,
 				CreatedAt: r.clock.Now(),

@@ -137,7 +137,7 @@ func TestForm(t *testing.T) {
 	r.wantMetrics(map[string]float64{"shorten.created": 2, "shorten.deduplicated": 1,
 		"shorten.rejected": 10, "redirect.found": 3})
 
-	r.fake.Put(link.Link{Alias: "off", LongURL: "https://example.com/off", Disabled: true})
+	r.fake.Put(link.Link{Name: "off", LongURL: "https://example.com/off", Disabled: true})
 	if w := post(url.Values{"longUrl": {"https://example.com/off"}}); w.Code != 403 ||
 		!strings.Contains(w.Body.String(), "<strong>This URL&#39;s link is disabled</strong>") {
 		t.Errorf("disabled: got %d %s", w.Code, w.Body)

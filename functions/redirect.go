@@ -74,7 +74,7 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 // find returns the link of an alias. If a client has asked for too many aliases that do not exist,
 // find looks up no alias for it; the client still gets cached links.
 func (s *service) find(
-	ctx context.Context, r *http.Request, a link.Alias,
+	ctx context.Context, r *http.Request, a link.Name,
 ) (l link.Link, err error) {
 	if l, ok := s.Links.Cached(ctx, a, false); ok {
 		return l, nil

@@ -22,7 +22,7 @@ type shortenRequest struct {
 
 // summary is what everyone may see of a link. A time is null if the link has none.
 type summary struct {
-	Alias     link.Alias `json:"alias"`
+	Alias     link.Name `json:"alias"`
 	ShortURL  string     `json:"shortUrl"`
 	LongURL   string     `json:"longUrl"`
 	CreatedAt *string    `json:"createdAtUtc"`
@@ -31,8 +31,8 @@ type summary struct {
 
 func (s *service) summarize(l link.Link) summary {
 	return summary{
-		Alias:     l.Alias,
-		ShortURL:  s.Rules.Base.ShortURL(l.Alias),
+		Alias:     l.Name,
+		ShortURL:  s.Rules.Base.ShortURL(l.Name),
 		LongURL:   l.LongURL,
 		CreatedAt: formatTime(l.CreatedAt),
 		ExpiresAt: formatTime(l.ExpiresAt),

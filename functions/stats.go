@@ -31,7 +31,7 @@ const maxTaggedCalls = 10
 // are always present, except that there is either an alias or an owner. Null is what is not known
 // of links with a tag.
 type statsView struct {
-	Alias     link.Alias   `json:"alias,omitzero"`
+	Alias     link.Name   `json:"alias,omitzero"`
 	Owner     string       `json:"owner,omitzero"`
 	From      string       `json:"from"`
 	To        string       `json:"to"`
@@ -84,7 +84,7 @@ func (s *service) linkStats(
 		return err
 	}
 	v := viewStats(from, days, hourly)
-	v.Alias = l.Alias
+	v.Alias = l.Name
 	v.respond(w, r)
 	return nil
 }
@@ -311,14 +311,14 @@ func (s *service) topLinks(
 		return err
 	}
 	type clicked struct {
-		Alias    link.Alias `json:"alias"`
+		Alias    link.Name `json:"alias"`
 		ShortURL string     `json:"shortUrl"`
 		LongURL  string     `json:"longUrl"`
 		Clicks   int64      `json:"clicks"`
 	}
 	items := make([]clicked, len(links))
 	for i, l := range links {
-		items[i] = clicked{l.Alias, s.Rules.Base.ShortURL(l.Alias), l.LongURL, counts[i]}
+		items[i] = clicked{l.Name, s.Rules.Base.ShortURL(l.Name), l.LongURL, counts[i]}
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {

@@ -27,7 +27,7 @@ func clicker(at time.Time, address, referrer string) clicks.Click {
 
 // putClicked stores a link of ann's, made on the clock's day, and counts clicks on it.
 func (r *rig) putClicked(ks ...clicks.Click) {
-	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/", Owner: "ann",
+	l := link.Link{Name: "abcdef", LongURL: "https://example.com/", Owner: "ann",
 		CreatedAt: r.clock.Now()}
 	r.fake.Put(l)
 	for _, k := range ks {
@@ -262,10 +262,10 @@ func TestWhoMaySeeStats(t *testing.T) {
 	token, hash := claimToken(t)
 	other, _ := claimToken(t)
 	r.putClicked(clicker(r.clock.Now(), "192.0.2.1", "a.example"))
-	r.fake.Put(link.Link{Alias: "nobodys", LongURL: "https://example.com/2", ClaimHash: hash})
-	r.fake.Put(link.Link{Alias: "deleted", LongURL: "https://example.com/3", Owner: "ann",
+	r.fake.Put(link.Link{Name: "nobodys", LongURL: "https://example.com/2", ClaimHash: hash})
+	r.fake.Put(link.Link{Name: "deleted", LongURL: "https://example.com/3", Owner: "ann",
 		DeletedAt: r.clock.Now()})
-	r.fake.Put(link.Link{Alias: "gone", GoneReason: link.StateExpired})
+	r.fake.Put(link.Link{Name: "gone", GoneReason: link.StateExpired})
 	for request, want := range map[string]int{
 		"ann /api/links/abcdef/stats": 200, "admin /api/links/abcdef/stats": 200,
 		"bob /api/links/abcdef/stats": 403, token + " /api/links/abcdef/stats": 403,
@@ -288,7 +288,7 @@ func TestStatsOfAnOwner(t *testing.T) {
 	r := newRig(t)
 	today := day(r.clock.Now())
 	yesterday := today.Add(-24 * time.Hour)
-	moved := link.Link{Alias: "moved", LongURL: "https://example.com/", Owner: "ann"}
+	moved := link.Link{Name: "moved", LongURL: "https://example.com/", Owner: "ann"}
 	r.fake.Put(moved)
 	r.putClicked(clicker(yesterday.Add(-time.Nanosecond), "192.0.2.1", "before.example"),
 		clicker(yesterday, "192.0.2.1", "a.example"), clicks.Click{At: yesterday, Bot: true})
@@ -345,7 +345,7 @@ func TestStatsOfATag(t *testing.T) {
 	r := newRig(t)
 	today := day(r.clock.Now())
 	put := func(a, owner, tag string, change ...func(*link.Link)) {
-		l := link.Link{Alias: link.Alias(a), LongURL: "https://example.com/", Owner: owner,
+		l := link.Link{Name: link.Name(a), LongURL: "https://example.com/", Owner: owner,
 			Tags: []string{"other", tag}, CreatedAt: today.Add(-time.Hour)}
 		for _, c := range change {
 			c(&l)
@@ -413,11 +413,11 @@ func TestClicksOfSomeLinks(t *testing.T) {
 	now := r.clock.Now()
 	r.putClicked(clicker(now, "192.0.2.1", "a.example"), clicks.Click{At: now, Bot: true})
 	for _, l := range []link.Link{
-		{Alias: "imported", Owner: "ann", Before: link.Count{Clicks: 7, Bots: 2, LastAt: now}},
-		{Alias: "deleted", Owner: "ann", DeletedAt: now},
-		{Alias: "bobs", Owner: "bob"},
-		{Alias: "nobodys"},
-		{Alias: "tomb", GoneReason: link.StateDeleted, GoneAt: now},
+		{Name: "imported", Owner: "ann", Before: link.Count{Clicks: 7, Bots: 2, LastAt: now}},
+		{Name: "deleted", Owner: "ann", DeletedAt: now},
+		{Name: "bobs", Owner: "bob"},
+		{Name: "nobodys"},
+		{Name: "tomb", GoneReason: link.StateDeleted, GoneAt: now},
 	} {
 		l.LongURL = "https://example.com/"
 		r.fake.Put(l)
@@ -470,7 +470,7 @@ func TestClicksOfSomeLinks(t *testing.T) {
 func TestTopLinks(t *testing.T) {
 	r := newRig(t)
 	for i, owner := range []string{"ann", "bob", "ann", "ann"} {
-		r.clicks.top = append(r.clicks.top, link.Link{Alias: link.Alias(fmt.Sprint("top", i)),
+		r.clicks.top = append(r.clicks.top, link.Link{Name: link.Name(fmt.Sprint("top", i)),
 			LongURL: "https://example.com/?<" + owner, Owner: owner})
 	}
 	r.clicks.asOf = time.Date(2026, 11, 22, 11, 48, 3, 999, time.FixedZone("", 3600))
@@ -553,7 +553,7 @@ func TestListsWithClicks(t *testing.T) {
 	now := r.clock.Now()
 	r.putClicked(clicker(now, "192.0.2.1", "a.example"), clicker(now.Add(-time.Hour), "192.0.2.1",
 		"a.example"), clicks.Click{At: now, Bot: true})
-	r.fake.Put(link.Link{Alias: "older", LongURL: "https://example.com/2", Owner: "ann",
+	r.fake.Put(link.Link{Name: "older", LongURL: "https://example.com/2", Owner: "ann",
 		CreatedAt: now.Add(-time.Hour)})
 	list := func(query string) string {
 		t.Helper()

@@ -30,19 +30,19 @@ type Creator interface {
 type Getter interface {
 	// Cached returns a link if it is live and cached. If stale is true, it also returns a link that
 	// should be looked up again, and that is served if the look-up fails.
-	Cached(ctx context.Context, a link.Alias, stale bool) (l link.Link, ok bool)
+	Cached(ctx context.Context, a link.Name, stale bool) (l link.Link, ok bool)
 	// Get returns a link. The link may come from a cache, and may be expired, disabled, deleted, or
 	// a tombstone.
 	//
 	// Errors: link.ErrNotFound only if there is no such link, link.ErrDamaged, link.ErrUnavailable.
-	Get(ctx context.Context, a link.Alias) (link.Link, error)
+	Get(ctx context.Context, a link.Name) (link.Link, error)
 }
 
 // Reader reads links from the table, with everything that is known about them.
 type Reader interface {
 	// Read returns a link. Errors: link.ErrNotFound, also for a tombstone, link.ErrDamaged,
 	// link.ErrUnavailable.
-	Read(ctx context.Context, a link.Alias) (link.Link, error)
+	Read(ctx context.Context, a link.Name) (link.Link, error)
 }
 
 // Editor changes links.
@@ -55,12 +55,12 @@ type Editor interface {
 	//
 	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrNotFound,
 	// link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
-	Edit(ctx context.Context, a link.Alias, once bool,
+	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
 	// EditAll edits several links; change gets the index of the alias. Edits of the same alias keep
 	// their order. errs has the error of each edit. If err is not nil, nothing was done; err is
 	// link.ErrUnavailable.
-	EditAll(ctx context.Context, aliases []link.Alias,
+	EditAll(ctx context.Context, aliases []link.Name,
 		change func(i int, l link.Link) (link.Link, error)) (errs []error, err error)
 }
 

@@ -55,14 +55,14 @@ func (s slowStore) Create(ctx context.Context, want link.Link, claimHash string)
 	return s.Fake.Create(ctx, want, claimHash)
 }
 
-func (s slowStore) Read(ctx context.Context, a link.Alias) (link.Link, error) {
+func (s slowStore) Read(ctx context.Context, a link.Name) (link.Link, error) {
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, err
 	}
 	return s.Fake.Read(ctx, a)
 }
 
-func (s slowStore) Get(ctx context.Context, a link.Alias) (link.Link, error) {
+func (s slowStore) Get(ctx context.Context, a link.Name) (link.Link, error) {
 	if err := s.call(ctx); err != nil {
 		return link.Link{}, err
 	}
@@ -109,7 +109,7 @@ func newSlowRig(t *testing.T, each time.Duration) *rig {
 		statistics := slowStatistics{c.LinkTotals, c.Statistics, s}
 		c.LinkTotals, c.Statistics = statistics, statistics
 	})
-	r.fake.Put(link.Link{Alias: "ann1", LongURL: "https://example.com/", Owner: "ann"})
+	r.fake.Put(link.Link{Name: "ann1", LongURL: "https://example.com/", Owner: "ann"})
 	return r
 }
 

@@ -30,11 +30,11 @@ func (r Rules) Import(was Link, now time.Time) (Link, error) {
 		return Link{}, err
 	}
 	l.Tags = distinct(was.Tags)
-	if was.Alias == "" { // a second import could not find the link that the first one made
+	if was.Name == "" { // a second import could not find the link that the first one made
 		return Link{}, &InvalidError{FieldAlias,
 			"An imported link needs its alias. To have aliases drawn, shorten the URLs."}
 	}
-	if l.Alias, err = chosenAlias(string(was.Alias)); err != nil {
+	if l.Name, err = chosenAlias(string(was.Name)); err != nil {
 		return Link{}, err
 	}
 	if wrong := r.checkTarget(was.LongURL); wrong != "" {

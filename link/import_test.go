@@ -22,7 +22,7 @@ func TestImport(t *testing.T) {
 		return time.Date(year, 1, 1, 0, 0, 0, 5, time.FixedZone("", 3600))
 	}
 	made := func(change func(l *link.Link)) link.Link {
-		l := link.Link{Alias: "one", LongURL: "https://example.com/", CreatedAt: whole,
+		l := link.Link{Name: "one", LongURL: "https://example.com/", CreatedAt: whole,
 			StatusCode: 302}
 		change(&l)
 		return l
@@ -58,10 +58,10 @@ func TestImport(t *testing.T) {
 				"v", at(2000)
 		}, func(*link.Link) {}},
 		"longer than any": {func(l *link.Link) {
-			l.Alias = link.Alias(strings.Repeat("a", 32))
-		}, func(l *link.Link) { l.Alias = link.Alias(strings.Repeat("a", 32)) }},
+			l.Name = link.Name(strings.Repeat("a", 32))
+		}, func(l *link.Link) { l.Name = link.Name(strings.Repeat("a", 32)) }},
 	} {
-		was := link.Link{Alias: "one", LongURL: "https://example.com/"}
+		was := link.Link{Name: "one", LongURL: "https://example.com/"}
 		test.was(&was)
 		if got, err := rules.Import(was, now); err != nil ||
 			!reflect.DeepEqual(got, made(test.want)) {
@@ -72,12 +72,12 @@ func TestImport(t *testing.T) {
 		was   func(l *link.Link)
 		field link.Field
 	}{
-		"no alias": {func(l *link.Link) { l.Alias = "" }, link.FieldAlias},
+		"no alias": {func(l *link.Link) { l.Name = "" }, link.FieldAlias},
 		"a long alias": {func(l *link.Link) {
-			l.Alias = link.Alias(strings.Repeat("a", 33))
+			l.Name = link.Name(strings.Repeat("a", 33))
 		}, link.FieldAlias},
-		"an alias with a dot": {func(l *link.Link) { l.Alias = "a.b" }, link.FieldAlias},
-		"a reserved alias":    {func(l *link.Link) { l.Alias = "Admin" }, link.FieldAlias},
+		"an alias with a dot": {func(l *link.Link) { l.Name = "a.b" }, link.FieldAlias},
+		"a reserved alias":    {func(l *link.Link) { l.Name = "Admin" }, link.FieldAlias},
 		"no target":           {func(l *link.Link) { l.LongURL = "" }, link.FieldLongURL},
 		"a script": {func(l *link.Link) { l.LongURL = "javascript:alert(1)" },
 			link.FieldLongURL},
@@ -104,7 +104,7 @@ func TestImport(t *testing.T) {
 		"negative clicks":      {func(l *link.Link) { l.Before.Clicks = -1 }, link.FieldClicks},
 		"too many bots":        {func(l *link.Link) { l.Before.Bots = 1e15 + 1 }, link.FieldClicks},
 	} {
-		was := link.Link{Alias: "one", LongURL: "https://example.com/"}
+		was := link.Link{Name: "one", LongURL: "https://example.com/"}
 		test.was(&was)
 		var invalid *link.InvalidError
 		if _, err := rules.Import(was, now); !errors.As(err, &invalid) ||

@@ -11,7 +11,7 @@ import (
 // Link is one short link, or the tombstone of one. Times are UTC and whole seconds, unless another
 // program wrote them.
 type Link struct {
-	Alias      Alias
+	Name      Name
 	LongURL    string // what the caller sent, byte for byte; "" in a tombstone
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never

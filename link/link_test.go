@@ -38,7 +38,7 @@ func TestParseAlias(t *testing.T) {
 }
 
 func TestReserved(t *testing.T) {
-	for a, want := range map[link.Alias]bool{"api": true, "Manage": true, "ADMIN": true,
+	for a, want := range map[link.Name]bool{"api": true, "Manage": true, "ADMIN": true,
 		"runtime": true, "apis": false, "ap": false, "6GV88b": false} {
 		if got := a.Reserved(); got != want {
 			t.Errorf("%s: %t", a, got)
@@ -170,7 +170,7 @@ func TestParseBase(t *testing.T) {
 func TestAliasOf(t *testing.T) {
 	for _, test := range []struct {
 		base, pasted string
-		want         link.Alias
+		want         link.Name
 	}{
 		{"https://tiney.to", "https://tiney.to/Menu", "Menu"},
 		{"https://tiney.to", "HTTP://Tiney.TO/Menu", "Menu"},

@@ -88,11 +88,11 @@ func (b Base) Origin() string { return b.origin }
 func (b Base) String() string { return b.url }
 
 // ShortURL returns the URL of the link with this alias.
-func (b Base) ShortURL(a Alias) string { return b.url + "/" + string(a) }
+func (b Base) ShortURL(a Name) string { return b.url + "/" + string(a) }
 
 // AliasOf returns the alias of a short URL as people paste it: with either scheme or without one,
 // and with its host in any case. It reports false for any other text.
-func (b Base) AliasOf(pasted string) (Alias, bool) {
+func (b Base) AliasOf(pasted string) (Name, bool) {
 	bare := func(url string) string {
 		if target, ok := split(url); ok {
 			return target.authority + target.rest
@@ -141,7 +141,7 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	}
 	var err error
 	if w.Alias != nil {
-		if l.Alias, err = chosenAlias(*w.Alias); err != nil {
+		if l.Name, err = chosenAlias(*w.Alias); err != nil {
 			return Link{}, err
 		}
 	}
@@ -159,7 +159,7 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 }
 
 // chosenAlias returns the alias that a caller has chosen. The error is an *InvalidError.
-func chosenAlias(chosen string) (Alias, error) {
+func chosenAlias(chosen string) (Name, error) {
 	a, ok := ParseAlias(chosen)
 	if !ok || a.Reserved() {
 		return "", &InvalidError{FieldAlias,

@@ -110,14 +110,14 @@ func TestLifetimes(t *testing.T) {
 func TestNew(t *testing.T) {
 	const url = "https://example.com/"
 	r := rules(t, "https://tiney.to")
-	want := link.Link{Alias: "Mine_-9", LongURL: url, Owner: "o", CreatedAt: second,
+	want := link.Link{Name: "Mine_-9", LongURL: url, Owner: "o", CreatedAt: second,
 		StatusCode: 308, Title: "A title", Tags: []string{"b", "a"}}
 	got, err := r.New(link.Wish{LongURL: url, Owner: "o", Alias: ptr("Mine_-9"),
 		StatusCode: ptr(int64(308)), Title: "A title", Tags: []string{"b", "a", "b"}}, now)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if got, err := r.New(link.Wish{LongURL: url}, now); err != nil || got.Alias != "" ||
+	if got, err := r.New(link.Wish{LongURL: url}, now); err != nil || got.Name != "" ||
 		got.StatusCode != 302 || got.Tags != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -199,7 +199,7 @@ func TestState(t *testing.T) {
 
 func TestEdit(t *testing.T) {
 	r := rules(t, "https://tiney.to")
-	was := link.Link{Alias: "abc", LongURL: "https://example.com/", Owner: "o",
+	was := link.Link{Name: "abc", LongURL: "https://example.com/", Owner: "o",
 		CreatedAt: second.Add(-time.Hour), ExpiresAt: second.Add(time.Hour),
 		StatusCode: 302, Title: "old", Tags: []string{"a"}, ClaimHash: "h", Version: "1"}
 	expired, forever, disabled, deleted := was, was, was, was
@@ -336,10 +336,10 @@ func TestEdit(t *testing.T) {
 
 func TestDeletedAndRestored(t *testing.T) {
 	const keep = time.Hour
-	live := link.Link{Alias: "abc", LongURL: "https://example.com/",
+	live := link.Link{Name: "abc", LongURL: "https://example.com/",
 		CreatedAt: second.Add(-time.Hour)}
 	deleted, err := live.Deleted(false, now)
-	if want := (link.Link{Alias: "abc", LongURL: live.LongURL, CreatedAt: live.CreatedAt,
+	if want := (link.Link{Name: "abc", LongURL: live.LongURL, CreatedAt: live.CreatedAt,
 		DeletedAt: second, UpdatedAt: second}); err != nil || !reflect.DeepEqual(deleted, want) {
 		t.Fatalf("got %+v, %v, want %+v", deleted, err, want)
 	}
@@ -383,7 +383,7 @@ func TestDeletedAndRestored(t *testing.T) {
 }
 
 func TestClaimed(t *testing.T) {
-	l := link.Link{Alias: "abc", LongURL: "https://example.com/", ExpiresAt: second.Add(time.Hour),
+	l := link.Link{Name: "abc", LongURL: "https://example.com/", ExpiresAt: second.Add(time.Hour),
 		Shared: true, ClaimHash: "h"}
 	want := l
 	want.Owner, want.ClaimHash, want.UpdatedAt = "o", "", second
@@ -406,15 +406,15 @@ func FuzzRules(f *testing.F) {
 	r := rules(f, "https://tiney.to")
 	keeps := func(t *testing.T, l link.Link) {
 		t.Helper()
-		if l.LongURL == "" || l.Alias.Reserved() || !link.ValidStatusCode(l.StatusCode) ||
+		if l.LongURL == "" || l.Name.Reserved() || !link.ValidStatusCode(l.StatusCode) ||
 			len(l.Tags) > link.MaxTags || len([]rune(l.Title)) > link.MaxTitle ||
 			slices.Contains(l.Tags, "") ||
 			l.ExpiresAt.After(second.Add(link.MaxOwnedSeconds*time.Second)) ||
 			l.ExpiresAt.Nanosecond() != 0 {
 			t.Fatalf("breaks a rule: %+v", l)
 		}
-		if _, ok := link.ParseAlias(string(l.Alias)); !ok && l.Alias != "" {
-			t.Fatalf("%q is no alias", l.Alias)
+		if _, ok := link.ParseAlias(string(l.Name)); !ok && l.Name != "" {
+			t.Fatalf("%q is no alias", l.Name)
 		}
 		if l.Owner == "" && (l.ExpiresAt.IsZero() || l.ExpiresAt.After(second.Add(r.MaxTTL))) {
 			t.Fatalf("nobody's link lives too long: %+v", l)

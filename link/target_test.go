@@ -105,7 +105,7 @@ func TestOtherHostsOfOurs(t *testing.T) {
 		"https://azurewebsites.net/":                  false,
 		"https://example.com/site.azurewebsites.net/": false,
 	} {
-		there := link.Link{Alias: "abc", LongURL: "https://example.com/", Owner: "o"}
+		there := link.Link{Name: "abc", LongURL: "https://example.com/", Owner: "o"}
 		moved := there
 		moved.LongURL = longURL
 		_, made := r.New(link.Wish{LongURL: longURL}, now)

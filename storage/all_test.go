@@ -17,9 +17,9 @@ func TestAll(t *testing.T) {
 	r := newRig(t)
 	s := r.open(nil)
 	var want []string
-	for i, a := range []link.Alias{"-", "_", "a", "Z", "--", "ab1", "AB1", "aB2", "Ab3", "abc",
+	for i, a := range []link.Name{"-", "_", "a", "Z", "--", "ab1", "AB1", "aB2", "Ab3", "abc",
 		"ab", "zz", "__", "0", "deleted", "ended", "disabled"} {
-		l := link.Link{Alias: a, LongURL: fmt.Sprintf("https://example.com/%d", i),
+		l := link.Link{Name: a, LongURL: fmt.Sprintf("https://example.com/%d", i),
 			Owner: []string{"", "a"}[i%2], CreatedAt: r.clock.Now().Add(-time.Hour)}
 		switch a {
 		case "deleted":
@@ -34,7 +34,7 @@ func TestAll(t *testing.T) {
 	}
 	slices.Sort(want)
 	for _, e := range []rawtables.Entity{
-		rawtables.Link(link.Link{Alias: "tomb", GoneReason: link.StateExpired,
+		rawtables.Link(link.Link{Name: "tomb", GoneReason: link.StateExpired,
 			GoneAt: r.clock.Now()}),
 		{"PartitionKey": "ab", "RowKey": "zz", "LongUrl": "not where it belongs"},
 		{"PartitionKey": "a b", "RowKey": "not an alias"},
@@ -52,8 +52,8 @@ func TestAll(t *testing.T) {
 			}
 			damaged += bad
 			for _, l := range links {
-				got = append(got, string(l.Alias))
-				if full, err := s.Read(ctx, l.Alias); err != nil || full.LongURL != l.LongURL ||
+				got = append(got, string(l.Name))
+				if full, err := s.Read(ctx, l.Name); err != nil || full.LongURL != l.LongURL ||
 					full.Owner != l.Owner || full.Disabled != l.Disabled ||
 					!full.DeletedAt.Equal(l.DeletedAt) || !full.ExpiresAt.Equal(l.ExpiresAt) {
 					t.Errorf("got %+v, want %+v, %v", l, full, err)

@@ -263,7 +263,7 @@ func TestReapDropsRowsWithoutALinkAtOnce(t *testing.T) {
 	s := r.open(nil)
 	r.expired(3, dayLong, "due")
 	at := r.clock.Now().Add(-dayLong)
-	r.Put(r.Expiry, rawtables.Expiry(link.Link{Alias: "orphan", ExpiresAt: at}))
+	r.Put(r.Expiry, rawtables.Expiry(link.Link{Name: "orphan", ExpiresAt: at}))
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 		if c.Operation == batch {
 			for _, row := range r.Rows(r.Expiry) {

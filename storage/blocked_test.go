@@ -113,7 +113,7 @@ func TestABlockedHostIsKnownEverywhere(t *testing.T) {
 		}},
 		"try of an import": {nil, func(r *rig, s *storage.Links) bool {
 			l := r.wish("", "two", url1, time.Hour)
-			return errors.Is(s.TryImport(ctx, []link.Link{l}, map[link.Alias]uint64{})[0].Err,
+			return errors.Is(s.TryImport(ctx, []link.Link{l}, map[link.Name]uint64{})[0].Err,
 				link.ErrBlocked)
 		}},
 		"edit": {nil, func(r *rig, s *storage.Links) bool {

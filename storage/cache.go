@@ -44,7 +44,7 @@ const (
 // A hit makes no call, allocates nothing, and takes only the lock of ristretto's shard. The methods
 // that only forget or replace may be called on a nil cache.
 type cache struct {
-	table func(context.Context, link.Alias) (linkRow, error)
+	table func(context.Context, link.Name) (linkRow, error)
 	// current reports whether what is cached is right, but for changes of the last seconds.
 	current   func(context.Context, time.Time) bool
 	config    CacheConfig
@@ -67,7 +67,7 @@ type cache struct {
 // entry is a link, a tombstone, or, without a long URL and a state, the knowledge that there is
 // neither. Only notBefore ever changes, so that a hit needs no lock.
 type entry struct {
-	alias      link.Alias
+	alias      link.Name
 	longURL    string
 	owner      string
 	etag       table.ETag // "" unless the link may become shared
@@ -87,9 +87,9 @@ type entry struct {
 // link returns the link or tombstone of the entry.
 func (e *entry) link() link.Link {
 	if e.gone != link.StateLive {
-		return link.Link{Alias: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
+		return link.Link{Name: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
 	}
-	return link.Link{Alias: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt,
+	return link.Link{Name: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt,
 		ExpiresAt:  e.expiresAt,
 		StatusCode: int(e.statusCode), Shared: e.shared, CountedFrom: e.counted.Start()}
 }
@@ -117,7 +117,7 @@ type entries interface {
 	MaxCost() int64
 }
 
-func newCache(config *Config, table func(context.Context, link.Alias) (linkRow, error),
+func newCache(config *Config, table func(context.Context, link.Name) (linkRow, error),
 	current func(context.Context, time.Time) bool) (*cache, error) {
 	c := &cache{table: table, current: current, config: *config.Cache, timeout: config.Timeout,
 		staleWait: config.StaleWait,
@@ -169,7 +169,7 @@ func (e *exactEntries) MaxCost() int64                      { return math.MaxInt
 
 // hit returns the entry of a live link that can be served from memory, or nil. Most redirects need
 // nothing else, and it makes none of the copies that get makes.
-func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
+func (c *cache) hit(ctx context.Context, a link.Name) *entry {
 	now := c.now()
 	if !c.current(ctx, now) {
 		return nil
@@ -186,7 +186,7 @@ func (c *cache) hit(ctx context.Context, a link.Alias) *entry {
 }
 
 // stale returns the entry of a live link that could be served if the table did not respond, or nil.
-func (c *cache) stale(ctx context.Context, a link.Alias) *entry {
+func (c *cache) stale(ctx context.Context, a link.Name) *entry {
 	now := c.now()
 	e, ok := c.entries.Get(string(a))
 	if !ok || !e.isLink() || e.expired(now) || now.UnixNano() >= e.staleUntil ||
@@ -199,7 +199,7 @@ func (c *cache) stale(ctx context.Context, a link.Alias) *entry {
 }
 
 // get serves a link from memory, or reads it.
-func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
+func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 	now := c.now()
 	current := c.current(ctx, now)
 	e, ok := c.entries.Get(string(a))
@@ -241,7 +241,7 @@ func (c *cache) get(ctx context.Context, a link.Alias) (linkRow, error) {
 }
 
 // read asks the table, and serves old if the table does not respond. old may be nil.
-func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, error) {
+func (c *cache) read(ctx context.Context, a link.Name, old *entry) (linkRow, error) {
 	result := shared(ctx, &c.reads, string(a), c.timeout, func(ctx context.Context) (linkRow,
 		error) {
 		return c.refresh(ctx, a)
@@ -278,7 +278,7 @@ func (c *cache) read(ctx context.Context, a link.Alias, old *entry) (linkRow, er
 
 // refresh reads the table and caches the result, unless the alias was forgotten or replaced
 // meanwhile.
-func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
+func (c *cache) refresh(ctx context.Context, a link.Name) (linkRow, error) {
 	forgotten, at := c.slot(a).Load(), c.now()
 	r, err := c.table(ctx, a)
 	if c.slot(a).Load() != forgotten {
@@ -297,26 +297,26 @@ func (c *cache) refresh(ctx context.Context, a link.Alias) (linkRow, error) {
 }
 
 // forgottenCount returns how often an alias was forgotten, or another alias of its slot.
-func (c *cache) forgottenCount(a link.Alias) uint32 {
+func (c *cache) forgottenCount(a link.Name) uint32 {
 	if c == nil {
 		return 0
 	}
 	return c.slot(a).Load()
 }
 
-func (c *cache) slot(a link.Alias) *atomic.Uint32 {
+func (c *cache) slot(a link.Name) *atomic.Uint32 {
 	return &c.forgotten[xxhash.Sum64String(string(a))%uint64(len(c.forgotten))]
 }
 
 // put caches the result of a read or write that began at a time. A zero row means "not found". It
 // is that time, not the present, that counts for its age: the process may have stood still since,
 // and have missed announcements of changes.
-func (c *cache) put(a link.Alias, r linkRow, at time.Time) { c.putAt(a, r, at, 0) }
+func (c *cache) put(a link.Name, r linkRow, at time.Time) { c.putAt(a, r, at, 0) }
 
 // putStale caches a link of the secondary as one that is already stale: the next caller gets it at
 // once, and the table is asked again after staleRetry. If the alias was forgotten since
 // forgottenCount returned forgotten, it does nothing.
-func (c *cache) putStale(a link.Alias, r linkRow, forgotten uint32) {
+func (c *cache) putStale(a link.Name, r linkRow, forgotten uint32) {
 	if c != nil && r.LongURL != "" && c.slot(a).Load() == forgotten {
 		now := c.now()
 		c.putAt(a, r, now.Add(-c.config.Fresh), now.Add(staleRetry).UnixNano())
@@ -325,11 +325,11 @@ func (c *cache) putStale(a link.Alias, r linkRow, forgotten uint32) {
 
 // putAt caches what was read at a time. Where that is stale, the table is not asked again before
 // notBefore, in Unix nanoseconds.
-func (c *cache) putAt(a link.Alias, r linkRow, at time.Time, notBefore int64) {
+func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	now := c.now()
 	e := &entry{
 		// A clone, since the alias itself would keep the whole request in memory.
-		alias: link.Alias(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner,
+		alias: link.Name(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner,
 		createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
 		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
 		counted:   clicks.DayOf(r.CountedFrom),
@@ -380,7 +380,7 @@ func (c *cache) sweep(now time.Time) {
 		return
 	}
 	go func() { // a large cache takes a while
-		var dead []link.Alias
+		var dead []link.Name
 		c.entries.IterValues(func(e *entry) (stop bool) {
 			if now.UnixNano() >= e.staleUntil {
 				dead = append(dead, e.alias)
@@ -400,12 +400,12 @@ func (c *cache) replace(r linkRow, at time.Time, forgotten uint32) {
 	if c == nil {
 		return
 	}
-	c.forget(r.Alias)
-	if c.slot(r.Alias).Load() == forgotten+1 {
-		c.put(r.Alias, r, at)
+	c.forget(r.Name)
+	if c.slot(r.Name).Load() == forgotten+1 {
+		c.put(r.Name, r, at)
 	}
-	if c.slot(r.Alias).Load() != forgotten+1 { // between the look and the put
-		c.entries.Del(string(r.Alias))
+	if c.slot(r.Name).Load() != forgotten+1 { // between the look and the put
+		c.entries.Del(string(r.Name))
 	}
 }
 
@@ -413,7 +413,7 @@ func (c *cache) replace(r linkRow, at time.Time, forgotten uint32) {
 // Later callers do not join that read. In ristretto the Set of a new key takes effect a moment
 // later, and a second Set within that moment is lost. A Del between the two makes the second one
 // count.
-func (c *cache) forget(a link.Alias) {
+func (c *cache) forget(a link.Name) {
 	if c != nil {
 		c.slot(a).Add(1)
 		c.reads.Forget(string(a))

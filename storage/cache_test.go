@@ -21,13 +21,13 @@ import (
 // memoryRows is a table in memory, for what is hard to time with a real one.
 type memoryRows struct {
 	mu    sync.Mutex
-	links map[link.Alias]link.Link
+	links map[link.Name]link.Link
 	fail  error
 	wait  chan struct{} // gets wait until it is closed, whatever their time limit; nil: they do not
 	gets  atomic.Int64
 }
 
-func (m *memoryRows) get(_ context.Context, a link.Alias) (linkRow, error) {
+func (m *memoryRows) get(_ context.Context, a link.Name) (linkRow, error) {
 	m.mu.Lock()
 	l, ok := m.links[a]
 	fail, wait := m.fail, m.wait
@@ -68,7 +68,7 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 	var nanoseconds atomic.Int64
 	start := time.Now().UTC().Truncate(time.Second)
 	r := &cacheRig{
-		table:   &memoryRows{links: map[link.Alias]link.Link{}},
+		table:   &memoryRows{links: map[link.Name]link.Link{}},
 		metrics: new(telemetry.Metrics),
 		advance: func(d time.Duration) { nanoseconds.Add(int64(d)) },
 	}
@@ -90,13 +90,13 @@ func newCacheRig(t testing.TB, bytes int64) *cacheRig {
 
 // insert adds a link to the table as a create does.
 func (r *cacheRig) insert(l link.Link) {
-	r.table.set(func() { r.table.links[l.Alias] = l })
-	r.replace(linkRow{Link: l, etag: "1"}, r.now(), r.forgottenCount(l.Alias))
+	r.table.set(func() { r.table.links[l.Name] = l })
+	r.replace(linkRow{Link: l, etag: "1"}, r.now(), r.forgottenCount(l.Name))
 }
 
 // add adds a link to the table that expires after life, or never.
-func (r *cacheRig) add(a link.Alias, life time.Duration) link.Link {
-	l := link.Link{Alias: a, LongURL: "https://example.com/" + string(a)}
+func (r *cacheRig) add(a link.Name, life time.Duration) link.Link {
+	l := link.Link{Name: a, LongURL: "https://example.com/" + string(a)}
 	if life > 0 {
 		l.ExpiresAt = r.now().Add(life)
 	}
@@ -105,7 +105,7 @@ func (r *cacheRig) add(a link.Alias, life time.Duration) link.Link {
 }
 
 // want gets a link and checks what came of it, and how often the table was read for it.
-func (r *cacheRig) want(t *testing.T, a link.Alias, wantErr error, reads int64) linkRow {
+func (r *cacheRig) want(t *testing.T, a link.Name, wantErr error, reads int64) linkRow {
 	t.Helper()
 	before := r.table.gets.Load()
 	got, err := r.get(context.Background(), a)
@@ -306,7 +306,7 @@ func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
 	for r.table.gets.Load() == 0 {
 		runtime.Gosched()
 	}
-	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/"}
+	l := link.Link{Name: "abcdef", LongURL: "https://example.com/"}
 	r.insert(l)
 	r.wait()
 	close(wait)
@@ -324,13 +324,13 @@ func TestCacheKeepsALinkOverAnOlderNotFound(t *testing.T) {
 func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
 	r := newCacheRig(t, 10<<20)
 	for i := range 200 {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("a%d", i)), LongURL: "https://example.com/"}
-		if _, err := r.get(context.Background(), l.Alias); !errors.Is(err, link.ErrNotFound) {
+		l := link.Link{Name: link.Name(fmt.Sprintf("a%d", i)), LongURL: "https://example.com/"}
+		if _, err := r.get(context.Background(), l.Name); !errors.Is(err, link.ErrNotFound) {
 			t.Fatalf("got %v", err)
 		}
 		r.insert(l)
 		r.wait()
-		if got, err := r.get(context.Background(), l.Alias); err != nil ||
+		if got, err := r.get(context.Background(), l.Name); err != nil ||
 			!linkstest.Same(got.Link, l) {
 			t.Fatalf("after %d: got %+v, %v", i, got, err)
 		}
@@ -339,7 +339,7 @@ func TestCacheKeepsALinkRightAfterANotFound(t *testing.T) {
 
 func TestCacheTurnsAPanicOfARefreshIntoAnError(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	r.cache.table = func(context.Context, link.Alias) (linkRow, error) { panic("in the SDK") }
+	r.cache.table = func(context.Context, link.Name) (linkRow, error) { panic("in the SDK") }
 	if _, err := r.get(context.Background(), "abcdef"); err == nil || !strings.Contains(err.Error(),
 		"in the SDK") {
 		t.Errorf("got %v", err)
@@ -348,7 +348,7 @@ func TestCacheTurnsAPanicOfARefreshIntoAnError(t *testing.T) {
 
 func TestCacheWritesThroughAndForgets(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	l := link.Link{Alias: "abcdef", LongURL: "https://example.com/",
+	l := link.Link{Name: "abcdef", LongURL: "https://example.com/",
 		ExpiresAt: r.now().Add(time.Hour)}
 	r.want(t, "abcdef", link.ErrNotFound, 1)
 	r.insert(l)
@@ -415,7 +415,7 @@ func TestCacheDoubtsWhatItHasUntilItAsks(t *testing.T) {
 
 func TestCacheKeepsATombstoneAsLongAsNotFound(t *testing.T) {
 	r := newCacheRig(t, 1<<20)
-	tomb := link.Link{Alias: "abcdef", GoneReason: link.StateDeleted,
+	tomb := link.Link{Name: "abcdef", GoneReason: link.StateDeleted,
 		GoneAt: r.now().Add(-time.Hour)}
 	r.table.set(func() { r.table.links["abcdef"] = tomb })
 	for _, reads := range []int64{1, 0} {
@@ -456,7 +456,7 @@ func TestCacheKnowsWhatCreateAsksFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newCacheRig(t, 1<<20)
-			test.link.Alias, test.link.LongURL = "abcdef", "https://example.com/"
+			test.link.Name, test.link.LongURL = "abcdef", "https://example.com/"
 			r.insert(test.link)
 			r.wait()
 			if got := r.want(t, "abcdef", nil, 0); !linkstest.Same(got.Link, test.link) ||
@@ -532,7 +532,7 @@ func TestAFullCacheUnderWritesKeepsServing(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					r.put(link.Alias(fmt.Sprintf("w%d-%d", w, i)), linkRow{}, r.now())
+					r.put(link.Name(fmt.Sprintf("w%d-%d", w, i)), linkRow{}, r.now())
 				}
 			}
 		})
@@ -557,22 +557,22 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 	}
 	for name, entry := range map[string]func(r *cacheRig, i int){
 		"unknown aliases": func(r *cacheRig, i int) {
-			r.put(link.Alias(fmt.Sprintf("n%07d", i)), linkRow{}, r.now())
+			r.put(link.Name(fmt.Sprintf("n%07d", i)), linkRow{}, r.now())
 		},
 		"short links": func(r *cacheRig, i int) {
-			a := link.Alias(fmt.Sprintf("s%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60),
+			a := link.Name(fmt.Sprintf("s%07d", i))
+			r.put(a, linkRow{Link: link.Link{Name: a, LongURL: strings.Repeat("x", 60),
 				ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
 		},
 		"short links of many ends": func(r *cacheRig, i int) { // as if they came over ten minutes
-			a := link.Alias(fmt.Sprintf("e%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 60),
+			a := link.Name(fmt.Sprintf("e%07d", i))
+			r.put(a, linkRow{Link: link.Link{Name: a, LongURL: strings.Repeat("x", 60),
 				ExpiresAt: r.now().Add(time.Minute + time.Duration(i)*6*time.Millisecond)}},
 				r.now())
 		},
 		"long links": func(r *cacheRig, i int) {
-			a := link.Alias(fmt.Sprintf("l%07d", i))
-			r.put(a, linkRow{Link: link.Link{Alias: a, LongURL: strings.Repeat("x", 4000),
+			a := link.Name(fmt.Sprintf("l%07d", i))
+			r.put(a, linkRow{Link: link.Link{Name: a, LongURL: strings.Repeat("x", 4000),
 				ExpiresAt: r.now().Add(24 * time.Hour)}}, r.now())
 		},
 	} {
@@ -606,7 +606,7 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 // cacheHits are the two responses that the cache gives without a call, of a cache that has them.
 var cacheHits = []struct {
 	name  string
-	alias link.Alias
+	alias link.Name
 	want  error
 }{
 	{"link", "abcdef", nil},
@@ -678,7 +678,7 @@ func TestCacheMakesRoomForTheLiving(t *testing.T) {
 	pass := func(generation string) (hits int64) {
 		before := r.metrics.CacheHit.Value()
 		for i := range links {
-			a := link.Alias(fmt.Sprintf("%s%05d", generation, i))
+			a := link.Name(fmt.Sprintf("%s%05d", generation, i))
 			if _, err := r.get(context.Background(), a); err != nil {
 				t.Fatal(err)
 			}
@@ -691,7 +691,7 @@ func TestCacheMakesRoomForTheLiving(t *testing.T) {
 	}
 	for _, generation := range []string{"a", "b"} {
 		for i := range links {
-			r.add(link.Alias(fmt.Sprintf("%s%05d", generation, i)), 0)
+			r.add(link.Name(fmt.Sprintf("%s%05d", generation, i)), 0)
 		}
 		pass(generation)
 		for end := time.Now().Add(10 * time.Second); r.dead() > 0; time.Sleep(time.Millisecond) {
@@ -729,7 +729,7 @@ func TestCacheTakesNothingOfTheSecondaryThatHasChanged(t *testing.T) {
 		if changed {
 			r.forget("abcdef")
 		}
-		r.putStale("abcdef", linkRow{Link: link.Link{Alias: "abcdef",
+		r.putStale("abcdef", linkRow{Link: link.Link{Name: "abcdef",
 			LongURL: "https://example.com/"}}, forgotten)
 		r.wait()
 		if _, there := r.entries.Get("abcdef"); there == changed {

@@ -33,7 +33,7 @@ func followed(t *testing.T) *rig {
 }
 
 // cached waits until an instance serves an alias without a call.
-func (r *rig) cached(s *storage.Links, a link.Alias) {
+func (r *rig) cached(s *storage.Links, a link.Name) {
 	r.t.Helper()
 	testutil.Eventually(r.t, "it is cached", func() bool {
 		return len(r.calls(func() { s.Get(ctx, a) })) == 0
@@ -340,7 +340,7 @@ func TestAProcessThatDidNotAskForHalfAnHour(t *testing.T) {
 		Stale: time.Hour})
 	there("a", url1, 0)(r, s)
 	r.clock.Advance(10 * time.Minute)
-	for _, a := range []link.Alias{"one", "nobody"} {
+	for _, a := range []link.Name{"one", "nobody"} {
 		r.cached(s, a)
 	}
 	r.clock.Advance(30 * time.Minute)
@@ -350,7 +350,7 @@ func TestAProcessThatDidNotAskForHalfAnHour(t *testing.T) {
 	// the second one is for the blocked hosts
 	r.wantCalls("after more", []string{poll, poll, read}, func() { s.Get(ctx, "one") })
 	r.wantCalls("not found, after more", []string{read}, func() { s.Get(ctx, "nobody") })
-	for _, a := range []link.Alias{"one", "nobody"} {
+	for _, a := range []link.Name{"one", "nobody"} {
 		r.clock.Advance(time.Second) // what is cached at the very instant counts as older
 		r.cached(s, a)
 	}
@@ -386,9 +386,9 @@ func TestChangesAreOff(t *testing.T) {
 
 // manyAliases are names that nobody has, of more than one page, and in the order of their keys
 // before "one".
-func manyAliases() (all []link.Alias) {
+func manyAliases() (all []link.Name) {
 	for i := range 1100 {
-		all = append(all, link.Alias(fmt.Sprintf("n%04d", i)))
+		all = append(all, link.Name(fmt.Sprintf("n%04d", i)))
 	}
 	return all
 }
@@ -409,14 +409,14 @@ func TestRowsOfAPoll(t *testing.T) {
 		name := fmt.Sprintf("n%03d", ago)
 		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" + at.Format("200601021504"),
 			"RowKey": at.Format("05|") + name})
-		r.cached(s, link.Alias(name))
+		r.cached(s, link.Name(name))
 	}
 	s.Get(ctx, "other") // polls
 	r.clock.Advance(past)
 	r.wantCalls("the poll", []string{poll, read}, func() { s.Get(ctx, "one more") })
 	for ago := range 180 {
 		name := fmt.Sprintf("n%03d", ago)
-		if calls := r.calls(func() { s.Get(ctx, link.Alias(name)) }); len(calls) > 0 {
+		if calls := r.calls(func() { s.Get(ctx, link.Name(name)) }); len(calls) > 0 {
 			seen[name] = true
 		}
 	}
@@ -441,7 +441,7 @@ func TestMoreChangesThanAPageHolds(t *testing.T) {
 		r.Put(r.State, rawtables.Entity{"PartitionKey": "change|" +
 			r.clock.Now().UTC().Format("200601021504"), "RowKey": "00|" + string(a)})
 	}
-	if _, err := other.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link,
+	if _, err := other.EditAll(ctx, []link.Name{"one"}, func(_ int, l link.Link) (link.Link,
 		error) {
 		l.LongURL = url2
 		return l, nil
@@ -630,7 +630,7 @@ func TestTheTableOfChangesIsMissing(t *testing.T) {
 	for name, do := range map[string]doing{
 		"one change": setURL(url2),
 		"several": func(ctx context.Context, r *rig, s *storage.Links) error {
-			_, err := s.EditAll(ctx, []link.Alias{"one", "two"}, func(_ int,
+			_, err := s.EditAll(ctx, []link.Name{"one", "two"}, func(_ int,
 				l link.Link) (link.Link, error) {
 				l.LongURL = url2
 				return l, nil
@@ -675,7 +675,7 @@ func TestEditsThatWereAnnouncedTooLongAgo(t *testing.T) {
 			r.clock.Advance(table.Timeout + time.Second)
 		}
 	})
-	errs, err := s.EditAll(ctx, []link.Alias{"one", "one"}, func(i int, l link.Link) (link.Link,
+	errs, err := s.EditAll(ctx, []link.Name{"one", "one"}, func(i int, l link.Link) (link.Link,
 		error) {
 		l.Title = fmt.Sprint("title ", i)
 		return l, nil

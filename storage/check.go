@@ -274,7 +274,7 @@ func (c *checking) old(r listedRow) bool {
 
 // link reads a link that seems to be damaged, or to which such a row leads. there reports whether
 // it exists, and judge whether that and what it says may be judged.
-func (c *checking) link(ctx context.Context, a link.Alias) (l linkRow, there, judge bool,
+func (c *checking) link(ctx context.Context, a link.Name) (l linkRow, there, judge bool,
 	err error) {
 	data, etag, err := c.s.links.rows.get(ctx, linkPartition(a), string(a))
 	if errors.Is(err, table.ErrGone) {
@@ -414,7 +414,7 @@ func wrongLink(r listedRow) string {
 func (c *checking) checkLinks(ctx context.Context) error {
 	t := c.s.links.rows
 	err := c.scan(ctx, t, nil, func(r listedRow) look {
-		a := link.Alias(r.key)
+		a := link.Name(r.key)
 		if r.partition == linkPartition(a) {
 			c.aliases.add(c.print(r.key))
 		}
@@ -456,14 +456,14 @@ func (c *checking) checkLinks(ctx context.Context) error {
 // would have had does not count if it is later.
 func (c *checking) ends(l linkRow) bool {
 	end := c.s.end(l.Link)
-	if end.IsZero() || c.expiries.has(c.print(expiryKey(end, l.Alias))) {
+	if end.IsZero() || c.expiries.has(c.print(expiryKey(end, l.Name))) {
 		return true
 	}
 	if l.DeletedAt.IsZero() && l.GoneReason == link.StateLive && end.After(c.now) {
 		return false
 	}
-	rows := c.ending.count(c.print(string(l.Alias)))
-	if l.ExpiresAt.After(end) && c.expiries.has(c.print(expiryKey(l.ExpiresAt, l.Alias))) {
+	rows := c.ending.count(c.print(string(l.Name)))
+	if l.ExpiresAt.After(end) && c.expiries.has(c.print(expiryKey(l.ExpiresAt, l.Name))) {
 		rows--
 	}
 	return rows > 0
@@ -473,10 +473,10 @@ func (c *checking) ends(l linkRow) bool {
 // or if a reaper is about to look at the link.
 func (c *checking) isListed(l linkRow) bool {
 	return l.Owner == "" || c.listed.has(c.print(ownerPartition(l.Owner), ownerKey(l.Link))) ||
-		c.due.has(c.print(string(l.Alias)))
+		c.due.has(c.print(string(l.Name)))
 }
 
-func (c *checking) lookAtLink(ctx context.Context, a link.Alias) error {
+func (c *checking) lookAtLink(ctx context.Context, a link.Name) error {
 	l, there, judge, err := c.link(ctx, a)
 	if !there || !judge {
 		return err
@@ -531,7 +531,7 @@ func (c *checking) relist(ctx context.Context, l linkRow) error {
 		return err
 	}
 	// A reaper that ends the link may have looked for the row before.
-	now, err := c.s.read(ctx, l.Alias)
+	now, err := c.s.read(ctx, l.Name)
 	if err == nil && now.Owner == l.Owner || err != nil && !errors.Is(err, link.ErrNotFound) {
 		return err
 	}
@@ -647,7 +647,7 @@ func (c *checking) checkExpiry(ctx context.Context) error {
 	})
 }
 
-func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Alias) error {
+func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Name) error {
 	t := c.s.expiry.rows
 	r, ok, err := c.get(ctx, t, r.partition, r.key)
 	if !ok {
@@ -742,7 +742,7 @@ func (c *checking) checkTotals(ctx context.Context) error {
 				if !ok {
 					return err
 				}
-				if _, there, _, err := c.link(ctx, link.Alias(r.key)); there || err != nil {
+				if _, there, _, err := c.link(ctx, link.Name(r.key)); there || err != nil {
 					return err
 				}
 				return c.found(ctx, without, t, r.rowKey, drop(t, r), "there is no such link")

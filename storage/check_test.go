@@ -43,37 +43,37 @@ func (r *rig) wellDone() {
 	r.t.Helper()
 	now := r.clock.Now().Truncate(time.Second)
 	in := func(d time.Duration) time.Time { return now.Add(d) }
-	live := link.Link{Alias: "live", LongURL: url1, CreatedAt: in(-time.Hour),
+	live := link.Link{Name: "live", LongURL: url1, CreatedAt: in(-time.Hour),
 		ExpiresAt: in(time.Hour)}
 	r.PutLink(live)
-	r.PutLink(link.Link{Alias: "own", Owner: "a", LongURL: url1, CreatedAt: in(-time.Hour)})
-	twin := link.Link{Alias: "chosen", Owner: "a", LongURL: url1, CreatedAt: in(-time.Hour)}
+	r.PutLink(link.Link{Name: "own", Owner: "a", LongURL: url1, CreatedAt: in(-time.Hour)})
+	twin := link.Link{Name: "chosen", Owner: "a", LongURL: url1, CreatedAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(twin))
 	r.Put(r.Owners, rawtables.Owner(twin))
 	// Ends that another setting had when they were written, or an import.
-	deleted := link.Link{Alias: "deleted", Owner: "a", LongURL: url2, CreatedAt: in(-time.Hour),
+	deleted := link.Link{Name: "deleted", Owner: "a", LongURL: url2, CreatedAt: in(-time.Hour),
 		DeletedAt: in(-time.Minute)}
 	r.PutLink(deleted)
-	r.Put(r.Expiry, rawtables.Due(deleted.Alias, in(time.Hour)))
-	tomb := link.Link{Alias: "tomb", GoneReason: link.StateDeleted, GoneAt: in(-time.Hour)}
+	r.Put(r.Expiry, rawtables.Due(deleted.Name, in(time.Hour)))
+	tomb := link.Link{Name: "tomb", GoneReason: link.StateDeleted, GoneAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(tomb))
-	r.Put(r.Expiry, rawtables.Due(tomb.Alias, in(100*24*time.Hour)))
-	over := link.Link{Alias: "over", LongURL: url3, CreatedAt: in(-time.Hour),
+	r.Put(r.Expiry, rawtables.Due(tomb.Name, in(100*24*time.Hour)))
+	over := link.Link{Name: "over", LongURL: url3, CreatedAt: in(-time.Hour),
 		ExpiresAt: in(-time.Hour)}
 	r.Put(r.Links, rawtables.Link(over))
-	r.Put(r.Expiry, rawtables.Due(over.Alias, in(time.Minute)))
+	r.Put(r.Expiry, rawtables.Due(over.Name, in(time.Minute)))
 	// A reaper has begun with this one, and crashed.
-	begun := link.Link{Alias: "begun", Owner: "b", LongURL: url3, CreatedAt: in(-2 * time.Hour),
+	begun := link.Link{Name: "begun", Owner: "b", LongURL: url3, CreatedAt: in(-2 * time.Hour),
 		ExpiresAt: in(-time.Minute)}
 	r.Put(r.Links, rawtables.Link(begun))
 	r.Put(r.Expiry, rawtables.Expiry(begun))
 	// It came earlier to this one's row than to that of its longer life.
-	r.Put(r.Expiry, rawtables.Due(live.Alias, in(-time.Minute)))
+	r.Put(r.Expiry, rawtables.Due(live.Name, in(-time.Minute)))
 	// An edit of this one's URL broke off.
 	moved := live
 	moved.LongURL = url2
 	r.Put(r.Index, rawtables.Index(moved))
-	move := rawtables.Due(live.Alias, in(2*time.Minute))
+	move := rawtables.Due(live.Name, in(2*time.Minute))
 	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", url2),
 		rawtables.IndexKey("", url1)
 	r.Put(r.Expiry, move)
@@ -112,7 +112,7 @@ func damages(r *rig) map[string]struct {
 } {
 	now := r.clock.Now().Truncate(time.Second)
 	later, tomorrow, inAYear := now.Add(time.Hour), now.Add(24*time.Hour), now.AddDate(1, 0, 0)
-	l := link.Link{Alias: "x1", LongURL: "https://example.com/x", CreatedAt: now,
+	l := link.Link{Name: "x1", LongURL: "https://example.com/x", CreatedAt: now,
 		ExpiresAt: tomorrow}
 	with := func(change func(*link.Link)) link.Link {
 		changed := l
@@ -139,7 +139,7 @@ func damages(r *rig) map[string]struct {
 	list := "owner|" + rawtables.Owner(link.Link{Owner: "c"})["PartitionKey"].(string)
 	listed := rawtables.Entity{"PartitionKey": list, "RowKey": hash[:16], "Hash": hash}
 	livesKey := fmt.Sprint(rawtables.Clicks("live", "p-2", now, 1, 0)["RowKey"])
-	move := rawtables.Due(l.Alias, later)
+	move := rawtables.Due(l.Name, later)
 	move["OldIndexKey"], move["NewIndexKey"] = rawtables.IndexKey("", l.LongURL),
 		rawtables.IndexKey("", url3)
 	ownerKey := rawtables.Owner(own)["RowKey"].(string)
@@ -155,7 +155,7 @@ func damages(r *rig) map[string]struct {
 		"a link without its expiry row": {put(r.Links, rawtables.Link(l)),
 			[]string{"+link-without-expiry x1"}},
 		"a link with a later expiry row": {put(r.Links, rawtables.Link(l), r.Expiry,
-			rawtables.Due(l.Alias, tomorrow.Add(time.Second))),
+			rawtables.Due(l.Name, tomorrow.Add(time.Second))),
 			[]string{"+link-without-expiry x1"}},
 		"an expired link without its expiry row": {put(r.Links,
 			rawtables.Link(with(func(l *link.Link) { l.ExpiresAt = now }))),
@@ -167,9 +167,9 @@ func damages(r *rig) map[string]struct {
 			}))), []string{"+link-without-expiry x1"}},
 		"a deleted link with its first expiry row": {put(r.Links,
 			rawtables.Link(with(func(l *link.Link) { l.DeletedAt, l.ExpiresAt = now, inAYear })),
-			r.Expiry, rawtables.Due(l.Alias, inAYear)), []string{"+link-without-expiry x1"}},
+			r.Expiry, rawtables.Due(l.Name, inAYear)), []string{"+link-without-expiry x1"}},
 		"a tombstone without its expiry row": {put(r.Links,
-			rawtables.Link(link.Link{Alias: "x1", GoneReason: link.StateExpired, GoneAt: now})),
+			rawtables.Link(link.Link{Name: "x1", GoneReason: link.StateExpired, GoneAt: now})),
 			[]string{"+link-without-expiry x1"}},
 		"an owner's link that no list has": {put(r.Links, rawtables.Link(own)),
 			[]string{"+link-not-listed x1"}},
@@ -355,7 +355,7 @@ func TestCheckFinds(t *testing.T) {
 				t.Errorf("after that, found %q, %v, want %q", found, err, want)
 			}
 			// What was there before is there still, and works.
-			for alias, want := range map[link.Alias]string{"live": url1, "own": url1,
+			for alias, want := range map[link.Name]string{"live": url1, "own": url1,
 				"deleted": url2} {
 				if l, err := s.Read(ctx, alias); err != nil || l.LongURL != want {
 					t.Errorf("%s: %+v, %v", alias, l, err)

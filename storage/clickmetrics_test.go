@@ -42,7 +42,7 @@ func TestFlushesAreMeasured(t *testing.T) {
 	}
 	flush(ctx, 0, 0, 0)
 
-	s.Clicks.Click(link.Link{Alias: "abc123"}, clicks.Click{At: r.clock.Now()})
+	s.Clicks.Click(link.Link{Name: "abc123"}, clicks.Click{At: r.clock.Now()})
 	stopped, cancel := context.WithCancel(hasty)
 	cancel()
 	flush(stopped, 1, 0, 0)

@@ -27,7 +27,7 @@ type counted struct {
 	from string
 }
 
-func countedLink(l link.Link) counted { return counted{string(l.Alias), dayCounted(l)} }
+func countedLink(l link.Link) counted { return counted{string(l.Name), dayCounted(l)} }
 
 // dayCounted returns the first day whose clicks are a link's own, "" for all.
 func dayCounted(l link.Link) string {

@@ -63,7 +63,7 @@ type Clicks struct {
 	links  *linkTable
 	owners *ownerTable
 	// a link from the cache, if there is one
-	get     func(context.Context, link.Alias) (linkRow, error)
+	get     func(context.Context, link.Name) (linkRow, error)
 	process string // random, new with each start
 
 	counter  *clicks.Counter // nil: nothing is counted
@@ -97,7 +97,7 @@ func (c *Clicks) Click(l link.Link, k clicks.Click) {
 	if c.counter == nil {
 		return
 	}
-	of := clicks.Of{Name: string(l.Alias), CountedFrom: clicks.DayOf(l.CountedFrom), Owner: l.Owner}
+	of := clicks.Of{Name: string(l.Name), CountedFrom: clicks.DayOf(l.CountedFrom), Owner: l.Owner}
 	switch {
 	case !c.counter.Click(of, &k):
 		c.config.Metrics.ClicksDropped.Add(1)

@@ -56,7 +56,7 @@ func (r *clickRig) clickAt(c *storage.Clicks, at time.Time, aliases ...string) {
 		r.people++
 		r.counted[a]++
 		r.counted[clicks.All]++
-		c.Click(link.Link{Alias: link.Alias(a)}, clicks.Click{At: at, Took: 3 * time.Millisecond,
+		c.Click(link.Link{Name: link.Name(a)}, clicks.Click{At: at, Took: 3 * time.Millisecond,
 			Visitor: visitor(r.people),
 			Names:   [clicks.Dimensions]string{"example.org", "DE", "Firefox", "Linux", "desktop"}})
 	}
@@ -331,7 +331,7 @@ func TestBatchesOfCounts(t *testing.T) {
 							k.Names[d] = fmt.Sprintf("%064d", n)
 						}
 					}
-					c.Click(link.Link{Alias: link.Alias(a)}, k)
+					c.Click(link.Link{Name: link.Name(a)}, k)
 				}
 				r.counted[a] += int64(test.visitors)
 				r.counted[clicks.All] += int64(test.visitors)
@@ -365,7 +365,7 @@ func TestCallsOfAFlush(t *testing.T) {
 		t.Errorf("nothing was counted: %v, %v", r.proxy.Calls(), err)
 	}
 	for i := range 10_000 {
-		c.Click(link.Link{Alias: link.Alias(strconv.Itoa(i))}, clicks.Click{At: r.clock.Now(), Bot: true})
+		c.Click(link.Link{Name: link.Name(strconv.Itoa(i))}, clicks.Click{At: r.clock.Now(), Bot: true})
 	}
 	// Azurite takes too long for so many
 	r.faults(faultproxy.On("SubmitTransaction", "", faultproxy.Lie))
@@ -556,7 +556,7 @@ func TestLateCounts(t *testing.T) {
 func TestLateCountsOfADayThatIsRolledUp(t *testing.T) {
 	t.Parallel()
 	r, c, first := newLateRig(t)
-	r.PutLink(link.Link{Alias: "a", LongURL: url1})
+	r.PutLink(link.Link{Name: "a", LongURL: url1})
 	if err := rollUp(ctx, r.rig, r.instance()); err != nil {
 		t.Fatal(err)
 	}
@@ -632,7 +632,7 @@ func TestClicksOfOtherLinksAndOwners(t *testing.T) {
 	yesterday := r.clock.Now().Add(-24 * time.Hour)
 	for _, l := range []link.Link{{}, {CountedFrom: yesterday}, {Owner: "ann"},
 		{CountedFrom: yesterday, Owner: "ann"}, {CountedFrom: yesterday, Owner: "bob"}} {
-		l.Alias = "a"
+		l.Name = "a"
 		for range 2 {
 			c.Click(l, clicks.Click{At: r.clock.Now()})
 			r.flush(c)
@@ -774,7 +774,7 @@ func TestClickModes(t *testing.T) {
 			r := newClickRig(t)
 			r.config.Clicks.Mode = mode
 			c := r.process()
-			c.Click(link.Link{Alias: "a"}, clicks.Click{At: r.clock.Now()})
+			c.Click(link.Link{Name: "a"}, clicks.Click{At: r.clock.Now()})
 			c.Created(1)
 			r.flush(c)
 			rows := 0
@@ -823,9 +823,9 @@ func TestClicksWhileFlushing(t *testing.T) {
 		clicking.Go(func() {
 			for n := range 1000 {
 				alias := (i + n) % len(counts)
-				c.Click(link.Link{Alias: link.Alias(fmt.Sprint("a", alias))}, clicks.Click{At: r.clock.Now(),
+				c.Click(link.Link{Name: link.Name(fmt.Sprint("a", alias))}, clicks.Click{At: r.clock.Now(),
 					Visitor: visitor(n)})
-				c.Click(link.Link{Alias: "bots"}, clicks.Click{At: r.clock.Now(), Bot: true})
+				c.Click(link.Link{Name: "bots"}, clicks.Click{At: r.clock.Now(), Bot: true})
 				c.Created(1)
 				counts[alias].Add(1)
 				time.Sleep(100 * time.Microsecond)

@@ -54,7 +54,7 @@ func TestDaysOfMonths(t *testing.T) {
 	last := r.today()
 	first := last - 399
 	r.clock.Advance(-399 * dayLong)
-	l := link.Link{Alias: "ab", Owner: "ann", LongURL: url1, CountedFrom: (first - 1).Start()}
+	l := link.Link{Name: "ab", Owner: "ann", LongURL: url1, CountedFrom: (first - 1).Start()}
 	r.PutLink(l)
 	p, q := r.instance(), r.instance()
 	for day := first; day <= last; day++ {
@@ -183,7 +183,7 @@ func TestDaysThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	today := r.today()
-	l := link.Link{Alias: "ab", LongURL: url1}
+	l := link.Link{Name: "ab", LongURL: url1}
 	r.PutLink(l)
 	for day := today - keepDays - 2; day < today-keepDays+2; day++ {
 		for _, name := range []string{"ab", clicks.OwnerName("ann")} {
@@ -230,7 +230,7 @@ func TestCountsOfEarlierLinks(t *testing.T) {
 	s := r.instance()
 	check := func(when string, from clicks.Day, want ...int64) {
 		t.Helper()
-		l := link.Link{Alias: "ab", LongURL: "https://example.com/ab", CountedFrom: from.Start()}
+		l := link.Link{Name: "ab", LongURL: "https://example.com/ab", CountedFrom: from.Start()}
 		r.Put(r.Links, rawtables.Link(l))
 		days := r.days(s, l, today-5, today)
 		links, err := s.Clicks.LinksDays(ctx, []link.Link{l}, today-5, today)
@@ -274,11 +274,11 @@ func TestOwnerDays(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	day := r.today()
-	one := link.Link{Alias: "one", Owner: "ann", LongURL: url1}
-	two := link.Link{Alias: "two", Owner: "ann", LongURL: url2, ExpiresAt: r.clock.Now().
+	one := link.Link{Name: "one", Owner: "ann", LongURL: url1}
+	two := link.Link{Name: "two", Owner: "ann", LongURL: url2, ExpiresAt: r.clock.Now().
 		Add(2 * dayLong)}
-	three := link.Link{Alias: "three", LongURL: url3}
-	bobs := link.Link{Alias: "bobs", Owner: "bob", LongURL: url1}
+	three := link.Link{Name: "three", LongURL: url3}
+	bobs := link.Link{Name: "bobs", Owner: "bob", LongURL: url1}
 	for _, l := range []link.Link{one, two, three, bobs} {
 		r.PutLink(l)
 	}
@@ -351,14 +351,14 @@ func TestDaysOfSeveralLinks(t *testing.T) {
 	from := today - 9
 	var links []link.Link
 	for i := range 40 {
-		l := link.Link{Alias: link.Alias(fmt.Sprint("link", i)), LongURL: url1,
+		l := link.Link{Name: link.Name(fmt.Sprint("link", i)), LongURL: url1,
 			CountedFrom: (from - clicks.Day(i%2)).Start()}
 		links = append(links, l)
 		r.PutLink(l)
 		for day := from; day <= today; day++ {
 			if i != 7 { // which nobody clicked
-				r.putClick(day, string(l.Alias), "p", int64(i), countedFrom(from-clicks.Day(i%2)))
-				r.putClick(day, string(l.Alias), "q", 100, countedFrom(from-clicks.Day(i%2)))
+				r.putClick(day, string(l.Name), "p", int64(i), countedFrom(from-clicks.Day(i%2)))
+				r.putClick(day, string(l.Name), "q", 100, countedFrom(from-clicks.Day(i%2)))
 			}
 		}
 	}
@@ -397,7 +397,7 @@ func TestDaysOfSeveralLinks(t *testing.T) {
 // day's table and another one drops it later: what is told is the same.
 func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 	t.Parallel()
-	l := link.Link{Alias: "ab", Owner: "ann", LongURL: "https://example.com/ab"}
+	l := link.Link{Name: "ab", Owner: "ann", LongURL: "https://example.com/ab"}
 	count := 1001 // more than a page has
 	if !*inMemory {
 		count = 2 // or it takes minutes

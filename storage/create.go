@@ -48,7 +48,7 @@ func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l
 		return link.Link{}, false, err
 	}
 	c := &creation{s: s, until: until, want: want, claimHash: claimHash}
-	if want.Alias != "" {
+	if want.Name != "" {
 		l, created, err = c.createChosen(ctx)
 	} else {
 		l, created, err = c.create(ctx)
@@ -100,7 +100,7 @@ func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err er
 			return indexRow{}, link.Link{}, errStale
 		case err != nil:
 			return indexRow{}, link.Link{}, err
-		case c.own.Alias != "" && seen.alias == string(c.own.Alias):
+		case c.own.Name != "" && seen.alias == string(c.own.Name):
 			return seen, c.own.Link, nil
 		}
 		if l, err = c.live(ctx, seen); !errors.Is(err, errMoved) {
@@ -117,7 +117,7 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		}
 	}
 	// Some process may have cached that there is no such link.
-	if err := c.s.changes.tell(ctx, string(c.want.Alias)); err != nil {
+	if err := c.s.changes.tell(ctx, string(c.want.Name)); err != nil {
 		return link.Link{}, false, err
 	}
 	there, err := c.insertChosen(ctx)
@@ -166,7 +166,7 @@ func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) 
 		if err := c.insertAs(ctx, c.want); !errors.Is(err, table.ErrExists) {
 			return c.own, err
 		}
-		there, err := c.s.links.get(ctx, c.want.Alias)
+		there, err := c.s.links.get(ctx, c.want.Name)
 		switch {
 		case errors.Is(err, link.ErrNotFound) && !c.takeOver:
 			// The rows were left behind by a create that broke off, which this create may repeat,
@@ -263,7 +263,7 @@ func (c *creation) insert(ctx context.Context) error {
 			return err
 		}
 		l := c.want
-		l.Alias = a
+		l.Name = a
 		if err = c.insertAs(ctx, l); !errors.Is(err, table.ErrExists) {
 			return err
 		}
@@ -297,7 +297,7 @@ func (c *creation) insertAs(ctx context.Context, l link.Link) error {
 		return err
 	}
 	c.own.expiryETag = c.ownExpiry
-	begun, forgotten := c.s.config.Now(), c.s.cache.forgottenCount(l.Alias)
+	begun, forgotten := c.s.config.Now(), c.s.cache.forgottenCount(l.Name)
 	c.own, err = c.s.links.insert(ctx, c.own)
 	if err == nil {
 		c.s.cache.replace(c.own, begun, forgotten)
@@ -336,7 +336,7 @@ func (c *creation) insertBefore(ctx context.Context) error {
 			c.ownExpiry, err = c.s.expiry.insert(ctx, c.own, c.due())
 		}
 		if c.takeOver && errors.Is(err, table.ErrExists) {
-			_, err = c.s.expiry.put(ctx, c.due(), c.own.Alias)
+			_, err = c.s.expiry.put(ctx, c.due(), c.own.Name)
 		}
 		return err
 	}
@@ -349,7 +349,7 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		}
 		return err
 	}
-	if c.want.Alias != "" {
+	if c.want.Name != "" {
 		// The rows are inserted one after the other: many callers may want the alias at this very
 		// second, and most of them end here.
 		if err := expiry(); err != nil {
@@ -368,14 +368,14 @@ func (c *creation) dropBefore(ctx context.Context) {
 	left := func(err error) {
 		// ErrChanged means that another create has taken over the row
 		if err != nil && !errors.Is(err, table.ErrChanged) {
-			c.s.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Alias, "error", err)
+			c.s.config.Log.Warn(telemetry.LogExpiryRowLeft, "alias", c.own.Name, "error", err)
 		}
 	}
 	if c.ownListed != "" {
 		left(c.s.owners.delete(ctx, c.own.Link, c.ownListed))
 	}
 	if c.ownExpiry != "" {
-		partition, key := expiryKey(c.due(), c.own.Alias)
+		partition, key := expiryKey(c.due(), c.own.Name)
 		left(c.s.expiry.delete(ctx, rowKey{partition, key, c.ownExpiry}))
 	}
 }
@@ -394,8 +394,8 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 		if late {
 			// An insert may still arrive after the own link has moved on, or is gone. By the guard,
 			// the reaper finds the row.
-			if _, err := c.s.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
-				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Alias, "error", err)
+			if _, err := c.s.guard(ctx, c.own.Name, indexKey(c.own.Link)); err != nil {
+				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Name, "error", err)
 			}
 		}
 		if overdue := c.until.inTime(); overdue != nil {
@@ -414,7 +414,7 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 		switch {
 		case errors.Is(err, errStale):
 			continue
-		case err == nil && l.Alias == c.own.Alias:
+		case err == nil && l.Name == c.own.Name:
 			return l, true, nil // an earlier try was applied, and its response was lost
 		case err == nil, errors.Is(err, link.ErrDisabled):
 			c.undo(ctx)
@@ -427,10 +427,10 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 // between leaves no link without these rows. It is best effort: if it fails, the reaper deletes
 // them when their time has come.
 func (c *creation) undo(ctx context.Context) {
-	defer c.s.cache.forget(c.own.Alias)
-	c.s.cache.forget(c.own.Alias)
+	defer c.s.cache.forget(c.own.Name)
+	c.s.cache.forget(c.own.Name)
 	if err := c.s.links.delete(ctx, c.own); err != nil {
-		c.s.config.Log.Warn(telemetry.LogLinkLeft, "alias", c.own.Alias, "error", err)
+		c.s.config.Log.Warn(telemetry.LogLinkLeft, "alias", c.own.Name, "error", err)
 		return
 	}
 	c.dropBefore(ctx)
@@ -448,24 +448,24 @@ func (c *creation) repair(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	failed := func(left string, err error) {
-		c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Alias,
+		c.s.config.Log.Error(telemetry.LogCreateTooLate, "left", left, "alias", c.own.Name,
 			"error", err)
 	}
 	if !c.own.ExpiresAt.IsZero() {
 		// The row is written anew, since a reaper that found no link may be about to delete the old
 		// one.
-		if _, err := c.s.expiry.put(ctx, c.due(), c.own.Alias); err != nil {
+		if _, err := c.s.expiry.put(ctx, c.due(), c.own.Name); err != nil {
 			failed("a link without its expiry row", err)
 		}
 	}
-	if c.want.Alias == "" {
+	if c.want.Name == "" {
 		// A reaper that is ending the link may have looked for its row of the index before that row
 		// was inserted. By the guard, a later run looks once more.
-		if _, err := c.s.guard(ctx, c.own.Alias, indexKey(c.own.Link)); err != nil {
+		if _, err := c.s.guard(ctx, c.own.Name, indexKey(c.own.Link)); err != nil {
 			failed("perhaps an index row without its link", err)
 		}
 	}
-	there, err := c.s.links.get(ctx, c.own.Alias)
+	there, err := c.s.links.get(ctx, c.own.Name)
 	if err == nil && there.createID == c.own.createID && there.Owner != "" {
 		if err := c.s.owners.put(ctx, there); err != nil {
 			failed("a link that its owner's list lacks", err)
@@ -475,7 +475,7 @@ func (c *creation) repair(ctx context.Context) {
 		!errors.Is(err, link.ErrNotFound) {
 		return
 	}
-	if err := c.s.index.remove(ctx, indexKey(c.own.Link), c.own.Alias); err != nil {
+	if err := c.s.index.remove(ctx, indexKey(c.own.Link), c.own.Name); err != nil {
 		failed("an index row without its link", err)
 	}
 }

@@ -169,7 +169,7 @@ func leadsTo(urls ...string) func(t *testing.T, r *rig, s *storage.Links) {
 func lacksNothing(t *testing.T, r *rig, s *storage.Links) {
 	t.Helper()
 	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created ||
-		l.Alias != "one" {
+		l.Name != "one" {
 		t.Errorf("its URL has %+v, created %t, %v", l, created, err)
 	}
 	if links, _, err := s.List(ctx, "a", "",
@@ -185,11 +185,11 @@ func claimed(t *testing.T, r *rig, s *storage.Links) {
 		t.Errorf("got %+v, %v, want it claimed", l, err)
 	}
 	if got, _, err := s.Create(ctx, r.wish("", "", url1, time.Hour), ""); err != nil ||
-		got.Alias == "one" {
+		got.Name == "one" {
 		t.Errorf("a stranger is given %+v, %v", got, err)
 	}
 	if got, _, err := s.Create(ctx, r.wish("a", "", url1, time.Hour), ""); err != nil ||
-		got.Alias != "one" {
+		got.Name != "one" {
 		t.Errorf("its owner is given %+v, %v", got, err)
 	}
 }
@@ -362,15 +362,15 @@ func TestARenewalBetweenTwoCreates(t *testing.T) {
 					both = false
 					test.before(r, other)
 					owner := r.Rows(r.Links)[0]["Owner"]
-					give := func(s *storage.Links) link.Alias {
+					give := func(s *storage.Links) link.Name {
 						l, _, err := s.Create(ctx, r.wish(fmt.Sprint(cmp.Or(owner, "")), "", url1,
 							time.Hour), "")
 						if err != nil {
 							t.Error(err)
 						}
-						return l.Alias
+						return l.Name
 					}
-					var given link.Alias
+					var given link.Name
 					renewed := false
 					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
 						switch {
@@ -438,8 +438,8 @@ func TestALinkThatIsGivenWhileItIsReaped(t *testing.T) {
 			}
 			r.proxy.Wait()
 			r.proxy.Reset()
-			if met && !isOne(renewed, either) || both && given.Alias != again.Alias {
-				t.Errorf("given %s, then %s, %v", given.Alias, again.Alias, renewed)
+			if met && !isOne(renewed, either) || both && given.Name != again.Name {
+				t.Errorf("given %s, then %s, %v", given.Name, again.Name, renewed)
 			}
 			r.endAll(other)
 			if t.Failed() {
@@ -501,7 +501,7 @@ func TestALinkKeepsItsPlaceInTheIndex(t *testing.T) {
 				row := r.Rows(r.Links)[0]
 				l, created, err := other.Create(ctx, r.wish(fmt.Sprint(cmp.Or(row["Owner"], "")),
 					"", row["LongUrl"].(string), 0), "")
-				if err != nil || created || string(l.Alias) != row["RowKey"] {
+				if err != nil || created || string(l.Name) != row["RowKey"] {
 					t.Errorf("%v: got %+v, created %t, %v", row, l, created, err)
 				}
 				r.endAll(other)
@@ -522,7 +522,7 @@ func TestACreateThatStoodStill(t *testing.T) {
 	there("a", url1, 0, deleteOne)(r, other)
 	var given link.Link
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-		if c.Operation == "GetEntity" && c.Target == r.Links && given.Alias == "" {
+		if c.Operation == "GetEntity" && c.Target == r.Links && given.Name == "" {
 			var err error
 			if given, _, err = other.Create(ctx, r.wish("a", "", url1, 0), ""); err == nil {
 				err = restoreOne(ctx, r, other)
@@ -535,8 +535,8 @@ func TestACreateThatStoodStill(t *testing.T) {
 		return faultproxy.None
 	})
 	l, _, err := r.instance().Create(ctx, r.wish("a", "", url1, 0), "")
-	if err == nil && l.Alias != given.Alias {
-		t.Errorf("given %s, and then %s", given.Alias, l.Alias)
+	if err == nil && l.Name != given.Name {
+		t.Errorf("given %s, and then %s", given.Name, l.Name)
 	}
 }
 
@@ -666,7 +666,7 @@ func TestALinkThatArrivesTooLate(t *testing.T) {
 // anyURL leads the one link that there is elsewhere.
 func anyURL(url string) doing {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
-		_, err := s.Edit(ctx, link.Alias(r.Rows(r.Links)[0]["RowKey"].(string)),
+		_, err := s.Edit(ctx, link.Name(r.Rows(r.Links)[0]["RowKey"].(string)),
 			false, func(l link.Link) (link.Link, error) {
 				l.LongURL, l.UpdatedAt = url, r.clock.Now()
 				return l, nil

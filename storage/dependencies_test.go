@@ -64,7 +64,7 @@ func TestWhatStorageAnswersIsReported(t *testing.T) {
 		"errors that are expected": {
 			func(t *testing.T, r *rig, s *storage.Links) {
 				l := r.create(s, "https://example.com/", time.Minute)
-				if _, err := s.Get(ctx, l.Alias); err != nil {
+				if _, err := s.Get(ctx, l.Name); err != nil {
 					t.Error(err)
 				}
 				if _, err := s.Get(ctx, "nobody"); err == nil {

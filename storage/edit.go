@@ -32,7 +32,7 @@ const (
 // for too long. A client that disconnects does not cut it short. Errors: those of change;
 // link.ErrBlocked if the new long URL is blocked; link.ErrNotFound, also for a tombstone;
 // link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
-func (s *Links) Edit(ctx context.Context, a link.Alias, once bool,
+func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
@@ -44,9 +44,9 @@ func (s *Links) Edit(ctx context.Context, a link.Alias, once bool,
 // of the link. An alias may be there more than once. EditAll returns the error of each edit, or one
 // error if it did nothing at all. All edits together take at most as long as one Edit, because
 // other processes look for an announcement for about a minute only.
-func (s *Links) EditAll(ctx context.Context, aliases []link.Alias,
+func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 	change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
-	at := map[link.Alias][]int{}
+	at := map[link.Name][]int{}
 	var names []string
 	for i, a := range aliases {
 		if at[a] == nil {
@@ -65,7 +65,7 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Alias,
 	var all errgroup.Group
 	all.SetLimit(editConcurrency)
 	for _, name := range names {
-		a := link.Alias(name)
+		a := link.Name(name)
 		all.Go(func() error {
 			for _, i := range at[a] {
 				errs[i] = table.Safely(func() error {
@@ -95,7 +95,7 @@ type editing struct {
 	told  bool // the change was announced to other processes
 }
 
-func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link) (link.Link,
+func (e *editing) edit(ctx context.Context, a link.Name, change func(link.Link) (link.Link,
 	error)) (link.Link, error) {
 	var l linkRow
 	var err error
@@ -111,7 +111,7 @@ func (e *editing) edit(ctx context.Context, a link.Alias, change func(link.Link)
 }
 
 // try reads, changes and writes the link once. table.ErrChanged: another edit came in between.
-func (e *editing) try(ctx context.Context, a link.Alias, change func(link.Link) (link.Link,
+func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (link.Link,
 	error)) (linkRow, error) {
 	was, err := e.s.read(ctx, a)
 	if err != nil {
@@ -184,7 +184,7 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 		next.expiryETag = ""
 	}
 	if due := e.s.due(next.Link); !due.IsZero() && !e.s.end(next.Link).Equal(e.s.end(was.Link)) {
-		etag, err := e.s.expiry.put(ctx, due, next.Alias)
+		etag, err := e.s.expiry.put(ctx, due, next.Name)
 		if err != nil {
 			return rowKey{}, false, err
 		}
@@ -199,7 +199,7 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 	if before == after && !over && !restored {
 		return rowKey{}, false, nil
 	}
-	if guard, err = e.s.guard(ctx, next.Alias, before, after); err != nil {
+	if guard, err = e.s.guard(ctx, next.Name, before, after); err != nil {
 		return rowKey{}, false, err
 	}
 	if claimed {
@@ -216,7 +216,7 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, enters bool) {
 	left := func(err error) bool {
 		if err != nil {
-			e.s.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Alias, "error", err)
+			e.s.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Name, "error", err)
 		}
 		return err != nil
 	}
@@ -226,7 +226,7 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 		// has given the link this end again, the row has another ETag by now. A row that is due, or
 		// nearly due, is left. A reaper may have deleted what leads to the link and then crashed,
 		// and the next reaper that finds the row puts that back.
-		partition, key := expiryKey(was.ExpiresAt, was.Alias)
+		partition, key := expiryKey(was.ExpiresAt, was.Name)
 		if err := e.s.expiry.delete(ctx, rowKey{partition, key, was.expiryETag}); !errors.Is(err,
 			table.ErrChanged) {
 			left(err)
@@ -256,7 +256,7 @@ func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (l
 	if err != nil && !errors.Is(err, table.ErrGone) {
 		return false, err
 	}
-	led := err == nil && old.alias == string(was.Alias)
+	led := err == nil && old.alias == string(was.Name)
 	if led || enters {
 		if late, err = e.s.enterIndex(ctx, next); err != nil {
 			return late, err
@@ -266,7 +266,7 @@ func (e *editing) lead(ctx context.Context, was, next link.Link, enters bool) (l
 		// The create of the link may be about to enter it under the old key.
 		return late || e.s.config.Now().Sub(was.CreatedAt) < guardAfter, nil
 	}
-	there, err := e.s.links.get(ctx, was.Alias)
+	there, err := e.s.links.get(ctx, was.Name)
 	if err != nil && !decided(err) || err == nil && indexKey(there.Link) == key {
 		return true, err // another edit has gone back to the old key
 	}
@@ -284,16 +284,16 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 	defer cancel()
 	var err error
 	if due := e.s.due(next.Link); !due.IsZero() {
-		_, err = e.s.expiry.put(ctx, due, next.Alias)
+		_, err = e.s.expiry.put(ctx, due, next.Name)
 	}
 	if err == nil && next.Owner != "" {
 		err = e.s.owners.put(ctx, next)
 	}
 	if err == nil {
-		_, err = e.s.guard(ctx, next.Alias, indexKey(was.Link), indexKey(next.Link))
+		_, err = e.s.guard(ctx, next.Name, indexKey(was.Link), indexKey(next.Link))
 	}
 	if err != nil {
 		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row",
-			"alias", next.Alias, "error", err)
+			"alias", next.Name, "error", err)
 	}
 }

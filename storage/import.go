@@ -33,14 +33,14 @@ const importConcurrency = 32
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
 	// of those of which the first is not decided: else a later one could be made instead of it
-	before := map[link.Alias]error{}
+	before := map[link.Name]error{}
 	for _, turn := range turns(links) {
 		var all errgroup.Group
 		all.SetLimit(importConcurrency)
 		for batch := range slices.Chunk(turn, table.MaxBatch) {
 			told := s.tellImport(ctx, links, batch)
 			for _, i := range batch {
-				failed := cmp.Or(before[links[i].Alias], told)
+				failed := cmp.Or(before[links[i].Name], told)
 				all.Go(func() error {
 					done[i] = s.importOne(ctx, links[i], failed)
 					return nil
@@ -50,7 +50,7 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 		_ = all.Wait()
 		for _, i := range turn {
 			if err := done[i].Err; errors.Is(err, link.ErrUnavailable) {
-				before[links[i].Alias] = err
+				before[links[i].Name] = err
 			}
 		}
 	}
@@ -59,10 +59,10 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 
 // turns splits links, by their indices, so that an alias that comes again is in a later turn.
 func turns(links []link.Link) (turns [][]int) {
-	seen := map[link.Alias]int{}
+	seen := map[link.Name]int{}
 	for i, l := range links {
-		n := seen[l.Alias]
-		seen[l.Alias]++
+		n := seen[l.Name]
+		seen[l.Name]++
 		if n == len(turns) {
 			turns = append(turns, nil)
 		}
@@ -81,7 +81,7 @@ func (s *Links) tellImport(ctx context.Context, links []link.Link, batch []int) 
 	defer cancel()
 	var names []string
 	for _, i := range batch {
-		names = append(names, string(links[i].Alias))
+		names = append(names, string(links[i].Name))
 	}
 	return table.Safely(func() error { return s.changes.tell(ctx, names...) })
 }
@@ -156,7 +156,7 @@ func met(want link.Link, there linkRow, now time.Time) error {
 // TryImport returns what Import would, and what is there, and only reads. What earlier calls and
 // this one would have made is in made: by alias, a hash of the long URL.
 func (s *Links) TryImport(ctx context.Context, links []link.Link,
-	made map[link.Alias]uint64) []link.Imported {
+	made map[link.Name]uint64) []link.Imported {
 	there, errs := make([]linkRow, len(links)), make([]error, len(links))
 	var all errgroup.Group
 	all.SetLimit(importConcurrency)
@@ -172,7 +172,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 				if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
 					return err
 				}
-				there[i], err = s.links.get(ctx, l.Alias)
+				there[i], err = s.links.get(ctx, l.Name)
 				return err
 			})
 			return nil
@@ -181,7 +181,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 	_ = all.Wait()
 	done := make([]link.Imported, len(links))
 	for i, l := range links {
-		url, again := made[l.Alias]
+		url, again := made[l.Name]
 		switch err := errs[i]; {
 		case err == nil:
 			done[i].There = &there[i].Link
@@ -196,7 +196,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 			done[i].Err = link.ErrAliasTaken
 		default:
 			done[i] = link.Imported{Link: l, Created: !again}
-			made[l.Alias] = xxhash.Sum64String(l.LongURL)
+			made[l.Name] = xxhash.Sum64String(l.LongURL)
 		}
 	}
 	return done

@@ -20,7 +20,7 @@ import (
 )
 
 // former is a link of another service, made a year ago.
-func (r *rig) former(owner string, a link.Alias, url string) link.Link {
+func (r *rig) former(owner string, a link.Name, url string) link.Link {
 	l := r.wish(owner, a, url, 0)
 	l.CreatedAt = r.clock.Now().AddDate(-1, 0, 0)
 	return l
@@ -114,11 +114,11 @@ func TestImport(t *testing.T) {
 	// One of those without an owner is in the index, and is what their URL gets.
 	r.WantRows(4, 1, 1)
 	if l, created, err := s.Create(ctx, r.wish("", "", url1, time.Hour), ""); err != nil ||
-		created || l.Alias != "free" && l.Alias != "second" {
+		created || l.Name != "free" && l.Name != "second" {
 		t.Errorf("got %+v, created %t, %v", l, created, err)
 	}
 	if l, _, err := s.List(ctx, "a", "", 10, func(link.Link) bool { return true }); err != nil ||
-		len(l) != 1 || l[0].Alias != "Full_-1" {
+		len(l) != 1 || l[0].Name != "Full_-1" {
 		t.Errorf("its owner sees %v, %v", l, err)
 	}
 	before := r.rows()
@@ -144,7 +144,7 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 	if err := reap(ctx, r, s); err != nil {
 		t.Fatal(err)
 	}
-	for a, change := range map[link.Alias]func(l *link.Link){
+	for a, change := range map[link.Name]func(l *link.Link){
 		"deleted":  func(l *link.Link) { l.DeletedAt = r.clock.Now() },
 		"disabled": func(l *link.Link) { l.Disabled = true },
 	} {
@@ -165,18 +165,18 @@ func TestImportMeetsWhatIsThere(t *testing.T) {
 	}
 	want := []string{"there", taken, taken, deleted, "there", taken, "made", "there", taken, "made"}
 	before := r.rows()
-	made := map[link.Alias]uint64{}
+	made := map[link.Name]uint64{}
 	tried := s.TryImport(ctx, links, made)
 	r.wantSame("tried", whatOf(tried), want)
 	// a tombstone and a damaged row have none
 	for i, owner := range []string{"a", "a", "", "a", "a", ""} {
 		if there := tried[i].There; there == nil || there.Owner != owner {
-			t.Errorf("%s: found %+v, want a link of %q", links[i].Alias, there, owner)
+			t.Errorf("%s: found %+v, want a link of %q", links[i].Name, there, owner)
 		}
 	}
 	for i, d := range tried[6:] {
 		if d.There != nil {
-			t.Errorf("%s: found %+v", links[6+i].Alias, d.There)
+			t.Errorf("%s: found %+v", links[6+i].Name, d.There)
 		}
 	}
 	r.wantSame("tried later", whatOf(s.TryImport(ctx, links[6:], made)),
@@ -200,7 +200,7 @@ func TestImportOfABlockedHost(t *testing.T) {
 	links := []link.Link{r.former("a", "one", "https://www.EXAMPLE.com./"),
 		r.former("a", "two", "https://example.org/")}
 	want := []string{link.ErrBlocked.Error(), "made"}
-	r.wantSame("tried", whatOf(s.TryImport(ctx, links, map[link.Alias]uint64{})), want)
+	r.wantSame("tried", whatOf(s.TryImport(ctx, links, map[link.Name]uint64{})), want)
 	r.wantSame("done", imports(s, links...), want)
 	r.WantRows(1, 0, 0)
 }
@@ -225,7 +225,7 @@ func TestImportOfWhatHasEnded(t *testing.T) {
 		t.Errorf("got %+v, %v", done, err)
 	}
 	for _, l := range []link.Link{past, soon} {
-		if got, err := s.Get(ctx, l.Alias); err != nil || got.GoneReason != link.StateExpired ||
+		if got, err := s.Get(ctx, l.Name); err != nil || got.GoneReason != link.StateExpired ||
 			!got.GoneAt.Equal(l.ExpiresAt) {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -236,7 +236,7 @@ func TestImportOfWhatHasEnded(t *testing.T) {
 	lasting := r.former("", "soon", url2)
 	want := []string{"there", "there", link.ErrAliasTaken.Error()}
 	r.wantSame("tried when they are gone", whatOf(s.TryImport(ctx, []link.Link{past, soon, lasting},
-		map[link.Alias]uint64{})), want)
+		map[link.Name]uint64{})), want)
 	r.wantSame("imported when they are gone", imports(s, past, soon, lasting), want)
 	r.wantSame("rows when they are gone", r.rows(), before)
 	r.endAll(r.other())
@@ -288,13 +288,13 @@ func TestImportedClicks(t *testing.T) {
 // many is a file of 120 links: with owners and ends and without, two of an alias now and then.
 func (r *rig) many() (links []link.Link) {
 	for i := range 120 {
-		l := r.former([]string{"", "a", "b"}[i%3], link.Alias(fmt.Sprintf("m%d", i)),
+		l := r.former([]string{"", "a", "b"}[i%3], link.Name(fmt.Sprintf("m%d", i)),
 			fmt.Sprintf("https://example.com/%d", i%100))
 		if i%4 == 0 {
 			l.ExpiresAt = r.clock.Now().Add(time.Duration(i+2) * time.Hour)
 		}
 		if again(i) {
-			l.Alias, l.LongURL = links[i-20].Alias, links[i-20-i/60].LongURL
+			l.Name, l.LongURL = links[i-20].Name, links[i-20-i/60].LongURL
 		}
 		l.Before.Clicks = int64(i)
 		links = append(links, l)

@@ -17,7 +17,7 @@ const guardAfter = 2 * time.Minute
 // guard inserts an expiry row that makes the reaper look at a link, and at the rows of the index
 // with these keys, one or two, once the writes that follow are over. The caller deletes the expiry
 // row after these writes, unless one of them may still arrive late.
-func (s *Links) guard(ctx context.Context, a link.Alias, keys ...string) (rowKey, error) {
+func (s *Links) guard(ctx context.Context, a link.Name, keys ...string) (rowKey, error) {
 	e := newExpiry(s.soon(guardAfter), a)
 	e.OldIndexKey, e.NewIndexKey = keys[0], keys[len(keys)-1]
 	return s.expiry.insertFree(ctx, e)
@@ -40,13 +40,13 @@ func (s *Links) endsSoon(l link.Link) bool {
 // the link again after its row, so that a row stays that another process has inserted since.
 func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn bool, err error) {
 	seen, err := s.index.get(ctx, key)
-	if errors.Is(err, table.ErrGone) || err == nil && seen.alias != string(l.Alias) {
+	if errors.Is(err, table.ErrGone) || err == nil && seen.alias != string(l.Name) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	now, err := s.links.get(ctx, l.Alias)
+	now, err := s.links.get(ctx, l.Name)
 	if err == nil && now.etag != l.etag || errors.Is(err, link.ErrNotFound) {
 		err = table.ErrChanged
 	}
@@ -72,7 +72,7 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	if err != nil || added == "" {
 		return late, err
 	}
-	there, err := s.links.get(ctx, l.Alias)
+	there, err := s.links.get(ctx, l.Name)
 	if err != nil && !decided(err) || err == nil && there.LongURL == l.LongURL &&
 		there.Owner == l.Owner {
 		return late, err
@@ -87,7 +87,7 @@ func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
 	if _, err := s.index.get(ctx, key); !errors.Is(err, table.ErrGone) {
 		return err
 	}
-	guard, err := s.guard(ctx, l.Alias, key)
+	guard, err := s.guard(ctx, l.Name, key)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ var (
 
 func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
-		errs, err := s.EditAll(ctx, []link.Alias{"one"}, func(_ int, l link.Link) (link.Link,
+		errs, err := s.EditAll(ctx, []link.Name{"one"}, func(_ int, l link.Link) (link.Link,
 			error) {
 			if l.Owner != "" || l.State(r.clock.Now()) != link.StateLive {
 				return l, nil
@@ -97,7 +97,7 @@ func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.L
 	}
 }
 
-func create(owner string, a link.Alias, url string, life time.Duration) func(context.Context, *rig,
+func create(owner string, a link.Name, url string, life time.Duration) func(context.Context, *rig,
 	*storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
 		_, _, err := s.Create(ctx, r.wish(owner, a, url, life), "")
@@ -136,8 +136,8 @@ func reap(ctx context.Context, r *rig, s *storage.Links) error {
 }
 
 // wish is a link to be made, for ever if life is zero.
-func (r *rig) wish(owner string, a link.Alias, url string, life time.Duration) link.Link {
-	l := link.Link{Alias: a, Owner: owner, LongURL: url, CreatedAt: r.clock.Now(),
+func (r *rig) wish(owner string, a link.Name, url string, life time.Duration) link.Link {
+	l := link.Link{Name: a, Owner: owner, LongURL: url, CreatedAt: r.clock.Now(),
 		StatusCode: link.DefaultStatusCode}
 	if life > 0 {
 		l.ExpiresAt = l.CreatedAt.Add(life)
@@ -275,7 +275,7 @@ func (r *rig) endAll(s *storage.Links) {
 			continue
 		}
 		must(func() error {
-			_, err := s.Edit(ctx, link.Alias(row["RowKey"].(string)),
+			_, err := s.Edit(ctx, link.Name(row["RowKey"].(string)),
 				false, func(l link.Link) (link.Link, error) {
 					return l.Deleted(true, r.clock.Now())
 				})

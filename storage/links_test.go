@@ -42,8 +42,8 @@ func TestRowsAreInTheDocumentedFormat(t *testing.T) {
 	r.config.Random = linkstest.Draws("\x24\x25\x0a\x0b\x00\x01")
 	s := r.open(nil)
 	l := r.create(s, "https://example.com/a", time.Hour)
-	if l.Alias != "abAB01" {
-		t.Fatalf("alias %s", l.Alias)
+	if l.Name != "abAB01" {
+		t.Fatalf("alias %s", l.Name)
 	}
 	created, expires := l.CreatedAt.Format(time.RFC3339), l.ExpiresAt.Format(time.RFC3339)
 	// printf 'https://example.com/a' | sha256sum
@@ -89,7 +89,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 	s := r.open(nil)
 	for name, test := range map[string]struct {
 		partition string
-		alias     link.Alias
+		alias     link.Name
 		more      rawtables.Entity
 		want      link.Link
 	}{
@@ -101,7 +101,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 				time.UTC)}},
 		"the URL alone":             {"pl", "plain", nil, link.Link{}},
 		"an alias of one character": {"xx", "q", nil, link.Link{}},
-		"an alias of 32":            {"--", link.Alias(strings.Repeat("-", 32)), nil, link.Link{}},
+		"an alias of 32":            {"--", link.Name(strings.Repeat("-", 32)), nil, link.Link{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := rawtables.Entity{"PartitionKey": test.partition, "RowKey": string(test.alias),
@@ -110,7 +110,7 @@ func TestRowsOfOtherPrograms(t *testing.T) {
 				e[k] = v
 			}
 			r.Put(r.Links, e)
-			test.want.Alias, test.want.LongURL = test.alias, "https://example.com/ü"
+			test.want.Name, test.want.LongURL = test.alias, "https://example.com/ü"
 			if got, err := s.Get(ctx, test.alias); err != nil || !linkstest.Same(got, test.want) {
 				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
 			}
@@ -173,14 +173,14 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		index, "InsertEntity ShortUrlsExpiryIndex", "InsertEntity ShortUrls",
 		"InsertEntity UrlIndex")
 	testutil.Eventually(t, "the link is cached", func() bool {
-		return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
+		return len(r.calls(func() { warm.Get(ctx, l.Name) })) == 0
 	})
-	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Alias) }))
+	check("redirect, cached", r.calls(func() { warm.Get(ctx, l.Name) }))
 	check("shorten, known URL, for the first time",
 		r.calls(func() { warm.Create(ctx, r.want("https://example.com/", time.Hour), "") }),
 		index, "UpdateEntity ShortUrls")
 	testutil.Eventually(t, "it is cached again", func() bool {
-		return len(r.calls(func() { warm.Get(ctx, l.Alias) })) == 0
+		return len(r.calls(func() { warm.Get(ctx, l.Name) })) == 0
 	})
 	l.Shared = true
 	check("shorten, known URL, cached",
@@ -204,7 +204,7 @@ func TestStorageCallsPerOperation(t *testing.T) {
 		for range 1000 {
 			all.Go(func() {
 				if got, err := uncached.Get(storage.WatchedContext{Context: ctx, Waiting: &waiting},
-					l.Alias); err != nil || !linkstest.Same(got, l) {
+					l.Name); err != nil || !linkstest.Same(got, l) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			})
@@ -292,14 +292,14 @@ func TestFaultsWhileAStaleIndexRowIsReplaced(t *testing.T) {
 			}
 			r.WantRows(2, 1, 2)
 			r.WantNoLeak()
-			if index = r.Rows(r.Index)[0]; index["Alias"] != string(l.Alias) ||
+			if index = r.Rows(r.Index)[0]; index["Alias"] != string(l.Name) ||
 				index["Note"] != "of another program" {
 				t.Errorf("the index row is %v", index)
 			}
 			if done, err := s.Reap(ctx); err != nil || done.Deleted != 1 {
 				t.Errorf("reaped %+v, %v", done, err)
 			}
-			if _, err := s.Get(ctx, old.Alias); !errors.Is(err, link.ErrNotFound) {
+			if _, err := s.Get(ctx, old.Name); !errors.Is(err, link.ErrNotFound) {
 				t.Errorf("the old link: %v", err)
 			}
 			r.WantRows(1, 1, 1)
@@ -338,7 +338,7 @@ func TestStorageThatFailsForGoodDuringCreate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := r.open(nil).Get(ctx, l.Alias); err != nil ||
+				if got, err := r.open(nil).Get(ctx, l.Name); err != nil ||
 					!linkstest.Same(got, l) {
 					t.Errorf("got %+v, %v, want %+v", got, err, l)
 				}
@@ -578,7 +578,7 @@ func TestACachedExpiryIsNotBelievedByCreate(t *testing.T) {
 	s := r.open(withCache)
 	l := r.create(s, "https://example.com/", 5*time.Minute)
 	testutil.Eventually(t, "the link is cached", func() bool {
-		return len(r.calls(func() { s.Get(ctx, l.Alias) })) == 0
+		return len(r.calls(func() { s.Get(ctx, l.Name) })) == 0
 	})
 	l.ExpiresAt = l.ExpiresAt.Add(time.Hour) // by another hand
 	r.PutLink(l)
@@ -622,7 +622,7 @@ func TestACachedLinkOfAnOwnerIsNotBelievedByCreate(t *testing.T) {
 			}
 			l, created, err := s.Create(ctx, r.wish("a", "", test.url, 0), "")
 			if !errors.Is(err, test.err) || err == nil &&
-				(created == test.same || (l.Alias == "one") != test.same) {
+				(created == test.same || (l.Name == "one") != test.same) {
 				t.Errorf("got %+v, created %t, %v", l, created, err)
 			}
 		})
@@ -646,7 +646,7 @@ func TestAClaimThatDidNotEnterTheIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l, created, err := s.Create(ctx, r.wish("a", "", url1, 0), ""); err != nil || created ||
-		l.Alias != "one" {
+		l.Name != "one" {
 		t.Errorf("its owner is given %+v, created %t, %v", l, created, err)
 	}
 	r.WantNoLeak()
@@ -673,7 +673,7 @@ func TestACreateThatIsTooLateDoesNotTakeBackWhatOthersWereTold(t *testing.T) {
 		link.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
-	if got, err := other.Get(ctx, told.Alias); err != nil || !linkstest.Same(got, told) {
+	if got, err := other.Get(ctx, told.Name); err != nil || !linkstest.Same(got, told) {
 		t.Errorf("got %+v, %v, want %+v", got, err, told)
 	}
 	r.WantRows(1, 1, 1)
@@ -765,7 +765,7 @@ func TestIndexRowsThatNameNoLiveLinkAreReplaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			s := r.open(withCache)
-			r.Put(r.Links, rawtables.Link(link.Link{Alias: "other",
+			r.Put(r.Links, rawtables.Link(link.Link{Name: "other",
 				LongURL: "https://example.com/other"}))
 			r.Put(r.Links, rawtables.Entity{"PartitionKey": "br", "RowKey": "broken"})
 			r.create(s, "https://example.com/", time.Hour)
@@ -773,8 +773,8 @@ func TestIndexRowsThatNameNoLiveLinkAreReplaced(t *testing.T) {
 			index["Alias"] = alias
 			r.Put(r.Index, index)
 			l := r.create(s, "https://example.com/", time.Hour)
-			if index := r.Rows(r.Index); len(index) != 1 || index[0]["Alias"] != string(l.Alias) {
-				t.Errorf("the index is %v, want %s in it", index, l.Alias)
+			if index := r.Rows(r.Index); len(index) != 1 || index[0]["Alias"] != string(l.Name) {
+				t.Errorf("the index is %v, want %s in it", index, l.Name)
 			}
 		})
 	}
@@ -800,7 +800,7 @@ func TestACachedNotFoundIsNotBelievedByCreate(t *testing.T) {
 	r.Put(r.Index, index)
 
 	got, created, err := s.Create(ctx, r.want("https://example.com/", time.Hour), "")
-	if err != nil || created || got.Alias != "theOne" {
+	if err != nil || created || got.Name != "theOne" {
 		t.Errorf("got %+v, created %t, %v, want theOne", got, created, err)
 	}
 	// Whoever was given the alias here has to be redirected from here.
@@ -818,7 +818,7 @@ func TestSlowStorageIsNotDown(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		return faultproxy.None
 	})
-	if got, err := s.Get(hasty, l.Alias); err != nil || got.LongURL != l.LongURL {
+	if got, err := s.Get(hasty, l.Name); err != nil || got.LongURL != l.LongURL {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -832,8 +832,8 @@ func TestAnExpiryRowThatIsThereMakesItsAliasTaken(t *testing.T) {
 	// yet.
 	r.Drop(r.Links, rawtables.Link(first))
 	second := r.create(s, "https://example.com/2", time.Hour) // for the same second
-	if second.Alias == first.Alias {
-		t.Errorf("%s was given to a second link", first.Alias)
+	if second.Name == first.Name {
+		t.Errorf("%s was given to a second link", first.Name)
 	}
 	if got := r.metrics.ShortenAliasCollision.Value(); got != 1 {
 		t.Errorf("%d collisions, want 1", got)
@@ -858,7 +858,7 @@ func TestTablesAreMadeWhenTheyAreMissing(t *testing.T) {
 	if done, err := s.Reap(ctx); err != nil || !done.Complete {
 		t.Errorf("reaped %+v, %v", done, err)
 	}
-	if _, err := s.Get(ctx, l.Alias); !errors.Is(err, link.ErrNotFound) {
+	if _, err := s.Get(ctx, l.Name); !errors.Is(err, link.ErrNotFound) {
 		t.Errorf("the table was deleted: %v", err)
 	}
 	r.create(s, "https://example.com/", time.Hour)
@@ -963,41 +963,41 @@ func TestWhatIsCached(t *testing.T) {
 	if _, err := s.Get(ctx, "nobody"); !errors.Is(err, link.ErrNotFound) {
 		t.Error(err)
 	}
-	cached := func(store *storage.Links, a link.Alias, want bool) {
+	cached := func(store *storage.Links, a link.Name, want bool) {
 		t.Helper()
 		before := len(r.proxy.Calls())
 		l, ok := store.Cached(ctx, a, false)
-		if made := r.proxy.Calls()[before:]; ok != want || ok && l.Alias != a || len(made) != 0 {
+		if made := r.proxy.Calls()[before:]; ok != want || ok && l.Name != a || len(made) != 0 {
 			t.Errorf("%s: got %+v, %t, by the calls %v, want %t", a, l, ok, made, want)
 		}
 	}
 	s.WaitForCache()
-	cached(s, live.Alias, true)
-	cached(s, short.Alias, true)
-	cached(s, other.Alias, false)
+	cached(s, live.Name, true)
+	cached(s, short.Name, true)
+	cached(s, other.Name, false)
 	cached(s, "nobody", false)
-	cached(r.instance(), live.Alias, false) // which has no cache
+	cached(r.instance(), live.Name, false) // which has no cache
 	r.clock.Advance(time.Minute)
-	cached(s, short.Alias, false)
+	cached(s, short.Name, false)
 	r.clock.Advance(withCache.Fresh - time.Minute - time.Second)
-	cached(s, live.Alias, true)
+	cached(s, live.Name, true)
 	r.clock.Advance(time.Second)
-	cached(s, live.Alias, false)
-	if l, ok := s.Cached(ctx, live.Alias, true); !ok || l.LongURL != live.LongURL {
+	cached(s, live.Name, false)
+	if l, ok := s.Cached(ctx, live.Name, true); !ok || l.LongURL != live.LongURL {
 		t.Errorf("stale, got %+v, %t", l, ok)
 	}
-	if l, ok := s.Cached(ctx, short.Alias, true); ok {
+	if l, ok := s.Cached(ctx, short.Name, true); ok {
 		t.Errorf("expired and stale, got %+v", l)
 	}
-	if _, err := s.Get(ctx, live.Alias); err != nil {
+	if _, err := s.Get(ctx, live.Name); err != nil {
 		t.Error(err)
 	}
 	s.WaitForCache()
-	cached(s, live.Alias, true)
-	if _, err := s.Edit(ctx, live.Alias, false, func(l link.Link) (link.Link, error) {
+	cached(s, live.Name, true)
+	if _, err := s.Edit(ctx, live.Name, false, func(l link.Link) (link.Link, error) {
 		return l.Deleted(true, r.clock.Now())
 	}); err != nil {
 		t.Error(err)
 	}
-	cached(s, live.Alias, false)
+	cached(s, live.Name, false)
 }

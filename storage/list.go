@@ -66,7 +66,7 @@ func (s *Links) List(ctx context.Context, owner, after string, limit int,
 		}
 		for i, l := range found {
 			after = rows[i].key
-			if l.Alias != "" && keep(l) {
+			if l.Name != "" && keep(l) {
 				links = append(links, l)
 			}
 			if len(links) == limit && (i < len(rows)-1 || more) {

@@ -28,15 +28,15 @@ import (
 
 // owned writes count links of an owner, two of each second, and returns their aliases, the newest
 // first.
-func (r *rig) owned(owner string, count int) (aliases []link.Alias) {
+func (r *rig) owned(owner string, count int) (aliases []link.Name) {
 	r.t.Helper()
 	var writes errgroup.Group
 	writes.SetLimit(32)
 	for i := range count {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s-%04d", owner, i)), Owner: owner,
+		l := link.Link{Name: link.Name(fmt.Sprintf("%s-%04d", owner, i)), Owner: owner,
 			Title: fmt.Sprint(i), CreatedAt: r.clock.Now().Add(-time.Duration(i/2) * time.Second)}
-		l.LongURL = "https://example.com/" + string(l.Alias)
-		aliases = append(aliases, l.Alias)
+		l.LongURL = "https://example.com/" + string(l.Name)
+		aliases = append(aliases, l.Name)
 		writes.Go(func() error {
 			r.Put(r.Links, rawtables.Link(l))
 			r.Put(r.Owners, rawtables.Owner(l))
@@ -50,9 +50,9 @@ func (r *rig) owned(owner string, count int) (aliases []link.Alias) {
 
 func all(link.Link) bool { return true }
 
-func aliasesOf(links []link.Link) (aliases []link.Alias) {
+func aliasesOf(links []link.Link) (aliases []link.Name) {
 	for _, l := range links {
-		aliases = append(aliases, l.Alias)
+		aliases = append(aliases, l.Name)
 	}
 	return aliases
 }
@@ -65,7 +65,7 @@ func TestListInPages(t *testing.T) {
 	made := r.owned("ann", count)
 	r.owned("bob", 3)
 	for _, limit := range []int{50, 100, count, 1000} {
-		var listed []link.Alias
+		var listed []link.Name
 		for after, page := "", 1; page == 1 || after != ""; page++ {
 			r.proxy.Reset()
 			links, next, err := s.List(ctx, "ann", after, limit, all)
@@ -106,7 +106,7 @@ func newTableService(count int) *tableService {
 	newest := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &tableService{most: 1000, onRead: func() {}}
 	for i := range count {
-		s.links = append(s.links, link.Link{Alias: link.Alias(fmt.Sprintf("a%06d", i)),
+		s.links = append(s.links, link.Link{Name: link.Name(fmt.Sprintf("a%06d", i)),
 			LongURL: "https://example.com/", Title: fmt.Sprint(i),
 			Owner: "ann", CreatedAt: newest.Add(-time.Duration(i/2) * time.Second)})
 	}
@@ -193,7 +193,7 @@ func TestListOfManyLinks(t *testing.T) {
 				i, _ := strconv.Atoi(l.Title)
 				return (i+1)%test.every == 0
 			}
-			var listed []link.Alias
+			var listed []link.Name
 			for after, pages := "", 0; pages == 0 || after != ""; pages++ {
 				fake.reads.Store(0)
 				links, next, err := s.List(ctx, "ann", after, test.limit, keep)
@@ -249,10 +249,10 @@ func TestListHasLinksAsTheyAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.Get(ctx, l.Alias); err != nil {
+		if _, err := other.Get(ctx, l.Name); err != nil {
 			t.Fatal(err)
 		}
-		edited, err := s.Edit(ctx, l.Alias, false, func(l link.Link) (link.Link, error) {
+		edited, err := s.Edit(ctx, l.Name, false, func(l link.Link) (link.Link, error) {
 			l.DeletedAt = r.clock.Now()
 			return l, nil
 		})
@@ -263,7 +263,7 @@ func TestListHasLinksAsTheyAre(t *testing.T) {
 		if err != nil || next != "" || len(got) != 1 || got[0].Version != edited.Version ||
 			got[0].DeletedAt.IsZero() || got[0].Title != want.Title ||
 			!slices.Equal(got[0].Tags, want.Tags) || got[0].Owner != owner ||
-			got[0].Alias != l.Alias {
+			got[0].Name != l.Name {
 			t.Errorf("got %+v, %q, %v, want %+v", got, next, err, edited)
 		}
 	}
@@ -322,23 +322,23 @@ func (r *rig) strayRows() (strays []rawtables.Entity) {
 		r.Put(r.Owners, row)
 		strays = append(strays, row)
 	}
-	stray(link.Link{Alias: "nowhere", Owner: "ann"})
-	stray(link.Link{Alias: "no alias'", Owner: "ann"})
-	stray(link.Link{Alias: "tombstone", Owner: "ann"})
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "tombstone", GoneAt: now,
+	stray(link.Link{Name: "nowhere", Owner: "ann"})
+	stray(link.Link{Name: "no alias'", Owner: "ann"})
+	stray(link.Link{Name: "tombstone", Owner: "ann"})
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "tombstone", GoneAt: now,
 		GoneReason: link.StateExpired}))
-	stray(link.Link{Alias: "bobs", Owner: "ann"})
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "bobs", LongURL: "https://example.com/",
+	stray(link.Link{Name: "bobs", Owner: "ann"})
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "bobs", LongURL: "https://example.com/",
 		Owner: "bob", CreatedAt: now}))
-	stray(link.Link{Alias: "nobodys", Owner: "ann"})
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "nobodys", LongURL: "https://example.com/",
+	stray(link.Link{Name: "nobodys", Owner: "ann"})
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "nobodys", LongURL: "https://example.com/",
 		CreatedAt: now}))
-	stray(link.Link{Alias: "repeated", Owner: "ann"})
-	repeated := link.Link{Alias: "repeated", LongURL: "https://example.com/", Owner: "ann",
+	stray(link.Link{Name: "repeated", Owner: "ann"})
+	repeated := link.Link{Name: "repeated", LongURL: "https://example.com/", Owner: "ann",
 		CreatedAt: now.Add(time.Second)}
 	r.Put(r.Links, rawtables.Link(repeated))
 	r.Put(r.Owners, rawtables.Owner(repeated))
-	damaged := link.Link{Alias: "damaged", Owner: "ann", CreatedAt: now}
+	damaged := link.Link{Name: "damaged", Owner: "ann", CreatedAt: now}
 	r.Put(r.Links, rawtables.Link(damaged))
 	r.Put(r.Owners, rawtables.Owner(damaged))
 	r.proxy.Reset()
@@ -420,7 +420,7 @@ func TestListPastRowsThatLeadNowhere(t *testing.T) {
 	r.clock.Advance(2 * time.Hour)
 	links, next, err := s.List(ctx, "ann", "", 2, all)
 	if err != nil || next == "" ||
-		fmt.Sprint(aliasesOf(links)) != fmt.Sprint([]link.Alias{"repeated", made[0]}) {
+		fmt.Sprint(aliasesOf(links)) != fmt.Sprint([]link.Name{"repeated", made[0]}) {
 		t.Errorf("got %v, %q, %v", aliasesOf(links), next, err)
 	}
 	links, next, err = s.List(ctx, "ann", next, 2, all)
@@ -454,7 +454,7 @@ func TestListWhileALinkIsMade(t *testing.T) {
 	r.proxy.Reset()
 	r.clock.Advance(time.Hour)
 	if links, _, err := other.List(ctx, "ann", "", 50, all); err != nil || len(links) != 1 ||
-		links[0].Alias != l.Alias {
+		links[0].Name != l.Name {
 		t.Errorf("got %+v, %v", links, err)
 	}
 }
@@ -488,7 +488,7 @@ func TestFaultsDuringAList(t *testing.T) {
 	}
 	// A row that cannot be dropped is no reason to fail.
 	r.proxy.Reset()
-	r.Put(r.Owners, rawtables.Owner(link.Link{Alias: "nowhere", Owner: "ann",
+	r.Put(r.Owners, rawtables.Owner(link.Link{Name: "nowhere", Owner: "ann",
 		CreatedAt: r.clock.Now()}))
 	r.clock.Advance(time.Hour)
 	r.proxy.Before(faultproxy.On("DeleteEntity", "", faultproxy.Refuse))

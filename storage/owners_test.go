@@ -282,7 +282,7 @@ func TestAClaimThatFailsAtItsLastWrite(t *testing.T) {
 			r.proxy.Reset()
 			l, created, err := s.Create(ctx, r.wish("", "", url1, time.Hour), "")
 			if want := map[bool]error{true: link.ErrDisabled}[disabled]; !errors.Is(err, want) ||
-				created || !disabled && l.Alias != "one" {
+				created || !disabled && l.Name != "one" {
 				t.Errorf("its URL has %+v, created %t, %v", l, created, err)
 			}
 			r.endAll(s)
@@ -295,10 +295,10 @@ func TestClaimsOfTwoOwnersAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.open(withCache)
-	var aliases []link.Alias
+	var aliases []link.Name
 	for i := range 20 {
 		l := r.create(s, fmt.Sprint(url1, i), time.Hour)
-		aliases = append(aliases, l.Alias, l.Alias)
+		aliases = append(aliases, l.Name, l.Name)
 	}
 	claimed := map[string]int{}
 	var mu sync.Mutex
@@ -355,10 +355,10 @@ func TestRowsOfOtherProgramsSurviveEdits(t *testing.T) {
 		"Raw": "AQID", "Raw@odata.type": "Edm.Binary", "Small": 7, "Yes": true,
 		"Text": "ü\"\\\n\u2028<>&", "Empty": "",
 	}
-	row := rawtables.Link(link.Link{Alias: "one", LongURL: url1, CreatedAt: r.clock.Now()})
+	row := rawtables.Link(link.Link{Name: "one", LongURL: url1, CreatedAt: r.clock.Now()})
 	maps.Copy(row, unknown)
 	r.Put(r.Links, row)
-	r.Put(r.Index, rawtables.Index(link.Link{Alias: "one", LongURL: url1}))
+	r.Put(r.Index, rawtables.Index(link.Link{Name: "one", LongURL: url1}))
 	// asStored is what the row has of these, as storage says it.
 	asStored := func() string {
 		t.Helper()
@@ -475,7 +475,7 @@ func TestTombstones(t *testing.T) {
 			if err != nil || done.Deleted != 1 || done.Failed != 0 {
 				t.Errorf("got %+v, %v", done, err)
 			}
-			want := link.Link{Alias: "one", GoneReason: test.reason, GoneAt: since}
+			want := link.Link{Name: "one", GoneReason: test.reason, GoneAt: since}
 			gone := func() {
 				t.Helper()
 				for _, s := range []*storage.Links{s, r.other()} {
@@ -600,7 +600,7 @@ func TestReapALinkWithSeveralRows(t *testing.T) {
 			links := r.expired(5, 2*time.Hour, "due")
 			for _, l := range links[:3] {
 				for _, age := range []time.Duration{time.Hour, time.Minute, dayLong} {
-					r.Put(r.Expiry, rawtables.Due(l.Alias, r.clock.Now().Add(-age)))
+					r.Put(r.Expiry, rawtables.Due(l.Name, r.clock.Now().Add(-age)))
 				}
 			}
 			done, err := s.Reap(ctx)

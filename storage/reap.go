@@ -107,7 +107,7 @@ func (r *reaping) page(ctx context.Context, page []expiryRow) error {
 func (r *reaping) group(ctx context.Context, rows []*due) {
 	r.eachOf(ctx, rows, func(d *due) error { return r.look(ctx, d) })
 	var over, again []*due
-	seen := map[link.Alias]bool{}
+	seen := map[link.Name]bool{}
 	for _, d := range rows {
 		switch {
 		case !d.over:
@@ -261,7 +261,7 @@ const lookAgainAfter = 5 * time.Minute
 // lookAgain makes a later run look once more at a link that was renewed. Another reaper may have
 // read the link before that, stand still, delete what leads to the link, and die before it finds
 // out.
-func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
+func (r *reaping) lookAgain(ctx context.Context, a link.Name) error {
 	e := newExpiry(r.s.soon(lookAgainAfter), a)
 	e.Again = true
 	_, err := r.s.expiry.insertFree(ctx, e)
@@ -273,7 +273,7 @@ func (r *reaping) lookAgain(ctx context.Context, a link.Alias) error {
 // tells of it.
 func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	if !end.IsZero() {
-		if _, err := r.s.expiry.put(ctx, end, l.Alias); err != nil {
+		if _, err := r.s.expiry.put(ctx, end, l.Name); err != nil {
 			return err
 		}
 	}
@@ -341,9 +341,9 @@ func (r *reaping) prepareTombstones(ctx context.Context, rows []*due) []*due {
 // tombstone returns the tombstone of a link.
 func (r *reaping) tombstone(l link.Link) link.Link {
 	if !l.DeletedAt.IsZero() {
-		return link.Link{Alias: l.Alias, GoneReason: link.StateDeleted, GoneAt: l.DeletedAt}
+		return link.Link{Name: l.Name, GoneReason: link.StateDeleted, GoneAt: l.DeletedAt}
 	}
-	return link.Link{Alias: l.Alias, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
+	return link.Link{Name: l.Name, GoneReason: link.StateExpired, GoneAt: l.ExpiresAt}
 }
 
 // endLink deletes what leads to a link, and then the link, or replaces it by its tombstone. A crash
@@ -390,13 +390,13 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 	if err := r.dropStale(ctx, d); err != nil {
 		return err
 	}
-	r.s.cache.forget(l.Alias)
+	r.s.cache.forget(l.Name)
 	if d.tomb != nil {
 		_, err = r.s.links.replace(ctx, l.etag, linkRow{Link: r.tombstone(l.Link)})
 	} else {
 		err = r.remove(ctx, l)
 	}
-	r.s.cache.forget(l.Alias)
+	r.s.cache.forget(l.Name)
 	return err
 }
 
@@ -406,5 +406,5 @@ func (r *reaping) remove(ctx context.Context, l linkRow) error {
 	if err := r.s.links.delete(ctx, l); err != nil {
 		return err
 	}
-	return r.s.Clicks.dropCounts(ctx, l.Alias)
+	return r.s.Clicks.dropCounts(ctx, l.Name)
 }

@@ -23,7 +23,7 @@ func (r *rig) expired(n int, age time.Duration, name string) []link.Link {
 	var all []link.Link
 	at := r.clock.Now().Add(-age)
 	for i := range n {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("%s%d", name, i)),
+		l := link.Link{Name: link.Name(fmt.Sprintf("%s%d", name, i)),
 			LongURL:   fmt.Sprintf("https://example.com/%s/%d", name, i),
 			CreatedAt: at.Add(-time.Hour), ExpiresAt: at}
 		r.PutLink(l)
@@ -48,7 +48,7 @@ func TestReapCatchesUpOverManyDays(t *testing.T) {
 				t.Errorf("got %+v, %v, want %+v", done, err, want)
 			}
 			r.WantRows(1, 1, 1)
-			if got, err := s.Get(ctx, alive.Alias); err != nil || !linkstest.Same(got, alive) {
+			if got, err := s.Get(ctx, alive.Name); err != nil || !linkstest.Same(got, alive) {
 				t.Errorf("the live link: %+v, %v", got, err)
 			}
 		})
@@ -69,11 +69,11 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 	forever.ExpiresAt = time.Time{}
 	r.PutLink(forever)
 	reused := r.expired(1, 2*dayLong, "reused")[0]
-	newer := link.Link{Alias: "newer0", LongURL: reused.LongURL, CreatedAt: now,
+	newer := link.Link{Name: "newer0", LongURL: reused.LongURL, CreatedAt: now,
 		ExpiresAt: now.Add(dayLong)}
 	r.PutLink(newer) // takes the index row over
-	r.Put(r.Expiry, rawtables.Expiry(link.Link{Alias: "orphan", ExpiresAt: now.Add(-dayLong)}))
-	early := link.Link{Alias: "early0", LongURL: "https://example.com/early",
+	r.Put(r.Expiry, rawtables.Expiry(link.Link{Name: "orphan", ExpiresAt: now.Add(-dayLong)}))
+	early := link.Link{Name: "early0", LongURL: "https://example.com/early",
 		ExpiresAt: now.Add(time.Hour)}
 	r.PutLink(early)
 	wrongKey := rawtables.Expiry(early)
@@ -86,20 +86,20 @@ func TestReapLeavesAloneWhatIsNotDue(t *testing.T) {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	for _, l := range []link.Link{inBuffer, extended, forever, newer, early} {
-		if got, err := s.Get(ctx, l.Alias); err != nil || !linkstest.Same(got, l) {
-			t.Errorf("%s: got %+v, %v", l.Alias, got, err)
+		if got, err := s.Get(ctx, l.Name); err != nil || !linkstest.Same(got, l) {
+			t.Errorf("%s: got %+v, %v", l.Name, got, err)
 		}
 	}
-	if _, err := s.Get(ctx, reused.Alias); !errors.Is(err, link.ErrNotFound) {
-		t.Errorf("%s: got %v", reused.Alias, err)
+	if _, err := s.Get(ctx, reused.Name); !errors.Is(err, link.ErrNotFound) {
+		t.Errorf("%s: got %v", reused.Name, err)
 	}
-	for url, alias := range map[string]link.Alias{
-		newer.LongURL: newer.Alias, forever.LongURL: forever.Alias,
-		extended.LongURL: extended.Alias,
+	for url, alias := range map[string]link.Name{
+		newer.LongURL: newer.Name, forever.LongURL: forever.Name,
+		extended.LongURL: extended.Name,
 	} {
 		if l, created, err := s.Create(ctx, r.want(url, time.Hour), ""); err != nil || created ||
-			l.Alias != alias {
-			t.Errorf("%s: got %s, created %t, %v, want its link %s", url, l.Alias, created, err,
+			l.Name != alias {
+			t.Errorf("%s: got %s, created %t, %v, want its link %s", url, l.Name, created, err,
 				alias)
 		}
 	}
@@ -115,7 +115,7 @@ func TestReapGoesOnAfterARowThatFails(t *testing.T) {
 	r.expired(1, 10*dayLong, "stuck")
 	r.Put(r.Links, rawtables.Entity{"PartitionKey": "br", "RowKey": "broken"})
 	at := r.clock.Now().Add(-5 * dayLong)
-	r.Put(r.Expiry, rawtables.Expiry(link.Link{Alias: "broken", ExpiresAt: at}))
+	r.Put(r.Expiry, rawtables.Expiry(link.Link{Name: "broken", ExpiresAt: at}))
 	r.Put(r.Expiry, rawtables.Entity{"PartitionKey": "20200101", "RowKey": "not what it should be"})
 	r.proxy.Before(faultproxy.On("DeleteEntity", r.Links, faultproxy.ServerBusy))
 	done, err := s.Reap(ctx)
@@ -226,7 +226,7 @@ func TestReapersAtOnceDoNoHarm(t *testing.T) {
 	}
 	all.Wait()
 	r.WantRows(1, 1, 1)
-	if _, err := reapers[0].Get(ctx, alive.Alias); err != nil {
+	if _, err := reapers[0].Get(ctx, alive.Name); err != nil {
 		t.Error(err)
 	}
 }
@@ -256,7 +256,7 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 			if done, err = s.Reap(ctx); err != nil || done.Dropped != 1 || done.Deleted != 0 {
 				t.Errorf("got %+v, %v, want the old expiry row dropped", done, err)
 			}
-			if got, err := s.Get(ctx, l.Alias); err != nil || !linkstest.Same(got, l) {
+			if got, err := s.Get(ctx, l.Name); err != nil || !linkstest.Same(got, l) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 			r.WantRows(1, 1, 2)
@@ -273,8 +273,8 @@ func TestReapDoesNotDeleteWhatChangedSinceItWasRead(t *testing.T) {
 		old := r.expired(1, dayLong, "due")[0]
 		var newer link.Link
 		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
-			if c.Operation == "DeleteEntity" && c.Target == r.Index && newer.Alias == "" {
-				newer = link.Link{Alias: "pending"} // this is called for the other's calls too
+			if c.Operation == "DeleteEntity" && c.Target == r.Index && newer.Name == "" {
+				newer = link.Link{Name: "pending"} // this is called for the other's calls too
 				newer = r.create(other, old.LongURL, time.Hour)
 			}
 			return faultproxy.None
@@ -303,7 +303,7 @@ func TestReapGoesByTheClockOfStorage(t *testing.T) {
 		if _, err := s.Reap(ctx); err != nil {
 			t.Error(err)
 		}
-		if got, err := s.Get(ctx, alive.Alias); err != nil || !linkstest.Same(got, alive) {
+		if got, err := s.Get(ctx, alive.Name); err != nil || !linkstest.Same(got, alive) {
 			t.Errorf("after a jump of %v: %+v, %v", jump, got, err)
 		}
 	}

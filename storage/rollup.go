@@ -604,7 +604,7 @@ func (c *Clicks) dropMonth(ctx context.Context, of counted, month string) error 
 // dropCounts deletes what is rolled up of a link that is gone: the months that its totals name, and
 // then the totals, so that another try finds what this one leaves. It leaves what belongs to a link
 // that has the alias by now. The expiry row of the link must go after this.
-func (c *Clicks) dropCounts(ctx context.Context, a link.Alias) error {
+func (c *Clicks) dropCounts(ctx context.Context, a link.Name) error {
 	t, etag, damaged := c.readTotals(ctx, string(a))
 	if errors.Is(damaged, table.ErrGone) {
 		return nil

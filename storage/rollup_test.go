@@ -76,19 +76,19 @@ func TestRollUp(t *testing.T) {
 			s := r.open(nil)
 			from, never := r.day(-5), time.Time{}
 			for _, l := range []link.Link{
-				{Alias: "one", LongURL: url1, CountedFrom: from},
+				{Name: "one", LongURL: url1, CountedFrom: from},
 				// sorts before and after "one"
-				{Alias: "on", LongURL: url1, CountedFrom: from, Disabled: true},
-				{Alias: "deleted", LongURL: url1, CountedFrom: from, DeletedAt: from},
-				{Alias: "old", LongURL: url1},
-				{Alias: "reused", LongURL: url1, CountedFrom: r.day(-2)},
-				{Alias: "known", LongURL: url1, CountedFrom: from},
-				{Alias: "tomb", GoneReason: link.StateExpired, GoneAt: from},
-				{Alias: "knowntomb", GoneReason: link.StateExpired, GoneAt: from},
+				{Name: "on", LongURL: url1, CountedFrom: from, Disabled: true},
+				{Name: "deleted", LongURL: url1, CountedFrom: from, DeletedAt: from},
+				{Name: "old", LongURL: url1},
+				{Name: "reused", LongURL: url1, CountedFrom: r.day(-2)},
+				{Name: "known", LongURL: url1, CountedFrom: from},
+				{Name: "tomb", GoneReason: link.StateExpired, GoneAt: from},
+				{Name: "knowntomb", GoneReason: link.StateExpired, GoneAt: from},
 			} {
 				r.Put(r.Links, rawtables.Link(l))
 			}
-			for alias, at := range map[link.Alias]time.Time{"tomb": from, "knowntomb": from,
+			for alias, at := range map[link.Name]time.Time{"tomb": from, "knowntomb": from,
 				"deleted": from.Add(linkstest.DeletedKeep)} {
 				r.Put(r.Expiry, rawtables.Due(alias, at))
 			}
@@ -197,7 +197,7 @@ func TestRollUpOfAYear(t *testing.T) {
 		from := time.Time{}
 		if alias != "*" {
 			from = r.day(-days)
-			r.Put(r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1,
+			r.Put(r.Links, rawtables.Link(link.Link{Name: link.Name(alias), LongURL: url1,
 				CountedFrom: from}))
 		}
 		for n := -days; n <= 0; n += 1 + 10*i {
@@ -270,7 +270,7 @@ func (c *counted) round(n int) {
 	c.r.clock.Advance(3 * dayLong)
 	fresh := fmt.Sprintf("fresh%d", n)
 	for _, alias := range []string{"one", fresh} {
-		c.r.Put(c.r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1,
+		c.r.Put(c.r.Links, rawtables.Link(link.Link{Name: link.Name(alias), LongURL: url1,
 			CountedFrom: time.Unix(0, 0)}))
 	}
 	c.click("one", "p-1", -3, int64(n))
@@ -418,7 +418,7 @@ func TestRollUpOfALinkThatGoes(t *testing.T) {
 				other := r.other()
 				for n, met := 1, true; met && !t.Failed(); n++ {
 					at := r.clock.Now()
-					r.PutLink(link.Link{Alias: "one", LongURL: url1,
+					r.PutLink(link.Link{Name: "one", LongURL: url1,
 						CreatedAt: at.Add(-3 * dayLong), ExpiresAt: at, CountedFrom: r.day(-3)})
 					r.PutClicks(r.day(-2),
 						rawtables.Clicks("one", "p-1", r.day(-2), 1, 0).From(r.day(-3)))
@@ -462,7 +462,7 @@ func TestRollUpOfDamagedRows(t *testing.T) {
 	r := newRig(t)
 	s := r.open(nil)
 	for _, alias := range []string{"one", "two", "three", "four"} {
-		r.Put(r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1}))
+		r.Put(r.Links, rawtables.Link(link.Link{Name: link.Name(alias), LongURL: url1}))
 		r.PutClicks(r.day(-2), rawtables.Clicks(alias, "p-1", r.day(-2), 2, 1))
 	}
 	two := rawtables.Totals("two", r.day(-3), 1, 0, time.Time{})
@@ -514,7 +514,7 @@ func TestRollUpThatIsStopped(t *testing.T) {
 	var rows, want []rawtables.Entity
 	for i := range 200 {
 		alias := fmt.Sprintf("link%03d", i)
-		r.Put(r.Links, rawtables.Link(link.Link{Alias: link.Alias(alias), LongURL: url1}))
+		r.Put(r.Links, rawtables.Link(link.Link{Name: link.Name(alias), LongURL: url1}))
 		rows = append(rows, rawtables.Clicks(alias, "p-1", r.day(-2), 1, 0))
 		want = append(want, rawtables.Totals(alias, r.day(-2), 1, 0, time.Time{}))
 	}
@@ -567,7 +567,7 @@ func TestRollUpIsPatient(t *testing.T) {
 	t.Parallel()
 	r := newRigAt(t, newMemory()) // since the proxy of Azurite does not tell batches of inserts apart
 	s := r.open(nil)
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "one", LongURL: url1}))
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "one", LongURL: url1}))
 	r.PutClicks(r.day(-2), rawtables.Clicks("one", "p-1", r.day(-2), 1, 0))
 	failures := 0
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
@@ -589,7 +589,7 @@ func TestRollUpGoesByTheClockOfStorage(t *testing.T) {
 	r := newRig(t)
 	r.config.Reap.StorageClock = true
 	s := r.open(nil)
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "one", LongURL: url1}))
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "one", LongURL: url1}))
 	r.PutClicks(r.day(0), rawtables.Clicks("one", "p-1", r.day(0), 1, 0))
 	for _, ahead := range []time.Duration{10 * dayLong, -20 * dayLong} {
 		r.clock.Advance(ahead)
@@ -612,7 +612,7 @@ func TestRollUpTakesAllMonthsAway(t *testing.T) {
 	r.leaveTombstones(10 * dayLong)
 	r.Make()
 	from, old := r.day(-100), r.day(-70)
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "one", GoneReason: link.StateExpired,
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "one", GoneReason: link.StateExpired,
 		GoneAt: r.clock.Now()}))
 	r.Put(r.Expiry, rawtables.Due("one", r.clock.Now().Add(10*dayLong)))
 	r.PutMonth(old, rawtables.Rolled("one", old, 5, 0).From(from))

@@ -35,13 +35,13 @@ const (
 	expirySecond = "150405"
 )
 
-func expiryKey(at time.Time, a link.Alias) (partition, key string) {
+func expiryKey(at time.Time, a link.Name) (partition, key string) {
 	at = at.UTC()
 	return at.Format(expiryDay), at.Format(expirySecond) + "|" + string(a)
 }
 
 // newExpiry returns the row that makes the reaper look at a link at the given time.
-func newExpiry(at time.Time, a link.Alias) expiryEntity {
+func newExpiry(at time.Time, a link.Name) expiryEntity {
 	e := expiryEntity{AliasPartitionKey: linkPartition(a), AliasRowKey: string(a)}
 	e.PartitionKey, e.RowKey = expiryKey(at, a)
 	e.ExpiresAt, e.ExpiresAtType = dateTime(at)
@@ -54,7 +54,7 @@ type expiryTable struct{ rows *store }
 // expiryRow is a row that the reaper may have to handle.
 type expiryRow struct {
 	rowKey
-	alias     link.Alias
+	alias     link.Name
 	expiresAt time.Time
 	keys      []string // in a guard: keys of the index whose rows the reaper checks too
 	again     bool     // the reaper has added it because it found the link renewed
@@ -66,7 +66,7 @@ type expiryRow struct {
 // It returns the ETag by which the row may be deleted again. The ETag is "" if only the reaper may
 // delete the row.
 func (t *expiryTable) insert(ctx context.Context, r linkRow, at time.Time) (table.ETag, error) {
-	e := newExpiry(at, r.Alias)
+	e := newExpiry(at, r.Name)
 	e.CreateID = r.createID
 	etag, err := t.rows.insertOnce(ctx, encode(e), e.PartitionKey, e.RowKey, r.createID)
 	if errors.Is(err, table.ErrGone) {
@@ -79,7 +79,7 @@ func (t *expiryTable) insert(ctx context.Context, r linkRow, at time.Time) (tabl
 
 // put makes sure that the reaper looks at a link at the given time, and returns the ETag of the
 // expiry row for that time. The row may have been there before.
-func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Alias) (table.ETag, error) {
+func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Name) (table.ETag, error) {
 	return t.rows.upsert(ctx, encode(newExpiry(at, a)))
 }
 
@@ -88,7 +88,7 @@ func (t *expiryTable) put(ctx context.Context, at time.Time, a link.Alias) (tabl
 // row.
 func (t *expiryTable) insertFree(ctx context.Context, e expiryEntity) (rowKey, error) {
 	for {
-		e.PartitionKey, e.RowKey = expiryKey(e.ExpiresAt, link.Alias(e.AliasRowKey))
+		e.PartitionKey, e.RowKey = expiryKey(e.ExpiresAt, link.Name(e.AliasRowKey))
 		etag, _, err := t.rows.insert(ctx, encode(e))
 		if !errors.Is(err, table.ErrExists) {
 			return rowKey{e.PartitionKey, e.RowKey, etag}, err
@@ -126,7 +126,7 @@ func decodeExpired(entities [][]byte) []expiryRow {
 		// failed.
 		_ = json.Unmarshal(data, &e)
 		r := expiryRow{rowKey: rowKey{e.PartitionKey, e.RowKey, e.ETag},
-			alias: link.Alias(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC(), again: e.Again}
+			alias: link.Name(e.AliasRowKey), expiresAt: e.ExpiresAt.UTC(), again: e.Again}
 		for _, key := range []string{e.OldIndexKey, e.NewIndexKey} {
 			if len(key) == len(indexKey(link.Link{})) {
 				r.keys = append(r.keys, key)

@@ -36,7 +36,7 @@ func indexKey(l link.Link) string {
 
 func encodeIndex(l link.Link) []byte {
 	key := indexKey(l)
-	e := indexEntity{PartitionKey: indexPartition(key), RowKey: key, Alias: string(l.Alias),
+	e := indexEntity{PartitionKey: indexPartition(key), RowKey: key, Alias: string(l.Name),
 		LongURL: l.LongURL}
 	e.ExpiresAt, e.ExpiresAtType = dateTime(l.ExpiresAt)
 	return encode(e)
@@ -94,7 +94,7 @@ func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, 
 	switch {
 	case err != nil && !errors.Is(err, table.ErrGone):
 		return "", true, err
-	case there.alias != string(l.Alias):
+	case there.alias != string(l.Name):
 		return "", true, nil
 	}
 	return there.etag, true, nil
@@ -102,7 +102,7 @@ func (t *indexTable) enter(ctx context.Context, l link.Link) (added table.ETag, 
 
 // remove deletes the row of a key if the row names the alias. It is no error if the row is gone or
 // names another alias by then.
-func (t *indexTable) remove(ctx context.Context, key string, a link.Alias) error {
+func (t *indexTable) remove(ctx context.Context, key string, a link.Name) error {
 	seen, err := t.get(ctx, key)
 	if err == nil && seen.alias == string(a) {
 		err = t.drop(ctx, key, seen.etag)

@@ -78,7 +78,7 @@ type linkEntity struct {
 
 // linkPartition returns the partition of an alias. It spreads links over 36² partitions and more,
 // by a rule that other programs can compute too.
-func linkPartition(a link.Alias) string {
+func linkPartition(a link.Name) string {
 	if len(a) < 2 {
 		return "xx"
 	}
@@ -87,7 +87,7 @@ func linkPartition(a link.Alias) string {
 
 func encodeLink(r linkRow) []byte {
 	e := linkEntity{
-		PartitionKey: linkPartition(r.Alias), RowKey: string(r.Alias),
+		PartitionKey: linkPartition(r.Name), RowKey: string(r.Name),
 		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title,
 		ClaimHash: r.ClaimHash,
 		CreateID:  r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
@@ -120,7 +120,7 @@ func encodeLink(r linkRow) []byte {
 	return encode(e)
 }
 
-func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
+func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	var e linkEntity
 	// Another program may keep half of an emoji in its properties. That does not make the link
 	// damaged.
@@ -135,7 +135,7 @@ func decodeLink(data []byte, a link.Alias, etag table.ETag) (linkRow, error) {
 			return linkRow{}, fmt.Errorf("link %s: %w", a, link.ErrDamaged)
 		}
 	}
-	l := link.Link{Alias: a, Version: string(etag)}
+	l := link.Link{Name: a, Version: string(etag)}
 	if e.LongURL == "" {
 		l.GoneAt, l.GoneReason = e.GoneAt.UTC(), link.StateExpired
 		if e.GoneReason == link.StateDeleted {
@@ -165,7 +165,7 @@ type linkTable struct{ rows *store }
 
 // get reads the row of an alias, which is a link or a tombstone. Errors: link.ErrNotFound,
 // link.ErrDamaged. Any other error says nothing about the link.
-func (t *linkTable) get(ctx context.Context, a link.Alias) (linkRow, error) {
+func (t *linkTable) get(ctx context.Context, a link.Name) (linkRow, error) {
 	data, etag, err := t.rows.get(ctx, linkPartition(a), string(a))
 	if errors.Is(err, table.ErrGone) {
 		return linkRow{}, link.ErrNotFound
@@ -187,7 +187,7 @@ func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
 	etag, retried, err := t.rows.insert(ctx, encodeLink(r))
 	if errors.Is(err, table.ErrExists) && retried {
 		// The link there is ours if an earlier try was applied and only its response was lost.
-		there, readErr := t.get(ctx, r.Alias)
+		there, readErr := t.get(ctx, r.Name)
 		switch {
 		case readErr == nil && there.createID == r.createID:
 			etag, err = there.etag, nil
@@ -204,7 +204,7 @@ func (t *linkTable) insert(ctx context.Context, r linkRow) (linkRow, error) {
 func (t *linkTable) replace(ctx context.Context, read table.ETag, next linkRow) (linkRow, error) {
 	etag, retried, err := t.rows.replace(ctx, encodeLink(next), read)
 	if errors.Is(err, table.ErrChanged) && retried {
-		there, readErr := t.get(ctx, next.Alias)
+		there, readErr := t.get(ctx, next.Name)
 		switch {
 		case readErr == nil && (there.editID == next.editID && next.editID != "" ||
 			there.GoneReason != "" && next.GoneReason != ""):
@@ -223,12 +223,12 @@ func (t *linkTable) share(ctx context.Context, r linkRow) (linkRow, error) {
 	entity := encode(struct {
 		PartitionKey, RowKey string
 		Shared               bool
-	}{linkPartition(r.Alias), string(r.Alias), true})
+	}{linkPartition(r.Name), string(r.Name), true})
 	etag, _, err := t.rows.merge(ctx, entity, r.etag)
 	r.etag, r.Version, r.Shared = etag, string(etag), true
 	return r, err
 }
 
 func (t *linkTable) delete(ctx context.Context, r linkRow) error {
-	return t.rows.delete(ctx, rowKey{linkPartition(r.Alias), string(r.Alias), r.etag})
+	return t.rows.delete(ctx, rowKey{linkPartition(r.Name), string(r.Name), r.etag})
 }

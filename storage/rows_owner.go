@@ -26,7 +26,7 @@ func ownerPartition(owner string) string {
 
 // ownerKey returns the key of a link in the list of its owner. The keys sort the newest link first.
 func ownerKey(l link.Link) string {
-	return fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)
+	return fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Name)
 }
 
 // ownerTable is the ShortUrlsByOwner table.

@@ -45,8 +45,8 @@ func FuzzDecodeLink(f *testing.F) {
 
 func TestOwnerRowsSortByAge(t *testing.T) {
 	at := time.Date(2026, 9, 1, 3, 15, 0, 0, time.UTC)
-	newer, older := link.Link{Alias: "newer", CreatedAt: at.Add(time.Second)},
-		link.Link{Alias: "a-older", CreatedAt: at}
+	newer, older := link.Link{Name: "newer", CreatedAt: at.Add(time.Second)},
+		link.Link{Name: "a-older", CreatedAt: at}
 	if n, o := ownerKey(newer), ownerKey(older); n >= o || o != "8211767499|a-older" {
 		t.Errorf("%s, %s", n, o)
 	}

@@ -41,14 +41,14 @@ type secondary struct {
 	warned atomic.Bool // of the outage
 
 	mu    sync.Mutex
-	ended map[link.Alias]time.Time // when the primary has last said so, which no cache keeps
+	ended map[link.Name]time.Time // when the primary has last said so, which no cache keeps
 }
 
 // get asks the primary for a link and, once that has failed or been silent for secondaryAfter, the
 // secondary too. The first one that has the link wins, and only the primary knows that there is
 // none.
-func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.Context,
-	link.Alias) (linkRow, error)) (linkRow, error) {
+func (s *secondary) get(ctx context.Context, a link.Name, primary func(context.Context,
+	link.Name) (linkRow, error)) (linkRow, error) {
 	type response struct {
 		linkRow
 		error
@@ -102,7 +102,7 @@ func (s *secondary) get(ctx context.Context, a link.Alias, primary func(context.
 
 // note keeps that the primary has called a link ended. Else a primary that is merely slow would
 // have the secondary redirect to it again and again.
-func (s *secondary) note(a link.Alias, r linkRow, err error) {
+func (s *secondary) note(a link.Name, r linkRow, err error) {
 	if r.cached || err != nil && !decided(err) {
 		return
 	}
@@ -112,13 +112,13 @@ func (s *secondary) note(a link.Alias, r linkRow, err error) {
 		delete(s.ended, a)
 	} else {
 		if s.ended == nil || len(s.ended) >= endedCount {
-			s.ended = map[link.Alias]time.Time{}
+			s.ended = map[link.Name]time.Time{}
 		}
 		s.ended[a] = now
 	}
 }
 
-func (s *secondary) hasEnded(a link.Alias) bool {
+func (s *secondary) hasEnded(a link.Name) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, ok := s.ended[a]
@@ -133,7 +133,7 @@ type secondRow struct {
 }
 
 // read asks the secondary. Concurrent callers for one link share a read.
-func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.Result {
+func (s *secondary) read(ctx context.Context, a link.Name) <-chan singleflight.Result {
 	return shared(ctx, &s.reads, string(a),
 		s.config.Timeout, func(ctx context.Context) (got secondRow, err error) {
 			got.forgotten = s.cache.forgottenCount(a)
@@ -142,7 +142,7 @@ func (s *secondary) read(ctx context.Context, a link.Alias) <-chan singleflight.
 		})
 }
 
-func (s *secondary) found(a link.Alias, r secondRow, why error) linkRow {
+func (s *secondary) found(a link.Name, r secondRow, why error) linkRow {
 	s.config.Metrics.RedirectSecondary.Add(1)
 	if !s.warned.Swap(true) { // once per outage
 		s.config.Log.Warn(telemetry.LogSecondary, "error", why)

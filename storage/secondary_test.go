@@ -87,8 +87,8 @@ func TestSecondary(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, cache %t", test.name, cache != nil), func(t *testing.T) {
 				t.Parallel()
 				r := newTwoRegions(t, other)
-				r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
-				copied := link.Link{Alias: "abcdef", LongURL: before,
+				r.PutLink(link.Link{Name: "abcdef", LongURL: now})
+				copied := link.Link{Name: "abcdef", LongURL: before,
 					Disabled: test.copied == link.StateDisabled}
 				switch test.copied {
 				case link.StateExpired:
@@ -126,7 +126,7 @@ func TestSecondary(t *testing.T) {
 	t.Run("slow primary", func(t *testing.T) {
 		t.Parallel()
 		r := newTwoRegions(t, other)
-		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+		r.PutLink(link.Link{Name: "abcdef", LongURL: now})
 		s := r.open(withCache)
 		r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
 			time.Sleep(2 * time.Second)
@@ -143,15 +143,15 @@ func TestSecondary(t *testing.T) {
 	})
 
 	// What a slow primary calls ended is not what the copy says, but for the first one who asks.
-	for _, ended := range []link.Link{{Alias: "abcdef", LongURL: now, DeletedAt: time.Now()},
-		{Alias: "abcdef", LongURL: now, Disabled: true}} {
+	for _, ended := range []link.Link{{Name: "abcdef", LongURL: now, DeletedAt: time.Now()},
+		{Name: "abcdef", LongURL: now, Disabled: true}} {
 		for _, cache := range []*storage.CacheConfig{nil, withCache} {
 			t.Run(fmt.Sprintf("slow primary knows that it is disabled %t, cache %t", ended.Disabled,
 				cache != nil), func(t *testing.T) {
 				t.Parallel()
 				r := newTwoRegions(t, other)
 				r.PutLink(ended)
-				r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+				r.copies.PutLink(link.Link{Name: "abcdef", LongURL: now})
 				s := r.open(cache)
 				r.proxy.Before(func(faultproxy.Call) faultproxy.Fault {
 					time.Sleep(1800 * time.Millisecond)
@@ -196,8 +196,8 @@ func TestSecondary(t *testing.T) {
 	t.Run("afterwards", func(t *testing.T) {
 		t.Parallel()
 		r := newTwoRegions(t, other)
-		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
-		r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: before})
+		r.PutLink(link.Link{Name: "abcdef", LongURL: now})
+		r.copies.PutLink(link.Link{Name: "abcdef", LongURL: before})
 		s := r.open(withCache)
 		always(r.proxy, faultproxy.Refuse)
 		get := func() {
@@ -225,8 +225,8 @@ func TestSecondary(t *testing.T) {
 	t.Run("writes and other reads", func(t *testing.T) {
 		t.Parallel()
 		r := newTwoRegions(t, other)
-		r.PutLink(link.Link{Alias: "abcdef", LongURL: now})
-		r.copies.PutLink(link.Link{Alias: "abcdef", LongURL: now})
+		r.PutLink(link.Link{Name: "abcdef", LongURL: now})
+		r.copies.PutLink(link.Link{Name: "abcdef", LongURL: now})
 		s := r.open(withCache)
 		always(r.proxy, faultproxy.Refuse)
 		if _, _, err := s.Create(ctx, r.want(now, time.Hour), ""); !errors.Is(err,

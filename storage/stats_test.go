@@ -111,15 +111,15 @@ func TestDaysOfALink(t *testing.T) {
 	}
 	first := r.today()
 	midnight := (first + 1).Start()
-	ab := link.Link{Alias: "ab", CountedFrom: (first - 5).Start()}
-	before := link.Link{Alias: "ab", CountedFrom: (first - 9).Start()} // had the alias until today
+	ab := link.Link{Name: "ab", CountedFrom: (first - 5).Start()}
+	before := link.Link{Name: "ab", CountedFrom: (first - 9).Start()} // had the alias until today
 	for i, p := range processes {
 		p.Clicks.Click(before, visit(first.Start(), 3))
 		p.Clicks.Click(ab, visit(first.Start(), 1)) // the same visitor everywhere
 		p.Clicks.Click(ab, visit(midnight.Add(-time.Nanosecond), byte(10+i)))
 		p.Clicks.Click(ab, clicks.Click{At: midnight.Add(-time.Nanosecond), Bot: true})
-		for _, other := range []link.Alias{"a", "abc", "ab-", "Ab", "aB"} {
-			p.Clicks.Click(link.Link{Alias: other, CountedFrom: ab.CountedFrom},
+		for _, other := range []link.Name{"a", "abc", "ab-", "Ab", "aB"} {
+			p.Clicks.Click(link.Link{Name: other, CountedFrom: ab.CountedFrom},
 				visit(first.Start(), 2))
 		}
 		r.flush(p)
@@ -200,7 +200,7 @@ func TestRowsOfStrangers(t *testing.T) {
 		r.putClick(today, "planted", fmt.Sprint("bad", i), 100, damage)
 	}
 	s := r.instance()
-	got := r.days(s, link.Link{Alias: "planted"}, today, today)[0]
+	got := r.days(s, link.Link{Name: "planted"}, today, today)[0]
 	if got.Clicks != 6 || got.Bots != 2 || got.Hours[12] != (clicks.Hour{Clicks: 5, Bots: 1}) {
 		t.Errorf("got %+v", got)
 	}
@@ -261,11 +261,11 @@ func TestTotalsOfLinks(t *testing.T) {
 	damaged := totalsRow("damaged", today, 0, 1)
 	damaged["Through"] = "soon"
 	r.Put(r.ClickTotals, damaged)
-	links := []link.Link{{Alias: "plain"}, {Alias: "rolled"},
-		{Alias: "ahead", CountedFrom: (today - 9).Start()},
-		{Alias: "again", CountedFrom: (today - 1).Start()},
-		{Alias: "fresh", CountedFrom: today.Start()}, {Alias: "a"}, {Alias: "nobody"},
-		{Alias: "damaged"}}
+	links := []link.Link{{Name: "plain"}, {Name: "rolled"},
+		{Name: "ahead", CountedFrom: (today - 9).Start()},
+		{Name: "again", CountedFrom: (today - 1).Start()},
+		{Name: "fresh", CountedFrom: today.Start()}, {Name: "a"}, {Name: "nobody"},
+		{Name: "damaged"}}
 	want := []int64{2222, 72200, 82000, 2200, 2000, 62222, 0, 1}
 	// Of each link a row of totals, and four days; of two of them there are fewer.
 	const calls = 8*5 - 2 - 3
@@ -276,7 +276,7 @@ func TestTotalsOfLinks(t *testing.T) {
 		got := r.totals(s, links...)
 		for i, total := range got {
 			if total.Clicks != want[i] || total.Took != 0 {
-				t.Errorf("%s: %s has %+v, want %d clicks", what, links[i].Alias, total, want[i])
+				t.Errorf("%s: %s has %+v, want %d clicks", what, links[i].Name, total, want[i])
 			}
 		}
 		if n := len(r.proxy.Calls()); n != calls {
@@ -292,7 +292,7 @@ func TestTotalsOfLinks(t *testing.T) {
 	if got := r.service(s); got.Clicks != 502_200 || got.Took != 502_200*time.Millisecond {
 		t.Errorf("the service has %+v", got)
 	}
-	before := link.Link{Alias: "again", CountedFrom: (today - 100).Start()}
+	before := link.Link{Name: "again", CountedFrom: (today - 100).Start()}
 	if got := r.totals(s, before)[0].Clicks; got != 90_000+5*(100+1000) {
 		t.Errorf("the link before has %d", got)
 	}
@@ -331,9 +331,9 @@ func TestTheServiceSinceEver(t *testing.T) {
 	r.clock.Advance(time.Minute)
 	s.Clicks.Created(3)
 	s.Clicks.Created(1)
-	ab := link.Link{Alias: "ab", Owner: "ann"}
+	ab := link.Link{Name: "ab", Owner: "ann"}
 	s.Clicks.Click(ab, visit(r.clock.Now(), 1))
-	s.Clicks.Click(link.Link{Alias: "abc"}, visit(r.clock.Now(), 1))
+	s.Clicks.Click(link.Link{Name: "abc"}, visit(r.clock.Now(), 1))
 	s.Clicks.Click(ab, clicks.Click{At: r.clock.Now(), Bot: true})
 	r.flush(s)
 	want := clicks.Total{Clicks: 2, Bots: 1, Created: 4, Took: 2 * time.Millisecond,
@@ -376,7 +376,7 @@ func TestTheServiceSinceEver(t *testing.T) {
 
 // ask asks for all that statistics tell.
 func ask(ctx context.Context, s *storage.Links, today clicks.Day) map[string]func() error {
-	l := link.Link{Alias: "ab"}
+	l := link.Link{Name: "ab"}
 	return map[string]func() error{
 		"Days": func() error {
 			_, err := s.Clicks.Days(ctx, l, today-1, today)
@@ -412,7 +412,7 @@ func TestStatisticsWithoutStorage(t *testing.T) {
 	for _, fault := range []faultproxy.Fault{faultproxy.Refuse, faultproxy.Freeze,
 		faultproxy.ServerBusy} {
 		r := newStatsRig(t)
-		r.PutLink(link.Link{Alias: "ab", LongURL: "https://example.com/"})
+		r.PutLink(link.Link{Name: "ab", LongURL: "https://example.com/"})
 		r.putClick(r.today(), "ab", "p", 1, nil)
 		s := r.instance()
 		r.proxy.Before(faultproxy.On("", "", fault))
@@ -442,7 +442,7 @@ func TestStatisticsWithoutStorage(t *testing.T) {
 func TestStatisticsThatFailOnce(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
-	r.PutLink(link.Link{Alias: "ab", Owner: "ann", LongURL: "https://example.com/ab"})
+	r.PutLink(link.Link{Name: "ab", Owner: "ann", LongURL: "https://example.com/ab"})
 	for _, day := range []clicks.Day{r.today() - 1, r.today()} {
 		r.putClick(day, "ab", "p", 1, nil)
 	}
@@ -467,7 +467,7 @@ func TestStatisticsThatFailOnce(t *testing.T) {
 			if err := ask(ctx, s, r.today())[name](); err != nil {
 				t.Errorf("%s, call %d: got %v afterwards", name, n, err)
 			}
-			if got := r.days(s, link.Link{Alias: "ab"}, r.today()-1, r.today()); got[0].Clicks != 1 ||
+			if got := r.days(s, link.Link{Name: "ab"}, r.today()-1, r.today()); got[0].Clicks != 1 ||
 				got[1].Clicks != 1 {
 				t.Errorf("%s, call %d: got %v afterwards", name, n, got)
 			}
@@ -560,7 +560,7 @@ func TestManyNamesOfADay(t *testing.T) {
 	}
 	r.putClick(r.today(), "ab", "p", 800, referrers(0, 800))
 	r.putClick(r.today(), "ab", "q", 800, referrers(700, 1500))
-	names := r.days(r.other(), link.Link{Alias: "ab"}, r.today(),
+	names := r.days(r.other(), link.Link{Name: "ab"}, r.today(),
 		r.today())[0].Names[clicks.Referrers]
 	// 500 hosts have two clicks by their number and 100 by both rows; 400 of the others are told
 	// apart.
@@ -584,7 +584,7 @@ func TestDaysInPages(t *testing.T) {
 	r.putAll(r.Day(r.clock.Now()), rows)
 	s := r.instance()
 	r.proxy.Reset()
-	day := r.days(s, link.Link{Alias: "ab"}, r.today(), r.today())[0]
+	day := r.days(s, link.Link{Name: "ab"}, r.today(), r.today())[0]
 	if day.Clicks != 1001 || day.Hours[12].Clicks != 1001 ||
 		fmt.Sprint(day.Names[clicks.Referrers]) != "[{a.example 1001}]" ||
 		len(r.proxy.Calls()) != 1+2 {
@@ -609,7 +609,7 @@ func TestDaysAtOnce(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = s.Clicks.Days(ctx, link.Link{Alias: "ab"}, r.today()-29, r.today()) // in time or not
+		_, _ = s.Clicks.Days(ctx, link.Link{Name: "ab"}, r.today()-29, r.today()) // in time or not
 	}()
 	for range 8 {
 		<-reached
@@ -628,7 +628,7 @@ func TestDaysAtOnce(t *testing.T) {
 func BenchmarkDays(b *testing.B) {
 	r := newStatsRig(b)
 	from := r.today() - 29
-	busy := link.Link{Alias: "busy", LongURL: url1}
+	busy := link.Link{Name: "busy", LongURL: url1}
 	r.PutLink(busy)
 	r.putBusyDays(from)
 	s := r.other()
@@ -656,13 +656,13 @@ func BenchmarkManyLinks(b *testing.B) {
 	for _, day := range []clicks.Day{today - 1, today} {
 		var rows []rawtables.Entity
 		for i := range 10_000 {
-			l := link.Link{Alias: link.Alias(fmt.Sprintf("link%04d", i)),
+			l := link.Link{Name: link.Name(fmt.Sprintf("link%04d", i)),
 				LongURL: "https://example.com/"}
 			if i < len(page) {
 				r.PutLink(l)
 				page[i] = l
 			}
-			rows = append(rows, clickRow(day, string(l.Alias), "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+			rows = append(rows, clickRow(day, string(l.Name), "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
 				int64(10_000-i), nil))
 		}
 		r.PutClicks(day.Start())

@@ -61,7 +61,7 @@ func Open(config Config) (*Links, error) {
 			return nil, err
 		}
 		s.changes.subscribe(subscriber{ // last, because every name has its empty prefix
-			forget: func(alias string) { s.cache.forget(link.Alias(alias)) },
+			forget: func(alias string) { s.cache.forget(link.Name(alias)) },
 			doubt:  s.cache.doubt,
 		})
 	}

@@ -70,7 +70,7 @@ func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window,
 			return nil, nil, asOf, err
 		}
 		for i, l := range found {
-			if l.Alias != "" && clicks.DayOf(l.CountedFrom) == some[i].from && len(links) < limit {
+			if l.Name != "" && clicks.DayOf(l.CountedFrom) == some[i].from && len(links) < limit {
 				links, counts = append(links, l), append(counts, some[i].clicks)
 			}
 		}
@@ -80,7 +80,7 @@ func (c *Clicks) Top(ctx context.Context, owner string, window clicks.Window,
 
 // live reads a link, from the cache if there is one. One that is deleted, or not the owner's, has
 // no alias.
-func (c *Clicks) live(ctx context.Context, a link.Alias, owner string) (link.Link, error) {
+func (c *Clicks) live(ctx context.Context, a link.Name, owner string) (link.Link, error) {
 	r, err := c.get(ctx, a)
 	switch {
 	case err != nil && !decided(err):
@@ -94,7 +94,7 @@ func (c *Clicks) live(ctx context.Context, a link.Alias, owner string) (link.Lin
 
 // candidate is a link that may be among the top ones.
 type candidate struct {
-	alias  link.Alias
+	alias  link.Name
 	from   clicks.Day // the CountedFrom of the link
 	clicks int64
 }

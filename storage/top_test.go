@@ -26,10 +26,10 @@ func (r *rig) top(s *storage.Links, owner string, window clicks.Window, limit in
 	}
 	var all []string
 	for i, l := range links {
-		if l.LongURL != "https://example.com/"+string(l.Alias) {
+		if l.LongURL != "https://example.com/"+string(l.Name) {
 			r.t.Errorf("it is %+v", l)
 		}
-		all = append(all, fmt.Sprint(l.Alias, " ", counts[i]))
+		all = append(all, fmt.Sprint(l.Name, " ", counts[i]))
 	}
 	return strings.Join(all, ", ")
 }
@@ -52,23 +52,23 @@ func TestTopLinks(t *testing.T) {
 	today := r.today()
 	now := r.clock.Now()
 	for _, l := range []link.Link{
-		{Alias: "steady", Owner: "ann"}, {Alias: "old", Owner: "ann"},
-		{Alias: "edge", Owner: "bob"}, {Alias: "tie1", Owner: "bob"}, {Alias: "tie2"},
-		{Alias: "disabled", Disabled: true},
-		{Alias: "deleted", Owner: "ann", DeletedAt: now},
+		{Name: "steady", Owner: "ann"}, {Name: "old", Owner: "ann"},
+		{Name: "edge", Owner: "bob"}, {Name: "tie1", Owner: "bob"}, {Name: "tie2"},
+		{Name: "disabled", Disabled: true},
+		{Name: "deleted", Owner: "ann", DeletedAt: now},
 		// aliases that were other links' until yesterday, and until today
-		{Alias: "again", Owner: "ann", CountedFrom: today.Start()},
-		{Alias: "fresh", Owner: "ann", CountedFrom: (today + 1).Start()},
-		{Alias: "bots", Owner: "ann"}, {Alias: "claimed", Owner: "ann"},
+		{Name: "again", Owner: "ann", CountedFrom: today.Start()},
+		{Name: "fresh", Owner: "ann", CountedFrom: (today + 1).Start()},
+		{Name: "bots", Owner: "ann"}, {Name: "claimed", Owner: "ann"},
 	} {
-		l.LongURL, l.CreatedAt = "https://example.com/"+string(l.Alias), now.Add(-time.Hour)
+		l.LongURL, l.CreatedAt = "https://example.com/"+string(l.Name), now.Add(-time.Hour)
 		r.PutLink(l)
-		if l.Alias == "claimed" { // listed among bob's links too, by a create that was cut short
+		if l.Name == "claimed" { // listed among bob's links too, by a create that was cut short
 			l.Owner = "bob"
 			r.Put(r.Owners, rawtables.Owner(l))
 		}
 	}
-	r.Put(r.Links, rawtables.Link(link.Link{Alias: "gone", GoneReason: link.StateExpired,
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "gone", GoneReason: link.StateExpired,
 		GoneAt: now}))
 	r.putHours(today, "steady", map[int]int64{0: 1, 14: 2})
 	r.putClick(today, "steady", "q", 3, nil)
@@ -150,7 +150,7 @@ func TestTopLinksFromMemory(t *testing.T) {
 	today := r.today()
 	for i := range 30 {
 		alias := fmt.Sprintf("top%02d", i)
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+		r.PutLink(link.Link{Name: link.Name(alias), LongURL: "https://example.com/" + alias,
 			Owner: "ann", CreatedAt: r.clock.Now()})
 		r.putClick(today, alias, "p", int64(100-i), nil)
 	}
@@ -213,7 +213,7 @@ func TestTopLinksThatAreDeleted(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	for i, alias := range []string{"first", "second", "third"} {
-		r.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+		r.PutLink(link.Link{Name: link.Name(alias), LongURL: "https://example.com/" + alias,
 			Owner: "ann", CreatedAt: r.clock.Now()})
 		r.putClick(r.today(), alias, "p", int64(10-i), nil)
 	}
@@ -258,16 +258,16 @@ func TestTopLinksOfManyOwners(t *testing.T) {
 func TestTopLinksAmongDeletedOnes(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
-	r.PutLink(link.Link{Alias: "last", LongURL: "https://example.com/last",
+	r.PutLink(link.Link{Name: "last", LongURL: "https://example.com/last",
 		CreatedAt: r.clock.Now()})
 	s := r.open(withCache)
 	for i := range 1100 {
 		for range 2 {
-			s.Clicks.Click(link.Link{Alias: link.Alias(fmt.Sprintf("gone%04d", i))},
+			s.Clicks.Click(link.Link{Name: link.Name(fmt.Sprintf("gone%04d", i))},
 				visit(r.clock.Now(), 1))
 		}
 	}
-	s.Clicks.Click(link.Link{Alias: "last"}, visit(r.clock.Now(), 1))
+	s.Clicks.Click(link.Link{Name: "last"}, visit(r.clock.Now(), 1))
 	r.flush(s)
 	r.proxy.Reset()
 	var links []link.Link
@@ -287,7 +287,7 @@ func TestTopLinksAreKept(t *testing.T) {
 	for took, kept := range map[time.Duration]time.Duration{0: time.Minute,
 		5 * time.Second: time.Minute, 30 * time.Second: 5 * time.Minute} {
 		r := newStatsRig(t)
-		r.PutLink(link.Link{Alias: "ab", LongURL: "https://example.com/ab"})
+		r.PutLink(link.Link{Name: "ab", LongURL: "https://example.com/ab"})
 		r.putClick(r.today(), "ab", "p", 1, nil)
 		s := r.instance()
 		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
@@ -319,7 +319,7 @@ func TestTopLinksOfDaysThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	r := newStatsRig(t)
 	r.config.Clicks.KeepDays = 5
-	r.PutLink(link.Link{Alias: "ab", LongURL: "https://example.com/ab"})
+	r.PutLink(link.Link{Name: "ab", LongURL: "https://example.com/ab"})
 	for day := r.today() - 7; day <= r.today(); day++ {
 		r.putClick(day, "ab", "p", 1, nil)
 	}
@@ -340,7 +340,7 @@ func TestTopLinksThatTakeLong(t *testing.T) {
 	r := newStatsRig(t)
 	r.config.Timeout = 200 * time.Millisecond
 	for _, owner := range []string{"ann", "bob"} {
-		r.PutLink(link.Link{Alias: link.Alias(owner), Owner: owner,
+		r.PutLink(link.Link{Name: link.Name(owner), Owner: owner,
 			LongURL: "https://example.com/" + owner})
 		r.putClick(r.today(), owner, "p", 1, nil)
 	}

@@ -101,7 +101,7 @@ func describe(rec transfer.Record) string {
 	if rec.Err != nil {
 		text("error", rec.Err.Error())
 	}
-	text("alias", string(l.Alias))
+	text("alias", string(l.Name))
 	text("target", l.LongURL)
 	moment("created", l.CreatedAt)
 	moment("expires", l.ExpiresAt)

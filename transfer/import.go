@@ -16,7 +16,7 @@ type Importer interface {
 	Import(ctx context.Context, links []link.Link) []link.Imported
 	// TryImport returns what Import would return, and for each alias the link that has it. It only
 	// reads. made has the links that earlier calls would have made, and TryImport adds to it.
-	TryImport(ctx context.Context, links []link.Link, made map[link.Alias]uint64) []link.Imported
+	TryImport(ctx context.Context, links []link.Link, made map[link.Name]uint64) []link.Imported
 }
 
 // Import turns records into links, and imports them.
@@ -28,13 +28,13 @@ type Import struct {
 	// KeepOwners lets the records say who owns the links.
 	KeepOwners bool
 
-	made map[link.Alias]uint64 // by the dry run
+	made map[link.Name]uint64 // by the dry run
 }
 
 // Result is the outcome of one record.
 type Result struct {
 	Line    int
-	Alias   link.Alias // "" if the record has none, or one that is not valid
+	Alias   link.Name // "" if the record has none, or one that is not valid
 	Created bool       // the link was made; if not, it existed or Err says why not
 	// Err is a RecordError, a *link.InvalidError, or an error of Importer.
 	Err error
@@ -49,8 +49,8 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 	for i, record := range records {
 		result := &results[i]
 		result.Line = record.Line
-		if _, ok := link.ParseAlias(string(record.Link.Alias)); ok {
-			result.Alias = record.Link.Alias
+		if _, ok := link.ParseAlias(string(record.Link.Name)); ok {
+			result.Alias = record.Link.Name
 		}
 		l, err := im.link(record, now)
 		if err != nil {
@@ -70,7 +70,7 @@ func (im *Import) add(ctx context.Context, links []link.Link) []link.Imported {
 		return im.Links.Import(ctx, links)
 	}
 	if im.made == nil {
-		im.made = map[link.Alias]uint64{}
+		im.made = map[link.Name]uint64{}
 	}
 	return im.Links.TryImport(ctx, links, im.made)
 }

@@ -82,7 +82,7 @@ func TestImportKeepsOwners(t *testing.T) {
 		resultsOf(t, im, transfer.CSV, fmt.Sprintf("alias,longUrl,owner\n"+
 			"bob-%t,https://example.com/,bob\nnone-%[1]t,https://example.com/,\n", keep))
 		for i, name := range []string{"bob", "none"} {
-			alias := link.Alias(fmt.Sprintf("%s-%t", name, keep))
+			alias := link.Name(fmt.Sprintf("%s-%t", name, keep))
 			if l, err := store.Read(t.Context(), alias); err != nil || l.Owner != owners[i] {
 				t.Errorf("%s: owner %q, %v, want %q", alias, l.Owner, err, owners[i])
 			}

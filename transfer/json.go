@@ -84,7 +84,7 @@ const notUTF8 = "The text is not valid UTF-8. Save the file as UTF-8."
 
 // linkJSON is a link in our own JSON, with the members of the API.
 type linkJSON struct {
-	Alias      link.Alias `json:"alias"`
+	Alias      link.Name `json:"alias"`
 	ShortURL   string     `json:"shortUrl"`
 	LongURL    string     `json:"longUrl"`
 	CreatedAt  nullable   `json:"createdAtUtc"`

@@ -258,7 +258,7 @@ func TestDamage(t *testing.T) {
 			for i, rec := range records {
 				want := strings.TrimSuffix(wants[min(i, len(wants)-1)], "|")
 				number, says, damaged := strings.Cut(want, " ! ")
-				ok := rec.Err == nil && fmt.Sprintf("%d %s", rec.Line, rec.Link.Alias) == want
+				ok := rec.Err == nil && fmt.Sprintf("%d %s", rec.Line, rec.Link.Name) == want
 				if damaged {
 					ok = rec.Err != nil && strings.Contains(rec.Err.Error(), says) &&
 						fmt.Sprint(rec.Line) == number
@@ -653,10 +653,10 @@ func FuzzRead(f *testing.F) {
 			case rec.Err == nil && (rec.Link.LongURL == "" ||
 				rec.Total.Clicks < 0 || rec.Total.Bots < 0):
 				t.Fatalf("%+v", rec)
-			case rec.Link.Alias == "" && rec.Err == nil && !f.Own():
+			case rec.Link.Name == "" && rec.Err == nil && !f.Own():
 				t.Fatal("there is no alias")
 			case rec.Err == nil && !f.Own():
-				was := link.Link{Alias: "a", LongURL: "https://example.com/",
+				was := link.Link{Name: "a", LongURL: "https://example.com/",
 					Title: rec.Link.Title, Tags: rec.Link.Tags}
 				if _, err := (link.Rules{}).Import(was, time.Now()); err != nil {
 					t.Fatalf("%+v: %v", rec, err)

@@ -90,7 +90,7 @@ func (b *builder) yield(target string, yield func(Record)) {
 	}
 	for i, a := range aliases {
 		rec := b.Record
-		rec.Link.Alias = a
+		rec.Link.Name = a
 		if i > 0 {
 			rec.Total.Clicks, rec.Total.Bots, rec.Total.Last = 0, 0, time.Time{}
 		}
@@ -126,10 +126,10 @@ func fitAll(tags []string) (all []string) {
 }
 
 // aliases returns the aliases of the entry, each once.
-func (b *builder) aliases() (aliases []link.Alias) {
-	seen := map[link.Alias]bool{"": true}
+func (b *builder) aliases() (aliases []link.Name) {
+	seen := map[link.Name]bool{"": true}
 	add := func(code string) {
-		if a := link.Alias(code); !seen[a] {
+		if a := link.Name(code); !seen[a] {
 			seen[a] = true
 			aliases = append(aliases, a)
 		}

@@ -50,8 +50,8 @@ func (w *Writer) Write(rec Record) error {
 	switch w.format {
 	case NDJSON:
 		v := linkJSON{
-			Alias:      l.Alias,
-			ShortURL:   w.base.ShortURL(l.Alias),
+			Alias:      l.Name,
+			ShortURL:   w.base.ShortURL(l.Name),
 			LongURL:    l.LongURL,
 			CreatedAt:  nullable(stamp(l.CreatedAt)),
 			ExpiresAt:  nullable(stamp(l.ExpiresAt)),
@@ -78,8 +78,8 @@ func (w *Writer) Write(rec Record) error {
 			return err
 		}
 		fields := []string{
-			guarded(string(l.Alias)),
-			w.base.ShortURL(l.Alias),
+			guarded(string(l.Name)),
+			w.base.ShortURL(l.Name),
 			l.LongURL,
 			stamp(l.CreatedAt),
 			stamp(l.ExpiresAt),

@@ -27,7 +27,7 @@ var (
 	day  = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	full = transfer.Record{
 		Link: link.Link{
-			Alias:      "-Spring_26",
+			Name:      "-Spring_26",
 			LongURL:    "https://example.com/a?b=%41,c;d#ü",
 			CreatedAt:  day,
 			ExpiresAt:  day.AddDate(1, 0, 0),
@@ -41,7 +41,7 @@ var (
 		Total: clicks.Total{Clicks: 1 << 40, Bots: 3, Last: day.Add(2 * time.Hour)},
 	}
 	least = transfer.Record{
-		Link: link.Link{Alias: "a", LongURL: "http://example.com", StatusCode: 302}}
+		Link: link.Link{Name: "a", LongURL: "http://example.com", StatusCode: 302}}
 )
 
 // write returns a file with some records.
@@ -86,7 +86,7 @@ func TestWrite(t *testing.T) {
 		{"no links", transfer.NDJSON, nil, ""},
 		{"no links", transfer.CSV, nil, names},
 		{"nulls as the API has them", transfer.NDJSON,
-			[]transfer.Record{{Link: link.Link{Alias: "a", LongURL: "http://example.com"}}},
+			[]transfer.Record{{Link: link.Link{Name: "a", LongURL: "http://example.com"}}},
 			`{"alias":"a","shortUrl":"https://s.example.com/to/a",` +
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
@@ -211,7 +211,7 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		rec := transfer.Record{
 			Link: link.Link{
-				Alias:      link.Alias(valid(alias)),
+				Name:      link.Name(valid(alias)),
 				LongURL:    valid(target),
 				Title:      valid(title),
 				Owner:      valid(owner),
@@ -234,7 +234,7 @@ func FuzzRoundTrip(f *testing.F) {
 			}
 			if format == transfer.CSV {
 				l := &want.Link
-				l.Alias = link.Alias(lineFeeds(string(l.Alias)))
+				l.Name = link.Name(lineFeeds(string(l.Name)))
 				l.LongURL, l.Title = lineFeeds(l.LongURL), lineFeeds(l.Title)
 				l.Owner = lineFeeds(l.Owner)
 				l.Tags = slices.Clone(l.Tags)

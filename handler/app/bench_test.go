@@ -47,7 +47,7 @@ func cachedRedirect(tb testing.TB, v variant) func() int {
 	tb.Helper()
 	raw := rawtables.Open(tb, emulator.ConnectionString(), fmt.Sprintf("E%d", tables.Add(1)))
 	raw.Make()
-	raw.PutLink(link.Link{Alias: "live42", LongURL: "https://example.com/a/long/path?with=a&query",
+	raw.PutLink(link.Link{Name: "live42", LongURL: "https://example.com/a/long/path?with=a&query",
 		ExpiresAt: time.Now().Add(time.Hour)})
 	env := map[string]string{
 		"AzureWebJobsStorage": emulator.ConnectionString(), "BaseUrl": "https://tiney.to",

@@ -164,9 +164,9 @@ func TestShorten(t *testing.T) {
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
-	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other",
+	s.PutLink(link.Link{Name: "taken", LongURL: "https://example.com/other",
 		ExpiresAt: time.Now().Add(time.Hour)})
-	s.PutLink(link.Link{Alias: "off", LongURL: "https://example.com/off", Disabled: true})
+	s.PutLink(link.Link{Name: "off", LongURL: "https://example.com/off", Disabled: true})
 	p.Open(s.url)
 	wrong := func(field, says string) {
 		t.Helper()
@@ -425,7 +425,7 @@ func TestStorageIsDown(t *testing.T) {
 	}
 	p.Check("503")
 	look(t, p, "503")
-	s.PutLink(link.Link{Alias: "unread", LongURL: s.url + "/",
+	s.PutLink(link.Link{Name: "unread", LongURL: s.url + "/",
 		ExpiresAt: time.Now().Add(time.Hour)})
 	s.down(false)
 	if status := p.Go(func() { p.Click("main .primary") }); status != 200 {
@@ -461,7 +461,7 @@ func TestTooManyRequests(t *testing.T) {
 func TestWithoutScripts(t *testing.T) {
 	t.Parallel()
 	s, p := serve(t), chromium.New(t)
-	s.PutLink(link.Link{Alias: "taken", LongURL: "https://example.com/other",
+	s.PutLink(link.Link{Name: "taken", LongURL: "https://example.com/other",
 		ExpiresAt: time.Now().Add(time.Hour)})
 	p.NoScripts()
 	p.Open(s.url)
@@ -529,7 +529,7 @@ func TestURLsAreText(t *testing.T) {
 		look(t, p, "narrow-preview-"+strings.ReplaceAll(name, " ", "-"))
 	}
 	// Next are a row that another program wrote, and texts that another page stored.
-	s.PutLink(link.Link{Alias: "row", LongURL: `https://"><img src=x onerror="window.harmed=1">` +
+	s.PutLink(link.Link{Name: "row", LongURL: `https://"><img src=x onerror="window.harmed=1">` +
 		markup})
 	p.Open(s.url + "/row+")
 	p.Check("preview of a row by another program")
@@ -608,10 +608,10 @@ func TestErrorPages(t *testing.T) {
 	s, p := serve(t), chromium.New(t)
 	past := time.Now().Add(-time.Hour)
 	for _, l := range []link.Link{
-		{Alias: "expired", LongURL: "https://example.com/", ExpiresAt: past},
-		{Alias: "disabled", LongURL: "https://example.com/1", Disabled: true},
-		{Alias: "deleted", LongURL: "https://example.com/2", DeletedAt: past},
-		{Alias: "live", LongURL: "https://example.com/3"},
+		{Name: "expired", LongURL: "https://example.com/", ExpiresAt: past},
+		{Name: "disabled", LongURL: "https://example.com/1", Disabled: true},
+		{Name: "deleted", LongURL: "https://example.com/2", DeletedAt: past},
+		{Name: "live", LongURL: "https://example.com/3"},
 	} {
 		s.PutLink(l)
 	}

@@ -144,7 +144,7 @@ func TestManageKeyboard(t *testing.T) {
 	s := serve(t, "CHANGES_SECONDS=1", "CLICKS_FLUSH_SECONDS=1")
 	key, other := s.keyOf(t, "ada"), s.keyOf(t, "ada")
 	for i := range 51 {
-		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("link%02d", i)),
+		s.PutLink(link.Link{Name: link.Name(fmt.Sprintf("link%02d", i)),
 			LongURL: fmt.Sprintf("https://example.com/%d", i), Owner: "ada", Tags: []string{"tag"}})
 	}
 	p := chromium.New(t)

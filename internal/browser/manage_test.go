@@ -215,7 +215,7 @@ func TestManageList(t *testing.T) {
 	key := s.keyOf(t, "ada")
 	for i := range 55 {
 		alias := fmt.Sprintf("link%02d", i)
-		l := link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+		l := link.Link{Name: link.Name(alias), LongURL: "https://example.com/" + alias,
 			Owner: "ada", CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)}
 		if i%10 == 0 {
 			l.Title, l.Tags = "Tenth ΣΊΣΥΦΟΣ", []string{"ten", "round"}
@@ -312,7 +312,7 @@ func TestManageBackToTheList(t *testing.T) {
 	s := serve(t)
 	for i := range 55 {
 		alias := fmt.Sprintf("link%02d", i)
-		s.PutLink(link.Link{Alias: link.Alias(alias), LongURL: "https://example.com/" + alias,
+		s.PutLink(link.Link{Name: link.Name(alias), LongURL: "https://example.com/" + alias,
 			Owner:     "ada",
 			CreatedAt: time.Now().Add(time.Duration(i-60) * time.Second)})
 	}
@@ -601,7 +601,7 @@ func TestManageEdit(t *testing.T) {
 	}
 
 	// A link that the service has given to somebody else as well.
-	s.PutLink(link.Link{Alias: "shared", LongURL: "https://example.com/shared", Owner: "ada",
+	s.PutLink(link.Link{Name: "shared", LongURL: "https://example.com/shared", Owner: "ada",
 		Shared: true})
 	p.GoTo("#/link/shared", "#link-shared", "it cannot end earlier, be disabled or be deleted")
 	p.Check("shared")
@@ -1264,7 +1264,7 @@ func TestManageTextsAreText(t *testing.T) {
 	const markup = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>`
 	s := serve(t)
 	key := s.keyOf(t, "ada")
-	s.PutLink(link.Link{Alias: "markup", LongURL: "https://example.com/" + markup, Title: markup,
+	s.PutLink(link.Link{Name: "markup", LongURL: "https://example.com/" + markup, Title: markup,
 		Tags: []string{markup[:50]}, Owner: "ada", CreatedAt: time.Now()})
 	links := map[string]string{
 		"markup": "https://example.com/" + markup,

@@ -31,7 +31,7 @@ var screenshots = flag.String("browser.screenshots", "",
 
 // clickFor makes clicks on links for the given number of past days, and rolls them up. The clicks
 // are the same ones on each call.
-func (s *site) clickFor(t *testing.T, days map[link.Alias]int) {
+func (s *site) clickFor(t *testing.T, days map[link.Name]int) {
 	t.Helper()
 	open, err := azurite.Tables(emulator.ConnectionString())
 	if err != nil {
@@ -91,19 +91,19 @@ func TestScreenshots(t *testing.T) {
 	s := serve(t, "BaseUrl=https://go.example.com")
 	key := s.keyOf(t, "ada")
 	for i, l := range []link.Link{
-		{Alias: "team", LongURL: "https://intranet.example.com/people/team?view=all",
+		{Name: "team", LongURL: "https://intranet.example.com/people/team?view=all",
 			Title: "Who we are", Tags: []string{"team"}},
-		{Alias: "summer",
+		{Name: "summer",
 			LongURL: "https://shop.example.com/campaigns/2026/summer?utm_source=poster",
 			Title:   "Summer campaign", Tags: []string{"poster", "2026"}, Disabled: true},
-		{Alias: "8k3e3D", LongURL: "https://maps.example.com/@52.5200,13.4050,15z"},
-		{Alias: "handbook", LongURL: "https://example.com/docs/handbook/2026/edition-2.html",
+		{Name: "8k3e3D", LongURL: "https://maps.example.com/@52.5200,13.4050,15z"},
+		{Name: "handbook", LongURL: "https://example.com/docs/handbook/2026/edition-2.html",
 			Title: "The handbook", Tags: []string{"team", "docs"}},
 	} {
 		l.Owner, l.CreatedAt = "ada", time.Now().AddDate(0, 0, 10*i-60)
 		s.PutLink(l)
 	}
-	s.clickFor(t, map[link.Alias]int{"handbook": 30, "team": 2, "8k3e3D": 1})
+	s.clickFor(t, map[link.Name]int{"handbook": 30, "team": 2, "8k3e3D": 1})
 	p := chromium.New(t)
 	p.Width(1000)
 	shoot := func(name string) {

@@ -187,11 +187,11 @@ var exchanges = []exchange{
 func putExchanged(s *site) {
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	for _, l := range []link.Link{
-		{Alias: "live", LongURL: "https://example.com/live?a=<b>", ExpiresAt: future},
-		{Alias: "q", LongURL: "https://bücher.example:8080/ü"},
-		{Alias: "expired", LongURL: "https://example.com/expired", ExpiresAt: past},
-		{Alias: "disabled", LongURL: "https://example.com/disabled", Disabled: true},
-		{Alias: "blocked", LongURL: "http://a.evil.example/"},
+		{Name: "live", LongURL: "https://example.com/live?a=<b>", ExpiresAt: future},
+		{Name: "q", LongURL: "https://bücher.example:8080/ü"},
+		{Name: "expired", LongURL: "https://example.com/expired", ExpiresAt: past},
+		{Name: "disabled", LongURL: "https://example.com/disabled", Disabled: true},
+		{Name: "blocked", LongURL: "http://a.evil.example/"},
 	} {
 		s.PutLink(l)
 	}
@@ -349,11 +349,11 @@ func TestLinkLifecycle(t *testing.T) {
 			}
 			s.WantRows(1, 1, 1)
 			for life := 3 * time.Second; ; life *= 2 {
-				short := link.Link{Alias: link.Alias(fmt.Sprintf("short-%.0f", life.Seconds())),
+				short := link.Link{Name: link.Name(fmt.Sprintf("short-%.0f", life.Seconds())),
 					LongURL:   "https://example.com/short",
 					ExpiresAt: time.Now().Add(life).Truncate(time.Second)}
 				s.PutLink(short)
-				url := base + "/" + string(short.Alias)
+				url := base + "/" + string(short.Name)
 				got := get(t, url)
 				if !time.Now().Before(short.ExpiresAt) && life < time.Minute {
 					continue // it expired before the request was served: try a longer life
@@ -395,7 +395,7 @@ func TestConcurrentShortensOnTwoProcesses(t *testing.T) {
 			switch status {
 			case 200, 201:
 				aliases.Store(l.Alias, true)
-				return link.Link{Alias: link.Alias(l.Alias)}, status == 201, nil
+				return link.Link{Name: link.Name(l.Alias)}, status == 201, nil
 			case 503:
 				return link.Link{}, false, link.ErrUnavailable
 			}

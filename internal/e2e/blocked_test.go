@@ -16,18 +16,18 @@ func TestHostsAreBlocked(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			for alias, longURL := range map[link.Alias]string{
+			for alias, longURL := range map[link.Name]string{
 				"name": "https://a.EXAMPLE.com.:8443/", "umlaut": "https://xn--bcher-kva.example/",
 				"six": "http://[2001:db8:0::1]/", "four": "http://0x7f.1/",
 			} {
-				s.PutLink(link.Link{Alias: alias, LongURL: longURL})
+				s.PutLink(link.Link{Name: alias, LongURL: longURL})
 			}
 			base, hosted := start(s)
 			awaitReady(t, base)
 			admin, ada := caller{t, base, adminKey}, owner(t, base, "ada")
-			spellings := map[link.Alias]string{"name": "Example.COM.",
+			spellings := map[link.Name]string{"name": "Example.COM.",
 				"umlaut": "B%C3%9CCHER.example", "six": "[2001:DB8::1]", "four": "127.1"}
-			follow := func(alias link.Alias, status int) {
+			follow := func(alias link.Name, status int) {
 				t.Helper()
 				if got := get(t, base+"/"+string(alias)); got.Status != status {
 					t.Errorf("%s: got %+v, want %d", alias, got, status)
@@ -81,8 +81,8 @@ func TestHostsAreBlocked(t *testing.T) {
 func TestABlockedHostReachesEveryProcess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.PutLink(link.Link{Alias: "bad", LongURL: "https://a.example.com/"})
-	s.PutLink(link.Link{Alias: "well", LongURL: "https://example.org/"})
+	s.PutLink(link.Link{Name: "bad", LongURL: "https://a.example.com/"})
+	s.PutLink(link.Link{Name: "well", LongURL: "https://example.org/"})
 	serve := func() string { return s.standalone(emulator.ConnectionString()).url }
 	here, other := serve(), serve()
 	for _, base := range []string{here, other} {

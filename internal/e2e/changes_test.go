@@ -169,7 +169,7 @@ func TestPageOfFiftyLinks(t *testing.T) {
 	s := newSite(t)
 	now := time.Now().Truncate(time.Second)
 	for i := range 120 {
-		s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("listed-%03d", i)),
+		s.PutLink(link.Link{Name: link.Name(fmt.Sprintf("listed-%03d", i)),
 			LongURL: fmt.Sprintf("https://example.com/%d", i),
 			Owner:   "ada", CreatedAt: now.Add(time.Duration(i-200) * time.Second)})
 	}

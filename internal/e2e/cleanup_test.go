@@ -28,9 +28,9 @@ func TestTheReaperIsToldOf(t *testing.T) {
 		"successfulRuns": 0.0, "failedRuns": 0.0, "averageMs": nil, "running": false})
 
 	now := time.Now()
-	s.PutLink(link.Link{Alias: "clicked", LongURL: "https://example.com/clicked",
+	s.PutLink(link.Link{Name: "clicked", LongURL: "https://example.com/clicked",
 		ExpiresAt: now.Add(time.Hour)})
-	s.PutLink(link.Link{Alias: "due", LongURL: "https://example.com/due",
+	s.PutLink(link.Link{Name: "due", LongURL: "https://example.com/due",
 		ExpiresAt: now.Add(-time.Hour)})
 	at := now.Add(-3 * 24 * time.Hour)
 	s.PutClicks(at, rawtables.Clicks("clicked", "p-1", at, 7, 2))

@@ -19,11 +19,11 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	// Each of the first three links is followed on one process only.
-	links := []link.Alias{"killed", "stopped", "idle", "shared"}
+	links := []link.Name{"killed", "stopped", "idle", "shared"}
 	for _, a := range links {
-		s.PutLink(link.Link{Alias: a, LongURL: "https://example.com/"})
+		s.PutLink(link.Link{Name: a, LongURL: "https://example.com/"})
 	}
-	saved := func(alias link.Alias) (n int64) {
+	saved := func(alias link.Name) (n int64) {
 		for _, c := range s.Clicked()[string(alias)] {
 			n += c.Clicks
 		}
@@ -36,7 +36,7 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 	}
 	type told struct{ answered, unknown atomic.Int64 }
 	var own, shared [3]told
-	send := func(i int, a link.Alias, n *told) bool {
+	send := func(i int, a link.Name, n *told) bool {
 		got, err := testutil.Send(http.MethodGet, p[i].url+"/"+string(a), "", "User-Agent",
 			visitors[2].agent)
 		switch {
@@ -88,7 +88,7 @@ func TestClicksOfProcessesThatEnd(t *testing.T) {
 	p[2].stop(t)
 
 	var least, most int64
-	check := func(a link.Alias, from, to int64) {
+	check := func(a link.Name, from, to int64) {
 		t.Helper()
 		n := saved(a)
 		if n < from || n > to {

@@ -61,7 +61,7 @@ func checkServes(t *testing.T, base string) {
 
 func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
 	s := newSite(t)
-	s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
+	s.PutLink(link.Link{Name: "cold", LongURL: "https://example.com/cold"})
 	proxy := s.proxy()
 	p := s.standalone(proxy.ConnectionString())
 	awaitReady(t, p.url)
@@ -121,7 +121,7 @@ func TestColdLinkIsReadOnceForManyRequests(t *testing.T) {
 func TestClientsThatMisbehave(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm"})
+	s.PutLink(link.Link{Name: "warm", LongURL: "https://example.com/warm"})
 	p := s.standalone(emulator.ConnectionString())
 	checkServes(t, p.url)
 	address := strings.TrimPrefix(p.url, "http://")

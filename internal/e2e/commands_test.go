@@ -87,7 +87,7 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 	// With clicks on, there would be a table of today.
 	p := s.standalone(emulator.ConnectionString(), "CLICKS=off")
 	l := mustShorten(t, p.url, "https://example.com/page")
-	lost := link.Link{Alias: "lost", LongURL: "https://example.com/lost", CreatedAt: time.Now(),
+	lost := link.Link{Name: "lost", LongURL: "https://example.com/lost", CreatedAt: time.Now(),
 		ExpiresAt: time.Now().Add(time.Hour).Truncate(time.Second)}
 	s.PutLink(lost)
 	s.Drop(s.Expiry, rawtables.Expiry(lost))

@@ -42,7 +42,7 @@ func TestKilledInTheMiddleOfACreate(t *testing.T) {
 			s := newSite(t)
 			s.TombstoneFor = 0 // so that no rows are left at the end
 			if name == "replacing" {
-				s.PutLink(link.Link{Alias: "stale", LongURL: "https://example.com/page",
+				s.PutLink(link.Link{Name: "stale", LongURL: "https://example.com/page",
 					ExpiresAt: time.Now().Add(-time.Hour)})
 			}
 			p := s.proxy()
@@ -81,9 +81,9 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 	s.TombstoneFor = 0
 	at := time.Now().Add(-10 * 24 * time.Hour)
 	due := []link.Link{
-		{Alias: "due", LongURL: "https://example.com/due", ExpiresAt: at},
-		{Alias: "dueToo", LongURL: "https://example.com/due/too", ExpiresAt: at},
-		{Alias: "dueBefore", LongURL: "https://example.com/due/before",
+		{Name: "due", LongURL: "https://example.com/due", ExpiresAt: at},
+		{Name: "dueToo", LongURL: "https://example.com/due/too", ExpiresAt: at},
+		{Name: "dueBefore", LongURL: "https://example.com/due/before",
 			ExpiresAt: at.Add(-24 * time.Hour)},
 	}
 	for _, l := range due {
@@ -117,8 +117,8 @@ func TestKilledInTheMiddleOfAReap(t *testing.T) {
 		t.Errorf("the live link: %+v", got)
 	}
 	for _, l := range due {
-		if got := get(t, h.URL()+"/"+string(l.Alias)); got.Status != 404 {
-			t.Errorf("the expired link %s: %+v", l.Alias, got)
+		if got := get(t, h.URL()+"/"+string(l.Name)); got.Status != 404 {
+			t.Errorf("the expired link %s: %+v", l.Name, got)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestKilledInTheMiddleOfARollUp(t *testing.T) {
 			want := map[string]map[string]int64{}
 			for i, name := range []string{"one", "two", "*"} {
 				if name != "*" {
-					s.PutLink(link.Link{Alias: link.Alias(name), LongURL: "https://example.com/" +
+					s.PutLink(link.Link{Name: link.Name(name), LongURL: "https://example.com/" +
 						name, ExpiresAt: time.Now().Add(time.Hour)})
 				}
 				s.PutClicks(at, rawtables.Clicks(name, "p-1", at, int64(10+i), 1),

@@ -29,7 +29,7 @@ func TestStrangersCannotFireTheTimer(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			s.TombstoneFor = 0
-			s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/",
+			s.PutLink(link.Link{Name: "expired", LongURL: "https://example.com/",
 				ExpiresAt: time.Now().Add(-time.Hour)})
 			h := s.hosted(proxy, emulator.ConnectionString())
 			const payload = `{"Data":{"timer":{"IsPastDue":false}},"Metadata":{}}`
@@ -167,7 +167,7 @@ func TestHandlerThatIsKilledIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.failures = 1
-	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/"})
+	s.PutLink(link.Link{Name: "live", LongURL: "https://example.com/"})
 	h := s.hosted(true, emulator.ConnectionString())
 	kill(t, h.PID())
 	testutil.Eventually(t, "it redirects again", func() bool {

@@ -36,7 +36,7 @@ func deployed(t *testing.T) string {
 func TestMemoryIsBounded(t *testing.T) {
 	s := newSite(t)
 	s.app = deployed(t)
-	s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm"})
+	s.PutLink(link.Link{Name: "warm", LongURL: "https://example.com/warm"})
 	proxy := s.proxy()
 	proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 		if c.Operation == "GetEntity" && c.Partition == "un" {

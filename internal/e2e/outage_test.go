@@ -93,11 +93,11 @@ func TestOutages(t *testing.T) {
 				got, _ := testutil.Send(http.MethodGet, h.URL()+target, "")
 				return got.Status
 			}
-			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
-			s.PutLink(link.Link{Alias: "warm", LongURL: "https://example.com/warm",
+			s.PutLink(link.Link{Name: "cold", LongURL: "https://example.com/cold"})
+			s.PutLink(link.Link{Name: "warm", LongURL: "https://example.com/warm",
 				ExpiresAt: time.Now().Add(time.Hour)})
 			// The link lives long enough that even a slow machine can follow it first.
-			brief := link.Link{Alias: "brief", LongURL: "https://example.com/brief",
+			brief := link.Link{Name: "brief", LongURL: "https://example.com/brief",
 				ExpiresAt: time.Now().Add(10 * time.Second)}
 			s.PutLink(brief)
 			if fetch("/warm") != 302 || fetch("/brief") != 302 {
@@ -218,7 +218,7 @@ func descriptors(t *testing.T, h *funchost.Host) int {
 // the same time: a busy emulator would use up the rest of the five seconds.
 func TestSlowStorage(t *testing.T) {
 	s := newSite(t)
-	s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
+	s.PutLink(link.Link{Name: "cold", LongURL: "https://example.com/cold"})
 	p := s.proxy()
 	process := s.standalone(p.ConnectionString())
 	p.Before(func(faultproxy.Call) faultproxy.Fault {
@@ -343,12 +343,12 @@ func TestRegionIsDown(t *testing.T) {
 	t.Cleanup(second.Stop)
 	copies := rawtables.Open(t, second.ConnectionString(), strings.TrimSuffix(s.Links, "ShortUrls"))
 	copies.Make()
-	for alias, longURL := range map[link.Alias]string{"well": "https://example.org/",
+	for alias, longURL := range map[link.Name]string{"well": "https://example.org/",
 		"bad": "https://example.com/"} {
-		s.PutLink(link.Link{Alias: alias, LongURL: longURL})
-		copies.PutLink(link.Link{Alias: alias, LongURL: longURL})
+		s.PutLink(link.Link{Name: alias, LongURL: longURL})
+		copies.PutLink(link.Link{Name: alias, LongURL: longURL})
 	}
-	s.PutLink(link.Link{Alias: "young", LongURL: "https://example.org/young"})
+	s.PutLink(link.Link{Name: "young", LongURL: "https://example.org/young"})
 	copies.Put(copies.State, rawtables.Entity{"PartitionKey": "blocked", "RowKey": "example.com"})
 	p := s.proxy()
 	p.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Freeze })
@@ -418,7 +418,7 @@ func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 				{"owner", "POST", "/api/import",
 					`{"longUrl":"https://example.com/","alias":"imported"}`, 26 * time.Second},
 			}
-			s.PutLink(link.Link{Alias: "cold", LongURL: "https://example.com/cold"})
+			s.PutLink(link.Link{Name: "cold", LongURL: "https://example.com/cold"})
 			// Each request has a key that the process does not know yet.
 			callers := make([]caller, len(requests))
 			for i, r := range requests {
@@ -429,7 +429,7 @@ func TestSlowStorageIsWaitedForOnce(t *testing.T) {
 				name := fmt.Sprintf("owner%d", i)
 				callers[i] = owner(t, process.url, name)
 				s.PutLink(link.Link{
-					Alias: link.Alias(fmt.Sprintf("own%d", i)), LongURL: "https://example.com/",
+					Name: link.Name(fmt.Sprintf("own%d", i)), LongURL: "https://example.com/",
 					Owner: name, CreatedAt: time.Now(),
 				})
 			}

@@ -481,7 +481,7 @@ func TestDoubledCredentials(t *testing.T) {
 func TestOnlyOwnersMayShorten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/live",
+	s.PutLink(link.Link{Name: "live", LongURL: "https://example.com/live",
 		ExpiresAt: time.Now().Add(time.Hour)})
 	base := s.standalone(emulator.ConnectionString(), "SHORTEN_ACCESS=owners").url
 	const body = `{"longUrl":"https://example.com/live"}`

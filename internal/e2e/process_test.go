@@ -22,13 +22,13 @@ func TestReaperCatchesUp(t *testing.T) {
 		s.TombstoneFor = 0
 		for d := range 10 {
 			for i := range 5 {
-				s.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due-%d-%d", d, i)),
+				s.PutLink(link.Link{Name: link.Name(fmt.Sprintf("due-%d-%d", d, i)),
 					LongURL:   fmt.Sprintf("https://example.com/%d/%d", d, i),
 					ExpiresAt: time.Now().Add(-time.Duration(d)*24*time.Hour - time.Minute)})
 			}
 		}
-		s.PutLink(link.Link{Alias: "forever", LongURL: "https://example.com/forever"})
-		s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/live",
+		s.PutLink(link.Link{Name: "forever", LongURL: "https://example.com/forever"})
+		s.PutLink(link.Link{Name: "live", LongURL: "https://example.com/live",
 			ExpiresAt: time.Now().Add(time.Hour)})
 	}
 	t.Run("behind the host", func(t *testing.T) {

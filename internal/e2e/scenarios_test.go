@@ -191,7 +191,7 @@ var scenarios = []struct {
 		s.want(404, "/problems/not-found", "GET", "/unknown1", "")
 	}},
 	{"read/expired", "", func(s scene) {
-		s.PutLink(link.Link{Alias: "expired1", LongURL: "https://example.com/expired",
+		s.PutLink(link.Link{Name: "expired1", LongURL: "https://example.com/expired",
 			ExpiresAt: time.Now().Add(-time.Minute)})
 		s.want(410, "/problems/link-expired", "GET", "/expired1", "")
 	}},
@@ -255,12 +255,12 @@ var scenarios = []struct {
 
 	{"expiry/alive before",
 		"the shortest life is a minute, so the link is put into the table", func(s scene) {
-			s.PutLink(link.Link{Alias: "alive1", LongURL: "https://example.com/alive",
+			s.PutLink(link.Link{Name: "alive1", LongURL: "https://example.com/alive",
 				ExpiresAt: time.Now().Add(time.Minute)})
 			s.leads("alive1", "https://example.com/alive")
 		}},
 	{"expiry/gone after its time", "likewise", func(s scene) {
-		s.PutLink(link.Link{Alias: "short1", LongURL: "https://example.com/short",
+		s.PutLink(link.Link{Name: "short1", LongURL: "https://example.com/short",
 			ExpiresAt: time.Now().Add(3 * time.Second)})
 		testutil.Eventually(s.anyone.t, "the link expires", func() bool {
 			got := s.anyone.send("GET", "/short1", "")

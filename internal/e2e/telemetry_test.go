@@ -39,11 +39,11 @@ const secret = "s3cr3t"
 // mix sends a mix of requests, and returns the expected counts.
 func mix(t *testing.T, s *site, base string) (counts map[string]float64, requests map[string]int) {
 	t.Helper()
-	s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/" + secret,
+	s.PutLink(link.Link{Name: "live", LongURL: "https://example.com/" + secret,
 		ExpiresAt: time.Now().Add(time.Hour)})
-	s.PutLink(link.Link{Alias: "expired", LongURL: "https://example.com/expired?" + secret,
+	s.PutLink(link.Link{Name: "expired", LongURL: "https://example.com/expired?" + secret,
 		ExpiresAt: time.Now().Add(-time.Hour)})
-	s.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled#" + secret,
+	s.PutLink(link.Link{Name: "disabled", LongURL: "https://example.com/disabled#" + secret,
 		Disabled: true})
 	counts, requests = map[string]float64{"process.started": 1}, map[string]int{}
 	post := func(body string) {
@@ -289,7 +289,7 @@ func TestStorageCallsBelongToTheirRequest(t *testing.T) {
 			t.Parallel()
 			s, e, setting := newMonitoredSite(t)
 			h := s.hosted(proxy, emulator.ConnectionString(), setting)
-			s.PutLink(link.Link{Alias: "live", LongURL: "https://example.com/",
+			s.PutLink(link.Link{Name: "live", LongURL: "https://example.com/",
 				ExpiresAt: time.Now().Add(time.Hour)})
 			awaitReady(t, h.URL())
 			c := caller{t, h.URL(), ""}

@@ -79,7 +79,7 @@ func conformBlocked(t *testing.T, start starter) {
 			}
 		}
 		shorten := func(w link.Link) error { _, _, err := s.Create(t.Context(), w, ""); return err }
-		edit := func(a link.Alias, change func(*link.Link)) error {
+		edit := func(a link.Name, change func(*link.Link)) error {
 			_, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
 				change(&l)
 				return l, nil
@@ -93,7 +93,7 @@ func conformBlocked(t *testing.T, start starter) {
 		blocked("its owner's", shorten(owned(want(bad, time.Hour), "a")))
 		blocked("a new URL", shorten(want(bad+"new", time.Hour)))
 		blocked("a chosen alias", shorten(chosen(want(bad, time.Hour), "mine")))
-		blocked("an edit", edit(other.Alias, func(l *link.Link) { l.LongURL = bad }))
+		blocked("an edit", edit(other.Name, func(l *link.Link) { l.LongURL = bad }))
 		// A link that leads there already can be read, disabled, deleted, restored, claimed, and
 		// moved to another URL.
 		for _, change := range []func(*link.Link){
@@ -102,16 +102,16 @@ func conformBlocked(t *testing.T, start starter) {
 			func(l *link.Link) { l.DeletedAt = time.Time{} },
 			func(l *link.Link) { l.LongURL = good + "2" },
 		} {
-			if err := edit(owners.Alias, change); err != nil {
+			if err := edit(owners.Name, change); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := edit(known.Alias, func(l *link.Link) {
+		if err := edit(known.Name, func(l *link.Link) {
 			*l = l.Claimed("b", true, clock.Now())
 		}); err != nil {
 			t.Error(err)
 		}
-		if l, err := s.Get(t.Context(), known.Alias); err != nil || l.LongURL != bad {
+		if l, err := s.Get(t.Context(), known.Name); err != nil || l.LongURL != bad {
 			t.Errorf("got %+v, %v", l, err)
 		}
 		if err := s.Blocked.Remove(t.Context(), "example.com"); err != nil {

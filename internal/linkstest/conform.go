@@ -21,11 +21,11 @@ import (
 type Store interface {
 	Create(ctx context.Context, want link.Link, presented string) (l link.Link, created bool,
 		err error)
-	Get(ctx context.Context, a link.Alias) (link.Link, error)
-	Read(ctx context.Context, a link.Alias) (link.Link, error)
-	Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link,
+	Get(ctx context.Context, a link.Name) (link.Link, error)
+	Read(ctx context.Context, a link.Name) (link.Link, error)
+	Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 		error)) (link.Link, error)
-	EditAll(ctx context.Context, aliases []link.Alias, change func(i int, l link.Link) (link.Link,
+	EditAll(ctx context.Context, aliases []link.Name, change func(i int, l link.Link) (link.Link,
 		error)) (errs []error, err error)
 	List(ctx context.Context, owner, after string, limit int,
 		keep func(link.Link) bool) (links []link.Link, next string, err error)
@@ -82,11 +82,11 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		} {
 			w := want(url, time.Hour)
 			l := create(t, s, w)
-			if _, ok := link.ParseAlias(string(l.Alias)); !ok || len(l.Alias) != 6 {
-				t.Errorf("alias %q", l.Alias)
+			if _, ok := link.ParseAlias(string(l.Name)); !ok || len(l.Name) != 6 {
+				t.Errorf("alias %q", l.Name)
 			}
-			w.Alias = l.Alias
-			got, err := s.Get(ctx, l.Alias)
+			w.Name = l.Name
+			got, err := s.Get(ctx, l.Name)
 			if err != nil || !Same(got, w) || !Same(l, w) {
 				t.Errorf("made %+v, got %+v, %v, want %+v", l, got, err, w)
 			}
@@ -95,7 +95,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 	t.Run("an unknown alias is not found", func(t *testing.T) {
 		s, _, _ := start(t, rand.Reader)
 		for range 2 {
-			for _, a := range []link.Alias{"nobody", "x", "-", "_-_"} {
+			for _, a := range []link.Name{"nobody", "x", "-", "_-_"} {
 				if _, err := s.Get(ctx, a); !errors.Is(err, link.ErrNotFound) {
 					t.Errorf("%s: got %v", a, err)
 				}
@@ -106,12 +106,12 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		s, _, want := start(t, rand.Reader)
 		upper, lower := want("https://example.com/upper", time.Hour),
 			want("https://example.com/lower", time.Hour)
-		upper.Alias, lower.Alias = "ABcdef", "abcdef"
+		upper.Name, lower.Name = "ABcdef", "abcdef"
 		s.Put(upper)
 		s.Put(lower)
 		for _, w := range []link.Link{upper, lower} {
-			if got, err := s.Get(ctx, w.Alias); err != nil || !Same(got, w) {
-				t.Errorf("%s: got %+v, %v", w.Alias, got, err)
+			if got, err := s.Get(ctx, w.Name); err != nil || !Same(got, w) {
+				t.Errorf("%s: got %+v, %v", w.Name, got, err)
 			}
 		}
 	})
@@ -126,10 +126,10 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		}
 		clock.Advance(time.Minute)
 		second := create(t, s, want("https://example.com/", time.Hour))
-		if second.Alias == first.Alias {
-			t.Errorf("the alias %s was given out twice", first.Alias)
+		if second.Name == first.Name {
+			t.Errorf("the alias %s was given out twice", first.Name)
 		}
-		if got, err := s.Get(ctx, first.Alias); err == nil && !got.Expired(clock.Now()) {
+		if got, err := s.Get(ctx, first.Name); err == nil && !got.Expired(clock.Now()) {
 			t.Errorf("the first link is alive: %+v", got)
 		}
 	})
@@ -138,8 +138,8 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		a := create(t, s, want("https://example.com/a", time.Hour))
 		b := create(t, s, want("https://example.com/A", time.Hour))
 		c := create(t, s, want("https://example.com/a?", time.Hour))
-		if a.Alias == b.Alias || b.Alias == c.Alias || a.Alias == c.Alias {
-			t.Errorf("%s, %s and %s must differ", a.Alias, b.Alias, c.Alias)
+		if a.Name == b.Name || b.Name == c.Name || a.Name == c.Name {
+			t.Errorf("%s, %s and %s must differ", a.Name, b.Name, c.Name)
 		}
 	})
 	t.Run("a taken alias is not given out again", func(t *testing.T) {
@@ -148,10 +148,10 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		s, _, want := start(t, random)
 		first := create(t, s, want("https://example.com/1", time.Hour))
 		second := create(t, s, want("https://example.com/2", 2*time.Hour))
-		if first.Alias == second.Alias {
-			t.Fatalf("both got %s", first.Alias)
+		if first.Name == second.Name {
+			t.Fatalf("both got %s", first.Name)
 		}
-		if got, err := s.Get(ctx, first.Alias); err != nil || !Same(got, first) {
+		if got, err := s.Get(ctx, first.Name); err != nil || !Same(got, first) {
 			t.Errorf("got %+v, %v, want %+v", got, err, first)
 		}
 	})
@@ -176,12 +176,12 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		l.Disabled = true
 		s.Put(l)
 		clock.Advance(settle)
-		if got, err := s.Get(ctx, l.Alias); err != nil || !Same(got, l) {
+		if got, err := s.Get(ctx, l.Name); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		for _, alias := range []link.Alias{"", "chosen"} {
+		for _, alias := range []link.Name{"", "chosen"} {
 			w := want("https://example.com/", time.Hour)
-			w.Alias = alias
+			w.Name = alias
 			if _, _, err := s.Create(ctx, w, ""); !errors.Is(err, link.ErrDisabled) {
 				t.Errorf("alias %q: got %v, want %v", alias, err, link.ErrDisabled)
 			}
@@ -207,7 +207,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		if done, err := s.Reap(ctx); err != nil || done.Deleted != 0 {
 			t.Errorf("reaped %+v, %v", done, err)
 		}
-		if got, err := s.Get(ctx, l.Alias); err != nil || !Same(got, l) {
+		if got, err := s.Get(ctx, l.Name); err != nil || !Same(got, l) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -227,8 +227,8 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 			t.Errorf("ten are due: got %+v, %v", done, err)
 		}
 		for i, l := range links {
-			got, err := s.Get(ctx, l.Alias)
-			if gone := (link.Link{Alias: l.Alias, GoneReason: link.StateExpired,
+			got, err := s.Get(ctx, l.Name)
+			if gone := (link.Link{Name: l.Name, GoneReason: link.StateExpired,
 				GoneAt: l.ExpiresAt}); i < 10 && (err != nil || !Same(got, gone)) {
 				t.Errorf("link %d: got %+v, %v, want a tombstone", i, got, err)
 			}
@@ -280,7 +280,7 @@ func CreateAtOnce(t *testing.T, calls int, create func(call int) (link.Link, boo
 			if made {
 				created.Add(1)
 			}
-			aliases.Store(l.Alias, true)
+			aliases.Store(l.Name, true)
 		})
 	}
 	all.Wait()

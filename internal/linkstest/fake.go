@@ -54,21 +54,21 @@ type Fake struct {
 	random io.Reader
 
 	mu       sync.Mutex
-	links    map[link.Alias]link.Link
-	index    map[string]link.Alias    // by owner and long URL
-	until    map[link.Alias]time.Time // the ends of tombstones
+	links    map[link.Name]link.Link
+	index    map[string]link.Name    // by owner and long URL
+	until    map[link.Name]time.Time // the ends of tombstones
 	versions int
 	fail     error
 	calls    int
-	cached   map[link.Alias]bool
+	cached   map[link.Name]bool
 }
 
 // NewFake makes a fake without links.
 func NewFake(now func() time.Time, random io.Reader) *Fake {
 	return &Fake{Blocked: &Blocked{now: now, hosts: map[link.Host]time.Time{}}, now: now,
-		random: random, links: map[link.Alias]link.Link{},
-		index: map[string]link.Alias{}, until: map[link.Alias]time.Time{},
-		cached: map[link.Alias]bool{}}
+		random: random, links: map[link.Name]link.Link{},
+		index: map[string]link.Name{}, until: map[link.Name]time.Time{},
+		cached: map[link.Name]bool{}}
 }
 
 // Fail makes all calls fail with err, until it is called with nil.
@@ -90,7 +90,7 @@ func (f *Fake) Put(l link.Link) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.put(l)
-	f.index[indexKey(l)] = l.Alias
+	f.index[indexKey(l)] = l.Name
 }
 
 func indexKey(l link.Link) string { return l.Owner + "\n" + l.LongURL }
@@ -106,7 +106,7 @@ func (f *Fake) call() error {
 func (f *Fake) put(l link.Link) link.Link {
 	f.versions++
 	l.Version = strconv.Itoa(f.versions)
-	f.links[l.Alias] = l
+	f.links[l.Name] = l
 	return l
 }
 
@@ -118,14 +118,14 @@ func cached(l link.Link) link.Link {
 }
 
 // Cache makes Cached return a link as long as the link exists and is live.
-func (f *Fake) Cache(a link.Alias) {
+func (f *Fake) Cache(a link.Name) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cached[a] = true
 }
 
 // Cached returns a link that Cache was called with. It does not count as a call, and never fails.
-func (f *Fake) Cached(_ context.Context, a link.Alias, _ bool) (link.Link, bool) {
+func (f *Fake) Cached(_ context.Context, a link.Name, _ bool) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l, ok := f.links[a]
@@ -136,7 +136,7 @@ func (f *Fake) Cached(_ context.Context, a link.Alias, _ bool) (link.Link, bool)
 }
 
 // Get returns a link with only the fields that a cache has.
-func (f *Fake) Get(_ context.Context, a link.Alias) (link.Link, error) {
+func (f *Fake) Get(_ context.Context, a link.Name) (link.Link, error) {
 	err := f.call()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *Fake) Get(_ context.Context, a link.Alias) (link.Link, error) {
 }
 
 // Read returns a link with all its fields.
-func (f *Fake) Read(_ context.Context, a link.Alias) (link.Link, error) {
+func (f *Fake) Read(_ context.Context, a link.Name) (link.Link, error) {
 	err := f.call()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -177,8 +177,8 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	given, ok := f.links[f.index[indexKey(want)]]
 	ok = ok && indexKey(given) == indexKey(want)
 	barred := ok && given.BarsURL(f.now())
-	if want.Alias != "" {
-		l, taken := f.links[want.Alias]
+	if want.Name != "" {
+		l, taken := f.links[want.Name]
 		switch {
 		case barred && want.Owner == "":
 			return link.Link{}, false, link.ErrDisabled
@@ -208,7 +208,7 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 		if _, taken := f.links[a]; taken {
 			continue
 		}
-		want.Alias = a
+		want.Name = a
 		f.index[indexKey(want)] = a
 		return f.put(want), true, nil
 	}
@@ -217,7 +217,7 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 
 // Edit applies a change to a link. It calls change without holding the lock, so that another edit
 // can happen in between.
-func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(link.Link) (link.Link,
+func (f *Fake) Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 	error)) (link.Link, error) {
 	for range 5 {
 		was, err := f.Read(ctx, a)
@@ -248,22 +248,22 @@ func (f *Fake) Edit(ctx context.Context, a link.Alias, once bool, change func(li
 func (f *Fake) replace(was, l link.Link) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.links[l.Alias].Version != was.Version {
+	if f.links[l.Name].Version != was.Version {
 		return link.Link{}, false
 	}
 	enters := l.Owner != was.Owner || l.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
-	if indexKey(l) != indexKey(was) && f.index[indexKey(was)] == l.Alias {
+	if indexKey(l) != indexKey(was) && f.index[indexKey(was)] == l.Name {
 		delete(f.index, indexKey(was))
 		enters = true
 	}
 	if _, taken := f.index[indexKey(l)]; enters && !taken {
-		f.index[indexKey(l)] = l.Alias
+		f.index[indexKey(l)] = l.Name
 	}
 	return f.put(l), true
 }
 
 // EditAll edits several links, one after the other.
-func (f *Fake) EditAll(ctx context.Context, aliases []link.Alias,
+func (f *Fake) EditAll(ctx context.Context, aliases []link.Name,
 	change func(int, link.Link) (link.Link, error)) ([]error, error) {
 	err := f.call()
 	f.mu.Unlock()
@@ -290,7 +290,7 @@ func (f *Fake) List(_ context.Context, owner, after string, limit int,
 	var positions []string
 	at := map[string]link.Link{}
 	for _, l := range f.links {
-		position := fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Alias)
+		position := fmt.Sprintf("%010d|%s", 9999999999-l.CreatedAt.Unix(), l.Name)
 		if l.Owner == owner && l.GoneReason == link.StateLive && position > after {
 			positions = append(positions, position)
 			at[position] = l
@@ -338,7 +338,7 @@ func (f *Fake) All(_ context.Context, after string, limit int) ([]link.Link, str
 func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
 	return f.imports(ctx, links, func(l link.Link) link.Link {
 		if _, taken := f.index[indexKey(l)]; l.Owner == "" && !taken {
-			f.index[indexKey(l)] = l.Alias
+			f.index[indexKey(l)] = l.Name
 		}
 		return f.put(l)
 	})
@@ -347,13 +347,13 @@ func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
 // TryImport is Import without making links. It does not remember the long URLs of the links that it
 // would make.
 func (f *Fake) TryImport(ctx context.Context, links []link.Link,
-	made map[link.Alias]uint64) []link.Imported {
+	made map[link.Name]uint64) []link.Imported {
 	done := f.imports(ctx, links, func(l link.Link) link.Link { return l })
 	for i, l := range links {
-		if _, again := made[l.Alias]; again {
+		if _, again := made[l.Name]; again {
 			done[i].Created = false
 		}
-		made[l.Alias] = 0
+		made[l.Name] = 0
 	}
 	return done
 }
@@ -362,7 +362,7 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 	make func(link.Link) link.Link) (done []link.Imported) {
 	for _, l := range links {
 		err := f.call()
-		there, ok := f.links[l.Alias]
+		there, ok := f.links[l.Name]
 		switch {
 		case err != nil:
 			done = append(done, link.Imported{Err: err})
@@ -420,7 +420,7 @@ func (f *Fake) Reap(context.Context) (link.ReapResult, error) {
 		}
 		delete(f.links, a)
 		if l.GoneReason == link.StateLive {
-			f.put(link.Link{Alias: a, GoneReason: reason, GoneAt: since})
+			f.put(link.Link{Name: a, GoneReason: reason, GoneAt: since})
 			f.until[a] = f.now().Add(TombstoneKeep)
 		}
 	}

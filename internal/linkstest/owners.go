@@ -25,8 +25,8 @@ func owned(l link.Link, owner string) link.Link {
 }
 
 // chosen returns a link with an alias that its maker has chosen.
-func chosen(l link.Link, a link.Alias) link.Link {
-	l.Alias = a
+func chosen(l link.Link, a link.Name) link.Link {
+	l.Name = a
 	return l
 }
 
@@ -43,15 +43,15 @@ func conformOwners(t *testing.T, start starter) {
 		full.StatusCode, full.Title, full.Tags = 308, "A title: ü 東京", []string{"b", "a,b", `"'`}
 		for _, w := range []link.Link{plain, full} {
 			l := create(t, s, w)
-			got, err := s.Read(t.Context(), l.Alias)
+			got, err := s.Read(t.Context(), l.Name)
 			if got.Version == "" {
 				t.Error("it has no version")
 			}
-			w.Alias, w.Version, w.CountedFrom = l.Alias, got.Version, got.CountedFrom
+			w.Name, w.Version, w.CountedFrom = l.Name, got.Version, got.CountedFrom
 			if err != nil || !reflect.DeepEqual(got, w) {
 				t.Errorf("got %+v, %v, want %+v", got, err, w)
 			}
-			if got, err := s.Get(t.Context(), l.Alias); err != nil || !Same(got, w) {
+			if got, err := s.Get(t.Context(), l.Name); err != nil || !Same(got, w) {
 				t.Errorf("Get: got %+v, %v, want %+v", got, err, w)
 			}
 		}
@@ -89,11 +89,11 @@ func conformOwners(t *testing.T, start starter) {
 			shared    bool
 		}{{"its hash", false}, {"another hash", true}, {"its hash", true}, {"", true}} {
 			got, created, err := s.Create(t.Context(), want(url, time.Hour), test.presented)
-			if err != nil || created || got.Alias != l.Alias || got.Shared != test.shared {
+			if err != nil || created || got.Name != l.Name || got.Shared != test.shared {
 				t.Errorf("presenting %q: got %+v, created %t, %v", test.presented, got, created,
 					err)
 			}
-			if read, err := s.Read(t.Context(), l.Alias); err != nil ||
+			if read, err := s.Read(t.Context(), l.Name); err != nil ||
 				read.Shared != test.shared || read.ClaimHash != "its hash" ||
 				!read.UpdatedAt.IsZero() {
 				t.Errorf("presenting %q: read %+v, %v", test.presented, read, err)
@@ -101,13 +101,13 @@ func conformOwners(t *testing.T, start starter) {
 		}
 		own := create(t, s, owned(want(url, 0), "a"))
 		if got, _, err := s.Create(t.Context(), owned(want(url, 0), "a"), ""); err != nil ||
-			got.Alias != own.Alias || got.Shared {
+			got.Name != own.Name || got.Shared {
 			t.Errorf("its owner again: got %+v, %v", got, err)
 		}
 		// A link without a claim token belongs to nobody: no hash matches its missing one.
 		other := create(t, s, want(url+"2", time.Hour))
 		if got, _, err := s.Create(t.Context(), want(url+"2", time.Hour), ""); err != nil ||
-			got.Alias != other.Alias || !got.Shared {
+			got.Name != other.Name || !got.Shared {
 			t.Errorf("without a token: got %+v, %v", got, err)
 		}
 	})
@@ -115,8 +115,8 @@ func conformOwners(t *testing.T, start starter) {
 		s, clock, want := start(t, rand.Reader)
 		mine := create(t, s, owned(chosen(want(url, time.Hour), "mine"), "a"))
 		create(t, s, chosen(want(url, time.Hour), "nobodys"))
-		if mine.Alias != "mine" {
-			t.Errorf("got the alias %s", mine.Alias)
+		if mine.Name != "mine" {
+			t.Errorf("got the alias %s", mine.Name)
 		}
 		if got, created, err := s.Create(t.Context(), owned(chosen(want(url, 0), "mine"), "a"),
 			""); err != nil || created || !Same(got, mine) {
@@ -135,7 +135,7 @@ func conformOwners(t *testing.T, start starter) {
 		taken("nobody's, by nobody", chosen(want(url, time.Hour), "nobodys"))
 		create(t, s, owned(chosen(want(url, 0), "MINE"), "a")) // another alias, by its case
 		// A URL's chosen alias is not returned to callers who choose none.
-		if l := create(t, s, owned(want(url, 0), "a")); l.Alias == "mine" {
+		if l := create(t, s, owned(want(url, 0), "a")); l.Name == "mine" {
 			t.Error("the chosen alias is in the index")
 		}
 		clock.Advance(time.Hour)
@@ -156,14 +156,14 @@ func conformOwners(t *testing.T, start starter) {
 	})
 	t.Run("an owner's links are listed, newest first", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
-		var made []link.Alias
+		var made []link.Name
 		for i := range 7 {
 			if i%3 != 0 { // some are made in the same second
 				clock.Advance(time.Second)
 			}
 			w := owned(want(fmt.Sprint(url, i), time.Hour), "a")
 			w.Title = fmt.Sprint("title ", i)
-			made = append(made, create(t, s, w).Alias)
+			made = append(made, create(t, s, w).Name)
 		}
 		create(t, s, owned(want(url, 0), "b"))
 		create(t, s, want(url, time.Hour))
@@ -181,13 +181,13 @@ func conformOwners(t *testing.T, start starter) {
 		}
 		for _, limit := range []int{1, 2, 6, 7, 8, 100} {
 			listed := list("a", limit, all)
-			var aliases []link.Alias
+			var aliases []link.Name
 			for i, l := range listed {
-				aliases = append(aliases, l.Alias)
+				aliases = append(aliases, l.Name)
 				if i > 0 && l.CreatedAt.After(listed[i-1].CreatedAt) {
-					t.Errorf("%d a page: %s is newer than the one before it", limit, l.Alias)
+					t.Errorf("%d a page: %s is newer than the one before it", limit, l.Name)
 				}
-				if read, err := s.Read(t.Context(), l.Alias); err != nil ||
+				if read, err := s.Read(t.Context(), l.Name); err != nil ||
 					!reflect.DeepEqual(read, l) {
 					t.Errorf("listed %+v, read %+v, %v", l, read, err)
 				}
@@ -223,7 +223,7 @@ func conformEdits(t *testing.T, start starter) {
 		return func(l link.Link) (link.Link, error) { l.Title = title; return l, nil }
 	}
 	// edit applies a change that must succeed.
-	edit := func(t *testing.T, s Store, a link.Alias, change func(*link.Link)) link.Link {
+	edit := func(t *testing.T, s Store, a link.Name, change func(*link.Link)) link.Link {
 		t.Helper()
 		l, err := s.Edit(t.Context(), a, false, func(l link.Link) (link.Link, error) {
 			change(&l)
@@ -235,44 +235,44 @@ func conformEdits(t *testing.T, start starter) {
 		return l
 	}
 	// of creates a link of a URL or finds the existing one, and returns its alias.
-	of := func(t *testing.T, s Store, want link.Link) link.Alias {
+	of := func(t *testing.T, s Store, want link.Link) link.Name {
 		t.Helper()
 		l, _, err := s.Create(t.Context(), want, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return l.Alias
+		return l.Name
 	}
 
 	t.Run("an edit is seen at once", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
 		l := create(t, s, owned(want(url, time.Hour), "a"))
-		if _, err := s.Get(t.Context(), l.Alias); err != nil { // so that a cache has it
+		if _, err := s.Get(t.Context(), l.Name); err != nil { // so that a cache has it
 			t.Fatal(err)
 		}
-		read, err := s.Read(t.Context(), l.Alias)
+		read, err := s.Read(t.Context(), l.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := read
 		w.LongURL, w.ExpiresAt, w.StatusCode, w.Title, w.Tags, w.UpdatedAt = url+"2",
 			clock.Now().Add(2*time.Hour), 301, "new", []string{"x"}, clock.Now()
-		got := edit(t, s, l.Alias, func(l *link.Link) { *l = w })
+		got := edit(t, s, l.Name, func(l *link.Link) { *l = w })
 		if got.Version == read.Version || got.Version == "" {
 			t.Errorf("version %q after %q", got.Version, read.Version)
 		}
 		w.Version = got.Version
-		again, err := s.Read(t.Context(), l.Alias)
+		again, err := s.Read(t.Context(), l.Name)
 		if err != nil || !reflect.DeepEqual(got, w) || !reflect.DeepEqual(again, w) {
 			t.Errorf("got %+v, then %+v, %v, want %+v", got, again, err, w)
 		}
-		if got, err := s.Get(t.Context(), l.Alias); err != nil || !Same(got, w) {
+		if got, err := s.Get(t.Context(), l.Name); err != nil || !Same(got, w) {
 			t.Errorf("Get: got %+v, %v", got, err)
 		}
-		none := edit(t, s, l.Alias, func(l *link.Link) {
+		none := edit(t, s, l.Name, func(l *link.Link) {
 			l.Title, l.Tags, l.ExpiresAt = "", nil, time.Time{}
 		})
-		if again, err := s.Read(t.Context(), l.Alias); err != nil || again.Title != "" ||
+		if again, err := s.Read(t.Context(), l.Name); err != nil || again.Title != "" ||
 			again.Tags != nil || !again.ExpiresAt.IsZero() || !reflect.DeepEqual(again, none) {
 			t.Errorf("what is taken away is there: %+v, %v", again, err)
 		}
@@ -280,21 +280,21 @@ func conformEdits(t *testing.T, start starter) {
 	t.Run("an edit that changes nothing writes nothing", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
 		l := create(t, s, owned(want(url, 0), "a"))
-		before, err := s.Read(t.Context(), l.Alias)
+		before, err := s.Read(t.Context(), l.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := edit(t, s, l.Alias, func(*link.Link) {}); !reflect.DeepEqual(got, before) {
+		if got := edit(t, s, l.Name, func(*link.Link) {}); !reflect.DeepEqual(got, before) {
 			t.Errorf("got %+v, want %+v", got, before)
 		}
 		refused := errors.New("refused")
-		if _, err := s.Edit(t.Context(), l.Alias, false, func(l link.Link) (link.Link, error) {
+		if _, err := s.Edit(t.Context(), l.Name, false, func(l link.Link) (link.Link, error) {
 			l.Title = "lost"
 			return l, refused
 		}); !errors.Is(err, refused) {
 			t.Errorf("got %v", err)
 		}
-		if after, err := s.Read(t.Context(), l.Alias); err != nil ||
+		if after, err := s.Read(t.Context(), l.Name); err != nil ||
 			!reflect.DeepEqual(after, before) {
 			t.Errorf("got %+v, %v, want %+v", after, err, before)
 		}
@@ -308,9 +308,9 @@ func conformEdits(t *testing.T, start starter) {
 		l := create(t, s, owned(want(url, 0), "a"))
 		// crossed edits a link while others edit it the given number of times.
 		crossed := func(title string, once bool, others int) (calls int, err error) {
-			_, err = s.Edit(t.Context(), l.Alias, once, func(l link.Link) (link.Link, error) {
+			_, err = s.Edit(t.Context(), l.Name, once, func(l link.Link) (link.Link, error) {
 				if calls++; calls <= others {
-					edit(t, s, l.Alias, func(l *link.Link) {
+					edit(t, s, l.Name, func(l *link.Link) {
 						l.Tags = append(l.Tags, fmt.Sprint(title, calls))
 					})
 				}
@@ -332,7 +332,7 @@ func conformEdits(t *testing.T, start starter) {
 		if calls, err := crossed("alone", true, 0); err != nil || calls != 1 {
 			t.Errorf("once, alone: %d calls, %v", calls, err)
 		}
-		if got, err := s.Read(t.Context(), l.Alias); err != nil || got.Title != "alone" ||
+		if got, err := s.Read(t.Context(), l.Name); err != nil || got.Title != "alone" ||
 			len(got.Tags) != 10 {
 			t.Errorf("got %+v, %v", got, err)
 		}
@@ -341,39 +341,39 @@ func conformEdits(t *testing.T, start starter) {
 		s, _, want := start(t, rand.Reader)
 		l := create(t, s, owned(want(url+"old", 0), "a"))
 		taken := create(t, s, owned(want(url+"taken", 0), "a"))
-		edit(t, s, l.Alias, func(l *link.Link) { l.LongURL = url + "new" })
-		if got := of(t, s, owned(want(url+"new", 0), "a")); got != l.Alias {
-			t.Errorf("the new URL has %s, want %s", got, l.Alias)
+		edit(t, s, l.Name, func(l *link.Link) { l.LongURL = url + "new" })
+		if got := of(t, s, owned(want(url+"new", 0), "a")); got != l.Name {
+			t.Errorf("the new URL has %s, want %s", got, l.Name)
 		}
-		if got := of(t, s, owned(want(url+"old", 0), "a")); got == l.Alias {
+		if got := of(t, s, owned(want(url+"old", 0), "a")); got == l.Name {
 			t.Error("the old URL has it still")
 		}
-		edit(t, s, l.Alias, func(l *link.Link) { l.LongURL = url + "taken" })
-		if got := of(t, s, owned(want(url+"taken", 0), "a")); got != taken.Alias {
+		edit(t, s, l.Name, func(l *link.Link) { l.LongURL = url + "taken" })
+		if got := of(t, s, owned(want(url+"taken", 0), "a")); got != taken.Name {
 			t.Errorf("a URL that has a link has now %s", got)
 		}
-		edit(t, s, taken.Alias, func(l *link.Link) { l.LongURL = url + "other" })
-		edit(t, s, taken.Alias, func(l *link.Link) { l.LongURL = url + "taken" })
-		if got := of(t, s, owned(want(url+"taken", 0), "a")); got != taken.Alias {
-			t.Errorf("there and back: the URL has %s, want %s", got, taken.Alias)
+		edit(t, s, taken.Name, func(l *link.Link) { l.LongURL = url + "other" })
+		edit(t, s, taken.Name, func(l *link.Link) { l.LongURL = url + "taken" })
+		if got := of(t, s, owned(want(url+"taken", 0), "a")); got != taken.Name {
+			t.Errorf("there and back: the URL has %s, want %s", got, taken.Name)
 		}
 	})
 	t.Run("a disabled link can be enabled", func(t *testing.T) {
 		s, _, want := start(t, rand.Reader)
 		l := create(t, s, owned(want(url, 0), "a"))
-		edit(t, s, l.Alias, func(l *link.Link) { l.Disabled = true })
-		if got, err := s.Get(t.Context(), l.Alias); err != nil || !got.Disabled {
+		edit(t, s, l.Name, func(l *link.Link) { l.Disabled = true })
+		if got, err := s.Get(t.Context(), l.Name); err != nil || !got.Disabled {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		if _, _, err := s.Create(t.Context(), owned(want(url, 0), "a"), ""); !errors.Is(err,
 			link.ErrDisabled) {
 			t.Errorf("got %v", err)
 		}
-		edit(t, s, l.Alias, func(l *link.Link) { l.Disabled = false })
-		if got, err := s.Get(t.Context(), l.Alias); err != nil || got.Disabled {
+		edit(t, s, l.Name, func(l *link.Link) { l.Disabled = false })
+		if got, err := s.Get(t.Context(), l.Name); err != nil || got.Disabled {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if got := of(t, s, owned(want(url, 0), "a")); got != l.Alias {
+		if got := of(t, s, owned(want(url, 0), "a")); got != l.Name {
 			t.Errorf("its URL has %s", got)
 		}
 	})
@@ -382,8 +382,8 @@ func conformEdits(t *testing.T, start starter) {
 		for _, owner := range []string{"", "a"} {
 			w := owned(want(url, time.Hour), owner)
 			l := create(t, s, w)
-			edit(t, s, l.Alias, func(l *link.Link) { l.Disabled = true })
-			edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
+			edit(t, s, l.Name, func(l *link.Link) { l.Disabled = true })
+			edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
 			_, created, err := s.Create(t.Context(), w, "")
 			// An admin has disabled it, and anybody may have its claim token.
 			if owner == "" && !errors.Is(err, link.ErrDisabled) {
@@ -401,7 +401,7 @@ func conformEdits(t *testing.T, start starter) {
 		}
 	})
 	// reap runs the reaper, and returns the states of links after that.
-	reap := func(t *testing.T, s Store, now time.Time, aliases ...link.Alias) string {
+	reap := func(t *testing.T, s Store, now time.Time, aliases ...link.Name) string {
 		t.Helper()
 		if done, err := s.Reap(t.Context()); err != nil || !done.Complete || done.Failed > 0 {
 			t.Fatalf("reaped %+v, %v", done, err)
@@ -431,9 +431,9 @@ func conformEdits(t *testing.T, start starter) {
 	}
 	t.Run("the reaper goes by a link's present end", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
-		var a []link.Alias
+		var a []link.Name
 		for i := range 4 {
-			a = append(a, create(t, s, owned(want(fmt.Sprint(url, i), 2*time.Hour), "a")).Alias)
+			a = append(a, create(t, s, owned(want(fmt.Sprint(url, i), 2*time.Hour), "a")).Name)
 		}
 		edit(t, s, a[0], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(-time.Hour) })
 		edit(t, s, a[2], func(l *link.Link) { l.ExpiresAt = l.ExpiresAt.Add(time.Hour) })
@@ -461,11 +461,11 @@ func conformEdits(t *testing.T, start starter) {
 		s, clock, want := start(t, rand.Reader)
 		l := create(t, s, owned(want(url, time.Hour), "a"))
 		clock.Advance(time.Hour)
-		edit(t, s, l.Alias, func(l *link.Link) { l.ExpiresAt = clock.Now().Add(time.Hour) })
-		if got := reap(t, s, clock.Now(), l.Alias); got != "link:" {
+		edit(t, s, l.Name, func(l *link.Link) { l.ExpiresAt = clock.Now().Add(time.Hour) })
+		if got := reap(t, s, clock.Now(), l.Name); got != "link:" {
 			t.Errorf("got %s", got)
 		}
-		if got := of(t, s, owned(want(url, 0), "a")); got != l.Alias {
+		if got := of(t, s, owned(want(url, 0), "a")); got != l.Name {
 			t.Errorf("its URL has %s", got)
 		}
 	})
@@ -474,62 +474,62 @@ func conformEdits(t *testing.T, start starter) {
 		back, gone := create(t, s, want(url+"back", 0)),
 			create(t, s, owned(want(url+"gone", time.Hour), "a"))
 		for _, l := range []link.Link{back, gone} {
-			edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
-			if got, err := s.Get(t.Context(), l.Alias); err != nil ||
+			edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
+			if got, err := s.Get(t.Context(), l.Name); err != nil ||
 				got.State(clock.Now()) != link.StateDeleted {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		}
 		clock.Advance(2 * time.Hour) // past the end of one of them
-		if got := reap(t, s, clock.Now(), back.Alias,
-			gone.Alias); got != "link:deleted link:deleted" {
+		if got := reap(t, s, clock.Now(), back.Name,
+			gone.Name); got != "link:deleted link:deleted" {
 			t.Errorf("got %s", got)
 		}
 		if links, _, err := s.List(t.Context(), "a", "", 10, all); err != nil || len(links) != 1 {
 			t.Errorf("listed %+v, %v", links, err)
 		}
-		edit(t, s, back.Alias, func(l *link.Link) { l.DeletedAt = time.Time{} })
-		if got := of(t, s, want(url+"back", 0)); got != back.Alias {
+		edit(t, s, back.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		if got := of(t, s, want(url+"back", 0)); got != back.Name {
 			t.Errorf("the URL of the restored link has %s", got)
 		}
 		clock.Advance(DeletedKeep)
-		if got := reap(t, s, clock.Now(), back.Alias,
-			gone.Alias); got != "link: tombstone:deleted" {
+		if got := reap(t, s, clock.Now(), back.Name,
+			gone.Name); got != "link: tombstone:deleted" {
 			t.Errorf("got %s", got)
 		}
 	})
 	t.Run("the URL of a deleted link gets another one, which stays", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
 		first := create(t, s, want(url, 0))
-		edit(t, s, first.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
+		edit(t, s, first.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
 		second := create(t, s, want(url, 0))
-		edit(t, s, first.Alias, func(l *link.Link) { l.DeletedAt = time.Time{} })
-		if got := of(t, s, want(url, 0)); got != second.Alias || got == first.Alias {
-			t.Errorf("the URL has %s, of %s and %s", got, first.Alias, second.Alias)
+		edit(t, s, first.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		if got := of(t, s, want(url, 0)); got != second.Name || got == first.Name {
+			t.Errorf("the URL has %s, of %s and %s", got, first.Name, second.Name)
 		}
 	})
 	t.Run("a restored link is found by its URL", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
 		l := create(t, s, owned(chosen(want(url, 0), "mine"), "a")) // not in the index yet
-		edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = clock.Now() })
-		edit(t, s, l.Alias, func(l *link.Link) { l.DeletedAt = time.Time{} })
-		if got := of(t, s, owned(want(url, 0), "a")); got != l.Alias {
+		edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
+		edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = time.Time{} })
+		if got := of(t, s, owned(want(url, 0), "a")); got != l.Name {
 			t.Errorf("its URL has %s", got)
 		}
 	})
 	t.Run("claimed links have an owner", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
-		var a []link.Alias
+		var a []link.Name
 		for i := range 3 {
 			w := want(fmt.Sprint(url, i), time.Hour)
 			w.ClaimHash = fmt.Sprint("hash ", i)
-			a = append(a, create(t, s, w).Alias)
+			a = append(a, create(t, s, w).Name)
 		}
 		if _, err := s.Get(t.Context(), a[0]); err != nil { // so that a cache has it
 			t.Fatal(err)
 		}
 		refused, twice := errors.New("refused"), errors.New("claimed twice")
-		errs, err := s.EditAll(t.Context(), []link.Alias{a[0], "nobody", a[1], a[0],
+		errs, err := s.EditAll(t.Context(), []link.Name{a[0], "nobody", a[1], a[0],
 			a[2]}, func(i int, l link.Link) (link.Link, error) {
 			switch {
 			case i == 2:

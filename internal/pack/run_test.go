@@ -159,7 +159,7 @@ func runUnderIIS(t *testing.T, name string, env []string) {
 }
 
 func expired() link.Link {
-	return link.Link{Alias: "expired", LongURL: "https://example.com/expired",
+	return link.Link{Name: "expired", LongURL: "https://example.com/expired",
 		ExpiresAt: time.Now().Add(-time.Minute)}
 }
 
@@ -218,7 +218,7 @@ func storage(t *testing.T, host string) (*rawtables.Tables, []string) {
 	t.Cleanup(server.Stop)
 	tables := rawtables.Open(t, server.ConnectionString(), "")
 	tables.Make()
-	tables.PutLink(link.Link{Alias: "disabled", LongURL: "https://example.com/disabled",
+	tables.PutLink(link.Link{Name: "disabled", LongURL: "https://example.com/disabled",
 		Disabled: true})
 	return tables, []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TZ=Pacific/Kiritimati",

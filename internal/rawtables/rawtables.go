@@ -186,7 +186,7 @@ func (r *Tables) Drop(table string, e Entity) {
 
 // Link returns the row of a link or of a tombstone. Unset fields of the link are not in the row.
 func Link(l link.Link) Entity {
-	e := Entity{"PartitionKey": partition(l.Alias), "RowKey": string(l.Alias)}
+	e := Entity{"PartitionKey": partition(l.Name), "RowKey": string(l.Name)}
 	if l.GoneReason != link.StateLive {
 		e["GoneReason"] = string(l.GoneReason)
 		e.time("GoneAtUtc", l.GoneAt)
@@ -219,7 +219,7 @@ func Link(l link.Link) Entity {
 	return e
 }
 
-func partition(a link.Alias) string {
+func partition(a link.Name) string {
 	if len(a) == 1 {
 		return "xx"
 	}
@@ -238,17 +238,17 @@ func IndexKey(owner, longURL string) string {
 // Index returns the index row of a link.
 func Index(l link.Link) Entity {
 	hash := IndexKey(l.Owner, l.LongURL)
-	e := Entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": string(l.Alias),
+	e := Entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": string(l.Name),
 		"LongUrl": l.LongURL}
 	e.time("ExpiresAtUtc", l.ExpiresAt)
 	return e
 }
 
 // Expiry returns the expiry row for the end of a link.
-func Expiry(l link.Link) Entity { return Due(l.Alias, l.ExpiresAt) }
+func Expiry(l link.Link) Entity { return Due(l.Name, l.ExpiresAt) }
 
 // Due returns the expiry row that makes the reaper look at a link at the given time.
-func Due(a link.Alias, at time.Time) Entity {
+func Due(a link.Name, at time.Time) Entity {
 	e := Entity{"PartitionKey": at.UTC().Format(day), "RowKey": at.UTC().Format("150405") + "|" +
 		string(a),
 		"AliasPartitionKey": partition(a), "AliasRowKey": string(a)}
@@ -264,7 +264,7 @@ func ownerPartition(owner string) string {
 // Owner returns a link's row in its owner's list.
 func Owner(l link.Link) Entity {
 	return Entity{"PartitionKey": ownerPartition(l.Owner), "RowKey": fmt.Sprintf("%010d|%s",
-		9999999999-l.CreatedAt.Unix(), l.Alias)}
+		9999999999-l.CreatedAt.Unix(), l.Name)}
 }
 
 // VisitorKey returns the row of the visitor key for the day of at.
@@ -313,7 +313,7 @@ func (r *Tables) PutMany(count int, at time.Time) {
 	r.t.Helper()
 	rows := map[string][]Entity{}
 	for i := range count {
-		l := link.Link{Alias: link.Alias(fmt.Sprintf("due%07d", i)),
+		l := link.Link{Name: link.Name(fmt.Sprintf("due%07d", i)),
 			LongURL: fmt.Sprintf("https://example.com/%d", i), CreatedAt: at.Add(-time.Hour),
 			ExpiresAt: at}
 		for table, e := range map[string]Entity{r.Links: Link(l), r.Index: Index(l),
@@ -428,7 +428,7 @@ func (r *Tables) Check(but ...storage.Damage) []string {
 // Disable disables a link if it exists.
 func (r *Tables) Disable(alias string) {
 	r.t.Helper()
-	data, err := json.Marshal(Entity{"PartitionKey": partition(link.Alias(alias)), "RowKey": alias,
+	data, err := json.Marshal(Entity{"PartitionKey": partition(link.Name(alias)), "RowKey": alias,
 		"IsDisabled": true})
 	if err != nil {
 		r.t.Fatal(err)

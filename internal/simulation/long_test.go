@@ -90,10 +90,10 @@ func TestLongStoppedReaper(t *testing.T) {
 	defer end()
 	past := time.Now().Add(-24 * time.Hour)
 	for i := range 40 {
-		r.tables.PutLink(link.Link{Alias: link.Alias(fmt.Sprintf("due%d", i)),
+		r.tables.PutLink(link.Link{Name: link.Name(fmt.Sprintf("due%d", i)),
 			LongURL: fmt.Sprintf("https://example.com/%d", i), ExpiresAt: past})
 	}
-	live := link.Link{Alias: "live", LongURL: "https://example.com/live",
+	live := link.Link{Name: "live", LongURL: "https://example.com/live",
 		ExpiresAt: time.Now().Add(time.Hour)}
 	r.tables.PutLink(live)
 	stale, other := r.nodes[0], r.nodes[1]
@@ -124,7 +124,7 @@ func TestLongStoppedReaper(t *testing.T) {
 		t.Errorf("the other reaper: %d, %v", code, err)
 	}
 	// One of the expired links gets a second life before the first reaper wakes up.
-	again := link.Link{Alias: "due0", LongURL: "https://example.com/0",
+	again := link.Link{Name: "due0", LongURL: "https://example.com/0",
 		ExpiresAt: time.Now().Add(time.Hour)}
 	r.tables.PutLink(again)
 	stale.signal(syscall.SIGCONT)
@@ -187,9 +187,9 @@ func TestClockJumps(t *testing.T) {
 	r, end := newRound(t, setup{env: []string{"NODE_STORAGE_CLOCK=yes"}})
 	defer end()
 	n, other := r.nodes[0], r.nodes[1]
-	long := link.Link{Alias: "long", LongURL: "https://example.com/long",
+	long := link.Link{Name: "long", LongURL: "https://example.com/long",
 		ExpiresAt: time.Now().Add(3 * time.Hour)}
-	short := link.Link{Alias: "short", LongURL: "https://example.com/short",
+	short := link.Link{Name: "short", LongURL: "https://example.com/short",
 		ExpiresAt: time.Now().Add(30 * time.Minute)}
 	r.tables.PutLink(long)
 	r.tables.PutLink(short)

@@ -40,7 +40,7 @@ func (b *bench) imports(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out := transfer.NewWriter(&file, transfer.NDJSON, base)
+	out := transfer.NewWriter(&file, transfer.NDJSON, link.Rules{Base: base})
 	for n := range links {
 		l := &links[n]
 		l.CreatedAt = l.CreatedAt.AddDate(-2, 0, 0)

@@ -473,7 +473,7 @@ func (s *busySite) top(ctx context.Context, done *results) error {
 	go func() {
 		defer close(ended)
 		for { // a call waits for a few seconds at most
-			_, _, _, err = service.Links.Clicks.Top(ctx, "", clicks.LastWeek, 10)
+			_, _, _, err = service.Links.Clicks.Top(ctx, "", nil, clicks.LastWeek, 10)
 			if took = time.Since(begin); err == nil || took > 2*rollUpTime+time.Minute {
 				return
 			}

@@ -27,7 +27,7 @@ type bulkRequest struct {
 // bulkResult is the response that a link would get in a request of its own.
 type bulkResult struct {
 	Status  int      `json:"status"`
-	Link    *summary `json:"link,omitzero"`
+	Link    *made    `json:"link,omitzero"`
 	Problem *problem `json:"problem,omitzero"`
 }
 
@@ -47,7 +47,7 @@ func (s *service) bulk(
 	for i, request := range body.Links {
 		var l link.Link
 		var created bool
-		wish, err := parseWish(request)
+		wish, err := s.parseWish(request)
 		switch {
 		case err != nil:
 		case ctx.Err() != nil:
@@ -55,7 +55,7 @@ func (s *service) bulk(
 		default: // once begun, a create has its full time
 			l, created, _, err = s.create(context.WithoutCancel(ctx), wish, who)
 		}
-		results[i] = s.bulkResult(l, created, err)
+		results[i] = s.bulkResult(s.viewMade(l, wish), created, err)
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
@@ -65,7 +65,7 @@ func (s *service) bulk(
 }
 
 // bulkResult returns the result of one link, and counts and logs it as a request of its own.
-func (s *service) bulkResult(l link.Link, created bool, err error) bulkResult {
+func (s *service) bulkResult(m made, created bool, err error) bulkResult {
 	switch {
 	case err != nil:
 		p := problemOf(err)
@@ -75,7 +75,7 @@ func (s *service) bulkResult(l link.Link, created bool, err error) bulkResult {
 		logProblem(s.Log.With("function", "bulk"), p, err)
 		return bulkResult{Status: p.Status, Problem: p}
 	case created:
-		return bulkResult{Status: http.StatusCreated, Link: new(s.summarize(l))}
+		return bulkResult{Status: http.StatusCreated, Link: &m}
 	}
-	return bulkResult{Status: http.StatusOK, Link: new(s.summarize(l))}
+	return bulkResult{Status: http.StatusOK, Link: &m}
 }

@@ -15,9 +15,10 @@ const maxClaims = 100
 
 type claimRequest struct {
 	Claims []struct {
-		Alias      string `json:"alias"`
-		Token      string `json:"claimToken"`
-		KeepExpiry bool   `json:"keepExpiry"`
+		Alias      string  `json:"alias"`
+		Domain     *string `json:"domain"`
+		Token      string  `json:"claimToken"`
+		KeepExpiry bool    `json:"keepExpiry"`
 	} `json:"claims"`
 }
 
@@ -49,15 +50,24 @@ func (s *service) claim(
 	}
 	type claimed struct {
 		Alias  string      `json:"alias"`
+		Domain string      `json:"domain"`
 		Result claimResult `json:"result"`
 	}
 	results := make([]claimed, len(body.Claims))
 	var aliases []link.Name
 	var of []int // the index in body.Claims of each alias
 	for i, c := range body.Claims {
-		results[i] = claimed{c.Alias, claimGone}
+		results[i] = claimed{c.Alias, string(s.Rules.DomainName("")), claimGone}
+		if c.Domain != nil {
+			results[i].Domain = *c.Domain
+		}
+		d, err := s.domain(c.Domain)
+		if err != nil {
+			continue
+		}
+		results[i].Domain = string(s.Rules.DomainName(d))
 		if a, ok := link.ParseAlias(c.Alias); ok && !a.Reserved() {
-			aliases, of = append(aliases, a), append(of, i)
+			aliases, of = append(aliases, d.Name(a)), append(of, i)
 		}
 	}
 	now := s.Now()

@@ -43,12 +43,13 @@ func (s *service) clicksOf(
 		return err
 	}
 	type counted struct {
-		Alias link.Name `json:"alias"`
+		Alias  link.Alias  `json:"alias"`
+		Domain link.Domain `json:"domain"`
 		*clicksView
 	}
 	items := make([]counted, len(links))
 	for i, l := range links {
-		items[i] = counted{l.Name, viewTotal(totals[i])}
+		items[i] = counted{l.Alias(), s.Rules.DomainName(l.Name.Domain()), viewTotal(totals[i])}
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
@@ -64,8 +65,8 @@ func (s *service) readAll(
 ) ([]link.Link, error) {
 	var aliases []link.Name
 	for _, name := range named {
-		a, ok := link.ParseAlias(name)
-		if ok && !a.Reserved() && !slices.Contains(aliases, a) {
+		a, ok := s.Rules.ParseName(name)
+		if ok && !slices.Contains(aliases, a) {
 			aliases = append(aliases, a)
 		}
 	}

@@ -128,7 +128,7 @@ func (f *fakeClicks) Totals(ctx context.Context, links []link.Link) (totals []cl
 	return totals, f.fail
 }
 
-func (f *fakeClicks) Top(_ context.Context, owner string, window clicks.Window,
+func (f *fakeClicks) Top(_ context.Context, owner string, _ *link.Domain, window clicks.Window,
 	limit int) (links []link.Link, counts []int64, asOf time.Time, err error) {
 	for i, l := range f.top {
 		if (owner == "" || l.Owner == owner) && len(links) < limit {

@@ -16,9 +16,11 @@ type editRequest struct {
 	Seconds    optional[integer]   `json:"expiresInSeconds"`
 	ExpiresAt  optional[time.Time] `json:"expiresAtUtc"`
 	StatusCode optional[integer]   `json:"statusCode"`
+	Forward    optional[[]string]  `json:"forward"`
 	Disabled   optional[bool]      `json:"disabled"`
 	Title      optional[string]    `json:"title"`
 	Tags       optional[[]string]  `json:"tags"`
+	Domain     optional[any]       `json:"domain"`
 }
 
 // editLink handles PATCH /api/links/{alias}.
@@ -60,6 +62,9 @@ func (b editRequest) patch() (link.Patch, error) {
 		return p, fieldProblem("longUrl", "A link needs a long URL: it must not be null.")
 	case b.Disabled.given && p.Disabled == nil:
 		return p, fieldProblem("disabled", "This field must be true or false, not null.")
+	case b.Domain.given:
+		return p, fieldProblem("domain", "A link does not change its domain: leave this field out, "+
+			"or make a link in the other domain.")
 	case b.Seconds.given && b.ExpiresAt.given:
 		return p, twoEndsProblem
 	case b.Seconds.given:
@@ -69,6 +74,9 @@ func (b editRequest) patch() (link.Patch, error) {
 	}
 	if b.StatusCode.given {
 		p.StatusCode = orDefault((*int64)(b.StatusCode.value), link.DefaultStatusCode)
+	}
+	if b.Forward.given {
+		p.Forward = orDefault(b.Forward.value, nil)
 	}
 	if b.Title.given {
 		p.Title = orDefault(b.Title.value, "")

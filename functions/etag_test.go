@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tiney/link"
 )
 
 // FuzzETags: a header that can be read means what its tags say, in however many lines they come.
@@ -59,14 +61,15 @@ func FuzzCursor(f *testing.F) {
 	cursor := filter{owner: "ann"}.cursor("ab")
 	f.Add("ab", "ann", "", "", "", cursor[:len(cursor)-1]+string(cursor[len(cursor)-1]+1))
 	f.Fuzz(func(t *testing.T, position, owner, q, tag, state, other string) {
-		of := filter{owner, q, tag, state}
+		of := filter{owner, q, tag, state, nil}
 		if position != "" {
 			cursor := of.cursor(position)
 			if got, ok := of.position(cursor); !ok || got != position {
 				t.Fatalf("%q became %q, %t", position, got, ok)
 			}
-			for _, wrong := range []filter{{owner + "x", q, tag, state},
-				{owner, q + tag, "", state}, {owner, q, tag + state, ""}, {q, owner, tag, state}} {
+			for _, wrong := range []filter{{owner + "x", q, tag, state, nil},
+				{owner, q + tag, "", state, nil}, {owner, q, tag + state, "", nil},
+				{q, owner, tag, state, nil}, {owner, q, tag, state, new(link.Domain)}} {
 				if got, ok := wrong.position(cursor); ok && wrong != of {
 					t.Fatalf("%+v takes the cursor of %+v for %q", wrong, of, got)
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"tiney/access"
@@ -43,6 +44,7 @@ func (s *service) export(
 	if all {
 		f = filter{state: "export of all"}
 	}
+	f.domain = s.domainFilter(&query)
 	const wrongCursor = "cursor must be that of the Link header of an export of the same links. " +
 		"Leave it out to start again."
 	after, ok := f.position(query.text("cursor"))
@@ -55,7 +57,7 @@ func (s *service) export(
 	case query.problem != nil:
 		return query.problem
 	}
-	links, totals, next, err := s.exportPage(ctx, f.owner, all, after)
+	links, totals, next, err := s.exportPage(ctx, f, all, after)
 	if errors.Is(err, link.ErrPosition) { // the client made up the cursor
 		query.wrong("cursor", wrongCursor)
 		return query.problem
@@ -77,15 +79,15 @@ func (s *service) export(
 		if use != "" {
 			query.Set("for", use)
 		}
+		if f.domain != nil {
+			query.Set("domain", string(s.Rules.DomainName(*f.domain)))
+		}
 		page := s.Rules.Base.String() + "/api/export?" + query.Encode()
 		w.Header().Set("Link", "<"+page+`>; rel="next"`)
 	}
-	out := transfer.NewWriter(w, transfer.Format(format), s.Rules.Base)
+	out := transfer.NewWriter(w, transfer.Format(format), s.Rules)
 	out.ForSpreadsheet = use != ""
 	for i, l := range links {
-		if l.State(s.Now()) == link.StateDeleted {
-			continue
-		}
 		if err := out.Write(transfer.Record{Link: l, Total: totals[i]}); err != nil {
 			return nil // the client has disconnected
 		}
@@ -94,20 +96,23 @@ func (s *service) export(
 	return nil
 }
 
-// exportPage returns a page of an owner's links, or of all links, and their totals. The latter may
-// include deleted links. It reads a chunk of links and their totals at a time, and no further chunk
+// exportPage returns a page of the links of a filter's owner, or of all links, in the filter's domain,
+// and their totals. It leaves out deleted links. It reads a chunk of links and their totals at a time, and no further chunk
 // after half of the request's time. If the totals of a further chunk cannot be read, the page ends
 // before that chunk.
-func (s *service) exportPage(ctx context.Context, owner string, all bool, after string) (
+func (s *service) exportPage(ctx context.Context, f filter, all bool, after string) (
 	links []link.Link, totals []clicks.Total, next string, err error,
 ) {
+	kept := func(l link.Link) bool {
+		return l.DeletedAt.IsZero() && (f.domain == nil || l.Name.Domain() == *f.domain)
+	}
 	list := func(after string, limit int) ([]link.Link, string, error) {
 		if all {
 			links, next, _, err := s.Links.All(ctx, after, limit)
-			return links, next, err
+			unkept := func(l link.Link) bool { return !kept(l) }
+			return slices.DeleteFunc(links, unkept), next, err
 		}
-		kept := func(l link.Link) bool { return l.DeletedAt.IsZero() }
-		return s.Links.List(ctx, owner, after, limit, kept)
+		return s.Links.List(ctx, f.owner, after, limit, kept)
 	}
 	deadline, _ := ctx.Deadline()
 	half := time.Now().Add(time.Until(deadline) / 2)

@@ -35,9 +35,16 @@ type Settings struct {
 	HostAddress string
 	LocalOnly   bool // requests to any name but this machine's get a 403
 
-	Rules       link.Rules
-	OwnersOnly  bool          // only owners may shorten
-	DeletedKeep time.Duration // how long a deleted link can be restored
+	Rules      link.Rules
+	OwnersOnly bool // only owners may shorten
+	// DomainsOwnersOnly: only owners may make links of the domains besides the default one.
+	DomainsOwnersOnly bool
+	DeletedKeep       time.Duration // how long a deleted link can be restored
+
+	DomainHeader string // names the header that says which domain a request is for; "": Host
+	RawURLHeader string // names the header in which a front end repeats the URL as it came; "": none
+	// Where people are sent from the root, from unknown aliases and from links that have ended.
+	HomeURL, UnknownURL, GoneURL link.Fallback
 
 	RedirectMaxAge  time.Duration // how long caches in front may keep a redirect; zero: not at all
 	StrictTransport time.Duration // the max-age of HSTS, if the base is https; zero: no HSTS
@@ -88,6 +95,7 @@ type service struct {
 	// strictTransport is the header Strict-Transport-Security of all responses; nil for none.
 	strictTransport []string
 	routes          *router
+	hosts           map[link.Domain]link.Domain // the domains by their names, also the default one
 	site            pages.Site
 	homePage        []byte
 	document        func() (text, etag string) // of OpenAPI
@@ -121,6 +129,10 @@ func New(c Config) (http.Handler, error) {
 	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
 		s.strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
 	}
+	s.hosts = map[link.Domain]link.Domain{c.Rules.DomainName(""): ""}
+	for d := range c.Rules.Domains {
+		s.hosts[d] = d
+	}
 	whoMayCount := s.admins
 	if c.PublicStats {
 		whoMayCount = s.anyone
@@ -139,6 +151,7 @@ func New(c Config) (http.Handler, error) {
 		"GET /api/links/{alias}/qr":       s.public(s.qr),
 		"GET /api/openapi.json":           s.anyone(s.openAPI),
 		"GET /api/me":                     s.anyone(me),
+		"GET /api/domains":                s.owners(s.listDomains),
 		"GET /api/links":                  s.owners(s.listLinks),
 		"POST /api/links/bulk":            s.owners(s.large.let(s.bulk)),
 		"GET /api/links/{alias}":          s.holders(s.readLink),

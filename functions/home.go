@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,11 +20,23 @@ import (
 // home handles GET / with a page to shorten a URL, and POST / with the page's form, which browsers
 // send if scripts are off.
 func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	d := s.domainOf(r)
+	if s.HomeURL != "" {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return methodProblem("GET, HEAD")
+		}
+		found(w, s.HomeURL.Location("", s.Rules.DomainName(d)))
+		return nil
+	}
 	// With "no-referrer" browsers would not send the origin of this page's form either.
 	w.Header().Set("Referrer-Policy", "same-origin")
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		writePage(w, http.StatusOK, s.homePage)
+		page := s.homePage
+		if d != "" {
+			page = s.siteOf(d).Home(pages.Form{})
+		}
+		writePage(w, http.StatusOK, page)
 		return nil
 	case http.MethodPost:
 		return s.counted(s.shortenForm)(ctx, w, r)
@@ -59,22 +72,24 @@ func (s *service) shortenForm(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	var l link.Link
 	var created bool
+	d := s.domainOf(r)
+	site := s.siteOf(d)
 	// The limit comes after the form is read, so that the page can show the form again.
 	if err = s.limits.take(access.LimitShorten, r, ""); err == nil {
-		l, created, err = s.createFromForm(ctx, f)
+		l, created, err = s.createFromForm(ctx, d, f)
 	}
 	if err != nil {
 		p := *problemOf(err)
 		f.Title, f.Detail, f.Field = p.Title, p.Detail, p.Field
-		p.form = s.site.Home(f)
+		p.form = site.Home(f)
 		return fmt.Errorf("%w: %w", &p, err)
 	}
-	lv := linkOnPage(l, s.site)
+	lv := s.linkOnPage(l)
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
 	}
-	writePage(w, status, s.site.Home(pages.Form{Made: &lv, New: created}))
+	writePage(w, status, site.Home(pages.Form{Made: &lv, New: created}))
 	return nil
 }
 
@@ -87,7 +102,7 @@ func (s *service) foreignForm(header http.Header) bool {
 	if len(sites) > 0 {
 		return len(sites) > 1 || sites[0] != "same-origin" && sites[0] != "none"
 	}
-	return len(origins) > 1 || len(origins) == 1 && origins[0] != s.Rules.Base.Origin()
+	return len(origins) > 1 || len(origins) == 1 && !slices.Contains(s.Rules.Origins(), origins[0])
 }
 
 var crossSiteProblem = newProblem(http.StatusForbidden, "cross-site",
@@ -104,13 +119,23 @@ var formTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", 
 // them. A colon before a digit introduces a port, so it ends no scheme.
 var scheme = regexp.MustCompile(`^(?i:[a-z][a-z0-9+.-]*):(?:\D|$)`)
 
-func (s *service) createFromForm(ctx context.Context, f pages.Form) (
+// siteOf returns what the pages of a domain know about the service.
+func (s *service) siteOf(d link.Domain) pages.Site {
+	site := s.site
+	if d != "" {
+		site.Domain, site.Main, site.Base = string(d), site.Base, s.Rules.BaseOf(d)
+		site.OwnersOnly = s.OwnersOnly || s.DomainsOwnersOnly
+	}
+	return site
+}
+
+func (s *service) createFromForm(ctx context.Context, d link.Domain, f pages.Form) (
 	l link.Link, created bool, err error,
 ) {
 	if s.OwnersOnly {
 		return l, false, noCredentialsProblem
 	}
-	wish := link.Wish{LongURL: f.LongURL}
+	wish := link.Wish{LongURL: f.LongURL, Domain: d}
 	if f.LongURL != "" && !scheme.MatchString(f.LongURL) {
 		wish.LongURL = "https://" + f.LongURL
 	}
@@ -135,10 +160,11 @@ func (s *service) createFromForm(ctx context.Context, f pages.Form) (
 }
 
 // linkOnPage returns a link as pages show it.
-func linkOnPage(l link.Link, site pages.Site) pages.Link {
+func (s *service) linkOnPage(l link.Link) pages.Link {
 	return pages.Link{
-		Alias:    string(l.Name),
-		ShortURL: site.Base + "/" + string(l.Name),
+		Alias:    string(l.Alias()),
+		Name:     string(l.Name.Domain().Name(l.Alias())),
+		ShortURL: s.Rules.ShortURL(l),
 		LongURL:  l.LongURL,
 		ASCII:    link.Location(l.LongURL),
 		Created:  l.CreatedAt,

@@ -25,6 +25,10 @@ func (s *service) importLinks(
 ) error {
 	query := parametersOf(r)
 	format := transfer.Format(query.oneOf("format", formatNames()...))
+	d := s.domainFilter(&query)
+	if d != nil && s.Rules.Domains[*d] == (link.Base{}) && *d != "" {
+		query.wrong("domain", s.Rules.DomainAdvice())
+	}
 	dryRun := query.oneOf("dryRun", "false", "true") == "true"
 	if query.problem != nil {
 		return query.problem
@@ -50,15 +54,20 @@ func (s *service) importLinks(
 	in := transfer.Import{
 		Links:      &probing{s.Links, s.limits, who},
 		Rules:      s.Rules,
+		Format:     format,
+		Domain:     d,
 		Owner:      who.Owner,
 		KeepOwners: who.Admin && format.Own(),
 		DryRun:     dryRun,
+
+		RetiredDomains: who.Admin,
 	}
 	results := make([]importResult, len(records))
 	made := 0
 	var unavailable error
 	for i, done := range in.Add(ctx, records, s.Now()) {
-		results[i] = importResult{Line: done.Line, Alias: done.Alias, Status: http.StatusOK}
+		results[i] = importResult{Line: done.Line, Alias: done.Alias,
+			Domain: s.Rules.DomainName(done.Domain), Status: http.StatusOK}
 		switch {
 		case done.Err != nil:
 			results[i].Problem = importProblem(done.Err)
@@ -86,10 +95,11 @@ func (s *service) importLinks(
 
 // importResult is the outcome of one record.
 type importResult struct {
-	Line    int        `json:"line"`
-	Status  int        `json:"status"` // 201: made, 200: already there; else the problem's
-	Alias   link.Name `json:"alias,omitempty"`
-	Problem *problem   `json:"problem,omitempty"`
+	Line    int         `json:"line"`
+	Status  int         `json:"status"` // 201: made, 200: already there; else the problem's
+	Alias   link.Alias  `json:"alias,omitempty"`
+	Domain  link.Domain `json:"domain"`
+	Problem *problem    `json:"problem,omitempty"`
 }
 
 // importProblem returns the problem of an error of an import.

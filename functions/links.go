@@ -16,6 +16,7 @@ type linkView struct {
 	summary
 	UpdatedAt  *string  `json:"updatedAtUtc"`
 	StatusCode int      `json:"statusCode"`
+	Forward    []string `json:"forward"`
 	Disabled   bool     `json:"disabled"`
 	Shared     bool     `json:"shared"`
 	DeletedAt  *string  `json:"deletedAtUtc"`
@@ -42,6 +43,7 @@ func (s *service) viewLink(l link.Link) linkView {
 		summary:    s.summarize(l),
 		UpdatedAt:  formatTime(l.UpdatedAt),
 		StatusCode: cmp.Or(l.StatusCode, link.DefaultStatusCode),
+		Forward:    l.Forward.Names(),
 		Disabled:   l.Disabled,
 		Shared:     l.Shared,
 		DeletedAt:  formatTime(l.DeletedAt),
@@ -59,10 +61,10 @@ func (s *service) respondLink(w http.ResponseWriter, l link.Link) error {
 	return nil
 }
 
-// aliasOf returns the alias in a request's path.
-func aliasOf(r *http.Request) (link.Name, error) {
-	a, ok := link.ParseAlias(r.PathValue("alias"))
-	if !ok || a.Reserved() {
+// nameIn returns the name of the link in a request's path.
+func (s *service) nameIn(r *http.Request) (link.Name, error) {
+	a, ok := s.Rules.ParseName(r.PathValue("alias"))
+	if !ok {
 		return "", notFoundProblem
 	}
 	return a, nil
@@ -90,7 +92,7 @@ func holds(claimHash string, l link.Link) bool {
 func (s *service) permitted(
 	ctx context.Context, r *http.Request, who access.Caller,
 ) (link.Link, error) {
-	a, err := aliasOf(r)
+	a, err := s.nameIn(r)
 	if err != nil {
 		return link.Link{}, err
 	}
@@ -153,7 +155,7 @@ func (s *service) changeLink(
 	ctx context.Context, r *http.Request, who access.Caller,
 	change func(link.Link) (link.Link, error),
 ) (link.Link, error) {
-	a, err := aliasOf(r)
+	a, err := s.nameIn(r)
 	if err != nil {
 		return link.Link{}, err
 	}

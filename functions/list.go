@@ -16,13 +16,16 @@ import (
 )
 
 const wrongCursor = "cursor must be the nextCursor of a list with the same " +
-	"owner, q, tag and state. Leave it out to start again."
+	"owner, domain, q, tag and state. Leave it out to start again."
 
 // totalsTime is how long a list waits for the totals of its links. Without them it is still a list.
 const totalsTime = 3 * time.Second
 
 // filter says which links a list has.
-type filter struct{ owner, q, tag, state string }
+type filter struct {
+	owner, q, tag, state string
+	domain               *link.Domain // nil: all
+}
 
 // listLinks handles GET /api/links.
 func (s *service) listLinks(
@@ -30,6 +33,7 @@ func (s *service) listLinks(
 ) error {
 	query := parametersOf(r)
 	f := filter{owner: query.text("owner"), q: query.text("q"), tag: query.text("tag")}
+	f.domain = s.domainFilter(&query)
 	if query.Has("state") {
 		f.state = query.oneOf("state", "live",
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
@@ -52,7 +56,7 @@ func (s *service) listLinks(
 	var found []link.Link
 	var next string
 	var err error
-	if a, ok := s.Rules.Base.AliasOf(f.q); ok {
+	if a, ok := s.Rules.NameOf(f.q); ok {
 		found, err = s.listAlias(ctx, a, f)
 	} else {
 		found, next, err = s.Links.List(ctx, f.owner, after, limit, f.keep(s.Now()))
@@ -93,6 +97,20 @@ func (s *service) listLinks(
 	return nil
 }
 
+// domainFilter returns the domain that a list is to be limited to; nil if there is none. The service
+// need not have it any more.
+func (s *service) domainFilter(query *parameters) *link.Domain {
+	text := query.text("domain")
+	if !query.Has("domain") {
+		return nil
+	}
+	d, _, ok := s.Rules.Domain(text)
+	if !ok {
+		query.wrong("domain", "domain must be a host such as "+string(s.Rules.DomainName(""))+".")
+	}
+	return &d
+}
+
 // listAlias returns the link with this alias, or none if f excludes it.
 func (s *service) listAlias(ctx context.Context, a link.Name, f filter) ([]link.Link, error) {
 	l, err := s.Links.Read(ctx, a)
@@ -119,10 +137,11 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 			f.state != "" && f.state != "live" && f.state != string(state):
 			return false
 		}
-		if f.tag != "" && !slices.Contains(l.Tags, f.tag) {
+		if f.tag != "" && !slices.Contains(l.Tags, f.tag) ||
+			f.domain != nil && l.Name.Domain() != *f.domain {
 			return false
 		}
-		return strings.Contains(fold(string(l.Name)), q) ||
+		return strings.Contains(fold(string(l.Alias())), q) ||
 			strings.Contains(fold(l.LongURL), q) ||
 			strings.Contains(fold(l.Title), q)
 	}
@@ -156,6 +175,9 @@ const checksumBytes = 8
 
 func (f filter) checksum(position string) []byte {
 	fields := []string{f.owner, f.q, f.tag, f.state, position}
+	if f.domain != nil {
+		fields = append(fields, string(*f.domain))
+	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", fields))
 	return sum[:checksumBytes]
 }

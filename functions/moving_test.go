@@ -223,7 +223,7 @@ func TestExport(t *testing.T) {
 	now := r.clock.Now()
 	for i := range 1001 {
 		r.fake.Put(link.Link{
-			Name:     link.Name(fmt.Sprintf("many%04d", i)),
+			Name:      link.Name(fmt.Sprintf("many%04d", i)),
 			LongURL:   fmt.Sprintf("https://example.com/%d", i),
 			Owner:     "bob",
 			CreatedAt: now.Add(time.Duration(i) * time.Second),
@@ -362,7 +362,7 @@ func TestExportIsRefused(t *testing.T) {
 	for i := range 1001 {
 		for _, owner := range []string{"ann", "*"} {
 			r.fake.Put(link.Link{
-				Name:     link.Name(fmt.Sprintf("%x%d", owner, i)),
+				Name:      link.Name(fmt.Sprintf("%x%d", owner, i)),
 				LongURL:   "https://example.com/",
 				Owner:     owner,
 				CreatedAt: r.clock.Now(),

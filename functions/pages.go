@@ -15,6 +15,10 @@ import (
 func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	const prefix = "/manage/"
 	if len(r.URL.Path) <= len(prefix) {
+		if s.domainOf(r) != "" { // people sign in at the default domain only
+			found(w, s.Rules.Base.String()+"/manage")
+			return nil
+		}
 		by := s.Callers.SignIn(ctx)
 		page := s.site.Manage(r.URL.EscapedPath(), by.Issuer, by.ClientID)
 		writePage(w, http.StatusOK, page, by.Origins...)
@@ -52,7 +56,8 @@ func writePage(w http.ResponseWriter, status int, page []byte, origins ...string
 func writeProblemPage(w http.ResponseWriter, r *http.Request, p *problem) {
 	page := p.form
 	if page == nil {
-		page = pages.Problem(r.URL.EscapedPath(), p.Status, p.Title, cmp.Or(p.page, p.Detail))
+		page = pages.Problem(r.URL.EscapedPath(), p.Status, p.Title, cmp.Or(p.page, p.Detail),
+			p.offer)
 	}
 	writePage(w, p.Status, page)
 }

@@ -25,6 +25,7 @@ type problem struct {
 	Field  string `json:"field,omitempty"` // the wrong field of the body or query parameter
 
 	page   string      // replaces the detail on a page, if not ""
+	offer  string      // if not "", where a page offers to make the link that is not there
 	form   []byte      // if not nil, the response: the page with the form that was sent
 	header http.Header // further headers of the response
 }
@@ -36,6 +37,12 @@ var (
 	notFoundProblem = newProblem(http.StatusNotFound, "not-found", "No such link",
 		"There is no short link at this address. Check it for typing mistakes: upper-case and "+
 			"lower-case letters differ.")
+	anyCaseProblem = newProblem(http.StatusNotFound, "not-found", "No such link",
+		"There is no short link at this address. Check it for typing mistakes; upper-case and "+
+			"lower-case letters make no difference.")
+	tooLongProblem = newProblem(http.StatusRequestURITooLong, "too-long", "This address is too long",
+		"The short link at this address appends what follows it to its long URL, and the result "+
+			"would be too long. Leave out some of the path or the query.")
 	nothingHereProblem = newProblem(http.StatusNotFound, "not-found", "Nothing at this path",
 		"The API has nothing at this path. Check it for typing mistakes.")
 	expiredProblem = newProblem(http.StatusGone, "link-expired", "This link has expired",
@@ -191,6 +198,8 @@ var linkFields = map[link.Field]string{
 	link.FieldUpdatedAt:  "updatedAtUtc",
 	link.FieldOwner:      "owner",
 	link.FieldClicks:     "clicks",
+	link.FieldForward:    "forward",
+	link.FieldDomain:     "domain",
 }
 
 func newProblem(status int, kind, title, detail string) *problem {
@@ -215,6 +224,8 @@ var fieldKinds = map[string]struct{ kind, title string }{
 	"statusCode":       {"status-code", "Invalid status code"},
 	"title":            {"title", "Invalid title"},
 	"tags":             {"tags", "Invalid tags"},
+	"forward":          {"forward", "This cannot be forwarded"},
+	"domain":           {"domain", "Invalid domain"},
 }
 
 // fieldProblem returns the problem of a wrong field, or of an element of one, such as "tags.0".
@@ -265,7 +276,7 @@ func problemOf(err error) *problem {
 // pageStatuses are the statuses of problems that become pages outside of /api/, if the client
 // prefers HTML.
 var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone,
-	http.StatusTooManyRequests, http.StatusServiceUnavailable}
+	http.StatusRequestURITooLong, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
 // write responds with the problem, as a page or as JSON.
 func (p *problem) write(w http.ResponseWriter, r *http.Request) {

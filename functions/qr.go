@@ -20,7 +20,7 @@ var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding
 // qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call, so a
 // code can be printed before its link exists, and does not reveal whether the link exists.
 func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	a, err := aliasOf(r)
+	a, err := s.nameIn(r)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if format == "png" {
 		contentType, draw = "image/png", pngOf
 	}
-	image, err := s.drawQR(ctx, s.Rules.Base.ShortURL(a), qrLevels[level], draw, size, margin)
+	image, err := s.drawQR(ctx, s.Rules.BaseOf(a.Domain())+"/"+string(a.Alias()), qrLevels[level], draw, size, margin)
 	if err != nil {
 		return err
 	}

@@ -16,16 +16,20 @@ import (
 	"tiney/link"
 )
 
-// redirect handles GET and HEAD /{alias}, and /{alias}+, the preview.
+// redirect handles GET and HEAD /{alias}, and /{alias}+, the preview. More of a path may follow,
+// which some links forward.
 func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	name := r.URL.Path[1:]
+	name, rest := r.URL.Path[1:], ""
+	if r.URL.RawPath != "" || strings.IndexByte(name, '/') >= 0 {
+		name, rest = splitPath(rawPath(r))
+	}
 	a, ok := link.ParseAlias(name)
 	if !ok {
-		if wellKnown(w, name) {
+		if rest == "" && wellKnown(w, name) {
 			return nil
 		}
 		if name, is := strings.CutSuffix(name, "+"); is {
-			return s.preview(ctx, w, r, name)
+			return s.preview(ctx, w, r, name, rest)
 		}
 		a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
 	}
@@ -36,18 +40,23 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 		}
 	}
 	var l link.Link
+	var d link.Domain
 	err := error(notFoundProblem)
 	start := s.Now()
 	if ok {
-		l, err = s.find(ctx, r, a)
+		d = s.domainOf(r)
+		l, err = s.find(ctx, r, d, a)
 	}
 	now := s.Now()
 	took := now.Sub(start)
 	s.Metrics.RedirectDuration.Observe(took)
 	switch {
-	case !ok || errors.Is(err, link.ErrNotFound):
+	case !ok:
 		s.Metrics.RedirectNotFound.Add(1)
 		return err
+	case errors.Is(err, link.ErrNotFound):
+		s.Metrics.RedirectNotFound.Add(1)
+		return s.unknown(w, r, d, a, rest)
 	case errors.Is(err, link.ErrDamaged):
 		s.Metrics.RedirectGone.Add(1)
 		return err
@@ -56,12 +65,28 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	if err := s.gone(ctx, l, now); err != nil {
 		s.Metrics.RedirectGone.Add(1)
+		if ended(l, now) && s.fallBack(w, r, s.GoneURL, d, a) {
+			return nil
+		}
 		return err
+	}
+	to := link.Location(l.LongURL)
+	if rest != "" || l.Forward != 0 {
+		if to, err = s.target(r, l, name, rest); errors.Is(err, link.ErrNotFound) {
+			s.Metrics.RedirectNotFound.Add(1)
+			if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
+				return err
+			}
+			return s.unknown(w, r, d, a, rest)
+		} else if err != nil {
+			return err
+		}
+		to = link.Location(to)
 	}
 	s.Metrics.RedirectFound.Add(1)
 	// http.Redirect would change the URL and add a body.
 	h := w.Header()
-	h["Location"] = []string{link.Location(l.LongURL)}
+	h["Location"] = []string{to}
 	h["Cache-Control"] = s.cacheControl(l, now)
 	h["X-Robots-Tag"] = noIndex
 	w.WriteHeader(cmp.Or(l.StatusCode, link.DefaultStatusCode))
@@ -74,22 +99,23 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 // find returns the link of an alias. If a client has asked for too many aliases that do not exist,
 // find looks up no alias for it; the client still gets cached links.
 func (s *service) find(
-	ctx context.Context, r *http.Request, a link.Name,
+	ctx context.Context, r *http.Request, d link.Domain, a link.Alias,
 ) (l link.Link, err error) {
-	if l, ok := s.Links.Cached(ctx, a, false); ok {
+	if l, ok := s.cached(ctx, d, a); ok {
 		return l, nil
 	}
+	name := d.Name(a)
 	if s.CountClicks == clicks.ModeFull {
 		clicks.PrepareCountries() // while the link is read
 	}
 	lookedUp := false
 	err = s.limits.guess(r, func() (err error) {
 		lookedUp = true
-		l, err = s.Links.Get(ctx, a)
+		l, err = s.Links.Get(ctx, name)
 		return err
 	})
 	if !lookedUp { // the client may share its address with one that guesses
-		if l, ok := s.Links.Cached(ctx, a, true); ok {
+		if l, ok := s.Links.Cached(ctx, name, true); ok {
 			return l, nil
 		}
 	}
@@ -145,29 +171,37 @@ func first(values []string) string {
 
 // preview shows where a link leads, as a page or as JSON. Metrics do not count it as a redirect.
 func (s *service) preview(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, name string,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, alias, rest string,
 ) error {
-	a, ok := link.ParseAlias(name)
+	a, ok := link.ParseAlias(alias)
 	if !ok || a.Reserved() {
 		return notFoundProblem
 	}
 	if err := s.limits.take(access.LimitRedirect, r, ""); err != nil {
 		return err
 	}
-	l, err := s.find(ctx, r, a)
+	l, err := s.find(ctx, r, s.domainOf(r), a)
 	if err != nil {
 		return err
 	}
 	if err := s.gone(ctx, l, s.Now()); err != nil {
 		return err
 	}
+	if l.LongURL, err = s.target(r, l, alias+"+", rest); errors.Is(err, link.ErrNotFound) {
+		if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Vary", "Accept")
 	if prefers(r.Header, "text/html") {
-		writePage(w, http.StatusOK, s.site.Preview(linkOnPage(l, s.site)))
+		writePage(w, http.StatusOK, s.site.Preview(s.linkOnPage(l)))
 		return nil
 	}
 	setHeaders(w, "application/json")
-	writeJSON(w, s.summarize(l))
+	writeJSON(w, made{s.summarize(l), new(l.Forward.Names())})
 	return nil
 }
 
@@ -180,6 +214,12 @@ func (s *service) gone(ctx context.Context, l link.Link, now time.Time) error {
 		return linkBlockedProblem
 	}
 	return nil
+}
+
+// ended reports whether a link is over for good.
+func ended(l link.Link, now time.Time) bool {
+	state := l.State(now)
+	return state == link.StateExpired || state == link.StateDeleted
 }
 
 // goneProblem returns the problem of a link that is not live. If it is known since when, the page
@@ -215,9 +255,10 @@ var (
 )
 
 // cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry,
-// and not at all if the link may have changed.
+// and not at all if the link may have changed, or if the redirect depends on the query, which may not
+// be part of the cache's key.
 func (s *service) cacheControl(l link.Link, now time.Time) []string {
-	if l.Stale {
+	if l.Stale || l.Forward != 0 {
 		return noStore
 	}
 	age := s.RedirectMaxAge

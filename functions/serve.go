@@ -101,6 +101,9 @@ const (
 
 func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	p := problemOf(err)
+	if p == notFoundProblem {
+		p = s.notFound()
+	}
 	if p.Status == http.StatusTooManyRequests || p == busyProblem {
 		s.Metrics.LimitRefused.Add(1)
 	}

@@ -12,27 +12,45 @@ import (
 
 type shortenRequest struct {
 	LongURL    string     `json:"longUrl"`
+	Domain     *string    `json:"domain"`
 	Alias      *string    `json:"alias"`
 	Seconds    *integer   `json:"expiresInSeconds"`
 	ExpiresAt  *time.Time `json:"expiresAtUtc"`
 	StatusCode *integer   `json:"statusCode"`
+	Forward    []string   `json:"forward"`
 	Title      string     `json:"title"`
 	Tags       []string   `json:"tags"`
 }
 
 // summary is what everyone may see of a link. A time is null if the link has none.
 type summary struct {
-	Alias     link.Name `json:"alias"`
-	ShortURL  string     `json:"shortUrl"`
-	LongURL   string     `json:"longUrl"`
-	CreatedAt *string    `json:"createdAtUtc"`
-	ExpiresAt *string    `json:"expiresAtUtc"`
+	Alias     link.Alias  `json:"alias"`
+	Domain    link.Domain `json:"domain"`
+	ShortURL  string      `json:"shortUrl"`
+	LongURL   string      `json:"longUrl"`
+	CreatedAt *string     `json:"createdAtUtc"`
+	ExpiresAt *string     `json:"expiresAtUtc"`
+}
+
+// made is a link in the response to its creation. It says what the link forwards if the request did.
+type made struct {
+	summary
+	Forward *[]string `json:"forward,omitzero"`
+}
+
+func (s *service) viewMade(l link.Link, wish link.Wish) made {
+	m := made{summary: s.summarize(l)}
+	if wish.Forward != nil {
+		m.Forward = new(l.Forward.Names())
+	}
+	return m
 }
 
 func (s *service) summarize(l link.Link) summary {
 	return summary{
-		Alias:     l.Name,
-		ShortURL:  s.Rules.Base.ShortURL(l.Name),
+		Alias:     l.Alias(),
+		Domain:    s.Rules.DomainName(l.Name.Domain()),
+		ShortURL:  s.Rules.ShortURL(l),
 		LongURL:   l.LongURL,
 		CreatedAt: formatTime(l.CreatedAt),
 		ExpiresAt: formatTime(l.ExpiresAt),
@@ -65,7 +83,7 @@ func (s *service) shorten(
 	if err != nil {
 		return err
 	}
-	wish, err := parseWish(body)
+	wish, err := s.parseWish(body)
 	if err != nil {
 		return err
 	}
@@ -74,9 +92,9 @@ func (s *service) shorten(
 		return err
 	}
 	response := struct {
-		summary
+		made
 		ClaimToken string `json:"claimToken,omitempty"`
-	}{summary: s.summarize(l), ClaimToken: token}
+	}{s.viewMade(l, wish), token}
 	setHeaders(w, "application/json")
 	if created {
 		w.Header().Set("Location", response.ShortURL)
@@ -91,6 +109,11 @@ func (s *service) shorten(
 func (s *service) create(ctx context.Context, wish link.Wish, who access.Caller) (
 	l link.Link, created bool, token string, err error,
 ) {
+	if len(wish.Forward) > 0 || wish.Domain != "" && s.DomainsOwnersOnly {
+		if err := needOwner(who); err != nil {
+			return l, false, "", err
+		}
+	}
 	wish.Owner = who.Owner
 	want, err := s.Rules.New(wish, s.Now())
 	if err != nil {
@@ -117,8 +140,20 @@ func (s *service) create(ctx context.Context, wish link.Wish, who access.Caller)
 	return l, true, token, nil
 }
 
+// domain returns the domain that a request names. Without one, it is the default domain.
+func (s *service) domain(given *string) (link.Domain, error) {
+	if given == nil {
+		return "", nil
+	}
+	d, configured, _ := s.Rules.Domain(*given)
+	if !configured {
+		return "", fieldProblem("domain", s.Rules.DomainAdvice())
+	}
+	return d, nil
+}
+
 // parseWish decodes a request to shorten.
-func parseWish(body []byte) (link.Wish, error) {
+func (s *service) parseWish(body []byte) (link.Wish, error) {
 	request, err := decode[shortenRequest](body)
 	switch {
 	case errors.Is(err, notObjectProblem):
@@ -128,11 +163,17 @@ func parseWish(body []byte) (link.Wish, error) {
 	case request.Seconds != nil && request.ExpiresAt != nil:
 		return link.Wish{}, twoEndsProblem
 	}
+	d, err := s.domain(request.Domain)
+	if err != nil {
+		return link.Wish{}, err
+	}
 	return link.Wish{
 		LongURL:    request.LongURL,
+		Domain:     d,
 		Alias:      request.Alias,
 		End:        link.End{Seconds: (*int64)(request.Seconds), At: request.ExpiresAt},
 		StatusCode: (*int64)(request.StatusCode),
+		Forward:    request.Forward,
 		Title:      request.Title,
 		Tags:       request.Tags,
 	}, nil

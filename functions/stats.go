@@ -31,7 +31,8 @@ const maxTaggedCalls = 10
 // are always present, except that there is either an alias or an owner. Null is what is not known
 // of links with a tag.
 type statsView struct {
-	Alias     link.Name   `json:"alias,omitzero"`
+	Alias     link.Alias   `json:"alias,omitzero"`
+	Domain    link.Domain  `json:"domain,omitzero"`
 	Owner     string       `json:"owner,omitzero"`
 	From      string       `json:"from"`
 	To        string       `json:"to"`
@@ -66,7 +67,7 @@ type namedView struct {
 func (s *service) linkStats(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
-	if _, err := aliasOf(r); err != nil { // a 404 comes before the query's 400
+	if _, err := s.nameIn(r); err != nil { // a 404 comes before the query's 400
 		return err
 	}
 	query := parametersOf(r)
@@ -84,7 +85,7 @@ func (s *service) linkStats(
 		return err
 	}
 	v := viewStats(from, days, hourly)
-	v.Alias = l.Name
+	v.Alias, v.Domain = l.Alias(), s.Rules.DomainName(l.Name.Domain())
 	v.respond(w, r)
 	return nil
 }
@@ -96,11 +97,12 @@ func (s *service) linksStats(
 ) error {
 	query := parametersOf(r)
 	owner := cmp.Or(query.text("owner"), who.Owner)
-	tag := query.text("tag")
+	tag, d := query.text("tag"), s.domainFilter(&query)
 	from, to := s.days(&query)
 	hourly := query.oneOf("interval", "day", "hour") == "hour"
-	if hourly && tag != "" {
-		query.wrong("interval", "interval must be day if there is a tag.")
+	some := tag != "" || d != nil
+	if hourly && some {
+		query.wrong("interval", "interval must be day if there is a tag or a domain.")
 	}
 	switch {
 	case owner != who.Owner && !who.Admin:
@@ -109,14 +111,14 @@ func (s *service) linksStats(
 		return query.problem
 	}
 	var v statsView
-	if tag == "" {
+	if !some {
 		days, err := s.Statistics.OwnerDays(ctx, owner, from, to)
 		if err != nil {
 			return err
 		}
 		v = viewStats(from, days, hourly)
 	} else {
-		links, err := s.tagged(ctx, owner, tag)
+		links, err := s.tagged(ctx, filter{owner: owner, tag: tag, domain: d})
 		if err != nil {
 			return err
 		}
@@ -127,29 +129,36 @@ func (s *service) linksStats(
 		v = viewTotals(from, days)
 	}
 	v.Owner = owner
+	if d != nil {
+		v.Domain = s.Rules.DomainName(*d)
+	}
 	v.respond(w, r)
 	return nil
 }
 
-// tagged returns all links of an owner with a tag, except deleted ones. It returns a problem if
-// there are too many.
-func (s *service) tagged(ctx context.Context, owner, tag string) (links []link.Link, err error) {
-	keep := filter{owner: owner, tag: tag}.keep(s.Now())
+// tagged returns all links of a filter with a tag or a domain. It returns a problem if there are too
+// many.
+func (s *service) tagged(ctx context.Context, f filter) (links []link.Link, err error) {
+	by, have := "tag", "have this tag"
+	if f.tag == "" {
+		by, have = "domain", "are in this domain"
+	}
+	keep := f.keep(s.Now())
 	for after, calls := "", 0; calls == 0 || after != ""; calls++ {
 		if calls == maxTaggedCalls {
 			return nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf(
-				"This owner has more than %d links, too many to find those with a tag. Ask for "+
-					"the clicks of single links instead.", calls*1000), "tag")
+				"This owner has more than %d links, too many to find those that %s. Ask for "+
+					"the clicks of single links instead.", calls*1000, have), by)
 		}
 		var found []link.Link
-		found, after, err = s.Links.List(ctx, owner, after, maxTagged+1, keep)
+		found, after, err = s.Links.List(ctx, f.owner, after, maxTagged+1, keep)
 		if err != nil {
 			return nil, err
 		}
 		if links = append(links, found...); len(links) > maxTagged {
 			return nil, badRequest("parameter", "Invalid parameter", fmt.Sprintf(
-				"More than %d links have this tag. The clicks of at most %[1]d links are added up.",
-				maxTagged), "tag")
+				"More than %d links %s. The clicks of at most %[1]d links are added up.",
+				maxTagged, have), by)
 		}
 	}
 	return links, nil
@@ -299,10 +308,11 @@ func (s *service) topLinks(
 	window := query.oneOf("window",
 		string(clicks.LastDay), string(clicks.LastWeek), string(clicks.LastMonth))
 	limit := query.integer("limit", 10, 1, 100)
+	d := s.domainFilter(&query)
 	if query.problem != nil {
 		return query.problem
 	}
-	links, counts, asOf, err := s.Statistics.Top(ctx, managedOwner(who), clicks.Window(window),
+	links, counts, asOf, err := s.Statistics.Top(ctx, managedOwner(who), d, clicks.Window(window),
 		limit)
 	switch {
 	case errors.Is(err, clicks.ErrComputing):
@@ -311,14 +321,16 @@ func (s *service) topLinks(
 		return err
 	}
 	type clicked struct {
-		Alias    link.Name `json:"alias"`
-		ShortURL string     `json:"shortUrl"`
-		LongURL  string     `json:"longUrl"`
-		Clicks   int64      `json:"clicks"`
+		Alias    link.Alias  `json:"alias"`
+		Domain   link.Domain `json:"domain"`
+		ShortURL string      `json:"shortUrl"`
+		LongURL  string      `json:"longUrl"`
+		Clicks   int64       `json:"clicks"`
 	}
 	items := make([]clicked, len(links))
 	for i, l := range links {
-		items[i] = clicked{l.Name, s.Rules.Base.ShortURL(l.Name), l.LongURL, counts[i]}
+		items[i] = clicked{l.Alias(), s.Rules.DomainName(l.Name.Domain()), s.Rules.ShortURL(l), l.LongURL,
+			counts[i]}
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {

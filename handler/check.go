@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"tiney/link"
 	"tiney/storage"
 )
 
@@ -43,8 +44,13 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 		row := visible(f.Partition + " / " + f.Row)
 		fmt.Fprintf(c.stdout, "%-21s  %s  %s: %s%s\n", f.Damage, f.Table, row, f.Detail, what)
 	}
-	done, err := c.links.Check(ctx,
-		storage.CheckConfig{Repair: *repair, MinAge: checkAge, Read: read, Found: found})
+	capital := func(name link.Name) {
+		progress.clear()
+		fmt.Fprintf(c.stdout, "No damage: %s was made before ALIAS_CASE was insensitive, and is "+
+			"found in this spelling only.\n", name)
+	}
+	done, err := c.links.Check(ctx, storage.CheckConfig{
+		Repair: *repair, MinAge: checkAge, Read: read, Found: found, Capital: capital})
 	progress.clear()
 	if err != nil {
 		return fmt.Errorf("the check is not complete: %w", err)

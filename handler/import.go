@@ -18,7 +18,7 @@ import (
 )
 
 var importUses = [][2]string{
-	{"[-format FORMAT] [-dry-run]",
+	{"[-format FORMAT] [-domain HOST] [-dry-run]",
 		"import links from stdin: ndjson, csv, or a file of " + formatNames()},
 }
 
@@ -41,6 +41,7 @@ const importSize = 1000
 func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	options := flag.NewFlagSet("import", flag.ContinueOnError)
 	name := options.String("format", string(transfer.NDJSON), "")
+	into := options.String("domain", "", "")
 	dryRun := options.Bool("dry-run", false, "")
 	if err := parse(options, args, 0); err != nil {
 		return err
@@ -49,6 +50,14 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 	if err != nil {
 		return usageError{
 			fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(), *name)}
+	}
+	var d *link.Domain
+	if *into != "" {
+		parsed, configured, _ := c.settings.Functions.Rules.Domain(*into)
+		if !configured {
+			return usageError{c.settings.Functions.Rules.DomainAdvice()}
+		}
+		d = &parsed
 	}
 	in := &countingReader{Reader: c.stdin}
 	im := &importing{
@@ -59,7 +68,11 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 			Rules:      c.settings.Functions.Rules,
 			Owner:      access.AdminOwner,
 			KeepOwners: format.Own(),
-			DryRun:     *dryRun,
+			Format:     format,
+			Domain:     d,
+
+			RetiredDomains: true,
+			DryRun:         *dryRun,
 		},
 	}
 	defer im.progress.clear()

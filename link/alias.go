@@ -12,13 +12,13 @@ import (
 // MaxAliasLength is the length of the longest alias, in characters. All characters are ASCII.
 const MaxAliasLength = 32
 
-// Name is the name of a short link: 1 to 32 characters of A-Z, a-z, 0-9, "-" and "_",
-// case-sensitive.
-type Name string
+// Alias is the part of a short URL that says which link is meant: 1 to 32 characters of A-Z, a-z,
+// 0-9, "-" and "_".
+type Alias string
 
 // ParseAlias returns s as an alias, and reports whether s can be one at all. It is cheap enough to
 // be called before every storage call.
-func ParseAlias(s string) (Name, bool) {
+func ParseAlias(s string) (Alias, bool) {
 	if len(s) == 0 || len(s) > MaxAliasLength {
 		return "", false
 	}
@@ -29,29 +29,46 @@ func ParseAlias(s string) (Name, bool) {
 			return "", false
 		}
 	}
-	return Name(s), true
+	return Alias(s), true
+}
+
+// Lower returns the alias in lower case.
+func (a Alias) Lower() Alias { return Alias(lowerASCII(string(a))) }
+
+// lowerASCII returns s with the letters A to Z in lower case. It returns s itself if s has none.
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
 }
 
 // reserved are paths of this service and of the Functions host.
 var reserved = []string{"api", "manage", "admin", "runtime"}
 
 // Reserved reports whether no link may have this alias. It ignores case, as the host's routes do.
-func (a Name) Reserved() bool {
+func (a Alias) Reserved() bool {
 	return slices.ContainsFunc(reserved, func(r string) bool {
 		return len(a) == len(r) &&
 			strings.EqualFold(string(a), r)
 	})
 }
 
-// NewAlias draws an alias of length characters (1 to MaxAliasLength) of 0-9A-Za-z from source. All
-// characters are equally likely. It fails only if source fails.
-func NewAlias(source io.Reader, length int) (Name, error) {
+// NewAlias draws an alias of length characters (1 to MaxAliasLength) of 0-9A-Za-z from source, or
+// of 0-9a-z if lower is set. All characters are equally likely. It fails only if source fails.
+func NewAlias(source io.Reader, length int, lower bool) (Alias, error) {
+	alphabet := random.Base62
+	if lower {
+		alphabet = random.Base36
+	}
 	for {
-		text, err := random.Text(source, random.Base62, length)
+		text, err := random.Text(source, alphabet, length)
 		if err != nil {
 			return "", fmt.Errorf("drawing an alias: %w", err)
 		}
-		if a := Name(text); !a.Reserved() {
+		if a := Alias(text); !a.Reserved() {
 			return a, nil
 		}
 	}

@@ -32,7 +32,7 @@ func BenchmarkParseAlias(b *testing.B) {
 func BenchmarkNewAlias(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := link.NewAlias(rand.Reader, 6); err != nil {
+		if _, err := link.NewAlias(rand.Reader, 6, false); err != nil {
 			b.Fatal(err)
 		}
 	}

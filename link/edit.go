@@ -11,13 +11,14 @@ type Patch struct {
 	LongURL    *string
 	End        *End // the zero End: never
 	StatusCode *int64
+	Forward    *[]string
 	Disabled   *bool
 	Title      *string
 	Tags       *[]string
 }
 
 // Edit returns the link as it is after a patch at now. The patch is an owner's or, if admin is set,
-// an admin's: only admins may change where a shared link leads, disable or enable it, or make it
+// an admin's: only admins may change where a shared link leads and what it forwards, disable or enable it, or make it
 // end earlier. An edit that changes nothing returns the link as it was. Errors: *InvalidError,
 // ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
@@ -26,7 +27,7 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	}
 	edited := l
 	if p.LongURL != nil && *p.LongURL != l.LongURL {
-		if wrong := r.checkTarget(*p.LongURL); wrong != "" {
+		if wrong := r.checkTarget(*p.LongURL, true); wrong != "" {
 			return Link{}, &InvalidError{FieldLongURL, wrong}
 		}
 		edited.LongURL = *p.LongURL
@@ -43,6 +44,16 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	}
 	if p.StatusCode != nil {
 		if edited.StatusCode, err = statusCode(p.StatusCode); err != nil {
+			return Link{}, err
+		}
+	}
+	if p.Forward != nil {
+		if edited.Forward, err = ParseForward(*p.Forward); err != nil {
+			return Link{}, err
+		}
+	}
+	if edited.Forward != l.Forward || edited.LongURL != l.LongURL {
+		if err = edited.checkForward(); err != nil {
 			return Link{}, err
 		}
 	}
@@ -64,7 +75,7 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	earlier := !edited.ExpiresAt.IsZero() &&
 		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
 	if l.Shared && !admin && (edited.LongURL != l.LongURL || earlier ||
-		edited.Disabled != l.Disabled) {
+		edited.Disabled != l.Disabled || edited.Forward != l.Forward) {
 		return Link{}, ErrShared
 	}
 	return touched(l, edited, now), nil
@@ -110,7 +121,7 @@ func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
 // can change.
 func (l Link) Changed(was Link) bool {
 	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) ||
-		l.StatusCode != was.StatusCode ||
+		l.StatusCode != was.StatusCode || l.Forward != was.Forward ||
 		l.Disabled != was.Disabled || l.Owner != was.Owner || !l.DeletedAt.Equal(was.DeletedAt) ||
 		l.Title != was.Title || !slices.Equal(l.Tags, was.Tags) || l.ClaimHash != was.ClaimHash
 }

@@ -41,18 +41,20 @@ func ParseHost(spelled string) (Host, bool) {
 // HostOf returns the host that the Location of longURL leads a browser to, and "" if it leads to
 // none. A long URL that keeps the rules always has a host. Another program may have written
 // anything else. If a browser would complete that to an http or https URL with a host, as it does
-// with https:\example.com, HostOf returns the host. It returns "" if the URL has another scheme or
-// none, or if its host is invalid or has more than 253 characters.
+// with https:\example.com, HostOf returns the host. It returns "" if the URL has another scheme and
+// no // behind it, or no scheme, or if its host is invalid or has more than 253 characters.
 func HostOf(longURL string) Host {
 	if host := plainHost(longURL); host != "" {
 		return host
 	}
 	const slashes = `/\`
 	scheme, rest, _ := strings.Cut(longURL, ":")
-	if !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
-		if rest = longURL; len(rest) < 2 || strings.Trim(rest[:2], slashes) != "" {
-			return ""
-		}
+	switch {
+	case len(longURL) >= 2 && strings.Trim(longURL[:2], slashes) == "":
+		rest = longURL
+	case !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") &&
+		!strings.HasPrefix(rest, "//"):
+		return ""
 	}
 	rest = strings.TrimLeft(rest, slashes)
 	if end := strings.IndexAny(rest, slashes+"?#"); end >= 0 {

@@ -63,7 +63,7 @@ func TestImport(t *testing.T) {
 	} {
 		was := link.Link{Name: "one", LongURL: "https://example.com/"}
 		test.was(&was)
-		if got, err := rules.Import(was, now); err != nil ||
+		if got, err := rules.Import(was, "", now); err != nil ||
 			!reflect.DeepEqual(got, made(test.want)) {
 			t.Errorf("%s: got %+v, %v\nwant %+v", name, got, err, made(test.want))
 		}
@@ -107,7 +107,7 @@ func TestImport(t *testing.T) {
 		was := link.Link{Name: "one", LongURL: "https://example.com/"}
 		test.was(&was)
 		var invalid *link.InvalidError
-		if _, err := rules.Import(was, now); !errors.As(err, &invalid) ||
+		if _, err := rules.Import(was, "", now); !errors.As(err, &invalid) ||
 			invalid.Field != test.field || invalid.Detail == "" {
 			t.Errorf("%s: got %v, want field %v", name, err, test.field)
 		}

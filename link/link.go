@@ -4,6 +4,7 @@
 package link
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -11,11 +12,15 @@ import (
 // Link is one short link, or the tombstone of one. Times are UTC and whole seconds, unless another
 // program wrote them.
 type Link struct {
-	Name      Name
+	Name Name
+	// Spelling is the alias as its maker chose it, if case does not matter and it differs from the
+	// alias in Name.
+	Spelling   Alias
 	LongURL    string // what the caller sent, byte for byte; "" in a tombstone
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
 	StatusCode int       // of its redirects: 301, 302, 307 or 308; zero means 302
+	Forward    Forward   // what redirects append to LongURL
 	Disabled   bool
 	// Shared says that somebody other than its maker was given the link too. It never becomes false
 	// again.
@@ -44,6 +49,9 @@ type Link struct {
 	Before  Count
 	Version string // differs after each change; "": it comes from a cache
 }
+
+// Alias returns the alias as people see it.
+func (l Link) Alias() Alias { return cmp.Or(l.Spelling, l.Name.Alias()) }
 
 // Count is how often a link was followed.
 type Count struct {

@@ -38,7 +38,7 @@ func TestParseAlias(t *testing.T) {
 }
 
 func TestReserved(t *testing.T) {
-	for a, want := range map[link.Name]bool{"api": true, "Manage": true, "ADMIN": true,
+	for a, want := range map[link.Alias]bool{"api": true, "Manage": true, "ADMIN": true,
 		"runtime": true, "apis": false, "ap": false, "6GV88b": false} {
 		if got := a.Reserved(); got != want {
 			t.Errorf("%s: %t", a, got)
@@ -50,7 +50,7 @@ func TestReserved(t *testing.T) {
 		draws = append(draws, byte(strings.IndexByte(
 			"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", c)))
 	}
-	if a, err := link.NewAlias(bytes.NewReader(draws), 5); err != nil || a != "admit" {
+	if a, err := link.NewAlias(bytes.NewReader(draws), 5, false); err != nil || a != "admit" {
 		t.Errorf("drew %q, %v", a, err)
 	}
 }
@@ -74,11 +74,11 @@ func FuzzAlias(f *testing.F) {
 func TestNewAliasLeavesOutBytesThatWouldFavourSomeCharacters(t *testing.T) {
 	// The bytes 248 to 255 are drawn again. 247 is the largest that keeps all characters equally
 	// likely.
-	a, err := link.NewAlias(bytes.NewReader([]byte{255, 248, 0, 247, 61, 9, 10, 35, 36, 123}), 6)
+	a, err := link.NewAlias(bytes.NewReader([]byte{255, 248, 0, 247, 61, 9, 10, 35, 36, 123}), 6, false)
 	if err != nil || a != "0zz9AZ" {
 		t.Errorf("got %q, %v, want 0zz9AZ", a, err)
 	}
-	if _, err := link.NewAlias(iotest.ErrReader(io.ErrUnexpectedEOF), 6); !errors.Is(err,
+	if _, err := link.NewAlias(iotest.ErrReader(io.ErrUnexpectedEOF), 6, false); !errors.Is(err,
 		io.ErrUnexpectedEOF) {
 		t.Errorf("got %v from a source that fails, want its error", err)
 	}
@@ -88,7 +88,7 @@ func TestNewAliasDrawsEveryCharacterAsOften(t *testing.T) {
 	const draws, length, alphabet = 62_000, 6, 62
 	counts := map[byte]int{}
 	for range draws {
-		a, err := link.NewAlias(rand.Reader, length)
+		a, err := link.NewAlias(rand.Reader, length, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,12 +162,13 @@ func TestParseBase(t *testing.T) {
 		}
 	}
 	base, _ := link.ParseBase("https://example.com/s/")
-	if got := base.ShortURL("abc"); got != "https://example.com/s/abc" {
+	rules := link.Rules{Base: base}
+	if got := rules.ShortURL(link.Link{Name: "abc"}); got != "https://example.com/s/abc" {
 		t.Errorf("ShortURL is %q", got)
 	}
 }
 
-func TestAliasOf(t *testing.T) {
+func TestNameOf(t *testing.T) {
 	for _, test := range []struct {
 		base, pasted string
 		want         link.Name
@@ -191,7 +192,7 @@ func TestAliasOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := base.AliasOf(test.pasted); got != test.want || ok != (test.want != "") {
+		if got, ok := (link.Rules{Base: base}).NameOf(test.pasted); got != test.want || ok != (test.want != "") {
 			t.Errorf("%s has %q of %s, %t", test.base, got, test.pasted, ok)
 		}
 	}

@@ -39,11 +39,14 @@ const (
 	FieldUpdatedAt
 	FieldOwner
 	FieldClicks
+	FieldForward
+	FieldDomain
 )
 
 func (f Field) String() string {
 	return [...]string{"long URL", "lifetime", "expiry", "alias", "status code", "title", "tags",
-		"creation", "update", "owner", "clicks"}[f]
+		"creation", "update", "owner", "clicks", "forward",
+		"domain"}[f]
 }
 
 // InvalidError says that a link breaks a rule.
@@ -59,6 +62,7 @@ func (e *InvalidError) Error() string { return e.Field.String() + ": " + e.Detai
 type Base struct {
 	url    string // printable ASCII, without a trailing slash
 	host   string // as the WHATWG parser writes it
+	domain Domain
 	origin string
 }
 
@@ -78,6 +82,7 @@ func ParseBase(raw string) (Base, error) {
 		return Base{}, errors.New(want + ": its host or port is not valid")
 	}
 	return Base{url: strings.TrimRight(Location(raw), "/"), host: parsed.Hostname(),
+		domain: domainAt(string(canonical(parsed.Hostname())), parsed.Port()),
 		origin: parsed.Protocol() + "//" + parsed.Host()}, nil
 }
 
@@ -87,12 +92,17 @@ func (b Base) Origin() string { return b.origin }
 // String returns the base without a trailing slash.
 func (b Base) String() string { return b.url }
 
-// ShortURL returns the URL of the link with this alias.
-func (b Base) ShortURL(a Name) string { return b.url + "/" + string(a) }
+// Domain returns the name of the base's host as a domain.
+func (b Base) Domain() Domain { return b.domain }
 
-// AliasOf returns the alias of a short URL as people paste it: with either scheme or without one,
-// and with its host in any case. It reports false for any other text.
-func (b Base) AliasOf(pasted string) (Name, bool) {
+// HasPath reports whether the base has more than a host.
+func (b Base) HasPath() bool {
+	_, after, _ := strings.Cut(b.url, "://")
+	return strings.Contains(after, "/")
+}
+
+// aliasOf returns the alias of a short URL, as NameOf does.
+func (b Base) aliasOf(pasted string) (Alias, bool) {
 	bare := func(url string) string {
 		if target, ok := split(url); ok {
 			return target.authority + target.rest
@@ -109,9 +119,16 @@ func (b Base) AliasOf(pasted string) (Name, bool) {
 // Rules are the limits that a service can set for its links.
 type Rules struct {
 	Base       Base
-	OtherHosts []Host        // other hosts of this service, which no link may lead to either
-	DefaultTTL time.Duration // lifetime of a link without an owner if the caller asks for none
-	MaxTTL     time.Duration // longest lifetime of a link without an owner; limits DefaultTTL
+	Domains    map[Domain]Base // those besides the default one, which is Base
+	OtherHosts []Host          // other hosts of this service, which no link may lead to either
+	DefaultTTL time.Duration   // lifetime of a link without an owner if the caller asks for none
+	MaxTTL     time.Duration   // longest lifetime of a link without an owner; limits DefaultTTL
+	// AnyCase says that the case of aliases does not matter. New links then have names in lower
+	// case.
+	AnyCase bool
+	// ExtraSchemes are the schemes besides http and https that links of owners may have, in lower
+	// case.
+	ExtraSchemes []string
 }
 
 // End says when a link is to end. At most one of its fields is set. The zero End leaves the
@@ -124,24 +141,27 @@ type End struct {
 // Wish is a new link that a caller asks for.
 type Wish struct {
 	LongURL    string
-	Owner      string  // "": nobody
+	Owner      string // "": nobody
+	Domain     Domain
 	Alias      *string // nil: one is drawn
 	End        End
 	StatusCode *int64 // nil: 302
+	Forward    []string
 	Title      string
 	Tags       []string
 }
 
-// New makes the link that a caller asks for at now. Its alias is "" if one is to be drawn. The
-// error is always an *InvalidError.
+// New makes the link that a caller asks for at now. Its name has no alias if one is to be drawn.
+// The error is always an *InvalidError.
 func (r Rules) New(w Wish, now time.Time) (Link, error) {
-	l := Link{LongURL: w.LongURL, Owner: w.Owner, CreatedAt: now.UTC().Truncate(time.Second)}
-	if wrong := r.checkTarget(w.LongURL); wrong != "" {
+	l := Link{Name: w.Domain.Name(""), LongURL: w.LongURL, Owner: w.Owner,
+		CreatedAt: now.UTC().Truncate(time.Second)}
+	if wrong := r.checkTarget(w.LongURL, w.Owner != ""); wrong != "" {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
 	}
 	var err error
 	if w.Alias != nil {
-		if l.Name, err = chosenAlias(*w.Alias); err != nil {
+		if err = r.name(&l, *w.Alias, w.Domain); err != nil {
 			return Link{}, err
 		}
 	}
@@ -151,6 +171,12 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	if l.StatusCode, err = statusCode(w.StatusCode); err != nil {
 		return Link{}, err
 	}
+	if l.Forward, err = ParseForward(w.Forward); err == nil {
+		err = l.checkForward()
+	}
+	if err != nil {
+		return Link{}, err
+	}
 	if err := checkWords(w.Title, w.Tags); err != nil {
 		return Link{}, err
 	}
@@ -158,15 +184,18 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	return l, nil
 }
 
-// chosenAlias returns the alias that a caller has chosen. The error is an *InvalidError.
-func chosenAlias(chosen string) (Name, error) {
+// name names a link by the alias that a caller has chosen. The error is an *InvalidError.
+func (r Rules) name(l *Link, chosen string, d Domain) error {
 	a, ok := ParseAlias(chosen)
 	if !ok || a.Reserved() {
-		return "", &InvalidError{FieldAlias,
+		return &InvalidError{FieldAlias,
 			fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", `+
 				`and is none of: %s.`, MaxAliasLength, strings.Join(reserved, ", "))}
 	}
-	return a, nil
+	if l.Name = d.Name(a); r.AnyCase && a.Lower() != a {
+		l.Name, l.Spelling = l.Name.Lower(), a
+	}
+	return nil
 }
 
 // end returns the time at which a link is to end, and zero for never, which only a link with an

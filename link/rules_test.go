@@ -406,7 +406,7 @@ func FuzzRules(f *testing.F) {
 	r := rules(f, "https://tiney.to")
 	keeps := func(t *testing.T, l link.Link) {
 		t.Helper()
-		if l.LongURL == "" || l.Name.Reserved() || !link.ValidStatusCode(l.StatusCode) ||
+		if l.LongURL == "" || l.Name.Alias().Reserved() || !link.ValidStatusCode(l.StatusCode) ||
 			len(l.Tags) > link.MaxTags || len([]rune(l.Title)) > link.MaxTitle ||
 			slices.Contains(l.Tags, "") ||
 			l.ExpiresAt.After(second.Add(link.MaxOwnedSeconds*time.Second)) ||

@@ -29,8 +29,8 @@ const (
 )
 
 // checkTarget returns what is wrong with longURL as the target of a link, in words for the caller.
-// It returns "" if nothing is wrong.
-func (r Rules) checkTarget(longURL string) string {
+// It returns "" if nothing is wrong. A link that is owned may have an extra scheme.
+func (r Rules) checkTarget(longURL string, owned bool) string {
 	switch {
 	case longURL == "":
 		return "The URL is missing: send the one to shorten, such as https://example.com/page."
@@ -50,9 +50,17 @@ func (r Rules) checkTarget(longURL string) string {
 		}
 	}
 	target, ok := split(longURL)
+	extra := false
+	if !ok && owned {
+		target, extra = r.splitExtra(longURL)
+	}
 	switch {
-	case !ok:
-		return "The URL must start with http:// or https://."
+	case extra && strings.Trim(target.authority+target.rest, "/") == "":
+		return "The URL ends after its scheme."
+	case extra && target.authority == "":
+		return checkLength(longURL)
+	case !ok && !extra:
+		return "The URL must start with http:// or https://" + r.extraWords(owned) + "."
 	case target.authority == "":
 		return "The URL has no host."
 	case strings.Contains(target.authority, "@"):
@@ -72,15 +80,45 @@ func (r Rules) checkTarget(longURL string) string {
 		// The message omits the parser's own error, which quotes the URL and could reach a log.
 		return "The URL is not valid for a browser: check its host and port."
 	}
-	if to := canonical(host); to == canonical(r.Base.host) || slices.Contains(r.OtherHosts, to) {
+	if r.own(canonical(host)) {
 		return "The URL leads to the host of this URL shortener itself; send the URL that the " +
 			"link should lead to."
 	}
+	return checkLength(longURL)
+}
+
+// checkLength returns what is wrong with the length of a long URL, or "".
+func checkLength(longURL string) string {
 	if len(Location(longURL)) > MaxLocationBytes {
 		return fmt.Sprintf("The URL is longer than %d bytes once it is percent-encoded.",
 			MaxLocationBytes)
 	}
 	return ""
+}
+
+// splitExtra is split for a URL with an extra scheme, which may have no authority.
+func (r Rules) splitExtra(longURL string) (parts, bool) {
+	scheme, rest, ok := strings.Cut(longURL, ":")
+	if !ok || !slices.Contains(r.ExtraSchemes, lowerASCII(scheme)) {
+		return parts{}, false
+	}
+	target := parts{scheme: scheme, rest: rest}
+	if after, has := strings.CutPrefix(rest, "//"); has {
+		end := strings.IndexAny(after, "/?#")
+		if end < 0 {
+			end = len(after)
+		}
+		target.authority, target.rest = after[:end], after[end:]
+	}
+	return target, true
+}
+
+// extraWords lists the extra schemes, for a caller who may use them.
+func (r Rules) extraWords(owned bool) string {
+	if !owned || len(r.ExtraSchemes) == 0 {
+		return ""
+	}
+	return ", or with one of " + strings.Join(r.ExtraSchemes, ":, ") + ":"
 }
 
 // Location returns the ASCII form of a long URL for the Location header: the URL itself if it is
@@ -175,14 +213,5 @@ func visibleASCII(s string) bool {
 
 // percentEncode escapes every byte that is not printable ASCII.
 func percentEncode(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f {
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
+	return escape(s, func(c byte) bool { return c <= ' ' || c >= 0x7f })
 }

@@ -187,16 +187,20 @@ func hidden(is bool) markup {
 
 // Site is what the pages of a service know about it.
 type Site struct {
-	Base       string        // the start of its short URLs, without a trailing slash
-	OwnersOnly bool          // only people who are signed in may shorten URLs
-	DefaultTTL time.Duration // lifetime of a link of somebody who is not signed in
-	MaxTTL     time.Duration // longest lifetime of such a link
-	Keep       time.Duration // how long a deleted link can be restored
+	Base string // the start of its short URLs, without a trailing slash
+	// Domain is the domain of a page, and Main the Base of the default domain. Both are "" on pages of
+	// the default domain.
+	Domain, Main string
+	OwnersOnly   bool          // only people who are signed in may shorten URLs
+	DefaultTTL   time.Duration // lifetime of a link of somebody who is not signed in
+	MaxTTL       time.Duration // longest lifetime of such a link
+	Keep         time.Duration // how long a deleted link can be restored
 }
 
 // Link is a link as pages show it.
 type Link struct {
 	Alias, ShortURL  string
+	Name             string // its name in the API's paths
 	LongURL          string
 	ASCII            string    // the ASCII form of LongURL, which a redirect sends
 	Created, Expires time.Time // zero: unknown; never
@@ -240,7 +244,7 @@ func (s Site) Home(f Form) []byte {
 		if !made.Expires.IsZero() {
 			until = "Until " + date(made.Expires)
 		}
-		qr = fill(` src="api/links/{{.Alias}}/qr"`, "Alias", made.Alias)
+		qr = fill(` src="api/links/{{.Name}}/qr"`, "Name", made.Name)
 	}
 	return layout("./", "tiney: short links",
 		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+
@@ -335,13 +339,18 @@ func split(longURL string) (before, host, after string) {
 	return longURL[:start], longURL[start:end], longURL[end:]
 }
 
-// Problem returns the page that shows an error, for a request of this escaped path.
-func Problem(escapedPath string, status int, title, detail string) []byte {
+// Problem returns the page that shows an error, for a request of this escaped path. The page offers to
+// make a link at offer, a URL or a reference below the root, unless that is "".
+func Problem(escapedPath string, status int, title, detail, offer string) []byte {
 	root := Root(escapedPath)
+	if !strings.Contains(offer, "://") {
+		offer = root + offer
+	}
+	hideOffer := hidden(offer == root)
 	again := slices.Contains([]int{429, 503}, status)
 	return layout(root, title, noIndex,
 		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail",
-			detail, "HideAgain", hidden(!again)))
+			detail, "Offer", offer, "HideOffer", hideOffer, "HideAgain", hidden(!again)))
 }
 
 // date returns a time in UTC, as a text for people whose time zone is not known.

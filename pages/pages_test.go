@@ -41,8 +41,8 @@ func all(text string) map[string][]byte {
 		"preview, host": site.Preview(Link{Alias: "abc", ShortURL: "https://tiney.to/abc",
 			LongURL: text}),
 		"manage": site.Manage("/manage/", text, text),
-		"404":    Problem("/a/b", 404, text, text),
-		"503":    Problem("/abc", 503, text, text),
+		"404":    Problem("/a/b", 404, text, text, text),
+		"503":    Problem("/abc", 503, text, text, ""),
 	}
 }
 

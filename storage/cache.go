@@ -48,6 +48,7 @@ type cache struct {
 	// current reports whether what is cached is right, but for changes of the last seconds.
 	current   func(context.Context, time.Time) bool
 	config    CacheConfig
+	anyCase   bool
 	timeout   time.Duration // of a read that callers share
 	staleWait time.Duration
 	now       func() time.Time
@@ -68,6 +69,7 @@ type cache struct {
 // neither. Only notBefore ever changes, so that a hit needs no lock.
 type entry struct {
 	alias      link.Name
+	spelling   link.Alias
 	longURL    string
 	owner      string
 	etag       table.ETag // "" unless the link may become shared
@@ -79,9 +81,14 @@ type entry struct {
 	// the earliest time of the next refresh after one that failed; zero if none failed
 	notBefore  atomic.Int64
 	statusCode int16
+	forward    link.Forward
 	shared     bool
-	unsettled  bool       // when it was read
-	counted    clicks.Day // the first day whose clicks are its own
+	unsettled  bool // when it was read
+	// There is no row by a spelling with capitals, and case does not matter. Since no such row is
+	// made any more, the entry is kept like a link: otherwise an outage would stop a popular link
+	// that people spell so.
+	absent  bool
+	counted clicks.Day // the first day whose clicks are its own
 }
 
 // link returns the link or tombstone of the entry.
@@ -89,8 +96,8 @@ func (e *entry) link() link.Link {
 	if e.gone != link.StateLive {
 		return link.Link{Name: e.alias, GoneReason: e.gone, GoneAt: e.expiresAt}
 	}
-	return link.Link{Name: e.alias, LongURL: e.longURL, Owner: e.owner, CreatedAt: e.createdAt,
-		ExpiresAt:  e.expiresAt,
+	return link.Link{Name: e.alias, Spelling: e.spelling, LongURL: e.longURL, Owner: e.owner,
+		CreatedAt: e.createdAt, ExpiresAt: e.expiresAt, Forward: e.forward,
 		StatusCode: int(e.statusCode), Shared: e.shared, CountedFrom: e.counted.Start()}
 }
 
@@ -98,6 +105,14 @@ func (e *entry) row(stale bool) linkRow {
 	r := linkRow{Link: e.link(), etag: e.etag, cached: true, unsettled: e.unsettled}
 	r.Stale = stale
 	return r
+}
+
+// answer is what a get says by the entry.
+func (e *entry) answer(stale bool) (linkRow, error) {
+	if e.absent {
+		return linkRow{cached: true}, link.ErrNotFound
+	}
+	return e.row(stale), nil
 }
 
 // isLink reports whether the entry is a link.
@@ -119,7 +134,7 @@ type entries interface {
 
 func newCache(config *Config, table func(context.Context, link.Name) (linkRow, error),
 	current func(context.Context, time.Time) bool) (*cache, error) {
-	c := &cache{table: table, current: current, config: *config.Cache, timeout: config.Timeout,
+	c := &cache{table: table, current: current, config: *config.Cache, anyCase: config.AnyCase, timeout: config.Timeout,
 		staleWait: config.StaleWait,
 		now:       config.Now, metrics: config.Metrics}
 	if config.Cache.Exact {
@@ -198,6 +213,18 @@ func (c *cache) stale(ctx context.Context, a link.Name) *entry {
 	return e
 }
 
+// absent reports whether it is known that there is no row by a spelling with capitals.
+func (c *cache) absent(ctx context.Context, a link.Name, stale bool) bool {
+	now := c.now()
+	e, ok := c.entries.Get(string(a))
+	if !ok || !e.absent || now.UnixNano() >= e.staleUntil {
+		return false
+	}
+	age := now.UnixNano() - e.cachedAt
+	return stale || c.current(ctx, now) && e.cachedAt > c.doubted.Load() &&
+		0 <= age && age < int64(c.config.Fresh)
+}
+
 // get serves a link from memory, or reads it.
 func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 	now := c.now()
@@ -215,17 +242,17 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
-	case !e.isLink() && (!current || age >= int64(c.config.Negative)):
+	case !e.isLink() && !e.absent && (!current || age >= int64(c.config.Negative)):
 		return c.read(ctx, a, nil)
 	case e.gone != link.StateLive:
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
-	case !e.isLink():
+	case !e.isLink() && !e.absent:
 		c.metrics.CacheNegativeHit.Add(1)
 		return linkRow{cached: true}, link.ErrNotFound
 	case current && age < int64(c.config.Fresh):
 		c.metrics.CacheHit.Add(1)
-		return e.row(false), nil
+		return e.answer(false)
 	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
@@ -237,7 +264,7 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 		return c.read(ctx, a, e)
 	}
 	c.metrics.CacheStaleHit.Add(1)
-	return e.row(true), nil
+	return e.answer(true)
 }
 
 // read asks the table, and serves old if the table does not respond. old may be nil.
@@ -273,7 +300,7 @@ func (c *cache) read(ctx context.Context, a link.Name, old *entry) (linkRow, err
 	}
 	old.notBefore.Store(now.Add(staleRetry).UnixNano())
 	c.metrics.CacheStaleHit.Add(1)
-	return old.row(true), nil
+	return old.answer(true)
 }
 
 // refresh reads the table and caches the result, unless the alias was forgotten or replaced
@@ -329,7 +356,8 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	now := c.now()
 	e := &entry{
 		// A clone, since the alias itself would keep the whole request in memory.
-		alias: link.Name(strings.Clone(string(a))), longURL: r.LongURL, owner: r.Owner,
+		alias: link.Name(strings.Clone(string(a))), spelling: r.Spelling, longURL: r.LongURL,
+		owner: r.Owner, forward: r.Forward,
 		createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
 		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
 		counted:   clicks.DayOf(r.CountedFrom),
@@ -343,7 +371,8 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
 	}
-	if !e.isLink() {
+	e.absent = c.anyCase && !e.isLink() && e.gone == link.StateLive && a.Lower() != a
+	if !e.isLink() && !e.absent {
 		e.staleUntil = at.Add(c.config.Negative).UnixNano()
 	}
 	dead := e.expired(now) || now.UnixNano() >= e.staleUntil
@@ -362,7 +391,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	// entries expire, and frees none before that time: where many links pass through the cache, the
 	// lists outgrow the entries. get does not serve an entry past its staleUntil, and sweep drops
 	// it when others need the room.
-	text := int64(2*len(a) + len(e.longURL) + len(e.owner) + len(e.etag))
+	text := int64(2*len(a) + len(e.spelling) + len(e.longURL) + len(e.owner) + len(e.etag))
 	cost := entryOverhead + text*9/8 // Go's allocator rounds up, by an eighth at most
 	if c.entries.RemainingCost() < cost {
 		c.sweep(now)

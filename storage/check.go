@@ -73,6 +73,9 @@ type CheckConfig struct {
 	MinAge time.Duration
 	Found  func(Finding)                  // is called with each finding, one call at a time
 	Read   func(table string, rows int64) // is called with the rows read of a table; may be nil
+	// Capital is called with the name of each link that only one spelling leads to, although case
+	// does not matter: its name has capitals. That is no damage. May be nil.
+	Capital func(link.Name)
 }
 
 // Finding is a damaged row.
@@ -398,7 +401,7 @@ func (c *checking) collectOwners(ctx context.Context) error {
 }
 
 func wrongLink(r listedRow) string {
-	a, ok := link.ParseAlias(r.key)
+	a, ok := link.ParseName(r.key)
 	switch {
 	case !ok:
 		return "its RowKey is no alias"
@@ -423,6 +426,9 @@ func (c *checking) checkLinks(ctx context.Context) error {
 		}
 		l, _ := decodeLink(r.data, a, "")
 		if l.GoneReason == link.StateLive {
+			if c.s.otherSpelling(a) != "" && c.told.Capital != nil {
+				c.told.Capital(a)
+			}
 			key := indexKey(l.Link)
 			c.indexed.add(c.print(r.key, key))
 			if l.State(c.now) == link.StateLive {
@@ -579,7 +585,7 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 	if !ok {
 		return err
 	}
-	a, ok := link.ParseAlias(indexedAlias(r))
+	a, ok := link.ParseName(indexedAlias(r))
 	if !ok {
 		return c.found(ctx, IndexWithoutLink, t, r.rowKey, drop(t, r), "it names no alias")
 	}
@@ -613,7 +619,7 @@ func (c *checking) lookAtIndex(ctx context.Context, r listedRow) error {
 
 func wrongExpiry(r listedRow) string {
 	e := readExpiry(r)
-	a, ok := link.ParseAlias(string(e.alias))
+	a, ok := link.ParseName(string(e.alias))
 	partition, key := expiryKey(e.expiresAt, a)
 	switch {
 	case !ok:
@@ -687,7 +693,7 @@ func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
 		return err
 	}
 	_, name, _ := strings.Cut(r.key, "|")
-	if a, ok := link.ParseAlias(name); ok {
+	if a, ok := link.ParseName(name); ok {
 		l, there, judge, err := c.link(ctx, a)
 		if !judge || there && l.Owner != "" && r.partition == ownerPartition(l.Owner) &&
 			r.key == ownerKey(l.Link) {
@@ -704,7 +710,7 @@ func (c *checking) lookAtOwner(ctx context.Context, r listedRow) error {
 
 // wrongPlace says what is wrong with the keys of a row of totals or of a month.
 func wrongPlace(r listedRow) string {
-	if _, ok := link.ParseAlias(r.key); !ok && !(counted{name: r.key}).several() ||
+	if _, ok := link.ParseName(r.key); !ok && !(counted{name: r.key}).several() ||
 		r.partition != clickHash(r.key) {
 		return "it is not in the place of a name, so nobody finds it"
 	}

@@ -47,6 +47,9 @@ const ownerNameLength = 1 + 32
 // clickHash returns the first two hex digits of the hash by which the counts of a name are spread
 // over partitions. PartitionKeys of totals and months have both, those of a day only the first.
 func clickHash(name string) string {
+	if i := strings.IndexByte(name, '@'); i > 0 { // links are spread by their aliases alone
+		name = name[:i]
+	}
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:1])
 }

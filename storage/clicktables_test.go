@@ -442,7 +442,7 @@ func TestADayIsRolledUpWhileItIsRead(t *testing.T) {
 			return s.Clicks.Service(ctx)
 		}},
 		"Top": {"ab", func(s *storage.Links, _ clicks.Day) (any, error) {
-			_, counts, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek, 1)
+			_, counts, _, err := s.Clicks.Top(ctx, "ann", nil, clicks.LastWeek, 1)
 			return counts, err
 		}},
 	} {

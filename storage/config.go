@@ -21,6 +21,7 @@ type Config struct {
 	// A method waits for less if its context has less time left.
 	Timeout     time.Duration
 	AliasLength int          // characters of a drawn alias
+	AnyCase     bool         // the case of aliases does not matter; see link.Rules
 	Cache       *CacheConfig // nil: no cache, and every read goes to the table
 	Reap        ReapConfig
 	Clicks      ClicksConfig
@@ -85,6 +86,6 @@ type ClicksConfig struct {
 
 // newID returns a random id by which a write is recognised later.
 func (c *Config) newID() (string, error) {
-	id, err := link.NewAlias(c.Random, 22) // 131 bits
+	id, err := link.NewAlias(c.Random, 22, false) // 131 bits
 	return string(id), err
 }

@@ -23,7 +23,8 @@ const (
 
 // Create makes a link like want.
 //
-// If want has an alias, Create looks for a link by that alias only. If want has an owner who
+// If want has an alias, Create looks for a link by that alias only. Links of other domains than that
+// of want do not count. If want has an owner who
 // already has a live link of that alias and URL, Create returns that link, and created is false.
 // The index does not name the new link.
 //
@@ -48,7 +49,7 @@ func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l
 		return link.Link{}, false, err
 	}
 	c := &creation{s: s, until: until, want: want, claimHash: claimHash}
-	if want.Name != "" {
+	if want.Name.Alias() != "" {
 		l, created, err = c.createChosen(ctx)
 	} else {
 		l, created, err = c.create(ctx)
@@ -143,7 +144,7 @@ func (c *creation) permitted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, ok := link.ParseAlias(seen.alias)
+	a, ok := link.ParseName(seen.alias)
 	if !ok {
 		return nil
 	}
@@ -162,6 +163,13 @@ func (c *creation) permitted(ctx context.Context) error {
 // insertChosen inserts the wanted link under its own alias. table.ErrExists: the alias is taken, by
 // the link or tombstone that insertChosen returns, or by a row that is damaged or has gone since.
 func (c *creation) insertChosen(ctx context.Context) (there linkRow, err error) {
+	there, err = c.s.spelled(ctx, c.want)
+	switch {
+	case err == nil || errors.Is(err, link.ErrDamaged):
+		return there, table.ErrExists
+	case !errors.Is(err, link.ErrNotFound):
+		return linkRow{}, err
+	}
 	for {
 		if err := c.insertAs(ctx, c.want); !errors.Is(err, table.ErrExists) {
 			return c.own, err
@@ -190,7 +198,7 @@ var (
 // errStale: it is not. link.ErrDisabled: it would be, but it is disabled. errMoved: the caller has
 // to read the row again.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
-	a, ok := link.ParseAlias(seen.alias)
+	a, ok := link.ParseName(seen.alias)
 	if !ok {
 		return link.Link{}, errStale
 	}
@@ -258,12 +266,12 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 // insert inserts the wanted link under a fresh alias. It inserts the link's other rows first.
 func (c *creation) insert(ctx context.Context) error {
 	for range aliasTries {
-		a, err := link.NewAlias(c.s.config.Random, c.s.config.AliasLength)
+		a, err := link.NewAlias(c.s.config.Random, c.s.config.AliasLength, c.s.config.AnyCase)
 		if err != nil {
 			return err
 		}
 		l := c.want
-		l.Name = a
+		l.Name = c.want.Name.Domain().Name(a)
 		if err = c.insertAs(ctx, l); !errors.Is(err, table.ErrExists) {
 			return err
 		}
@@ -349,7 +357,7 @@ func (c *creation) insertBefore(ctx context.Context) error {
 		}
 		return err
 	}
-	if c.want.Name != "" {
+	if c.want.Name.Alias() != "" {
 		// The rows are inserted one after the other: many callers may want the alias at this very
 		// second, and most of them end here.
 		if err := expiry(); err != nil {
@@ -458,7 +466,7 @@ func (c *creation) repair(ctx context.Context) {
 			failed("a link without its expiry row", err)
 		}
 	}
-	if c.want.Name == "" {
+	if c.want.Name.Alias() == "" {
 		// A reaper that is ending the link may have looked for its row of the index before that row
 		// was inserted. By the guard, a later run looks once more.
 		if _, err := c.s.guard(ctx, c.own.Name, indexKey(c.own.Link)); err != nil {

@@ -36,6 +36,10 @@ func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
 	defer cancel()
+	a, err := s.resolve(ctx, a)
+	if err != nil {
+		return link.Link{}, err
+	}
 	e := &editing{s: s, until: until, once: once}
 	return e.edit(ctx, a, change)
 }
@@ -46,6 +50,15 @@ func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 // other processes look for an announcement for about a minute only.
 func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 	change func(i int, l link.Link) (link.Link, error)) ([]error, error) {
+	until, ctx, cancel := s.config.startWrite(ctx)
+	defer cancel()
+	aliases = slices.Clone(aliases)
+	if err := eachListed(ctx, len(aliases), func(ctx context.Context, i int) (err error) {
+		aliases[i], err = s.resolve(ctx, aliases[i])
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	at := map[link.Name][]int{}
 	var names []string
 	for i, a := range aliases {
@@ -54,8 +67,6 @@ func (s *Links) EditAll(ctx context.Context, aliases []link.Name,
 		}
 		at[a] = append(at[a], i)
 	}
-	until, ctx, cancel := s.config.startWrite(ctx)
-	defer cancel()
 	for some := range slices.Chunk(names, table.MaxBatch) {
 		if err := s.changes.tell(ctx, some...); err != nil {
 			return nil, err

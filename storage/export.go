@@ -20,7 +20,7 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 	damaged int, err error) {
 	ranges := []table.Range{{From: "-"}} // the first of the characters that an alias may have
 	if after != "" {
-		a, ok := link.ParseAlias(after)
+		a, ok := link.ParseName(after)
 		if !ok {
 			return nil, "", 0, link.ErrPosition
 		}
@@ -39,7 +39,7 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 			}
 			var e struct{ PartitionKey, RowKey string }
 			_ = json.Unmarshal(data, &e)
-			a, ok := link.ParseAlias(e.RowKey)
+			a, ok := link.ParseName(e.RowKey)
 			if !ok || linkPartition(a) != e.PartitionKey {
 				continue // a row of another program, to which no alias leads
 			}

@@ -172,7 +172,9 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 				if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
 					return err
 				}
-				there[i], err = s.links.get(ctx, l.Name)
+				if there[i], err = s.spelled(ctx, l); errors.Is(err, link.ErrNotFound) {
+					there[i], err = s.links.get(ctx, l.Name)
+				}
 				return err
 			})
 			return nil

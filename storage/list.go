@@ -88,7 +88,7 @@ func (s *Links) readListed(ctx context.Context, owner string, rows []listedRow,
 	links := make([]link.Link, len(rows))
 	err := eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
 		_, name, _ := strings.Cut(rows[i].key, "|")
-		a, ok := link.ParseAlias(name)
+		a, ok := link.ParseName(name)
 		if ok {
 			r, err := s.read(ctx, a)
 			switch {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 
 	"tiney/link"
 )
@@ -22,7 +23,46 @@ func (s *Links) Cached(ctx context.Context, a link.Name, stale bool) (l link.Lin
 			return e.row(true).Link, true
 		}
 	}
+	if lower := s.otherSpelling(a); lower != "" && s.cache.absent(ctx, a, stale) {
+		return s.Cached(ctx, lower, stale)
+	}
 	return link.Link{}, false
+}
+
+// otherSpelling returns the name in lower case, under which a link is looked for that is not there
+// by the name itself. It returns "" if there is no other name to look for.
+func (s *Links) otherSpelling(a link.Name) link.Name {
+	if s.config.AnyCase {
+		if lower := a.Lower(); lower != a {
+			return lower
+		}
+	}
+	return ""
+}
+
+// resolve returns the name by which the table has the link of a name. Error: link.ErrUnavailable.
+func (s *Links) resolve(ctx context.Context, a link.Name) (link.Name, error) {
+	lower := s.otherSpelling(a)
+	if lower == "" {
+		return a, nil
+	}
+	switch _, err := s.links.get(ctx, a); {
+	case errors.Is(err, link.ErrNotFound):
+		return lower, nil
+	case err != nil && !decided(err):
+		return "", err
+	}
+	return a, nil
+}
+
+// spelled reads the row that has the very spelling of a link that somebody wants, if that differs
+// from the name of the link. Only a row that is older than AnyCase can have it. Errors:
+// link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
+func (s *Links) spelled(ctx context.Context, l link.Link) (linkRow, error) {
+	if l.Spelling == "" {
+		return linkRow{}, link.ErrNotFound
+	}
+	return s.links.get(ctx, l.Name.Domain().Name(l.Spelling))
 }
 
 // Get returns the link of an alias, or its tombstone, whatever its state: the caller decides what
@@ -42,6 +82,9 @@ func (s *Links) Get(ctx context.Context, a link.Name) (link.Link, error) {
 		}
 	}
 	r, err := get(ctx, a)
+	if lower := s.otherSpelling(a); lower != "" && errors.Is(err, link.ErrNotFound) {
+		r, err = get(ctx, lower)
+	}
 	if err != nil {
 		return link.Link{}, err
 	}
@@ -53,6 +96,10 @@ func (s *Links) Get(ctx context.Context, a link.Name) (link.Link, error) {
 func (s *Links) Read(ctx context.Context, a link.Name) (link.Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
+	a, err := s.resolve(ctx, a)
+	if err != nil {
+		return link.Link{}, err
+	}
 	r, err := s.read(ctx, a)
 	return r.Link, err
 }

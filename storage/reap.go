@@ -206,7 +206,7 @@ func (r *reaping) drop(ctx context.Context, d *due) error {
 // look reads the link of a due row. If the link is gone or not over, it deletes the row.
 // table.ErrChanged: the row has changed since it was read.
 func (r *reaping) look(ctx context.Context, d *due) error {
-	a, ok := link.ParseAlias(string(d.alias))
+	a, ok := link.ParseName(string(d.alias))
 	if !ok || d.expiresAt.IsZero() {
 		return fmt.Errorf("expiry row: %w", link.ErrDamaged)
 	}

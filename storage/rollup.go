@@ -494,7 +494,7 @@ var damagedLink = counted{"", "damaged"}
 
 // linkOf returns the link that has a name, the zero value if there is none.
 func (c *Clicks) linkOf(ctx context.Context, name string) (counted, error) {
-	a, ok := link.ParseAlias(name)
+	a, ok := link.ParseName(name)
 	if !ok {
 		return counted{}, nil // another program's row
 	}

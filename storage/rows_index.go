@@ -24,11 +24,15 @@ type indexEntity struct {
 }
 
 // indexKey returns the key of a link in the index: a hash of its long URL and, if it has an owner,
-// of the owner too.
+// of the owner too. In a domain that is not the default one, it is always a hash of all three.
 func indexKey(l link.Link) string {
 	named := l.LongURL
-	if l.Owner != "" {
+	domain := l.Name.Domain()
+	if l.Owner != "" || domain != "" {
 		named = l.Owner + "\n" + l.LongURL
+	}
+	if domain != "" {
+		named = "@" + string(domain) + "\n" + named
 	}
 	sum := sha256.Sum256([]byte(named))
 	return hex.EncodeToString(sum[:])

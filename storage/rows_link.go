@@ -45,6 +45,8 @@ type linkEntity struct {
 	IsDisabled    *bool      `json:",omitzero"` // a tombstone has none
 	Owner         string     `json:",omitzero"`
 	StatusCode    int        `json:",omitzero"`
+	Spelling      link.Alias `json:",omitzero"`
+	Forward       string     `json:",omitzero"` // a JSON list
 	Title         string     `json:",omitzero"`
 	Tags          string     `json:",omitzero"` // a JSON list
 	Shared        bool       `json:",omitzero"`
@@ -76,9 +78,10 @@ type linkEntity struct {
 	Unknown       jsontext.Value `json:",embed"`
 }
 
-// linkPartition returns the partition of an alias. It spreads links over 36² partitions and more,
-// by a rule that other programs can compute too.
-func linkPartition(a link.Name) string {
+// linkPartition returns the partition of a link, which goes by its alias, in every domain. It
+// spreads links over 36² partitions and more, by a rule that other programs can compute too.
+func linkPartition(name link.Name) string {
+	a := name.Alias()
 	if len(a) < 2 {
 		return "xx"
 	}
@@ -89,8 +92,8 @@ func encodeLink(r linkRow) []byte {
 	e := linkEntity{
 		PartitionKey: linkPartition(r.Name), RowKey: string(r.Name),
 		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title,
-		ClaimHash: r.ClaimHash,
-		CreateID:  r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
+		ClaimHash: r.ClaimHash, Spelling: r.Spelling,
+		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
 		GoneReason: r.GoneReason,
 	}
 	if r.GoneReason == link.StateLive {
@@ -101,6 +104,9 @@ func encodeLink(r linkRow) []byte {
 	}
 	if len(r.Tags) > 0 {
 		e.Tags = string(encode(r.Tags))
+	}
+	if r.Forward != 0 {
+		e.Forward = string(encode(r.Forward.Names()))
 	}
 	if !r.CountedFrom.IsZero() {
 		e.CountedFrom = clicks.DayOf(r.CountedFrom).String()
@@ -155,7 +161,14 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	if day, ok := clicks.ParseDay(e.CountedFrom); ok {
 		l.CountedFrom = day.Start()
 	}
-	_ = json.Unmarshal([]byte(e.Tags), &l.Tags) // another program may keep something else there
+	// Another program may keep something else in these.
+	_ = json.Unmarshal([]byte(e.Tags), &l.Tags)
+	var forward []string
+	_ = json.Unmarshal([]byte(e.Forward), &forward)
+	l.Forward, _ = link.ParseForward(forward)
+	if s, ok := link.ParseAlias(string(e.Spelling)); ok && s.Lower() == a.Alias() && s != a.Alias() {
+		l.Spelling = s
+	}
 	return linkRow{Link: l, etag: etag, expiryETag: e.ExpiryETag, createID: e.CreateID,
 		editID: e.EditID, unknown: e.Unknown}, nil
 }

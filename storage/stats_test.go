@@ -395,11 +395,11 @@ func ask(ctx context.Context, s *storage.Links, today clicks.Day) map[string]fun
 			return err
 		},
 		"Top": func() error {
-			_, _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 1)
+			_, _, _, err := s.Clicks.Top(ctx, "", nil, clicks.LastDay, 1)
 			return err
 		},
 		"an owner's Top": func() error {
-			_, _, _, err := s.Clicks.Top(ctx, "ann", clicks.LastWeek, 1)
+			_, _, _, err := s.Clicks.Top(ctx, "ann", nil, clicks.LastWeek, 1)
 			return err
 		},
 		"Service": func() error { _, err := s.Clicks.Service(ctx); return err },
@@ -670,7 +670,7 @@ func BenchmarkManyLinks(b *testing.B) {
 	}
 	for name, do := range map[string]func(s *storage.Links) error{
 		"top": func(s *storage.Links) error {
-			links, _, _, err := s.Clicks.Top(ctx, "", clicks.LastDay, 10)
+			links, _, _, err := s.Clicks.Top(ctx, "", nil, clicks.LastDay, 10)
 			if len(links) != 10 {
 				b.Fatalf("%d links", len(links))
 			}

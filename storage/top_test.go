@@ -20,7 +20,7 @@ import (
 // top returns the top links as "alias clicks".
 func (r *rig) top(s *storage.Links, owner string, window clicks.Window, limit int) string {
 	r.t.Helper()
-	links, counts, _, err := s.Clicks.Top(ctx, owner, window, limit)
+	links, counts, _, err := s.Clicks.Top(ctx, owner, nil, window, limit)
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -272,7 +272,7 @@ func TestTopLinksAmongDeletedOnes(t *testing.T) {
 	r.proxy.Reset()
 	var links []link.Link
 	err := patiently(func() (err error) {
-		links, _, _, err = s.Clicks.Top(ctx, "", clicks.LastDay, 1)
+		links, _, _, err = s.Clicks.Top(ctx, "", nil, clicks.LastDay, 1)
 		return err
 	})
 	if n := r.callsOf("GetEntity"); err != nil || len(links) != 0 || n < 1000 || n > 1000+32 {
@@ -299,7 +299,7 @@ func TestTopLinksAreKept(t *testing.T) {
 		begun := r.clock.Now()
 		ask := func(when string, want int64, wantAsOf time.Time) {
 			t.Helper()
-			_, counts, asOf, err := s.Clicks.Top(ctx, "", clicks.LastWeek, 1)
+			_, counts, asOf, err := s.Clicks.Top(ctx, "", nil, clicks.LastWeek, 1)
 			if err != nil || len(counts) != 1 || counts[0] != want || !asOf.Equal(wantAsOf) {
 				t.Errorf("took %v, %s: got %v as of %v, %v; want %d as of %v", took, when, counts,
 					asOf, err, want, wantAsOf)
@@ -353,21 +353,21 @@ func TestTopLinksThatTakeLong(t *testing.T) {
 		return faultproxy.None
 	})
 	for _, owner := range []string{"", "ann", "bob"} {
-		if _, _, _, err := s.Clicks.Top(ctx, owner, clicks.LastDay, 1); !errors.Is(err,
+		if _, _, _, err := s.Clicks.Top(ctx, owner, nil, clicks.LastDay, 1); !errors.Is(err,
 			link.ErrUnavailable) {
 			t.Errorf("%q: got %v", owner, err)
 		}
 	}
 	left, leave := context.WithCancel(ctx)
 	leave()
-	if _, _, _, err := s.Clicks.Top(left, "", clicks.LastDay, 1); !errors.Is(err,
+	if _, _, _, err := s.Clicks.Top(left, "", nil, clicks.LastDay, 1); !errors.Is(err,
 		link.ErrUnavailable) {
 		t.Errorf("who left got %v", err)
 	}
 	close(release)
 	for owner, want := range map[string]string{"": "ann 1, bob 1", "ann": "ann 1", "bob": "bob 1"} {
 		if err := patiently(func() error {
-			_, _, _, err := s.Clicks.Top(ctx, owner, clicks.LastDay, 2)
+			_, _, _, err := s.Clicks.Top(ctx, owner, nil, clicks.LastDay, 2)
 			return err
 		}); err != nil {
 			t.Errorf("%q: %v", owner, err)

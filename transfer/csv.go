@@ -33,6 +33,8 @@ const (
 	bots
 
 	disabled // true or false
+	domain
+	forward // like tags
 
 	columns // how many there are
 )
@@ -61,8 +63,10 @@ var tables = map[Format]table{
 		created: {"createdatutc"}, expires: {"expiresatutc"}, updated: {"updatedatutc"},
 		status: {"statuscode"}, disabled: {"disabled"},
 		visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"},
+		domain: {"domain"}, forward: {"forward"},
 	}},
 	Shlink: {names: [columns][]string{
+		domain: {"domain"},
 		target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"},
 		title: {"title"}, tags: {"tags"}, created: {"createdat"}, visits: {"visits", "visitscount"},
 	}},
@@ -291,6 +295,12 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 		return
 	}
 	b.Link.LongURL, b.Link.Title, b.Link.Owner = text(target), text(title), text(owner)
+	_, b.Domain = value(domain)
+	if names, ok := splitTags(text(forward)); !ok {
+		b.fail("What is forwarded is not a list: write query,path or one of them, or nothing.")
+	} else {
+		b.forward(names)
+	}
 	name, s := value(created)
 	b.time(&b.Link.CreatedAt, name, s)
 	name, s = value(expires)

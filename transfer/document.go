@@ -158,6 +158,7 @@ func decodeKutt(data []byte, yield func(Record)) {
 	var v struct {
 		Address     string `json:"address"`
 		Link        string `json:"link"`
+		Domain      string `json:"domain"`
 		Target      string `json:"target"`
 		Description string `json:"description"`
 		ExpireIn    string `json:"expire_in"`
@@ -171,8 +172,9 @@ func decodeKutt(data []byte, yield func(Record)) {
 		return
 	}
 	b := builder{code: v.Address, short: v.Link, Record: Record{
-		Link:  link.Link{LongURL: v.Target, Title: v.Description, Disabled: bool(v.Banned)},
-		Total: clicks.Total{Clicks: v.VisitCount},
+		Link:   link.Link{LongURL: v.Target, Title: v.Description, Disabled: bool(v.Banned)},
+		Domain: v.Domain,
+		Total:  clicks.Total{Clicks: v.VisitCount},
 	}}
 	if v.Password {
 		b.fail("The link asks for a password, which no link can here: it would lead everybody to " +

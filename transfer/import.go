@@ -23,8 +23,13 @@ type Importer interface {
 type Import struct {
 	Links  Importer
 	Rules  link.Rules
+	Format Format
 	Owner  string // the owner of all links, unless KeepOwners
-	DryRun bool   // makes nothing, but keeps some 80 bytes per link in memory
+	// Domain is the domain of all links; nil: the records say it.
+	Domain *link.Domain
+	// RetiredDomains lets records have domains that the service does not have any more.
+	RetiredDomains bool
+	DryRun         bool // makes nothing, but keeps some 80 bytes per link in memory
 	// KeepOwners lets the records say who owns the links.
 	KeepOwners bool
 
@@ -34,8 +39,9 @@ type Import struct {
 // Result is the outcome of one record.
 type Result struct {
 	Line    int
-	Alias   link.Name // "" if the record has none, or one that is not valid
-	Created bool       // the link was made; if not, it existed or Err says why not
+	Alias   link.Alias // "" if the record has none, or one that is not valid
+	Domain  link.Domain
+	Created bool // the link was made; if not, it existed or Err says why not
 	// Err is a RecordError, a *link.InvalidError, or an error of Importer.
 	Err error
 }
@@ -49,14 +55,13 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 	for i, record := range records {
 		result := &results[i]
 		result.Line = record.Line
-		if _, ok := link.ParseAlias(string(record.Link.Name)); ok {
-			result.Alias = record.Link.Name
-		}
+		result.Alias, _ = link.ParseAlias(string(record.Link.Name))
 		l, err := im.link(record, now)
 		if err != nil {
 			result.Err = err
 			continue
 		}
+		result.Domain = l.Name.Domain()
 		links, pending = append(links, l), append(pending, result)
 	}
 	for i, done := range im.add(ctx, links) {
@@ -86,5 +91,28 @@ func (im *Import) link(record Record, now time.Time) (link.Link, error) {
 	if !im.KeepOwners {
 		l.Owner = im.Owner
 	}
-	return im.Rules.Import(l, now)
+	d, err := im.domain(record)
+	if err != nil {
+		return link.Link{}, err
+	}
+	return im.Rules.Import(l, d, now)
+}
+
+// domain returns the domain of a record. Other programs had domains of their own, so one of theirs
+// that this service does not have becomes the default one.
+func (im *Import) domain(record Record) (link.Domain, error) {
+	if im.Domain != nil {
+		return *im.Domain, nil
+	}
+	if record.Domain == "" {
+		return "", nil
+	}
+	d, configured, ok := im.Rules.Domain(record.Domain)
+	switch {
+	case configured, ok && im.RetiredDomains && im.Format.Own():
+		return d, nil
+	case !im.Format.Own():
+		return "", nil
+	}
+	return "", &link.InvalidError{Field: link.FieldDomain, Detail: im.Rules.DomainAdvice()}
 }

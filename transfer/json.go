@@ -84,7 +84,7 @@ const notUTF8 = "The text is not valid UTF-8. Save the file as UTF-8."
 
 // linkJSON is a link in our own JSON, with the members of the API.
 type linkJSON struct {
-	Alias      link.Name `json:"alias"`
+	Alias      link.Alias `json:"alias"`
 	ShortURL   string     `json:"shortUrl"`
 	LongURL    string     `json:"longUrl"`
 	CreatedAt  nullable   `json:"createdAtUtc"`
@@ -100,6 +100,8 @@ type linkJSON struct {
 	Clicks     int64      `json:"clicks"`
 	Bots       int64      `json:"bots"`
 	LastAt     nullable   `json:"lastClickAtUtc"`
+	Domain     nullable   `json:"domain"`
+	Forward    []string   `json:"forward"`
 }
 
 // nullable is a text that JSON has as null if it is empty.
@@ -128,8 +130,10 @@ func decodeRow(data []byte, yield func(Record)) {
 			Tags:       v.Tags,
 			Owner:      string(v.Owner),
 		},
-		Total: clicks.Total{Clicks: v.Clicks, Bots: v.Bots},
+		Domain: string(v.Domain),
+		Total:  clicks.Total{Clicks: v.Clicks, Bots: v.Bots},
 	}}
+	b.forward(v.Forward)
 	b.time(&b.Link.CreatedAt, "createdAtUtc", string(v.CreatedAt))
 	b.time(&b.Link.ExpiresAt, "expiresAtUtc", string(v.ExpiresAt))
 	b.time(&b.Link.UpdatedAt, "updatedAtUtc", string(v.UpdatedAt))
@@ -151,7 +155,8 @@ func decodeGolink(data []byte, yield func(Record)) {
 		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
-	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long}}}
+	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long,
+		Forward: link.ForwardQuery | link.ForwardPath}}} // as golink does
 	if strings.Contains(v.Long, "{{") {
 		b.fail("The target is a template, which no link can be here. " +
 			"Leave it out, or write the URL that it stands for.")

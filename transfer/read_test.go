@@ -658,7 +658,7 @@ func FuzzRead(f *testing.F) {
 			case rec.Err == nil && !f.Own():
 				was := link.Link{Name: "a", LongURL: "https://example.com/",
 					Title: rec.Link.Title, Tags: rec.Link.Tags}
-				if _, err := (link.Rules{}).Import(was, time.Now()); err != nil {
+				if _, err := (link.Rules{}).Import(was, "", time.Now()); err != nil {
 					t.Fatalf("%+v: %v", rec, err)
 				}
 			}
@@ -716,7 +716,7 @@ func BenchmarkWrite(b *testing.B) {
 	for _, f := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()
-			w := transfer.NewWriter(io.Discard, f, base)
+			w := transfer.NewWriter(io.Discard, f, link.Rules{Base: base})
 			for b.Loop() {
 				if err := w.Write(full); err != nil {
 					b.Fatal(err)

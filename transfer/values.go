@@ -56,6 +56,15 @@ func (b *builder) count(dst *int64, name, text string) {
 	*dst = n
 }
 
+// forward sets what the link forwards, by the names in the file.
+func (b *builder) forward(names []string) {
+	var err error
+	if b.Link.Forward, err = link.ParseForward(names); err != nil {
+		b.fail(`What is forwarded may be "query" and "path", not %s.`,
+			quoted(strings.Join(names, ",")))
+	}
+}
+
 // yield yields the record once for each of its aliases. Only the first one has the clicks. target
 // is the name of the column or member with the target.
 func (b *builder) yield(target string, yield func(Record)) {

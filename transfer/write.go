@@ -29,16 +29,16 @@ type Writer struct {
 	// title or a long URL.
 	ForSpreadsheet bool
 
-	base   link.Base
+	rules  link.Rules
 	format Format
 	w      io.Writer
 	csv    *csv.Writer
 	began  bool
 }
 
-// NewWriter returns a Writer that writes to w, with short URLs below base. It buffers until Flush.
-func NewWriter(w io.Writer, f Format, base link.Base) *Writer {
-	return &Writer{base: base, format: f, w: w, csv: csv.NewWriter(w)}
+// NewWriter returns a Writer that writes to w, with the short URLs of rules. It buffers until Flush.
+func NewWriter(w io.Writer, f Format, rules link.Rules) *Writer {
+	return &Writer{rules: rules, format: f, w: w, csv: csv.NewWriter(w)}
 }
 
 // Write writes a record without its Err. The error is the error of writing, or ErrFormat.
@@ -50,8 +50,8 @@ func (w *Writer) Write(rec Record) error {
 	switch w.format {
 	case NDJSON:
 		v := linkJSON{
-			Alias:      l.Name,
-			ShortURL:   w.base.ShortURL(l.Name),
+			Alias:      l.Alias(),
+			ShortURL:   w.rules.ShortURL(l),
 			LongURL:    l.LongURL,
 			CreatedAt:  nullable(stamp(l.CreatedAt)),
 			ExpiresAt:  nullable(stamp(l.ExpiresAt)),
@@ -66,6 +66,8 @@ func (w *Writer) Write(rec Record) error {
 			Clicks:     rec.Total.Clicks,
 			Bots:       rec.Total.Bots,
 			LastAt:     nullable(stamp(rec.Total.Last)),
+			Domain:     nullable(l.Name.Domain()),
+			Forward:    l.Forward.Names(),
 		}
 		line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
 		if err != nil {
@@ -78,8 +80,8 @@ func (w *Writer) Write(rec Record) error {
 			return err
 		}
 		fields := []string{
-			guarded(string(l.Name)),
-			w.base.ShortURL(l.Name),
+			guarded(string(l.Alias())),
+			w.rules.ShortURL(l),
 			l.LongURL,
 			stamp(l.CreatedAt),
 			stamp(l.ExpiresAt),
@@ -94,6 +96,8 @@ func (w *Writer) Write(rec Record) error {
 			strconv.FormatInt(rec.Total.Clicks, 10),
 			strconv.FormatInt(rec.Total.Bots, 10),
 			stamp(rec.Total.Last),
+			string(l.Name.Domain()),
+			joinTags(l.Forward.Names()),
 		}
 		for i, field := range fields {
 			fields[i] = strings.ToValidUTF8(field, "\ufffd")
@@ -116,7 +120,8 @@ func (w *Writer) begin() error {
 	}
 	return w.csv.Write([]string{"alias", "shortUrl", "longUrl",
 		"createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled", "shared",
-		"deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc"})
+		"deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc",
+		"domain", "forward"})
 }
 
 // Flush writes the buffer. In CSV it writes the column names even if there was no record.

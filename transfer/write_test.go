@@ -27,7 +27,7 @@ var (
 	day  = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	full = transfer.Record{
 		Link: link.Link{
-			Name:      "-Spring_26",
+			Name:       "-Spring_26",
 			LongURL:    "https://example.com/a?b=%41,c;d#ü",
 			CreatedAt:  day,
 			ExpiresAt:  day.AddDate(1, 0, 0),
@@ -48,7 +48,7 @@ var (
 func write(t testing.TB, f transfer.Format, records ...transfer.Record) string {
 	t.Helper()
 	var b bytes.Buffer
-	w := transfer.NewWriter(&b, f, base)
+	w := transfer.NewWriter(&b, f, link.Rules{Base: base})
 	for _, rec := range records {
 		if err := w.Write(rec); err != nil {
 			t.Fatal(err)
@@ -130,7 +130,7 @@ func TestNoFormulas(t *testing.T) {
 	evil.Link.Title, evil.Link.Owner = "a;=1+1\t=2+2", "a;-1"
 	evil.Link.Tags = []string{"a;=1", `"x";=1`}
 	var b bytes.Buffer
-	w := transfer.NewWriter(&b, transfer.CSV, base)
+	w := transfer.NewWriter(&b, transfer.CSV, link.Rules{Base: base})
 	w.ForSpreadsheet = true
 	if err := errors.Join(w.Write(evil), w.Write(least), w.Flush()); err != nil {
 		t.Fatal(err)
@@ -171,13 +171,14 @@ func formulas(t *testing.T, file string, own rune) (n int) {
 }
 
 func TestWriteErrors(t *testing.T) {
-	w := transfer.NewWriter(&bytes.Buffer{}, transfer.Kutt, base)
+	w := transfer.NewWriter(&bytes.Buffer{}, transfer.Kutt, link.Rules{Base: base})
 	if err := w.Write(least); !errors.Is(err, transfer.ErrFormat) {
 		t.Error(err)
 	}
 	broken := errors.New("broken pipe")
 	for _, f := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
-		w := transfer.NewWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), f, base)
+		w := transfer.NewWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), f,
+			link.Rules{Base: base})
 		if err := cmp.Or(w.Write(least), w.Flush()); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", f, err)
 		}
@@ -211,7 +212,7 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		rec := transfer.Record{
 			Link: link.Link{
-				Name:      link.Name(valid(alias)),
+				Name:       link.Name(valid(alias)),
 				LongURL:    valid(target),
 				Title:      valid(title),
 				Owner:      valid(owner),

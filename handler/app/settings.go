@@ -66,6 +66,13 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	r.links(&s, port)
 	who := r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners")
 	s.Functions.OwnersOnly = strings.EqualFold(who, "owners")
+	who = r.text("DOMAINS_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners")
+	s.Functions.DomainsOwnersOnly = strings.EqualFold(who, "owners")
+	s.Functions.DomainHeader = r.header("DOMAIN_HEADER", "")
+	s.Functions.RawURLHeader = r.header("RAW_URL_HEADER", "")
+	s.Functions.HomeURL = r.fallback("HOME_URL", s.Functions.Rules, false)
+	s.Functions.UnknownURL = r.fallback("UNKNOWN_URL", s.Functions.Rules, true)
+	s.Functions.GoneURL = r.fallback("GONE_URL", s.Functions.Rules, true)
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 	s.Functions.StrictTransport = r.duration("HSTS_SECONDS", time.Second, 31536000, 0, 63072000)
 
@@ -155,7 +162,13 @@ func ReadLinkSettings(getenv func(string) string) (Settings, error) {
 func (r *reader) links(s *Settings, port int64) {
 	const minTTL, maxTTL = int64(link.MinTTL / time.Second), 36500 * 86400
 	s.Functions.Rules.Base = r.base("BaseUrl", port)
+	s.Functions.Rules.Domains = r.domains("DOMAINS", s.Functions.Rules.Base)
 	s.Functions.Rules.OtherHosts = r.otherHosts("OTHER_HOSTS")
+	s.Functions.Rules.ExtraSchemes = r.schemes("EXTRA_SCHEMES")
+	spelled := r.text("ALIAS_CASE", "sensitive", `^(?i:sensitive|insensitive)$`,
+		"sensitive or insensitive")
+	s.Functions.Rules.AnyCase = strings.EqualFold(spelled, "insensitive")
+	s.Storage.AnyCase = s.Functions.Rules.AnyCase
 	days := r.integer("DefaultTtlDays", 30, 1, 36500)
 	s.Functions.Rules.DefaultTTL = r.duration(
 		"ANONYMOUS_TTL_SECONDS", time.Second, days*86400, minTTL, maxTTL)
@@ -393,9 +406,7 @@ func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
 // addresses reads how many proxies are trusted, and their header. Behind the Functions host,
 // Azure's front end is trusted by default.
 func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
-	given := r.short(header, "X-Forwarded-For", 100, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
-		"the name of a header, up to 100 characters")
-	a := access.Addresses{Header: http.CanonicalHeaderKey(given), Hosted: hosted}
+	a := access.Addresses{Header: r.header(header, "X-Forwarded-For"), Hosted: hosted}
 	if a.Header == "Forwarded" {
 		r.wrong(header, "must not be Forwarded, which is no plain list of addresses")
 	}
@@ -405,6 +416,12 @@ func (r *reader) addresses(header, hops string, hosted bool) access.Addresses {
 	}
 	a.Hops = int(r.integer(hops, proxies, 0, 10))
 	return a
+}
+
+// header reads the name of a header. It returns the name as http.Header has it.
+func (r *reader) header(name, byDefault string) string {
+	return http.CanonicalHeaderKey(r.short(name, byDefault, 100, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+		"the name of a header, up to 100 characters"))
 }
 
 func (r *reader) connection(service string, names ...string) table.Connection {
@@ -511,11 +528,87 @@ func (r *reader) siteName() (name string, local bool) {
 	return name, strings.HasPrefix(name, "localhost:") || strings.HasPrefix(name, "127.0.0.1:")
 }
 
+// list reads a list that is separated by commas or spaces.
+func (r *reader) list(name string) []string {
+	return strings.FieldsFunc(r.getenv(name), func(c rune) bool { return c == ',' || c == ' ' })
+}
+
+// maxDomains is how many domains a service may have besides the default one.
+const maxDomains = 100
+
+// domains reads the hosts that have links of their own. base is that of the default domain.
+func (r *reader) domains(name string, base link.Base) map[link.Domain]link.Base {
+	all := map[link.Domain]link.Base{}
+	spelled := r.list(name)
+	if len(spelled) > maxDomains {
+		r.wrong(name, fmt.Sprintf("may name %d hosts at most, not %d", maxDomains, len(spelled)))
+		return all
+	}
+	scheme, _, _ := strings.Cut(base.String(), "://")
+	for _, host := range spelled {
+		full := host
+		if !strings.Contains(host, "://") {
+			full = scheme + "://" + host
+		}
+		domain, err := link.ParseBase(full)
+		_, ok := link.ParseDomain(string(domain.Domain()))
+		switch _, again := all[domain.Domain()]; {
+		case err != nil, !ok, domain.HasPath():
+			r.wrong(name, fmt.Sprintf("must be hosts such as go.example or https://go.example, "+
+				"separated by commas, and %q is none", host))
+		case domain.Domain() == base.Domain():
+			r.wrong(name, fmt.Sprintf("must not have %q, which is the host of BaseUrl: that is the "+
+				"default domain", host))
+		case again:
+			r.wrong(name, fmt.Sprintf("has %q twice", host))
+		default:
+			all[domain.Domain()] = domain
+		}
+	}
+	return all
+}
+
+// unsafeSchemes run code, read files or start programs where browsers or apps follow them.
+var unsafeSchemes = []string{"javascript", "data", "vbscript", "file", "blob", "about",
+	"filesystem", "view-source", "intent", "jar", "chrome", "resource", "ms-msdt", "search-ms",
+	"ms-officecmd", "ms-appinstaller"}
+
+// schemes reads the schemes that links of owners may have besides http and https.
+func (r *reader) schemes(name string) (schemes []string) {
+	form := regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
+	for _, scheme := range r.list(name) {
+		scheme = strings.ToLower(scheme)
+		switch {
+		case !form.MatchString(scheme):
+			r.wrong(name, fmt.Sprintf("must be names of schemes such as mailto or tel, separated by "+
+				"commas and without colons, and %q is none", scheme))
+		case slices.Contains(unsafeSchemes, scheme):
+			r.wrong(name, fmt.Sprintf("must not have %q, by which a link could attack who follows "+
+				"it", scheme))
+		case scheme != "http" && scheme != "https" && !slices.Contains(schemes, scheme):
+			schemes = append(schemes, scheme)
+		}
+	}
+	return schemes
+}
+
+// fallback reads a URL to which people are sent.
+func (r *reader) fallback(name string, rules link.Rules, alias bool) link.Fallback {
+	given := r.getenv(name)
+	if given == "" {
+		return ""
+	}
+	f, err := rules.ParseFallback(given, alias)
+	if err != nil {
+		r.wrong(name, err.Error())
+	}
+	return f
+}
+
 // otherHosts reads the hosts of this service other than the host of BaseUrl. The site's own name is
 // one of them. The Core Tools' address is not, because it leads each client to its own machine.
 func (r *reader) otherHosts(name string) (hosts []link.Host) {
-	names := strings.FieldsFunc(r.getenv(name), func(c rune) bool { return c == ',' || c == ' ' })
-	for _, spelled := range names {
+	for _, spelled := range r.list(name) {
 		host, ok := link.ParseHost(spelled)
 		if !ok {
 			r.wrong(name, fmt.Sprintf("must be names of hosts, separated by commas, and %q is none",

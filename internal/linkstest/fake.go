@@ -49,6 +49,7 @@ const (
 // Fake keeps links in memory, and keeps ended ones for DeletedKeep and TombstoneKeep.
 type Fake struct {
 	Blocked *Blocked
+	AnyCase bool // as in link.Rules
 
 	now    func() time.Time
 	random io.Reader
@@ -93,7 +94,17 @@ func (f *Fake) Put(l link.Link) {
 	f.index[indexKey(l)] = l.Name
 }
 
-func indexKey(l link.Link) string { return l.Owner + "\n" + l.LongURL }
+func indexKey(l link.Link) string {
+	return string(l.Name.Domain()) + "\n" + l.Owner + "\n" + l.LongURL
+}
+
+// named returns the name of the link that a name in some spelling leads to.
+func (f *Fake) named(a link.Name) link.Name {
+	if _, ok := f.links[a]; !ok && f.AnyCase {
+		return a.Lower()
+	}
+	return a
+}
 
 // call begins a call, and returns an error if the fake was told to fail. The caller unlocks mu.
 func (f *Fake) call() error {
@@ -128,8 +139,8 @@ func (f *Fake) Cache(a link.Name) {
 func (f *Fake) Cached(_ context.Context, a link.Name, _ bool) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l, ok := f.links[a]
-	if !ok || !f.cached[a] || l.State(f.now()) != link.StateLive {
+	l, ok := f.links[f.named(a)]
+	if !ok || !f.cached[l.Name] || l.State(f.now()) != link.StateLive {
 		return link.Link{}, false
 	}
 	return cached(l), true
@@ -142,7 +153,7 @@ func (f *Fake) Get(_ context.Context, a link.Name) (link.Link, error) {
 	if err != nil {
 		return link.Link{}, err
 	}
-	l, ok := f.links[a]
+	l, ok := f.links[f.named(a)]
 	if !ok {
 		return link.Link{}, link.ErrNotFound
 	}
@@ -156,7 +167,7 @@ func (f *Fake) Read(_ context.Context, a link.Name) (link.Link, error) {
 	if err != nil {
 		return link.Link{}, err
 	}
-	l, ok := f.links[a]
+	l, ok := f.links[f.named(a)]
 	if !ok || l.GoneReason != link.StateLive {
 		return link.Link{}, link.ErrNotFound
 	}
@@ -177,8 +188,11 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	given, ok := f.links[f.index[indexKey(want)]]
 	ok = ok && indexKey(given) == indexKey(want)
 	barred := ok && given.BarsURL(f.now())
-	if want.Name != "" {
-		l, taken := f.links[want.Name]
+	if want.Name.Alias() != "" {
+		l, taken := f.links[want.Name.Domain().Name(want.Alias())]
+		if !taken {
+			l, taken = f.links[want.Name]
+		}
 		switch {
 		case barred && want.Owner == "":
 			return link.Link{}, false, link.ErrDisabled
@@ -201,10 +215,11 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 		return cached(given), false, nil
 	}
 	for range 10 {
-		a, err := link.NewAlias(f.random, 6)
+		drawn, err := link.NewAlias(f.random, 6, f.AnyCase)
 		if err != nil {
 			return link.Link{}, false, err
 		}
+		a := want.Name.Domain().Name(drawn)
 		if _, taken := f.links[a]; taken {
 			continue
 		}
@@ -313,7 +328,7 @@ func (f *Fake) List(_ context.Context, owner, after string, limit int,
 func (f *Fake) All(_ context.Context, after string, limit int) ([]link.Link, string, int, error) {
 	err := f.call()
 	defer f.mu.Unlock()
-	if _, ok := link.ParseAlias(after); !ok && after != "" {
+	if _, ok := link.ParseName(after); !ok && after != "" {
 		err = link.ErrPosition
 	}
 	if err != nil {

@@ -6,6 +6,9 @@ import "io"
 // Base62 has the digits and the ASCII letters.
 const Base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
+// Base36 has the digits and the lower-case ASCII letters.
+const Base36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+
 // Text draws n characters of an ASCII alphabet from source, all with the same probability. It fails
 // only if source fails.
 func Text(source io.Reader, alphabet string, n int) (string, error) {

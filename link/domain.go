@@ -169,7 +169,10 @@ func (r Rules) ParseName(spelled string) (Name, bool) {
 		return Name(a), true
 	}
 	d, _, ok := r.Domain(domain)
-	return d.Name(a), ok
+	if !ok {
+		return "", false
+	}
+	return d.Name(a), true
 }
 
 // NameOf returns the name of the link of a short URL as people paste it: with either scheme or

@@ -53,7 +53,7 @@ func HostOf(longURL string) Host {
 	case len(longURL) >= 2 && strings.Trim(longURL[:2], slashes) == "":
 		rest = longURL
 	case !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") &&
-		!strings.HasPrefix(rest, "//"):
+		(!strings.HasPrefix(rest, "//") || strings.ContainsAny(scheme, slashes+"?#")):
 		return ""
 	}
 	rest = strings.TrimLeft(rest, slashes)

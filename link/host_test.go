@@ -145,8 +145,8 @@ func TestHostOfWhatIsNoValidTarget(t *testing.T) {
 		"example.com":                   "",
 		"example.com/https://a.example": "",
 		"mailto:a@example.com":          "",
-		"ftp://example.com/":            "",
-		"javascript://example.com/":     "",
+		"ftp:/example.com/":             "",
+		"ftp://Example.com:1/x":         "example.com", // owners may have extra schemes
 		"https:":                        "",
 		"https://":                      "",
 		"http://:80/":                   "",

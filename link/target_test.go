@@ -110,7 +110,7 @@ func TestOtherHostsOfOurs(t *testing.T) {
 		moved.LongURL = longURL
 		_, made := r.New(link.Wish{LongURL: longURL}, now)
 		_, edited := r.Edit(there, link.Patch{LongURL: &longURL}, true, now)
-		_, imported := r.Import(moved, now)
+		_, imported := r.Import(moved, "", now)
 		for what, err := range map[string]error{"new": made, "edited": edited,
 			"imported": imported} {
 			if ours {

@@ -139,14 +139,15 @@ func New(c Config) (http.Handler, error) {
 	}
 	var err error
 	s.routes, err = newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
-		"shorten":  s.counted(s.limited(access.LimitShorten, s.shorten)),
-		"redirect": s.redirect,
-		"health":   s.health,
-		"ready":    s.ready,
-		"home":     s.home,
-		"manage":   s.manage,
-		"reaper":   s.reap,
-		webAPI:     notFound,
+		"shorten":   s.counted(s.limited(access.LimitShorten, s.shorten)),
+		"redirect":  s.redirect,
+		"with-path": s.redirect,
+		"health":    s.health,
+		"ready":     s.ready,
+		"home":      s.home,
+		"manage":    s.manage,
+		"reaper":    s.reap,
+		webAPI:      notFound,
 	}, map[string]handlerFunc{
 		"GET /api/links/{alias}/qr":       s.public(s.qr),
 		"GET /api/openapi.json":           s.anyone(s.openAPI),

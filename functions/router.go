@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -72,6 +73,7 @@ type router struct {
 	paths       map[string]endpoint // fixed paths outside of /api/
 	trees       []tree              // first segments with everything below them
 	alias       endpoint            // any other path of one segment
+	withPath    endpoint            // any other path of several segments
 	api         *http.ServeMux      // its handlers are endpoints, its paths in lower case
 }
 
@@ -175,8 +177,11 @@ func covers(pattern, fixed string) bool {
 	return slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(fixed, "/"), matches)
 }
 
-// treeRoute matches the route of a tree.
-var treeRoute = regexp.MustCompile(`^/([^/{}]+)/\{\*\w+\}$`)
+// These match the route of a tree, and the route of an alias with a path behind it.
+var (
+	treeRoute     = regexp.MustCompile(`^/([^/{}]+)/\{\*\w+\}$`)
+	withPathRoute = regexp.MustCompile(`^/\{\w+\}/\{\*\w+\}$`)
+)
 
 // routeParameter matches {name}, {name:constraint} and {*name:constraint} in a function.json.
 var routeParameter = regexp.MustCompile(`\{(\*?)(\w+)[^}]*\}`)
@@ -200,6 +205,11 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 			rt.alias = endpoint{}
 		}
 		at = rt.alias
+	case withPathRoute.MatchString(p):
+		if rt.withPath == nil {
+			rt.withPath = endpoint{}
+		}
+		at = rt.withPath
 	case treeRoute.MatchString(p):
 		segment := treeRoute.FindStringSubmatch(p)[1]
 		if at = rt.treeOf("/" + segment); at == nil {
@@ -208,7 +218,7 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 		}
 	case strings.Contains(p, "{"):
 		return fmt.Errorf("function %s: outside of /api/, route %q must be a fixed path, "+
-			"one free segment, or one fixed segment and all below it", to.function, b.Route)
+			"or one segment, free or fixed, with or without all below it", to.function, b.Route)
 	default:
 		at = entry(rt.paths, p)
 	}
@@ -249,10 +259,12 @@ func (rt *router) find(r *http.Request) (route, error) {
 	case ok:
 	case rt.treeOf(p) != nil:
 		at = rt.treeOf(p)
-	case isSegment(p):
-		at = rt.alias
 	case isAPI(p):
 		at = rt.findAPI(r)
+	case isSegment(cmp.Or(r.URL.RawPath, p)): // an escaped slash separates no segments
+		at = rt.alias
+	case strings.HasPrefix(p, "/"):
+		at = rt.withPath
 	}
 	switch {
 	case at == nil && isAPI(p):
@@ -355,9 +367,11 @@ func lowerASCII(s string) string {
 	}, s)
 }
 
-// isAPI reports whether a path is below /api/, where responses are for programs.
-func isAPI(p string) bool { return len(p) > 5 && strings.EqualFold(p[:5], "/api/") }
+// isAPI reports whether a path begins with /api/, where responses are for programs.
+func isAPI(p string) bool { return len(p) >= 5 && strings.EqualFold(p[:5], "/api/") }
 
+// isSegment reports whether a path has one segment. Like the host, it ignores a slash at the end.
 func isSegment(p string) bool {
+	p = strings.TrimSuffix(p, "/")
 	return len(p) > 1 && p[0] == '/' && strings.IndexByte(p[1:], '/') < 0
 }

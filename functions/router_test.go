@@ -1,11 +1,13 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -37,19 +39,22 @@ func routesOf(t testing.TB, routes map[string]string) (*router, error) {
 
 func TestRoutes(t *testing.T) {
 	rt, err := routesOf(t, map[string]string{
-		"home":     "/",
-		"redirect": "get,head {alias}",
-		"list":     "get api/links",
-		"create":   "post api/links",
-		"read":     "get api/links/{alias:length(1,32)}",
-		"restore":  "post api/links/{alias}/restore",
-		"manage":   "get manage/{*path}",
-		"web-api":  `api/{*path:regex(^[\w./:~+,;=@\[\]-]*$)}`,
+		"home":      "/",
+		"redirect":  "get,head {alias}",
+		"with-path": "get,head {alias}/{*rest}",
+		"list":      "get api/links",
+		"create":    "post api/links",
+		"read":      "get api/links/{alias:length(1,32)}",
+		"restore":   "post api/links/{alias}/restore",
+		"manage":    "get manage/{*path}",
+		"about":     "get about/us",
+		"web-api":   `api/{*path:regex(^[\w./:~+,;=@\[\]-]*$)}`,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for request, want := range map[string]string{
+		"GET *":                          "404",
 		"GET /":                          "home",
 		"PURGE /":                        "home",
 		"GET /abc":                       "redirect",
@@ -62,9 +67,32 @@ func TestRoutes(t *testing.T) {
 		"GET /managers":                  "redirect",
 		"GET /manag":                     "redirect",
 		"POST /abc":                      "405 GET, HEAD",
-		"GET /abc/":                      "404",
-		"GET /a/b":                       "404",
-		"GET //":                         "404",
+		"GET /abc/":                      "redirect",
+		"HEAD /abc/":                     "redirect",
+		"POST /abc/":                     "405 GET, HEAD",
+		"GET /abc%2F":                    "redirect", // one segment
+		"GET /abc%2Fx":                   "redirect",
+		"GET /a/b":                       "with-path",
+		"HEAD /a/b/":                     "with-path",
+		"GET /a%2Fb/c":                   "with-path",
+		"GET /a/b%2Fc":                   "with-path",
+		"GET /abc//":                     "with-path",
+		"GET /abc//rest":                 "with-path",
+		"GET //abc":                      "with-path",
+		"GET //":                         "with-path",
+		"GET /abc/../x":                  "with-path",
+		"POST /a/b":                      "405 GET, HEAD",
+		"OPTIONS //":                     "405 GET, HEAD",
+		"GET /about/us":                  "about",
+		"POST /about/us":                 "405 GET",
+		"GET /about/us/":                 "with-path",
+		"GET /manage//x":                 "manage",
+		"GET /api/":                      "404",
+		"POST /API/":                     "404",
+		"GET /api//x":                    "404",
+		"POST /api//x":                   "404",
+		"GET /api/a!b":                   "web-api",
+		"GET /api%2Fx":                   "404",
 		"GET /api/links":                 "list",
 		"POST /API/Links/":               "create",
 		"PUT /api/links":                 "405 GET, POST, OPTIONS",
@@ -106,6 +134,8 @@ func TestRoutesThatAreRefused(t *testing.T) {
 		"two free segments":     {"a": "get {a}", "b": "get {b}"},
 		"a name outside of api": {"a": "get a/{b}"},
 		"a catch-all at root":   {"a": "get {*path}"},
+		"two of several":        {"a": "get {a}/{*p}", "b": "get {b}/{*q}"},
+		"a longer free path":    {"a": "get {a}/{b}/{*p}"},
 		"a deep catch-all":      {"a": "get a/b/{*path}"},
 		"upper case":            {"a": "get api/Links"},
 	} {
@@ -124,22 +154,26 @@ func TestRoutesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzFind: only a path of one segment leads to redirect. Only the host reaches the timer. A path
-// value is the segment at the place that it has in its route.
+// FuzzFind: paths of one segment lead to redirect, and those of several to with-path, if no other
+// route takes them. A POST leads to neither. Only the host reaches the timer. A path value is the
+// segment at the place that it has in its route.
 func FuzzFind(f *testing.F) {
 	for _, target := range []string{"/", "/abc", "/manage/x", "/MANAGE", "/api/shorten",
 		"/API/Links/aB%2Fc/", "/reaper", "//", "/api//health", "/a/b", "/%41pi%2Flinks/x",
-		"/api/links/%41%2Frestore"} {
+		"/api/links/%41%2Frestore", "/abc/", "/abc//", "//abc", "/abc%2Fx", "/%2F ",
+		"/api/"} {
 		f.Add(target)
 	}
 	rt, err := routesOf(f, map[string]string{"home": "/", "redirect": "get {alias}",
-		"manage": "get manage/{*path}", "read": "get api/links/{alias}",
+		"with-path": "get {alias}/{*rest}",
+		"manage":    "get manage/{*path}", "read": "get api/links/{alias}",
 		"restore": "post api/links/{alias}/restore"})
 	if err != nil {
 		f.Fatal(err)
 	}
 	rt.hostAddress, rt.timers = "127.0.0.1:49152",
 		map[string]route{"/reaper": {function: "reaper", serve: nothing}}
+	oneSegment := regexp.MustCompile(`^/[^/]+/?$`)
 	f.Fuzz(func(t *testing.T, target string) {
 		for _, method := range []string{"GET", "POST"} {
 			u, err := url.ParseRequestURI(target)
@@ -152,10 +186,14 @@ func FuzzFind(f *testing.F) {
 			if err == nil && (to.serve == nil || to.function == "reaper") {
 				t.Fatalf("%s %q led to %q", method, target, to.function)
 			}
-			if segment := isSegment(u.Path) &&
-				!strings.EqualFold(u.Path, "/manage"); (to.function == "redirect") != segment &&
-				u.Path != "/reaper" {
-				t.Fatalf("%s %q led to %q", method, target, to.function)
+			if p := u.Path; err == nil && p != "/" && rt.treeOf(p) == nil && !isAPI(p) {
+				want := "with-path"
+				if oneSegment.MatchString(cmp.Or(u.RawPath, u.EscapedPath())) {
+					want = "redirect"
+				}
+				if method == "POST" || to.function != want {
+					t.Fatalf("%s %q led to %q, want %q", method, target, to.function, want)
+				}
 			}
 			if alias := r.PathValue("alias"); alias != "" {
 				if segment, err := url.PathUnescape(strings.Split(u.EscapedPath(),

@@ -36,7 +36,7 @@ func TestRequestsAreReportedWithoutTheHost(t *testing.T) {
 	s, e := sender(t, false)
 	r := newRig(t, func(c *functions.Config) { c.HostAddress, c.Sender = "", s })
 	r.get("/nobody")
-	r.get("/a/b", "Client-Ip", "203.0.113.9:4711", "X-Forwarded-For", "6.6.6.6")
+	r.get("/api//b", "Client-Ip", "203.0.113.9:4711", "X-Forwarded-For", "6.6.6.6")
 	r.fake.Fail(link.ErrUnavailable)
 	r.get("/nobody2")
 	r.fake.Fail(errors.New("a fault"))

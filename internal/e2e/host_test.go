@@ -36,7 +36,8 @@ func TestStrangersCannotFireTheTimer(t *testing.T) {
 			own := strings.TrimPrefix(h.HandlerURL(), "http://")
 			for _, host := range []string{"tiney.to", own} {
 				for _, path := range append(funchost.HostilePaths, "/reaper", "/api/reaper",
-					"/api/../reaper", "/api/links/../../reaper") {
+					"/api/../reaper", "/api/links/../../reaper", "/x/..%5Creaper",
+					"/x/%252e%252e/reaper", "/x%5C..%5Creaper/") {
 					request(t, http.MethodPost, h.URL()+path, payload, "Host", host)
 					path = strings.Replace(path, "/api/", "/api/links/x%5C..%5C..%5C", 1)
 					for _, method := range []string{"POST", "PATCH", "DELETE", "PUT"} {

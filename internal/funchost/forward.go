@@ -20,6 +20,7 @@ import (
 const (
 	headerVersion    = "X-Azure-Functions-HostVersion"
 	headerInvocation = "X-Azure-Functions-InvocationId"
+	headerUnencoded  = "X-WAWS-Unencoded-URL"
 	userAgent        = "Azure-Functions-Host/" + hostVersion
 )
 
@@ -27,6 +28,9 @@ const (
 func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 	// The key without a value keeps net/http from guessing a type that the child did not send.
 	w.Header()["Content-Type"] = nil
+	if h.opt.FrontEnd {
+		r.Header.Set(headerUnencoded, r.RequestURI)
+	}
 	path := requestPath(r.URL)
 	f := h.script.find(r.Method, path)
 	switch {
@@ -72,11 +76,14 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // rewriteProxied rebuilds a request as a newer host does. It replaces a client's values in the
-// host's own headers.
+// host's own headers, and in X-Forwarded-For, -Host and -Proto. Forwarded is not among them.
 func rewriteProxied(p *httputil.ProxyRequest, path string) {
 	p.Out.URL = verbatimURL(escape(path, pathChars), canonical(p.In.URL.RawQuery))
 	p.Out.Host = "" // the child's address
 	p.SetXForwarded()
+	if forwarded, ok := p.In.Header["Forwarded"]; ok { // ReverseProxy has removed it
+		p.Out.Header["Forwarded"] = forwarded
+	}
 	id := newGUID()
 	p.Out.Header.Set(headerVersion, hostVersion)
 	p.Out.Header.Set(headerInvocation, id)

@@ -22,12 +22,16 @@ func TestTarget(t *testing.T) {
 		{"/api/x?a=1&b=x&A=2", "/api/x?a=1,2&b=x", "/api/x?a=1&b=x&A=2"},
 		{"/api/x?flag", "/api/x?flag=", "/api/x?flag"},
 		{"/api/x?u=https://e.org/?q=1&&x=a+b%20c",
-			"/api/x?u=https:%2F%2Fe.org%2F%3Fq%3D1&x=a%20b%20c",
+			"/api/x?u=https%3A%2F%2Fe.org%2F%3Fq%3D1&x=a%20b%20c",
 			"/api/x?u=https://e.org/?q=1&&x=a+b%20c"},
+		{"/api/x?q=/:?[]@!$()*,;'", "/api/x?q=%2F%3A%3F%5B%5D@!$()*,;%27",
+			"/api/x?q=/:?[]@!$()*,;'"},
+		{"/api/x?q=\"<>`{|}^\\", "/api/x?q=%22%3C%3E%60%7B%7C%7D%5E%5C",
+			"/api/x?q=%22%3C%3E%60%7B%7C%7D%5E%5C"},
 		{"/api/x?bad=%zz;x&%C3%A9=%26", "/api/x?bad=%25zz;x&%C3%A9=%26",
 			"/api/x?bad=%25zz;x&%C3%A9=%26"},
 		{"/API/x/", "/API/x/", "/API/x/"},
-		{"/api//x", "/api//x", "/api//x"},
+		{"/api/x//y//", "/api/x//y//", "/api/x//y//"},
 		{"/api/%41%7E%c3%a4", "/api/A~%C3%A4", "/api/A~%C3%A4"},
 		{"/api/~!$&'()*+,;=:@", "/api/~!$&'()*+,;=:@", "/api/~!$&'()*+,;=:@"},
 		{"/api/[2001:db8::1]", "/api/[2001:db8::1]", "/api/%5B2001:db8::1%5D"},
@@ -45,13 +49,49 @@ func TestTarget(t *testing.T) {
 		{"/x/../api/%2e/%2E%2E/api/y", "/api/y", "/api/y"},
 		{"/api/..%2Freaper", "/api/..%2Freaper", "/api/..%252Freaper"},
 		{"/api/%255C..", "/api/%5C..", "/api/%255C.."},
+		{"/abc/?", "/abc/", "/abc/"},
+		{"/abc/%2e%2e/x", "/x", "/x"},
+		{"/abc/..%5cx", "/x", "/abc/..%5Cx"},
+		{"/abc/a%5C..%5Cb/", "/abc/b/", "/abc/a%5C..%5Cb/"},
+		{"/abc/%252e%252e/x", "/x", "/abc/%252e%252e/x"},
+		{"/abc/..;/..%2fx", "/abc/..;/..%2fx", "/abc/..;/..%252fx"},
+		{"/abc%2Fx/%252F", "/abc%2Fx/%2F", "/abc%252Fx/%252F"},
+		{"/abc/x%3Fy?z", "/abc/x?z=", "/abc/x%3Fy?z"},
+		{"/abc/x%23y", "/abc/x", "/abc/x%23y"},
+		{"/abc/x%20", "/abc/x", "/abc/x%20"},
+		{"/abc/%2B%3A%7C%7B%7D", "/abc/+:%7C%7B%7D", "/abc/+:%7C%7B%7D"},
 	}
 	bothModes(t, func(t *testing.T, proxy bool) {
-		h := start(t, below("api/{*path}"), funchost.Options{Proxy: proxy})
+		h := start(t, below("api/{*path}").with("redirect/function.json",
+			httpJSON(`,"authLevel":"anonymous","route":"{alias}"`)).with("with-path/function.json",
+			httpJSON(`,"authLevel":"anonymous","route":"{alias}/{*rest}"`)),
+			funchost.Options{Proxy: proxy})
 		for _, tt := range tests {
 			want := map[bool]string{false: tt.forwarded, true: tt.proxied}[proxy]
 			if got := arrived(t, h, "GET", tt.sent, nil).URI; got != want {
 				t.Errorf("%s arrived as %s, want %s", tt.sent, got, want)
+			}
+		}
+	})
+}
+
+// The front end's header has path and query as the client sent them, whatever the host makes of
+// them. Without a front end, a client can send any.
+func TestFrontEnd(t *testing.T) {
+	bothModes(t, func(t *testing.T, proxy bool) {
+		const sent = "/x/../t/%65cho?a=1&a=%zz&+"
+		for frontEnd, want := range map[bool]string{false: "/forged|/twice", true: sent} {
+			h := start(t, all(), funchost.Options{Proxy: proxy, FrontEnd: frontEnd})
+			s := arrived(t, h, "GET", sent, nil, "X-WAWS-Unencoded-URL", "/forged",
+				"X-WAWS-Unencoded-URL", "/twice")
+			if !proxy {
+				want = strings.ReplaceAll(want, "|", ", ")
+			}
+			if got := strings.Join(s.Header["X-Waws-Unencoded-Url"], "|"); got != want {
+				t.Errorf("front end %t: %s, want %s", frontEnd, got, want)
+			}
+			if path, _, _ := strings.Cut(s.URI, "?"); path != "/t/echo" {
+				t.Errorf("front end %t: arrived at %s", frontEnd, path)
 			}
 		}
 	})
@@ -124,6 +164,7 @@ func TestLocation(t *testing.T) {
 
 func TestRequestHeaders(t *testing.T) {
 	const (
+		host       = "Tiny.example:8443"
 		version    = "X-Azure-Functions-Hostversion"
 		invocation = "X-Azure-Functions-Invocationid"
 	)
@@ -140,14 +181,17 @@ func TestRequestHeaders(t *testing.T) {
 		{"Content-Type", "text/plain", "", "text/plain"}, // there is no body
 		{"Content-Language", "en", "", "en"},
 		{"X-Forwarded-For", "203.0.113.7", "203.0.113.7", "127.0.0.1"},
-		{"X-Forwarded-Host", "forged", "forged", "tiny.example"},
+		{"X-Forwarded-Host", "forged|twice", "forged, twice", host},
 		{"X-Forwarded-Proto", "forged", "forged", "http"},
+		{"Forwarded", "host=forged", "host=forged", "host=forged"},
+		{"X-Original-Host", "forged", "forged", "forged"},
+		{"Disguised-Host", "forged", "forged", "forged"},
 		{"User-Agent", "test/1", "test/1 Azure-Functions-Host/4.1037.0.0", "test/1"},
 		{version, "0", "0, 4.1037.0.0", "4.1037.0.0"},
 		{invocation, "forged", "forged, ID", "ID"},
 		{"X-Ms-Invocation-Id", "forged", "forged", "ID"},
 	}
-	sent := []string{"Host", "tiny.example"}
+	sent := []string{"Host", host}
 	for _, tt := range tests {
 		for value := range strings.SplitSeq(tt.sent, "|") {
 			sent = append(sent, tt.name, value)
@@ -167,11 +211,14 @@ func TestRequestHeaders(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.name, got, want)
 			}
 		}
-		if want := map[bool]string{false: "tiny.example", true: strings.TrimPrefix(h.HandlerURL(),
+		if want := map[bool]string{false: host, true: strings.TrimPrefix(h.HandlerURL(),
 			"http://")}[proxy]; s.Host != want {
 			t.Errorf("Host %q, want %q", s.Host, want)
 		}
-		again := arrived(t, h, "GET", "/t/echo", nil).Header
+		again := arrived(t, h, "GET", "/t/echo", nil, "Host", host).Header
+		if got := again.Get("X-Forwarded-Host"); (got == host) != proxy || !proxy && got != "" {
+			t.Errorf("X-Forwarded-Host %q, although the client sent none", got)
+		}
 		if again.Get(invocation) == id || again["Accept-Encoding"] != nil ||
 			!matches(traceparent, again.Get("Traceparent")) {
 			t.Errorf("second request: %v", again)

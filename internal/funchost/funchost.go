@@ -65,6 +65,9 @@ type Options struct {
 	// Traceparent adds a traceparent to every request without one, as the host does when
 	// Application Insights is on.
 	Traceparent bool
+	// FrontEnd puts Azure's front end before the host. It adds the header X-WAWS-Unencoded-URL,
+	// with path and query as they came, to every request, in place of a client's own.
+	FrontEnd bool
 	// Output receives the child's stdout and stderr, one Write at a time. Nil discards them.
 	Output io.Writer
 }

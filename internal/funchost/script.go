@@ -166,10 +166,11 @@ func compileRoute(template string) (func(path string) bool, error) {
 		switch {
 		case catchAll && rest != "":
 			return nil, fmt.Errorf("route %q: a catch-all stands at the end", template)
+		// The first segment of a catch-all is not empty; the others may be.
 		case catchAll && kind == "":
-			literal, value = strings.TrimSuffix(literal, "/"), "(?:/(.*))?"
+			literal, value = strings.TrimSuffix(literal, "/"), "(?:/([^/].*))?"
 		case catchAll: // a constraint fails without a value
-			value = "(.+)"
+			value = "([^/].*)"
 		}
 		constraint, err := compileConstraint(kind, argument)
 		if err != nil {

@@ -134,6 +134,63 @@ func TestRouting(t *testing.T) {
 	}
 }
 
+// The order of names decides whether a route that takes every path comes before narrower ones. A
+// 401 is that route's own.
+func TestPathsBehindAnAlias(t *testing.T) {
+	t.Parallel()
+	const after, before = "with-path", "a-path"
+	hosts := map[string]*funchost.Host{}
+	for _, name := range []string{after, before} {
+		narrower := func(route string) string {
+			return httpJSON(`,"authLevel":"anonymous","route":"` + route + `"`)
+		}
+		hosts[name] = start(t, app{
+			"host.json":              hostJSON,
+			"manage/function.json":   narrower("manage/{*path}"),
+			"redirect/function.json": narrower("{alias}"),
+			"web-api/function.json":  narrower(`api/{*path:regex(^[\\w./-]*$)}`),
+			name + "/function.json": httpJSON(
+				`,"methods":["get","head"],"route":"{alias}/{*rest}"`),
+		}, funchost.Options{})
+	}
+	for request, want := range map[string]struct{ after, before int }{
+		"GET /abc/x":                    {401, 401},
+		"HEAD /abc/x/":                  {401, 401},
+		"POST /abc/x":                   {404, 404},
+		"POST /abc/..%5Creaper":         {404, 404},
+		"GET /abc":                      {200, 401},
+		"GET /abc/":                     {200, 401},
+		"GET /abc%2Fx":                  {200, 401},
+		"GET /manage/x":                 {200, 401},
+		"GET /api/x/y":                  {200, 401},
+		"POST /api/x":                   {200, 200},
+		"GET /api/a!b":                  {401, 401}, // the constraint does not admit it
+		"POST /api/a!b":                 {404, 404},
+		"GET /.well-known/security.txt": {401, 401},
+		"GET //":                        {404, 404},
+		"GET //abc":                     {404, 404},
+		"GET /abc//":                    {404, 404},
+		"GET /abc//rest":                {404, 404},
+		"GET /manage//x":                {404, 404},
+		"GET /api//x":                   {404, 404},
+		"GET /abc/rest//x":              {401, 401},
+		"GET /abc/x/..":                 {200, 401},
+		"GET /abc/../x":                 {200, 401},
+		"GET /abc/%2e%2e/x":             {200, 401},
+		"GET /abc/%2E./../manage/./x":   {200, 401},
+		"GET /abc/..%5Cx":               {401, 401}, // a backslash is not resolved before
+		"GET /abc/%252e%252e/x":         {401, 401},
+		"GET /abc/..;/x":                {401, 401},
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		for name, want := range map[string]int{after: want.after, before: want.before} {
+			if got := do(t, method, hosts[name].URL()+path, nil).StatusCode; got != want {
+				t.Errorf("%s, function %s: got %d, want %d", request, name, got, want)
+			}
+		}
+	}
+}
+
 func TestHomePage(t *testing.T) {
 	bothModes(t, func(t *testing.T, proxy bool) {
 		root := all().with("root/function.json",

@@ -136,7 +136,7 @@ func forwardedQuery(raw string) string {
 			keys, values = append(keys, key), append(values, value)
 		}
 	}
-	const safe = unreserved + "!$()*,:;@" // of .NET's UrlEncoder.Default
+	const safe = unreserved + "!$()*,;@" // of .NET's UrlEncoder.Default
 	for i, key := range keys {
 		keys[i] = escape(key, safe) + "=" + escape(values[i], safe)
 	}

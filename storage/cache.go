@@ -85,8 +85,8 @@ type entry struct {
 	shared     bool
 	unsettled  bool // when it was read
 	// There is no row by a spelling with capitals, and case does not matter. Since no such row is
-	// made any more, the entry is kept like a link: otherwise an outage would stop a popular link
-	// that people spell so.
+	// made any more, this is kept as long as a link, and served without asking again: otherwise an
+	// outage would stop a popular link that people spell so.
 	absent  bool
 	counted clicks.Day // the first day whose clicks are its own
 }
@@ -105,14 +105,6 @@ func (e *entry) row(stale bool) linkRow {
 	r := linkRow{Link: e.link(), etag: e.etag, cached: true, unsettled: e.unsettled}
 	r.Stale = stale
 	return r
-}
-
-// answer is what a get says by the entry.
-func (e *entry) answer(stale bool) (linkRow, error) {
-	if e.absent {
-		return linkRow{cached: true}, link.ErrNotFound
-	}
-	return e.row(stale), nil
 }
 
 // isLink reports whether the entry is a link.
@@ -214,15 +206,9 @@ func (c *cache) stale(ctx context.Context, a link.Name) *entry {
 }
 
 // absent reports whether it is known that there is no row by a spelling with capitals.
-func (c *cache) absent(ctx context.Context, a link.Name, stale bool) bool {
-	now := c.now()
+func (c *cache) absent(a link.Name) bool {
 	e, ok := c.entries.Get(string(a))
-	if !ok || !e.absent || now.UnixNano() >= e.staleUntil {
-		return false
-	}
-	age := now.UnixNano() - e.cachedAt
-	return stale || c.current(ctx, now) && e.cachedAt > c.doubted.Load() &&
-		0 <= age && age < int64(c.config.Fresh)
+	return ok && e.absent && c.now().UnixNano() < e.staleUntil && e.cachedAt > c.doubted.Load()
 }
 
 // get serves a link from memory, or reads it.
@@ -233,6 +219,10 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 	if !ok {
 		return c.read(ctx, a, nil)
 	}
+	if c.absent(a) {
+		c.metrics.CacheNegativeHit.Add(1)
+		return linkRow{cached: true}, link.ErrNotFound
+	}
 	age := now.UnixNano() - e.cachedAt
 	// An age below zero means that the clock was put back.
 	current = current && e.cachedAt > c.doubted.Load() && age > -int64(time.Second)
@@ -242,17 +232,17 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
-	case !e.isLink() && !e.absent && (!current || age >= int64(c.config.Negative)):
+	case !e.isLink() && (!current || age >= int64(c.config.Negative)):
 		return c.read(ctx, a, nil)
 	case e.gone != link.StateLive:
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
-	case !e.isLink() && !e.absent:
+	case !e.isLink():
 		c.metrics.CacheNegativeHit.Add(1)
 		return linkRow{cached: true}, link.ErrNotFound
 	case current && age < int64(c.config.Fresh):
 		c.metrics.CacheHit.Add(1)
-		return e.answer(false)
+		return e.row(false), nil
 	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
@@ -264,7 +254,7 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 		return c.read(ctx, a, e)
 	}
 	c.metrics.CacheStaleHit.Add(1)
-	return e.answer(true)
+	return e.row(true), nil
 }
 
 // read asks the table, and serves old if the table does not respond. old may be nil.
@@ -300,7 +290,7 @@ func (c *cache) read(ctx context.Context, a link.Name, old *entry) (linkRow, err
 	}
 	old.notBefore.Store(now.Add(staleRetry).UnixNano())
 	c.metrics.CacheStaleHit.Add(1)
-	return old.answer(true)
+	return old.row(true), nil
 }
 
 // refresh reads the table and caches the result, unless the alias was forgotten or replaced

@@ -23,7 +23,7 @@ func (s *Links) Cached(ctx context.Context, a link.Name, stale bool) (l link.Lin
 			return e.row(true).Link, true
 		}
 	}
-	if lower := s.otherSpelling(a); lower != "" && s.cache.absent(ctx, a, stale) {
+	if lower := s.otherSpelling(a); lower != "" && s.cache.absent(a) {
 		return s.Cached(ctx, lower, stale)
 	}
 	return link.Link{}, false

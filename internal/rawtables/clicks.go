@@ -36,8 +36,11 @@ func (r *Tables) ClickTables() (days, months []string) {
 	return days, months
 }
 
-// hash returns the first two hex digits of the SHA-256 of a name.
+// hash returns the first two hex digits of the SHA-256 of the alias in a name, or of another name.
 func hash(name string) string {
+	if i := strings.IndexByte(name, '@'); i > 0 {
+		name = name[:i]
+	}
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:])[:2]
 }

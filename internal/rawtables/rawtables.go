@@ -194,7 +194,7 @@ func Link(l link.Link) Entity {
 	}
 	e["LongUrl"], e["IsDisabled"] = l.LongURL, l.Disabled
 	for name, text := range map[string]string{"Owner": l.Owner, "Title": l.Title,
-		"ClaimHash": l.ClaimHash} {
+		"ClaimHash": l.ClaimHash, "Spelling": string(l.Spelling)} {
 		if text != "" {
 			e[name] = text
 		}
@@ -212,6 +212,10 @@ func Link(l link.Link) Entity {
 		tags, _ := json.Marshal(l.Tags)
 		e["Tags"] = string(tags)
 	}
+	if l.Forward != 0 {
+		forward, _ := json.Marshal(l.Forward.Names())
+		e["Forward"] = string(forward)
+	}
 	e.time("CreatedAtUtc", l.CreatedAt)
 	e.time("ExpiresAtUtc", l.ExpiresAt)
 	e.time("UpdatedAtUtc", l.UpdatedAt)
@@ -219,14 +223,16 @@ func Link(l link.Link) Entity {
 	return e
 }
 
-func partition(a link.Name) string {
+func partition(name link.Name) string {
+	a, _, _ := strings.Cut(string(name), "@")
 	if len(a) == 1 {
 		return "xx"
 	}
-	return strings.ToLower(string(a[:2]))
+	return strings.ToLower(a[:2])
 }
 
-// IndexKey returns the key of a long URL in the index, for an owner, or for "" if it has none.
+// IndexKey returns the key of a long URL of the default domain in the index, for an owner, or for ""
+// if it has none.
 func IndexKey(owner, longURL string) string {
 	if owner != "" {
 		longURL = owner + "\n" + longURL
@@ -238,6 +244,9 @@ func IndexKey(owner, longURL string) string {
 // Index returns the index row of a link.
 func Index(l link.Link) Entity {
 	hash := IndexKey(l.Owner, l.LongURL)
+	if _, domain, is := strings.Cut(string(l.Name), "@"); is {
+		hash = IndexKey("@"+domain+"\n"+l.Owner, l.LongURL)
+	}
 	e := Entity{"PartitionKey": hash[:8], "RowKey": hash, "Alias": string(l.Name),
 		"LongUrl": l.LongURL}
 	e.time("ExpiresAtUtc", l.ExpiresAt)

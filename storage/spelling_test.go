@@ -1,0 +1,343 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/linkstest"
+	"tiney/internal/rawtables"
+	"tiney/internal/testutil"
+	"tiney/link"
+	"tiney/storage"
+)
+
+// A store whose links are all of one domain keeps the promises of any store.
+func TestADomainConforms(t *testing.T) {
+	conformAs(t, func(s *storage.Links) linkstest.Store { return inDomain{s} },
+		func(l link.Link) link.Link { return into(l) })
+}
+
+// In any case, a store keeps its promises too, if its callers use capitals.
+func TestAnyCaseConforms(t *testing.T) {
+	conformAs(t, func(s *storage.Links) linkstest.Store { return shouting{s} },
+		func(l link.Link) link.Link { return l })
+}
+
+func conformAs(t *testing.T, as func(*storage.Links) linkstest.Store,
+	put func(link.Link) link.Link) {
+	linkstest.Conform(t, func(t *testing.T, now func() time.Time,
+		random io.Reader) linkstest.Subject {
+		r := newRig(t)
+		r.config.Now, r.config.Random, r.config.TombstoneFor = now, random, linkstest.TombstoneKeep
+		r.config.AnyCase = as(nil) == linkstest.Store(shouting{})
+		s := r.open(withCache)
+		return linkstest.Subject{Store: as(s), Blocked: s.Blocked, Put: func(l link.Link) {
+			r.Put(r.Links, rawtables.Link(put(l)))
+		}}
+	})
+}
+
+const domain link.Domain = "go.example"
+
+func into(l link.Link) link.Link {
+	l.Name = domain.Name(l.Name.Alias())
+	return l
+}
+
+func out(l link.Link) link.Link {
+	l.Name = link.Name(l.Name.Alias())
+	return l
+}
+
+// inDomain is a store whose callers know only the aliases of its one domain.
+type inDomain struct{ *storage.Links }
+
+func (s inDomain) Create(ctx context.Context, want link.Link, presented string) (link.Link, bool,
+	error) {
+	l, created, err := s.Links.Create(ctx, into(want), presented)
+	return out(l), created, err
+}
+
+func (s inDomain) Get(ctx context.Context, a link.Name) (link.Link, error) {
+	l, err := s.Links.Get(ctx, domain.Name(a.Alias()))
+	return out(l), err
+}
+
+func (s inDomain) Read(ctx context.Context, a link.Name) (link.Link, error) {
+	l, err := s.Links.Read(ctx, domain.Name(a.Alias()))
+	return out(l), err
+}
+
+func (s inDomain) Edit(ctx context.Context, a link.Name, once bool,
+	change func(link.Link) (link.Link, error)) (link.Link, error) {
+	l, err := s.Links.Edit(ctx, domain.Name(a.Alias()), once, func(l link.Link) (link.Link, error) {
+		l, err := change(out(l))
+		return into(l), err
+	})
+	return out(l), err
+}
+
+func (s inDomain) EditAll(ctx context.Context, aliases []link.Name,
+	change func(int, link.Link) (link.Link, error)) ([]error, error) {
+	var names []link.Name
+	for _, a := range aliases {
+		names = append(names, domain.Name(a.Alias()))
+	}
+	return s.Links.EditAll(ctx, names, func(i int, l link.Link) (link.Link, error) {
+		l, err := change(i, out(l))
+		return into(l), err
+	})
+}
+
+func (s inDomain) List(ctx context.Context, owner, after string, limit int,
+	keep func(link.Link) bool) ([]link.Link, string, error) {
+	links, next, err := s.Links.List(ctx, owner, after, limit,
+		func(l link.Link) bool { return keep(out(l)) })
+	for i, l := range links {
+		links[i] = out(l)
+	}
+	return links, next, err
+}
+
+// shouting is a store whose callers spell each alias that is in lower case in upper case.
+type shouting struct{ *storage.Links }
+
+func shout(a link.Name) link.Name {
+	if a == a.Lower() {
+		return link.Name(strings.ToUpper(string(a)))
+	}
+	return a
+}
+
+func (s shouting) Get(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.Links.Get(ctx, shout(a))
+}
+
+func (s shouting) Read(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.Links.Read(ctx, shout(a))
+}
+
+func (s shouting) Edit(ctx context.Context, a link.Name, once bool,
+	change func(link.Link) (link.Link, error)) (link.Link, error) {
+	return s.Links.Edit(ctx, shout(a), once, change)
+}
+
+func (s shouting) EditAll(ctx context.Context, aliases []link.Name,
+	change func(int, link.Link) (link.Link, error)) ([]error, error) {
+	var names []link.Name
+	for _, a := range aliases {
+		names = append(names, shout(a))
+	}
+	return s.Links.EditAll(ctx, names, change)
+}
+
+func TestRowsOfALinkOfADomain(t *testing.T) {
+	r := newRig(t)
+	s := r.open(nil)
+	for owner, key := range map[string]string{
+		// printf '@go.example\n\nhttps://example.com/' | sha256sum
+		"": "f7221384ae85e865d598fa86aa06f8e9d20313645972a6a7df9b73b27172072b",
+		// printf '@go.example\nann\nhttps://example.com/' | sha256sum
+		"ann": "c15ac5a4f69cbf51f3d9323c725d9ade30ae353b2940e24da0f2f664dcb981d5",
+	} {
+		want := r.want("https://example.com/", time.Hour)
+		want.Name, want.Owner = domain.Name(""), owner
+		l, created, err := s.Create(ctx, want, "")
+		if err != nil || !created || l.Name.Domain() != domain {
+			t.Fatalf("%+v, %t, %v", l, created, err)
+		}
+		partition := strings.ToLower(string(l.Name[:2]))
+		row := r.row(r.Links, partition, string(l.Name))
+		index := r.row(r.Index, key[:8], key)
+		if row == nil || index == nil || index["Alias"] != string(l.Name) {
+			t.Errorf("%s has the row %v and the index row %v", l.Name, row, index)
+		}
+		expiry := r.row(r.Expiry, l.ExpiresAt.Format("20060102"),
+			l.ExpiresAt.Format("150405")+"|"+string(l.Name))
+		if expiry == nil || expiry["AliasPartitionKey"] != partition ||
+			expiry["AliasRowKey"] != string(l.Name) {
+			t.Errorf("%s has the expiry row %v", l.Name, expiry)
+		}
+	}
+}
+
+// row returns a row of a table, or nil.
+func (r *rig) row(table, partition, key string) rawtables.Entity {
+	for _, e := range r.Rows(table) {
+		if e["PartitionKey"] == partition && e["RowKey"] == key {
+			return e
+		}
+	}
+	return nil
+}
+
+// One alias and one URL have a link of their own in each domain.
+func TestDomainsAreApart(t *testing.T) {
+	r := newRig(t)
+	s := r.open(withCache)
+	var links []link.Link
+	for _, d := range []link.Domain{"", domain, "go.example:81"} {
+		for _, alias := range []link.Alias{"", "docs"} {
+			want := r.want("https://example.com/", 0)
+			want.ExpiresAt, want.Owner, want.Name = time.Time{}, "ann", d.Name(alias)
+			l, created, err := s.Create(ctx, want, "")
+			if err != nil || !created || l.Name.Domain() != d {
+				t.Fatalf("%q in %q: %+v, %t, %v", alias, d, l, created, err)
+			}
+			links = append(links, l)
+			if again, created, err := s.Create(ctx, want, ""); err != nil || created ||
+				again.Name != l.Name {
+				t.Errorf("again: %+v, %t, %v", again, created, err)
+			}
+		}
+	}
+	if _, err := s.Edit(ctx, domain.Name("docs"), false, func(l link.Link) (link.Link, error) {
+		return l.Deleted(false, r.clock.Now())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		state := link.StateLive
+		if l.Name == domain.Name("docs") {
+			state = link.StateDeleted
+		}
+		if got, err := s.Get(ctx, l.Name); err != nil || got.State(r.clock.Now()) != state {
+			t.Errorf("%s: %+v, %v", l.Name, got, err)
+		}
+	}
+	listed, _, err := s.List(ctx, "ann", "", 100, func(link.Link) bool { return true })
+	if err != nil || len(listed) != len(links) {
+		t.Errorf("%d links are listed, %v", len(listed), err)
+	}
+	all, _, damaged, err := s.All(ctx, "", 1000)
+	if err != nil || len(all) != len(links) || damaged != 0 {
+		t.Errorf("%d links, %d damaged, %v", len(all), damaged, err)
+	}
+	r.WantNoLeak()
+}
+
+// TestSpellings: in any case, an alias leads to its link in every spelling, and a row that is older
+// than the setting has its own spelling only, and is found first.
+func TestSpellings(t *testing.T) {
+	r := newRig(t)
+	old := r.open(nil)
+	make := func(s *storage.Links, alias string, url string) (link.Link, error) {
+		rules := link.Rules{AnyCase: s != old, DefaultTTL: time.Hour, MaxTTL: time.Hour}
+		want, err := rules.New(link.Wish{LongURL: url, Owner: "ann", Alias: &alias}, r.clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _, err := s.Create(ctx, want, "")
+		return l, err
+	}
+	if _, err := make(old, "Docs", "https://old.example/"); err != nil {
+		t.Fatal(err)
+	}
+	r.config.AnyCase = true
+	s := r.open(withCache)
+	if l, err := make(s, "Docs", "https://old.example/"); err != nil || l.Name != "Docs" {
+		t.Errorf("the same again: %+v, %v", l, err)
+	}
+	if _, err := make(s, "Docs", "https://new.example/"); !errors.Is(err, link.ErrAliasTaken) {
+		t.Errorf("the spelling of the old row: %v", err)
+	}
+	l, err := make(s, "DOCS", "https://new.example/")
+	if err != nil || l.Name != "docs" || l.Alias() != "DOCS" {
+		t.Errorf("another spelling: %+v, %v", l, err)
+	}
+	if again, err := make(s, "docS", "https://new.example/"); err != nil || again.Alias() != "DOCS" {
+		t.Errorf("a third spelling: %+v, %v", again, err)
+	}
+	for _, test := range []struct {
+		asked link.Name
+		name  link.Name
+	}{{"Docs", "Docs"}, {"docs", "docs"}, {"DOCS", "docs"}, {"dOCs", "docs"}} {
+		for _, read := range []func(context.Context, link.Name) (link.Link, error){s.Get, s.Read,
+			s.Get} {
+			if got, err := read(ctx, test.asked); err != nil || got.Name != test.name ||
+				got.Alias() != map[link.Name]link.Alias{"Docs": "Docs", "docs": "DOCS"}[test.name] {
+				t.Errorf("%s leads to %+v, %v", test.asked, got, err)
+			}
+		}
+		testutil.Eventually(t, string(test.asked)+" is cached", func() bool {
+			got, ok := s.Cached(ctx, test.asked, false)
+			return ok && got.Name == test.name
+		})
+	}
+	edits := map[link.Name]int{}
+	if errs, err := s.EditAll(ctx, []link.Name{"Docs", "DOCS", "docs", "dOcS", "none"},
+		func(_ int, l link.Link) (link.Link, error) {
+			edits[l.Name]++
+			l.Title += "x"
+			return l, nil
+		}); err != nil || errors.Join(errs[:4]...) != nil || !errors.Is(errs[4], link.ErrNotFound) ||
+		edits["Docs"] != 1 || edits["docs"] != 3 {
+		t.Errorf("edited %v, %v, %v", edits, errs, err)
+	}
+	done := s.Import(ctx, []link.Link{
+		{Name: "docs", Spelling: "Docs", LongURL: "https://old.example/"},
+		{Name: "docs", Spelling: "Docs", LongURL: "https://other.example/"},
+		{Name: "made", Spelling: "Made", LongURL: "https://one.example/"},
+		{Name: "made", Spelling: "MADE", LongURL: "https://two.example/"},
+	})
+	if done[0].Err != nil || done[0].Created || done[0].Link.Name != "Docs" ||
+		!errors.Is(done[1].Err, link.ErrAliasTaken) || !done[2].Created ||
+		!errors.Is(done[3].Err, link.ErrAliasTaken) {
+		t.Errorf("imported %+v", done)
+	}
+	var capitals []link.Name
+	if done, err := s.Check(ctx, storage.CheckConfig{Found: func(f storage.Finding) {
+		t.Errorf("%+v", f)
+	}, Capital: func(name link.Name) { capitals = append(capitals, name) }}); err != nil ||
+		done.Found != 0 || len(capitals) != 1 || capitals[0] != "Docs" {
+		t.Errorf("%+v, %v, %v", done, capitals, err)
+	}
+}
+
+// A cold look-up of a spelling with capitals is two reads, and a warm one none. An outage stops no
+// spelling that was asked for before, and a change is right in each.
+func TestCallsForASpelling(t *testing.T) {
+	r := newRig(t)
+	r.config.AnyCase = true
+	s := r.open(withCache)
+	want := r.want("https://example.com/", 24*time.Hour)
+	want.Name, want.Spelling = "docs", "Docs"
+	if _, _, err := r.other().Create(ctx, want, ""); err != nil {
+		t.Fatal(err)
+	}
+	get := func(a link.Name, wantErr error, calls int) {
+		t.Helper()
+		var got link.Link
+		var err error
+		if made := r.calls(func() { got, err = s.Get(ctx, a) }); len(made) != calls {
+			t.Errorf("%s: %q, want %d", a, made, calls)
+		}
+		if !errors.Is(err, wantErr) || err == nil && got.Alias() != "Docs" {
+			t.Errorf("%s: %+v, %v", a, got, err)
+		}
+		// The cache takes a moment.
+		testutil.Eventually(t, string(a)+" is cached", func() bool {
+			return len(r.calls(func() { _, _ = s.Get(ctx, a) })) == 0
+		})
+	}
+	get("DOCS", nil, 2)
+	get("DOCS", nil, 0)
+	get("docs", nil, 0)
+	get("Docs", nil, 1)
+	get("None", link.ErrNotFound, 2)
+	get("None", link.ErrNotFound, 0)
+	get("none", link.ErrNotFound, 0)
+	get("NONE", link.ErrNotFound, 1)
+	r.clock.Advance(30 * time.Minute) // the link is stale
+	get("DOCS", nil, 1)
+	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Refuse })
+	r.clock.Advance(30 * time.Minute)
+	if got, err := s.Get(ctx, "DOCS"); err != nil || !got.Stale || got.Alias() != "Docs" {
+		t.Errorf("in an outage: %+v, %v", got, err)
+	}
+}

@@ -367,7 +367,7 @@ fi
 name=tiney-$(date -u +%Y%m%d-%H%M%S)
 say "deploying ($name); a first deployment takes some minutes"
 outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$name" --output tsv \
-  --query "[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.secondSiteName.value, properties.outputs.secondHostName.value, properties.outputs.frontDoorName.value, properties.outputs.image.value, properties.outputs.alertsReachNobody.value, join(' ', properties.outputs.domains.value), properties.outputs.domainVerification.value]" |
+  --query "[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.secondSiteName.value, properties.outputs.secondHostName.value, properties.outputs.frontDoorName.value, properties.outputs.image.value, properties.outputs.alertsReachNobody.value, join(' ', properties.outputs.siteDomains.value), properties.outputs.domainVerification.value]" |
   tr -d '\r') ||
   die $deployment_failed "the deployment failed; what failed in it: az deployment operation group list --resource-group $group" \
     "--name $name --query \"[?properties.provisioningState=='Failed'].properties.statusMessage\""

@@ -235,12 +235,14 @@ func TestDomains(t *testing.T) {
 	for path, lines := range map[string][]string{
 		"main.bicep": {"\n@batchSize(1)\nmodule domain 'modules/domain.bicep' = " +
 			"[for host in siteDomains: {\n  name: '${name}-domain-${uniqueString(host)}'\n",
-			"\nvar siteDomains = hasFrontDoor ? [] : hosts\n",
+			"\nvar siteDomains = hasFrontDoor || !bindDomains ? [] : hosts\n",
 			"\nvar frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {\n  name: host == " +
 				"toLower(customDomain) ? replace(host, '.', '-') : " +
 				"'${replace(host, '.', '-')}-${uniqueString(host)}'\n  host: host\n})\n",
 			"addDomain: !contains(domainsWithCertificate, '${siteName}/${host}')\n"},
-		"modules/domain.bicep":                  {"{siteName}-certificate-${uniqueString(domain)}'\n"},
+		"modules/domain.bicep": {"'domain-certificate.bicep' = if (!flex) {\n  name: '${siteName}-" +
+			"certificate-${uniqueString(domain)}'\n", "'domain-certificate-flex.bicep' = if (flex) " +
+			"{\n  name: '${siteName}-certificate-${uniqueString(domain)}'\n"},
 		"modules/domain-certificate.bicep":      {"  name: '${siteName}-${domain}'\n"},
 		"modules/domain-certificate-flex.bicep": {"  parent: site\n  name: domain\n"},
 		"modules/front-door.bicep": {"[for domain in domains: {\n  parent: profile\n  " +

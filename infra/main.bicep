@@ -417,6 +417,9 @@ param customDomain string = ''
 @maxLength(100)
 param domains array = []
 
+@description('Whether customDomain and domains are bound to the site. false: they lead to another site, or to a cache in front that these files do not make.')
+param bindDomains bool = true
+
 @description('The domains that have their certificate on a site, as SITE/DOMAIN, which stay as they are. Adding one again would take its certificate off for a minute. deploy.sh finds them.')
 param domainsWithCertificate array = []
 
@@ -483,13 +486,12 @@ var oddUrls = filter(urls, url => length(split(url, ['?', '#', '@', '\\', ' ']))
 
 // The certificate of a domain takes 64 characters at most. Names that Azure gave are no domains:
 // one of them is BaseUrl's by default.
-var lowerDomains = map(domains, domain => toLower(domain))
+var lowerDomains = map(domains, one => toLower(one))
 var hosts = concat(empty(customDomain) ? [] : [toLower(customDomain)], lowerDomains)
 var oddInHosts = join(split(join(hosts, ''), concat(alphanumeric, ['-', '.'])), '')
 var labels = split(join(hosts, '.'), '.')
 var oddEnds = filter(labels, label => startsWith(label, '-') || endsWith(label, '-'))
-var oddLabels = filter(labels, label => empty(label) || length(label) > 63)
-var hasOddLabels = !empty(hosts) && (!empty(oddEnds) || !empty(oddLabels))
+var hasOddLabels = !empty(hosts) && (!empty(oddEnds) || contains(labels, ''))
 var longHosts = filter(hosts, host => length(host) > 64)
 var lastLabels = map(hosts, host => last(split(host, '.')))
 var addresses = filter(lastLabels, label => empty(join(split(label, digits), '')))
@@ -499,16 +501,16 @@ var ofSites = filter(hosts, host => endsWith(host, '.azurewebsites.net'))
 var ofFrontDoors = filter(hosts, host => endsWith(host, '.azurefd.net'))
 var isOverLimit = frontDoor == 'Standard_AzureFrontDoor' && length(hosts) > 100
 
-// In a URL, the host and its port stand between the second slash and what ends them.
-var endsOfHost = ['/', '?', '#']
+// In a URL, the authority (host and port) stands between the second slash and one of these.
+var endsOfAuthority = ['/', '?', '#']
 var fallbacks = filter([homeUrl, unknownUrl, goneUrl], url => !empty(url))
-var secure = filter(fallbacks, url => startsWith(url, 'https://'))
-var insecure = filter(fallbacks, url => startsWith(url, 'http://'))
-var ports = map(fallbacks, url => split(join([toLower(url), '///'], ''), endsOfHost)[2])
-var oddPorts = filter(ports, port => length(split(port, ['@', '{', '}'])) > 1)
-var targets = map(ports, port => first(split(port, ':')))
+var withTls = filter(fallbacks, url => startsWith(url, 'https://'))
+var withoutTls = filter(fallbacks, url => startsWith(url, 'http://'))
+var authorities = map(fallbacks, url => split(join([toLower(url), '///'], ''), endsOfAuthority)[2])
+var oddAuthorities = filter(authorities, one => length(split(one, ['@', '{', '}'])) > 1)
+var targets = map(authorities, one => first(split(one, ':')))
 var oddFallbacks = filter(fallbacks, url => length(split(url, ['\\', ' '])) > 1)
-var areNoUrls = length(secure) + length(insecure) < length(fallbacks) || contains(targets, '')
+var areNoUrls = length(withTls) + length(withoutTls) < length(fallbacks) || contains(targets, '')
 var baseHost = first(split(split(join([toLower(baseUrl), '///'], ''), '/')[2], ':'))
 
 var schemes = filter(split(toLower(extraSchemes), [',', ' ']), scheme => !empty(scheme))
@@ -532,7 +534,7 @@ var isNoSecondary = !isSecondaryWord && !startsWith(tableSecondary, 'https://')
 var isFirstDay = length(budgetStartDate) >= 10 && endsWith(take(budgetStartDate, 10), '-01')
 var isInOneZone = !contains(['FC1', 'P0v3', 'P1v3'], plan)
 var takesNoImage = !contains(['B1', 'P0v3', 'P1v3'], plan)
-var takesNoDomain = plan == 'F1' && frontDoor == 'None'
+var takesNoDomain = plan == 'F1' && frontDoor == 'None' && bindDomains
 var isSingle = plan == 'F1' || privateNetwork
 var firstRegion = toLower(replace(location, ' ', ''))
 var otherRegion = toLower(replace(secondLocation, ' ', ''))
@@ -561,7 +563,7 @@ var refused = concat(
   isOverLimit ? ['Standard_AzureFrontDoor has 100 domains, customDomain among them'] : [],
   areNoUrls ? ['homeUrl, unknownUrl and goneUrl begin with https:// and a host'] : [],
   !empty(oddFallbacks) ? ['homeUrl, unknownUrl and goneUrl have no backslash or space'] : [],
-  !empty(oddPorts) ? ['hosts in URLs have no user name, {alias} or {domain}'] : [],
+  !empty(oddAuthorities) ? ['hosts in URLs have no user name, {alias} or {domain}'] : [],
   contains(homeUrl, '{alias}') ? ['homeUrl has no {alias}'] : [],
   !empty(intersection(targets, hosts)) ? ['homeUrl, unknownUrl and goneUrl lead elsewhere'] : [],
   contains(targets, baseHost) ? ['homeUrl, unknownUrl and goneUrl do not lead to baseUrl'] : [],
@@ -584,6 +586,7 @@ var refused = concat(
   zoneRedundant && isInOneZone ? ['zoneRedundant is for FC1, P0v3 and P1v3'] : [],
   !empty(image) && takesNoImage ? ['image is for B1, P0v3 and P1v3'] : [],
   !empty(hosts) && takesNoDomain ? ['customDomain and domains on F1 take frontDoor'] : [],
+  !bindDomains && frontDoor != 'None' ? ['bindDomains is true with frontDoor'] : [],
   !empty(secondLocation) && frontDoor == 'None' ? ['secondLocation takes frontDoor'] : [],
   !empty(secondLocation) && isSingle ? ['secondLocation takes no F1 and no privateNetwork'] : [],
   otherRegion == firstRegion ? ['secondLocation is another region'] : [],
@@ -606,7 +609,7 @@ var siteName = sites[0].name
 
 // The domains belong to Front Door if there is one. There, customDomain has a name without dots. The
 // others' names end in what no other domain has, since a.b.example and a-b.example differ in dots.
-var siteDomains = hasFrontDoor ? [] : hosts
+var siteDomains = hasFrontDoor || !bindDomains ? [] : hosts
 var frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {
   name: host == toLower(customDomain) ? replace(host, '.', '-') : '${replace(host, '.', '-')}-${uniqueString(host)}'
   host: host
@@ -1002,8 +1005,8 @@ output frontDoorName string = hasFrontDoor ? edge!.outputs.profileName : ''
 @description('The host name that Azure gave Front Door. Empty: there is none.')
 output frontDoorHostName string = frontDoorHost
 
-@description('The domains: customDomain and domains.')
-output domains array = hosts
+@description('The domains that are bound to the site.')
+output siteDomains array = siteDomains
 
 @description('What the TXT record asuid.DOMAIN of a domain of the site has to have.')
 output domainVerification string = verification

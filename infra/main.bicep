@@ -113,12 +113,15 @@ param gcPageSize int = 1000
 param baseUrl string = ''
 
 @description('HOME_URL: where / leads. Empty: to the form.')
+@maxLength(4096)
 param homeUrl string = ''
 
 @description('UNKNOWN_URL: where a browser that asks for an unknown alias is sent. Empty: it gets a page. {alias} and {domain} are replaced.')
+@maxLength(4096)
 param unknownUrl string = ''
 
 @description('GONE_URL: the same for expired and deleted links.')
+@maxLength(4096)
 param goneUrl string = ''
 
 @description('DefaultTtlDays: the lifetime of a link, in days, if the request has none.')

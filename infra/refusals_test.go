@@ -230,7 +230,8 @@ func TestRefusals(t *testing.T) {
 		{"HOME_URL": "https://Tiney.example:8443", "BaseUrl": "https://tiney.example/s"},
 		{"GONE_URL": "https://go.example.com/x", "DOMAINS": "go.example.com"},
 		{"HOME_URL": "https://example.com/{alias}"}, {"GONE_URL": "https://{domain}/x"},
-		{"HOME_URL": "https://"}, {"HOME_URL": "ftp://example.com"}}
+		{"HOME_URL": "https://"}, {"HOME_URL": "ftp://example.com"},
+		{"GONE_URL": "https://example.com/" + strings.Repeat("a", 4096)}}
 	for scheme := range strings.FieldsSeq("javascript DATA vbscript file blob about filesystem " +
 		"view-source intent jar chrome resource ms-msdt search-ms ms-officecmd ms-appinstaller") {
 		wrong = append(wrong, values{"EXTRA_SCHEMES": "tel," + scheme})

@@ -72,8 +72,8 @@ const hostHeader = "\nvar hostHeader = !empty(domainHeader) ? domainHeader : " +
 const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : " +
 	"empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
 
-// unlimited are right values of the settings without a limit on their length.
-var unlimited = map[string]string{"OIDC_ISSUER": "https://login.example/tenant/v2.0",
+// ofForm are right values of settings that have a form, not just a length.
+var ofForm = map[string]string{"OIDC_ISSUER": "https://login.example/tenant/v2.0",
 	"HOME_URL":    "https://example.com/",
 	"UNKNOWN_URL": "https://example.com/find?alias={alias}",
 	"GONE_URL":    "http://example.com:8080/{domain}/#{alias}", "EXTRA_SCHEMES": "MailTo, tel sms"}
@@ -283,8 +283,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 				try(value[1], true)
 			}
 			try("something else", false)
-		case unlimited[name] != "":
-			try(unlimited[name], true)
+		case ofForm[name] != "":
+			try(ofForm[name], true)
 		case err1 != nil || err2 != nil:
 			problem("%s %v, %v", name, err1, err2)
 		default:

@@ -367,13 +367,30 @@ fi
 name=tiney-$(date -u +%Y%m%d-%H%M%S)
 say "deploying ($name); a first deployment takes some minutes"
 outputs=$(az deployment group create "${template[@]}" --no-prompt true --name "$name" --output tsv \
-  --query '[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.secondSiteName.value, properties.outputs.secondHostName.value, properties.outputs.frontDoorName.value, properties.outputs.image.value, properties.outputs.alertsReachNobody.value]' |
+  --query "[properties.outputs.siteName.value, properties.outputs.plan.value, properties.outputs.defaultHostName.value, properties.outputs.frontDoorHostName.value, properties.outputs.baseUrl.value, properties.outputs.secondSiteName.value, properties.outputs.secondHostName.value, properties.outputs.frontDoorName.value, properties.outputs.image.value, properties.outputs.alertsReachNobody.value, join(' ', properties.outputs.siteDomains.value), properties.outputs.domainVerification.value]" |
   tr -d '\r') ||
   die $deployment_failed "the deployment failed; what failed in it: az deployment operation group list --resource-group $group" \
     "--name $name --query \"[?properties.provisioningState=='Failed'].properties.statusMessage\""
 { read -r site && read -r plan && read -r host_name && read -r front_door_name && read -r base_url && read -r second_site &&
-  read -r second_host && read -r front_door && read -r image && read -r alerts_reach_nobody; } <<<"$outputs" ||
+  read -r second_host && read -r front_door && read -r image && read -r alerts_reach_nobody && read -r domains &&
+  read -r verification; } <<<"$outputs" ||
   die $unexpected "the deployment did not say what it deployed; its outputs: $outputs"
+
+# Azure takes a domain of a site only if its records are there, which are the same for each. Front
+# Door takes any, and approves it by a token of its own.
+if [ -n "$front_door" ]; then
+  az afd custom-domain list --resource-group "$group" --profile-name "$front_door" --output tsv \
+    --query "[].[hostName, domainValidationState, validationProperties.validationToken]" | tr -d '\r' |
+    while read -r one state token; do
+      records="CNAME $one $front_door_name"
+      if [ "$state" != Approved ]; then records="$records, TXT _dnsauth.$one $token"; fi
+      say "DNS records of $one, which is $state: $records"
+    done || say "deploy: the DNS records of the domains are not known"
+elif [ "$plan" != F1 ]; then
+  for one in ${domains:-DOMAIN}; do
+    say "DNS records of $one: CNAME $one $host_name, TXT asuid.$one $verification"
+  done
+fi
 
 # --- upload ---------------------------------------------------------------------------------------
 

@@ -102,11 +102,13 @@ type azure struct {
 	killed chan struct{}
 
 	base, hostName string
-	frontDoorName  string            // "": there is no Front Door
+	frontDoorName  string            // its host name
+	frontDoor      string            // "": there is no Front Door
 	site           string            // "": site-1
 	secondSite     string            // "": there is only one site
 	image          string            // "": the sites run packages
 	nobody         bool              // alerts reach nobody
+	domains        string            // between spaces
 	links          map[string]string // long URLs by path
 
 	// after is the number of calls of /api/health that the old container answers.
@@ -332,9 +334,11 @@ func (d *deployer) usual(plan string) []reply {
 		{to: "rest syncfunctiontriggers"},
 		{to: "rest functions", out: "site-1/health\nsite-1/reaper\nsite-1/redirect\n"},
 		{to: "deployment group what-if", out: "Resource changes: 23 to create.\n"},
-		{to: create, out: fmt.Sprintf("%s\n%s\n%s\n%s\n%s\n%s\nsecond.example\nedge-1\n%s\n%t\n",
+		{to: create, out: fmt.Sprintf(
+			"%s\n%s\n%s\n%s\n%s\n%s\nsecond.example\n%s\n%s\n%t\n%s\nAB12\n",
 			cmp.Or(d.az.site, "site-1"), plan, d.az.hostName, d.az.frontDoorName, d.az.base,
-			d.az.secondSite, d.az.image, d.az.nobody)},
+			d.az.secondSite, d.az.frontDoor, d.az.image, d.az.nobody, d.az.domains)},
+		{to: "afd custom-domain list"},
 		{to: upload}, {to: "webapp deploy"}, {to: "monitor metrics list", out: d.az.hostName +
 			":443\nsecond.example:443\n"},
 	}
@@ -713,7 +717,7 @@ func images(tag string) []reply {
 		{to: "webapp config show", out: "DOCKER|registry.example/tiney:" + tag + "\n"}}
 }
 
-func twoRegions(az *azure) { az.secondSite = "site-2" }
+func twoRegions(az *azure) { az.secondSite, az.frontDoor = "site-2", "edge-1" }
 
 func fails(command string) reply { return reply{to: command, err: "Forbidden\n", exit: 1} }
 
@@ -865,6 +869,45 @@ func TestDeployBeforeDNSRecord(t *testing.T) {
 	if !strings.HasSuffix(r.stdout, "http://127.0.0.1:1\n") {
 		t.Errorf("it prints %q", r.stdout)
 	}
+}
+
+// TestDeployDNSRecords checks that it says which DNS records each domain needs, and that it goes on
+// where it cannot know.
+func TestDeployDNSRecords(t *testing.T) {
+	d := newDeployer(t)
+	t.Parallel()
+	const records = "DNS records of "
+	d.az.hostName = "site-1.example"
+	r := d.run("Y1", nil, "", "-g", group, "--yes").ends(0, records+
+		"DOMAIN: CNAME DOMAIN site-1.example, TXT asuid.DOMAIN AB12\n")
+	if n := strings.Count(r.stderr, records); n != 1 {
+		t.Errorf("it tells %d times of records, and there is no domain", n)
+	}
+	d.az.domains = "go.example.com a.example.org"
+	r = d.run("FC1", nil, "", "-g", group, "--yes").ends(0, records+
+		"go.example.com: CNAME go.example.com site-1.example, TXT asuid.go.example.com AB12\n",
+		records+"a.example.org: CNAME a.example.org site-1.example, TXT asuid.a.example.org AB12\n")
+	if len(r.did("afd custom-domain list")) > 0 {
+		t.Error("it asks a Front Door that is not there")
+	}
+	d.az.domains = "" // F1 takes none without Front Door
+	if r = d.run("F1", nil, "", "-g", group, "--yes").ends(0); strings.Contains(r.stderr, records) {
+		t.Errorf("on F1 it says %s", r.stderr)
+	}
+	d.az.domains, d.az.frontDoor, d.az.frontDoorName = "go.example.com a.example.org", "edge-1",
+		"e.azurefd.net"
+	r = d.run("F1", []reply{{to: "afd custom-domain list",
+		out: "go.example.com\tApproved\tNone\r\na.example.org\tPending\t_t0k3n\r\n"}}, "", "-g", group,
+		"--yes").ends(0,
+		records+"go.example.com, which is Approved: CNAME go.example.com e.azurefd.net\n",
+		records+"a.example.org, which is Pending: CNAME a.example.org e.azurefd.net, "+
+			"TXT _dnsauth.a.example.org _t0k3n\n")
+	if c := r.did("afd custom-domain list")[0]; c.after("--profile-name") != "edge-1" ||
+		c.after("--resource-group") != group {
+		t.Errorf("it asks for the domains by %q", c)
+	}
+	d.run("Y1", []reply{fails("afd custom-domain list")}, "", "-g", group, "--yes").ends(0,
+		"the DNS records of the domains are not known")
 }
 
 // TestDeployRealPackage runs deploy.sh with the package of this tree. The uploaded package is

@@ -187,10 +187,12 @@ func TestRequiredLines(t *testing.T) {
 		"front-door": "matchVariable: 'RequestHeader'; selector: 'Host'; operator: " +
 			"'GreaterThanOrEqual'; '0'; " +
 			"matchVariable: 'RequestMethod'; 'POST'; rateLimitThreshold: shortensPerMinute; " +
-			"rateLimitThreshold: requestsPerMinute",
+			"rateLimitThreshold: requestsPerMinute; certificateType: 'ManagedCertificate'; " +
+			"], customDomainIds)",
 		"workbook": "})), 'WORKSPACE_ID', workspaceId)",
 		"network":  "serviceName: 'Microsoft.App/environments'",
-		"front-door-route": "ruleSets: caches ? [; cacheConfiguration: caches ? {; probePath: " +
+		"front-door-route": "], caches ? [; customDomains: customDomainIds; hostRule; " +
+			"cacheConfiguration: caches ? {; probePath: " +
 			"'/api/ready'; probeProtocol: 'Https'; " +
 			"sessionAffinityState: 'Disabled'; healthProbeSettings: length(siteNames) == 1 ? " +
 			"null : {; priority: 1",
@@ -199,7 +201,8 @@ func TestRequiredLines(t *testing.T) {
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; " +
 			"maximumInstanceCount: min(maximumInstanceCount, 200); " +
 			"private: privateNetwork; " +
-			"siteTags: i == 0 ? {",
+			"siteTags: i == 0 ? {; customDomainIds: edge!.outputs.customDomainIds; " +
+			"domains: frontDoorDomains",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; " +
 			"use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: " +
@@ -221,6 +224,52 @@ func TestRequiredLines(t *testing.T) {
 		for line := range strings.SplitSeq(lines, "; ") {
 			if !strings.Contains(text, " "+line+"\n") {
 				t.Errorf("%s.bicep has no line %q", path, line)
+			}
+		}
+	}
+}
+
+// TestDomains checks that a site gets its domains one after the other, that nothing of two domains
+// has the same name, and that Front Door overwrites the header by which a site knows the domain.
+func TestDomains(t *testing.T) {
+	for path, lines := range map[string][]string{
+		"main.bicep": {"\n@batchSize(1)\nmodule domain 'modules/domain.bicep' = " +
+			"[for host in siteDomains: {\n  name: '${name}-domain-${uniqueString(host)}'\n",
+			"\nvar siteDomains = hasFrontDoor || !bindDomains ? [] : hosts\n",
+			"\nvar frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {\n  name: host == " +
+				"toLower(customDomain) ? replace(host, '.', '-') : " +
+				"'${replace(host, '.', '-')}-${uniqueString(host)}'\n  host: host\n})\n",
+			"addDomain: !contains(domainsWithCertificate, '${siteName}/${host}')\n"},
+		"modules/domain.bicep": {"'domain-certificate.bicep' = if (!flex) {\n  name: '${siteName}-" +
+			"certificate-${uniqueString(domain)}'\n", "'domain-certificate-flex.bicep' = if (flex) " +
+			"{\n  name: '${siteName}-certificate-${uniqueString(domain)}'\n"},
+		"modules/domain-certificate.bicep":      {"  name: '${siteName}-${domain}'\n"},
+		"modules/domain-certificate-flex.bicep": {"  parent: site\n  name: domain\n"},
+		"modules/front-door.bicep": {"[for domain in domains: {\n  parent: profile\n  " +
+			"name: domain.name\n", "\n  dependsOn: [\n    customDomains\n  ]\n",
+			"id: resourceId('Microsoft.Cdn/profiles/customDomains', name, domain.name)\n"},
+		"modules/front-door-route.bicep": {"    conditions: []\n    actions: [\n      {\n        name: " +
+			"'ModifyRequestHeader'\n        parameters: {\n          typeName: " +
+			"'DeliveryRuleHeaderActionParameters'\n          headerAction: 'Overwrite'\n" +
+			"          headerName: 'X-Tiney-Host'\n          value: '{hostname}'\n",
+			"    ruleSets: concat([\n      {\n        id: hostRuleSet.id\n      }\n    ], caches"},
+	} {
+		text := read(t, path)
+		for _, line := range lines {
+			if !strings.Contains(text, line) {
+				t.Errorf("%s has no %q", path, line)
+			}
+		}
+	}
+	// Azure takes no longer name of a deployment.
+	longest := strings.NewReplacer("${name}", "12345678", "${siteName}", strings.Repeat("s", 33),
+		"${site.name}", strings.Repeat("s", 33), "${uniqueString(host)}", "1234567890123",
+		"${uniqueString(domain)}", "1234567890123")
+	for path, text := range bicepFiles(t) {
+		for _, found := range regexp.MustCompile(
+			`(?m)^module .*\n  name: '(.*)'$`).FindAllStringSubmatch(text, -1) {
+			if name := longest.Replace(found[1]); len(name) > 64 || strings.Contains(name, "$") {
+				t.Errorf("%s deploys under the name %s", path, name)
 			}
 		}
 	}

@@ -112,6 +112,18 @@ param gcPageSize int = 1000
 @description('BaseUrl: the start of every short URL, without a slash at its end. Empty: https:// and the custom domain, Front Door\'s host name or the site\'s own, the first of these that there is.')
 param baseUrl string = ''
 
+@description('HOME_URL: where / leads. Empty: to the form.')
+@maxLength(4096)
+param homeUrl string = ''
+
+@description('UNKNOWN_URL: where a browser that asks for an unknown alias is sent. Empty: it gets a page. {alias} and {domain} are replaced.')
+@maxLength(4096)
+param unknownUrl string = ''
+
+@description('GONE_URL: the same for expired and deleted links.')
+@maxLength(4096)
+param goneUrl string = ''
+
 @description('DefaultTtlDays: the lifetime of a link, in days, if the request has none.')
 @minValue(1)
 @maxValue(36500)
@@ -138,6 +150,16 @@ param maxTtlSeconds int = 7776000
   'owners'
 ])
 param shortenAccess string = 'anyone'
+
+@description('DOMAINS_ACCESS: who may make links of a domain in domains, anyone (whom SHORTEN_ACCESS lets) or owners only.')
+@allowed([
+  'anyone'
+  'owners'
+])
+param domainsAccess string = 'anyone'
+
+@description('EXTRA_SCHEMES: what owners may shorten beside http and https, such as mailto,tel,sms,msteams.')
+param extraSchemes string = ''
 
 @description('ADMIN_KEY: the key that may do everything and makes the first API keys, 32 characters or more, at least 8 of them different. Empty: there is none.')
 @secure()
@@ -198,6 +220,10 @@ param clientAddressHeader string = ''
 @maxValue(10)
 param clientAddressHops int = 1
 
+@description('DOMAIN_HEADER: the header with the host that a client has asked for. Empty: with Front Door that of its rule, else none. Set it for another cache in front that overwrites it, if nobody can reach the site but through that.')
+@maxLength(100)
+param domainHeader string = ''
+
 @description('PUBLIC_STATS: whether anyone may ask for the statistics of the whole service, and not only an admin.')
 param publicStats bool = true
 
@@ -230,6 +256,13 @@ param rateProbesPerDay int = 1000
 @minValue(4)
 @maxValue(32)
 param aliasLength int = 6
+
+@description('ALIAS_CASE: whether capitals make another alias. insensitive cannot be taken back.')
+@allowed([
+  'sensitive'
+  'insensitive'
+])
+param aliasCase string = 'sensitive'
 
 @description('CACHE_ENABLED: false makes every redirect read the table.')
 param cacheEnabled bool = true
@@ -383,6 +416,13 @@ param budgetStartDate string = ''
 @description('A domain of your own, such as go.example.com. Its DNS records must be there first (docs/deployment.md). Not on F1, unless Front Door stands before it.')
 param customDomain string = ''
 
+@description('DOMAINS: more domains, with links of their own on each, such as go.example.org. They are bound as customDomain is.')
+@maxLength(100)
+param domains array = []
+
+@description('Whether customDomain and domains are bound to the site. false: they lead to another site, or to a cache in front that these files do not make.')
+param bindDomains bool = true
+
 @description('The domains that have their certificate on a site, as SITE/DOMAIN, which stay as they are. Adding one again would take its certificate off for a minute. deploy.sh finds them.')
 param domainsWithCertificate array = []
 
@@ -420,7 +460,8 @@ var isPremium = startsWith(plan, 'P')
 //
 // join(split(text, characters), '') returns the characters of a text except the given ones.
 var digits = split('0 1 2 3 4 5 6 7 8 9', ' ')
-var alphanumeric = concat(digits, split('a b c d e f g h i j k l m n o p q r s t u v w x y z', ' '))
+var letters = split('a b c d e f g h i j k l m n o p q r s t u v w x y z', ' ')
+var alphanumeric = concat(digits, letters)
 var headerName = concat(alphanumeric, split('! # $ % & \' * + - . ^ _ ` | ~', ' '))
 var printable = concat(headerName, split('" ( ) , / : ; < = > ? @ [ \\ ] { }', ' '))
 var tables = concat(
@@ -442,9 +483,46 @@ var oddInHeader = join(split(toLower(clientAddressHeader), headerName), '')
 var oddInAdminKey = join(split(toLower(adminKey), printable), '')
 var oddInSignIn = join(split(toLower(join([oidcIssuer, oidcClientId], '')), printable), '')
 var oddInRole = join(split(toLower(oidcAdminRole), concat(printable, [' '])), '')
-var oddInDomain = join(split(toLower(customDomain), concat(alphanumeric, ['-', '.'])), '')
+var oddInDomainHeader = join(split(toLower(domainHeader), headerName), '')
 var urls = [baseUrl, oidcIssuer, tableSecondary]
 var oddUrls = filter(urls, url => length(split(url, ['?', '#', '@', '\\', ' '])) > 1)
+
+// The certificate of a domain takes 64 characters at most. Names that Azure gave are no domains:
+// one of them is BaseUrl's by default.
+var lowerDomains = map(domains, one => toLower(one))
+var hosts = concat(empty(customDomain) ? [] : [toLower(customDomain)], lowerDomains)
+var oddInHosts = join(split(join(hosts, ''), concat(alphanumeric, ['-', '.'])), '')
+var labels = split(join(hosts, '.'), '.')
+var oddEnds = filter(labels, label => startsWith(label, '-') || endsWith(label, '-'))
+var hasOddLabels = !empty(hosts) && (!empty(oddEnds) || contains(labels, ''))
+var longHosts = filter(hosts, host => length(host) > 64)
+var lastLabels = map(hosts, host => last(split(host, '.')))
+var addresses = filter(lastLabels, label => empty(join(split(label, digits), '')))
+var dotless = filter(hosts, host => !contains(host, '.'))
+var areNoHosts = !empty(oddInHosts) || hasOddLabels || !empty(addresses) || !empty(dotless)
+var ofSites = filter(hosts, host => endsWith(host, '.azurewebsites.net'))
+var ofFrontDoors = filter(hosts, host => endsWith(host, '.azurefd.net'))
+var isOverLimit = frontDoor == 'Standard_AzureFrontDoor' && length(hosts) > 100
+
+// In a URL, the authority (host and port) stands between the second slash and one of these.
+var endsOfAuthority = ['/', '?', '#']
+var fallbacks = filter([homeUrl, unknownUrl, goneUrl], url => !empty(url))
+var withTls = filter(fallbacks, url => startsWith(url, 'https://'))
+var withoutTls = filter(fallbacks, url => startsWith(url, 'http://'))
+var authorities = map(fallbacks, url => split(join([toLower(url), '///'], ''), endsOfAuthority)[2])
+var oddAuthorities = filter(authorities, one => length(split(one, ['@', '{', '}'])) > 1)
+var targets = map(authorities, one => first(split(one, ':')))
+var oddFallbacks = filter(fallbacks, url => length(split(url, ['\\', ' '])) > 1)
+var areNoUrls = length(withTls) + length(withoutTls) < length(fallbacks) || contains(targets, '')
+var baseHost = first(split(split(join([toLower(baseUrl), '///'], ''), '/')[2], ':'))
+
+var schemes = filter(split(toLower(extraSchemes), [',', ' ']), scheme => !empty(scheme))
+var oddInSchemes = join(split(join(schemes, ''), concat(alphanumeric, ['+', '.', '-'])), '')
+var oddSchemes = filter(schemes, scheme => !contains(letters, first(scheme)))
+var unsafeSchemes = concat(
+  split('javascript data vbscript file blob about filesystem view-source intent jar', ' '),
+  split('chrome resource ms-msdt search-ms ms-officecmd ms-appinstaller', ' ')
+)
 
 var isKeyOfDevelopment = adminKey == 'not-secret-and-for-development-only'
 var tablesBeginWith = map(tables, table => first(table))
@@ -459,7 +537,7 @@ var isNoSecondary = !isSecondaryWord && !startsWith(tableSecondary, 'https://')
 var isFirstDay = length(budgetStartDate) >= 10 && endsWith(take(budgetStartDate, 10), '-01')
 var isInOneZone = !contains(['FC1', 'P0v3', 'P1v3'], plan)
 var takesNoImage = !contains(['B1', 'P0v3', 'P1v3'], plan)
-var takesNoDomain = plan == 'F1' && frontDoor == 'None'
+var takesNoDomain = plan == 'F1' && frontDoor == 'None' && bindDomains
 var isSingle = plan == 'F1' || privateNetwork
 var firstRegion = toLower(replace(location, ' ', ''))
 var otherRegion = toLower(replace(secondLocation, ' ', ''))
@@ -480,7 +558,21 @@ var refused = concat(
   beginsOddBlob || endsOddBlob ? ['lockBlobName begins and ends with a letter or a digit'] : [],
   !empty(baseUrl) && hasNoHost ? ['baseUrl begins with https:// and a host'] : [],
   !empty(oddUrls) ? ['URLs have no user name, query, fragment, backslash or space'] : [],
-  !empty(oddInDomain) ? ['customDomain is the name of a host'] : [],
+  areNoHosts ? ['customDomain and domains are names of hosts'] : [],
+  !empty(longHosts) ? ['customDomain and domains have 64 characters at most'] : [],
+  length(union(hosts, [])) < length(hosts) ? ['no domain comes twice, or is customDomain'] : [],
+  contains(lowerDomains, baseHost) ? ['no domain is the host of baseUrl'] : [],
+  !empty(ofSites) || !empty(ofFrontDoors) ? ['customDomain and domains are your own'] : [],
+  isOverLimit ? ['Standard_AzureFrontDoor has 100 domains, customDomain among them'] : [],
+  areNoUrls ? ['homeUrl, unknownUrl and goneUrl begin with https:// and a host'] : [],
+  !empty(oddFallbacks) ? ['homeUrl, unknownUrl and goneUrl have no backslash or space'] : [],
+  !empty(oddAuthorities) ? ['hosts in URLs have no user name, {alias} or {domain}'] : [],
+  contains(homeUrl, '{alias}') ? ['homeUrl has no {alias}'] : [],
+  !empty(intersection(targets, hosts)) ? ['homeUrl, unknownUrl and goneUrl lead elsewhere'] : [],
+  contains(targets, baseHost) ? ['homeUrl, unknownUrl and goneUrl do not lead to baseUrl'] : [],
+  !empty(oddInSchemes) ? ['extraSchemes are letters, digits, +, - and .'] : [],
+  !empty(oddSchemes) ? ['extraSchemes begin with a letter'] : [],
+  !empty(intersection(schemes, unsafeSchemes)) ? ['extraSchemes has an unsafe one'] : [],
   !empty(adminKey) && length(adminKey) < 32 ? ['adminKey has 32 characters or more'] : [],
   !empty(adminKey) && differentInAdminKey < 8 ? ['adminKey has 8 different characters'] : [],
   !empty(oddInAdminKey) ? ['adminKey is printable ASCII without spaces'] : [],
@@ -492,10 +584,12 @@ var refused = concat(
   trim(oidcAdminRole) != oidcAdminRole ? ['oidcAdminRole has no space at its ends'] : [],
   !empty(oddInHeader) ? ['clientAddressHeader is the name of a header'] : [],
   toLower(clientAddressHeader) == 'forwarded' ? ['clientAddressHeader is not Forwarded'] : [],
+  !empty(oddInDomainHeader) ? ['domainHeader is the name of a header'] : [],
   privateNetwork && plan != 'FC1' ? ['privateNetwork is for FC1'] : [],
   zoneRedundant && isInOneZone ? ['zoneRedundant is for FC1, P0v3 and P1v3'] : [],
   !empty(image) && takesNoImage ? ['image is for B1, P0v3 and P1v3'] : [],
-  !empty(customDomain) && takesNoDomain ? ['customDomain on F1 takes frontDoor'] : [],
+  !empty(hosts) && takesNoDomain ? ['customDomain and domains on F1 take frontDoor'] : [],
+  !bindDomains && frontDoor != 'None' ? ['bindDomains is true with frontDoor'] : [],
   !empty(secondLocation) && frontDoor == 'None' ? ['secondLocation takes frontDoor'] : [],
   !empty(secondLocation) && isSingle ? ['secondLocation takes no F1 and no privateNetwork'] : [],
   otherRegion == firstRegion ? ['secondLocation is another region'] : [],
@@ -516,9 +610,13 @@ var sites = [for (region, i) in regions: {
 }]
 var siteName = sites[0].name
 
-// The domain belongs to Front Door if there is one.
-var siteDomain = hasFrontDoor ? '' : customDomain
-var frontDoorDomain = hasFrontDoor ? customDomain : ''
+// The domains belong to Front Door if there is one. There, customDomain has a name without dots. The
+// others' names end in what no other domain has, since a.b.example and a-b.example differ in dots.
+var siteDomains = hasFrontDoor || !bindDomains ? [] : hosts
+var frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {
+  name: host == toLower(customDomain) ? replace(host, '.', '-') : '${replace(host, '.', '-')}-${uniqueString(host)}'
+  host: host
+})
 
 // publicUrl is the public address if it is not the site's own name.
 var publicUrl = !empty(baseUrl) ? baseUrl : !empty(customDomain) ? 'https://${customDomain}' : hasFrontDoor ? 'https://${edge!.outputs.endpointHostName}' : ''
@@ -526,6 +624,9 @@ var publicUrl = !empty(baseUrl) ? baseUrl : !empty(customDomain) ? 'https://${cu
 // The sender of the chosen header overwrites a client's own value. X-Azure-ClientIP would not be
 // safe: Front Door takes it from the client's X-Forwarded-For.
 var addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'
+
+// Front Door's rule overwrites a client's own value of this header.
+var hostHeader = !empty(domainHeader) ? domainHeader : hasFrontDoor ? 'X-Tiney-Host' : ''
 
 // The handler gets a copy only if its instances can read it.
 var tableCopy = !empty(tableSecondary) ? tableSecondary : empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''
@@ -556,11 +657,18 @@ var settings = {
   GC_MAX_SECONDS: string(gcMaxSeconds)
   GC_PAGE_SIZE: string(gcPageSize)
   OTHER_HOSTS: hasFrontDoor ? edge!.outputs.endpointHostName : ''
+  DOMAINS: join(domains, ',')
+  DOMAIN_HEADER: hostHeader
+  HOME_URL: homeUrl
+  UNKNOWN_URL: unknownUrl
+  GONE_URL: goneUrl
   DefaultTtlDays: string(defaultTtlDays)
   ANONYMOUS_TTL_SECONDS: string(anonymousTtlSeconds)
   MaxTtlDays: string(maxTtlDays)
   MAX_TTL_SECONDS: string(maxTtlSeconds)
   SHORTEN_ACCESS: shortenAccess
+  DOMAINS_ACCESS: domainsAccess
+  EXTRA_SCHEMES: extraSchemes
   ADMIN_KEY: adminKey
   OIDC_ISSUER: oidcIssuer
   OIDC_CLIENT_ID: oidcClientId
@@ -580,6 +688,7 @@ var settings = {
   RATE_REDIRECT_PER_MINUTE: string(rateRedirectPerMinute)
   RATE_PROBES_PER_DAY: string(rateProbesPerDay)
   ALIAS_LENGTH: string(aliasLength)
+  ALIAS_CASE: aliasCase
   CACHE_ENABLED: string(cacheEnabled)
   CACHE_SIZE_MB: string(cacheSizeMB)
   CACHE_DURATION_SECONDS: string(cacheDurationSeconds)
@@ -592,7 +701,7 @@ var settings = {
   TELEMETRY_CLIENT_IP: string(telemetryClientIp)
 }
 
-// These are the settings of the Functions host itself, on the two plans that have one.
+// These settings are for the two plans with the Functions host. All but the last are the host's own.
 //
 // By default, an outage of the host's own storage of about 30 seconds ends the host process that
 // holds the timer's lock, and with it the handler and its cache. With these retries, the process
@@ -601,10 +710,13 @@ var settings = {
 //
 // Without AzureWebJobsDisableHomepage, the host responds to / with a page of its own for every
 // method except GET and HEAD.
+//
+// The host changes paths and queries. Azure's front end says in this header how they came.
 var hostSettings = {
   AzureWebJobsDisableHomepage: 'true'
   AzureWebJobsStorage__retry__maxRetries: '40'
   AzureWebJobsStorage__retry__maxDelay: '00:00:05'
+  RAW_URL_HEADER: 'X-WAWS-Unencoded-URL'
 }
 
 // Behind Front Door, the site responds only to this one Front Door. Deployment uses another
@@ -698,7 +810,7 @@ module edge 'modules/front-door.bicep' = if (hasFrontDoor) {
     policyName: '${prefix}waf${suffix}'
     sku: frontDoor
     tags: tags
-    domain: frontDoorDomain
+    domains: frontDoorDomains
     requestsPerMinute: requestsPerMinute
     shortensPerMinute: shortensPerMinute
     workspaceId: monitoring.outputs.workspaceId
@@ -779,6 +891,7 @@ module flex 'modules/site-flex.bicep' = [for (site, i) in sites: if (plan == 'FC
 }]
 
 var hostName = plan == 'Y1' ? consumption[0]!.outputs.defaultHostName : isWebApp ? web[0]!.outputs.defaultHostName : flex[0]!.outputs.defaultHostName
+var verification = plan == 'Y1' ? consumption[0]!.outputs.domainVerification : isWebApp ? web[0]!.outputs.domainVerification : flex[0]!.outputs.domainVerification
 var serviceUrl = plan == 'Y1' ? consumption[0]!.outputs.baseUrl : isWebApp ? web[0]!.outputs.baseUrl : flex[0]!.outputs.baseUrl
 var frontDoorHost = hasFrontDoor ? edge!.outputs.endpointHostName : ''
 var container = plan == 'FC1' ? flex[0]!.outputs.deploymentContainer : ''
@@ -788,7 +901,7 @@ module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
   params: {
     profileName: edge!.outputs.profileName
     endpointName: edge!.outputs.endpointName
-    customDomainId: edge!.outputs.customDomainId
+    customDomainIds: edge!.outputs.customDomainIds
     siteNames: map(sites, site => site.name)
     probeSeconds: probeSeconds
     caches: redirectMaxAgeSeconds > 0
@@ -800,19 +913,21 @@ module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
   ]
 }
 
-module domain 'modules/domain.bicep' = if (!empty(siteDomain)) {
-  name: '${name}-domain'
+// A site takes one change of its host names at a time.
+@batchSize(1)
+module domain 'modules/domain.bicep' = [for host in siteDomains: {
+  name: '${name}-domain-${uniqueString(host)}'
   params: {
     siteName: siteName
     planName: '${siteName}-plan'
-    domain: siteDomain
+    domain: host
     flex: plan == 'FC1'
-    addDomain: !contains(domainsWithCertificate, '${siteName}/${toLower(siteDomain)}')
+    addDomain: !contains(domainsWithCertificate, '${siteName}/${host}')
     siteHostName: hostName
     location: location
     tags: tags
   }
-}
+}]
 
 module availability 'modules/availability.bicep' = if (availabilityTest) {
   name: '${name}-availability'
@@ -892,6 +1007,12 @@ output frontDoorName string = hasFrontDoor ? edge!.outputs.profileName : ''
 
 @description('The host name that Azure gave Front Door. Empty: there is none.')
 output frontDoorHostName string = frontDoorHost
+
+@description('The domains that are bound to the site.')
+output siteDomains array = siteDomains
+
+@description('What the TXT record asuid.DOMAIN of a domain of the site has to have.')
+output domainVerification string = verification
 
 @description('The start of every short URL.')
 output baseUrl string = serviceUrl

@@ -53,6 +53,8 @@ func refuse(t *testing.T, main string, params map[string]param, cases []map[stri
 			byDefault[name] = cmp.Or(byDefault[name], any(p.byDefault))
 		case "bool":
 			byDefault[name] = p.byDefault == "true"
+		case "array":
+			byDefault[name] = []string{}
 		}
 	}
 	_, decides, begins := strings.Cut(main, "\nvar digits = ")
@@ -83,6 +85,11 @@ console.log(JSON.stringify(%s.map((one) => refuse({ ...usual, ...one }))));`, bi
 	return says
 }
 
+// listed returns the members of a setting that is a list.
+func listed(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 // takes reports whether the decorators and the type of a parameter allow a value.
 func (p param) takes(value string) bool {
 	n, least, most := len(value), "minLength", "maxLength"
@@ -92,6 +99,9 @@ func (p param) takes(value string) bool {
 			return false
 		}
 		least, most = "minValue", "maxValue"
+	}
+	if p.of == "array" {
+		n = len(listed(value))
 	}
 	low, err1 := p.limit(least)
 	high, err2 := p.limit(most)
@@ -110,6 +120,8 @@ func TestRefusals(t *testing.T) {
 	}
 	parameterOf := map[string]string{"BaseUrl": "baseUrl",
 		"CLIENT_ADDRESS_HEADER":         "clientAddressHeader",
+		"DOMAINS":                       "domains",
+		"DOMAIN_HEADER":                 "domainHeader",
 		"TABLE_SECONDARY":               "tableSecondary",
 		"TABLE_CONNECTION__accountName": "tableAccountName"}
 	for setting, value := range settingsIn(main, "\nvar settings = {", "}") {
@@ -135,12 +147,20 @@ func TestRefusals(t *testing.T) {
 			if !ok {
 				t.Fatalf("%s has no parameter", setting)
 			}
-			if byType = byType || !p.takes(value); p.of == "string" {
+			switch byType = byType || !p.takes(value); p.of {
+			case "string":
 				given[parameterOf[setting]] = value
+			case "array":
+				given[parameterOf[setting]] = listed(value)
 			}
 		}
 		cases = append(cases, given)
 		return byType
+	}
+
+	var hundred []string
+	for i := range 100 {
+		hundred = append(hundred, fmt.Sprintf("d%d.example.com", i))
 	}
 
 	// These values are right for the handler, for the decorators and, below, for main.bicep.
@@ -153,7 +173,13 @@ func TestRefusals(t *testing.T) {
 		{"CLIENT_ADDRESS_HEADER": "X-Real_IP!#$%&'*+.^`|~"},
 		{"OIDC_ISSUER": "https://login.example/~t/v2.0", "OIDC_CLIENT_ID": "an-app"},
 		{"OIDC_ADMIN_ROLE": "link admins"}, {"CLICKS": "off"}, {"ALIAS_LENGTH": "4"},
-		{"PUBLIC_STATS": "False"}}
+		{"PUBLIC_STATS": "False"}, {"ALIAS_CASE": "insensitive"}, {"DOMAINS_ACCESS": "owners"},
+		{"DOMAINS": "Go.example.com,xn--bcher-kva.example 9.a-b.co"},
+		{"DOMAINS": strings.Join(hundred, ",")}, {"DOMAIN_HEADER": "X-Forwarded-Host"},
+		{"EXTRA_SCHEMES": "MailTo, tel,sms ms-teams,web+x"}, {"HOME_URL": "HTTP://example.com"},
+		{"HOME_URL": "https://example.com:8443/{domain}?q=a@b#c"},
+		{"UNKNOWN_URL": "https://example.com?alias={alias}", "BaseUrl": "https://tiney.example/s"},
+		{"GONE_URL": "https://example.com/{domain}/{alias}", "DOMAINS": "go.example.com"}}
 	for _, settings := range right {
 		if err := handler(settings); err != nil || add(settings) {
 			t.Errorf("%q: the handler says %v, and main.bicep may not take it", settings, err)
@@ -165,6 +191,14 @@ func TestRefusals(t *testing.T) {
 		{"plan": "B1", "image": "registry.example/tiney:1"},
 		{"plan": "F1", "customDomain": "go.example.com", "frontDoor": "Standard_AzureFrontDoor"},
 		{"plan": "B1", "customDomain": "go.example.com"},
+		{"plan": "F1", "domains": hundred[:1], "frontDoor": "Standard_AzureFrontDoor"},
+		{"customDomain": "go.example.com", "baseUrl": "https://go.example.com"},
+		{"plan": "F1", "domains": hundred[:1], "bindDomains": false},
+		{"customDomain": "go.example.com", "domains": hundred},
+		{"customDomain": "go.example.com", "domains": hundred,
+			"frontDoor": "Premium_AzureFrontDoor"},
+		{"domains": []string{"a-b.example.com", "a.b.example.com"}},
+		{"domains": []string{strings.Repeat("a", 52) + ".example.com"}},
 		{"secondLocation": "Canada East", "frontDoor": "Standard_AzureFrontDoor"},
 		{"name": "Tiney9"}, {"budgetStartDate": "2026-12-01"},
 		{"budgetStartDate": "2026-12-01T00:00:00Z"}}...)
@@ -187,7 +221,21 @@ func TestRefusals(t *testing.T) {
 		{"BaseUrl": "https://tiney.example?q"}, {"BaseUrl": "https://tiney.example/#f"},
 		{"TABLE_SECONDARY": "http://copy.example"},
 		{"TABLE_SECONDARY": "https://copy.example?sig=x"},
-		{"TABLE_CONNECTION__accountName": "my account"}}
+		{"TABLE_CONNECTION__accountName": "my account"},
+		{"DOMAINS": "go.example.com,GO.example.com"}, {"DOMAINS": "go.example.com/s"},
+		{"DOMAINS": strings.Join(append(hundred, "go.example.com"), ",")},
+		{"DOMAINS": "Tiney.example", "BaseUrl": "https://tiney.example/s"},
+		{"DOMAIN_HEADER": "X Host"}, {"DOMAIN_HEADER": strings.Repeat("a", 101)},
+		{"EXTRA_SCHEMES": "1st"}, {"EXTRA_SCHEMES": "tel;sms"},
+		{"HOME_URL": "https://Tiney.example:8443", "BaseUrl": "https://tiney.example/s"},
+		{"GONE_URL": "https://go.example.com/x", "DOMAINS": "go.example.com"},
+		{"HOME_URL": "https://example.com/{alias}"}, {"GONE_URL": "https://{domain}/x"},
+		{"HOME_URL": "https://"}, {"HOME_URL": "ftp://example.com"},
+		{"GONE_URL": "https://example.com/" + strings.Repeat("a", 4096)}}
+	for scheme := range strings.FieldsSeq("javascript DATA vbscript file blob about filesystem " +
+		"view-source intent jar chrome resource ms-msdt search-ms ms-officecmd ms-appinstaller") {
+		wrong = append(wrong, values{"EXTRA_SCHEMES": "tel," + scheme})
+	}
 	for _, issuer := range []string{"https://login.example?p=policy", "https://login.example#x",
 		"login.example",
 		"https://", "https://lögin.example", "https://login.example/a b"} {
@@ -230,11 +278,26 @@ func TestRefusals(t *testing.T) {
 		{"image": "x"}, {"image": "x", "plan": "F1"}, {"image": "x", "plan": "FC1"},
 		{"customDomain": "go.example.com", "plan": "F1"},
 		{"customDomain": "https://go.example.com"}, {"secondLocation": "canadaeast"},
+		{"domains": hundred[:1], "plan": "F1"},
+		{"bindDomains": false, "frontDoor": "Standard_AzureFrontDoor"},
+		{"domains": hundred, "customDomain": "go.example.com",
+			"frontDoor": "Standard_AzureFrontDoor"},
+		{"domains": hundred[:2], "customDomain": "D1.example.com"},
+		{"unknownUrl": "https://go.example.com/", "customDomain": "Go.example.com"},
+		{"homeUrl": "https://?x", "baseUrl": "https://tiney.example"}, {"unknownUrl": "https://u@example.com"},
+		{"goneUrl": "https://example.com/a b"}, {"goneUrl": `https://example.com\x`},
 		{"secondLocation": "canadaeast", "frontDoor": "Standard_AzureFrontDoor", "plan": "F1"},
 		{"adminKey": strings.Repeat("abcdefg", 5)},
 		{"secondLocation": "canadaeast", "frontDoor": "Standard_AzureFrontDoor", "plan": "FC1",
 			"privateNetwork": true},
 		{"secondLocation": "Canada Central", "frontDoor": "Standard_AzureFrontDoor"}}...)
+
+	for _, host := range []string{"", "localhost", "10.0.0.1", "-a.example.com", "a-.example.com",
+		"a..example.com", "go.example.com.", "*.example.com", "go_x.example.com", "bücher.example",
+		"go.example.com:443", "x.azurewebsites.net", "x.z01.azurefd.net",
+		strings.Repeat("a", 53) + ".example.com", strings.Repeat("a", 64) + ".example"} {
+		cases = append(cases, map[string]any{"domains": []string{host}})
+	}
 
 	said := map[string]bool{}
 	for i, refused := range refuse(t, main, params, cases) {

@@ -51,20 +51,32 @@ var plans = []struct{ module, port, settings, start, end, adds string }{
 		"WEBSITES_PORT"},
 }
 
-// hostSettings are the settings that the Functions host needs, as main.bicep writes them.
+// hostSettings are the settings of the plans with the Functions host, as main.bicep writes them.
 var hostSettings = map[string]string{"AzureWebJobsDisableHomepage": "'true'",
 	"AzureWebJobsStorage__retry__maxRetries": "'40'",
-	"AzureWebJobsStorage__retry__maxDelay":   "'00:00:05'"}
+	"AzureWebJobsStorage__retry__maxDelay":   "'00:00:05'",
+	"RAW_URL_HEADER":                         "'X-WAWS-Unencoded-URL'"}
 
 // addressHeader is the line of main.bicep that chooses the header of the client's address. It
 // chooses a header that a client cannot set.
 const addressHeader = "\nvar addressHeader = !empty(clientAddressHeader) ? clientAddressHeader : " +
 	"hasFrontDoor ? 'X-Azure-SocketIP' : 'CLIENT-IP'\n"
 
+// hostHeader is the line of main.bicep that chooses the header of the client's host. TestDomains
+// checks that Front Door overwrites it.
+const hostHeader = "\nvar hostHeader = !empty(domainHeader) ? domainHeader : " +
+	"hasFrontDoor ? 'X-Tiney-Host' : ''\n"
+
 // tableCopy is the line of main.bicep that chooses whether the tables' copy is read. It is read if
 // there is a readable one.
 const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : " +
 	"empty(tableAccountName) && startsWith(dataRedundancy, 'Standard_RA') ? 'true' : ''\n"
+
+// ofForm are right values of settings that have a form, not just a length.
+var ofForm = map[string]string{"OIDC_ISSUER": "https://login.example/tenant/v2.0",
+	"HOME_URL":    "https://example.com/",
+	"UNKNOWN_URL": "https://example.com/find?alias={alias}",
+	"GONE_URL":    "http://example.com:8080/{domain}/#{alias}", "EXTRA_SCHEMES": "MailTo, tel sms"}
 
 // signIn are two settings that need each other.
 var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "an-app"}
@@ -151,7 +163,9 @@ func compare(main string, modules map[string]string) (problems []string) {
 			given[name] = "account"
 		case name == "CLIENT_ADDRESS_HEADER" && strings.Contains(main, addressHeader):
 			given[name] = "CLIENT-IP"
-		case name == "TABLE_SECONDARY" && strings.Contains(main, tableCopy):
+		case name == "TABLE_SECONDARY" && strings.Contains(main, tableCopy),
+			name == "DOMAIN_HEADER" && strings.Contains(main, hostHeader),
+			name == "DOMAINS" && value == "join(domains, ',')":
 			given[name] = ""
 		case name == "APPLICATIONINSIGHTS_AUTHENTICATION_STRING" &&
 			value == "'ClientId=${identity.properties.clientId};Authorization=AAD'":
@@ -189,6 +203,10 @@ func compare(main string, modules map[string]string) (problems []string) {
 	maps.DeleteFunc(needed, func(name, _ string) bool { _, ok := used[name]; return ok })
 	// Azure's front end is there even without the host, but the handler does not know that.
 	needed["CLIENT_ADDRESS_HOPS"] = "1"
+	hosted := map[string]string{}
+	for name, value := range hostSettings {
+		hosted[name] = strings.Trim(value, "'")
+	}
 	for _, plan := range plans {
 		own := settingsIn(modules[plan.module], plan.start, plan.end)
 		if got := slices.Sorted(maps.Keys(own)); !slices.Equal(got, strings.Fields(plan.adds)) {
@@ -199,12 +217,16 @@ func compare(main string, modules map[string]string) (problems []string) {
 			plan.settings+"\n") {
 			problem("%s does not get %s", plan.module, plan.settings)
 		}
-		got, err := read(plan.port, given, own, hostSettings)
+		host := map[string]string{}
+		if strings.Contains(plan.settings, "hostSettings") {
+			host = hosted
+		}
+		got, err := read(plan.port, given, own, host)
 		if err != nil {
 			problem("%s: %v", plan.module, err)
 			continue
 		}
-		byDefault, err := read(plan.port, needed)
+		byDefault, err := read(plan.port, needed, host)
 		if err != nil {
 			problem("%s without what has a default: %v", plan.module, err)
 		} else if !reflect.DeepEqual(got, byDefault) {
@@ -214,16 +236,17 @@ func compare(main string, modules map[string]string) (problems []string) {
 	}
 	// The host's settings must not change a connection that is a connection string.
 	if _, err := read("PORT", map[string]string{"AzureWebJobsStorage": "UseDevelopmentStorage=true",
-		"BaseUrl": "https://tiney.example"}, hostSettings); err != nil {
+		"BaseUrl": "https://tiney.example"}, hosted); err != nil {
 		problem("with hostSettings: %v", err)
 	}
 
 	for name := range asked {
-		if _, ok := given[name]; !ok && !isConnection(name) && !slices.Contains(platformSettings,
-			name) {
+		if _, ok := given[name]; !ok && hosted[name] == "" && !isConnection(name) &&
+			!slices.Contains(platformSettings, name) {
 			problem("%s is not set", name)
 		}
 	}
+	given["RAW_URL_HEADER"] = hosted["RAW_URL_HEADER"] // the others are the host's own
 	for name := range given {
 		if !asked[name] && !isConnection(name) {
 			problem("%s is set, and the handler does not read it", name)
@@ -260,8 +283,8 @@ func compare(main string, modules map[string]string) (problems []string) {
 				try(value[1], true)
 			}
 			try("something else", false)
-		case name == "OIDC_ISSUER": // a URL without a length limit
-			try("https://login.example/tenant/v2.0", true)
+		case ofForm[name] != "":
+			try(ofForm[name], true)
 		case err1 != nil || err2 != nil:
 			problem("%s %v, %v", name, err1, err2)
 		default:
@@ -314,6 +337,13 @@ func TestInfraSettings(t *testing.T) {
 		{"'X-Azure-SocketIP'", "'X-Azure-ClientIP'", "CLIENT_ADDRESS_HEADER is no parameter"},
 		{"param clientAddressHops int = 1", "param clientAddressHops int = 0", "the defaults give"},
 		{"  AzureWebJobsDisableHomepage: 'true'\n", "", "hostSettings are"},
+		{"  RAW_URL_HEADER: 'X-WAWS-Unencoded-URL'\n", "", "hostSettings are"},
+		{"  DOMAINS: join(domains, ',')\n", "  DOMAINS: join(hosts, ',')\n",
+			"DOMAINS is no parameter"},
+		{"'X-Tiney-Host' : ''", "'X-Forwarded-Host' : ''", "DOMAIN_HEADER is no parameter"},
+		{"  ALIAS_CASE: aliasCase\n", "", "ALIAS_CASE is not set"},
+		{"  GONE_URL: goneUrl\n", "  GONE_URL: unknownUrl + 'x'\n", "GONE_URL is no parameter"},
+		{"  'insensitive'\n", "  'any'\n", "ALIAS_CASE=any: main.bicep takes it: true"},
 		{"settings: union(settings, hostSettings)", "settings: settings",
 			"consumption does not get union(settings, hostSettings)"},
 	} {

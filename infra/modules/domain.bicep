@@ -44,7 +44,7 @@ resource binding 'Microsoft.Web/sites/hostNameBindings@2025-03-01' = if (addDoma
 }
 
 module certificate 'domain-certificate.bicep' = if (!flex) {
-  name: '${siteName}-certificate'
+  name: '${siteName}-certificate-${uniqueString(domain)}'
   params: {
     siteName: siteName
     planName: planName
@@ -58,7 +58,7 @@ module certificate 'domain-certificate.bicep' = if (!flex) {
 }
 
 module siteCertificate 'domain-certificate-flex.bicep' = if (flex) {
-  name: '${siteName}-site-certificate'
+  name: '${siteName}-certificate-${uniqueString(domain)}'
   params: {
     siteName: siteName
     domain: domain

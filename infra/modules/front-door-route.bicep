@@ -6,8 +6,8 @@ param profileName string
 @description('Name of the endpoint.')
 param endpointName string
 
-@description('Resource ID of the domain. Empty: none.')
-param customDomainId string
+@description('Resource IDs of the domains, each as the property id of an object.')
+param customDomainIds array
 
 @description('Names of the sites, one in each region.')
 param siteNames array
@@ -72,6 +72,34 @@ resource origins 'Microsoft.Cdn/profiles/originGroups/origins@2025-06-01' = [for
   }
 }]
 
+// A site gets its own name as Host. This header tells it which domain a request is for. What a
+// client sends under the same name is overwritten, or clients could choose.
+resource hostRuleSet 'Microsoft.Cdn/profiles/ruleSets@2025-06-01' = {
+  parent: profile
+  name: 'host'
+}
+
+resource hostRule 'Microsoft.Cdn/profiles/ruleSets/rules@2025-06-01' = {
+  parent: hostRuleSet
+  name: 'overwrite'
+  properties: {
+    order: 1
+    matchProcessingBehavior: 'Continue'
+    conditions: []
+    actions: [
+      {
+        name: 'ModifyRequestHeader'
+        parameters: {
+          typeName: 'DeliveryRuleHeaderActionParameters'
+          headerAction: 'Overwrite'
+          headerName: 'X-Tiney-Host'
+          value: '{hostname}'
+        }
+      }
+    ]
+  }
+}
+
 resource ruleSet 'Microsoft.Cdn/profiles/ruleSets@2025-06-01' = if (caches) {
   parent: profile
   name: 'cache'
@@ -115,16 +143,16 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
     originGroup: {
       id: originGroup.id
     }
-    customDomains: empty(customDomainId) ? [] : [
+    customDomains: customDomainIds
+    ruleSets: concat([
       {
-        id: customDomainId
+        id: hostRuleSet.id
       }
-    ]
-    ruleSets: caches ? [
+    ], caches ? [
       {
         id: ruleSet.id
       }
-    ] : []
+    ] : [])
     patternsToMatch: [
       '/*'
     ]
@@ -141,9 +169,10 @@ resource route 'Microsoft.Cdn/profiles/afdEndpoints/routes@2025-06-01' = {
     } : null
   }
   // The properties above do not refer to these, but a route needs them first: its origin group must
-  // have an origin, and its rule set a rule.
+  // have an origin, and its rule sets rules.
   dependsOn: [
     origins
+    hostRule
     rule
   ]
 }

@@ -13,8 +13,8 @@ param sku string
 @description('Tags of the resources.')
 param tags object
 
-@description('A domain of one\'s own. Empty: none.')
-param domain string
+@description('Domains of one\'s own, each with the name of its resource and its host.')
+param domains array
 
 @description('Requests per minute and address.')
 param requestsPerMinute int
@@ -47,17 +47,21 @@ resource endpoint 'Microsoft.Cdn/profiles/afdEndpoints@2025-06-01' = {
   }
 }
 
-resource customDomain 'Microsoft.Cdn/profiles/customDomains@2025-06-01' = if (!empty(domain)) {
+resource customDomains 'Microsoft.Cdn/profiles/customDomains@2025-06-01' = [for domain in domains: {
   parent: profile
-  name: empty(domain) ? 'none' : replace(domain, '.', '-')
+  name: domain.name
   properties: {
-    hostName: domain
+    hostName: domain.host
     tlsSettings: {
       certificateType: 'ManagedCertificate'
       minimumTlsVersion: 'TLS12'
     }
   }
-}
+}]
+
+var customDomainIds = map(domains, domain => {
+  id: resourceId('Microsoft.Cdn/profiles/customDomains', name, domain.name)
+})
 
 // The policy has rate limits and no managed rules: a long URL in the body of a request to shorten
 // looks like most of what managed rules look for.
@@ -132,18 +136,11 @@ resource securityPolicy 'Microsoft.Cdn/profiles/securityPolicies@2025-06-01' = {
       }
       associations: [
         {
-          domains: empty(domain) ? [
+          domains: concat([
             {
               id: endpoint.id
             }
-          ] : [
-            {
-              id: endpoint.id
-            }
-            {
-              id: customDomain.id
-            }
-          ]
+          ], customDomainIds)
           patternsToMatch: [
             '/*'
           ]
@@ -151,6 +148,10 @@ resource securityPolicy 'Microsoft.Cdn/profiles/securityPolicies@2025-06-01' = {
       ]
     }
   }
+  // Their IDs are made from their names, so nothing above refers to them.
+  dependsOn: [
+    customDomains
+  ]
 }
 
 resource firewallLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
@@ -179,5 +180,5 @@ output endpointHostName string = endpoint.properties.hostName
 @description('What Front Door sends as X-Azure-FDID.')
 output frontDoorId string = profile.properties.frontDoorId
 
-@description('Resource ID of the domain. Empty: there is none.')
-output customDomainId string = empty(domain) ? '' : customDomain.id
+@description('Resource IDs of the domains, each as the property id of an object.')
+output customDomainIds array = customDomainIds

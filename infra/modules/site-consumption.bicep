@@ -155,5 +155,8 @@ output siteId string = site.id
 @description('The host name that Azure gave the site.')
 output defaultHostName string = siteSettings.outputs.defaultHostName
 
+@description('What the TXT record asuid.DOMAIN of a domain has to have.')
+output domainVerification string = siteSettings.outputs.domainVerification
+
 @description('BaseUrl, as it was set.')
 output baseUrl string = siteSettings.outputs.baseUrl

@@ -64,5 +64,8 @@ resource appSettings 'Microsoft.Web/sites/config@2025-03-01' = {
 @description('The host name that Azure gave the site.')
 output defaultHostName string = site.properties.defaultHostName
 
+@description('What the TXT record asuid.DOMAIN of a domain has to have.')
+output domainVerification string = site.properties.customDomainVerificationId
+
 @description('BaseUrl, as it was set.')
 output baseUrl string = ownUrl

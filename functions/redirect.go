@@ -31,7 +31,9 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 		if name, is := strings.CutSuffix(name, "+"); is {
 			return s.preview(ctx, w, r, name, rest)
 		}
-		a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
+		if rest == "" {
+			a, ok = link.ParseAlias(strings.TrimRight(name, punctuation))
+		}
 	}
 	ok = ok && !a.Reserved()
 	if ok {
@@ -73,10 +75,10 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	to := link.Location(l.LongURL)
 	if rest != "" || l.Forward != 0 {
 		if to, err = s.target(r, l, name, rest); errors.Is(err, link.ErrNotFound) {
-			s.Metrics.RedirectNotFound.Add(1)
 			if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
 				return err
 			}
+			s.Metrics.RedirectNotFound.Add(1)
 			return s.unknown(w, r, d, a, rest)
 		} else if err != nil {
 			return err

@@ -67,9 +67,12 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 	e.node, e.jump, e.from, e.call = n, n.jump.Load(), n.clock().Unix(), r.real()
 	var got body
 	e.status, got = func() (int, body) {
-		req, err := http.NewRequest(method, *n.url.Load()+path, bytes.NewReader(data))
+		req, err := http.NewRequest(method, *n.url.Load()+r.spelled(path, n), bytes.NewReader(data))
 		if err != nil {
 			panic(err)
+		}
+		if r.domain != "" {
+			req.Host = r.domain
 		}
 		if data != nil {
 			req.Header.Set("Content-Type", "application/json")
@@ -98,7 +101,7 @@ func (r *round) do(e *event, n *node, k *key, method, path string, send any) bod
 	e.ret, e.until, e.latest = r.real(), n.clock().Unix(), r.latest().Unix()
 	if alias, ok := strings.CutPrefix(path, "/"); ok && method == "GET" &&
 		!strings.Contains(alias, "/") {
-		run.clicked(alias, e.status)
+		run.clicked(r.name(alias), e.status)
 	}
 	e.problem, e.told = strings.TrimPrefix(got.Type, "/problems/"), got.view()
 	if e.slow() {
@@ -261,7 +264,7 @@ func (r *round) shorten(n *node, k *key, url, alias string, end int64) event {
 	if k != nil {
 		e.by = k.owner
 	}
-	got := r.do(&e, n, k, "POST", "/api/shorten", send)
+	got := r.do(&e, n, k, "POST", "/api/shorten", r.in(send))
 	if got.ClaimToken != "" {
 		r.mu.Lock()
 		r.tokens[got.Alias] = got.ClaimToken
@@ -344,11 +347,13 @@ func (r *round) claim(n *node, k *key, rng *rand.Rand) {
 		Alias      string `json:"alias"`
 		Token      string `json:"claimToken"`
 		KeepExpiry bool   `json:"keepExpiry"`
+		Domain     string `json:"domain,omitempty"`
 	}
 	var claims []claim
 	var events []event
 	for range 2 {
-		c := claim{Alias: r.someAlias(rng), Token: "tnc_wrong", KeepExpiry: rng.IntN(2) == 0}
+		c := claim{Alias: r.someAlias(rng), Token: "tnc_wrong", KeepExpiry: rng.IntN(2) == 0,
+			Domain: r.domain}
 		r.mu.Lock()
 		if token := r.tokens[c.Alias]; token != "" && rng.IntN(8) > 0 {
 			c.Token = token

@@ -51,6 +51,7 @@ func settingsOf(connectionString, prefix, pageSize string) (app.Settings, error)
 	env := map[string]string{
 		"FUNCTIONS_CUSTOMHANDLER_PORT": "1", // see hostAddress; nothing runs on a schedule
 		"BaseUrl":                      "https://tiney.to",
+		"DOMAINS":                      domain,
 		"AzureWebJobsStorage":          connectionString,
 		"SHORTURL_TABLE_NAME":          prefix + "ShortUrls", "URLINDEX_TABLE_NAME": prefix +
 			"UrlIndex",

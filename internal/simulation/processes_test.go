@@ -120,6 +120,10 @@ type round struct {
 	client *http.Client
 	quiet  quiet       // read-locked during a request, and locked where there must be none
 	sim    *simulation // nil if the nodes are processes
+	// Some histories are of links of another domain. In others, case does not matter, and one node is
+	// asked in capitals.
+	domain  string
+	anyCase bool
 
 	mu         sync.Mutex
 	history    []event
@@ -131,6 +135,51 @@ type round struct {
 	keys       map[string][]*key // by owner, the newest last
 	runs       []*run
 	violations []string
+}
+
+// domain is the domain of all nodes besides the default one.
+const domain = "go.example"
+
+// name returns the name of the link of an alias.
+func (r *round) name(alias string) string {
+	if r.anyCase {
+		alias = strings.ToLower(alias)
+	}
+	if r.domain != "" {
+		alias += "@" + r.domain
+	}
+	return alias
+}
+
+// in adds the domain to what is sent.
+func (r *round) in(send map[string]any) map[string]any {
+	if r.domain != "" {
+		send["domain"] = r.domain
+	}
+	return send
+}
+
+// spelled returns a path as it is sent to a node.
+func (r *round) spelled(path string, n *node) string {
+	const links = "/api/links/"
+	start, rest := "/", ""
+	switch {
+	case strings.HasPrefix(path, links):
+		start = links
+	case strings.Contains(path[1:], "/"):
+		return path
+	}
+	alias, more, has := strings.Cut(path[len(start):], "/")
+	if has {
+		rest = "/" + more
+	}
+	if r.anyCase && n == r.nodes[len(r.nodes)-1] {
+		alias = strings.ToUpper(alias)
+	}
+	if r.domain != "" && start == links {
+		alias += "@" + r.domain
+	}
+	return start + alias + rest
 }
 
 func (r *round) violation(format string, args ...any) {

@@ -158,6 +158,12 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 			}, "S"),
 			tokens: map[string]string{}, etags: map[string]string{}, keys: map[string][]*key{}}
 		r.quiet.off = true
+		switch p.seed % 3 {
+		case 1:
+			r.domain = domain
+		case 2:
+			r.anyCase = true
+		}
 		r.tables.DeletedKeep, r.tables.TombstoneFor, r.tables.Now = deletedKeep, tombstoneFor,
 			r.latest
 		s.round = r

@@ -76,7 +76,7 @@ func (r *round) succeed() {
 		r.mu.Unlock()
 		claim := event{op: "claim", by: k.owner, token: true, alias: a}
 		got := r.do(&claim, n, k, "POST", "/api/claims", map[string]any{"claims": []any{
-			map[string]any{"alias": a, "claimToken": token}}})
+			r.in(map[string]any{"alias": a, "claimToken": token})}})
 		if len(got.Results) == 1 {
 			claim.problem = got.Results[0].Result
 		}

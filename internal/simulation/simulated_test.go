@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,7 @@ func (n *node) startSimulated() {
 	})
 	proxy.After(func(c faultproxy.Call) { s.applied(n, proxy, c) })
 	settings, err := settingsOf("UseDevelopmentStorage=true", r.prefix, "10")
+	settings.Functions.Rules.AnyCase, settings.Storage.AnyCase = r.anyCase, r.anyCase
 	if err == nil {
 		settings.Storage.Open, err = proxy.Open()
 	}
@@ -141,7 +143,8 @@ func (s *simulation) RoundTrip(req *http.Request) (*http.Response, error) {
 	came := make(chan *http.Response, 1)
 	go func() {
 		in := req.Clone(faultproxy.By(req.Context(), by))
-		in.RemoteAddr, in.RequestURI, in.Host = "127.0.0.1:1", req.URL.RequestURI(), req.URL.Host
+		in.RemoteAddr, in.RequestURI = "127.0.0.1:1", req.URL.RequestURI()
+		in.Host = cmp.Or(req.Host, req.URL.Host)
 		if in.Body == nil {
 			in.Body = http.NoBody
 		}

@@ -260,7 +260,8 @@ func TestFallbacks(t *testing.T) {
 		"/api":          {"", 404, 404},
 		"/unknown+":     {"", 404, 404},
 	} {
-		w := r.get(target, "Accept", browser, "Host", "go.example")
+		const passedOn = "X-Azure-Functions-InvocationId"
+		w := r.get(target, "Accept", browser, "Host", "go.example", passedOn, invocation)
 		wantLocation(t, target, w, test.want)
 		if w.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: Cache-Control %q", target, w.Header().Get("Cache-Control"))
@@ -268,7 +269,7 @@ func TestFallbacks(t *testing.T) {
 		if test.browser != 0 && w.Code != test.browser {
 			t.Errorf("%s: %d", target, w.Code)
 		}
-		if w := r.get(target, "Host", "go.example"); w.Code != test.others {
+		if w := r.get(target, "Host", "go.example", passedOn, invocation); w.Code != test.others {
 			t.Errorf("%s, a program: %d", target, w.Code)
 		}
 	}
@@ -282,6 +283,10 @@ func TestFallbacks(t *testing.T) {
 	if w := r.get("/expired+", "Accept", browser); w.Code != 410 {
 		t.Errorf("a preview: %d", w.Code)
 	}
+	if w := r.get("/", "Host", hostAddress); w.Code != 200 {
+		t.Errorf("the Functions host itself gets %d", w.Code)
+	}
+	r = newRig(t, fallbacks, func(c *functions.Config) { c.HostAddress = "" })
 	if w := r.do("HEAD", "/", ""); w.Code != 302 {
 		t.Errorf("HEAD /: %d", w.Code)
 	}

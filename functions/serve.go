@@ -184,6 +184,9 @@ func proxied(w *statusWriter, r *http.Request) bool {
 
 const proxyHeader = "X-Ms-Invocation-Id"
 
+// invocationHeader is a header that a Functions host adds to each request that it passes on.
+const invocationHeader = "X-Azure-Functions-Invocationid"
+
 // noteForwarding logs once what the kind of the Functions host changes in requests and responses. A
 // host that forwards rewrites Location, and appends its name to the client's User-Agent; the host's
 // own requests have only that name. A host that proxies replaces X-Forwarded-For by the address of
@@ -191,7 +194,7 @@ const proxyHeader = "X-Ms-Invocation-Id"
 func (s *service) noteForwarding(w *statusWriter, r *http.Request) {
 	const name = "Azure-Functions-Host/"
 	agent := r.UserAgent()
-	own := r.Header.Get("X-Azure-Functions-Invocationid") == "" || strings.HasPrefix(agent, name)
+	own := r.Header.Get(invocationHeader) == "" || strings.HasPrefix(agent, name)
 	if own || s.forwardingKnown.Swap(true) {
 		return
 	}

@@ -22,8 +22,8 @@ type Record struct {
 	Line int
 	// Link has the values of the file, before any rule is applied. It has a long URL. Its Name is
 	// the alias alone, which need not be valid. Values that the file does not have are zero,
-	// including StatusCode. Times are UTC and whole seconds. Only our own formats set the owner, and
-	// only they may lack the alias.
+	// including StatusCode. Times are UTC and whole seconds. Only our own formats set the owner,
+	// and only they may lack the alias.
 	Link link.Link
 	// Domain is the domain as the file spells it. "": the file names none, or the default one.
 	// Writer takes the domain from the name of Link instead.

@@ -42,6 +42,13 @@ func TestUsage(t *testing.T) {
 		"JSON for spreadsheets": {"export -for spreadsheet", emulator, exitUsage, "", "as ndjson"},
 		"no format":             {"import -format xml", emulator, exitUsage, "", "golink"},
 		"a file as argument":    {"import links.csv", emulator, exitUsage, "", "takes 0 arguments"},
+		"an unknown domain": {"import -domain new.example", emulator, exitUsage, "",
+			"This service has no such domain. It has: localhost:7071, go.example.\n"},
+		"no domain": {"import -domain https://go.example", emulator, exitUsage, "",
+			"This service has no such domain."},
+		"a domain": {"import -domain Go.Example.", nowhere, exitDone, "", "0 links were made"},
+		"the default domain": {"import -domain localhost:7071", nowhere, exitDone, "",
+			"0 links were made"},
 		"a file that is none": {"import -format bitly", nowhere, exitFailed, "",
 			"cannot be read"},
 		"nothing to import":  {"import", nowhere, exitDone, "", "0 links were made"},
@@ -51,7 +58,7 @@ func TestUsage(t *testing.T) {
 			getenv := func(name string) string {
 				// Subcommands read only the settings of links, and need no BaseUrl and no lock.
 				return map[string]string{"AzureWebJobsStorage": test.connection, "PORT": "no port",
-					"ADMIN_KEY": "short"}[name]
+					"ADMIN_KEY": "short", "DOMAINS": "go.example"}[name]
 			}
 			var stdout, stderr bytes.Buffer
 			exit := command(t.Context(), strings.Fields(test.args), getenv, strings.NewReader(""),

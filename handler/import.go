@@ -51,13 +51,13 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 		return usageError{
 			fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(), *name)}
 	}
-	var d *link.Domain
+	var domain *link.Domain
 	if *into != "" {
-		parsed, configured, _ := c.settings.Functions.Rules.Domain(*into)
+		d, configured, _ := c.settings.Functions.Rules.Domain(*into)
 		if !configured {
 			return usageError{c.settings.Functions.Rules.DomainAdvice()}
 		}
-		d = &parsed
+		domain = &d
 	}
 	in := &countingReader{Reader: c.stdin}
 	im := &importing{
@@ -66,13 +66,13 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 		links: transfer.Import{
 			Links:      c.links,
 			Rules:      c.settings.Functions.Rules,
+			Format:     format,
 			Owner:      access.AdminOwner,
 			KeepOwners: format.Own(),
-			Format:     format,
-			Domain:     d,
+			Domain:     domain,
+			DryRun:     *dryRun,
 
 			RetiredDomains: true,
-			DryRun:         *dryRun,
 		},
 	}
 	defer im.progress.clear()
@@ -164,11 +164,11 @@ func (im *importing) add(ctx context.Context, records []transfer.Record) error {
 
 // refusal says why a record was refused.
 func refusal(r transfer.Result) string {
-	alias := ""
+	name := ""
 	if r.Alias != "" {
-		alias = string(r.Alias) + ": "
+		name = string(r.Domain.Name(r.Alias)) + ": "
 	}
-	return fmt.Sprintf("line %d: %s%s", r.Line, alias, functions.ImportProblem(r.Err))
+	return fmt.Sprintf("line %d: %s%s", r.Line, name, functions.ImportProblem(r.Err))
 }
 
 // batch is a part of a file. The last one has io.EOF, or the error that ended the file.

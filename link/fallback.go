@@ -17,15 +17,15 @@ const (
 // ParseFallback parses a Fallback, which must not lead to the service itself. It may have {alias}
 // only if alias is set.
 func (r Rules) ParseFallback(raw string, alias bool) (Fallback, error) {
+	target, _ := split(raw)
+	if strings.Contains(target.authority, aliasPlace) ||
+		strings.Contains(target.authority, domainPlace) {
+		return "", errors.New("may have {alias} and {domain} in its path, query or fragment only")
+	}
 	if wrong := r.checkTarget(raw, false); wrong != "" {
 		return "", errors.New("must be a URL such as https://example.com/: " + wrong)
 	}
-	target, _ := split(raw)
-	switch {
-	case strings.Contains(target.authority, aliasPlace),
-		strings.Contains(target.authority, domainPlace):
-		return "", errors.New("may have {alias} and {domain} in its path, query or fragment only")
-	case !alias && strings.Contains(raw, aliasPlace):
+	if !alias && strings.Contains(raw, aliasPlace) {
 		return "", errors.New("may not have {alias}: no alias was asked for")
 	}
 	return Fallback(raw), nil

@@ -17,19 +17,16 @@ const maxBefore = 1e15
 // firstDate is the first date that a link may have: lists sort by seconds since then.
 var firstDate = time.Unix(0, 0).UTC()
 
-// Import returns a link as it is imported at now into a domain. The name of was is an alias as a file
-// has it. The link keeps its alias and its dates, but nothing that only its former service knew about
-// it. It has no end unless was has one, and may already
-// have ended. A date of creation or update that is later than now becomes now, and so does a
-// missing date of creation. The error is always an *InvalidError.
+// Import returns a link as it is imported at now into a domain. The name of was is the alias, as a
+// file has it. The link keeps its alias and its dates, but nothing that only its former service
+// knew about it. It has no end unless was has one, and may already have ended. A date of creation
+// or update that is later than now becomes now, and so does a missing date of creation. The error
+// is always an *InvalidError.
 func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	now = now.UTC().Truncate(time.Second)
 	l := Link{LongURL: was.LongURL, Owner: was.Owner, Disabled: was.Disabled, Title: was.Title,
 		Forward: was.Forward, Before: was.Before}
-	err := l.checkForward()
-	if err == nil {
-		err = checkWords(was.Title, was.Tags)
-	}
+	err := checkWords(was.Title, was.Tags)
 	if err != nil {
 		return Link{}, err
 	}
@@ -43,6 +40,9 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	}
 	if wrong := r.checkTarget(was.LongURL, true); wrong != "" {
 		return Link{}, &InvalidError{FieldLongURL, wrong}
+	}
+	if err = l.checkForward(); err != nil {
+		return Link{}, err
 	}
 	if l.CreatedAt, err = pastDate(FieldCreatedAt, was.CreatedAt, now); err != nil {
 		return Link{}, err

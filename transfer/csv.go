@@ -34,7 +34,7 @@ const (
 
 	disabled // true or false
 	domain
-	forward // like tags
+	forward // names, separated by commas
 
 	columns // how many there are
 )
@@ -66,9 +66,9 @@ var tables = map[Format]table{
 		domain: {"domain"}, forward: {"forward"},
 	}},
 	Shlink: {names: [columns][]string{
-		domain: {"domain"},
 		target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"},
 		title: {"title"}, tags: {"tags"}, created: {"createdat"}, visits: {"visits", "visitscount"},
+		domain: {"domain"},
 	}},
 	YOURLS: {
 		null: []string{"NULL"}, // phpMyAdmin's
@@ -295,12 +295,9 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 		return
 	}
 	b.Link.LongURL, b.Link.Title, b.Link.Owner = text(target), text(title), text(owner)
-	_, b.Domain = value(domain)
-	if names, ok := splitTags(text(forward)); !ok {
-		b.fail("What is forwarded is not a list: write query,path or one of them, or nothing.")
-	} else {
-		b.forward(names)
-	}
+	b.Domain = strings.TrimSpace(text(domain))
+	b.forward(strings.FieldsFunc(text(forward),
+		func(r rune) bool { return r == ',' || r == ' ' }))
 	name, s := value(created)
 	b.time(&b.Link.CreatedAt, name, s)
 	name, s = value(expires)

@@ -115,6 +115,10 @@ func describe(rec transfer.Record) string {
 		fmt.Fprintf(&b, " tags=%q", l.Tags)
 	}
 	text("owner", l.Owner)
+	text("domain", rec.Domain)
+	if l.Forward != 0 {
+		fmt.Fprintf(&b, " forward=%q", l.Forward.Names())
+	}
 	number("clicks", rec.Total.Clicks)
 	number("bots", rec.Total.Bots)
 	moment("last", rec.Total.Last)

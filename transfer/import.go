@@ -23,15 +23,16 @@ type Importer interface {
 type Import struct {
 	Links  Importer
 	Rules  link.Rules
-	Format Format
+	Format Format // of the records
 	Owner  string // the owner of all links, unless KeepOwners
-	// Domain is the domain of all links; nil: the records say it.
-	Domain *link.Domain
-	// RetiredDomains lets records have domains that the service does not have any more.
-	RetiredDomains bool
-	DryRun         bool // makes nothing, but keeps some 80 bytes per link in memory
 	// KeepOwners lets the records say who owns the links.
 	KeepOwners bool
+	// Domain is the domain of all links. nil: the records say which.
+	Domain *link.Domain
+	// RetiredDomains lets records in our own formats have domains that the service does not have
+	// any more.
+	RetiredDomains bool
+	DryRun         bool // makes nothing, but keeps some 80 bytes per link in memory
 
 	made map[link.Name]uint64 // by the dry run
 }
@@ -39,9 +40,9 @@ type Import struct {
 // Result is the outcome of one record.
 type Result struct {
 	Line    int
-	Alias   link.Alias // "" if the record has none, or one that is not valid
-	Domain  link.Domain
-	Created bool // the link was made; if not, it existed or Err says why not
+	Alias   link.Alias  // "" if the record has none, or one that is not valid
+	Domain  link.Domain // "" also if the record has one that is not valid
+	Created bool        // the link was made; if not, it existed or Err says why not
 	// Err is a RecordError, a *link.InvalidError, or an error of Importer.
 	Err error
 }
@@ -56,12 +57,16 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 		result := &results[i]
 		result.Line = record.Line
 		result.Alias, _ = link.ParseAlias(string(record.Link.Name))
-		l, err := im.link(record, now)
+		d, err := im.domain(record)
+		result.Domain = d
+		var l link.Link
+		if err == nil {
+			l, err = im.link(record, d, now)
+		}
 		if err != nil {
 			result.Err = err
 			continue
 		}
-		result.Domain = l.Name.Domain()
 		links, pending = append(links, l), append(pending, result)
 	}
 	for i, done := range im.add(ctx, links) {
@@ -80,38 +85,32 @@ func (im *Import) add(ctx context.Context, links []link.Link) []link.Imported {
 	return im.Links.TryImport(ctx, links, im.made)
 }
 
-// link returns the link to import for a record.
-func (im *Import) link(record Record, now time.Time) (link.Link, error) {
-	if record.Err != nil {
-		return link.Link{}, record.Err
-	}
+// link returns the link to import for a record, in its domain.
+func (im *Import) link(record Record, d link.Domain, now time.Time) (link.Link, error) {
 	l := record.Link
 	l.Before = link.Count{
 		Clicks: record.Total.Clicks, Bots: record.Total.Bots, LastAt: record.Total.Last}
 	if !im.KeepOwners {
 		l.Owner = im.Owner
 	}
-	d, err := im.domain(record)
-	if err != nil {
-		return link.Link{}, err
-	}
 	return im.Rules.Import(l, d, now)
 }
 
-// domain returns the domain of a record. Other programs had domains of their own, so one of theirs
-// that this service does not have becomes the default one.
+// domain returns the domain of a record. The error is that of the record, or an *InvalidError.
 func (im *Import) domain(record Record) (link.Domain, error) {
-	if im.Domain != nil {
+	switch {
+	case record.Err != nil:
+		return "", record.Err
+	case im.Domain != nil:
 		return *im.Domain, nil
-	}
-	if record.Domain == "" {
+	case record.Domain == "":
 		return "", nil
 	}
 	d, configured, ok := im.Rules.Domain(record.Domain)
 	switch {
 	case configured, ok && im.RetiredDomains && im.Format.Own():
 		return d, nil
-	case !im.Format.Own():
+	case !im.Format.Own(): // of a program that had a domain of its own
 		return "", nil
 	}
 	return "", &link.InvalidError{Field: link.FieldDomain, Detail: im.Rules.DomainAdvice()}

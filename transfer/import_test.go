@@ -13,7 +13,8 @@ import (
 	"tiney/transfer"
 )
 
-// resultsOf imports a file, and returns the result of each record, such as "2 one created".
+// resultsOf imports a file, and returns the result of each record, such as "2 one created" or
+// "2 one@go.example created".
 func resultsOf(t *testing.T, im *transfer.Import, f transfer.Format,
 	file string) (results []string) {
 	t.Helper()
@@ -31,7 +32,7 @@ func resultsOf(t *testing.T, im *transfer.Import, f transfer.Format,
 		case r.Created:
 			what = "created"
 		}
-		results = append(results, fmt.Sprintf("%d %s %s", r.Line, r.Alias, what))
+		results = append(results, fmt.Sprintf("%d %s %s", r.Line, r.Domain.Name(r.Alias), what))
 	}
 	return results
 }
@@ -86,6 +87,177 @@ func TestImportKeepsOwners(t *testing.T) {
 			if l, err := store.Read(t.Context(), alias); err != nil || l.Owner != owners[i] {
 				t.Errorf("%s: owner %q, %v, want %q", alias, l.Owner, err, owners[i])
 			}
+		}
+	}
+}
+
+// foundOf returns what is found in a store under some names: the long URL, and what is forwarded.
+func foundOf(t *testing.T, store *linkstest.Fake, names ...link.Name) (found []string) {
+	t.Helper()
+	for _, name := range names {
+		l, err := store.Read(t.Context(), name)
+		if err != nil {
+			found = append(found, fmt.Sprintf("%s: %v", name, err))
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s: %s as %s %s", name,
+			strings.TrimPrefix(l.LongURL, "https://example.com/"), l.Alias(),
+			strings.Join(l.Forward.Names(), ",")))
+	}
+	return found
+}
+
+func TestImportDomains(t *testing.T) {
+	goExample, byDefault := link.Domain("go.example"), link.Domain("")
+	own := map[transfer.Format]string{
+		transfer.CSV: "alias,longUrl,domain,shortUrl\n" +
+			"a,https://example.com/1,,https://go.example/a\n" +
+			"a,https://example.com/2,Go.Example.,\n" +
+			"a,https://example.com/3,go.example:443,\n" +
+			"b,https://example.com/4,s.example.com,\n" +
+			"a,https://example.com/5,old.example,\n" +
+			"c,https://example.com/6,old example,\n" +
+			"d,nowhere,go.example,\n",
+		transfer.NDJSON: "\n" +
+			`{"alias":"a","longUrl":"https://example.com/1","domain":null,` +
+			`"shortUrl":"https://go.example/a"}` + "\n" +
+			`{"alias":"a","longUrl":"https://example.com/2","domain":"Go.Example."}` + "\n" +
+			`{"alias":"a","longUrl":"https://example.com/3","domain":"go.example:443"}` + "\n" +
+			`{"alias":"b","longUrl":"https://example.com/4","domain":"s.example.com"}` + "\n" +
+			`{"alias":"a","longUrl":"https://example.com/5","domain":"old.example"}` + "\n" +
+			`{"alias":"c","longUrl":"https://example.com/6","domain":"old example"}` + "\n" +
+			`{"alias":"d","longUrl":"nowhere","domain":"go.example"}` + "\n",
+	}
+	for name, test := range map[string]struct {
+		im    transfer.Import
+		files map[transfer.Format]string
+		want  []string // results, then links
+	}{
+		"of our own": {transfer.Import{}, own, []string{"2 a created", "3 a@go.example created",
+			"4 a@go.example the alias is taken", "5 b created", "6 a invalid 12", "7 c invalid 12",
+			"8 d@go.example invalid 0",
+			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: no such link"}},
+		"of our own, with retired ones": {transfer.Import{RetiredDomains: true}, own, []string{
+			"2 a created", "3 a@go.example created", "4 a@go.example the alias is taken",
+			"5 b created", "6 a@old.example created", "7 c invalid 12", "8 d@go.example invalid 0",
+			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: 5 as a "}},
+		"of our own, all to one": {transfer.Import{Domain: &goExample}, own, []string{
+			"2 a@go.example created", "3 a@go.example the alias is taken",
+			"4 a@go.example the alias is taken", "5 b@go.example created",
+			"6 a@go.example the alias is taken", "7 c@go.example created",
+			"8 d@go.example invalid 0",
+			"a: no such link", "a@go.example: 1 as a ", "b: no such link",
+			"a@old.example: no such link"}},
+		"of our own, all to the default one": {transfer.Import{Domain: &byDefault}, own, []string{
+			"2 a created", "3 a the alias is taken", "4 a the alias is taken", "5 b created",
+			"6 a the alias is taken", "7 c created", "8 d invalid 0",
+			"a: 1 as a ", "a@go.example: no such link", "b: 4 as b ",
+			"a@old.example: no such link"}},
+		"of others": {transfer.Import{RetiredDomains: true}, map[transfer.Format]string{
+			transfer.Shlink: "shortCode,longUrl,domain,shortUrl\n" +
+				"a,https://example.com/1,,https://go.example/a\n" +
+				"a,https://example.com/2,GO.EXAMPLE,\n" +
+				"b,https://example.com/3,old.example,\n" +
+				",https://example.com/4,s.example.com,https://go.example/c\n" +
+				"d,https://example.com/5,no domain,\n",
+			transfer.Kutt: `[null,{"address":"a","target":"https://example.com/1","domain":null,` +
+				`"link":"https://go.example/a"},` +
+				`{"address":"a","target":"https://example.com/2","domain":"GO.EXAMPLE"},` +
+				`{"address":"b","target":"https://example.com/3","domain":"old.example"},` +
+				`{"target":"https://example.com/4","domain":"s.example.com",` +
+				`"link":"https://go.example/c"},` +
+				`{"address":"d","target":"https://example.com/5","domain":"no domain"}]`,
+		}, []string{"2 a created", "3 a@go.example created", "4 b created", "5 c created",
+			"6 d created",
+			"a: 1 as a ", "a@go.example: 2 as a ", "b: 3 as b ", "a@old.example: no such link"}},
+		"of others, all to one": {transfer.Import{Domain: &goExample}, map[transfer.Format]string{
+			transfer.Shlink: "shortCode,longUrl,domain\nb,https://example.com/1,old.example\n",
+			transfer.Dub:    "link,url\nhttps://s.example.com/b,https://example.com/1\n",
+		}, []string{"2 b@go.example created",
+			"a: no such link", "a@go.example: no such link", "b: no such link",
+			"a@old.example: no such link"}},
+	} {
+		for format, file := range test.files {
+			store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+			im := test.im
+			im.Links, im.Rules, im.Format = store, rules, format
+			got := resultsOf(t, &im, format, file)
+			if format == transfer.Kutt {
+				got = got[1:] // the entry that makes the numbers those of the lines
+			}
+			got = append(got, foundOf(t, store, "a", "a@go.example", "b", "a@old.example")...)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%s, as %s: got\n%s\nwant\n%s", name, format, strings.Join(got, "\n"),
+					strings.Join(test.want, "\n"))
+			}
+		}
+	}
+}
+
+// golink appends the query and the path of a request to the target.
+func TestImportForwards(t *testing.T) {
+	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	extra := rules
+	extra.ExtraSchemes = []string{"mailto"}
+	im := &transfer.Import{Links: store, Rules: extra, Format: transfer.Golink}
+	got := resultsOf(t, im, transfer.Golink,
+		`{"Short":"a","Long":"HTTPS://example.com/a"}`+"\n"+
+			`{"Short":"b","Long":"mailto:ann@example.com"}`+"\n"+
+			`{"Short":"c","Long":"https://example.com/{{.Path}}"}`+"\n"+
+			`{"Short":"d","Long":"javascript:alert(1)"}`+"\n")
+	im.Format = transfer.CSV
+	got = append(got, resultsOf(t, im, transfer.CSV, "alias,longUrl,forward\n"+
+		"e,https://example.com/e,\"path,query\"\n"+
+		"f,https://example.com/f,query\n"+
+		"g,https://example.com/g,\n"+
+		"h,mailto:ann@example.com,query\n")...)
+	got = append(got, foundOf(t, store, "a", "b", "e", "f", "g")...)
+	want := []string{"1 a created", "2 b created", "3  damaged", "4 d invalid 0",
+		"2 e created", "3 f created", "4 g created", "5 h invalid 11",
+		"a: HTTPS://example.com/a as a query,path", "b: mailto:ann@example.com as b ",
+		"e: e as e query,path", "f: f as f query", "g: g as g "}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// If case does not matter, two spellings are one alias. A link that was made before with capitals
+// is found by its own spelling only.
+func TestImportInAnyCase(t *testing.T) {
+	for _, anyCase := range []bool{false, true} {
+		store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+		store.AnyCase = anyCase
+		store.Put(link.Link{Name: "Old", LongURL: "https://example.com/old", CreatedAt: day})
+		im := &transfer.Import{Links: store, Rules: rules, Format: transfer.CSV}
+		im.Rules.AnyCase = anyCase
+		got := resultsOf(t, im, transfer.CSV, "alias,longUrl,domain\n"+
+			"Docs,https://example.com/1,\n"+
+			"docs,https://example.com/1,\n"+
+			"DOCS,https://example.com/2,\n"+
+			"DOCS,https://example.com/3,go.example\n"+
+			"Old,https://example.com/old,\n"+
+			"Old,https://example.com/new,\n"+
+			"old,https://example.com/new,\n"+
+			"Api,https://example.com/,\n")
+		got = append(got, foundOf(t, store, "Docs", "docs", "DOCS", "dOCS@go.example", "Old", "old",
+			"oLD")...)
+		want := []string{"2 Docs created", "3 docs created", "4 DOCS created",
+			"5 DOCS@go.example created", "6 Old there", "7 Old the alias is taken", "8 old created",
+			"9 Api invalid 3",
+			"Docs: 1 as Docs ", "docs: 1 as docs ", "DOCS: 2 as DOCS ",
+			"dOCS@go.example: no such link",
+			"Old: old as Old ", "old: new as old ", "oLD: no such link"}
+		if anyCase {
+			want = []string{"2 Docs created", "3 docs there", "4 DOCS the alias is taken",
+				"5 DOCS@go.example created", "6 Old there", "7 Old the alias is taken",
+				"8 old created", "9 Api invalid 3",
+				"Docs: 1 as Docs ", "docs: 1 as Docs ", "DOCS: 1 as Docs ",
+				"dOCS@go.example: 3 as DOCS ",
+				"Old: old as Old ", "old: new as old ", "oLD: new as old "}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("any case %t: got\n%s\nwant\n%s", anyCase, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
 		}
 	}
 }

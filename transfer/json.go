@@ -155,8 +155,12 @@ func decodeGolink(data []byte, yield func(Record)) {
 		yield(Record{Err: RecordError(jsonWrong(err))})
 		return
 	}
-	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long,
-		Forward: link.ForwardQuery | link.ForwardPath}}} // as golink does
+	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long}}}
+	// golink appends both to all targets. A target without a host cannot take them here.
+	if scheme, _, _ := strings.Cut(v.Long, "://"); strings.EqualFold(scheme, "http") ||
+		strings.EqualFold(scheme, "https") {
+		b.Link.Forward = link.ForwardQuery | link.ForwardPath
+	}
 	if strings.Contains(v.Long, "{{") {
 		b.fail("The target is a template, which no link can be here. " +
 			"Leave it out, or write the URL that it stands for.")

@@ -247,6 +247,17 @@ func TestDamage(t *testing.T) {
 			`2 ! "clicks" is "` + strings.Repeat("ü", 80) + `"…; it must be|`},
 		{"tags with text behind a quote", transfer.CSV,
 			"longUrl,tags\n" + good + ",\"\"\"a\"\"b\"\n", "2 ! The tags|"},
+		{"names that nothing can forward", transfer.CSV,
+			"alias,longUrl,forward\na," + good + ",\"query,host\"\nb," + good + ",Path\nc," + good +
+				",\" path, query \"\nd," + good + ",path path\n",
+			`2 ! "query" and "path", not "query,host"|3 ! not "Path"|4 c|5 d|`},
+		{"names that nothing can forward", transfer.NDJSON,
+			`{"longUrl":"` + good + `","forward":["query",""]}` + "\n" +
+				`{"longUrl":"` + good + `","forward":"query"}` + "\n" +
+				`{"longUrl":"` + good + `","forward":null}` + "\n",
+			`1 ! "query" and "path", not "query,"|2 ! "forward" must be a list|3 |`},
+		{"domains of another type", transfer.NDJSON,
+			`{"longUrl":"` + good + `","domain":1}` + "\n", `1 ! "domain" must be a string|`},
 		{"more than an object in a line", transfer.NDJSON, `{"longUrl":"` + good + `"}{}`,
 			"1 ! damaged at byte 35|"},
 		{"half of a character", transfer.NDJSON, `{"longUrl":"` + good + `","title":"\ud800"}`,
@@ -716,7 +727,7 @@ func BenchmarkWrite(b *testing.B) {
 	for _, f := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()
-			w := transfer.NewWriter(io.Discard, f, link.Rules{Base: base})
+			w := transfer.NewWriter(io.Discard, f, rules)
 			for b.Loop() {
 				if err := w.Write(full); err != nil {
 					b.Fatal(err)

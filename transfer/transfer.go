@@ -20,12 +20,13 @@ type Record struct {
 	// entry. It never decreases. A Bitly link with several aliases becomes several records with the
 	// same Line.
 	Line int
-	// Link has the values of the file, before any rule is applied. Its Name is the alias, which may
-	// not be valid. It has a long URL. Values that
-	// the file does not have are zero, including StatusCode. Times are UTC and whole seconds. Only
-	// our own formats set the owner, and only they may lack the alias.
+	// Link has the values of the file, before any rule is applied. It has a long URL. Its Name is
+	// the alias alone, which need not be valid. Values that the file does not have are zero,
+	// including StatusCode. Times are UTC and whole seconds. Only our own formats set the owner,
+	// and only they may lack the alias.
 	Link link.Link
-	// Domain is the domain as the file spells it; "" for the default one.
+	// Domain is the domain as the file spells it. "": the file names none, or the default one.
+	// Writer takes the domain from the name of Link instead.
 	Domain string
 	// Total has the clicks before the export. Only Clicks, Bots and Last are set.
 	Total clicks.Total

@@ -16,13 +16,14 @@ import (
 
 // Writer writes records in one of our own formats. Read returns the records as they were written,
 // except Shared, DeletedAt and Line; with times to the second, and in CSV with all line ends as LF.
+// The alias is written in the spelling that people see.
 //
 // CSV is as in RFC 4180, with lines that end with LF. Tags are in one field, separated by commas. A
 // tag that contains a comma or a quote, or that begins or ends with white space, is itself in
 // quotes. Spreadsheets take a field that begins with =, +, - or @ for a formula, even in quotes,
-// and anybody may choose a title. So Writer puts an apostrophe before an alias, title, list of tags
-// or owner that begins with such a character, also if apostrophes precede the character. Read takes
-// one apostrophe away again.
+// and anybody may choose a title. So Writer puts an apostrophe before an alias, title, list of
+// tags, owner or domain that begins with such a character, also if apostrophes precede the
+// character. Read takes one apostrophe away again.
 type Writer struct {
 	// ForSpreadsheet makes CSV begin with a line that tells spreadsheets the separator. Without
 	// that line, some spreadsheets split at semicolons, and then a field may begin anywhere in a
@@ -36,7 +37,8 @@ type Writer struct {
 	began  bool
 }
 
-// NewWriter returns a Writer that writes to w, with the short URLs of rules. It buffers until Flush.
+// NewWriter returns a Writer that writes to w, with the short URLs of rules. It buffers until
+// Flush.
 func NewWriter(w io.Writer, f Format, rules link.Rules) *Writer {
 	return &Writer{rules: rules, format: f, w: w, csv: csv.NewWriter(w)}
 }
@@ -96,8 +98,8 @@ func (w *Writer) Write(rec Record) error {
 			strconv.FormatInt(rec.Total.Clicks, 10),
 			strconv.FormatInt(rec.Total.Bots, 10),
 			stamp(rec.Total.Last),
-			string(l.Name.Domain()),
-			joinTags(l.Forward.Names()),
+			guarded(string(l.Name.Domain())),
+			strings.Join(l.Forward.Names(), ","),
 		}
 		for i, field := range fields {
 			fields[i] = strings.ToValidUTF8(field, "\ufffd")

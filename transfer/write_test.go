@@ -17,13 +17,8 @@ import (
 )
 
 var (
-	base = func() link.Base {
-		b, err := link.ParseBase("https://s.example.com/to")
-		if err != nil {
-			panic(err)
-		}
-		return b
-	}()
+	rules = link.Rules{Base: mustBase("https://s.example.com/to"),
+		Domains: map[link.Domain]link.Base{"go.example": mustBase("https://go.example")}}
 	day  = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	full = transfer.Record{
 		Link: link.Link{
@@ -44,11 +39,19 @@ var (
 		Link: link.Link{Name: "a", LongURL: "http://example.com", StatusCode: 302}}
 )
 
+func mustBase(raw string) link.Base {
+	b, err := link.ParseBase(raw)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
 // write returns a file with some records.
 func write(t testing.TB, f transfer.Format, records ...transfer.Record) string {
 	t.Helper()
 	var b bytes.Buffer
-	w := transfer.NewWriter(&b, f, link.Rules{Base: base})
+	w := transfer.NewWriter(&b, f, rules)
 	for _, rec := range records {
 		if err := w.Write(rec); err != nil {
 			t.Fatal(err)
@@ -75,8 +78,16 @@ func read(t testing.TB, f transfer.Format, file string) (records []transfer.Reco
 func TestWrite(t *testing.T) {
 	shared := full
 	shared.Link.Shared, shared.Link.DeletedAt = true, day
+	spelled := least
+	spelled.Link.Name, spelled.Link.Spelling = "docs@go.example", "Docs"
+	spelled.Link.Forward = link.ForwardQuery | link.ForwardPath
+	retired := least
+	retired.Link.Name, retired.Link.Forward = "a@old.example:8080", link.ForwardPath
+	dash := least
+	dash.Link.Name = "a@-x.example"
 	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode," +
-		"disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc\n"
+		"disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc," +
+		"domain,forward\n"
 	for _, test := range []struct {
 		name    string
 		format  transfer.Format
@@ -91,7 +102,7 @@ func TestWrite(t *testing.T) {
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
-				`"clicks":0,"bots":0,"lastClickAtUtc":null}` + "\n"},
+				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":null,"forward":[]}` + "\n"},
 		{"everything", transfer.NDJSON, []transfer.Record{shared},
 			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26",` +
 				`"longUrl":"https://example.com/a?b=%41,c;d#ü",` +
@@ -101,17 +112,31 @@ func TestWrite(t *testing.T) {
 				`"title":"+1 \"quoted\", 雪; 'x'",` +
 				`"tags":["-news","a,b","say \"hi\""," edge ","","plain words","'"],` +
 				`"owner":"=ann@example.com","clicks":1099511627776,"bots":3,` +
-				`"lastClickAtUtc":"2026-01-31T14:00:00Z"}` + "\n"},
+				`"lastClickAtUtc":"2026-01-31T14:00:00Z","domain":null,"forward":[]}` + "\n"},
+		{"a domain, and a spelling", transfer.NDJSON, []transfer.Record{spelled},
+			`{"alias":"Docs","shortUrl":"https://go.example/Docs",` +
+				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
+				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
+				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
+				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":"go.example",` +
+				`"forward":["query","path"]}` + "\n"},
 		{"empty fields", transfer.CSV, []transfer.Record{least},
 			names + "a,https://s.example.com/to/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,\n"},
+				"302,false,false,,,,,0,0,,,\n"},
+		{"domains, and a spelling", transfer.CSV, []transfer.Record{spelled, retired, dash},
+			names + "Docs,https://go.example/Docs,http://example.com,,,," +
+				"302,false,false,,,,,0,0,,go.example,\"query,path\"\n" +
+				"a,https://old.example:8080/a,http://example.com,,,," +
+				"302,false,false,,,,,0,0,,old.example:8080,path\n" +
+				"a,https://-x.example/a,http://example.com,,,," +
+				"302,false,false,,,,,0,0,,'-x.example,\n"},
 		{"no formulas", transfer.CSV, []transfer.Record{shared},
 			names + `'-Spring_26,https://s.example.com/to/-Spring_26,` +
 				`"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
 				`2026-01-31T13:00:00Z,301,true,true,2026-01-31T12:00:00Z,` +
 				`"'+1 ""quoted"", 雪; 'x'",` +
 				`"'-news,""a,b"",""say """"hi"""""","" edge "","""",plain words,'",` +
-				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z` + "\n"},
+				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z,,` + "\n"},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
 			if got := write(t, test.format, test.records...); got != test.want {
@@ -130,7 +155,7 @@ func TestNoFormulas(t *testing.T) {
 	evil.Link.Title, evil.Link.Owner = "a;=1+1\t=2+2", "a;-1"
 	evil.Link.Tags = []string{"a;=1", `"x";=1`}
 	var b bytes.Buffer
-	w := transfer.NewWriter(&b, transfer.CSV, link.Rules{Base: base})
+	w := transfer.NewWriter(&b, transfer.CSV, rules)
 	w.ForSpreadsheet = true
 	if err := errors.Join(w.Write(evil), w.Write(least), w.Flush()); err != nil {
 		t.Fatal(err)
@@ -171,14 +196,14 @@ func formulas(t *testing.T, file string, own rune) (n int) {
 }
 
 func TestWriteErrors(t *testing.T) {
-	w := transfer.NewWriter(&bytes.Buffer{}, transfer.Kutt, link.Rules{Base: base})
+	w := transfer.NewWriter(&bytes.Buffer{}, transfer.Kutt, rules)
 	if err := w.Write(least); !errors.Is(err, transfer.ErrFormat) {
 		t.Error(err)
 	}
 	broken := errors.New("broken pipe")
 	for _, f := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
-		w := transfer.NewWriter(writerFunc(func([]byte) (int, error) { return 0, broken }), f,
-			link.Rules{Base: base})
+		w := transfer.NewWriter(
+			writerFunc(func([]byte) (int, error) { return 0, broken }), f, rules)
 		if err := cmp.Or(w.Write(least), w.Flush()); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", f, err)
 		}
@@ -194,15 +219,17 @@ var lineFeeds = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace
 
 // FuzzRoundTrip: records are read as they were written, whatever characters they have.
 func FuzzRoundTrip(f *testing.F) {
-	f.Add("a", "https://example.com", "title", "one\ntwo", "owner",
+	f.Add("a", "https://example.com", "title", "one\ntwo", "owner", "", uint8(0),
 		int64(0), int64(1_800_000_000), true)
-	for _, s := range []string{"=1+1", "'=1", "''", "'", "+", "-x", "@", "\t=", "\r\n", "\r", "\n",
-		`"`, `a"b`, `""`, ",", ";", "\x00", "\ufeff", "＝1", "\u2028", "a,b", " x ", "|", `\.`, `\`,
-		"NULL"} {
-		f.Add(s, s, s, s+"\n"+s, s, int64(5), int64(-3), false)
+	f.Add("a", "https://example.com", "title", "one", "owner", "go.example", uint8(3),
+		int64(0), int64(1_800_000_000), true)
+	for _, s := range []string{"=1+1", "'=1", "''", "'", "+", "-x", "@", "\t=", "\r\n", "\r",
+		"\n", `"`, `a"b`, `""`, ",", ";", "\x00", "\ufeff", "＝1", "\u2028", "a,b", " x ", "|",
+		`\.`, `\`, "NULL"} {
+		f.Add(s, s, s, s+"\n"+s, s, s, uint8(len(s)), int64(5), int64(-3), false)
 	}
-	f.Fuzz(func(
-		t *testing.T, alias, target, title, tags, owner string, n, at int64, disabled bool) {
+	f.Fuzz(func(t *testing.T, alias, target, title, tags, owner, domain string, forward uint8,
+		n, at int64, spelled bool) {
 		valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 		const year10000 = 253402300800
 		moment := func(at int64) time.Time { return time.Unix(at%year10000, 0).UTC() }
@@ -212,23 +239,32 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		rec := transfer.Record{
 			Link: link.Link{
-				Name:       link.Name(valid(alias)),
 				LongURL:    valid(target),
 				Title:      valid(title),
 				Owner:      valid(owner),
 				CreatedAt:  moment(at),
 				ExpiresAt:  moment(at / 2),
 				UpdatedAt:  moment(at / 3),
-				Disabled:   disabled,
+				Disabled:   n%2 == 0,
 				StatusCode: 307,
+				Forward:    link.Forward(forward) & (link.ForwardQuery | link.ForwardPath),
 			},
 			Total: clicks.Total{Clicks: max(0, n), Bots: max(0, -(n + 1)), Last: moment(at / 4)},
 		}
 		if tags != "" {
 			rec.Link.Tags = strings.Split(valid(tags), "\n")
 		}
+		alias = valid(alias)
+		rec.Link.Name = link.Name(alias)
+		d, _ := link.ParseDomain(domain)
+		rec.Domain = string(d)
+		written := rec
+		written.Link.Name = d.Name(link.Alias(alias))
+		if spelled || strings.Contains(alias, "@") { // in a name, it would begin a domain
+			written.Link.Name, written.Link.Spelling = d.Name("other"), link.Alias(alias)
+		}
 		for _, format := range []transfer.Format{transfer.NDJSON, transfer.CSV} {
-			file := write(t, format, rec, rec)
+			file := write(t, format, written, written)
 			got, want := read(t, format, file), rec
 			for i := range got {
 				got[i].Line = 0

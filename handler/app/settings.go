@@ -69,6 +69,9 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	who = r.text("DOMAINS_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners")
 	s.Functions.DomainsOwnersOnly = strings.EqualFold(who, "owners")
 	s.Functions.DomainHeader = r.header("DOMAIN_HEADER", "")
+	if s.Functions.DomainHeader == "Host" { // net/http keeps it apart
+		r.wrong("DOMAIN_HEADER", "must not be Host, which is read without this setting")
+	}
 	s.Functions.RawURLHeader = r.header("RAW_URL_HEADER", "")
 	s.Functions.HomeURL = r.fallback("HOME_URL", s.Functions.Rules, false)
 	s.Functions.UnknownURL = r.fallback("UNKNOWN_URL", s.Functions.Rules, true)
@@ -544,7 +547,10 @@ func (r *reader) domains(name string, base link.Base) map[link.Domain]link.Base 
 		r.wrong(name, fmt.Sprintf("may name %d hosts at most, not %d", maxDomains, len(spelled)))
 		return all
 	}
-	scheme, _, _ := strings.Cut(base.String(), "://")
+	scheme := "http" // if BaseUrl is wrong
+	if base != (link.Base{}) {
+		scheme, _, _ = strings.Cut(base.String(), "://")
+	}
 	for _, host := range spelled {
 		full := host
 		if !strings.Contains(host, "://") {
@@ -557,8 +563,8 @@ func (r *reader) domains(name string, base link.Base) map[link.Domain]link.Base 
 			r.wrong(name, fmt.Sprintf("must be hosts such as go.example or https://go.example, "+
 				"separated by commas, and %q is none", host))
 		case domain.Domain() == base.Domain():
-			r.wrong(name, fmt.Sprintf("must not have %q, which is the host of BaseUrl: that is the "+
-				"default domain", host))
+			r.wrong(name, fmt.Sprintf("must not have %q, which is the host of BaseUrl: that is "+
+				"the default domain", host))
 		case again:
 			r.wrong(name, fmt.Sprintf("has %q twice", host))
 		default:
@@ -575,13 +581,13 @@ var unsafeSchemes = []string{"javascript", "data", "vbscript", "file", "blob", "
 
 // schemes reads the schemes that links of owners may have besides http and https.
 func (r *reader) schemes(name string) (schemes []string) {
-	form := regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
-	for _, scheme := range r.list(name) {
-		scheme = strings.ToLower(scheme)
+	form := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+	for _, spelled := range r.list(name) {
+		scheme := strings.ToLower(spelled)
 		switch {
-		case !form.MatchString(scheme):
-			r.wrong(name, fmt.Sprintf("must be names of schemes such as mailto or tel, separated by "+
-				"commas and without colons, and %q is none", scheme))
+		case !form.MatchString(spelled):
+			r.wrong(name, fmt.Sprintf("must be names of schemes such as mailto or tel, "+
+				"separated by commas and without colons, and %q is none", spelled))
 		case slices.Contains(unsafeSchemes, scheme):
 			r.wrong(name, fmt.Sprintf("must not have %q, by which a link could attack who follows "+
 				"it", scheme))

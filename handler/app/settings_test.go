@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -87,6 +88,15 @@ func TestDefaultSettings(t *testing.T) {
 		c.Negative != time.Minute || c.Stale != time.Hour {
 		t.Errorf("cache: %+v", c)
 	}
+	if r := s.Functions.Rules; r.AnyCase || s.Storage.AnyCase || len(r.ExtraSchemes) != 0 ||
+		len(r.Domains) != 0 || s.Functions.DomainsOwnersOnly {
+		t.Errorf("rules: %+v, domains for owners only: %t", r, s.Functions.DomainsOwnersOnly)
+	}
+	if f := s.Functions; f.HomeURL != "" || f.UnknownURL != "" || f.GoneURL != "" ||
+		f.RawURLHeader != "" || f.DomainHeader != "" {
+		t.Errorf("fallbacks: %q, %q, %q, headers: %q, %q", f.HomeURL, f.UnknownURL, f.GoneURL,
+			f.RawURLHeader, f.DomainHeader)
+	}
 	if s.Functions.RedirectMaxAge != 0 || s.Functions.StrictTransport != 365*day ||
 		s.LogLevel != slog.LevelInfo || s.Telemetry != nil {
 		t.Errorf("%v, %v, %v", s.Functions.RedirectMaxAge, s.LogLevel, s.Telemetry)
@@ -124,6 +134,54 @@ func TestSettings(t *testing.T) {
 			}},
 		"no other hosts under the Core Tools": {pairs{"WEBSITE_HOSTNAME", "localhost:7071"},
 			func(s Settings) bool { return len(s.Functions.Rules.OtherHosts) == 0 }},
+		"any case": {pairs{"ALIAS_CASE", "Insensitive"},
+			func(s Settings) bool { return s.Functions.Rules.AnyCase && s.Storage.AnyCase }},
+		"case matters": {pairs{"ALIAS_CASE", "SENSITIVE"},
+			func(s Settings) bool { return !s.Functions.Rules.AnyCase && !s.Storage.AnyCase }},
+		"further schemes": {pairs{"EXTRA_SCHEMES", "mailto,Tel sms, x-y.z+1,, HTTPS,TEL"},
+			func(s Settings) bool {
+				return slices.Equal(s.Functions.Rules.ExtraSchemes,
+					[]string{"mailto", "tel", "sms", "x-y.z+1"})
+			}},
+		"domains": {pairs{"BaseUrl", "https://tiney.to/s", "DOMAINS", "Go.Example, bücher.example." +
+			",http://plain.example:80 HTTPS://ports.example:8443/ [2001:DB8::1]:8080 " +
+			"tiney.to:8080 192.0.2.1"},
+			func(s Settings) bool {
+				return slices.Equal(s.Functions.Rules.DomainsOf(), []link.Domain{"192.0.2.1",
+					"[2001:db8::1]:8080", "go.example", "plain.example", "ports.example:8443",
+					"tiney.to:8080", "xn--bcher-kva.example"}) &&
+					s.Functions.Rules.BaseOf("plain.example") == "http://plain.example:80" &&
+					s.Functions.Rules.BaseOf("xn--bcher-kva.example") ==
+						"https://xn--bcher-kva.example."
+			}},
+		"domains have the scheme of BaseUrl": {pairs{"DOMAINS", "go.example:7072"},
+			func(s Settings) bool {
+				return s.Functions.Rules.BaseOf("go.example:7072") == "http://go.example:7072"
+			}},
+		"most domains": {pairs{"DOMAINS", domainList(100)},
+			func(s Settings) bool { return len(s.Functions.Rules.Domains) == 100 }},
+		"domains for owners only": {pairs{"DOMAINS_ACCESS", "OWNERS"},
+			func(s Settings) bool {
+				return s.Functions.DomainsOwnersOnly && !s.Functions.OwnersOnly
+			}},
+		"domains for anyone": {pairs{"DOMAINS_ACCESS", "Anyone"},
+			func(s Settings) bool { return !s.Functions.DomainsOwnersOnly }},
+		"headers": {pairs{"DOMAIN_HEADER", "x-tiney-HOST", "RAW_URL_HEADER",
+			"X-WAWS-Unencoded-URL"},
+			func(s Settings) bool {
+				return s.Functions.DomainHeader == "X-Tiney-Host" &&
+					s.Functions.RawURLHeader == "X-Waws-Unencoded-Url"
+			}},
+		"fallbacks": {pairs{"DOMAINS", "go.example",
+			"HOME_URL", "https://example.com/?from={domain}",
+			"UNKNOWN_URL", "https://example.com/{domain}/{alias}?q={alias}#{alias}",
+			"GONE_URL", "HTTP://bücher.example:8080/gone"},
+			func(s Settings) bool {
+				f := s.Functions
+				return f.HomeURL == "https://example.com/?from={domain}" &&
+					f.UnknownURL == "https://example.com/{domain}/{alias}?q={alias}#{alias}" &&
+					f.GoneURL == "HTTP://bücher.example:8080/gone"
+			}},
 		"telemetry": {pairs{"APPLICATIONINSIGHTS_CONNECTION_STRING", insightsString},
 			func(s Settings) bool {
 				c := s.Telemetry
@@ -248,6 +306,15 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// domainList returns n different domains.
+func domainList(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "d%d.example,", i)
+	}
+	return b.String()
+}
+
 const ownKey = "32-characters-that-are-no-secret"
 
 // wrongSettings has a value for each setting that must not be accepted. It leaves out the
@@ -270,6 +337,15 @@ var wrongSettings = map[string]string{
 	"GC_PAGE_SIZE":                          "1001",
 	"BaseUrl":                               "tiney.to",
 	"OTHER_HOSTS":                           "go.example.com, other.example:8080",
+	"DOMAINS":                               "go.example/path",
+	"DOMAINS_ACCESS":                        "nobody",
+	"DOMAIN_HEADER":                         "X Tiney Host",
+	"EXTRA_SCHEMES":                         "mailto:",
+	"ALIAS_CASE":                            "lower",
+	"HOME_URL":                              "https://example.com/{alias}",
+	"UNKNOWN_URL":                           "https://{domain}/",
+	"GONE_URL":                              "ftp://example.com/",
+	"RAW_URL_HEADER":                        "X-Url:",
 	"DefaultTtlDays":                        "0",
 	"MaxTtlDays":                            "1.5",
 	"MAX_TTL_SECONDS":                       "59",
@@ -354,7 +430,8 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 	for name, longest := range map[string]int{
 		"KEYS_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,
-		"OIDC_ADMIN_ROLE": 200, "CLIENT_ADDRESS_HEADER": 100,
+		"OIDC_ADMIN_ROLE": 200, "CLIENT_ADDRESS_HEADER": 100, "RAW_URL_HEADER": 100,
+		"DOMAIN_HEADER": 100,
 	} {
 		for length, wrong := range map[int]bool{longest: false, longest + 1: true} {
 			_, err := ReadSettings(environment("OIDC_ISSUER", "https://login.example",
@@ -432,6 +509,95 @@ func TestWrongAccess(t *testing.T) {
 			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
 		} else if test.given[0] == "ADMIN_KEY" && strings.Contains(err.Error(), test.given[1]) {
 			t.Errorf("%s: a key is told: %v", name, err)
+		}
+	}
+}
+
+// TestWrongDestinations has further wrong settings of where links lead and of their domains, and
+// what the error must say about each.
+func TestWrongDestinations(t *testing.T) {
+	const hosts = `DOMAINS must be hosts such as go.example or https://go.example, separated by ` +
+		`commas, and %q is none`
+	const fallback = " must be a URL such as https://example.com/: The URL "
+	tests := map[string]struct {
+		given []string
+		want  string
+	}{
+		"too many domains": {pairs{"DOMAINS", domainList(101)},
+			"DOMAINS may name 100 hosts at most, not 101"},
+		"a domain twice": {pairs{"DOMAINS", "go.example,GO.example"},
+			`DOMAINS has "GO.example" twice`},
+		"a domain twice, with ports": {pairs{"DOMAINS", "go.example,http://go.example:443"},
+			`DOMAINS has "http://go.example:443" twice`},
+		"a domain twice, in punycode": {pairs{"DOMAINS", "bücher.example xn--bcher-kva.example."},
+			`DOMAINS has "xn--bcher-kva.example." twice`},
+		"the default domain": {pairs{"BaseUrl", "https://tiney.to/s", "DOMAINS",
+			"go.example,Tiney.TO:80"}, `DOMAINS must not have "Tiney.TO:80", which is the host of ` +
+			`BaseUrl: that is the default domain`},
+		"the default domain, with a port": {pairs{"DOMAINS", "localhost:7071"},
+			`DOMAINS must not have "localhost:7071"`},
+		"two wrong settings": {pairs{"BaseUrl", "tiney.to", "DOMAINS", "go.example"},
+			"BaseUrl must be a URL"},
+		"a header that is not kept": {pairs{"DOMAIN_HEADER", "host"},
+			"DOMAIN_HEADER must not be Host, which is read without this setting"},
+		"a header that is none": {pairs{"RAW_URL_HEADER", "X-Url, Y"},
+			"RAW_URL_HEADER must be the name of a header"},
+		"an unknown case": {pairs{"ALIAS_CASE", "true"},
+			`ALIAS_CASE must be sensitive or insensitive, not "true"`},
+		"unknown access": {pairs{"DOMAINS_ACCESS", "admins"},
+			`DOMAINS_ACCESS must be anyone or owners, not "admins"`},
+		"an alias at home": {pairs{"HOME_URL", "https://example.com/?{alias}"},
+			"HOME_URL may not have {alias}: no alias was asked for"},
+		"a fallback with a domain in its port": {pairs{"GONE_URL", "https://a.example:{domain}/"},
+			"GONE_URL may have {alias} and {domain} in its path, query or fragment only"},
+		"a fallback with an alias in its host": {pairs{"UNKNOWN_URL", "https://{alias}.example/"},
+			"UNKNOWN_URL may have {alias} and {domain} in its path, query or fragment only"},
+		"a fallback that is the service": {pairs{"HOME_URL", "http://localhost:8080/home"},
+			"HOME_URL" + fallback + "leads to the host of this URL shortener itself"},
+		"a fallback to a domain": {pairs{"DOMAINS", "go.example", "UNKNOWN_URL",
+			"https://GO.example:8080/"},
+			"UNKNOWN_URL" + fallback + "leads to the host of this URL shortener itself"},
+		"a fallback to another name of the service": {pairs{"OTHER_HOSTS", "edge.example",
+			"GONE_URL", "https://edge.example/{alias}"},
+			"GONE_URL" + fallback + "leads to the host of this URL shortener itself"},
+		"a fallback without a scheme": {pairs{"UNKNOWN_URL", "example.com/{alias}"},
+			"UNKNOWN_URL" + fallback + "must start with http:// or https://."},
+		"a fallback with another scheme": {pairs{"EXTRA_SCHEMES", "mailto", "GONE_URL",
+			"mailto:ann@example.com"},
+			"GONE_URL" + fallback + "must start with http:// or https://."},
+		"a fallback with an alias as scheme": {pairs{"UNKNOWN_URL", "{alias}://example.com/"},
+			"UNKNOWN_URL" + fallback + "must start with http:// or https://."},
+	}
+	for _, host := range []string{"go.example/s", "https://go.example/s/", "ftp://go.example",
+		"https://", "ann@go.example", "*.go.example", "go.example:0", "go.example:65536",
+		"go.example?", "go!.example", "::1", strings.Repeat("a.", 127) + "example"} {
+		tests["no domain: "+host] = struct {
+			given []string
+			want  string
+		}{pairs{"DOMAINS", "a.example," + host}, fmt.Sprintf(hosts, host)}
+	}
+	for _, scheme := range []string{"javascript", "data", "vbscript", "file", "blob", "about",
+		"filesystem", "view-source", "intent", "jar", "chrome", "resource", "ms-msdt", "search-ms",
+		"ms-officecmd", "ms-appinstaller", "JavaScript"} {
+		tests["the scheme "+scheme] = struct {
+			given []string
+			want  string
+		}{pairs{"EXTRA_SCHEMES", "mailto " + scheme}, fmt.Sprintf(
+			"EXTRA_SCHEMES must not have %q, by which a link could attack who follows it",
+			strings.ToLower(scheme))}
+	}
+	for _, scheme := range []string{"mailto:", "tel://", "1x", "-x", "a_b", "ä", "\u212atel",
+		"a;b"} {
+		tests["no scheme: "+scheme] = struct {
+			given []string
+			want  string
+		}{pairs{"EXTRA_SCHEMES", scheme}, "EXTRA_SCHEMES must be names of schemes such as mailto"}
+	}
+	for name, test := range tests {
+		_, err := ReadSettings(environment(test.given...))
+		if err == nil || !strings.Contains(err.Error(), test.want) ||
+			strings.Count(err.Error(), "\n") != 1 {
+			t.Errorf("%s: got %v, want one mistake: %s", name, err, test.want)
 		}
 	}
 }

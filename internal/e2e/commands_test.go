@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -126,6 +127,42 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 	s.DropTable(s.Owners)
 	s.wantRun(1, "", "the check is not complete: these tables do not exist: "+s.Owners+`\..*\n`,
 		"check")
+}
+
+// Links that one spelling leads to are listed where case does not matter, and are no damage.
+func TestCheckNamesCapitals(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	direct := emulator.ConnectionString()
+	if _, stderr, exit := s.runs(direct, "alias,longUrl,domain\n"+
+		"Docs,https://example.com/1,\n"+
+		"docs,https://example.com/2,\n"+
+		"mAIL,https://example.com/3,go.example\n"+
+		"plain-1,https://example.com/4,go.example\n", "import", "-format", "csv"); exit != 0 {
+		t.Fatal(stderr)
+	}
+	check := func(alias string) []string {
+		cmd, out, stderr := s.subcommand(direct, "check")
+		cmd.Env = append(cmd.Env, "ALIAS_CASE="+alias)
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %s%s", err, out, stderr)
+		}
+		return strings.Split(out.String(), "\n")
+	}
+	var capitals []string
+	for _, line := range check("insensitive") {
+		if name, is := strings.CutSuffix(line, " was made before ALIAS_CASE was insensitive, and "+
+			"is found in this spelling only."); is {
+			capitals = append(capitals, strings.TrimPrefix(name, "No damage: "))
+		}
+	}
+	slices.Sort(capitals)
+	if want := []string{"Docs", "mAIL@go.example"}; !slices.Equal(capitals, want) {
+		t.Errorf("%q are listed, want %q", capitals, want)
+	}
+	if out := strings.Join(check("sensitive"), "\n"); strings.Contains(out, "ALIAS_CASE") {
+		t.Errorf("where case matters: %s", out)
+	}
 }
 
 func TestSubcommandsWithoutStorage(t *testing.T) {

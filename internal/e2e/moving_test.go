@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +209,128 @@ func TestExportAndImportByCommand(t *testing.T) {
 	s.Put(s.Links, map[string]any{"PartitionKey": "da", "RowKey": "damaged"})
 	_, stderr, exit = s.runs(direct, "", "export")
 	expect("damaged", stderr, exit, "1 rows are no links", 1)
+}
+
+// Links of all domains, also of a retired one, move to another service and from domain to domain,
+// with what they forward and as their aliases are spelled.
+func TestDomainsMoveByFiles(t *testing.T) {
+	t.Parallel()
+	madeOrThere := regexp.MustCompile(`\d+ links were made, \d+ were there`)
+	run := func(s *site, exit int, stderr, domains, stdin string, args ...string) string {
+		t.Helper()
+		cmd, out, errs := s.subcommand(emulator.ConnectionString(), args...)
+		cmd.Env = append(cmd.Env, "ALIAS_CASE=insensitive", "DOMAINS="+domains)
+		cmd.Stdin = strings.NewReader(stdin)
+		if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		// On a busy machine the response to an insert may be lost. Then the link is there at the
+		// next try.
+		said := madeOrThere.ReplaceAllStringFunc(errs.String(), func(counts string) string {
+			var made, there int
+			fmt.Sscanf(counts, "%d links were made, %d", &made, &there)
+			return fmt.Sprintf("%d links are there", made+there)
+		})
+		if got := cmd.ProcessState.ExitCode(); got != exit || !strings.HasSuffix(said, stderr) {
+			t.Fatalf("%v: exit %d, %q, want %q", args, got, said, stderr)
+		}
+		return out.String()
+	}
+	// one is what is left of both.
+	const both, one = "go.example,http://old.example:8080", "go.example"
+	lines := `{"alias":"Docs","longUrl":"https://example.com/1","owner":"ann","forward":["path"]}
+{"alias":"DOCS","longUrl":"https://example.com/1"}
+{"alias":"dOCS","longUrl":"https://example.com/2","domain":"tiney.to"}
+{"alias":"docs","longUrl":"https://example.com/1","domain":"GO.example","owner":"ann"}
+{"alias":"Docs","longUrl":"https://example.com/4","domain":"old.example:8080","clicks":7,` +
+		`"expiresAtUtc":"2999-01-02T03:04:05Z","forward":["query","path"]}
+{"alias":"x","longUrl":"https://example.com/5","domain":"no.example/x"}
+{"alias":"x","longUrl":"https://old.example/","domain":"go.example"}
+`
+	const n = 120 // more than are exported at a time
+	for i := range n {
+		lines += fmt.Sprintf(`{"alias":"m%d","longUrl":"https://example.com/%d",`+
+			`"domain":"go.example","createdAtUtc":"2020-01-02T03:04:05Z"}`+"\n", i, i)
+	}
+	s := newSite(t)
+	run(s, 1, `line 3: dOCS: This alias is taken: There is a link with this alias, or there was `+
+		`one not long ago. Choose another one.
+line 6: x: Invalid domain: This service has no such domain. `+
+		`It has: tiney.to, go.example, old.example:8080.
+line 7: x@go.example: This URL cannot be shortened: The URL leads to the host of this URL `+
+		`shortener itself; send the URL that the link should lead to.
+124 links are there, 3 were refused
+`, both, lines, "import")
+	s.WantNoLeak()
+
+	// The retired domain keeps its links.
+	exported := run(s, 0, "123 links were exported.\n", one, "", "export")
+	for _, want := range []string{
+		`{"alias":"Docs","shortUrl":"https://tiney.to/Docs",`,
+		`"domain":null,"forward":["path"]}`,
+		`{"alias":"docs","shortUrl":"https://go.example/docs",`,
+		`"domain":"go.example","forward":[]}`,
+		`{"alias":"Docs","shortUrl":"https://old.example:8080/Docs",`,
+		`"clicks":7,"bots":0,"lastClickAtUtc":null,"domain":"old.example:8080",` +
+			`"forward":["query","path"]}`,
+	} {
+		if !strings.Contains(exported, want) {
+			t.Errorf("exported %.2000s, without %s", exported, want)
+		}
+	}
+	asCSV := run(s, 0, "123 links were exported.\n", one, "", "export", "-format", "csv")
+	var other *site
+	for format, text := range map[string]string{"ndjson": exported, "csv": asCSV} {
+		other = newSite(t)
+		run(other, 0, "123 links would be made, 0 were there, 0 would be refused.\n", one, text,
+			"import", "-dry-run", "-format", format)
+		for range 2 {
+			run(other, 0, "123 links are there, 0 were refused.\n", one, text, "import", "-format",
+				format)
+		}
+		if again := run(other, 0, "", one, "", "export", "-format", format); again != text {
+			t.Errorf("%s: an export of what was imported differs:\n%.2000s", format, again)
+		}
+		other.WantNoLeak()
+	}
+
+	// Links move to another domain. The former ones stay.
+	var retired string
+	for line := range strings.Lines(exported) {
+		if strings.Contains(line, `"domain":"old.example:8080"`) {
+			retired += line
+		}
+	}
+	run(other, 2, "", one, retired, "import", "-domain", "old.example:8080")
+	run(other, 1, `line 1: Docs@go.example: This alias is taken: There is a link with this `+
+		`alias, or there was one not long ago. Choose another one.
+0 links are there, 1 were refused
+`, one, retired, "import", "-domain", "go.example")
+	run(other, 0, "1 links are there, 0 were refused.\n", one+",new.example",
+		retired, "import", "-domain", "New.Example")
+	run(other, 0, "1 links are there, 0 were refused.\n", one+",new.example",
+		strings.ReplaceAll(retired, "Docs", "Back"), "import", "-domain", "tiney.to")
+	other.WantNoLeak()
+
+	p := other.standalone(emulator.ConnectionString(), "DOMAINS=go.example,new.example",
+		"ALIAS_CASE=insensitive")
+	awaitReady(t, p.url)
+	for _, want := range []struct{ host, path, location string }{
+		{"tiney.to", "/dOcs?q", "https://example.com/1"},
+		{"tiney.to", "/bACK?q", "https://example.com/4?q"},
+		{"go.example", "/DOCS?q", "https://example.com/1"},
+		{"GO.example:443", "/m119", "https://example.com/119"},
+		{"new.example", "/docs?q", "https://example.com/4?q"},
+		{"old.example:8080", "/docs", "https://example.com/1"}, // the default domain's
+		{"tiney.to", "/m119", ""},
+	} {
+		got := get(t, p.url+want.path, "Host", want.host)
+		if got.Header.Get("Location") != want.location || (got.Status == 302) != (want.location !=
+			"") {
+			t.Errorf("%s%s: got %d, %q, want %q", want.host, want.path, got.Status,
+				got.Header.Get("Location"), want.location)
+		}
+	}
 }
 
 // An import is killed, or stopped by Ctrl-C, at some storage call, and run again. The result is the

@@ -377,7 +377,10 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 	make func(link.Link) link.Link) (done []link.Imported) {
 	for _, l := range links {
 		err := f.call()
-		there, ok := f.links[l.Name]
+		there, ok := f.links[l.Name.Domain().Name(l.Alias())]
+		if !ok {
+			there, ok = f.links[l.Name]
+		}
 		switch {
 		case err != nil:
 			done = append(done, link.Imported{Err: err})

@@ -165,8 +165,8 @@ func TestForm(t *testing.T) {
 		"application/x-www-form-urlencoded"), 413, "body-too-large", "")
 }
 
-// The home page of another domain makes links of that domain, the page of an unknown alias offers to
-// make it in its domain, and people sign in at the default domain.
+// The home page of another domain makes links of that domain. The page of an unknown alias offers to
+// make it in its domain. People sign in at the default domain.
 func TestPagesOfDomains(t *testing.T) {
 	other, err := link.ParseBase("https://go.example")
 	if err != nil {
@@ -177,7 +177,8 @@ func TestPagesOfDomains(t *testing.T) {
 		c.Rules.ExtraSchemes = []string{"mailto", "tel"}
 	})
 	const form, html = "application/x-www-form-urlencoded", "text/html"
-	w := r.do("POST", "/", "longUrl=example.com&alias=mine", "Content-Type", form, "Host", "go.example")
+	w := r.do("POST", "/", "longUrl=example.com&alias=mine", "Content-Type", form, "Host",
+		"go.example")
 	wantPage(t, w)
 	if l, err := r.fake.Read(t.Context(), "mine@go.example"); err != nil || w.Code != 201 ||
 		l.LongURL != "https://example.com" ||
@@ -190,7 +191,7 @@ func TestPagesOfDomains(t *testing.T) {
 		{"go.example", "/", `data-domain="go.example" data-main="https://tiney.to"`},
 		{"tiney.to", "/mine", `href="./manage#/new?alias=mine">Make this link`},
 		{"go.example", "/nobody",
-			`href="https://tiney.to/manage#/new?alias=nobody&amp;domain=go.example">Make this link`},
+			`href="https://tiney.to/manage#/new?alias=nobody&amp;domain=go.example">Make this`},
 		{"go.example", "/no.alias", ` hidden>Make this link`},
 		{"tiney.to", "/mine+", ` hidden>Make this link`},
 		{"go.example", "/mine+", `src="./api/links/mine@go.example/qr"`},

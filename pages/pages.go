@@ -329,8 +329,8 @@ func Preview(escapedPath string, l Link) []byte {
 		expires = date(l.Expires)
 	}
 	return layout(root, "Preview of "+bare(l.ShortURL), noIndex,
-		fill(previewFile, "Root", root, "Alias", l.Alias, "Name", l.Name, "Asked", l.Asked, "ShortText", bare(l.ShortURL), "Before", before, "Host",
-			host, "After", after,
+		fill(previewFile, "Root", root, "Alias", l.Alias, "Name", l.Name, "Asked", l.Asked,
+			"ShortText", bare(l.ShortURL), "Before", before, "Host", host, "After", after,
 			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated",
 			hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
 }
@@ -369,7 +369,8 @@ func Problem(escapedPath string, status int, title, detail string, offer Offer) 
 	again := slices.Contains([]int{429, 503}, status)
 	return layout(root, title, noIndex,
 		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail",
-			detail, "Start", start, "Query", query.Encode(), "HideOffer", hidden(offer.Alias == ""), "HideAgain", hidden(!again)))
+			detail, "Start", start, "Query", query.Encode(),
+			"HideOffer", hidden(offer.Alias == ""), "HideAgain", hidden(!again)))
 }
 
 // date returns a time in UTC, as a text for people whose time zone is not known.

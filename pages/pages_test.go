@@ -42,8 +42,9 @@ func all(text string) map[string][]byte {
 			LongURL: text}),
 		"manage": site.Manage("/manage/", text, text),
 		"404":    Problem("/a/b", 404, text, text, Offer{}),
-		"offer":  Problem("/abc", 404, text, text, Offer{Alias: "abc", Domain: text, Main: "https://tiney.to"}),
-		"503":    Problem("/abc", 503, text, text, Offer{}),
+		"offer": Problem("/abc", 404, text, text, Offer{Alias: "abc", Domain: text,
+			Main: "https://tiney.to"}),
+		"503": Problem("/abc", 503, text, text, Offer{}),
 	}
 }
 

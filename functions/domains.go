@@ -10,6 +10,7 @@ import (
 
 	"tiney/access"
 	"tiney/link"
+	"tiney/pages"
 )
 
 // domainOf returns the domain that a request is for. It is the default domain if the request names
@@ -94,10 +95,10 @@ func splitPath(raw string) (first, rest string) {
 	return first, rest
 }
 
-// target returns where a request for a link leads. first is the first segment of its path, and rest
-// what follows it. Errors: link.ErrNotFound if the link does not forward the rest; tooLongProblem.
-func (s *service) target(r *http.Request, l link.Link, first, rest string) (string, error) {
-	query := r.URL.RawQuery
+// sent returns the rest of a path and the query that a request for a link came with. first is the
+// first segment of the request's path here, and rest what follows it.
+func (s *service) sent(r *http.Request, l link.Link, first, rest string) (_, query string) {
+	query = r.URL.RawQuery
 	if l.Forward != 0 && s.hosted && s.RawURLHeader != "" {
 		// A Functions host changes paths and queries. The platform's front end gives them as they
 		// came.
@@ -108,6 +109,12 @@ func (s *service) target(r *http.Request, l link.Link, first, rest string) (stri
 			}
 		}
 	}
+	return rest, query
+}
+
+// target returns where a request for a link leads that came with this rest and query. Errors:
+// link.ErrNotFound if the link does not forward the rest; tooLongProblem.
+func target(l link.Link, rest, query string) (string, error) {
 	to, ok := l.Target(rest, query)
 	switch {
 	case !ok:
@@ -137,10 +144,9 @@ func (s *service) unknown(
 	p := s.notFound()
 	if rest == "" {
 		offer := *p
-		offer.offer = "manage#/new?alias=" + string(a)
+		offer.offer = pages.Offer{Alias: string(a)}
 		if d != "" {
-			offer.offer = s.Rules.Base.String() + "/" + offer.offer + "&domain=" +
-				url.QueryEscape(string(d))
+			offer.offer.Domain, offer.offer.Main = string(d), s.Rules.Base.String()
 		}
 		p = &offer
 	}

@@ -114,7 +114,8 @@ func New(c Config) (http.Handler, error) {
 	s := &service{
 		Config: c,
 		hosted: c.HostAddress != "",
-		site: pages.Site{Base: c.Rules.Base.String(), OwnersOnly: c.OwnersOnly,
+		site: pages.Site{Base: c.Rules.Base.String(), Default: string(c.Rules.DomainName("")),
+			Schemes: strings.Join(c.Rules.ExtraSchemes, " "), OwnersOnly: c.OwnersOnly,
 			DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
 			Keep: c.DeletedKeep},
 		document: newDocument(c.Rules.Base, c.Version),

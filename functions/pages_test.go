@@ -165,6 +165,50 @@ func TestForm(t *testing.T) {
 		"application/x-www-form-urlencoded"), 413, "body-too-large", "")
 }
 
+// The home page of another domain makes links of that domain. The page of an unknown alias offers to
+// make it in its domain. People sign in at the default domain.
+func TestPagesOfDomains(t *testing.T) {
+	other, err := link.ParseBase("https://go.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, func(c *functions.Config) {
+		c.Rules.Domains = map[link.Domain]link.Base{"go.example": other}
+		c.Rules.ExtraSchemes = []string{"mailto", "tel"}
+	})
+	const form, html = "application/x-www-form-urlencoded", "text/html"
+	w := r.do("POST", "/", "longUrl=example.com&alias=mine", "Content-Type", form, "Host",
+		"go.example")
+	wantPage(t, w)
+	if l, err := r.fake.Read(t.Context(), "mine@go.example"); err != nil || w.Code != 201 ||
+		l.LongURL != "https://example.com" ||
+		!strings.Contains(w.Body.String(), `src="api/links/mine@go.example/qr"`) {
+		t.Errorf("the form makes %+v (%v): %d %s", l, err, w.Code, w.Body)
+	}
+	for _, test := range []struct{ host, target, want string }{
+		{"tiney.to", "/", `data-default="tiney.to" data-domain="" data-main="" ` +
+			`data-schemes="mailto tel"`},
+		{"go.example", "/", `data-domain="go.example" data-main="https://tiney.to"`},
+		{"tiney.to", "/mine", `href="./manage#/new?alias=mine">Make this link`},
+		{"go.example", "/nobody",
+			`href="https://tiney.to/manage#/new?alias=nobody&amp;domain=go.example">Make this`},
+		{"go.example", "/no.alias", ` hidden>Make this link`},
+		{"tiney.to", "/mine+", ` hidden>Make this link`},
+		{"go.example", "/mine+", `src="./api/links/mine@go.example/qr"`},
+		{"tiney.to", "/manage", `data-default="tiney.to" data-schemes="mailto tel"`},
+	} {
+		w := r.get(test.target, "Host", test.host, "Accept", html)
+		wantPage(t, w)
+		if !strings.Contains(w.Body.String(), test.want) {
+			t.Errorf("%s%s lacks %s: %s", test.host, test.target, test.want, w.Body)
+		}
+	}
+	w = r.get("/manage", "Host", "go.example")
+	if to := w.Header().Get("Location"); w.Code != 302 || to != "https://tiney.to/manage" {
+		t.Errorf("its /manage is %d %s", w.Code, to)
+	}
+}
+
 // No other website can make links through the browsers of its visitors. Our own form and programs
 // can make links.
 func TestFormsOfOtherWebsites(t *testing.T) {

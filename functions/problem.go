@@ -13,6 +13,7 @@ import (
 
 	"tiney/access"
 	"tiney/link"
+	"tiney/pages"
 )
 
 // problem is an error response as in RFC 9457. It is also an error, so that functions can return
@@ -25,7 +26,7 @@ type problem struct {
 	Field  string `json:"field,omitempty"` // the wrong field of the body or query parameter
 
 	page   string      // replaces the detail on a page, if not ""
-	offer  string      // if not "", where a page offers to make the link that is not there
+	offer  pages.Offer // the link that is not there, if a page offers to make it
 	form   []byte      // if not nil, the response: the page with the form that was sent
 	header http.Header // further headers of the response
 }

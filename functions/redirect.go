@@ -14,6 +14,7 @@ import (
 	"tiney/access"
 	"tiney/clicks"
 	"tiney/link"
+	"tiney/pages"
 )
 
 // redirect handles GET and HEAD /{alias}, and /{alias}+, the preview. More of a path may follow,
@@ -74,7 +75,8 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	to := link.Location(l.LongURL)
 	if rest != "" || l.Forward != 0 {
-		if to, err = s.target(r, l, name, rest); errors.Is(err, link.ErrNotFound) {
+		sent, query := s.sent(r, l, name, rest)
+		if to, err = target(l, sent, query); errors.Is(err, link.ErrNotFound) {
 			if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
 				return err
 			}
@@ -189,7 +191,8 @@ func (s *service) preview(
 	if err := s.gone(ctx, l, s.Now()); err != nil {
 		return err
 	}
-	if l.LongURL, err = s.target(r, l, alias+"+", rest); errors.Is(err, link.ErrNotFound) {
+	rest, query := s.sent(r, l, alias+"+", rest)
+	if l.LongURL, err = target(l, rest, query); errors.Is(err, link.ErrNotFound) {
 		if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
 			return err
 		}
@@ -199,7 +202,12 @@ func (s *service) preview(
 	}
 	w.Header().Set("Vary", "Accept")
 	if prefers(r.Header, "text/html") {
-		writePage(w, http.StatusOK, s.site.Preview(s.linkOnPage(l)))
+		lv := s.linkOnPage(l)
+		if lv.Asked = rest; l.Forward&link.ForwardQuery != 0 && query != "" {
+			lv.Asked += "?" + query
+		}
+		lv.Asked = link.Location(lv.Asked) // in ASCII
+		writePage(w, http.StatusOK, pages.Preview(r.URL.EscapedPath(), lv))
 		return nil
 	}
 	setHeaders(w, "application/json")

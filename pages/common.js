@@ -4,6 +4,15 @@
 // The service's own URL, with any path that a proxy in front puts before its paths.
 const root = new URL("../", import.meta.url);
 
+// What the page knows of domains: the name of the default one, and, on the page of another one, the
+// name of that and the URL of the default one. schemes are those that owners may use besides http.
+export const { default: defaultDomain, domain, main, schemes } = document.querySelector("main").dataset;
+
+// nameOf returns the name of a link in paths. isName matches such names.
+export const nameOf = ({ alias, domain }) => (domain && domain !== defaultDomain ? `${alias}@${domain}` : alias);
+export const isName = /^[\w-]{1,32}(@[a-z0-9._:[\]-]{1,259})?$/;
+export const isToken = /^tnc_\w{43}$/;
+
 // byId returns the element with this id.
 export const byId = (id) => document.getElementById(id);
 
@@ -76,10 +85,13 @@ export function madeHere() {
     kept = JSON.parse(localStorage.getItem(keptAt) ?? "[]");
   } catch { /* kept stays as it is */ }
   if (!Array.isArray(kept)) kept = [];
-  return kept = kept.filter((l) => l && /^[\w-]{1,32}$/.test(l.alias) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
-    (!l.claimToken || /^tnc_\w{43}$/.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()) &&
+  return kept = kept.filter((l) => l && isName.test(nameOf(l)) && /^https?:/.test(l.shortUrl) && typeof l.longUrl === "string" &&
+    (!l.claimToken || isToken.test(l.claimToken)) && (!l.expiresAtUtc || Date.parse(l.expiresAtUtc) > Date.now()) &&
     (!l.deletedAtUtc || Date.parse(l.deletedAtUtc) + restorable > Date.now()));
 }
+
+// claimable returns those of the links that can be taken over.
+export const claimable = (links) => links.filter((l) => l.claimToken && !l.deletedAtUtc);
 
 export function keepMade(links) {
   kept = links.slice(0, most);
@@ -138,5 +150,6 @@ export const until = (expiresAtUtc) => (expiresAtUtc ? `Until ${time(expiresAtUt
 export const bare = (url) => url.replace(/^https?:\/\//, "");
 
 // complete returns a typed URL as browsers complete it: with https, unless it has a scheme. A name
-// before a port is not a scheme.
-export const complete = (url) => (/^[a-z][a-z0-9+.-]*:(?!\d)/i.test(url) ? url : `https://${url}`);
+// before a port is not a scheme, unless owners may use it as one.
+export const complete = (url) => (/^[a-z][a-z0-9+.-]*:(?!\d)/i.test(url) || schemes.split(" ").some((one) => one && url.toLowerCase().startsWith(`${one}:`))
+  ? url : `https://${url}`);

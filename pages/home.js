@@ -1,21 +1,23 @@
-import { bare, busy, byId, call, complete, copy, credential, isBusy, keepMade, keptAt, madeHere, most, say, until } from "./common.js";
+import { bare, busy, byId, call, claimable, complete, copy, credential, defaultDomain, domain, isBusy, keepMade, keptAt, madeHere, main, most, nameOf, say, until } from "./common.js";
 
 const form = byId("form");
 const fields = { longUrl: "url", alias: "alias", expiresInSeconds: "life" };
 const button = byId("shorten");
 
-// keep puts a link first. It keeps what else is known about the link, such as its claim token.
-function keep(link) {
+// keep puts a link first. It keeps what else is known about the link, such as its claim token, and no
+// name of the default domain, because that may get another one.
+function keep({ domain, ...link }) {
+  if (domain !== defaultDomain) link.domain = domain;
   const links = madeHere();
-  const known = links.find((l) => l.alias === link.alias);
+  const known = links.find((l) => nameOf(l) === nameOf(link));
   keepMade([{ ...known, ...link }, ...links.filter((l) => l !== known)]);
 }
 
 // mark notes when a link was deleted, or null if it is not.
-const mark = (alias, deletedAtUtc) =>
-  keepMade(madeHere().map((l) => (l.alias === alias ? { ...l, deletedAtUtc } : l)));
+const mark = (name, deletedAtUtc) =>
+  keepMade(madeHere().map((l) => (nameOf(l) === name ? { ...l, deletedAtUtc } : l)));
 
-const forget = (alias) => keepMade(madeHere().filter((l) => l.alias !== alias));
+const forget = (name) => keepMade(madeHere().filter((l) => nameOf(l) !== name));
 
 // How many links are listed until somebody asks for all.
 let shown = 10;
@@ -24,7 +26,7 @@ function list() {
   const links = madeHere();
   byId("links").replaceChildren(...links.slice(0, shown).map(row));
   byId("empty").hidden = links.length > 0;
-  byId("claim").hidden = credential() || !links.some((link) => link.claimToken && !link.deletedAtUtc);
+  byId("claim").hidden = credential() || !claimable(links).length;
   byId("more").hidden = links.length <= shown;
   byId("more").textContent = `Show all ${links.length}`;
 }
@@ -32,12 +34,12 @@ function list() {
 function row(link) {
   const li = byId("row").content.firstElementChild.cloneNode(true);
   const part = (name) => li.querySelector(`[data-part="${name}"]`);
-  const name = bare(link.shortUrl);
-  part("short").textContent = name;
+  const [name, path] = [nameOf(link), `api/links/${nameOf(link)}`];
+  part("short").textContent = bare(link.shortUrl);
   part("short").href = link.shortUrl;
   part("long").textContent = part("long").title = link.longUrl;
   part("copy").addEventListener("click", () => copy(link.shortUrl));
-  for (const action of ["copy", "delete", "undo"]) part(action).setAttribute("aria-label", `${part(action).textContent} ${name}`);
+  for (const action of ["copy", "delete", "undo"]) part(action).setAttribute("aria-label", `${part(action).textContent} ${bare(link.shortUrl)}`);
   const token = () => link.claimToken || credential();
 
   function state(deleted, forGood = false) {
@@ -62,7 +64,7 @@ function row(link) {
         part("problem").textContent = problem.message;
         return false;
       }
-      forget(link.alias);
+      forget(name);
       state(true, true);
       part("short").focus();
       return false;
@@ -71,16 +73,16 @@ function row(link) {
     }
   }
   part("delete").addEventListener("click", async () => {
-    if (!await act(part("delete"), "DELETE", `api/links/${link.alias}`)) return;
-    mark(link.alias, new Date().toISOString());
+    if (!await act(part("delete"), "DELETE", path)) return;
+    mark(name, new Date().toISOString());
     state(true);
     part("undo").focus();
     say("Deleted");
-    if (byId("result").dataset.alias === link.alias) byId("result").hidden = true;
+    if (byId("result").dataset.alias === name) byId("result").hidden = true;
   });
   part("undo").addEventListener("click", async () => {
-    if (!await act(part("undo"), "POST", `api/links/${link.alias}/restore`)) return;
-    mark(link.alias, null);
+    if (!await act(part("undo"), "POST", `${path}/restore`)) return;
+    mark(name, null);
     state(false);
     part("delete").focus();
     say("It is back");
@@ -89,7 +91,7 @@ function row(link) {
 }
 
 function show(link, isNew) {
-  const qr = `api/links/${link.alias}/qr`;
+  const qr = `api/links/${nameOf(link)}/qr`;
   byId("result-title").textContent = isNew ? "Your short link" : "This URL had a link already";
   byId("short").textContent = bare(link.shortUrl);
   byId("short").href = link.shortUrl;
@@ -101,7 +103,7 @@ function show(link, isNew) {
   byId("png").href = `${qr}?size=1200&format=png`;
   byId("svg").download = `${link.alias}.svg`;
   byId("png").download = `${link.alias}.png`;
-  byId("result").dataset.alias = link.alias;
+  byId("result").dataset.alias = nameOf(link);
   byId("result").hidden = false;
   offer();
 }
@@ -152,12 +154,13 @@ form.addEventListener("submit", async (event) => {
   if (!url) return fail({ field: "longUrl", message: "Paste the long URL here first." });
   const longUrl = complete(url);
   const body = { longUrl };
+  if (domain) body.domain = domain;
   if (alias) body.alias = alias;
   if (seconds) body.expiresInSeconds = Number(seconds);
   // The token proves that the link belongs to this browser. Without it, the link would be marked as
   // shared with others.
   const token = credential()
-    ?? madeHere().find((l) => l.longUrl === longUrl && l.claimToken && !l.deletedAtUtc)?.claimToken;
+    ?? claimable(madeHere()).find((l) => l.longUrl === longUrl)?.claimToken;
   busy(button, true);
   try {
     const { status, body: link } = await call("POST", "api/shorten", { body, token, has: "shortUrl" });
@@ -183,6 +186,16 @@ byId("more").addEventListener("click", () => {
   shown = most;
   list();
   byId("links").children[first].querySelector("a").focus();
+});
+// People sign in at the default domain. A click on a link there takes the claim tokens of this page
+// along, in the fragment, which is sent to no server. Before the click the link does not have them:
+// people may copy its address.
+if (main) document.addEventListener("click", ({ target }) => {
+  const a = target.closest("a");
+  if (a?.href !== byId("account").href) return;
+  const tokens = claimable(madeHere()).map((link) => [nameOf(link), link.claimToken]);
+  a.href = `${main}/manage${tokens.length ? `#/claims?${new URLSearchParams(tokens)}` : ""}`;
+  setTimeout(() => { a.href = "manage"; });
 });
 window.addEventListener("storage", (event) => { if (event.key === keptAt) list(); });
 // The browser may have kept this page and show it again, with an old list.

@@ -1,24 +1,25 @@
 // One link: what it is, its edits, and the form for a new one.
 
-import { bare, byId, complete, copy, say, time } from "./common.js";
+import { bare, byId, complete, copy, nameOf, say, time } from "./common.js";
 import { changed } from "./list.js";
 import { act, badge, blame, clear, el, fromField, later, stateOf, toField, wrong } from "./parts.js";
-import { api, me, session } from "./session.js";
+import { api, domains, me, session } from "./session.js";
 
 const form = byId("form");
 const fields = form.elements;
-const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", disabled: "Disabled", deletedAtUtc: "Deleted" };
+const forwards = [...form.querySelectorAll("fieldset input")];
+const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", forward: "Appended", disabled: "Disabled", deletedAtUtc: "Deleted" };
 
-let shown = null; // alias of the shown link; "": the form for a new one; "*": all links; null: another view
+let shown = null; // name of the shown link; "": the form for a new one; "*": all links; null: another view
 let link = null; // as the API returned it; null: a new link, or not read yet
 let etag = "";
 let tags = [];
 let base = {}; // the values with which those in the form are compared
 let stats; // the module of statistics, once a link was shown
-const drafts = new Map(); // unsaved values for links that are not shown, by alias
+const drafts = new Map(session.draft()); // unsaved values for links that are not shown, by name
 
-const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode) });
-const blank = { longUrl: "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302" };
+const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), forward: l.forward });
+const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", forward: [] };
 
 // differing returns the values that differ from others.
 const differing = (values, others) => Object.fromEntries(
@@ -26,7 +27,8 @@ const differing = (values, others) => Object.fromEntries(
 
 // entered returns the values of the form. A text in the field for tags is not a tag yet.
 const entered = () => Object.fromEntries(
-  Object.keys(base).map((name) => [name, name === "tags" ? tags : fields[name].value.trim()]));
+  Object.keys(base).map((name) => [name, name === "tags" ? tags
+    : name === "forward" ? forwards.filter((box) => box.checked).map((box) => box.value) : fields[name].value.trim()]));
 
 // typed returns the values of the form that differ from the link's.
 const typed = () => differing(entered(), base);
@@ -37,12 +39,17 @@ const unsaved = () => Object.keys(typed()).length > 0 || byId("new-tag").value.t
 function fill(values) {
   for (const [name, value] of Object.entries(differing(values, entered()))) {
     if (name === "tags") setTags(value);
+    else if (name === "forward") for (const box of forwards) box.checked = value.includes(box.value);
     else fields[name].value = value;
   }
   offerDiscard();
 }
 
-const offerDiscard = () => { byId("discard").hidden = !unsaved(); };
+function offerDiscard() {
+  byId("discard").hidden = !unsaved();
+  const at = domains.find(({ domain }) => domain === fields.domain.value);
+  if (at) byId("prefix").textContent = `${bare(at.baseUrl)}/`;
+}
 
 function setTags(all) {
   tags = all;
@@ -63,8 +70,8 @@ function addTags() {
   offerDiscard();
 }
 
-const keepDraft = (alias, values) =>
-  (Object.keys(values).length ? drafts.set(alias, values) : drafts.delete(alias));
+const keepDraft = (name, values) =>
+  (Object.keys(values).length ? drafts.set(name, values) : drafts.delete(name));
 
 // keepTyped stores what is typed as a draft.
 function keepTyped() {
@@ -85,12 +92,10 @@ session.draft = () => {
   return [...drafts];
 };
 
-// restoreDrafts restores what session.draft returned.
-export const restoreDrafts = (all) => all?.forEach(([alias, values]) => drafts.set(alias, values));
-
 const hide = (...ids) => ids.forEach((id) => { byId(id).hidden = true; });
 
-export function showNew() {
+// showNew shows the form for a new link. The address may fill it in; then it counts as typed.
+export function showNew(_, query) {
   shown = "";
   link = null;
   base = blank;
@@ -99,6 +104,11 @@ export function showNew() {
   byId("save").textContent = "Make the link";
   byId("form-title").hidden = true;
   openForm();
+  const { alias, domain } = Object.fromEntries(query);
+  history.replaceState(null, "", "#/new"); // or else going back would fill it in again
+  if (alias) fill({ ...entered(), alias, domain: blank.domain });
+  if (domain && domains.some((one) => one.domain === domain)) fill({ ...entered(), domain });
+  else if (domain) wrong("form-problem", { title: "No such domain", detail: `No links of ${domain} are made here.` });
 }
 
 function openForm() {
@@ -107,17 +117,18 @@ function openForm() {
   clear(form);
   if (!link) for (const field of fields) field.disabled = field.readOnly = false;
   byId("alias-field").hidden = link !== null;
+  byId("domain-field").hidden = link !== null || domains.length < 2;
   form.reset(); // clears what fill would leave there: half a date, and half a tag
   fill({ ...base, ...drafts.get(shown) });
   drafts.delete(shown);
   form.hidden = false;
 }
 
-export async function showLink(alias) {
-  shown = alias;
+export async function showLink(name) {
+  shown = name;
   link = null;
   hide("link-card", "stats", "form");
-  byId("link-title").textContent = alias;
+  byId("link-title").textContent = name;
   byId("form-title").textContent = "Edit";
   byId("form-title").hidden = false;
   byId("save").textContent = "Save";
@@ -125,17 +136,19 @@ export async function showLink(alias) {
   byId("link-wait").hidden = false;
   const loading = later(import("./stats.js"), "stats-problem");
   try {
-    await read(alias);
-    if (shown !== alias) return;
+    const response = await get(name);
+    if (shown !== name) return;
+    shown = name = nameOf(response.body); // the address may spell it in another way
+    show(response);
     base = valuesOf(link);
     openForm();
     byId("stats").hidden = false;
     stats = await loading;
-    if (shown === alias) stats?.showStats(link);
+    if (shown === name) stats?.showStats(link);
   } catch (problem) {
-    if (shown === alias) wrong("link-problem", problem, problem.status === 404 || problem.status === 403 ? null : () => showLink(alias));
+    if (shown === name) wrong("link-problem", problem, problem.status === 404 || problem.status === 403 ? null : () => showLink(name));
   } finally {
-    if (shown === alias) byId("link-wait").hidden = true;
+    if (shown === name) byId("link-wait").hidden = true;
   }
 }
 
@@ -150,13 +163,8 @@ export async function showAll() {
   if (shown === "*") stats?.showStats({});
 }
 
-const get = (alias) => api("GET", `api/links/${alias}`, { has: "shortUrl" });
-
-// read reads a link from the API, and shows it.
-async function read(alias) {
-  const response = await get(alias);
-  if (shown === alias) show(response);
-}
+const pathOf = (name) => `api/links/${name}`;
+const get = (name) => api("GET", pathOf(name), { has: "shortUrl" });
 
 function show({ headers, body }) {
   link = body;
@@ -173,32 +181,33 @@ function show({ headers, body }) {
   byId("link-about").textContent = [link.createdAtUtc && `Created ${time(link.createdAtUtc)}`,
     link.updatedAtUtc && `edited ${time(link.updatedAtUtc)}`,
     gone ? `deleted ${time(link.deletedAtUtc)}` : link.expiresAtUtc ? `${state === "expired" ? "expired" : "expires"} ${time(link.expiresAtUtc)}` : "never expires",
-    `redirects with ${link.statusCode}`, me.admin && (link.owner ? `owner ${link.owner}` : "without an owner")].filter(Boolean).join(" · ");
+    `redirects with ${link.statusCode}`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin && (link.owner ? `owner ${link.owner}` : "without an owner")].filter(Boolean).join(" · ");
   byId("link-tags").replaceChildren(...link.tags.map((tag) => el("span", {}, el("bdi", { textContent: tag }))));
   byId("link-shared").textContent = !link.shared ? "" : held
     ? "Shared: somebody else shortened this URL too and was given this link, so it stays for them. Its long URL stays, and it cannot end earlier, be disabled or be deleted; an admin can do that."
     : "Shared: somebody else shortened this URL too and was given this link. Its owner cannot take it away from them; you, an admin, can.";
   byId("link-copy").hidden = byId("link-preview").hidden = gone;
-  byId("link-preview").href = `${link.alias}+`;
+  byId("link-preview").href = `${link.shortUrl}+`;
   byId("link-disable").textContent = link.disabled ? "Enable" : "Disable";
   byId("link-disable").hidden = gone || held;
   byId("link-delete").hidden = gone || held;
   byId("link-undo").hidden = !gone;
   byId("link-undo").textContent = "Restore";
-  const qr = `api/links/${link.alias}/qr`;
+  const qr = `${pathOf(nameOf(link))}/qr`;
   byId("link-qr").src = qr;
   Object.assign(byId("link-svg"), { href: `${qr}?size=600`, download: `${link.alias}.svg` });
   Object.assign(byId("link-png"), { href: `${qr}?size=1200&format=png`, download: `${link.alias}.png` });
   byId("link-card").hidden = false;
   fields.longUrl.readOnly = held;
   for (const field of fields) field.disabled = gone; // typed values stay there
+  for (const box of forwards) box.disabled ||= held;
   changed(link);
 }
 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 
 // patch edits the link, unless it has changed since it was read.
-const patch = (body) => api("PATCH", `api/links/${link.alias}`, { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
+const patch = (body) => api("PATCH", pathOf(nameOf(link)), { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
 
 // conflicting reports whether a problem is that the link has changed since it was read.
 const conflicting = (problem) => ["precondition", "conflict", "link-deleted"].includes(problem.kind);
@@ -206,7 +215,7 @@ const conflicting = (problem) => ["precondition", "conflict", "link-deleted"].in
 // rebase shows a link as it is now, with what was typed since the form had these values. It returns
 // false if another view is shown by now.
 function rebase(response, values = base) {
-  if (shown !== response.body.alias || form.hidden) {
+  if (shown !== nameOf(response.body) || form.hidden) {
     changed(response.body);
     return false;
   }
@@ -218,14 +227,14 @@ function rebase(response, values = base) {
 }
 
 byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "link-wrong", async () => {
-  const { alias } = link;
+  const name = nameOf(link);
   const disabled = !link.disabled;
   try {
     rebase(await patch({ disabled }));
     say(disabled ? "Disabled: it answers 410 until you enable it" : "Enabled: it redirects again");
   } catch (problem) {
     if (!conflicting(problem)) throw problem;
-    rebase(await get(alias));
+    rebase(await get(name));
     problem.detail = "Here it is as it is now. Press again if that still applies.";
     problem.title = "The link was changed meanwhile";
     throw problem;
@@ -234,9 +243,9 @@ byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "
 
 byId("link-delete").addEventListener("click", async () => {
   const deleted = await act(byId("link-delete"), "link-wrong", async () => {
-    const { alias } = link;
-    await api("DELETE", `api/links/${alias}`);
-    rebase(await get(alias));
+    const name = nameOf(link);
+    await api("DELETE", pathOf(name));
+    rebase(await get(name));
   });
   if (!deleted) return;
   byId("link-undo").textContent = "Undo";
@@ -246,7 +255,7 @@ byId("link-delete").addEventListener("click", async () => {
 
 byId("link-undo").addEventListener("click", async () => {
   if (!await act(byId("link-undo"), "link-wrong", async () =>
-    rebase(await api("POST", `api/links/${link.alias}/restore`, { has: "shortUrl" })))) return;
+    rebase(await api("POST", `${pathOf(nameOf(link))}/restore`, { has: "shortUrl" })))) return;
   byId("link-delete").focus();
   say("It is back");
 });
@@ -290,7 +299,7 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (document.activeElement === byId("new-tag") && byId("new-tag").value.trim()) return addTags();
   addTags();
-  const alias = shown;
+  const name = shown;
   await act(byId("save"), "form-problem", async () => {
     clear(form);
     byId("conflict").replaceChildren();
@@ -303,12 +312,12 @@ form.addEventListener("submit", async (event) => {
     try {
       if (!link) return made(await api("POST", "api/shorten", { body, has: "shortUrl" }), sent);
       const response = await patch(body);
-      if (drafts.has(alias)) keepDraft(alias, differing(drafts.get(alias), sent));
+      if (drafts.has(name)) keepDraft(name, differing(drafts.get(name), sent));
       const here = rebase(response, sent);
       say(here && unsaved() ? "Saved, but for what you typed meanwhile" : "Saved");
     } catch (problem) {
-      const now = alias && shown === alias && conflicting(problem) && await get(alias);
-      if (shown !== alias) return say(`Not saved: ${problem.message}`);
+      const now = name && shown === name && conflicting(problem) && await get(name);
+      if (shown !== name) return say(`Not saved: ${problem.message}`);
       if (now && !form.hidden) return conflict(now);
       if (!problem.field && problem.kind !== "alias-taken" && problem.kind !== "target-disabled" || !blame(form, problem)) throw problem;
     }
@@ -317,17 +326,18 @@ form.addEventListener("submit", async (event) => {
 
 // made opens the link that was made or found. What was typed meanwhile becomes a draft for it. If
 // the link existed before, everything that was sent except the URL becomes a draft, too.
-function made({ status, body: { alias, shortUrl } }, sent) {
+function made({ status, body }, sent) {
+  const [name, { shortUrl }] = [nameOf(body), body];
   const here = shown === "";
   const { longUrl, ...others } = differing(sent, blank);
   const since = differing(here ? entered() : drafts.get("") ?? {}, sent);
-  const { alias: _, ...draft } = { ...(status === 200 && others), ...since };
-  keepDraft(alias, { ...drafts.get(alias), ...draft });
+  const { alias, domain, ...draft } = { ...(status === 200 && others), ...since };
+  keepDraft(name, { ...drafts.get(name), ...draft });
   drafts.delete("");
   changed(null);
   if (here) {
     shown = null; // this form has nothing left to keep
-    location.hash = `#/link/${alias}`;
+    location.hash = `#/link/${name}`;
   }
   say((status === 201 ? "Your link is ready" : "You had a link of this URL already")
     + (here ? "" : `: ${bare(shortUrl)}`) + (Object.keys(draft).length ? ". What you typed is there, and not saved yet." : ""));

@@ -1,8 +1,8 @@
 // The list of links, and the claims of links that this browser made before anybody signed in.
 
-import { bare, byId, copy, keepMade, madeHere, say } from "./common.js";
-import { act, badge, count, el, number, wrong } from "./parts.js";
-import { api, claimsDeclined, declineClaims, me } from "./session.js";
+import { bare, byId, call, claimable, copy, isName, keepMade, madeHere, most, nameOf, say } from "./common.js";
+import { act, badge, count, el, filled, number, wrong } from "./parts.js";
+import { api, claimsDeclined, declineClaims, domains, handed, keepHanded, me } from "./session.js";
 
 const filters = byId("filters");
 let links = [];
@@ -11,36 +11,36 @@ let loaded = null; // the filters of the list that is shown
 let turn = 0; // only the response to the last request is shown
 
 export const known = new Set(); // tags that links have
-const clicked = new Map(); // clicks by alias, as last read; null: they could not be read
+const clicked = new Map(); // clicks by link, as last read; null: they could not be read
 
 // hash returns the fragment of the URL of the list with these filters.
 const hash = (query) => `#/${String(query) && `?${query}`}`;
 
 let left = {}; // where in the list somebody was before opening a link
 
-export function leaveList(alias) {
-  left = { query: loaded, alias, y: scrollY };
+export function leaveList(name) {
+  left = { query: loaded, name, y: scrollY };
 }
 
 const rowOf = (address) => byId("list-rows").querySelector(`.what > [href="${address}"]`);
 
 // goBack returns to that place in the list, and returns false if it does not exist any more.
 export function goBack() {
-  const link = left.query === loaded && loaded === String(current()) && rowOf(`#/link/${left.alias}`);
+  const link = left.query === loaded && loaded === String(current()) && rowOf(`#/link/${left.name}`);
   if (!link) return false;
   link.focus({ preventScroll: true });
   scrollTo(0, left.y);
   return true;
 }
 
-export function showList(query) {
+export function showList(_, query) {
   for (const field of filters.elements) field.value = query.get(field.name) ?? "";
   byId("owner-field").hidden = !me.admin;
   if (loaded !== String(query) || links.length <= 50) load(query); // otherwise more links were asked for, and stay
 }
 
 // current returns the filters that are set.
-const current = () => new URLSearchParams([...new FormData(filters)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
+const current = () => filled(filters);
 
 async function load(query, more = false) {
   const mine = ++turn;
@@ -73,7 +73,7 @@ async function load(query, more = false) {
     if (more) byId("list-rows").append(...rows);
     else byId("list-rows").replaceChildren(...rows);
     show(query);
-    readClicks(found.map(({ alias }) => alias));
+    readClicks(found.map(nameOf));
     if (more) (rows[0]?.querySelector("a") ?? byId("list-title")).focus();
     else if (held) (rowOf(held) ?? byId("list-title")).focus({ preventScroll: true });
   } catch (problem) {
@@ -95,7 +95,6 @@ function show(query) {
   const empty = byId("list-empty");
   empty.hidden = links.length > 0;
   if (links.length) return;
-  const alias = bare(query.get("q") ?? "").replace(`${bare(byId("manage").dataset.base)}/`, "");
   if (!String(query)) {
     empty.replaceChildren(el("p", { textContent: me.admin
       ? "No links of your own yet. Name an owner above to see theirs, or search for a short URL to open anybody's."
@@ -104,9 +103,12 @@ function show(query) {
   } else {
     empty.replaceChildren(el("p", { textContent: cursor ? "None among the newest 5,000 links." : "No link is like that." }),
       el("a", { className: "button", href: "#/", textContent: "Show all links" }));
-    if (me.admin && /^[\w-]{1,32}$/.test(alias)) {
+    const q = bare(query.get("q") ?? "");
+    const at = domains.find(({ baseUrl }) => q.startsWith(`${bare(baseUrl)}/`));
+    const name = nameOf(at ? { alias: q.slice(bare(at.baseUrl).length + 1), ...at } : { alias: q, domain: query.get("domain") });
+    if (me.admin && isName.test(name)) {
       empty.append(" ", el("a",
-        { className: "button", href: `#/link/${alias}`, textContent: `Open ${alias}, whosever it is` }));
+        { className: "button", href: `#/link/${name}`, textContent: `Open ${name}, whosever it is` }));
     }
   }
 }
@@ -116,32 +118,37 @@ function row(link) {
   const part = (name) => li.querySelector(`[data-part="${name}"]`);
   const name = bare(link.shortUrl);
   part("open").textContent = name;
-  part("open").href = `#/link/${link.alias}`;
+  part("open").href = `#/link/${nameOf(link)}`;
   part("state").textContent = badge(link);
   part("title").textContent = part("title").title = link.title ?? "";
   part("long").textContent = part("long").title = link.longUrl;
   part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: hash(new URLSearchParams({ tag })), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
-  showClicks(part("clicks"), link.alias);
+  showClicks(part("clicks"), nameOf(link));
   part("copy").ariaLabel = `Copy ${name}`;
   part("copy").addEventListener("click", () => copy(link.shortUrl));
   if (link.deletedAtUtc) li.className = "gone";
   return li;
 }
 
-// readClicks reads clicks, for which the list does not wait. One call takes a page of the list.
-async function readClicks(aliases) {
-  if (!aliases.length) return;
+// readClicks reads clicks, for which the list does not wait. One call takes a page of the list, unless
+// domains have long names.
+async function readClicks(names) {
+  if (!names.length) return;
+  if (String(names).length > 4000) {
+    const half = names.length >> 1;
+    return [names.slice(0, half), names.slice(half)].forEach(readClicks);
+  }
   let items = [];
   try {
-    ({ items } = (await api("GET", `api/stats/clicks?alias=${aliases}`, { asks: false, has: "items" })).body);
+    ({ items } = (await api("GET", `api/stats/clicks?alias=${names}`, { asks: false, has: "items" })).body);
   } catch { /* a list without them */ }
-  const read = new Map(items.map(({ alias, clicks }) => [alias, clicks]));
-  for (const alias of aliases) clicked.set(alias, read.get(alias) ?? clicked.get(alias) ?? null);
-  for (const [i, { alias }] of links.entries()) showClicks(byId("list-rows").children[i].querySelector(".clicks"), alias);
+  const read = new Map(items.map((item) => [nameOf(item), item.clicks]));
+  for (const name of names) clicked.set(name, read.get(name) ?? clicked.get(name) ?? null);
+  for (const [i, link] of links.entries()) showClicks(byId("list-rows").children[i].querySelector(".clicks"), nameOf(link));
 }
 
-function showClicks(where, alias) {
-  const clicks = clicked.get(alias);
+function showClicks(where, name) {
+  const clicks = clicked.get(name);
   where.textContent = clicks === undefined ? "" : clicks === null ? "–" : count(clicks, "click");
   where.title = clicks === null ? "Clicks cannot be read now" : "";
 }
@@ -149,7 +156,7 @@ function showClicks(where, alias) {
 // changed updates a link in its place in the list. If the link is not there, or null, the list is
 // read again when it is next shown.
 export function changed(link) {
-  const at = links.findIndex((l) => l.alias === link?.alias);
+  const at = link ? links.findIndex((l) => nameOf(l) === nameOf(link)) : -1;
   if (at < 0) {
     loaded = null;
     return;
@@ -182,14 +189,17 @@ byId("owner").addEventListener("focus", async () => {
   } catch { /* an owner can still be typed */ }
 }, { once: true });
 
-// The links that the home page has kept and that can be taken over.
-const claimable = () => madeHere().filter((link) => link.claimToken && !link.deletedAtUtc);
+let offered = []; // links that can be taken over
 
 // offerClaims offers to take over links that this browser made, unless that was declined in this
-// tab.
-export function offerClaims() {
-  const all = claimable();
+// tab. Of links that another domain's page handed over, it leaves out those that the token does not
+// open any more.
+export async function offerClaims() {
+  const others = await Promise.all(handed().map(([name, claimToken]) =>
+    call("GET", `api/links/${name}`, { token: claimToken, has: "shortUrl" }).then(({ body }) => ({ ...body, claimToken }), () => ({}))));
+  const all = offered = claimable([...others, ...madeHere()]).slice(0, most);
   byId("claims").hidden = all.length === 0 || claimsDeclined();
+  byId("claims-handed").hidden = !claimable(others).length;
   byId("claims-title").textContent = all.length === 1 ? "This link can be yours" : `These ${number(all.length)} links can be yours`;
   byId("claims-links").replaceChildren(...all.map((link) => el("li", { dir: "ltr", textContent: `${bare(link.shortUrl)} → ${link.longUrl}` })));
 }
@@ -202,13 +212,14 @@ byId("claims-not").addEventListener("click", () => {
 
 byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "claims-problem", async () => {
   const keepExpiry = byId("claims-keep").checked;
-  const claims = claimable().map(({ alias, claimToken }) => ({ alias, claimToken, keepExpiry }));
+  const claims = offered.map(({ alias, domain, claimToken }) => ({ alias, domain, claimToken, keepExpiry }));
   const { body } = await api("POST", "api/claims", { body: { claims }, has: "results" });
-  const results = new Map(body.results.map(({ alias, result }) => [alias, result]));
+  const results = new Map(body.results.map((one) => [nameOf(one), one.result]));
   // Drop the tokens of links that were taken over, because they are void now, and tokens that are
   // not valid.
-  keepMade(madeHere().filter((link) => results.get(link.alias) !== "gone").map((link) => {
-    const result = results.get(link.alias);
+  keepHanded(handed().filter(([name]) => results.get(name) === "later"));
+  keepMade(madeHere().filter((link) => results.get(nameOf(link)) !== "gone").map((link) => {
+    const result = results.get(nameOf(link));
     if (result === undefined || result === "later") return link;
     const { claimToken, ...others } = link;
     others.own = result !== "invalid";

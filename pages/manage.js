@@ -1,44 +1,42 @@
 // The page /manage: chooses which view is shown.
 
-import { byId } from "./common.js";
-import { leave, restoreDrafts, showAll, showLink, showNew } from "./link.js";
+import { byId, isName } from "./common.js";
 import { goBack, leaveList, offerClaims, showList } from "./list.js";
 import { el, later, wrong, zone } from "./parts.js";
-import { called, me, offerEnd, offerSignIn, resume, signOut, takeDraft } from "./session.js";
+import { called, domains, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded } from "./session.js";
 
-// views has the view of each address #/name/of, by name.
+// one is the module of a single link, once it was loaded.
+let one = null;
+const loadOne = async () => (one ??= await import("./link.js"));
+
+// views has the view of each address #/name/of, by name. Modules are loaded on demand.
 const views = {
-  "": { section: "list", title: "Links", show: (_, query) => showList(query) },
-  new: { section: "link", title: "New link", show: showNew, focus: "longUrl" },
-  link: { section: "link", title: "Link", show: showLink },
-  clicks: { section: "link", title: "All clicks", show: showAll },
-  top: { section: "top", title: "Top links", show: () => showLater(import("./stats.js"), "showTop", "top") },
-  keys: { section: "keys", title: "API keys", show: () => showLater(import("./seldom.js"), "showKeys", "keys") },
-  blocked: { section: "blocked", title: "Blocked hosts", show: () => showLater(import("./seldom.js"), "showBlocked", "blocked"), admin: true },
-  cleanup: { section: "cleanup", title: "Clean-up", show: () => showLater(import("./seldom.js"), "showCleanup", "cleanup"), admin: true },
+  "": { section: "list", title: "Links", load: async () => ({ showList }), show: "showList" },
+  new: { section: "link", title: "New link", load: loadOne, show: "showNew", focus: "longUrl" },
+  link: { section: "link", title: "Link", load: loadOne, show: "showLink" },
+  clicks: { section: "link", title: "All clicks", load: loadOne, show: "showAll" },
+  top: { section: "top", title: "Top links", load: () => import("./stats.js"), show: "showTop" },
+  keys: { section: "keys", title: "API keys", load: () => import("./seldom.js"), show: "showKeys" },
+  blocked: { section: "blocked", title: "Blocked hosts", load: () => import("./seldom.js"), show: "showBlocked", admin: true },
+  cleanup: { section: "cleanup", title: "Clean-up", load: () => import("./seldom.js"), show: "showCleanup", admin: true },
 };
-
-// showLater shows a view of a module that is loaded on demand.
-async function showLater(loading, show, section) {
-  byId(`${section}-wait`).hidden = false;
-  const module = await later(loading, `${section}-problem`);
-  byId(`${section}-wait`).hidden = true;
-  module?.[show]();
-}
 
 function view(id) {
   for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== id;
 }
 
+let turn = 0; // only the last address is shown
+
 // route shows the view of the current address. It focuses the heading, so that screen readers begin
 // there.
-function route({ first = false } = {}) {
+async function route({ first = false } = {}) {
   if (!me) return;
+  const mine = ++turn;
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, of = ""] = path.split("/");
   let at = Object.hasOwn(views, name) && views[name];
-  if (!at || at.admin && !me.admin || (name === "link") !== /^[\w-]{1,32}$/.test(of)) at = views[""];
-  leave();
+  if (!at || at.admin && !me.admin || (name === "link") !== isName.test(of)) at = views[""];
+  one?.leave();
   if (!byId("list").hidden) leaveList(of);
   view(at.section);
   document.title = `${name === "link" ? of : at.title} – tiney`;
@@ -47,7 +45,11 @@ function route({ first = false } = {}) {
     else a.removeAttribute("aria-current");
   }
   if (at.section === "list") byId("link-back").href = location.hash || "#/";
-  at.show(of, new URLSearchParams(at.section === "list" ? query : ""));
+  byId(`${at.section}-wait`).hidden = false;
+  const module = await later(at.load(), `${at.section}-problem`);
+  if (mine !== turn) return;
+  byId(`${at.section}-wait`).hidden = true;
+  module?.[at.show](of, new URLSearchParams(query));
   if (at.section === "list" && goBack()) return;
   if (!first || at.focus) byId(at.focus ?? `${at.section}-title`).focus();
   if (!first) scrollTo(0, 0);
@@ -57,6 +59,12 @@ function route({ first = false } = {}) {
 function enter() {
   byId("tabs").hidden = false;
   byId("blocked-tab").hidden = byId("cleanup-tab").hidden = byId("owner-field").hidden = byId("key-owner-field").hidden = !me.admin;
+  if (domains.length > 1) {
+    for (const field of document.querySelectorAll(".several")) {
+      field.hidden = false;
+      field.querySelector("select").append(...domains.map(({ domain }) => el("option", { textContent: domain })));
+    }
+  }
   const title = [me.name, me.owner].filter(Boolean).join(", ");
   byId("account").replaceWith(el("span", { id: "who", textContent: called(), title }),
     el("button", { id: "sign-out", type: "button", textContent: "Sign out", onclick: signOut }));
@@ -67,10 +75,12 @@ async function start() {
   byId("account").hidden = true;
   const left = history.state ?? {};
   history.replaceState(null, "", location.href);
+  takeHanded();
   try {
     if (await resume()) {
       enter();
-      restoreDrafts(takeDraft());
+      const draft = takeDraft(); // which link.js goes on with
+      session.draft = () => draft;
       route({ first: true });
       return;
     }
@@ -95,5 +105,8 @@ function askIn(says) {
 
 history.scrollRestoration = "manual"; // only this page knows when the list is shown again
 for (const name of document.querySelectorAll(".zone")) name.textContent = zone;
-window.addEventListener("hashchange", () => route());
+window.addEventListener("hashchange", () => {
+  if (takeHanded() && me) offerClaims();
+  route();
+});
 start();

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -187,10 +188,12 @@ func hidden(is bool) markup {
 
 // Site is what the pages of a service know about it.
 type Site struct {
-	Base string // the start of its short URLs, without a trailing slash
+	Base    string // the start of the page's domain's short URLs, without a trailing slash
+	Default string // the name of the default domain
 	// Domain is the domain of a page, and Main the Base of the default domain. Both are "" on pages of
 	// the default domain.
 	Domain, Main string
+	Schemes      string        // that owners may use besides http and https, with spaces between them
 	OwnersOnly   bool          // only people who are signed in may shorten URLs
 	DefaultTTL   time.Duration // lifetime of a link of somebody who is not signed in
 	MaxTTL       time.Duration // longest lifetime of such a link
@@ -203,6 +206,7 @@ type Link struct {
 	Name             string // its name in the API's paths
 	LongURL          string
 	ASCII            string    // the ASCII form of LongURL, which a redirect sends
+	Asked            string    // what a preview's request has after the alias that LongURL has too
 	Created, Expires time.Time // zero: unknown; never
 }
 
@@ -235,6 +239,10 @@ func (s Site) Home(f Form) []byte {
 		problem = fill("<strong>{{.Title}}</strong>{{.Detail}}", "Title", f.Title, "Detail",
 			f.Detail)
 	}
+	var member markup
+	if s.Domain != "" {
+		member = fill(`"domain": "{{.Domain}}",`+"\n       ", "Domain", s.Domain)
+	}
 	made, title, until, qr := Link{}, "", "", markup("")
 	if f.Made != nil {
 		made, title, until = *f.Made, "This URL had a link already", "Never expires"
@@ -249,14 +257,15 @@ func (s Site) Home(f Form) []byte {
 	return layout("./", "tiney: short links",
 		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+
 			scripts("./", "common.js", "home.js"),
-		fill(homeFile, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix",
+		fill(homeFile, "Default", s.Default, "Domain", s.Domain, "Main", s.Main, "Schemes", s.Schemes,
+			"Member", member, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix",
 			bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
 			"LongURL", f.LongURL, "LongURLError", longURLError, "LongURLInvalid", longURLInvalid,
 			"Alias", f.Alias, "AliasError", aliasError, "AliasInvalid", aliasInvalid,
 			"LifeError", lifeError, "LifeInvalid", lifeInvalid, "Problem", problem,
 			"ResultTitle", title, "ShortURL", made.ShortURL, "ShortText", bare(made.ShortURL),
 			"ResultURL", made.LongURL,
-			"ResultAlias", made.Alias, "Until", until, "QRSource", qr,
+			"ResultAlias", made.Alias, "ResultName", made.Name, "Until", until, "QRSource", qr,
 			"HideForm", hidden(s.OwnersOnly), "HideMembers", hidden(!s.OwnersOnly), "HideResult",
 			hidden(f.Made == nil)))
 }
@@ -304,22 +313,24 @@ func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
 	root := Root(escapedPath)
 	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
 		root, "Name", hashed("manage.css")) +
-		scripts(root, "common.js", "session.js", "parts.js", "list.js", "link.js", "manage.js")
+		scripts(root, "common.js", "session.js", "parts.js", "list.js", "manage.js")
 	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base,
-		"Prefix", bare(s.Base)+"/",
+		"Default", s.Default,
+		"Schemes", s.Schemes, "Prefix", bare(s.Base)+"/",
 		"Issuer", issuer, "Client", clientID))
 }
 
-// Preview returns the page that shows where a link leads.
-func (s Site) Preview(l Link) []byte {
+// Preview returns the page that shows where a link leads, for a request of this escaped path.
+func Preview(escapedPath string, l Link) []byte {
+	root := Root(escapedPath)
 	before, host, after := split(l.LongURL)
 	expires := "never"
 	if !l.Expires.IsZero() {
 		expires = date(l.Expires)
 	}
-	return layout("./", "Preview of "+bare(l.ShortURL), noIndex,
-		fill(previewFile, "Alias", l.Alias, "ShortText", bare(l.ShortURL), "Before", before, "Host",
-			host, "After", after,
+	return layout(root, "Preview of "+bare(l.ShortURL), noIndex,
+		fill(previewFile, "Root", root, "Alias", l.Alias, "Name", l.Name, "Asked", l.Asked,
+			"ShortText", bare(l.ShortURL), "Before", before, "Host", host, "After", after,
 			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated",
 			hidden(l.Created.IsZero()), "Created", date(l.Created), "Expires", expires))
 }
@@ -339,18 +350,27 @@ func split(longURL string) (before, host, after string) {
 	return longURL[:start], longURL[start:end], longURL[end:]
 }
 
-// Problem returns the page that shows an error, for a request of this escaped path. The page offers to
-// make a link at offer, a URL or a reference below the root, unless that is "".
-func Problem(escapedPath string, status int, title, detail, offer string) []byte {
+// Offer is a link that the page of an error offers to make. The zero Offer offers nothing.
+type Offer struct {
+	Alias string
+	// Domain is the link's, and Main the Base of the default domain, where people sign in. Both are ""
+	// for a link of the default domain.
+	Domain, Main string
+}
+
+// Problem returns the page that shows an error, for a request of this escaped path.
+func Problem(escapedPath string, status int, title, detail string, offer Offer) []byte {
 	root := Root(escapedPath)
-	if !strings.Contains(offer, "://") {
-		offer = root + offer
+	start, query := root, url.Values{"alias": {offer.Alias}}
+	if offer.Domain != "" {
+		start = offer.Main + "/"
+		query.Set("domain", offer.Domain)
 	}
-	hideOffer := hidden(offer == root)
 	again := slices.Contains([]int{429, 503}, status)
 	return layout(root, title, noIndex,
 		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail",
-			detail, "Offer", offer, "HideOffer", hideOffer, "HideAgain", hidden(!again)))
+			detail, "Start", start, "Query", query.Encode(),
+			"HideOffer", hidden(offer.Alias == ""), "HideAgain", hidden(!again)))
 }
 
 // date returns a time in UTC, as a text for people whose time zone is not known.

@@ -16,8 +16,8 @@ const hostile = `</title><script>alert("{{.Root}}")</script><img src=x onerror=a
 var (
 	site = Site{Base: "https://tiney.to", DefaultTTL: 30 * 24 * time.Hour,
 		MaxTTL: 90 * 24 * time.Hour}
-	example = Link{Alias: "abc", ShortURL: "https://tiney.to/abc", LongURL: "https://example.com/",
-		ASCII: "https://example.com/"}
+	example = Link{Alias: "abc", ShortURL: "https://tiney.to/abc", Name: "abc",
+		LongURL: "https://example.com/", ASCII: "https://example.com/"}
 )
 
 // all returns every page in every state, with text in each place that takes a text from outside.
@@ -37,12 +37,14 @@ func all(text string) map[string][]byte {
 		"problem": site.Home(Form{LongURL: text, Title: text, Detail: text}),
 		"owners only": Site{Base: "https://tiney.to", OwnersOnly: true, DefaultTTL: time.Hour,
 			MaxTTL: time.Hour}.Home(Form{}),
-		"preview": site.Preview(l),
-		"preview, host": site.Preview(Link{Alias: "abc", ShortURL: "https://tiney.to/abc",
+		"preview": Preview("/abc+", l),
+		"preview, host": Preview("/abc+/x", Link{Alias: "abc", ShortURL: "https://tiney.to/abc",
 			LongURL: text}),
 		"manage": site.Manage("/manage/", text, text),
-		"404":    Problem("/a/b", 404, text, text, text),
-		"503":    Problem("/abc", 503, text, text, ""),
+		"404":    Problem("/a/b", 404, text, text, Offer{}),
+		"offer": Problem("/abc", 404, text, text, Offer{Alias: "abc", Domain: text,
+			Main: "https://tiney.to"}),
+		"503": Problem("/abc", 503, text, text, Offer{}),
 	}
 }
 
@@ -94,20 +96,26 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	if err != nil || len(list) < 4 {
 		t.Fatalf("the pages are %v (%v)", list, err)
 	}
-	attribute := regexp.MustCompile(`\s([a-z-]+)="[^"]*\{\{\.(\w+)\}\}[^"]*"`)
-	// The root comes from the service, an alias has only letters, digits, - and _, and a short URL
-	// is the service's own.
-	safe := []string{"href Root", "href Alias", "href ResultAlias", "src Alias", "href ShortURL",
+	attribute := regexp.MustCompile(`\s([a-z-]+)="([^"]*\{\{[^"]*)"`)
+	names := regexp.MustCompile(`\{\{\.(\w+)\}\}`)
+	// The root and the start come from the service, an alias has only letters, digits, - and _, a name
+	// also a domain, and a short URL is the service's own. What was asked stands after an alias, and
+	// the query in a fragment.
+	safe := []string{"href Root", "href Start", "href Query", "href Alias", "href Asked",
+		"href ResultAlias", "href Name", "href ResultName", "src Root", "src Name", "href ShortURL",
 		"download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
-		"data-base Base", "data-issuer Issuer", "data-client Client"}
+		"data-base Base", "data-issuer Issuer", "data-client Client", "data-default Default",
+		"data-domain Domain", "data-main Main", "data-schemes Schemes"}
 	for _, name := range list {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range attribute.FindAllStringSubmatch(string(text), -1) {
-			if !slices.Contains(safe, m[1]+" "+m[2]) {
-				t.Errorf("%s: %s", name, m[0])
+			for _, in := range names.FindAllStringSubmatch(m[2], -1) {
+				if !slices.Contains(safe, m[1]+" "+in[1]) {
+					t.Errorf("%s: %s", name, m[0])
+				}
 			}
 		}
 		if m := regexp.MustCompile(`=\s*'?\{\{`).FindString(string(text)); m != "" {
@@ -269,18 +277,63 @@ func TestPreviewShowsTheHost(t *testing.T) {
 	l := example
 	l.Created, l.Expires = time.Date(2026, 11, 22, 3, 48, 36, 0, time.UTC),
 		time.Date(2026, 11, 22, 4, 48, 36, 0, time.UTC)
-	page := string(site.Preview(l))
+	page := string(Preview("/abc+", l))
 	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC",
 		`<div hidden><dt>In ASCII`, "https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
-		`href="abc" rel="noreferrer">Go there`, `src="api/links/abc/qr"`,
+		`href="./abc" rel="noreferrer">Go there`, `src="./api/links/abc/qr"`,
 		`<meta name="robots" content="noindex">`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("it lacks %s:\n%s", want, page)
 		}
 	}
+	l.Asked, l.Name = "/b?c=d", "abc@go.example"
+	page = string(Preview("/abc+/b", l))
+	for _, want := range []string{`href="../abc/b?c=d" rel`, `src="../api/links/abc@go.example/qr"`,
+		`href="../manage"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("with what is appended it lacks %s:\n%s", want, page)
+		}
+	}
 	l.Expires, l.ASCII = time.Time{}, "https://xn--exmple-cua.com/"
-	if page := string(site.Preview(l)); !strings.Contains(page, "<dd>never</dd>") ||
+	if page := string(Preview("/abc+", l)); !strings.Contains(page, "<dd>never</dd>") ||
 		!strings.Contains(page, "<div><dt>In ASCII</dt>") {
 		t.Error(page)
+	}
+}
+
+// A page of another domain than the default one, whose form makes links of that domain.
+func TestOtherDomain(t *testing.T) {
+	other := site
+	other.Default, other.Domain, other.Base, other.Main = "tiney.to", "go.example:8080",
+		"http://go.example:8080", "https://tiney.to"
+	l := example
+	l.Name = "abc@go.example:8080"
+	page := string(other.Home(Form{Made: &l}))
+	for _, want := range []string{`data-default="tiney.to" data-domain="go.example:8080" ` +
+		`data-main="https://tiney.to"`, ">go.example:8080/</span>",
+		"curl http://go.example:8080/api/shorten", `{"domain": "go.example:8080",`,
+		`src="api/links/abc@go.example:8080/qr"`, `href="api/links/abc@go.example:8080/qr?size=600"`} {
+		if !strings.Contains(page, html.EscapeString(want)) && !strings.Contains(page, want) {
+			t.Errorf("it lacks %s:\n%s", want, page)
+		}
+	}
+}
+
+func TestProblemOffersTheLink(t *testing.T) {
+	for path, test := range map[string]struct {
+		offer Offer
+		want  string
+	}{
+		"/abc":  {Offer{Alias: "abc"}, `href="./manage#/new?alias=abc">Make this link`},
+		"/abc/": {Offer{Alias: "abc"}, `href="../manage#/new?alias=abc">Make this link`},
+		"/a-b": {Offer{Alias: "a-b", Domain: "go.example:8080", Main: "https://tiney.to/go"},
+			`href="https://tiney.to/go/manage#/new?alias=a-b&amp;domain=go.example%3A8080">Make`},
+		"/a/b": {Offer{}, ` hidden>Make this link`},
+	} {
+		page := string(Problem(path, 404, "No such link", "Check it.", test.offer))
+		if !strings.Contains(page, test.want) ||
+			!strings.Contains(page, `href="`+Root(path)+`">Shorten a URL`) {
+			t.Errorf("%s: it lacks %s:\n%s", path, test.want, page)
+		}
 	}
 }

@@ -63,6 +63,9 @@ export async function act(button, notice, does) {
   }
 }
 
+// filled returns the values of a form that are not empty, for a query.
+export const filled = (form) => new URLSearchParams([...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
+
 // blame shows a problem at the field it is about, and returns false if there is none. Fields have
 // their names from the API. The id of a field's message is the field's id and "-error".
 export function blame(form, problem) {

@@ -1,33 +1,35 @@
 // Who is signed in: with an API key, or with an ID token that oidc.js gets. The key or token is in
 // the session storage of this tab, and nowhere else.
 
-import { bare, busy, byId, call, credential, isBusy, keepMade, madeHere, Problem } from "./common.js";
+import { bare, busy, byId, call, credential, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./common.js";
 
 const { issuer } = byId("manage").dataset;
-const names = { credential: "tiney.credential", draft: "tiney.draft", unclaimed: "tiney.unclaimed" };
+const names = { credential: "tiney.credential", draft: "tiney.draft", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
 
 let token = credential();
 
 // me is the person who is signed in, as GET /api/me returns them, or null.
 export let me = null;
 
+// domains are the domains of this service, the default one first. They are empty if the service does
+// not tell.
+export let domains = [];
+
 // session is shared with the module that has forms. draft returns what is typed and not saved, as a
 // value for JSON. leaving is set before the page is left on purpose.
 export const session = { draft: () => null, leaving: false };
 
-// store keeps a value in the session storage.
+// store keeps a value in the session storage. Null removes it.
 function store(name, value) {
   try {
-    sessionStorage.setItem(name, JSON.stringify(value));
+    if (value === null) sessionStorage.removeItem(name);
+    else sessionStorage.setItem(name, JSON.stringify(value));
   } catch { /* the browser stores nothing for pages */ }
 }
 
-// take returns a value of the session storage, and removes it.
-function take(name) {
+function read(name) {
   try {
-    const value = JSON.parse(sessionStorage.getItem(name));
-    sessionStorage.removeItem(name);
-    return value;
+    return JSON.parse(sessionStorage.getItem(name));
   } catch {
     return null;
   }
@@ -36,18 +38,33 @@ function take(name) {
 // takeDraft returns what was typed before the provider's page replaced this one. It returns null if
 // somebody else has signed in there.
 export function takeDraft() {
-  const draft = take(names.draft);
+  const draft = read(names.draft);
+  store(names.draft, null);
   return draft?.owner === me.owner ? draft.typed : null;
 }
 
 // declineClaims notes that somebody in this tab does not want to take over links.
-export const declineClaims = () => store(names.unclaimed, true);
-export function claimsDeclined() {
-  try {
-    return sessionStorage.getItem(names.unclaimed) !== null;
-  } catch {
-    return false;
-  }
+export const declineClaims = (does = true) => store(names.unclaimed, does);
+export const claimsDeclined = () => read(names.unclaimed);
+
+// The claim tokens that the page of another domain has handed over, as pairs with the links' names.
+export const handed = () => read(names.handed) ?? [];
+export const keepHanded = (pairs) => store(names.handed, pairs);
+
+// takeHanded takes claim tokens out of the address, #/claims?name=token&…, before anything else can
+// see them there, and reports whether it had any. Anybody can make people open such an address. That
+// is harmless: a token gives away the link that it is of, and nothing else. The tokens stay in this
+// tab, beside those that this browser has, and replace and push out none of them. What people are
+// offered is what the service says of the links, not what the address says, and nothing is theirs
+// before they press a button. The page tells them that such links may be somebody else's.
+export function takeHanded() {
+  const [path, query] = location.hash.split("?");
+  if (path !== "#/claims") return false;
+  history.replaceState(null, "", "#/");
+  const given = [...new URLSearchParams(query)].filter(([name, token]) => isName.test(name) && isToken.test(token));
+  keepHanded([...new Map([...handed(), ...given])].slice(-most));
+  declineClaims(false);
+  return true;
 }
 
 // api is call with the credential of this session. If that is not valid any more, api waits until
@@ -67,8 +84,10 @@ export async function api(method, path, { asks = true, ...options } = {}) {
 
 // signIn finds out who a token belongs to, and stores the token. It throws a Problem.
 async function signIn(given) {
+  const asked = call("GET", "api/domains", { token: given, has: "items" }).catch(() => ({ body: { items: [] } }));
   const { body } = await call("GET", "api/me", { token: given, has: "owner" });
   if (!body.owner) throw new Problem(403, { title: "No API key", detail: "This is the claim token of a single link. Sign in with an API key." });
+  domains = (await asked).body.items;
   const before = me;
   token = given;
   me = body;

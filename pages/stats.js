@@ -1,7 +1,7 @@
 // The statistics of a link or of all links, and the links with the most clicks.
 
-import { bare, byId, say, time } from "./common.js";
-import { act, count, el, figures, number, shares, wrong, zone } from "./parts.js";
+import { bare, byId, nameOf, say, time } from "./common.js";
+import { act, count, el, figures, filled, number, shares, wrong, zone } from "./parts.js";
 import { api } from "./session.js";
 
 let link = null; // the link whose statistics are shown; without an alias: all links
@@ -23,7 +23,7 @@ export function showStats(of) {
 function query() {
   const [days, interval] = byId("stats-range").value.split(" ");
   const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
-  return `api/${link.alias ? `links/${link.alias}/stats` : "stats/links"}?from=${from}&interval=${interval}`;
+  return `api/${link.alias ? `links/${nameOf(link)}/stats` : "stats/links"}?from=${from}&interval=${interval}`;
 }
 
 async function load(asks = true) {
@@ -122,7 +122,7 @@ function table({ series, interval }, at) {
 async function top(current) {
   for (let calls = 1; ; calls++) {
     try {
-      return (await api("GET", `api/stats/top?window=${byId("top-window").value}&limit=20`, { has: "items" })).body;
+      return (await api("GET", `api/stats/top?limit=20&${filled(byId("top-filters"))}`, { has: "items" })).body;
     } catch (problem) {
       if (problem.kind !== "computing" || calls === 6 || !current()) throw problem;
       byId("top-as-of").textContent = "Being computed…";
@@ -144,7 +144,7 @@ export async function showTop() {
     if (mine !== turn) return;
     byId("top-as-of").textContent = `Counted ${time(body.asOfUtc)}`;
     byId("top-rows").replaceChildren(...shares(body.items.map((item) => ({ ...item, name: el("span", {},
-      el("a", { href: `#/link/${item.alias}`, textContent: bare(item.shortUrl) }), el("span", { className: "long", dir: "ltr", textContent: item.longUrl })) }))));
+      el("a", { href: `#/link/${nameOf(item)}`, textContent: bare(item.shortUrl) }), el("span", { className: "long", dir: "ltr", textContent: item.longUrl })) }))));
     byId("top-empty").hidden = body.items.length > 0;
   } catch (problem) {
     if (mine !== turn) return;
@@ -156,4 +156,4 @@ export async function showTop() {
   }
 }
 
-byId("top-window").addEventListener("change", showTop);
+byId("top-filters").addEventListener("change", showTop);

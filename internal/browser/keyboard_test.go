@@ -131,7 +131,8 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("the order is %s", got)
 	}
 	p.Open(s.url + "/nobody")
-	if got := strings.Join(p.tour("an error page"), ", "); got != "tiney/, account, Shorten a URL" {
+	if got := strings.Join(p.tour("an error page"), ", "); got != "tiney/, account, "+
+		"Make this link, Shorten a URL" {
 		t.Errorf("the order is %s", got)
 	}
 	p.to("#account")
@@ -208,7 +209,7 @@ func TestManageKeyboard(t *testing.T) {
 		"link-copy, link-preview, link-disable, link-delete, link-svg, link-png, stats-range, " +
 		"stats-again, stats-csv, " +
 		"longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, " +
-		"statusCode, save, discard"; names != want {
+		"statusCode, forward, forward-path, save, discard"; names != want {
 		t.Errorf("the order is %s", names)
 	}
 	p.to(`[aria-label="Remove the tag one"]`)

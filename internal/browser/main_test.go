@@ -92,7 +92,7 @@ func (s *site) environment(settings ...string) []string {
 	}, settings...)
 }
 
-// serve starts the executable, and waits until it is ready.
+// serve starts the executable, and waits until it is ready. $PORT in a setting is its port.
 func serve(t *testing.T, settings ...string) *site {
 	t.Helper()
 	port, err := freeport.Find()
@@ -101,7 +101,10 @@ func serve(t *testing.T, settings ...string) *site {
 	}
 	s := newSite(t, fmt.Sprintf("http://127.0.0.1:%d", port))
 	cmd := exec.Command(filepath.Join(app, "handler"))
-	cmd.Env = s.environment(append(settings, fmt.Sprintf("PORT=%d", port))...)
+	cmd.Env = s.environment(append(settings, "PORT=$PORT")...)
+	for i, setting := range cmd.Env {
+		cmd.Env[i] = strings.Replace(setting, "$PORT", fmt.Sprint(port), 1)
+	}
 	cmd.Stdout, cmd.Stderr = s.output, s.output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func (s *site) clickTwice(p *Page, button, notice, done string) {
 // stored is a link as an admin reads it. Null members are "".
 type stored struct {
 	LongURL, Title, Owner, ExpiresAtUTC string
-	Tags                                []string
+	Tags, Forward                       []string
 	StatusCode                          int
 }
 

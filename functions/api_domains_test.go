@@ -46,7 +46,8 @@ var noDomains = []string{"", ".", "go example", "go.example/", "https://go.examp
 
 // shortURLs are the starts of the short URLs of domains.
 var shortURLs = map[string]string{"tiney.to": "https://tiney.to/",
-	"go.example": "https://go.example/", "go.example:8080": "http://go.example:8080/", "old.example": "https://old.example/",
+	"go.example": "https://go.example/", "go.example:8080": "http://go.example:8080/",
+	"old.example":           "https://old.example/",
 	"xn--bcher-kva.example": "https://xn--bcher-kva.example/"}
 
 // These find links in responses.
@@ -412,8 +413,11 @@ func TestListsOfADomain(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
+	const all = "more@go.example same@go.example same@old.example same@tiney.to"
+	if got := listed(""); got != all {
+		t.Errorf("all: got %s", got)
+	}
 	for query, want := range map[string]string{
-		"limit=100":                                     "more@go.example same@go.example same@old.example same@tiney.to",
 		"domain=tiney.to":                               "same@tiney.to",
 		"domain=Tiney.To.:443":                          "same@tiney.to",
 		"domain=go.example":                             "more@go.example same@go.example",

@@ -34,7 +34,8 @@ func (r *rig) bulk(who string, links ...string) bulkResponse {
 	return got
 }
 
-var drawnAlias = regexp.MustCompile(`"alias":"\w+","shortUrl":"https://tiney.to/\w+"`)
+var drawnAlias = regexp.MustCompile(`"alias":"\w+","domain":"tiney.to",` +
+	`"shortUrl":"https://tiney.to/\w+"`)
 
 // Each link gets the response that a request of its own would get after the links before it.
 func TestBulkIsAsManyRequests(t *testing.T) {

@@ -118,6 +118,7 @@ var apiRoutes = map[string]string{
 	"GET /api/links/abcdef/qr":          "public",
 	"POST /api/shorten":                 "anyone",
 	"GET /api/openapi.json":             "anyone",
+	"GET /api/domains":                  "owners",
 	"GET /api/me":                       "anyone",
 	"GET /api/links":                    "owners",
 	"GET /api/links/abcdef":             "holders",

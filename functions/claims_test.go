@@ -62,7 +62,8 @@ func TestClaims(t *testing.T) {
 	} {
 		claims = append(claims, fmt.Sprintf(`{"alias":"%s","claimToken":"%s"%s}`, c.alias, c.token,
 			c.more))
-		want = append(want, fmt.Sprintf(`{"alias":"%s","result":"%s"}`, c.alias, c.result))
+		want = append(want, fmt.Sprintf(`{"alias":"%s","domain":"tiney.to","result":"%s"}`,
+			c.alias, c.result))
 	}
 	body := `{"claims":[` + strings.Join(claims, ",") + `]}`
 	w := r.as("ann", "POST", "/api/claims", body)
@@ -165,8 +166,9 @@ func TestClaimsThatFailInTheMiddle(t *testing.T) {
 		r.fake.Put(link.Link{Name: "second", LongURL: "https://example.com/2", ClaimHash: hash})
 		w := r.as("ann", "POST", "/api/claims", body)
 		if test.status == 200 {
-			if want := `{"results":[{"alias":"first","result":"claimed"},{"alias":"second",` +
-				`"result":"gone"}]}`; strings.TrimSpace(w.Body.String()) != want {
+			if want := `{"results":[{"alias":"first","domain":"tiney.to","result":"claimed"},` +
+				`{"alias":"second","domain":"tiney.to","result":"gone"}]}`; want !=
+				strings.TrimSpace(w.Body.String()) {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
 		} else {

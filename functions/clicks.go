@@ -88,5 +88,10 @@ func (s *service) readAll(
 		})
 	}
 	err := reads.Wait()
-	return slices.DeleteFunc(found, func(l link.Link) bool { return l.Name == "" }), err
+	seen := map[link.Name]bool{"": true}
+	return slices.DeleteFunc(found, func(l link.Link) bool { // one alias may have two spellings
+		is := seen[l.Name]
+		seen[l.Name] = true
+		return is
+	}), err
 }

@@ -128,10 +128,11 @@ func (f *fakeClicks) Totals(ctx context.Context, links []link.Link) (totals []cl
 	return totals, f.fail
 }
 
-func (f *fakeClicks) Top(_ context.Context, owner string, _ *link.Domain, window clicks.Window,
+func (f *fakeClicks) Top(_ context.Context, owner string, d *link.Domain, window clicks.Window,
 	limit int) (links []link.Link, counts []int64, asOf time.Time, err error) {
 	for i, l := range f.top {
-		if (owner == "" || l.Owner == owner) && len(links) < limit {
+		if (owner == "" || l.Owner == owner) && (d == nil || l.Name.Domain() == *d) &&
+			len(links) < limit {
 			links, counts = append(links, l), append(counts, int64(len(f.top)-i))
 		}
 		// The first link was clicked today, the last one a month ago, and all others this week.

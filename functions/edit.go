@@ -16,7 +16,7 @@ type editRequest struct {
 	Seconds    optional[integer]   `json:"expiresInSeconds"`
 	ExpiresAt  optional[time.Time] `json:"expiresAtUtc"`
 	StatusCode optional[integer]   `json:"statusCode"`
-	Forward    optional[[]string]  `json:"forward"`
+	Forward    optional[forwarded] `json:"forward"`
 	Disabled   optional[bool]      `json:"disabled"`
 	Title      optional[string]    `json:"title"`
 	Tags       optional[[]string]  `json:"tags"`
@@ -63,8 +63,8 @@ func (b editRequest) patch() (link.Patch, error) {
 	case b.Disabled.given && p.Disabled == nil:
 		return p, fieldProblem("disabled", "This field must be true or false, not null.")
 	case b.Domain.given:
-		return p, fieldProblem("domain", "A link does not change its domain: leave this field out, "+
-			"or make a link in the other domain.")
+		return p, fieldProblem("domain", "A link does not change its domain: leave this field "+
+			"out, or make a link in the other domain.")
 	case b.Seconds.given && b.ExpiresAt.given:
 		return p, twoEndsProblem
 	case b.Seconds.given:
@@ -76,7 +76,7 @@ func (b editRequest) patch() (link.Patch, error) {
 		p.StatusCode = orDefault((*int64)(b.StatusCode.value), link.DefaultStatusCode)
 	}
 	if b.Forward.given {
-		p.Forward = orDefault(b.Forward.value, nil)
+		p.Forward = (*[]string)(orDefault(b.Forward.value, nil))
 	}
 	if b.Title.given {
 		p.Title = orDefault(b.Title.value, "")

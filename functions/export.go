@@ -96,10 +96,10 @@ func (s *service) export(
 	return nil
 }
 
-// exportPage returns a page of the links of a filter's owner, or of all links, in the filter's domain,
-// and their totals. It leaves out deleted links. It reads a chunk of links and their totals at a time, and no further chunk
-// after half of the request's time. If the totals of a further chunk cannot be read, the page ends
-// before that chunk.
+// exportPage returns a page of the links of a filter's owner, or of all links, in the filter's
+// domain, and their totals. It leaves out deleted links. It reads a chunk of links and their totals
+// at a time, and no further chunk after half of the request's time. If the totals of a further
+// chunk cannot be read, the page ends before that chunk.
 func (s *service) exportPage(ctx context.Context, f filter, all bool, after string) (
 	links []link.Link, totals []clicks.Total, next string, err error,
 ) {

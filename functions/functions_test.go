@@ -180,7 +180,7 @@ func TestShorten(t *testing.T) {
 	}
 	alias, _ := got["alias"].(string)
 	want := map[string]any{
-		"alias": alias, "shortUrl": "https://tiney.to/" + alias,
+		"alias": alias, "domain": "tiney.to", "shortUrl": "https://tiney.to/" + alias,
 		"longUrl":      "https://example.com/?a=<b>&c",
 		"createdAtUtc": now.Format(time.RFC3339),
 		"expiresAtUtc": now.Add(time.Hour).Format(time.RFC3339), "claimToken": got["claimToken"],
@@ -209,7 +209,8 @@ func TestShortenOfALinkWithoutAnExpiry(t *testing.T) {
 	r := newRig(t)
 	r.fake.Put(link.Link{Name: "forever", LongURL: "https://example.com/"})
 	w := r.shorten(`{"longUrl":"https://example.com/"}`)
-	const want = `{"alias":"forever","shortUrl":"https://tiney.to/forever",` +
+	const want = `{"alias":"forever","domain":"tiney.to",` +
+		`"shortUrl":"https://tiney.to/forever",` +
 		`"longUrl":"https://example.com/","createdAtUtc":null,"expiresAtUtc":null}`
 	if got := strings.TrimSpace(w.Body.String()); w.Code != http.StatusOK || got != want {
 		t.Errorf("got %d %s", w.Code, got)
@@ -527,9 +528,9 @@ func TestPreview(t *testing.T) {
 	now := r.clock.Now()
 	r.fake.Put(link.Link{Name: "abcdef", LongURL: "https://example.com/ü", CreatedAt: now,
 		ExpiresAt: now.Add(time.Hour), Owner: "ann", Title: "a secret", StatusCode: 308})
-	want := `{"alias":"abcdef","shortUrl":"https://tiney.to/abcdef",` +
+	want := `{"alias":"abcdef","domain":"tiney.to","shortUrl":"https://tiney.to/abcdef",` +
 		`"longUrl":"https://example.com/ü","createdAtUtc":"` + now.Format(time.RFC3339) +
-		`","expiresAtUtc":"` + now.Add(time.Hour).Format(time.RFC3339) + "\"}\n"
+		`","expiresAtUtc":"` + now.Add(time.Hour).Format(time.RFC3339) + "\",\"forward\":[]}\n"
 	for _, target := range []string{"/abcdef+", "/abcdef%2B", "/abcdef+?x=y"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			w := r.do(method, target, "")

@@ -125,8 +125,11 @@ func kindName(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t == reflect.TypeFor[time.Time]() {
+	switch t {
+	case reflect.TypeFor[time.Time]():
 		return "a time such as 2030-01-31T12:00:00Z"
+	case reflect.TypeFor[forwarded]():
+		return `a list with "query", "path" or both`
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -152,6 +155,18 @@ func (i *integer) UnmarshalJSON(data []byte) error {
 		return errors.New("not a whole number")
 	}
 	*i = integer(max(-1<<53, min(f, 1<<53)))
+	return nil
+}
+
+// forwarded has the names of what a link forwards. If one of them is not a text, the whole list is
+// wrong.
+type forwarded []string
+
+// UnmarshalJSON decodes a list, or null.
+func (f *forwarded) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, (*[]string)(f)) != nil {
+		return errors.New("not a list of texts")
+	}
 	return nil
 }
 

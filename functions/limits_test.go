@@ -228,7 +228,7 @@ func TestUnknownAliasesAreLimited(t *testing.T) {
 	r.fake.Cache("cached")
 	for range 1000 { // existing and impossible aliases never count
 		for target, status := range map[string]int{"/stored": 302, "/stored+": 200,
-			"/wp-login.php": 404, "/admin": 404, "/a/b": 404, "/.env+": 404} {
+			"/wp-login.php": 404, "/admin": 404, "/a.b/c": 404, "/.env+": 404} {
 			if w := r.from(ann, "GET", target, ""); w.Code != status {
 				t.Fatalf("%s: got %d", target, w.Code)
 			}
@@ -369,7 +369,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 	wantLimited(t, r.from(ann, "GET", "/cached+", ""), "redirect", 2, 30)
 	wantLimited(t, r.from(ann, "GET", "/nobody+", ""), "redirect", 2, 30)
 	// these paths are not aliases
-	for _, request := range []string{"GET /favicon.ico", "GET /robots.txt", "GET /a/b",
+	for _, request := range []string{"GET /favicon.ico", "GET /robots.txt", "GET /a.b/c",
 		"GET /api+"} {
 		method, target, _ := strings.Cut(request, " ")
 		if w := r.from(ann, method, target, ""); w.Code == 429 {

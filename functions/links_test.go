@@ -54,15 +54,16 @@ func TestALink(t *testing.T) {
 	created := r.clock.Now().Format(time.RFC3339)
 	ends := r.clock.Now().Add(time.Hour).Format(time.RFC3339)
 	for _, test := range []struct{ who, alias, want string }{
-		{"ann", "anns", `{"alias":"anns","shortUrl":"https://tiney.to/anns",` +
+		{"ann", "anns", `{"alias":"anns","domain":"tiney.to","shortUrl":"https://tiney.to/anns",` +
 			`"longUrl":"https://example.com/ann","createdAtUtc":"` + created + `",` +
 			`"expiresAtUtc":"` + ends +
-			`","updatedAtUtc":null,"statusCode":301,"disabled":false,"shared":false,` +
+			`","updatedAtUtc":null,"statusCode":301,"forward":[],"disabled":false,"shared":false,` +
 			`"deletedAtUtc":null,"title":"Ann's <title>","tags":["b","a"],"owner":"ann"}`},
-		{token, "nobodys", `{"alias":"nobodys","shortUrl":"https://tiney.to/nobodys",` +
+		{token, "nobodys", `{"alias":"nobodys","domain":"tiney.to",` +
+			`"shortUrl":"https://tiney.to/nobodys",` +
 			`"longUrl":"https://example.com/nobody","createdAtUtc":"` + created + `",` +
 			`"expiresAtUtc":"` + ends +
-			`","updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
+			`","updatedAtUtc":null,"statusCode":302,"forward":[],"disabled":false,"shared":false,` +
 			`"deletedAtUtc":null,"title":null,"tags":[],"owner":null}`},
 	} {
 		w := r.as(test.who, "GET", "/api/links/"+test.alias, "")
@@ -332,7 +333,7 @@ func TestSharing(t *testing.T) {
 		t.Errorf("its maker: got %d %s", w.Code, w.Body)
 	}
 	shared("false")
-	if w := r.as("ann", "POST", "/api/shorten", body); w.Code != 201 || len(members(t, w)) != 5 {
+	if w := r.as("ann", "POST", "/api/shorten", body); w.Code != 201 || len(members(t, w)) != 6 {
 		t.Errorf("an owner: got %d %s", w.Code, w.Body)
 	}
 	shared("false")
@@ -545,7 +546,8 @@ func TestEditsThatCross(t *testing.T) {
 func TestLinksWhileStorageFails(t *testing.T) {
 	for request, who := range apiRoutes {
 		if who == "public" || who == "admins" || strings.HasSuffix(request, "/openapi.json") ||
-			strings.HasSuffix(request, "/me") || strings.Contains(request, "/keys") ||
+			strings.HasSuffix(request, "/me") || strings.HasSuffix(request, "/domains") ||
+			strings.Contains(request, "/keys") ||
 			strings.Contains(request, "/api/stats") ||
 			// these have a result for each link
 			strings.HasSuffix(request, "/bulk") || strings.HasSuffix(request, "/import") {

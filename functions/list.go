@@ -97,8 +97,8 @@ func (s *service) listLinks(
 	return nil
 }
 
-// domainFilter returns the domain that a list is to be limited to; nil if there is none. The service
-// need not have it any more.
+// domainFilter returns the domain that a list is to be limited to; nil if there is none. The
+// service need not have it any more.
 func (s *service) domainFilter(query *parameters) *link.Domain {
 	text := query.text("domain")
 	if !query.Has("domain") {

@@ -19,9 +19,9 @@ import (
 
 // imported is a result of an import.
 type imported struct {
-	Line, Status int
-	Alias        string
-	Problem      *struct {
+	Line, Status  int
+	Alias, Domain string
+	Problem       *struct {
 		Type, Title, Detail, Field string
 		Status                     int
 	}
@@ -39,6 +39,15 @@ func (i imported) String() string {
 // imports sends a file as an owner, and returns the result of each record.
 func (r *rig) imports(who, query, file string) (results []string) {
 	r.t.Helper()
+	for _, i := range r.importFile(who, query, file) {
+		results = append(results, i.String())
+	}
+	return results
+}
+
+// importFile is imports, with all that the results have.
+func (r *rig) importFile(who, query, file string) []imported {
+	r.t.Helper()
 	w := r.as(who, http.MethodPost, "/api/import"+query, file,
 		"Content-Type", "Text/Anything; x=\"")
 	var body struct{ Results []imported }
@@ -51,9 +60,8 @@ func (r *rig) imports(who, query, file string) (results []string) {
 		if p != nil && (p.Status != i.Status || p.Title == "" || p.Detail == "") {
 			r.t.Errorf("got %+v", p)
 		}
-		results = append(results, i.String())
 	}
-	return results
+	return body.Results
 }
 
 func (r *rig) wantResults(what string, got []string, want ...string) {
@@ -256,7 +264,7 @@ func TestExport(t *testing.T) {
 		`"longUrl":"https://example.com/ü","createdAtUtc":%q,"expiresAtUtc":null,`+
 		`"updatedAtUtc":null,"statusCode":307,"disabled":true,"shared":false,`+
 		`"deletedAtUtc":null,"title":"=1+1","tags":["a"],"owner":"ann","clicks":5,"bots":2,`+
-		`"lastClickAtUtc":%[1]q}`, at)
+		`"lastClickAtUtc":%[1]q,"domain":null,"forward":[]}`, at)
 	lines, pages := r.exported("ann", "/api/export?format=ndjson")
 	if pages != 1 || len(lines) != 2 || strings.TrimSpace(lines[0]) != want ||
 		!strings.Contains(lines[1], `"ended"`) {

@@ -23,6 +23,7 @@ var openAPIDocument string
 func newDocument(base link.Base, version string) func() (text, etag string) {
 	return sync.OnceValues(func() (text, etag string) {
 		text = strings.NewReplacer("https://short.example", base.String(),
+			`"short.example"`, strconv.Quote(string(base.Domain())),
 			`"version": "0"`, `"version": `+strconv.Quote(version)).Replace(openAPIDocument)
 		return text, etagOf(text)
 	})

@@ -64,7 +64,7 @@ func TestOpenAPI(t *testing.T) {
 
 // samples replaces the parameters of paths, as in apiRoutes, by values.
 var samples = strings.NewReplacer("{alias}", "abcdef", "{id}", "0123456789abcdef", "{host}",
-	"example.com", "{name}", "x")
+	"example.com", "{name}", "x", "{rest}", "x/y")
 
 // The document has exactly the routes that exist, with their methods.
 func TestOpenAPIHasEveryRoute(t *testing.T) {
@@ -148,9 +148,11 @@ func FuzzOpenAPI(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := newRig(t)
+		r := newRig(t, withDomains)
 		token := someLinks(t, r)
-		known := map[string][]string{"alias": {"anns", "bobs", "nobodys", "tokenless", "claimed"},
+		known := map[string][]string{"alias": {"anns", "bobs", "nobodys", "tokenless", "claimed",
+			"anns@Tiney.To", "anns@go.example"},
+			"domain":   {"tiney.to", "go.example", "old.example"},
 			"If-Match": {"*"}, "claimToken": {token},
 			"longUrl": {"https://example.com/ann", "https://example.com/nobody"},
 			"owner":   {"ann", "bob", "*"},

@@ -41,9 +41,10 @@ var (
 	anyCaseProblem = newProblem(http.StatusNotFound, "not-found", "No such link",
 		"There is no short link at this address. Check it for typing mistakes; upper-case and "+
 			"lower-case letters make no difference.")
-	tooLongProblem = newProblem(http.StatusRequestURITooLong, "too-long", "This address is too long",
-		"The short link at this address appends what follows it to its long URL, and the result "+
-			"would be too long. Leave out some of the path or the query.")
+	tooLongProblem = newProblem(http.StatusRequestURITooLong, "too-long",
+		"This address is too long", "The short link at this address appends what follows it to "+
+			"its long URL, and the result would be too long. Leave out some of the path or the "+
+			"query.")
 	nothingHereProblem = newProblem(http.StatusNotFound, "not-found", "Nothing at this path",
 		"The API has nothing at this path. Check it for typing mistakes.")
 	expiredProblem = newProblem(http.StatusGone, "link-expired", "This link has expired",

@@ -12,6 +12,8 @@ import (
 	"strconv"
 
 	"rsc.io/qr/coding"
+
+	"tiney/link"
 )
 
 // qrLevels are the levels of error correction, from the least to the most.
@@ -36,7 +38,8 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if format == "png" {
 		contentType, draw = "image/png", pngOf
 	}
-	image, err := s.drawQR(ctx, s.Rules.BaseOf(a.Domain())+"/"+string(a.Alias()), qrLevels[level], draw, size, margin)
+	shortURL := s.Rules.ShortURL(link.Link{Name: a})
+	image, err := s.drawQR(ctx, shortURL, qrLevels[level], draw, size, margin)
 	if err != nil {
 		return err
 	}

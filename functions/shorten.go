@@ -17,7 +17,7 @@ type shortenRequest struct {
 	Seconds    *integer   `json:"expiresInSeconds"`
 	ExpiresAt  *time.Time `json:"expiresAtUtc"`
 	StatusCode *integer   `json:"statusCode"`
-	Forward    []string   `json:"forward"`
+	Forward    forwarded  `json:"forward"`
 	Title      string     `json:"title"`
 	Tags       []string   `json:"tags"`
 }
@@ -32,7 +32,8 @@ type summary struct {
 	ExpiresAt *string     `json:"expiresAtUtc"`
 }
 
-// made is a link in the response to its creation. It says what the link forwards if the request did.
+// made is a link in the response to its creation. It says what the link forwards if the request
+// did.
 type made struct {
 	summary
 	Forward *[]string `json:"forward,omitzero"`

@@ -136,8 +136,8 @@ func (s *service) linksStats(
 	return nil
 }
 
-// tagged returns all links of a filter with a tag or a domain. It returns a problem if there are too
-// many.
+// tagged returns all links of a filter with a tag or a domain. It returns a problem if there are
+// too many.
 func (s *service) tagged(ctx context.Context, f filter) (links []link.Link, err error) {
 	by, have := "tag", "have this tag"
 	if f.tag == "" {
@@ -329,8 +329,8 @@ func (s *service) topLinks(
 	}
 	items := make([]clicked, len(links))
 	for i, l := range links {
-		items[i] = clicked{l.Alias(), s.Rules.DomainName(l.Name.Domain()), s.Rules.ShortURL(l), l.LongURL,
-			counts[i]}
+		items[i] = clicked{l.Alias(), s.Rules.DomainName(l.Name.Domain()), s.Rules.ShortURL(l),
+			l.LongURL, counts[i]}
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {

@@ -53,7 +53,8 @@ func TestStats(t *testing.T) {
 	)
 	from, to := yesterday.Format(time.DateOnly), today.Format(time.DateOnly)
 	query := "?from=" + from + "&to=" + to
-	want := fmt.Sprintf(`{"alias":"abcdef","from":%q,"to":%q,"interval":"day","clicks":4,`+
+	want := fmt.Sprintf(`{"alias":"abcdef","domain":"tiney.to","from":%q,"to":%q,`+
+		`"interval":"day","clicks":4,`+
 		`"bots":1,"visitors":3,"averageMs":1.875,"lastAtUtc":"%sT01:00:00Z",`+
 		`"series":[{"at":"%sT00:00:00Z","clicks":2,"bots":1,"visitors":1},{"at":"%sT00:00:00Z",`+
 		`"clicks":2,"bots":0,"visitors":2}],`+
@@ -423,10 +424,12 @@ func TestClicksOfSomeLinks(t *testing.T) {
 		r.fake.Put(l)
 	}
 	at := now.Format(time.RFC3339)
-	abcdef := `{"alias":"abcdef","clicks":1,"bots":1,"lastClickAtUtc":"` + at + `"}`
-	imported := `{"alias":"imported","clicks":7,"bots":2,"lastClickAtUtc":"` + at + `"}`
+	abcdef := `{"alias":"abcdef","domain":"tiney.to","clicks":1,"bots":1,"lastClickAtUtc":"` +
+		at + `"}`
+	imported := `{"alias":"imported","domain":"tiney.to","clicks":7,"bots":2,"lastClickAtUtc":"` +
+		at + `"}`
 	none := func(a string) string {
-		return `{"alias":"` + a + `","clicks":0,"bots":0,"lastClickAtUtc":null}`
+		return `{"alias":"` + a + `","domain":"tiney.to","clicks":0,"bots":0,"lastClickAtUtc":null}`
 	}
 	for request, want := range map[string]string{
 		"ann abcdef":                                        abcdef,
@@ -477,7 +480,8 @@ func TestTopLinks(t *testing.T) {
 	answer := func(window string, links ...int) string {
 		items := make([]string, len(links))
 		for i, n := range links {
-			items[i] = fmt.Sprintf(`{"alias":"top%d","shortUrl":"https://tiney.to/top%[1]d",`+
+			items[i] = fmt.Sprintf(`{"alias":"top%d","domain":"tiney.to",`+
+				`"shortUrl":"https://tiney.to/top%[1]d",`+
 				`"longUrl":"https://example.com/?<%s","clicks":%d}`, n, r.clicks.top[n].Owner, 4-n)
 		}
 		return fmt.Sprintf(`{"window":%q,"asOfUtc":"2026-11-22T10:48:03Z","items":[%s]}`, window,

@@ -168,10 +168,10 @@ type Statistics interface {
 	// and may be none.
 	LinksDays(ctx context.Context, links []link.Link, from, to clicks.Day) ([]clicks.Total, error)
 	// Top returns up to limit links of an owner, or of all owners if owner is "", and of a domain
-	// unless that is nil, that have the most clicks within a window, and their clicks, most first. It leaves out deleted links. The
-	// clicks are those of asOf. They are counted in the background when Top is called, which then
-	// waits for them for a few seconds. After that it returns clicks.ErrComputing until they are
-	// counted.
+	// unless that is nil, that have the most clicks within a window, and their clicks, most first.
+	// It leaves out deleted links. The clicks are those of asOf. They are counted in the background
+	// when Top is called, which then waits for them for a few seconds. After that it returns
+	// clicks.ErrComputing until they are counted.
 	Top(ctx context.Context, owner string, domain *link.Domain, window clicks.Window,
 		limit int) (links []link.Link, counts []int64, asOf time.Time, err error)
 	// Service returns the totals of all links together. They may be a minute old.

@@ -89,6 +89,11 @@ func Load(root string) (*Document, error) {
 	for name, item := range doc.Paths.Map() {
 		pattern := regexp.MustCompile(`\\\{(\w+)\\\}`).ReplaceAllString(regexp.QuoteMeta(name),
 			`(?P<$1>[^/]+)`)
+		// Parameters of OpenAPI have one segment, and this one has more.
+		pattern = strings.Replace(pattern, "(?P<rest>[^/]+)", "(?P<rest>.+)", 1)
+		if strings.HasPrefix(name, "/{alias}") {
+			pattern += "/?"
+		}
 		d.paths = append(d.paths, path{name, item, regexp.MustCompile("^" + pattern + "$")})
 	}
 	// Paths with longer fixed parts come first.
@@ -205,7 +210,8 @@ func (d *Document) find(method, p string) (found path, parameters map[string]str
 	for _, known := range d.paths {
 		values := known.pattern.FindStringSubmatch(p)
 		has := operationOf(known.item, method) != nil
-		if values == nil || found.name != "" && !has {
+		rest := strings.HasPrefix(p, "/api/") && strings.HasPrefix(known.name, "/{alias}")
+		if values == nil || found.name != "" && !has || rest {
 			continue
 		}
 		found, parameters = known, map[string]string{}

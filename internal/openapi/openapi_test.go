@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		short = `{"alias":"abc","shortUrl":"https://tiney.to/abc",` +
+		short = `{"alias":"abc","domain":"tiney.to","shortUrl":"https://tiney.to/abc",` +
 			`"longUrl":"https://example.com/","createdAtUtc":"2026-11-22T03:48:36Z",` +
 			`"expiresAtUtc":null}`
 		missing = `{"type":"/problems/not-found","title":"t","status":404,"detail":"d"}`
@@ -84,12 +84,17 @@ func TestCheck(t *testing.T) {
 			text},
 		{"a status that it has not", "POST /api/shorten", asked, 202,
 			[]string{"Content-Type", json}, short, "202"},
-		{"a request that should fail", "POST /api/shorten", `{"longUrl":"ftp://example.com"}`, 200,
+		{"a request that should fail", "POST /api/shorten", `{"longUrl":"//example.com"}`, 200,
 			[]string{"Content-Type", json}, short, "the request succeeded"},
 		{"a header that it has not", "POST /api/shorten", asked, 200, []string{"Content-Type", json,
 			"X-Cost", "1"}, short, "X-Cost"},
 		{"a redirect", "GET /abc", "", 301, []string{"Location", "https://example.com/",
 			"Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "", ""},
+		{"a redirect with a path behind the alias", "GET /abc/x/y", "", 302, []string{"Location",
+			"https://example.com/x/y", "Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "",
+			""},
+		{"a redirect with a slash behind the alias", "HEAD /abc/", "", 302, []string{"Location",
+			"https://example.com/", "Cache-Control", "no-store", "X-Robots-Tag", "noindex"}, "", ""},
 		{"a redirect that leads nowhere", "GET /abc", "", 308, []string{"Cache-Control", "no-store",
 			"X-Robots-Tag", "noindex"}, "", "Location"},
 		{"a redirect with a body", "GET /abc", "", 302, []string{"Location", "https://example.com/",
@@ -101,7 +106,7 @@ func TestCheck(t *testing.T) {
 		{"a link that is called as a path", "HEAD /api/%6Cinks/bulk", "", 404,
 			[]string{"Content-Type", problem}, "", ""},
 		{"nothing there", "GET /a/b/c", "", 404, []string{"Content-Type", problem}, missing, ""},
-		{"something where the document has nothing", "GET /a/b/c", "", 200,
+		{"something where the document has nothing", "GET /api/b/c", "", 200,
 			[]string{"Content-Type", json}, "{}", "no GET"},
 		{"a kind of problem that it has not", "GET /a/b/c", "", 404,
 			[]string{"Content-Type", problem}, strings.Replace(missing, "not-", "un", 1), "type"},

@@ -246,10 +246,10 @@ func (m maker) string(is *openapi3.Schema) string {
 	}
 	start, alphabet := "", choose(m.Choices, []string{"abcXYZ019", "abc-_",
 		"aä\U0001f600<>&\"'%+# ;", "\t\n\u0085\u200b"})
-	if strings.Contains(is.Pattern, "://") {
+	if strings.Contains(is.Pattern, "*:") { // a scheme
 		start, alphabet = choose(m.Choices, []string{"https://example.com/",
 			"HTTP://example.com:8080/?", "https://b\u00fccher.example/", "http://127.1/",
-			"https://tiney.to/", "ftp://example.com/"}),
+			"https://tiney.to/", "ftp://example.com/", "mailto:ann@example.com"}),
 			choose(m.Choices, []string{"abcXYZ019", "ä\U0001f600", "<>\"'%+#;{}|^`", " \\"})
 	}
 	most := int64(40)

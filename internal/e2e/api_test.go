@@ -252,7 +252,7 @@ func (e exchange) check(t *testing.T, base string, hosted bool) {
 var updateResponses = flag.Bool("e2e.update", false, "write testdata/responses.txt anew")
 
 // Without credentials, responses are byte for byte what they were before credentials existed,
-// except for the claim token of a new link and the day since when a link leads nowhere.
+// except for the claim token of a new link, the domain, and the day since when a link leads nowhere.
 func TestResponsesWithoutCredentials(t *testing.T) {
 	const file = "testdata/responses.txt"
 	s := newSite(t)

@@ -81,8 +81,8 @@ func rawPath(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// splitPath returns the first segment of a path, decoded, and what follows it, as it came. A slash at
-// the end of the segment alone does not count.
+// splitPath returns the first segment of a path, decoded, and what follows it, as it came. A slash
+// at the end of the segment alone does not count.
 func splitPath(raw string) (first, rest string) {
 	first = raw[1:]
 	if i := strings.IndexByte(first, '/'); i >= 0 {
@@ -133,8 +133,8 @@ func (s *service) notFound() *problem {
 	return notFoundProblem
 }
 
-// unknown responds to a request for an alias that leads nowhere. It sends a browser to UnknownURL if
-// there is one. Otherwise it returns a problem, whose page offers to make the link.
+// unknown responds to a request for an alias that leads nowhere. It sends a browser to UnknownURL
+// if there is one. Otherwise it returns a problem, whose page offers to make the link.
 func (s *service) unknown(
 	w http.ResponseWriter, r *http.Request, d link.Domain, a link.Alias, rest string,
 ) error {
@@ -153,7 +153,8 @@ func (s *service) unknown(
 	return p
 }
 
-// fallBack sends a browser to a fallback, and reports whether it did. Programs get a problem instead.
+// fallBack sends a browser to a fallback, and reports whether it did. Programs get a problem
+// instead.
 func (s *service) fallBack(
 	w http.ResponseWriter, r *http.Request, to link.Fallback, d link.Domain, a link.Alias,
 ) bool {

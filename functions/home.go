@@ -21,8 +21,8 @@ import (
 // send if scripts are off.
 func (s *service) home(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	d := s.domainOf(r)
-	// The Functions host asks for this page by itself, to see whether the handler responds. It must not
-	// follow a redirect to another website, every 25 ms while it starts.
+	// The Functions host asks for this page by itself, to see whether the handler responds. It must
+	// not follow a redirect to another website, every 25 ms while it starts.
 	if s.HomeURL != "" && !(s.hosted && r.Header[invocationHeader] == nil) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			return methodProblem("GET, HEAD")

@@ -165,8 +165,8 @@ func TestForm(t *testing.T) {
 		"application/x-www-form-urlencoded"), 413, "body-too-large", "")
 }
 
-// The home page of another domain makes links of that domain. The page of an unknown alias offers to
-// make it in its domain. People sign in at the default domain.
+// The home page of another domain makes links of that domain. The page of an unknown alias offers
+// to make it in its domain. People sign in at the default domain.
 func TestPagesOfDomains(t *testing.T) {
 	other, err := link.ParseBase("https://go.example")
 	if err != nil {

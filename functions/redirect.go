@@ -265,8 +265,8 @@ var (
 )
 
 // cacheControl returns how long a cache in front may keep a redirect: never past the link's expiry,
-// and not at all if the link may have changed, or if the redirect depends on the query, which may not
-// be part of the cache's key.
+// and not at all if the link may have changed, or if the redirect depends on the query, which may
+// not be part of the cache's key.
 func (s *service) cacheControl(l link.Link, now time.Time) []string {
 	if l.Stale || l.Forward != 0 {
 		return noStore

@@ -23,8 +23,8 @@ const (
 // maxTagged is of how many links with a tag the clicks are added up.
 const maxTagged = 100
 
-// maxTaggedCalls is how often links are listed to find those with a tag, 1,000 each time. More would
-// not fit into the time of a request.
+// maxTaggedCalls is how often links are listed to find those with a tag, 1,000 each time. More
+// would not fit into the time of a request.
 const maxTaggedCalls = 10
 
 // statsView are the statistics of a link, or of several together, for a range of days. All members

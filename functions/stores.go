@@ -29,7 +29,7 @@ type Creator interface {
 // Getter finds links for redirects and previews, which need a fast answer.
 type Getter interface {
 	// Cached returns a link if it is live and cached. If stale is true, it also returns a link that
-	// should be looked up again, and that is served if the look-up fails.
+	// should be looked up again, and that is served if the look-up fails. It does not keep the name.
 	Cached(ctx context.Context, a link.Name, stale bool) (l link.Link, ok bool)
 	// Get returns a link. The link may come from a cache, and may be expired, disabled, deleted, or
 	// a tombstone.

@@ -18,9 +18,9 @@ type Patch struct {
 }
 
 // Edit returns the link as it is after a patch at now. The patch is an owner's or, if admin is set,
-// an admin's: only admins may change where a shared link leads and what it forwards, disable or enable it, or make it
-// end earlier. An edit that changes nothing returns the link as it was. Errors: *InvalidError,
-// ErrDeleted, ErrShared.
+// an admin's: only admins may change where a shared link leads and what it forwards, disable or
+// enable it, or make it end earlier. An edit that changes nothing returns the link as it was.
+// Errors: *InvalidError, ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	if l.State(now) == StateDeleted {
 		return Link{}, ErrDeleted

@@ -61,8 +61,8 @@ func (l Link) forwards() bool {
 
 // Target returns where a request for the link leads. rest is what follows the alias in the path of
 // the request, as it came: "", or a slash and more. query is the query of the request. ok is false
-// if there is a rest, and the link does not forward it, or may not: it could lead out of the path of
-// the long URL.
+// if there is a rest, and the link does not forward it, or may not: it could lead out of the path
+// of the long URL.
 //
 // No request can change the scheme or the host of the long URL, or its path before the rest.
 func (l Link) Target(rest, query string) (target string, ok bool) {

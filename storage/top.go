@@ -34,14 +34,14 @@ const (
 
 // Top returns the links that people have clicked most within a window, and how often, the first one
 // most; at most limit of them, which is at least 1. They are the owner's, of which the newest
-// 50,000 are looked at, or those of all owners if owner is "". If domain is not nil, they are links of
-// that domain; of all owners', only the 1,000 most clicked links are looked at then. They are as they
-// were at asOf; those that were deleted since are left out.
+// 50,000 are looked at, or those of all owners if owner is "". If domain is not nil, they are links
+// of that domain; of all owners', only the 1,000 most clicked links are looked at then. They are as
+// they were at asOf; those that were deleted since are left out.
 //
 // One pass over all links that were clicked in the window answers for all owners. It runs in the
 // background, and its result is kept for a minute, or for ten times as long as it took. Top waits
-// for it no longer than the config's Timeout. Error: link.ErrUnavailable; clicks.ErrComputing if the
-// pass takes longer, and a later call finds its result.
+// for it no longer than the config's Timeout. Error: link.ErrUnavailable; clicks.ErrComputing if
+// the pass takes longer, and a later call finds its result.
 func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, window clicks.Window,
 	limit int) (links []link.Link, counts []int64, asOf time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
@@ -113,8 +113,8 @@ func (c candidate) compare(other candidate) int {
 	return cmp.Or(cmp.Compare(other.clicks, c.clicks), cmp.Compare(c.alias, other.alias))
 }
 
-// ownedBy returns those of an owner's links that were clicked and whose names are in a domain, those
-// with the most clicks first.
+// ownedBy returns those of an owner's links that were clicked and whose names are in a domain,
+// those with the most clicks first.
 func (c *Clicks) ownedBy(ctx context.Context, owner string, in func(link.Name) bool, p *pass) (
 	own []candidate, err error) {
 	listed := 0

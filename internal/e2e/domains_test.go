@@ -10,8 +10,8 @@ import (
 	"tiney/link"
 )
 
-// Domains and forwarding, on its own and behind every kind of host. What a host changes in paths and
-// queries arrives as it was sent if the platform's front end repeats it.
+// Domains and forwarding, on its own and behind every kind of host. What a host changes in paths
+// and queries arrives as it was sent if the platform's front end repeats it.
 func TestDomainsAndForwardingInEveryMode(t *testing.T) {
 	t.Parallel()
 	const both = link.ForwardQuery | link.ForwardPath

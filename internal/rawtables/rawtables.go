@@ -231,8 +231,8 @@ func partition(name link.Name) string {
 	return strings.ToLower(a[:2])
 }
 
-// IndexKey returns the key of a long URL of the default domain in the index, for an owner, or for ""
-// if it has none.
+// IndexKey returns the key of a long URL of the default domain in the index, for an owner, or for
+// "" if it has none.
 func IndexKey(owner, longURL string) string {
 	if owner != "" {
 		longURL = owner + "\n" + longURL

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -269,9 +270,12 @@ func TestSpellings(t *testing.T) {
 			return ok && got.Name == test.name
 		})
 	}
+	var mu sync.Mutex
 	edits := map[link.Name]int{}
 	if errs, err := s.EditAll(ctx, []link.Name{"Docs", "DOCS", "docs", "dOcS", "none"},
 		func(_ int, l link.Link) (link.Link, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			edits[l.Name]++
 			l.Title += "x"
 			return l, nil

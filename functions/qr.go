@@ -20,11 +20,21 @@ import (
 var qrLevels = map[string]coding.Level{"L": coding.L, "M": coding.M, "Q": coding.Q, "H": coding.H}
 
 // qr handles GET /api/links/{alias}/qr: a QR code of the short URL. It makes no storage call, so a
-// code can be printed before its link exists, and does not reveal whether the link exists.
+// code can be printed before its link exists, and does not reveal whether the link exists. Only a
+// link of a domain that the service does not have any more must be there.
 func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	a, err := s.nameIn(r)
 	if err != nil {
 		return err
+	}
+	if _, ok := s.hosts[s.Rules.DomainName(a.Domain())]; !ok {
+		// Otherwise anybody could have codes of any website made.
+		if err := s.limits.guess(r, func() error {
+			_, err := s.Links.Read(ctx, a)
+			return err
+		}); err != nil {
+			return err
+		}
 	}
 	query := parametersOf(r)
 	format := query.oneOf("format", "svg", "png")

@@ -161,11 +161,12 @@ func TestAnyCase(t *testing.T) {
 
 func TestExtraSchemes(t *testing.T) {
 	r := withDomains(t)
-	r.ExtraSchemes = []string{"mailto", "tel", "msteams"}
+	r.ExtraSchemes = []string{"mailto", "tel", "msteams", "ftp"}
 	for url, want := range map[string]bool{
 		"mailto:a@a.example": true, "MAILTO:a@a.example?subject=x": true, "tel:+123": true,
 		"msteams://teams.example/l?x": true, "msteams:/l/x": true, "mailto:ü": true,
-		"mailto:": false, "tel:/": false, "msteams://": false, "sms:1": false, "mailto": false,
+		"ftp://files.example/x": true, "ftp:files.example": false, "ftp:/go.example": false,
+		"FTP:///files.example": false, "mailto:": false, "tel:/": false, "msteams://": false, "sms:1": false, "mailto": false,
 		"mailto:a b": false, "mailto:a\\b": false, "mailto:\u0085": false, "javascript:1": false,
 		"msteams://go.example/x": false, "msteams://TINEY.to:1/x": false,
 		"msteams://a:b@teams.example/": false, "msteams://" + strings.Repeat("a", 300) + "/": false,

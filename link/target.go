@@ -57,7 +57,8 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 	switch {
 	case extra && strings.Trim(target.authority+target.rest, "/") == "":
 		return "The URL ends after its scheme."
-	case extra && target.authority == "":
+	case extra && target.authority == "" &&
+		!slices.Contains(hostSchemes, lowerASCII(target.scheme)):
 		return checkLength(longURL)
 	case !ok && !extra:
 		return "The URL must start with http:// or https://" + r.extraWords(owned) + "."
@@ -95,6 +96,10 @@ func checkLength(longURL string) string {
 	}
 	return ""
 }
+
+// hostSchemes are schemes after which browsers read a host without slashes too, besides http and
+// https.
+var hostSchemes = []string{"ftp", "ws", "wss"}
 
 // splitExtra is split for a URL with an extra scheme, which may have no authority.
 func (r Rules) splitExtra(longURL string) (parts, bool) {

@@ -197,7 +197,7 @@ let offered = []; // links that can be taken over
 export async function offerClaims() {
   const others = await Promise.all(handed().map(([name, claimToken]) =>
     call("GET", `api/links/${name}`, { token: claimToken, has: "shortUrl" }).then(({ body }) => ({ ...body, claimToken }), () => ({}))));
-  const all = offered = claimable([...others, ...madeHere()]).slice(0, most);
+  const all = offered = claimable([...madeHere(), ...others]).slice(0, most);
   byId("claims").hidden = all.length === 0 || claimsDeclined();
   byId("claims-handed").hidden = !claimable(others).length;
   byId("claims-title").textContent = all.length === 1 ? "This link can be yours" : `These ${number(all.length)} links can be yours`;

@@ -48,7 +48,6 @@ type cache struct {
 	// current reports whether what is cached is right, but for changes of the last seconds.
 	current   func(context.Context, time.Time) bool
 	config    CacheConfig
-	anyCase   bool
 	timeout   time.Duration // of a read that callers share
 	staleWait time.Duration
 	now       func() time.Time
@@ -84,9 +83,9 @@ type entry struct {
 	forward    link.Forward
 	shared     bool
 	unsettled  bool // when it was read
-	// There is no row by a spelling with capitals, and case does not matter. Since no such row is
-	// made any more, this is kept as long as a link, and served without asking again: otherwise an
-	// outage would stop a popular link that people spell so.
+	// There is no row by a spelling with capitals, but there is one by the name in lower case, and
+	// case does not matter. The entry is kept like a link: otherwise an outage would stop a popular
+	// link that people spell so.
 	absent  bool
 	counted clicks.Day // the first day whose clicks are its own
 }
@@ -105,6 +104,14 @@ func (e *entry) row(stale bool) linkRow {
 	r := linkRow{Link: e.link(), etag: e.etag, cached: true, unsettled: e.unsettled}
 	r.Stale = stale
 	return r
+}
+
+// answer is what get says by the entry.
+func (e *entry) answer(stale bool) (linkRow, error) {
+	if e.absent {
+		return linkRow{cached: true}, link.ErrNotFound
+	}
+	return e.row(stale), nil
 }
 
 // isLink reports whether the entry is a link.
@@ -126,7 +133,7 @@ type entries interface {
 
 func newCache(config *Config, table func(context.Context, link.Name) (linkRow, error),
 	current func(context.Context, time.Time) bool) (*cache, error) {
-	c := &cache{table: table, current: current, config: *config.Cache, anyCase: config.AnyCase, timeout: config.Timeout,
+	c := &cache{table: table, current: current, config: *config.Cache, timeout: config.Timeout,
 		staleWait: config.StaleWait,
 		now:       config.Now, metrics: config.Metrics}
 	if config.Cache.Exact {
@@ -205,10 +212,31 @@ func (c *cache) stale(ctx context.Context, a link.Name) *entry {
 	return e
 }
 
-// absent reports whether it is known that there is no row by a spelling with capitals.
-func (c *cache) absent(a link.Name) bool {
+// absent reports whether it is known that there is no row by a spelling with capitals. If stale is
+// true, that may have to be read again.
+func (c *cache) absent(a link.Name, stale bool) bool {
 	e, ok := c.entries.Get(string(a))
-	return ok && e.absent && c.now().UnixNano() < e.staleUntil && e.cachedAt > c.doubted.Load()
+	if !ok || !e.absent {
+		return false
+	}
+	now := c.now().UnixNano()
+	return stale && now < e.staleUntil ||
+		now-e.cachedAt < int64(c.config.Fresh) && e.cachedAt > c.doubted.Load()
+}
+
+// putAbsent caches that there was no row by a spelling with capitals at a time, unless the name was
+// forgotten since forgottenCount returned forgotten.
+func (c *cache) putAbsent(a link.Name, at time.Time, forgotten uint32) {
+	if c == nil || c.absent(a, false) || c.slot(a).Load() != forgotten {
+		return
+	}
+	e := &entry{alias: link.Name(strings.Clone(string(a))), absent: true, cachedAt: at.UnixNano(),
+		staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano()}
+	c.entries.Del(string(a)) // see forget
+	c.entries.Set(string(a), e, entryOverhead+int64(2*len(a))*9/8)
+	if c.slot(a).Load() != forgotten {
+		c.entries.Del(string(a))
+	}
 }
 
 // get serves a link from memory, or reads it.
@@ -219,10 +247,6 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 	if !ok {
 		return c.read(ctx, a, nil)
 	}
-	if c.absent(a) {
-		c.metrics.CacheNegativeHit.Add(1)
-		return linkRow{cached: true}, link.ErrNotFound
-	}
 	age := now.UnixNano() - e.cachedAt
 	// An age below zero means that the clock was put back.
 	current = current && e.cachedAt > c.doubted.Load() && age > -int64(time.Second)
@@ -232,17 +256,17 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 		c.entries.Del(string(a))
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
-	case !e.isLink() && (!current || age >= int64(c.config.Negative)):
+	case !e.isLink() && !e.absent && (!current || age >= int64(c.config.Negative)):
 		return c.read(ctx, a, nil)
 	case e.gone != link.StateLive:
 		c.metrics.CacheHit.Add(1)
 		return e.row(false), nil
-	case !e.isLink():
+	case !e.isLink() && !e.absent:
 		c.metrics.CacheNegativeHit.Add(1)
 		return linkRow{cached: true}, link.ErrNotFound
 	case current && age < int64(c.config.Fresh):
 		c.metrics.CacheHit.Add(1)
-		return e.row(false), nil
+		return e.answer(false)
 	case now.UnixNano() >= e.staleUntil:
 		return c.read(ctx, a, nil)
 	}
@@ -254,7 +278,7 @@ func (c *cache) get(ctx context.Context, a link.Name) (linkRow, error) {
 		return c.read(ctx, a, e)
 	}
 	c.metrics.CacheStaleHit.Add(1)
-	return e.row(true), nil
+	return e.answer(true)
 }
 
 // read asks the table, and serves old if the table does not respond. old may be nil.
@@ -290,7 +314,7 @@ func (c *cache) read(ctx context.Context, a link.Name, old *entry) (linkRow, err
 	}
 	old.notBefore.Store(now.Add(staleRetry).UnixNano())
 	c.metrics.CacheStaleHit.Add(1)
-	return old.row(true), nil
+	return old.answer(true)
 }
 
 // refresh reads the table and caches the result, unless the alias was forgotten or replaced
@@ -361,8 +385,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
 	}
-	e.absent = c.anyCase && !e.isLink() && e.gone == link.StateLive && a.Lower() != a
-	if !e.isLink() && !e.absent {
+	if !e.isLink() {
 		e.staleUntil = at.Add(c.config.Negative).UnixNano()
 	}
 	dead := e.expired(now) || now.UnixNano() >= e.staleUntil

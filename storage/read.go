@@ -23,7 +23,7 @@ func (s *Links) Cached(ctx context.Context, a link.Name, stale bool) (l link.Lin
 			return e.row(true).Link, true
 		}
 	}
-	if lower := s.otherSpelling(a); lower != "" && s.cache.absent(a) {
+	if lower := s.otherSpelling(a); lower != "" && s.cache.absent(a, stale) {
 		return s.Cached(ctx, lower, stale)
 	}
 	return link.Link{}, false
@@ -81,9 +81,14 @@ func (s *Links) Get(ctx context.Context, a link.Name) (link.Link, error) {
 			return s.second.get(ctx, a, s.get)
 		}
 	}
+	begun, forgotten := s.config.Now(), s.cache.forgottenCount(a)
 	r, err := get(ctx, a)
-	if lower := s.otherSpelling(a); lower != "" && errors.Is(err, link.ErrNotFound) {
-		r, err = get(ctx, lower)
+	if lower := s.otherSpelling(a); lower != "" &&
+		(errors.Is(err, link.ErrNotFound) || errors.Is(err, errNotInSecondary)) {
+		missing := errors.Is(err, link.ErrNotFound)
+		if r, err = get(ctx, lower); err == nil && missing {
+			s.cache.putAbsent(a, begun, forgotten)
+		}
 	}
 	if err != nil {
 		return link.Link{}, err

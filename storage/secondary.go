@@ -30,6 +30,10 @@ const (
 
 var errSilent = fmt.Errorf("%w: silent for %v", link.ErrUnavailable, secondaryAfter)
 
+// errNotInSecondary, beside the failure of the primary, says that the secondary has no such link. The
+// primary may have one.
+var errNotInSecondary = errors.New("the secondary has no such link")
+
 // secondary is the copy of the links in the storage account's second region, which is some minutes
 // behind and can only be read. It is asked when the primary fails, and by nothing but redirects,
 // previews and pings: what it says may be out of date, and what is written has to go by what is so.
@@ -70,6 +74,7 @@ func (s *secondary) get(ctx context.Context, a link.Name, primary func(context.C
 	defer silent.Stop()
 	var (
 		failure error
+		lacks   error
 		second  <-chan singleflight.Result
 	)
 	for asked := false; !asked || first != nil || second != nil; {
@@ -87,6 +92,9 @@ func (s *secondary) get(ctx context.Context, a link.Name, primary func(context.C
 			if got.Err == nil {
 				return s.found(a, got.Val.(secondRow), cmp.Or(failure, errSilent)), nil
 			}
+			if errors.Is(got.Err, link.ErrNotFound) {
+				lacks = errNotInSecondary
+			}
 			second = nil
 		case <-ctx.Done():
 			return linkRow{}, cmp.Or(failure, fmt.Errorf("reading link %s: %w in time: %w", a,
@@ -96,6 +104,9 @@ func (s *secondary) get(ctx context.Context, a link.Name, primary func(context.C
 			second = s.read(ctx, a)
 		}
 		asked = true
+	}
+	if lacks != nil {
+		failure = fmt.Errorf("%w; %w", failure, lacks)
 	}
 	return linkRow{}, failure
 }

@@ -337,10 +337,12 @@ func TestCallsForASpelling(t *testing.T) {
 	get("None", link.ErrNotFound, 0)
 	get("none", link.ErrNotFound, 0)
 	get("NONE", link.ErrNotFound, 1)
-	r.clock.Advance(30 * time.Minute) // the link is stale
-	get("DOCS", nil, 1)
+	r.clock.Advance(2 * time.Minute) // what leads nowhere is not kept longer than any such alias
+	get("None", link.ErrNotFound, 2)
+	r.clock.Advance(30 * time.Minute) // both are stale, and asked for again
+	get("DOCS", nil, 2)
 	r.proxy.Before(func(faultproxy.Call) faultproxy.Fault { return faultproxy.Refuse })
-	r.clock.Advance(30 * time.Minute)
+	r.clock.Advance(70 * time.Minute)
 	if got, err := s.Get(ctx, "DOCS"); err != nil || !got.Stale || got.Alias() != "Docs" {
 		t.Errorf("in an outage: %+v, %v", got, err)
 	}

@@ -35,7 +35,7 @@ const (
 // Top returns the links that people have clicked most within a window, and how often, the first one
 // most; at most limit of them, which is at least 1. They are the owner's, of which the newest
 // 50,000 are looked at, or those of all owners if owner is "". If domain is not nil, they are links
-// of that domain; of all owners', only the 1,000 most clicked links are looked at then. They are as
+// of that domain; only the 1,000 most clicked links are looked at then. They are as
 // they were at asOf; those that were deleted since are left out.
 //
 // One pass over all links that were clicked in the window answers for all owners. It runs in the
@@ -50,22 +50,19 @@ func (c *Clicks) Top(ctx context.Context, owner string, domain *link.Domain, win
 	if err != nil {
 		return nil, nil, asOf, err
 	}
-	in := func(name link.Name) bool { return domain == nil || name.Domain() == *domain }
 	candidates := p.most
 	if owner != "" {
 		key := fmt.Sprintf("%s|%d|%s", window, p.asOf.UnixNano(), owner)
-		if domain != nil {
-			key += "\n" + string(*domain)
-		}
 		if candidates, err = c.tops.owned.get(ctx, key, c.config, func(ctx context.Context) (
 			[]candidate, error) {
-			return c.ownedBy(ctx, owner, in, p)
+			return c.ownedBy(ctx, owner, p)
 		}); err != nil {
 			return nil, nil, asOf, err
 		}
-	} else if domain != nil {
+	}
+	if domain != nil {
 		candidates = slices.DeleteFunc(slices.Clone(candidates), func(l candidate) bool {
-			return !in(l.alias)
+			return l.alias.Domain() != *domain
 		})
 	}
 	for n := limit; len(candidates) > 0 && len(links) < limit; n = listConcurrency {
@@ -113,10 +110,8 @@ func (c candidate) compare(other candidate) int {
 	return cmp.Or(cmp.Compare(other.clicks, c.clicks), cmp.Compare(c.alias, other.alias))
 }
 
-// ownedBy returns those of an owner's links that were clicked and whose names are in a domain,
-// those with the most clicks first.
-func (c *Clicks) ownedBy(ctx context.Context, owner string, in func(link.Name) bool, p *pass) (
-	own []candidate, err error) {
+// ownedBy returns those of an owner's links that were clicked, those with the most clicks first.
+func (c *Clicks) ownedBy(ctx context.Context, owner string, p *pass) (own []candidate, err error) {
 	listed := 0
 	q := table.Query{Range: table.Range{Partition: ownerPartition(owner)},
 		Properties: []string{"RowKey"}}
@@ -125,7 +120,7 @@ func (c *Clicks) ownedBy(ctx context.Context, owner string, in func(link.Name) b
 			var e struct{ RowKey string }
 			_ = json.Unmarshal(data, &e) // another program's row lists nothing
 			_, name, _ := strings.Cut(e.RowKey, "|")
-			if a, ok := link.ParseName(name); ok && in(a) {
+			if a, ok := link.ParseName(name); ok {
 				if l, ok := p.find(name); ok {
 					own = append(own, candidate{a, l.from, int64(l.clicks)})
 				}

@@ -568,7 +568,8 @@ func (r *reader) domains(name string, base link.Base) map[link.Domain]link.Base 
 		case again:
 			r.wrong(name, fmt.Sprintf("has %q twice", host))
 		default:
-			all[domain.Domain()] = domain
+			// As browsers write it: with the host in lower case and punycode.
+			all[domain.Domain()], _ = link.ParseBase(domain.Origin())
 		}
 	}
 	return all

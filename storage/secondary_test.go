@@ -291,3 +291,22 @@ func TestSecondary(t *testing.T) {
 		}
 	})
 }
+
+// In any case, the secondary serves a link in every spelling, and says nothing of a spelling that it
+// could not look for.
+func TestSecondaryInAnyCase(t *testing.T) {
+	t.Parallel()
+	r := newTwoRegions(t, newMemory())
+	r.config.AnyCase = true
+	s := r.open(withCache)
+	l := link.Link{Name: "docs", LongURL: "https://example.com/", CreatedAt: r.clock.Now()}
+	r.copies.PutLink(l)
+	always(r.proxy, faultproxy.Refuse)
+	if got, err := s.Get(ctx, "DOCS"); err != nil || !got.Stale || got.Name != "docs" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	always(r.second, faultproxy.Refuse)
+	if got, err := s.Get(ctx, "Docs"); !errors.Is(err, link.ErrUnavailable) {
+		t.Errorf("with no region: %+v, %v", got, err)
+	}
+}

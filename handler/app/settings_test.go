@@ -150,7 +150,7 @@ func TestSettings(t *testing.T) {
 				return slices.Equal(s.Functions.Rules.DomainsOf(), []link.Domain{"192.0.2.1",
 					"[2001:db8::1]:8080", "go.example", "plain.example", "ports.example:8443",
 					"tiney.to:8080", "xn--bcher-kva.example"}) &&
-					s.Functions.Rules.BaseOf("plain.example") == "http://plain.example:80" &&
+					s.Functions.Rules.BaseOf("plain.example") == "http://plain.example" &&
 					s.Functions.Rules.BaseOf("xn--bcher-kva.example") ==
 						"https://xn--bcher-kva.example."
 			}},

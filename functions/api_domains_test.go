@@ -323,11 +323,11 @@ func TestWrongDomainsInPaths(t *testing.T) {
 				wantProblem(t, w, 404, "not-found", "")
 			}
 		}
-		if i >= len(wrong) {
+		if i > len(wrong) { // a code of a domain that there is needs no link
 			continue
 		}
 		wantProblem(t, r.get(path+"/qr"), 404, "not-found", "")
-		if r.fake.Calls() != calls {
+		if i < len(wrong) && r.fake.Calls() != calls {
 			t.Errorf("%q was looked up", name)
 		}
 	}

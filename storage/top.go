@@ -35,8 +35,8 @@ const (
 // Top returns the links that people have clicked most within a window, and how often, the first one
 // most; at most limit of them, which is at least 1. They are the owner's, of which the newest
 // 50,000 are looked at, or those of all owners if owner is "". If domain is not nil, they are links
-// of that domain; only the 1,000 most clicked links are looked at then. They are as
-// they were at asOf; those that were deleted since are left out.
+// of that domain; only the 1,000 most clicked links are looked at then. They are as they were at
+// asOf; those that were deleted since are left out.
 //
 // One pass over all links that were clicked in the window answers for all owners. It runs in the
 // background, and its result is kept for a minute, or for ten times as long as it took. Top waits

@@ -75,10 +75,15 @@ func (s *service) listDomains(
 
 // rawPath returns the path of a request as it came.
 func rawPath(r *http.Request) string {
-	if path, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
-		return path
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if _, after, is := strings.Cut(path, "://"); is && path[0] != '/' { // as proxies send it
+		_, after, _ = strings.Cut(after, "/")
+		path = "/" + after
 	}
-	return r.URL.EscapedPath()
+	if !strings.HasPrefix(path, "/") {
+		return r.URL.EscapedPath()
+	}
+	return path
 }
 
 // splitPath returns the first segment of a path, decoded, and what follows it, as it came. A slash

@@ -139,6 +139,12 @@ func TestForwarding(t *testing.T) {
 		}
 	}
 	wantProblem(t, r.get("/gone/x"), 410, "link-expired", "")
+	req := httptest.NewRequest("GET", "http://tiney.to/both/x%22%2fy", nil)
+	req.RequestURI = `http://tiney.to/both/x"%2fy?z` // as a proxy sends it
+	req.URL.RawPath = `/both/x"%2fy`
+	absolute := httptest.NewRecorder()
+	r.ServeHTTP(absolute, req)
+	wantLocation(t, "an absolute URL", absolute, "https://example.com/p/x%22%2fy?a#f")
 	clicked := len(r.clicks.clicked["both"])
 	long := "/both/" + strings.Repeat("x", 9000)
 	wantProblem(t, r.get(long), 414, "too-long", "")

@@ -62,9 +62,9 @@ func (s *service) listDomains(
 		BaseURL string      `json:"baseUrl"`
 		Default bool        `json:"default"`
 	}
-	items := []domain{{s.Rules.DomainName(""), s.Rules.BaseOf(""), true}}
-	for _, d := range s.Rules.DomainsOf() {
-		items = append(items, domain{d, s.Rules.BaseOf(d), false})
+	var items []domain
+	for d, base := range s.Rules.Bases() {
+		items = append(items, domain{base.Domain(), base.String(), d == ""})
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
@@ -100,32 +100,37 @@ func splitPath(raw string) (first, rest string) {
 	return first, rest
 }
 
-// sent returns the rest of a path and the query that a request for a link came with. first is the
-// first segment of the request's path here, and rest what follows it.
-func (s *service) sent(r *http.Request, l link.Link, first, rest string) (_, query string) {
-	query = r.URL.RawQuery
+// target is where a request for a link leads.
+type target struct {
+	longURL, location string // as pages and as a redirect have it
+	rest, query       string // what the request came with behind the alias, as it came
+}
+
+// target returns where a request for a link leads. first is the first segment of its path, and rest
+// what follows it. A rest that the link does not forward counts as an unknown alias. Errors:
+// link.ErrNotFound in that case, tooLongProblem, the problem of a client that has to wait.
+func (s *service) target(r *http.Request, l link.Link, first, rest string) (target, error) {
+	to := target{rest: rest, query: r.URL.RawQuery}
 	if l.Forward != 0 && s.hosted && s.RawURLHeader != "" {
 		// A Functions host changes paths and queries. The platform's front end gives them as they
 		// came.
 		if sent := r.Header[s.RawURLHeader]; len(sent) == 1 && strings.HasPrefix(sent[0], "/") {
-			path, sentQuery, _ := strings.Cut(sent[0], "?")
-			if name, sentRest := splitPath(path); name == first {
-				rest, query = sentRest, sentQuery
+			path, query, _ := strings.Cut(sent[0], "?")
+			if name, rest := splitPath(path); name == first {
+				to.rest, to.query = rest, query
 			}
 		}
 	}
-	return rest, query
-}
-
-// target returns where a request for a link leads that came with this rest and query. Errors:
-// link.ErrNotFound if the link does not forward the rest; tooLongProblem.
-func target(l link.Link, rest, query string) (string, error) {
-	to, ok := l.Target(rest, query)
-	switch {
-	case !ok:
-		return "", link.ErrNotFound
-	case l.Forward != 0 && len(link.Location(to)) > link.MaxLocationBytes:
-		return "", tooLongProblem
+	var ok bool
+	if to.longURL, ok = l.Target(to.rest, to.query); !ok {
+		if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
+			return to, err
+		}
+		return to, link.ErrNotFound
+	}
+	to.location = link.Location(to.longURL)
+	if l.Forward != 0 && len(to.location) > link.MaxLocationBytes {
+		return to, tooLongProblem
 	}
 	return to, nil
 }

@@ -14,18 +14,6 @@ import (
 	"tiney/link"
 )
 
-// addDomains gives a service the domains go.example and go.example:8080.
-func addDomains(c *functions.Config) {
-	c.Rules.Domains = map[link.Domain]link.Base{}
-	for _, raw := range []string{"https://go.example", "http://go.example:8080"} {
-		b, err := link.ParseBase(raw)
-		if err != nil {
-			panic(err)
-		}
-		c.Rules.Domains[b.Domain()] = b
-	}
-}
-
 // put makes links whose names are also what they lead to.
 func (r *rig) put(names ...link.Name) {
 	for _, name := range names {
@@ -72,7 +60,7 @@ func TestWhichDomainARequestIsFor(t *testing.T) {
 			"go.example"}, main},
 		"no header": {false, "X-Tiney-Host", []string{"Host", "go.example"}, main},
 	} {
-		r := newRig(t, addDomains, func(c *functions.Config) {
+		r := newRig(t, withDomains, func(c *functions.Config) {
 			c.DomainHeader = test.header
 			if !test.hosted {
 				c.HostAddress = ""
@@ -81,7 +69,7 @@ func TestWhichDomainARequestIsFor(t *testing.T) {
 		r.put("abc", "abc@go.example", "abc@go.example:8080")
 		wantLocation(t, name, r.get("/abc", test.send...), test.want)
 	}
-	r := newRig(t, addDomains)
+	r := newRig(t, withDomains)
 	r.put("abc", "abc@go.example")
 	req := httptest.NewRequest("GET", "/abc", nil)
 	req.Header["X-Forwarded-Host"] = []string{"go.example", "go.example"}
@@ -235,7 +223,7 @@ func TestRawURLHeader(t *testing.T) {
 }
 
 func fallbacks(c *functions.Config) {
-	addDomains(c)
+	withDomains(c)
 	c.HomeURL, c.UnknownURL, c.GoneURL = "https://home.example/{domain}",
 		"https://unknown.example/{domain}?{alias}", "https://gone.example/#{alias}"
 }
@@ -318,7 +306,7 @@ func TestFallbacks(t *testing.T) {
 }
 
 func TestPagesOfADomain(t *testing.T) {
-	r := newRig(t, addDomains)
+	r := newRig(t, withDomains)
 	if w := r.get("/manage", "Host", "go.example"); w.Code != 302 ||
 		w.Header().Get("Location") != "https://tiney.to/manage" {
 		t.Errorf("/manage: %d to %s", w.Code, w.Header().Get("Location"))
@@ -338,7 +326,7 @@ func TestPagesOfADomain(t *testing.T) {
 	if _, err := r.fake.Read(t.Context(), "formed@go.example"); err != nil {
 		t.Error(err)
 	}
-	r = newRig(t, addDomains, func(c *functions.Config) { c.DomainsOwnersOnly = true })
+	r = newRig(t, withDomains, func(c *functions.Config) { c.DomainsOwnersOnly = true })
 	if w := form("go.example"); w.Code != 401 {
 		t.Errorf("owners only: %d", w.Code)
 	}
@@ -375,7 +363,7 @@ func (hit) Cached(_ context.Context, name link.Name, _ bool) (link.Link, bool) {
 // A cached redirect of another domain allocates no more than one of the default domain.
 func TestADomainAllocatesNothing(t *testing.T) {
 	measure := func(name, host string) float64 {
-		r := newRig(t, addDomains, func(c *functions.Config) {
+		r := newRig(t, withDomains, func(c *functions.Config) {
 			c.CountClicks = "off"
 			c.Links = struct {
 				hit

@@ -103,9 +103,7 @@ func (s *service) export(
 func (s *service) exportPage(ctx context.Context, f filter, all bool, after string) (
 	links []link.Link, totals []clicks.Total, next string, err error,
 ) {
-	kept := func(l link.Link) bool {
-		return l.DeletedAt.IsZero() && (f.domain == nil || l.Name.Domain() == *f.domain)
-	}
+	kept := func(l link.Link) bool { return l.DeletedAt.IsZero() && f.inDomain(l) }
 	list := func(after string, limit int) ([]link.Link, string, error) {
 		if all {
 			links, next, _, err := s.Links.All(ctx, after, limit)

@@ -130,9 +130,9 @@ func New(c Config) (http.Handler, error) {
 	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
 		s.strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
 	}
-	s.hosts = map[link.Domain]link.Domain{c.Rules.DomainName(""): ""}
-	for d := range c.Rules.Domains {
-		s.hosts[d] = d
+	s.hosts = map[link.Domain]link.Domain{}
+	for d, base := range c.Rules.Bases() {
+		s.hosts[base.Domain()] = d
 	}
 	whoMayCount := s.admins
 	if c.PublicStats {

@@ -26,7 +26,7 @@ func (s *service) importLinks(
 	query := parametersOf(r)
 	format := transfer.Format(query.oneOf("format", formatNames()...))
 	d := s.domainFilter(&query)
-	if d != nil && s.Rules.Domains[*d] == (link.Base{}) && *d != "" {
+	if d != nil && !s.Rules.Has(*d) {
 		query.wrong("domain", s.Rules.DomainAdvice())
 	}
 	dryRun := query.oneOf("dryRun", "false", "true") == "true"

@@ -137,14 +137,18 @@ func (f filter) keep(now time.Time) func(link.Link) bool {
 			f.state != "" && f.state != "live" && f.state != string(state):
 			return false
 		}
-		if f.tag != "" && !slices.Contains(l.Tags, f.tag) ||
-			f.domain != nil && l.Name.Domain() != *f.domain {
+		if f.tag != "" && !slices.Contains(l.Tags, f.tag) || !f.inDomain(l) {
 			return false
 		}
 		return strings.Contains(fold(string(l.Alias())), q) ||
 			strings.Contains(fold(l.LongURL), q) ||
 			strings.Contains(fold(l.Title), q)
 	}
+}
+
+// inDomain reports whether a link is in the domain of the filter.
+func (f filter) inDomain(l link.Link) bool {
+	return f.domain == nil || l.Name.Domain() == *f.domain
 }
 
 // fold maps letters that differ only in case to the same letter. It maps to upper case first,

@@ -27,7 +27,7 @@ func (s *service) qr(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	if _, has := s.Rules.Domains[a.Domain()]; !has && a.Domain() != "" {
+	if !s.Rules.Has(a.Domain()) {
 		// Otherwise anybody could have codes of any website made.
 		if err := s.limits.guess(r, func() error {
 			_, err := s.Links.Read(ctx, a)

@@ -73,24 +73,24 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 		}
 		return err
 	}
-	to := link.Location(l.LongURL)
-	if rest != "" || l.Forward != 0 {
-		sent, query := s.sent(r, l, name, rest)
-		if to, err = target(l, sent, query); errors.Is(err, link.ErrNotFound) {
-			if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
-				return err
-			}
+	var location string
+	if rest == "" && l.Forward == 0 { // as most do
+		location = link.Location(l.LongURL)
+	} else {
+		to, err := s.target(r, l, name, rest)
+		switch {
+		case errors.Is(err, link.ErrNotFound):
 			s.Metrics.RedirectNotFound.Add(1)
 			return s.unknown(w, r, d, a, rest)
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
-		to = link.Location(to)
+		location = to.location
 	}
 	s.Metrics.RedirectFound.Add(1)
 	// http.Redirect would change the URL and add a body.
 	h := w.Header()
-	h["Location"] = []string{to}
+	h["Location"] = []string{location}
 	h["Cache-Control"] = s.cacheControl(l, now)
 	h["X-Robots-Tag"] = noIndex
 	w.WriteHeader(cmp.Or(l.StatusCode, link.DefaultStatusCode))
@@ -191,20 +191,16 @@ func (s *service) preview(
 	if err := s.gone(ctx, l, s.Now()); err != nil {
 		return err
 	}
-	rest, query := s.sent(r, l, alias+"+", rest)
-	if l.LongURL, err = target(l, rest, query); errors.Is(err, link.ErrNotFound) {
-		if err := s.limits.take(access.LimitUnknown, r, ""); err != nil {
-			return err
-		}
-	}
+	to, err := s.target(r, l, alias+"+", rest)
 	if err != nil {
 		return err
 	}
+	l.LongURL = to.longURL
 	w.Header().Set("Vary", "Accept")
 	if prefers(r.Header, "text/html") {
 		lv := s.linkOnPage(l)
-		if lv.Asked = rest; l.Forward&link.ForwardQuery != 0 && query != "" {
-			lv.Asked += "?" + query
+		if lv.Asked = to.rest; l.Forward&link.ForwardQuery != 0 && to.query != "" {
+			lv.Asked += "?" + to.query
 		}
 		lv.Asked = link.Location(lv.Asked) // in ASCII
 		writePage(w, http.StatusOK, pages.Preview(r.URL.EscapedPath(), lv))

@@ -18,6 +18,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/robfig/cron/v3"
+
+	"tiney/link"
 )
 
 // functionFiles are the function.json files. This handler and the Functions host read the routes
@@ -191,12 +193,12 @@ func (rt *router) add(api map[string]endpoint, b binding, to route) error {
 	free := p != "/" && routeParameter.FindString(p) == p[1:]
 	var at endpoint
 	switch {
-	case strings.HasPrefix(lowerASCII(p), "/api/"):
+	case strings.HasPrefix(link.LowerASCII(p), "/api/"):
 		p = routeParameter.ReplaceAllStringFunc(p, func(parameter string) string {
 			m := routeParameter.FindStringSubmatch(parameter)
 			return "{" + m[2] + strings.Repeat("...", len(m[1])) + "}"
 		})
-		if p != lowerASCII(p) {
+		if p != link.LowerASCII(p) {
 			return fmt.Errorf("function %s: route %q must be in lower case", to.function, b.Route)
 		}
 		at, to.pattern = entry(api, p), p
@@ -347,7 +349,7 @@ func setPathValues(r *http.Request, pattern string) {
 // the end.
 func (rt *router) findAPI(r *http.Request) endpoint {
 	escaped := strings.TrimSuffix(r.URL.EscapedPath(), "/")
-	lower := lowerASCII(escaped) // escaped, because an escaped slash separates no segments
+	lower := link.LowerASCII(escaped) // escaped, because an escaped slash separates no segments
 	path, err := url.PathUnescape(lower)
 	if err != nil {
 		return nil
@@ -356,15 +358,6 @@ func (rt *router) findAPI(r *http.Request) endpoint {
 	h, _ := rt.api.Handler(&http.Request{Method: r.Method, URL: u})
 	at, _ := h.(endpoint) // nil: not found, or a redirect to a clean path
 	return at
-}
-
-func lowerASCII(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + 'a' - 'A'
-		}
-		return r
-	}, s)
 }
 
 // isAPI reports whether a path begins with /api/, where responses are for programs.

@@ -33,10 +33,10 @@ func ParseAlias(s string) (Alias, bool) {
 }
 
 // Lower returns the alias in lower case.
-func (a Alias) Lower() Alias { return Alias(lowerASCII(string(a))) }
+func (a Alias) Lower() Alias { return Alias(LowerASCII(string(a))) }
 
-// lowerASCII returns s with the letters A to Z in lower case. It returns s itself if s has none.
-func lowerASCII(s string) string {
+// LowerASCII returns s with the letters A to Z in lower case. It returns s itself if s has none.
+func LowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
 			return r + 'a' - 'A'

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,11 +16,10 @@ type Domain string
 // ParseDomain returns the domain that people mean by a spelling, such as "Go.Example:8080". It
 // reports false if the spelling is not a host, or has more than a host and a port.
 func ParseDomain(spelled string) (Domain, bool) {
-	host, port := spelled, ""
-	if colon := strings.LastIndexByte(spelled, ':'); colon > strings.LastIndexByte(spelled, ']') {
-		host, port = spelled[:colon], spelled[colon+1:]
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 || port[0] == '+' {
+	host, port := splitPort(spelled)
+	if port != "" {
+		n, err := strconv.ParseUint(port[1:], 10, 16)
+		if err != nil || n == 0 {
 			return "", false
 		}
 		port = strconv.FormatUint(n, 10)
@@ -27,6 +27,15 @@ func ParseDomain(spelled string) (Domain, bool) {
 	parsed, ok := ParseHost(host)
 	d := domainAt(string(parsed), port)
 	return d, ok && d.wellFormed()
+}
+
+// splitPort splits an authority without a user name before the colon of its port. port is "" if
+// there is no colon.
+func splitPort(authority string) (host, port string) {
+	if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
+		return authority[:i], authority[i:]
+	}
+	return authority, ""
 }
 
 // domainAt returns the domain of a canonical host and a port, which may be "".
@@ -41,14 +50,11 @@ func domainAt(host, port string) Domain {
 // another one: browsers send hosts in punycode. It allocates nothing if host has no capitals.
 func HostDomain(host string) Domain {
 	host = strings.TrimSuffix(strings.TrimSuffix(host, ":80"), ":443")
-	name, port := host, ""
-	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
-		name, port = host[:colon], host[colon:]
-	}
+	name, port := splitPort(host)
 	if bare := strings.TrimSuffix(name, "."); bare != name {
 		host = bare + port
 	}
-	return Domain(lowerASCII(host))
+	return Domain(LowerASCII(host))
 }
 
 // wellFormed reports whether a domain has only characters that domains have. A row's key may have
@@ -104,10 +110,22 @@ func (n Name) Domain() Domain {
 }
 
 // Lower returns the name with its alias in lower case; domains are in lower case.
-func (n Name) Lower() Name { return Name(lowerASCII(string(n))) }
+func (n Name) Lower() Name { return Name(LowerASCII(string(n))) }
 
-// DomainsOf returns the names of the domains besides the default one, sorted.
-func (r Rules) DomainsOf() []Domain { return slices.Sorted(maps.Keys(r.Domains)) }
+// Bases returns the domains of the service with their bases: the default one first, then the others
+// by their names.
+func (r Rules) Bases() iter.Seq2[Domain, Base] {
+	return func(yield func(Domain, Base) bool) {
+		if !yield("", r.Base) {
+			return
+		}
+		for _, d := range slices.Sorted(maps.Keys(r.Domains)) {
+			if !yield(d, r.Domains[d]) {
+				return
+			}
+		}
+	}
+}
 
 // Domain returns the domain that a caller means by a spelling. configured reports whether the
 // service has it. ok reports whether it can be one at all.
@@ -116,17 +134,22 @@ func (r Rules) Domain(spelled string) (d Domain, configured, ok bool) {
 		return "", false, false
 	}
 	if d == r.Base.domain {
-		return "", true, true
+		d = ""
 	}
-	_, configured = r.Domains[d]
-	return d, configured, true
+	return d, r.Has(d), true
+}
+
+// Has reports whether the service has a domain.
+func (r Rules) Has(d Domain) bool {
+	_, has := r.Domains[d]
+	return has || d == ""
 }
 
 // DomainAdvice tells a caller which domains there are.
 func (r Rules) DomainAdvice() string {
-	names := []string{string(r.Base.domain)}
-	for _, d := range r.DomainsOf() {
-		names = append(names, string(d))
+	var names []string
+	for _, base := range r.Bases() {
+		names = append(names, string(base.domain))
 	}
 	return "This service has no such domain. It has: " + strings.Join(names, ", ") + "."
 }
@@ -178,10 +201,7 @@ func (r Rules) ParseName(spelled string) (Name, bool) {
 // NameOf returns the name of the link of a short URL as people paste it: with either scheme or
 // without one, and with its host in any case. It reports false for any other text.
 func (r Rules) NameOf(pasted string) (Name, bool) {
-	if a, ok := r.Base.aliasOf(pasted); ok {
-		return Name(a), true
-	}
-	for d, base := range r.Domains {
+	for d, base := range r.Bases() {
 		if a, ok := base.aliasOf(pasted); ok {
 			return d.Name(a), true
 		}
@@ -191,9 +211,8 @@ func (r Rules) NameOf(pasted string) (Name, bool) {
 
 // Origins returns the origins of the service's pages, as browsers write them in the Origin header
 // (RFC 6454).
-func (r Rules) Origins() []string {
-	origins := []string{r.Base.origin}
-	for _, base := range r.Domains {
+func (r Rules) Origins() (origins []string) {
+	for _, base := range r.Bases() {
 		origins = append(origins, base.origin)
 	}
 	return origins
@@ -201,13 +220,10 @@ func (r Rules) Origins() []string {
 
 // own reports whether a host is one of the service's own.
 func (r Rules) own(h Host) bool {
-	if h == canonical(r.Base.host) || slices.Contains(r.OtherHosts, h) {
-		return true
-	}
-	for _, base := range r.Domains {
+	for _, base := range r.Bases() {
 		if h == canonical(base.host) {
 			return true
 		}
 	}
-	return false
+	return slices.Contains(r.OtherHosts, h)
 }

@@ -45,16 +45,16 @@ func ParseForward(names []string) (f Forward, err error) {
 // checkForward returns an error if a link forwards something and its long URL cannot take it. The
 // error is an *InvalidError.
 func (l Link) checkForward() error {
-	if l.Forward != 0 && !l.forwards() {
+	if l.Forward != 0 && !l.CanForward() {
 		return &InvalidError{FieldForward, "Only a link to an http or https URL can forward a " +
 			"query or a path: leave forward empty."}
 	}
 	return nil
 }
 
-// forwards reports whether something can be appended to the long URL. Another program may have
+// CanForward reports whether something can be appended to the long URL. Another program may have
 // written any long URL.
-func (l Link) forwards() bool {
+func (l Link) CanForward() bool {
 	target, ok := split(l.LongURL)
 	return ok && target.authority != ""
 }
@@ -67,7 +67,7 @@ func (l Link) forwards() bool {
 // No request can change the scheme or the host of the long URL, or its path before the rest.
 func (l Link) Target(rest, query string) (target string, ok bool) {
 	forward := l.Forward
-	if forward != 0 && !l.forwards() {
+	if forward != 0 && !l.CanForward() {
 		forward = 0
 	}
 	if rest != "" && (forward&ForwardPath == 0 || leadsOut(rest)) {
@@ -105,7 +105,7 @@ func leadsOut(rest string) bool {
 	}
 	for segment := range strings.SplitSeq(rest, "/") {
 		if len(segment) <= len("%2e%2e") {
-			segment = strings.ReplaceAll(lowerASCII(segment), "%2e", ".")
+			segment = strings.ReplaceAll(LowerASCII(segment), "%2e", ".")
 			if segment == "." || segment == ".." {
 				return true
 			}

@@ -58,7 +58,7 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 	case extra && strings.Trim(target.authority+target.rest, "/") == "":
 		return "The URL ends after its scheme."
 	case extra && target.authority == "" &&
-		!slices.Contains(hostSchemes, lowerASCII(target.scheme)):
+		!slices.Contains(hostSchemes, LowerASCII(target.scheme)):
 		return checkLength(longURL)
 	case !ok && !extra:
 		return "The URL must start with http:// or https://" + r.extraWords(owned) + "."
@@ -104,16 +104,12 @@ var hostSchemes = []string{"ftp", "ws", "wss"}
 // splitExtra is split for a URL with an extra scheme, which may have no authority.
 func (r Rules) splitExtra(longURL string) (parts, bool) {
 	scheme, rest, ok := strings.Cut(longURL, ":")
-	if !ok || !slices.Contains(r.ExtraSchemes, lowerASCII(scheme)) {
+	if !ok || !slices.Contains(r.ExtraSchemes, LowerASCII(scheme)) {
 		return parts{}, false
 	}
 	target := parts{scheme: scheme, rest: rest}
 	if after, has := strings.CutPrefix(rest, "//"); has {
-		end := strings.IndexAny(after, "/?#")
-		if end < 0 {
-			end = len(after)
-		}
-		target.authority, target.rest = after[:end], after[end:]
+		target.authority, target.rest = cutAuthority(after)
 	}
 	return target, true
 }
@@ -142,10 +138,8 @@ func Location(longURL string) string {
 	if err != nil || !visibleASCII(host) {
 		return percentEncode(longURL) // browsers accept a percent-encoded host too
 	}
-	if colon := strings.LastIndexByte(target.authority, ':'); colon >= 0 {
-		// This is the port: a host with non-ASCII characters is never an address in brackets.
-		host += target.authority[colon:]
-	}
+	_, port := splitPort(target.authority)
+	host += port
 	return target.scheme + "://" + percentEncode(host) + percentEncode(target.rest)
 }
 
@@ -159,11 +153,17 @@ func split(longURL string) (parts, bool) {
 	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
 		return parts{}, false
 	}
-	end := strings.IndexAny(after, "/?#")
-	if end < 0 {
-		end = len(after)
+	target := parts{scheme: scheme}
+	target.authority, target.rest = cutAuthority(after)
+	return target, true
+}
+
+// cutAuthority splits what follows the // of a URL behind its authority.
+func cutAuthority(after string) (authority, rest string) {
+	if end := strings.IndexAny(after, "/?#"); end >= 0 {
+		return after[:end], after[end:]
 	}
-	return parts{scheme: scheme, authority: after[:end], rest: after[end:]}, true
+	return after, ""
 }
 
 // capitalSharpS matches what the parser converts to ss. Browsers convert it to ß, which is another

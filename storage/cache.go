@@ -230,10 +230,8 @@ func (c *cache) putAbsent(a link.Name, at time.Time, forgotten uint32) {
 	if c == nil || c.absent(a, false) || c.slot(a).Load() != forgotten {
 		return
 	}
-	e := &entry{alias: link.Name(strings.Clone(string(a))), absent: true, cachedAt: at.UnixNano(),
-		staleUntil: at.Add(c.config.Fresh + c.config.Stale).UnixNano()}
 	c.entries.Del(string(a)) // see forget
-	c.entries.Set(string(a), e, entryOverhead+int64(2*len(a))*9/8)
+	c.put(a, linkRow{absent: true}, at)
 	if c.slot(a).Load() != forgotten {
 		c.entries.Del(string(a))
 	}
@@ -371,7 +369,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	e := &entry{
 		// A clone, since the alias itself would keep the whole request in memory.
 		alias: link.Name(strings.Clone(string(a))), spelling: r.Spelling, longURL: r.LongURL,
-		owner: r.Owner, forward: r.Forward,
+		owner: r.Owner, forward: r.Forward, absent: r.absent,
 		createdAt: r.CreatedAt, expiresAt: r.ExpiresAt,
 		gone: r.GoneReason, statusCode: int16(r.StatusCode), shared: r.Shared,
 		counted:   clicks.DayOf(r.CountedFrom),
@@ -385,7 +383,7 @@ func (c *cache) putAt(a link.Name, r linkRow, at time.Time, notBefore int64) {
 	if e.gone != link.StateLive {
 		e.expiresAt = r.GoneAt
 	}
-	if !e.isLink() {
+	if !e.isLink() && !e.absent {
 		e.staleUntil = at.Add(c.config.Negative).UnixNano()
 	}
 	dead := e.expired(now) || now.UnixNano() >= e.staleUntil

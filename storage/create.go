@@ -23,10 +23,9 @@ const (
 
 // Create makes a link like want.
 //
-// If want has an alias, Create looks for a link by that alias only. Links of other domains than that
-// of want do not count. If want has an owner who
-// already has a live link of that alias and URL, Create returns that link, and created is false.
-// The index does not name the new link.
+// Links of other domains than want's do not count. If want has an alias, Create looks for a link by
+// that alias only. If want has an owner who already has a live link of that alias and URL, Create
+// returns that link, and created is false. The index does not name the new link.
 //
 // If want has no alias, Create looks for a live link of its long URL and its owner, or, if want has
 // no owner, for a live link of that URL without an owner. If there is one, Create returns it, and

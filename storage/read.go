@@ -83,9 +83,8 @@ func (s *Links) Get(ctx context.Context, a link.Name) (link.Link, error) {
 	}
 	begun, forgotten := s.config.Now(), s.cache.forgottenCount(a)
 	r, err := get(ctx, a)
-	if lower := s.otherSpelling(a); lower != "" &&
-		(errors.Is(err, link.ErrNotFound) || errors.Is(err, errNotInSecondary)) {
-		missing := errors.Is(err, link.ErrNotFound)
+	missing := errors.Is(err, link.ErrNotFound)
+	if lower := s.otherSpelling(a); lower != "" && (missing || errors.Is(err, errNotInSecondary)) {
 		if r, err = get(ctx, lower); err == nil && missing {
 			s.cache.putAbsent(a, begun, forgotten)
 		}

@@ -29,6 +29,7 @@ type linkRow struct {
 	unknown    jsontext.Value // properties that other programs have added
 	cached     bool           // from the cache
 	unsettled  bool           // from the cache, and was unsettled when it was read from the table
+	absent     bool           // for the cache: see entry
 	// the write of the link was sent more than once, and an earlier try may still arrive
 	retried bool
 }

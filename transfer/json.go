@@ -157,8 +157,7 @@ func decodeGolink(data []byte, yield func(Record)) {
 	}
 	b := builder{code: v.Short, Record: Record{Link: link.Link{LongURL: v.Long}}}
 	// golink appends both to all targets. A target without a host cannot take them here.
-	if scheme, _, _ := strings.Cut(v.Long, "://"); strings.EqualFold(scheme, "http") ||
-		strings.EqualFold(scheme, "https") {
+	if b.Link.CanForward() {
 		b.Link.Forward = link.ForwardQuery | link.ForwardPath
 	}
 	if strings.Contains(v.Long, "{{") {

@@ -10,17 +10,33 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Caller is the sender of a request. The zero Caller has no credentials.
 type Caller struct {
-	Owner     string // "" for none
+	Owner     string   // "" for none
+	Groups    []string // owners too: what the caller belongs to, by an ID token
 	Admin     bool
 	Name      string    // the key's name or a name from the ID token, for people; "" for none
 	ClaimHash string    // the hash of the caller's claim token; "" for none
 	KeyEnds   time.Time // when the caller's API key ends; zero: never, or there is none
+}
+
+// Is reports whether an owner is the caller or a group of the caller. Nobody is the owner "".
+func (c Caller) Is(owner string) bool {
+	return owner != "" && (c.Owner == owner || slices.Contains(c.Groups, owner))
+}
+
+// groupMark is what the owner of a group has after its provider's host, and no person's owner has.
+const groupMark = "|group|"
+
+// IsGroup reports whether an owner is a group.
+func IsGroup(owner string) bool {
+	host, _, _ := strings.Cut(owner, "|")
+	return strings.HasPrefix(owner[len(host):], groupMark)
 }
 
 // AdminOwner is the owner of the admin key. This owner can have no other key.

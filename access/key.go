@@ -19,6 +19,7 @@ import (
 type Key struct {
 	Hash        string // SHA-256 of the whole key, lower-case hex
 	Owner, Name string
+	CreatedBy   string // the owner of whoever made it; "" if that is not known
 	Last4       string // the last four characters of the key, by which people tell their keys apart
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // zero: never

@@ -82,7 +82,7 @@ func (s *service) claim(
 			*result = claimGone
 		default:
 			*result = claimDone
-			return l.Claimed(who.Owner, c.KeepExpiry, now), nil
+			return l.Claimed(actor(who, l), who.Owner, c.KeepExpiry, now), nil
 		}
 		return l, errNotClaimed
 	})
@@ -100,6 +100,8 @@ func (s *service) claim(
 			if *result == claimInvalid && s.limits.probe(who, &link.Link{}) != nil {
 				*result = claimLater
 			}
+		case errors.Is(err, link.ErrBarred):
+			*result = claimGone // an admin took down the owner's link of that URL
 		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
 			*result = claimGone // also if it was deleted after another process had changed it
 			if s.limits.probe(who, nil) != nil {

@@ -21,6 +21,7 @@ type editRequest struct {
 	Title      optional[string]    `json:"title"`
 	Tags       optional[[]string]  `json:"tags"`
 	Domain     optional[any]       `json:"domain"`
+	Owner      optional[string]    `json:"owner"`
 }
 
 // editLink handles PATCH /api/links/{alias}.
@@ -45,7 +46,10 @@ func (s *service) editLink(
 	}
 	now := s.Now()
 	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		return s.Rules.Edit(l, patch, who.Admin, now)
+		if patch.Owner != nil && !who.Admin && !who.Is(*patch.Owner) {
+			return l, giveAwayProblem
+		}
+		return s.Rules.Edit(l, patch, actor(who, l), now)
 	})
 	if err != nil {
 		return err
@@ -56,7 +60,7 @@ func (s *service) editLink(
 // patch returns the changes that the request asks for. A null removes the title, the tags or the
 // end, and resets the status code to the default.
 func (b editRequest) patch() (link.Patch, error) {
-	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value}
+	p := link.Patch{LongURL: b.LongURL.value, Disabled: b.Disabled.value, Owner: b.Owner.value}
 	switch {
 	case b.LongURL.given && p.LongURL == nil:
 		return p, fieldProblem("longUrl", "A link needs a long URL: it must not be null.")
@@ -65,6 +69,9 @@ func (b editRequest) patch() (link.Patch, error) {
 	case b.Domain.given:
 		return p, fieldProblem("domain", "A link does not change its domain: leave this field "+
 			"out, or make a link in the other domain.")
+	case b.Owner.given && p.Owner == nil:
+		return p, fieldProblem("owner", "A link that has an owner keeps one: name another owner, "+
+			"or leave this field out.")
 	case b.Seconds.given && b.ExpiresAt.given:
 		return p, twoEndsProblem
 	case b.Seconds.given:

@@ -160,6 +160,7 @@ func New(c Config) (http.Handler, error) {
 		"PATCH /api/links/{alias}":        s.owners(s.editLink),
 		"DELETE /api/links/{alias}":       s.holders(s.deleteLink),
 		"POST /api/links/{alias}/restore": s.holders(s.restoreLink),
+		"GET /api/links/{alias}/history":  s.owners(s.linkHistory),
 		"GET /api/links/{alias}/stats":    s.holders(s.linkStats),
 		"GET /api/stats/links":            s.owners(s.linksStats),
 		"GET /api/stats/clicks":           s.owners(s.clicksOf),

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"tiney/access"
 	"tiney/clicks"
 	"tiney/link"
@@ -19,6 +21,7 @@ type linkView struct {
 	Forward    []string `json:"forward"`
 	Disabled   bool     `json:"disabled"`
 	Shared     bool     `json:"shared"`
+	Locked     bool     `json:"locked"`
 	DeletedAt  *string  `json:"deletedAtUtc"`
 	Title      *string  `json:"title"`
 	Tags       []string `json:"tags"`
@@ -46,6 +49,7 @@ func (s *service) viewLink(l link.Link) linkView {
 		Forward:    l.Forward.Names(),
 		Disabled:   l.Disabled,
 		Shared:     l.Shared,
+		Locked:     l.Locked,
 		DeletedAt:  formatTime(l.DeletedAt),
 		Title:      orNull(l.Title),
 		Tags:       l.Tags,
@@ -75,11 +79,16 @@ func (s *service) nameIn(r *http.Request) (link.Name, error) {
 func permit(who access.Caller, l link.Link) error {
 	switch {
 	case who.Admin,
-		who.Owner != "" && who.Owner == l.Owner,
+		who.Is(l.Owner),
 		l.Owner == "" && holds(who.ClaimHash, l):
 		return nil
 	}
 	return link.ErrForbidden
+}
+
+// actor returns a caller as one who changes a link.
+func actor(who access.Caller, l link.Link) link.Actor {
+	return link.Actor{By: who.Owner, Admin: who.Admin, Own: who.Is(l.Owner)}
 }
 
 // holds reports whether claimHash is the hash of the link's claim token. A link whose token is void
@@ -121,13 +130,47 @@ func (s *service) readLink(
 	return s.respondLink(w, l)
 }
 
+// changeView is one change of a link's history.
+type changeView struct {
+	At     *string        `json:"at"`
+	By     *string        `json:"by"`
+	What   link.Event     `json:"what"`
+	Before jsontext.Value `json:"before"`
+}
+
+// linkHistory handles GET /api/links/{alias}/history.
+func (s *service) linkHistory(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	a, err := s.nameIn(r)
+	if err != nil {
+		return err
+	}
+	l, err := s.Links.History(ctx, a)
+	if err == nil {
+		err = permit(who, l)
+	}
+	if err != nil {
+		return err
+	}
+	items := make([]changeView, len(l.History))
+	for i, c := range l.History {
+		items[i] = changeView{formatTime(c.At), orNull(c.By), c.What, c.Before}
+	}
+	setHeaders(w, "application/json")
+	writeJSON(w, struct {
+		Items []changeView `json:"items"`
+	}{items})
+	return nil
+}
+
 // deleteLink handles DELETE /api/links/{alias}.
 func (s *service) deleteLink(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
 	now := s.Now()
 	if _, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		return l.Deleted(who.Admin, now)
+		return l.Deleted(actor(who, l), now)
 	}); err != nil {
 		return err
 	}
@@ -141,7 +184,7 @@ func (s *service) restoreLink(
 ) error {
 	now := s.Now()
 	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		return l.Restored(s.DeletedKeep, now)
+		return l.Restored(actor(who, l), s.DeletedKeep, now)
 	})
 	if err != nil {
 		return err

@@ -70,6 +70,11 @@ var (
 		"This website is blocked",
 		"The people who run this service have blocked the website of this URL, so no link can "+
 			"lead there.").about("longUrl")
+	lockedProblem = newProblem(http.StatusForbidden, "link-locked", "This link was taken down",
+		"The people who run this service have taken this link down, so only they can change it.")
+	giveAwayProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
+		"A link can go to you and to groups that you belong to. An admin can give it to anybody.").
+		about("owner")
 	ownDisabledProblem = newProblem(http.StatusForbidden, "target-disabled",
 		"This URL's link is disabled",
 		"Your link of this URL is disabled, so the URL gets no new one. Enable that link, or "+
@@ -176,7 +181,9 @@ var problems = []struct {
 	{link.ErrDamaged, damagedProblem},
 	{link.ErrBlocked, targetBlockedProblem},
 	{link.ErrNotBlocked, notBlockedProblem},
-	{link.ErrDisabled, targetDisabledProblem},
+	{link.ErrDisabled, ownDisabledProblem},
+	{link.ErrBarred, targetDisabledProblem},
+	{link.ErrLocked, lockedProblem},
 	{link.ErrForbidden, forbiddenProblem},
 	{link.ErrConflict, conflictProblem},
 	{link.ErrShared, sharedProblem},

@@ -128,8 +128,6 @@ func (s *service) create(ctx context.Context, wish link.Wish, who access.Caller)
 	}
 	l, created, err = s.Links.Create(ctx, want, who.ClaimHash)
 	switch {
-	case errors.Is(err, link.ErrDisabled) && who.Owner != "":
-		return l, false, "", ownDisabledProblem
 	case err != nil:
 		return l, false, "", err
 	case !created:

@@ -20,8 +20,8 @@ type Creator interface {
 	// its ClaimHash; "" is the hash of no token. The returned link is durable. Create is safe to
 	// repeat after any error.
 	//
-	// Errors: link.ErrBlocked, link.ErrDisabled, link.ErrAliasesTaken, link.ErrAliasTaken,
-	// link.ErrUnavailable.
+	// Errors: link.ErrBlocked, link.ErrBarred, link.ErrDisabled, link.ErrAliasesTaken,
+	// link.ErrAliasTaken, link.ErrUnavailable.
 	Create(ctx context.Context, want link.Link, claimHash string) (
 		l link.Link, created bool, err error)
 }
@@ -38,11 +38,13 @@ type Getter interface {
 	Get(ctx context.Context, a link.Name) (link.Link, error)
 }
 
-// Reader reads links from the table, with everything that is known about them.
+// Reader reads links from the table, with everything that is known about them but their history.
 type Reader interface {
 	// Read returns a link. Errors: link.ErrNotFound, also for a tombstone, link.ErrDamaged,
 	// link.ErrUnavailable.
 	Read(ctx context.Context, a link.Name) (link.Link, error)
+	// History is Read with the history of the link.
+	History(ctx context.Context, a link.Name) (link.Link, error)
 }
 
 // Editor changes links.
@@ -53,8 +55,8 @@ type Editor interface {
 	// returns that error. It returns the link as it is now, which is durable. Edit is safe to
 	// repeat.
 	//
-	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrNotFound,
-	// link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
+	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrBarred for one
+	// of which an admin has taken down a link of the owner, link.ErrNotFound, link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
 	// EditAll edits several links; change gets the index of the alias. Edits of the same alias keep

@@ -178,7 +178,7 @@ func TestExtraSchemes(t *testing.T) {
 			t.Errorf("%s, imported: %v", url, err)
 		}
 		l := link.Link{Name: "a", LongURL: "https://a.example/"}
-		if _, err := r.Edit(l, link.Patch{LongURL: &url}, false, now); (err == nil) != want {
+		if _, err := r.Edit(l, link.Patch{LongURL: &url}, link.Actor{Own: true}, now); (err == nil) != want {
 			t.Errorf("%s, by an edit: %v", url, err)
 		}
 		if _, err := r.New(link.Wish{LongURL: url}, now); err == nil || strings.Contains(err.Error(),
@@ -190,7 +190,7 @@ func TestExtraSchemes(t *testing.T) {
 	r.ExtraSchemes = nil
 	l := link.Link{Name: "a", LongURL: "mailto:a@a.example"}
 	title := "x"
-	if _, err := r.Edit(l, link.Patch{LongURL: &l.LongURL, Title: &title}, false, now); err != nil {
+	if _, err := r.Edit(l, link.Patch{LongURL: &l.LongURL, Title: &title}, link.Actor{Own: true}, now); err != nil {
 		t.Error(err)
 	}
 }

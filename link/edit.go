@@ -15,14 +15,19 @@ type Patch struct {
 	Disabled   *bool
 	Title      *string
 	Tags       *[]string
+	Owner      *string // the caller decides who may name which
 }
 
-// Edit returns the link as it is after a patch at now. The patch is an owner's or, if admin is set,
-// an admin's: only admins may change where a shared link leads and what it forwards, disable or
-// enable it, or make it end earlier. An edit that changes nothing returns the link as it was.
-// Errors: *InvalidError, ErrDeleted, ErrShared.
-func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
-	if l.State(now) == StateDeleted {
+// Edit returns the link as it is after a patch at now. Only admins may change where a shared link
+// leads and what it forwards, disable or enable it, or make it end earlier. Nobody else changes a
+// link that an admin has taken down. An admin who disables somebody else's link takes it down, and
+// one who enables a link ends that. An edit that changes nothing returns the link as it was. Errors:
+// *InvalidError, ErrLocked, ErrDeleted, ErrShared.
+func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
+	switch {
+	case l.Locked && !by.Admin:
+		return Link{}, ErrLocked
+	case l.State(now) == StateDeleted:
 		return Link{}, ErrDeleted
 	}
 	edited := l
@@ -59,6 +64,14 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	}
 	if p.Disabled != nil {
 		edited.Disabled = *p.Disabled
+		edited.Locked = edited.Disabled && (l.Locked || by.takesDown())
+	}
+	what := Edited
+	if p.Owner != nil && *p.Owner != l.Owner {
+		if err = CheckOwner(*p.Owner); err != nil {
+			return Link{}, err
+		}
+		what, edited.Owner, edited.ClaimHash = Transferred, *p.Owner, ""
 	}
 	if p.Title != nil {
 		err = checkWords(*p.Title, nil)
@@ -74,47 +87,62 @@ func (r Rules) Edit(l Link, p Patch, admin bool, now time.Time) (Link, error) {
 	}
 	earlier := !edited.ExpiresAt.IsZero() &&
 		(l.ExpiresAt.IsZero() || edited.ExpiresAt.Before(l.ExpiresAt))
-	if l.Shared && !admin && (edited.LongURL != l.LongURL || earlier ||
+	if l.Shared && !by.Admin && (edited.LongURL != l.LongURL || earlier ||
 		edited.Disabled != l.Disabled || edited.Forward != l.Forward) {
 		return Link{}, ErrShared
 	}
-	return touched(l, edited, now), nil
+	return changed(l, edited, by, what, now), nil
 }
 
+// takesDown reports whether a link that the actor disables or deletes is taken down.
+func (a Actor) takesDown() bool { return a.Admin && !a.Own }
+
 // Deleted returns the link as it is after it has been deleted at now. A link that is already
-// deleted stays as it is. Only an admin may delete a shared link. Error: ErrShared.
-func (l Link) Deleted(admin bool, now time.Time) (Link, error) {
-	if l.State(now) == StateDeleted {
+// deleted stays as it is, but an admin may still take it down so. Only an admin may delete a shared
+// link. Errors: ErrLocked, ErrShared.
+func (l Link) Deleted(by Actor, now time.Time) (Link, error) {
+	already := l.State(now) == StateDeleted
+	deleted := l
+	switch {
+	case by.takesDown():
+		deleted.Locked = true
+	case already:
 		return l, nil
-	}
-	if l.Shared && !admin {
+	case l.Locked && !by.Admin:
+		return Link{}, ErrLocked
+	case l.Shared && !by.Admin:
 		return Link{}, ErrShared
 	}
-	deleted := l
-	deleted.DeletedAt = now.UTC().Truncate(time.Second)
-	return touched(l, deleted, now), nil
+	if !already {
+		deleted.DeletedAt = now.UTC().Truncate(time.Second)
+	}
+	return changed(l, deleted, by, Deleted, now), nil
 }
 
 // Restored returns the link as it is after it has been restored at now, which is possible until
-// keep after it was deleted. Error: ErrNotDeleted.
-func (l Link) Restored(keep time.Duration, now time.Time) (Link, error) {
-	if l.State(now) != StateDeleted || !l.DeletedAt.Add(keep).After(now) {
+// keep after it was deleted. A link that was taken down stays so if it is disabled too. Errors:
+// ErrLocked, ErrNotDeleted.
+func (l Link) Restored(by Actor, keep time.Duration, now time.Time) (Link, error) {
+	switch {
+	case l.Locked && !by.Admin:
+		return Link{}, ErrLocked
+	case l.State(now) != StateDeleted || !l.DeletedAt.Add(keep).After(now):
 		return Link{}, ErrNotDeleted
 	}
 	restored := l
-	restored.DeletedAt = time.Time{}
-	return touched(l, restored, now), nil
+	restored.DeletedAt, restored.Locked = time.Time{}, l.Locked && l.Disabled
+	return changed(l, restored, by, Restored, now), nil
 }
 
-// Claimed returns the link as it is after owner has taken it over at now. Its claim token is void
-// then, and it never expires unless keepExpiry is set.
-func (l Link) Claimed(owner string, keepExpiry bool, now time.Time) Link {
+// Claimed returns the link as it is after an owner has taken it over at now. Its claim token is
+// void then, and it never expires unless keepExpiry is set.
+func (l Link) Claimed(by Actor, owner string, keepExpiry bool, now time.Time) Link {
 	claimed := l
 	claimed.Owner, claimed.ClaimHash = owner, ""
 	if !keepExpiry {
 		claimed.ExpiresAt = time.Time{}
 	}
-	return touched(l, claimed, now)
+	return changed(l, claimed, by, Claimed, now)
 }
 
 // Changed reports whether l differs from was in anything that Edit, Deleted, Restored and Claimed
@@ -123,15 +151,6 @@ func (l Link) Changed(was Link) bool {
 	return l.LongURL != was.LongURL || !l.ExpiresAt.Equal(was.ExpiresAt) ||
 		l.StatusCode != was.StatusCode || l.Forward != was.Forward ||
 		l.Disabled != was.Disabled || l.Owner != was.Owner || !l.DeletedAt.Equal(was.DeletedAt) ||
-		l.Title != was.Title || !slices.Equal(l.Tags, was.Tags) || l.ClaimHash != was.ClaimHash
-}
-
-// touched returns the edited link with now as the time of its update, or was if nothing has
-// changed.
-func touched(was, edited Link, now time.Time) Link {
-	if !edited.Changed(was) {
-		return was
-	}
-	edited.UpdatedAt = now.UTC().Truncate(time.Second)
-	return edited
+		l.Title != was.Title || !slices.Equal(l.Tags, was.Tags) || l.ClaimHash != was.ClaimHash ||
+		l.Locked != was.Locked
 }

@@ -160,10 +160,10 @@ func TestForwardNeedsHTTP(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	to := "mailto:a@a.example"
-	if _, err := r.Edit(l, link.Patch{LongURL: &to}, false, now); !invalid(err) {
+	if _, err := r.Edit(l, link.Patch{LongURL: &to}, link.Actor{Own: true}, now); !invalid(err) {
 		t.Errorf("edited: %v", err)
 	}
-	if l, err := r.Edit(l, link.Patch{LongURL: &to, Forward: new([]string)}, false, now); err != nil ||
+	if l, err := r.Edit(l, link.Patch{LongURL: &to, Forward: new([]string)}, link.Actor{Own: true}, now); err != nil ||
 		l.Forward != 0 || l.LongURL != to {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -171,11 +171,11 @@ func TestForwardNeedsHTTP(t *testing.T) {
 		t.Errorf("imported: %v", err)
 	}
 	l.Shared = true
-	if _, err := r.Edit(l, link.Patch{Forward: new([]string)}, false, now); !errors.Is(err,
+	if _, err := r.Edit(l, link.Patch{Forward: new([]string)}, link.Actor{Own: true}, now); !errors.Is(err,
 		link.ErrShared) {
 		t.Errorf("shared: %v", err)
 	}
-	if l, err := r.Edit(l, link.Patch{Forward: new([]string)}, true, now); err != nil || l.Forward != 0 {
+	if l, err := r.Edit(l, link.Patch{Forward: new([]string)}, link.Actor{Admin: true}, now); err != nil || l.Forward != 0 {
 		t.Errorf("shared, by an admin: %v, %v", l.Forward, err)
 	}
 }

@@ -4,11 +4,23 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
-// maxOwner is the length of the longest owner of an imported link, in characters. The owner of
-// somebody who signs in can be that long: a host name, a bar and 255 characters.
-const maxOwner = 512
+// maxOwner is the length of the longest owner, in characters, as code points. Somebody who signs in
+// has a host name, a bar and up to 255 characters.
+const maxOwner = 400
+
+// CheckOwner returns an error if nobody can be called so. The error is an *InvalidError.
+func CheckOwner(owner string) error {
+	if owner == "" || utf8.RuneCountInString(owner) > maxOwner || !utf8.ValidString(owner) ||
+		strings.ContainsFunc(owner, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return &InvalidError{FieldOwner, fmt.Sprintf(
+			"An owner has 1 to %d characters, all of them printable.", maxOwner)}
+	}
+	return nil
+}
 
 // maxBefore is the largest number of clicks of an imported link. It leaves room for the clicks that
 // are counted here.
@@ -25,7 +37,7 @@ var firstDate = time.Unix(0, 0).UTC()
 func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	now = now.UTC().Truncate(time.Second)
 	l := Link{LongURL: was.LongURL, Owner: was.Owner, Disabled: was.Disabled, Title: was.Title,
-		Forward: was.Forward, Before: was.Before}
+		Forward: was.Forward, Before: was.Before, Locked: was.Locked && was.Disabled}
 	err := checkWords(was.Title, was.Tags)
 	if err != nil {
 		return Link{}, err
@@ -68,11 +80,10 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 	if l.StatusCode, err = statusCode(&code); err != nil {
 		return Link{}, err
 	}
-	if len(l.Owner) > maxOwner || strings.ContainsFunc(
-		l.Owner, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return Link{}, &InvalidError{FieldOwner,
-			fmt.Sprintf("The owner may have at most %d characters, all of them printable ASCII.",
-				maxOwner)}
+	if l.Owner != "" {
+		if err = CheckOwner(l.Owner); err != nil {
+			return Link{}, err
+		}
 	}
 	if most := int64(maxBefore); l.Before.Clicks < 0 || l.Before.Clicks > most ||
 		l.Before.Bots < 0 || l.Before.Bots > most {

@@ -97,10 +97,10 @@ func TestImport(t *testing.T) {
 		"a long title": {func(l *link.Link) { l.Title = strings.Repeat("x", 201) },
 			link.FieldTitle},
 		"an empty tag": {func(l *link.Link) { l.Tags = []string{""} }, link.FieldTags},
-		"a long owner": {func(l *link.Link) { l.Owner = strings.Repeat("x", 513) },
+		"a long owner": {func(l *link.Link) { l.Owner = strings.Repeat("ü", 401) },
 			link.FieldOwner},
 		"an owner with spaces": {func(l *link.Link) { l.Owner = "a\nb" }, link.FieldOwner},
-		"a foreign owner":      {func(l *link.Link) { l.Owner = "ü" }, link.FieldOwner},
+		"an invalid owner":     {func(l *link.Link) { l.Owner = "\xff" }, link.FieldOwner},
 		"negative clicks":      {func(l *link.Link) { l.Before.Clicks = -1 }, link.FieldClicks},
 		"too many bots":        {func(l *link.Link) { l.Before.Bots = 1e15 + 1 }, link.FieldClicks},
 	} {

@@ -24,8 +24,10 @@ type Link struct {
 	Disabled   bool
 	// Shared says that somebody other than its maker was given the link too. It never becomes false
 	// again.
-	Shared    bool
-	Owner     string    // "": nobody
+	Shared bool
+	Owner  string // "": nobody
+	// Locked says that an admin has taken the link down, which only an admin can end.
+	Locked    bool
 	DeletedAt time.Time // zero: it is not deleted
 	// CountedFrom is the day on which this link got its alias. Clicks count for this link from that
 	// day on, because the alias may have belonged to another link before. The store sets it. Zero:
@@ -46,7 +48,9 @@ type Link struct {
 	Tags      []string
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
 	// Before counts clicks before the link was imported. Clicks here are counted in addition.
-	Before  Count
+	Before Count
+	// History is known only from a store's History, and in an edit.
+	History History
 	Version string // differs after each change; "": it comes from a cache
 }
 
@@ -102,17 +106,20 @@ func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
-// BarsURL reports whether, because this link is disabled, its long URL gets no other link at now.
-// Only admins disable a link without an owner. Whoever has its claim token can delete the link, but
-// deleting does not lift the bar.
-func (l Link) BarsURL(now time.Time) bool {
-	switch l.State(now) {
-	case StateDisabled:
-		return true
-	case StateDeleted:
-		return l.Disabled && l.Owner == "" && !l.Expired(now)
+// Bars returns why, because of this link, its long URL gets no other link of its owner at now:
+// ErrBarred, because an admin has taken the link down, or ErrDisabled. nil: the link is no reason.
+//
+// Links without an owner were disabled by admins alone before there was Locked.
+func (l Link) Bars(now time.Time) error {
+	state := l.State(now)
+	taken := l.Locked || l.Owner == "" && l.Disabled
+	switch {
+	case taken && !l.Expired(now) && (state == StateDisabled || state == StateDeleted):
+		return ErrBarred
+	case state == StateDisabled:
+		return ErrDisabled
 	}
-	return false
+	return nil
 }
 
 // Errors of a store of links, and of changes that a caller asks for. A function that returns one of
@@ -120,9 +127,12 @@ func (l Link) BarsURL(now time.Time) bool {
 var (
 	// ErrNotFound: the store was read and holds no such link.
 	ErrNotFound = errors.New("no such link")
-	// ErrDisabled: the long URL's link is disabled and has not expired, so the URL gets no other
-	// alias.
+	// ErrDisabled: the owner has disabled the long URL's link, so the URL gets no other alias.
 	ErrDisabled = errors.New("the link is disabled")
+	// ErrBarred: an admin has taken down the link of the long URL, so the URL gets no other one.
+	ErrBarred = errors.New("the long URL's link was taken down")
+	// ErrLocked: an admin has taken the link down, so only an admin changes it.
+	ErrLocked = errors.New("the link was taken down")
 	// ErrBlocked: the long URL leads to a host that is blocked.
 	ErrBlocked = errors.New("the long URL's host is blocked")
 	// ErrNotBlocked: the host itself is not blocked. A host above it may be.

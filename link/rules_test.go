@@ -297,7 +297,7 @@ func TestEdit(t *testing.T) {
 				307
 		}},
 		"shared, disabled by an admin": {was: shared(was), patch: link.Patch{Disabled: ptr(true)},
-			admin: true, want: func(l *link.Link) { l.Disabled = true }},
+			admin: true, want: func(l *link.Link) { l.Disabled, l.Locked = true, true }},
 		"shared, redirected by an admin": {was: shared(was),
 			patch: link.Patch{LongURL: ptr("https://example.com/2")}, admin: true,
 			want: func(l *link.Link) { l.LongURL = "https://example.com/2" }},
@@ -305,7 +305,8 @@ func TestEdit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := test.was
 			before.Tags = slices.Clone(before.Tags)
-			got, err := r.Edit(test.was, test.patch, test.admin, now)
+			got, err := r.Edit(test.was, test.patch,
+				link.Actor{Admin: test.admin, Own: !test.admin}, now)
 			switch {
 			case test.invalid != nil:
 				wantInvalid(t, err, *test.invalid)
@@ -321,6 +322,7 @@ func TestEdit(t *testing.T) {
 				test.want(&want)
 				want.UpdatedAt = second
 			}
+			got.History = nil // TestHistory
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
 			}
@@ -338,22 +340,22 @@ func TestDeletedAndRestored(t *testing.T) {
 	const keep = time.Hour
 	live := link.Link{Name: "abc", LongURL: "https://example.com/",
 		CreatedAt: second.Add(-time.Hour)}
-	deleted, err := live.Deleted(false, now)
+	deleted, err := live.Deleted(link.Actor{Own: true}, now)
 	if want := (link.Link{Name: "abc", LongURL: live.LongURL, CreatedAt: live.CreatedAt,
-		DeletedAt: second, UpdatedAt: second}); err != nil || !reflect.DeepEqual(deleted, want) {
+		DeletedAt: second, UpdatedAt: second, History: deleted.History}); err != nil || !reflect.DeepEqual(deleted, want) {
 		t.Fatalf("got %+v, %v, want %+v", deleted, err, want)
 	}
-	if again, err := deleted.Deleted(false, now.Add(time.Minute)); err != nil ||
+	if again, err := deleted.Deleted(link.Actor{Own: true}, now.Add(time.Minute)); err != nil ||
 		again.Changed(deleted) || again.UpdatedAt != second {
 		t.Errorf("deleted again: %+v, %v", again, err)
 	}
 
 	shared := live
 	shared.Shared = true
-	if _, err := shared.Deleted(false, now); !errors.Is(err, link.ErrShared) {
+	if _, err := shared.Deleted(link.Actor{Own: true}, now); !errors.Is(err, link.ErrShared) {
 		t.Errorf("a shared one: got %v", err)
 	}
-	if l, err := shared.Deleted(true, now); err != nil || l.State(now) != link.StateDeleted {
+	if l, err := shared.Deleted(link.Actor{Admin: true}, now); err != nil || l.State(now) != link.StateDeleted {
 		t.Errorf("a shared one, by an admin: got %+v, %v", l, err)
 	}
 
@@ -370,12 +372,12 @@ func TestDeletedAndRestored(t *testing.T) {
 		"its own is up": {link.Link{DeletedAt: second, ExpiresAt: second}, time.Minute, true},
 	} {
 		at := second.Add(test.after)
-		got, err := test.l.Restored(keep, at)
+		got, err := test.l.Restored(link.Actor{Own: true}, keep, at)
 		if test.ok != (err == nil) || err != nil && !errors.Is(err, link.ErrNotDeleted) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		want := test.l
-		want.DeletedAt, want.UpdatedAt = time.Time{}, at
+		want.DeletedAt, want.UpdatedAt, want.History = time.Time{}, at, got.History
 		if test.ok && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
@@ -387,11 +389,13 @@ func TestClaimed(t *testing.T) {
 		Shared: true, ClaimHash: "h"}
 	want := l
 	want.Owner, want.ClaimHash, want.UpdatedAt = "o", "", second
-	if got := l.Claimed("o", true, now); !reflect.DeepEqual(got, want) {
+	got := l.Claimed(link.Actor{By: "o"}, "o", true, now)
+	if want.History = got.History; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want.ExpiresAt = time.Time{}
-	if got := l.Claimed("o", false, now); !reflect.DeepEqual(got, want) {
+	got = l.Claimed(link.Actor{By: "o"}, "o", false, now)
+	if want.History = got.History; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -457,7 +461,7 @@ func FuzzRules(f *testing.F) {
 		}
 		was := link.Link{LongURL: "https://example.com/", Owner: "o", StatusCode: 302,
 			ClaimHash: "h", ExpiresAt: second.Add(time.Hour), Shared: given&128 != 0}
-		edited, err := r.Edit(was, p, false, now)
+		edited, err := r.Edit(was, p, link.Actor{Own: true}, now)
 		switch {
 		case err == nil:
 			keeps(t, edited)
@@ -477,15 +481,15 @@ func FuzzRules(f *testing.F) {
 		}
 		// A link that is deleted and restored is as it was before. A claim removes only its end and
 		// its token.
-		deleted, err := edited.Deleted(true, now)
+		deleted, err := edited.Deleted(link.Actor{Admin: true, Own: true}, now)
 		if err != nil || deleted.State(now) != link.StateDeleted {
 			t.Fatalf("deleted: %+v, %v", deleted, err)
 		}
-		restored, err := deleted.Restored(time.Hour, now)
+		restored, err := deleted.Restored(link.Actor{Own: true}, time.Hour, now)
 		if err != nil || restored.Changed(edited) {
 			t.Fatalf("restored: %+v, %v, and it was %+v", restored, err, edited)
 		}
-		claimed := edited.Claimed(owner, given&1 != 0, now)
+		claimed := edited.Claimed(link.Actor{By: owner}, owner, given&1 != 0, now)
 		if claimed.Owner != owner || claimed.ClaimHash != "" || claimed.Shared != edited.Shared ||
 			claimed.LongURL != edited.LongURL ||
 			!claimed.ExpiresAt.IsZero() && (given&1 == 0 || claimed.ExpiresAt != edited.ExpiresAt) {

@@ -109,7 +109,7 @@ func TestOtherHostsOfOurs(t *testing.T) {
 		moved := there
 		moved.LongURL = longURL
 		_, made := r.New(link.Wish{LongURL: longURL}, now)
-		_, edited := r.Edit(there, link.Patch{LongURL: &longURL}, true, now)
+		_, edited := r.Edit(there, link.Patch{LongURL: &longURL}, link.Actor{Admin: true}, now)
 		_, imported := r.Import(moved, "", now)
 		for what, err := range map[string]error{"new": made, "edited": edited,
 			"imported": imported} {

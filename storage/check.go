@@ -663,8 +663,12 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Name) e
 		return err
 	}
 	return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
-		d := &due{expiryRow: readExpiry(r)}
-		if err := (&reaping{s: c.s}).dropStale(ctx, d); err != nil {
+		d, reaping := &due{expiryRow: readExpiry(r)}, &reaping{s: c.s}
+		seen, err := reaping.readGuarded(ctx, d)
+		if err == nil { // what is young in owners' lists is left to those lists
+			_, err = reaping.dropStale(ctx, d, seen)
+		}
+		if err != nil {
 			return err
 		}
 		if err := c.s.Clicks.dropCounts(ctx, a); err != nil {

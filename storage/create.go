@@ -38,8 +38,8 @@ const (
 //
 // When Create returns without an error, the link is durable. After an error it is safe to repeat.
 // Create takes at most Timeout, and a second more to repair if the process was stopped for too
-// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrDisabled,
-// link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
+// long. A client that disconnects does not cut it short. Errors: link.ErrBlocked, link.ErrBarred,
+// link.ErrDisabled, link.ErrAliasTaken, link.ErrAliasesTaken, link.ErrUnavailable.
 func (s *Links) Create(ctx context.Context, want link.Link, claimHash string) (l link.Link,
 	created bool, err error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
@@ -87,7 +87,7 @@ func (c *creation) create(ctx context.Context) (l link.Link, created bool, err e
 
 // find returns the link that the index names for the wanted URL: the own link or a live one.
 // errStale: the index names no such link; seen is the row that says so, and is zero if there is no
-// row. link.ErrDisabled: the index names a disabled link.
+// row. link.ErrDisabled, link.ErrBarred: see link.Link.Bars.
 func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err error) {
 	for {
 		if err := c.until.inTime(); err != nil {
@@ -111,10 +111,8 @@ func (c *creation) find(ctx context.Context) (seen indexRow, l link.Link, err er
 
 // createChosen inserts the wanted link under the alias that its caller chose.
 func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool, err error) {
-	if c.want.Owner == "" {
-		if err := c.permitted(ctx); err != nil {
-			return link.Link{}, false, err
-		}
+	if err := c.s.permitted(ctx, c.want); err != nil {
+		return link.Link{}, false, err
 	}
 	// Some process may have cached that there is no such link.
 	if err := c.s.changes.tell(ctx, string(c.want.Name)); err != nil {
@@ -131,32 +129,6 @@ func (c *creation) createChosen(ctx context.Context) (l link.Link, created bool,
 		return there.Link, false, nil
 	}
 	return link.Link{}, false, link.ErrAliasTaken
-}
-
-// permitted returns link.ErrDisabled if the link that shorten gives for the wanted URL is disabled.
-// A chosen alias is no way round that.
-func (c *creation) permitted(ctx context.Context) error {
-	seen, err := c.s.index.get(ctx, indexKey(c.want))
-	if errors.Is(err, table.ErrGone) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	a, ok := link.ParseName(seen.alias)
-	if !ok {
-		return nil
-	}
-	r, err := c.s.links.get(ctx, a)
-	switch {
-	case err != nil && decided(err):
-		return nil
-	case err != nil:
-		return err
-	case r.LongURL == c.want.LongURL && r.Owner == c.want.Owner && r.BarsURL(c.s.config.Now()):
-		return link.ErrDisabled
-	}
-	return nil
 }
 
 // insertChosen inserts the wanted link under its own alias. table.ErrExists: the alias is taken, by
@@ -194,7 +166,7 @@ var (
 )
 
 // live returns the link that the index row names, if it is a live link of the wanted URL and owner.
-// errStale: it is not. link.ErrDisabled: it would be, but it is disabled. errMoved: the caller has
+// errStale: it is not. link.ErrDisabled, link.ErrBarred: see link.Link.Bars. errMoved: the caller has
 // to read the row again.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	a, ok := link.ParseName(seen.alias)
@@ -224,8 +196,8 @@ func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 			return link.Link{}, err
 		case r.LongURL != c.want.LongURL, r.Owner != c.want.Owner:
 			return link.Link{}, errStale
-		case r.BarsURL(now):
-			return link.Link{}, link.ErrDisabled
+		case r.Bars(now) != nil:
+			return link.Link{}, r.Bars(now)
 		case r.State(now) != link.StateLive:
 			return link.Link{}, errStale
 		}
@@ -397,11 +369,11 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
 		}
-		late, err := c.s.index.put(ctx, c.own.Link, seen)
+		_, late, err := c.s.index.put(ctx, c.own.Link, seen)
 		if late {
 			// An insert may still arrive after the own link has moved on, or is gone. By the guard,
 			// the reaper finds the row.
-			if _, err := c.s.guard(ctx, c.own.Name, indexKey(c.own.Link)); err != nil {
+			if _, err := c.s.guard(ctx, c.own.Link, c.own.Link); err != nil {
 				c.s.config.Log.Warn(telemetry.LogIndexRowLate, "alias", c.own.Name, "error", err)
 			}
 		}
@@ -423,7 +395,7 @@ func (c *creation) enter(ctx context.Context, seen indexRow) (l link.Link, creat
 			continue
 		case err == nil && l.Name == c.own.Name:
 			return l, true, nil // an earlier try was applied, and its response was lost
-		case err == nil, errors.Is(err, link.ErrDisabled):
+		case err == nil, errors.Is(err, link.ErrDisabled), errors.Is(err, link.ErrBarred):
 			c.undo(ctx)
 		}
 		return l, false, err
@@ -468,7 +440,7 @@ func (c *creation) repair(ctx context.Context) {
 	if c.want.Name.Alias() == "" {
 		// A reaper that is ending the link may have looked for its row of the index before that row
 		// was inserted. By the guard, a later run looks once more.
-		if _, err := c.s.guard(ctx, c.own.Name, indexKey(c.own.Link)); err != nil {
+		if _, err := c.s.guard(ctx, c.own.Link, c.own.Link); err != nil {
 			failed("perhaps an index row without its link", err)
 		}
 	}

@@ -41,7 +41,7 @@ var (
 		if l.Owner != "" {
 			return l, errNotMine
 		}
-		return l.Claimed("a", false, now), nil
+		return l.Claimed(link.Actor{By: "a"}, "a", false, now), nil
 	})
 )
 

@@ -21,7 +21,7 @@ const (
 	editConcurrency = 16
 )
 
-// Edit changes a link. It reads the link, calls change, which returns what the link is to become,
+// Edit changes a link. It reads the link, with its history, calls change, which returns what the link is to become,
 // and writes that if the link is still as it was read. Otherwise it begins again, a few times,
 // unless once is set. If change returns an error, Edit writes nothing and returns that error. If
 // change returns the link as it was, Edit writes nothing either. Edit may call change more than
@@ -30,7 +30,9 @@ const (
 // When Edit returns without an error, the change is durable, and every process knows of it within
 // 15 seconds. Edit takes at most Timeout, and a second more to repair if the process was stopped
 // for too long. A client that disconnects does not cut it short. Errors: those of change;
-// link.ErrBlocked if the new long URL is blocked; link.ErrNotFound, also for a tombstone;
+// link.ErrBlocked if the new long URL is blocked; link.ErrBarred if an admin has taken down another
+// link of the long URL and owner that this one is to have, or with which it is to be live again;
+// link.ErrNotFound, also for a tombstone;
 // link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
@@ -124,7 +126,7 @@ func (e *editing) edit(ctx context.Context, a link.Name, change func(link.Link) 
 // try reads, changes and writes the link once. table.ErrChanged: another edit came in between.
 func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (link.Link,
 	error)) (linkRow, error) {
-	was, err := e.s.read(ctx, a)
+	was, err := alive(e.s.links.whole(ctx, a))
 	if err != nil {
 		return linkRow{}, err
 	}
@@ -153,7 +155,7 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		}
 		e.told = true
 	}
-	guard, enters, err := e.prepare(ctx, was, &next)
+	m, err := e.prepare(ctx, was, &next)
 	if err == nil {
 		// A crash here leaves an expiry row that does not fit its link. The reaper drops it.
 		err = e.until.inTime()
@@ -175,29 +177,37 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 		case changed && written.retried && e.once:
 			// The edit may have been applied, its response lost, and another edit applied after it.
 			err = fmt.Errorf("%w: %w", link.ErrUnavailable, errOverwritten)
-		case changed && !written.retried && guard.etag != "":
+		case changed && !written.retried && m.guard.etag != "" && next.Owner == was.Owner:
 			// This try has changed nothing. If its guard stayed, the next try, and the edits of
-			// others, would have to find a free second after it.
-			_ = e.s.expiry.delete(ctx, guard)
+			// others, would have to find a free second after it. A transfer has added a row to the
+			// list of the new owner, for which its guard stays.
+			_ = e.s.expiry.delete(ctx, m.guard)
 		}
 		return linkRow{}, err
 	}
-	e.tidy(ctx, was, written, guard, enters)
+	e.tidy(ctx, was, written, m)
 	return written, nil
 }
 
-// prepare writes what has to be there before the link is written. If the index is to change, it
-// returns the guard of the index. The guard stays if anything fails, and by it the reaper puts the
-// index in order. enters: the link is to enter the index, wherever it was before.
-func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guard rowKey,
-	enters bool, err error) {
+// move is what an edit changes of what leads to a link.
+type move struct {
+	guard  rowKey // without an ETag if nothing of that changes
+	enters bool   // the link is to enter the index, wherever it was before
+	listed rowKey // of a transfer: the row in the list of the former owner, as it was
+}
+
+// prepare writes what has to be there before the link is written. If what leads to the link is to
+// change, that is a guard first. The guard stays if anything fails, and by it the reaper puts the
+// index and the lists of owners in order. link.ErrBarred: the link must not get its new URL or owner,
+// or be live again.
+func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m move, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
 	}
 	if due := e.s.due(next.Link); !due.IsZero() && !e.s.end(next.Link).Equal(e.s.end(was.Link)) {
 		etag, err := e.s.expiry.put(ctx, due, next.Name)
 		if err != nil {
-			return rowKey{}, false, err
+			return m, err
 		}
 		if due.Equal(next.ExpiresAt) {
 			next.expiryETag = etag
@@ -205,26 +215,36 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (guar
 	}
 	over := was.Expired(e.s.config.Now()) && !next.ExpiresAt.Equal(was.ExpiresAt)
 	restored := next.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
-	claimed := next.Owner != was.Owner
-	before, after := indexKey(was.Link), indexKey(next.Link)
-	if before == after && !over && !restored {
-		return rowKey{}, false, nil
+	transferred := next.Owner != was.Owner
+	after := indexKey(next.Link)
+	if indexKey(was.Link) == after && !over && !restored {
+		return m, nil
 	}
-	if guard, err = e.s.guard(ctx, next.Name, before, after); err != nil {
-		return rowKey{}, false, err
+	if err = e.s.permitted(ctx, next.Link); err != nil {
+		return m, err
 	}
-	if claimed {
+	if transferred {
+		if m.listed, err = e.s.owners.listed(ctx, was.Link); err != nil {
+			return m, err
+		}
+	}
+	if m.guard, err = e.s.guard(ctx, was.Link, next.Link); err != nil {
+		return move{}, err
+	}
+	if transferred {
+		// Written even if it is there: a transfer the other way may be about to delete it.
 		if err := e.s.owners.put(ctx, *next); err != nil {
-			return guard, false, err
+			return m, err
 		}
 	}
 	withdrawn, err := e.s.withdraw(ctx, was, after)
-	return guard, withdrawn || restored || claimed, err
+	m.enters = withdrawn || restored || transferred
+	return m, err
 }
 
 // tidy does what is left to do after the link was written. It is best effort: the reaper does what
 // tidy cannot do.
-func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, enters bool) {
+func (e *editing) tidy(ctx context.Context, was, next linkRow, m move) {
 	left := func(err error) bool {
 		if err != nil {
 			e.s.config.Log.Warn(telemetry.LogEditLeft, "alias", next.Name, "error", err)
@@ -243,12 +263,17 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, guard rowKey, ent
 			left(err)
 		}
 	}
-	if guard.etag == "" {
+	if m.guard.etag == "" {
 		return // the edit has not changed the index
 	}
-	late, err := e.lead(ctx, was.Link, next.Link, enters)
+	late, err := e.lead(ctx, was.Link, next.Link, m.enters)
+	if m.listed.etag != "" && err == nil {
+		if err = e.s.owners.rows.delete(ctx, m.listed); errors.Is(err, table.ErrChanged) {
+			late, err = true, nil // perhaps by a transfer back; the reaper finds out
+		}
+	}
 	if !left(err) && !late && !e.s.endsSoon(next.Link) {
-		left(e.s.expiry.delete(ctx, guard))
+		left(e.s.expiry.delete(ctx, m.guard))
 	}
 }
 
@@ -301,7 +326,7 @@ func (e *editing) repair(ctx context.Context, was, next linkRow) {
 		err = e.s.owners.put(ctx, next)
 	}
 	if err == nil {
-		_, err = e.s.guard(ctx, next.Name, indexKey(was.Link), indexKey(next.Link))
+		_, err = e.s.guard(ctx, was.Link, next.Link)
 	}
 	if err != nil {
 		e.s.config.Log.Error(telemetry.LogCreateTooLate, "left", "a link without its expiry row",

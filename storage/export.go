@@ -60,7 +60,8 @@ func (s *Links) All(ctx context.Context, after string, limit int) (links []link.
 		return nil
 	}
 	for _, r := range ranges {
-		err = s.links.rows.list(ctx, table.Query{Range: r, PageSize: limit - looked}, page)
+		err = s.links.rows.list(ctx, table.Query{Range: r, PageSize: limit - looked,
+			Properties: linkProperties()}, page)
 		if errors.Is(err, errEnough) {
 			return links, next, damaged, nil
 		}

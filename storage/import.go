@@ -28,8 +28,8 @@ const importConcurrency = 32
 // What it made is durable. What Before says is part of the link, so that nothing loses it or counts
 // it twice. It is safe to repeat after any error, and after a kill at any point: what is done
 // stays, and the rest is done. When ctx has ended, it begins no other link; those that are begun
-// take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted,
-// link.ErrUnavailable.
+// take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrBarred, link.ErrAliasTaken,
+// link.ErrDeleted, link.ErrUnavailable.
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
 	// of those of which the first is not decided: else a later one could be made instead of it
@@ -115,7 +115,7 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 
 // importLink makes the wanted link, or finds it.
 func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, err error) {
-	there, err := c.insertChosen(ctx)
+	there, err := c.insertPermitted(ctx)
 	if created = err == nil; !created {
 		if !errors.Is(err, table.ErrExists) {
 			return link.Link{}, false, err
@@ -136,6 +136,36 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 		}
 	}
 	return there.Link, created, nil
+}
+
+// insertPermitted is insertChosen, unless an admin has taken down the link of the URL. What is there
+// is met all the same, so that a file can be imported again. A link that was itself taken down leads
+// nowhere: so all links of a service can move to another one.
+func (c *creation) insertPermitted(ctx context.Context) (there linkRow, err error) {
+	if !c.want.Locked {
+		if err = c.s.permitted(ctx, c.want); err != nil && !errors.Is(err, link.ErrBarred) {
+			return linkRow{}, err
+		}
+	}
+	if err == nil {
+		return c.insertChosen(ctx)
+	}
+	switch there, readErr := c.s.chosen(ctx, c.want); {
+	case readErr == nil || errors.Is(readErr, link.ErrDamaged):
+		return there, table.ErrExists
+	case !decided(readErr):
+		return linkRow{}, readErr
+	}
+	return linkRow{}, err
+}
+
+// chosen reads the row of the alias that a link is to have. Its errors are those of spelled.
+func (s *Links) chosen(ctx context.Context, l link.Link) (linkRow, error) {
+	there, err := s.spelled(ctx, l)
+	if errors.Is(err, link.ErrNotFound) {
+		there, err = s.links.get(ctx, l.Name)
+	}
+	return there, err
 }
 
 // met returns an error unless what is there is the link that is to be imported. A tombstone is
@@ -172,8 +202,11 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 				if err := s.Blocked.permit(ctx, l.LongURL); err != nil {
 					return err
 				}
-				if there[i], err = s.spelled(ctx, l); errors.Is(err, link.ErrNotFound) {
-					there[i], err = s.links.get(ctx, l.Name)
+				there[i], err = s.chosen(ctx, l)
+				if errors.Is(err, link.ErrNotFound) && !l.Locked {
+					if barred := s.permitted(ctx, l); barred != nil {
+						err = barred
+					}
 				}
 				return err
 			})

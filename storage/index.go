@@ -14,13 +14,53 @@ import (
 // apply an abandoned try, and after the half minute by which the reaper's clock may be ahead.
 const guardAfter = 2 * time.Minute
 
-// guard inserts an expiry row that makes the reaper look at a link, and at the rows of the index
-// with these keys, one or two, once the writes that follow are over. The caller deletes the expiry
-// row after these writes, unless one of them may still arrive late.
-func (s *Links) guard(ctx context.Context, a link.Name, keys ...string) (rowKey, error) {
-	e := newExpiry(s.soon(guardAfter), a)
-	e.OldIndexKey, e.NewIndexKey = keys[0], keys[len(keys)-1]
+// guard inserts an expiry row that makes the reaper look at a link, and at what leads to it as it was
+// and as it is to become, once the writes that follow are over: rows of the index, and those of
+// owners' lists if the owner changes. The caller deletes the expiry row after these writes, unless
+// one of them may still arrive late.
+func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) {
+	e := newExpiry(s.soon(guardAfter), next.Name)
+	e.OldIndexKey, e.NewIndexKey = indexKey(was), indexKey(next)
+	if was.Owner != next.Owner {
+		e.OwnerRowKey, e.NewOwnerPartition = ownerKey(next), ownerPartition(next.Owner)
+		if was.Owner != "" {
+			e.OldOwnerPartition = ownerPartition(was.Owner)
+		}
+	}
 	return s.expiry.insertFree(ctx, e)
+}
+
+// permitted returns link.ErrBarred if another link that the index names for the long URL and the
+// owner of a link was taken down: neither a chosen alias nor an edit is a way round that.
+func (s *Links) permitted(ctx context.Context, l link.Link) error {
+	seen, err := s.index.get(ctx, indexKey(l))
+	if err == nil && seen.alias != string(l.Name) {
+		_, err = s.leads(ctx, seen, l)
+	}
+	if errors.Is(err, table.ErrGone) || errors.Is(err, link.ErrDisabled) {
+		return nil
+	}
+	return err
+}
+
+// leads reports whether a row of the index leads to a live link of the long URL and owner of a link.
+// link.ErrDisabled, link.ErrBarred: see link.Link.Bars.
+func (s *Links) leads(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
+	a, ok := link.ParseName(seen.alias)
+	if !ok {
+		return false, nil
+	}
+	switch there, err := s.links.get(ctx, a); {
+	case err != nil && decided(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case there.LongURL != l.LongURL || there.Owner != l.Owner:
+		return false, nil
+	default:
+		now := s.config.Now()
+		return there.State(now) == link.StateLive, there.Bars(now)
+	}
 }
 
 // endsSoon reports whether a reaper may end a link before a guard is due. Such a reaper may have
@@ -60,15 +100,21 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 	return err == nil, err
 }
 
-// enterIndex makes the index lead to a link, unless it leads to another link of the same long URL
-// and owner. If the link was changed meanwhile, the edit that did so may not have seen the row, so
-// enterIndex takes the row back. late: an insert may still arrive, or the link was changed, so the
-// guard of the link has to stay.
+// enterIndex makes the index lead to a link, unless it leads to another live link of the same long
+// URL and owner, or to one that bars the URL. If the link was changed meanwhile, the edit that did so
+// may not have seen the row, so enterIndex takes the row back. late: a write may still arrive, or the
+// link was changed, so the guard of the link has to stay.
 //
 // The caller must have a guard: a crash before the second look may leave a row that leads to a link
 // of another URL.
 func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err error) {
 	added, late, err := s.index.enter(ctx, l)
+	if err == nil && added == "" {
+		if added, err = s.replaceStale(ctx, l); errors.Is(err, table.ErrChanged) {
+			// Somebody else has written the row. Or this has, and the response was lost.
+			return true, nil
+		}
+	}
 	if err != nil || added == "" {
 		return late, err
 	}
@@ -80,6 +126,26 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	return true, s.index.drop(ctx, indexKey(l), added)
 }
 
+// replaceStale makes the index lead to a link if its row leads to another one and has no reason to.
+// It returns the ETag of the row if it has written it. table.ErrChanged: the row has changed.
+func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, error) {
+	seen, err := s.index.get(ctx, indexKey(l))
+	if errors.Is(err, table.ErrGone) {
+		err = table.ErrChanged
+	}
+	if err != nil || seen.alias == string(l.Name) {
+		return "", err
+	}
+	switch leads, err := s.leads(ctx, seen, l); {
+	case leads, errors.Is(err, link.ErrDisabled), errors.Is(err, link.ErrBarred):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	added, _, err := s.index.put(ctx, l, seen)
+	return added, err
+}
+
 // enterGuarded is enterIndex for callers that have no guard. It reads the index first, since most
 // often there is a row.
 func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
@@ -87,7 +153,7 @@ func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
 	if _, err := s.index.get(ctx, key); !errors.Is(err, table.ErrGone) {
 		return err
 	}
-	guard, err := s.guard(ctx, l.Name, key)
+	guard, err := s.guard(ctx, l, l)
 	if err != nil {
 		return err
 	}

@@ -71,13 +71,13 @@ func setEnd(life time.Duration) func(context.Context, *rig, *storage.Links) erro
 
 var (
 	deleteOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
-		return l.Deleted(false, now)
+		return l.Deleted(link.Actor{Own: true}, now)
 	})
 	restoreOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
 		if l.DeletedAt.IsZero() {
 			return l, nil
 		}
-		return l.Restored(linkstest.DeletedKeep, now)
+		return l.Restored(link.Actor{Own: true}, linkstest.DeletedKeep, now)
 	})
 )
 
@@ -88,7 +88,7 @@ func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.L
 			if l.Owner != "" || l.State(r.clock.Now()) != link.StateLive {
 				return l, nil
 			}
-			return l.Claimed(owner, keepExpiry, r.clock.Now()), nil
+			return l.Claimed(link.Actor{By: owner}, owner, keepExpiry, r.clock.Now()), nil
 		})
 		if err != nil {
 			return err
@@ -277,7 +277,7 @@ func (r *rig) endAll(s *storage.Links) {
 		must(func() error {
 			_, err := s.Edit(ctx, link.Name(row["RowKey"].(string)),
 				false, func(l link.Link) (link.Link, error) {
-					return l.Deleted(true, r.clock.Now())
+					return l.Deleted(link.Actor{Admin: true}, r.clock.Now())
 				})
 			return err
 		})

@@ -995,7 +995,7 @@ func TestWhatIsCached(t *testing.T) {
 	s.WaitForCache()
 	cached(s, live.Name, true)
 	if _, err := s.Edit(ctx, live.Name, false, func(l link.Link) (link.Link, error) {
-		return l.Deleted(true, r.clock.Now())
+		return l.Deleted(link.Actor{Admin: true}, r.clock.Now())
 	}); err != nil {
 		t.Error(err)
 	}

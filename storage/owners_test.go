@@ -274,7 +274,7 @@ func TestAClaimThatFailsAtItsLastWrite(t *testing.T) {
 			}))(r, s)
 			r.proxy.Before(faultproxy.On("UpdateEntity", r.Links, faultproxy.ServerBusy))
 			_, err := s.Edit(ctx, "one", false, func(l link.Link) (link.Link, error) {
-				return l.Claimed("a", false, r.clock.Now()), nil
+				return l.Claimed(link.Actor{By: "a"}, "a", false, r.clock.Now()), nil
 			})
 			if !errors.Is(err, link.ErrUnavailable) {
 				t.Errorf("got %v", err)
@@ -309,7 +309,7 @@ func TestClaimsOfTwoOwnersAtOnce(t *testing.T) {
 				if l.Owner != "" {
 					return l, errNotMine
 				}
-				return l.Claimed(owner, false, r.clock.Now()), nil
+				return l.Claimed(link.Actor{By: owner}, owner, false, r.clock.Now()), nil
 			})
 			if err != nil {
 				t.Error(err)
@@ -405,7 +405,7 @@ func TestRowsOfOtherProgramsSurviveEdits(t *testing.T) {
 }
 
 var deleteOneByAdmin = edit(func(now time.Time, l link.Link) (link.Link, error) {
-	return l.Deleted(true, now)
+	return l.Deleted(link.Actor{Admin: true}, now)
 })
 
 // Rows of the version before owners, with nothing but what that wrote, work in every operation.

@@ -95,16 +95,26 @@ func (s *Links) Get(ctx context.Context, a link.Name) (link.Link, error) {
 	return r.Link, nil
 }
 
-// Read returns the link of an alias from its table, whatever its state. A tombstone counts as no
-// link. Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
+// Read returns the link of an alias from its table, whatever its state, without its history. A
+// tombstone counts as no link. Errors: link.ErrNotFound, link.ErrDamaged, link.ErrUnavailable.
 func (s *Links) Read(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.readBy(ctx, a, s.links.get)
+}
+
+// History is Read with the history of the link.
+func (s *Links) History(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.readBy(ctx, a, s.links.whole)
+}
+
+func (s *Links) readBy(ctx context.Context, a link.Name,
+	get func(context.Context, link.Name) (linkRow, error)) (link.Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	a, err := s.resolve(ctx, a)
 	if err != nil {
 		return link.Link{}, err
 	}
-	r, err := s.read(ctx, a)
+	r, err := alive(get(ctx, a))
 	return r.Link, err
 }
 
@@ -118,7 +128,11 @@ func (s *Links) get(ctx context.Context, a link.Name) (linkRow, error) {
 
 // read reads a link from the table. A tombstone counts as no link.
 func (s *Links) read(ctx context.Context, a link.Name) (linkRow, error) {
-	r, err := s.links.get(ctx, a)
+	return alive(s.links.get(ctx, a))
+}
+
+// alive returns link.ErrNotFound for a tombstone.
+func alive(r linkRow, err error) (linkRow, error) {
 	if err == nil && r.GoneReason != link.StateLive {
 		return linkRow{}, link.ErrNotFound
 	}

@@ -210,8 +210,11 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 	if !ok || d.expiresAt.IsZero() {
 		return fmt.Errorf("expiry row: %w", link.ErrDamaged)
 	}
+	seen, err := r.readGuarded(ctx, d) // before the link: see dropStale
+	if err != nil {
+		return err
+	}
 	// Not from the cache, which may be older than another process' write.
-	var err error
 	d.read = r.s.config.Now().Round(0) // wall clock time
 	d.link, err = r.s.links.get(ctx, a)
 	if err != nil && !errors.Is(err, link.ErrNotFound) {
@@ -222,19 +225,12 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 		// then, the insert of its link may still arrive. The next run looks again.
 		return nil
 	}
+	if settled, err := r.dropStale(ctx, d, seen); err != nil || !settled {
+		return err
+	}
 	end := r.s.end(d.link.Link)
 	if d.over = err == nil && !end.IsZero() && !end.After(r.cutoff); d.over {
 		return nil
-	}
-	if len(d.keys) > 0 {
-		if err := r.dropStale(ctx, d); err != nil {
-			return err
-		}
-		// An edit may have gone back to a URL just before its index row was deleted.
-		if d.link, err = r.s.links.get(ctx, a); err != nil && !errors.Is(err, link.ErrNotFound) {
-			return err
-		}
-		end = r.s.end(d.link.Link)
 	}
 	if err == nil {
 		if d.link.GoneReason == link.StateLive && !d.again && len(d.keys) == 0 {
@@ -291,18 +287,62 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	return r.s.enterGuarded(ctx, l.Link)
 }
 
-// dropStale deletes the index rows for which a guard stands, if they name the link and are not
-// those of its present URL and owner.
-func (r *reaping) dropStale(ctx context.Context, d *due) error {
+// guarded is what a guard stands for, as a reaper has read it. It is empty for another expiry row.
+type guarded struct {
+	index  []indexRow // for each key of the guard
+	listed []listedRow
+	strays *strays
+}
+
+func (r *reaping) readGuarded(ctx context.Context, d *due) (g guarded, err error) {
+	g.strays = newStrays(r.s.config, r.s.owners.rows)
 	for _, key := range d.keys {
-		if d.link.LongURL != "" && key == indexKey(d.link.Link) && !d.over {
+		seen, err := r.s.index.get(ctx, key)
+		if err != nil && !errors.Is(err, table.ErrGone) {
+			return g, err
+		}
+		g.index = append(g.index, seen)
+	}
+	for _, key := range d.listed {
+		data, etag, err := r.s.owners.rows.get(ctx, key.partition, key.key)
+		if errors.Is(err, table.ErrGone) {
 			continue
 		}
-		if err := r.s.index.remove(ctx, key, d.alias); err != nil {
-			return err
+		if err != nil {
+			return g, err
+		}
+		rows, err := r.s.owners.rows.decode([][]byte{data})
+		if err != nil {
+			return g, err
+		}
+		rows[0].etag = etag
+		g.listed = append(g.listed, rows[0])
+	}
+	return g, nil
+}
+
+// dropStale deletes the rows for which a guard stands, if they lead to the link and have no reason
+// to by its present URL and owner. They were read before the link, and an edit that gives them a
+// reason again writes them anew. It inserts the row of an index after the link, but that of an
+// owner's list before: settled is false if such a row is so young that its link may be about to get
+// that owner.
+func (r *reaping) dropStale(ctx context.Context, d *due, seen guarded) (settled bool, err error) {
+	l := d.link.Link
+	for i, key := range d.keys {
+		if seen.index[i].alias != string(d.alias) || l.LongURL != "" && key == indexKey(l) {
+			continue
+		}
+		if err := r.s.index.drop(ctx, key, seen.index[i].etag); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	settled = true
+	for _, row := range seen.listed {
+		if l.Owner == "" || row.partition != ownerPartition(l.Owner) || row.key != ownerKey(l) {
+			settled = seen.strays.drop(ctx, row) && settled
+		}
+	}
+	return settled, nil
 }
 
 // prepareTombstones inserts the expiry rows of the tombstones that are to replace links. It returns
@@ -366,8 +406,7 @@ func (r *reaping) endLink(ctx context.Context, d *due) error {
 	// handles the expiry row again.
 	life, cancel = context.WithTimeout(context.WithoutCancel(ctx), r.s.config.Timeout)
 	defer cancel()
-	if now, readErr := r.s.read(life, d.alias); readErr == nil &&
-		!r.s.end(now.Link).Equal(r.s.end(d.link.Link)) {
+	if now, readErr := r.s.read(life, d.alias); readErr == nil && now.etag != d.link.etag {
 		if keepErr := r.keep(life, now, time.Time{}); keepErr != nil {
 			return keepErr
 		}
@@ -386,9 +425,6 @@ func (r *reaping) unlink(ctx context.Context, d *due) (err error) {
 				return err
 			}
 		}
-	}
-	if err := r.dropStale(ctx, d); err != nil {
-		return err
 	}
 	r.s.cache.forget(l.Name)
 	if d.tomb != nil {

@@ -70,17 +70,18 @@ func (t *indexTable) get(ctx context.Context, key string) (indexRow, error) {
 }
 
 // put makes the index name l. If seen is no row, it inserts a row; otherwise it replaces seen and
-// no other row. table.ErrChanged: the index has changed since seen was read, or an earlier try of
-// this very call was applied. late: an insert may still arrive.
-func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (late bool, err error) {
+// no other row. It returns the ETag of the row. table.ErrChanged: the index has changed since seen
+// was read, or an earlier try of this very call was applied. late: an insert may still arrive.
+func (t *indexTable) put(ctx context.Context, l link.Link, seen indexRow) (etag table.ETag,
+	late bool, err error) {
 	row := encodeIndex(l)
 	if seen.etag != "" && !l.ExpiresAt.IsZero() {
-		_, _, err = t.rows.merge(ctx, row, seen.etag) // keeps the properties of other programs
-		return false, err                             // a try that arrives late finds another ETag
+		etag, _, err = t.rows.merge(ctx, row, seen.etag) // keeps the properties of other programs
+		return etag, false, err                          // a try that arrives late finds another ETag
 	}
 	// Only a replace can remove the row's expiry.
-	_, retried, err := t.rows.replace(ctx, row, seen.etag)
-	return retried && seen.etag == "", err
+	etag, retried, err := t.rows.replace(ctx, row, seen.etag)
+	return etag, retried && seen.etag == "", err
 }
 
 // enter makes the index name l, unless the index names another link. It returns the ETag of the row

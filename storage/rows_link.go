@@ -1,10 +1,13 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"tiney/clicks"
@@ -60,6 +63,8 @@ type linkEntity struct {
 	CreateID      string     `json:"CreateId,omitzero"`
 	EditID        string     `json:"EditId,omitzero"`
 	ExpiryETag    table.ETag `json:",omitzero"`
+	Locked        bool       `json:",omitzero"`
+	History       string     `json:",omitzero"` // a JSON list; only history and edits read it
 	GoneAt        time.Time  `json:"GoneAtUtc,omitzero"`
 	GoneAtType    string     `json:"GoneAtUtc@odata.type,omitzero"`
 	GoneReason    link.State `json:",omitzero"`
@@ -94,6 +99,7 @@ func encodeLink(r linkRow) []byte {
 		PartitionKey: linkPartition(r.Name), RowKey: string(r.Name),
 		LongURL: r.LongURL, Shared: r.Shared, Owner: r.Owner, Title: r.Title,
 		ClaimHash: r.ClaimHash, Spelling: r.Spelling,
+		Locked: r.Locked, History: r.History.JSON(),
 		CreateID: r.createID, EditID: r.editID, ExpiryETag: r.expiryETag, Unknown: r.unknown,
 		GoneReason: r.GoneReason,
 	}
@@ -155,6 +161,7 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared,
 		e.Owner, e.DeletedAt.UTC()
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash
+	l.Locked, l.History = e.Locked, link.ParseHistory(e.History)
 	l.Before = link.Count{Clicks: e.ClicksBefore, Bots: e.BotsBefore, LastAt: e.LastAt.UTC()}
 	if !link.ValidStatusCode(l.StatusCode) {
 		l.StatusCode = link.DefaultStatusCode
@@ -177,10 +184,34 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 // linkTable is the ShortUrls table.
 type linkTable struct{ rows *store }
 
-// get reads the row of an alias, which is a link or a tombstone. Errors: link.ErrNotFound,
-// link.ErrDamaged. Any other error says nothing about the link.
+// linkProperties are the properties of a link's row, without its history, which may be longer than
+// all others together, and without those of other programs.
+var linkProperties = sync.OnceValue(func() (names []string) {
+	for field := range reflect.TypeFor[linkEntity]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name = cmp.Or(name, field.Name); !strings.Contains(name, "odata") && name != "History" &&
+			name != "Unknown" {
+			names = append(names, name)
+		}
+	}
+	return names
+})
+
+// get reads the row of an alias, which is a link or a tombstone, without its history. Errors:
+// link.ErrNotFound, link.ErrDamaged. Any other error says nothing about the link.
 func (t *linkTable) get(ctx context.Context, a link.Name) (linkRow, error) {
-	data, etag, err := t.rows.get(ctx, linkPartition(a), string(a))
+	return t.getOnly(ctx, a, linkProperties()...)
+}
+
+// whole reads the row of an alias with its history and with what other programs keep in it. Only
+// such a row may be written again.
+func (t *linkTable) whole(ctx context.Context, a link.Name) (linkRow, error) {
+	return t.getOnly(ctx, a)
+}
+
+func (t *linkTable) getOnly(ctx context.Context, a link.Name, properties ...string) (linkRow,
+	error) {
+	data, etag, err := t.rows.get(ctx, linkPartition(a), string(a), properties...)
 	if errors.Is(err, table.ErrGone) {
 		return linkRow{}, link.ErrNotFound
 	}

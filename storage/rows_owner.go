@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"tiney/link"
@@ -48,6 +49,21 @@ func (t *ownerTable) put(ctx context.Context, r linkRow) error {
 	_, err := t.rows.upsert(ctx, encode(ownerEntity{PartitionKey: ownerPartition(r.Owner),
 		RowKey: ownerKey(r.Link), CreateID: r.createID}))
 	return err
+}
+
+// listed returns the row of a link in the list of its owner. Without an owner there is none; its
+// ETag is "" if there is none.
+func (t *ownerTable) listed(ctx context.Context, l link.Link) (rowKey, error) {
+	if l.Owner == "" {
+		return rowKey{}, nil
+	}
+	r := rowKey{partition: ownerPartition(l.Owner), key: ownerKey(l)}
+	var err error
+	_, r.etag, err = t.rows.get(ctx, r.partition, r.key)
+	if errors.Is(err, table.ErrGone) {
+		err = nil
+	}
+	return r, err
 }
 
 func (t *ownerTable) delete(ctx context.Context, l link.Link, read table.ETag) error {

@@ -198,7 +198,7 @@ func TestDomainsAreApart(t *testing.T) {
 		}
 	}
 	if _, err := s.Edit(ctx, domain.Name("docs"), false, func(l link.Link) (link.Link, error) {
-		return l.Deleted(false, r.clock.Now())
+		return l.Deleted(link.Actor{Own: true}, r.clock.Now())
 	}); err != nil {
 		t.Fatal(err)
 	}

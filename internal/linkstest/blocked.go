@@ -107,7 +107,7 @@ func conformBlocked(t *testing.T, start starter) {
 			}
 		}
 		if err := edit(known.Name, func(l *link.Link) {
-			*l = l.Claimed("b", true, clock.Now())
+			*l = l.Claimed(link.Actor{By: "b"}, "b", true, clock.Now())
 		}); err != nil {
 			t.Error(err)
 		}

@@ -125,6 +125,7 @@ func (f *Fake) put(l link.Link) link.Link {
 func cached(l link.Link) link.Link {
 	l.UpdatedAt, l.Title, l.Tags, l.ClaimHash, l.Before, l.Version = time.Time{}, "", nil, "",
 		link.Count{}, ""
+	l.Locked, l.History = false, nil
 	return l
 }
 
@@ -160,8 +161,15 @@ func (f *Fake) Get(_ context.Context, a link.Name) (link.Link, error) {
 	return cached(l), nil
 }
 
-// Read returns a link with all its fields.
-func (f *Fake) Read(_ context.Context, a link.Name) (link.Link, error) {
+// Read returns a link with all its fields but its history.
+func (f *Fake) Read(ctx context.Context, a link.Name) (link.Link, error) {
+	l, err := f.History(ctx, a)
+	l.History = nil
+	return l, err
+}
+
+// History returns a link with its history.
+func (f *Fake) History(_ context.Context, a link.Name) (link.Link, error) {
 	err := f.call()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -185,17 +193,15 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	if f.Blocked.Has(context.Background(), want.LongURL) {
 		return link.Link{}, false, link.ErrBlocked
 	}
-	given, ok := f.links[f.index[indexKey(want)]]
-	ok = ok && indexKey(given) == indexKey(want)
-	barred := ok && given.BarsURL(f.now())
+	given, leads, bars := f.leads(want)
 	if want.Name.Alias() != "" {
 		l, taken := f.links[want.Name.Domain().Name(want.Alias())]
 		if !taken {
 			l, taken = f.links[want.Name]
 		}
 		switch {
-		case barred && want.Owner == "":
-			return link.Link{}, false, link.ErrDisabled
+		case errors.Is(bars, link.ErrBarred):
+			return link.Link{}, false, bars
 		case !taken:
 			return f.put(want), true, nil
 		case want.Owner != "" && indexKey(l) == indexKey(want) &&
@@ -205,9 +211,9 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 		return link.Link{}, false, link.ErrAliasTaken
 	}
 	switch {
-	case barred:
-		return link.Link{}, false, link.ErrDisabled
-	case ok && given.State(f.now()) == link.StateLive:
+	case bars != nil:
+		return link.Link{}, false, bars
+	case leads:
 		if want.Owner == "" && !given.Shared && (presented == "" || presented != given.ClaimHash) {
 			given.Shared = true
 			f.put(given)
@@ -230,12 +236,22 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	return link.Link{}, false, link.ErrAliasesTaken
 }
 
+// leads returns the link of the URL and owner of l that the index names, if it is live, and the
+// reason why such a link bars the URL.
+func (f *Fake) leads(l link.Link) (named link.Link, live bool, bars error) {
+	named, ok := f.links[f.index[indexKey(l)]]
+	if !ok || indexKey(named) != indexKey(l) {
+		return link.Link{}, false, nil
+	}
+	return named, named.State(f.now()) == link.StateLive, named.Bars(f.now())
+}
+
 // Edit applies a change to a link. It calls change without holding the lock, so that another edit
 // can happen in between.
 func (f *Fake) Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 	error)) (link.Link, error) {
 	for range 5 {
-		was, err := f.Read(ctx, a)
+		was, err := f.History(ctx, a)
 		if err != nil {
 			return link.Link{}, err
 		}
@@ -249,8 +265,8 @@ func (f *Fake) Edit(ctx context.Context, a link.Name, once bool, change func(lin
 		if l.LongURL != was.LongURL && f.Blocked.Has(context.Background(), l.LongURL) {
 			return link.Link{}, link.ErrBlocked
 		}
-		if l, ok := f.replace(was, l); ok {
-			return l, nil
+		if l, err := f.replace(was, l); !errors.Is(err, link.ErrConflict) {
+			return l, err
 		}
 		if once {
 			break
@@ -259,22 +275,30 @@ func (f *Fake) Edit(ctx context.Context, a link.Name, once bool, change func(lin
 	return link.Link{}, link.ErrConflict
 }
 
-// replace writes a link and its index entry, unless the link was changed since was was read.
-func (f *Fake) replace(was, l link.Link) (link.Link, bool) {
+// replace writes a link and its index entry. link.ErrConflict: the link was changed since was was
+// read.
+func (f *Fake) replace(was, l link.Link) (link.Link, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.links[l.Name].Version != was.Version {
-		return link.Link{}, false
+		return link.Link{}, link.ErrConflict
 	}
-	enters := l.Owner != was.Owner || l.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
-	if indexKey(l) != indexKey(was) && f.index[indexKey(was)] == l.Name {
+	moved := indexKey(l) != indexKey(was)
+	restored := l.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
+	named, leads, bars := f.leads(l)
+	if errors.Is(bars, link.ErrBarred) && named.Name != l.Name && (moved || restored ||
+		was.Expired(f.now()) && !l.ExpiresAt.Equal(was.ExpiresAt)) {
+		return link.Link{}, bars
+	}
+	enters := l.Owner != was.Owner || restored
+	if moved && f.index[indexKey(was)] == l.Name {
 		delete(f.index, indexKey(was))
 		enters = true
 	}
-	if _, taken := f.index[indexKey(l)]; enters && !taken {
+	if enters && !leads && bars == nil {
 		f.index[indexKey(l)] = l.Name
 	}
-	return f.put(l), true
+	return f.put(l), nil
 }
 
 // EditAll edits several links, one after the other.
@@ -373,6 +397,12 @@ func (f *Fake) TryImport(ctx context.Context, links []link.Link,
 	return done
 }
 
+// bars reports whether a link must not be imported, because its URL's link was taken down.
+func (f *Fake) bars(l link.Link) bool {
+	_, _, bars := f.leads(l)
+	return errors.Is(bars, link.ErrBarred) && !l.Locked
+}
+
 func (f *Fake) imports(ctx context.Context, links []link.Link,
 	make func(link.Link) link.Link) (done []link.Imported) {
 	for _, l := range links {
@@ -388,6 +418,8 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 			done = append(done, link.Imported{Err: link.ErrUnavailable})
 		case f.Blocked.Has(context.Background(), l.LongURL):
 			done = append(done, link.Imported{Err: link.ErrBlocked})
+		case !ok && f.bars(l):
+			done = append(done, link.Imported{Err: link.ErrBarred})
 		case !ok:
 			done = append(done, link.Imported{Link: make(l), Created: true})
 		case there.GoneReason != link.StateLive && l.Expired(f.now()):

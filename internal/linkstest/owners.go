@@ -537,7 +537,7 @@ func conformEdits(t *testing.T, start starter) {
 			case l.Owner != "":
 				return l, twice
 			}
-			return l.Claimed("a", i == 4, clock.Now()), nil
+			return l.Claimed(link.Actor{By: "a"}, "a", i == 4, clock.Now()), nil
 		})
 		if err != nil || len(errs) != 5 || errs[0] != nil ||
 			!errors.Is(errs[1], link.ErrNotFound) || !errors.Is(errs[2], refused) ||

@@ -137,6 +137,31 @@ var crossings = map[string]struct {
 		claim("a", false), claimed},
 	"two claims": {there("", url1, time.Hour), claim("a", false), claim("b", true),
 		nil},
+	"transfer, and back": {there("a", url1, 0), transfer("b"),
+		both(transfer("b"), transfer("a")), leadsTo(url1)},
+	"transfer, back, and two creates": {there("a", url1, 0), transfer("b"),
+		both(transfer("b"), create("a", "", url1, 0), transfer("a"), create("a", "", url1, 0)),
+		givesOne("a")},
+	"create, and a transfer there and back": {there("a", url1, 0), create("a", "", url1, 0),
+		both(transfer("b"), transfer("a"), create("a", "", url1, 0)), givesOne("a")},
+	"create, and transfers to its owner": {there("a", url1, 0), create("b", "", url1, 0),
+		both(transfer("b"), create("b", "", url1, 0)), givesOne("b")},
+	"transfer, and a create of the new owner": {there("a", url1, 0), transfer("b"),
+		create("b", "", url1, 0), givesOne("b")},
+	"transfer, and a create of the old owner": {there("a", url1, 0), transfer("b"),
+		create("a", "", url1, 0), givesOne("a")},
+	"transfers to two": {there("", url1, time.Hour), transfer("a"), transfer("b"), leadsTo(url1)},
+	"reaper of a guard, and a transfer back": {there("a", url1, 0, brokenOff(transfer("b")),
+		later(time.Hour)), reap, transfer("a"), leadsTo(url1)},
+	"reaper of a guard, and transfers": {there("a", url1, 0, brokenOff(transfer("b")),
+		later(time.Hour)), reap, both(transfer("a"), transfer("b"), create("b", "", url1, 0)),
+		leadsTo(url1)},
+	"reap, transferred late": {there("a", url1, time.Hour, later(time.Hour)), reap, transfer("b"),
+		nil},
+	"reap, transferred there and back": {there("a", url1, time.Hour, later(time.Hour)), reap,
+		both(transfer("b"), transfer("a")), nil},
+	"transferred, and a reaper": {there("a", url1, time.Hour, later(time.Hour-time.Second)),
+		transfer("b"), both(later(2*time.Second), reap), nil},
 	"claim, and a delete": {there("", url1, time.Hour), claim("a", false), deleteOne, nil},
 	"delete, and a claim": {there("", url1, time.Hour), deleteOne, claim("a", false), nil},
 }
@@ -147,6 +172,79 @@ func unindexed(_ context.Context, r *rig, _ *storage.Links) error {
 		r.Drop(r.Index, row)
 	}
 	return nil
+}
+
+// renamed gives the alias of the link "one" away: what is there of it is that of "two" now.
+func renamed(_ context.Context, r *rig, _ *storage.Links) error {
+	for table, key := range map[string]string{r.Links: "RowKey", r.Index: "Alias"} {
+		for _, row := range r.Rows(table) {
+			r.Drop(table, row)
+			row[key] = "two"
+			if table == r.Links {
+				row["PartitionKey"] = "tw"
+			}
+			r.Put(table, row)
+		}
+	}
+	for _, table := range []string{r.Owners, r.Expiry} {
+		for _, row := range r.Rows(table) {
+			r.Drop(table, row)
+			row["RowKey"] = strings.Replace(row["RowKey"].(string), "|one", "|two", 1)
+			if table == r.Expiry {
+				row["AliasPartitionKey"], row["AliasRowKey"] = "tw", "two"
+			}
+			r.Put(table, row)
+		}
+	}
+	return nil
+}
+
+// list returns an operation that lists the links of an owner.
+func list(owner string) doing {
+	return func(ctx context.Context, _ *rig, s *storage.Links) error {
+		_, _, err := s.List(ctx, owner, "", 1000, func(link.Link) bool { return true })
+		return err
+	}
+}
+
+// brokenOff returns an operation whose process dies right after it has written the link.
+func brokenOff(do doing) doing {
+	return func(_ context.Context, r *rig, _ *storage.Links) error {
+		s := r.instance()
+		written := false
+		r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
+			if written {
+				return faultproxy.Refuse
+			}
+			written = c.Operation == "UpdateEntity" && c.Target == r.Links
+			return faultproxy.None
+		})
+		err := do(dying, r, s)
+		r.proxy.Reset()
+		if !written {
+			return fmt.Errorf("it has not written the link: %w", err)
+		}
+		return nil
+	}
+}
+
+// givesOne checks that an owner is given one link of the URL, which is listed.
+func givesOne(owner string) func(t *testing.T, r *rig, s *storage.Links) {
+	return func(t *testing.T, r *rig, s *storage.Links) {
+		var given []link.Name
+		for range 2 {
+			l, _, err := s.Create(ctx, r.wish(owner, "", url1, 0), "")
+			if err != nil {
+				t.Errorf("its URL: %v", err)
+			}
+			given = append(given, l.Name)
+		}
+		links, _, err := s.List(ctx, owner, "", 10, func(link.Link) bool { return true })
+		if err != nil || given[0] != given[1] || !slices.ContainsFunc(links,
+			func(l link.Link) bool { return l.Name == given[0] }) {
+			t.Errorf("%s is given %s, and has %+v, %v", owner, given, links, err)
+		}
+	}
 }
 
 // leadsTo checks that the link is live and has one of these URLs, and that its owner is given a

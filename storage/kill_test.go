@@ -97,6 +97,18 @@ func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.L
 	}
 }
 
+// transfer returns an operation that gives the link to an owner, whoever has it.
+func transfer(to string) func(context.Context, *rig, *storage.Links) error {
+	return change(link.Actor{Admin: true}, link.Patch{Owner: &to})
+}
+
+// change returns an operation that edits the link by the rules.
+func change(by link.Actor, p link.Patch) func(context.Context, *rig, *storage.Links) error {
+	return edit(func(now time.Time, l link.Link) (link.Link, error) {
+		return link.Rules{}.Edit(l, p, by, now)
+	})
+}
+
 func create(owner string, a link.Name, url string, life time.Duration) func(context.Context, *rig,
 	*storage.Links) error {
 	return func(ctx context.Context, r *rig, s *storage.Links) error {
@@ -226,6 +238,21 @@ var operations = map[string]operation{
 	"claim, end kept": {there("", url1, time.Hour), claim("a", true)},
 	"claim, shared": {there("", url1, time.Hour, create("", "", url1, time.Hour)),
 		claim("a", false)},
+	"transfer": {there("a", url1, 0), transfer("b")},
+	"transfer, nobody's": {there("", url1, time.Hour, create("", "", url1, time.Hour)),
+		transfer("b")},
+	"transfer, expired": {there("a", url1, time.Hour, later(2*time.Hour)), transfer("b")},
+	"transfer, URL taken": {there("a", url1, time.Hour, create("b", "", url1, time.Hour)),
+		transfer("b")},
+	"transfer, not in the index": {there("a", url1, 0, unindexed), transfer("b")},
+	"transfer, in place of a deleted one": {there("b", url1, 0, deleteOne, later(time.Hour),
+		renamed, create("a", "one", url1, 0)), transfer("b")},
+	"transfer, and another URL and end": {there("a", url1, time.Hour),
+		edit(func(now time.Time, l link.Link) (link.Link, error) {
+			l.LongURL, l.ExpiresAt = url2, now.Truncate(time.Hour).Add(5*time.Hour)
+			l.Owner, l.UpdatedAt = "b", now
+			return l, nil
+		})},
 	"reap":          {there("", url1, time.Hour, later(2*time.Hour)), reap},
 	"reap, owner's": {there("a", url1, time.Hour, later(2*time.Hour)), reap},
 	"reap, deleted": {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)),
@@ -277,7 +304,7 @@ func (r *rig) endAll(s *storage.Links) {
 		must(func() error {
 			_, err := s.Edit(ctx, link.Name(row["RowKey"].(string)),
 				false, func(l link.Link) (link.Link, error) {
-					return l.Deleted(link.Actor{Admin: true}, r.clock.Now())
+					return l.Deleted(link.Actor{Admin: true, Own: true}, r.clock.Now())
 				})
 			return err
 		})

@@ -30,6 +30,9 @@ var seconds = map[string]doing{
 	"restore":          restoreOne,
 	"claim":            claim("a", false),
 	"another's claim":  claim("b", true),
+	"transfer":         transfer("b"),
+	"transfer back":    transfer("a"),
+	"there and back":   both(transfer("b"), transfer("a")),
 	"reap":             reap,
 }
 

@@ -242,6 +242,13 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 			return err
 		}
 	}
+	if err == nil && len(d.listed) > 0 {
+		// keep may have put the link into the list of an owner who has lost it since. Then the next
+		// run looks again.
+		if now, err := r.s.links.get(ctx, a); err != nil || now.etag != d.link.etag {
+			return err
+		}
+	}
 	// A reaper that was killed may have left what is rolled up of a link that is gone.
 	if err := r.s.Clicks.dropCounts(ctx, a); err != nil {
 		return err

@@ -23,6 +23,8 @@ type Store interface {
 		err error)
 	Get(ctx context.Context, a link.Name) (link.Link, error)
 	Read(ctx context.Context, a link.Name) (link.Link, error)
+	History(ctx context.Context, a link.Name) (link.Link, error)
+	Import(ctx context.Context, links []link.Link) []link.Imported
 	Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 		error)) (link.Link, error)
 	EditAll(ctx context.Context, aliases []link.Name, change func(i int, l link.Link) (link.Link,
@@ -71,6 +73,7 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		}
 	}
 	conformOwners(t, start)
+	conformTeams(t, start)
 	conformEdits(t, start)
 	conformBlocked(t, start)
 
@@ -182,8 +185,8 @@ func Conform(t *testing.T, open func(t *testing.T, now func() time.Time,
 		for _, alias := range []link.Name{"", "chosen"} {
 			w := want("https://example.com/", time.Hour)
 			w.Name = alias
-			if _, _, err := s.Create(ctx, w, ""); !errors.Is(err, link.ErrDisabled) {
-				t.Errorf("alias %q: got %v, want %v", alias, err, link.ErrDisabled)
+			if _, _, err := s.Create(ctx, w, ""); !errors.Is(err, link.ErrBarred) {
+				t.Errorf("alias %q: got %v, want %v", alias, err, link.ErrBarred)
 			}
 			w.Owner = "somebody"
 			create(t, s, w) // this owner is responsible for it

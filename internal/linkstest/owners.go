@@ -30,6 +30,16 @@ func chosen(l link.Link, a link.Name) link.Link {
 	return l
 }
 
+// of creates a link of a URL or finds the existing one, and returns its name.
+func of(t *testing.T, s Store, want link.Link) link.Name {
+	t.Helper()
+	l, _, err := s.Create(t.Context(), want, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Name
+}
+
 // all keeps every link of a list.
 func all(link.Link) bool { return true }
 
@@ -234,15 +244,6 @@ func conformEdits(t *testing.T, start starter) {
 		}
 		return l
 	}
-	// of creates a link of a URL or finds the existing one, and returns its alias.
-	of := func(t *testing.T, s Store, want link.Link) link.Name {
-		t.Helper()
-		l, _, err := s.Create(t.Context(), want, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l.Name
-	}
 
 	t.Run("an edit is seen at once", func(t *testing.T) {
 		s, clock, want := start(t, rand.Reader)
@@ -386,7 +387,7 @@ func conformEdits(t *testing.T, start starter) {
 			edit(t, s, l.Name, func(l *link.Link) { l.DeletedAt = clock.Now() })
 			_, created, err := s.Create(t.Context(), w, "")
 			// An admin has disabled it, and anybody may have its claim token.
-			if owner == "" && !errors.Is(err, link.ErrDisabled) {
+			if owner == "" && !errors.Is(err, link.ErrBarred) {
 				t.Errorf("nobody's: created %t, %v", created, err)
 			}
 			// Owners may delete a link that they have disabled.

@@ -1,0 +1,107 @@
+package storage_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tiney/internal/faultproxy"
+	"tiney/internal/linkstest"
+	"tiney/internal/rawtables"
+	"tiney/link"
+	"tiney/storage"
+	"tiney/storage/memtable"
+)
+
+// A link is in the list of its owner at any moment, whoever transfers it, lists links or reaps
+// meanwhile. Here the storage service's clock is that of the process, so that young rows are young.
+func TestALinkIsAlwaysInItsOwnersList(t *testing.T) {
+	if !*inMemory {
+		t.Skip("the emulator's clock cannot be set")
+	}
+	t.Parallel()
+	old := later(time.Hour)
+	guarded := there("a", url1, 0, old, brokenOff(transfer("b")), old)
+	for name, c := range map[string]struct {
+		before        func(*rig, *storage.Links)
+		first, second doing
+	}{
+		"lists":           {there("a", url1, 0, old), transfer("b"), both(list("a"), list("b"))},
+		"list, transfer":  {there("a", url1, 0, old), list("a"), both(transfer("b"), transfer("a"))},
+		"back, and lists": {there("a", url1, 0, old), transfer("b"), both(transfer("b"), transfer("a"), list("b"), list("a"))},
+		"two":             {there("a", url1, 0, old), transfer("b"), transfer("c")},
+		"stale row":       {there("a", url1, 0, brokenOff(transfer("b")), old), transfer("a"), both(list("a"), list("b"))},
+		"reaper, back":    {guarded, reap, transfer("a")},
+		"back, reaper":    {guarded, transfer("a"), reap},
+		"on, reaper":      {guarded, transfer("c"), reap},
+		"reaper, there":   {guarded, reap, both(transfer("a"), transfer("b"))},
+	} {
+		for _, dies := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				clock := linkstest.NewClock()
+				service := memtable.New(clock.Now)
+				r := newRigAt(t, place{
+					direct:   func(name string) storage.Table { return service.Table(name) },
+					newProxy: func() *faultproxy.Proxy { return faultproxy.InMemory(service) },
+				})
+				r.clock, r.config.Now, r.Now = clock, clock.Now, clock.Now
+				r.leaveTombstones(linkstest.TombstoneKeep)
+				r.Make()
+				other := r.other()
+				atEachCall(dies, func(n int) []faultproxy.Call {
+					s := r.instance()
+					c.before(r, other)
+					r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+						r.wantListed()
+						if call.N == n {
+							if err := c.second(ctx, r, other); err != nil {
+								t.Error(err)
+							}
+							r.wantListed()
+						}
+						if dies && call.N >= n {
+							return faultproxy.Refuse
+						}
+						return faultproxy.None
+					})
+					if err := c.first(lifeOf(dies), r, s); err != nil && !dies {
+						t.Error(err)
+					}
+					r.wantListed()
+					calls := r.proxy.Calls()
+					r.proxy.Reset()
+					for range 2 { // a guard is due, and after that what was too young is old
+						r.clock.Advance(10 * time.Minute)
+						if err := reap(ctx, r, other); err != nil {
+							t.Error(err)
+						}
+						r.wantListed()
+					}
+					if rows := r.Rows(r.Owners); len(rows) != 1 {
+						t.Errorf("left %v", rows)
+					}
+					if t.Failed() {
+						t.Fatalf("dies: %t, at call %d of %v", dies, n, calls)
+					}
+					r.endAll(other)
+					return calls
+				})
+			})
+		}
+	}
+}
+
+// wantListed checks that the list of its owner has the link "one".
+func (r *rig) wantListed() {
+	r.t.Helper()
+	for _, row := range r.Rows(r.Links) {
+		owner, _ := row["Owner"].(string)
+		want := rawtables.Owner(link.Link{Owner: owner})["PartitionKey"]
+		if !slices.ContainsFunc(r.Rows(r.Owners), func(listed rawtables.Entity) bool {
+			return listed["PartitionKey"] == want
+		}) {
+			r.t.Errorf("it is %q's, and not in the list", owner)
+		}
+	}
+}

@@ -126,6 +126,27 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	return true, s.index.drop(ctx, indexKey(l), added)
 }
 
+// entered reports whether the index leads to a link, or to another one for which it stays as it is.
+func (s *Links) entered(ctx context.Context, l link.Link) (bool, error) {
+	seen, err := s.index.get(ctx, indexKey(l))
+	if errors.Is(err, table.ErrGone) {
+		return false, nil
+	}
+	if err != nil || seen.alias == string(l.Name) {
+		return true, err
+	}
+	return s.stays(ctx, seen, l)
+}
+
+// stays reports whether a row of the index that leads to another link than l stays as it is.
+func (s *Links) stays(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
+	leads, err := s.leads(ctx, seen, l)
+	if errors.Is(err, link.ErrDisabled) || errors.Is(err, link.ErrBarred) {
+		return true, nil
+	}
+	return leads, err
+}
+
 // replaceStale makes the index lead to a link if its row leads to another one and has no reason to.
 // It returns the ETag of the row if it has written it. table.ErrChanged: the row has changed.
 func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, error) {
@@ -136,10 +157,7 @@ func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, erro
 	if err != nil || seen.alias == string(l.Name) {
 		return "", err
 	}
-	switch leads, err := s.leads(ctx, seen, l); {
-	case leads, errors.Is(err, link.ErrDisabled), errors.Is(err, link.ErrBarred):
-		return "", nil
-	case err != nil:
+	if stays, err := s.stays(ctx, seen, l); stays || err != nil {
 		return "", err
 	}
 	added, _, err := s.index.put(ctx, l, seen)
@@ -149,8 +167,7 @@ func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, erro
 // enterGuarded is enterIndex for callers that have no guard. It reads the index first, since most
 // often there is a row.
 func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
-	key := indexKey(l)
-	if _, err := s.index.get(ctx, key); !errors.Is(err, table.ErrGone) {
+	if entered, err := s.entered(ctx, l); entered || err != nil {
 		return err
 	}
 	guard, err := s.guard(ctx, l, l)

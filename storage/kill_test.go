@@ -99,13 +99,11 @@ func claim(owner string, keepExpiry bool) func(context.Context, *rig, *storage.L
 
 // transfer returns an operation that gives the link to an owner, whoever has it.
 func transfer(to string) func(context.Context, *rig, *storage.Links) error {
-	return change(link.Actor{Admin: true}, link.Patch{Owner: &to})
-}
-
-// change returns an operation that edits the link by the rules.
-func change(by link.Actor, p link.Patch) func(context.Context, *rig, *storage.Links) error {
 	return edit(func(now time.Time, l link.Link) (link.Link, error) {
-		return link.Rules{}.Edit(l, p, by, now)
+		if l.Owner == to {
+			return l, nil // done before, and perhaps deleted since
+		}
+		return link.Rules{}.Edit(l, link.Patch{Owner: &to}, link.Actor{Admin: true}, now)
 	})
 }
 

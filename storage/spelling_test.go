@@ -74,6 +74,19 @@ func (s inDomain) Read(ctx context.Context, a link.Name) (link.Link, error) {
 	return out(l), err
 }
 
+func (s inDomain) History(ctx context.Context, a link.Name) (link.Link, error) {
+	l, err := s.Links.History(ctx, domain.Name(a.Alias()))
+	return out(l), err
+}
+
+func (s inDomain) Import(ctx context.Context, links []link.Link) []link.Imported {
+	var named []link.Link
+	for _, l := range links {
+		named = append(named, into(l))
+	}
+	return s.Links.Import(ctx, named)
+}
+
 func (s inDomain) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	l, err := s.Links.Edit(ctx, domain.Name(a.Alias()), once, func(l link.Link) (link.Link, error) {
@@ -121,6 +134,10 @@ func (s shouting) Get(ctx context.Context, a link.Name) (link.Link, error) {
 
 func (s shouting) Read(ctx context.Context, a link.Name) (link.Link, error) {
 	return s.Links.Read(ctx, shout(a))
+}
+
+func (s shouting) History(ctx context.Context, a link.Name) (link.Link, error) {
+	return s.Links.History(ctx, shout(a))
 }
 
 func (s shouting) Edit(ctx context.Context, a link.Name, once bool,

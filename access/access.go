@@ -100,8 +100,9 @@ func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
 	return a, nil
 }
 
-// maxCredential is the longest credential, in bytes. Real ID tokens have up to 4 KiB.
-const maxCredential = 8 << 10
+// maxCredential is the longest credential, in bytes. ID tokens with 200 groups have 10 KiB with
+// Entra, and more where groups have long names. The limit of all headers is 32 KiB.
+const maxCredential = 24 << 10
 
 // CheckAdminKey returns an error if a key cannot be the admin key. The text of the error completes
 // a sentence.

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"tiney/internal/random"
+	"tiney/link"
 )
 
 // Key is an API key as it is stored: everything except the key itself.
@@ -34,9 +35,10 @@ func (k Key) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !k.Ex
 
 // Limits of new keys.
 const (
-	maxKeyName  = 100 // characters, as code points
-	maxKeyOwner = 200 // characters
-	minKeyLife  = time.Minute
+	maxKeyName = 100 // characters, as code points
+	minKeyLife = time.Minute
+	// maxGroupKeyLife makes members renew a group's keys, which outlive their maker's membership.
+	maxGroupKeyLife = 365 * 24 * time.Hour
 
 	MaxKeys = 100 // how many keys that have not ended an owner may have
 )
@@ -50,14 +52,14 @@ type InvalidKeyError struct {
 func (e *InvalidKeyError) Error() string { return e.Detail }
 
 // MakeKey makes a key for an owner. The key ends at ends, or never if ends is nil, but no later
-// than the key that maker uses. secret is the key itself.
+// than the key that maker uses, and a group's no later than in a year. secret is the key itself.
 //
 // Errors: *InvalidKeyError, or an error of source.
 func MakeKey(
 	source io.Reader, maker Caller, owner, name string, ends *time.Time, now time.Time,
 ) (secret string, k Key, err error) {
 	now = now.UTC().Truncate(time.Second)
-	k = Key{Owner: owner, Name: name, CreatedAt: now}
+	k = Key{Owner: owner, CreatedBy: maker.Owner, Name: name, CreatedAt: now}
 	wrong := func(field, format string, a ...any) (string, Key, error) {
 		return "", k, &InvalidKeyError{field, fmt.Sprintf(format, a...)}
 	}
@@ -65,9 +67,9 @@ func MakeKey(
 	case owner == AdminOwner:
 		return wrong("owner", "Name the owner whose key it will be. It cannot be "+AdminOwner+
 			": the admin key is a setting of the service.")
-	case owner == "", owner != maker.Owner && !validOwner(owner): // the maker may have any name
-		return wrong("owner", "The owner must have 1 to %d printable ASCII characters, "+
-			"without blanks at its ends, and cannot be *.", maxKeyOwner)
+	case !maker.Is(owner) && !validOwner(owner): // the maker and their groups may have any name
+		return wrong("owner", "The owner must have 1 to %d printable characters, "+
+			"without blanks at its ends, and cannot be *.", link.MaxOwner)
 	case name == "" || utf8.RuneCountInString(name) > maxKeyName,
 		strings.ContainsFunc(name, unicode.IsControl):
 		return wrong("name", "Give the key a name of 1 to %d characters, "+
@@ -81,8 +83,14 @@ func MakeKey(
 				"and before the year 10000.", int(minKeyLife/time.Second))
 		}
 	}
-	if end := maker.KeyEnds; !end.IsZero() && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(end)) {
-		k.ExpiresAt = end
+	latest := []time.Time{maker.KeyEnds}
+	if IsGroup(owner) {
+		latest = append(latest, now.Add(maxGroupKeyLife))
+	}
+	for _, end := range latest {
+		if !end.IsZero() && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(end)) {
+			k.ExpiresAt = end
+		}
 	}
 	if secret, err = NewKey(source); err == nil {
 		k.Hash, k.Last4 = Hash(secret), secret[len(secret)-4:]
@@ -93,8 +101,7 @@ func MakeKey(
 // validOwner reports whether a caller can make a key for another owner of this name. "*" is not
 // valid, because it stands for all owners.
 func validOwner(owner string) bool {
-	return len(owner) <= maxKeyOwner && printableASCII(owner) &&
-		strings.TrimSpace(owner) == owner && owner != "*"
+	return link.CheckOwner(owner) == nil && strings.TrimSpace(owner) == owner && owner != "*"
 }
 
 // A secret is a prefix and 43 characters of base62, which hold 256 bits. A key has 6 more

@@ -152,3 +152,47 @@ func TestKey(t *testing.T) {
 		t.Errorf("the ID of no key is %q", id)
 	}
 }
+
+// A group's key ends within a year, whoever makes it.
+func TestKeysOfGroups(t *testing.T) {
+	const ada, group = "login.example|ada", "login.example|group|ops"
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	at := func(days int) *time.Time { end := now.AddDate(0, 0, days); return &end }
+	member := access.Caller{Owner: ada, Groups: []string{group}}
+	for name, c := range map[string]struct {
+		maker access.Caller
+		owner string
+		ends  *time.Time
+		want  *time.Time // nil: never
+	}{
+		"a member's":        {member, ada, nil, nil},
+		"a member's, later": {member, ada, at(1000), at(1000)},
+		"without an end":    {member, group, nil, at(365)},
+		"earlier":           {member, group, at(364), at(364)},
+		"in a year":         {member, group, at(365), at(365)},
+		"later":             {member, group, at(366), at(365)},
+		"by an admin": {access.Caller{Owner: "admin", Admin: true}, group, nil,
+			at(365)},
+		"by the command":     {access.Caller{}, group, at(366), at(365)},
+		"by the group's key": {access.Caller{Owner: group, KeyEnds: *at(9)}, group, nil, at(9)},
+		"by a key that lasts longer": {access.Caller{Owner: group, KeyEnds: *at(999)}, group, nil,
+			at(365)},
+	} {
+		secret, k, err := access.MakeKey(rand.Reader, c.maker, c.owner, "x", c.ends, now)
+		if c.want == nil {
+			c.want = new(time.Time)
+		}
+		if err != nil || k.Hash != access.Hash(secret) || k.Owner != c.owner ||
+			k.CreatedBy != c.maker.Owner || !k.ExpiresAt.Equal(*c.want) {
+			t.Errorf("%s: got %+v, %v, want the end %v", name, k, err, c.want)
+		}
+	}
+	// Members name their own groups as they are, others by the rules of names.
+	const odd = "login.example|group| x "
+	for maker, ok := range map[*access.Caller]bool{{Owner: ada, Groups: []string{odd}}: true,
+		&member: false, {Owner: "admin", Admin: true}: false, {}: false} {
+		if _, _, err := access.MakeKey(rand.Reader, *maker, odd, "x", nil, now); (err == nil) != ok {
+			t.Errorf("%+v makes a key for %q: %v", maker, odd, err)
+		}
+	}
+}

@@ -27,6 +27,11 @@ type OIDCConfig struct {
 	Issuer    string // exactly as it is in the tokens
 	ClientID  string // the audience that tokens must be for
 	AdminRole string // in the claim "roles", makes a person an admin; "": no role does
+	// GroupsClaim is the claim with the groups that a person belongs to; "": there are no groups.
+	GroupsClaim string
+	Scopes      string // what signing in asks for, separated by spaces
+	// GroupsLost, unless nil, gets to know why groups of a token are left out, once for each reason.
+	GroupsLost func(reason string)
 	// Failed, unless nil, gets the error if the provider's keys could not be fetched, at most about
 	// every five seconds. The text of the error is fit for a log. No request fails while the known
 	// keys serve.
@@ -62,6 +67,7 @@ type provider struct {
 	client *http.Client
 	limit  time.Duration // of a fetch
 	now    func() time.Time
+	lost   sync.Map // the reasons that GroupsLost has got
 
 	mu       sync.Mutex
 	keys     []providerKey

@@ -11,7 +11,7 @@ import (
 // SignIn is what a page needs to sign people in with the provider. It is zero if there is no
 // provider.
 type SignIn struct {
-	Issuer, ClientID string
+	Issuer, ClientID, Scopes string
 	// Origins are the origins that the page calls: the origin of the issuer, and the origin of the
 	// token endpoint if it differs, as with Entra External ID.
 	Origins []string
@@ -44,7 +44,7 @@ func (a *Authenticator) SignIn(ctx context.Context) SignIn {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := SignIn{Issuer: p.Issuer, ClientID: p.ClientID}
+	s := SignIn{Issuer: p.Issuer, ClientID: p.ClientID, Scopes: p.Scopes}
 	for _, origin := range []string{p.origin(p.Issuer), p.tokens} {
 		if origin != "" && !slices.Contains(s.Origins, origin) {
 			s.Origins = append(s.Origins, origin)

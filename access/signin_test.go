@@ -54,7 +54,8 @@ func TestHowPeopleSignIn(t *testing.T) {
 			for range 2 { // the provider is asked once
 				got := a.SignIn(context.Background())
 				if want := append([]string{p.Issuer()}, test.want...); got.Issuer != p.Issuer() ||
-					got.ClientID != oidcprovider.ClientID || !slices.Equal(got.Origins, want) {
+					got.ClientID != oidcprovider.ClientID || got.Scopes != "openid groups" ||
+					!slices.Equal(got.Origins, want) {
 					t.Errorf("got %+v, want %v", got, want)
 				}
 			}

@@ -11,12 +11,16 @@ import (
 	"unicode"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"tiney/link"
 )
 
 const (
 	leeway     = time.Minute // for the difference between the provider's clock and ours
 	maxSubject = 255         // characters (OpenID Connect Core 1.0, section 2)
 	maxName    = 100         // characters
+	maxGroup   = 128         // characters
+	maxGroups  = 200         // of a token
 )
 
 func (p *provider) newParser() *jwt.Parser {
@@ -57,11 +61,60 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 			"%w: the token's subject is not 1 to %d printable ASCII characters",
 			ErrInvalid, maxSubject)
 	}
+	owner := p.host + "|" + subject
+	if IsGroup(owner) {
+		return Caller{}, fmt.Errorf("%w: the token's subject looks like a group", ErrInvalid)
+	}
 	return Caller{
-		Owner: p.host + "|" + subject,
-		Admin: p.AdminRole != "" && hasRole(claims["roles"], p.AdminRole),
-		Name:  cmp.Or(printable(claims["name"]), printable(claims["preferred_username"])),
+		Owner:  owner,
+		Groups: p.groups(claims),
+		Admin:  p.AdminRole != "" && hasRole(claims["roles"], p.AdminRole),
+		Name:   cmp.Or(printable(claims["name"]), printable(claims["preferred_username"])),
 	}, nil
+}
+
+// groups returns the owners that are the groups of a token. With too many groups, Entra leaves all
+// of them out, and names another source of the claim or has "hasgroups". That source is not asked:
+// a group whose members cannot be told from the token alone is no group here.
+func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
+	if p.GroupsClaim == "" {
+		return nil
+	}
+	elsewhere, _ := claims["_claim_names"].(map[string]any)
+	if _, named := elsewhere[p.GroupsClaim]; named || claims["hasgroups"] == any(true) ||
+		claims["hasgroups"] == any("true") {
+		p.lose("the token has none, because they are too many")
+		return nil
+	}
+	list, ok := claims[p.GroupsClaim].([]any)
+	if one := claims[p.GroupsClaim]; !ok && one != nil {
+		list = []any{one}
+	}
+	for _, value := range list {
+		text, ok := value.(string)
+		group := p.host + groupMark + text
+		switch {
+		case !ok:
+			p.lose("one is no text")
+		case !link.IsPrintable(text, maxGroup):
+			p.lose(fmt.Sprintf("one has not 1 to %d printable characters", maxGroup))
+		case slices.Contains(groups, group):
+			p.lose("one comes twice")
+		case len(groups) == maxGroups:
+			p.lose(fmt.Sprintf("there are more than %d", maxGroups))
+			return groups
+		default:
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// lose reports why groups are left out, unless that was reported before.
+func (p *provider) lose(reason string) {
+	if _, before := p.lost.LoadOrStore(reason, true); !before && p.GroupsLost != nil {
+		p.GroupsLost(reason)
+	}
 }
 
 // checkRecipient returns an error unless a token is an ID token for this service (OpenID Connect

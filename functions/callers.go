@@ -140,9 +140,10 @@ func me(_ context.Context, w http.ResponseWriter, _ *http.Request, who access.Ca
 		return nil
 	}
 	writeJSON(w, struct {
-		Owner string  `json:"owner"`
-		Admin bool    `json:"admin"`
-		Name  *string `json:"name"`
-	}{who.Owner, who.Admin, orNull(who.Name)})
+		Owner  string   `json:"owner"`
+		Groups []string `json:"groups"`
+		Admin  bool     `json:"admin"`
+		Name   *string  `json:"name"`
+	}{who.Owner, who.Groups, who.Admin, orNull(who.Name)})
 	return nil
 }

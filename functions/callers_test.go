@@ -51,23 +51,23 @@ func (f *fakeKeys) Create(_ context.Context, k access.Key) error {
 	return f.fail
 }
 
-func (f *fakeKeys) List(_ context.Context, owner string) (keys []access.Key, err error) {
+func (f *fakeKeys) List(_ context.Context, owners []string) (keys []access.Key, err error) {
 	for _, k := range slices.Backward(f.all) {
-		if owner == "" || k.Owner == owner {
+		if owners == nil || slices.Contains(owners, k.Owner) {
 			keys = append(keys, k)
 		}
 	}
 	return keys, f.fail
 }
 
-func (f *fakeKeys) Revoke(_ context.Context, id, owner string) error {
+func (f *fakeKeys) Revoke(_ context.Context, id string, owners []string) error {
 	i := slices.IndexFunc(f.all, func(k access.Key) bool { return k.ID() == id })
 	switch {
 	case f.fail != nil:
 		return f.fail
 	case i < 0:
 		return access.ErrUnknownKey
-	case owner != "" && f.all[i].Owner != owner:
+	case owners != nil && !slices.Contains(owners, f.all[i].Owner):
 		return link.ErrForbidden
 	}
 	f.all = slices.Delete(f.all, i, i+1)
@@ -274,8 +274,8 @@ func TestMe(t *testing.T) {
 	for who, want := range map[string]string{
 		"":      `{"owner":null}`,
 		token:   `{"owner":null}`,
-		"ann":   `{"owner":"ann","admin":false,"name":"ann's key"}`,
-		"admin": `{"owner":"admin","admin":true,"name":null}`,
+		"ann":   `{"owner":"ann","groups":[],"admin":false,"name":"ann's key"}`,
+		"admin": `{"owner":"admin","groups":[],"admin":true,"name":null}`,
 	} {
 		w := r.as(who, "GET", "/API/me/", "")
 		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||

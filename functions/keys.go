@@ -21,6 +21,7 @@ type keyView struct {
 	ID         string  `json:"id"`
 	Name       string  `json:"name"`
 	Owner      string  `json:"owner"`
+	CreatedBy  *string `json:"createdBy"`
 	CreatedAt  *string `json:"createdAtUtc"`
 	ExpiresAt  *string `json:"expiresAtUtc"`
 	LastUsedOn *string `json:"lastUsedOn"` // a day
@@ -28,8 +29,8 @@ type keyView struct {
 }
 
 func viewKey(k access.Key) keyView {
-	return keyView{k.ID(), k.Name, k.Owner, formatTime(k.CreatedAt), formatTime(k.ExpiresAt),
-		orNull(k.LastUsedOn), k.Last4}
+	return keyView{k.ID(), k.Name, k.Owner, orNull(k.CreatedBy), formatTime(k.CreatedAt),
+		formatTime(k.ExpiresAt), orNull(k.LastUsedOn), k.Last4}
 }
 
 // createKey handles POST /api/keys.
@@ -44,7 +45,7 @@ func (s *service) createKey(
 	if body.Owner != nil {
 		owner = *body.Owner
 	}
-	if owner != who.Owner && !who.Admin {
+	if !who.Is(owner) && !who.Admin {
 		return link.ErrForbidden
 	}
 	secret, k, err := access.MakeKey(s.Random, who, owner, body.Name, body.ExpiresAt, s.Now())
@@ -71,7 +72,7 @@ func (s *service) createKey(
 func (s *service) listKeys(
 	ctx context.Context, w http.ResponseWriter, _ *http.Request, who access.Caller,
 ) error {
-	found, err := s.Keys.List(ctx, managedOwner(who))
+	found, err := s.Keys.List(ctx, managedOwners(who))
 	if err != nil {
 		return err
 	}
@@ -90,15 +91,23 @@ func (s *service) listKeys(
 func (s *service) revokeKey(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
-	if err := s.Keys.Revoke(ctx, r.PathValue("id"), managedOwner(who)); err != nil {
+	if err := s.Keys.Revoke(ctx, r.PathValue("id"), managedOwners(who)); err != nil {
 		return err
 	}
 	noContent(w)
 	return nil
 }
 
-// managedOwner returns the owner whose keys and links a caller manages; for an admin "", all
-// owners.
+// managedOwners returns the owners whose keys a caller manages: the caller and the caller's groups;
+// for an admin nil, all owners.
+func managedOwners(who access.Caller) []string {
+	if who.Admin {
+		return nil
+	}
+	return append([]string{who.Owner}, who.Groups...)
+}
+
+// managedOwner returns the owner whose links a caller manages; for an admin "", all owners.
 func managedOwner(who access.Caller) string {
 	if who.Admin {
 		return ""

@@ -20,7 +20,7 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 			return nil
 		}
 		by := s.Callers.SignIn(ctx)
-		page := s.site.Manage(r.URL.EscapedPath(), by.Issuer, by.ClientID)
+		page := s.site.Manage(r.URL.EscapedPath(), by.Issuer, by.ClientID, by.Scopes)
 		writePage(w, http.StatusOK, page, by.Origins...)
 		return nil
 	}

@@ -329,7 +329,7 @@ func TestManage(t *testing.T) {
 		w := r.get(target)
 		wantPage(t, w)
 		body := w.Body.String()
-		for _, want := range []string{`data-issuer="" data-client=""`,
+		for _, want := range []string{`data-issuer="" data-client="" data-scopes=""`,
 			`data-base="https://tiney.to"`, `rel="stylesheet" href="` + root + `manage/manage.`,
 			`<script type="module" src="` + root + `manage/manage.`, "Managing needs JavaScript",
 			`<meta name="robots" content="noindex">`} {
@@ -345,13 +345,14 @@ func TestManage(t *testing.T) {
 
 	r = newRig(t, func(c *functions.Config) {
 		c.Callers = provider{c.Callers, access.SignIn{Issuer: "https://login.example.com/x",
-			ClientID: `a"b`, Origins: []string{"https://login.example.com",
+			ClientID: `a"b`, Scopes: "openid x&y", Origins: []string{"https://login.example.com",
 				"https://tokens.example.com"}}}
 	})
 	w := r.get("/manage")
 	wantPage(t, w, " https://login.example.com", " https://tokens.example.com")
 	if !strings.Contains(w.Body.String(),
-		`data-issuer="https://login.example.com/x" data-client="a&#34;b"`) {
+		`data-issuer="https://login.example.com/x" data-client="a&#34;b" `+
+			`data-scopes="openid x&amp;y"`) {
 		t.Errorf("got %s", w.Body)
 	}
 	wantPage(t, r.get("/")) // no other page may call it

@@ -107,15 +107,15 @@ type Keys interface {
 	// Errors: access.ErrTooManyKeys, link.ErrUnavailable; after the latter the key may be stored,
 	// but its secret is lost.
 	Create(ctx context.Context, k access.Key) error
-	// List returns the keys of an owner, newest first; of all owners if owner is "".
+	// List returns the keys of these owners, newest first; of all owners if owners is nil.
 	//
 	// Error: link.ErrUnavailable.
-	List(ctx context.Context, owner string) ([]access.Key, error)
-	// Revoke deletes the key with this id, if it belongs to owner. If owner is "", the key may
-	// belong to any owner.
+	List(ctx context.Context, owners []string) ([]access.Key, error)
+	// Revoke deletes the key with this id, if it belongs to one of owners. If owners is nil, the key
+	// may belong to any owner.
 	//
 	// Errors: access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
-	Revoke(ctx context.Context, id, owner string) error
+	Revoke(ctx context.Context, id string, owners []string) error
 }
 
 // BlockChecker tells which long URLs are blocked.

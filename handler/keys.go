@@ -50,7 +50,7 @@ func keysCommand(ctx context.Context, c commandEnv, args []string) error {
 		if err := parse(options, args[1:], 1); err != nil {
 			return err
 		}
-		err := c.links.Keys.Revoke(ctx, options.Arg(0), "")
+		err := c.links.Keys.Revoke(ctx, options.Arg(0), nil)
 		if errors.Is(err, access.ErrUnknownKey) {
 			return errors.New("no key has this id; the first column of handler keys list has the " +
 				"ids")
@@ -61,7 +61,7 @@ func keysCommand(ctx context.Context, c commandEnv, args []string) error {
 }
 
 func listKeys(ctx context.Context, c commandEnv) error {
-	keys, err := c.links.Keys.List(ctx, "")
+	keys, err := c.links.Keys.List(ctx, nil)
 	if err != nil {
 		return err
 	}

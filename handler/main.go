@@ -48,8 +48,8 @@ const (
 	// then its body.
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 15 * time.Second
-	// maxHeader is the limit for a request's headers, in bytes. Browsers and proxies send at most
-	// half of it.
+	// maxHeader is the limit for a request's headers, in bytes. A credential may take 24 KiB of it.
+	// Without one, browsers and proxies send at most half of it.
 	maxHeader = 32 << 10
 	// parentInterval is how often a process behind the Functions host checks that the host is
 	// alive.

@@ -178,6 +178,15 @@ param oidcClientId string = ''
 @maxLength(200)
 param oidcAdminRole string = 'admin'
 
+@description('OIDC_GROUPS_CLAIM: the claim with the groups of an ID token\'s bearer, such as groups or roles. Empty: there are no groups.')
+@maxLength(200)
+param oidcGroupsClaim string = ''
+
+@description('OIDC_SCOPES: what signing in asks the provider for, openid among it.')
+@minLength(1)
+@maxLength(200)
+param oidcScopes string = 'openid profile'
+
 @description('DELETED_KEEP_SECONDS: how long a deleted link can be restored.')
 @minValue(1)
 @maxValue(31536000)
@@ -481,7 +490,10 @@ var oddInContainer = join(split(lockContainerName, concat(alphanumeric, ['-'])),
 var oddInBlob = join(split(toLower(lockBlobName), concat(alphanumeric, ['.', '_', '-'])), '')
 var oddInHeader = join(split(toLower(clientAddressHeader), headerName), '')
 var oddInAdminKey = join(split(toLower(adminKey), printable), '')
-var oddInSignIn = join(split(toLower(join([oidcIssuer, oidcClientId], '')), printable), '')
+var signInNames = join([oidcIssuer, oidcClientId, oidcGroupsClaim], '')
+var oddInSignIn = join(split(toLower(signInNames), printable), '')
+var scopes = split(oidcScopes, ' ')
+var oddInScopes = join(split(toLower(join(scopes, '')), printable), '')
 var oddInRole = join(split(toLower(oidcAdminRole), concat(printable, [' '])), '')
 var oddInDomainHeader = join(split(toLower(domainHeader), headerName), '')
 var urls = [baseUrl, oidcIssuer, tableSecondary]
@@ -579,7 +591,10 @@ var refused = concat(
   isKeyOfDevelopment ? ['adminKey is not that of local.settings.json'] : [],
   empty(oidcIssuer) != empty(oidcClientId) ? ['oidcIssuer and oidcClientId go together'] : [],
   !empty(oidcIssuer) && isNoIssuer ? ['oidcIssuer begins with https:// and a host'] : [],
-  !empty(oddInSignIn) ? ['oidcIssuer and oidcClientId are printable ASCII without spaces'] : [],
+  !empty(oddInSignIn) ? ['oidcIssuer, oidcClientId and oidcGroupsClaim are printable ASCII'] : [],
+  !empty(oddInScopes) ? ['oidcScopes are printable ASCII'] : [],
+  !contains(scopes, 'openid') ? ['oidcScopes has openid'] : [],
+  contains(scopes, '') ? ['oidcScopes has single spaces, none of them at its ends'] : [],
   !empty(oddInRole) ? ['oidcAdminRole is printable ASCII'] : [],
   trim(oidcAdminRole) != oidcAdminRole ? ['oidcAdminRole has no space at its ends'] : [],
   !empty(oddInHeader) ? ['clientAddressHeader is the name of a header'] : [],
@@ -673,6 +688,8 @@ var settings = {
   OIDC_ISSUER: oidcIssuer
   OIDC_CLIENT_ID: oidcClientId
   OIDC_ADMIN_ROLE: oidcAdminRole
+  OIDC_GROUPS_CLAIM: oidcGroupsClaim
+  OIDC_SCOPES: oidcScopes
   DELETED_KEEP_SECONDS: string(deletedKeepSeconds)
   TOMBSTONE_DAYS: string(tombstoneDays)
   CHANGES_SECONDS: string(changesSeconds)

@@ -76,7 +76,8 @@ const tableCopy = "\nvar tableCopy = !empty(tableSecondary) ? tableSecondary : "
 var ofForm = map[string]string{"OIDC_ISSUER": "https://login.example/tenant/v2.0",
 	"HOME_URL":    "https://example.com/",
 	"UNKNOWN_URL": "https://example.com/find?alias={alias}",
-	"GONE_URL":    "http://example.com:8080/{domain}/#{alias}", "EXTRA_SCHEMES": "MailTo, tel sms"}
+	"GONE_URL":    "http://example.com:8080/{domain}/#{alias}", "EXTRA_SCHEMES": "MailTo, tel sms",
+	"OIDC_SCOPES": "groups openid"}
 
 // signIn are two settings that need each other.
 var signIn = map[string]string{"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "an-app"}

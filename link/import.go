@@ -8,18 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// maxOwner is the length of the longest owner, in characters, as code points. Somebody who signs in
+// MaxOwner is the length of the longest owner, in characters, as code points. Somebody who signs in
 // has a host name, a bar and up to 255 characters.
-const maxOwner = 400
+const MaxOwner = 400
 
 // CheckOwner returns an error if nobody can be called so. The error is an *InvalidError.
 func CheckOwner(owner string) error {
-	if owner == "" || utf8.RuneCountInString(owner) > maxOwner || !utf8.ValidString(owner) ||
-		strings.ContainsFunc(owner, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !IsPrintable(owner, MaxOwner) {
 		return &InvalidError{FieldOwner, fmt.Sprintf(
-			"An owner has 1 to %d characters, all of them printable.", maxOwner)}
+			"An owner has 1 to %d characters, all of them printable.", MaxOwner)}
 	}
 	return nil
+}
+
+// IsPrintable reports whether a text has 1 to most characters of any script, all of them printable.
+func IsPrintable(text string, most int) bool {
+	return text != "" && utf8.RuneCountInString(text) <= most &&
+		!strings.ContainsFunc(text, func(r rune) bool {
+			return r == utf8.RuneError || !unicode.IsPrint(r) // the former for invalid UTF-8 too
+		})
 }
 
 // maxBefore is the largest number of clicks of an imported link. It leaves room for the clicks that

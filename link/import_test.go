@@ -101,6 +101,7 @@ func TestImport(t *testing.T) {
 			link.FieldOwner},
 		"an owner with spaces": {func(l *link.Link) { l.Owner = "a\nb" }, link.FieldOwner},
 		"an invalid owner":     {func(l *link.Link) { l.Owner = "\xff" }, link.FieldOwner},
+		"an invisible owner":   {func(l *link.Link) { l.Owner = "a\u200b" }, link.FieldOwner},
 		"negative clicks":      {func(l *link.Link) { l.Before.Clicks = -1 }, link.FieldClicks},
 		"too many bots":        {func(l *link.Link) { l.Before.Bots = 1e15 + 1 }, link.FieldClicks},
 	} {

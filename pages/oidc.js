@@ -3,7 +3,7 @@
 
 import { byId, Problem } from "./common.js";
 
-const { base, issuer, client } = byId("manage").dataset;
+const { base, issuer, client, scopes } = byId("manage").dataset;
 const page = `${base}/manage`; // the redirect URI that the provider knows
 const key = "tiney.flow"; // stores what ties the provider's response to this tab
 
@@ -48,7 +48,7 @@ export async function begin() {
   }
   const challenge = encode(new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(flow.verifier))));
   const url = new URL(endpoint);
-  for (const [name, value] of Object.entries({ client_id: client, redirect_uri: page, response_type: "code", scope: "openid profile", state: flow.state,
+  for (const [name, value] of Object.entries({ client_id: client, redirect_uri: page, response_type: "code", scope: scopes, state: flow.state,
     nonce: flow.nonce, code_challenge: challenge, code_challenge_method: "S256" })) url.searchParams.set(name, value);
   return url;
 }

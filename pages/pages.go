@@ -308,8 +308,8 @@ func words(d time.Duration) string {
 
 // Manage returns the page on which people manage their links, for a request of this escaped path.
 // They may sign in with the OpenID Connect provider whose issuer is given, as its client clientID,
-// unless both are "".
-func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
+// which asks for these scopes, unless all are "".
+func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 	root := Root(escapedPath)
 	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
 		root, "Name", hashed("manage.css")) +
@@ -317,7 +317,7 @@ func (s Site) Manage(escapedPath, issuer, clientID string) []byte {
 	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base,
 		"Default", s.Default,
 		"Schemes", s.Schemes, "Prefix", bare(s.Base)+"/",
-		"Issuer", issuer, "Client", clientID))
+		"Issuer", issuer, "Client", clientID, "Scopes", scopes))
 }
 
 // Preview returns the page that shows where a link leads, for a request of this escaped path.

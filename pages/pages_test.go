@@ -40,7 +40,7 @@ func all(text string) map[string][]byte {
 		"preview": Preview("/abc+", l),
 		"preview, host": Preview("/abc+/x", Link{Alias: "abc", ShortURL: "https://tiney.to/abc",
 			LongURL: text}),
-		"manage": site.Manage("/manage/", text, text),
+		"manage": site.Manage("/manage/", text, text, text),
 		"404":    Problem("/a/b", 404, text, text, Offer{}),
 		"offer": Problem("/abc", 404, text, text, Offer{Alias: "abc", Domain: text,
 			Main: "https://tiney.to"}),
@@ -104,8 +104,8 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 	safe := []string{"href Root", "href Start", "href Query", "href Alias", "href Asked",
 		"href ResultAlias", "href Name", "href ResultName", "src Root", "src Name", "href ShortURL",
 		"download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
-		"data-base Base", "data-issuer Issuer", "data-client Client", "data-default Default",
-		"data-domain Domain", "data-main Main", "data-schemes Schemes"}
+		"data-base Base", "data-issuer Issuer", "data-client Client", "data-scopes Scopes",
+		"data-default Default", "data-domain Domain", "data-main Main", "data-schemes Schemes"}
 	for _, name := range list {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -176,8 +176,9 @@ func TestFirstLoadIsSmall(t *testing.T) {
 		least, requests int
 		bytes           int
 	}{
-		"home":   {site.Home(Form{}), 3, 4, 30 << 10},
-		"manage": {site.Manage("/manage", "https://login.example.com", "tiney"), 5, 10, 80 << 10},
+		"home": {site.Home(Form{}), 3, 4, 30 << 10},
+		"manage": {site.Manage("/manage", "https://login.example.com", "tiney", "openid"), 5, 10,
+			80 << 10},
 	} {
 		page := string(test.page)
 		size, requests := len(page), 1

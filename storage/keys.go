@@ -234,7 +234,7 @@ func (k *Keys) permit(ctx context.Context, owner string) error {
 	if err != nil || len(rows) <= access.MaxKeys {
 		return err
 	}
-	keys, coming, err := k.ofOwner(ctx, owner) // some may have expired
+	keys, coming, err := k.ofOwners(ctx, []string{owner}) // some may have expired
 	if err != nil {
 		return err
 	}
@@ -246,15 +246,15 @@ func (k *Keys) permit(ctx context.Context, owner string) error {
 	return nil
 }
 
-// List reads the keys of an owner, or of all owners if owner is "", the newest first. It deletes
-// rows of the owner's list that lead nowhere. Errors: link.ErrUnavailable.
-func (k *Keys) List(ctx context.Context, owner string) (keys []access.Key, err error) {
+// List reads the keys of these owners, or of all owners if owners is nil, the newest first. It
+// deletes rows of the owners' lists that lead nowhere. Errors: link.ErrUnavailable.
+func (k *Keys) List(ctx context.Context, owners []string) (keys []access.Key, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
 	defer cancel()
-	if owner == "" {
+	if owners == nil {
 		keys, err = k.all(ctx)
 	} else {
-		keys, _, err = k.ofOwner(ctx, owner)
+		keys, _, err = k.ofOwners(ctx, owners)
 	}
 	// A sort that is compiled for keys would make the executable 28 KB larger.
 	sort.Slice(keys, func(i, j int) bool {
@@ -276,14 +276,19 @@ func (k *Keys) all(ctx context.Context) ([]access.Key, error) {
 	return keys, err
 }
 
-// ofOwner returns the keys of an owner, and how many listed ones may be about to be inserted.
-func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, coming int,
+// ofOwners returns the keys of some owners, and how many listed ones may be about to be inserted.
+func (k *Keys) ofOwners(ctx context.Context, owners []string) (keys []access.Key, coming int,
 	err error) {
 	strays := newStrays(k.config, k.rows)
-	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner)}, math.MaxInt)
+	lists := make([][]listedRow, len(owners))
+	err = eachListed(ctx, len(owners), func(ctx context.Context, i int) (err error) {
+		lists[i], err = k.rows.first(ctx, table.Range{Partition: keyList(owners[i])}, math.MaxInt)
+		return err
+	})
 	if err != nil {
 		return nil, 0, err
 	}
+	rows := slices.Concat(lists...)
 	keys = make([]access.Key, len(rows))
 	var young atomic.Int64
 	err = eachListed(ctx, len(rows), func(ctx context.Context, i int) error {
@@ -301,18 +306,20 @@ func (k *Keys) ofOwner(ctx context.Context, owner string) (keys []access.Key, co
 		keys[i] = decodeKey(data, listed.Hash)
 		return err
 	})
-	keys = slices.DeleteFunc(keys, func(key access.Key) bool { return key.Owner != owner })
+	keys = slices.DeleteFunc(keys, func(key access.Key) bool {
+		return !slices.Contains(owners, key.Owner)
+	})
 	return keys, int(young.Load()), err
 }
 
-// Revoke deletes the key with this id if it belongs to owner, or whoever's it is if owner is "".
-// When it returns no error, this process refuses the key from now on, and every other one within 15
+// Revoke deletes the key with this id if it belongs to one of owners, or whoever's it is if owners
+// is nil. When it returns no error, this process refuses the key from now on, and every other one within 15
 // seconds. The end of ctx does not cut it short.
 //
 // After an error it is safe to repeat. If the key is gone by then, the call succeeds as long as the
 // owner's list has the row of the key, and returns access.ErrUnknownKey afterwards. Errors:
 // access.ErrUnknownKey, link.ErrForbidden, link.ErrUnavailable.
-func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
+func (k *Keys) Revoke(ctx context.Context, id string, owners []string) error {
 	if len(id) != keyIDLength || strings.Trim(id, "0123456789abcdef") != "" {
 		return access.ErrUnknownKey
 	}
@@ -325,10 +332,10 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 		return err
 	}
 	if len(rows) == 0 || !revokedAt(rows[0].data).IsZero() {
-		return k.revoked(ctx, id, owner)
+		return k.revoked(ctx, id, owners)
 	}
 	key := decodeKey(rows[0].data, rows[0].key)
-	if owner != "" && key.Owner != owner {
+	if owners != nil && !slices.Contains(owners, key.Owner) {
 		return link.ErrForbidden
 	}
 	if err := k.changes.tell(ctx, keyChange+key.Hash); err != nil {
@@ -358,18 +365,21 @@ func (k *Keys) Revoke(ctx context.Context, id, owner string) error {
 }
 
 // revoked finishes a Revoke that was cut short.
-func (k *Keys) revoked(ctx context.Context, id, owner string) error {
-	if owner == "" {
-		return access.ErrUnknownKey // nothing tells whose list has it; that owner's List drops it
-	}
+func (k *Keys) revoked(ctx context.Context, id string, owners []string) error {
 	strays := newStrays(k.config, k.rows)
-	rows, err := k.rows.first(ctx, table.Range{Partition: keyList(owner), From: id, Before: id +
-		"!"}, 1)
-	if err == nil && len(rows) == 0 {
+	// For an admin, nothing tells whose list has the key. That owner's List drops the row.
+	var listed atomic.Bool
+	err := eachListed(ctx, len(owners), func(ctx context.Context, i int) error {
+		r := table.Range{Partition: keyList(owners[i]), From: id, Before: id + "!"}
+		rows, err := k.rows.first(ctx, r, 1)
+		for _, r := range rows {
+			listed.Store(true)
+			strays.drop(ctx, r)
+		}
+		return err
+	})
+	if err == nil && !listed.Load() {
 		return access.ErrUnknownKey
-	}
-	for _, r := range rows {
-		strays.drop(ctx, r)
 	}
 	return err
 }
@@ -395,6 +405,7 @@ type keyEntity struct {
 	PartitionKey  string
 	RowKey        string
 	Owner         string
+	CreatedBy     string `json:",omitzero"`
 	Name          string
 	Last4         string
 	CreatedAt     time.Time `json:"CreatedAtUtc,omitzero"`
@@ -429,8 +440,8 @@ func keyPartition(hash string) string { return keysPrefix + hash[:2] }
 func keyList(owner string) string { return keyListPrefix + ownerPartition(owner) }
 
 func encodeKey(k access.Key) []byte {
-	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner, Name: k.Name,
-		Last4: k.Last4, LastUsedOn: k.LastUsedOn}
+	e := keyEntity{PartitionKey: keyPartition(k.Hash), RowKey: k.Hash, Owner: k.Owner,
+		CreatedBy: k.CreatedBy, Name: k.Name, Last4: k.Last4, LastUsedOn: k.LastUsedOn}
 	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = dateTime(k.ExpiresAt)
 	return encode(e)
@@ -450,6 +461,7 @@ func decodeKey(data []byte, hash string) access.Key {
 	if json.Unmarshal(data, &e) != nil {
 		return access.Key{Hash: hash}
 	}
-	return access.Key{Hash: hash, Owner: e.Owner, Name: e.Name, Last4: e.Last4,
-		CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(), LastUsedOn: e.LastUsedOn}
+	return access.Key{Hash: hash, Owner: e.Owner, CreatedBy: e.CreatedBy, Name: e.Name,
+		Last4: e.Last4, CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(),
+		LastUsedOn: e.LastUsedOn}
 }

@@ -56,8 +56,11 @@ func keyRows(k access.Key) (byHash, listed rawtables.Entity) {
 			byHash[name], byHash[name+"@odata.type"] = at.Format(time.RFC3339), "Edm.DateTime"
 		}
 	}
-	if k.LastUsedOn != "" {
-		byHash["LastUsedOn"] = k.LastUsedOn
+	for name, text := range map[string]string{"LastUsedOn": k.LastUsedOn,
+		"CreatedBy": k.CreatedBy} {
+		if text != "" {
+			byHash[name] = text
+		}
 	}
 	owner := sha256.Sum256([]byte(k.Owner))
 	return byHash, rawtables.Entity{"PartitionKey": "owner|" + hex.EncodeToString(owner[:16]),
@@ -114,9 +117,17 @@ func (r *rig) wantKeyRowsLater(s *storage.Links, keys ...access.Key) {
 	r.wantKeyRows(keys...)
 }
 
+// only returns the owners of a call for one owner, or for all owners if owner is "".
+func only(owner string) []string {
+	if owner == "" {
+		return nil
+	}
+	return []string{owner}
+}
+
 func wantListed(t *testing.T, s *storage.Links, owner string, want ...access.Key) {
 	t.Helper()
-	if got, err := s.Keys.List(ctx, owner); err != nil || !slices.Equal(got, want) {
+	if got, err := s.Keys.List(ctx, only(owner)); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q has the keys\n%+v, %v, want\n%+v", owner, got, err, want)
 	}
 }
@@ -126,7 +137,7 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 	r := newRig(t)
 	a, b := r.open(nil), r.open(nil)
 	owners := []string{"ann", "o'brien' or 'x' eq 'x", `login.example:8443|a"b\c/d#e?f`,
-		strings.Repeat("z", 200)}
+		strings.Repeat("𝔘", link.MaxOwner)}
 	var keys []access.Key // the newest first
 	for i, owner := range owners {
 		for _, name := range []string{"laptop", "Büro 東京 🗝 'n' \"m\"", strings.Repeat("é", 100)} {
@@ -134,6 +145,7 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 			key.Name = name
 			if i == 0 {
 				key.ExpiresAt, key.LastUsedOn = r.clock.Now().Add(time.Minute), ""
+				key.CreatedBy = owners[3]
 			}
 			if err := a.Keys.Create(ctx, key); err != nil {
 				t.Fatal(err)
@@ -152,6 +164,14 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 		wantListed(t, b, owner, keys[9-3*i:12-3*i]...)
 	}
 	wantListed(t, b, "nobody")
+	some := []string{owners[3], "nobody", owners[1]} // the newest key first, whoever has it
+	if got, err := b.Keys.List(ctx, some); err != nil ||
+		!slices.Equal(got, slices.Concat(keys[:3], keys[6:9])) {
+		t.Errorf("of some owners: got %+v, %v", got, err)
+	}
+	if got, err := b.Keys.List(ctx, []string{}); err != nil || len(got) > 0 {
+		t.Errorf("of no owners: got %+v, %v", got, err)
+	}
 
 	key := keys[4]
 	for id, want := range map[string]error{
@@ -160,15 +180,17 @@ func TestKeysFromCreateToRevoke(t *testing.T) {
 		key.ID()[:15]:             access.ErrUnknownKey, key.Hash: access.ErrUnknownKey,
 		"": access.ErrUnknownKey, "' or RowKey ge '": access.ErrUnknownKey,
 	} {
-		if err := a.Keys.Revoke(ctx, id, "ann"); !errors.Is(err, want) {
-			t.Errorf("revoking %q: got %v, want %v", id, err, want)
+		for _, others := range [][]string{{"ann"}, {"ann", "nobody"}, {}} {
+			if err := a.Keys.Revoke(ctx, id, others); !errors.Is(err, want) {
+				t.Errorf("revoking %q by %q: got %v, want %v", id, others, err, want)
+			}
 		}
 	}
 	r.wantKeyRows(keys...)
 	for i, key := range keys {
-		by := key.Owner
+		by := []string{"nobody", key.Owner, "somebody"}
 		if i%3 == 0 {
-			by = "" // an admin
+			by = nil // an admin
 		}
 		if err := a.Keys.Revoke(ctx, key.ID(), by); err != nil {
 			t.Errorf("revoking %+v: %v", key, err)
@@ -214,14 +236,18 @@ func TestCallsPerOperationOnKeys(t *testing.T) {
 	r.wantKey(s, key, nil, 0)
 
 	list := func(owner string) func() error {
-		return func() error { _, err := s.Keys.List(ctx, owner); return err }
+		return func() error { _, err := s.Keys.List(ctx, only(owner)); return err }
 	}
 	count("list", 2, list("ann"))
 	count("list of nobody", 1, list("nobody"))
 	count("list of all", 1, list(""))
+	count("list of two", 3, func() error {
+		_, err := s.Keys.List(ctx, []string{"ann", "nobody"})
+		return err
+	})
 	revoke := func(id, owner string) func() error {
 		return func() error {
-			return s.Keys.Revoke(ctx, id, owner)
+			return s.Keys.Revoke(ctx, id, only(owner))
 		}
 	}
 	count("revoke what is no id", 0, revoke("nonsense", ""))
@@ -275,7 +301,7 @@ func TestAnOwnersKeysAreBounded(t *testing.T) {
 			break
 		}
 	}
-	live, err := s.Keys.List(ctx, "ann")
+	live, err := s.Keys.List(ctx, []string{"ann"})
 	if err != nil || len(live) != access.MaxKeys {
 		t.Fatalf("%d keys, %v", len(live), err)
 	}
@@ -289,7 +315,7 @@ func TestAnOwnersKeysAreBounded(t *testing.T) {
 		t.Errorf("%d keys are listed", rows)
 	}
 	r.addKey(s, "bob")
-	if err := s.Keys.Revoke(ctx, live[0].ID(), "ann"); err != nil {
+	if err := s.Keys.Revoke(ctx, live[0].ID(), []string{"ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if made, _ := add(1, time.Time{}); made != 1 {
@@ -361,7 +387,7 @@ func TestARevokedKeyIsRefusedByOthers(t *testing.T) {
 			key := r.addKey(here, "ann")
 			r.wantKey(there, key, nil, -1)
 			r.wantKey(here, key, nil, -1)
-			if err := here.Keys.Revoke(ctx, key.ID(), ""); err != nil {
+			if err := here.Keys.Revoke(ctx, key.ID(), nil); err != nil {
 				t.Fatal(err)
 			}
 			r.wantKey(here, key, access.ErrUnknownKey, 1)
@@ -388,7 +414,7 @@ func TestAKeyThatIsRevokedWhileItIsRead(t *testing.T) {
 	r.proxy.Reset()
 	r.proxy.After(func(c faultproxy.Call) {
 		if c.N == 1 { // its response is on the way
-			if err := s.Keys.Revoke(ctx, key.ID(), "ann"); err != nil {
+			if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -439,7 +465,7 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 				}
 
 				s, err = kill(func(s *storage.Links) error {
-					return s.Keys.Revoke(ctx, key.ID(), by)
+					return s.Keys.Revoke(ctx, key.ID(), only(by))
 				})
 				if n >= 3 != (err == nil) || err != nil && !errors.Is(err, link.ErrUnavailable) {
 					t.Errorf("revoke: %v", err)
@@ -456,7 +482,7 @@ func TestCreatesAndRevocationsOfKeysThatAreKilled(t *testing.T) {
 				if n == 4 || n == 3 && by == "" {
 					want = access.ErrUnknownKey
 				}
-				if err := s.Keys.Revoke(ctx, key.ID(), by); !errors.Is(err, want) || err != nil &&
+				if err := s.Keys.Revoke(ctx, key.ID(), only(by)); !errors.Is(err, want) || err != nil &&
 					want == nil {
 					t.Errorf("revoke again: got %v, want %v", err, want)
 				}
@@ -476,7 +502,7 @@ func TestYoungRowsOfTheListOfKeysStay(t *testing.T) {
 	_, listed := keyRows(key)
 	r.Put(r.Keys, listed) // its key is on its way
 	wantListed(t, s, "ann")
-	if err := s.Keys.Revoke(ctx, key.ID(), "ann"); err != nil {
+	if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
 		t.Error(err)
 	}
 	if rows := r.Rows(r.Keys); len(rows) != 1 {
@@ -504,16 +530,16 @@ func TestFaultsAroundKeys(t *testing.T) {
 			return err
 		},
 		"revoke": func(r *rig, s *storage.Links, key access.Key) error {
-			return s.Keys.Revoke(ctx, key.ID(), "ann")
+			return s.Keys.Revoke(ctx, key.ID(), []string{"ann"})
 		},
 		"list": func(r *rig, s *storage.Links, key access.Key) error {
 			_,
-				err := s.Keys.List(ctx, "ann")
+				err := s.Keys.List(ctx, []string{"ann"})
 			return err
 		},
 		"all": func(r *rig, s *storage.Links, key access.Key) error {
 			_,
-				err := s.Keys.List(ctx, "")
+				err := s.Keys.List(ctx, nil)
 			return err
 		},
 	}
@@ -616,7 +642,7 @@ func TestAnyNumberOfRevocationsAtOnce(t *testing.T) {
 	var all errgroup.Group
 	for i := range 16 {
 		all.Go(func() error {
-			err := stores[i%2].Keys.Revoke(ctx, key.ID(), "ann")
+			err := stores[i%2].Keys.Revoke(ctx, key.ID(), []string{"ann"})
 			if err == nil {
 				done.Add(1)
 			} else if !errors.Is(err, access.ErrUnknownKey) {
@@ -650,7 +676,7 @@ func TestAKeyThatArrivesTooLate(t *testing.T) {
 	if err := s.Keys.Create(hasty, key); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Keys.Revoke(ctx, key.ID(), "ann"); err != nil {
+	if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
 		t.Error(err)
 	}
 	close(arrive)
@@ -679,10 +705,10 @@ func TestACorruptKeyIsNobodys(t *testing.T) {
 	}
 	wantListed(t, s, "ann")
 	wantListed(t, s, "", access.Key{Hash: key.Hash})
-	if err := s.Keys.Revoke(ctx, key.ID(), "ann"); !errors.Is(err, link.ErrForbidden) {
+	if err := s.Keys.Revoke(ctx, key.ID(), []string{"ann"}); !errors.Is(err, link.ErrForbidden) {
 		t.Errorf("by its owner: %v", err)
 	}
-	if err := s.Keys.Revoke(ctx, key.ID(), ""); err != nil {
+	if err := s.Keys.Revoke(ctx, key.ID(), nil); err != nil {
 		t.Error(err)
 	}
 	r.clock.Advance(time.Hour)
@@ -758,7 +784,7 @@ func TestTheDayOfAKeysLastUse(t *testing.T) {
 	saves := func(want int, on string) {
 		t.Helper()
 		eventually(t, "it was used on "+on, func() bool {
-			keys, err := s.Keys.List(ctx, "ann")
+			keys, err := s.Keys.List(ctx, []string{"ann"})
 			return err == nil && keys[0].LastUsedOn == on
 		})
 		n := 0
@@ -863,7 +889,7 @@ func TestAUseDoesNotBringBackARevokedKey(t *testing.T) {
 	var revoking atomic.Bool
 	r.proxy.Before(func(c faultproxy.Call) faultproxy.Fault {
 		if c.Operation == "UpdateEntity" && c.Target == r.Keys && !revoking.Swap(true) {
-			if err := other.Keys.Revoke(ctx, key.ID(), "ann"); err != nil {
+			if err := other.Keys.Revoke(ctx, key.ID(), []string{"ann"}); err != nil {
 				t.Error(err)
 			}
 		}

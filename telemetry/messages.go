@@ -55,6 +55,8 @@ const (
 	LogClicksNotSaved = "clicks could not be saved; trying again"
 	// LogProviderUnavailable: the keys for checking ID tokens cannot be fetched.
 	LogProviderUnavailable = "the sign-in provider does not respond, or not as it should"
+	// LogGroupsLost: somebody may lack rights of a group. It is logged once for each reason.
+	LogGroupsLost = "groups of an ID token are left out"
 	// LogKeyUseNotSaved: the list of API keys may show an older day.
 	LogKeyUseNotSaved = "the day of a key's last use was not saved"
 	// LogLockNotReleased: the lease on the lock's blob runs out by itself.
@@ -90,7 +92,7 @@ var LogMessages = []string{
 	LogReapStatsNotSaved,
 	LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,
 	LogEditLeft, LogIndexRowLate, LogSecondary, LogChangesNotPolled, LogClicksNotSaved,
-	LogProviderUnavailable, LogKeyUseNotSaved, LogLockNotReleased,
+	LogProviderUnavailable, LogGroupsLost, LogKeyUseNotSaved, LogLockNotReleased,
 	LogTelemetryDelayed, LogTelemetryRefused, LogTelemetryStopped,
 	LogLocationRewritten, LogClientAddressLost, LogClientAddressMissing, LogTimerRefused,
 	LogHostEnded,

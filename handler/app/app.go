@@ -95,6 +95,9 @@ func New(
 		provider.Failed = func(err error) {
 			log.Warn(telemetry.LogProviderUnavailable, "error", err)
 		}
+		provider.GroupsLost = func(reason string) {
+			log.Warn(telemetry.LogGroupsLost, "reason", reason)
+		}
 		who.OIDC = &provider
 	}
 	callers, err := access.New(who, a.Links.Keys, now)

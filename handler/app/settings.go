@@ -91,7 +91,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 
 	s.Access.AdminKey = r.adminKey("ADMIN_KEY", s.Address, s.Functions.Rules.Base)
 	s.Functions.LocalOnly = s.Access.AdminKey == developmentKey
-	s.Access.OIDC = r.oidc("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_ADMIN_ROLE")
+	s.Access.OIDC = r.oidc("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_ADMIN_ROLE", "OIDC_GROUPS_CLAIM",
+		"OIDC_SCOPES")
 
 	s.ReapLimit = r.duration("GC_MAX_SECONDS", time.Second, 240, 1, 1800)
 	cache := storage.CacheConfig{
@@ -382,15 +383,19 @@ func onThisMachine(address string) bool {
 	return err == nil && access.IsLoopback(u)
 }
 
-// oidc reads the provider that people sign in with; nil if there is none. A role without a provider
-// has no effect. It is not an error, because the Bicep always sets the role.
-func (r *reader) oidc(issuer, client, role string) *access.OIDCConfig {
+// oidc reads the provider that people sign in with; nil if there is none. A role or scopes without
+// a provider have no effect. They are no error, because the Bicep always sets them.
+func (r *reader) oidc(issuer, client, role, groups, scopes string) *access.OIDCConfig {
 	c := access.OIDCConfig{
 		Issuer: r.getenv(issuer),
 		ClientID: r.short(client, "", 200, `^[!-~]+$`,
 			"up to 200 printable ASCII characters without spaces"),
 		AdminRole: r.short(role, "admin", 200, `^[!-~]([ -~]*[!-~])?$`,
 			"up to 200 printable ASCII characters without spaces at its ends"),
+		GroupsClaim: r.short(groups, "", 200, `^[!-~]+$`,
+			"up to 200 printable ASCII characters without spaces"),
+		Scopes: r.short(scopes, "openid profile", 200, `^([!-~]+ )*openid( [!-~]+)*$`,
+			"up to 200 printable ASCII characters, openid among the scopes, single spaces between"),
 	}
 	switch {
 	case c.Issuer == "" && c.ClientID == "":

@@ -282,14 +282,24 @@ func TestSettings(t *testing.T) {
 			func(s Settings) bool {
 				c := s.Access.OIDC
 				return c != nil && c.Issuer == "https://login.example/tenant/v2.0" &&
-					c.ClientID == "an-app" && c.AdminRole == "admin"
+					c.ClientID == "an-app" && c.AdminRole == "admin" && c.GroupsClaim == "" &&
+					c.Scopes == "openid profile"
 			}},
 		"sign-in on this machine, with a role": {pairs{"OIDC_ISSUER", "http://127.0.0.1:9000",
 			"OIDC_CLIENT_ID", "an-app", "OIDC_ADMIN_ROLE", "link admins"},
 			func(s Settings) bool {
 				return s.Access.OIDC != nil && s.Access.OIDC.AdminRole == "link admins"
 			}},
-		"a role without sign-in": {pairs{"OIDC_ADMIN_ROLE", "admin"},
+		"groups by a URL, and scopes": {pairs{"OIDC_ISSUER", "https://login.example",
+			"OIDC_CLIENT_ID", "an-app", "OIDC_GROUPS_CLAIM", "https://go.example.com/groups",
+			"OIDC_SCOPES", "groups openid api://x/.default"},
+			func(s Settings) bool {
+				c := s.Access.OIDC
+				return c != nil && c.GroupsClaim == "https://go.example.com/groups" &&
+					c.Scopes == "groups openid api://x/.default"
+			}},
+		"a role without sign-in": {pairs{"OIDC_ADMIN_ROLE", "admin", "OIDC_GROUPS_CLAIM", "groups",
+			"OIDC_SCOPES", "openid groups"},
 			func(s Settings) bool { return s.Access.OIDC == nil }},
 		"log level": {pairs{"LOG_LEVEL", "WARN"},
 			func(s Settings) bool { return s.LogLevel == slog.LevelWarn }},
@@ -357,6 +367,8 @@ var wrongSettings = map[string]string{
 	"OIDC_ISSUER":                           "http://login.example",
 	"OIDC_CLIENT_ID":                        "two words",
 	"OIDC_ADMIN_ROLE":                       "admin ",
+	"OIDC_GROUPS_CLAIM":                     "my groups",
+	"OIDC_SCOPES":                           "profile groups",
 	"DELETED_KEEP_SECONDS":                  "0",
 	"TOMBSTONE_DAYS":                        "3651",
 	"CHANGES_SECONDS":                       "11",
@@ -432,8 +444,9 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 	}
 	for name, longest := range map[string]int{
 		"KEYS_TABLE_NAME": 63, "GC_BLOB_LOCK_BLOB": 256, "OIDC_CLIENT_ID": 200,
-		"OIDC_ADMIN_ROLE": 200, "CLIENT_ADDRESS_HEADER": 100, "RAW_URL_HEADER": 100,
-		"DOMAIN_HEADER": 100,
+		"OIDC_ADMIN_ROLE": 200, "OIDC_GROUPS_CLAIM": 200, "CLIENT_ADDRESS_HEADER": 100,
+		"RAW_URL_HEADER": 100,
+		"DOMAIN_HEADER":  100,
 	} {
 		for length, wrong := range map[int]bool{longest: false, longest + 1: true} {
 			_, err := ReadSettings(environment("OIDC_ISSUER", "https://login.example",
@@ -502,6 +515,11 @@ func TestWrongAccess(t *testing.T) {
 			"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
 		"an issuer with a fragment": {pairs{"OIDC_ISSUER", "https://login.example#x",
 			"OIDC_CLIENT_ID", "an-app"}, "OIDC_ISSUER must be"},
+		"scopes in two steps":      {pairs{"OIDC_SCOPES", "openid  groups"}, "OIDC_SCOPES must be"},
+		"a space after the scopes": {pairs{"OIDC_SCOPES", "openid "}, "OIDC_SCOPES must be"},
+		"scopes alike":             {pairs{"OIDC_SCOPES", "openidx OPENID"}, "OIDC_SCOPES must be"},
+		"too many scopes": {pairs{"OIDC_SCOPES", "openid " + strings.Repeat("a", 194)},
+			"OIDC_SCOPES must be"},
 		"an issuer that is no URL": {pairs{"OIDC_ISSUER", "login.example", "OIDC_CLIENT_ID",
 			"an-app"}, "OIDC_ISSUER must be"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -1004,7 +1005,8 @@ func TestManageClaims(t *testing.T) {
 func TestManageSignInWithAProvider(t *testing.T) {
 	t.Parallel()
 	provider := oidcprovider.Start(t, oidcprovider.Options{})
-	s := serve(t, "OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+oidcprovider.ClientID)
+	s := serve(t, "OIDC_ISSUER="+provider.Issuer(), "OIDC_CLIENT_ID="+oidcprovider.ClientID,
+		"OIDC_GROUPS_CLAIM=groups", "OIDC_SCOPES=openid groups")
 	provider.Redirect(t, s.url+"/manage")
 	p := chromium.New(t)
 	signIn := func(user, roles string) {
@@ -1014,6 +1016,7 @@ func TestManageSignInWithAProvider(t *testing.T) {
 		p.AwaitTrue(find("[name=user]") + " !== null")
 		p.Fill("[name=user]", user)
 		p.Fill("[name=roles]", roles)
+		p.Fill("[name=claims]", `{"groups":["ops"]}`)
 		p.Press(kb.Enter)
 	}
 	p.Open(s.url + "/manage#/keys")
@@ -1031,6 +1034,12 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	p.Await("#keys-empty", "No keys yet") // where they wanted to go
 	if got := Eval[string](p, "location.search + location.hash"); got != "#/keys" {
 		t.Errorf("the address has %q", got)
+	}
+	// The provider sends groups only to who asks for the scope groups.
+	if got := s.as(t, Eval[string](p, `sessionStorage.getItem("tiney.credential")`), "GET", "/api/me",
+		"")["groups"]; !reflect.DeepEqual(got, []any{strings.TrimPrefix(provider.Issuer(), "http://") +
+		"|group|ops"}) {
+		t.Errorf("signed in with the groups %v", got)
 	}
 
 	// A session ends while somebody types. With the leeway of one minute, this one has 20 seconds

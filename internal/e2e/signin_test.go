@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"tiney/internal/oidcprovider"
 	"tiney/internal/testutil"
+	"tiney/telemetry"
 )
 
 func TestSignIn(t *testing.T) {
@@ -127,5 +130,108 @@ func TestSignInWhileTheProviderIsDown(t *testing.T) {
 	if log := process.output.String(); !strings.Contains(log,
 		"the sign-in provider does not respond") || strings.Contains(log, ada) {
 		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// The members of a group have its keys in common, also through either kind of host. A key works on
+// when its maker has left; then another member revokes it.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"})
+	settings := []string{"OIDC_ISSUER=" + p.Issuer(), "OIDC_CLIENT_ID=" + oidcprovider.ClientID,
+		"OIDC_GROUPS_CLAIM=groups", "OIDC_SCOPES=openid groups"}
+	own := s.standalone(emulator.ConnectionString(), settings...)
+	bases := []string{own.url,
+		s.hosted(false, emulator.ConnectionString(), settings...).URL(),
+		s.hosted(true, emulator.ConnectionString(), settings...).URL()}
+	host := strings.TrimPrefix(p.Issuer(), "http://")
+	in := func(user string, groups ...string) string {
+		t.Helper()
+		return p.SignInWith(t, user, jwt.MapClaims{"groups": groups})
+	}
+	var names []string
+	var many []any
+	for i := range 200 {
+		names = append(names, fmt.Sprintf("Büro s3cr3t %074d", i))
+		many = append(many, host+"|group|"+names[i])
+	}
+	big := in("big", names...)
+	if len(big) < 23<<10 {
+		t.Errorf("the token has %d bytes only", len(big))
+	}
+	overage := p.SignInWith(t, "eve", jwt.MapClaims{"_claim_names": map[string]any{"groups": "src1"},
+		"_claim_sources": map[string]any{"src1": map[string]any{"endpoint": p.Issuer() + "/me"}}})
+	const ops = "/Büro/ops"
+	group := host + "|group|" + ops
+	ann, bob := in("ann", ops, "sales"), in("bob", ops)
+	for _, base := range bases {
+		for token, want := range map[string][]any{big: many, bob: {group}, in("cleo"): {}, overage: {},
+			ann: {group, host + "|group|sales"}} {
+			got := caller{t, base, token}.must(200, "GET", "/api/me", "")["groups"]
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: got the groups %v, want %v", base, got, want)
+			}
+		}
+	}
+	// It has no group whose name would be too long, and none without a text.
+	odd := p.SignInWith(t, "odd", jwt.MapClaims{"groups": []any{1, strings.Repeat("s3cr3t", 22)}})
+	if got := (caller{t, own.url, odd}).must(200, "GET", "/api/me", "")["groups"]; !reflect.DeepEqual(
+		got, []any{}) {
+		t.Errorf("got the groups %v", got)
+	}
+
+	// body is a body with an owner.
+	body := func(owner string) string { return `{"name":"for a script","owner":"` + owner + `"}` }
+	created := caller{t, bases[1], ann}.must(201, "POST", "/api/keys", body(group))
+	if ends, err := time.Parse(time.RFC3339, created["expiresAtUtc"].(string)); err != nil ||
+		created["owner"] != group || created["createdBy"] != host+"|ann" ||
+		time.Until(ends) > 365*24*time.Hour || time.Until(ends) < 364*24*time.Hour {
+		t.Errorf("got %v, %v", created, err)
+	}
+	if got := (caller{t, bases[1], bob}).send("POST", "/api/keys",
+		body(host+"|group|sales")); got.Status != 403 {
+		t.Errorf("for another's group: got %+v", got)
+	}
+	key := caller{t, bases[2], created["key"].(string)}
+	key.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/","alias":"of-ops"}`)
+	if got := key.must(200, "GET", "/api/links/of-ops", "")["owner"]; got != group {
+		t.Errorf("its link belongs to %v", got)
+	}
+
+	// Ann leaves the group. That takes effect with her next token.
+	revoke := "/api/keys/" + created["id"].(string)
+	left := caller{t, own.url, in("ann", "sales")}
+	if got := left.must(200, "GET", "/api/keys", "")["items"]; !reflect.DeepEqual(got, []any{}) {
+		t.Errorf("who has left sees %v", got)
+	}
+	if got := left.send("DELETE", revoke, ""); got.Status != 403 {
+		t.Errorf("who has left revokes: got %+v", got)
+	}
+	caller{t, own.url, ann}.must(200, "GET", "/api/keys", "") // the token before has not ended
+	if got := key.must(200, "GET", "/api/me", ""); got["owner"] != group ||
+		!reflect.DeepEqual(got["groups"], []any{}) {
+		t.Errorf("the key is %v", got)
+	}
+	other := caller{t, own.url, bob}
+	listed, _ := other.must(200, "GET", "/api/keys", "")["items"].([]any)
+	if len(listed) != 1 || !matches(listed[0], map[string]any{"id": created["id"],
+		"createdBy": host + "|ann"}) {
+		t.Errorf("another member sees %v", listed)
+	}
+	other.must(204, "DELETE", revoke, "")
+	testutil.Eventually(t, "the key is refused everywhere", func() bool {
+		return key.send("GET", "/api/me", "").Status == 401
+	})
+
+	log := own.output.String()
+	for _, reason := range []string{"too many", "no text", "128 printable"} {
+		if n := strings.Count(log, reason); n != 1 || !strings.Contains(log,
+			telemetry.LogGroupsLost) {
+			t.Errorf("the log says %q %d times:\n%s", reason, n, log)
+		}
+	}
+	if strings.Contains(log, "s3cr3t") || strings.Contains(log, ops) {
+		t.Errorf("the log names groups:\n%s", log)
 	}
 }

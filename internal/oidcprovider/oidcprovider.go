@@ -257,6 +257,20 @@ func (p *Provider) SignIn(t testing.TB, user string, roles ...string) (idToken s
 // SignInTo is SignIn for another client.
 func (p *Provider) SignInTo(t testing.TB, clientID, user string, roles ...string) (idToken string) {
 	t.Helper()
+	return p.signIn(t, clientID, user, url.Values{"roles": {strings.Join(roles, " ")}})
+}
+
+// SignInWith is SignIn for a user with other claims. The provider knows "groups" and "hasgroups",
+// and claims that are elsewhere, by "_claim_names" and "_claim_sources".
+func (p *Provider) SignInWith(t testing.TB, user string, claims jwt.MapClaims) (idToken string) {
+	t.Helper()
+	text, err := json.Marshal(claims)
+	must(t, err)
+	return p.signIn(t, ClientID, user, url.Values{"roles": {""}, "claims": {string(text)}})
+}
+
+func (p *Provider) signIn(t testing.TB, clientID, user string, form url.Values) (idToken string) {
+	t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(t, err)
 	browser := &http.Client{Jar: jar, Timeout: time.Minute, CheckRedirect: func(r *http.Request,
@@ -270,14 +284,14 @@ func (p *Provider) SignInTo(t testing.TB, clientID, user string, roles ...string
 	challenge := sha256.Sum256([]byte(verifier))
 	resp, err := browser.Get(p.Issuer() + "/auth?" + url.Values{
 		"client_id": {clientID}, "redirect_uri": {callback}, "response_type": {"code"},
-		"scope": {"openid"}, "state": {state},
+		"scope": {"openid groups"}, "state": {state},
 		"code_challenge":        {base64.RawURLEncoding.EncodeToString(challenge[:])},
 		"code_challenge_method": {"S256"},
 	}.Encode())
 	must(t, err)
 	body(t, resp, http.StatusOK) // the form
-	resp, err = browser.PostForm(resp.Request.URL.String(),
-		url.Values{"user": {user}, "roles": {strings.Join(roles, " ")}})
+	form.Set("user", user)
+	resp, err = browser.PostForm(resp.Request.URL.String(), form)
 	must(t, err)
 	body(t, resp, http.StatusSeeOther)
 	back, err := resp.Location()

@@ -20,27 +20,27 @@ const configured = ({ issuer, keys, clients, life }) => new Provider(issuer, {
   clientBasedCORS: () => true, // pages of the service fetch their tokens from here
   features: { devInteractions: { enabled: false } },
   interactions: { url: (_, { uid }) => `/interaction/${uid}` },
-  claims: { openid: ["sub", "preferred_username", "roles"] },
+  claims: { openid: ["sub", "preferred_username", "roles", "hasgroups"], groups: ["groups"] },
   conformIdTokenClaims: false, // all of them are in the ID token
   findAccount: (_, accountId) => ({ accountId, claims: () => ({ sub: accountId, ...accounts.get(accountId) }) }),
   // Nobody is asked for consent.
   loadExistingGrant: async ({ oidc }) => {
     const grant = new oidc.provider.Grant({ clientId: oidc.client.clientId, accountId: oidc.session.accountId });
-    grant.addOIDCScope("openid");
+    grant.addOIDCScope("openid groups");
     await grant.save();
     return grant;
   },
 });
 
 const signIn = `<!DOCTYPE html><title>Sign in</title><form method="post">
-<input name="user" placeholder="user" autofocus> <input name="roles" placeholder="roles"> <button>Sign in</button></form>`;
+<input name="user" placeholder="user" autofocus> <input name="roles" placeholder="roles"> <input name="claims" placeholder="{}"> <button>Sign in</button></form>`;
 
 async function respond(req, res) {
   if (!req.url.startsWith("/interaction/")) return provider.callback()(req, res);
   if (req.method !== "POST") return res.setHeader("Content-Type", "text/html").end(signIn);
   const form = new URLSearchParams(await text(req));
   const accountId = form.get("user");
-  accounts.set(accountId, { preferred_username: accountId, roles: form.get("roles").split(" ").filter(Boolean) });
+  accounts.set(accountId, { preferred_username: accountId, roles: form.get("roles").split(" ").filter(Boolean), ...JSON.parse(form.get("claims") || "{}") });
   await provider.interactionFinished(req, res, { login: { accountId } });
 }
 

@@ -44,13 +44,15 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 		row := visible(f.Partition + " / " + f.Row)
 		fmt.Fprintf(c.stdout, "%-21s  %s  %s: %s%s\n", f.Damage, f.Table, row, f.Detail, what)
 	}
-	capital := func(name link.Name) {
-		progress.clear()
-		fmt.Fprintf(c.stdout, "No damage: %s was made before ALIAS_CASE was insensitive, and is "+
-			"found in this spelling only.\n", name)
+	rules := c.settings.Functions.Rules
+	note := func(l link.Link) {
+		if what := hidden(rules, l); what != "" {
+			progress.clear()
+			fmt.Fprintf(c.stdout, "No damage: %s %s\n", l.Name, what)
+		}
 	}
 	done, err := c.links.Check(ctx, storage.CheckConfig{
-		Repair: *repair, MinAge: checkAge, Read: read, Found: found, Capital: capital})
+		Repair: *repair, MinAge: checkAge, Read: read, Found: found, Link: note})
 	progress.clear()
 	if err != nil {
 		return fmt.Errorf("the check is not complete: %w", err)
@@ -66,6 +68,21 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 	}
 	return fmt.Errorf("%d rows are damaged or left behind; handler check -repair mends what it can",
 		left)
+}
+
+// hidden says why people may not find a sound link, or why it hides another one. It returns "" for
+// all others.
+func hidden(rules link.Rules, l link.Link) string {
+	switch {
+	case l.Name.Domain() == rules.Base.Domain():
+		return "cannot be reached: its domain is BaseUrl's now. docs/moving.md says how to move it."
+	case !rules.AnyCase || l.Name.Lower() == l.Name:
+		return ""
+	case l.GoneReason != link.StateLive:
+		return "is the alias of a removed link, from before ALIAS_CASE was insensitive. Until it is " +
+			"dropped, this spelling leads to no other link."
+	}
+	return "was made before ALIAS_CASE was insensitive, and is found in this spelling only."
 }
 
 // summary writes the result of a check for people.

@@ -73,9 +73,9 @@ type CheckConfig struct {
 	MinAge time.Duration
 	Found  func(Finding)                  // is called with each finding, one call at a time
 	Read   func(table string, rows int64) // is called with the rows read of a table; may be nil
-	// Capital is called with the name of each link that only one spelling leads to, although case
-	// does not matter: its name has capitals. That is no damage. May be nil.
-	Capital func(link.Name)
+	// Link is called with each link and tombstone that can be read, one call at a time, also with
+	// Found. May be nil.
+	Link func(link.Link)
 }
 
 // Finding is a damaged row.
@@ -425,10 +425,12 @@ func (c *checking) checkLinks(ctx context.Context) error {
 			return again
 		}
 		l, _ := decodeLink(r.data, a, "")
+		if c.told.Link != nil {
+			c.mu.Lock()
+			c.told.Link(l.Link)
+			c.mu.Unlock()
+		}
 		if l.GoneReason == link.StateLive {
-			if c.s.otherSpelling(a) != "" && c.told.Capital != nil {
-				c.told.Capital(a)
-			}
 			key := indexKey(l.Link)
 			c.indexed.add(c.print(r.key, key))
 			if l.State(c.now) == link.StateLive {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -311,12 +312,16 @@ func TestSpellings(t *testing.T) {
 		!errors.Is(done[3].Err, link.ErrAliasTaken) {
 		t.Errorf("imported %+v", done)
 	}
-	var capitals []link.Name
+	r.Put(r.Links, rawtables.Link(link.Link{Name: "Gone", GoneReason: link.StateDeleted,
+		GoneAt: r.clock.Now()}))
+	r.Put(r.Expiry, rawtables.Due("Gone", r.clock.Now().Add(time.Hour)))
+	told := map[link.Name]link.State{}
 	if done, err := s.Check(ctx, storage.CheckConfig{Found: func(f storage.Finding) {
 		t.Errorf("%+v", f)
-	}, Capital: func(name link.Name) { capitals = append(capitals, name) }}); err != nil ||
-		done.Found != 0 || len(capitals) != 1 || capitals[0] != "Docs" {
-		t.Errorf("%+v, %v, %v", done, capitals, err)
+	}, Link: func(l link.Link) { told[l.Name] = l.GoneReason }}); err != nil || done.Found != 0 ||
+		!maps.Equal(told, map[link.Name]link.State{"Docs": link.StateLive, "docs": link.StateLive,
+			"made": link.StateLive, "Gone": link.StateDeleted}) {
+		t.Errorf("%+v, %v, %v", done, told, err)
 	}
 }
 

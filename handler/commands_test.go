@@ -57,7 +57,7 @@ func TestUsage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(name string) string {
 				// Subcommands read only the settings of links, and need no BaseUrl and no lock.
-				return map[string]string{"AzureWebJobsStorage": test.connection, "PORT": "no port",
+				return map[string]string{"AzureWebJobsStorage": test.connection, "LOG_LEVEL": "none",
 					"ADMIN_KEY": "short", "DOMAINS": "go.example"}[name]
 			}
 			var stdout, stderr bytes.Buffer

@@ -52,13 +52,12 @@ func (s Settings) Hosted() bool { return s.Functions.HostAddress != "" }
 func ReadSettings(getenv func(string) string) (Settings, error) {
 	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
 
-	port := int64(defaultPort)
+	port := r.port()
 	if getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
 		hosted := r.integer("FUNCTIONS_CUSTOMHANDLER_PORT", 0, 1, 65535)
 		s.Address = net.JoinHostPort("127.0.0.1", strconv.FormatInt(hosted, 10))
 		s.Functions.HostAddress = s.Address
 	} else {
-		port = r.integer(cmp.Or(r.first("HTTP_PLATFORM_PORT", "PORT"), "PORT"), port, 1, 65535)
 		s.Address = net.JoinHostPort(r.listenAddress(), strconv.FormatInt(port, 10))
 	}
 	s.LogLevel = r.level("LOG_LEVEL")
@@ -157,7 +156,7 @@ func (s *Settings) OpenTables(sender *telemetry.Sender) error {
 // serve. Its error is like the error of ReadSettings.
 func ReadLinkSettings(getenv func(string) string) (Settings, error) {
 	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
-	r.links(&s, defaultPort)
+	r.links(&s, r.port())
 	return s, r.err()
 }
 
@@ -215,6 +214,14 @@ func (r *reader) links(s *Settings, port int64) {
 
 // defaultPort is the port on which the Functions host itself listens under `func start`.
 const defaultPort = 7071
+
+// port reads the port of the default BaseUrl. Without the host, the process listens on it.
+func (r *reader) port() int64 {
+	if r.getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
+		return defaultPort
+	}
+	return r.integer(cmp.Or(r.first("HTTP_PLATFORM_PORT", "PORT"), "PORT"), defaultPort, 1, 65535)
+}
 
 const (
 	changesWait = 500 * time.Millisecond // how long a request waits for changes of other processes

@@ -622,6 +622,28 @@ func TestWrongDestinations(t *testing.T) {
 	}
 }
 
+// TestDefaultBase: subcommands and the service have the same default BaseUrl. With another one, an
+// import would make links that nobody reaches.
+func TestDefaultBase(t *testing.T) {
+	for want, given := range map[string][]string{
+		"http://localhost:7071": {"FUNCTIONS_CUSTOMHANDLER_PORT", "5000", "PORT", "8080"},
+		"http://localhost:8080": {"PORT", "8080"},
+		"http://localhost:8081": {"PORT", "8080", "HTTP_PLATFORM_PORT", "8081"},
+		"http://localhost:7072": {"PORT", "8080", "WEBSITE_HOSTNAME", "localhost:7072"},
+	} {
+		for _, read := range []func(func(string) string) (Settings, error){ReadSettings,
+			ReadLinkSettings} {
+			s, err := read(environment(given...))
+			if got := s.Functions.Rules.Base.String(); err != nil || got != want {
+				t.Errorf("%q: %s, %v, want %s", given, got, err, want)
+			}
+		}
+	}
+	if _, err := ReadLinkSettings(environment("PORT", "x")); err == nil {
+		t.Error("a wrong port is not told")
+	}
+}
+
 // TestDevelopmentKey: the key of local.settings.json is the key that the settings refuse anywhere
 // else.
 func TestDevelopmentKey(t *testing.T) {

@@ -28,7 +28,7 @@ func (s *site) subcommand(connectionString string, args ...string) (cmd *exec.Cm
 	cmd = exec.Command(filepath.Join(s.app, "handler"), args...)
 	// Somebody with the connection string need not have the other settings. The executable would
 	// look for the lock's connection under AzureWebJobsStorage.
-	cmd.Env = s.environment("", "TABLE_CONNECTION="+connectionString, "ADMIN_KEY=", "PORT=none")
+	cmd.Env = s.environment("", "TABLE_CONNECTION="+connectionString, "ADMIN_KEY=")
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
 }

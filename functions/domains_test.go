@@ -386,9 +386,13 @@ func TestADomainAllocatesNothing(t *testing.T) {
 		}
 		return n
 	}
-	if d, of := measure("abcdef", "tiney.to"), measure("abc", "go.example"); of > d {
-		t.Errorf("%v allocations, %v of the default domain", of, d)
+	var d, of float64
+	for range 5 { // the average is rounded down, and the runtime allocates now and then
+		if d, of = measure("abcdef", "tiney.to"), measure("abc", "go.example"); of <= d {
+			return
+		}
 	}
+	t.Errorf("%v allocations, %v of the default domain", of, d)
 }
 
 // discard drops a response.

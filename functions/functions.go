@@ -47,7 +47,7 @@ type Settings struct {
 	HomeURL, UnknownURL, GoneURL link.Fallback
 
 	RedirectMaxAge  time.Duration // how long caches in front may keep a redirect; zero: not at all
-	StrictTransport time.Duration // the max-age of HSTS, if the base is https; zero: no HSTS
+	StrictTransport time.Duration // the max-age of HSTS of https domains; zero: no HSTS
 
 	Addresses access.Addresses // how to find the client's address
 	Rates     access.Rates     // how many requests each client may send
@@ -92,8 +92,11 @@ type Infrastructure struct {
 type service struct {
 	Config
 	hosted bool
-	// strictTransport is the header Strict-Transport-Security of all responses; nil for none.
+	// strictTransport is the header Strict-Transport-Security of the responses of https domains. It
+	// is nil for none.
 	strictTransport []string
+	plain           map[link.Domain]bool // the domains that are not https
+	varyDomain      []string             // the header Vary of redirects that caches may keep, or nil
 	routes          *router
 	hosts           map[link.Domain]link.Domain // the domains by their names, also the default one
 	site            pages.Site
@@ -127,12 +130,18 @@ func New(c Config) (http.Handler, error) {
 	// Make the home page once: the Functions host requests it every 25 ms while it waits for the
 	// handler.
 	s.homePage = s.site.Home(pages.Form{})
-	if c.StrictTransport > 0 && strings.HasPrefix(c.Rules.Base.Origin(), "https:") {
-		s.strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
-	}
-	s.hosts = map[link.Domain]link.Domain{}
+	s.hosts, s.plain = map[link.Domain]link.Domain{}, map[link.Domain]bool{}
 	for d, base := range c.Rules.Bases() {
 		s.hosts[base.Domain()] = d
+		if !strings.HasPrefix(base.Origin(), "https:") {
+			s.plain[d] = true
+		}
+	}
+	if c.StrictTransport > 0 && len(s.plain) < len(s.hosts) {
+		s.strictTransport = []string{fmt.Sprintf("max-age=%d", int64(c.StrictTransport.Seconds()))}
+	}
+	if c.DomainHeader != "" && len(s.hosts) > 1 {
+		s.varyDomain = []string{c.DomainHeader}
 	}
 	whoMayCount := s.admins
 	if c.PublicStats {

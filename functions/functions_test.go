@@ -656,6 +656,32 @@ func TestRedirectsThatOthersMayCache(t *testing.T) {
 	}
 }
 
+// A cache in front keeps redirects of domains apart by the header that names the domain.
+func TestRedirectsVaryByTheDomainHeader(t *testing.T) {
+	for _, test := range []struct {
+		header  string
+		age     time.Duration
+		domains bool
+		want    []string
+	}{
+		{"X-Tiney-Host", time.Hour, true, []string{"X-Tiney-Host"}},
+		{"X-Tiney-Host", time.Hour, false, nil},
+		{"X-Tiney-Host", 0, true, nil},
+		{"", time.Hour, true, nil},
+	} {
+		r := newRig(t, func(c *functions.Config) {
+			c.DomainHeader, c.RedirectMaxAge = test.header, test.age
+			if test.domains {
+				withDomains(c)
+			}
+		})
+		r.put("abc")
+		if got := r.get("/abc").Header()["Vary"]; !slices.Equal(got, test.want) {
+			t.Errorf("%+v: got %q", test, got)
+		}
+	}
+}
+
 func TestBrowsersGetPages(t *testing.T) {
 	r := newRig(t)
 	r.fake.Put(link.Link{Name: "expired", LongURL: "https://example.com/",
@@ -734,6 +760,26 @@ func TestStrictTransportSecurity(t *testing.T) {
 			got := r.do(method, target, "").Header()["Strict-Transport-Security"]
 			if !slices.Equal(got, want) {
 				t.Errorf("%s, %s: got %q, want %q", base, request, got, want)
+			}
+		}
+	}
+}
+
+// A domain that is reached by http may not be able to do anything else, and the other way round.
+func TestStrictTransportSecurityOfADomain(t *testing.T) {
+	for _, base := range []string{"http://tiney.to", "https://tiney.to"} {
+		r := newRig(t, withDomains, func(c *functions.Config) {
+			c.Rules.Base, _ = link.ParseBase(base)
+			c.StrictTransport = time.Hour
+		})
+		r.put("abc", "abc@go.example", "abc@go.example:8080")
+		for host, want := range map[string]bool{"tiney.to": base[4] == 's', "go.example": true,
+			"go.example:8080": false, "other.example": base[4] == 's'} {
+			for _, target := range []string{"/abc", "/nobody", "/", "/api/health"} {
+				got := r.get(target, "Host", host).Header().Get("Strict-Transport-Security")
+				if got != map[bool]string{true: "max-age=3600"}[want] {
+					t.Errorf("%s of %s beside %s: got %q", target, host, base, got)
+				}
 			}
 		}
 	}

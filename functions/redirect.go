@@ -92,6 +92,9 @@ func (s *service) redirect(ctx context.Context, w http.ResponseWriter, r *http.R
 	h := w.Header()
 	h["Location"] = []string{location}
 	h["Cache-Control"] = s.cacheControl(l, now)
+	if s.varyDomain != nil && h["Cache-Control"][0] != noStore[0] {
+		h["Vary"] = s.varyDomain
+	}
 	h["X-Robots-Tag"] = noIndex
 	w.WriteHeader(cmp.Or(l.StatusCode, link.DefaultStatusCode))
 	if r.Method == http.MethodGet && !prefetched(r.Header) {

@@ -53,7 +53,7 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer s.report(w, r, time.Now())
 	}
 	defer s.recoverPanic(w, r)
-	if s.strictTransport != nil {
+	if s.strictTransport != nil && (len(s.plain) == 0 || !s.plain[s.domainOf(r)]) {
 		w.Header()["Strict-Transport-Security"] = s.strictTransport
 	}
 	if s.hosted && !s.forwardingKnown.Load() {

@@ -301,7 +301,7 @@ param cacheStaleSeconds int = 3600
 @maxValue(31536000)
 param redirectMaxAgeSeconds int = 0
 
-@description('HSTS_SECONDS: for how long browsers use https alone for the host of an https BaseUrl. 0: they are not told to.')
+@description('HSTS_SECONDS: for how long browsers use https alone for the hosts of https domains. 0: they are not told to.')
 @minValue(0)
 @maxValue(63072000)
 param hstsSeconds int = 31536000

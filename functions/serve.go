@@ -81,14 +81,19 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // toThisMachine reports whether a request names this machine. A website can make its own name
-// resolve to this machine (DNS rebinding), and browsers then send that name. A host that proxies
-// puts its own name into Host, and the name that the client sent into X-Forwarded-Host.
+// resolve to this machine (DNS rebinding), and browsers then send that name. Nobody can own a name
+// below localhost, which browsers take for this machine (RFC 6761). A host that proxies puts its own
+// name into Host, and the name that the client sent into X-Forwarded-Host.
 func (s *service) toThisMachine(r *http.Request) bool {
 	names := []string{r.Host}
 	if s.hosted {
 		names = append(names, r.Header.Values("X-Forwarded-Host")...)
 	}
-	foreign := func(name string) bool { return !access.IsLoopback(&url.URL{Host: name}) }
+	foreign := func(name string) bool {
+		d, ok := link.ParseDomain(name)
+		u := &url.URL{Host: string(d)}
+		return !ok || !access.IsLoopback(u) && !strings.HasSuffix(u.Hostname(), ".localhost")
+	}
 	return !slices.ContainsFunc(names, foreign)
 }
 

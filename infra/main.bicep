@@ -525,6 +525,8 @@ var authorities = map(fallbacks, url => split(join([toLower(url), '///'], ''), e
 var oddAuthorities = filter(authorities, one => length(split(one, ['@', '{', '}'])) > 1)
 var targets = map(authorities, one => first(split(one, ':')))
 var oddFallbacks = filter(fallbacks, url => length(split(url, ['\\', ' '])) > 1)
+var bare = map(fallbacks, url => replace(replace(url, '{alias}', ''), '{domain}', ''))
+var oddPlaces = filter(bare, url => length(split(url, ['{', '}'])) > 1)
 var areNoUrls = length(withTls) + length(withoutTls) < length(fallbacks) || contains(targets, '')
 var baseHost = first(split(split(join([toLower(baseUrl), '///'], ''), '/')[2], ':'))
 
@@ -578,12 +580,14 @@ var refused = concat(
   isOverLimit ? ['Standard_AzureFrontDoor has 100 domains, customDomain among them'] : [],
   areNoUrls ? ['homeUrl, unknownUrl and goneUrl begin with https:// and a host'] : [],
   !empty(oddFallbacks) ? ['homeUrl, unknownUrl and goneUrl have no backslash or space'] : [],
+  !empty(oddPlaces) ? ['URLs have braces around alias and domain alone'] : [],
   !empty(oddAuthorities) ? ['hosts in URLs have no user name, {alias} or {domain}'] : [],
   contains(homeUrl, '{alias}') ? ['homeUrl has no {alias}'] : [],
   !empty(intersection(targets, hosts)) ? ['homeUrl, unknownUrl and goneUrl lead elsewhere'] : [],
   contains(targets, baseHost) ? ['homeUrl, unknownUrl and goneUrl do not lead to baseUrl'] : [],
   !empty(oddInSchemes) ? ['extraSchemes are letters, digits, +, - and .'] : [],
   !empty(oddSchemes) ? ['extraSchemes begin with a letter'] : [],
+  !empty(intersection(schemes, ['http', 'https'])) ? ['extraSchemes lacks http and https'] : [],
   !empty(intersection(schemes, unsafeSchemes)) ? ['extraSchemes has an unsafe one'] : [],
   !empty(adminKey) && length(adminKey) < 32 ? ['adminKey has 32 characters or more'] : [],
   !empty(adminKey) && differentInAdminKey < 8 ? ['adminKey has 8 different characters'] : [],

@@ -237,6 +237,8 @@ func TestRefusals(t *testing.T) {
 		{"GONE_URL": "https://go.example.com/x", "DOMAINS": "go.example.com"},
 		{"HOME_URL": "https://example.com/{alias}"}, {"GONE_URL": "https://{domain}/x"},
 		{"HOME_URL": "https://"}, {"HOME_URL": "ftp://example.com"},
+		{"UNKNOWN_URL": "https://example.com/{Alias}"}, {"HOME_URL": "https://example.com/?{foo}"},
+		{"EXTRA_SCHEMES": "mailto HTTPS"}, {"EXTRA_SCHEMES": "http"},
 		{"GONE_URL": "https://example.com/" + strings.Repeat("a", 4096)}}
 	for scheme := range strings.FieldsSeq("javascript DATA vbscript file blob about filesystem " +
 		"view-source intent jar chrome resource ms-msdt search-ms ms-officecmd ms-appinstaller") {

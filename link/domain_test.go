@@ -167,6 +167,8 @@ func TestExtraSchemes(t *testing.T) {
 		"msteams://teams.example/l?x": true, "msteams:/l/x": true, "mailto:ü": true,
 		"ftp://files.example/x": true, "ftp:files.example": false, "ftp:/go.example": false,
 		"FTP:///files.example": false, "mailto:": false, "tel:/": false, "msteams://": false, "sms:1": false, "mailto": false,
+		"mailto:?x": false, "mailto:#x": false, "mailto:?#a=b": false, "msteams:///?x": false,
+		"mailto:?subject=x": true, "MAILTO:?subject=x&body=y#z": true, "msteams://?x=y": true,
 		"mailto:a b": false, "mailto:a\\b": false, "mailto:\u0085": false, "javascript:1": false,
 		"msteams://go.example/x": false, "msteams://TINEY.to:1/x": false,
 		"msteams://a:b@teams.example/": false, "msteams://" + strings.Repeat("a", 300) + "/": false,
@@ -198,8 +200,12 @@ func TestExtraSchemes(t *testing.T) {
 func TestFallback(t *testing.T) {
 	r := withDomains(t)
 	for raw, wrong := range map[string]bool{
-		"https://a.example/{alias}?d={domain}#{alias}": false, "https://a.example/{other}": false,
-		"https://{alias}.example/": true, "https://a.example:{domain}/": true, "{alias}": true,
+		"https://a.example/{alias}?d={domain}#{alias}": false, "https://a.example/{other}": true,
+		"https://a.example/{Alias}": true, "https://a.example/?{}": true,
+		"https://a.example/?{domain}{domains}": true, "https://a.example/%7Bother%7D": false,
+		"https://a.example/{": true, "https://a.example/}": true,
+		"https://a.example/{al{alias}ias}": true,
+		"https://{alias}.example/":         true, "https://a.example:{domain}/": true, "{alias}": true,
 		"https://go.example/{alias}": true, "https://tiney.to/": true, "mailto:a@a.example": true,
 		"a.example": true, "https://a.example/ x": true,
 	} {

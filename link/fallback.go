@@ -28,6 +28,11 @@ func (r Rules) ParseFallback(raw string, alias bool) (Fallback, error) {
 	if !alias && strings.Contains(raw, aliasPlace) {
 		return "", errors.New("may not have {alias}: no alias was asked for")
 	}
+	rest := strings.NewReplacer(aliasPlace, "", domainPlace, "").Replace(raw)
+	if strings.ContainsAny(rest, "{}") { // most likely a name in another spelling
+		return "", errors.New("may have {alias} and {domain} in braces, nothing else. " +
+			"For a brace, write %7B or %7D")
+	}
 	return Fallback(raw), nil
 }
 

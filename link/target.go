@@ -55,7 +55,7 @@ func (r Rules) checkTarget(longURL string, owned bool) string {
 		target, extra = r.splitExtra(longURL)
 	}
 	switch {
-	case extra && strings.Trim(target.authority+target.rest, "/") == "":
+	case extra && target.empty():
 		return "The URL ends after its scheme."
 	case extra && target.authority == "" &&
 		!slices.Contains(hostSchemes, LowerASCII(target.scheme)):
@@ -146,6 +146,14 @@ func Location(longURL string) string {
 // parts are the pieces of an http or https URL, unchanged.
 type parts struct {
 	scheme, authority, rest string
+}
+
+// empty reports whether nothing stands behind the scheme that leads anywhere. A query may, as in
+// mailto:?subject=news, which has no address (RFC 6068).
+func (p parts) empty() bool {
+	rest, _, _ := strings.Cut(p.rest, "#")
+	path, query, _ := strings.Cut(rest, "?")
+	return strings.Trim(p.authority+path, "/") == "" && !strings.Contains(query, "=")
 }
 
 func split(longURL string) (parts, bool) {

@@ -604,7 +604,9 @@ func (r *reader) schemes(name string) (schemes []string) {
 		case slices.Contains(unsafeSchemes, scheme):
 			r.wrong(name, fmt.Sprintf("must not have %q, by which a link could attack who follows "+
 				"it", scheme))
-		case scheme != "http" && scheme != "https" && !slices.Contains(schemes, scheme):
+		case scheme == "http" || scheme == "https":
+			r.wrong(name, fmt.Sprintf("must not have %q, which is always there", scheme))
+		case !slices.Contains(schemes, scheme):
 			schemes = append(schemes, scheme)
 		}
 	}

@@ -139,7 +139,7 @@ func TestSettings(t *testing.T) {
 			func(s Settings) bool { return s.Functions.Rules.AnyCase && s.Storage.AnyCase }},
 		"case matters": {pairs{"ALIAS_CASE", "SENSITIVE"},
 			func(s Settings) bool { return !s.Functions.Rules.AnyCase && !s.Storage.AnyCase }},
-		"further schemes": {pairs{"EXTRA_SCHEMES", "mailto,Tel sms, x-y.z+1,, HTTPS,TEL"},
+		"further schemes": {pairs{"EXTRA_SCHEMES", "mailto,Tel sms, x-y.z+1,, TEL"},
 			func(s Settings) bool {
 				return slices.Equal(s.Functions.Rules.ExtraSchemes,
 					[]string{"mailto", "tel", "sms", "x-y.z+1"})
@@ -585,6 +585,14 @@ func TestWrongDestinations(t *testing.T) {
 		"a fallback with another scheme": {pairs{"EXTRA_SCHEMES", "mailto", "GONE_URL",
 			"mailto:ann@example.com"},
 			"GONE_URL" + fallback + "must start with http:// or https://."},
+		"a fallback with a place in capitals": {pairs{"UNKNOWN_URL", "https://a.example/?q={Alias}"},
+			"UNKNOWN_URL may have {alias} and {domain} in braces, nothing else."},
+		"a fallback with an unknown place": {pairs{"HOME_URL", "https://a.example/{foo}"},
+			"HOME_URL may have {alias} and {domain} in braces, nothing else."},
+		"a scheme that is there": {pairs{"EXTRA_SCHEMES", "mailto,HTTPS"},
+			`EXTRA_SCHEMES must not have "https", which is always there`},
+		"the other one": {pairs{"EXTRA_SCHEMES", "http"},
+			`EXTRA_SCHEMES must not have "http", which is always there`},
 		"a fallback with an alias as scheme": {pairs{"UNKNOWN_URL", "{alias}://example.com/"},
 			"UNKNOWN_URL" + fallback + "must start with http:// or https://."},
 	}

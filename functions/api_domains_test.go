@@ -430,6 +430,7 @@ func TestListsOfADomain(t *testing.T) {
 		"q=go.example/same":                             "same@go.example",
 		"q=https://GO.example/same&domain=go.example":   "same@go.example",
 		"q=https://go.example/same&domain=tiney.to":     "",
+		"q=https://go.example/same/%3Futm=1%23x":        "same@go.example",
 		"q=tiney.to/same":                               "same@tiney.to",
 		"q=http://go.example:8080/same":                 "",
 		"q=same&domain=old.example&state=live&limit=1":  "same@old.example",

@@ -199,7 +199,8 @@ func (r Rules) ParseName(spelled string) (Name, bool) {
 }
 
 // NameOf returns the name of the link of a short URL as people paste it: with either scheme or
-// without one, and with its host in any case. It reports false for any other text.
+// without one, with its host in any case, and with a slash, a query or a fragment behind it. It
+// reports false for any other text.
 func (r Rules) NameOf(pasted string) (Name, bool) {
 	for d, base := range r.Bases() {
 		if a, ok := base.aliasOf(pasted); ok {

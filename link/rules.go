@@ -113,7 +113,11 @@ func (b Base) aliasOf(pasted string) (Alias, bool) {
 	if len(pasted) < len(base) || !strings.EqualFold(pasted[:len(base)], base) {
 		return "", false
 	}
-	return ParseAlias(pasted[len(base):])
+	alias := pasted[len(base):]
+	if end := strings.IndexAny(alias, "?#"); end >= 0 {
+		alias = alias[:end]
+	}
+	return ParseAlias(strings.TrimSuffix(alias, "/"))
 }
 
 // Rules are the limits that a service can set for its links.

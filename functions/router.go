@@ -250,7 +250,7 @@ func entry(all map[string]endpoint, p string) endpoint {
 // find returns the route of a request. Its errors are problems. With an error, the route has only
 // the name of the function, or is zero.
 func (rt *router) find(r *http.Request) (route, error) {
-	p := r.URL.Path
+	p := cmp.Or(r.URL.Path, "/") // an absolute URL without a path, such as http://go.example
 	if r.Method == http.MethodPost && rt.hostAddress != "" {
 		if timer, ok := rt.timers[p]; ok {
 			return timer, rt.fromHost(r)

@@ -56,6 +56,9 @@ func TestRoutes(t *testing.T) {
 	for request, want := range map[string]string{
 		"GET *":                          "404",
 		"GET /":                          "home",
+		"GET http://go.example":          "home",
+		"GET http://go.example?x":        "home",
+		"POST http://go.example":         "home",
 		"PURGE /":                        "home",
 		"GET /abc":                       "redirect",
 		"GET /API":                       "redirect",

@@ -185,6 +185,43 @@ func TestUnknownRestsAreLimited(t *testing.T) {
 	r.wantMetrics(map[string]float64{"redirect.not_found": 2, "redirect.found": 1, "limit.refused": 1})
 }
 
+// A client past its limit gets a cached link also in a spelling that nobody asked for before, and an
+// older link that has that very spelling.
+func TestSpellingsPastTheLimit(t *testing.T) {
+	for _, anyCase := range []bool{false, true} {
+		r := newRig(t, func(c *functions.Config) {
+			c.Rates = access.Rates{access.LimitUnknown: 1}
+			c.Rules.AnyCase = anyCase
+		}, withDomains)
+		r.fake.AnyCase = anyCase
+		r.put("docs", "docs@go.example", "DOCS", "other")
+		r.fake.Cache("docs")
+		r.fake.Cache("docs@go.example")
+		get := func(target, host string) *httptest.ResponseRecorder {
+			return r.get(target, "X-Forwarded-For", "192.0.2.1", "Host", host)
+		}
+		get("/nobody", "")
+		for target, want := range map[string]string{"/docs": "docs", "/Docs": "docs", "/DOCS": "DOCS",
+			"/OTHER": "", "/other": "", "/Nobody": ""} {
+			for host, suffix := range map[string]string{"tiney.to": "", "go.example": "@go.example"} {
+				want := want
+				if want == "DOCS" && suffix != "" {
+					want = "docs"
+				}
+				if !anyCase && target != "/docs" {
+					want = ""
+				}
+				w := get(target, host)
+				if want == "" {
+					wantProblem(t, w, 429, "rate-limited", "")
+					continue
+				}
+				wantLocation(t, target+suffix, w, "https://example.com/"+want+suffix)
+			}
+		}
+	}
+}
+
 // What the platform's front end says of a URL is believed where it is about the same alias.
 func TestRawURLHeader(t *testing.T) {
 	const header = "X-Waws-Unencoded-Url"

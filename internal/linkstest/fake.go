@@ -136,12 +136,13 @@ func (f *Fake) Cache(a link.Name) {
 	f.cached[a] = true
 }
 
-// Cached returns a link that Cache was called with. It does not count as a call, and never fails.
+// Cached returns a link that Cache was called with, in that spelling. It does not count as a call,
+// and never fails.
 func (f *Fake) Cached(_ context.Context, a link.Name, _ bool) (link.Link, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l, ok := f.links[f.named(a)]
-	if !ok || !f.cached[l.Name] || l.State(f.now()) != link.StateLive {
+	if !ok || !f.cached[a] || l.State(f.now()) != link.StateLive {
 		return link.Link{}, false
 	}
 	return cached(l), true

@@ -86,18 +86,7 @@ func run() error {
 	go func() { exited <- cmd.Wait() }()
 
 	if responds(stop, base, exited) {
-		fmt.Printf(`
-tiney is at %[1]s — open it, or try:
-
-  curl %[1]s/api/shorten -H 'Content-Type: application/json' -d '{"longUrl":"https://example.com/a/long/path"}'
-
-Links of your own, with their clicks, are at %[1]s/manage. This key signs you in there, and makes others:
-
-  %[2]s
-
-Ctrl-C ends it.
-
-`, base, adminKey)
+		fmt.Print(welcome(base, adminKey))
 	}
 	select {
 	case err := <-exited:
@@ -110,6 +99,24 @@ Ctrl-C ends it.
 	interrupt(cmd)
 	<-exited
 	return err
+}
+
+// welcome says what to do with the service.
+func welcome(base, adminKey string) string {
+	signIn := "This key signs you in there, and makes others:\n\n  " + adminKey
+	if adminKey == "" {
+		signIn = "The key that you have set as ADMIN_KEY signs you in there, and makes others."
+	}
+	return fmt.Sprintf(`
+tiney is at %[1]s — open it, or try:
+
+  curl %[1]s/api/shorten -H 'Content-Type: application/json' -d '{"longUrl":"https://example.com/a/long/path"}'
+
+Links of your own, with their clicks, are at %[1]s/manage. %[2]s
+
+Ctrl-C ends it.
+
+`, base, signIn)
 }
 
 // service returns the command `func start` if the Azure Functions Core Tools are installed.
@@ -131,7 +138,7 @@ func service(port string) *exec.Cmd {
 
 // developmentSettings returns the environment. For variables that the environment lacks, it adds
 // the values of local.settings.json, as `func start` does by itself. It also returns the admin key,
-// or $ADMIN_KEY if the user has set one, as text for a shell command.
+// or "" if the user has set one, which is not shown.
 func developmentSettings() (env []string, adminKey string, err error) {
 	data, err := os.ReadFile("local.settings.json")
 	if err != nil {
@@ -143,7 +150,7 @@ func developmentSettings() (env []string, adminKey string, err error) {
 	}
 	env, adminKey = os.Environ(), file.Values["ADMIN_KEY"]
 	if os.Getenv("ADMIN_KEY") != "" {
-		adminKey = "$ADMIN_KEY" // the user's own key is not shown
+		adminKey = ""
 	}
 	named := namesStorage(env)
 	for name, value := range file.Values {

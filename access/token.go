@@ -99,7 +99,6 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 		case !link.IsPrintable(text, maxGroup):
 			p.lose(fmt.Sprintf("one has not 1 to %d printable characters", maxGroup))
 		case slices.Contains(groups, group):
-			p.lose("one comes twice")
 		case len(groups) == maxGroups:
 			p.lose(fmt.Sprintf("there are more than %d", maxGroups))
 			return groups

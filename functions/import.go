@@ -30,7 +30,11 @@ func (s *service) importLinks(
 		query.wrong("domain", s.Rules.DomainAdvice())
 	}
 	dryRun := query.oneOf("dryRun", "false", "true") == "true"
-	if query.problem != nil {
+	owner, err := query.owner(who)
+	switch {
+	case err != nil:
+		return err
+	case query.problem != nil:
 		return query.problem
 	}
 	body, err := readBody(w, r, maxImportBytes)
@@ -56,11 +60,10 @@ func (s *service) importLinks(
 		Rules:      s.Rules,
 		Format:     format,
 		Domain:     d,
-		Owner:      who.Owner,
-		KeepOwners: who.Admin && format.Own(),
+		Owner:      owner,
+		KeepOwners: who.Admin && format.Own() && query.Get("owner") == "",
 		DryRun:     dryRun,
-
-		RetiredDomains: who.Admin,
+		Admin:      who.Admin,
 	}
 	results := make([]importResult, len(records))
 	made := 0

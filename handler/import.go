@@ -71,8 +71,7 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 			KeepOwners: format.Own(),
 			Domain:     domain,
 			DryRun:     *dryRun,
-
-			RetiredDomains: true,
+			Admin:      true,
 		},
 	}
 	defer im.progress.clear()

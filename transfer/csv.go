@@ -32,7 +32,10 @@ const (
 	visits
 	bots
 
-	disabled // true or false
+	// True or false.
+	disabled
+	locked
+
 	domain
 	forward // names, separated by commas
 
@@ -63,7 +66,7 @@ var tables = map[Format]table{
 		created: {"createdatutc"}, expires: {"expiresatutc"}, updated: {"updatedatutc"},
 		status: {"statuscode"}, disabled: {"disabled"},
 		visits: {"clicks"}, bots: {"bots"}, last: {"lastclickatutc"},
-		domain: {"domain"}, forward: {"forward"},
+		domain: {"domain"}, forward: {"forward"}, locked: {"locked"},
 	}},
 	Shlink: {names: [columns][]string{
 		target: {"longurl"}, code: {"shortcode"}, short: {"shorturl"},
@@ -316,12 +319,10 @@ func (t *table) record(h *header, fields []string, yield func(Record)) {
 			b.fail("%s is %s; it must be 301, 302, 307 or 308.", quoted(name), quoted(s))
 		}
 	}
-	if name, s = value(disabled); s != "" {
-		var ok bool
-		if b.Link.Disabled, ok = parseBool(s); !ok {
-			b.fail("%s is %s; it must be true or false.", quoted(name), quoted(s))
-		}
-	}
+	name, s = value(disabled)
+	b.bool(&b.Link.Disabled, name, s)
+	name, s = value(locked)
+	b.bool(&b.Link.Locked, name, s)
 	if t.own {
 		var ok bool
 		if b.Link.Tags, ok = splitTags(text(tags)); !ok {

@@ -110,6 +110,9 @@ func describe(rec transfer.Record) string {
 	if l.Disabled {
 		b.WriteString(" disabled")
 	}
+	if l.Locked {
+		b.WriteString(" locked")
+	}
 	text("title", l.Title)
 	if l.Tags != nil {
 		fmt.Fprintf(&b, " tags=%q", l.Tags)

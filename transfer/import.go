@@ -29,10 +29,10 @@ type Import struct {
 	KeepOwners bool
 	// Domain is the domain of all links. nil: the records say which.
 	Domain *link.Domain
-	// RetiredDomains lets records in our own formats have domains that the service does not have
-	// any more.
-	RetiredDomains bool
-	DryRun         bool // makes nothing, but keeps some 80 bytes per link in memory
+	// Admin lets records in our own formats have domains that the service does not have any more,
+	// and be of links that were taken down.
+	Admin  bool
+	DryRun bool // makes nothing, but keeps some 80 bytes per link in memory
 
 	made map[link.Name]uint64 // by the dry run
 }
@@ -93,6 +93,7 @@ func (im *Import) link(record Record, d link.Domain, now time.Time) (link.Link, 
 	if !im.KeepOwners {
 		l.Owner = im.Owner
 	}
+	l.Locked = l.Locked && im.Admin
 	return im.Rules.Import(l, d, now)
 }
 
@@ -108,7 +109,7 @@ func (im *Import) domain(record Record) (link.Domain, error) {
 	}
 	d, configured, ok := im.Rules.Domain(record.Domain)
 	switch {
-	case configured, ok && im.RetiredDomains && im.Format.Own():
+	case configured, ok && im.Admin && im.Format.Own():
 		return d, nil
 	case !im.Format.Own(): // of a program that had a domain of its own
 		return "", nil

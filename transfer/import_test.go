@@ -91,6 +91,23 @@ func TestImportKeepsOwners(t *testing.T) {
 	}
 }
 
+// Only an admin's import makes a link that was taken down.
+func TestImportTakenDown(t *testing.T) {
+	store := linkstest.NewFake(linkstest.NewClock().Now, rand.Reader)
+	for admin, aliases := range map[bool][2]link.Name{false: {"a", "b"}, true: {"c", "d"}} {
+		im := &transfer.Import{Links: store, Owner: "ann", Admin: admin}
+		resultsOf(t, im, transfer.CSV, fmt.Sprintf("alias,longUrl,disabled,locked\n"+
+			"%s,https://example.com/%[1]s,true,true\n%s,https://example.com/%[2]s,false,true\n",
+			aliases[0], aliases[1]))
+		for i, alias := range aliases {
+			l, err := store.Read(t.Context(), alias)
+			if err != nil || l.Locked != (admin && i == 0) { // what is live is not taken down
+				t.Errorf("admin is %t, %s: locked is %t, %v", admin, alias, l.Locked, err)
+			}
+		}
+	}
+}
+
 // foundOf returns what is found in a store under some names: the long URL, and what is forwarded.
 func foundOf(t *testing.T, store *linkstest.Fake, names ...link.Name) (found []string) {
 	t.Helper()
@@ -137,7 +154,7 @@ func TestImportDomains(t *testing.T) {
 			"4 a@go.example the alias is taken", "5 b created", "6 a invalid 12", "7 c invalid 12",
 			"8 d@go.example invalid 0",
 			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: no such link"}},
-		"of our own, with retired ones": {transfer.Import{RetiredDomains: true}, own, []string{
+		"of our own, with retired ones": {transfer.Import{Admin: true}, own, []string{
 			"2 a created", "3 a@go.example created", "4 a@go.example the alias is taken",
 			"5 b created", "6 a@old.example created", "7 c invalid 12", "8 d@go.example invalid 0",
 			"a: 1 as a ", "a@go.example: 2 as a ", "b: 4 as b ", "a@old.example: 5 as a "}},
@@ -153,7 +170,7 @@ func TestImportDomains(t *testing.T) {
 			"6 a the alias is taken", "7 c created", "8 d invalid 0",
 			"a: 1 as a ", "a@go.example: no such link", "b: 4 as b ",
 			"a@old.example: no such link"}},
-		"of others": {transfer.Import{RetiredDomains: true}, map[transfer.Format]string{
+		"of others": {transfer.Import{Admin: true}, map[transfer.Format]string{
 			transfer.Shlink: "shortCode,longUrl,domain,shortUrl\n" +
 				"a,https://example.com/1,,https://go.example/a\n" +
 				"a,https://example.com/2,GO.EXAMPLE,\n" +

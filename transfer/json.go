@@ -102,6 +102,7 @@ type linkJSON struct {
 	LastAt     nullable   `json:"lastClickAtUtc"`
 	Domain     nullable   `json:"domain"`
 	Forward    []string   `json:"forward"`
+	Locked     bool       `json:"locked"`
 }
 
 // nullable is a text that JSON has as null if it is empty.
@@ -126,6 +127,7 @@ func decodeRow(data []byte, yield func(Record)) {
 			LongURL:    v.LongURL,
 			StatusCode: v.StatusCode,
 			Disabled:   v.Disabled,
+			Locked:     v.Locked,
 			Title:      string(v.Title),
 			Tags:       v.Tags,
 			Owner:      string(v.Owner),

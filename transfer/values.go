@@ -56,6 +56,15 @@ func (b *builder) count(dst *int64, name, text string) {
 	*dst = n
 }
 
+// bool sets what the file says under this name about being disabled or locked.
+func (b *builder) bool(dst *bool, name, text string) {
+	is, ok := parseBool(text)
+	if text != "" && !ok {
+		b.fail("%s is %s; it must be true or false.", quoted(name), quoted(text))
+	}
+	*dst = is
+}
+
 // forward sets what the link forwards, by the names in the file.
 func (b *builder) forward(names []string) {
 	var err error

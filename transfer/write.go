@@ -70,6 +70,7 @@ func (w *Writer) Write(rec Record) error {
 			LastAt:     nullable(stamp(rec.Total.Last)),
 			Domain:     nullable(l.Name.Domain()),
 			Forward:    l.Forward.Names(),
+			Locked:     l.Locked,
 		}
 		line, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
 		if err != nil {
@@ -100,6 +101,7 @@ func (w *Writer) Write(rec Record) error {
 			stamp(rec.Total.Last),
 			guarded(string(l.Name.Domain())),
 			strings.Join(l.Forward.Names(), ","),
+			strconv.FormatBool(l.Locked),
 		}
 		for i, field := range fields {
 			fields[i] = strings.ToValidUTF8(field, "\ufffd")
@@ -123,7 +125,7 @@ func (w *Writer) begin() error {
 	return w.csv.Write([]string{"alias", "shortUrl", "longUrl",
 		"createdAtUtc", "expiresAtUtc", "updatedAtUtc", "statusCode", "disabled", "shared",
 		"deletedAtUtc", "title", "tags", "owner", "clicks", "bots", "lastClickAtUtc",
-		"domain", "forward"})
+		"domain", "forward", "locked"})
 }
 
 // Flush writes the buffer. In CSV it writes the column names even if there was no record.

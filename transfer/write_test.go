@@ -77,7 +77,7 @@ func read(t testing.TB, f transfer.Format, file string) (records []transfer.Reco
 
 func TestWrite(t *testing.T) {
 	shared := full
-	shared.Link.Shared, shared.Link.DeletedAt = true, day
+	shared.Link.Shared, shared.Link.DeletedAt, shared.Link.Locked = true, day, true
 	spelled := least
 	spelled.Link.Name, spelled.Link.Spelling = "docs@go.example", "Docs"
 	spelled.Link.Forward = link.ForwardQuery | link.ForwardPath
@@ -87,7 +87,7 @@ func TestWrite(t *testing.T) {
 	dash.Link.Name = "a@-x.example"
 	const names = "alias,shortUrl,longUrl,createdAtUtc,expiresAtUtc,updatedAtUtc,statusCode," +
 		"disabled,shared,deletedAtUtc,title,tags,owner,clicks,bots,lastClickAtUtc," +
-		"domain,forward\n"
+		"domain,forward,locked\n"
 	for _, test := range []struct {
 		name    string
 		format  transfer.Format
@@ -102,7 +102,7 @@ func TestWrite(t *testing.T) {
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
-				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":null,"forward":[]}` + "\n"},
+				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":null,"forward":[],"locked":false}` + "\n"},
 		{"everything", transfer.NDJSON, []transfer.Record{shared},
 			`{"alias":"-Spring_26","shortUrl":"https://s.example.com/to/-Spring_26",` +
 				`"longUrl":"https://example.com/a?b=%41,c;d#ü",` +
@@ -112,31 +112,31 @@ func TestWrite(t *testing.T) {
 				`"title":"+1 \"quoted\", 雪; 'x'",` +
 				`"tags":["-news","a,b","say \"hi\""," edge ","","plain words","'"],` +
 				`"owner":"=ann@example.com","clicks":1099511627776,"bots":3,` +
-				`"lastClickAtUtc":"2026-01-31T14:00:00Z","domain":null,"forward":[]}` + "\n"},
+				`"lastClickAtUtc":"2026-01-31T14:00:00Z","domain":null,"forward":[],"locked":true}` + "\n"},
 		{"a domain, and a spelling", transfer.NDJSON, []transfer.Record{spelled},
 			`{"alias":"Docs","shortUrl":"https://go.example/Docs",` +
 				`"longUrl":"http://example.com","createdAtUtc":null,"expiresAtUtc":null,` +
 				`"updatedAtUtc":null,"statusCode":302,"disabled":false,"shared":false,` +
 				`"deletedAtUtc":null,"title":null,"tags":[],"owner":null,` +
 				`"clicks":0,"bots":0,"lastClickAtUtc":null,"domain":"go.example",` +
-				`"forward":["query","path"]}` + "\n"},
+				`"forward":["query","path"],"locked":false}` + "\n"},
 		{"empty fields", transfer.CSV, []transfer.Record{least},
 			names + "a,https://s.example.com/to/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,,\n"},
+				"302,false,false,,,,,0,0,,,,false\n"},
 		{"domains, and a spelling", transfer.CSV, []transfer.Record{spelled, retired, dash},
 			names + "Docs,https://go.example/Docs,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,go.example,\"query,path\"\n" +
+				"302,false,false,,,,,0,0,,go.example,\"query,path\",false\n" +
 				"a,https://old.example:8080/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,old.example:8080,path\n" +
+				"302,false,false,,,,,0,0,,old.example:8080,path,false\n" +
 				"a,https://-x.example/a,http://example.com,,,," +
-				"302,false,false,,,,,0,0,,'-x.example,\n"},
+				"302,false,false,,,,,0,0,,'-x.example,,false\n"},
 		{"no formulas", transfer.CSV, []transfer.Record{shared},
 			names + `'-Spring_26,https://s.example.com/to/-Spring_26,` +
 				`"https://example.com/a?b=%41,c;d#ü",2026-01-31T12:00:00Z,2027-01-31T12:00:00Z,` +
 				`2026-01-31T13:00:00Z,301,true,true,2026-01-31T12:00:00Z,` +
 				`"'+1 ""quoted"", 雪; 'x'",` +
 				`"'-news,""a,b"",""say """"hi"""""","" edge "","""",plain words,'",` +
-				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z,,` + "\n"},
+				`'=ann@example.com,1099511627776,3,2026-01-31T14:00:00Z,,,true` + "\n"},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
 			if got := write(t, test.format, test.records...); got != test.want {
@@ -246,6 +246,7 @@ func FuzzRoundTrip(f *testing.F) {
 				ExpiresAt:  moment(at / 2),
 				UpdatedAt:  moment(at / 3),
 				Disabled:   n%2 == 0,
+				Locked:     n%3 == 0,
 				StatusCode: 307,
 				Forward:    link.Forward(forward) & (link.ForwardQuery | link.ForwardPath),
 			},

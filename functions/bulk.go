@@ -47,7 +47,7 @@ func (s *service) bulk(
 	for i, request := range body.Links {
 		var l link.Link
 		var created bool
-		wish, err := s.parseWish(request)
+		wish, err := s.parseWish(request, who)
 		switch {
 		case err != nil:
 		case ctx.Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"tiney/access"
+	"tiney/link"
 )
 
 // callerFunc is a handlerFunc that depends on the caller.
@@ -128,6 +129,22 @@ func needOwner(who access.Caller) error {
 		return ownerNeededProblem
 	}
 	return noCredentialsProblem
+}
+
+// ownerFor returns the owner that a request names, or the caller if it names none. Callers may name
+// themselves and their groups, and an admin may name anybody.
+func ownerFor(who access.Caller, named *string) (string, error) {
+	switch {
+	case named == nil:
+		return who.Owner, nil
+	case who.Owner == "":
+		return "", needOwner(who)
+	case who.Is(*named):
+		return *named, nil
+	case !who.Admin:
+		return "", foreignOwnerProblem
+	}
+	return *named, link.CheckOwner(*named)
 }
 
 // me handles GET /api/me: who the caller is.

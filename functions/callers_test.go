@@ -127,6 +127,7 @@ var apiRoutes = map[string]string{
 	"DELETE /api/links/abcdef":          "holders",
 	"POST /api/links/abcdef/restore":    "holders",
 	"GET /api/links/abcdef/stats":       "holders",
+	"GET /api/links/abcdef/history":     "owners",
 	"GET /api/stats/links":              "owners",
 	"GET /api/stats/clicks":             "owners",
 	"GET /api/stats/top":                "owners",

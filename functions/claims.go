@@ -14,6 +14,7 @@ import (
 const maxClaims = 100
 
 type claimRequest struct {
+	Owner  *string `json:"owner"` // of all the links
 	Claims []struct {
 		Alias      string  `json:"alias"`
 		Domain     *string `json:"domain"`
@@ -48,6 +49,10 @@ func (s *service) claim(
 	if len(body.Claims) == 0 || len(body.Claims) > maxClaims {
 		return fieldProblem("claims", fmt.Sprintf("There must be 1 to %d claims.", maxClaims))
 	}
+	owner, err := ownerFor(who, body.Owner)
+	if err != nil {
+		return err
+	}
 	type claimed struct {
 		Alias  string      `json:"alias"`
 		Domain string      `json:"domain"`
@@ -74,7 +79,7 @@ func (s *service) claim(
 	errs, err := s.Links.EditAll(ctx, aliases, func(i int, l link.Link) (link.Link, error) {
 		c, result := body.Claims[of[i]], &results[of[i]].Result
 		switch state := l.State(now); {
-		case l.Owner == who.Owner:
+		case l.Owner == owner, who.Is(l.Owner):
 			*result = claimYours
 		case l.Owner != "" || !holds(access.Hash(c.Token), l):
 			*result = claimInvalid
@@ -82,7 +87,7 @@ func (s *service) claim(
 			*result = claimGone
 		default:
 			*result = claimDone
-			return l.Claimed(actor(who, l), who.Owner, c.KeepExpiry, now), nil
+			return l.Claimed(actor(who, l), owner, c.KeepExpiry, now), nil
 		}
 		return l, errNotClaimed
 	})

@@ -44,11 +44,11 @@ func (s *service) editLink(
 	if err != nil {
 		return err
 	}
+	if _, err := ownerFor(who, patch.Owner); err != nil {
+		return err
+	}
 	now := s.Now()
 	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		if patch.Owner != nil && !who.Admin && !who.Is(*patch.Owner) {
-			return l, giveAwayProblem
-		}
 		return s.Rules.Edit(l, patch, actor(who, l), now)
 	})
 	if err != nil {

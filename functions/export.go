@@ -34,13 +34,10 @@ func (s *service) export(
 		query.wrong("for",
 			"for may be spreadsheet, and only with format=csv. Leave it out otherwise.")
 	}
-	owner := query.text("owner")
-	all := owner == allOwners
-	if owner != "" && !all {
-		query.wrong("owner",
-			"owner may be "+allOwners+", for the links of all owners. Leave it out for your own.")
-	}
-	f := filter{owner: who.Owner, state: "export"} // an owner may be named allOwners
+	owner, err := query.owner(who)
+	named := query.Get("owner")
+	all := named == allOwners
+	f := filter{owner: owner, state: "export"} // an owner may be named allOwners
 	if all {
 		f = filter{state: "export of all"}
 	}
@@ -54,6 +51,8 @@ func (s *service) export(
 	switch {
 	case all && !who.Admin:
 		return adminNeededProblem
+	case err != nil:
+		return err
 	case query.problem != nil:
 		return query.problem
 	}
@@ -73,8 +72,8 @@ func (s *service) export(
 	w.Header().Set("Content-Disposition", `attachment; filename="links.`+format+`"`)
 	if next != "" {
 		query := url.Values{"format": {format}, "cursor": {f.cursor(next)}}
-		if all {
-			query.Set("owner", allOwners)
+		if named != "" {
+			query.Set("owner", named)
 		}
 		if use != "" {
 			query.Set("for", use)

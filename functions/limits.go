@@ -74,7 +74,7 @@ func (l *limits) guess(r *http.Request, lookUp func() error) error {
 // the owner has asked about too many; then the response must not tell whether the alias is free. A
 // free alias gets the same problem, because otherwise a refusal would tell that the alias is taken.
 func (l *limits) probe(who access.Caller, there *link.Link) error {
-	if who.Admin || there != nil && there.Owner == who.Owner {
+	if who.Admin || there != nil && who.Is(there.Owner) {
 		return nil
 	}
 	client := access.Client{Owner: who.Owner}

@@ -58,13 +58,13 @@ func TestALink(t *testing.T) {
 			`"longUrl":"https://example.com/ann","createdAtUtc":"` + created + `",` +
 			`"expiresAtUtc":"` + ends +
 			`","updatedAtUtc":null,"statusCode":301,"forward":[],"disabled":false,"shared":false,` +
-			`"deletedAtUtc":null,"title":"Ann's <title>","tags":["b","a"],"owner":"ann"}`},
+			`"locked":false,"deletedAtUtc":null,"title":"Ann's <title>","tags":["b","a"],"owner":"ann"}`},
 		{token, "nobodys", `{"alias":"nobodys","domain":"tiney.to",` +
 			`"shortUrl":"https://tiney.to/nobodys",` +
 			`"longUrl":"https://example.com/nobody","createdAtUtc":"` + created + `",` +
 			`"expiresAtUtc":"` + ends +
 			`","updatedAtUtc":null,"statusCode":302,"forward":[],"disabled":false,"shared":false,` +
-			`"deletedAtUtc":null,"title":null,"tags":[],"owner":null}`},
+			`"locked":false,"deletedAtUtc":null,"title":null,"tags":[],"owner":null}`},
 	} {
 		w := r.as(test.who, "GET", "/api/links/"+test.alias, "")
 		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != test.want ||
@@ -116,7 +116,10 @@ func TestPermissions(t *testing.T) {
 			}
 			target := "/api/links/" + test.alias
 			if method == "POST" {
-				r.as("admin", "DELETE", target, "")
+				if l, err := r.fake.Read(t.Context(), link.Name(test.alias)); err == nil {
+					l.DeletedAt = r.clock.Now() // not by an admin, who takes links down
+					r.fake.Put(l)
+				}
 				target += "/restore"
 			}
 			edits := r.metrics.LinkEdited.Value()
@@ -223,7 +226,8 @@ func TestPatchesThatAreRefused(t *testing.T) {
 		"not JSON":        {`{`, 400, "body", ""},
 		"unknown field":   {`{"name":"x"}`, 400, "body", "name"},
 		"alias":           {`{"alias":"x"}`, 400, "body", "alias"},
-		"owner":           {`{"owner":"bob"}`, 400, "body", "owner"},
+		"owner":           {`{"owner":"bob"}`, 403, "forbidden", "owner"},
+		"owner null":      {`{"owner":null}`, 400, "body", "owner"},
 		"twice":           {`{"title":"x","title":"y"}`, 400, "body", "title"},
 		"no URL":          {`{"longUrl":null}`, 400, "long-url", "longUrl"},
 		"a bad URL":       {`{"longUrl":"https://TINEY.to/"}`, 400, "long-url", "longUrl"},
@@ -312,6 +316,10 @@ func TestSharedLinks(t *testing.T) {
 	if w := r.as("admin", "DELETE", "/api/links/nobodys", ""); w.Code != 204 {
 		t.Errorf("an admin: got %d %s", w.Code, w.Body)
 	}
+	// That the admin took it down says more than that others were given it.
+	wantProblem(t, r.as("ann", "PATCH", "/api/links/anns", `{"disabled":false}`), 403, "link-locked",
+		"")
+	wantProblem(t, r.as("ann", "DELETE", "/api/links/anns", ""), 403, "link-locked", "")
 }
 
 // The first other caller that gets a link makes it shared. Its maker, with the claim token, does

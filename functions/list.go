@@ -32,14 +32,12 @@ func (s *service) listLinks(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
 	query := parametersOf(r)
-	f := filter{owner: query.text("owner"), q: query.text("q"), tag: query.text("tag")}
+	owner, err := query.owner(who)
+	f := filter{owner: owner, q: query.text("q"), tag: query.text("tag")}
 	f.domain = s.domainFilter(&query)
 	if query.Has("state") {
 		f.state = query.oneOf("state", "live",
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
-	}
-	if f.owner == "" {
-		f.owner = who.Owner
 	}
 	limit := query.integer("limit", 50, 1, 100)
 	withClicks := query.oneOf("clicks", "false", "true") == "true"
@@ -48,14 +46,13 @@ func (s *service) listLinks(
 		query.wrong("cursor", wrongCursor)
 	}
 	switch {
-	case f.owner != who.Owner && !who.Admin:
-		return link.ErrForbidden
+	case err != nil:
+		return err
 	case query.problem != nil:
 		return query.problem
 	}
 	var found []link.Link
 	var next string
-	var err error
 	if a, ok := s.Rules.NameOf(f.q); ok {
 		found, err = s.listAlias(ctx, a, f)
 	} else {

@@ -86,8 +86,10 @@ func TestList(t *testing.T) {
 	if got, _ := r.list("admin", nil); got != nil {
 		t.Errorf("an admin has %v", got)
 	}
-	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob", ""), 403, "forbidden", "")
-	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob&limit=x", ""), 403, "forbidden", "")
+	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob", ""), 403, "forbidden",
+		"owner")
+	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob&limit=x", ""), 403, "forbidden",
+		"owner")
 	if got := strings.TrimSpace(r.as("eve", "GET", "/api/links",
 		"").Body.String()); got != `{"items":[],"nextCursor":null}` {
 		t.Errorf("an empty list is %s", got)

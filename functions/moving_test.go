@@ -264,7 +264,7 @@ func TestExport(t *testing.T) {
 		`"longUrl":"https://example.com/ü","createdAtUtc":%q,"expiresAtUtc":null,`+
 		`"updatedAtUtc":null,"statusCode":307,"disabled":true,"shared":false,`+
 		`"deletedAtUtc":null,"title":"=1+1","tags":["a"],"owner":"ann","clicks":5,"bots":2,`+
-		`"lastClickAtUtc":%[1]q,"domain":null,"forward":[]}`, at)
+		`"lastClickAtUtc":%[1]q,"domain":null,"forward":[],"locked":false}`, at)
 	lines, pages := r.exported("ann", "/api/export?format=ndjson")
 	if pages != 1 || len(lines) != 2 || strings.TrimSpace(lines[0]) != want ||
 		!strings.Contains(lines[1], `"ended"`) {
@@ -396,7 +396,7 @@ func TestExportIsRefused(t *testing.T) {
 		"for something else":     {"ann", "?format=csv&for=pandas", 400, "parameter", "for"},
 		"for nothing":            {"ann", "?format=csv&for=", 400, "parameter", "for"},
 		"JSON for a spreadsheet": {"ann", "?for=spreadsheet", 400, "parameter", "for"},
-		"another owner":          {"admin", "?owner=ann", 400, "parameter", "owner"},
+		"another owner":          {"ann", "?owner=bob", 403, "forbidden", "owner"},
 		"a made-up cursor":       {"ann", "?cursor=abcdefghijklmnop", 400, "parameter", "cursor"},
 		"no cursor at all":       {"ann", "?cursor=%00", 400, "parameter", "cursor"},
 		"another's cursor":       {"ann", "?cursor=" + star, 400, "parameter", "cursor"},

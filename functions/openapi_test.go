@@ -148,14 +148,14 @@ func FuzzOpenAPI(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := newRig(t, withDomains)
+		r := newRig(t, withDomains, withGroups)
 		token := someLinks(t, r)
 		known := map[string][]string{"alias": {"anns", "bobs", "nobodys", "tokenless", "claimed",
 			"anns@Tiney.To", "anns@go.example"},
 			"domain":   {"tiney.to", "go.example", "old.example"},
 			"If-Match": {"*"}, "claimToken": {token},
 			"longUrl": {"https://example.com/ann", "https://example.com/nobody"},
-			"owner":   {"ann", "bob", "*"},
+			"owner":   {"ann", "bob", "crew", "*"},
 			// bodies of an import
 			"body": {`{"alias":"imported","longUrl":"https://example.com/"}`,
 				"alias,longUrl\nanns,https://example.com/ann\nother,x\n"}}

@@ -62,9 +62,9 @@ var (
 	damagedProblem = newProblem(http.StatusGone, "link-damaged", "This link is damaged",
 		"There is a short link at this address, but its record is damaged. Ask whoever gave it "+
 			"to you for the address that it led to.")
-	targetDisabledProblem = newProblem(http.StatusForbidden, "target-disabled",
-		"This URL's link is disabled",
-		"The link of this URL has been disabled by the people who run this service, so it gets "+
+	barredProblem = newProblem(http.StatusForbidden, "target-disabled",
+		"This URL's link was taken down",
+		"The link of this URL has been taken down by the people who run this service, so it gets "+
 			"no new one.")
 	targetBlockedProblem = newProblem(http.StatusForbidden, "target-blocked",
 		"This website is blocked",
@@ -72,8 +72,8 @@ var (
 			"lead there.").about("longUrl")
 	lockedProblem = newProblem(http.StatusForbidden, "link-locked", "This link was taken down",
 		"The people who run this service have taken this link down, so only they can change it.")
-	giveAwayProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
-		"A link can go to you and to groups that you belong to. An admin can give it to anybody.").
+	foreignOwnerProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
+		"Name yourself or a group that you belong to. Only an admin can name somebody else.").
 		about("owner")
 	ownDisabledProblem = newProblem(http.StatusForbidden, "target-disabled",
 		"This URL's link is disabled",
@@ -182,7 +182,7 @@ var problems = []struct {
 	{link.ErrBlocked, targetBlockedProblem},
 	{link.ErrNotBlocked, notBlockedProblem},
 	{link.ErrDisabled, ownDisabledProblem},
-	{link.ErrBarred, targetDisabledProblem},
+	{link.ErrBarred, barredProblem},
 	{link.ErrLocked, lockedProblem},
 	{link.ErrForbidden, forbiddenProblem},
 	{link.ErrConflict, conflictProblem},

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -8,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"tiney/access"
 	"tiney/clicks"
+	"tiney/link"
 )
 
 // parameters are the parameters of a query. problem is about the first that is wrong.
@@ -55,6 +58,21 @@ func (p *parameters) text(name string) string {
 		p.wrong(name, name+" may be given once.")
 	}
 	return p.Get(name)
+}
+
+// owner returns the owner that a query names, or the caller. See ownerFor.
+func (p *parameters) owner(who access.Caller) (string, error) {
+	text := p.text("owner")
+	if text == "" {
+		return who.Owner, nil
+	}
+	owner, err := ownerFor(who, &text)
+	var invalid *link.InvalidError
+	if errors.As(err, &invalid) {
+		p.wrong("owner", invalid.Detail)
+		err = nil
+	}
+	return owner, err
 }
 
 func (p *parameters) integer(name string, byDefault, low, high int) int {

@@ -20,6 +20,7 @@ type shortenRequest struct {
 	Forward    forwarded  `json:"forward"`
 	Title      string     `json:"title"`
 	Tags       []string   `json:"tags"`
+	Owner      *string    `json:"owner"`
 }
 
 // summary is what everyone may see of a link. A time is null if the link has none.
@@ -84,7 +85,7 @@ func (s *service) shorten(
 	if err != nil {
 		return err
 	}
-	wish, err := s.parseWish(body)
+	wish, err := s.parseWish(body, who)
 	if err != nil {
 		return err
 	}
@@ -115,12 +116,11 @@ func (s *service) create(ctx context.Context, wish link.Wish, who access.Caller)
 			return l, false, "", err
 		}
 	}
-	wish.Owner = who.Owner
 	want, err := s.Rules.New(wish, s.Now())
 	if err != nil {
 		return l, false, "", err
 	}
-	if who.Owner == "" {
+	if wish.Owner == "" {
 		if token, err = access.NewClaimToken(s.Random); err != nil {
 			return l, false, "", err
 		}
@@ -151,8 +151,8 @@ func (s *service) domain(given *string) (link.Domain, error) {
 	return d, nil
 }
 
-// parseWish decodes a request to shorten.
-func (s *service) parseWish(body []byte) (link.Wish, error) {
+// parseWish decodes a caller's request to shorten.
+func (s *service) parseWish(body []byte, who access.Caller) (link.Wish, error) {
 	request, err := decode[shortenRequest](body)
 	switch {
 	case errors.Is(err, notObjectProblem):
@@ -166,7 +166,12 @@ func (s *service) parseWish(body []byte) (link.Wish, error) {
 	if err != nil {
 		return link.Wish{}, err
 	}
+	owner, err := ownerFor(who, request.Owner)
+	if err != nil {
+		return link.Wish{}, err
+	}
 	return link.Wish{
+		Owner:      owner,
 		LongURL:    request.LongURL,
 		Domain:     d,
 		Alias:      request.Alias,

@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -96,7 +95,7 @@ func (s *service) linksStats(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
 	query := parametersOf(r)
-	owner := cmp.Or(query.text("owner"), who.Owner)
+	owner, err := query.owner(who)
 	tag, d := query.text("tag"), s.domainFilter(&query)
 	from, to := s.days(&query)
 	hourly := query.oneOf("interval", "day", "hour") == "hour"
@@ -105,8 +104,8 @@ func (s *service) linksStats(
 		query.wrong("interval", "interval must be day if there is a tag or a domain.")
 	}
 	switch {
-	case owner != who.Owner && !who.Admin:
-		return link.ErrForbidden
+	case err != nil:
+		return err
 	case query.problem != nil:
 		return query.problem
 	}
@@ -309,11 +308,17 @@ func (s *service) topLinks(
 		string(clicks.LastDay), string(clicks.LastWeek), string(clicks.LastMonth))
 	limit := query.integer("limit", 10, 1, 100)
 	d := s.domainFilter(&query)
-	if query.problem != nil {
+	owner, err := query.owner(who)
+	if query.Get("owner") == "" {
+		owner = managedOwner(who)
+	}
+	switch {
+	case err != nil:
+		return err
+	case query.problem != nil:
 		return query.problem
 	}
-	links, counts, asOf, err := s.Statistics.Top(ctx, managedOwner(who), d, clicks.Window(window),
-		limit)
+	links, counts, asOf, err := s.Statistics.Top(ctx, owner, d, clicks.Window(window), limit)
 	switch {
 	case errors.Is(err, clicks.ErrComputing):
 		return computingProblem

@@ -333,7 +333,7 @@ func TestStatsOfAnOwner(t *testing.T) {
 		t.Errorf("by default: got %d %s", w.Code, w.Body)
 	}
 	wantProblem(t, r.as("ann", "GET", "/api/stats/links?owner=bob&from=x", ""), 403, "forbidden",
-		"")
+		"owner")
 	for query, field := range map[string]string{"from=x": "from", "to=x": "to",
 		"interval=week": "interval", "owner=ann&owner=ann": "owner", "tag=a&tag=b": "tag",
 		"tag=a&interval=hour": "interval"} {
@@ -390,7 +390,7 @@ func TestStatsOfATag(t *testing.T) {
 	if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want(0) {
 		t.Errorf("a tag that no link has: got %d %s", w.Code, got)
 	}
-	wantProblem(t, r.as("bob", "GET", path+"&owner=ann", ""), 403, "forbidden", "")
+	wantProblem(t, r.as("bob", "GET", path+"&owner=ann", ""), 403, "forbidden", "owner")
 
 	// More than 1,000 newer links fill the first page of the list. 100 links are not too many.
 	for i := range 1100 {

@@ -56,7 +56,8 @@ type Editor interface {
 	// repeat.
 	//
 	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrBarred for one
-	// of which an admin has taken down a link of the owner, link.ErrNotFound, link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
+	// of which an admin has taken down a link of the owner, link.ErrNotFound, link.ErrConflict,
+	// link.ErrDamaged, link.ErrUnavailable.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
 	// EditAll edits several links; change gets the index of the alias. Edits of the same alias keep

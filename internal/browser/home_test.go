@@ -205,7 +205,7 @@ func TestProblems(t *testing.T) {
 	}
 	p.Fill("#url", "https://example.com/off")
 	p.Press(kb.Enter)
-	wrong("url", "has been disabled by the people who run this service")
+	wrong("url", "has been taken down by the people who run this service")
 	if got := p.Text("#result"); got != "" {
 		t.Errorf("beside the error is %q", got)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tiney/access"
-	"tiney/link"
 )
 
 type keyRequest struct {
@@ -41,12 +40,9 @@ func (s *service) createKey(
 	if err != nil {
 		return err
 	}
-	owner := who.Owner
-	if body.Owner != nil {
-		owner = *body.Owner
-	}
-	if !who.Is(owner) && !who.Admin {
-		return link.ErrForbidden
+	owner, err := ownerFor(who, body.Owner)
+	if err != nil {
+		return err
 	}
 	secret, k, err := access.MakeKey(s.Random, who, owner, body.Name, body.ExpiresAt, s.Now())
 	var invalid *access.InvalidKeyError

@@ -171,7 +171,7 @@ func TestKeysOfGroups(t *testing.T) {
 	_, third := made("admin", `{"name":"3","owner":"`+ops+`"}`)
 	for _, owner := range []string{ops, "ann", ""} {
 		wantProblem(t, r.as("cleo", "POST", "/api/keys", `{"name":"x","owner":"`+owner+`"}`), 403,
-			"forbidden", "")
+			"forbidden", "owner")
 	}
 
 	// The newest is first, whoever's it is. The rig's own keys have no time and no maker.
@@ -205,7 +205,7 @@ func TestKeysOfGroups(t *testing.T) {
 	wantListed("ann", second)
 	wantProblem(t, r.as("ann", "DELETE", "/api/keys/"+id, ""), 403, "forbidden", "")
 	wantProblem(t, r.as("ann", "POST", "/api/keys", `{"name":"x","owner":"`+ops+`"}`), 403,
-		"forbidden", "")
+		"forbidden", "owner")
 	if w := r.as(key, "GET", "/api/me", ""); w.Code != 200 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -246,9 +246,9 @@ func TestKeysThatAreRefused(t *testing.T) {
 			"name"},
 		"name of two lines":    {"ann", `{"name":"a\nb"}`, 400, "body", "name"},
 		"name a number":        {"ann", `{"name":7}`, 400, "body", "name"},
-		"somebody else":        {"ann", `{"name":"x","owner":"bob"}`, 403, "forbidden", ""},
-		"nobody":               {"ann", `{"name":"x","owner":""}`, 403, "forbidden", ""},
-		"the admin, by owner":  {"ann", `{"name":"x","owner":"admin"}`, 403, "forbidden", ""},
+		"somebody else":        {"ann", `{"name":"x","owner":"bob"}`, 403, "forbidden", "owner"},
+		"nobody":               {"ann", `{"name":"x","owner":""}`, 403, "forbidden", "owner"},
+		"the admin, by owner":  {"ann", `{"name":"x","owner":"admin"}`, 403, "forbidden", "owner"},
 		"an admin, no owner":   {"admin", `{"name":"x"}`, 400, "body", "owner"},
 		"an admin, null owner": {"admin", `{"name":"x","owner":null}`, 400, "body", "owner"},
 		"an admin, itself":     {"admin", `{"name":"x","owner":"admin"}`, 400, "body", "owner"},

@@ -1,10 +1,8 @@
 package functions_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -16,21 +14,9 @@ import (
 	"tiney/link"
 )
 
-// grouped says which groups callers belong to, by owner.
-type grouped struct {
-	functions.Callers
-	groups map[string][]string
-}
-
-func (g grouped) Caller(ctx context.Context, h http.Header) (access.Caller, error) {
-	who, err := g.Callers.Caller(ctx, h)
-	who.Groups = g.groups[who.Owner]
-	return who, err
-}
-
 // withGroups makes ann and cleo members of crew, and the admin one of ops.
 func withGroups(c *functions.Config) {
-	c.Callers = grouped{c.Callers, map[string][]string{
+	c.Callers = memberships{c.Callers, map[string][]string{
 		"ann": {"crew"}, "cleo": {"crew"}, "admin": {"ops"}}}
 }
 

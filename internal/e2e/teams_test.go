@@ -1,8 +1,14 @@
 package e2e
 
 import (
+	"net/url"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tiney/internal/oidcprovider"
 )
 
 // teams is a walk through the transfer of links, their history, and what admins take down. Ada and
@@ -113,4 +119,53 @@ func TestTeams(t *testing.T) {
 		}
 	}
 	s.WantNothing()
+}
+
+// Members of a group hand links to it and take them back. Their processes share the tables alone.
+func TestLinksOfGroups(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := oidcprovider.Start(t, oidcprovider.Options{})
+	settings := []string{"OIDC_ISSUER=" + p.Issuer(), "OIDC_CLIENT_ID=" + oidcprovider.ClientID,
+		"OIDC_GROUPS_CLAIM=groups"}
+	one := s.standalone(emulator.ConnectionString(), settings...).url
+	two := s.hosted(false, emulator.ConnectionString(), settings...).URL()
+	member := func(base, user string, groups ...string) caller {
+		return caller{t, base, p.SignInWith(t, user, jwt.MapClaims{"groups": groups})}
+	}
+	ann, bob, eve := member(one, "ann", "Büro & Co"), member(two, "bob", "Büro & Co"),
+		member(two, "eve", "others")
+	host := strings.TrimPrefix(p.Issuer(), "http://")
+	group := host + "|group|Büro & Co"
+	ann.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/1","alias":"one"}`)
+	ann.must(201, "POST", "/api/shorten",
+		`{"longUrl":"https://example.com/2","alias":"two","owner":"`+group+`"}`)
+	ann.must(200, "PATCH", "/api/links/one", `{"owner":"`+group+`"}`)
+	query := "?owner=" + url.QueryEscape(group)
+	if got := bob.must(200, "GET", "/api/links"+query, "")["items"]; !matches(got,
+		[]any{map[string]any{"alias": "two"}, map[string]any{"alias": "one"}}) && !matches(got,
+		[]any{map[string]any{"alias": "one"}, map[string]any{"alias": "two"}}) {
+		t.Errorf("the group has %v", got)
+	}
+	if got := bob.send("GET", "/api/export"+query, ""); got.Status != 200 ||
+		strings.Count(got.Body, "\n") != 2 {
+		t.Errorf("its export: %+v", got)
+	}
+	for _, target := range []string{"/api/links" + query, "/api/export" + query,
+		"/api/links/one/history", "/api/links/two"} {
+		if got := eve.send("GET", target, ""); got.Status != 403 {
+			t.Errorf("%s for somebody else: %+v", target, got)
+		}
+	}
+	bob.must(200, "PATCH", "/api/links/one", `{"owner":"`+host+`|bob","title":"One"}`)
+	if got := ann.send("GET", "/api/links/one", ""); got.Status != 403 {
+		t.Errorf("what Bob has taken is still hers: %+v", got)
+	}
+	if got := bob.must(200, "GET", "/api/links/one/history", "")["items"]; !matches(got, []any{
+		map[string]any{"by": host + "|bob", "what": "transferred",
+			"before": map[string]any{"owner": group}},
+		map[string]any{"by": host + "|ann", "what": "transferred",
+			"before": map[string]any{"owner": host + "|ann"}}}) {
+		t.Errorf("its history: %v", got)
+	}
 }

@@ -21,8 +21,8 @@ type Patch struct {
 // Edit returns the link as it is after a patch at now. Only admins may change where a shared link
 // leads and what it forwards, disable or enable it, or make it end earlier. Nobody else changes a
 // link that an admin has taken down. An admin who disables somebody else's link takes it down, and
-// one who enables a link ends that. An edit that changes nothing returns the link as it was. Errors:
-// *InvalidError, ErrLocked, ErrDeleted, ErrShared.
+// one who enables a link ends that. An edit that changes nothing returns the link as it was.
+// Errors: *InvalidError, ErrLocked, ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	switch {
 	case l.Locked && !by.Admin:

@@ -45,7 +45,8 @@ type History []Change
 
 const (
 	maxChanges = 50
-	// maxHistory is the length of the JSON in UTF-16 code units. A property of a table holds 32,768.
+	// maxHistory is the length of the JSON in UTF-16 code units. A property of a table holds
+	// 32,768.
 	maxHistory = 30_000
 )
 

@@ -37,6 +37,9 @@ func TestHistory(t *testing.T) {
 	step(r.Edit(l, link.Patch{}, ann, now))
 	step(r.Edit(l, link.Patch{LongURL: ptr("https://example.com/2"), Owner: ptr("a|group|b"),
 		Forward: &[]string{"query"}, Disabled: ptr(true)}, link.Actor{By: "root", Admin: true}, now))
+	if l.ClaimHash != "" || !l.Shared || l.ExpiresAt != (time.Time{}) {
+		t.Errorf("transferred, and now %+v", l)
+	}
 	step(l.Deleted(link.Actor{By: "root", Admin: true}, now))
 	step(l.Restored(link.Actor{By: "root", Admin: true}, time.Hour, now))
 	l.Owner, l.History = "", l.History[:3]

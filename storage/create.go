@@ -166,8 +166,8 @@ var (
 )
 
 // live returns the link that the index row names, if it is a live link of the wanted URL and owner.
-// errStale: it is not. link.ErrDisabled, link.ErrBarred: see link.Link.Bars. errMoved: the caller has
-// to read the row again.
+// errStale: it is not. link.ErrDisabled, link.ErrBarred: see link.Link.Bars. errMoved: the caller
+// has to read the row again.
 func (c *creation) live(ctx context.Context, seen indexRow) (link.Link, error) {
 	a, ok := link.ParseName(seen.alias)
 	if !ok {

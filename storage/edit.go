@@ -21,11 +21,11 @@ const (
 	editConcurrency = 16
 )
 
-// Edit changes a link. It reads the link, with its history, calls change, which returns what the link is to become,
-// and writes that if the link is still as it was read. Otherwise it begins again, a few times,
-// unless once is set. If change returns an error, Edit writes nothing and returns that error. If
-// change returns the link as it was, Edit writes nothing either. Edit may call change more than
-// once, so change must have no other effect.
+// Edit changes a link. It reads the link, with its history, calls change, which returns what the
+// link is to become, and writes that if the link is still as it was read. Otherwise it begins
+// again, a few times, unless once is set. If change returns an error, Edit writes nothing and
+// returns that error. If change returns the link as it was, Edit writes nothing either. Edit may
+// call change more than once, so change must have no other effect.
 //
 // When Edit returns without an error, the change is durable, and every process knows of it within
 // 15 seconds. Edit takes at most Timeout, and a second more to repair if the process was stopped
@@ -198,8 +198,8 @@ type move struct {
 
 // prepare writes what has to be there before the link is written. If what leads to the link is to
 // change, that is a guard first. The guard stays if anything fails, and by it the reaper puts the
-// index and the lists of owners in order. link.ErrBarred: the link must not get its new URL or owner,
-// or be live again.
+// index and the lists of owners in order. link.ErrBarred: the link must not get its new URL or
+// owner, or be live again.
 func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m move, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""

@@ -138,9 +138,9 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 	return there.Link, created, nil
 }
 
-// insertPermitted is insertChosen, unless an admin has taken down the link of the URL. What is there
-// is met all the same, so that a file can be imported again. A link that was itself taken down leads
-// nowhere: so all links of a service can move to another one.
+// insertPermitted is insertChosen, unless an admin has taken down the link of the URL. What is
+// there is met all the same, so that a file can be imported again. A link that was itself taken
+// down leads nowhere: so all links of a service can move to another one.
 func (c *creation) insertPermitted(ctx context.Context) (there linkRow, err error) {
 	if !c.want.Locked {
 		if err = c.s.permitted(ctx, c.want); err != nil && !errors.Is(err, link.ErrBarred) {

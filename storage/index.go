@@ -14,8 +14,8 @@ import (
 // apply an abandoned try, and after the half minute by which the reaper's clock may be ahead.
 const guardAfter = 2 * time.Minute
 
-// guard inserts an expiry row that makes the reaper look at a link, and at what leads to it as it was
-// and as it is to become, once the writes that follow are over: rows of the index, and those of
+// guard inserts an expiry row that makes the reaper look at a link, and at what leads to it as it
+// was and as it is to become, once the writes that follow are over: rows of the index, and those of
 // owners' lists if the owner changes. The caller deletes the expiry row after these writes, unless
 // one of them may still arrive late.
 func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) {
@@ -43,8 +43,8 @@ func (s *Links) permitted(ctx context.Context, l link.Link) error {
 	return err
 }
 
-// leads reports whether a row of the index leads to a live link of the long URL and owner of a link.
-// link.ErrDisabled, link.ErrBarred: see link.Link.Bars.
+// leads reports whether a row of the index leads to a live link of the long URL and owner of a
+// link. link.ErrDisabled, link.ErrBarred: see link.Link.Bars.
 func (s *Links) leads(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
 	a, ok := link.ParseName(seen.alias)
 	if !ok {
@@ -101,9 +101,9 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 }
 
 // enterIndex makes the index lead to a link, unless it leads to another live link of the same long
-// URL and owner, or to one that bars the URL. If the link was changed meanwhile, the edit that did so
-// may not have seen the row, so enterIndex takes the row back. late: a write may still arrive, or the
-// link was changed, so the guard of the link has to stay.
+// URL and owner, or to one that bars the URL. If the link was changed meanwhile, the edit that did
+// so may not have seen the row, so enterIndex takes the row back. late: a write may still arrive,
+// or the link was changed, so the guard of the link has to stay.
 //
 // The caller must have a guard: a crash before the second look may leave a row that leads to a link
 // of another URL.

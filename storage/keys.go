@@ -313,8 +313,8 @@ func (k *Keys) ofOwners(ctx context.Context, owners []string) (keys []access.Key
 }
 
 // Revoke deletes the key with this id if it belongs to one of owners, or whoever's it is if owners
-// is nil. When it returns no error, this process refuses the key from now on, and every other one within 15
-// seconds. The end of ctx does not cut it short.
+// is nil. When it returns no error, this process refuses the key from now on, and every other one
+// within 15 seconds. The end of ctx does not cut it short.
 //
 // After an error it is safe to repeat. If the key is gone by then, the call succeeds as long as the
 // owner's list has the row of the key, and returns access.ErrUnknownKey afterwards. Errors:

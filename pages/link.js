@@ -2,13 +2,12 @@
 
 import { bare, byId, complete, copy, nameOf, say, time } from "./common.js";
 import { changed } from "./list.js";
-import { act, badge, blame, clear, el, fromField, later, stateOf, toField, wrong } from "./parts.js";
-import { api, domains, me, session } from "./session.js";
+import { act, badge, blame, clear, el, fromField, labels, later, stateOf, toField, words, wrong } from "./parts.js";
+import { api, choosy, domains, groupOf, look, me, ownerText, session, to, whose } from "./session.js";
 
 const form = byId("form");
 const fields = form.elements;
 const forwards = [...form.querySelectorAll("fieldset input")];
-const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", forward: "Appended", disabled: "Disabled", deletedAtUtc: "Deleted" };
 
 let shown = null; // name of the shown link; "": the form for a new one; "*": all links; null: another view
 let link = null; // as the API returned it; null: a new link, or not read yet
@@ -99,13 +98,13 @@ export function showNew(_, query) {
   shown = "";
   link = null;
   base = blank;
-  hide("link-card", "stats", "link-wait");
+  hide("link-card", "stats", "link-wait", "give", "past");
   byId("link-title").textContent = "New link";
   byId("save").textContent = "Make the link";
   byId("form-title").hidden = true;
   openForm();
   const { alias, domain } = Object.fromEntries(query);
-  history.replaceState(null, "", "#/new"); // or else going back would fill it in again
+  history.replaceState(null, "", to("new")); // or else going back would fill it in again
   if (alias) fill({ ...entered(), alias, domain: blank.domain });
   if (domain && domains.some((one) => one.domain === domain)) fill({ ...entered(), domain });
   else if (domain) wrong("form-problem", { title: "No such domain", detail: `No links of ${domain} are made here.` });
@@ -118,6 +117,7 @@ function openForm() {
   if (!link) for (const field of fields) field.disabled = field.readOnly = false;
   byId("alias-field").hidden = link !== null;
   byId("domain-field").hidden = link !== null || domains.length < 2;
+  byId("form-of").hidden = link !== null || !choosy();
   form.reset(); // clears what fill would leave there: half a date, and half a tag
   fill({ ...base, ...drafts.get(shown) });
   drafts.delete(shown);
@@ -127,7 +127,8 @@ function openForm() {
 export async function showLink(name) {
   shown = name;
   link = null;
-  hide("link-card", "stats", "form");
+  hide("link-card", "stats", "form", "give", "past");
+  byId("give").open = byId("past").open = false;
   byId("link-title").textContent = name;
   byId("form-title").textContent = "Edit";
   byId("form-title").hidden = false;
@@ -140,6 +141,7 @@ export async function showLink(name) {
     if (shown !== name) return;
     shown = name = nameOf(response.body); // the address may spell it in another way
     show(response);
+    if (link.owner !== whose && me.groups.includes(link.owner)) look(link.owner); // the address may come from elsewhere
     base = valuesOf(link);
     openForm();
     byId("stats").hidden = false;
@@ -155,7 +157,7 @@ export async function showLink(name) {
 // showAll shows the statistics of all links together.
 export async function showAll() {
   shown = "*";
-  hide("link-card", "form", "link-wait");
+  hide("link-card", "form", "link-wait", "give", "past");
   byId("link-title").textContent = "All links";
   wrong("link-problem", null);
   byId("stats").hidden = false;
@@ -173,6 +175,7 @@ function show({ headers, body }) {
   const state = stateOf(link);
   const gone = state === "deleted";
   const held = link.shared && !me.admin;
+  const barred = link.locked && !me.admin;
   byId("link-title").textContent = link.title ?? link.alias;
   byId("link-short").textContent = name;
   byId("link-short").href = link.shortUrl;
@@ -181,17 +184,19 @@ function show({ headers, body }) {
   byId("link-about").textContent = [link.createdAtUtc && `Created ${time(link.createdAtUtc)}`,
     link.updatedAtUtc && `edited ${time(link.updatedAtUtc)}`,
     gone ? `deleted ${time(link.deletedAtUtc)}` : link.expiresAtUtc ? `${state === "expired" ? "expired" : "expires"} ${time(link.expiresAtUtc)}` : "never expires",
-    `redirects with ${link.statusCode}`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin && (link.owner ? `owner ${link.owner}` : "without an owner")].filter(Boolean).join(" · ");
+    `redirects with ${link.statusCode}`, link.forward.length && `appends the ${link.forward.join(" and the ")}`, me.admin ? (link.owner ? `owner ${link.owner}` : "without an owner") : choosy() && `owner: ${ownerText(link.owner)}`].filter(Boolean).join(" · ");
   byId("link-tags").replaceChildren(...link.tags.map((tag) => el("span", {}, el("bdi", { textContent: tag }))));
   byId("link-shared").textContent = !link.shared ? "" : held
     ? "Shared: somebody else shortened this URL too and was given this link, so it stays for them. Its long URL stays, and it cannot end earlier, be disabled or be deleted; an admin can do that."
     : "Shared: somebody else shortened this URL too and was given this link. Its owner cannot take it away from them; you, an admin, can.";
+  byId("link-locked").textContent = !link.locked ? "" : barred
+    ? "The people who run this service took this link down; only they can change it."
+    : `Taken down by an admin: its owner can change nothing of it. That ends when you ${[gone && "restore", link.disabled && "enable"].filter(Boolean).join(" and ")} it.`;
   byId("link-copy").hidden = byId("link-preview").hidden = gone;
   byId("link-preview").href = `${link.shortUrl}+`;
   byId("link-disable").textContent = link.disabled ? "Enable" : "Disable";
-  byId("link-disable").hidden = gone || held;
-  byId("link-delete").hidden = gone || held;
-  byId("link-undo").hidden = !gone;
+  byId("link-disable").hidden = byId("link-delete").hidden = gone || held || barred;
+  byId("link-undo").hidden = !gone || barred;
   byId("link-undo").textContent = "Restore";
   const qr = `${pathOf(nameOf(link))}/qr`;
   byId("link-qr").src = qr;
@@ -199,10 +204,83 @@ function show({ headers, body }) {
   Object.assign(byId("link-png"), { href: `${qr}?size=1200&format=png`, download: `${link.alias}.png` });
   byId("link-card").hidden = false;
   fields.longUrl.readOnly = held;
-  for (const field of fields) field.disabled = gone; // typed values stay there
+  for (const field of fields) field.disabled = gone || barred; // typed values stay there
   for (const box of forwards) box.disabled ||= held;
+  byId("give").hidden = !choosy() || gone || barred;
+  offerOwners();
+  byId("past").hidden = false;
+  byId("past-rows").replaceChildren();
+  byId("past-empty").hidden = true;
+  readPast();
   changed(link);
 }
+
+// The history is read when somebody opens it, and again when the link has changed.
+async function readPast() {
+  if (!byId("past").open) return;
+  const of = link;
+  const module = await later(import("./history.js"), "past-problem");
+  if (of !== link || shown === null) return;
+  const fixed = link.deletedAtUtc || !me.admin && (link.shared || link.locked);
+  module?.showHistory(link, pathOf(nameOf(link)), fixed ? null : (longUrl) => patchOrLoad({ longUrl }));
+}
+byId("past").addEventListener("toggle", readPast);
+
+// Transfer: people give links to themselves and to their groups, and admins to anybody.
+const newOwner = () => byId("new-owner");
+if (!me.admin) {
+  newOwner().replaceWith(el("select", { id: "new-owner", name: "owner" }));
+  newOwner().setAttribute("aria-describedby", "new-owner-error");
+}
+
+function offerOwners() {
+  askGive(false);
+  if (me.admin) return;
+  const chosen = newOwner().value;
+  newOwner().replaceChildren(...[me.owner, ...me.groups].filter((owner) => owner !== link.owner)
+    .map((owner) => new Option(owner === me.owner ? "You" : `Group ${groupOf(owner)}`, owner, false, owner === chosen)));
+}
+
+function askGive(is) {
+  byId("give-sure").hidden = !is;
+  byId("give-ask").hidden = is;
+}
+
+const listOf = (owner) => (owner === me.owner ? "your links" : `the links of ${ownerText(owner)}`);
+
+byId("give-form").addEventListener("input", () => {
+  clear(byId("give-form"));
+  askGive(false);
+});
+byId("give-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const owner = newOwner().value.trim();
+  if (!owner || owner === link.owner) return blame(byId("give-form"), { field: "owner", message: owner ? "It is theirs already." : "Name the new owner." });
+  byId("give-says").textContent = `${link.owner ? `It leaves ${listOf(link.owner)}` : "It has no owner"} and goes to ${listOf(owner)}. ${
+    owner === me.owner ? "Only you" : groupOf(owner) ? "Everybody in that group" : "Only they"} can change it then. Its end, clicks and history stay.`;
+  askGive(true);
+  byId("give-go").focus();
+});
+byId("give-not").addEventListener("click", () => {
+  askGive(false);
+  byId("give-ask").focus();
+});
+byId("give-go").addEventListener("click", () => act(byId("give-go"), "give-problem", async () => {
+  const owner = newOwner().value.trim();
+  try {
+    await patchOrLoad({ owner });
+  } catch (problem) {
+    askGive(false);
+    newOwner().focus();
+    if (!problem.field || !blame(byId("give-form"), problem)) throw problem;
+    return;
+  }
+  changed(null); // it is in another list
+  byId("give").open = false;
+  byId("give-form").reset();
+  byId("give").querySelector("summary").focus();
+  say(`Given to ${ownerText(owner)}`);
+}));
 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 
@@ -226,12 +304,11 @@ function rebase(response, values = base) {
   return true;
 }
 
-byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "link-wrong", async () => {
+// patchOrLoad edits the link at once. If it has changed since it was read, it shows it as it is now.
+async function patchOrLoad(body) {
   const name = nameOf(link);
-  const disabled = !link.disabled;
   try {
-    rebase(await patch({ disabled }));
-    say(disabled ? "Disabled: it answers 410 until you enable it" : "Enabled: it redirects again");
+    rebase(await patch(body));
   } catch (problem) {
     if (!conflicting(problem)) throw problem;
     rebase(await get(name));
@@ -239,6 +316,12 @@ byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "
     problem.title = "The link was changed meanwhile";
     throw problem;
   }
+}
+
+byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "link-wrong", async () => {
+  const disabled = !link.disabled;
+  await patchOrLoad({ disabled });
+  say(!disabled ? "Enabled: it redirects again" : link.locked ? "Taken down: only an admin can enable it" : "Disabled: it answers 410 until you enable it");
 }));
 
 byId("link-delete").addEventListener("click", async () => {
@@ -250,7 +333,7 @@ byId("link-delete").addEventListener("click", async () => {
   if (!deleted) return;
   byId("link-undo").textContent = "Undo";
   byId("link-undo").focus();
-  say("Deleted. It can be restored for some days.");
+  say(link.locked ? "Deleted and taken down: only an admin can restore it" : "Deleted. It can be restored for some days.");
 });
 
 byId("link-undo").addEventListener("click", async () => {
@@ -310,7 +393,7 @@ form.addEventListener("submit", async (event) => {
     const sent = entered();
     if (link && !Object.keys(body).length) return say("Nothing has changed");
     try {
-      if (!link) return made(await api("POST", "api/shorten", { body, has: "shortUrl" }), sent);
+      if (!link) return made(await api("POST", "api/shorten", { body: { ...body, owner: whose || undefined }, has: "shortUrl" }), sent);
       const response = await patch(body);
       if (drafts.has(name)) keepDraft(name, differing(drafts.get(name), sent));
       const here = rebase(response, sent);
@@ -347,8 +430,6 @@ function made({ status, body }, sent) {
 // typed.
 function conflict(response) {
   const now = response.body;
-  const words = (name, value) => value === null || value?.length === 0 ? "none" : Array.isArray(value) ? value.join(", ")
-    : value === true ? "yes" : value === false ? "no" : name.endsWith("AtUtc") ? time(value) : String(value);
   const differ = Object.keys(labels).filter((name) => JSON.stringify(link[name]) !== JSON.stringify(now[name]));
   const resolve = (keep) => () => {
     if (keep) {

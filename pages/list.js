@@ -2,7 +2,7 @@
 
 import { bare, byId, call, claimable, copy, isName, keepMade, madeHere, most, nameOf, say } from "./common.js";
 import { act, badge, count, el, filled, number, wrong } from "./parts.js";
-import { api, claimsDeclined, declineClaims, domains, handed, keepHanded, me } from "./session.js";
+import { api, claimsDeclined, declineClaims, domains, handed, keepHanded, look, me, ownerText, to, whose } from "./session.js";
 
 const filters = byId("filters");
 let links = [];
@@ -35,7 +35,6 @@ export function goBack() {
 
 export function showList(_, query) {
   for (const field of filters.elements) field.value = query.get(field.name) ?? "";
-  byId("owner-field").hidden = !me.admin;
   if (loaded !== String(query) || links.length <= 50) load(query); // otherwise more links were asked for, and stay
 }
 
@@ -95,14 +94,14 @@ function show(query) {
   const empty = byId("list-empty");
   empty.hidden = links.length > 0;
   if (links.length) return;
-  if (!String(query)) {
-    empty.replaceChildren(el("p", { textContent: me.admin
+  if (!String(query) || !me.admin && String(query) === String(new URLSearchParams({ owner: whose }))) {
+    empty.replaceChildren(el("p", { textContent: whose ? `No links of ${ownerText(whose)} yet.` : me.admin
       ? "No links of your own yet. Name an owner above to see theirs, or search for a short URL to open anybody's."
       : "No links yet. Yours never expire, unless you want them to." }),
-      el("a", { className: "button primary", href: "#/new", textContent: "New link" }));
+      el("a", { className: "button primary", href: to("new"), textContent: "New link" }));
   } else {
     empty.replaceChildren(el("p", { textContent: cursor ? "None among the newest 5,000 links." : "No link is like that." }),
-      el("a", { className: "button", href: "#/", textContent: "Show all links" }));
+      el("a", { className: "button", href: to(), textContent: "Show all links" }));
     const q = bare(query.get("q") ?? "");
     const at = domains.find(({ baseUrl }) => q.startsWith(`${bare(baseUrl)}/`));
     const name = nameOf(at ? { alias: q.slice(bare(at.baseUrl).length + 1), ...at } : { alias: q, domain: query.get("domain") });
@@ -122,7 +121,7 @@ function row(link) {
   part("state").textContent = badge(link);
   part("title").textContent = part("title").title = link.title ?? "";
   part("long").textContent = part("long").title = link.longUrl;
-  part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: hash(new URLSearchParams({ tag })), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
+  part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: to("", { tag }), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
   showClicks(part("clicks"), nameOf(link));
   part("copy").ariaLabel = `Copy ${name}`;
   part("copy").addEventListener("click", () => copy(link.shortUrl));
@@ -168,26 +167,32 @@ export function changed(link) {
 let typing;
 function filter() {
   clearTimeout(typing);
+  if (byId("list").hidden) return; // somebody has chosen another owner in another view
   const query = current();
   if (hash(query) === (location.hash || "#/")) return;
   history.replaceState(null, "", hash(query)); // so that going back leads to the same filters
+  look(query.get("owner") ?? "");
   byId("link-back").href = hash(query);
   load(query);
 }
-filters.addEventListener("input", (event) => {
-  clearTimeout(typing);
-  typing = setTimeout(filter, event.target.tagName === "SELECT" ? 0 : 250);
-});
+for (const where of [filters, byId("owner-field")]) {
+  where.addEventListener("input", (event) => {
+    clearTimeout(typing);
+    typing = setTimeout(filter, event.target.tagName === "SELECT" ? 0 : 250);
+  });
+}
 filters.addEventListener("submit", (event) => { event.preventDefault(); filter(); });
 byId("list-more").addEventListener("click", () => load(current(), true));
 
-// An admin may look at any owner's links. The field suggests the owners of keys.
-byId("owner").addEventListener("focus", async () => {
-  try {
-    const { body } = await api("GET", "api/keys");
-    byId("known-owners").replaceChildren(...[...new Set(body.items.map((key) => key.owner))].map((owner) => el("option", { value: owner })));
-  } catch { /* an owner can still be typed */ }
-}, { once: true });
+// An admin may name any owner. These fields suggest the owners of keys, and the admin's groups.
+for (const id of ["owner", "key-owner", "new-owner"]) {
+  byId(id).addEventListener("focus", async () => {
+    try {
+      const { body } = await api("GET", "api/keys");
+      byId("known-owners").replaceChildren(...[...new Set([...me.groups, ...body.items.map((key) => key.owner)])].map((owner) => el("option", { value: owner })));
+    } catch { /* an owner can still be typed */ }
+  }, { once: true });
+}
 
 let offered = []; // links that can be taken over
 
@@ -213,7 +218,7 @@ byId("claims-not").addEventListener("click", () => {
 byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "claims-problem", async () => {
   const keepExpiry = byId("claims-keep").checked;
   const claims = offered.map(({ alias, domain, claimToken }) => ({ alias, domain, claimToken, keepExpiry }));
-  const { body } = await api("POST", "api/claims", { body: { claims }, has: "results" });
+  const { body } = await api("POST", "api/claims", { body: { claims, owner: whose || undefined }, has: "results" });
   const results = new Map(body.results.map((one) => [nameOf(one), one.result]));
   // Drop the tokens of links that were taken over, because they are void now, and tokens that are
   // not valid.
@@ -227,7 +232,7 @@ byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "cl
   }));
   const tally = (result) => [...results.values()].filter((r) => r === result).length;
   const yours = tally("claimed") + tally("already yours");
-  const parts = [`${count(yours, "link")} ${yours === 1 ? "is" : "are"} yours now`];
+  const parts = [`${count(yours, "link")} ${whose ? `${yours === 1 ? "belongs" : "belong"} to ${ownerText(whose)}` : `${yours === 1 ? "is" : "are"} yours`} now`];
   if (tally("gone")) parts.push(`${number(tally("gone"))} had ended`);
   if (tally("invalid")) parts.push(`${number(tally("invalid"))} could not be taken over`);
   if (tally("later")) parts.push(`${number(tally("later"))} can be tried again later`);

@@ -37,7 +37,7 @@ var files embed.FS
 
 // assetNames are the files that pages load.
 var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
-	"session.js", "parts.js", "list.js", "stats.js", "link.js", "seldom.js", "manage.js"}
+	"session.js", "parts.js", "list.js", "stats.js", "link.js", "history.js", "seldom.js", "manage.js"}
 
 // Asset is a file that pages load.
 type Asset struct {

@@ -1,6 +1,7 @@
 // Small parts of /manage.
 
-import { busy, byId, isBusy } from "./common.js";
+import { busy, byId, isBusy, time } from "./common.js";
+import { ownerText } from "./session.js";
 
 // el returns a new element with properties and children. It skips children that are null.
 export function el(tag, properties, ...children) {
@@ -21,7 +22,13 @@ export const stateOf = (link) =>
   link.deletedAtUtc ? "deleted" : Date.parse(link.expiresAtUtc) <= Date.now() ? "expired" : link.disabled ? "disabled" : "live";
 
 // badge returns the text for a link's state in a list, which is empty for a live link.
-export const badge = (link) => ({ deleted: "Deleted", expired: "Expired", disabled: "Disabled", live: "" })[stateOf(link)];
+export const badge = (link) => (link.locked ? "Taken down" : { deleted: "Deleted", expired: "Expired", disabled: "Disabled", live: "" }[stateOf(link)]);
+
+// labels are what people call the members of a link, and words what they call a member's value.
+export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
+  locked: "Taken down", owner: "Owner", deletedAtUtc: "Deleted" };
+export const words = (name, value) => (value === null || value?.length === 0 ? name === "expiresAtUtc" ? "never" : "none" : Array.isArray(value) ? value.join(", ")
+  : value === true ? "yes" : value === false ? "no" : name.endsWith("AtUtc") ? time(value) : name === "owner" ? ownerText(value) : String(value));
 
 // toField converts a time in UTC to the local time of a field, and fromField converts it back. An
 // empty field is null.

@@ -2,17 +2,24 @@
 
 import { byId, copy, say, time } from "./common.js";
 import { act, blame, clear, count, el, figures, fromField, wrong } from "./parts.js";
-import { api, me } from "./session.js";
+import { api, groupOf, me, ownerText, whose } from "./session.js";
+
+// sayEnd says when a key ends that is made without an end.
+function sayEnd() {
+  byId("key-end").textContent = groupOf(me.admin ? byId("key-owner").value.trim() : whose || me.owner) ? "in a year, the most for a group's key" : "never";
+}
 
 export async function showKeys() {
+  sayEnd();
   wrong("keys-problem", null);
   byId("keys-empty").hidden = true;
   byId("keys-wait").hidden = !byId("keys-rows").hidden;
   try {
     const { body } = await api("GET", "api/keys", { has: "items" });
-    byId("keys-rows").replaceChildren(...body.items.map(keyRow));
-    byId("keys-rows").hidden = body.items.length === 0;
-    byId("keys-empty").hidden = body.items.length > 0;
+    const items = me.admin ? body.items : body.items.filter((key) => key.owner === (whose || me.owner));
+    byId("keys-rows").replaceChildren(...items.map(keyRow));
+    byId("keys-rows").hidden = items.length === 0;
+    byId("keys-empty").hidden = items.length > 0;
   } catch (problem) {
     wrong("keys-problem", problem, showKeys);
   } finally {
@@ -21,7 +28,7 @@ export async function showKeys() {
 }
 
 function keyRow(key) {
-  const about = [me.admin && key.owner, `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}`,
+  const about = [me.admin && key.owner, `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}${key.createdBy && key.createdBy !== key.owner ? ` by ${ownerText(key.createdBy)}` : ""}`,
     key.lastUsedOn ? `last used on ${key.lastUsedOn} (UTC)` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
   const revoke = el("button", { type: "button", textContent: "Revoke", ariaLabel: `Revoke ${key.name}` });
   const sure = el("button", { type: "button", className: "delete", textContent: "Revoke for good", ariaLabel: `Revoke for good: ${key.name}`, hidden: true });
@@ -47,7 +54,7 @@ function keyRow(key) {
 }
 
 byId("key-new").hidden = byId("block").hidden = false; // forms are hidden until this script can handle them
-byId("key-new").addEventListener("input", () => clear(byId("key-new")));
+byId("key-new").addEventListener("input", () => { clear(byId("key-new")); sayEnd(); });
 byId("key-new").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = byId("key-new");
@@ -56,7 +63,8 @@ byId("key-new").addEventListener("submit", (event) => {
     clear(form);
     if (end.validity.badInput) return blame(form, { field: end.name, message: "Complete the date and the time." });
     const body = { name: name.value.trim() };
-    if (owner.value.trim()) body.owner = owner.value.trim();
+    const named = me.admin ? owner.value.trim() : whose;
+    if (named) body.owner = named;
     if (end.value) body.expiresAtUtc = fromField(end.value);
     try {
       const { body: made } = await api("POST", "api/keys", { body, has: "key" });

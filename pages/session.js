@@ -15,6 +15,39 @@ export let me = null;
 // not tell.
 export let domains = [];
 
+// whose is the owner whose links the page shows: a group, or for an admin anybody; "" is the person
+// who is signed in. The address has it.
+export let whose = "";
+
+// choosy reports whether the person may look at the links of other owners.
+export const choosy = () => me.admin || me.groups.length > 0;
+
+// groupOf returns a group's own name, without that of its provider, or "" if an owner is no group.
+export const groupOf = (owner) => owner.match(/^[^|]*\|group\|(.*)/s)?.[1] ?? "";
+
+// ownerText returns what the page calls an owner.
+export const ownerText = (owner) => (owner === me.owner ? "you" : groupOf(owner) ? `the group ${groupOf(owner)}` : owner);
+
+// to returns the address of a view. It keeps whose links are shown.
+export const to = (view = "", query = {}) => {
+  const all = new URLSearchParams({ ...(whose && { owner: whose }), ...query });
+  return `#/${view}${String(all) && `?${all}`}`;
+};
+
+// look sets whose links the page shows.
+export function look(owner) {
+  const same = owner === whose;
+  whose = owner;
+  const field = byId("owner");
+  if (field.value.trim() !== owner) field.value = owner;
+  if (field.value.trim() !== owner) { // a group that one does not belong to, which the service refuses
+    field.append(new Option(ownerText(owner), owner));
+    field.value = owner;
+  }
+  if (!same) for (const a of document.querySelectorAll(".follows")) a.href = to(a.hash.slice(2).split("?")[0]);
+  for (const p of document.querySelectorAll(".of")) p.lastElementChild.textContent = ownerText(owner || me.owner);
+}
+
 // session is shared with the module that has forms. draft returns what is typed and not saved, as a
 // value for JSON. leaving is set before the page is left on purpose.
 export const session = { draft: () => null, leaving: false };
@@ -90,7 +123,7 @@ async function signIn(given) {
   domains = (await asked).body.items;
   const before = me;
   token = given;
-  me = body;
+  me = { groups: [], ...body };
   try {
     sessionStorage.setItem(names.credential, token);
   } catch { /* the token is kept in this page only */ }

@@ -2,7 +2,7 @@
 
 import { bare, byId, nameOf, say, time } from "./common.js";
 import { act, count, el, figures, filled, number, shares, wrong, zone } from "./parts.js";
-import { api } from "./session.js";
+import { api, whose } from "./session.js";
 
 let link = null; // the link whose statistics are shown; without an alias: all links
 let turn = 0;
@@ -23,8 +23,10 @@ export function showStats(of) {
 function query() {
   const [days, interval] = byId("stats-range").value.split(" ");
   const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
-  return `api/${link.alias ? `links/${nameOf(link)}/stats` : "stats/links"}?from=${from}&interval=${interval}`;
+  return `api/${link.alias ? `links/${nameOf(link)}/stats` : "stats/links"}?from=${from}&interval=${interval}${link.alias ? "" : ofOwner()}`;
 }
+
+const ofOwner = () => (whose ? `&owner=${encodeURIComponent(whose)}` : "");
 
 async function load(asks = true) {
   const mine = ++turn;
@@ -122,7 +124,7 @@ function table({ series, interval }, at) {
 async function top(current) {
   for (let calls = 1; ; calls++) {
     try {
-      return (await api("GET", `api/stats/top?limit=20&${filled(byId("top-filters"))}`, { has: "items" })).body;
+      return (await api("GET", `api/stats/top?limit=20&${filled(byId("top-filters"))}${ofOwner()}`, { has: "items" })).body;
     } catch (problem) {
       if (problem.kind !== "computing" || calls === 6 || !current()) throw problem;
       byId("top-as-of").textContent = "Being computed…";

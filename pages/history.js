@@ -38,8 +38,8 @@ function row({ at, by, what, before }, had, has, link, back) {
 }
 
 function putBack(longUrl, back) {
-  const button = el("button", { type: "button", textContent: "Put it back", ariaLabel: `Put ${longUrl} back`, onclick: async () => {
-    if (!await act(button, "past-problem", () => back(longUrl))) return;
+  const button = el("button", { type: "button", textContent: "Put it back", ariaLabel: `Put it back: ${longUrl}`, onclick: async () => {
+    if (!await act(button, "back-problem", () => back(longUrl))) return;
     byId("past").querySelector("summary").focus();
     say("Put back: it leads there again");
   } });

@@ -111,7 +111,7 @@ export function showNew(_, query) {
 }
 
 function openForm() {
-  for (const id of ["link-problem", "link-wrong", "form-problem"]) wrong(id, null);
+  for (const id of ["link-problem", "link-wrong", "form-problem", "give-problem", "past-problem", "back-problem"]) wrong(id, null);
   byId("conflict").replaceChildren();
   clear(form);
   if (!link) for (const field of fields) field.disabled = field.readOnly = false;

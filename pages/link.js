@@ -191,7 +191,7 @@ function show({ headers, body }) {
     : "Shared: somebody else shortened this URL too and was given this link. Its owner cannot take it away from them; you, an admin, can.";
   byId("link-locked").textContent = !link.locked ? "" : barred
     ? "The people who run this service took this link down; only they can change it."
-    : `Taken down by an admin: its owner can change nothing of it. That ends when you ${[gone && "restore", link.disabled && "enable"].filter(Boolean).join(" and ")} it.`;
+    : `Taken down by an admin: its owner cannot change it. That ends when you ${[gone && "restore", link.disabled && "enable"].filter(Boolean).join(" and ")} it.`;
   byId("link-copy").hidden = byId("link-preview").hidden = gone;
   byId("link-preview").href = `${link.shortUrl}+`;
   byId("link-disable").textContent = link.disabled ? "Enable" : "Disable";

@@ -209,7 +209,7 @@ func TestManageKeyboard(t *testing.T) {
 		"link-copy, link-preview, link-disable, link-delete, link-svg, link-png, stats-range, " +
 		"stats-again, stats-csv, " +
 		"longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, " +
-		"statusCode, forward, forward-path, save, discard"; names != want {
+		"statusCode, forward, forward-path, save, discard, History"; names != want {
 		t.Errorf("the order is %s", names)
 	}
 	p.to(`[aria-label="Remove the tag one"]`)

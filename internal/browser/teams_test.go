@@ -202,10 +202,50 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	ada.Await("#keys-empty", "No keys yet")
 	ada.Await("#key-new", "empty: never")
 	bob.GoTo("#/keys?owner="+strings.ReplaceAll(ops, "&", "%26"), "#keys-rows", "by "+s.host+"|ada")
+	if got := bob.Text("#keys-rows"); strings.Contains(got, "by you") {
+		t.Errorf("he sees Ada's key as %s", got)
+	}
 	year := fmt.Sprint(time.Now().Year() + 1)
 	if got := bob.Text("#keys-rows"); !strings.Contains(got, "expires") || !strings.Contains(got,
 		year) {
 		t.Errorf("he sees the key %s", got)
+	}
+
+	// An admin names any owner, in other views than the list too. What is typed there stays.
+	admin := chromium.New(t)
+	admin.Open(s.url + "/manage")
+	admin.wantFocus("provider-go")
+	admin.Fill("#key", adminKey)
+	admin.Press(kb.Enter)
+	admin.Await("#list-empty", "Name an owner above to see theirs")
+	admin.Fill("#owner", ops)
+	admin.Await("#list-count", "2 links")
+	admin.wantFocus("owner")
+	admin.Click(`#list .head a`)
+	admin.Await("#form-of", "Owner: the group ops & co")
+	admin.wantFocus("longUrl")
+	admin.Press("https://example.com/bobs" + kb.Tab + "bobs")
+	admin.Fill("#owner", "bob")
+	admin.Press(kb.Enter)
+	admin.Await("#form-of", "Owner: bob")
+	admin.wantFocus("owner")
+	admin.tour("an admin's new link")
+	narrow(t, admin, "an admin's new link", "manage-admin-new")
+	admin.Click("#save")
+	admin.Await("#link-about", "owner bob")
+	if l := s.read(t, "bobs"); l.Owner != "bob" || l.LongURL != "https://example.com/bobs" {
+		t.Errorf("the admin made %+v", l)
+	}
+	admin.Click(`#tabs [href^="#/top"]`)
+	admin.Await("#top-empty", "Nobody has clicked")
+	admin.choose("#owner", "")
+	admin.Await("#top-rows", "/handbook") // of everybody
+	admin.Click(`#tabs [href="#/keys"]`)
+	admin.Await("#keys-rows", ops+" · ")
+	admin.Fill("#key-owner", ops)
+	admin.Await("#key-new", "the most for a group's key")
+	if got := admin.Text("#owner-field"); got != "" {
+		t.Errorf("beside all keys it asks for the owner: %s", got)
 	}
 }
 

@@ -129,6 +129,8 @@ export async function showLink(name) {
   link = null;
   hide("link-card", "stats", "form", "give", "past");
   byId("give").open = byId("past").open = false;
+  byId("give-form").reset();
+  clear(byId("give-form"));
   byId("link-title").textContent = name;
   byId("form-title").textContent = "Edit";
   byId("form-title").hidden = false;
@@ -304,11 +306,14 @@ function rebase(response, values = base) {
   return true;
 }
 
-// patchOrLoad edits the link at once. If it has changed since it was read, it shows it as it is now.
+// patchOrLoad edits the link at once, and returns it. If it has changed since it was read, it is shown
+// as it is now.
 async function patchOrLoad(body) {
   const name = nameOf(link);
   try {
-    rebase(await patch(body));
+    const response = await patch(body);
+    rebase(response);
+    return response.body;
   } catch (problem) {
     if (!conflicting(problem)) throw problem;
     rebase(await get(name));
@@ -320,20 +325,22 @@ async function patchOrLoad(body) {
 
 byId("link-disable").addEventListener("click", () => act(byId("link-disable"), "link-wrong", async () => {
   const disabled = !link.disabled;
-  await patchOrLoad({ disabled });
-  say(!disabled ? "Enabled: it redirects again" : link.locked ? "Taken down: only an admin can enable it" : "Disabled: it answers 410 until you enable it");
+  const { locked } = await patchOrLoad({ disabled });
+  say(!disabled ? "Enabled: it redirects again" : locked ? "Taken down: only an admin can enable it" : "Disabled: it answers 410 until you enable it");
 }));
 
 byId("link-delete").addEventListener("click", async () => {
+  let now;
   const deleted = await act(byId("link-delete"), "link-wrong", async () => {
     const name = nameOf(link);
     await api("DELETE", pathOf(name));
-    rebase(await get(name));
+    now = await get(name);
+    rebase(now);
   });
   if (!deleted) return;
   byId("link-undo").textContent = "Undo";
   byId("link-undo").focus();
-  say(link.locked ? "Deleted and taken down: only an admin can restore it" : "Deleted. It can be restored for some days.");
+  say(now.body.locked ? "Deleted and taken down: only an admin can restore it" : "Deleted. It can be restored for some days.");
 });
 
 byId("link-undo").addEventListener("click", async () => {

@@ -617,7 +617,7 @@ func TestManageEdit(t *testing.T) {
 	admin := s.manage(t, adminKey)
 	admin.GoTo("#/link/shared", "#link-shared", "you, an admin, can")
 	admin.Click("#link-disable")
-	admin.Await("#link-state", "Disabled")
+	admin.Await("#link-state", "Taken down")
 	admin.GoTo("#/new", "#link-title", "New link") // nothing of that link is left in the form
 	if Eval[bool](admin, find("#longUrl")+".readOnly || "+find("#longUrl")+`.value !== ""`) {
 		t.Error("the form is still that of the other link")

@@ -69,12 +69,16 @@ async function load(query, more = false) {
     byId("known-tags").replaceChildren(...[...known].map((tag) => el("option", { value: tag })));
     const rows = found.map(row);
     const held = document.activeElement.closest("#list-rows > li")?.querySelector("a").hash;
+    const y = scrollY;
     if (more) byId("list-rows").append(...rows);
     else byId("list-rows").replaceChildren(...rows);
     show(query);
     readClicks(found.map(nameOf));
     if (more) (rows[0]?.querySelector("a") ?? byId("list-title")).focus();
-    else if (held) (rowOf(held) ?? byId("list-title")).focus({ preventScroll: true });
+    else if (held) {
+      (rowOf(held) ?? byId("list-title")).focus({ preventScroll: true });
+      scrollTo(0, y); // Chromium scrolls up as the row with the focus is taken out
+    }
   } catch (problem) {
     if (mine !== turn) return;
     byId("list-count").textContent = "";

@@ -82,8 +82,8 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	ada.wantFocus("owner")
 	ada.Await("#claims", "Owner: the group ops & co")
 	names := strings.Join(ada.tour("an empty list of a group"), ", ")
-	if want := "Links, Top links, All clicks, API keys, owner, New link, claims-keep"; !strings.Contains(
-		names, want) {
+	const order = "Links, Top links, All clicks, API keys, owner, New link, claims-keep"
+	if !strings.Contains(names, order) {
 		t.Errorf("the order is %s", names)
 	}
 	narrow(t, ada, "an empty list of a group", "manage-group-empty")
@@ -307,7 +307,7 @@ func TestManageGiveALink(t *testing.T) {
 	s.as(t, adminKey, "PATCH", "/api/links/mine", `{"tags":["new"]}`)
 	p.Click("#give summary")
 	p.Click("#give-ask")
-	p.Await("#give-says", "It leaves the links of the group ops and goes to your links. Only you can")
+	p.Await("#give-says", "It leaves the links of the group ops and goes to your links. Only you")
 	p.Click("#give-go")
 	p.Await("#give-problem", "The link was changed meanwhile")
 	p.Await("#link-tags", "new")
@@ -419,8 +419,9 @@ func TestManageHistory(t *testing.T) {
 	if l := s.read(t, "mine"); l.LongURL != "https://example.com/mine" || l.StatusCode != 301 {
 		t.Errorf("the link is %+v", l)
 	}
-	if got := p.Value("#title") + " " + p.Value("#longUrl"); got != "typed https://example.com/mine" {
-		t.Errorf("the form has %s", got)
+	if title, to := p.Value("#title"), p.Value("#longUrl"); title != "typed" ||
+		to != "https://example.com/mine" {
+		t.Errorf("the form has %s and %s", title, to)
 	}
 	p.AwaitTrue(`document.querySelectorAll("#past-rows li").length === 8`)
 	if got := Eval[string](p, `[...document.querySelectorAll("#past-rows button")].map((b) => `+
@@ -446,8 +447,9 @@ func TestManageHistory(t *testing.T) {
 	s.as(t, key, "POST", "/api/claims", `{"claims":[{"alias":"claimed","claimToken":"`+token+`"}]}`)
 	admin := s.manage(t, adminKey)
 	for alias, wants := range map[string][]string{
-		"mine":    {"Given from ada to bob by you", "Edited by ada"},
-		"claimed": {"Taken over by ada", "Expires\nwas ", "Restored by whoever had its claim token"},
+		"mine": {"Given from ada to bob by you", "Edited by ada"},
+		"claimed": {"Taken over by ada", "Expires\nwas ",
+			"Restored by whoever had its claim token"},
 	} {
 		admin.GoTo("#/link/"+alias, "#link-short", "/"+alias)
 		admin.AwaitTrue(find("#form") + ".checkVisibility()")
@@ -505,7 +507,8 @@ func TestManageTakedown(t *testing.T) {
 			p.Text("#give"); got != "" {
 			t.Errorf("%s: it offers %s", alias, got)
 		}
-		if got := Eval[int](p, `document.querySelectorAll("#form :enabled:not(option)").length`); got != 0 {
+		const enabled = `document.querySelectorAll("#form :enabled:not(option)").length`
+		if got := Eval[int](p, enabled); got != 0 {
 			t.Errorf("%s: %d fields take changes that are refused", alias, got)
 		}
 		p.Click("#past summary")

@@ -231,10 +231,16 @@ func (p *Page) disableScripts(is bool) {
 // Offline cuts the browser off from the network, or reconnects it.
 func (p *Page) Offline(is bool) {
 	p.t.Helper()
+	// Some versions of Chromium, such as 148, want it beside the conditions, later ones in them.
+	type params struct {
+		network.EmulateNetworkConditionsByRuleParams
+		Offline bool `json:"offline"`
+	}
 	conditions := &network.Conditions{Offline: is, DownloadThroughput: -1, UploadThroughput: -1}
-	_, err := chromedp.Call(p.ctx, network.EmulateNetworkConditionsByRule,
+	_, err := chromedp.Call(p.ctx, cdp.Command[params, struct{}]{
+		Method: network.CommandEmulateNetworkConditionsByRule}, params{
 		network.EmulateNetworkConditionsByRuleParams{
-			MatchedNetworkConditions: []*network.Conditions{conditions}})
+			MatchedNetworkConditions: []*network.Conditions{conditions}}, is})
 	if err == nil {
 		_, err = chromedp.Call(p.ctx, network.OverrideNetworkState,
 			network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1,

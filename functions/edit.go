@@ -49,7 +49,10 @@ func (s *service) editLink(
 	}
 	now := s.Now()
 	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
-		return s.Rules.Edit(l, patch, actor(who, l), now)
+		by := actor(who, l)
+		// An admin who gives a link away and disables it takes it down.
+		by.Own = by.Own && (patch.Owner == nil || who.Is(*patch.Owner))
+		return s.Rules.Edit(l, patch, by, now)
 	})
 	if err != nil {
 		return err

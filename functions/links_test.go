@@ -519,8 +519,8 @@ func TestEditsThatCross(t *testing.T) {
 		kind   string
 	}{
 		{0, "TAG", 200, ""},
-		{4, "", 200, ""},
-		{5, "", 409, "conflict"},
+		{19, "", 200, ""},
+		{20, "", 409, "conflict"},
 		{1, "TAG", 412, "precondition"},
 		{1, "*", 412, "precondition"}, // an edit with If-Match is never repeated
 	} {

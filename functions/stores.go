@@ -50,7 +50,7 @@ type Reader interface {
 // Editor changes links.
 type Editor interface {
 	// Edit reads a link and writes the link that change returns. After a concurrent edit it calls
-	// change again, up to five times in all, or only once if once is set. It writes nothing if
+	// change again, up to 20 times in all, or only once if once is set. It writes nothing if
 	// change returns the link as it was. If change returns an error, Edit writes nothing and
 	// returns that error. It returns the link as it is now, which is durable. Edit is safe to
 	// repeat.

@@ -519,7 +519,7 @@ func (r *rig) wantBarred(owner, who, token, url string, deleted bool) {
 		for _, query := range []string{"?owner=" + owner + "&dryRun=true", "?owner=" + owner} {
 			there := "2 200 down"
 			if deleted {
-				there = "2 409 down link-deleted"
+				there = "2 403 down link-locked"
 			}
 			r.wantResults("import", r.imports(who, query, line("fresh", url, "")+
 				line("down", url, `,"disabled":false`)), "1 403 fresh target-disabled", there)
@@ -566,6 +566,14 @@ func TestAdminsOwnLinksAreNotTakenDown(t *testing.T) {
 		r.as("admin", "DELETE", target, "")
 		if w := r.as(owner, "POST", target+"/restore", ""); w.Code != 200 {
 			t.Errorf("%s: got %d %s", owner, w.Code, w.Body)
+		}
+		// One that they give away and disable is another's.
+		for given, locked := range map[string]string{"ops": "false", "ann": "true"} {
+			w := r.as("admin", "PATCH", target, `{"owner":"`+given+`","disabled":true}`)
+			if w.Code != 200 || members(t, w)["locked"] != locked {
+				t.Errorf("%s, given to %s: got %d %s", owner, given, w.Code, w.Body)
+			}
+			r.as("admin", "PATCH", target, `{"owner":"`+owner+`","disabled":false}`)
 		}
 	}
 }

@@ -175,7 +175,7 @@ type checking struct {
 	expiries prints // keys of expiry rows
 	due      prints // aliases of expiry rows that are due
 	ending   prints // aliases of expiry rows, once for each row
-	guards   prints // aliases with the index keys of their guards
+	guards   prints // aliases with the index keys of their guards, and rows of owners' lists
 	listed   prints // keys of rows of owners' lists
 	aliases  prints // aliases of links
 	indexed  prints // aliases of links with their index keys
@@ -369,6 +369,9 @@ func (c *checking) collectExpiry(ctx context.Context) error {
 		c.ending.add(c.print(string(e.alias)))
 		for _, key := range e.keys {
 			c.guards.add(c.print(string(e.alias), key))
+		}
+		for _, listed := range e.listed {
+			c.guards.add(c.print(listed.partition, listed.key))
 		}
 		if wrongExpiry(r) != "" {
 			return nil
@@ -577,7 +580,7 @@ func (c *checking) checkIndex(ctx context.Context) error {
 		}
 		return func(ctx context.Context) error { return c.lookAtIndex(ctx, r) }
 	})
-	c.indexed, c.guards = nil, nil
+	c.indexed = nil
 	return err
 }
 
@@ -683,12 +686,13 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Name) e
 func (c *checking) checkOwners(ctx context.Context) error {
 	err := c.scan(ctx, c.s.owners.rows, []string{"PartitionKey", "RowKey",
 		"Timestamp"}, func(r listedRow) look {
-		if c.owned.has(c.print(r.partition, r.key)) || !c.old(r) {
+		print := c.print(r.partition, r.key)
+		if c.owned.has(print) || c.guards.has(print) || !c.old(r) {
 			return nil
 		}
 		return func(ctx context.Context) error { return c.lookAtOwner(ctx, r) }
 	})
-	c.owned = nil
+	c.owned, c.guards = nil, nil
 	return err
 }
 

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// editTries is how often a link is read and written again because another edit came between.
-	editTries = 5
+	// editTries is how often a link is read and written again because another edit came between. An
+	// owner who keeps editing a link must not keep an admin from taking it down.
+	editTries = 20
 	// editConcurrency is how many links EditAll edits at the same time.
 	editConcurrency = 16
 )
@@ -217,11 +218,15 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	restored := next.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
 	transferred := next.Owner != was.Owner
 	after := indexKey(next.Link)
-	if indexKey(was.Link) == after && !over && !restored {
+	takenDown := next.Locked && !was.Locked
+	leads := indexKey(was.Link) != after || over || restored // anew
+	if !leads && !takenDown {
 		return m, nil
 	}
-	if err = e.s.permitted(ctx, next.Link); err != nil {
-		return m, err
+	if leads {
+		if err = e.s.permitted(ctx, next.Link); err != nil {
+			return m, err
+		}
 	}
 	if transferred {
 		if m.listed, err = e.s.owners.listed(ctx, was.Link); err != nil {
@@ -237,8 +242,12 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 			return m, err
 		}
 	}
-	withdrawn, err := e.s.withdraw(ctx, was, after)
-	m.enters = withdrawn || restored || transferred
+	withdrawn := false
+	if leads {
+		withdrawn, err = e.s.withdraw(ctx, was, after)
+	}
+	// By the index, a link that was taken down bars its URL.
+	m.enters = withdrawn || restored || transferred || takenDown
 	return m, err
 }
 

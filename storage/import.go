@@ -29,7 +29,7 @@ const importConcurrency = 32
 // it twice. It is safe to repeat after any error, and after a kill at any point: what is done
 // stays, and the rest is done. When ctx has ended, it begins no other link; those that are begun
 // take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrBarred, link.ErrAliasTaken,
-// link.ErrDeleted, link.ErrUnavailable.
+// link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
 func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 	done := make([]link.Imported, len(links))
 	// of those of which the first is not decided: else a later one could be made instead of it
@@ -126,7 +126,8 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 	}
 	// A crash here leaves a link that the index lacks: the next import of it makes up for that, or
 	// its URL gets another one.
-	if c.want.Owner == "" && there.Owner == "" && !there.Expired(c.s.config.Now()) &&
+	bars := c.want.Locked && there.Locked && there.Owner == c.want.Owner
+	if (bars || c.want.Owner == "" && there.Owner == "") && !there.Expired(c.s.config.Now()) &&
 		there.GoneReason == link.StateLive {
 		if err := c.until.inTime(); err != nil {
 			return link.Link{}, false, err
@@ -177,6 +178,8 @@ func met(want link.Link, there linkRow, now time.Time) error {
 		return nil
 	case there.LongURL != want.LongURL: // a tombstone has none
 		return link.ErrAliasTaken
+	case !there.DeletedAt.IsZero() && there.Locked:
+		return link.ErrLocked
 	case !there.DeletedAt.IsZero():
 		return link.ErrDeleted
 	}

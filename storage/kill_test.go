@@ -73,6 +73,9 @@ var (
 	deleteOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
 		return l.Deleted(link.Actor{Own: true}, now)
 	})
+	takeDown = edit(func(now time.Time, l link.Link) (link.Link, error) {
+		return l.Deleted(link.Actor{Admin: true}, now)
+	})
 	restoreOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
 		if l.DeletedAt.IsZero() {
 			return l, nil
@@ -251,8 +254,10 @@ var operations = map[string]operation{
 			l.Owner, l.UpdatedAt = "b", now
 			return l, nil
 		})},
-	"reap":          {there("", url1, time.Hour, later(2*time.Hour)), reap},
-	"reap, owner's": {there("a", url1, time.Hour, later(2*time.Hour)), reap},
+	"take down":                 {there("a", url1, 0, unindexed), takeDown},
+	"take down what is deleted": {there("a", url1, 0, unindexed, deleteOne), takeDown},
+	"reap":                      {there("", url1, time.Hour, later(2*time.Hour)), reap},
+	"reap, owner's":             {there("a", url1, time.Hour, later(2*time.Hour)), reap},
 	"reap, deleted": {there("a", url1, 0, deleteOne, later(linkstest.DeletedKeep)),
 		reap},
 	"reap, tombstone": {there("a", url1, time.Hour, later(2*time.Hour), reap,

@@ -288,8 +288,8 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 			return err
 		}
 	}
-	if !l.DeletedAt.IsZero() {
-		return nil // a deleted link may have no place in the index
+	if !l.DeletedAt.IsZero() && !l.Locked {
+		return nil // a deleted link has no place in the index, unless it bars its URL
 	}
 	return r.s.enterGuarded(ctx, l.Link)
 }

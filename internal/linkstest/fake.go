@@ -251,7 +251,7 @@ func (f *Fake) leads(l link.Link) (named link.Link, live bool, bars error) {
 // can happen in between.
 func (f *Fake) Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 	error)) (link.Link, error) {
-	for range 5 {
+	for range 20 {
 		was, err := f.History(ctx, a)
 		if err != nil {
 			return link.Link{}, err
@@ -291,7 +291,7 @@ func (f *Fake) replace(was, l link.Link) (link.Link, error) {
 		was.Expired(f.now()) && !l.ExpiresAt.Equal(was.ExpiresAt)) {
 		return link.Link{}, bars
 	}
-	enters := l.Owner != was.Owner || restored
+	enters := l.Owner != was.Owner || restored || l.Locked && !was.Locked
 	if moved && f.index[indexKey(was)] == l.Name {
 		delete(f.index, indexKey(was))
 		enters = true
@@ -377,7 +377,7 @@ func (f *Fake) All(_ context.Context, after string, limit int) ([]link.Link, str
 // Import makes the links that do not exist yet, one after the other.
 func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
 	return f.imports(ctx, links, func(l link.Link) link.Link {
-		if _, taken := f.index[indexKey(l)]; l.Owner == "" && !taken {
+		if _, leads, bars := f.leads(l); (l.Owner == "" || l.Locked) && !leads && bars == nil {
 			f.index[indexKey(l)] = l.Name
 		}
 		return f.put(l)
@@ -427,6 +427,8 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 			done = append(done, link.Imported{Link: there})
 		case there.LongURL != l.LongURL:
 			done = append(done, link.Imported{Err: link.ErrAliasTaken})
+		case !there.DeletedAt.IsZero() && there.Locked:
+			done = append(done, link.Imported{Err: link.ErrLocked})
 		case !there.DeletedAt.IsZero():
 			done = append(done, link.Imported{Err: link.ErrDeleted})
 		default:

@@ -111,6 +111,36 @@ func conformTeams(t *testing.T, start starter) {
 			t.Errorf("its new owner is given %s, and not %s", got, l.Name)
 		}
 	})
+	t.Run("a link that the index did not name bars its URL once it is taken down", func(t *testing.T) {
+		for _, owner := range []string{"", "a"} {
+			s, clock, want := start(t, rand.Reader)
+			made := create(t, s, chosen(owned(want(url, time.Hour), owner), "chosen"))
+			imported := chosen(owned(want(url2, time.Hour), owner), "imported")
+			imported.Disabled, imported.Locked = true, true
+			if done := s.Import(t.Context(), []link.Link{imported}); done[0].Err != nil {
+				t.Fatal(done[0].Err)
+			}
+			remove(t, s, clock, made.Name)
+			clock.Advance(settle)
+			for _, u := range []string{url, url2} {
+				if _, _, err := s.Create(t.Context(), owned(want(u, time.Hour), owner),
+					""); !errors.Is(err, link.ErrBarred) {
+					t.Errorf("owner %q, %s: %v", owner, u, err)
+				}
+			}
+			// One that is live is still given.
+			live := create(t, s, owned(want(url+"3", time.Hour), owner))
+			other := create(t, s, chosen(owned(want(url+"3", time.Hour), owner), "other"))
+			remove(t, s, clock, other.Name)
+			if got := of(t, s, owned(want(url+"3", time.Hour), owner)); got != live.Name {
+				t.Errorf("owner %q is given %s, and not %s", owner, got, live.Name)
+			}
+			if done := s.Import(t.Context(), []link.Link{chosen(owned(want(url, time.Hour), owner),
+				"chosen")}); !errors.Is(done[0].Err, link.ErrLocked) {
+				t.Errorf("owner %q, an import of what was taken down: %v", owner, done[0].Err)
+			}
+		}
+	})
 	t.Run("a link that was taken down bars its URL", func(t *testing.T) {
 		for _, owner := range []string{"", "a"} {
 			for _, disable := range []bool{true, false} {

@@ -35,14 +35,17 @@ type body struct {
 	ExpiresAtUTC, DeletedAtUTC                time.Time
 	Owner, Title, NextCursor                  *string
 	Tags                                      []string
-	Disabled, Shared                          bool
+	Disabled, Shared, Locked                  bool
 	Items                                     []body
+	At                                        time.Time // of a change in a history
+	By, What                                  string
+	Before                                    map[string]any
 	Results                                   []struct{ Alias, Result string }
 }
 
 func (b body) view() view {
 	v := view{alias: b.Alias, url: b.LongURL, tags: strings.Join(b.Tags, " "), disabled: b.Disabled,
-		shared: b.Shared}
+		shared: b.Shared, locked: b.Locked}
 	set(&v.owner, b.Owner)
 	set(&v.title, b.Title)
 	if !b.ExpiresAtUTC.IsZero() {
@@ -132,8 +135,13 @@ func (r *round) record(e event) {
 	if e.etag != "" {
 		r.etags[e.alias] = e.etag
 	}
-	if a := e.told.alias; a != "" && !slices.Contains(r.aliases, a) {
-		r.aliases = append(r.aliases, a)
+	if a := e.told.alias; a != "" {
+		if !slices.Contains(r.aliases, a) {
+			r.aliases = append(r.aliases, a)
+		}
+		if r.owner[a] = e.told.owner; e.op == "shorten" {
+			r.owner[a] = e.by
+		}
 	}
 }
 
@@ -156,6 +164,9 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 func (r *round) someAlias(rng *rand.Rand) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if few := r.aliases[max(0, len(r.aliases)-2):]; r.change && len(few) > 0 {
+		return pick(rng, few)
+	}
 	switch p := rng.IntN(10); {
 	case p < 4 || len(r.aliases) == 0:
 		return r.chosen(rng.IntN(chosen))
@@ -163,6 +174,20 @@ func (r *round) someAlias(rng *rand.Rand) string {
 		return pick(rng, r.aliases[max(0, len(r.aliases)-8):])
 	}
 	return pick(rng, r.aliases)
+}
+
+// someKeyOf returns a key for a link: any, or mostly that of its owner.
+func (r *round) someKeyOf(rng *rand.Rand, alias string) *key {
+	r.mu.Lock()
+	keys, p := r.keys[r.owner[alias]], rng.IntN(10)
+	r.mu.Unlock()
+	if !r.change || p < 2 || len(keys) == 0 {
+		return r.someKey(rng)
+	}
+	if p < 7 {
+		return admin
+	}
+	return keys[len(keys)-1]
 }
 
 // someKey returns an owner's key, which sometimes was revoked, or the admin's key.
@@ -200,28 +225,35 @@ func (r *round) act(rng *rand.Rand) {
 	}
 	r.quiet.RLock()
 	defer r.quiet.RUnlock()
+	if r.change {
+		p = often(p)
+	}
 	switch {
 	case p < 20:
-		r.shorten(n, nil, r.url(rng.IntN(urls)), "", r.someEnd(rng, n))
+		r.shorten(n, nil, r.someURL(rng), "", r.someEnd(rng, n))
 	case p < shortens:
 		k := r.someKey(rng)
 		end := r.someEnd(rng, n)
 		if rng.IntN(2) == 0 {
 			end = 0
 		}
-		r.shorten(n, k, r.url(rng.IntN(urls)), "", end)
+		r.shorten(n, k, r.someURL(rng), "", end)
 	case p < 37:
 		var k *key
 		if rng.IntN(4) > 0 {
 			k = r.someKey(rng)
 		}
-		r.shorten(n, k, r.url(rng.IntN(urls)), r.chosen(rng.IntN(chosen)), r.someEnd(rng, n))
+		r.shorten(n, k, r.someURL(rng), r.chosen(rng.IntN(chosen)), r.someEnd(rng, n))
 	case p < 60:
 		r.follow(n, r.someAlias(rng))
-	case p < 68:
+	case p < 65:
 		r.read(n, r.someKey(rng), r.someAlias(rng))
+	case p < 68:
+		a := r.someAlias(rng)
+		r.past(n, r.someKeyOf(rng, a), a, false)
 	case p < 80:
-		r.edit(n, r.someKey(rng), r.someAlias(rng), rng)
+		a := r.someAlias(rng)
+		r.edit(n, r.someKeyOf(rng, a), a, rng)
 	case p < 86:
 		k, a := r.someOwn(rng)
 		r.delete(n, k, a)
@@ -235,15 +267,38 @@ func (r *round) act(rng *rand.Rand) {
 	}
 }
 
+// often makes changes of links more likely, and what tells of links less.
+func often(p int) int {
+	for _, to := range [][2]int{{7, 3}, {22, 20}, {30, 30}, {34, 37}, {36, 60}, {41, 65}, {70, 68},
+		{80, 80}, {91, 86}, {97, 92}} {
+		if p < to[0] {
+			return to[1]
+		}
+	}
+	return p
+}
+
+// someURL returns a URL, mostly the same one where links are changed often.
+func (r *round) someURL(rng *rand.Rand) string {
+	if r.change && rng.IntN(4) > 0 {
+		return r.url(0)
+	}
+	return r.url(rng.IntN(urls))
+}
+
 // someEnd returns an end of a link, mostly little later than the earliest possible one.
 func (r *round) someEnd(rng *rand.Rand, n *node) int64 {
-	return n.clock().Add(63*time.Second +
-		pick(rng, []time.Duration{0, 0, 20 * time.Second, time.Hour})).Unix()
+	ends := []time.Duration{0, 0, 20 * time.Second, time.Hour}
+	if r.change {
+		ends = ends[1:]
+	}
+	return n.clock().Add(63*time.Second + pick(rng, ends)).Unix()
 }
 
 // someOwn returns a link, and a key or the link's claim token, if it has one.
 func (r *round) someOwn(rng *rand.Rand) (k *key, alias string) {
-	a, k := r.someAlias(rng), r.someKey(rng)
+	a := r.someAlias(rng)
+	k = r.someKeyOf(rng, a)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if token := r.tokens[a]; token != "" && rng.IntN(2) == 0 {
@@ -293,10 +348,32 @@ func (r *round) read(n *node, k *key, alias string) event {
 	return e
 }
 
+// past reads the history of a link. last says that the link is not changed any more.
+func (r *round) past(n *node, k *key, alias string, last bool) event {
+	e := about("history", k, alias)
+	e.last = last
+	for _, c := range r.do(&e, n, k, "GET", "/api/links/"+alias+"/history", nil).Items {
+		p := past{at: c.At.Unix(), by: c.By, what: c.What}
+		if text, ok := c.Before["deletedAtUtc"].(string); ok {
+			at, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				r.violation("%v in a history", err)
+			}
+			p.deleted = at.Unix()
+			delete(c.Before, "deletedAtUtc")
+		}
+		before, _ := json.Marshal(c.Before)
+		p.before = string(before)
+		e.past = append(e.past, p)
+	}
+	r.record(e)
+	return e
+}
+
 func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
 	e, send := about("edit", k, alias), map[string]any{}
 	if rng.IntN(4) == 0 {
-		e.change.url = new(r.url(rng.IntN(urls)))
+		e.change.url = new(r.someURL(rng))
 		send["longUrl"] = *e.change.url
 	}
 	if rng.IntN(3) == 0 {
@@ -317,6 +394,13 @@ func (r *round) edit(n *node, k *key, alias string, rng *rand.Rand) {
 	if rng.IntN(4) == 0 {
 		e.change.tags = new(fmt.Sprintf("tag-%d", rng.IntN(1000)))
 		send["tags"] = []string{*e.change.tags}
+	}
+	if r.change && rng.IntN(4) > 0 || rng.IntN(4) == 0 {
+		e.change.owner = new(pick(rng, owners))
+		if rng.IntN(4) == 0 {
+			e.change.owner = &admin.owner
+		}
+		send["owner"] = *e.change.owner
 	}
 	if rng.IntN(3) == 0 {
 		r.mu.Lock()
@@ -388,6 +472,7 @@ func (r *round) knows(alias string) bool {
 
 // list lists the links of an owner. It reveals links that no response told of when they were made.
 func (r *round) list(n *node, k *key) (items []body, complete bool) {
+	all := event{op: "list", by: k.owner, call: r.real()}
 	for path := "/api/links?limit=20"; ; {
 		var e event
 		got := r.do(&e, n, k, "GET", path, nil)
@@ -407,6 +492,11 @@ func (r *round) list(n *node, k *key) (items []body, complete bool) {
 		}
 		items = append(items, got.Items...)
 		if got.NextCursor == nil {
+			for _, item := range items {
+				all.listed = append(all.listed, item.Alias)
+			}
+			all.node, all.status, all.ret, all.latest = n, e.status, e.ret, e.latest
+			r.record(all)
 			return items, true
 		}
 		path = "/api/links?limit=20&cursor=" + *got.NextCursor

@@ -13,7 +13,8 @@ import (
 
 // event is a request of a client with its response.
 type event struct {
-	op     string // shorten, follow, read, edit, delete, restore or claim
+	// op is shorten, follow, read, list, history, edit, delete, restore or claim.
+	op     string
 	by     string // an owner, "admin", or "" for nobody
 	token  bool   // the link's claim token was presented
 	alias  string // the link's; for shorten, the chosen alias or ""
@@ -27,10 +28,13 @@ type event struct {
 	from, until int64 // the node's clock at the request and at the response, in Unix seconds
 	latest      int64 // the latest of all clocks at the response
 
-	sent    string // the request's body
-	status  int    // 0: no response
-	problem string // the kind of problem, or the result of a claim
-	told    view   // the link in the response
+	sent    string   // the request's body
+	status  int      // 0: no response
+	problem string   // the kind of problem, or the result of a claim
+	told    view     // the link in the response
+	listed  []string // for list: the aliases in all pages
+	past    []past   // for history: the newest change first
+	last    bool     // the link has not been changed since
 	etag    string
 	target  string // for follow
 	// birth marks an added shorten: a response told of its link, but none told that it made the
@@ -57,14 +61,14 @@ func (e event) done() int64 {
 type view struct {
 	alias, url, owner, title, tags string
 	end, deleted                   int64
-	disabled, shared               bool
+	disabled, shared, locked       bool
 }
 
 // change is what a request wants to change in a link. nil fields stay as they are.
 type change struct {
-	url, title, tags *string
-	end              *int64 // 0: never
-	disabled         *bool
+	url, title, tags, owner *string
+	end                     *int64 // 0: never
+	disabled                *bool
 }
 
 func (c change) apply(v view) view {
@@ -73,6 +77,7 @@ func (c change) apply(v view) view {
 	set(&v.tags, c.tags)
 	set(&v.end, c.end)
 	set(&v.disabled, c.disabled)
+	set(&v.owner, c.owner)
 	return v
 }
 
@@ -98,7 +103,14 @@ func (e event) String() string {
 	return fmt.Sprintf("%s to %s: %s %s by %q, token %t, if %q, %s -> %d %s %s%s %+v",
 		clock(e.from), clock(e.until),
 		e.op, e.alias, e.by, e.token, e.match, e.sent, e.status, e.problem, e.etag, e.target,
-		e.told)
+		e.told) + e.more()
+}
+
+func (e event) more() string {
+	if e.past == nil && e.listed == nil {
+		return ""
+	}
+	return fmt.Sprintf(" %+v %v", e.past, e.listed)
 }
 
 // births returns the events that made the links that no response told of at first. A request

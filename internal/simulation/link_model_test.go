@@ -3,7 +3,11 @@
 package simulation
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -12,8 +16,10 @@ import (
 type linkState struct {
 	phase phase
 	view         // deleted is the earliest possible time
+	past  string // its history: see remember
 	until int64  // the latest possible time at which it was deleted
 	etag  string // "" if no response told of it
+	seen  int    // how many responses have told of it
 }
 
 type phase int
@@ -26,7 +32,8 @@ const (
 )
 
 // linkModel is what the API promises of one link. Each request sees the effects of those before it.
-// Edits change what they name and nothing else. It also says who may do what.
+// Edits change what they name and nothing else, and each is in the link's history. It also says who
+// may do what.
 var linkModel = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{linkState{}} },
 	Step: func(state, input, _ any) []any {
@@ -41,10 +48,35 @@ var linkModel = porcupine.NondeterministicModel{
 // linkEvent is an event in the history of one link.
 type linkEvent struct {
 	event
-	of string // the link's alias
+	of     string // the link's alias
+	barred map[slot]bool
+	whole  []past         // the longest history that a response told of
+	ended  bool           // whole has all changes
+	tells  map[string]int // how many responses tell of each ETag
 }
 
-func (s linkState) step(e linkEvent) []linkState {
+// step returns the possible states after an event. A history that was told later says which changes
+// there were. Without it, there would be too many orders of requests of unknown outcome.
+func (s linkState) step(e linkEvent) (possible []linkState) {
+	for _, next := range s.any(e) {
+		if next.etag == "" {
+			next.seen = 0
+		}
+		n := strings.Count(next.past, "\n")
+		switch {
+		case s.etag != "" && next.etag != s.etag && s.seen < e.tells[s.etag]:
+			// It cannot have changed between two responses that tell of one ETag.
+		case next.past == s.past, n == 0, len(e.whole) == maxPast, n > len(e.whole) && !e.ended,
+			n <= len(e.whole) && e.whole[len(e.whole)-n].is(strings.SplitN(next.past, "\n", 2)[0]):
+			possible = append(possible, next)
+		case n > len(e.whole) && !e.known():
+			possible = append(possible, s) // it was never applied
+		}
+	}
+	return possible
+}
+
+func (s linkState) any(e linkEvent) []linkState {
 	switch {
 	case e.op == "shorten" && (e.choice() || e.status == 201):
 		return s.create(e)
@@ -56,9 +88,14 @@ func (s linkState) step(e linkEvent) []linkState {
 	case e.problem == "conflict":
 		return []linkState{s} // others were faster, five times in a row
 	}
+	barred := e.problem == "target-disabled" || e.op == "claim" && e.problem == "gone"
 	var all []linkState
 	for _, late := range []bool{false, true} {
 		next, status, problem := s.apply(e.event, late)
+		if barred && status == 200 && (problem == "" || problem == "claimed") && next != s &&
+			e.barred[slot{next.url, next.owner}] {
+			return []linkState{s} // another link bars the URL that it would have got: see slot
+		}
 		if status != e.status || problem != e.problem {
 			continue
 		}
@@ -96,6 +133,9 @@ func (s linkState) as(e event) (linkState, bool) {
 	if e.status != 200 || e.op == "claim" {
 		return s, true
 	}
+	if e.op == "history" {
+		return s, s.remembers(e.past)
+	}
 	if s.deleted != 0 && s.deleted <= e.told.deleted && e.told.deleted <= s.until {
 		s.deleted, s.until = e.told.deleted, e.told.deleted
 	}
@@ -105,8 +145,11 @@ func (s linkState) as(e event) (linkState, bool) {
 		s.shared, s.etag = true, ""
 	}
 	known := s.etag == "" || e.etag == "" || s.etag == e.etag
+	if e.etag != s.etag && e.etag != "" {
+		s.etag, s.seen = e.etag, 0
+	}
 	if e.etag != "" {
-		s.etag = e.etag
+		s.seen++
 	}
 	return s, known && s.view == e.told
 }
@@ -120,8 +163,8 @@ func (s linkState) create(e linkEvent) []linkState {
 	case !e.known() && free:
 		return []linkState{next, {phase: tried}}
 	case !e.known(),
-		// A 403 means that the link that shorten gives for the URL is disabled: see slot.
-		e.status == 403 && e.by == "",
+		// A 403 means that the link that shorten gives for the URL was taken down: see slot.
+		e.status == 403 && (e.by == "" || e.barred[slot{*e.change.url, e.by}]),
 		e.status == 200 && same && s.live(e.from) && s.end == e.told.end,
 		e.status == 409 && s.phase != never && !(same && s.live(e.latest)):
 		return []linkState{s}
@@ -137,8 +180,9 @@ func (s linkState) share(e linkEvent) []linkState {
 	if s.phase == made && s.owner == "" && e.by == "" && s.url == *e.change.url && !s.shared {
 		s.shared, s.etag = true, ""
 	}
-	if s.phase < made && e.known() {
-		return nil
+	if e.known() && (s.phase < made || s.phase == made && e.by != "" && (s.owner != e.by ||
+		s.url != *e.change.url || s.disabled || s.deleted != 0)) {
+		return nil // an owner is given what the table says
 	}
 	return []linkState{s}
 }
@@ -155,6 +199,8 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 		s.owner == ""; {
 	case e.op == "claim":
 		return s.claim(e, now)
+	case e.change.owner != nil && e.by != "admin" && e.by != *e.change.owner:
+		return s, 403, "forbidden"
 	case s.phase != made:
 		return s, 404, "not-found"
 	case !permitted:
@@ -162,11 +208,20 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 	case e.match != "" && e.match != s.etag:
 		return s, 412, "precondition"
 	}
+	// Nobody but an admin changes what an admin has taken down.
+	locked := s.locked && e.by != "admin"
+	takesDown := e.by == "admin" && (s.owner != "admin" ||
+		e.change.owner != nil && *e.change.owner != "admin")
 	switch e.op {
 	case "edit":
 		next.view = e.change.apply(s.view)
 		earlier := next.end != 0 && (s.end == 0 || next.end < s.end)
+		if e.change.disabled != nil {
+			next.locked = next.disabled && (s.locked || takesDown)
+		}
 		switch {
+		case locked:
+			return s, 403, "link-locked"
 		case s.deleted != 0:
 			return s, 409, "link-deleted"
 		case next.end != 0 && next.end != s.end && next.end < now+60:
@@ -177,21 +232,27 @@ func (s linkState) apply(e event, late bool) (next linkState, status int, proble
 		}
 	case "delete":
 		status = 204
+		next.locked = s.locked || takesDown
 		switch {
-		case s.deleted != 0:
-			return s, status, ""
+		case s.deleted != 0: // an admin may still take it down
+		case locked:
+			return s, 403, "link-locked"
 		case s.shared && e.by != "admin":
 			return s, 409, "link-shared"
+		default:
+			next.deleted, next.until = e.from, e.until
 		}
-		next.deleted, next.until = e.from, e.until
 	case "restore":
-		if s.deleted == 0 || deleted+int64(deletedKeep.Seconds()) <= now {
+		switch {
+		case locked:
+			return s, 403, "link-locked"
+		case s.deleted == 0 || deleted+int64(deletedKeep.Seconds()) <= now:
 			return s, 409, "link-not-deleted"
 		}
-		next.deleted, next.until = 0, 0
+		next.deleted, next.until, next.locked = 0, 0, s.locked && s.disabled
 	}
 	if next != s {
-		next.etag = ""
+		next.etag, next.past = "", next.remember(e, s)
 	}
 	return next, max(status, 200), ""
 }
@@ -212,7 +273,89 @@ func (s linkState) claim(e event, now int64) (next linkState, status int, result
 	if !e.keep {
 		next.end = 0
 	}
+	next.past = next.remember(e, s)
 	return next, 200, "claimed"
+}
+
+// past is a change in a link's history, as a response tells of it.
+type past struct {
+	at               int64
+	by, what, before string // before is JSON, without the time of a deletion
+	deleted          int64  // when the link was deleted that was restored
+}
+
+// maxPast is how many changes a history has at most.
+const maxPast = 50
+
+// remember returns the history of a link after an event has changed it. It has a line for each
+// change, the newest first.
+func (s linkState) remember(e event, was linkState) string {
+	before, what := map[string]any{}, map[string]string{"edit": "edited", "delete": "deleted",
+		"restore": "restored", "claim": "claimed"}[e.op]
+	if s.url != was.url {
+		before["longUrl"] = was.url
+	}
+	if s.end != was.end {
+		before["expiresAtUtc"] = nil
+		if was.end != 0 {
+			before["expiresAtUtc"] = time.Unix(was.end, 0).UTC()
+		}
+	}
+	if s.disabled != was.disabled {
+		before["disabled"] = was.disabled
+	}
+	if s.title != was.title {
+		before["title"] = orNull(was.title)
+	}
+	if s.tags != was.tags {
+		before["tags"] = strings.Fields(was.tags)
+	}
+	if s.owner != was.owner {
+		before["owner"] = orNull(was.owner)
+		if e.op == "edit" {
+			what = "transferred"
+		}
+	}
+	var deleted, until int64
+	if s.deleted != was.deleted {
+		if deleted, until = was.deleted, was.until; deleted == 0 {
+			before["deletedAtUtc"] = nil
+		}
+	}
+	data, _ := json.Marshal(before)
+	line := fmt.Sprintf("%q %s %d %d %d %d %s\n", e.by, what, e.from, e.until, deleted, until, data)
+	lines := strings.SplitAfterN(line+was.past, "\n", maxPast+1)
+	return strings.Join(lines[:min(len(lines), maxPast)], "")
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// remembers reports whether a response has told the link's history.
+func (s linkState) remembers(told []past) bool {
+	lines := strings.Split(s.past, "\n")
+	if lines = lines[:len(lines)-1]; len(lines) != len(told) {
+		return false
+	}
+	for i, p := range told {
+		if !p.is(lines[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// is reports whether a change that was told is that of a line of remember.
+func (p past) is(line string) bool {
+	var by, what string
+	var from, until, deleted, lastDeleted int64
+	_, _ = fmt.Sscanf(line, "%q %s %d %d %d %d", &by, &what, &from, &until, &deleted, &lastDeleted)
+	return by == p.by && what == p.what && strings.SplitN(line, " ", 7)[6] == p.before &&
+		from <= p.at && p.at <= until && deleted <= p.deleted && p.deleted <= lastDeleted
 }
 
 // links returns the history of each link.
@@ -253,10 +396,22 @@ func links(history []event) map[string][]event {
 
 // checkLinks checks the history of each link.
 func (r *round) checkLinks(history []event) {
+	barred := barred(history)
 	for alias, part := range links(history) {
 		var operations []porcupine.Operation
+		var told event
+		tells := map[string]int{}
 		for _, e := range part {
-			operations = append(operations, operation(e, linkEvent{e, alias}))
+			if e.status == 200 && e.etag != "" {
+				tells[e.etag]++
+			}
+			if len(e.past) >= len(told.past) && e.op == "history" && e.status == 200 {
+				told = e
+			}
+		}
+		for _, e := range part {
+			operations = append(operations, operation(e, linkEvent{e, alias, barred, told.past,
+				told.last, tells}))
 		}
 		r.linearizable(linkModel, operations, "a link", func() []event { return part })
 	}

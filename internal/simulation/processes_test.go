@@ -4,11 +4,13 @@
 // whether the service keeps its promises.
 //
 // Clients, some of them owners, shorten a few URLs, so that they collide. They follow, edit,
-// delete, restore and claim the links, and renew their keys. Reapers run as well. Meanwhile,
-// storage calls fail, lose their responses or arrive late, nodes are killed and stopped, storage is
-// cut off, and time passes. Then the checks follow:
+// delete, restore and claim the links, and renew their keys. An admin gives links to other owners,
+// and takes them down. Reapers run as well. Meanwhile, storage calls fail, lose their responses or
+// arrive late, nodes are killed and stopped, storage is cut off, and time passes. Then the checks
+// follow:
 //
 //   - Porcupine checks the history of each URL and of each link against a model.
+//   - No list may have missed a link that its owner had all the time.
 //   - What nodes may have cached is checked against the link in the last 15 seconds.
 //   - The counts of clicks are checked against the redirects that were answered, and against the
 //     totals of a roll-up.
@@ -124,6 +126,8 @@ type round struct {
 	// asked in capitals.
 	domain  string
 	anyCase bool
+	// In others, links are changed more often than followed, and there are few links at a time.
+	change bool
 
 	mu         sync.Mutex
 	history    []event
@@ -131,6 +135,7 @@ type round struct {
 	uses       []use
 	aliases    []string          // those that a response told of, in order
 	tokens     map[string]string // the claim tokens, by alias
+	owner      map[string]string // the owner that a response told of last, by alias
 	etags      map[string]string // the last known ETags, by alias
 	keys       map[string][]*key // by owner, the newest last
 	runs       []*run
@@ -210,7 +215,8 @@ func newRound(t *testing.T, s setup) (r *round, end func()) {
 			},
 			Transport: &http.Transport{MaxIdleConnsPerHost: 16},
 		},
-		tokens: map[string]string{}, etags: map[string]string{}, keys: map[string][]*key{}}
+		tokens: map[string]string{}, etags: map[string]string{}, owner: map[string]string{},
+		keys: map[string][]*key{}}
 	if r.count == nil {
 		r.count = new(tally)
 	}

@@ -156,8 +156,9 @@ func simulate(t *testing.T, p plan, c *tally) (violations []string, trace string
 			tables: rawtables.On(t, func(name string) storage.Table {
 				return s.service.Table(name)
 			}, "S"),
-			tokens: map[string]string{}, etags: map[string]string{}, keys: map[string][]*key{}}
-		r.quiet.off = true
+			tokens: map[string]string{}, etags: map[string]string{}, owner: map[string]string{},
+			keys: map[string][]*key{}}
+		r.quiet.off, r.change = true, p.seed%2 == 1
 		switch p.seed % 3 {
 		case 1:
 			r.domain = domain

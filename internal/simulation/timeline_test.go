@@ -12,6 +12,7 @@ type timeline struct {
 	url, owner        []write[string]
 	end               []write[int64]
 	disabled, deleted []write[bool]
+	takenDown         bool // perhaps, at some time
 }
 
 // write is a value that was written at some time between call and ret. Both are real, in Unix
@@ -64,6 +65,7 @@ func timelines(history []event) map[string]*timeline {
 			t.disabled = append(t.disabled, write[bool]{false, e.call, ret, e.node})
 			t.deleted = append(t.deleted, write[bool]{false, e.call, ret, e.node})
 		case "delete", "restore":
+			t.takenDown = t.takenDown || e.op == "delete" && e.by == "admin"
 			t.deleted = append(t.deleted, write[bool]{e.op == "delete", e.call, ret, e.node})
 			continue
 		case "claim":
@@ -81,7 +83,11 @@ func timelines(history []event) map[string]*timeline {
 		if c.end != nil {
 			t.end = append(t.end, write[int64]{*c.end, e.call, ret, e.node})
 		}
+		if c.owner != nil {
+			t.owner = append(t.owner, write[string]{*c.owner, e.call, ret, e.node})
+		}
 		if c.disabled != nil {
+			t.takenDown = t.takenDown || *c.disabled && e.by == "admin"
 			t.disabled = append(t.disabled, write[bool]{*c.disabled, e.call, ret, e.node})
 		}
 	}
@@ -97,6 +103,50 @@ func (e event) since(reads ...string) int64 {
 		return 0
 	}
 	return max(e.call-int64(trusted), e.jump)
+}
+
+// barred returns the slots that a link that was taken down may have barred at some time.
+func barred(history []event) map[slot]bool {
+	all := map[slot]bool{}
+	for _, t := range timelines(history) {
+		for _, url := range t.url {
+			for _, owner := range t.owner {
+				if t.takenDown || owner.value == "" && has(t.disabled, true) {
+					all[slot{url.value, owner.value}] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
+// checkLists checks that no list has missed a link that its owner had all the time.
+func (r *round) checkLists(history []event) {
+	all := timelines(history)
+	for _, e := range history {
+		if e.op != "list" {
+			continue
+		}
+		for alias, t := range all {
+			only := func(writes []write[string], value string) bool {
+				return !slices.ContainsFunc(possible(writes, e, e.call), func(v string) bool {
+					return v != value
+				})
+			}
+			if slices.ContainsFunc(t.made, func(w write[bool]) bool { return w.ret < e.call }) &&
+				only(t.owner, e.by) && !slices.Contains(possible(t.deleted, e, e.call), true) &&
+				!slices.ContainsFunc(possible(t.end, e, e.call), func(end int64) bool {
+					return end != 0 && end <= e.latest
+				}) && !slices.Contains(e.listed, alias) {
+				r.violation("the list of %s lacks %s:\n%s", e.by, alias,
+					r.describe(alias, history))
+			}
+			if slices.Contains(e.listed, alias) && !slices.Contains(possible(t.owner, e, e.call),
+				e.by) {
+				r.violation("the list of %s has %s:\n%s", e.by, alias, r.describe(alias, history))
+			}
+		}
+	}
 }
 
 // checkTimes checks responses about links that nodes may have cached. Each property must be one

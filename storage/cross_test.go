@@ -439,17 +439,22 @@ func TestAStalledReaperThatLosesItsLock(t *testing.T) {
 	}
 }
 
-// A create that has found a link deleted, or expired, meets what makes it live again, which at some
-// point meets another create: both creates get one link.
+// A create that has found a link deleted, expired or another owner's meets what makes it live again,
+// or its own owner's, which at some point meets another create: both creates get one link.
 func TestARenewalBetweenTwoCreates(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]operation{
-		"restored":                {there("a", url1, time.Hour, deleteOne), restoreOne},
-		"restored, without owner": {there("", url1, time.Hour, deleteOne), restoreOne},
-		"extended": {there("a", url1, time.Hour, later(time.Hour)),
-			setEnd(5 * time.Hour)},
-		"extended, without owner": {there("", url1, time.Hour, later(time.Hour)),
-			setEnd(5 * time.Hour)},
+	for name, test := range map[string]struct {
+		owner string
+		operation
+	}{
+		"restored":                {"a", operation{there("a", url1, time.Hour, deleteOne), restoreOne}},
+		"restored, without owner": {"", operation{there("", url1, time.Hour, deleteOne), restoreOne}},
+		"extended": {"a", operation{there("a", url1, time.Hour, later(time.Hour)),
+			setEnd(5 * time.Hour)}},
+		"extended, without owner": {"", operation{there("", url1, time.Hour, later(time.Hour)),
+			setEnd(5 * time.Hour)}},
+		"transferred back": {"a", operation{there("a", url1, time.Hour, brokenOff(transfer("b"))),
+			transfer("a")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -459,10 +464,8 @@ func TestARenewalBetweenTwoCreates(t *testing.T) {
 				for second, both := 1, true; both; second++ {
 					both = false
 					test.before(r, other)
-					owner := r.Rows(r.Links)[0]["Owner"]
 					give := func(s *storage.Links) link.Name {
-						l, _, err := s.Create(ctx, r.wish(fmt.Sprint(cmp.Or(owner, "")), "", url1,
-							time.Hour), "")
+						l, _, err := s.Create(ctx, r.wish(test.owner, "", url1, time.Hour), "")
 						if err != nil {
 							t.Error(err)
 						}

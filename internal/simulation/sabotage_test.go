@@ -57,6 +57,15 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a reaper reads the link before what leads to it", "reap.go",
 		"if settled, err := r.dropStale(ctx, d, seen);",
 		"seen, _ = r.readGuarded(ctx, d)\nif settled, err := r.dropStale(ctx, d, seen);"},
+	{"a link is handed over while the index leads to it", "edit.go",
+		"if leads {\n\t\twithdrawn", "if leads && !transferred {\n\t\twithdrawn"},
+	{"a reaper takes a row of a list that is young", "reap.go",
+		"settled = seen.strays.drop(ctx, row) && settled",
+		"_ = r.s.owners.rows.delete(ctx, row.rowKey)"},
+	{"an edit goes round a takedown", "edit.go",
+		"if err = e.s.permitted(ctx, next.Link); err != nil {", "if err != nil {"},
+	{"a takedown bars only what the index names", "edit.go",
+		"restored || transferred || takenDown", "restored || transferred"},
 	{"a restored link does not enter the index", "edit.go",
 		"m.enters = withdrawn || restored || transferred || takenDown",
 		"m.enters = (withdrawn || restored || transferred || takenDown) && false"},
@@ -185,7 +194,7 @@ func TestSabotage(t *testing.T) {
 			by := "simulation, " + regexp.MustCompile(`[0-9]+ operations`).FindString(out)
 			if found == "" {
 				out, found = run(failed, "../../storage", "-timeout", "2m", "-run",
-					"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets")
+					"Pair|Cross|AtAnyPoint|Renew|Stall|Late|Twice|RollUp|Forgets|Conform|Always")
 				by = "the tests of storage"
 			}
 			switch {

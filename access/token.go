@@ -81,8 +81,9 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 		return nil
 	}
 	elsewhere, _ := claims["_claim_names"].(map[string]any)
-	if _, named := elsewhere[p.GroupsClaim]; named || claims["hasgroups"] == any(true) ||
-		claims["hasgroups"] == any("true") {
+	has := claims["hasgroups"]
+	if _, named := elsewhere[p.GroupsClaim]; named ||
+		p.GroupsClaim == "groups" && (has == any(true) || has == any("true")) {
 		p.lose("the token has none, because they are too many")
 		return nil
 	}

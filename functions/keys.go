@@ -102,11 +102,3 @@ func managedOwners(who access.Caller) []string {
 	}
 	return append([]string{who.Owner}, who.Groups...)
 }
-
-// managedOwner returns the owner whose links a caller manages; for an admin "", all owners.
-func managedOwner(who access.Caller) string {
-	if who.Admin {
-		return ""
-	}
-	return who.Owner
-}

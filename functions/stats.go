@@ -309,8 +309,8 @@ func (s *service) topLinks(
 	limit := query.integer("limit", 10, 1, 100)
 	d := s.domainFilter(&query)
 	owner, err := query.owner(who)
-	if query.Get("owner") == "" {
-		owner = managedOwner(who)
+	if who.Admin && query.Get("owner") == "" {
+		owner = "" // all
 	}
 	switch {
 	case err != nil:

@@ -87,7 +87,10 @@ func ParseHistory(text string) (h History) {
 			json.Unmarshal(part[1], &c.By, invalid) == nil &&
 			json.Unmarshal(part[2], &c.What, invalid) == nil {
 			c.At, c.Before = c.At.UTC(), part[3]
-			h = append(h, c)
+			// an offset may move a time into a year that cannot be written again
+			if year := c.At.Year(); 0 <= year && year <= 9999 {
+				h = append(h, c)
+			}
 		}
 	}
 	return h

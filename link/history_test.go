@@ -94,6 +94,7 @@ func FuzzParseHistory(f *testing.F) {
 	f.Add(`[["2026-09-01T12:00:00Z",null,"edited",{"title":null}]]`)
 	f.Add(`[["2026-09-01T12:00:00Z","a","edited",[]],7,["x"],[]]`)
 	f.Add(`{}`)
+	f.Add(`[["9999-12-31T23:59:59-01:00","a","edited",{}]]`)
 	f.Add("[[\"2026-09-01T12:00:00Z\",\"\xff\",\"edited\",{\"title\":\"\xff\"}]]")
 	f.Fuzz(func(t *testing.T, text string) {
 		h := link.ParseHistory(link.ParseHistory(text).JSON()) // its UTF-8 is valid
@@ -182,12 +183,11 @@ func TestBars(t *testing.T) {
 		l    link.Link
 		want error
 	}{
-		"live":                         {link.Link{Owner: "o"}, nil},
-		"deleted":                      {link.Link{Owner: "o", Disabled: true, DeletedAt: second}, nil},
-		"disabled":                     {link.Link{Owner: "o", Disabled: true}, link.ErrDisabled},
-		"nobody's, disabled":           {link.Link{Disabled: true}, link.ErrBarred},
-		"nobody's, disabled, deleted":  {link.Link{Disabled: true, DeletedAt: second}, link.ErrBarred},
-		"taken down, deleted, expired": {link.Link{Locked: true, DeletedAt: second, ExpiresAt: second}, nil},
+		"live":                          {link.Link{Owner: "o"}, nil},
+		"deleted":                       {link.Link{Owner: "o", Disabled: true, DeletedAt: second}, nil},
+		"disabled":                      {link.Link{Owner: "o", Disabled: true}, link.ErrDisabled},
+		"nobody's, taken down, deleted": {link.Link{Locked: true, DeletedAt: second}, link.ErrBarred},
+		"taken down, deleted, expired":  {link.Link{Locked: true, DeletedAt: second, ExpiresAt: second}, nil},
 	} {
 		if got := test.l.Bars(now); !errors.Is(got, test.want) {
 			t.Errorf("%s: %v", name, got)

@@ -108,13 +108,10 @@ func (l Link) Expired(now time.Time) bool {
 
 // Bars returns why, because of this link, its long URL gets no other link of its owner at now:
 // ErrBarred, because an admin has taken the link down, or ErrDisabled. nil: the link is no reason.
-//
-// Links without an owner were disabled by admins alone before there was Locked.
 func (l Link) Bars(now time.Time) error {
 	state := l.State(now)
-	taken := l.Locked || l.Owner == "" && l.Disabled
 	switch {
-	case taken && !l.Expired(now) && (state == StateDisabled || state == StateDeleted):
+	case l.Locked && !l.Expired(now) && (state == StateDisabled || state == StateDeleted):
 		return ErrBarred
 	case state == StateDisabled:
 		return ErrDisabled

@@ -220,13 +220,14 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	after := indexKey(next.Link)
 	takenDown := next.Locked && !was.Locked
 	leads := indexKey(was.Link) != after || over || restored // anew
-	if !leads && !takenDown {
-		return m, nil
-	}
-	if leads {
+	enabled := was.Disabled && !next.Disabled
+	if (leads || enabled) && !was.Locked && !next.Locked { // admins may do what they want
 		if err = e.s.permitted(ctx, next.Link); err != nil {
 			return m, err
 		}
+	}
+	if !leads && !takenDown {
+		return m, nil
 	}
 	if transferred {
 		if m.listed, err = e.s.owners.listed(ctx, was.Link); err != nil {

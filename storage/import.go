@@ -23,14 +23,15 @@ const importConcurrency = 32
 // Import makes links with their own aliases and dates, and returns what became of each. Of several
 // with one alias the first comes first. A link that is there and leads to the same long URL stays
 // as it is, and so does the tombstone of one whose end is past. One that has ended, or is about to,
-// is reaped a minute later.
+// is reaped a minute later. Unless an admin imports them, a link is refused if another link of its
+// URL and owner was taken down.
 //
 // What it made is durable. What Before says is part of the link, so that nothing loses it or counts
 // it twice. It is safe to repeat after any error, and after a kill at any point: what is done
 // stays, and the rest is done. When ctx has ended, it begins no other link; those that are begun
 // take at most Timeout. Errors of a link: link.ErrBlocked, link.ErrBarred, link.ErrAliasTaken,
 // link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
-func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
+func (s *Links) Import(ctx context.Context, links []link.Link, admin bool) []link.Imported {
 	done := make([]link.Imported, len(links))
 	// of those of which the first is not decided: else a later one could be made instead of it
 	before := map[link.Name]error{}
@@ -42,7 +43,7 @@ func (s *Links) Import(ctx context.Context, links []link.Link) []link.Imported {
 			for _, i := range batch {
 				failed := cmp.Or(before[links[i].Name], told)
 				all.Go(func() error {
-					done[i] = s.importOne(ctx, links[i], failed)
+					done[i] = s.importOne(ctx, links[i], admin, failed)
 					return nil
 				})
 			}
@@ -91,7 +92,8 @@ func stoppedImport(ctx context.Context) error {
 }
 
 // importOne imports a link that was announced, unless something before it has failed.
-func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done link.Imported) {
+func (s *Links) importOne(ctx context.Context, l link.Link, admin bool,
+	err error) (done link.Imported) {
 	if err == nil && ctx.Err() != nil {
 		err = stoppedImport(ctx)
 	}
@@ -103,7 +105,7 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 				return err
 			}
 			c := &creation{s: s, until: until, want: l, notBefore: s.soon(link.MinTTL)}
-			done.Link, done.Created, err = c.importLink(ctx)
+			done.Link, done.Created, err = c.importLink(ctx, admin)
 			return err
 		})
 	}
@@ -114,8 +116,13 @@ func (s *Links) importOne(ctx context.Context, l link.Link, err error) (done lin
 }
 
 // importLink makes the wanted link, or finds it.
-func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, err error) {
-	there, err := c.insertPermitted(ctx)
+func (c *creation) importLink(ctx context.Context, admin bool) (l link.Link, created bool,
+	err error) {
+	insert := c.insertPermitted
+	if admin {
+		insert = c.insertChosen
+	}
+	there, err := insert(ctx)
 	if created = err == nil; !created {
 		if !errors.Is(err, table.ErrExists) {
 			return link.Link{}, false, err
@@ -140,16 +147,14 @@ func (c *creation) importLink(ctx context.Context) (l link.Link, created bool, e
 }
 
 // insertPermitted is insertChosen, unless an admin has taken down the link of the URL. What is
-// there is met all the same, so that a file can be imported again. A link that was itself taken
-// down leads nowhere: so all links of a service can move to another one.
+// there is met all the same, so that a file can be imported again.
 func (c *creation) insertPermitted(ctx context.Context) (there linkRow, err error) {
-	if !c.want.Locked {
-		if err = c.s.permitted(ctx, c.want); err != nil && !errors.Is(err, link.ErrBarred) {
-			return linkRow{}, err
-		}
-	}
-	if err == nil {
+	err = c.s.permitted(ctx, c.want)
+	switch {
+	case err == nil:
 		return c.insertChosen(ctx)
+	case !errors.Is(err, link.ErrBarred):
+		return linkRow{}, err
 	}
 	switch there, readErr := c.s.chosen(ctx, c.want); {
 	case readErr == nil || errors.Is(readErr, link.ErrDamaged):
@@ -188,7 +193,7 @@ func met(want link.Link, there linkRow, now time.Time) error {
 
 // TryImport returns what Import would, and what is there, and only reads. What earlier calls and
 // this one would have made is in made: by alias, a hash of the long URL.
-func (s *Links) TryImport(ctx context.Context, links []link.Link,
+func (s *Links) TryImport(ctx context.Context, links []link.Link, admin bool,
 	made map[link.Name]uint64) []link.Imported {
 	there, errs := make([]linkRow, len(links)), make([]error, len(links))
 	var all errgroup.Group
@@ -206,7 +211,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link,
 					return err
 				}
 				there[i], err = s.chosen(ctx, l)
-				if errors.Is(err, link.ErrNotFound) && !l.Locked {
+				if errors.Is(err, link.ErrNotFound) && !admin {
 					if barred := s.permitted(ctx, l); barred != nil {
 						err = barred
 					}

@@ -9,6 +9,9 @@ import (
 	"tiney/storage/table"
 )
 
+// indexTries is how often the index is read and written again because others write it meanwhile.
+const indexTries = 5
+
 // guardAfter is how long after its insert a guard is due, and at which age a row goes whose link is
 // missing. That is after the Timeout of its operation, after the minute in which storage may still
 // apply an abandoned try, and after the half minute by which the reaper's clock may be ahead.
@@ -108,12 +111,22 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 // The caller must have a guard: a crash before the second look may leave a row that leads to a link
 // of another URL.
 func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err error) {
-	added, late, err := s.index.enter(ctx, l)
-	if err == nil && added == "" {
-		if added, err = s.replaceStale(ctx, l); errors.Is(err, table.ErrChanged) {
-			// Somebody else has written the row. Or this has, and the response was lost.
-			return true, nil
+	var added table.ETag
+	for range indexTries {
+		var again bool
+		added, again, err = s.index.enter(ctx, l)
+		if late = late || again; err != nil || added != "" {
+			break
 		}
+		if added, err = s.replaceStale(ctx, l); !errors.Is(err, table.ErrChanged) {
+			break
+		}
+		// Somebody else has written the row, or has taken it away. Or this has written it, and the
+		// response was lost.
+		late = true
+	}
+	if errors.Is(err, table.ErrChanged) {
+		return true, nil
 	}
 	if err != nil || added == "" {
 		return late, err
@@ -149,16 +162,22 @@ func (s *Links) stays(ctx context.Context, seen indexRow, l link.Link) (bool, er
 
 // replaceStale makes the index lead to a link if its row leads to another one and has no reason to.
 // It returns the ETag of the row if it has written it. table.ErrChanged: the row has changed.
+//
+// It writes the row of a link that was taken down anew: an edit of its owner that came too late may
+// be about to take the row out of the index, and with it what bars the URL.
 func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, error) {
 	seen, err := s.index.get(ctx, indexKey(l))
 	if errors.Is(err, table.ErrGone) {
 		err = table.ErrChanged
 	}
-	if err != nil || seen.alias == string(l.Name) {
+	own := seen.alias == string(l.Name)
+	if err != nil || own && !l.Locked {
 		return "", err
 	}
-	if stays, err := s.stays(ctx, seen, l); stays || err != nil {
-		return "", err
+	if !own {
+		if stays, err := s.stays(ctx, seen, l); stays || err != nil {
+			return "", err
+		}
 	}
 	added, _, err := s.index.put(ctx, l, seen)
 	return added, err

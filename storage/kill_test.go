@@ -76,6 +76,12 @@ var (
 	takeDown = edit(func(now time.Time, l link.Link) (link.Link, error) {
 		return l.Deleted(link.Actor{Admin: true}, now)
 	})
+	disableByAdmin = edit(func(now time.Time, l link.Link) (link.Link, error) {
+		if !l.DeletedAt.IsZero() {
+			return l, nil
+		}
+		return link.Rules{}.Edit(l, link.Patch{Disabled: new(true)}, link.Actor{Admin: true}, now)
+	})
 	restoreOne = edit(func(now time.Time, l link.Link) (link.Link, error) {
 		if l.DeletedAt.IsZero() {
 			return l, nil
@@ -132,7 +138,7 @@ func importing(owner, url string, life time.Duration) func(context.Context, *rig
 		if life != 0 {
 			l.ExpiresAt = l.CreatedAt.Add(life)
 		}
-		got := s.Import(ctx, []link.Link{l})
+		got := s.Import(ctx, []link.Link{l}, false)
 		if errors.Is(got[0].Err, link.ErrAliasTaken) {
 			return nil // done before, and reaped
 		}
@@ -255,6 +261,7 @@ var operations = map[string]operation{
 			return l, nil
 		})},
 	"take down":                 {there("a", url1, 0, unindexed), takeDown},
+	"take down by disabling":    {there("a", url1, 0), disableByAdmin},
 	"take down what is deleted": {there("a", url1, 0, unindexed, deleteOne), takeDown},
 	"reap":                      {there("", url1, time.Hour, later(2*time.Hour)), reap},
 	"reap, owner's":             {there("a", url1, time.Hour, later(2*time.Hour)), reap},

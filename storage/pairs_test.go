@@ -33,6 +33,8 @@ var seconds = map[string]doing{
 	"transfer":         transfer("b"),
 	"transfer back":    transfer("a"),
 	"there and back":   both(transfer("b"), transfer("a")),
+	"takedown":         takeDown,
+	"disabled":         disableByAdmin,
 	"reap":             reap,
 }
 
@@ -152,9 +154,9 @@ func (p *pair) left() (o outcome) {
 	var links, leads []string
 	lives := map[any]bool{}
 	for _, row := range p.Rows(p.Links) {
-		lives[row["RowKey"]] = row["DeletedAtUtc"] == nil
+		lives[row["RowKey"]] = row["DeletedAtUtc"] == nil || row["Locked"] == true
 		text := fmt.Sprint(row["LongUrl"], row["Owner"], row["Title"], row["GoneReason"],
-			row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil)
+			row["Locked"], row["DeletedAtUtc"] != nil, row["ExpiresAtUtc"] != nil)
 		if links = append(links, text); row["RowKey"] == "one" {
 			o.one = text
 		}

@@ -161,7 +161,9 @@ func decodeLink(data []byte, a link.Name, etag table.ETag) (linkRow, error) {
 	l.Disabled, l.Shared, l.Owner, l.DeletedAt = e.IsDisabled != nil && *e.IsDisabled, e.Shared,
 		e.Owner, e.DeletedAt.UTC()
 	l.UpdatedAt, l.Title, l.ClaimHash = e.UpdatedAt.UTC(), e.Title, e.ClaimHash
-	l.Locked, l.History = e.Locked, link.ParseHistory(e.History)
+	// Before there was Locked, only admins disabled links without an owner.
+	l.Locked = e.Locked || l.Owner == "" && l.Disabled
+	l.History = link.ParseHistory(e.History)
 	l.Before = link.Count{Clicks: e.ClicksBefore, Bots: e.BotsBefore, LastAt: e.LastAt.UTC()}
 	if !link.ValidStatusCode(l.StatusCode) {
 		l.StatusCode = link.DefaultStatusCode

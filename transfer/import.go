@@ -9,14 +9,16 @@ import (
 
 // Importer imports links as they are. Links with the same alias are imported in order. A link that
 // already exists with the same long URL stays as it is. After ctx has ended, the Importer begins no
-// further link. Errors of a link: link.ErrBlocked, link.ErrAliasTaken, link.ErrDeleted,
-// link.ErrUnavailable.
+// further link. Errors of a link: link.ErrBlocked, link.ErrBarred, link.ErrAliasTaken,
+// link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
 type Importer interface {
 	// Import imports links. What it returns is durable. Import is safe to repeat after any error.
-	Import(ctx context.Context, links []link.Link) []link.Imported
+	// An admin's import goes on where an owner's is refused with link.ErrBarred.
+	Import(ctx context.Context, links []link.Link, admin bool) []link.Imported
 	// TryImport returns what Import would return, and for each alias the link that has it. It only
 	// reads. made has the links that earlier calls would have made, and TryImport adds to it.
-	TryImport(ctx context.Context, links []link.Link, made map[link.Name]uint64) []link.Imported
+	TryImport(ctx context.Context, links []link.Link, admin bool,
+		made map[link.Name]uint64) []link.Imported
 }
 
 // Import turns records into links, and imports them.
@@ -30,7 +32,7 @@ type Import struct {
 	// Domain is the domain of all links. nil: the records say which.
 	Domain *link.Domain
 	// Admin lets records in our own formats have domains that the service does not have any more,
-	// and be of links that were taken down.
+	// be of links that were taken down, and have URLs that such links bar.
 	Admin  bool
 	DryRun bool // makes nothing, but keeps some 80 bytes per link in memory
 
@@ -77,12 +79,12 @@ func (im *Import) Add(ctx context.Context, records []Record, now time.Time) []Re
 
 func (im *Import) add(ctx context.Context, links []link.Link) []link.Imported {
 	if !im.DryRun {
-		return im.Links.Import(ctx, links)
+		return im.Links.Import(ctx, links, im.Admin)
 	}
 	if im.made == nil {
 		im.made = map[link.Name]uint64{}
 	}
-	return im.Links.TryImport(ctx, links, im.made)
+	return im.Links.TryImport(ctx, links, im.Admin, im.made)
 }
 
 // link returns the link to import for a record, in its domain.

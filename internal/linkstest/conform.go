@@ -24,7 +24,7 @@ type Store interface {
 	Get(ctx context.Context, a link.Name) (link.Link, error)
 	Read(ctx context.Context, a link.Name) (link.Link, error)
 	History(ctx context.Context, a link.Name) (link.Link, error)
-	Import(ctx context.Context, links []link.Link) []link.Imported
+	Import(ctx context.Context, links []link.Link, admin bool) []link.Imported
 	Edit(ctx context.Context, a link.Name, once bool, change func(link.Link) (link.Link,
 		error)) (link.Link, error)
 	EditAll(ctx context.Context, aliases []link.Name, change func(i int, l link.Link) (link.Link,

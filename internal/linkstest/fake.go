@@ -117,6 +117,7 @@ func (f *Fake) call() error {
 func (f *Fake) put(l link.Link) link.Link {
 	f.versions++
 	l.Version = strconv.Itoa(f.versions)
+	l.Locked = l.Locked || l.Owner == "" && l.Disabled // see storage
 	f.links[l.Name] = l
 	return l
 }
@@ -287,8 +288,9 @@ func (f *Fake) replace(was, l link.Link) (link.Link, error) {
 	moved := indexKey(l) != indexKey(was)
 	restored := l.DeletedAt.IsZero() && !was.DeletedAt.IsZero()
 	named, leads, bars := f.leads(l)
-	if errors.Is(bars, link.ErrBarred) && named.Name != l.Name && (moved || restored ||
-		was.Expired(f.now()) && !l.ExpiresAt.Equal(was.ExpiresAt)) {
+	again := moved || restored || was.Disabled && !l.Disabled ||
+		was.Expired(f.now()) && !l.ExpiresAt.Equal(was.ExpiresAt)
+	if errors.Is(bars, link.ErrBarred) && named.Name != l.Name && again && !was.Locked && !l.Locked {
 		return link.Link{}, bars
 	}
 	enters := l.Owner != was.Owner || restored || l.Locked && !was.Locked
@@ -375,8 +377,8 @@ func (f *Fake) All(_ context.Context, after string, limit int) ([]link.Link, str
 }
 
 // Import makes the links that do not exist yet, one after the other.
-func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
-	return f.imports(ctx, links, func(l link.Link) link.Link {
+func (f *Fake) Import(ctx context.Context, links []link.Link, admin bool) []link.Imported {
+	return f.imports(ctx, links, admin, func(l link.Link) link.Link {
 		if _, leads, bars := f.leads(l); (l.Owner == "" || l.Locked) && !leads && bars == nil {
 			f.index[indexKey(l)] = l.Name
 		}
@@ -386,9 +388,9 @@ func (f *Fake) Import(ctx context.Context, links []link.Link) []link.Imported {
 
 // TryImport is Import without making links. It does not remember the long URLs of the links that it
 // would make.
-func (f *Fake) TryImport(ctx context.Context, links []link.Link,
+func (f *Fake) TryImport(ctx context.Context, links []link.Link, admin bool,
 	made map[link.Name]uint64) []link.Imported {
-	done := f.imports(ctx, links, func(l link.Link) link.Link { return l })
+	done := f.imports(ctx, links, admin, func(l link.Link) link.Link { return l })
 	for i, l := range links {
 		if _, again := made[l.Name]; again {
 			done[i].Created = false
@@ -398,13 +400,7 @@ func (f *Fake) TryImport(ctx context.Context, links []link.Link,
 	return done
 }
 
-// bars reports whether a link must not be imported, because its URL's link was taken down.
-func (f *Fake) bars(l link.Link) bool {
-	_, _, bars := f.leads(l)
-	return errors.Is(bars, link.ErrBarred) && !l.Locked
-}
-
-func (f *Fake) imports(ctx context.Context, links []link.Link,
+func (f *Fake) imports(ctx context.Context, links []link.Link, admin bool,
 	make func(link.Link) link.Link) (done []link.Imported) {
 	for _, l := range links {
 		err := f.call()
@@ -412,6 +408,7 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 		if !ok {
 			there, ok = f.links[l.Name]
 		}
+		_, _, bars := f.leads(l)
 		switch {
 		case err != nil:
 			done = append(done, link.Imported{Err: err})
@@ -419,7 +416,7 @@ func (f *Fake) imports(ctx context.Context, links []link.Link,
 			done = append(done, link.Imported{Err: link.ErrUnavailable})
 		case f.Blocked.Has(context.Background(), l.LongURL):
 			done = append(done, link.Imported{Err: link.ErrBlocked})
-		case !ok && f.bars(l):
+		case !ok && !admin && errors.Is(bars, link.ErrBarred):
 			done = append(done, link.Imported{Err: link.ErrBarred})
 		case !ok:
 			done = append(done, link.Imported{Link: make(l), Created: true})

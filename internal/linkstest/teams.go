@@ -117,7 +117,7 @@ func conformTeams(t *testing.T, start starter) {
 			made := create(t, s, chosen(owned(want(url, time.Hour), owner), "chosen"))
 			imported := chosen(owned(want(url2, time.Hour), owner), "imported")
 			imported.Disabled, imported.Locked = true, true
-			if done := s.Import(t.Context(), []link.Link{imported}); done[0].Err != nil {
+			if done := s.Import(t.Context(), []link.Link{imported}, true); done[0].Err != nil {
 				t.Fatal(done[0].Err)
 			}
 			remove(t, s, clock, made.Name)
@@ -136,7 +136,7 @@ func conformTeams(t *testing.T, start starter) {
 				t.Errorf("owner %q is given %s, and not %s", owner, got, live.Name)
 			}
 			if done := s.Import(t.Context(), []link.Link{chosen(owned(want(url, time.Hour), owner),
-				"chosen")}); !errors.Is(done[0].Err, link.ErrLocked) {
+				"chosen")}, false); !errors.Is(done[0].Err, link.ErrLocked) {
 				t.Errorf("owner %q, an import of what was taken down: %v", owner, done[0].Err)
 			}
 		}
@@ -149,7 +149,18 @@ func conformTeams(t *testing.T, start starter) {
 				down := create(t, s, w)
 				other := create(t, s, owned(chosen(want(url, time.Hour), "other"), owner))
 				gone := create(t, s, owned(chosen(want(url, time.Hour), "gone"), owner))
+				off := create(t, s, owned(chosen(want(url, time.Hour), "off"), owner))
 				elsewhere := create(t, s, owned(want(url2, time.Hour), owner))
+				enable := func(is bool) error {
+					_, err := s.Edit(t.Context(), off.Name, false, func(l link.Link) (link.Link, error) {
+						l.Disabled = !is
+						return l, nil
+					})
+					return err
+				}
+				if err := enable(false); err != nil {
+					t.Fatal(err)
+				}
 				if _, err := s.Edit(t.Context(), gone.Name, false,
 					func(l link.Link) (link.Link, error) {
 						return l.Deleted(link.Actor{Own: true}, clock.Now())
@@ -175,7 +186,8 @@ func conformTeams(t *testing.T, start starter) {
 				barred("again", err)
 				_, _, err = s.Create(t.Context(), chosen(w, "chosen"), "")
 				barred("chosen", err)
-				done := s.Import(t.Context(), []link.Link{chosen(w, "import"), chosen(w, other.Name)})
+				done := s.Import(t.Context(), []link.Link{chosen(w, "import"), chosen(w, other.Name)},
+					false)
 				barred("import", done[0].Err)
 				if done[1].Err != nil || done[1].Created {
 					t.Errorf("an import of what is there: %+v", done[1])
@@ -194,6 +206,11 @@ func conformTeams(t *testing.T, start starter) {
 					theirs := create(t, s, owned(want(url, time.Hour), "b"))
 					_, err = patch(t, s, clock, theirs.Name, link.Patch{Owner: &owner})
 					barred("transfer", err)
+					barred("enable", enable(true))
+				}
+				if done := s.Import(t.Context(), []link.Link{chosen(w, "import")},
+					true); !done[0].Created {
+					t.Errorf("an import by an admin: %+v", done[0])
 				}
 				if got, err := patch(t, s, clock, other.Name, link.Patch{Title: new("t")}); err != nil ||
 					got.Title != "t" {

@@ -67,9 +67,8 @@ func MakeKey(
 	case owner == AdminOwner:
 		return wrong("owner", "Name the owner whose key it will be. It cannot be "+AdminOwner+
 			": the admin key is a setting of the service.")
-	case !maker.Is(owner) && !validOwner(owner): // the maker and their groups may have any name
-		return wrong("owner", "The owner must have 1 to %d printable characters, "+
-			"without blanks at its ends, and cannot be *.", link.MaxOwner)
+	case !maker.Is(owner) && !ValidOwner(owner): // the maker and their groups may have any name
+		return "", k, &InvalidKeyError{"owner", OwnerAdvice}
 	case name == "" || utf8.RuneCountInString(name) > maxKeyName,
 		strings.ContainsFunc(name, unicode.IsControl):
 		return wrong("name", "Give the key a name of 1 to %d characters, "+
@@ -98,9 +97,13 @@ func MakeKey(
 	return secret, k, err
 }
 
-// validOwner reports whether a caller can make a key for another owner of this name. "*" is not
-// valid, because it stands for all owners.
-func validOwner(owner string) bool {
+// OwnerAdvice tells callers which owners are valid.
+var OwnerAdvice = fmt.Sprintf("The owner must have 1 to %d printable characters, "+
+	"without blanks at its ends, and cannot be *.", link.MaxOwner)
+
+// ValidOwner reports whether somebody else than its bearer may name an owner. "*" is not valid,
+// because it stands for all owners.
+func ValidOwner(owner string) bool {
 	return link.CheckOwner(owner) == nil && strings.TrimSpace(owner) == owner && owner != "*"
 }
 

@@ -143,8 +143,10 @@ func ownerFor(who access.Caller, named *string) (string, error) {
 		return *named, nil
 	case !who.Admin:
 		return "", foreignOwnerProblem
+	case !access.ValidOwner(*named):
+		return "", &link.InvalidError{Field: link.FieldOwner, Detail: access.OwnerAdvice}
 	}
-	return *named, link.CheckOwner(*named)
+	return *named, nil
 }
 
 // me handles GET /api/me: who the caller is.

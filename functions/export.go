@@ -34,12 +34,13 @@ func (s *service) export(
 		query.wrong("for",
 			"for may be spreadsheet, and only with format=csv. Leave it out otherwise.")
 	}
-	owner, err := query.owner(who)
-	named := query.Get("owner")
+	named := query.text("owner")
 	all := named == allOwners
-	f := filter{owner: owner, state: "export"} // an owner may be named allOwners
-	if all {
-		f = filter{state: "export of all"}
+	f := filter{state: "export of all"}
+	var err error
+	if !all {
+		f.state = "export" // an owner may be named allOwners
+		f.owner, err = query.owner(who)
 	}
 	f.domain = s.domainFilter(&query)
 	const wrongCursor = "cursor must be that of the Link header of an export of the same links. " +

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -98,10 +99,48 @@ func (r *rig) wantListed() {
 	for _, row := range r.Rows(r.Links) {
 		owner, _ := row["Owner"].(string)
 		want := rawtables.Owner(link.Link{Owner: owner})["PartitionKey"]
-		if !slices.ContainsFunc(r.Rows(r.Owners), func(listed rawtables.Entity) bool {
+		if row["GoneReason"] == nil && !slices.ContainsFunc(r.Rows(r.Owners), func(listed rawtables.Entity) bool {
 			return listed["PartitionKey"] == want
 		}) {
 			r.t.Errorf("it is %q's, and not in the list", owner)
+		}
+	}
+}
+
+// An expired link that goes to another owner and back while it is reaped stays in its owner's list.
+func TestAnExpiredLinkThatChangesHandsWhileItIsReaped(t *testing.T) {
+	t.Parallel()
+	r, other := newCrashRig(t)
+	for first, met := 1, true; met; first++ {
+		met = false
+		for second, both := 1, true; both; second++ {
+			both = false
+			there("a", url1, time.Hour, later(time.Hour))(r, other)
+			r.proxy.Before(func(call faultproxy.Call) faultproxy.Fault {
+				to := ""
+				switch call.N {
+				case first:
+					met, to = true, "b"
+				case first + second:
+					both, to = true, "a"
+				}
+				if to != "" {
+					if err := transfer(to)(ctx, r, other); err != nil &&
+						!errors.Is(err, link.ErrNotFound) {
+						t.Error(err)
+					}
+				}
+				return faultproxy.None
+			})
+			if err := reap(ctx, r, r.instance()); err != nil {
+				t.Error(err)
+			}
+			r.proxy.Reset()
+			r.wantListed()
+			r.endAll(other)
+			if t.Failed() {
+				t.Fatalf("they met at calls %d and %d", first, second)
+			}
 		}
 	}
 }

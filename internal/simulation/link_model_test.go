@@ -86,7 +86,7 @@ func (s linkState) any(e linkEvent) []linkState {
 		next, _, _ := s.apply(e.event, false)
 		return []linkState{next}
 	case e.problem == "conflict":
-		return []linkState{s} // others were faster, five times in a row
+		return []linkState{s} // others were faster, many times in a row
 	}
 	barred := e.problem == "target-disabled" || e.op == "claim" && e.problem == "gone"
 	var all []linkState
@@ -103,10 +103,10 @@ func (s linkState) any(e linkEvent) []linkState {
 			all = append(all, next)
 		}
 	}
-	// The reaper may have come between the request's read and its write.
+	// The reaper, or a transfer, may have come between the request's read and its write.
 	met := e.status == 412 && e.match != ""
-	if met && s.phase == gone {
-		all = append(all, s) // another request has met the reaper too
+	if met && (s.phase == gone || s.phase == made && s.owner != e.by && e.by != "admin") {
+		all = append(all, s)
 	}
 	if (e.status == 404 || e.problem == "gone" || met) && s.phase == made && s.over(e.latest) {
 		all = append(all, linkState{phase: gone})

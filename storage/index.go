@@ -18,17 +18,18 @@ const indexTries = 5
 const guardAfter = 2 * time.Minute
 
 // guard inserts an expiry row that makes the reaper look at a link, and at what leads to it as it
-// was and as it is to become, once the writes that follow are over: rows of the index, and those of
-// owners' lists if the owner changes. The caller deletes the expiry row after these writes, unless
-// one of them may still arrive late.
+// was and as it is to become, once the writes that follow are over: rows of the index and of
+// owners' lists. The caller deletes the expiry row after these writes, unless one of them may still
+// arrive late.
 func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) {
 	e := newExpiry(s.soon(guardAfter), next.Name)
 	e.OldIndexKey, e.NewIndexKey = indexKey(was), indexKey(next)
-	if was.Owner != next.Owner {
-		e.OwnerRowKey, e.NewOwnerPartition = ownerKey(next), ownerPartition(next.Owner)
-		if was.Owner != "" {
-			e.OldOwnerPartition = ownerPartition(was.Owner)
-		}
+	e.OwnerRowKey = ownerKey(next)
+	if was.Owner != "" {
+		e.OldOwnerPartition = ownerPartition(was.Owner)
+	}
+	if next.Owner != was.Owner {
+		e.NewOwnerPartition = ownerPartition(next.Owner)
 	}
 	return s.expiry.insertFree(ctx, e)
 }

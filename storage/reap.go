@@ -242,13 +242,6 @@ func (r *reaping) look(ctx context.Context, d *due) error {
 			return err
 		}
 	}
-	if err == nil && len(d.listed) > 0 {
-		// keep may have put the link into the list of an owner who has lost it since. Then the next
-		// run looks again.
-		if now, err := r.s.links.get(ctx, a); err != nil || now.etag != d.link.etag {
-			return err
-		}
-	}
 	// A reaper that was killed may have left what is rolled up of a link that is gone.
 	if err := r.s.Clicks.dropCounts(ctx, a); err != nil {
 		return err
@@ -284,7 +277,7 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 		return nil // a tombstone has nothing else
 	}
 	if l.Owner != "" {
-		if err := r.s.owners.put(ctx, l); err != nil {
+		if err := r.relist(ctx, l); err != nil {
 			return err
 		}
 	}
@@ -292,6 +285,20 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 		return nil // a deleted link has no place in the index, unless it bars its URL
 	}
 	return r.s.enterGuarded(ctx, l.Link)
+}
+
+// relist adds a link that was read to the list of its owner. If the link is not theirs any more, a
+// guard makes a later run look at the list.
+func (r *reaping) relist(ctx context.Context, l linkRow) error {
+	if err := r.s.owners.put(ctx, l); err != nil {
+		return err
+	}
+	now, err := r.s.links.get(ctx, l.Name)
+	if err != nil && !decided(err) || err == nil && now.Owner == l.Owner {
+		return err
+	}
+	_, err = r.s.guard(ctx, now.Link, l.Link)
+	return err
 }
 
 // guarded is what a guard stands for, as a reaper has read it. It is empty for another expiry row.
@@ -340,7 +347,10 @@ func (r *reaping) dropStale(ctx context.Context, d *due, seen guarded) (settled 
 	settled = true
 	for _, row := range seen.listed {
 		if l.Owner == "" || row.partition != ownerPartition(l.Owner) || row.key != ownerKey(l) {
-			settled = seen.strays.drop(ctx, row) && settled
+			old, err := seen.strays.tryDrop(ctx, row)
+			if settled = old && settled; err != nil {
+				return false, err
+			}
 		}
 	}
 	return settled, nil

@@ -22,7 +22,7 @@ type expiryEntity struct {
 	ExpiresAtType     string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	CreateID          string    `json:"CreateId,omitzero"`
 	// in a guard: the link moves from the first key of the index to the second one, and perhaps from
-	// one owner's list to another's, where it has the key OwnerRowKey in either
+	// the list of one owner to that of another, with the same key
 	OldIndexKey       string `json:",omitzero"`
 	NewIndexKey       string `json:",omitzero"`
 	OldOwnerPartition string `json:",omitzero"`

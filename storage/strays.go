@@ -25,11 +25,17 @@ func newStrays(config *Config, rows *store) *strays {
 // drop deletes a row that leads nowhere, if the row is old, and reports whether it is. It is best
 // effort: the next list finds the row again.
 func (s *strays) drop(ctx context.Context, r listedRow) (old bool) {
+	old, _ = s.tryDrop(ctx, r)
+	return old
+}
+
+// tryDrop is drop, but tells why a row may still be there.
+func (s *strays) tryDrop(ctx context.Context, r listedRow) (old bool, err error) {
 	before, err := s.oldBefore(ctx)
 	if old = err == nil && r.writtenAt.Before(before); old {
-		_ = s.rows.delete(ctx, r.rowKey)
+		err = s.rows.delete(ctx, r.rowKey)
 	}
-	return old
+	return old, err
 }
 
 func (s *strays) oldBefore(ctx context.Context) (before time.Time, err error) {

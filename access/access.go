@@ -18,7 +18,7 @@ import (
 // Caller is the sender of a request. The zero Caller has no credentials.
 type Caller struct {
 	Owner     string   // "" for none
-	Groups    []string // owners too: what the caller belongs to, by an ID token
+	Groups    []string // the groups that an ID token names, as owners
 	Admin     bool
 	Name      string    // the key's name or a name from the ID token, for people; "" for none
 	ClaimHash string    // the hash of the caller's claim token; "" for none
@@ -30,7 +30,7 @@ func (c Caller) Is(owner string) bool {
 	return owner != "" && (c.Owner == owner || slices.Contains(c.Groups, owner))
 }
 
-// groupMark is what the owner of a group has after its provider's host, and no person's owner has.
+// groupMark follows the provider's host in a group's owner. No person's owner has it there.
 const groupMark = "|group|"
 
 // IsGroup reports whether an owner is a group.
@@ -100,8 +100,8 @@ func New(c Config, keys Keys, now func() time.Time) (*Authenticator, error) {
 	return a, nil
 }
 
-// maxCredential is the longest credential, in bytes. ID tokens with 200 groups have 10 KiB with
-// Entra, and more where groups have long names. The limit of all headers is 32 KiB.
+// maxCredential is the longest credential, in bytes. Entra's ID tokens with 200 groups have 10 KiB.
+// Tokens with long names of groups have more. The limit of all headers is 32 KiB.
 const maxCredential = 24 << 10
 
 // CheckAdminKey returns an error if a key cannot be the admin key. The text of the error completes

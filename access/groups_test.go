@@ -49,8 +49,8 @@ func TestGroups(t *testing.T) {
 	p, clock := oidcprovider.Start(t, oidcprovider.Options{Alg: "ES256"}), linkstest.NewClock()
 	longest := strings.Repeat("ß", 128)
 	const many, none, text, length = "there are more than 200",
-		"the token has none, because they are too many", "one is no text",
-		"one has not 1 to 128 printable characters"
+		"the token has none, because they are too many", "one is not a string",
+		"one does not have 1 to 128 printable characters"
 	for name, test := range map[string]struct {
 		claims claims
 		want   []string

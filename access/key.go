@@ -20,7 +20,7 @@ import (
 type Key struct {
 	Hash        string // SHA-256 of the whole key, lower-case hex
 	Owner, Name string
-	CreatedBy   string // the owner of whoever made it; "" if that is not known
+	CreatedBy   string // the owner who made it; "" if that is not known
 	Last4       string // the last four characters of the key, by which people tell their keys apart
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // zero: never
@@ -51,8 +51,8 @@ type InvalidKeyError struct {
 
 func (e *InvalidKeyError) Error() string { return e.Detail }
 
-// MakeKey makes a key for an owner. The key ends at ends, or never if ends is nil, but no later
-// than the key that maker uses, and a group's no later than in a year. secret is the key itself.
+// MakeKey makes a key for an owner. The key ends at ends, or never if ends is nil. It never ends
+// later than the key that maker uses. A group's key ends within a year. secret is the key itself.
 //
 // Errors: *InvalidKeyError, or an error of source.
 func MakeKey(
@@ -67,7 +67,7 @@ func MakeKey(
 	case owner == AdminOwner:
 		return wrong("owner", "Name the owner whose key it will be. It cannot be "+AdminOwner+
 			": the admin key is a setting of the service.")
-	case !maker.Is(owner) && !ValidOwner(owner): // the maker and their groups may have any name
+	case !maker.Is(owner) && !ValidOwner(owner): // makers and their groups may have any name
 		return "", k, &InvalidKeyError{"owner", OwnerAdvice}
 	case name == "" || utf8.RuneCountInString(name) > maxKeyName,
 		strings.ContainsFunc(name, unicode.IsControl):
@@ -101,8 +101,8 @@ func MakeKey(
 var OwnerAdvice = fmt.Sprintf("The owner must have 1 to %d printable characters, "+
 	"without blanks at its ends, and cannot be *.", link.MaxOwner)
 
-// ValidOwner reports whether somebody else than its bearer may name an owner. "*" is not valid,
-// because it stands for all owners.
+// ValidOwner reports whether an admin may name an owner that is neither the admin nor a group of the
+// admin. "*" is not valid, because it stands for all owners.
 func ValidOwner(owner string) bool {
 	return link.CheckOwner(owner) == nil && strings.TrimSpace(owner) == owner && owner != "*"
 }

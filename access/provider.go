@@ -30,7 +30,7 @@ type OIDCConfig struct {
 	// GroupsClaim is the claim with the groups that a person belongs to; "": there are no groups.
 	GroupsClaim string
 	Scopes      string // what signing in asks for, separated by spaces
-	// GroupsLost, unless nil, gets to know why groups of a token are left out, once for each reason.
+	// GroupsLost, unless nil, is called when groups of a token are left out, once for each reason.
 	GroupsLost func(reason string)
 	// Failed, unless nil, gets the error if the provider's keys could not be fetched, at most about
 	// every five seconds. The text of the error is fit for a log. No request fails while the known
@@ -67,7 +67,7 @@ type provider struct {
 	client *http.Client
 	limit  time.Duration // of a fetch
 	now    func() time.Time
-	lost   sync.Map // the reasons that GroupsLost has got
+	lost   sync.Map // the reasons that GroupsLost was called with
 
 	mu       sync.Mutex
 	keys     []providerKey

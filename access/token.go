@@ -74,8 +74,8 @@ func (p *provider) caller(ctx context.Context, token string) (Caller, error) {
 }
 
 // groups returns the owners that are the groups of a token. With too many groups, Entra leaves all
-// of them out, and names another source of the claim or has "hasgroups". That source is not asked:
-// a group whose members cannot be told from the token alone is no group here.
+// of them out, and the token names another source of the claim or has "hasgroups". That source is
+// not asked: groups come from the token alone.
 func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 	if p.GroupsClaim == "" {
 		return nil
@@ -96,9 +96,9 @@ func (p *provider) groups(claims jwt.MapClaims) (groups []string) {
 		group := p.host + groupMark + text
 		switch {
 		case !ok:
-			p.lose("one is no text")
+			p.lose("one is not a string")
 		case !link.IsPrintable(text, maxGroup):
-			p.lose(fmt.Sprintf("one has not 1 to %d printable characters", maxGroup))
+			p.lose(fmt.Sprintf("one does not have 1 to %d printable characters", maxGroup))
 		case slices.Contains(groups, group):
 		case len(groups) == maxGroups:
 			p.lose(fmt.Sprintf("there are more than %d", maxGroups))

@@ -15,13 +15,13 @@ type Patch struct {
 	Disabled   *bool
 	Title      *string
 	Tags       *[]string
-	Owner      *string // the caller decides who may name which
+	Owner      *string // Edit does not check whether the actor may name it
 }
 
 // Edit returns the link as it is after a patch at now. Only admins may change where a shared link
-// leads and what it forwards, disable or enable it, or make it end earlier. Nobody else changes a
-// link that an admin has taken down. An admin who disables somebody else's link takes it down, and
-// one who enables a link ends that. An edit that changes nothing returns the link as it was.
+// leads and what it forwards, disable or enable it, or make it end earlier. Nobody else may
+// change a link that was taken down. An admin who disables somebody else's link takes it down, and
+// an admin who enables a link ends that. An edit that changes nothing returns the link as it was.
 // Errors: *InvalidError, ErrLocked, ErrDeleted, ErrShared.
 func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	switch {
@@ -94,11 +94,11 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	return changed(l, edited, by, what, now), nil
 }
 
-// takesDown reports whether a link that the actor disables or deletes is taken down.
+// takesDown reports whether the actor takes a link down by disabling or deleting it.
 func (a Actor) takesDown() bool { return a.Admin && !a.Own }
 
 // Deleted returns the link as it is after it has been deleted at now. A link that is already
-// deleted stays as it is, but an admin may still take it down so. Only an admin may delete a shared
+// deleted stays as it is, but an admin can still take it down. Only an admin may delete a shared
 // link. Errors: ErrLocked, ErrShared.
 func (l Link) Deleted(by Actor, now time.Time) (Link, error) {
 	already := l.State(now) == StateDeleted
@@ -120,8 +120,8 @@ func (l Link) Deleted(by Actor, now time.Time) (Link, error) {
 }
 
 // Restored returns the link as it is after it has been restored at now, which is possible until
-// keep after it was deleted. A link that was taken down stays so if it is disabled too. Errors:
-// ErrLocked, ErrNotDeleted.
+// keep after it was deleted. A link that was taken down stays taken down if it is also disabled.
+// Errors: ErrLocked, ErrNotDeleted.
 func (l Link) Restored(by Actor, keep time.Duration, now time.Time) (Link, error) {
 	switch {
 	case l.Locked && !by.Admin:

@@ -12,7 +12,7 @@ import (
 
 // Actor is who changes a link.
 type Actor struct {
-	By    string // the owner who acts; "": whoever has the link's claim token
+	By    string // the owner who acts; "": the holder of the link's claim token
 	Admin bool
 	Own   bool // the link belongs to By or to a group of theirs
 }
@@ -34,13 +34,13 @@ type Change struct {
 	At   time.Time
 	By   string // see Actor
 	What Event
-	// Before is a JSON object: what the members of the API that changed were before. It leaves out
-	// updatedAtUtc, shared and locked.
+	// Before is a JSON object: the former values of the members, named as in the API, that changed.
+	// It leaves out updatedAtUtc, shared and locked.
 	Before jsontext.Value
 }
 
-// History is what was done to a link, the newest first. It is kept in the link's row, so it is
-// bounded: the oldest changes go.
+// History is what was done to a link, the newest change first. It is bounded, because it is kept in
+// the link's row: the oldest changes go.
 type History []Change
 
 const (
@@ -73,8 +73,8 @@ func (h History) JSON() string {
 	return string(toJSON(list))
 }
 
-// ParseHistory returns the history that JSON returned. Of anything else, which another program may
-// have written, it returns what it can read.
+// ParseHistory returns the history whose JSON a text is. Another program may have written the text:
+// ParseHistory leaves out what it cannot read.
 func ParseHistory(text string) (h History) {
 	invalid := jsontext.AllowInvalidUTF8(true)
 	var list []jsontext.Value
@@ -87,7 +87,7 @@ func ParseHistory(text string) (h History) {
 			json.Unmarshal(part[1], &c.By, invalid) == nil &&
 			json.Unmarshal(part[2], &c.What, invalid) == nil {
 			c.At, c.Before = c.At.UTC(), part[3]
-			// an offset may move a time into a year that cannot be written again
+			// The offset of a time may move it into a year that cannot be written again.
 			if year := c.At.Year(); 0 <= year && year <= 9999 {
 				h = append(h, c)
 			}
@@ -105,7 +105,7 @@ func toJSON(v any) jsontext.Value {
 	return data
 }
 
-// before returns what the members were that differ in next.
+// before returns the values of the members that differ in next.
 func (l Link) before(next Link) jsontext.Value {
 	was := map[string]any{}
 	set := func(member string, changed bool, value any) {

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxOwner is the length of the longest owner, in characters, as code points. Somebody who signs in
-// has a host name, a bar and up to 255 characters.
+// MaxOwner is the length of the longest owner, in characters, as code points. The owner of a person
+// who signs in is a host name, a bar and up to 255 characters.
 const MaxOwner = 400
 
-// CheckOwner returns an error if nobody can be called so. The error is an *InvalidError.
+// CheckOwner returns an error if a text cannot be an owner. The error is an *InvalidError.
 func CheckOwner(owner string) error {
 	if !IsPrintable(owner, MaxOwner) {
 		return &InvalidError{FieldOwner, fmt.Sprintf(

@@ -26,7 +26,7 @@ type Link struct {
 	// again.
 	Shared bool
 	Owner  string // "": nobody
-	// Locked says that an admin has taken the link down, which only an admin can end.
+	// Locked says that an admin has taken the link down. Only an admin can end that.
 	Locked    bool
 	DeletedAt time.Time // zero: it is not deleted
 	// CountedFrom is the day on which this link got its alias. Clicks count for this link from that
@@ -49,7 +49,7 @@ type Link struct {
 	ClaimHash string // SHA-256 of its claim token, in lower-case hex; "": there is none
 	// Before counts clicks before the link was imported. Clicks here are counted in addition.
 	Before Count
-	// History is known only from a store's History, and in an edit.
+	// History is set only in what a store's History returns, and in an edit.
 	History History
 	Version string // differs after each change; "": it comes from a cache
 }
@@ -106,8 +106,8 @@ func (l Link) Expired(now time.Time) bool {
 	return !l.ExpiresAt.IsZero() && !l.ExpiresAt.After(now)
 }
 
-// Bars returns why, because of this link, its long URL gets no other link of its owner at now:
-// ErrBarred, because an admin has taken the link down, or ErrDisabled. nil: the link is no reason.
+// Bars returns an error if this link keeps its owner from another link of its long URL at now:
+// ErrBarred if an admin has taken the link down, and ErrDisabled if it is disabled otherwise.
 func (l Link) Bars(now time.Time) error {
 	state := l.State(now)
 	switch {

@@ -148,7 +148,7 @@ type parts struct {
 	scheme, authority, rest string
 }
 
-// empty reports whether nothing stands behind the scheme that leads anywhere. A query may, as in
+// empty reports whether nothing after the scheme leads anywhere. A query does, as in
 // mailto:?subject=news, which has no address (RFC 6068).
 func (p parts) empty() bool {
 	rest, _, _ := strings.Cut(p.rest, "#")

@@ -225,7 +225,7 @@ func TestGroups(t *testing.T) {
 	})
 
 	log := own.output.String()
-	for _, reason := range []string{"too many", "no text", "128 printable"} {
+	for _, reason := range []string{"too many", "not a string", "128 printable"} {
 		if n := strings.Count(log, reason); n != 1 || !strings.Contains(log,
 			telemetry.LogGroupsLost) {
 			t.Errorf("the log says %q %d times:\n%s", reason, n, log)

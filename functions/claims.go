@@ -14,7 +14,7 @@ import (
 const maxClaims = 100
 
 type claimRequest struct {
-	Owner  *string `json:"owner"` // of all the links
+	Owner  *string `json:"owner"` // gets all the links
 	Claims []struct {
 		Alias      string  `json:"alias"`
 		Domain     *string `json:"domain"`
@@ -105,8 +105,8 @@ func (s *service) claim(
 			if *result == claimInvalid && s.limits.probe(who, &link.Link{}) != nil {
 				*result = claimLater
 			}
-		case errors.Is(err, link.ErrBarred):
-			*result = claimGone // an admin took down the owner's link of that URL
+		case errors.Is(err, link.ErrBarred): // an admin has taken down a link of this URL and owner
+			*result = claimGone
 		case errors.Is(err, link.ErrNotFound), errors.Is(err, link.ErrDamaged):
 			*result = claimGone // also if it was deleted after another process had changed it
 			if s.limits.probe(who, nil) != nil {

@@ -50,7 +50,7 @@ func (s *service) editLink(
 	now := s.Now()
 	l, err := s.changeLink(ctx, r, who, func(l link.Link) (link.Link, error) {
 		by := actor(who, l)
-		// An admin who gives a link away and disables it takes it down.
+		// An admin who disables a link and gives it to somebody else takes it down.
 		by.Own = by.Own && (patch.Owner == nil || who.Is(*patch.Owner))
 		return s.Rules.Edit(l, patch, by, now)
 	})
@@ -73,8 +73,8 @@ func (b editRequest) patch() (link.Patch, error) {
 		return p, fieldProblem("domain", "A link does not change its domain: leave this field "+
 			"out, or make a link in the other domain.")
 	case b.Owner.given && p.Owner == nil:
-		return p, fieldProblem("owner", "A link that has an owner keeps one: name another owner, "+
-			"or leave this field out.")
+		return p, fieldProblem("owner", "A link cannot lose its owner: name another owner, or "+
+			"leave this field out.")
 	case b.Seconds.given && b.ExpiresAt.given:
 		return p, twoEndsProblem
 	case b.Seconds.given:

@@ -39,7 +39,7 @@ func (s *service) export(
 	f := filter{state: "export of all"}
 	var err error
 	if !all {
-		f.state = "export" // an owner may be named allOwners
+		f.state = "export" // not that of all, since an owner may be named allOwners
 		f.owner, err = query.owner(who)
 	}
 	f.domain = s.domainFilter(&query)

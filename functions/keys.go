@@ -94,8 +94,8 @@ func (s *service) revokeKey(
 	return nil
 }
 
-// managedOwners returns the owners whose keys a caller manages: the caller and the caller's groups;
-// for an admin nil, all owners.
+// managedOwners returns the owners whose keys a caller manages: the caller and the caller's groups.
+// For an admin it returns nil, which stands for all owners.
 func managedOwners(who access.Caller) []string {
 	if who.Admin {
 		return nil

@@ -86,7 +86,7 @@ func permit(who access.Caller, l link.Link) error {
 	return link.ErrForbidden
 }
 
-// actor returns a caller as one who changes a link.
+// actor returns a caller as the actor of a change of a link.
 func actor(who access.Caller, l link.Link) link.Actor {
 	return link.Actor{By: who.Owner, Admin: who.Admin, Own: who.Is(l.Owner)}
 }

@@ -125,8 +125,8 @@ func (s *service) find(
 		if l, ok := s.Links.Cached(ctx, name, true); ok {
 			return l, nil
 		}
-		// One read tells whether an older row has this very spelling of a link that is cached. That
-		// is no guess, and counts as none below the limit either.
+		// If the link is cached in lower case, one read tells whether an older row has this very
+		// spelling. That is no guess: below the limit it does not count as one.
 		if lower := name.Lower(); s.Rules.AnyCase && lower != name {
 			if _, ok := s.Links.Cached(ctx, lower, true); ok {
 				return s.Links.Get(ctx, name)

@@ -38,12 +38,12 @@ type Getter interface {
 	Get(ctx context.Context, a link.Name) (link.Link, error)
 }
 
-// Reader reads links from the table, with everything that is known about them but their history.
+// Reader reads links from the table, with everything that is known about them.
 type Reader interface {
-	// Read returns a link. Errors: link.ErrNotFound, also for a tombstone, link.ErrDamaged,
-	// link.ErrUnavailable.
+	// Read returns a link without its history. Errors: link.ErrNotFound, also for a tombstone,
+	// link.ErrDamaged, link.ErrUnavailable.
 	Read(ctx context.Context, a link.Name) (link.Link, error)
-	// History is Read with the history of the link.
+	// History returns a link with its history. Its errors are those of Read.
 	History(ctx context.Context, a link.Name) (link.Link, error)
 }
 
@@ -55,9 +55,9 @@ type Editor interface {
 	// returns that error. It returns the link as it is now, which is durable. Edit is safe to
 	// repeat.
 	//
-	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrBarred for one
-	// of which an admin has taken down a link of the owner, link.ErrNotFound, link.ErrConflict,
-	// link.ErrDamaged, link.ErrUnavailable.
+	// Errors: the errors of change, link.ErrBlocked for another long URL, link.ErrBarred if an
+	// admin has taken down another link of the link's new URL and owner, link.ErrNotFound,
+	// link.ErrConflict, link.ErrDamaged, link.ErrUnavailable.
 	Edit(ctx context.Context, a link.Name, once bool,
 		change func(link.Link) (link.Link, error)) (link.Link, error)
 	// EditAll edits several links; change gets the index of the alias. Edits of the same alias keep
@@ -108,7 +108,7 @@ type Keys interface {
 	// Errors: access.ErrTooManyKeys, link.ErrUnavailable; after the latter the key may be stored,
 	// but its secret is lost.
 	Create(ctx context.Context, k access.Key) error
-	// List returns the keys of these owners, newest first; of all owners if owners is nil.
+	// List returns the keys of these owners, newest first. If owners is nil, it returns all keys.
 	//
 	// Error: link.ErrUnavailable.
 	List(ctx context.Context, owners []string) ([]access.Key, error)

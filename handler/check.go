@@ -70,8 +70,8 @@ func checkCommand(ctx context.Context, c commandEnv, args []string) error {
 		left)
 }
 
-// hidden says why people may not find a sound link, or why it hides another one. It returns "" for
-// all others.
+// hidden says why people may not find a link that is in order, or why a removed link hides another
+// one. It returns "" for all other links.
 func hidden(rules link.Rules, l link.Link) string {
 	switch {
 	case l.Name.Domain() == rules.Base.Domain():

@@ -73,8 +73,8 @@ type CheckConfig struct {
 	MinAge time.Duration
 	Found  func(Finding)                  // is called with each finding, one call at a time
 	Read   func(table string, rows int64) // is called with the rows read of a table; may be nil
-	// Link is called with each link and tombstone that can be read, one call at a time, also with
-	// Found. May be nil.
+	// Link is called with each link and tombstone that can be read, one call of it or of Found at a
+	// time. May be nil.
 	Link func(link.Link)
 }
 
@@ -670,7 +670,7 @@ func (c *checking) lookAtExpiry(ctx context.Context, r listedRow, a link.Name) e
 	return c.found(ctx, ExpiryWithoutLink, t, r.rowKey, func(ctx context.Context) error {
 		d, reaping := &due{expiryRow: readExpiry(r)}, &reaping{s: c.s}
 		seen, err := reaping.readGuarded(ctx, d)
-		if err == nil { // what is young in owners' lists is left to those lists
+		if err == nil { // owners' lists drop their young rows later
 			_, err = reaping.dropStale(ctx, d, seen)
 		}
 		if err != nil {

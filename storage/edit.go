@@ -22,19 +22,18 @@ const (
 	editConcurrency = 16
 )
 
-// Edit changes a link. It reads the link, with its history, calls change, which returns what the
+// Edit changes a link. It reads the link with its history, calls change, which returns what the
 // link is to become, and writes that if the link is still as it was read. Otherwise it begins
-// again, a few times, unless once is set. If change returns an error, Edit writes nothing and
-// returns that error. If change returns the link as it was, Edit writes nothing either. Edit may
-// call change more than once, so change must have no other effect.
+// again, up to editTries times in all, unless once is set. If change returns an error, Edit writes
+// nothing and returns that error. If change returns the link as it was, Edit writes nothing either.
+// Edit may call change more than once, so change must have no other effect.
 //
 // When Edit returns without an error, the change is durable, and every process knows of it within
 // 15 seconds. Edit takes at most Timeout, and a second more to repair if the process was stopped
 // for too long. A client that disconnects does not cut it short. Errors: those of change;
-// link.ErrBlocked if the new long URL is blocked; link.ErrBarred if an admin has taken down another
-// link of the long URL and owner that this one is to have, or with which it is to be live again;
-// link.ErrNotFound, also for a tombstone;
-// link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
+// link.ErrBlocked if the new long URL is blocked; link.ErrBarred if the link is to get another long
+// URL or owner, or to be live again, and an admin has taken down another link of both;
+// link.ErrNotFound, also for a tombstone; link.ErrConflict; link.ErrDamaged; link.ErrUnavailable.
 func (s *Links) Edit(ctx context.Context, a link.Name, once bool,
 	change func(link.Link) (link.Link, error)) (link.Link, error) {
 	until, ctx, cancel := s.config.startWrite(ctx)
@@ -190,17 +189,16 @@ func (e *editing) try(ctx context.Context, a link.Name, change func(link.Link) (
 	return written, nil
 }
 
-// move is what an edit changes of what leads to a link.
+// move is how an edit changes the rows that lead to a link.
 type move struct {
-	guard  rowKey // without an ETag if nothing of that changes
+	guard  rowKey // without an ETag if they do not change
 	enters bool   // the link is to enter the index, wherever it was before
 	listed rowKey // of a transfer: the row in the list of the former owner, as it was
 }
 
-// prepare writes what has to be there before the link is written. If what leads to the link is to
-// change, that is a guard first. The guard stays if anything fails, and by it the reaper puts the
-// index and the lists of owners in order. link.ErrBarred: the link must not get its new URL or
-// owner, or be live again.
+// prepare writes what has to be there before the link is written. If the rows that lead to the link
+// are to change, it writes a guard before them. The guard stays if anything fails, and by it the
+// reaper puts the index and the lists of owners in order. link.ErrBarred: see Edit.
 func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m move, err error) {
 	if !next.ExpiresAt.Equal(was.ExpiresAt) {
 		next.expiryETag = ""
@@ -219,9 +217,9 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	transferred := next.Owner != was.Owner
 	after := indexKey(next.Link)
 	takenDown := next.Locked && !was.Locked
-	leads := indexKey(was.Link) != after || over || restored // anew
+	leads := indexKey(was.Link) != after || over || restored // in another way, or again
 	enabled := was.Disabled && !next.Disabled
-	if (leads || enabled) && !was.Locked && !next.Locked { // admins may do what they want
+	if (leads || enabled) && !was.Locked && !next.Locked { // only admins change locked links
 		if err = e.s.permitted(ctx, next.Link); err != nil {
 			return m, err
 		}
@@ -247,7 +245,7 @@ func (e *editing) prepare(ctx context.Context, was linkRow, next *linkRow) (m mo
 	if leads {
 		withdrawn, err = e.s.withdraw(ctx, was, after)
 	}
-	// By the index, a link that was taken down bars its URL.
+	// A link that was taken down bars its URL only if the index names it.
 	m.enters = withdrawn || restored || transferred || takenDown
 	return m, err
 }
@@ -274,7 +272,7 @@ func (e *editing) tidy(ctx context.Context, was, next linkRow, m move) {
 		}
 	}
 	if m.guard.etag == "" {
-		return // the edit has not changed the index
+		return // the edit does not change what leads to the link
 	}
 	late, err := e.lead(ctx, was.Link, next.Link, m.enters)
 	if m.listed.etag != "" && err == nil {

@@ -23,8 +23,8 @@ const importConcurrency = 32
 // Import makes links with their own aliases and dates, and returns what became of each. Of several
 // with one alias the first comes first. A link that is there and leads to the same long URL stays
 // as it is, and so does the tombstone of one whose end is past. One that has ended, or is about to,
-// is reaped a minute later. Unless an admin imports them, a link is refused if another link of its
-// URL and owner was taken down.
+// is reaped a minute later. Unless an admin imports it, a link gets link.ErrBarred if an admin has
+// taken down another link of its URL and owner.
 //
 // What it made is durable. What Before says is part of the link, so that nothing loses it or counts
 // it twice. It is safe to repeat after any error, and after a kill at any point: what is done
@@ -146,8 +146,8 @@ func (c *creation) importLink(ctx context.Context, admin bool) (l link.Link, cre
 	return there.Link, created, nil
 }
 
-// insertPermitted is insertChosen, unless an admin has taken down the link of the URL. What is
-// there is met all the same, so that a file can be imported again.
+// insertPermitted is insertChosen, unless an admin has taken down another link of the URL. It still
+// returns the row that has the alias, so that a file can be imported again.
 func (c *creation) insertPermitted(ctx context.Context) (there linkRow, err error) {
 	err = c.s.permitted(ctx, c.want)
 	switch {
@@ -212,9 +212,7 @@ func (s *Links) TryImport(ctx context.Context, links []link.Link, admin bool,
 				}
 				there[i], err = s.chosen(ctx, l)
 				if errors.Is(err, link.ErrNotFound) && !admin {
-					if barred := s.permitted(ctx, l); barred != nil {
-						err = barred
-					}
+					err = cmp.Or(s.permitted(ctx, l), err)
 				}
 				return err
 			})

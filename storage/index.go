@@ -17,10 +17,9 @@ const indexTries = 5
 // apply an abandoned try, and after the half minute by which the reaper's clock may be ahead.
 const guardAfter = 2 * time.Minute
 
-// guard inserts an expiry row that makes the reaper look at a link, and at what leads to it as it
-// was and as it is to become, once the writes that follow are over: rows of the index and of
-// owners' lists. The caller deletes the expiry row after these writes, unless one of them may still
-// arrive late.
+// guard inserts an expiry row that makes the reaper look at a link once the writes that follow are
+// over. It names the rows of the index and of owners' lists that lead to the link as it was, and as
+// it is to become. The caller deletes it after the writes, unless one of them may arrive late.
 func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) {
 	e := newExpiry(s.soon(guardAfter), next.Name)
 	e.OldIndexKey, e.NewIndexKey = indexKey(was), indexKey(next)
@@ -34,8 +33,8 @@ func (s *Links) guard(ctx context.Context, was, next link.Link) (rowKey, error) 
 	return s.expiry.insertFree(ctx, e)
 }
 
-// permitted returns link.ErrBarred if another link that the index names for the long URL and the
-// owner of a link was taken down: neither a chosen alias nor an edit is a way round that.
+// permitted returns link.ErrBarred if the index names another link for the long URL and owner of a
+// link, and an admin has taken that one down. A chosen alias or an edit must not get round that.
 func (s *Links) permitted(ctx context.Context, l link.Link) error {
 	seen, err := s.index.get(ctx, indexKey(l))
 	if err == nil && seen.alias != string(l.Name) {
@@ -104,8 +103,8 @@ func (s *Links) withdraw(ctx context.Context, l linkRow, key string) (withdrawn 
 	return err == nil, err
 }
 
-// enterIndex makes the index lead to a link, unless it leads to another live link of the same long
-// URL and owner, or to one that bars the URL. If the link was changed meanwhile, the edit that did
+// enterIndex makes the index lead to a link, unless it leads to another link of the same long URL
+// and owner that is live or bars the URL. If the link was changed meanwhile, the edit that did
 // so may not have seen the row, so enterIndex takes the row back. late: a write may still arrive,
 // or the link was changed, so the guard of the link has to stay.
 //
@@ -140,7 +139,7 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	return true, s.index.drop(ctx, indexKey(l), added)
 }
 
-// entered reports whether the index leads to a link, or to another one for which it stays as it is.
+// entered reports whether the index leads to a link, or to another one that keeps its row.
 func (s *Links) entered(ctx context.Context, l link.Link) (bool, error) {
 	seen, err := s.index.get(ctx, indexKey(l))
 	if errors.Is(err, table.ErrGone) {
@@ -152,7 +151,7 @@ func (s *Links) entered(ctx context.Context, l link.Link) (bool, error) {
 	return s.stays(ctx, seen, l)
 }
 
-// stays reports whether a row of the index that leads to another link than l stays as it is.
+// stays reports whether another link than l keeps the row of the index that leads to it.
 func (s *Links) stays(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
 	leads, err := s.leads(ctx, seen, l)
 	if errors.Is(err, link.ErrDisabled) || errors.Is(err, link.ErrBarred) {
@@ -161,11 +160,12 @@ func (s *Links) stays(ctx context.Context, seen indexRow, l link.Link) (bool, er
 	return leads, err
 }
 
-// replaceStale makes the index lead to a link if its row leads to another one and has no reason to.
-// It returns the ETag of the row if it has written it. table.ErrChanged: the row has changed.
+// replaceStale makes the index lead to a link if its row leads to another one and need not stay. It
+// returns the ETag of the row if it has written it. table.ErrChanged: the row has changed.
 //
-// It writes the row of a link that was taken down anew: an edit of its owner that came too late may
-// be about to take the row out of the index, and with it what bars the URL.
+// If the link was taken down, replaceStale also writes a row that already leads to it, so that its
+// ETag changes: an edit of the owner that came too late may be about to delete the row, and nothing
+// would bar the URL.
 func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, error) {
 	seen, err := s.index.get(ctx, indexKey(l))
 	if errors.Is(err, table.ErrGone) {

@@ -312,9 +312,9 @@ func (k *Keys) ofOwners(ctx context.Context, owners []string) (keys []access.Key
 	return keys, int(young.Load()), err
 }
 
-// Revoke deletes the key with this id if it belongs to one of owners, or whoever's it is if owners
-// is nil. When it returns no error, this process refuses the key from now on, and every other one
-// within 15 seconds. The end of ctx does not cut it short.
+// Revoke deletes the key with this id if it belongs to one of owners; nil stands for all owners.
+// When it returns no error, this process refuses the key from now on, and every other one within 15
+// seconds. The end of ctx does not cut it short.
 //
 // After an error it is safe to repeat. If the key is gone by then, the call succeeds as long as the
 // owner's list has the row of the key, and returns access.ErrUnknownKey afterwards. Errors:
@@ -367,7 +367,7 @@ func (k *Keys) Revoke(ctx context.Context, id string, owners []string) error {
 // revoked finishes a Revoke that was cut short.
 func (k *Keys) revoked(ctx context.Context, id string, owners []string) error {
 	strays := newStrays(k.config, k.rows)
-	// For an admin, nothing tells whose list has the key. That owner's List drops the row.
+	// For an admin, nothing tells which list has the key. That owner's List drops the row.
 	var listed atomic.Bool
 	err := eachListed(ctx, len(owners), func(ctx context.Context, i int) error {
 		r := table.Range{Partition: keyList(owners[i]), From: id, Before: id + "!"}

@@ -101,7 +101,7 @@ func (s *Links) Read(ctx context.Context, a link.Name) (link.Link, error) {
 	return s.readBy(ctx, a, s.links.get)
 }
 
-// History is Read with the history of the link.
+// History returns a link with its history. Its errors are those of Read.
 func (s *Links) History(ctx context.Context, a link.Name) (link.Link, error) {
 	return s.readBy(ctx, a, s.links.whole)
 }

@@ -287,8 +287,8 @@ func (r *reaping) keep(ctx context.Context, l linkRow, end time.Time) error {
 	return r.s.enterGuarded(ctx, l.Link)
 }
 
-// relist adds a link that was read to the list of its owner. If the link is not theirs any more, a
-// guard makes a later run look at the list.
+// relist adds a link that was read to the list of its owner. If the link has another owner by now,
+// a guard makes a later run look at that list again.
 func (r *reaping) relist(ctx context.Context, l linkRow) error {
 	if err := r.s.owners.put(ctx, l); err != nil {
 		return err
@@ -301,7 +301,7 @@ func (r *reaping) relist(ctx context.Context, l linkRow) error {
 	return err
 }
 
-// guarded is what a guard stands for, as a reaper has read it. It is empty for another expiry row.
+// guarded are the rows that a guard names, as a reaper has read them. Other expiry rows name none.
 type guarded struct {
 	index  []indexRow // for each key of the guard
 	listed []listedRow
@@ -329,11 +329,10 @@ func (r *reaping) readGuarded(ctx context.Context, d *due) (g guarded, err error
 	return g, nil
 }
 
-// dropStale deletes the rows for which a guard stands, if they lead to the link and have no reason
-// to by its present URL and owner. They were read before the link, and an edit that gives them a
-// reason again writes them anew. It inserts the row of an index after the link, but that of an
-// owner's list before: settled is false if such a row is so young that its link may be about to get
-// that owner.
+// dropStale deletes the rows that a guard names if they lead to the link and do not fit its present
+// URL and owner. They were read before the link: an edit that makes them fit writes them anew. It
+// writes the row of the index after the link, but the row of an owner's list before the link.
+// settled is false if a row of a list is so young that the link may be about to get that owner.
 func (r *reaping) dropStale(ctx context.Context, d *due, seen guarded) (settled bool, err error) {
 	l := d.link.Link
 	for i, key := range d.keys {

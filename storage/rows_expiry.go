@@ -21,8 +21,8 @@ type expiryEntity struct {
 	ExpiresAt         time.Time `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType     string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	CreateID          string    `json:"CreateId,omitzero"`
-	// in a guard: the link moves from the first key of the index to the second one, and perhaps from
-	// the list of one owner to that of another, with the same key
+	// In a guard: the link moves from the old key of the index to the new one, and perhaps from one
+	// owner's list to another's, in which its row has the same key.
 	OldIndexKey       string `json:",omitzero"`
 	NewIndexKey       string `json:",omitzero"`
 	OldOwnerPartition string `json:",omitzero"`
@@ -60,7 +60,7 @@ type expiryRow struct {
 	rowKey
 	alias     link.Name
 	expiresAt time.Time
-	// in a guard: keys of the index, and rows of owners' lists, that the reaper checks too
+	// In a guard: keys of the index, and rows of owners' lists, that the reaper checks too.
 	keys   []string
 	listed []rowKey // without ETags
 	again  bool     // the reaper has added it because it found the link renewed

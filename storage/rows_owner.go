@@ -51,8 +51,8 @@ func (t *ownerTable) put(ctx context.Context, r linkRow) error {
 	return err
 }
 
-// listed returns the row of a link in the list of its owner. Without an owner there is none; its
-// ETag is "" if there is none.
+// listed returns the row of a link in the list of its owner. It has no ETag if it is not there, and
+// is zero for a link without an owner.
 func (t *ownerTable) listed(ctx context.Context, l link.Link) (rowKey, error) {
 	if l.Owner == "" {
 		return rowKey{}, nil

@@ -29,7 +29,7 @@ func (s *strays) drop(ctx context.Context, r listedRow) (old bool) {
 	return old
 }
 
-// tryDrop is drop, but tells why a row may still be there.
+// tryDrop is drop, but returns an error if the row may still be there.
 func (s *strays) tryDrop(ctx context.Context, r listedRow) (old bool, err error) {
 	before, err := s.oldBefore(ctx)
 	if old = err == nil && r.writtenAt.Before(before); old {

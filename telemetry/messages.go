@@ -55,7 +55,7 @@ const (
 	LogClicksNotSaved = "clicks could not be saved; trying again"
 	// LogProviderUnavailable: the keys for checking ID tokens cannot be fetched.
 	LogProviderUnavailable = "the sign-in provider does not respond, or not as it should"
-	// LogGroupsLost: somebody may lack rights of a group. It is logged once for each reason.
+	// LogGroupsLost: a person may lack rights of a group. It is logged once for each reason.
 	LogGroupsLost = "groups of an ID token are left out"
 	// LogKeyUseNotSaved: the list of API keys may show an older day.
 	LogKeyUseNotSaved = "the day of a key's last use was not saved"

@@ -13,7 +13,7 @@ import (
 // link.ErrDeleted, link.ErrLocked, link.ErrUnavailable.
 type Importer interface {
 	// Import imports links. What it returns is durable. Import is safe to repeat after any error.
-	// An admin's import goes on where an owner's is refused with link.ErrBarred.
+	// For an admin, no link gets link.ErrBarred.
 	Import(ctx context.Context, links []link.Link, admin bool) []link.Imported
 	// TryImport returns what Import would return, and for each alias the link that has it. It only
 	// reads. made has the links that earlier calls would have made, and TryImport adds to it.
@@ -31,8 +31,8 @@ type Import struct {
 	KeepOwners bool
 	// Domain is the domain of all links. nil: the records say which.
 	Domain *link.Domain
-	// Admin lets records in our own formats have domains that the service does not have any more,
-	// be of links that were taken down, and have URLs that such links bar.
+	// Admin is set if an admin imports. Then records in our own formats may have domains that the
+	// service does not have any more, links may be taken down, and no URL is barred.
 	Admin  bool
 	DryRun bool // makes nothing, but keeps some 80 bytes per link in memory
 

@@ -56,7 +56,7 @@ func (b *builder) count(dst *int64, name, text string) {
 	*dst = n
 }
 
-// bool sets what the file says under this name about being disabled or locked.
+// bool sets whether the link is disabled or locked, as the file says under this name.
 func (b *builder) bool(dst *bool, name, text string) {
 	is, ok := parseBool(text)
 	if text != "" && !ok {

@@ -390,8 +390,8 @@ func onThisMachine(address string) bool {
 	return err == nil && access.IsLoopback(u)
 }
 
-// oidc reads the provider that people sign in with; nil if there is none. A role or scopes without
-// a provider have no effect. They are no error, because the Bicep always sets them.
+// oidc reads the provider that people sign in with; nil if there is none. A role, a groups claim or
+// scopes without a provider have no effect. They are no error, because the Bicep always sets them.
 func (r *reader) oidc(issuer, client, role, groups, scopes string) *access.OIDCConfig {
 	c := access.OIDCConfig{
 		Issuer: r.getenv(issuer),

@@ -238,8 +238,8 @@ func (f *Fake) Create(_ context.Context, want link.Link, presented string) (link
 	return link.Link{}, false, link.ErrAliasesTaken
 }
 
-// leads returns the link of the URL and owner of l that the index names, if it is live, and the
-// reason why such a link bars the URL.
+// leads returns the link that the index names for the URL and owner of l, whether it is live, and
+// the error with which it bars the URL.
 func (f *Fake) leads(l link.Link) (named link.Link, live bool, bars error) {
 	named, ok := f.links[f.index[indexKey(l)]]
 	if !ok || indexKey(named) != indexKey(l) {

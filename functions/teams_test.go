@@ -155,7 +155,7 @@ func onlyResult(t *testing.T, w *httptest.ResponseRecorder) *httptest.ResponseRe
 }
 
 // Without an owner, or with null, a request is about the caller's own links; an admin's is about
-// all top links, and an import of an admin about those whom the file says.
+// all top links, and an admin's import keeps the owners in the file.
 func TestNoOwnerIsNamed(t *testing.T) {
 	r, token := teams(t)
 	for _, who := range []string{"ann", "admin", "crew"} {
@@ -393,7 +393,7 @@ func TestHistory(t *testing.T) {
 	wantProblem(t, r.as("cleo", "GET", "/api/links/crews/history", ""), 403, "forbidden", "")
 }
 
-// What an admin took down stays down, whatever its owner and others try. Then an admin ends it.
+// What an admin took down stays down, whatever its owner and others try. Then an admin ends that.
 func TestTakedown(t *testing.T) {
 	const (
 		down    = "/api/links/down"
@@ -461,7 +461,7 @@ func TestTakedown(t *testing.T) {
 			if after := r.as("admin", "GET", down, "").Body.String(); after != before {
 				t.Errorf("it was %s, and is %s", before, after)
 			}
-			// Others have links of their own of that URL, but do not get at this one.
+			// Others get links of their own of that URL, but cannot change this one.
 			for _, stranger := range []string{"bob", "cleo"} {
 				if stranger == "cleo" && owner == "crew" {
 					continue
@@ -567,7 +567,7 @@ func TestAdminsOwnLinksAreNotTakenDown(t *testing.T) {
 		if w := r.as(owner, "POST", target+"/restore", ""); w.Code != 200 {
 			t.Errorf("%s: got %d %s", owner, w.Code, w.Body)
 		}
-		// One that they give away and disable is another's.
+		// A link that an admin disables and gives away is taken down.
 		for given, locked := range map[string]string{"ops": "false", "ann": "true"} {
 			w := r.as("admin", "PATCH", target, `{"owner":"`+given+`","disabled":true}`)
 			if w.Code != 200 || members(t, w)["locked"] != locked {

@@ -6,7 +6,7 @@ import { api, ownerText } from "./session.js";
 
 let turn = 0; // only the response to the last request is shown
 
-// showHistory shows what was done to a link. back puts a former long URL back; null: nobody may.
+// showHistory shows what was done to a link. back puts a former long URL back; null: that is not allowed.
 export async function showHistory(link, path, back) {
   const mine = ++turn;
   wrong("past-problem", null);

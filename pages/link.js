@@ -143,7 +143,7 @@ export async function showLink(name) {
     if (shown !== name) return;
     shown = name = nameOf(response.body); // the address may spell it in another way
     show(response);
-    if (link.owner !== whose && me.groups.includes(link.owner)) look(link.owner); // the address may come from elsewhere
+    if (link.owner !== whose && me.groups.includes(link.owner)) look(link.owner); // its address names no owner
     base = valuesOf(link);
     openForm();
     byId("stats").hidden = false;

@@ -9,8 +9,8 @@ import { called, choosy, domains, groupOf, look, me, offerEnd, offerSignIn, resu
 let one = null;
 const loadOne = async () => (one ??= await import("./link.js"));
 
-// views has the view of each address #/name/of, by name. Modules are loaded on demand. Those with
-// owned are about the links of one owner, whom the address names unless it is the person themselves.
+// views has the view of each address #/name/of, by name. Modules are loaded on demand. Owned
+// views are about one owner, whom the address names unless that is the person who is signed in.
 const views = {
   "": { section: "list", title: "Links", load: async () => ({ showList }), show: "showList", owned: true },
   new: { section: "link", title: "New link", load: loadOne, show: "showNew", focus: "longUrl", owned: true },
@@ -29,7 +29,7 @@ function view(id) {
 let turn = 0; // only the last address is shown
 
 // route shows the view of the current address. It focuses the heading, so that screen readers begin
-// there, unless somebody stays where they are and looks at another owner's.
+// there, unless stays is set: somebody looks at the same view of another owner.
 async function route({ first = false, stays = false } = {}) {
   if (!me) return;
   const mine = ++turn;
@@ -114,7 +114,7 @@ function askIn(says) {
   byId(byId("provider").hidden ? "key" : "provider-go").focus();
 }
 
-// The list follows while somebody types.
+// The list follows while somebody types (see list.js). Other views follow when the field changes.
 byId("owner-field").addEventListener("change", ({ target }) => {
   if (!byId("list").hidden) return;
   look(target.value.trim());

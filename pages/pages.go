@@ -307,8 +307,8 @@ func words(d time.Duration) string {
 }
 
 // Manage returns the page on which people manage their links, for a request of this escaped path.
-// They may sign in with the OpenID Connect provider whose issuer is given, as its client clientID,
-// which asks for these scopes, unless all are "".
+// They may sign in with the OpenID Connect provider of this issuer, as its client clientID, and ask
+// for these scopes. All three are "" if there is no provider.
 func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 	root := Root(escapedPath)
 	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",

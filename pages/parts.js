@@ -24,7 +24,7 @@ export const stateOf = (link) =>
 // badge returns the text for a link's state in a list, which is empty for a live link.
 export const badge = (link) => (link.locked ? "Taken down" : { deleted: "Deleted", expired: "Expired", disabled: "Disabled", live: "" }[stateOf(link)]);
 
-// labels are what people call the members of a link, and words what they call a member's value.
+// labels has the names of a link's members for people. words returns a member's value for people.
 export const labels = { longUrl: "Long URL", title: "Title", tags: "Tags", expiresAtUtc: "Expires", statusCode: "Redirect", forward: "Appended", disabled: "Disabled",
   locked: "Taken down", owner: "Owner", deletedAtUtc: "Deleted" };
 export const words = (name, value) => (value === null || value?.length === 0 ? name === "expiresAtUtc" ? "never" : "none" : Array.isArray(value) ? value.join(", ")

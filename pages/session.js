@@ -28,7 +28,7 @@ export const groupOf = (owner) => owner.match(/^[^|]*\|group\|(.*)/s)?.[1] ?? ""
 // ownerText returns what the page calls an owner.
 export const ownerText = (owner) => (owner === me.owner ? "you" : groupOf(owner) ? `the group ${groupOf(owner)}` : owner);
 
-// to returns the address of a view. It keeps whose links are shown.
+// to returns the address of a view. It names the owner whose links are shown.
 export const to = (view = "", query = {}) => {
   const all = new URLSearchParams({ ...(whose && { owner: whose }), ...query });
   return `#/${view}${String(all) && `?${all}`}`;
@@ -40,7 +40,7 @@ export function look(owner) {
   whose = owner;
   const field = byId("owner");
   if (field.value.trim() !== owner) field.value = owner;
-  if (field.value.trim() !== owner) { // a group that one does not belong to, which the service refuses
+  if (field.value.trim() !== owner) { // of a group that the person does not belong to: the service refuses it
     field.append(new Option(ownerText(owner), owner));
     field.value = owner;
   }

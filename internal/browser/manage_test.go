@@ -1035,7 +1035,7 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	if got := Eval[string](p, "location.search + location.hash"); got != "#/keys" {
 		t.Errorf("the address has %q", got)
 	}
-	// The provider sends groups only to who asks for the scope groups.
+	// The provider sends groups only to a client that asks for the scope groups.
 	if got := s.as(t, Eval[string](p, `sessionStorage.getItem("tiney.credential")`), "GET", "/api/me",
 		"")["groups"]; !reflect.DeepEqual(got, []any{strings.TrimPrefix(provider.Issuer(), "http://") +
 		"|group|ops"}) {

@@ -13,7 +13,7 @@ import (
 	"tiney/link"
 )
 
-// team is a service whose owners sign in with a provider, which tells their groups.
+// team is a service whose owners sign in with a provider that sends their groups.
 type team struct {
 	*site
 	host string // the start of all owners, before the first |
@@ -142,7 +142,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	bob.AwaitTrue(`location.hash.endsWith("tag=team")`)
 	bob.Await("#list-count", "1 link") // of the group still
 
-	// Who is in no group of that name is refused, and who is in none at all is shown nothing new.
+	// Somebody outside the group is refused, and somebody without any group is shown nothing new.
 	eve := chromium.New(t)
 	s.signIn(eve, "/manage", "eve", `["dev"]`)
 	eve.Open(s.url + "/manage?again" + address)
@@ -179,7 +179,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	ada.Click("#top-rows a")
 	ada.Await("#link-title", "The handbook")
 
-	// An address of a link alone leads on to the links of its group.
+	// The address of a link names no owner. Its page leads to the links of the link's group.
 	ada.Open(s.url + "/manage?once-more#/link/handbook")
 	ada.Await("#link-short", "/handbook")
 	ada.Click("#link-back")

@@ -128,8 +128,8 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 		"check")
 }
 
-// Links that one spelling leads to are listed where case does not matter, and those of a domain that
-// has become BaseUrl's. They are no damage.
+// Links that only one spelling leads to are listed where case does not matter. So are those of a
+// domain that has become BaseUrl's. They are no damage.
 func TestCheckNamesHiddenLinks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

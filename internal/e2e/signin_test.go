@@ -133,8 +133,8 @@ func TestSignInWhileTheProviderIsDown(t *testing.T) {
 	}
 }
 
-// The members of a group have its keys in common, also through either kind of host. A key works on
-// when its maker has left; then another member revokes it.
+// The members of a group share its keys, also behind either kind of host. A key still works when
+// its maker has left; then another member revokes it.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -174,7 +174,7 @@ func TestGroups(t *testing.T) {
 			}
 		}
 	}
-	// It has no group whose name would be too long, and none without a text.
+	// A value that is too long, or is not a string, is no group.
 	odd := p.SignInWith(t, "odd", jwt.MapClaims{"groups": []any{1, strings.Repeat("s3cr3t", 22)}})
 	if got := (caller{t, own.url, odd}).must(200, "GET", "/api/me", "")["groups"]; !reflect.DeepEqual(
 		got, []any{}) {

@@ -97,7 +97,7 @@ var teams = []step{
 		status: 204},
 }
 
-// TestTeams takes the walk, and then nothing is left that leads to a link which it does not fit.
+// TestTeams takes the walk, and then checks that no row leads to a link that it does not fit.
 func TestTeams(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -277,7 +277,7 @@ func (f *Fake) Edit(ctx context.Context, a link.Name, once bool, change func(lin
 	return link.Link{}, link.ErrConflict
 }
 
-// replace writes a link and its index entry. link.ErrConflict: the link was changed since was was
+// replace writes a link and its index entry. link.ErrConflict: the link has changed since it was
 // read.
 func (f *Fake) replace(was, l link.Link) (link.Link, error) {
 	f.mu.Lock()

@@ -267,7 +267,7 @@ func (r *round) act(rng *rand.Rand) {
 	}
 }
 
-// often makes changes of links more likely, and what tells of links less.
+// often makes changes of links more likely, and reads of links less likely.
 func often(p int) int {
 	for _, to := range [][2]int{{7, 3}, {22, 20}, {30, 30}, {34, 37}, {36, 60}, {41, 65}, {70, 68},
 		{80, 80}, {91, 86}, {97, 92}} {

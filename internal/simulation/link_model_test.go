@@ -335,7 +335,7 @@ func orNull(s string) any {
 	return s
 }
 
-// remembers reports whether a response has told the link's history.
+// remembers reports whether a response has shown the link's history.
 func (s linkState) remembers(told []past) bool {
 	lines := strings.Split(s.past, "\n")
 	if lines = lines[:len(lines)-1]; len(lines) != len(told) {
@@ -349,7 +349,7 @@ func (s linkState) remembers(told []past) bool {
 	return true
 }
 
-// is reports whether a change that was told is that of a line of remember.
+// is reports whether a change in a response is that of a line of remember.
 func (p past) is(line string) bool {
 	var by, what string
 	var from, until, deleted, lastDeleted int64

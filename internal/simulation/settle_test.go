@@ -207,8 +207,8 @@ func (r *round) guardless() {
 	}
 }
 
-// checkMoved checks that no link is left in the list of a former owner. A row of a create that has
-// failed is another one.
+// checkMoved checks that no link is left in the list of a former owner. Rows that failed creates
+// have left do not count: they have another CreateId.
 func (r *round) checkMoved() {
 	links := map[string]rawtables.Entity{}
 	for _, l := range r.tables.Rows(r.tables.Links) {

@@ -136,9 +136,8 @@ type selectPolicy struct{}
 
 func (selectPolicy) Do(req *policy.Request) (*http.Response, error) {
 	if properties, ok := req.Raw().Context().Value(selectKey{}).(string); ok {
-		query := req.Raw().URL.Query()
-		query.Set("$select", properties)
-		req.Raw().URL.RawQuery = query.Encode()
+		u := req.Raw().URL // the names of properties need no escapes, and the SDK has no query
+		u.RawQuery = strings.TrimPrefix(u.RawQuery+"&$select="+properties, "&")
 	}
 	return req.Next()
 }

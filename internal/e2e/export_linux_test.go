@@ -105,6 +105,7 @@ func peakOf(t *testing.T, pid int) (mb int) {
 
 // An export of many links takes no more memory than one of few, and has all of them.
 func TestExportOfManyLinks(t *testing.T) {
+	notShort(t)
 	executable := filepath.Join(deployed(t), "handler")
 	exported := func(links int) (peak int) {
 		tables := httptest.NewServer(endless{links})

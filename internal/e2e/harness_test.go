@@ -90,6 +90,13 @@ type site struct {
 	failures int // how often the test itself kills a handler that the host restarts
 }
 
+// notShort keeps a test out of `make test`, which is to take four minutes.
+func notShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make check runs it")
+	}
+}
+
 var sites atomic.Int64
 
 func newSite(t *testing.T) *site {

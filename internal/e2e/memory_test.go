@@ -107,6 +107,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // However many imports and bulk requests come at once, only a few run at a time. The others are
 // told when to try again.
 func TestManyLargeCallsTakeLittleMemory(t *testing.T) {
+	notShort(t)
 	const many, most = 100, 150 << 10 // calls, and KiB
 	var lines, links strings.Builder
 	path := strings.Repeat("x", 3850)

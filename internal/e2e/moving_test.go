@@ -120,6 +120,7 @@ func TestMovingOverTheAPI(t *testing.T) {
 // Storage is too slow to import the largest allowed number of links within one request. The
 // response still comes in time, with a result for each link.
 func TestImportWhileStorageIsSlow(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	s := newSite(t)
 	proxy := s.proxy()
@@ -214,6 +215,7 @@ func TestExportAndImportByCommand(t *testing.T) {
 // Links of all domains, also of a retired one, move to another service and from domain to domain,
 // with what they forward and as their aliases are spelled.
 func TestDomainsMoveByFiles(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	madeOrThere := regexp.MustCompile(`\d+ links were made, \d+ were there`)
 	run := func(s *site, exit int, stderr, domains, stdin string, args ...string) string {

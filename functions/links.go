@@ -101,11 +101,19 @@ func holds(claimHash string, l link.Link) bool {
 func (s *service) permitted(
 	ctx context.Context, r *http.Request, who access.Caller,
 ) (link.Link, error) {
+	return s.permittedBy(ctx, r, who, s.Links.Read)
+}
+
+// permittedBy is permitted with another way to read the link.
+func (s *service) permittedBy(
+	ctx context.Context, r *http.Request, who access.Caller,
+	read func(context.Context, link.Name) (link.Link, error),
+) (link.Link, error) {
 	a, err := s.nameIn(r)
 	if err != nil {
 		return link.Link{}, err
 	}
-	l, err := s.Links.Read(ctx, a)
+	l, err := read(ctx, a)
 	if err == nil {
 		err = permit(who, l)
 	}
@@ -142,14 +150,7 @@ type changeView struct {
 func (s *service) linkHistory(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
-	a, err := s.nameIn(r)
-	if err != nil {
-		return err
-	}
-	l, err := s.Links.History(ctx, a)
-	if err == nil {
-		err = permit(who, l)
-	}
+	l, err := s.permittedBy(ctx, r, who, s.Links.History)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,16 @@ type Patch struct {
 	Owner      *string // Edit does not check whether the actor may name it
 }
 
+// Actor is who changes a link.
+type Actor struct {
+	By    string // the owner who acts; "": the holder of the link's claim token
+	Admin bool
+	Own   bool // the link belongs to By or to a group of theirs
+}
+
+// takesDown reports whether the actor takes a link down by disabling or deleting it.
+func (a Actor) takesDown() bool { return a.Admin && !a.Own }
+
 // Edit returns the link as it is after a patch at now. Only admins may change where a shared link
 // leads and what it forwards, disable or enable it, or make it end earlier. Nobody else may
 // change a link that was taken down. An admin who disables somebody else's link takes it down, and
@@ -93,9 +103,6 @@ func (r Rules) Edit(l Link, p Patch, by Actor, now time.Time) (Link, error) {
 	}
 	return changed(l, edited, by, what, now), nil
 }
-
-// takesDown reports whether the actor takes a link down by disabling or deleting it.
-func (a Actor) takesDown() bool { return a.Admin && !a.Own }
 
 // Deleted returns the link as it is after it has been deleted at now. A link that is already
 // deleted stays as it is, but an admin can still take it down. Only an admin may delete a shared

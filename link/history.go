@@ -10,13 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Actor is who changes a link.
-type Actor struct {
-	By    string // the owner who acts; "": the holder of the link's claim token
-	Admin bool
-	Own   bool // the link belongs to By or to a group of theirs
-}
-
 // Event is what was done to a link.
 type Event string
 
@@ -76,6 +69,9 @@ func (h History) JSON() string {
 // ParseHistory returns the history whose JSON a text is. Another program may have written the text:
 // ParseHistory leaves out what it cannot read.
 func ParseHistory(text string) (h History) {
+	if text == "" { // as of most links
+		return nil
+	}
 	invalid := jsontext.AllowInvalidUTF8(true)
 	var list []jsontext.Value
 	_ = json.Unmarshal([]byte(text), &list, invalid)

@@ -139,25 +139,21 @@ func (s *Links) enterIndex(ctx context.Context, l link.Link) (late bool, err err
 	return true, s.index.drop(ctx, indexKey(l), added)
 }
 
-// entered reports whether the index leads to a link, or to another one that keeps its row.
-func (s *Links) entered(ctx context.Context, l link.Link) (bool, error) {
-	seen, err := s.index.get(ctx, indexKey(l))
-	if errors.Is(err, table.ErrGone) {
-		return false, nil
+// place reads the row of the index that a link is to have. free: there is none, or it leads to
+// another link that need not keep it. It has no ETag if there is none.
+func (s *Links) place(ctx context.Context, l link.Link) (seen indexRow, free bool, err error) {
+	seen, err = s.index.get(ctx, indexKey(l))
+	switch {
+	case errors.Is(err, table.ErrGone):
+		return indexRow{}, true, nil
+	case err != nil || seen.alias == string(l.Name):
+		return seen, false, err
 	}
-	if err != nil || seen.alias == string(l.Name) {
-		return true, err
-	}
-	return s.stays(ctx, seen, l)
-}
-
-// stays reports whether another link than l keeps the row of the index that leads to it.
-func (s *Links) stays(ctx context.Context, seen indexRow, l link.Link) (bool, error) {
 	leads, err := s.leads(ctx, seen, l)
 	if errors.Is(err, link.ErrDisabled) || errors.Is(err, link.ErrBarred) {
-		return true, nil
+		return seen, false, nil
 	}
-	return leads, err
+	return seen, err == nil && !leads, err
 }
 
 // replaceStale makes the index lead to a link if its row leads to another one and need not stay. It
@@ -167,18 +163,13 @@ func (s *Links) stays(ctx context.Context, seen indexRow, l link.Link) (bool, er
 // ETag changes: an edit of the owner that came too late may be about to delete the row, and nothing
 // would bar the URL.
 func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, error) {
-	seen, err := s.index.get(ctx, indexKey(l))
-	if errors.Is(err, table.ErrGone) {
-		err = table.ErrChanged
-	}
-	own := seen.alias == string(l.Name)
-	if err != nil || own && !l.Locked {
+	seen, free, err := s.place(ctx, l)
+	own := err == nil && seen.alias == string(l.Name)
+	switch {
+	case err != nil, own && !l.Locked, !own && !free:
 		return "", err
-	}
-	if !own {
-		if stays, err := s.stays(ctx, seen, l); stays || err != nil {
-			return "", err
-		}
+	case seen.etag == "":
+		return "", table.ErrChanged // it was there when enterIndex tried to insert it
 	}
 	added, _, err := s.index.put(ctx, l, seen)
 	return added, err
@@ -187,7 +178,7 @@ func (s *Links) replaceStale(ctx context.Context, l link.Link) (table.ETag, erro
 // enterGuarded is enterIndex for callers that have no guard. It reads the index first, since most
 // often there is a row.
 func (s *Links) enterGuarded(ctx context.Context, l link.Link) error {
-	if entered, err := s.entered(ctx, l); entered || err != nil {
+	if _, free, err := s.place(ctx, l); !free || err != nil {
 		return err
 	}
 	guard, err := s.guard(ctx, l, l)

@@ -104,7 +104,7 @@ var rigs atomic.Int64
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	if *inMemory {
-		return newRigAt(t, newMemory())
+		return newRigAt(t, newMemory(time.Now))
 	}
 	return newRigAt(t, newAzurite(t, emulator))
 }
@@ -115,8 +115,8 @@ type place struct {
 	newProxy func() *faultproxy.Proxy
 }
 
-func newMemory() place {
-	service := memtable.New(time.Now)
+func newMemory(now func() time.Time) place {
+	service := memtable.New(now)
 	return place{
 		direct:   func(name string) storage.Table { return service.Table(name) },
 		newProxy: func() *faultproxy.Proxy { return faultproxy.InMemory(service) },

@@ -565,7 +565,7 @@ func TestRollUpThatIsStopped(t *testing.T) {
 // A group that storage fails is tried again, some times.
 func TestRollUpIsPatient(t *testing.T) {
 	t.Parallel()
-	r := newRigAt(t, newMemory()) // since the proxy of Azurite does not tell batches of inserts apart
+	r := newRigAt(t, newMemory(time.Now)) // since the proxy of Azurite does not tell batches of inserts apart
 	s := r.open(nil)
 	r.Put(r.Links, rawtables.Link(link.Link{Name: "one", LongURL: url1}))
 	r.PutClicks(r.day(-2), rawtables.Clicks("one", "p-1", r.day(-2), 1, 0))

@@ -43,7 +43,7 @@ func always(p *faultproxy.Proxy, fault faultproxy.Fault) {
 
 func TestSecondary(t *testing.T) {
 	t.Parallel()
-	other := newMemory()
+	other := newMemory(time.Now)
 	if !*inMemory {
 		server, err := azurite.StartAnywhere(t.Context())
 		if err != nil {
@@ -296,7 +296,7 @@ func TestSecondary(t *testing.T) {
 // could not look for.
 func TestSecondaryInAnyCase(t *testing.T) {
 	t.Parallel()
-	r := newTwoRegions(t, newMemory())
+	r := newTwoRegions(t, newMemory(time.Now))
 	r.config.AnyCase = true
 	s := r.open(withCache)
 	l := link.Link{Name: "docs", LongURL: "https://example.com/", CreatedAt: r.clock.Now()}

@@ -11,7 +11,6 @@ import (
 	"tiney/internal/rawtables"
 	"tiney/link"
 	"tiney/storage"
-	"tiney/storage/memtable"
 )
 
 // A link is in the list of its owner at any moment, whoever transfers it, lists links or reaps
@@ -41,11 +40,7 @@ func TestALinkIsAlwaysInItsOwnersList(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				clock := linkstest.NewClock()
-				service := memtable.New(clock.Now)
-				r := newRigAt(t, place{
-					direct:   func(name string) storage.Table { return service.Table(name) },
-					newProxy: func() *faultproxy.Proxy { return faultproxy.InMemory(service) },
-				})
+				r := newRigAt(t, newMemory(clock.Now))
 				r.clock, r.config.Now, r.Now = clock, clock.Now, clock.Now
 				r.leaveTombstones(linkstest.TombstoneKeep)
 				r.Make()

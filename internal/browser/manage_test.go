@@ -105,6 +105,13 @@ func (p *Page) GoTo(hash, selector, part string) {
 	p.Await(selector, part)
 }
 
+// openLink goes to the view of a link, and waits for its form, which comes last.
+func (p *Page) openLink(alias string) {
+	p.t.Helper()
+	p.GoTo("#/link/"+alias, "#link-short", "/"+alias)
+	p.AwaitTrue(find("#form") + ".checkVisibility()")
+}
+
 // Value returns what is in a field.
 func (p *Page) Value(selector string) string {
 	p.t.Helper()
@@ -510,8 +517,7 @@ func TestManageEdit(t *testing.T) {
 	// Typed text stays while the user looks at another view.
 	p.Fill("#longUrl", "https://example.com/typed")
 	p.GoTo("#/keys", "#keys-rows", "ada's key")
-	p.GoTo("#/link/mine", "#link-short", "/mine")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.openLink("mine")
 	if got := p.Value("#longUrl"); got != "https://example.com/typed" {
 		t.Errorf("what was typed became %q", got)
 	}
@@ -1125,8 +1131,7 @@ func TestManageSessionEnds(t *testing.T) {
 	key, other := s.keyOf(t, "ada"), s.keyOf(t, "ada")
 	s.put(t, key, "mine", "")
 	p := s.manage(t, key)
-	p.GoTo("#/link/mine", "#link-short", "/mine")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.openLink("mine")
 	p.Fill("#title", "typed")
 	p.Await("#stats-body", "No clicks in this time")
 	s.as(t, key, "DELETE", "/api/keys/"+fmt.Sprint(s.idOf(t, key)), "")
@@ -1237,8 +1242,7 @@ func TestManageWhileStorageIsDown(t *testing.T) {
 		t.Errorf("the search is %q", got)
 	}
 
-	p.GoTo("#/link/mine", "#link-short", "/mine")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.openLink("mine")
 	p.Fill("#title", "typed")
 	s.down(true)
 	p.Press(kb.Enter)
@@ -1296,8 +1300,7 @@ func TestManageTextsAreText(t *testing.T) {
 	p.Check("list, narrow")
 	look(t, p, "manage-narrow-list")
 	for _, alias := range slices.Sorted(maps.Keys(links)) {
-		p.GoTo("#/link/"+alias, "#link-short", "/"+alias)
-		p.AwaitTrue(find("#form") + ".checkVisibility()")
+		p.openLink(alias)
 		if got := Eval[string](p, find("#link-title")+".textContent"); got != titles[alias] {
 			t.Errorf("%s: the title is %q", alias, got)
 		}

@@ -362,8 +362,7 @@ func TestManageHistory(t *testing.T) {
 	key := s.keyOf(t, "ada")
 	s.put(t, key, "mine", "")
 	p := s.manage(t, key)
-	p.GoTo("#/link/mine", "#link-short", "/mine")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.openLink("mine")
 	p.to("#past summary")
 	p.Press(" ")
 	p.Await("#past", "No changes yet.")
@@ -451,8 +450,7 @@ func TestManageHistory(t *testing.T) {
 		"claimed": {"Taken over by ada", "Expires\nwas ",
 			"Restored by whoever had its claim token"},
 	} {
-		admin.GoTo("#/link/"+alias, "#link-short", "/"+alias)
-		admin.AwaitTrue(find("#form") + ".checkVisibility()")
+		admin.openLink(alias)
 		if admin.Text("#past-rows") != "" {
 			t.Errorf("%s: it shows the history before anybody asks", alias)
 		}
@@ -464,8 +462,7 @@ func TestManageHistory(t *testing.T) {
 	s.down(true)
 	admin.GoTo("#/", "#list-title", "Links")
 	s.down(false)
-	admin.GoTo("#/link/mine", "#link-short", "/mine")
-	admin.AwaitTrue(find("#form") + ".checkVisibility()")
+	admin.openLink("mine")
 	s.down(true)
 	admin.Click("#past summary")
 	admin.Await("#past-problem", "Try again in a moment")
@@ -501,8 +498,8 @@ func TestManageTakedown(t *testing.T) {
 	p.Await("#list-rows .badge", "Taken down")
 	p.Check("a list with a link that was taken down")
 	for _, alias := range []string{"off", "gone"} {
-		p.GoTo("#/link/"+alias, "#link-locked", why)
-		p.AwaitTrue(find("#form") + ".checkVisibility()")
+		p.openLink(alias)
+		p.Await("#link-locked", why)
 		if got := p.Text("#link-disable") + p.Text("#link-delete") + p.Text("#link-undo") +
 			p.Text("#give"); got != "" {
 			t.Errorf("%s: it offers %s", alias, got)
@@ -520,8 +517,7 @@ func TestManageTakedown(t *testing.T) {
 	// It is taken down while its owner types.
 	s.PutLink(link.Link{Name: "typed", LongURL: "https://example.com/typed", Owner: "ada",
 		CreatedAt: time.Now()})
-	p.GoTo("#/link/typed", "#link-short", "/typed")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.openLink("typed")
 	p.Fill("#title", "typed")
 	s.as(t, adminKey, "PATCH", "/api/links/typed", `{"disabled":true}`)
 	p.Press(kb.Enter)

@@ -68,8 +68,7 @@ func TestManageTagsThatAreBeingTyped(t *testing.T) {
 			t.Errorf("the tags of %s are %q, want %q", alias, got, want)
 		}
 	}
-	p.GoTo("#/link/mine", "#link-short", "/mine")
-	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	p.openLink("mine")
 	p.Await("#stats-body", "No clicks") // their arrival moves the form
 	p.Fill("#new-tag", "old")           // the first tag needs a line of its own
 	p.PressAt("#save")
@@ -110,8 +109,7 @@ func TestManageTypingWhileSaving(t *testing.T) {
 	}
 	open := func(alias string) {
 		t.Helper()
-		p.GoTo("#/link/"+alias, "#link-short", "/"+alias)
-		p.AwaitTrue(find("#form") + ".checkVisibility()")
+		p.openLink(alias)
 		p.Await("#stats-body", "No clicks") // their arrival moves the form
 	}
 	open("mine")

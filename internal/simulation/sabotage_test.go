@@ -65,7 +65,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"an edit goes round a takedown", "edit.go",
 		"if err = e.s.permitted(ctx, next.Link); err != nil {", "if err != nil {"},
 	{"an edit that is late takes away what bars the URL", "index.go",
-		"own && !l.Locked {", "own {"},
+		"own && !l.Locked, ", "own, "},
 	{"a takedown bars only what the index names", "edit.go",
 		"restored || transferred || takenDown", "restored || transferred"},
 	{"a restored link does not enter the index", "edit.go",

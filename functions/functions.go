@@ -34,6 +34,7 @@ type Settings struct {
 	// "127.0.0.1:49152". It is "" without a host; then the timer triggers have no endpoint.
 	HostAddress string
 	LocalOnly   bool // requests to any name but this machine's get a 403
+	Memory      bool // everything is kept in the memory of this process
 
 	Rules      link.Rules
 	OwnersOnly bool // only owners may shorten
@@ -120,7 +121,7 @@ func New(c Config) (http.Handler, error) {
 		site: pages.Site{Base: c.Rules.Base.String(), Default: string(c.Rules.DomainName("")),
 			Schemes: strings.Join(c.Rules.ExtraSchemes, " "), OwnersOnly: c.OwnersOnly,
 			DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
-			Keep: c.DeletedKeep},
+			Keep: c.DeletedKeep, Memory: c.Memory},
 		document: newDocument(c.Rules.Base, c.Version),
 		limits: &limits{
 			Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses, log: c.Log},

@@ -901,6 +901,9 @@ func TestReady(t *testing.T) {
 		}
 	}
 	ask(200, "ready", "ok", "ok")
+	if w := r.get("/api/ready"); strings.Contains(w.Body.String(), "storage") {
+		t.Errorf("not in memory: %s", w.Body)
+	}
 	r.fake.Fail(errors.New("a secret"))
 	ask(200, "ready", "ok", "ok") // checked a moment ago
 	r.clock.Advance(time.Second)

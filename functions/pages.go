@@ -53,10 +53,10 @@ func writePage(w http.ResponseWriter, status int, page []byte, origins ...string
 }
 
 // writeProblemPage responds with a problem as a page.
-func writeProblemPage(w http.ResponseWriter, r *http.Request, p *problem) {
+func writeProblemPage(w http.ResponseWriter, r *http.Request, p *problem, site pages.Site) {
 	page := p.form
 	if page == nil {
-		page = pages.Problem(r.URL.EscapedPath(), p.Status, p.Title, cmp.Or(p.page, p.Detail),
+		page = site.Problem(r.URL.EscapedPath(), p.Status, p.Title, cmp.Or(p.page, p.Detail),
 			p.offer)
 	}
 	writePage(w, p.Status, page)

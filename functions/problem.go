@@ -287,19 +287,19 @@ func problemOf(err error) *problem {
 var pageStatuses = []int{http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 	http.StatusRequestURITooLong, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
-// write responds with the problem, as a page or as JSON.
-func (p *problem) write(w http.ResponseWriter, r *http.Request) {
+// write responds with the problem, as a page of the site or as JSON.
+func (p *problem) write(w http.ResponseWriter, r *http.Request, site pages.Site) {
 	for name, values := range p.header {
 		w.Header()[name] = values
 	}
 	switch {
 	case p.form != nil:
-		writeProblemPage(w, r, p)
+		writeProblemPage(w, r, p, site)
 		return
 	case slices.Contains(pageStatuses, p.Status) && !isAPI(r.URL.Path):
 		w.Header().Set("Vary", "Accept")
 		if prefers(r.Header, "text/html") {
-			writeProblemPage(w, r, p)
+			writeProblemPage(w, r, p, site)
 			return
 		}
 	}

@@ -33,6 +33,7 @@ type readiness struct {
 	Checks map[string]pinged `json:"checks"`
 	// Addresses is "missing" if a request was not limited because it had no client's address.
 	Addresses string `json:"addresses,omitempty"`
+	Storage   string `json:"storage,omitempty"` // "memory" if this process keeps everything itself
 	at        time.Time
 }
 
@@ -54,6 +55,9 @@ func (s *service) ready(ctx context.Context, w http.ResponseWriter, _ *http.Requ
 	is := result.(readiness)
 	if s.limits.unlimited.Load() {
 		is.Addresses = "missing"
+	}
+	if s.Memory {
+		is.Storage = "memory"
 	}
 	setHeaders(w, "application/json")
 	if is.Status == "unavailable" {

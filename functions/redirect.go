@@ -14,7 +14,6 @@ import (
 	"tiney/access"
 	"tiney/clicks"
 	"tiney/link"
-	"tiney/pages"
 )
 
 // redirect handles GET and HEAD /{alias}, and /{alias}+, the preview. More of a path may follow,
@@ -213,7 +212,7 @@ func (s *service) preview(
 			lv.Asked += "?" + to.query
 		}
 		lv.Asked = link.Location(lv.Asked) // in ASCII
-		writePage(w, http.StatusOK, pages.Preview(r.URL.EscapedPath(), lv))
+		writePage(w, http.StatusOK, s.site.Preview(r.URL.EscapedPath(), lv))
 		return nil
 	}
 	setHeaders(w, "application/json")

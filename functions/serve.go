@@ -133,7 +133,7 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 			_, _ = io.CopyN(io.Discard, r.Body, maxDrain)
 		}()
 	}
-	p.write(w, r)
+	p.write(w, r, s.site)
 }
 
 // logProblem logs an error that has become a problem, if operators need to know about it.
@@ -176,7 +176,7 @@ func (s *service) recoverPanic(w *statusWriter, r *http.Request) {
 		w.status = http.StatusInternalServerError // for the report
 		panic(http.ErrAbortHandler)
 	}
-	internalProblem.write(w, r)
+	internalProblem.write(w, r, s.site)
 }
 
 // proxied reports whether a request comes through a Functions host that proxies. Such a host

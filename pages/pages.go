@@ -160,7 +160,14 @@ var (
 // noIndex keeps a page out of search engines.
 const noIndex markup = "<meta name=\"robots\" content=\"noindex\">\n"
 
-func layout(root, title string, head, main markup) []byte {
+// inMemory stands on every page of a service that forgets its links.
+const inMemory markup = `<aside class="quiet">This service keeps everything in memory: ` +
+	"links are gone when it stops.</aside>\n"
+
+func (s Site) layout(root, title string, head, main markup) []byte {
+	if s.Memory {
+		main = inMemory + main
+	}
 	return []byte(fill(layoutFile, "Root", root, "Title", title, "Head", head, "Main", main))
 }
 
@@ -198,6 +205,7 @@ type Site struct {
 	DefaultTTL   time.Duration // lifetime of a link of somebody who is not signed in
 	MaxTTL       time.Duration // longest lifetime of such a link
 	Keep         time.Duration // how long a deleted link can be restored
+	Memory       bool          // the service keeps everything in memory
 }
 
 // Link is a link as pages show it.
@@ -254,7 +262,7 @@ func (s Site) Home(f Form) []byte {
 		}
 		qr = fill(` src="api/links/{{.Name}}/qr"`, "Name", made.Name)
 	}
-	return layout("./", "tiney: short links",
+	return s.layout("./", "tiney: short links",
 		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+
 			scripts("./", "common.js", "home.js"),
 		fill(homeFile, "Default", s.Default, "Domain", s.Domain, "Main", s.Main, "Schemes", s.Schemes,
@@ -314,21 +322,21 @@ func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
 		root, "Name", hashed("manage.css")) +
 		scripts(root, "common.js", "session.js", "parts.js", "list.js", "manage.js")
-	return layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base,
+	return s.layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base,
 		"Default", s.Default,
 		"Schemes", s.Schemes, "Prefix", bare(s.Base)+"/",
 		"Issuer", issuer, "Client", clientID, "Scopes", scopes))
 }
 
 // Preview returns the page that shows where a link leads, for a request of this escaped path.
-func Preview(escapedPath string, l Link) []byte {
+func (s Site) Preview(escapedPath string, l Link) []byte {
 	root := Root(escapedPath)
 	before, host, after := split(l.LongURL)
 	expires := "never"
 	if !l.Expires.IsZero() {
 		expires = date(l.Expires)
 	}
-	return layout(root, "Preview of "+bare(l.ShortURL), noIndex,
+	return s.layout(root, "Preview of "+bare(l.ShortURL), noIndex,
 		fill(previewFile, "Root", root, "Alias", l.Alias, "Name", l.Name, "Asked", l.Asked,
 			"ShortText", bare(l.ShortURL), "Before", before, "Host", host, "After", after,
 			"ASCII", l.ASCII, "HideASCII", hidden(l.ASCII == l.LongURL), "HideCreated",
@@ -359,7 +367,7 @@ type Offer struct {
 }
 
 // Problem returns the page that shows an error, for a request of this escaped path.
-func Problem(escapedPath string, status int, title, detail string, offer Offer) []byte {
+func (s Site) Problem(escapedPath string, status int, title, detail string, offer Offer) []byte {
 	root := Root(escapedPath)
 	start, query := root, url.Values{"alias": {offer.Alias}}
 	if offer.Domain != "" {
@@ -367,7 +375,7 @@ func Problem(escapedPath string, status int, title, detail string, offer Offer) 
 		query.Set("domain", offer.Domain)
 	}
 	again := slices.Contains([]int{429, 503}, status)
-	return layout(root, title, noIndex,
+	return s.layout(root, title, noIndex,
 		fill(problemFile, "Root", root, "Status", fmt.Sprint(status), "Title", title, "Detail",
 			detail, "Start", start, "Query", query.Encode(),
 			"HideOffer", hidden(offer.Alias == ""), "HideAgain", hidden(!again)))

@@ -37,14 +37,16 @@ func all(text string) map[string][]byte {
 		"problem": site.Home(Form{LongURL: text, Title: text, Detail: text}),
 		"owners only": Site{Base: "https://tiney.to", OwnersOnly: true, DefaultTTL: time.Hour,
 			MaxTTL: time.Hour}.Home(Form{}),
-		"preview": Preview("/abc+", l),
-		"preview, host": Preview("/abc+/x", Link{Alias: "abc", ShortURL: "https://tiney.to/abc",
+		"preview": site.Preview("/abc+", l),
+		"preview, host": site.Preview("/abc+/x", Link{Alias: "abc", ShortURL: "https://tiney.to/abc",
 			LongURL: text}),
 		"manage": site.Manage("/manage/", text, text, text),
-		"404":    Problem("/a/b", 404, text, text, Offer{}),
-		"offer": Problem("/abc", 404, text, text, Offer{Alias: "abc", Domain: text,
+		"404":    site.Problem("/a/b", 404, text, text, Offer{}),
+		"offer": site.Problem("/abc", 404, text, text, Offer{Alias: "abc", Domain: text,
 			Main: "https://tiney.to"}),
-		"503": Problem("/abc", 503, text, text, Offer{}),
+		"503": site.Problem("/abc", 503, text, text, Offer{}),
+		"memory": Site{Base: "https://tiney.to", Memory: true}.Problem("/abc", 404, text, text,
+			Offer{}),
 	}
 }
 
@@ -278,7 +280,7 @@ func TestPreviewShowsTheHost(t *testing.T) {
 	l := example
 	l.Created, l.Expires = time.Date(2026, 11, 22, 3, 48, 36, 0, time.UTC),
 		time.Date(2026, 11, 22, 4, 48, 36, 0, time.UTC)
-	page := string(Preview("/abc+", l))
+	page := string(site.Preview("/abc+", l))
 	for _, want := range []string{"22 November 2026, 03:48 UTC", "22 November 2026, 04:48 UTC",
 		`<div hidden><dt>In ASCII`, "https://<strong><bdi dir=\"ltr\">example.com</bdi></strong>",
 		`href="./abc" rel="noreferrer">Go there`, `src="./api/links/abc/qr"`,
@@ -288,7 +290,7 @@ func TestPreviewShowsTheHost(t *testing.T) {
 		}
 	}
 	l.Asked, l.Name = "/b?c=d", "abc@go.example"
-	page = string(Preview("/abc+/b", l))
+	page = string(site.Preview("/abc+/b", l))
 	for _, want := range []string{`href="../abc/b?c=d" rel`, `src="../api/links/abc@go.example/qr"`,
 		`href="../manage"`} {
 		if !strings.Contains(page, want) {
@@ -296,9 +298,24 @@ func TestPreviewShowsTheHost(t *testing.T) {
 		}
 	}
 	l.Expires, l.ASCII = time.Time{}, "https://xn--exmple-cua.com/"
-	if page := string(Preview("/abc+", l)); !strings.Contains(page, "<dd>never</dd>") ||
+	if page := string(site.Preview("/abc+", l)); !strings.Contains(page, "<dd>never</dd>") ||
 		!strings.Contains(page, "<div><dt>In ASCII</dt>") {
 		t.Error(page)
+	}
+}
+
+func TestEveryPageSaysThatLinksGoWithTheService(t *testing.T) {
+	memory := site
+	memory.Memory = true
+	pagesOf := func(s Site) []string {
+		return []string{string(s.Home(Form{})), string(s.Manage("/manage", "", "", "")),
+			string(s.Preview("/abc+", example)), string(s.Problem("/abc", 404, "", "", Offer{}))}
+	}
+	for i, page := range pagesOf(memory) {
+		if !strings.Contains(page, string(inMemory)) ||
+			strings.Contains(pagesOf(site)[i], string(inMemory)) {
+			t.Errorf("not so: %s", page)
+		}
 	}
 }
 
@@ -331,7 +348,7 @@ func TestProblemOffersTheLink(t *testing.T) {
 			`href="https://tiney.to/go/manage#/new?alias=a-b&amp;domain=go.example%3A8080">Make`},
 		"/a/b": {Offer{}, ` hidden>Make this link`},
 	} {
-		page := string(Problem(path, 404, "No such link", "Check it.", test.offer))
+		page := string(site.Problem(path, 404, "No such link", "Check it.", test.offer))
 		if !strings.Contains(page, test.want) ||
 			!strings.Contains(page, `href="`+Root(path)+`">Shorten a URL`) {
 			t.Errorf("%s: it lacks %s:\n%s", path, test.want, page)

@@ -113,6 +113,7 @@ func usage(w io.Writer) {
 	fmt.Fprintf(w, "Usage, with the settings of the service in the environment:\n")
 	const form = "  handler %s\n        %s\n"
 	fmt.Fprintf(w, form, "", "serve")
+	fmt.Fprintf(w, form, "-memory", "serve a first try, without storage: links are gone at its end")
 	for _, s := range subcommands {
 		for _, use := range s.uses {
 			fmt.Fprintf(w, form, strings.TrimSpace(s.name+" "+use[0]), use[1])

@@ -35,8 +35,11 @@ func TestUsage(t *testing.T) {
 			emulator, exitUsage, "", "The end must be"},
 		"no connection": {"keys list", "", exitFailed, "",
 			"AzureWebJobsStorage is required"},
-		"nobody there":   {"keys list", nowhere, exitFailed, "", "may reach that account"},
-		"another format": {"export -format yourls", emulator, exitUsage, "", `not "yourls"`},
+		"in memory": {"keys list", "memory", exitFailed, "",
+			"TABLE_CONNECTION must be a storage account"},
+		"in memory, and more": {"-memory -x", "", exitUsage, "", `handler -memory`},
+		"nobody there":        {"keys list", nowhere, exitFailed, "", "may reach that account"},
+		"another format":      {"export -format yourls", emulator, exitUsage, "", `not "yourls"`},
 		"for something else": {"export -format csv -for pandas", emulator, exitUsage, "",
 			`not for "pandas"`},
 		"JSON for spreadsheets": {"export -for spreadsheet", emulator, exitUsage, "", "as ndjson"},
@@ -57,6 +60,9 @@ func TestUsage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(name string) string {
 				// Subcommands read only the settings of links, and need no BaseUrl and no lock.
+				if name == "TABLE_CONNECTION" && test.connection == "memory" {
+					return test.connection
+				}
 				return map[string]string{"AzureWebJobsStorage": test.connection, "LOG_LEVEL": "none",
 					"ADMIN_KEY": "short", "DOMAINS": "go.example"}[name]
 			}

@@ -30,11 +30,18 @@ func main() {
 	// another one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	args, getenv, welcome := os.Args[1:], os.Getenv, io.Discard
 	// The Functions host passes no arguments. Even if it did, a process that it starts must serve.
-	if len(os.Args) > 1 && os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") == "" {
-		os.Exit(command(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	if os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "" {
+		args = nil
 	}
-	if err := run(ctx, os.Getenv, bounded(os.Getenv, os.Stdout)); err != nil {
+	if len(args) == 1 && (args[0] == "-memory" || args[0] == "--memory") {
+		args, getenv, welcome = nil, app.InMemory(os.Getenv), os.Stderr // stdout is for the log
+	}
+	if len(args) > 0 {
+		os.Exit(command(ctx, args, os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	}
+	if err := run(ctx, getenv, bounded(os.Getenv, os.Stdout), welcome); err != nil {
 		// The log goes to stdout. The host shows text on stderr as an error.
 		fmt.Fprintln(os.Stderr, "tiney cannot run:", err)
 		os.Exit(1)
@@ -56,8 +63,9 @@ const (
 	parentInterval = time.Second
 )
 
-// run serves until ctx ends, and then finishes the requests that are in progress.
-func run(ctx context.Context, getenv func(string) string, stdout io.Writer) error {
+// run serves until ctx ends, and then finishes the requests that are in progress. Stdout gets the
+// log, and welcome gets a text for people that says what to do.
+func run(ctx context.Context, getenv func(string) string, stdout, welcome io.Writer) error {
 	parent := os.Getppid()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,6 +87,11 @@ func run(ctx context.Context, getenv func(string) string, stdout io.Writer) erro
 	}
 	log.Info("listening", "address", listener.Addr().String(),
 		"baseUrl", s.Functions.Rules.Base.String(), "hosted", s.Hosted(), "version", version)
+	key := ""
+	if s.Functions.LocalOnly { // then it is the public one
+		key = s.Access.AdminKey
+	}
+	fmt.Fprint(welcome, app.Welcome(s.Functions.Rules.Base.String(), key))
 	server := newServer(a.Handler, s.Hosted(), log)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

@@ -2,15 +2,23 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tiney/handler/app"
+	"tiney/internal/freeport"
+	"tiney/telemetry"
 )
 
 func TestOrphaned(t *testing.T) {
@@ -31,6 +39,44 @@ func TestOrphaned(t *testing.T) {
 			t.Error("the parent was there all the time")
 		}
 	})
+}
+
+// A first try needs no setting. It serves on this machine, says how, and leaves nothing.
+func TestInMemory(t *testing.T) {
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := fmt.Sprintf("http://localhost:%d", port)
+	env := map[string]string{"PORT": strconv.Itoa(port)}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	logged, welcomed := io.Pipe()
+	var log bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, app.InMemory(func(name string) string { return env[name] }), &log, welcomed)
+	}()
+	welcome := make([]byte, 4096)
+	n, err := logged.Read(welcome)
+	if err != nil || !strings.Contains(string(welcome[:n]), base+"/manage") ||
+		!strings.Contains(string(welcome[:n]), "\n  not-secret-and-for-development-only\n") {
+		t.Errorf("the welcome is %q, %v", welcome[:n], err)
+	}
+	r, err := http.Post(base+"/api/shorten", "application/json",
+		strings.NewReader(`{"longUrl":"https://example.com/","alias":"first"}`))
+	if err != nil || r.StatusCode != http.StatusCreated {
+		t.Fatalf("got %v, %v", r, err)
+	}
+	r.Body.Close()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := strings.Count(log.String(), telemetry.LogMemory); got != 1 ||
+		strings.Count(log.String(), `"level":"WARN"`) != 1 {
+		t.Errorf("%d lines say so in\n%s", got, &log)
+	}
 }
 
 // pipes is a listener whose connections are in memory, so that they keep to the clock of synctest.

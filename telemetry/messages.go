@@ -4,6 +4,8 @@ package telemetry
 // and queries search for them. So each message is a constant, and a test compares the docs and the
 // queries with LogMessages. Details that differ from line to line are in the line's attributes.
 const (
+	// LogMemory: TABLE_CONNECTION is memory.
+	LogMemory = "everything is kept in memory, and is gone when this process stops"
 	// LogStorageUnavailable: a request got a 503.
 	LogStorageUnavailable = "storage is unavailable"
 	// LogStorageNotReady: the tables or the lock's container could not be created at the start. The
@@ -86,8 +88,8 @@ const (
 
 // LogMessages are all messages of warnings and errors.
 var LogMessages = []string{
-	LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed, LogPanic,
-	LogLinkCorrupt, LogLinkNotReaped,
+	LogMemory, LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed,
+	LogPanic, LogLinkCorrupt, LogLinkNotReaped,
 	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogTopNotRead,
 	LogReapStatsNotSaved,
 	LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,

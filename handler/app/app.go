@@ -16,6 +16,7 @@ import (
 	"tiney/reaper"
 	"tiney/storage"
 	"tiney/storage/lock"
+	"tiney/storage/memtable"
 	"tiney/storage/table"
 	"tiney/telemetry"
 )
@@ -30,7 +31,7 @@ const lastTelemetry = 3 * time.Second
 type App struct {
 	Handler http.Handler
 	Links   *storage.Links
-	Lock    *lock.Lock
+	Lock    Lock
 	Reaper  *reaper.Reaper
 	Metrics *telemetry.Metrics
 
@@ -38,6 +39,14 @@ type App struct {
 	now      func() time.Time
 	log      *slog.Logger
 	sender   *telemetry.Sender // nil without telemetry
+}
+
+// Lock is the lock of the reaper, and its part of storage.
+type Lock interface {
+	reaper.Locker
+	functions.Pinger
+	// Ensure creates what the lock needs, unless it is there.
+	Ensure(ctx context.Context) error
 }
 
 // New wires the service. version names the build. New makes no storage call. Runs of the reaper end
@@ -62,6 +71,11 @@ func New(
 			return nil, err
 		}
 	}
+	if s.Functions.Memory {
+		log.Warn(telemetry.LogMemory)
+		service := memtable.New(now)
+		s.Storage.Open = func(name string) storage.Table { return service.Table(name) }
+	}
 	if err = s.OpenTables(a.sender); err != nil {
 		return nil, err
 	}
@@ -75,7 +89,9 @@ func New(
 		return nil, err
 	}
 	s.Lock.Log, s.Lock.Sender = log, a.sender
-	if a.Lock, err = lock.Open(s.Lock); err != nil {
+	if s.Functions.Memory {
+		a.Lock = new(lock.Local)
+	} else if a.Lock, err = lock.Open(s.Lock); err != nil {
 		return nil, fmt.Errorf("GC_BLOB_LOCK_CONNECTION or AzureWebJobsStorage: %w", err)
 	}
 	a.Reaper = &reaper.Reaper{

@@ -104,8 +104,10 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		s.Storage.Cache = &cache
 	}
 
-	s.Lock.Connection = r.connection(
-		table.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
+	if !s.Functions.Memory {
+		s.Lock.Connection = r.connection(
+			table.BlobService, "GC_BLOB_LOCK_CONNECTION", "AzureWebJobsStorage")
+	}
 	s.Lock.Container = r.text("GC_BLOB_LOCK_CONTAINER", "locks", `^[a-z0-9](-?[a-z0-9])*$`,
 		"lower-case letters and digits, with single hyphens between them")
 	if n := len(s.Lock.Container); n < 3 || n > 63 {
@@ -157,8 +159,32 @@ func (s *Settings) OpenTables(sender *telemetry.Sender) error {
 func ReadLinkSettings(getenv func(string) string) (Settings, error) {
 	r, s := &reader{getenv: getenv, tables: map[string]string{}}, Settings{}
 	r.links(&s, r.port())
+	if s.Functions.Memory {
+		r.wrong(tableConnection, "must be a storage account: what a service keeps in memory, "+
+			"only its API can reach")
+	}
 	return s, r.err()
 }
+
+// InMemory returns an environment for a first try of the service that needs no other setting: all
+// of getenv's, with everything in memory, and by default the public admin key.
+func InMemory(getenv func(string) string) func(string) string {
+	return func(name string) string {
+		switch given := getenv(name); name {
+		case tableConnection:
+			return memory
+		case "ADMIN_KEY":
+			return cmp.Or(given, developmentKey)
+		default:
+			return given
+		}
+	}
+}
+
+const (
+	tableConnection = "TABLE_CONNECTION"
+	memory          = "memory" // as a connection: the tables are in this process
+)
 
 // links reads the rules of links and the settings of their storage, except those of its cache. The
 // default BaseUrl has this port.
@@ -178,8 +204,17 @@ func (r *reader) links(s *Settings, port int64) {
 	s.Functions.Rules.MaxTTL = min(r.duration("MaxTtlDays", day, 365, 1, 36500),
 		r.duration("MAX_TTL_SECONDS", time.Second, 7776000, minTTL, maxTTL))
 
-	s.Tables = r.connection(table.TableService, "TABLE_CONNECTION", "AzureWebJobsStorage")
-	s.Copies = r.secondary("TABLE_SECONDARY", s.Tables)
+	s.Functions.Memory = strings.EqualFold(r.getenv(tableConnection), memory)
+	switch {
+	case !s.Functions.Memory:
+		s.Tables = r.connection(table.TableService, tableConnection, "AzureWebJobsStorage")
+		s.Copies = r.secondary("TABLE_SECONDARY", s.Tables)
+	case r.getenv("FUNCTIONS_CUSTOMHANDLER_PORT") != "":
+		r.wrong(tableConnection, "must not be memory behind the Functions host, which may run "+
+			"several processes: each would have other links")
+	case r.getenv("TABLE_SECONDARY") != "":
+		r.wrong("TABLE_SECONDARY", "must be empty, since "+tableConnection+" is memory")
+	}
 	s.Storage.Timeout = table.Timeout
 	s.Storage.ChangesWait, s.Storage.StaleWait = changesWait, staleWait
 	s.Storage.Tables.Links = r.table("SHORTURL_TABLE_NAME", "ShortUrls")

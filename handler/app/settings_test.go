@@ -426,6 +426,13 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 			t.Errorf("%s=%s: got %v", name, value, err)
 		}
 	}
+	for other, value := range map[string]string{"FUNCTIONS_CUSTOMHANDLER_PORT": "5000",
+		"TABLE_SECONDARY": "true"} {
+		_, err := ReadSettings(environment("TABLE_CONNECTION", "memory", other, value))
+		if err == nil || !strings.Contains(err.Error(), "TABLE_CONNECTION ") {
+			t.Errorf("in memory with %s: %v", other, err)
+		}
+	}
 	if _, err := ReadSettings(environment("WEBSITE_HOSTNAME", "x.azurewebsites.net")); err == nil ||
 		!strings.Contains(err.Error(), "BaseUrl is required in Azure") {
 		t.Errorf("in Azure without BaseUrl: %v", err)

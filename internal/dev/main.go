@@ -17,10 +17,11 @@ import (
 	"syscall"
 	"time"
 
+	"tiney/handler/app"
 	"tiney/internal/azurite"
 )
 
-const app = "build/app"
+const folder = "build/app"
 
 func main() {
 	if err := run(); err != nil {
@@ -86,7 +87,7 @@ func run() error {
 	go func() { exited <- cmd.Wait() }()
 
 	if responds(stop, base, exited) {
-		fmt.Print(welcome(base, adminKey))
+		fmt.Print(app.Welcome(base, adminKey))
 	}
 	select {
 	case err := <-exited:
@@ -101,37 +102,19 @@ func run() error {
 	return err
 }
 
-// welcome says what to do with the service.
-func welcome(base, adminKey string) string {
-	signIn := "This key signs you in there, and makes others:\n\n  " + adminKey
-	if adminKey == "" {
-		signIn = "The key that you have set as ADMIN_KEY signs you in there, and makes others."
-	}
-	return fmt.Sprintf(`
-tiney is at %[1]s — open it, or try:
-
-  curl %[1]s/api/shorten -H 'Content-Type: application/json' -d '{"longUrl":"https://example.com/a/long/path"}'
-
-Links of your own, with their clicks, are at %[1]s/manage. %[2]s
-
-Ctrl-C ends it.
-
-`, base, signIn)
-}
-
 // service returns the command `func start` if the Azure Functions Core Tools are installed.
 // Otherwise it returns the command of the executable on its own.
 func service(port string) *exec.Cmd {
 	if tools, err := exec.LookPath("func"); err == nil {
-		fmt.Println("Service: the Functions host of the Azure Functions Core Tools, in", app)
+		fmt.Println("Service: the Functions host of the Azure Functions Core Tools, in", folder)
 		cmd := exec.Command(tools, "start", "--port", port)
-		cmd.Dir = app
+		cmd.Dir = folder
 		return cmd
 	}
 	fmt.Println("Service: on its own, since the Azure Functions Core Tools are not installed")
-	handler, err := filepath.Abs(filepath.Join(app, "handler"))
+	handler, err := filepath.Abs(filepath.Join(folder, "handler"))
 	if err != nil {
-		handler = filepath.Join(app, "handler")
+		handler = filepath.Join(folder, "handler")
 	}
 	return exec.Command(handler)
 }

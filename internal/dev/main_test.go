@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tiney/handler/app"
 )
 
 // TestWelcome: newcomers read the key that signs them in, and nobody reads a key of their own.
@@ -13,7 +15,7 @@ func TestWelcome(t *testing.T) {
 	for given, key := range map[string]string{"": known, own: own} {
 		t.Setenv("ADMIN_KEY", given)
 		env, shown, err := developmentSettings()
-		text := welcome("http://localhost:8080", shown)
+		text := app.Welcome("http://localhost:8080", shown)
 		if err != nil || !slices.Contains(env, "ADMIN_KEY="+key) ||
 			strings.Contains(text, "\n  "+known+"\n") != (given == "") ||
 			strings.Contains(text, "set as ADMIN_KEY") != (given != "") ||

@@ -1,4 +1,4 @@
-// Package lock is a lock among processes: the lease of a blob.
+// Package lock is a lock among processes: the lease of a blob. Local is one within a process.
 package lock
 
 import (
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -203,3 +204,26 @@ func (l *Lock) Ping(ctx context.Context) error {
 		return table.Classify(call, err)
 	})
 }
+
+// Local is a lock within one process, for a service that keeps everything in its memory. The zero
+// Local is free. Its methods are those of Lock, and only work can make them fail.
+type Local struct{ held atomic.Bool }
+
+// Do runs work while it holds the lock, and releases the lock afterwards. Errors: link.ErrLockHeld,
+// and those of work.
+func (l *Local) Do(ctx context.Context, work func(context.Context) error) error {
+	if !l.held.CompareAndSwap(false, true) {
+		return link.ErrLockHeld
+	}
+	defer l.held.Store(false)
+	return table.Safely(func() error { return work(ctx) })
+}
+
+// Held reports whether the lock is held.
+func (l *Local) Held(context.Context) (bool, error) { return l.held.Load(), nil }
+
+// Ensure has nothing to create.
+func (l *Local) Ensure(context.Context) error { return nil }
+
+// Ping finds the lock ready.
+func (l *Local) Ping(context.Context) error { return nil }

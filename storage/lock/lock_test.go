@@ -276,3 +276,30 @@ func TestCallsOfTheLockAreReported(t *testing.T) {
 		}
 	}
 }
+
+func TestLocal(t *testing.T) {
+	l, ctx := new(lock.Local), t.Context()
+	none := func(context.Context) error { return nil }
+	if held, _ := l.Held(ctx); held {
+		t.Error("held by nobody")
+	}
+	failed := errors.New("no")
+	err := l.Do(ctx, func(ctx context.Context) error {
+		if held, err := l.Held(ctx); !held || err != nil {
+			t.Errorf("held: %t, %v", held, err)
+		}
+		if err := l.Do(ctx, none); !errors.Is(err, link.ErrLockHeld) {
+			t.Errorf("at the same time: %v", err)
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("got %v", err)
+	}
+	if err := l.Do(ctx, func(context.Context) error { panic("no") }); err == nil {
+		t.Error("a panic is no error")
+	}
+	if err := errors.Join(l.Do(ctx, none), l.Ensure(ctx), l.Ping(ctx)); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}

@@ -85,6 +85,18 @@ func run(ctx context.Context, getenv func(string) string, stdout, welcome io.Wri
 		return fmt.Errorf("cannot listen on %s; another process may have it, "+
 			"and PORT and LISTEN_ADDRESS choose another: %w", s.Address, err)
 	}
+	failed := make(chan error, 2)
+	if a.Prometheus != nil {
+		metrics, err := net.Listen("tcp", s.MetricsAddress)
+		if err != nil {
+			listener.Close()
+			return fmt.Errorf("cannot listen on %s; another process, or this one, may have it, "+
+				"and METRICS_ADDRESS chooses another: %w", s.MetricsAddress, err)
+		}
+		server := newServer(a.Prometheus, false, log)
+		defer server.Close() // last, so that Prometheus may read what a drain counts
+		go func() { failed <- server.Serve(metrics) }()
+	}
 	log.Info("listening", "address", listener.Addr().String(),
 		"baseUrl", s.Functions.Rules.Base.String(), "hosted", s.Hosted(), "version", version)
 	key := ""
@@ -93,7 +105,6 @@ func run(ctx context.Context, getenv func(string) string, stdout, welcome io.Wri
 	}
 	fmt.Fprint(welcome, app.Welcome(s.Functions.Rules.Base.String(), key))
 	server := newServer(a.Handler, s.Hosted(), log)
-	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 
 	// The background work ends with ctx, while requests still drain.

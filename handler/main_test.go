@@ -41,14 +41,23 @@ func TestOrphaned(t *testing.T) {
 	})
 }
 
-// A first try needs no setting. It serves on this machine, says how, and leaves nothing.
+// A first try needs no setting. It serves on this machine and says how. Metrics are apart.
 func TestInMemory(t *testing.T) {
 	port, err := freeport.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
 	base := fmt.Sprintf("http://localhost:%d", port)
-	env := map[string]string{"PORT": strconv.Itoa(port)}
+	metrics, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", metrics)
+	env := map[string]string{"PORT": strconv.Itoa(port), "METRICS_ADDRESS": address}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	logged, welcomed := io.Pipe()
@@ -69,6 +78,25 @@ func TestInMemory(t *testing.T) {
 		t.Fatalf("got %v, %v", r, err)
 	}
 	r.Body.Close()
+	for target, status := range map[string]int{address + "/metrics": 200, address + "/": 404,
+		strings.TrimPrefix(base, "http://") + "/metrics": 404} {
+		r, err := http.Get("http://" + target)
+		if err != nil || r.StatusCode != status {
+			t.Fatalf("%s: got %v, %v", target, r, err)
+		}
+		body, _ := io.ReadAll(r.Body)
+		r.Body.Close()
+		if status == 200 && !strings.Contains(string(body), "\ntiney_shorten_created_total 1\n") {
+			t.Errorf("metrics are %s", body)
+		}
+	}
+	// The port of the metrics is taken by now.
+	err = run(ctx, app.InMemory(func(name string) string {
+		return map[string]string{"PORT": strconv.Itoa(other), "METRICS_ADDRESS": address}[name]
+	}), io.Discard, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "METRICS_ADDRESS chooses another") {
+		t.Errorf("on a port that is taken: %v", err)
+	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

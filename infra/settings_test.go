@@ -28,7 +28,7 @@ func parse(getenv func(string) string) (any, error) {
 
 // platformSettings come from the platform itself, or from developers on their own machines.
 var platformSettings = []string{"FUNCTIONS_CUSTOMHANDLER_PORT", "HTTP_PLATFORM_PORT", "PORT",
-	"LISTEN_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
+	"LISTEN_ADDRESS", "METRICS_ADDRESS", "WEBSITE_HOSTNAME", "WEBSITE_SITE_NAME", "WEBSITE_INSTANCE_ID"}
 
 // plans are the modules of the sites. Each has the port variable that the platform sets, the
 // settings from main.bicep, and the settings that the module adds. start and end are the lines

@@ -6,6 +6,8 @@ package telemetry
 const (
 	// LogMemory: TABLE_CONNECTION is memory.
 	LogMemory = "everything is kept in memory, and is gone when this process stops"
+	// LogMetricsNotServed: METRICS_ADDRESS is set behind the Functions host.
+	LogMetricsNotServed = "METRICS_ADDRESS has no effect behind the Functions host"
 	// LogStorageUnavailable: a request got a 503.
 	LogStorageUnavailable = "storage is unavailable"
 	// LogStorageNotReady: the tables or the lock's container could not be created at the start. The
@@ -88,8 +90,8 @@ const (
 
 // LogMessages are all messages of warnings and errors.
 var LogMessages = []string{
-	LogMemory, LogStorageUnavailable, LogStorageNotReady, LogNotReady, LogRequestFailed,
-	LogPanic, LogLinkCorrupt, LogLinkNotReaped,
+	LogMemory, LogMetricsNotServed, LogStorageUnavailable, LogStorageNotReady, LogNotReady,
+	LogRequestFailed, LogPanic, LogLinkCorrupt, LogLinkNotReaped,
 	LogBatchRefused, LogReaperFailed, LogClicksNotRolledUp, LogClicksCorrupt, LogTopNotRead,
 	LogReapStatsNotSaved,
 	LogCreateTooLate, LogLinkLeft, LogExpiryRowLeft,

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/VictoriaMetrics/metrics"
 )
 
 // Metrics are all measurements of one process. The zero value is ready. All methods except Take may
@@ -215,6 +217,8 @@ type Distribution struct {
 	longest, margin atomic.Int64
 
 	takenCount, takenSum int64
+
+	histogram *metrics.PrometheusHistogram // nil unless Prometheus is told
 }
 
 // Observe adds one duration.
@@ -224,6 +228,9 @@ func (d *Distribution) Observe(t time.Duration) {
 	raise(&d.longest, int64(t))
 	raise(&d.margin, math.MaxInt64-int64(t))
 	d.count.Add(1)
+	if d.histogram != nil {
+		d.histogram.Update(t.Seconds())
+	}
 }
 
 func (d *Distribution) total() Sample {

@@ -30,10 +30,12 @@ const lastTelemetry = 3 * time.Second
 // App is the whole service except its listener.
 type App struct {
 	Handler http.Handler
-	Links   *storage.Links
-	Lock    Lock
-	Reaper  *reaper.Reaper
-	Metrics *telemetry.Metrics
+	// Prometheus is the handler of GET /metrics; nil if the settings name no address for it.
+	Prometheus http.Handler
+	Links      *storage.Links
+	Lock       Lock
+	Reaper     *reaper.Reaper
+	Metrics    *telemetry.Metrics
 
 	schedule cron.Schedule // of the reaper; nil behind the Functions host, which has its own timer
 	now      func() time.Time
@@ -55,6 +57,12 @@ func New(
 	ctx context.Context, s Settings, version string, now func() time.Time, log *slog.Logger,
 ) (a *App, err error) {
 	a = &App{Metrics: new(telemetry.Metrics), now: now, log: log}
+	switch {
+	case s.MetricsAddress != "" && s.Hosted():
+		log.Warn(telemetry.LogMetricsNotServed)
+	case s.MetricsAddress != "":
+		a.Prometheus = a.Metrics.Prometheus()
+	}
 	a.Metrics.ProcessStarted.Add(1)
 	if s.Telemetry != nil {
 		c := *s.Telemetry

@@ -32,16 +32,19 @@ import (
 // Settings are the settings from the environment, as configurations of the packages. New completes
 // the configurations.
 type Settings struct {
-	Address   string // to listen on
-	LogLevel  slog.Level
-	Access    access.Config
-	Functions functions.Settings
-	Tables    table.Connection  // to the tables
-	Copies    *table.Connection // to their copy in the account's second region; nil for none
-	Storage   storage.Config
-	ReapLimit time.Duration // how long one run of the reaper may take
-	Lock      lock.Config
-	Telemetry *telemetry.Config // nil disables it
+	Address string // to listen on
+	// MetricsAddress is where Prometheus finds metrics; "": nowhere. It has no effect behind the
+	// Functions host.
+	MetricsAddress string
+	LogLevel       slog.Level
+	Access         access.Config
+	Functions      functions.Settings
+	Tables         table.Connection  // to the tables
+	Copies         *table.Connection // to their copy in the account's second region; nil for none
+	Storage        storage.Config
+	ReapLimit      time.Duration // how long one run of the reaper may take
+	Lock           lock.Config
+	Telemetry      *telemetry.Config // nil disables it
 }
 
 // Hosted reports whether the process runs behind the Functions host.
@@ -61,6 +64,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		s.Address = net.JoinHostPort(r.listenAddress(), strconv.FormatInt(port, 10))
 	}
 	s.LogLevel = r.level("LOG_LEVEL")
+	s.MetricsAddress = r.hostAndPort("METRICS_ADDRESS")
 
 	r.links(&s, port)
 	who := r.text("SHORTEN_ACCESS", "anyone", `^(?i:anyone|owners)$`, "anyone or owners")
@@ -546,6 +550,21 @@ func (r *reader) listenAddress() string {
 		r.wrong("LISTEN_ADDRESS", fmt.Sprintf(
 			"must be an IP address of this machine, or 0.0.0.0 or :: for all of them, not %q",
 			given))
+	}
+	return given
+}
+
+// hostAndPort reads an address to listen on. Whether it is one of this machine is left to the
+// system.
+func (r *reader) hostAndPort(name string) string {
+	given := r.getenv(name)
+	if given == "" {
+		return ""
+	}
+	_, port, err := net.SplitHostPort(given)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+		r.wrong(name, fmt.Sprintf("must be host:port, such as 127.0.0.1:9464, or :9464 for all "+
+			"addresses of this machine, not %q", given))
 	}
 	return given
 }

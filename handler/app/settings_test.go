@@ -335,6 +335,7 @@ var wrongSettings = map[string]string{
 	"AzureWebJobsStorage":                   "AccountName=a;AccountKey=a secret",
 	"SHORTURL_TABLE_NAME":                   "no-hyphens",
 	"TABLE_SECONDARY":                       "yes",
+	"METRICS_ADDRESS":                       "9464",
 	"EXPIRYINDEX_TABLE_NAME":                "1st",
 	"URLINDEX_TABLE_NAME":                   "ab",
 	"OWNERS_TABLE_NAME":                     "no-hyphens",
@@ -424,6 +425,12 @@ func TestEachWrongSettingIsNamed(t *testing.T) {
 		_, err := ReadSettings(environment(name, value))
 		if err == nil || !strings.Contains(err.Error(), name+" ") {
 			t.Errorf("%s=%s: got %v", name, value, err)
+		}
+	}
+	for _, address := range []string{"localhost", ":0", ":65536", "::1:9464", "x:http", "http://x:1"} {
+		if _, err := ReadSettings(environment("METRICS_ADDRESS", address)); err == nil ||
+			!strings.Contains(err.Error(), "METRICS_ADDRESS must be host:port") {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 	for other, value := range map[string]string{"FUNCTIONS_CUSTOMHANDLER_PORT": "5000",

@@ -1,0 +1,61 @@
+package telemetry
+
+import (
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/VictoriaMetrics/metrics"
+)
+
+// buckets are the upper bounds of durations, in seconds: from a redirect that is cached to the
+// longest run of the reaper.
+var buckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60,
+	300}
+
+// Prometheus returns the handler of GET /metrics, which tells all measurements since the start of
+// the process, whatever is taken meanwhile, and the process's own, in Prometheus' text format
+// (https://prometheus.io/docs/instrumenting/exposition_formats/). It must be called once, before
+// anything is measured.
+func (m *Metrics) Prometheus() http.Handler {
+	metrics.ExposeMetadata(true)
+	histograms := metrics.NewSet()
+	for _, of := range m.all() {
+		if d, ok := of.metric.(*Distribution); ok {
+			d.histogram = histograms.NewPrometheusHistogramExt(prometheusName(of.name), buckets)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		m.writeValues(w)
+		histograms.WritePrometheus(w)
+		metrics.WriteGoMetrics(w)
+		metrics.WriteProcMetrics(w)
+		metrics.WriteFDMetrics(w)
+	})
+	return mux
+}
+
+// writeValues writes counters and gauges.
+func (m *Metrics) writeValues(w io.Writer) {
+	for _, of := range m.all() {
+		switch name := prometheusName(of.name); v := of.metric.(type) {
+		case *Counter:
+			metrics.WriteCounterUint64(w, name+"_total", uint64(v.Value()))
+		case *Gauge:
+			metrics.WriteGaugeFloat64(w, name, float64(v.Value()))
+		}
+	}
+}
+
+// prometheusName returns a name that ends in its unit, which is the second for all times.
+func prometheusName(name string) string {
+	name = "tiney_" + strings.ReplaceAll(name, ".", "_")
+	for _, unit := range []string{"_ms", "_s"} {
+		if before, ok := strings.CutSuffix(name, unit); ok {
+			return before + "_seconds"
+		}
+	}
+	return name
+}

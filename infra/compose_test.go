@@ -1,0 +1,85 @@
+package infra_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"tiney/handler/app"
+)
+
+// What compose.yaml and the image set is right, and no key of this repository signs anybody in.
+func TestComposeSettings(t *testing.T) {
+	compose := read(t, "../compose.yaml")
+	env := map[string]string{}
+	for _, set := range regexp.MustCompile(`(\w+)=(\S+)`).FindAllStringSubmatch(
+		matches(t, read(t, "Dockerfile"), `ENV (.*)`)[0], -1) {
+		env[set[1]] = set[2]
+	}
+	block := matches(t, compose, `(?s)\n    environment:\n(.*?)\n  \w`)[0]
+	block = regexp.MustCompile(`\\\n *`).ReplaceAllString(block, "")
+	for _, set := range regexp.MustCompile(`(?m)^ {6}(\w+): "?([^"#\n]*)`).FindAllStringSubmatch(block,
+		-1) {
+		env[set[1]] = strings.ReplaceAll(set[2], "${PORT:-7071}", "7071")
+	}
+	if key, ok := env["ADMIN_KEY"]; !ok || key != "" {
+		t.Errorf("the settings are %q", env)
+	}
+	s, err := app.ReadSettings(func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Functions.Rules.Base.String(); got != "http://localhost:7071" ||
+		!strings.Contains(compose, `"127.0.0.1:${PORT:-7071}:`+env["PORT"]+`"`) {
+		t.Errorf("the service at %s listens on %s", got, s.Address)
+	}
+	tested := matches(t, read(t, "../internal/azurite/package.json"), `"azurite": "(.*)"`)
+	if got := matches(t, compose, `image: \S+/azurite:(\S+)`); !slices.Equal(got, tested) {
+		t.Errorf("compose.yaml has Azurite %s, and %s is tested", got, tested)
+	}
+}
+
+// TestReleasePushesTheImage runs the release's step with stubs of go and gh.
+func TestReleasePushesTheImage(t *testing.T) {
+	text := read(t, "../.github/workflows/release.yml")
+	step := strings.ReplaceAll(matches(t, text,
+		`(?m)^      - name: Push the image .*\n(?:        .*\n)*?        run: \|\n((?:          .*\n)+)`)[0],
+		"          ", "")
+	const image = "ghcr.io/owner/tiney"
+	push := "auth login ghcr.io -u ann --password-stdin\npush --index build/image " + image +
+		":v1.2.3\n"
+	for latest, want := range map[string]string{
+		"echo v1.2.3":                     push + "tag " + image + ":v1.2.3 latest\n",
+		"echo v2.0.0":                     push,
+		"echo '{\"status\":404}'; exit 1": push,
+	} {
+		dir := t.TempDir()
+		for name, script := range map[string]string{"gh": latest,
+			"go": `printf '#!/bin/sh\necho "$@" >>%s\n' ` + dir + "/said >$GOBIN/crane; chmod +x " +
+				"$GOBIN/crane"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"),
+				0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", step) // as GitHub runs it
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "RUNNER_TEMP="+dir,
+			"GITHUB_REPOSITORY=Owner/Tiney", "GITHUB_ACTOR=ann", "GH_TOKEN=secret", "TAG=v1.2.3")
+		out, err := cmd.CombinedOutput()
+		if got := read(t, filepath.Join(dir, "said")); err != nil || got != want {
+			t.Errorf("%s: %v, %s\ngot %q, want %q", latest, err, out, got, want)
+		}
+	}
+	// The same version writes the image.
+	version := matches(t, read(t, "../go.mod"), `(?m)^\tgithub.com/google/go-containerregistry (\S+)`)[0]
+	for _, file := range []string{"../.github/workflows/release.yml", "../Makefile",
+		"../docs/deployment.md"} {
+		if got := matches(t, read(t, file), `cmd/crane@(\S+)`)[0]; got != version {
+			t.Errorf("%s has crane %s, want %s", file, got, version)
+		}
+	}
+}

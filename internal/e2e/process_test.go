@@ -57,6 +57,35 @@ func TestReaperCatchesUp(t *testing.T) {
 	})
 }
 
+// In memory, timers run and a stop saves clicks as with storage, and nothing is left of either.
+func TestInMemory(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.standalone("", "TABLE_CONNECTION=memory")
+	if got := get(t, p.url+"/api/ready"); got.Status != 200 ||
+		!strings.Contains(got.Body, `"storage":"memory"`) {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	ann := owner(t, p.url, "ann")
+	ann.must(201, "POST", "/api/shorten", `{"longUrl":"https://example.com/","alias":"first"}`)
+	if got := get(t, p.url+"/first"); got.Header.Get("Location") != "https://example.com/" {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	testutil.Eventually(t, "the first run of the reaper is over", func() bool {
+		return strings.Contains(p.output.String(), `"msg":"reaper: done"`)
+	})
+	p.stop(t)
+	log := p.output.String()
+	if strings.Count(log, `"level":"WARN"`) != 1 || strings.Contains(log, `"level":"ERROR"`) ||
+		!strings.Contains(log, `"msg":"stopped"`) || p.cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("it ended with %v and\n%s", p.cmd.ProcessState, log)
+	}
+	p = s.standalone("", "TABLE_CONNECTION=memory")
+	if got := get(t, p.url+"/first"); got.Status != 404 {
+		t.Errorf("another process has the link: got %d", got.Status)
+	}
+}
+
 func TestStopFinishesRequests(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {

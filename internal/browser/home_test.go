@@ -159,6 +159,17 @@ func TestShorten(t *testing.T) {
 	}
 }
 
+// Every page says where links are kept in memory, and is as accessible as without.
+func TestInMemory(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t, "TABLE_CONNECTION=memory"), chromium.New(t)
+	for _, target := range []string{"/", "/manage", "/nothing"} {
+		p.Open(s.url + target)
+		p.Await("aside", "links are gone when it stops")
+		p.Check(target + " in memory")
+	}
+}
+
 // A problem is described at its field, which gets the focus. Nothing typed is lost. It can be
 // corrected and sent again.
 func TestProblems(t *testing.T) {

@@ -29,6 +29,8 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return notFoundProblem
 	}
 	setHeaders(w, a.Type)
+	// A part of a page can do nothing by itself.
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	if current {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}

@@ -47,7 +47,7 @@ function fill(values) {
 function offerDiscard() {
   byId("discard").hidden = !unsaved();
   const at = domains.find(({ domain }) => domain === fields.domain.value);
-  if (at) byId("prefix").textContent = `${bare(at.baseUrl)}/`;
+  byId("prefix").textContent = `${bare(at?.baseUrl ?? byId("manage").dataset.base)}/`;
 }
 
 function setTags(all) {

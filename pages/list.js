@@ -2,7 +2,7 @@
 
 import { bare, byId, call, claimable, copy, isName, keepMade, madeHere, most, nameOf, say } from "./common.js";
 import { act, badge, count, el, filled, number, wrong } from "./parts.js";
-import { api, claimsDeclined, declineClaims, domains, handed, keepHanded, look, me, ownerText, to, whose } from "./session.js";
+import { api, claimsDeclined, declineClaims, domains, handed, keepHanded, look, me, ownerText, session, to, whose } from "./session.js";
 
 const filters = byId("filters");
 let links = [];
@@ -176,7 +176,7 @@ function filter() {
   if (hash(query) === (location.hash || "#/")) return;
   history.replaceState(null, "", hash(query)); // so that going back leads to the same filters
   look(query.get("owner") ?? "");
-  byId("link-back").href = hash(query);
+  session.list = hash(query);
   load(query);
 }
 for (const where of [filters, byId("owner-field")]) {
@@ -188,15 +188,15 @@ for (const where of [filters, byId("owner-field")]) {
 filters.addEventListener("submit", (event) => { event.preventDefault(); filter(); });
 byId("list-more").addEventListener("click", () => load(current(), true));
 
-// An admin may name any owner. These fields suggest the owners of keys, and the admin's groups.
-for (const id of ["owner", "key-owner", "new-owner"]) {
-  byId(id).addEventListener("focus", async () => {
-    try {
-      const { body } = await api("GET", "api/keys");
-      byId("known-owners").replaceChildren(...[...new Set([...me.groups, ...body.items.map((key) => key.owner)])].map((owner) => el("option", { value: owner })));
-    } catch { /* an owner can still be typed */ }
-  }, { once: true });
-}
+// An admin may name any owner. Fields suggest the owners of keys, and the admin's groups.
+document.addEventListener("focusin", async function suggest({ target }) {
+  if (target.getAttribute("list") !== "known-owners") return;
+  document.removeEventListener("focusin", suggest);
+  try {
+    const { body } = await api("GET", "api/keys");
+    byId("known-owners").replaceChildren(...[...new Set([...me.groups, ...body.items.map((key) => key.owner)])].map((owner) => el("option", { value: owner })));
+  } catch { /* an owner can still be typed */ }
+});
 
 let offered = []; // links that can be taken over
 

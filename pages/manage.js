@@ -2,24 +2,53 @@
 
 import { byId, isName } from "./common.js";
 import { goBack, leaveList, offerClaims, showList } from "./list.js";
-import { el, later, wrong, zone } from "./parts.js";
-import { called, choosy, domains, groupOf, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
+import { el, wrong, zone } from "./parts.js";
+import { called, choosy, domains, follow, groupOf, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
 
 // one is the module of a single link, once it was loaded.
 let one = null;
-const loadOne = async () => (one ??= await import("./link.js"));
 
-// views has the view of each address #/name/of, by name. Modules are loaded on demand. Owned
+const parts = new Map(); // promises for the parts of the page that were asked for, by address
+
+// part adds a part of the page that it loads on demand, for the modules that need it. A request for
+// a document may parse markup, which the policy of pages forbids to scripts.
+function part(address) {
+  if (!parts.has(address)) {
+    parts.set(address, new Promise((resolve, reject) => {
+      const request = new XMLHttpRequest();
+      request.open("GET", new URL(address, import.meta.url));
+      request.responseType = "document";
+      request.onloadend = () => {
+        if (request.status !== 200 || !request.response) return reject(new Error(address));
+        const main = byId("manage");
+        main.append(...request.response.body.children);
+        prepare(main);
+        resolve();
+      };
+      request.send();
+    }).catch((error) => {
+      parts.delete(address); // the next call asks again
+      throw error;
+    }));
+  }
+  return parts.get(address);
+}
+
+const loadOne = () => part("./link.html").then(async () => (one ??= await import("./link.js")));
+const loadTop = () => part("./link.html").then(() => import("./stats.js"));
+const loadSeldom = () => part("./seldom.html").then(() => import("./seldom.js"));
+
+// views has the view of each address #/name/of, by name. Parts and modules are loaded on demand. Owned
 // views are about one owner, whom the address names unless that is the person who is signed in.
 const views = {
   "": { section: "list", title: "Links", load: async () => ({ showList }), show: "showList", owned: true },
   new: { section: "link", title: "New link", load: loadOne, show: "showNew", focus: "longUrl", owned: true },
   link: { section: "link", title: "Link", load: loadOne, show: "showLink" },
   clicks: { section: "link", title: "All clicks", load: loadOne, show: "showAll", owned: true },
-  top: { section: "top", title: "Top links", load: () => import("./stats.js"), show: "showTop", owned: true },
-  keys: { section: "keys", title: "API keys", load: () => import("./seldom.js"), show: "showKeys", owned: true },
-  blocked: { section: "blocked", title: "Blocked hosts", load: () => import("./seldom.js"), show: "showBlocked", admin: true },
-  cleanup: { section: "cleanup", title: "Clean-up", load: () => import("./seldom.js"), show: "showCleanup", admin: true },
+  top: { section: "top", title: "Top links", load: loadTop, show: "showTop", owned: true },
+  keys: { section: "keys", title: "API keys", load: loadSeldom, show: "showKeys", owned: true },
+  blocked: { section: "blocked", title: "Blocked hosts", load: loadSeldom, show: "showBlocked", admin: true },
+  cleanup: { section: "cleanup", title: "Clean-up", load: loadSeldom, show: "showCleanup", admin: true },
 };
 
 function view(id) {
@@ -40,7 +69,7 @@ async function route({ first = false, stays = false } = {}) {
   if (!at || at.admin && !me.admin || (name === "link") !== isName.test(of)) at = views[""];
   one?.leave();
   if (!byId("list").hidden) leaveList(of);
-  view(at.section);
+  view(byId(at.section) ? at.section : "waiting");
   byId("owner-field").hidden = !at.owned || !choosy() || me.admin && name === "keys"; // admins see all keys
   if (at.owned && choosy()) look(asked.get("owner") ?? "");
   byId("owner").placeholder = name === "top" ? "everybody" : "you";
@@ -49,28 +78,42 @@ async function route({ first = false, stays = false } = {}) {
   const tab = tabs.find((a) => at === views[name] && a.hash.split("?")[0] === `#/${name}`) ?? tabs[0];
   for (const a of tabs) a.removeAttribute("aria-current");
   tab.setAttribute("aria-current", "page");
-  if (at.section === "list") byId("link-back").href = location.hash || "#/";
-  byId(`${at.section}-wait`).hidden = false;
-  const module = await later(at.load(), `${at.section}-problem`);
+  if (at.section === "list") session.list = location.hash || "#/";
+  let module;
+  try {
+    module = await at.load();
+  } catch {
+    if (mine !== turn) return;
+    view("failed");
+    wrong("failed-problem", { title: "No response", detail: "The service did not respond. Try again in a moment." }, () => location.reload());
+    return;
+  }
   if (mine !== turn) return;
-  byId(`${at.section}-wait`).hidden = true;
-  module?.[at.show](of, asked);
+  view(at.section);
+  if (at.section === "link") byId("link-back").href = session.list;
+  module[at.show](of, asked);
   if (stays || at.section === "list" && goBack()) return;
   if (!first || at.focus) byId(at.focus ?? `${at.section}-title`).focus();
   if (!first) scrollTo(0, 0);
 }
 
+// prepare fits elements to who is signed in. Elements for several domains get the domains once.
+function prepare(element) {
+  for (const name of element.querySelectorAll(".zone")) name.textContent = zone;
+  for (const one of element.querySelectorAll(".admins")) one.hidden = !me.admin;
+  for (const p of element.querySelectorAll(".of")) p.hidden = !choosy();
+  for (const field of element.querySelectorAll(".several[hidden]")) {
+    if (domains.length < 2) break;
+    field.hidden = false;
+    field.querySelector("select").append(...domains.map(({ domain }) => el("option", { textContent: domain })));
+  }
+  follow();
+}
+
 // enter shows the page to somebody who has signed in.
 function enter() {
   byId("tabs").hidden = false;
-  byId("blocked-tab").hidden = byId("cleanup-tab").hidden = byId("key-owner-field").hidden = !me.admin;
-  if (domains.length > 1) {
-    for (const field of document.querySelectorAll(".several")) {
-      field.hidden = false;
-      field.querySelector("select").append(...domains.map(({ domain }) => el("option", { textContent: domain })));
-    }
-  }
-  for (const p of document.querySelectorAll(".of")) p.hidden = !choosy();
+  prepare(document);
   if (choosy() && !me.admin) {
     const choice = el("select", { id: "owner", name: "owner" }, new Option("You", ""), ...me.groups.map((group) => new Option(`Group ${groupOf(group)}`, group)));
     choice.setAttribute("form", "filters");
@@ -123,7 +166,6 @@ byId("owner-field").addEventListener("change", ({ target }) => {
 });
 
 history.scrollRestoration = "manual"; // only this page knows when the list is shown again
-for (const name of document.querySelectorAll(".zone")) name.textContent = zone;
 window.addEventListener("hashchange", () => {
   if (takeHanded() && me) offerClaims();
   route();

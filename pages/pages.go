@@ -32,12 +32,14 @@ func PolicyWith(origins ...string) string {
 		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
 }
 
-//go:embed *.css *.js
+//go:embed *.css *.js link.html seldom.html
 var files embed.FS
 
-// assetNames are the files that pages load.
+// assetNames are the files that pages load. Those in HTML are parts of /manage for views that are not
+// the first one.
 var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
-	"session.js", "parts.js", "list.js", "stats.js", "link.js", "history.js", "seldom.js", "manage.js"}
+	"session.js", "parts.js", "list.js", "stats.js", "link.js", "history.js", "seldom.js", "manage.js",
+	"link.html", "seldom.html"}
 
 // Asset is a file that pages load.
 type Asset struct {
@@ -47,7 +49,7 @@ type Asset struct {
 
 var (
 	assetTypes = map[string]string{".css": "text/css; charset=utf-8",
-		".js": "text/javascript; charset=utf-8"}
+		".js": "text/javascript; charset=utf-8", ".html": "text/html; charset=utf-8"}
 	version = hashAssets()
 	names   = nameAssets() // replaces assets' names in pages and scripts by hashed ones
 )
@@ -324,7 +326,7 @@ func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 		scripts(root, "common.js", "session.js", "parts.js", "list.js", "manage.js")
 	return s.layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base,
 		"Default", s.Default,
-		"Schemes", s.Schemes, "Prefix", bare(s.Base)+"/",
+		"Schemes", s.Schemes,
 		"Issuer", issuer, "Client", clientID, "Scopes", scopes))
 }
 

@@ -44,13 +44,19 @@ export function look(owner) {
     field.append(new Option(ownerText(owner), owner));
     field.value = owner;
   }
-  if (!same) for (const a of document.querySelectorAll(".follows")) a.href = to(a.hash.slice(2).split("?")[0]);
-  for (const p of document.querySelectorAll(".of")) p.lastElementChild.textContent = ownerText(owner || me.owner);
+  if (!same) follow();
+}
+
+// follow lets the page's links and texts name the owner whose links the page shows.
+export function follow() {
+  for (const a of document.querySelectorAll(".follows")) a.href = to(a.hash.slice(2).split("?")[0]);
+  for (const p of document.querySelectorAll(".of")) p.lastElementChild.textContent = ownerText(whose || me.owner);
 }
 
 // session is shared with the module that has forms. draft returns what is typed and not saved, as a
-// value for JSON. leaving is set before the page is left on purpose.
-export const session = { draft: () => null, leaving: false };
+// value for JSON. leaving is set before the page is left on purpose. list is the address of the list
+// that was shown last.
+export const session = { draft: () => null, leaving: false, list: "#/" };
 
 // store keeps a value in the session storage. Null removes it.
 function store(name, value) {

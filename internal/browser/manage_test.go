@@ -145,7 +145,7 @@ func TestManageSignInAndMakeALink(t *testing.T) {
 	p.Press(kb.Enter)
 	p.Await("#list-empty", "No links yet")
 	p.Await("#who", "ada")
-	if p.Text("#cleanup-tab")+p.Text("#owner-field") != "" {
+	if p.Text(`[href="#/cleanup"]`)+p.Text("#owner-field") != "" {
 		t.Error("an owner is shown what is an admin's")
 	}
 	p.Check("no links")
@@ -788,7 +788,7 @@ func TestManageKeys(t *testing.T) {
 	s := serve(t)
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.Offline(true)
-	p.GoTo("#/keys", "#keys-problem", "did not respond")
+	p.GoTo("#/keys", "#failed-problem", "did not respond")
 	if form := p.Text("#key-new"); form != "" {
 		t.Errorf("a form that nothing would take is there: %q", form)
 	}
@@ -857,7 +857,7 @@ func TestManageBlocked(t *testing.T) {
 	s.put(t, s.keyOf(t, "ada"), "bad", "")
 	target := s.read(t, "bad").LongURL
 	p := s.manage(t, adminKey)
-	p.Click("#blocked-tab")
+	p.Click(`[href="#/blocked"]`)
 	p.Await("#blocked-empty", "No host is blocked")
 	p.Check("no blocked hosts")
 	p.Fill("#host", "example.com:80")
@@ -889,7 +889,7 @@ func TestManageBlocked(t *testing.T) {
 		t.Errorf("its link is %d", status)
 	}
 	owner := s.manage(t, s.keyOf(t, "bob"))
-	if owner.Text("#blocked-tab") != "" {
+	if owner.Text(`[href="#/blocked"]`) != "" {
 		t.Error("an owner sees the tab")
 	}
 	owner.GoTo("#/blocked", "#list-title", "Links")
@@ -899,7 +899,7 @@ func TestManageCleanup(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	p := s.manage(t, adminKey)
-	p.Click("#cleanup-tab")
+	p.Click(`[href="#/cleanup"]`)
 	p.Await("#cleanup-figures", "Runs that succeeded")
 	testutil.Eventually(t, "the run at the start is told", func() bool {
 		p.GoTo("#/", "#list-title", "Links")
@@ -1120,7 +1120,7 @@ func TestManageSignInWithAProvider(t *testing.T) {
 	p.Open(s.url + "/manage")
 	p.wantFocus("provider-go")
 	signIn("eve", "reader admin")
-	p.Await("#cleanup-tab", "Clean-up")
+	p.Await(`[href="#/cleanup"]`, "Clean-up")
 }
 
 // A user whose key is revoked while they work signs in again. Then the page completes what they

@@ -789,8 +789,8 @@ func TestManageKeys(t *testing.T) {
 	p := s.manage(t, s.keyOf(t, "ada"))
 	p.Offline(true)
 	p.GoTo("#/keys", "#failed-problem", "did not respond")
-	if form := p.Text("#key-new"); form != "" {
-		t.Errorf("a form that nothing would take is there: %q", form)
+	if Eval[bool](p, `document.querySelector("#key-new") !== null`) {
+		t.Error("a form that nothing would take is there")
 	}
 	p.Offline(false)
 	p.Open(s.url + "/manage?again#/keys")
@@ -817,7 +817,7 @@ func TestManageKeys(t *testing.T) {
 	}
 	p.AwaitTrue(`document.querySelectorAll("#keys-rows li").length === 2`)
 	p.Check("keys")
-	p.Click("#keys-rows li:first-child button") // revoke
+	p.Click(`#keys-rows [aria-label^="Revoke for <img"]`) // the key may be as old as the other one
 	p.wantFocus("")
 	p.Check("about to revoke a key")
 	p.Press(kb.Tab + kb.Enter) // keep

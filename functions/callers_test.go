@@ -119,6 +119,8 @@ var apiRoutes = map[string]string{
 	"POST /api/shorten":                 "anyone",
 	"GET /api/openapi.json":             "anyone",
 	"GET /api/domains":                  "owners",
+	"GET /api/aliases/abcdef":           "owners",
+	"GET /api/tags":                     "owners",
 	"GET /api/me":                       "anyone",
 	"GET /api/links":                    "owners",
 	"GET /api/links/abcdef":             "holders",

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -61,16 +62,24 @@ func FuzzCursor(f *testing.F) {
 	cursor := filter{owner: "ann"}.cursor("ab")
 	f.Add("ab", "ann", "", "", "", cursor[:len(cursor)-1]+string(cursor[len(cursor)-1]+1))
 	f.Fuzz(func(t *testing.T, position, owner, q, tag, state, other string) {
-		of := filter{owner, q, tag, state, nil}
+		of := filter{owner: owner, q: q, state: state, tags: []string{tag}}
 		if position != "" {
 			cursor := of.cursor(position)
 			if got, ok := of.position(cursor); !ok || got != position {
 				t.Fatalf("%q became %q, %t", position, got, ok)
 			}
-			for _, wrong := range []filter{{owner + "x", q, tag, state, nil},
-				{owner, q + tag, "", state, nil}, {owner, q, tag + state, "", nil},
-				{q, owner, tag, state, nil}, {owner, q, tag, state, new(link.Domain)}} {
-				if got, ok := wrong.position(cursor); ok && wrong != of {
+			for _, change := range []func(f *filter){
+				func(f *filter) { f.owner += "x" },
+				func(f *filter) { f.q, f.tags = q+tag, nil },
+				func(f *filter) { f.state, f.tags = "", []string{tag + state} },
+				func(f *filter) { f.owner, f.q = q, owner },
+				func(f *filter) { f.tags = append(f.tags, tag) },
+				func(f *filter) { f.export = "all" },
+				func(f *filter) { f.domain = new(link.Domain) },
+			} {
+				wrong := of
+				change(&wrong)
+				if got, ok := wrong.position(cursor); ok && !reflect.DeepEqual(wrong, of) {
 					t.Fatalf("%+v takes the cursor of %+v for %q", wrong, of, got)
 				}
 			}

@@ -36,13 +36,17 @@ func (s *service) export(
 	}
 	named := query.text("owner")
 	all := named == allOwners
-	f := filter{state: "export of all"}
+	f := filter{export: "all", q: query.text("q"), tags: query.texts("tag")}
 	var err error
 	if !all {
-		f.state = "export" // not that of all, since an owner may be named allOwners
+		f.export = "owner" // not that of all, since an owner may be named allOwners
 		f.owner, err = query.owner(who)
 	}
 	f.domain = s.domainFilter(&query)
+	if query.Has("state") {
+		f.state = query.oneOf("state", stateLive, string(link.StateExpired),
+			string(link.StateDisabled))
+	}
 	const wrongCursor = "cursor must be that of the Link header of an export of the same links. " +
 		"Leave it out to start again."
 	after, ok := f.position(query.text("cursor"))
@@ -82,6 +86,13 @@ func (s *service) export(
 		if f.domain != nil {
 			query.Set("domain", string(s.Rules.DomainName(*f.domain)))
 		}
+		if f.q != "" {
+			query.Set("q", f.q)
+		}
+		if f.state != "" {
+			query.Set("state", f.state)
+		}
+		query["tag"] = f.tags
 		page := s.Rules.Base.String() + "/api/export?" + query.Encode()
 		w.Header().Set("Link", "<"+page+`>; rel="next"`)
 	}
@@ -96,15 +107,19 @@ func (s *service) export(
 	return nil
 }
 
-// exportPage returns a page of the links of a filter's owner, or of all links, in the filter's
-// domain, and their totals. It leaves out deleted links. It reads a chunk of links and their totals
-// at a time, and no further chunk after half of the request's time. If the totals of a further
+// exportPage returns a page of the links of a filter, or of those of all owners that the filter
+// would have, and their totals. It leaves out deleted links. It reads a chunk of links and their
+// totals at a time, and no further chunk after half of the request's time. If the totals of a further
 // chunk cannot be read, the page ends before that chunk.
 func (s *service) exportPage(ctx context.Context, f filter, all bool, after string) (
 	links []link.Link, totals []clicks.Total, next string, err error,
 ) {
-	kept := func(l link.Link) bool { return l.DeletedAt.IsZero() && f.inDomain(l) }
+	kept := f.keep(s.Now())
 	list := func(after string, limit int) ([]link.Link, string, error) {
+		if a, ok := s.Rules.NameOf(f.q); ok {
+			links, err := s.listAlias(ctx, a, f, all)
+			return links, "", err
+		}
 		if all {
 			links, next, _, err := s.Links.All(ctx, after, limit)
 			unkept := func(l link.Link) bool { return !kept(l) }

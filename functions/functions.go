@@ -164,6 +164,8 @@ func New(c Config) (http.Handler, error) {
 		"GET /api/openapi.json":           s.anyone(s.openAPI),
 		"GET /api/me":                     s.anyone(me),
 		"GET /api/domains":                s.owners(s.listDomains),
+		"GET /api/aliases/{alias}":        s.owners(s.freeAlias),
+		"GET /api/tags":                   s.owners(s.listTags),
 		"GET /api/links":                  s.owners(s.listLinks),
 		"POST /api/links/bulk":            s.owners(s.large.let(s.bulk)),
 		"GET /api/links/{alias}":          s.holders(s.readLink),

@@ -14,6 +14,9 @@ import (
 	"tiney/transfer"
 )
 
+// auto, as format, has the format guessed.
+const auto = "auto"
+
 const (
 	maxImport      = 1000    // records at a time
 	maxImportBytes = 4 << 20 // of a body
@@ -24,7 +27,7 @@ func (s *service) importLinks(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {
 	query := parametersOf(r)
-	format := transfer.Format(query.oneOf("format", formatNames()...))
+	format := transfer.Format(query.oneOf("format", append(formatNames(), auto)...))
 	d := s.domainFilter(&query)
 	if d != nil && !s.Rules.Has(*d) {
 		query.wrong("domain", s.Rules.DomainAdvice())
@@ -42,7 +45,13 @@ func (s *service) importLinks(
 		return err
 	}
 	var records []transfer.Record
-	for record, err := range transfer.Read(&timedReader{ctx, bytes.NewReader(body)}, format) {
+	var file io.Reader = &timedReader{ctx, bytes.NewReader(body)}
+	if format == auto {
+		if format, file, err = transfer.Guess(file); err != nil {
+			return badRequest("file", "The format cannot be guessed", err.Error(), "format")
+		}
+	}
+	for record, err := range transfer.Read(file, format) {
 		if err != nil && ctx.Err() != nil {
 			return errManyTime
 		}
@@ -91,8 +100,9 @@ func (s *service) importLinks(
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {
-		Results []importResult `json:"results"`
-	}{results})
+		Format  transfer.Format `json:"format"`
+		Results []importResult  `json:"results"`
+	}{format, results})
 	return nil
 }
 

@@ -614,3 +614,43 @@ func TestClaimsTellLittleOfOthers(t *testing.T) {
 		t.Errorf("without a limit: %v", results)
 	}
 }
+
+// Whoever asks whether aliases are free finds few that are somebody else's.
+func TestFreeAliases(t *testing.T) {
+	r := limited(t, access.Rates{access.LimitProbes: 2})
+	r.fake.Put(link.Link{Name: "anns", LongURL: "https://example.com/", Owner: "ann"})
+	r.fake.Put(link.Link{Name: "bobs", LongURL: "https://example.com/", Owner: "bob"})
+	r.fake.Put(link.Link{Name: "tomb", GoneReason: link.StateDeleted, GoneAt: r.clock.Now()})
+	ask := func(who, alias string) *httptest.ResponseRecorder {
+		return r.as(who, http.MethodGet, "/api/aliases/"+alias, "")
+	}
+	want := func(who, alias, body string) {
+		t.Helper()
+		if w := ask(who, alias); w.Code != 200 || strings.TrimSpace(w.Body.String()) != body {
+			t.Errorf("%s of %s: got %d %s", alias, who, w.Code, w.Body)
+		}
+	}
+	const free, taken = `{"free":true}`, `{"free":false}`
+	for range 4 { // none of these costs anything
+		want("ann", "nobodys", free)
+		want("ann", "anns", taken)
+		want("ann", "nobodys@tiney.to", free)
+	}
+	for _, malformed := range []string{"api", "Manage", "a.b", strings.Repeat("a", 33), "%20"} {
+		wantProblem(t, ask("ann", malformed), 400, "alias", "alias")
+	}
+	wantProblem(t, ask("ann", "a@other.example"), 400, "domain", "domain")
+	want("ann", "bobs", taken)
+	want("ann", "tomb", taken)
+	// From now on the response does not tell which aliases are free, but for one's own.
+	for _, alias := range []string{"bobs", "nobodys"} {
+		if w := ask("ann", alias); w.Code != 429 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: got %d %v", alias, w.Code, w.Header())
+		}
+	}
+	want("ann", "anns", taken)
+	want("bob", "nobodys", free)
+	want("admin", "bobs", taken)
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, ask("bob", "nobodys"), 503, "storage-unavailable", "")
+}

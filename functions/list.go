@@ -18,13 +18,18 @@ import (
 const wrongCursor = "cursor must be the nextCursor of a list with the same " +
 	"owner, domain, q, tag and state. Leave it out to start again."
 
+// stateLive is the state of live links in parameters.
+const stateLive = "live"
+
 // totalsTime is how long a list waits for the totals of its links. Without them it is still a list.
 const totalsTime = 3 * time.Second
 
 // filter says which links a list has.
 type filter struct {
-	owner, q, tag, state string
-	domain               *link.Domain // nil: all
+	owner, q, state string
+	tags            []string
+	domain          *link.Domain // nil: all
+	export          string       // sets its cursors apart from those of lists
 }
 
 // listLinks handles GET /api/links.
@@ -33,10 +38,10 @@ func (s *service) listLinks(
 ) error {
 	query := parametersOf(r)
 	owner, err := query.owner(who)
-	f := filter{owner: owner, q: query.text("q"), tag: query.text("tag")}
+	f := filter{owner: owner, q: query.text("q"), tags: query.texts("tag")}
 	f.domain = s.domainFilter(&query)
 	if query.Has("state") {
-		f.state = query.oneOf("state", "live",
+		f.state = query.oneOf("state", stateLive,
 			string(link.StateExpired), string(link.StateDisabled), string(link.StateDeleted))
 	}
 	limit := query.integer("limit", 50, 1, 100)
@@ -53,10 +58,16 @@ func (s *service) listLinks(
 	}
 	var found []link.Link
 	var next string
+	searched := 0
 	if a, ok := s.Rules.NameOf(f.q); ok {
-		found, err = s.listAlias(ctx, a, f)
+		found, err = s.listAlias(ctx, a, f, false)
+		searched = len(found)
 	} else {
-		found, next, err = s.Links.List(ctx, f.owner, after, limit, f.keep(s.Now()))
+		keep := f.keep(s.Now())
+		found, next, err = s.Links.List(ctx, f.owner, after, limit, func(l link.Link) bool {
+			searched++
+			return keep(l)
+		})
 	}
 	if errors.Is(err, link.ErrPosition) { // the client made up the cursor
 		query.wrong("cursor", wrongCursor)
@@ -66,9 +77,10 @@ func (s *service) listLinks(
 		return err
 	}
 	page := struct {
-		Items []linkView `json:"items"`
-		Next  *string    `json:"nextCursor"`
-	}{Items: make([]linkView, len(found))}
+		Items    []linkView `json:"items"`
+		Next     *string    `json:"nextCursor"`
+		Searched int        `json:"searched"`
+	}{Items: make([]linkView, len(found)), Searched: searched}
 	for i, l := range found {
 		page.Items[i] = s.viewLink(l)
 	}
@@ -108,8 +120,11 @@ func (s *service) domainFilter(query *parameters) *link.Domain {
 	return &d
 }
 
-// listAlias returns the link with this alias, or none if f excludes it.
-func (s *service) listAlias(ctx context.Context, a link.Name, f filter) ([]link.Link, error) {
+// listAlias returns the link with this name, or none if f, apart from its q, excludes it. all: it may
+// be any owner's.
+func (s *service) listAlias(ctx context.Context, a link.Name, f filter, all bool) (
+	[]link.Link, error,
+) {
 	l, err := s.Links.Read(ctx, a)
 	f.q = ""
 	switch {
@@ -117,30 +132,52 @@ func (s *service) listAlias(ctx context.Context, a link.Name, f filter) ([]link.
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case l.Owner != f.owner || !f.keep(s.Now())(l):
+	case !all && l.Owner != f.owner || !f.keep(s.Now())(l):
 		return nil, nil
 	}
 	return []link.Link{l}, nil
 }
 
-// keep returns a function that reports whether a link is in the list. Without a state, the list has
-// all links except deleted ones.
+// keep returns a function that reports whether a link is in the list: each word of q is in its
+// alias, long URL, title or a tag, and it has all tags, both in any case. Without a state, the list
+// has all links except deleted ones.
 func (f filter) keep(now time.Time) func(link.Link) bool {
-	q := fold(f.q)
+	words := strings.Fields(fold(f.q))
+	var tags []string
+	for _, tag := range f.tags {
+		tags = append(tags, fold(tag))
+	}
 	return func(l link.Link) bool {
 		switch state := l.State(now); {
 		case f.state == "" && state == link.StateDeleted,
-			f.state == "live" && state != link.StateLive,
-			f.state != "" && f.state != "live" && f.state != string(state):
+			f.state == stateLive && state != link.StateLive,
+			f.state != "" && f.state != stateLive && f.state != string(state):
 			return false
 		}
-		if f.tag != "" && !slices.Contains(l.Tags, f.tag) || !f.inDomain(l) {
+		if !f.inDomain(l) {
 			return false
 		}
-		return strings.Contains(fold(string(l.Alias())), q) ||
-			strings.Contains(fold(l.LongURL), q) ||
-			strings.Contains(fold(l.Title), q)
+		if len(words)+len(tags) == 0 {
+			return true
+		}
+		texts := make([]string, 0, len(l.Tags)+3)
+		for _, tag := range l.Tags {
+			texts = append(texts, fold(tag))
+		}
+		if !all(tags, func(tag string) bool { return slices.Contains(texts, tag) }) {
+			return false
+		}
+		texts = append(texts, fold(string(l.Alias())), fold(l.LongURL), fold(l.Title))
+		return all(words, func(word string) bool {
+			return slices.ContainsFunc(texts, func(text string) bool {
+				return strings.Contains(text, word)
+			})
+		})
 	}
+}
+
+func all(texts []string, is func(string) bool) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return !is(text) })
 }
 
 // inDomain reports whether a link is in the domain of the filter.
@@ -175,9 +212,9 @@ func (f filter) position(cursor string) (position string, ok bool) {
 const checksumBytes = 8
 
 func (f filter) checksum(position string) []byte {
-	fields := []string{f.owner, f.q, f.tag, f.state, position}
+	fields := append([]string{f.export, f.owner, f.q, f.state, position}, f.tags...)
 	if f.domain != nil {
-		fields = append(fields, string(*f.domain))
+		fields = append(fields, "domain", string(*f.domain))
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", fields))
 	return sum[:checksumBytes]

@@ -58,13 +58,18 @@ func TestList(t *testing.T) {
 		"state=disabled":                "disabled",
 		"state=deleted":                 "deleted",
 		"tag=work":                      "tagged",
-		"tag=Work":                      "",
+		"tag=WORK":                      "tagged", // in any case
+		"tag=work&tag=home":             "tagged",
+		"tag=work&tag=other":            "",
 		"tag=wor":                       "",
 		"q=PLAIN":                       "plain",
 		"q=path":                        "plain",
 		"q=EXAMPLE.ORG":                 "tagged",
 		"q=οδος":                        "tagged", // with the sigma that ends a word
 		"q=nothing":                     "",
+		"q=com+PATH":                    "plain", // words in any order, each somewhere
+		"q=οδος+tagged++home":           "tagged",
+		"q=plain+tagged":                "",
 		"q=":                            "both disabled expired tagged plain",
 		"q=example.com&state=live":      "plain",
 		"owner=ann":                     "both disabled expired tagged plain",
@@ -91,7 +96,7 @@ func TestList(t *testing.T) {
 	wantProblem(t, r.as("ann", "GET", "/api/links?owner=bob&limit=x", ""), 403, "forbidden",
 		"owner")
 	if got := strings.TrimSpace(r.as("eve", "GET", "/api/links",
-		"").Body.String()); got != `{"items":[],"nextCursor":null}` {
+		"").Body.String()); got != `{"items":[],"nextCursor":null,"searched":0}` {
 		t.Errorf("an empty list is %s", got)
 	}
 	// A list shows a link as GET of the link does.
@@ -238,4 +243,62 @@ func TestListsThatAreRefused(t *testing.T) {
 	if fmt.Sprint(got) != "[ann1 ann2]" {
 		t.Errorf("an admin who lists the same: got %v", got)
 	}
+}
+
+// A list says how many links it looked at: all up to the last one that it has.
+func TestListSaysHowManyLinksItSearched(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for i := range 1200 {
+		l := link.Link{Name: link.Name(fmt.Sprintf("l%04d", i)), LongURL: "https://example.com/",
+			Owner: "ann", CreatedAt: now.Add(-time.Duration(i) * time.Second)}
+		if i%400 == 7 {
+			l.Tags = []string{"rare"}
+		}
+		r.fake.Put(l)
+	}
+	for query, want := range map[string]int{"": 50, "tag=rare": 1000, "tag=rare&limit=2": 408,
+		"q=https://tiney.to/l0007": 1, "q=tiney.to/unknown": 0} {
+		var p struct{ Searched int }
+		w := r.as("ann", "GET", "/api/links?"+query, "")
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Searched != want {
+			t.Errorf("%s: searched %d (%v), want %d", query, p.Searched, err, want)
+		}
+	}
+}
+
+func TestTags(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for i, tags := range [][]string{{"new", "Print"}, {"print"}, {"print", "old"}, {"gone"}} {
+		l := link.Link{Name: link.Name(fmt.Sprint("l", i)), LongURL: "https://example.com/",
+			Owner: "ann", Tags: tags, CreatedAt: now.Add(-time.Duration(i) * time.Second)}
+		if tags[0] == "gone" {
+			l.DeletedAt = now
+		}
+		r.fake.Put(l)
+	}
+	tags := func(who, query string) string {
+		return strings.TrimSpace(r.as(who, "GET", "/api/tags"+query, "").Body.String())
+	}
+	const anns = `{"items":[{"tag":"Print","links":3},{"tag":"new","links":1},` +
+		`{"tag":"old","links":1}],"complete":true}`
+	for _, got := range []string{tags("ann", ""), tags("admin", "?owner=ann")} {
+		if got != anns {
+			t.Errorf("got %s\nwant %s", got, anns)
+		}
+	}
+	if got := tags("eve", ""); got != `{"items":[],"complete":true}` {
+		t.Errorf("without links: %s", got)
+	}
+	wantProblem(t, r.as("eve", "GET", "/api/tags?owner=ann", ""), 403, "forbidden", "owner")
+	for i := range 1000 { // newer than all others
+		r.fake.Put(link.Link{Name: link.Name(fmt.Sprint("more", i)), Owner: "ann",
+			LongURL: "https://example.com/", CreatedAt: now.Add(time.Hour)})
+	}
+	if got := tags("ann", ""); got != `{"items":[],"complete":false}` {
+		t.Errorf("of the newest 1,000 links: %s", got)
+	}
+	r.fake.Fail(link.ErrUnavailable)
+	wantProblem(t, r.as("ann", "GET", "/api/tags", ""), 503, "storage-unavailable", "")
 }

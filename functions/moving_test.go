@@ -216,6 +216,72 @@ func (r *rig) exported(who, target string) (lines []string, pages int) {
 	return lines, pages
 }
 
+// An export takes the filters of a list, and its next pages have them too.
+func TestExportOfSome(t *testing.T) {
+	r := newRig(t)
+	now := r.clock.Now()
+	for i := range 2100 {
+		l := link.Link{Name: link.Name(fmt.Sprintf("many%04d", i)), Owner: "ann",
+			LongURL: "https://example.com/", CreatedAt: now.Add(time.Duration(i) * time.Second)}
+		if i%2 == 0 {
+			l.Tags, l.Title, l.Disabled = []string{"a b", "Even"}, "The number", i%4 == 0
+		}
+		r.fake.Put(l)
+	}
+	r.fake.Put(link.Link{Name: "bobs", Owner: "bob", LongURL: "https://example.com/",
+		Tags: []string{"even"}})
+	for request, want := range map[string][2]int{
+		"ann ?tag=even&tag=A+B":               {1050, 2},
+		"ann ?q=number+the&state=disabled":    {525, 1},
+		"ann ?tag=odd":                        {0, 1},
+		"ann ?q=https://tiney.to/many0001":    {1, 1},
+		"ann ?q=tiney.to/bobs":                {0, 1},
+		"admin ?owner=*&q=tiney.to/bobs":      {1, 1},
+		"admin ?owner=*&tag=even&state=live":  {526, 3},
+		"admin ?owner=ann&tag=even&q=many000": {5, 1},
+	} {
+		who, query, _ := strings.Cut(request, " ")
+		if lines, pages := r.exported(who, "/api/export"+query); len(lines) != want[0] ||
+			pages > want[1] {
+			t.Errorf("%s: got %d links in %d pages, want %v", request, len(lines), pages, want)
+		}
+	}
+	wantProblem(t, r.as("ann", http.MethodGet, "/api/export?state=deleted", ""), 400, "parameter",
+		"state")
+	// A cursor belongs to its filters.
+	cursor, _, _ := strings.Cut(next(r.as("ann", http.MethodGet, "/api/export?tag=even", "")), "&format")
+	wantProblem(t, r.as("ann", http.MethodGet, cursor+"&tag=odd", ""), 400, "parameter", "cursor")
+}
+
+// The format of a file is guessed, and every response names the format.
+func TestImportGuessesTheFormat(t *testing.T) {
+	r := newRig(t)
+	for body, want := range map[string]string{
+		`{"alias":"own","longUrl":"https://example.com/1"}`:                         "ndjson",
+		"longUrl,alias\nhttps://example.com/2,own2":                                 "csv",
+		"Short link,Destination URL,Archived\nhttps://d.sh/x,https://e.example/,No": "dub",
+		"": "ndjson",
+	} {
+		var got struct {
+			Format  string
+			Results []struct{ Status int }
+		}
+		w := r.as("ann", http.MethodPost, "/api/import?format=auto", body)
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Format != want ||
+			len(got.Results) > 0 && got.Results[0].Status != 201 {
+			t.Errorf("%q: got %d %s, want %s", body, w.Code, w.Body, want)
+		}
+	}
+	for _, body := range []string{"hello", "a,b,c\n1,2,3", `{"a":1}`, "[1]"} {
+		wantProblem(t, r.as("ann", http.MethodPost, "/api/import?format=auto", body), 400, "file",
+			"format")
+	}
+	if w := r.as("ann", http.MethodPost, "/api/import?format=csv", "longUrl,alias"); !strings.Contains(
+		w.Body.String(), `"format":"csv"`) {
+		t.Errorf("a format that was chosen: %s", w.Body)
+	}
+}
+
 // next returns the target of a response's Link header.
 func next(w *httptest.ResponseRecorder) string {
 	target, ok := strings.CutPrefix(w.Header().Get("Link"), "<https://tiney.to")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,13 @@ func (p *parameters) text(name string) string {
 		p.wrong(name, name+" may be given once.")
 	}
 	return p.Get(name)
+}
+
+// texts returns the values of a parameter that may be given several times, without empty ones.
+func (p *parameters) texts(name string) []string {
+	return slices.DeleteFunc(slices.Clone(p.Values[name]), func(text string) bool {
+		return text == ""
+	})
 }
 
 // owner returns the owner that a query names, or the caller. See ownerFor.

@@ -117,7 +117,7 @@ func (s *service) linksStats(
 		}
 		v = viewStats(from, days, hourly)
 	} else {
-		links, err := s.tagged(ctx, filter{owner: owner, tag: tag, domain: d})
+		links, err := s.tagged(ctx, filter{owner: owner, tags: query.texts("tag"), domain: d})
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (s *service) linksStats(
 // too many.
 func (s *service) tagged(ctx context.Context, f filter) (links []link.Link, err error) {
 	by, have := "tag", "have this tag"
-	if f.tag == "" {
+	if len(f.tags) == 0 {
 		by, have = "domain", "are in this domain"
 	}
 	keep := f.keep(s.Now())
@@ -326,16 +326,12 @@ func (s *service) topLinks(
 		return err
 	}
 	type clicked struct {
-		Alias    link.Alias  `json:"alias"`
-		Domain   link.Domain `json:"domain"`
-		ShortURL string      `json:"shortUrl"`
-		LongURL  string      `json:"longUrl"`
-		Clicks   int64       `json:"clicks"`
+		linkView
+		Clicks int64 `json:"clicks"` // within the window
 	}
 	items := make([]clicked, len(links))
 	for i, l := range links {
-		items[i] = clicked{l.Alias(), s.Rules.DomainName(l.Name.Domain()), s.Rules.ShortURL(l),
-			l.LongURL, counts[i]}
+		items[i] = clicked{s.viewLink(l), counts[i]}
 	}
 	setHeaders(w, "application/json")
 	writeJSON(w, struct {

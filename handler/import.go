@@ -19,8 +19,11 @@ import (
 
 var importUses = [][2]string{
 	{"[-format FORMAT] [-domain HOST] [-dry-run]",
-		"import links from stdin: ndjson, csv, or a file of " + formatNames()},
+		"import links from stdin: ndjson, csv, a file of " + formatNames() + ", or auto"},
 }
+
+// auto, as format, has the format guessed.
+const auto = "auto"
 
 // formatNames returns the names of the formats of other shorteners.
 func formatNames() string {
@@ -47,9 +50,9 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 		return err
 	}
 	format, err := transfer.ParseFormat(*name)
-	if err != nil {
+	if err != nil && *name != auto {
 		return usageError{
-			fmt.Sprintf("the format is ndjson, csv, %s, not %q", formatNames(), *name)}
+			fmt.Sprintf("the format is auto, ndjson, csv, %s, not %q", formatNames(), *name)}
 	}
 	var domain *link.Domain
 	if *into != "" {
@@ -60,6 +63,12 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 		domain = &d
 	}
 	in := &countingReader{Reader: c.stdin}
+	var file io.Reader = in
+	if *name == auto {
+		if format, file, err = transfer.Guess(in); err != nil {
+			return err
+		}
+	}
 	im := &importing{
 		commandEnv: c,
 		progress:   newProgress(c.stderr, sizeOf(c.stdin)),
@@ -75,7 +84,10 @@ func importCommand(ctx context.Context, c commandEnv, args []string) error {
 		},
 	}
 	defer im.progress.clear()
-	batches := readBatches(ctx, in, format)
+	if *name == auto {
+		im.progress.print("The format is %s.", format)
+	}
+	batches := readBatches(ctx, file, format)
 	for err == nil {
 		select {
 		case <-ctx.Done(): // also while no input arrives

@@ -30,7 +30,7 @@ func (r Rules) Import(was Link, domain Domain, now time.Time) (Link, error) {
 		return Link{}, &InvalidError{FieldAlias,
 			"An imported link needs its alias. To have aliases drawn, shorten the URLs."}
 	}
-	if err = r.name(&l, string(was.Name), domain); err != nil {
+	if l.Name, l.Spelling, err = r.Choose(string(was.Name), domain); err != nil {
 		return Link{}, err
 	}
 	if wrong := r.checkTarget(was.LongURL, true); wrong != "" {

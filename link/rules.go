@@ -165,7 +165,7 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	}
 	var err error
 	if w.Alias != nil {
-		if err = r.name(&l, *w.Alias, w.Domain); err != nil {
+		if l.Name, l.Spelling, err = r.Choose(*w.Alias, w.Domain); err != nil {
 			return Link{}, err
 		}
 	}
@@ -188,18 +188,19 @@ func (r Rules) New(w Wish, now time.Time) (Link, error) {
 	return l, nil
 }
 
-// name names a link by the alias that a caller has chosen. The error is an *InvalidError.
-func (r Rules) name(l *Link, chosen string, d Domain) error {
+// Choose returns the name of a link with the alias that a caller has chosen, and the alias as it is
+// spelled, unless the name has it so. The error is an *InvalidError.
+func (r Rules) Choose(chosen string, d Domain) (n Name, spelling Alias, err error) {
 	a, ok := ParseAlias(chosen)
 	if !ok || a.Reserved() {
-		return &InvalidError{FieldAlias,
+		return "", "", &InvalidError{FieldAlias,
 			fmt.Sprintf(`An alias has 1 to %d of the characters A-Z, a-z, 0-9, "-" and "_", `+
 				`and is none of: %s.`, MaxAliasLength, strings.Join(reserved, ", "))}
 	}
-	if l.Name = d.Name(a); r.AnyCase && a.Lower() != a {
-		l.Name, l.Spelling = l.Name.Lower(), a
+	if n = d.Name(a); r.AnyCase && a.Lower() != a {
+		n, spelling = n.Lower(), a
 	}
-	return nil
+	return n, spelling, nil
 }
 
 // end returns the time at which a link is to end, and zero for never, which only a link with an

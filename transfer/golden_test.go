@@ -1,6 +1,7 @@
 package transfer_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -126,4 +127,43 @@ func describe(rec transfer.Record) string {
 	number("bots", rec.Total.Bots)
 	moment("last", rec.Total.Last)
 	return b.String() + "\n"
+}
+
+// The format of each sample is guessed from its content.
+func TestGuess(t *testing.T) {
+	for _, sample := range samples(t) {
+		f, rest, err := transfer.Guess(strings.NewReader(sample.data))
+		if err != nil || f != sample.format {
+			t.Errorf("%s: guessed %q, %v", sample.file, f, err)
+			continue
+		}
+		n, m := 0, len(read(t, f, sample.data))
+		for range transfer.Read(rest, f) {
+			n++
+		}
+		if n != m {
+			t.Errorf("%s: %d of %d records are left to read", sample.file, n, m)
+		}
+	}
+	for data, want := range map[string]transfer.Format{
+		"":                                   transfer.NDJSON,
+		" \n":                                transfer.NDJSON,
+		"sep=;\nShort Code;Long URL\n":       transfer.Shlink,
+		`[{"target":"https://e.example/"}]`:  transfer.Kutt,
+		`[{"id":"bit.ly/a","long_url":"x"}]`: transfer.Bitly,
+		`{"links":[]}`:                       transfer.Bitly,
+		`{"x":{"longUrl":1},"Short":"a","Long":"b"}`: transfer.Golink,
+		"link":           "",
+		`{"target":"x"}`: "",
+		`{"longUrl`:      "",
+		`[`:              "",
+		"<html>":         "",
+		"PK\x03\x04":     "",
+	} {
+		f, _, err := transfer.Guess(strings.NewReader(data))
+		var file transfer.FileError
+		if f != want || (want == "") != errors.As(err, &file) {
+			t.Errorf("%q: guessed %q, %v", data, f, err)
+		}
+	}
 }

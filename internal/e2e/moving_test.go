@@ -178,6 +178,11 @@ func TestExportAndImportByCommand(t *testing.T) {
 	expect("refused", stderr, exit, "\n0 links were made, 1 were there, 2 were refused\n", 1)
 	_, stderr, exit = s.runs(direct, "{}", "import", "-format", "csv")
 	expect("no CSV", stderr, exit, "cannot be read", 1)
+	_, stderr, exit = s.runs(direct, "alias,longUrl\nm1,https://example.com/1\n", "import",
+		"-format", "auto")
+	expect("guessed", stderr, exit, "The format is csv.\n0 links were made, 1 were there", 0)
+	_, stderr, exit = s.runs(direct, "a,b\n", "import", "-format", "auto")
+	expect("no guess", stderr, exit, "Choose one of ndjson, csv, shlink", 1)
 	_, stderr, exit = s.runs(direct, "", "import", "-format", "xml")
 	expect("no format", stderr, exit, "xml", 2)
 	_, stderr, exit = s.runs(direct, "", "export", "-format", "shlink")

@@ -1,0 +1,47 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"tiney/access"
+	"tiney/link"
+)
+
+// freeAlias handles GET /api/aliases/{alias}: whether a new link may have this alias, as alias or as
+// alias@domain. Soon after, somebody may have taken it all the same.
+func (s *service) freeAlias(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+) error {
+	alias, named, is := strings.Cut(r.PathValue("alias"), "@")
+	var given *string
+	if is {
+		given = &named
+	}
+	d, err := s.domain(given)
+	if err != nil {
+		return err
+	}
+	a, _, err := s.Rules.Choose(alias, d)
+	if err != nil {
+		return err
+	}
+	l, err := s.Links.Get(ctx, a)
+	there := &l // also if it has ended, or is a tombstone, which has no owner
+	switch {
+	case errors.Is(err, link.ErrNotFound):
+		there = nil
+	case err != nil:
+		return err
+	}
+	if err := s.limits.probe(who, there); err != nil {
+		return err
+	}
+	setHeaders(w, "application/json")
+	writeJSON(w, struct {
+		Free bool `json:"free"`
+	}{there == nil})
+	return nil
+}

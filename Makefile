@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help run build package image test check fuzz chaos sabotage bench wine country screenshots azurite kql \
-	oidcprovider useragents browser openapi clean
+	oidcprovider useragents browser openapi mcp clean
 
 # How long `make fuzz` tries each target.
 FUZZTIME ?= 30s
@@ -40,14 +40,14 @@ image: ## write the container image to build/image, for linux/amd64 and linux/ar
 # What `make test` leaves to `make check`: the browser and the packages.
 SLOW = tiney/internal/browser tiney/internal/pack
 
-test: azurite kql oidcprovider useragents openapi internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
+test: azurite kql oidcprovider useragents openapi mcp internal/country/node_modules/.installed ## run the tests, in at most four minutes; `make check` runs all of them
 	@go test -short -parallel 8 -timeout 10m $$(go list ./... | grep -vx $(SLOW:%=-e %))
 
 # The tests of these packages have the machine to themselves. Beside other busy programs, an
 # emulator or a browser may stand still for longer than the service and its clients wait.
 ALONE = internal/browser storage internal/simulation internal/e2e
 
-check: azurite kql oidcprovider useragents browser openapi internal/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
+check: azurite kql oidcprovider useragents browser openapi mcp internal/country/node_modules/.installed ## what CI runs: linters, tidy modules, the packages, all tests with the race detector, Wine
 	@internal/dev/install.sh compiler chromium shellcheck
 	@files=$$(gofmt -l $$(find . -name node_modules -prune -o -name '*.go' -print)) && test -z "$$files" || \
 		{ echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; }
@@ -109,9 +109,10 @@ country: internal/country/node_modules/.installed ## write the table of countrie
 	go run ./internal/country
 
 # These are installed from npm: the storage emulator, the parser of Kusto queries, the provider that
-# tests sign in with, the user agents of bots and people, the checker that pages are accessible, and
-# the linter of the API's description. The data set of `make country` is installed from npm, too.
-azurite kql oidcprovider useragents browser openapi: %: internal/%/node_modules/.installed
+# tests sign in with, the user agents of bots and people, the checker that pages are accessible, the
+# linter of the API's description, and clients of MCP. The data set of `make country` is installed
+# from npm, too.
+azurite kql oidcprovider useragents browser openapi mcp: %: internal/%/node_modules/.installed
 
 # No package needs its install scripts. Some scripts would compile code that the package also has as
 # WebAssembly.

@@ -23,6 +23,7 @@ type Caller struct {
 	Name      string    // the key's name or a name from the ID token, for people; "" for none
 	ClaimHash string    // the hash of the caller's claim token; "" for none
 	KeyEnds   time.Time // when the caller's API key ends; zero: never, or there is none
+	ReadOnly  bool      // the caller's API key may only read
 }
 
 // Is reports whether an owner is the caller or a group of the caller. Nobody is the owner "".
@@ -218,5 +219,6 @@ func (a *Authenticator) keyOwner(ctx context.Context, s string) (Caller, error) 
 	case key.Expired(a.now()):
 		return Caller{}, fmt.Errorf("%w: the API key has expired", ErrInvalid)
 	}
-	return Caller{Owner: key.Owner, Name: key.Name, KeyEnds: key.ExpiresAt}, nil
+	return Caller{Owner: key.Owner, Name: key.Name, KeyEnds: key.ExpiresAt,
+		ReadOnly: key.ReadOnly}, nil
 }

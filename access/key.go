@@ -25,6 +25,7 @@ type Key struct {
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // zero: never
 	LastUsedOn  string    // the UTC day of its last use, as 2006-01-02; "" if it was never used
+	ReadOnly    bool      // it changes nothing
 }
 
 // ID names the key in lists and for Revoke. It is the first 16 hex digits of the key's hash.

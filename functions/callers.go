@@ -27,6 +27,18 @@ func (s *service) anyone(serve callerFunc) handlerFunc {
 
 // limited is anyone, with another limit for callers that are not owners.
 func (s *service) limited(others access.Limit, serve callerFunc) handlerFunc {
+	return s.identified(others, func(
+		ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
+	) error {
+		if who.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return readOnlyProblem
+		}
+		return serve(ctx, w, r, who)
+	})
+}
+
+// identified is limited, but serve itself has to refuse what a key that may only read must not do.
+func (s *service) identified(others access.Limit, serve callerFunc) handlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 		who, err := s.caller(ctx, r)
 		if err != nil {
@@ -163,6 +175,7 @@ func me(_ context.Context, w http.ResponseWriter, _ *http.Request, who access.Ca
 		Groups []string `json:"groups"`
 		Admin  bool     `json:"admin"`
 		Name   *string  `json:"name"`
-	}{who.Owner, who.Groups, who.Admin, orNull(who.Name)})
+		Access string   `json:"access"`
+	}{who.Owner, who.Groups, who.Admin, orNull(who.Name), accessOf(who.ReadOnly)})
 	return nil
 }

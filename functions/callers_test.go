@@ -137,6 +137,7 @@ var apiRoutes = map[string]string{
 	"POST /api/claims":                  "owners",
 	"GET /api/export":                   "owners",
 	"POST /api/import":                  "owners",
+	"POST /api/mcp":                     "owners",
 	"POST /api/keys":                    "owners",
 	"GET /api/keys":                     "owners",
 	"DELETE /api/keys/0123456789abcdef": "owners",
@@ -275,10 +276,11 @@ func TestMe(t *testing.T) {
 	r := newRig(t)
 	token, _ := claimToken(t)
 	for who, want := range map[string]string{
-		"":      `{"owner":null}`,
-		token:   `{"owner":null}`,
-		"ann":   `{"owner":"ann","groups":[],"admin":false,"name":"ann's key"}`,
-		"admin": `{"owner":"admin","groups":[],"admin":true,"name":null}`,
+		"":    `{"owner":null}`,
+		token: `{"owner":null}`,
+		"ann": `{"owner":"ann","groups":[],"admin":false,"name":"ann's key",` +
+			`"access":"write"}`,
+		"admin": `{"owner":"admin","groups":[],"admin":true,"name":null,"access":"write"}`,
 	} {
 		w := r.as(who, "GET", "/API/me/", "")
 		if got := strings.TrimSpace(w.Body.String()); w.Code != 200 || got != want ||

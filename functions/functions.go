@@ -56,6 +56,7 @@ type Settings struct {
 	CountClicks clicks.Mode // what to count of clicks
 	CountsKept  int         // for how many days daily counts are kept
 	PublicStats bool        // anyone may read the statistics of the whole service, not only admins
+	MCP         bool        // assistants may call POST /api/mcp
 }
 
 // Stores keep what the functions read and write.
@@ -103,6 +104,7 @@ type service struct {
 	site            pages.Site
 	homePage        []byte
 	document        func() (text, etag string) // of OpenAPI
+	tools           func() http.Handler        // of MCP
 
 	limits  *limits
 	large   few           // calls that take megabytes
@@ -148,6 +150,11 @@ func New(c Config) (http.Handler, error) {
 	if c.PublicStats {
 		whoMayCount = s.anyone
 	}
+	s.tools = s.newTools()
+	serveMCP := notFound
+	if c.MCP {
+		serveMCP = s.identified(access.LimitAPI, s.serveMCP)
+	}
 	var err error
 	s.routes, err = newRouter(functionFiles, c.HostAddress, map[string]handlerFunc{
 		"shorten":   s.counted(s.limited(access.LimitShorten, s.shorten)),
@@ -188,6 +195,7 @@ func New(c Config) (http.Handler, error) {
 		"DELETE /api/blocked/{host}":      s.admins(s.unblock),
 		"GET /api/blocked":                s.admins(s.listBlocked),
 		"GET /api/admin/cleanup/stats":    s.admins(s.reaperStats),
+		"POST /api/mcp":                   serveMCP,
 	})
 	if err != nil {
 		return nil, err

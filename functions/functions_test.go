@@ -86,7 +86,7 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 				Base: base, DefaultTTL: 30 * 24 * time.Hour, MaxTTL: 90 * 24 * time.Hour},
 			DeletedKeep: linkstest.DeletedKeep,
 			Addresses:   access.Addresses{Header: "X-Forwarded-For", Hops: 1},
-			CountClicks: clicks.ModeFull, CountsKept: 400, PublicStats: true,
+			CountClicks: clicks.ModeFull, CountsKept: 400, PublicStats: true, MCP: true,
 		},
 		Stores: functions.Stores{
 			Links: r.fake, Keys: r.keys, Blocked: r.fake.Blocked, Blocklist: r.fake.Blocked,

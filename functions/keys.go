@@ -13,6 +13,20 @@ type keyRequest struct {
 	Name      string     `json:"name"`
 	Owner     *string    `json:"owner"`
 	ExpiresAt *time.Time `json:"expiresAtUtc"`
+	Access    string     `json:"access"`
+}
+
+// What a key may do, in requests and responses.
+const (
+	accessWrite = "write" // everything
+	accessRead  = "read"  // change nothing
+)
+
+func accessOf(readOnly bool) string {
+	if readOnly {
+		return accessRead
+	}
+	return accessWrite
 }
 
 // keyView is a key as lists show it.
@@ -25,11 +39,12 @@ type keyView struct {
 	ExpiresAt  *string `json:"expiresAtUtc"`
 	LastUsedOn *string `json:"lastUsedOn"` // a day
 	Last4      string  `json:"last4"`
+	Access     string  `json:"access"`
 }
 
 func viewKey(k access.Key) keyView {
 	return keyView{k.ID(), k.Name, k.Owner, orNull(k.CreatedBy), formatTime(k.CreatedAt),
-		formatTime(k.ExpiresAt), orNull(k.LastUsedOn), k.Last4}
+		formatTime(k.ExpiresAt), orNull(k.LastUsedOn), k.Last4, accessOf(k.ReadOnly)}
 }
 
 // createKey handles POST /api/keys.
@@ -39,6 +54,9 @@ func (s *service) createKey(
 	body, err := decodeJSON[keyRequest](w, r, maxBody)
 	if err != nil {
 		return err
+	}
+	if body.Access != "" && body.Access != accessWrite && body.Access != accessRead {
+		return fieldProblem("access", "access must be write (default) or read.")
 	}
 	owner, err := ownerFor(who, body.Owner)
 	if err != nil {
@@ -52,6 +70,7 @@ func (s *service) createKey(
 	if err != nil {
 		return err
 	}
+	k.ReadOnly = body.Access == accessRead
 	if err := s.Keys.Create(ctx, k); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestKeys(t *testing.T) {
 	listed := `{"id":"` + hash[:16] + `","name":"Ann's laptop","owner":"ann","createdBy":"admin","createdAtUtc":"` +
 		r.clock.Now().Format(time.RFC3339) +
 		`","expiresAtUtc":"` + ends.Format(time.RFC3339) + `","lastUsedOn":null,"last4":"` +
-		key[len(key)-4:] + `"`
+		key[len(key)-4:] + `","access":"write"`
 	if want := listed + `,"key":"` + key + "\"}\n"; w.Body.String() != want {
 		t.Errorf("got %s, want %s", w.Body, want)
 	}

@@ -70,6 +70,12 @@ var (
 		"This website is blocked",
 		"The people who run this service have blocked the website of this URL, so no link can "+
 			"lead there.").about("longUrl")
+	readOnlyProblem = newProblem(http.StatusForbidden, "read-only", "This key may only read",
+		"This API key was made with access read, so it changes nothing. Use a key with access "+
+			"write, or sign in.")
+	foreignOriginProblem = newProblem(http.StatusForbidden, "cross-site",
+		"Another website sent this", "This came from a page of another website. Programs send no "+
+			"header Origin.")
 	lockedProblem = newProblem(http.StatusForbidden, "link-locked", "This link was taken down",
 		"The people who run this service have taken this link down, so only they can change it.")
 	foreignOwnerProblem = newProblem(http.StatusForbidden, "forbidden", "Not yours",
@@ -155,6 +161,9 @@ var (
 		"The body must be one JSON object in UTF-8, and nothing else.", "")
 	noURLProblem = badRequest("body", "Invalid body", "The body must be one JSON object in UTF-8, "+
 		`such as {"longUrl":"https://example.com/page"}, and nothing else.`, "")
+	notAcceptableProblem = newProblem(http.StatusNotAcceptable, "not-acceptable",
+		"Accept JSON",
+		"The response is JSON: send Accept: application/json, text/event-stream, or no Accept.")
 	mediaTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type", "Send JSON",
 		"The body must be JSON: send it with the header Content-Type: application/json.")
 	patchTypeProblem = newProblem(http.StatusUnsupportedMediaType, "media-type",

@@ -16,7 +16,7 @@ import (
 
 var keysUses = [][2]string{
 	{"list", "list the API keys of all owners"},
-	{"create -name NAME -owner OWNER [-expires 2027-01-31T00:00:00Z]",
+	{"create -name NAME -owner OWNER [-expires 2027-01-31T00:00:00Z] [-access read]",
 		"make a key and print it, which nothing does again"},
 	{"revoke ID", "revoke a key: every process refuses it within 15 seconds, " +
 		"or a minute with CHANGES_SECONDS=0"},
@@ -42,10 +42,14 @@ func keysCommand(ctx context.Context, c commandEnv, args []string) error {
 			ends = &at
 			return err
 		})
+		may := options.String("access", "write", "")
 		if err := parse(options, args[1:], 0); err != nil {
 			return err
 		}
-		return createKey(ctx, c, *name, *owner, ends)
+		if *may != "write" && *may != "read" {
+			return usageError{fmt.Sprintf("the access is write or read, not %q", *may)}
+		}
+		return createKey(ctx, c, *name, *owner, ends, *may == "read")
 	case "revoke":
 		if err := parse(options, args[1:], 1); err != nil {
 			return err
@@ -66,9 +70,12 @@ func listKeys(ctx context.Context, c commandEnv) error {
 		return err
 	}
 	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tENDS IN\tOWNER\tNAME\tMADE\tEXPIRES\tLAST USED")
+	fmt.Fprintln(table, "ID\tENDS IN\tOWNER\tNAME\tMADE\tEXPIRES\tLAST USED\tACCESS")
 	for _, k := range keys {
-		expires, used := "never", "never"
+		expires, used, may := "never", "never", "write"
+		if k.ReadOnly {
+			may = "read"
+		}
 		if !k.ExpiresAt.IsZero() {
 			expires = k.ExpiresAt.Format(time.RFC3339)
 		}
@@ -76,7 +83,8 @@ func listKeys(ctx context.Context, c commandEnv) error {
 			used = k.LastUsedOn
 		}
 		cells := []string{
-			k.ID(), k.Last4, k.Owner, k.Name, k.CreatedAt.Format(time.RFC3339), expires, used}
+			k.ID(), k.Last4, k.Owner, k.Name, k.CreatedAt.Format(time.RFC3339), expires, used,
+			may}
 		for i, cell := range cells {
 			cells[i] = visible(cell)
 		}
@@ -85,12 +93,14 @@ func listKeys(ctx context.Context, c commandEnv) error {
 	return table.Flush()
 }
 
-func createKey(ctx context.Context, c commandEnv, name, owner string, ends *time.Time) error {
+func createKey(ctx context.Context, c commandEnv, name, owner string, ends *time.Time,
+	readOnly bool) error {
 	secret, k, err := access.MakeKey(rand.Reader, access.Caller{}, owner, name, ends, c.now())
 	if invalid := (*access.InvalidKeyError)(nil); errors.As(err, &invalid) {
 		return usageError{invalid.Detail}
 	}
 	if err == nil {
+		k.ReadOnly = readOnly
 		err = c.links.Keys.Create(ctx, k)
 	}
 	if err == nil {

@@ -236,6 +236,13 @@ param domainHeader string = ''
 @description('PUBLIC_STATS: whether anyone may ask for the statistics of the whole service, and not only an admin.')
 param publicStats bool = true
 
+@description('MCP: whether assistants may call /api/mcp with an API key, on or off.')
+@allowed([
+  'on'
+  'off'
+])
+param mcp string = 'on'
+
 @description('RATE_SHORTEN_PER_MINUTE: how many links one address may make at once, and then per minute. 0: any number.')
 @minValue(0)
 @maxValue(1000000)
@@ -703,6 +710,7 @@ var settings = {
   CLIENT_ADDRESS_HEADER: addressHeader
   CLIENT_ADDRESS_HOPS: string(clientAddressHops)
   PUBLIC_STATS: string(publicStats)
+  MCP: mcp
   RATE_SHORTEN_PER_MINUTE: string(rateShortenPerMinute)
   RATE_UNKNOWN_PER_MINUTE: string(rateUnknownPerMinute)
   RATE_API_PER_MINUTE: string(rateApiPerMinute)

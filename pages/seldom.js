@@ -28,7 +28,7 @@ export async function showKeys() {
 }
 
 function keyRow(key) {
-  const about = [me.admin && key.owner, `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}${key.createdBy && key.createdBy !== key.owner ? ` by ${ownerText(key.createdBy)}` : ""}`,
+  const about = [me.admin && key.owner, key.access === "read" && "may only read", `ends in ${key.last4}`, key.createdAtUtc && `made ${time(key.createdAtUtc)}${key.createdBy && key.createdBy !== key.owner ? ` by ${ownerText(key.createdBy)}` : ""}`,
     key.lastUsedOn ? `last used on ${key.lastUsedOn} (UTC)` : "never used", key.expiresAtUtc ? `expires ${time(key.expiresAtUtc)}` : "never expires"];
   const revoke = el("button", { type: "button", textContent: "Revoke", ariaLabel: `Revoke ${key.name}` });
   const sure = el("button", { type: "button", className: "delete", textContent: "Revoke for good", ariaLabel: `Revoke for good: ${key.name}`, hidden: true });
@@ -62,7 +62,7 @@ byId("key-new").addEventListener("submit", (event) => {
   act(byId("key-make"), "keys-problem", async () => {
     clear(form);
     if (end.validity.badInput) return blame(form, { field: end.name, message: "Complete the date and the time." });
-    const body = { name: name.value.trim() };
+    const body = { name: name.value.trim(), access: form.elements.access.value };
     const named = me.admin ? owner.value.trim() : whose;
     if (named) body.owner = named;
     if (end.value) body.expiresAtUtc = fromField(end.value);
@@ -70,6 +70,9 @@ byId("key-new").addEventListener("submit", (event) => {
       const { body: made } = await api("POST", "api/keys", { body, has: "key" });
       byId("new-key-title").textContent = `The key “${made.name}”`;
       byId("new-key-text").textContent = made.key;
+      byId("new-key-assistant").open = false;
+      byId("new-key-mcp").textContent = JSON.stringify({ mcpServers: { tiney: { type: "http", url: `${byId("manage").dataset.base}/api/mcp`,
+        headers: { Authorization: `Bearer ${made.key}` } } } }, null, 2);
       byId("new-key").hidden = false;
       byId("new-key-copy").focus();
       form.reset();
@@ -80,9 +83,10 @@ byId("key-new").addEventListener("submit", (event) => {
   });
 });
 byId("new-key-copy").addEventListener("click", () => copy(byId("new-key-text").textContent));
+byId("new-key-mcp-copy").addEventListener("click", () => copy(byId("new-key-mcp").textContent));
 byId("new-key-done").addEventListener("click", () => {
   byId("new-key").hidden = true;
-  byId("new-key-text").textContent = "";
+  byId("new-key-text").textContent = byId("new-key-mcp").textContent = "";
   byId("keys-title").focus();
 });
 

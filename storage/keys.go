@@ -413,7 +413,11 @@ type keyEntity struct {
 	ExpiresAt     time.Time `json:"ExpiresAtUtc,omitzero"`
 	ExpiresAtType string    `json:"ExpiresAtUtc@odata.type,omitzero"`
 	LastUsedOn    string    `json:",omitzero"`
+	Access        string    `json:",omitzero"` // accessRead, or none
 }
+
+// accessRead is the Access of a key that may only read.
+const accessRead = "read"
 
 // revokedEntity takes the place of the row of a key that was revoked soon after it was made.
 type revokedEntity struct {
@@ -444,6 +448,9 @@ func encodeKey(k access.Key) []byte {
 		CreatedBy: k.CreatedBy, Name: k.Name, Last4: k.Last4, LastUsedOn: k.LastUsedOn}
 	e.CreatedAt, e.CreatedAtType = dateTime(k.CreatedAt)
 	e.ExpiresAt, e.ExpiresAtType = dateTime(k.ExpiresAt)
+	if k.ReadOnly {
+		e.Access = accessRead
+	}
 	return encode(e)
 }
 
@@ -463,5 +470,5 @@ func decodeKey(data []byte, hash string) access.Key {
 	}
 	return access.Key{Hash: hash, Owner: e.Owner, CreatedBy: e.CreatedBy, Name: e.Name,
 		Last4: e.Last4, CreatedAt: e.CreatedAt.UTC(), ExpiresAt: e.ExpiresAt.UTC(),
-		LastUsedOn: e.LastUsedOn}
+		LastUsedOn: e.LastUsedOn, ReadOnly: e.Access != ""} // whatever a later version writes there
 }

@@ -83,6 +83,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Functions.StrictTransport = r.duration("HSTS_SECONDS", time.Second, 31536000, 0, 63072000)
 
 	s.Functions.PublicStats = r.boolean("PUBLIC_STATS", true)
+	s.Functions.MCP = strings.EqualFold(r.text("MCP", "on", `^(?i:on|off)$`, "on or off"), "on")
 	s.Functions.Rates = access.Rates{
 		access.LimitShorten:  r.rate("RATE_SHORTEN_PER_MINUTE", 30),
 		access.LimitUnknown:  r.rate("RATE_UNKNOWN_PER_MINUTE", 60),

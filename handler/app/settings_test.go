@@ -379,6 +379,7 @@ var wrongSettings = map[string]string{
 	"CLIENT_ADDRESS_HEADER":                 "Client IP",
 	"CLIENT_ADDRESS_HOPS":                   "11",
 	"PUBLIC_STATS":                          "often",
+	"MCP":                                   "maybe",
 	"RATE_API_PER_MINUTE":                   "1000001",
 	"RATE_REDIRECT_PER_MINUTE":              "-1",
 	"RATE_PROBES_PER_DAY":                   "1000001",

@@ -804,6 +804,15 @@ func TestManageKeys(t *testing.T) {
 	p.wantFocus("new-key-copy")
 	key := p.Text("#new-key-text")
 	p.Check("a new key")
+	p.Click("#new-key-assistant summary")
+	if settings := p.Text("#new-key-mcp"); !strings.Contains(settings, key) ||
+		!strings.Contains(settings, s.url+"/api/mcp") {
+		t.Errorf("an assistant's settings are %s", settings)
+	}
+	p.Check("an assistant's settings")
+	p.Click("#new-key-mcp-copy")
+	p.Await("#toast", "Copied")
+	Eval[any](p, find("#new-key-copy")+`.focus()`)
 	look(t, p, "manage-key")
 	p.Press(kb.Enter)
 	p.Await("#toast", "Copied")
@@ -840,8 +849,9 @@ func TestManageKeys(t *testing.T) {
 	admin.Check("an admin's keys")
 	admin.Fill("#key-owner", "bob")
 	Eval[any](admin, find("#key-expires")+`.value = "2040-05-06T07:08"`)
+	Eval[any](admin, find("#key-access")+`.value = "read"`)
 	admin.Click("#key-make")
-	admin.Await("#keys-rows", "bob · ")
+	admin.Await("#keys-rows", "bob · may only read · ")
 	if got := s.as(t, admin.Text("#new-key-text"), "GET", "/api/me", ""); got["owner"] != "bob" {
 		t.Errorf("the key is %v's", got)
 	}

@@ -58,7 +58,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	p := s.standalone(emulator.ConnectionString())
-	const columns = `ID +ENDS IN +OWNER +NAME +MADE +EXPIRES +LAST USED\n`
+	const columns = `ID +ENDS IN +OWNER +NAME +MADE +EXPIRES +LAST USED +ACCESS\n`
 	s.wantRun(0, columns, "", "keys", "list")
 	key := strings.TrimSpace(s.wantRun(0, `tny_\w{49}\n`, "", "keys", "create", "-name",
 		"laptop of Ada", "-owner", "ada", "-expires", "2096-01-31T00:00:00+01:00"))
@@ -68,7 +68,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 		t.Errorf("got %v", me)
 	}
 	list := s.wantRun(0, columns+`[0-9a-f]{16}  `+key[len(key)-4:]+
-		` +ada +laptop of Ada +20\S+Z +2096-01-30T23:00:00Z +(never|20\S{8})\n`, "", "keys", "list")
+		` +ada +laptop of Ada +20\S+Z +2096-01-30T23:00:00Z +(never|20\S{8}) +write\n`, "", "keys", "list")
 	id := regexp.MustCompile(`(?m)^[0-9a-f]{16}`).FindString(list)
 	s.wantRun(0, "", "", "keys", "revoke", id)
 	testutil.Eventually(t, "the key is refused", func() bool {
@@ -77,6 +77,14 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 	s.wantRun(0, columns, "", "keys", "list")
 	s.wantRun(1, "", "no key has this id.*\n", "keys", "revoke", id)
 	s.wantRun(2, "", "The owner must have.*Usage.*", "keys", "create", "-name", "x")
+	s.wantRun(2, "", "the access is write or read.*", "keys", "create", "-name", "x", "-owner",
+		"ada", "-access", "all")
+	reader := caller{t, p.url, strings.TrimSpace(s.wantRun(0, `tny_\w{49}\n`, "", "keys", "create",
+		"-name", "x", "-owner", "ada", "-access", "read"))}
+	if got := reader.send("POST", "/api/shorten", `{"longUrl":"https://example.com/"}`); got.Status !=
+		403 || reader.must(200, "GET", "/api/me", "")["access"] != "read" {
+		t.Errorf("a key that may only read: %+v", got)
+	}
 	if strings.Contains(p.output.String(), key) {
 		t.Error("the key is in the log")
 	}

@@ -1,16 +1,21 @@
-// The list of links, and the claims of links that this browser made before anybody signed in.
+// The list of links.
 
-import { bare, byId, call, claimable, copy, isName, keepMade, madeHere, most, nameOf, say } from "./common.js";
-import { act, badge, count, el, filled, number, wrong } from "./parts.js";
-import { api, claimsDeclined, declineClaims, domains, handed, keepHanded, look, me, ownerText, session, to, whose } from "./session.js";
+import { bare, byId, copy, isName, nameOf, time } from "./common.js";
+import { badge, count, el, filled, later, number, wrong } from "./parts.js";
+import { api, domains, look, me, ownerText, session, to, whose } from "./session.js";
 
 const filters = byId("filters");
+const list = byId("list-rows");
+const screenful = 50; // rows that a list has before it waits for somebody to go on
 let links = [];
 let cursor = null; // where the list continues; null: it has ended
+let searched = 0; // how many links were looked at for the list
 let loaded = null; // the filters of the list that is shown
+let asOf = null; // when the clicks were counted that the list is ordered by; null: by age
 let turn = 0; // only the response to the last request is shown
+let adding = false; // more rows are on their way
+let stopped = false; // somebody wants no further search
 
-export const known = new Set(); // tags that links have
 const clicked = new Map(); // clicks by link, as last read; null: they could not be read
 
 // hash returns the fragment of the URL of the list with these filters.
@@ -22,7 +27,7 @@ export function leaveList(name) {
   left = { query: loaded, name, y: scrollY };
 }
 
-const rowOf = (address) => byId("list-rows").querySelector(`.what > [href="${address}"]`);
+const rowOf = (address) => list.querySelector(`.what > [href="${address}"]`);
 
 // goBack returns to that place in the list, and returns false if it does not exist any more.
 export function goBack() {
@@ -34,77 +39,136 @@ export function goBack() {
 }
 
 export function showList(_, query) {
-  for (const field of filters.elements) field.value = query.get(field.name) ?? "";
-  if (loaded !== String(query) || links.length <= 50) load(query); // otherwise more links were asked for, and stay
+  for (const field of filters.elements) if (field.name) field.value = query.getAll(field.name).join(", ");
+  offerFilters();
+  if (loaded !== String(query) || links.length <= screenful) load(query); // otherwise more links were asked for, and stay
 }
 
-// current returns the filters that are set.
-const current = () => filled(filters);
+// offerFilters turns filters off that an order by clicks does not have.
+function offerFilters() {
+  for (const name of ["q", "tag", "state"]) filters.elements[name].disabled = filters.elements.order.value !== "";
+}
 
-async function load(query, more = false) {
-  const mine = ++turn;
-  const same = loaded === String(query);
-  wrong("list-problem", null);
-  byId("list-empty").hidden = true;
-  if (!more && !same) byId("list-rows").hidden = byId("list-more").hidden = true;
-  byId("list-wait").hidden = more || same && links.length > 0;
-  if (!byId("list-wait").hidden) byId("list-count").textContent = "Looking…";
-  byId("list-rows").setAttribute("aria-busy", "true");
-  try {
-    let at = more ? cursor : null;
-    let found;
-    // One call reads at most 1,000 links. A filter may match none of them.
-    for (let calls = 0; calls < 5; calls++) {
-      const asked = new URLSearchParams([...query, ...(at ? [["cursor", at]] : [])]);
-      const { body } = await api("GET", `api/links?${asked}`, { has: "items" });
-      if (mine !== turn) return;
-      found = body.items;
-      at = body.nextCursor;
-      if (found.length || !at) break;
-    }
-    links = more ? [...links, ...found] : found;
-    cursor = at;
-    loaded = String(query);
-    found.forEach((link) => link.tags.forEach((tag) => known.add(tag)));
-    byId("known-tags").replaceChildren(...[...known].map((tag) => el("option", { value: tag })));
-    const rows = found.map(row);
-    const held = document.activeElement.closest("#list-rows > li")?.querySelector("a").hash;
-    const y = scrollY;
-    if (more) byId("list-rows").append(...rows);
-    else byId("list-rows").replaceChildren(...rows);
-    show(query);
-    readClicks(found.map(nameOf));
-    if (more) (rows[0]?.querySelector("a") ?? byId("list-title")).focus();
-    else if (held) {
-      (rowOf(held) ?? byId("list-title")).focus({ preventScroll: true });
-      scrollTo(0, y); // Chromium scrolls up as the row with the focus is taken out
-    }
-  } catch (problem) {
-    if (mine !== turn) return;
-    byId("list-count").textContent = "";
-    wrong("list-problem", problem, () => load(query, more));
-  } finally {
-    if (mine === turn) {
-      byId("list-wait").hidden = true;
-      byId("list-rows").removeAttribute("aria-busy");
+// current returns the filters that are set. Commas separate tags.
+function current() {
+  const query = filled(filters);
+  const tags = (query.get("tag") ?? "").split(",").map((tag) => tag.trim()).filter(Boolean);
+  query.delete("tag");
+  for (const tag of tags) query.append("tag", tag);
+  return query;
+}
+
+// byClicks returns the links with the most clicks. The service counts them when it is asked, and may
+// take longer than a call. byClicks waits for it about a minute, as long as this list is wanted.
+async function byClicks(query, wanted) {
+  const asked = new URLSearchParams({ window: query.get("order"), limit: 100 });
+  for (const name of ["owner", "domain"]) if (query.get(name)) asked.set(name, query.get(name));
+  for (let calls = 1; ; calls++) {
+    try {
+      return (await api("GET", `api/stats/top?${asked}`, { has: "items" })).body;
+    } catch (problem) {
+      if (problem.kind !== "computing" || calls === 6 || !wanted()) throw problem;
+      byId("list-count").textContent = "Being computed…";
+      await new Promise((resolve) => setTimeout(resolve, 1000 * problem.after));
+      if (!wanted()) throw problem;
     }
   }
 }
 
+// load shows the list with these filters, or adds rows to it. One call looks at 1,000 links at most,
+// of which a filter may match none, so load asks on until there is a screenful of rows.
+async function load(query, more = false, focuses = false) {
+  const mine = ++turn;
+  const same = loaded === String(query);
+  const wanted = () => mine === turn && !byId("list").hidden;
+  let fresh = !more;
+  let first = null; // of the added rows
+  wrong("list-problem", null);
+  byId("list-empty").hidden = true;
+  if (fresh && !same) list.hidden = true;
+  byId("list-more").hidden = byId("list-stop").hidden = true;
+  byId("list-wait").hidden = more || same && links.length > 0;
+  if (!byId("list-wait").hidden) byId("list-count").textContent = "Looking…";
+  list.setAttribute("aria-busy", "true");
+  adding = more;
+  stopped = false;
+  try {
+    for (let found = 0; ;) {
+      let page;
+      if (query.has("order")) {
+        page = await byClicks(query, wanted);
+      } else {
+        const asked = new URLSearchParams([...query, ["limit", more ? 100 : screenful], ...(fresh ? [] : [["cursor", cursor]])]);
+        page = (await api("GET", `api/links?${asked}`, { has: "items" })).body;
+      }
+      if (mine !== turn) return;
+      const rows = add(page, query, fresh);
+      first ??= rows[0];
+      found += rows.length;
+      fresh = false;
+      if (found >= screenful || !cursor || stopped) break;
+      byId("list-wait").hidden = true;
+      byId("list-stop").hidden = false;
+      byId("list-count").textContent = `${number(links.length)} found, ${number(searched)} searched…`;
+    }
+    show(query);
+    if (focuses) (first?.querySelector("a") ?? byId("list-title")).focus();
+  } catch (problem) {
+    if (mine !== turn) return;
+    byId("list-count").textContent = "";
+    wrong("list-problem", problem, () => load(query, !fresh && same));
+  } finally {
+    if (mine === turn) {
+      adding = false;
+      byId("list-wait").hidden = byId("list-stop").hidden = true;
+      list.removeAttribute("aria-busy");
+      watch();
+    }
+  }
+}
+
+// add adds a page of links to the list, or replaces the list by it if fresh is set. It returns the
+// new rows.
+function add(page, query, fresh) {
+  const rows = page.items.map(row);
+  const held = document.activeElement.closest("#list-rows > li")?.querySelector("a").hash;
+  const y = scrollY;
+  searched = (fresh ? 0 : searched) + (page.searched ?? 0);
+  links = fresh ? page.items : [...links, ...page.items];
+  cursor = page.nextCursor ?? null;
+  loaded = String(query);
+  asOf = page.asOfUtc ?? null;
+  if (fresh) list.replaceChildren(...rows);
+  else list.append(...rows);
+  list.hidden = links.length === 0;
+  if (fresh) list.dispatchEvent(new Event("fresh"));
+  if (!asOf) for (let i = 0; i < page.items.length; i += 100) readClicks(page.items.slice(i, i + 100).map(nameOf));
+  if (fresh && held) {
+    (rowOf(held) ?? byId("list-title")).focus({ preventScroll: true });
+    scrollTo(0, y); // Chromium scrolls up as the row with the focus is taken out
+  }
+  return rows;
+}
+
 function show(query) {
-  byId("list-rows").hidden = links.length === 0;
+  const filtered = searched > links.length ? `, ${number(searched)} searched` : "";
   byId("list-more").hidden = !cursor;
-  byId("list-count").textContent = links.length ? count(links.length, "link") + (cursor ? ", and more" : "") : "";
+  byId("list-more").textContent = stopped ? "Search on" : "More links";
+  byId("list-count").textContent = asOf ? `The ${count(links.length, "link")} with the most clicks, counted ${time(asOf)}. Filters are off in this order.`
+    : links.length || cursor ? `${cursor ? "More than " : ""}${count(links.length, "link")}${filtered}` : "";
   const empty = byId("list-empty");
-  empty.hidden = links.length > 0;
+  empty.hidden = links.length > 0 || stopped && cursor;
   if (links.length) return;
-  if (!String(query) || !me.admin && String(query) === String(new URLSearchParams({ owner: whose }))) {
+  if (asOf) {
+    byId("list-count").textContent = `Counted ${time(asOf)}`;
+    empty.replaceChildren(el("p", { textContent: "Nobody has clicked one of these links in this time." }));
+  } else if (!String(query) || !me.admin && String(query) === String(new URLSearchParams({ owner: whose }))) {
     empty.replaceChildren(el("p", { textContent: whose ? `No links of ${ownerText(whose)} yet.` : me.admin
       ? "No links of your own yet. Name an owner above to see theirs, or search for a short URL to open anybody's."
       : "No links yet. Yours never expire, unless you want them to." }),
       el("a", { className: "button primary", href: to("new"), textContent: "New link" }));
   } else {
-    empty.replaceChildren(el("p", { textContent: cursor ? "None among the newest 5,000 links." : "No link is like that." }),
+    empty.replaceChildren(el("p", { textContent: "No link is like that." }),
       el("a", { className: "button", href: to(), textContent: "Show all links" }));
     const q = bare(query.get("q") ?? "");
     const at = domains.find(({ baseUrl }) => q.startsWith(`${bare(baseUrl)}/`));
@@ -116,22 +180,89 @@ function show(query) {
   }
 }
 
+// The list goes on by itself as its end comes near.
+const near = new IntersectionObserver(([end]) => { if (end.isIntersecting) more(); }, { rootMargin: "600px" });
+function watch() {
+  near.disconnect(); // otherwise it would not tell again that the end is near
+  if (cursor && !stopped && !byId("list-problem").textContent) near.observe(byId("list-more"));
+}
+function more(focuses) {
+  if (!adding && cursor) load(new URLSearchParams(loaded), true, focuses);
+}
+byId("list-more").addEventListener("click", () => more(true));
+byId("list-stop").addEventListener("click", () => { stopped = true; });
+
+const days = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+function day(cell, before, utc, none) {
+  cell.append(el("span", { className: "unseen", textContent: before }), utc ? days.format(new Date(utc)) : none);
+  if (utc) cell.title = `${before}${time(utc)}`;
+}
+
 function row(link) {
   const li = byId("list-row").content.firstElementChild.cloneNode(true);
   const part = (name) => li.querySelector(`[data-part="${name}"]`);
   const name = bare(link.shortUrl);
-  part("open").textContent = name;
+  const [host, alias] = part("open").children;
+  host.textContent = name.slice(0, name.length - link.alias.length);
+  alias.textContent = link.alias;
   part("open").href = `#/link/${nameOf(link)}`;
+  part("pick").ariaLabel = `Select ${name}`;
   part("state").textContent = badge(link);
   part("title").textContent = part("title").title = link.title ?? "";
   part("long").textContent = part("long").title = link.longUrl;
   part("tags").append(...link.tags.map((tag) => el("a", { className: "tag", href: to("", { tag }), ariaLabel: `Links with the tag ${tag}` }, el("bdi", { textContent: tag }))));
-  showClicks(part("clicks"), nameOf(link));
-  part("copy").ariaLabel = `Copy ${name}`;
-  part("copy").addEventListener("click", () => copy(link.shortUrl));
-  if (link.deletedAtUtc) li.className = "gone";
+  showClicks(part("clicks"), link);
+  day(part("made"), "created ", link.createdAtUtc, "–");
+  day(part("ends"), "ends ", link.expiresAtUtc, "never");
+  const barred = !me.admin && (link.locked || link.shared);
+  for (const button of li.querySelectorAll("[data-do]")) {
+    const what = button.dataset.do;
+    if (what === "able") button.lastElementChild.textContent = link.disabled ? "Enable" : "Disable";
+    button.ariaLabel = what === "menu" ? `Actions for ${name}` : `${button.textContent} ${name}`;
+    button.title = what === "menu" ? "" : button.textContent;
+    if (what === "edit") button.href = `#/link/${nameOf(link)}`;
+    else button.hidden = what === "restore" ? !link.deletedAtUtc || link.locked && !me.admin
+      : what !== "menu" && Boolean(link.deletedAtUtc) || ["able", "delete"].includes(what) && barred;
+  }
+  li.classList.toggle("home", domains.length < 2 && nameOf(link) === link.alias); // its domain goes without saying
+  li.classList.toggle("gone", Boolean(link.deletedAtUtc));
   return li;
 }
+
+// openMenu shows the actions of a row where there is no room for them in it.
+function openMenu(li, is) {
+  for (const open of list.querySelectorAll(".open")) if (open !== li || !is) open.classList.remove("open"), open.querySelector('[data-do="menu"]').ariaExpanded = "false";
+  if (!is) return;
+  li.classList.add("open");
+  li.querySelector('[data-do="menu"]').ariaExpanded = "true";
+}
+
+list.addEventListener("click", async ({ target }) => {
+  const button = target.closest("button[data-do]");
+  if (!button) return;
+  const li = button.closest("li");
+  const link = links[[...list.children].indexOf(li)];
+  const what = button.dataset.do;
+  if (what === "menu") return openMenu(li, !li.classList.contains("open"));
+  if (what === "copy") return copy(link.shortUrl);
+  const module = await later(import("./rows.js"), "list-problem");
+  const again = await module?.rowDoes(what, link, button);
+  if (again) rowOf(`#/link/${nameOf(link)}`)?.closest("li").querySelector(`[data-do="${again}"]`).focus();
+});
+document.addEventListener("keydown", (event) => {
+  const open = event.key === "Escape" && list.querySelector(".open");
+  if (!open) return;
+  openMenu(open, false);
+  open.querySelector('[data-do="menu"]').focus();
+});
+document.addEventListener("click", ({ target }) => { if (!target.closest(".open")) openMenu(null, false); });
+
+// Selecting a row loads what can be done to several.
+list.addEventListener("change", async (event) => {
+  if (event.target.dataset.part !== "pick") return;
+  const module = await later(import("./select.js"), "list-problem");
+  module?.pick(event.target, () => links);
+});
 
 // readClicks reads clicks, for which the list does not wait. One call takes a page of the list, unless
 // domains have long names.
@@ -147,14 +278,17 @@ async function readClicks(names) {
   } catch { /* a list without them */ }
   const read = new Map(items.map((item) => [nameOf(item), item.clicks]));
   for (const name of names) clicked.set(name, read.get(name) ?? clicked.get(name) ?? null);
-  for (const [i, link] of links.entries()) showClicks(byId("list-rows").children[i].querySelector(".clicks"), nameOf(link));
+  for (const [i, link] of links.entries()) showClicks(list.children[i].querySelector(".clicks"), link);
 }
 
-function showClicks(where, name) {
-  const clicks = clicked.get(name);
+function showClicks(where, link) {
+  const clicks = link.clicks ?? clicked.get(nameOf(link)); // those that a list is ordered by
   where.textContent = clicks === undefined ? "" : clicks === null ? "–" : count(clicks, "click");
   where.title = clicks === null ? "Clicks cannot be read now" : "";
 }
+
+// reload reads the list that is shown again.
+export const reload = () => load(current());
 
 // changed updates a link in its place in the list. If the link is not there, or null, the list is
 // read again when it is next shown.
@@ -165,13 +299,16 @@ export function changed(link) {
     return;
   }
   links[at] = { ...links[at], ...link };
-  byId("list-rows").children[at].replaceWith(row(links[at]));
+  const [was, is] = [list.children[at], row(links[at])];
+  is.querySelector("[data-part=pick]").checked = was.querySelector("[data-part=pick]").checked;
+  was.replaceWith(is);
 }
 
 let typing;
 function filter() {
   clearTimeout(typing);
   if (byId("list").hidden) return; // somebody has chosen another owner in another view
+  offerFilters();
   const query = current();
   if (hash(query) === (location.hash || "#/")) return;
   history.replaceState(null, "", hash(query)); // so that going back leads to the same filters
@@ -186,7 +323,22 @@ for (const where of [filters, byId("owner-field")]) {
   });
 }
 filters.addEventListener("submit", (event) => { event.preventDefault(); filter(); });
-byId("list-more").addEventListener("click", () => load(current(), true));
+byId("filters-more").addEventListener("click", () => {
+  byId("filters-more").ariaExpanded = String(filters.classList.toggle("all"));
+});
+
+// Fields for tags suggest those of the owner's links.
+let suggested = null; // whose they are
+document.addEventListener("focusin", async ({ target }) => {
+  if (target.getAttribute("list") !== "known-tags" || suggested === whose) return;
+  suggested = whose;
+  try {
+    const { body } = await api("GET", `api/tags${whose && `?owner=${encodeURIComponent(whose)}`}`, { asks: false, has: "items" });
+    byId("known-tags").replaceChildren(...body.items.map(({ tag, links: n }) => el("option", { value: tag, label: `${tag} (${number(n)})` })));
+  } catch {
+    suggested = null; // the next time asks again
+  }
+});
 
 // An admin may name any owner. Fields suggest the owners of keys, and the admin's groups.
 document.addEventListener("focusin", async function suggest({ target }) {
@@ -197,51 +349,3 @@ document.addEventListener("focusin", async function suggest({ target }) {
     byId("known-owners").replaceChildren(...[...new Set([...me.groups, ...body.items.map((key) => key.owner)])].map((owner) => el("option", { value: owner })));
   } catch { /* an owner can still be typed */ }
 });
-
-let offered = []; // links that can be taken over
-
-// offerClaims offers to take over links that this browser made, unless that was declined in this
-// tab. Of links that another domain's page handed over, it leaves out those that the token does not
-// open any more.
-export async function offerClaims() {
-  const others = await Promise.all(handed().map(([name, claimToken]) =>
-    call("GET", `api/links/${name}`, { token: claimToken, has: "shortUrl" }).then(({ body }) => ({ ...body, claimToken }), () => ({}))));
-  const all = offered = claimable([...madeHere(), ...others]).slice(0, most);
-  byId("claims").hidden = all.length === 0 || claimsDeclined();
-  byId("claims-handed").hidden = !claimable(others).length;
-  byId("claims-title").textContent = all.length === 1 ? "This link can be yours" : `These ${number(all.length)} links can be yours`;
-  byId("claims-links").replaceChildren(...all.map((link) => el("li", { dir: "ltr", textContent: `${bare(link.shortUrl)} → ${link.longUrl}` })));
-}
-
-byId("claims-not").addEventListener("click", () => {
-  declineClaims();
-  byId("claims").hidden = true;
-  byId("list-title").focus();
-});
-
-byId("claims-take").addEventListener("click", () => act(byId("claims-take"), "claims-problem", async () => {
-  const keepExpiry = byId("claims-keep").checked;
-  const claims = offered.map(({ alias, domain, claimToken }) => ({ alias, domain, claimToken, keepExpiry }));
-  const { body } = await api("POST", "api/claims", { body: { claims, owner: whose || undefined }, has: "results" });
-  const results = new Map(body.results.map((one) => [nameOf(one), one.result]));
-  // Drop the tokens of links that were taken over, because they are void now, and tokens that are
-  // not valid.
-  keepHanded(handed().filter(([name]) => results.get(name) === "later"));
-  keepMade(madeHere().filter((link) => results.get(nameOf(link)) !== "gone").map((link) => {
-    const result = results.get(nameOf(link));
-    if (result === undefined || result === "later") return link;
-    const { claimToken, ...others } = link;
-    others.own = result !== "invalid";
-    return result === "claimed" && !keepExpiry ? { ...others, expiresAtUtc: null } : others;
-  }));
-  const tally = (result) => [...results.values()].filter((r) => r === result).length;
-  const yours = tally("claimed") + tally("already yours");
-  const parts = [`${count(yours, "link")} ${whose ? `${yours === 1 ? "belongs" : "belong"} to ${ownerText(whose)}` : `${yours === 1 ? "is" : "are"} yours`} now`];
-  if (tally("gone")) parts.push(`${number(tally("gone"))} had ended`);
-  if (tally("invalid")) parts.push(`${number(tally("invalid"))} could not be taken over`);
-  if (tally("later")) parts.push(`${number(tally("later"))} can be tried again later`);
-  say(`${parts.join(", ")}.`);
-  offerClaims();
-  byId("list-title").focus();
-  load(current());
-}));

@@ -1,42 +1,21 @@
 // The page /manage: chooses which view is shown.
 
-import { byId, isName } from "./common.js";
-import { goBack, leaveList, offerClaims, showList } from "./list.js";
-import { el, wrong, zone } from "./parts.js";
-import { called, choosy, domains, follow, groupOf, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
+import { byId, claimable, isName, madeHere } from "./common.js";
+import { goBack, leaveList, showList } from "./list.js";
+import { el, part, prepare, style, wrong } from "./parts.js";
+import { called, choosy, groupOf, handed, look, me, offerEnd, offerSignIn, resume, session, signOut, takeDraft, takeHanded, to } from "./session.js";
 
 // one is the module of a single link, once it was loaded.
 let one = null;
 
-const parts = new Map(); // promises for the parts of the page that were asked for, by address
-
-// part adds a part of the page that it loads on demand, for the modules that need it. A request for
-// a document may parse markup, which the policy of pages forbids to scripts.
-function part(address) {
-  if (!parts.has(address)) {
-    parts.set(address, new Promise((resolve, reject) => {
-      const request = new XMLHttpRequest();
-      request.open("GET", new URL(address, import.meta.url));
-      request.responseType = "document";
-      request.onloadend = () => {
-        if (request.status !== 200 || !request.response) return reject(new Error(address));
-        const main = byId("manage");
-        main.append(...request.response.body.children);
-        prepare(main);
-        resolve();
-      };
-      request.send();
-    }).catch((error) => {
-      parts.delete(address); // the next call asks again
-      throw error;
-    }));
-  }
-  return parts.get(address);
-}
-
-const loadOne = () => part("./link.html").then(async () => (one ??= await import("./link.js")));
-const loadTop = () => part("./link.html").then(() => import("./stats.js"));
+const loadOne = () => Promise.all([part("./link.html"), style("./link.css")]).then(async () => (one ??= await import("./link.js")));
 const loadSeldom = () => part("./seldom.html").then(() => import("./seldom.js"));
+
+// offerClaims loads the claims if there may be links to take over.
+async function offerClaims() {
+  if (!claimable(madeHere()).length && !handed().length) return;
+  await part("./claims.html").then(() => import("./claims.js")).then((module) => module.offerClaims(), () => {}); // they stay for the next time
+}
 
 // views has the view of each address #/name/of, by name. Parts and modules are loaded on demand. Owned
 // views are about one owner, whom the address names unless that is the person who is signed in.
@@ -45,7 +24,6 @@ const views = {
   new: { section: "link", title: "New link", load: loadOne, show: "showNew", focus: "longUrl", owned: true },
   link: { section: "link", title: "Link", load: loadOne, show: "showLink" },
   clicks: { section: "link", title: "All clicks", load: loadOne, show: "showAll", owned: true },
-  top: { section: "top", title: "Top links", load: loadTop, show: "showTop", owned: true },
   keys: { section: "keys", title: "API keys", load: loadSeldom, show: "showKeys", owned: true },
   blocked: { section: "blocked", title: "Blocked hosts", load: loadSeldom, show: "showBlocked", admin: true },
   cleanup: { section: "cleanup", title: "Clean-up", load: loadSeldom, show: "showCleanup", admin: true },
@@ -64,6 +42,7 @@ async function route({ first = false, stays = false } = {}) {
   const mine = ++turn;
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const asked = new URLSearchParams(query);
+  if (path === "top") return location.replace(to("", { order: "24h" })); // it was a view of its own
   const [name, of = ""] = path.split("/");
   let at = Object.hasOwn(views, name) && views[name];
   if (!at || at.admin && !me.admin || (name === "link") !== isName.test(of)) at = views[""];
@@ -72,7 +51,7 @@ async function route({ first = false, stays = false } = {}) {
   view(byId(at.section) ? at.section : "waiting");
   byId("owner-field").hidden = !at.owned || !choosy() || me.admin && name === "keys"; // admins see all keys
   if (at.owned && choosy()) look(asked.get("owner") ?? "");
-  byId("owner").placeholder = name === "top" ? "everybody" : "you";
+  byId("owner").placeholder = asked.has("order") ? "everybody" : "you";
   document.title = `${name === "link" ? of : at.title} – tiney`;
   const tabs = [...byId("tabs").children];
   const tab = tabs.find((a) => at === views[name] && a.hash.split("?")[0] === `#/${name}`) ?? tabs[0];
@@ -95,19 +74,6 @@ async function route({ first = false, stays = false } = {}) {
   if (stays || at.section === "list" && goBack()) return;
   if (!first || at.focus) byId(at.focus ?? `${at.section}-title`).focus();
   if (!first) scrollTo(0, 0);
-}
-
-// prepare fits elements to who is signed in. Elements for several domains get the domains once.
-function prepare(element) {
-  for (const name of element.querySelectorAll(".zone")) name.textContent = zone;
-  for (const one of element.querySelectorAll(".admins")) one.hidden = !me.admin;
-  for (const p of element.querySelectorAll(".of")) p.hidden = !choosy();
-  for (const field of element.querySelectorAll(".several[hidden]")) {
-    if (domains.length < 2) break;
-    field.hidden = false;
-    field.querySelector("select").append(...domains.map(({ domain }) => el("option", { textContent: domain })));
-  }
-  follow();
 }
 
 // enter shows the page to somebody who has signed in.

@@ -32,14 +32,15 @@ func PolicyWith(origins ...string) string {
 		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
 }
 
-//go:embed *.css *.js link.html seldom.html
+//go:embed *.css *.js claims.html link.html qr.html seldom.html select.html
 var files embed.FS
 
 // assetNames are the files that pages load. Those in HTML are parts of /manage for views that are not
 // the first one.
 var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
 	"session.js", "parts.js", "list.js", "stats.js", "link.js", "history.js", "seldom.js", "manage.js",
-	"link.html", "seldom.html"}
+	"rows.js", "qr.js", "select.js", "claims.js", "link.css", "link.html", "qr.html", "seldom.html",
+	"select.html", "claims.html"}
 
 // Asset is a file that pages load.
 type Asset struct {

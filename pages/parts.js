@@ -1,7 +1,7 @@
 // Small parts of /manage.
 
 import { busy, byId, isBusy, time } from "./common.js";
-import { ownerText } from "./session.js";
+import { choosy, domains, follow, me, ownerText } from "./session.js";
 
 // el returns a new element with properties and children. It skips children that are null.
 export function el(tag, properties, ...children) {
@@ -89,6 +89,52 @@ export function clear(form) {
     if (field.removeAttribute("aria-invalid"), byId(`${field.id}-error`)) byId(`${field.id}-error`).textContent = "";
   }
 }
+
+// prepare fits elements to who is signed in. Elements for several domains get the domains once.
+export function prepare(element) {
+  for (const name of element.querySelectorAll(".zone")) name.textContent = zone;
+  for (const one of element.querySelectorAll(".admins")) one.hidden = !me.admin;
+  for (const p of element.querySelectorAll(".of")) p.hidden = !choosy();
+  for (const field of element.querySelectorAll(".several[hidden]")) {
+    if (domains.length < 2) break;
+    field.hidden = false;
+    field.querySelector("select").append(...domains.map(({ domain }) => el("option", { textContent: domain })));
+  }
+  follow();
+}
+
+const parts = new Map(); // promises for the parts of the page that were asked for, by address
+
+// part adds a part of the page that it loads on demand, for the modules that need it. A request for
+// a document may parse markup, which the policy of pages forbids to scripts.
+export function part(address) {
+  if (!parts.has(address)) {
+    parts.set(address, new Promise((resolve, reject) => {
+      const request = new XMLHttpRequest();
+      request.open("GET", new URL(address, import.meta.url));
+      request.responseType = "document";
+      request.onloadend = () => {
+        if (request.status !== 200 || !request.response) return reject(new Error(address));
+        const main = byId("manage");
+        main.append(...request.response.body.children);
+        prepare(main);
+        resolve();
+      };
+      request.send();
+    }).catch((error) => {
+      parts.delete(address); // the next call asks again
+      throw error;
+    }));
+  }
+  return parts.get(address);
+}
+
+// style adds a style sheet, and waits until it is there.
+export const style = (href) => new Promise((resolve) => {
+  const link = el("link", { rel: "stylesheet", href: new URL(href, import.meta.url).href, onload: resolve, onerror: resolve });
+  if ([...document.head.children].some((one) => one.href === link.href)) resolve();
+  else document.head.append(link);
+});
 
 // shares returns list items with a name, a number and a bar each.
 export function shares(items) {

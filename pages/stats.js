@@ -1,7 +1,7 @@
-// The statistics of a link or of all links, and the links with the most clicks.
+// The statistics of a link or of all links.
 
-import { bare, byId, nameOf, say, time } from "./common.js";
-import { act, count, el, figures, filled, number, shares, wrong, zone } from "./parts.js";
+import { byId, nameOf, say, time } from "./common.js";
+import { act, count, el, figures, number, shares, wrong, zone } from "./parts.js";
 import { api, whose } from "./session.js";
 
 let link = null; // the link whose statistics are shown; without an alias: all links
@@ -118,44 +118,3 @@ function table({ series, interval }, at) {
   return el("details", { open, ontoggle: (event) => { open = event.target.open; } }, el("summary", { textContent: `As a table: ${count(series.length, interval)}` }),
     el("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Clicks as a table" }, el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
 }
-
-// top returns the links with the most clicks. The service counts them when it is asked, and may
-// take longer than a call. top waits for it about a minute, as long as current returns true.
-async function top(current) {
-  for (let calls = 1; ; calls++) {
-    try {
-      return (await api("GET", `api/stats/top?limit=20&${filled(byId("top-filters"))}${ofOwner()}`, { has: "items" })).body;
-    } catch (problem) {
-      if (problem.kind !== "computing" || calls === 6 || !current()) throw problem;
-      byId("top-as-of").textContent = "Being computed…";
-      await new Promise((resolve) => setTimeout(resolve, 1000 * problem.after));
-      if (!current()) throw problem;
-    }
-  }
-}
-
-// showTop shows the links with the most clicks.
-export async function showTop() {
-  const mine = ++turn;
-  wrong("top-problem", null);
-  byId("top-empty").hidden = true;
-  byId("top-wait").hidden = false;
-  byId("top-as-of").textContent = "";
-  try {
-    const body = await top(() => mine === turn && !byId("top").hidden);
-    if (mine !== turn) return;
-    byId("top-as-of").textContent = `Counted ${time(body.asOfUtc)}`;
-    byId("top-rows").replaceChildren(...shares(body.items.map((item) => ({ ...item, name: el("span", {},
-      el("a", { href: `#/link/${nameOf(item)}`, textContent: bare(item.shortUrl) }), el("span", { className: "long", dir: "ltr", textContent: item.longUrl })) }))));
-    byId("top-empty").hidden = body.items.length > 0;
-  } catch (problem) {
-    if (mine !== turn) return;
-    byId("top-as-of").textContent = "";
-    byId("top-rows").replaceChildren();
-    wrong("top-problem", problem, showTop);
-  } finally {
-    if (mine === turn) byId("top-wait").hidden = true;
-  }
-}
-
-byId("top-filters").addEventListener("change", showTop);

@@ -182,7 +182,13 @@ func find(selector string) string { return "document.querySelector(" + quote(sel
 // Width changes the size of the window. A narrow one is a phone's.
 func (p *Page) Width(pixels int64) {
 	p.t.Helper()
-	p.do(chromedp.EmulateViewport(pixels, 800))
+	p.Size(pixels, 800)
+}
+
+// Size sets the size of the window, in pixels.
+func (p *Page) Size(width, height int64) {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(width, height))
 }
 
 // Dark sets whether the person prefers dark pages.

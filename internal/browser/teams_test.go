@@ -82,7 +82,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	ada.wantFocus("owner")
 	ada.Await("#claims", "Owner: the group ops & co")
 	names := strings.Join(ada.tour("an empty list of a group"), ", ")
-	const order = "Links, Top links, All clicks, API keys, owner, New link, claims-keep"
+	const order = "Links, All clicks, API keys, owner, New link, claims-keep"
 	if !strings.Contains(names, order) {
 		t.Errorf("the order is %s", names)
 	}
@@ -173,10 +173,10 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	if got := Eval[string](ada, "location.hash"); got != "#/clicks" {
 		t.Errorf("her own clicks are at %s", got)
 	}
-	ada.GoTo("#/top", "#top-empty", "Nobody has clicked one of these links")
+	ada.GoTo("#/?order=24h", "#list-empty", "Nobody has clicked one of these links")
 	ada.choose("#owner", ops)
-	ada.Await("#top-rows", "/handbook")
-	ada.Click("#top-rows a")
+	ada.Await("#list-rows", "/handbook")
+	ada.Click("#list-rows .what > a")
 	ada.Await("#link-title", "The handbook")
 
 	// The address of a link names no owner. Its page leads to the links of the link's group.
@@ -236,10 +236,11 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	if l := s.read(t, "bobs"); l.Owner != "bob" || l.LongURL != "https://example.com/bobs" {
 		t.Errorf("the admin made %+v", l)
 	}
-	admin.Click(`#tabs [href^="#/top"]`)
-	admin.Await("#top-empty", "Nobody has clicked")
-	admin.choose("#owner", "")
-	admin.Await("#top-rows", "/handbook") // of everybody
+	admin.Click(`#tabs [href^="#/?"]`)
+	admin.choose("#order", "24h")
+	admin.Await("#list-empty", "Nobody has clicked")
+	admin.Fill("#owner", "")
+	admin.Await("#list-rows", "/handbook") // of everybody
 	admin.Click(`#tabs [href="#/keys"]`)
 	admin.Await("#keys-rows", ops+" · ")
 	admin.Fill("#key-owner", ops)

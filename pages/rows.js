@@ -1,0 +1,28 @@
+// What the buttons in a row of the list do.
+
+import { nameOf, say } from "./common.js";
+import { act } from "./parts.js";
+import { changed } from "./list.js";
+import { api } from "./session.js";
+
+// rowDoes does what a button is for. It returns the button of the row to go on with, or "".
+export async function rowDoes(what, link, button) {
+  const path = `api/links/${nameOf(link)}`;
+  if (what === "qr") {
+    const { showQR } = await import("./qr.js");
+    await showQR(link, button);
+    return "";
+  }
+  const done = await act(button, "list-problem", async () => {
+    if (what === "delete") {
+      await api("DELETE", path);
+      changed({ ...link, deletedAtUtc: new Date().toISOString() });
+      return say("Deleted. It can be restored for some days.");
+    }
+    const { body } = what === "restore" ? await api("POST", `${path}/restore`, { has: "shortUrl" })
+      : await api("PATCH", path, { body: { disabled: !link.disabled }, has: "shortUrl" });
+    changed(body);
+    say(what === "restore" ? "It is back" : body.disabled ? "Disabled: it answers 410 until you enable it" : "Enabled: it redirects again");
+  });
+  return done ? { delete: "restore", restore: "delete", able: "able" }[what] : "";
+}

@@ -1,0 +1,202 @@
+// What can be done to several links of the list at once.
+
+import { bare, byId, nameOf, say } from "./common.js";
+import { changed } from "./list.js";
+import { count, el, fromField, part } from "./parts.js";
+import { api } from "./session.js";
+
+const most = 100; // links at once
+const atOnce = 4; // calls
+const tries = 5; // of a call that is to be repeated later
+
+let linksOf = () => []; // the links of the list
+let last = null; // the index of the row that was picked last
+let undoes = []; // what takes back what was done last, as pairs of a link and a function
+let running = false;
+let stopped = false;
+
+const list = byId("list-rows");
+const boxes = () => [...list.querySelectorAll("[data-part=pick]")];
+const ready = part("./select.html").then(() => {
+  byId("list-problem").after(byId("picked"));
+  byId("picked-what").addEventListener("change", offer);
+  byId("picked-none").addEventListener("click", () => { boxes().forEach((box) => { box.checked = false; }); show(); byId("list-title").focus(); });
+  byId("picked-all").addEventListener("click", () => { boxes().forEach((box, i) => { box.checked = i < most; }); show(); });
+  byId("picked-stop").addEventListener("click", () => { stopped = true; });
+  byId("picked-undo").addEventListener("click", undo);
+  byId("picked").addEventListener("submit", (event) => { event.preventDefault(); if (!running) go(); });
+  list.addEventListener("fresh", show);
+  offer();
+});
+
+// pick is called when a box was checked or unchecked. With the Shift key, all boxes from the one
+// before to this one follow.
+export async function pick(box, links) {
+  linksOf = links;
+  await ready;
+  const all = boxes();
+  const at = all.indexOf(box);
+  if (shift && last !== null && all[last]) {
+    for (const other of all.slice(Math.min(at, last), Math.max(at, last) + 1)) other.checked = box.checked;
+  }
+  last = at;
+  for (const extra of all.filter((one) => one.checked && one !== box).slice(most - 1)) extra.checked = false;
+  show();
+}
+
+let shift = false;
+document.addEventListener("keydown", (event) => { shift = event.shiftKey; });
+document.addEventListener("keyup", (event) => { shift = event.shiftKey; });
+list.addEventListener("pointerdown", (event) => { shift = event.shiftKey; });
+
+const picked = () => linksOf().filter((_, i) => boxes()[i]?.checked);
+
+function show() {
+  const n = picked().length;
+  byId("picked").hidden = n === 0 && !running && undoes.length === 0 && !byId("picked-failed").children.length;
+  byId("picked-count").textContent = n ? `${count(n, "link")} selected${n === most ? ", the most at once" : ""}` : "Nothing is selected";
+  byId("picked-undo").hidden = undoes.length === 0 || running;
+  byId("picked-stop").hidden = !running;
+  byId("picked-go").hidden = running;
+}
+
+function offer() {
+  const what = byId("picked-what").value;
+  byId("picked-tags").hidden = what !== "tag" && what !== "untag";
+  byId("picked-end").hidden = what !== "end";
+  byId("picked-wrong").textContent = "";
+}
+
+// work calls each function, and waits where the service says so. It returns the failures, as pairs of
+// a link and a problem. After a stop, the rest is not called, and fails with no problem.
+async function work(jobs) {
+  const failed = [];
+  const queue = [...jobs];
+  const progress = Object.assign(byId("picked-progress"), { max: jobs.length, value: 0, hidden: false });
+  running = true;
+  stopped = false;
+  byId("picked-failed").replaceChildren();
+  show();
+  await Promise.all(Array.from({ length: atOnce }, async () => {
+    for (let job = queue.shift(); job; job = queue.shift()) {
+      const [link, does] = job;
+      for (let n = 1; ; n++) {
+        if (stopped) {
+          failed.push([link, null]);
+          break;
+        }
+        try {
+          await does();
+          break;
+        } catch (problem) {
+          if (!("status" in problem)) throw problem; // a bug in these scripts
+          if (![429, 503].includes(problem.status) && problem.kind !== "precondition" || n === tries) {
+            failed.push([link, problem]);
+            break;
+          }
+          await wait(problem.after);
+        }
+      }
+      progress.value++;
+    }
+  }));
+  running = false;
+  progress.hidden = true;
+  byId("picked-says").textContent = "";
+  byId("picked-failed").replaceChildren(...failed.map(([link, problem]) => el("li", { textContent: `${bare(link.shortUrl)}: ${problem ? problem.message : "not done, since you stopped"}` })));
+  return failed;
+}
+
+async function wait(seconds) {
+  for (let left = Math.max(1, seconds); left > 0 && !stopped; left--) {
+    byId("picked-says").textContent = `The service asks to wait. It goes on in ${count(left, "second")}.`;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+  byId("picked-says").textContent = "";
+}
+
+const pathOf = (link) => `api/links/${nameOf(link)}`;
+const patch = (link, body, etag) => api("PATCH", pathOf(link), { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
+
+const same = (a, b) => a.toLowerCase() === b.toLowerCase();
+const changes = {
+  tag: (link, { tags }) => ({ tags: [...link.tags, ...tags.filter((tag) => !link.tags.some((has) => same(has, tag)))] }),
+  untag: (link, { tags }) => ({ tags: link.tags.filter((tag) => !tags.some((one) => same(one, tag))) }),
+  end: (_, { end }) => ({ expiresAtUtc: end }),
+  disable: () => ({ disabled: true }),
+  enable: () => ({ disabled: false }),
+};
+
+// change changes a link as it is now, and notes how to take that back.
+async function change(link, what, given) {
+  const { headers, body } = await api("GET", pathOf(link), { has: "shortUrl" });
+  if (what === "delete") {
+    if (body.deletedAtUtc) return;
+    await api("DELETE", pathOf(link), { headers: { "If-Match": headers.get("ETag") } });
+    changed({ ...body, deletedAtUtc: new Date().toISOString() });
+    undoes.push([link, async () => changed((await api("POST", `${pathOf(link)}/restore`, { has: "shortUrl" })).body)]);
+    return;
+  }
+  const becomes = changes[what](body, given);
+  const [name] = Object.keys(becomes);
+  if (JSON.stringify(becomes[name]) === JSON.stringify(body[name])) return;
+  const done = await patch(link, becomes, headers.get("ETag"));
+  changed(done.body);
+  undoes.push([link, async () => changed((await patch(link, { [name]: body[name] }, done.headers.get("ETag"))).body)]);
+}
+
+const did = { tag: "tagged", untag: "without these tags", end: "with a new end", disable: "disabled", enable: "enabled", delete: "deleted" };
+
+async function go() {
+  const what = byId("picked-what").value;
+  const chosen = picked();
+  const tags = byId("picked-tags").value.split(",").map((tag) => tag.trim()).filter(Boolean);
+  const wrong = (text, field) => {
+    byId("picked-wrong").textContent = text;
+    byId(field).focus();
+  };
+  byId("picked-wrong").textContent = "";
+  if (!chosen.length) return wrong("Select links first.", "picked-all");
+  if (what === "csv" || what === "ndjson") return save(chosen, what);
+  if (!tags.length && what.endsWith("tag")) return wrong("Type one or more tags, with commas between them.", "picked-tags");
+  if (what === "end" && byId("picked-end").validity.badInput) return wrong("Complete the date and the time, or clear it for never.", "picked-end");
+  undoes = [];
+  const failed = await work(chosen.map((link) => [link, () => change(link, what, { tags, end: fromField(byId("picked-end").value) })]));
+  finish(failed, chosen.length, did[what]);
+}
+
+async function undo() {
+  const jobs = undoes;
+  undoes = [];
+  const failed = await work(jobs);
+  finish(failed, jobs.length, "as before");
+  byId("list-title").focus();
+}
+
+// finish says what was done. What failed stays selected.
+function finish(failed, all, what) {
+  const names = new Set(failed.map(([link]) => nameOf(link)));
+  linksOf().forEach((link, i) => { boxes()[i].checked = names.has(nameOf(link)); });
+  show();
+  say(`${count(all - failed.length, "link")} ${what}${failed.length ? `, ${count(failed.length, "link")} not` : ""}`);
+  (undoes.length ? byId("picked-undo") : byId("picked-what")).focus();
+}
+
+const columns = ["alias", "shortUrl", "longUrl", "createdAtUtc", "expiresAtUtc", "statusCode", "disabled", "title", "tags", "owner"];
+
+// cell quotes a value. Spreadsheets take a text that begins with one of these signs for a formula,
+// and imports take off the apostrophe that says it is none.
+function cell(value) {
+  let text = Array.isArray(value) ? value.map((tag) => (/[,"]/.test(tag) ? `"${tag.replaceAll('"', '""')}"` : tag)).join(",") : String(value ?? "");
+  if (/^['=+\-@\t\r]/.test(text)) text = `'${text}`;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function save(chosen, format) {
+  const text = format === "csv" ? [columns.join(","), ...chosen.map((link) => columns.map((name) => cell(link[name])).join(","))].join("\n")
+    : chosen.map((link) => JSON.stringify(link)).join("\n");
+  const url = URL.createObjectURL(new Blob([`${text}\n`], { type: format === "csv" ? "text/csv" : "application/x-ndjson" }));
+  el("a", { href: url, download: `links.${format}` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  say(`${count(chosen.length, "link")} saved as a file`);
+}

@@ -33,8 +33,10 @@ type Settings struct {
 	// HostAddress is the address at which the Functions host reaches this process, such as
 	// "127.0.0.1:49152". It is "" without a host; then the timer triggers have no endpoint.
 	HostAddress string
-	LocalOnly   bool // requests to any name but this machine's get a 403
-	Memory      bool // everything is kept in the memory of this process
+	LocalOnly   bool   // requests to any name but this machine's get a 403
+	SiteName    string // what pages call the service
+	SiteNotice  string // what stands on every page; "": nothing
+	Memory      bool   // everything is kept in the memory of this process
 
 	Rules      link.Rules
 	OwnersOnly bool // only owners may shorten
@@ -123,7 +125,8 @@ func New(c Config) (http.Handler, error) {
 		site: pages.Site{Base: c.Rules.Base.String(), Default: string(c.Rules.DomainName("")),
 			Schemes: strings.Join(c.Rules.ExtraSchemes, " "), OwnersOnly: c.OwnersOnly,
 			DefaultTTL: min(c.Rules.DefaultTTL, c.Rules.MaxTTL), MaxTTL: c.Rules.MaxTTL,
-			Keep: c.DeletedKeep, Memory: c.Memory},
+			Keep: c.DeletedKeep, Memory: c.Memory, Name: c.SiteName, Notice: c.SiteNotice,
+			Elsewhere: c.HomeURL != ""},
 		document: newDocument(c.Rules.Base, c.Version),
 		limits: &limits{
 			Limits: access.NewLimits(c.Rates, c.Now), addresses: c.Addresses, log: c.Log},

@@ -87,6 +87,7 @@ func newRig(t testing.TB, change ...func(*functions.Config)) *rig {
 			DeletedKeep: linkstest.DeletedKeep,
 			Addresses:   access.Addresses{Header: "X-Forwarded-For", Hops: 1},
 			CountClicks: clicks.ModeFull, CountsKept: 400, PublicStats: true, MCP: true,
+			SiteName: "tiney",
 		},
 		Stores: functions.Stores{
 			Links: r.fake, Keys: r.keys, Blocked: r.fake.Blocked, Blocklist: r.fake.Blocked,

@@ -24,6 +24,11 @@ func (s *service) manage(ctx context.Context, w http.ResponseWriter, r *http.Req
 		writePage(w, http.StatusOK, page, by.Origins...)
 		return nil
 	}
+	if r.URL.Path == prefix+"manifest.webmanifest" {
+		setHeaders(w, "application/manifest+json")
+		_, _ = w.Write(s.siteOf(s.domainOf(r)).Manifest())
+		return nil
+	}
 	a, current, ok := pages.Find(r.URL.Path[len(prefix):])
 	if !ok {
 		return notFoundProblem

@@ -32,6 +32,7 @@ func wantPage(t *testing.T, w *httptest.ResponseRecorder, origins ...string) {
 		"Content-Length":             strconv.Itoa(w.Body.Len()),
 		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; " +
 			"img-src 'self' data:; connect-src 'self'" + strings.Join(origins, "") +
+			"; manifest-src 'self'" +
 			"; form-action 'self'; " +
 			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
 			"trusted-types 'none'",
@@ -54,7 +55,7 @@ func TestHome(t *testing.T) {
 	if w.Code != 200 || !strings.Contains(w.Body.String(), "https://tiney.to/api/shorten") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	file := regexp.MustCompile(`="\./(manage/[\w.]+)"`)
+	file := regexp.MustCompile(`="\./(manage/[\w.]+(?:css|js))"`)
 	for _, m := range file.FindAllStringSubmatch(w.Body.String(), -1) {
 		upper := "/MANAGE" + strings.TrimPrefix(m[1], "manage")
 		for _, target := range []string{"/" + m[1], upper} {

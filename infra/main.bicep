@@ -236,6 +236,15 @@ param domainHeader string = ''
 @description('PUBLIC_STATS: whether anyone may ask for the statistics of the whole service, and not only an admin.')
 param publicStats bool = true
 
+@description('SITE_NAME: what pages call the service.')
+@minLength(1)
+@maxLength(50)
+param siteName string = 'tiney'
+
+@description('SITE_NOTICE: what stands on every page, such as: Privacy: https://example.com/privacy.')
+@maxLength(200)
+param siteNotice string = ''
+
 @description('MCP: whether assistants may call /api/mcp with an API key, on or off.')
 @allowed([
   'on'
@@ -545,6 +554,8 @@ var unsafeSchemes = concat(
   split('chrome resource ms-msdt search-ms ms-officecmd ms-appinstaller', ' ')
 )
 
+var lines = split(join([siteName, siteNotice], ' '), ['\n', '\r', '\t'])
+
 var isKeyOfDevelopment = adminKey == 'not-secret-and-for-development-only'
 var tablesBeginWith = map(tables, table => first(table))
 var hasOddHyphens = contains(join(['', lockContainerName, ''], '-'), '--')
@@ -611,6 +622,7 @@ var refused = concat(
   !empty(oddInHeader) ? ['clientAddressHeader is the name of a header'] : [],
   toLower(clientAddressHeader) == 'forwarded' ? ['clientAddressHeader is not Forwarded'] : [],
   !empty(oddInDomainHeader) ? ['domainHeader is the name of a header'] : [],
+  length(lines) > 1 ? ['siteName and siteNotice are one line each, without tabs'] : [],
   privateNetwork && plan != 'FC1' ? ['privateNetwork is for FC1'] : [],
   zoneRedundant && isInOneZone ? ['zoneRedundant is for FC1, P0v3 and P1v3'] : [],
   !empty(image) && takesNoImage ? ['image is for B1, P0v3 and P1v3'] : [],
@@ -711,6 +723,8 @@ var settings = {
   CLIENT_ADDRESS_HOPS: string(clientAddressHops)
   PUBLIC_STATS: string(publicStats)
   MCP: mcp
+  SITE_NAME: siteName
+  SITE_NOTICE: siteNotice
   RATE_SHORTEN_PER_MINUTE: string(rateShortenPerMinute)
   RATE_UNKNOWN_PER_MINUTE: string(rateUnknownPerMinute)
   RATE_API_PER_MINUTE: string(rateApiPerMinute)

@@ -30,16 +30,16 @@ const signedOut = { title: "You are signed out",
   detail: "Your session has ended, or your key is not valid any more. Sign in again." };
 
 // call sends a request to the API, and returns the status, the headers and the body of its
-// response. read parses the body, which must have the member that has names. The only error is a
-// Problem.
+// response. read parses the body, which must have the member that has names. raw is a body that is
+// no JSON. The only error is a Problem.
 export async function call(method, path,
-  { body, token, headers = {}, seconds = 20, read = JSON.parse, has } = {}) {
+  { body, raw, token, headers = {}, seconds = 20, read = JSON.parse, has } = {}) {
   if (token) headers = { ...headers, Authorization: `Bearer ${token}` };
   if (body !== undefined) headers = { "Content-Type": "application/json", ...headers };
   let response, text;
   try {
     response = await fetch(new URL(path, root), {
-      method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+      method, headers, body: body === undefined ? raw : JSON.stringify(body),
       credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(seconds * 1000),
     });
     text = await response.text();

@@ -208,6 +208,13 @@ if (credential()) { // links of people who are signed in end only if they ask fo
   byId("account").textContent = "Your links";
   byId("url").focus();
 }
+// What comes from elsewhere loads when it is asked for.
+const drag = () => import("./drag.js");
+if (/[?#&](longUrl|url|text)=/.test(location.href)) drag().then(({ given }) => {
+  byId("url").value ||= given(location).longUrl;
+  history.replaceState(null, "", location.pathname);
+});
+byId("drag").addEventListener("toggle", () => drag().then(({ offer }) => offer(new URL("#longUrl=", document.baseURI).href)), { once: true });
 byId("history").hidden = form.hidden;
 offer();
 list();

@@ -101,9 +101,12 @@ export function showNew(_, query) {
   hide("link-card", "stats", "link-wait", "give", "past");
   byId("link-title").textContent = "New link";
   byId("save").textContent = "Make the link";
+  byId("drag").hidden = false;
   byId("form-title").hidden = true;
   openForm();
-  const { alias, domain } = Object.fromEntries(query);
+  const { alias, domain, longUrl, title } = Object.fromEntries(query);
+  if (longUrl) fill({ ...entered(), longUrl });
+  if (title) fill({ ...entered(), title });
   history.replaceState(null, "", to("new")); // or else going back would fill it in again
   if (alias) fill({ ...entered(), alias, domain: blank.domain });
   if (domain && domains.some((one) => one.domain === domain)) fill({ ...entered(), domain });
@@ -127,7 +130,7 @@ function openForm() {
 export async function showLink(name) {
   shown = name;
   link = null;
-  hide("link-card", "stats", "form", "give", "past");
+  hide("link-card", "stats", "form", "give", "past", "drag");
   byId("give").open = byId("past").open = false;
   byId("give-form").reset();
   clear(byId("give-form"));
@@ -159,7 +162,7 @@ export async function showLink(name) {
 // showAll shows the statistics of all links together.
 export async function showAll() {
   shown = "*";
-  hide("link-card", "form", "link-wait", "give", "past");
+  hide("link-card", "form", "link-wait", "give", "past", "drag");
   byId("link-title").textContent = "All links";
   wrong("link-problem", null);
   byId("stats").hidden = false;
@@ -283,6 +286,8 @@ byId("give-go").addEventListener("click", () => act(byId("give-go"), "give-probl
   byId("give").querySelector("summary").focus();
   say(`Given to ${ownerText(owner)}`);
 }));
+
+byId("drag").addEventListener("toggle", () => import("./drag.js").then(({ offer }) => offer(new URL("#/new?longUrl=", location.href).href, true), () => {}), { once: true });
 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
 

@@ -181,7 +181,7 @@ function show(query) {
 }
 
 // The list goes on by itself as its end comes near.
-const near = new IntersectionObserver(([end]) => { if (end.isIntersecting) more(); }, { rootMargin: "600px" });
+const near = new IntersectionObserver((ends) => { if (ends.at(-1).isIntersecting) more(); }, { rootMargin: "600px" });
 function watch() {
   near.disconnect(); // otherwise it would not tell again that the end is near
   if (cursor && !stopped && !byId("list-problem").textContent) near.observe(byId("list-more"));

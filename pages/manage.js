@@ -9,6 +9,7 @@ import { called, choosy, groupOf, handed, look, me, offerEnd, offerSignIn, resum
 let one = null;
 
 const loadOne = () => Promise.all([part("./link.html"), style("./link.css")]).then(async () => (one ??= await import("./link.js")));
+const loadMove = () => Promise.all([part("./transfer.html"), style("./link.css")]).then(() => import("./transfer.js"));
 const loadSeldom = () => part("./seldom.html").then(() => import("./seldom.js"));
 
 // offerClaims loads the claims if there may be links to take over.
@@ -25,6 +26,7 @@ const views = {
   link: { section: "link", title: "Link", load: loadOne, show: "showLink" },
   clicks: { section: "link", title: "All clicks", load: loadOne, show: "showAll", owned: true },
   keys: { section: "keys", title: "API keys", load: loadSeldom, show: "showKeys", owned: true },
+  move: { section: "move", title: "Import and export", load: loadMove, show: "showMove", owned: true },
   blocked: { section: "blocked", title: "Blocked hosts", load: loadSeldom, show: "showBlocked", admin: true },
   cleanup: { section: "cleanup", title: "Clean-up", load: loadSeldom, show: "showCleanup", admin: true },
 };
@@ -52,7 +54,7 @@ async function route({ first = false, stays = false } = {}) {
   byId("owner-field").hidden = !at.owned || !choosy() || me.admin && name === "keys"; // admins see all keys
   if (at.owned && choosy()) look(asked.get("owner") ?? "");
   byId("owner").placeholder = asked.has("order") ? "everybody" : "you";
-  document.title = `${name === "link" ? of : at.title} – tiney`;
+  document.title = `${name === "link" ? of : at.title} – ${byId("manage").dataset.name}`;
   const tabs = [...byId("tabs").children];
   const tab = tabs.find((a) => at === views[name] && a.hash.split("?")[0] === `#/${name}`) ?? tabs[0];
   for (const a of tabs) a.removeAttribute("aria-current");
@@ -96,6 +98,10 @@ async function start() {
   const left = history.state ?? {};
   history.replaceState(null, "", location.href);
   takeHanded();
+  if (/[?&](longUrl|url|text)=/.test(location.search)) { // shared by an app
+    const { given } = await import("./drag.js");
+    history.replaceState(null, "", `${location.pathname}#/new?${new URLSearchParams(given({ search: location.search, hash: "" }))}`);
+  }
   try {
     if (await resume()) {
       enter();
@@ -117,7 +123,7 @@ async function start() {
 }
 
 function askIn(says) {
-  document.title = "Sign in – tiney";
+  document.title = `Sign in – ${byId("manage").dataset.name}`;
   view("signin");
   offerSignIn(says, () => { enter(); route(); });
   byId(byId("provider").hidden ? "key" : "provider-go").focus();

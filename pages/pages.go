@@ -14,15 +14,19 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // Policy is the Content-Security-Policy of all pages. It allows files and calls of this service,
 // and nothing else. Its last two directives stop scripts that turn a text into markup.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; form-action 'self'; " +
+	"connect-src 'self'; manifest-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types " +
 	"'none'"
 
@@ -32,14 +36,15 @@ func PolicyWith(origins ...string) string {
 		strings.Join(append([]string{"connect-src 'self'"}, origins...), " "), 1)
 }
 
-//go:embed *.css *.js claims.html link.html qr.html seldom.html select.html
+//go:embed *.css *.js *.png claims.html link.html qr.html seldom.html select.html transfer.html
 var files embed.FS
 
 // assetNames are the files that pages load. Those in HTML are parts of /manage for views that are not
 // the first one.
 var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
 	"session.js", "parts.js", "list.js", "stats.js", "link.js", "history.js", "seldom.js", "manage.js",
-	"rows.js", "qr.js", "select.js", "claims.js", "link.css", "link.html", "qr.html", "seldom.html",
+	"rows.js", "qr.js", "select.js", "claims.js", "drag.js", "transfer.js", "icon-192.png",
+	"icon-512.png", "link.css", "transfer.html", "link.html", "qr.html", "seldom.html",
 	"select.html", "claims.html"}
 
 // Asset is a file that pages load.
@@ -50,7 +55,8 @@ type Asset struct {
 
 var (
 	assetTypes = map[string]string{".css": "text/css; charset=utf-8",
-		".js": "text/javascript; charset=utf-8", ".html": "text/html; charset=utf-8"}
+		".js": "text/javascript; charset=utf-8", ".html": "text/html; charset=utf-8",
+		".png": "image/png"}
 	version = hashAssets()
 	names   = nameAssets() // replaces assets' names in pages and scripts by hashed ones
 )
@@ -103,7 +109,10 @@ func Find(name string) (a Asset, current, ok bool) {
 	if len(parts) != 3 || !slices.Contains(assetNames, parts[0]+"."+parts[2]) {
 		return Asset{}, false, false
 	}
-	body := names.Replace(mustRead(parts[0] + "." + parts[2]))
+	body := mustRead(parts[0] + "." + parts[2])
+	if parts[2] != "png" {
+		body = names.Replace(body)
+	}
 	return Asset{assetTypes["."+parts[2]], body}, parts[1] == version, true
 }
 
@@ -160,6 +169,11 @@ var (
 	layoutFile = names.Replace(layoutSource)
 )
 
+// manifest returns the tag that names the manifest.
+func manifest(root string) markup {
+	return fill(`<link rel="manifest" href="{{.Root}}manage/manifest.webmanifest">`+"\n", "Root", root)
+}
+
 // noIndex keeps a page out of search engines.
 const noIndex markup = "<meta name=\"robots\" content=\"noindex\">\n"
 
@@ -171,7 +185,68 @@ func (s Site) layout(root, title string, head, main markup) []byte {
 	if s.Memory {
 		main = inMemory + main
 	}
-	return []byte(fill(layoutFile, "Root", root, "Title", title, "Head", head, "Main", main))
+	return []byte(fill(layoutFile, "Root", root, "Title", title, "Head", head, "Main", main, "Name",
+		s.Name, "Notice", notice(s.Notice)))
+}
+
+// linkInNotice matches a URL or a mail address in a notice, and the words and the colon before it
+// that name it.
+var linkInNotice = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:([^:.,;|·]+):\s+)?(https?://[^\s"<>]*[^\s"<>.,;:)]|` +
+		`[\w.+-]+@[\w-]+(?:\.[\w-]+)+)`)
+})
+
+// notice returns a notice as markup, in which URLs and mail addresses are links.
+func notice(text string) markup {
+	if text == "" {
+		return ""
+	}
+	var all markup
+	for at := linkInNotice().FindStringSubmatchIndex(text); at != nil; {
+		name, to := text[at[4]:at[5]], text[at[4]:at[5]]
+		before := text[:at[0]]
+		if at[2] >= 0 {
+			name = strings.TrimSpace(text[at[2]:at[3]])
+			before += text[at[2]:at[3]][:len(text[at[2]:at[3]])-len(strings.TrimLeft(
+				text[at[2]:at[3]], " "))]
+		}
+		if !strings.Contains(to, "://") {
+			to = "mailto:" + to
+		}
+		all += fill(`{{.Before}}<a href="{{.To}}">{{.Name}}</a>`, "Before", before, "To", to,
+			"Name", name)
+		text = text[at[1]:]
+		at = linkInNotice().FindStringSubmatchIndex(text)
+	}
+	return fill("<footer class=\"quiet\">{{.Links}}{{.Rest}}</footer>\n", "Links", all, "Rest", text)
+}
+
+// Manifest returns the web app manifest, which is at /manage/manifest.webmanifest. Its URLs are
+// relative to that.
+func (s Site) Manifest() []byte {
+	start := "../"
+	if s.Elsewhere {
+		start = "../manage"
+	}
+	type icon struct {
+		Source string `json:"src"`
+		Sizes  string `json:"sizes"`
+		Type   string `json:"type"`
+	}
+	icons := []icon{}
+	for _, size := range []string{"192", "512"} {
+		icons = append(icons, icon{hashed("icon-" + size + ".png"), size + "x" + size, "image/png"})
+	}
+	text, err := json.Marshal(map[string]any{
+		"name": s.Name, "short_name": s.Name, "start_url": start, "scope": "../", "display": "browser",
+		"icons": icons,
+		"share_target": map[string]any{"action": start, "method": "GET",
+			"params": map[string]string{"title": "title", "text": "text", "url": "url"}},
+	}, json.Deterministic(true))
+	if err != nil {
+		panic(err) // it has only texts
+	}
+	return text
 }
 
 // scripts returns the tags that load modules. The last one is the page's own, which imports the
@@ -209,6 +284,9 @@ type Site struct {
 	MaxTTL       time.Duration // longest lifetime of such a link
 	Keep         time.Duration // how long a deleted link can be restored
 	Memory       bool          // the service keeps everything in memory
+	Name         string        // what the operator calls the service
+	Notice       string        // what the operator says on every page; "": nothing
+	Elsewhere    bool          // the home page is another website's
 }
 
 // Link is a link as pages show it.
@@ -265,10 +343,10 @@ func (s Site) Home(f Form) []byte {
 		}
 		qr = fill(` src="api/links/{{.Name}}/qr"`, "Name", made.Name)
 	}
-	return s.layout("./", "tiney: short links",
-		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+
+	return s.layout("./", s.Name+": short links",
+		`<meta name="description" content="Paste a long URL, get a short one.">`+"\n"+manifest("./")+
 			scripts("./", "common.js", "home.js"),
-		fill(homeFile, "Default", s.Default, "Domain", s.Domain, "Main", s.Main, "Schemes", s.Schemes,
+		fill(homeFile, "Name", s.Name, "Default", s.Default, "Domain", s.Domain, "Main", s.Main, "Schemes", s.Schemes,
 			"Member", member, "Base", s.Base, "Keep", fmt.Sprint(int64(s.Keep/time.Second)), "Prefix",
 			bare(s.Base)+"/", "Lifetimes", s.lifetimes(f.Lifetime),
 			"LongURL", f.LongURL, "LongURLError", longURLError, "LongURLInvalid", longURLInvalid,
@@ -322,11 +400,11 @@ func words(d time.Duration) string {
 // for these scopes. All three are "" if there is no provider.
 func (s Site) Manage(escapedPath, issuer, clientID, scopes string) []byte {
 	root := Root(escapedPath)
-	head := noIndex + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
+	head := noIndex + manifest(root) + fill(`<link rel="stylesheet" href="{{.Root}}manage/{{.Name}}">`+"\n", "Root",
 		root, "Name", hashed("manage.css")) +
 		scripts(root, "common.js", "session.js", "parts.js", "list.js", "manage.js")
-	return s.layout(root, "Your links – tiney", head, fill(manageFile, "Root", root, "Base", s.Base,
-		"Default", s.Default,
+	return s.layout(root, "Your links – "+s.Name, head, fill(manageFile, "Root", root, "Base", s.Base,
+		"Default", s.Default, "Name", s.Name,
 		"Schemes", s.Schemes,
 		"Issuer", issuer, "Client", clientID, "Scopes", scopes))
 }

@@ -1,7 +1,9 @@
 package pages
 
 import (
+	"fmt"
 	"html"
+	"image/png"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 const hostile = `</title><script>alert("{{.Root}}")</script><img src=x onerror=alert(1)>&'`
 
 var (
-	site = Site{Base: "https://tiney.to", DefaultTTL: 30 * 24 * time.Hour,
+	site = Site{Name: "tiney", Base: "https://tiney.to", DefaultTTL: 30 * 24 * time.Hour,
 		MaxTTL: 90 * 24 * time.Hour}
 	example = Link{Alias: "abc", ShortURL: "https://tiney.to/abc", Name: "abc",
 		LongURL: "https://example.com/", ASCII: "https://example.com/"}
@@ -44,7 +48,8 @@ func all(text string) map[string][]byte {
 		"404":    site.Problem("/a/b", 404, text, text, Offer{}),
 		"offer": site.Problem("/abc", 404, text, text, Offer{Alias: "abc", Domain: text,
 			Main: "https://tiney.to"}),
-		"503": site.Problem("/abc", 503, text, text, Offer{}),
+		"503":               site.Problem("/abc", 503, text, text, Offer{}),
+		"an operator's own": Site{Name: text, Notice: text, Base: "https://tiney.to"}.Home(Form{}),
 		"memory": Site{Base: "https://tiney.to", Memory: true}.Problem("/abc", 404, text, text,
 			Offer{}),
 	}
@@ -107,7 +112,7 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 		"href ResultAlias", "href Name", "href ResultName", "src Root", "src Name", "href ShortURL",
 		"download Alias", "download ResultAlias", "value LongURL", "value Alias", "data-keep Keep",
 		"data-base Base", "data-issuer Issuer", "data-client Client", "data-scopes Scopes",
-		"data-default Default", "data-domain Domain", "data-main Main", "data-schemes Schemes"}
+		"data-default Default", "data-name Name", "data-domain Domain", "data-main Main", "data-schemes Schemes"}
 	for _, name := range list {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -128,10 +133,11 @@ func TestNamesInPagesStandWhereTextsAreHarmless(t *testing.T) {
 
 func TestFilesArePlain(t *testing.T) {
 	risky := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|` +
-		`new Function|setAttribute\("on|https?://[a-z]|@import|url\(`)
+		`new Function|setAttribute\("on|https?://[a-z]|@import|url\(|javascript:`)
 	for _, name := range assetNames {
 		text := mustRead(name)
-		if m := risky.FindString(text); m != "" && !strings.HasSuffix(name, ".html") {
+		if m := risky.FindString(text); m != "" && !strings.HasSuffix(name, ".html") &&
+			(name != "drag.js" || m != "javascript:") { // the bookmarklet
 			t.Errorf("%s has %s", name, m)
 		}
 		if strings.HasSuffix(name, ".html") && (inline.MatchString(text) ||
@@ -355,6 +361,76 @@ func TestProblemOffersTheLink(t *testing.T) {
 		if !strings.Contains(page, test.want) ||
 			!strings.Contains(page, `href="`+Root(path)+`">Shorten a URL`) {
 			t.Errorf("%s: it lacks %s:\n%s", path, test.want, page)
+		}
+	}
+}
+
+// In the operator's notice, URLs and mail addresses are links, and everything else is text.
+func TestNotice(t *testing.T) {
+	for text, want := range map[string]string{
+		"":       "",
+		"Be <b>": "Be &lt;b&gt;",
+		"See https://example.com/a?b=1&c.": `See <a href="https://example.com/a?b=1&amp;c">` +
+			"https://example.com/a?b=1&amp;c</a>.",
+		"Run by us. Privacy policy: https://example.com/p, imprint: http://example.com": "Run by us. " +
+			`<a href="https://example.com/p">Privacy policy</a>, ` +
+			`<a href="http://example.com">imprint</a>`,
+		"Mail: ann+x@example.com!":  `<a href="mailto:ann+x@example.com">Mail</a>!`,
+		"javascript://example.com/": "javascript://example.com/",
+		`a@b.c"><script>`:           `<a href="mailto:a@b.c">a@b.c</a>&#34;&gt;&lt;script&gt;`,
+		"{{.Root}} x: https://e.example/{{.Name}}": `{{.<a href="https://e.example/{{.Name}}">` +
+			"Root}} x</a>",
+	} {
+		if want != "" {
+			want = `<footer class="quiet">` + want + "</footer>\n"
+		}
+		if got := string(notice(text)); got != want {
+			t.Errorf("%q: got %s\nwant %s", text, got, want)
+		}
+	}
+	own := site
+	own.Name, own.Notice = "Go & Co", "Imprint: https://example.com/"
+	for _, page := range [][]byte{own.Home(Form{}), own.Manage("/manage", "", "", ""),
+		own.Preview("/abc+", example), own.Problem("/abc", 404, "", "", Offer{})} {
+		if !strings.Contains(string(page), `<a href="https://example.com/">Imprint</a></footer>`) ||
+			!strings.Contains(string(page), "Go &amp; Co<b>/</b>") || strings.Contains(string(page),
+			"tiney<") {
+			t.Errorf("not the operator's: %s", page)
+		}
+	}
+}
+
+func TestManifest(t *testing.T) {
+	own := site
+	own.Name = `Go "&" Co`
+	for elsewhere, start := range map[bool]string{false: "../", true: "../manage"} {
+		own.Elsewhere = elsewhere
+		var m struct {
+			Name  string `json:"name"`
+			Scope string `json:"scope"`
+			Start string `json:"start_url"`
+			Icons []struct {
+				Src   string `json:"src"`
+				Sizes string `json:"sizes"`
+			} `json:"icons"`
+			Share struct {
+				Action string            `json:"action"`
+				Method string            `json:"method"`
+				Params map[string]string `json:"params"`
+			} `json:"share_target"`
+		}
+		if err := json.Unmarshal(own.Manifest(), &m); err != nil || m.Name != own.Name ||
+			m.Start != start || m.Scope != "../" || m.Share.Action != start ||
+			m.Share.Method != "GET" || len(m.Share.Params) != 3 || len(m.Icons) != 2 {
+			t.Errorf("%s, %v", own.Manifest(), err)
+		}
+		for _, icon := range m.Icons {
+			a, current, ok := Find(icon.Src)
+			config, err := png.DecodeConfig(strings.NewReader(a.Body))
+			if !ok || !current || a.Type != "image/png" || err != nil ||
+				fmt.Sprintf("%dx%[1]d", config.Width) != icon.Sizes {
+				t.Errorf("%+v: %v, %+v, %v", icon, a.Type, config, err)
+			}
 		}
 	}
 }

@@ -4,7 +4,7 @@
 import { bare, busy, byId, call, credential, isBusy, isName, isToken, keepMade, madeHere, most, Problem } from "./common.js";
 
 const { issuer } = byId("manage").dataset;
-const names = { credential: "tiney.credential", draft: "tiney.draft", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
+const names = { credential: "tiney.credential", draft: "tiney.draft", out: "tiney.out", unclaimed: "tiney.unclaimed", handed: "tiney.handed" };
 
 let token = credential();
 
@@ -116,7 +116,7 @@ export async function api(method, path, { asks = true, ...options } = {}) {
       return await call(method, path, { ...options, token });
     } catch (problem) {
       if (problem.status !== 401 || !asks) throw problem;
-      if (used === token) await signInAgain(problem);
+      if (used === token || !token) await signInAgain(problem);
     }
   }
 }
@@ -130,6 +130,7 @@ async function signIn(given) {
   const before = me;
   token = given;
   me = { groups: [], ...body };
+  store(names.out, null);
   try {
     sessionStorage.setItem(names.credential, token);
   } catch { /* the token is kept in this page only */ }
@@ -151,11 +152,22 @@ export const called = () => byProvider() && me.name || me.owner;
 // other services rely on that. The page only offers to sign out there too.
 export function signOut() {
   if (session.draft()?.length && !confirm("What you typed is not saved. Sign out, and lose it?")) return;
+  tabs.postMessage({ signsOut: true });
+  forgetMe();
+  reload();
+}
+
+// forgetMe removes what this tab has stored of the person.
+function forgetMe() {
   try {
     Object.values(names).forEach((name) => sessionStorage.removeItem(name));
   } catch { /* nothing was stored */ }
   keepMade(madeHere().filter((link) => !link.own));
+  store(names.out, true); // so that this tab does not ask others when it is loaded again
   history.replaceState({ signedOut: true, provider: byProvider() }, "", location.pathname);
+}
+
+function reload() {
   session.leaving = true;
   location.reload(); // nothing of the person stays in the page
 }
@@ -165,13 +177,44 @@ window.addEventListener("pageshow", (event) => {
   if (event.persisted && credential() !== token) location.reload();
 });
 
-// resume signs in with what this tab has: the provider's response, or a credential. It returns
-// whether somebody is signed in. It throws a Problem.
+// resume signs in with what this tab has: the provider's response, or a credential. A tab that was not
+// signed out also asks the others. resume returns whether somebody is signed in. It throws a Problem.
 export async function resume() {
   const response = new URLSearchParams(location.search);
-  if (response.has("state")) await signIn(await (await import("./oidc.js")).finish(response));
-  else if (token) await signIn(token);
+  if (response.has("state")) return signIn(await (await import("./oidc.js")).finish(response)).then(() => true);
+  const given = token ?? (read(names.out) || location.search.includes("error=") ? null : await fromOtherTab()); // error: the provider has refused somebody
+  if (given) await signIn(given);
   return Boolean(me);
+}
+
+// Tabs of this page tell each other who is signed in. Only pages of this origin hear them. The
+// storage of each stays its own.
+const tabs = new BroadcastChannel(`tiney ${new URL("../", import.meta.url).pathname}`);
+const answerTime = 300; // ms
+
+let heard = () => {}; // gets the credential that another tab tells
+
+// fromOtherTab returns the credential of another tab, or null.
+const fromOtherTab = () => new Promise((resolve) => {
+  heard = resolve;
+  tabs.postMessage({ asks: true });
+  setTimeout(() => resolve(null), answerTime);
+});
+
+tabs.onmessage = ({ data }) => {
+  if (data.asks && me) tabs.postMessage({ credential: token });
+  if (data.credential) heard(data.credential);
+  if (data.signsOut && me) leave();
+};
+
+// leave is called when another tab was signed out. What is typed here stays, but nothing of the
+// service can be called until somebody signs in.
+function leave() {
+  const typed = session.draft();
+  forgetMe();
+  if (!typed?.length) return reload();
+  token = null;
+  signInAgain().catch(reload);
 }
 
 // The form to sign in. It is in the page, and in a dialog once a session has ended.

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
@@ -82,6 +83,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Functions.RedirectMaxAge = r.duration("REDIRECT_MAX_AGE_SECONDS", time.Second, 0, 0, 31536000)
 	s.Functions.StrictTransport = r.duration("HSTS_SECONDS", time.Second, 31536000, 0, 63072000)
 
+	s.Functions.SiteName = r.words("SITE_NAME", "tiney", 50)
+	s.Functions.SiteNotice = r.words("SITE_NOTICE", "", 200)
 	s.Functions.PublicStats = r.boolean("PUBLIC_STATS", true)
 	s.Functions.MCP = strings.EqualFold(r.text("MCP", "on", `^(?i:on|off)$`, "on or off"), "on")
 	s.Functions.Rates = access.Rates{
@@ -361,6 +364,15 @@ const defaultClicks = "ShortUrlsClicks"
 
 // table reads the name of a table. It must differ from the names of the other tables. Names of
 // tables are case-insensitive.
+// words reads a text for people, of at most most characters.
+func (r *reader) words(name, byDefault string, most int) string {
+	given := r.text(name, byDefault, `^\P{Cc}*$`, "without control characters")
+	if utf8.RuneCountInString(given) > most {
+		r.wrong(name, fmt.Sprintf("must have at most %d characters", most))
+	}
+	return given
+}
+
 func (r *reader) table(name, byDefault string) string {
 	longest, pattern, form := 63, `^[A-Za-z][A-Za-z0-9]{2,}$`,
 		"3 to 63 letters and digits, a letter first"

@@ -379,6 +379,8 @@ var wrongSettings = map[string]string{
 	"CLIENT_ADDRESS_HEADER":                 "Client IP",
 	"CLIENT_ADDRESS_HOPS":                   "11",
 	"PUBLIC_STATS":                          "often",
+	"SITE_NAME":                             "a\tb",
+	"SITE_NOTICE":                           "a\nb",
 	"MCP":                                   "maybe",
 	"RATE_API_PER_MINUTE":                   "1000001",
 	"RATE_REDIRECT_PER_MINUTE":              "-1",

@@ -88,8 +88,14 @@ type Page struct {
 // throws, or does something that the page's policy forbids.
 func (b *Browser) New(t testing.TB) *Page {
 	t.Helper()
-	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
-	p := &Page{t: t, ctx: ctx, axe: b.axe}
+	return newPage(t, b.ctx, b.axe, chromedp.WithNewBrowserContext())
+}
+
+// newPage opens a tab in the browser, or beside another tab, that a context is of.
+func newPage(t testing.TB, in context.Context, axe string, options ...chromedp.ContextOption) *Page {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(in, options...)
+	p := &Page{t: t, ctx: ctx, axe: axe}
 	t.Cleanup(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -117,6 +123,12 @@ func (b *Browser) New(t testing.TB) *Page {
 		}
 	}
 	return p
+}
+
+// Tab opens another tab of the same person.
+func (p *Page) Tab(t testing.TB) *Page {
+	t.Helper()
+	return newPage(t, p.ctx, p.axe)
 }
 
 // hear notes the errors of a page. It ignores error responses in the log, since a test may want

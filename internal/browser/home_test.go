@@ -144,7 +144,7 @@ func TestShorten(t *testing.T) {
 	}
 	name := strings.TrimPrefix(short, "http://")
 	want := fmt.Sprintf("url, shorten, alias, life, short, copy, preview, svg, png, %s, Copy "+
-		"%[1]s, Delete %[1]s, Sign in, From a program", name)
+		"%[1]s, Delete %[1]s, Sign in, From any page, From a program", name)
 	if got := strings.Join(order, ", "); !strings.HasPrefix(got, want) {
 		t.Errorf("the order is %s, want %s", got, want)
 	}
@@ -166,6 +166,7 @@ func TestInMemory(t *testing.T) {
 	for _, target := range []string{"/", "/manage", "/nothing"} {
 		p.Open(s.url + target)
 		p.Await("aside", "links are gone when it stops")
+		p.AwaitTrue(`[...document.querySelectorAll("h1")].some((h) => h.checkVisibility())`)
 		p.Check(target + " in memory")
 	}
 }

@@ -91,7 +91,7 @@ func TestKeyboard(t *testing.T) {
 	p.Await("#toast", "Copied")
 	names := strings.Join(p.tour("result"), ", ")
 	want := "tiney/, account, url, shorten, alias, life, short, copy, preview, svg, png, "
-	if !strings.HasPrefix(names, want) || !strings.HasSuffix(names, ", Sign in, From a program") {
+	if !strings.HasPrefix(names, want) || !strings.HasSuffix(names, ", Sign in, From any page, From a program") {
 		t.Errorf("the order is %s", names)
 	}
 	p.to("#life")
@@ -111,9 +111,9 @@ func TestKeyboard(t *testing.T) {
 	p.to(row + `[data-part="undo"]`)
 	p.Press(" ")
 	p.AwaitTrue(`document.activeElement.dataset.part === "delete"`)
-	p.to("summary")
+	p.to("details:last-of-type summary")
 	p.Press(" ")
-	p.Await("details", "curl ")
+	p.Await("details:last-of-type", "curl ")
 	p.tour("from a program")
 	p.to("#url")
 	// Enter is pressed in another field than the wrong one.
@@ -169,7 +169,7 @@ func TestManageKeyboard(t *testing.T) {
 		t.Error("Space does not check a box")
 	}
 	names := strings.Join(p.tour("the list, with claims"), ", ")
-	if want := "tiney/, sign-out, Links, All clicks, API keys, New link, claims-keep, " +
+	if want := "tiney/, sign-out, Links, All clicks, API keys, Import, export, New link, claims-keep, " +
 		"claims-take, claims-not, q, tag, state, order, Select "; !strings.HasPrefix(names, want) {
 		t.Errorf("the order is %s", names)
 	}
@@ -203,7 +203,7 @@ func TestManageKeyboard(t *testing.T) {
 	p.to("#new-tag")
 	p.Press("one,two,")
 	names = strings.Join(p.tour("a link"), ", ")
-	if want := "tiney/, sign-out, Links, All clicks, API keys, link-back, link-short, " +
+	if want := "tiney/, sign-out, Links, All clicks, API keys, Import, export, link-back, link-short, " +
 		"link-copy, link-preview, link-disable, link-delete, link-svg, link-png, stats-range, " +
 		"stats-again, stats-csv, " +
 		"longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, " +

@@ -82,7 +82,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 	ada.wantFocus("owner")
 	ada.Await("#claims", "Owner: the group ops & co")
 	names := strings.Join(ada.tour("an empty list of a group"), ", ")
-	const order = "Links, All clicks, API keys, owner, New link, claims-keep"
+	const order = "Links, All clicks, API keys, Import, export, owner, New link, claims-keep"
 	if !strings.Contains(names, order) {
 		t.Errorf("the order is %s", names)
 	}
@@ -237,6 +237,7 @@ func TestManageLinksOfAGroup(t *testing.T) {
 		t.Errorf("the admin made %+v", l)
 	}
 	admin.Click(`#tabs [href^="#/?"]`)
+	admin.Await("#list-count", "link")
 	admin.choose("#order", "24h")
 	admin.Await("#list-empty", "Nobody has clicked")
 	admin.Fill("#owner", "")

@@ -1,0 +1,190 @@
+package browser
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"tiney/internal/testutil"
+)
+
+// A long URL comes with the address, from a bookmarklet, or from an app that shares it.
+func TestFilledInFromElsewhere(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t), chromium.New(t)
+	const long = "https://example.com/a?b=1&c=%20#d"
+	for _, query := range []string{"?longUrl=", "#longUrl=", "?title=x&url=", "?text=Look:%20"} {
+		p.Open(s.url + "/manage") // so that the next address is another page's
+		p.Open(s.url + "/" + query + url.QueryEscape(long))
+		p.AwaitTrue(find("#url") + ".value === " + quote(long) + ` && location.href === ` +
+			quote(s.url+"/"))
+	}
+	p.Click("#drag summary")
+	p.Await("#bookmarklet", "Shorten with tiney")
+	p.Check("a bookmarklet")
+	p.Click("#bookmarklet")
+	p.Await("#toast", "Drag it to your bookmarks")
+	code := Eval[string](p, find("#bookmarklet")+".href")
+	if !strings.HasPrefix(code, "javascript:") || strings.Contains(code, "script src") {
+		t.Errorf("the bookmarklet is %s", code)
+	}
+	opened := func(code string) string {
+		text, err := url.PathUnescape(strings.TrimPrefix(code, "javascript:"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Eval[string](p, `(() => { let to; const open = (url) => { to = url; }; `+text+
+			`; return to; })()`)
+	}
+	if got := opened(code); got != s.url+"/#longUrl="+url.QueryEscape(s.url+"/") {
+		t.Errorf("it opens %s", got)
+	}
+
+	key := s.keyOf(t, "ada")
+	m := s.manage(t, key)
+	m.GoTo("#/new?alias=docs&title=The%20docs&longUrl="+url.QueryEscape(long), "#link-title", "New")
+	m.AwaitTrue(find("#longUrl") + ".value === " + quote(long) + " && " + find("#title") +
+		`.value === "The docs" && ` + find("#alias") + `.value === "docs"`)
+	m.Click("#drag summary")
+	m.Await("#bookmarklet", "Shorten with tiney")
+	m.Check("a bookmarklet beside the form")
+	if code := Eval[string](m, find("#bookmarklet")+".href"); !strings.Contains(code,
+		"/manage#/new?longUrl=") || !strings.Contains(code, "&title=") {
+		t.Errorf("it is %s", code)
+	}
+	m.Click("#save")
+	m.Await("#link-short", "/docs")
+	m.Open(s.url + "/manage?title=A&text=see+https://example.com/shared+there")
+	m.AwaitTrue(find("#longUrl") + `?.value === "https://example.com/shared" && !location.search`)
+}
+
+// An operator's name and notice are on the pages, and in the manifest of the installed app.
+func TestOperatorsOwn(t *testing.T) {
+	t.Parallel()
+	s, p := serve(t, "SITE_NAME=Go & Co", "SITE_NOTICE=Imprint: https://example.com/imprint",
+		"HOME_URL=https://example.com/"), chromium.New(t)
+	p.Open(s.url + "/manage")
+	p.AwaitTrue(`document.title === "Sign in – Go & Co"`)
+	p.Await("footer", "Imprint")
+	p.Check("an operator's own")
+	got, err := testutil.Send("GET", s.url+"/manage/manifest.webmanifest", "")
+	if err != nil || got.Status != 200 || !strings.Contains(got.Body, `"action":"../manage"`) ||
+		!strings.Contains(got.Body, "Go & Co") ||
+		got.Header.Get("Content-Type") != "application/manifest+json" {
+		t.Errorf("the manifest is %+v, %v", got, err)
+	}
+	p.AwaitTrue(`fetch(document.querySelector("link[rel=manifest]").href).then((r) => r.ok)`)
+}
+
+// A tab signs in a second one, and signing out of one signs out all.
+func TestManageTabs(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	key := s.keyOf(t, "ada")
+	s.put(t, key, "mine", "")
+	first := s.manage(t, key)
+	second := first.Tab(t)
+	second.Open(s.url + "/manage")
+	second.Await("#list-rows", "/mine")
+	third := first.Tab(t)
+	third.Open(s.url + "/manage#/new")
+	third.AwaitTrue(find("#longUrl") + "?.checkVisibility()")
+	third.Fill("#longUrl", "https://example.com/typed")
+	second.Click("#sign-out")
+	second.Await("#signin-says", "You are signed out")
+	first.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+	if Eval[bool](first, `sessionStorage.getItem("tiney.credential") !== null`) {
+		t.Error("a tab kept the key")
+	}
+	// What was typed in another tab stays.
+	third.Await("#again", "Your session has ended")
+	third.Press(key + kb.Enter)
+	third.AwaitTrue("!" + find("#again") + ".open")
+	if got := third.Value("#longUrl"); got != "https://example.com/typed" {
+		t.Errorf("what was typed became %q", got)
+	}
+	third.Click("#save")
+	third.Await("#toast", "Your link is ready")
+	// A tab that was signed out asks nobody, not even when it is loaded again.
+	second.Open(s.url + "/manage?again")
+	second.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+	// Without another tab the form appears soon.
+	alone := chromium.New(t)
+	alone.Open(s.url + "/manage")
+	alone.AwaitTrue(find("#key-form") + "?.checkVisibility()")
+}
+
+// A file of 2,500 links is checked, imported in parts, and exported again.
+func TestManageImportAndExport(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "TABLE_CONNECTION=memory")
+	key := s.keyOf(t, "ada")
+	var file strings.Builder
+	file.WriteString("alias,longUrl,note\n")
+	for i := range 2500 {
+		switch {
+		case i == 1500:
+			file.WriteString("bad alias,https://example.com/,x\n")
+		case i%100 == 0:
+			fmt.Fprintf(&file, "n%d,https://example.com/%[1]d,\"two\nlines, \"\"quoted\"\"\"\n", i)
+		default:
+			fmt.Fprintf(&file, "n%d,https://example.com/%[1]d,plain\n", i)
+		}
+	}
+	p := s.manage(t, key)
+	p.GoTo("#/move", "#import-title", "Import")
+	p.Check("import and export")
+	look(t, p, "manage-import")
+	p.Click("#import-check")
+	p.Await("#import-wrong", "Choose a file, or paste its text")
+	Eval[any](p, find("#import-text")+".value = "+quote(file.String()))
+	Eval[any](p, `(() => { const real = fetch; let calls = 0; window.fetch = (url, options) => `+
+		`String(url).includes("/api/import") && calls++ === 1 ? new Response(JSON.stringify({ type: `+
+		`"/problems/rate-limited", title: "Too many", status: 429, detail: "Wait" }), { status: 429, `+
+		`headers: { "Retry-After": "2" } }) : real(url, options); })()`)
+	p.Click("#import-check")
+	p.Await("#import-says", "It goes on in 2 seconds")
+	p.Await("#import-says", "2,500 links checked: 2,499 would be made, 0 there already, 1 with a problem.")
+	// Line breaks in quotes count: 15 records before it have two lines.
+	p.Await("#import-rows", "1,517")
+	p.Await("#import-rows", "Invalid alias")
+	if got := p.Value("#import-format"); got != "csv" {
+		t.Errorf("the format is %s", got)
+	}
+	p.Check("a checked file")
+	look(t, p, "manage-import-checked")
+	p.Click("#import-go")
+	p.Await("#import-says", "2,500 links imported: 2,499 made, 0 there already, 1 with a problem.")
+	Eval[any](p, `(() => { const make = URL.createObjectURL; URL.createObjectURL = (blob) => { `+
+		`window.saved = blob; return make(blob); }; })()`)
+	saved := func() string { return Eval[string](p, "window.saved.text()") }
+	p.Click("#import-save")
+	p.Await("#toast", "Saved as a file")
+	if got := saved(); strings.Count(got, `"made"`) != 2499 || !strings.Contains(got, `"1517"`) {
+		t.Errorf("the results are %.200s", got)
+	}
+	// Again, and stopped: what is left is said.
+	Eval[any](p, `(() => { const real = fetch; window.fetch = async (url, options) => { if (`+
+		`String(url).includes("/api/import")) `+find("#import-stop")+`.click(); return real(url, `+
+		`options); }; })()`)
+	p.Click("#import-check")
+	p.Await("#import-says", "1,000 links checked: 0 would be made, 1,000 there already, 0 with a "+
+		"problem. Left are the lines from 1,012 to 2,525.")
+
+	p.Click("#export-go")
+	p.Await("#export-says", "2,499 links exported.")
+	if got := saved(); strings.Count(got, "https://example.com/") != 2499 ||
+		strings.Count(got, "alias,") != 1 {
+		t.Errorf("the export is %.200s", got)
+	}
+	p.choose("#export-format", "ndjson")
+	p.GoTo("#/move?q=n1234", "#export-what", "q n1234")
+	p.Click("#export-go")
+	p.Await("#export-says", "1 link exported.")
+	p.Width(320)
+	p.Check("import and export, narrow")
+	look(t, p, "manage-import-narrow")
+}

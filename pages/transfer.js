@@ -1,0 +1,262 @@
+// Import and export of many links.
+
+import { byId, say } from "./common.js";
+import { count, el, number } from "./parts.js";
+import { api, whose } from "./session.js";
+
+const partSize = 1000; // records in a call, the most that the service takes
+const partBytes = 3.5 * 2 ** 20; // of 4 MiB
+const tries = 8; // of a call that is to be repeated later
+const shown = 500; // rows of results at once
+
+let filters = new URLSearchParams(); // of an export
+let file = null; // the parts of the checked file, and its format
+let results = []; // of the last check or import, by line
+let stopped = false;
+
+export function showMove(_, query) {
+  filters = new URLSearchParams([...query].filter(([name]) => ["q", "tag", "state", "domain"].includes(name)));
+  const only = [...filters].map(([name, value]) => `${name} ${value}`).join(", ");
+  byId("export-what").textContent = only ? `Links that the list was limited to: ${only}.` : "All links but deleted ones, with their clicks.";
+}
+
+const owner = () => (whose ? `&owner=${encodeURIComponent(whose)}` : "");
+
+// records splits a table into its records, with the number of the line on which each begins. Line
+// breaks in quotes belong to a record.
+function records(text) {
+  const all = [];
+  let [start, line, begun, quoted, atStart] = [0, 1, 1, false, true];
+  for (let i = 0; i <= text.length; i++) {
+    const c = text[i];
+    if (c === '"') quoted = quoted ? text[i + 1] === '"' && ++i > 0 : atStart;
+    if (!quoted && (c === "\n" || c === undefined)) {
+      const record = text.slice(start, i + 1);
+      if (record.trim()) all.push([begun, record.endsWith("\n") ? record : `${record}\n`]);
+      start = i + 1;
+      begun = line + 1;
+    }
+    if (c === "\n") line++;
+    atStart = c === "," || c === ";" || c === "\t" || c === "\n";
+  }
+  return all;
+}
+
+// split returns the parts of a file: texts that each can be imported alone, with what turns the number
+// of a line or an entry in it into that of the whole file, and how many records it has.
+function split(text) {
+  const start = text.trimStart()[0];
+  let head = "", all, line, join = (some) => some.join("");
+  if (start === "[" || start === "{") {
+    const [firstLine] = text.trimStart().split("\n", 1);
+    let lines = start === "{";
+    try { JSON.parse(firstLine); } catch { lines = false; }
+    if (lines && !/^\s*\{"(links|data)":\s*\[/.test(firstLine)) {
+      all = text.split("\n").map((record, i) => [i + 1, `${record}\n`]).filter(([, record]) => record.trim());
+    } else {
+      const document = JSON.parse(text);
+      const list = Array.isArray(document) ? document : document.links ?? document.data;
+      if (!Array.isArray(list)) throw new Error("The JSON has no list of links.");
+      const member = Array.isArray(document) ? null : "links" in document ? "links" : "data";
+      all = list.map((entry, i) => [i + 1, JSON.stringify(entry)]);
+      join = (some) => (member ? `{"${member}":[${some.join(",")}]}` : `[${some.join(",")}]`);
+    }
+    line = (firsts) => (n) => firsts[n - 1] ?? n;
+  } else {
+    all = records(text);
+    const heads = /^sep=/i.test(all[0]?.[1] ?? "") ? 2 : 1;
+    if (!all[0]?.[1].includes("://")) head = all.splice(0, heads).map(([, record]) => record).join("");
+    const headLines = head.split("\n").length - 1;
+    line = (firsts, some) => (n) => {
+      let at = headLines + 1; // the line of the part on which a record begins
+      for (const [i, record] of some.entries()) {
+        const lines = record.split("\n").length - 1;
+        if (n < at + lines) return firsts[i] + n - at;
+        at += lines;
+      }
+      return n;
+    };
+  }
+  const parts = [];
+  let some = [], bytes = 0;
+  const end = () => {
+    if (!some.length) return;
+    const firsts = some.map(([first]) => first);
+    const texts = some.map(([, record]) => record);
+    parts.push({ text: head + join(texts), line: line(firsts, texts), first: firsts[0], last: firsts.at(-1), records: some.length });
+    some = [], bytes = 0;
+  };
+  for (const one of all) {
+    const size = 3 * one[1].length; // at most, in UTF-8
+    if (some.length === partSize || bytes + size > partBytes && some.length) end();
+    some.push(one);
+    bytes += size;
+  }
+  end();
+  return parts;
+}
+
+// patiently repeats a call while the service asks to wait.
+async function patiently(says, call) {
+  for (let n = 1; ; n++) {
+    try {
+      return await call();
+    } catch (problem) {
+      if (![429, 503].includes(problem.status) || n === tries || stopped) throw problem;
+      for (let left = Math.max(1, problem.after); left > 0 && !stopped; left--) {
+        says(`The service asks to wait. It goes on in ${count(left, "second")}.`);
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+      }
+    }
+  }
+}
+
+const send = (part, format, dryRun) => api("POST", `api/import?${new URLSearchParams({ format, dryRun, ...(byId("import-domain").value && { domain: byId("import-domain").value }) })}${owner()}`,
+  { raw: part.text, headers: { "Content-Type": "text/plain" }, seconds: 60, has: "results" });
+
+const says = (text) => { byId("import-says").textContent = text; };
+const failed = () => results.filter(({ problem }) => problem).length;
+
+// run sends all parts of the file. It returns whether it was stopped or failed before the end.
+async function run(dryRun) {
+  results = [];
+  stopped = false;
+  const all = file.parts.reduce((sum, part) => sum + part.records, 0);
+  const progress = Object.assign(byId("import-progress"), { max: all, value: 0, hidden: false });
+  byId("import-check").hidden = byId("import-go").hidden = true;
+  byId("import-stop").hidden = false;
+  byId("import-after").hidden = byId("import-scroll").hidden = true;
+  byId("import-wrong").textContent = "";
+  const verb = dryRun ? "checked" : "imported";
+  let ends = null;
+  for (const part of file.parts) {
+    if (stopped) ends = part;
+    if (ends) break;
+    says(`${number(progress.value)} of ${count(all, "link")} ${verb}…`);
+    try {
+      for (let n = 1; ; n++) {
+        const { body } = await patiently(says, () => send(part, file.format, dryRun));
+        file.format = body.format;
+        byId("import-format").value = body.format;
+        const late = body.results.some(({ status }) => status === 503);
+        if (!late || n === 3 || stopped) {
+          results.push(...body.results.map((one) => ({ ...one, line: part.line(one.line) })));
+          break;
+        }
+        says("Storage was slow. The rest of these links is tried again.");
+      }
+    } catch (problem) {
+      ends = part;
+      byId("import-wrong").textContent = problem.message;
+    }
+    if (!ends) progress.value += part.records;
+  }
+  progress.hidden = byId("import-stop").hidden = true;
+  byId("import-check").hidden = false;
+  const done = results.length;
+  const made = results.filter(({ status }) => status === 201).length;
+  says(`${count(done, "link")} ${verb}: ${number(made)} ${dryRun ? "would be made" : "made"}, ${number(done - made - failed())} there already, ${number(failed())} with a problem.`
+    + (ends ? ` Left are the lines from ${number(ends.first)} to ${number(file.parts.at(-1).last)}.` : ""));
+  show();
+  return ends;
+}
+
+const words = ({ status, problem }) => (problem ? `${problem.title}: ${problem.detail}` : status === 201 ? "made" : "there already");
+
+// show shows the results, at first those with a problem.
+function show() {
+  byId("import-after").hidden = results.length === 0;
+  const rows = results.filter(({ problem }) => problem || byId("import-all").checked);
+  byId("import-scroll").hidden = rows.length === 0;
+  byId("import-rows").replaceChildren(...rows.slice(0, shown).map((one) => el("tr", {}, el("th", { scope: "row", textContent: number(one.line) }),
+    el("td", { textContent: one.alias ?? "" }), el("td", { className: one.problem ? "wrong" : "", textContent: words(one) }))));
+  if (rows.length > shown) byId("import-rows").append(el("tr", {}, el("td", { colSpan: 3, textContent: `And ${count(rows.length - shown, "more line")}: download the results.` })));
+}
+
+byId("import").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (!byId("import-stop").hidden) return;
+  const wrong = byId("import-wrong");
+  wrong.textContent = "";
+  const [chosen] = byId("import-file").files;
+  const text = (byId("import-text").value.trim() ? byId("import-text").value : await chosen?.text() ?? "").replace(/^\ufeff/, "").replace(/\r\n?/g, "\n");
+  if (!text.trim()) {
+    wrong.textContent = "Choose a file, or paste its text.";
+    return byId("import-file").focus();
+  }
+  try {
+    file = { parts: split(text), format: byId("import-format").value };
+  } catch (error) {
+    wrong.textContent = `The file cannot be read: ${error.message}`;
+    return;
+  }
+  const ended = await run(true);
+  const good = results.length - failed();
+  byId("import-go").hidden = Boolean(ended) || good === 0;
+  byId("import-go").textContent = `Import ${count(good, "link")}`;
+  if (!byId("import-go").hidden) byId("import-go").focus();
+});
+
+byId("import").addEventListener("input", ({ target }) => {
+  if (target.id === "import-all") return show();
+  byId("import-go").hidden = true; // it is another file
+  byId("import-wrong").textContent = "";
+  if (target.id === "import-file") byId("import-format").value = "auto";
+});
+byId("import-go").addEventListener("click", async () => {
+  await run(false);
+  byId("import-check").focus();
+});
+for (const what of ["import", "export"]) byId(`${what}-stop`).addEventListener("click", () => {
+  stopped = true;
+  byId(`${what}-says`).textContent = "It stops after the part under way.";
+});
+
+// save offers a text as a file.
+function save(text, name, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+  say("Saved as a file");
+}
+
+const quote = (value) => `"${String(value ?? "").replace(/^(?=[=+\-@\t\r])/, "'").replaceAll('"', '""')}"`;
+byId("import-save").addEventListener("click", () => save(
+  `line,alias,status,result\r\n${results.map((one) => [one.line, one.alias, one.status, words(one)].map(quote).join(",")).join("\r\n")}\r\n`, "results.csv", "text/csv"));
+
+byId("export").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (!byId("export-stop").hidden) return;
+  stopped = false;
+  byId("export-wrong").textContent = "";
+  byId("export-go").hidden = true;
+  byId("export-stop").hidden = false;
+  const format = byId("export-format").value;
+  const heads = { csv: 1, "csv&for=spreadsheet": 2, ndjson: 0 }[format];
+  const parts = [];
+  let links = 0;
+  try {
+    for (let next = `format=${format}&${filters}${owner()}`; next && !stopped;) {
+      const { body, headers } = await patiently((text) => { byId("export-says").textContent = text; },
+        () => api("GET", `api/export?${next}`, { seconds: 60, read: (text) => ({ text }), has: "text" }));
+      const lines = format === "ndjson" ? body.text.match(/.+\n/g) ?? [] : records(body.text).map(([, record]) => record);
+      links += Math.max(0, lines.length - heads);
+      parts.push(parts.length ? lines.slice(heads).join("") : body.text);
+      byId("export-says").textContent = `${count(links, "link")} so far…`;
+      next = headers.get("Link")?.match(/\?([^>]*)>; rel="next"/)?.[1];
+    }
+    if (stopped) {
+      byId("export-says").textContent = "Stopped. Nothing was saved.";
+    } else {
+      byId("export-says").textContent = `${count(links, "link")} exported.`;
+      save(parts.join(""), `links.${format.split("&")[0]}`, format === "ndjson" ? "application/x-ndjson" : "text/csv");
+    }
+  } catch (problem) {
+    if (!("status" in problem)) throw problem; // a bug in these scripts
+    byId("export-says").textContent = "";
+    byId("export-wrong").textContent = problem.message;
+  } finally {
+    byId("export-go").hidden = false;
+    byId("export-stop").hidden = true;
+  }
+});

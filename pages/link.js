@@ -18,6 +18,7 @@ let stats; // the module of statistics, once a link was shown
 const drafts = new Map(session.draft()); // unsaved values for links that are not shown, by name
 
 const valuesOf = (l) => ({ longUrl: l.longUrl, title: (l.title ?? "").trim(), tags: l.tags, expiresAtUtc: toField(l.expiresAtUtc), statusCode: String(l.statusCode), forward: l.forward });
+byId("many-domain").replaceChildren(...[...fields.domain.options].map((option) => option.cloneNode(true)));
 const blank = { longUrl: "", domain: fields.domain.options[0]?.value ?? "", alias: "", title: "", tags: [], expiresAtUtc: "", statusCode: "302", forward: [] };
 
 // differing returns the values that differ from others.
@@ -43,6 +44,62 @@ function fill(values) {
   }
   offerDiscard();
 }
+
+// Several URLs make several links, with a form of their own.
+async function showMany(urls) {
+  const module = await later(import("./many.js"), "form-problem");
+  if (!module || shown !== "") return;
+  hide("form", "many-offer");
+  module.open(urls);
+}
+byId("many-open").addEventListener("click", () => showMany());
+byId("many-one").addEventListener("click", () => {
+  hide("many");
+  form.hidden = byId("many-offer").hidden = false;
+  fields.longUrl.focus();
+});
+fields.longUrl.addEventListener("paste", (event) => {
+  const urls = event.clipboardData.getData("text").split(/[\r\n]+/).map((line) => line.trim()).filter(Boolean);
+  if (link || urls.length < 2) return;
+  event.preventDefault();
+  showMany(urls);
+});
+
+// Campaign parameters are part of the long URL.
+async function campaign(write) {
+  if (!byId("campaign").open) return;
+  const utm = await later(import("./utm.js"), "form-problem");
+  for (const name of utm?.names ?? []) {
+    if (write) fields.longUrl.value = utm.write(fields.longUrl.value, name, byId(name).value.trim());
+    else byId(name).value = utm.read(fields.longUrl.value, name);
+  }
+  offerDiscard();
+}
+byId("campaign").addEventListener("toggle", () => campaign(false));
+byId("campaign").addEventListener("input", () => campaign(true));
+fields.longUrl.addEventListener("input", () => campaign(false));
+
+// Whether an alias is free is told while somebody types it. What they save decides.
+let asking;
+function askAlias() {
+  clearTimeout(asking);
+  byId("alias-says").textContent = "";
+  const alias = fields.alias.value.trim();
+  if (link || !alias) return;
+  asking = setTimeout(async () => {
+    const domain = domains.length > 1 && fields.domain.value !== blank.domain ? `@${fields.domain.value}` : "";
+    let says = "";
+    try {
+      const { body } = await api("GET", `api/aliases/${encodeURIComponent(alias)}${domain}`, { asks: false, has: "free" });
+      says = body.free ? "This alias is free." : "This alias is taken. Choose another one.";
+    } catch (problem) {
+      if (problem.field === "alias") says = problem.message;
+    }
+    if (!link && fields.alias.value.trim() === alias) byId("alias-says").textContent = says;
+  }, 300);
+}
+fields.alias.addEventListener("input", askAlias);
+fields.domain.addEventListener("change", askAlias);
 
 function offerDiscard() {
   byId("discard").hidden = !unsaved();
@@ -98,10 +155,11 @@ export function showNew(_, query) {
   shown = "";
   link = null;
   base = blank;
-  hide("link-card", "stats", "link-wait", "give", "past");
+  hide("link-card", "stats", "link-wait", "give", "past", "many");
   byId("link-title").textContent = "New link";
   byId("save").textContent = "Make the link";
-  byId("drag").hidden = false;
+  byId("drag").hidden = byId("many-offer").hidden = false;
+  if (byId("many-urls").value.trim()) showMany();
   byId("form-title").hidden = true;
   openForm();
   const { alias, domain, longUrl, title } = Object.fromEntries(query);
@@ -124,13 +182,15 @@ function openForm() {
   form.reset(); // clears what fill would leave there: half a date, and half a tag
   fill({ ...base, ...drafts.get(shown) });
   drafts.delete(shown);
+  byId("alias-says").textContent = "";
+  campaign(false);
   form.hidden = false;
 }
 
 export async function showLink(name) {
   shown = name;
   link = null;
-  hide("link-card", "stats", "form", "give", "past", "drag");
+  hide("link-card", "stats", "form", "give", "past", "drag", "many", "many-offer");
   byId("give").open = byId("past").open = false;
   byId("give-form").reset();
   clear(byId("give-form"));
@@ -162,12 +222,12 @@ export async function showLink(name) {
 // showAll shows the statistics of all links together.
 export async function showAll() {
   shown = "*";
-  hide("link-card", "form", "link-wait", "give", "past", "drag");
+  hide("link-card", "form", "link-wait", "give", "past", "drag", "many", "many-offer");
   byId("link-title").textContent = "All links";
   wrong("link-problem", null);
   byId("stats").hidden = false;
   stats = await later(import("./stats.js"), "stats-problem");
-  if (shown === "*") stats?.showStats({});
+  if (shown === "*") stats?.showStats({}); // without an alias
 }
 
 const pathOf = (name) => `api/links/${name}`;
@@ -210,6 +270,7 @@ function show({ headers, body }) {
   byId("link-card").hidden = false;
   fields.longUrl.readOnly = held;
   for (const field of fields) field.disabled = gone || barred; // typed values stay there
+  campaign(false);
   for (const box of forwards) box.disabled ||= held;
   byId("give").hidden = !choosy() || gone || barred;
   offerOwners();
@@ -290,6 +351,7 @@ byId("give-go").addEventListener("click", () => act(byId("give-go"), "give-probl
 byId("drag").addEventListener("toggle", () => import("./drag.js").then(({ offer }) => offer(new URL("#/new?longUrl=", location.href).href, true), () => {}), { once: true });
 
 byId("link-copy").addEventListener("click", () => copy(link.shortUrl));
+byId("link-code").addEventListener("click", () => import("./qr.js").then(({ showQR }) => showQR(link), () => say("The service did not respond. Try again in a moment.")));
 
 // patch edits the link, unless it has changed since it was read.
 const patch = (body) => api("PATCH", pathOf(nameOf(link)), { body, has: "shortUrl", headers: { "Content-Type": "application/merge-patch+json", "If-Match": etag } });
@@ -374,6 +436,8 @@ form.addEventListener("input", () => {
 byId("discard").addEventListener("click", () => {
   form.reset();
   fill(base);
+  campaign(false);
+  byId("alias-says").textContent = "";
   clear(form);
   wrong("form-problem", null);
   byId("conflict").replaceChildren();
@@ -465,5 +529,5 @@ function conflict(response) {
 }
 
 window.addEventListener("beforeunload", (event) => {
-  if (!session.leaving && session.draft().length) event.preventDefault();
+  if (!session.leaving && (session.draft().length || byId("many-urls").value.trim())) event.preventDefault();
 });

@@ -43,7 +43,7 @@ var files embed.FS
 // the first one.
 var assetNames = []string{"style.css", "manage.css", "common.js", "home.js", "oidc.js",
 	"session.js", "parts.js", "list.js", "stats.js", "link.js", "history.js", "seldom.js", "manage.js",
-	"rows.js", "qr.js", "select.js", "claims.js", "drag.js", "transfer.js", "icon-192.png",
+	"rows.js", "qr.js", "select.js", "claims.js", "drag.js", "transfer.js", "utm.js", "many.js", "icon-192.png",
 	"icon-512.png", "link.css", "transfer.html", "link.html", "qr.html", "seldom.html",
 	"select.html", "claims.html"}
 

@@ -136,11 +136,13 @@ export const style = (href) => new Promise((resolve) => {
   else document.head.append(link);
 });
 
-// shares returns list items with a name, a number and a bar each.
-export function shares(items) {
+const percents = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1 });
+
+// shares returns list items with a name, a number, its part of all, and a bar each.
+export function shares(items, all) {
   const most = Math.max(...items.map((item) => item.clicks));
   return items.map(({ name, clicks }) => {
-    const li = el("li", {}, el("span", { className: "name" }, name), el("b", { textContent: number(clicks) }));
+    const li = el("li", {}, el("span", { className: "name" }, name), el("b", { textContent: number(clicks) }), el("span", { className: "part", textContent: percents.format(clicks / all) }));
     li.style.setProperty("--share", `${100 * clicks / most}%`);
     return li;
   });

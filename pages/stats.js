@@ -15,18 +15,23 @@ export function showStats(of) {
   open = false;
   clearTimeout(later);
   byId("stats").hidden = !link;
+  byId("stats-tag-field").hidden = Boolean(link?.alias);
   byId("stats-body").replaceChildren();
   if (link) load();
 }
 
-// query returns the request to the API. Days are in UTC.
+// query returns the request to the API. Days are in UTC. With a tag there are no hours.
 function query() {
-  const [days, interval] = byId("stats-range").value.split(" ");
-  const from = new Date(Date.now() - (days - 1) * 86_400_000).toISOString().slice(0, 10);
-  return `api/${link.alias ? `links/${nameOf(link)}/stats` : "stats/links"}?from=${from}&interval=${interval}${link.alias ? "" : ofOwner()}`;
+  const [range, by] = byId("stats-range").value.split(" ");
+  const tag = link.alias ? "" : byId("stats-tag").value.trim();
+  const day = (before) => new Date(Date.now() - before * 86_400_000).toISOString().slice(0, 10);
+  const asked = new URLSearchParams({ interval: tag ? "day" : by });
+  if (range !== "free") asked.set("from", day(range - 1));
+  else for (const end of ["from", "to"]) if (byId(`stats-${end}`).value) asked.set(end, byId(`stats-${end}`).value);
+  if (tag) asked.set("tag", tag);
+  if (!link.alias && whose) asked.set("owner", whose);
+  return `api/${link.alias ? `links/${nameOf(link)}/stats` : "stats/links"}?${asked}`;
 }
-
-const ofOwner = () => (whose ? `&owner=${encodeURIComponent(whose)}` : "");
 
 async function load(asks = true) {
   const mine = ++turn;
@@ -48,8 +53,15 @@ async function load(asks = true) {
 
 const poll = () => (document.hidden ? document.addEventListener("visibilitychange", poll, { once: true }) : link && load(false));
 
-byId("stats-range").addEventListener("change", () => load());
-byId("stats-again").addEventListener("click", () => load());
+byId("stats-form").addEventListener("change", () => {
+  const free = byId("stats-range").value.startsWith("free");
+  for (const field of document.querySelectorAll(".stats-free")) field.hidden = !free;
+  load();
+});
+byId("stats-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  load();
+});
 
 byId("stats-csv").addEventListener("click", () => act(byId("stats-csv"), "stats-problem", async () => {
   const { body } = await api("GET", query(), { headers: { Accept: "text/csv" }, read: (csv) => csv || JSON.parse(csv) });
@@ -76,39 +88,66 @@ function draw(s) {
     if (s.bots > 0) parts.push(chart(s, at, "bots", "Bots, counted apart"));
     parts.push(table(s, at));
   }
-  const dimensions = [["Referrers", s.referrers], ["Countries", s.countries.map((c) => ({ ...c, name: country(c.name) }))], ["Browsers", s.browsers],
-    ["Systems", s.systems], ["Devices", s.devices]].filter(([, items]) => items.length > 0);
+  const dimensions = [["Referrers", s.referrers], ["Countries", s.countries?.map((c) => ({ ...c, name: country(c.name) }))], ["Browsers", s.browsers],
+    ["Systems", s.systems], ["Devices", s.devices]].filter(([, items]) => items?.length > 0); // null: not known of links with a tag
   parts.push(el("div", { className: "dimensions" }, ...dimensions.map(([name, items]) =>
-    el("section", { ariaLabel: name }, el("h3", { textContent: name }), el("ol", { className: "shares" }, ...shares(items))))));
+    el("section", { ariaLabel: name }, el("h3", { textContent: name }), el("ol", { className: "shares" }, ...shares(items, s.clicks))))));
   body.replaceChildren(...parts);
-  figures("stats-figures", [["Clicks", s.clicks], ["Visitors, summed by day", s.visitors], ["Bots", s.bots], ["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]]);
+  figures("stats-figures", [["Clicks", s.clicks], ...(s.visitors === null ? [] : [["Visitors, summed by day", s.visitors]]), ["Bots", s.bots],
+    ...(s.referrers === null ? [] : [["Last click", s.lastAtUtc ? time(s.lastAtUtc) : "none"]])]);
+}
+
+// scaleOf returns the end of a scale from zero: an even number with one digit that is not zero.
+function scaleOf(most) {
+  const power = 10 ** Math.floor(Math.log10(most));
+  return Math.max(2, power * [1, 2, 4, 6, 8, 10].find((n) => n * power >= most));
 }
 
 // chart returns a figure with a bar for each day or hour. The view box has a width of 10 for each
-// bar, and a height of 100.
+// bar, and a height of 100. A pointer over a bar, or the keys of the range below, tell its value.
 function chart({ series, interval }, at, what, title) {
   const most = Math.max(...series.map((b) => b[what]), 1);
+  const scale = scaleOf(most);
   const all = series.reduce((sum, b) => sum + b[what], 0);
   const svg = byId("chart").content.firstElementChild.cloneNode(true);
   const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
   const [bar] = svg.children;
   svg.replaceChildren(...series.map((b, i) => {
-    const height = 96 * b[what] / most;
+    const height = 100 * b[what] / scale;
     const g = bar.cloneNode(true);
-    const [room, column, title] = g.children;
+    const [room, column] = g.children;
     set(room, { x: 10 * i, width: 10, height: 100 });
     set(column, { x: 10 * i + 1, y: 100 - height, width: 8, height });
-    title.textContent = `${at.format(new Date(b.at))}: ${number(b[what])}`;
     return g;
   }));
   const peak = series.find((b) => b[what] === most);
   const label = `${title}, by ${unit(interval)}: ${number(all)} in all` + (peak ? `, at most ${number(most)}, on ${at.format(new Date(peak.at))}` : "");
   set(svg, { viewBox: `0 0 ${10 * series.length} 100`, preserveAspectRatio: "none", "aria-label": label });
   const ends = [series[0], series[series.length >> 1], series.at(-1)];
+  const value = el("span", { className: "value" });
+  const words = (i) => `${at.format(new Date(series[i].at))}: ${number(series[i][what])}`;
+  const range = el("input", { type: "range", min: 0, max: series.length - 1, value: series.length - 1, ariaLabel: `${title}: one ${interval}`, ariaValueText: words(series.length - 1) });
+  const tell = (i) => {
+    svg.querySelector(".at")?.classList.remove("at");
+    if (i !== null) svg.children[i].classList.add("at");
+    value.textContent = i === null ? `at most ${number(most)}` : words(i);
+  };
+  tell(null);
+  svg.addEventListener("pointermove", ({ clientX }) => {
+    const { left, width } = svg.getBoundingClientRect();
+    tell(Math.min(series.length - 1, Math.max(0, Math.floor(series.length * (clientX - left) / width))));
+  });
+  svg.addEventListener("pointerleave", () => tell(null));
+  range.addEventListener("input", () => {
+    tell(Number(range.value));
+    range.ariaValueText = words(Number(range.value));
+  });
+  range.addEventListener("focus", () => tell(Number(range.value)));
+  range.addEventListener("blur", () => tell(null));
   return el("figure", { className: `chart ${what}` },
-    el("figcaption", {}, `${title}, by ${unit(interval)}`, el("span", { textContent: `at most ${number(most)}` })),
-    svg,
-    el("p", { className: "axis" }, ...ends.map((b) => el("span", { textContent: at.format(new Date(b.at)) }))));
+    el("figcaption", {}, `${title}, by ${unit(interval)}`, value),
+    el("div", { className: "plot" }, el("div", { className: "scale", ariaHidden: "true" }, ...[scale, scale / 2, 0].map((n) => el("span", { textContent: number(n) }))),
+      svg, el("p", { className: "axis" }, ...ends.map((b) => el("span", { textContent: at.format(new Date(b.at)) }))), range));
 }
 
 function table({ series, interval }, at) {

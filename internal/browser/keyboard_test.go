@@ -91,7 +91,8 @@ func TestKeyboard(t *testing.T) {
 	p.Await("#toast", "Copied")
 	names := strings.Join(p.tour("result"), ", ")
 	want := "tiney/, account, url, shorten, alias, life, short, copy, preview, svg, png, "
-	if !strings.HasPrefix(names, want) || !strings.HasSuffix(names, ", Sign in, From any page, From a program") {
+	if !strings.HasPrefix(names, want) ||
+		!strings.HasSuffix(names, ", Sign in, From any page, From a program") {
 		t.Errorf("the order is %s", names)
 	}
 	p.to("#life")
@@ -204,10 +205,10 @@ func TestManageKeyboard(t *testing.T) {
 	p.Press("one,two,")
 	names = strings.Join(p.tour("a link"), ", ")
 	if want := "tiney/, sign-out, Links, All clicks, API keys, Import, export, link-back, link-short, " +
-		"link-copy, link-preview, link-disable, link-delete, link-svg, link-png, stats-range, " +
-		"stats-again, stats-csv, " +
+		"link-copy, link-preview, link-disable, link-delete, link-svg, link-png, link-code, " +
 		"longUrl, title, Remove the tag one, Remove the tag two, new-tag, expiresAtUtc, never, " +
-		"statusCode, forward, forward-path, save, discard, History"; names != want {
+		"statusCode, Campaign (utm parameters), forward, forward-path, save, discard, " +
+		"stats-range, stats-again, stats-csv, History"; names != want {
 		t.Errorf("the order is %s", names)
 	}
 	p.to(`[aria-label="Remove the tag one"]`)
@@ -254,7 +255,7 @@ func TestManageKeyboard(t *testing.T) {
 	p.Press(" ")
 	p.Await("#stats table", "Day (UTC)")
 	if got := strings.Join(p.tour("the statistics"), ", "); !strings.Contains(got,
-		"stats-csv, As a table: 7 days, Clicks as a table, longUrl") {
+		"stats-csv, Clicks: one day, As a table: 7 days, Clicks as a table, History") {
 		t.Errorf("the order is %s", got)
 	}
 
@@ -291,8 +292,8 @@ func TestManageKeyboard(t *testing.T) {
 	p.wantFocus("new-key-copy")
 	p.Await("#keys-rows li:first-child", "new")
 	names = strings.Join(p.tour("a new key"), ", ")
-	if !strings.Contains(names, "new-key-copy, new-key-done, key-name, key-expires, key-access, key-make, "+
-		"Revoke ") {
+	if !strings.Contains(names, "new-key-copy, new-key-done, key-name, key-expires, "+
+		"key-access, key-make, Revoke ") {
 		t.Errorf("the order is %s", names)
 	}
 	p.to("#new-key-done")

@@ -405,7 +405,7 @@ func TestManageTimes(t *testing.T) {
 			`04:30 AM$`),
 	} {
 		Eval[any](p, find("#stats-range")+".value = "+quote(value)+`,
-			`+find("#stats-range")+`.dispatchEvent(new Event("change"))`)
+			`+find("#stats-range")+`.dispatchEvent(new Event("change", { bubbles: true }))`)
 		p.AwaitTrue("!" + find("#stats-body") + ".ariaBusy")
 		if got := Eval[string](p, `["#stats figcaption", "#stats th", "#stats tbody th"]
 			.map((s) => document.querySelector(s).firstChild.textContent).join("; ")`); !want.MatchString(got) {
@@ -700,7 +700,7 @@ func TestManageStatistics(t *testing.T) {
 	choose := func(value, awaits string) {
 		t.Helper()
 		Eval[any](p, find("#stats-range")+".value = "+quote(value)+`, `+find("#stats-range")+
-			`.dispatchEvent(new Event("change"))`)
+			`.dispatchEvent(new Event("change", { bubbles: true }))`)
 		p.AwaitTrue(`document.querySelectorAll(".chart.clicks .bar").length === ` + awaits)
 	}
 	choose("7 hour", "168")

@@ -83,6 +83,7 @@ async function load(query, more = false, focuses = false) {
   const wanted = () => mine === turn && !byId("list").hidden;
   let fresh = !more;
   let first = null; // of the added rows
+  focuses ||= document.activeElement === byId("list-more"); // which hides
   wrong("list-problem", null);
   byId("list-empty").hidden = true;
   if (fresh && !same) list.hidden = true;
@@ -112,11 +113,13 @@ async function load(query, more = false, focuses = false) {
       byId("list-count").textContent = `${number(links.length)} found, ${number(searched)} searched…`;
     }
     show(query);
-    if (focuses) (first?.querySelector("a") ?? byId("list-title")).focus();
+    if (document.activeElement === byId("list-stop")) byId("list-more").focus(); // "Stop" hides
+    else if (focuses) (first?.querySelector("a") ?? byId("list-title")).focus();
   } catch (problem) {
     if (mine !== turn) return;
     byId("list-count").textContent = "";
     wrong("list-problem", problem, () => load(query, !fresh && same));
+    if (focuses) byId("list-problem").lastElementChild.focus();
   } finally {
     if (mine === turn) {
       adding = false;
@@ -245,16 +248,18 @@ list.addEventListener("click", async ({ target }) => {
   const what = button.dataset.do;
   if (what === "menu") return openMenu(li, !li.classList.contains("open"));
   if (what === "copy") return copy(link.shortUrl);
+  if (li.classList.contains("open")) closeMenu();
   const module = await later(import("./rows.js"), "list-problem");
   const again = await module?.rowDoes(what, link, button);
-  if (again) rowOf(`#/link/${nameOf(link)}`)?.closest("li").querySelector(`[data-do="${again}"]`).focus();
+  const now = again && rowOf(`#/link/${nameOf(link)}`)?.closest("li");
+  if (now) for (const name of ["menu", again]) now.querySelector(`[data-do="${name}"]`).focus(); // only one is there
 });
-document.addEventListener("keydown", (event) => {
-  const open = event.key === "Escape" && list.querySelector(".open");
-  if (!open) return;
-  openMenu(open, false);
-  open.querySelector('[data-do="menu"]').focus();
-});
+function closeMenu() {
+  const menu = list.querySelector('.open [data-do="menu"]');
+  openMenu(null, false);
+  menu?.focus();
+}
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeMenu(); });
 document.addEventListener("click", ({ target }) => { if (!target.closest(".open")) openMenu(null, false); });
 
 // Selecting a row loads what can be done to several.
@@ -327,14 +332,23 @@ byId("filters-more").addEventListener("click", () => {
   byId("filters-more").ariaExpanded = String(filters.classList.toggle("all"));
 });
 
-// Fields for tags suggest those of the owner's links.
+// Fields for tags suggest those of the owner's links. A browser compares a suggestion with the whole
+// field, so suggestions begin with the tags that stand before the last comma.
 let suggested = null; // whose they are
-document.addEventListener("focusin", async ({ target }) => {
-  if (target.getAttribute("list") !== "known-tags" || suggested === whose) return;
+let tags = [];
+function suggest({ target }) {
+  if (target.getAttribute("list") !== "known-tags") return;
+  const before = target.value.match(/^(.*,)?\s*/)[0];
+  byId("known-tags").replaceChildren(...tags.map(({ tag, links: n }) => el("option", { value: before + tag, label: `${tag} (${number(n)})` })));
+}
+document.addEventListener("input", suggest);
+document.addEventListener("focusin", async (event) => {
+  suggest(event);
+  if (event.target.getAttribute("list") !== "known-tags" || suggested === whose) return;
   suggested = whose;
   try {
-    const { body } = await api("GET", `api/tags${whose && `?owner=${encodeURIComponent(whose)}`}`, { asks: false, has: "items" });
-    byId("known-tags").replaceChildren(...body.items.map(({ tag, links: n }) => el("option", { value: tag, label: `${tag} (${number(n)})` })));
+    tags = (await api("GET", `api/tags${whose && `?owner=${encodeURIComponent(whose)}`}`, { asks: false, has: "items" })).body.items;
+    suggest(event);
   } catch {
     suggested = null; // the next time asks again
   }

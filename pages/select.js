@@ -18,7 +18,7 @@ let stopped = false;
 const list = byId("list-rows");
 const boxes = () => [...list.querySelectorAll("[data-part=pick]")];
 const ready = part("./select.html").then(() => {
-  byId("list-problem").after(byId("picked"));
+  byId("list-count").parentElement.before(byId("picked"));
   byId("picked-what").addEventListener("change", offer);
   byId("picked-none").addEventListener("click", () => { boxes().forEach((box) => { box.checked = false; }); show(); byId("list-title").focus(); });
   byId("picked-all").addEventListener("click", () => { boxes().forEach((box, i) => { box.checked = i < most; }); show(); });
@@ -49,7 +49,10 @@ document.addEventListener("keydown", (event) => { shift = event.shiftKey; });
 document.addEventListener("keyup", (event) => { shift = event.shiftKey; });
 list.addEventListener("pointerdown", (event) => { shift = event.shiftKey; });
 
-const picked = () => linksOf().filter((_, i) => boxes()[i]?.checked);
+function picked() {
+  const all = boxes();
+  return linksOf().filter((_, i) => all[i]?.checked);
+}
 
 function show() {
   const n = picked().length;
@@ -68,8 +71,9 @@ function offer() {
 }
 
 // work calls each function, and waits where the service says so. It returns the failures, as pairs of
-// a link and a problem. After a stop, the rest is not called, and fails with no problem.
-async function work(jobs) {
+// a link and a problem. After a stop, the rest is not called, and fails with no problem. A call that
+// read a link which then changed, with status 412, may be repeated if the function reads it again.
+async function work(jobs, repeated) {
   const failed = [];
   const queue = [...jobs];
   const progress = Object.assign(byId("picked-progress"), { max: jobs.length, value: 0, hidden: false });
@@ -90,7 +94,7 @@ async function work(jobs) {
           break;
         } catch (problem) {
           if (!("status" in problem)) throw problem; // a bug in these scripts
-          if (![429, 503].includes(problem.status) && problem.kind !== "precondition" || n === tries) {
+          if (!repeated.includes(problem.status) || n === tries) {
             failed.push([link, problem]);
             break;
           }
@@ -161,24 +165,26 @@ async function go() {
   if (!tags.length && what.endsWith("tag")) return wrong("Type one or more tags, with commas between them.", "picked-tags");
   if (what === "end" && byId("picked-end").validity.badInput) return wrong("Complete the date and the time, or clear it for never.", "picked-end");
   undoes = [];
-  const failed = await work(chosen.map((link) => [link, () => change(link, what, { tags, end: fromField(byId("picked-end").value) })]));
+  const failed = await work(chosen.map((link) => [link, () => change(link, what, { tags, end: fromField(byId("picked-end").value) })]), [412, 429, 503]);
   finish(failed, chosen.length, did[what]);
 }
 
 async function undo() {
   const jobs = undoes;
   undoes = [];
-  const failed = await work(jobs);
+  const failed = await work(jobs, [429, 503]);
+  undoes = jobs.filter(([link]) => failed.some(([of, problem]) => of === link && problem?.status !== 412)); // the others have changed since
   finish(failed, jobs.length, "as before");
   byId("list-title").focus();
 }
 
 // finish says what was done. What failed stays selected.
-function finish(failed, all, what) {
+function finish(failed, n, what) {
   const names = new Set(failed.map(([link]) => nameOf(link)));
-  linksOf().forEach((link, i) => { boxes()[i].checked = names.has(nameOf(link)); });
+  const all = boxes();
+  linksOf().forEach((link, i) => { all[i].checked = names.has(nameOf(link)); });
   show();
-  say(`${count(all - failed.length, "link")} ${what}${failed.length ? `, ${count(failed.length, "link")} not` : ""}`);
+  say(`${count(n - failed.length, "link")} ${what}${failed.length ? `, ${count(failed.length, "link")} not` : ""}`);
   (undoes.length ? byId("picked-undo") : byId("picked-what")).focus();
 }
 

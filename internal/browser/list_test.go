@@ -101,6 +101,10 @@ func TestManageListOfThousands(t *testing.T) {
 	}
 	p.GoTo("#/?tag=rare", "#list-count", "50 links, 5,000 searched")
 	p.AwaitTrue(`document.querySelectorAll("#known-tags option").length === 2`)
+	p.Fill("#tag", "rare, s")
+	p.AwaitTrue(`[...document.querySelectorAll("#known-tags option")].some((o) => ` +
+		`o.value === "rare, site")`)
+	p.GoTo("#/?tag=rare", "#list-count", "50 links, 5,000 searched")
 
 	// Somebody stops a search that finds nothing.
 	Eval[any](p, `(() => { const real = fetch; let calls = 0; window.fetch = async (url, options) => `+
@@ -112,6 +116,7 @@ func TestManageListOfThousands(t *testing.T) {
 	p.Click("#list-stop")
 	Eval[any](p, "goOn()")
 	p.Await("#list-more", "Search on")
+	p.AwaitTrue(find("#list-more") + " === document.activeElement")
 	p.Await("#list-count", "2,000 searched")
 }
 
@@ -206,6 +211,18 @@ func TestManageRows(t *testing.T) {
 	p.Await("#qr-wrong", "Download the PNG instead")
 	p.Press(kb.Escape)
 	focused("one", "qr")
+	// On a phone, the button of the menu has the focus afterwards.
+	p.Size(390, 844)
+	p.Click(button("one", "menu"))
+	p.Click(button("one", "qr"))
+	p.Await("#qr-title", "/one")
+	p.Press(kb.Escape)
+	focused("one", "menu")
+	p.Click(button("one", "menu"))
+	p.Click(button("one", "able"))
+	p.Await("#toast", "Disabled")
+	focused("one", "menu")
+	p.Size(1280, 850)
 	p.Click(button("two", "edit"))
 	p.Await("#link-short", "/two")
 }
@@ -217,11 +234,18 @@ func TestManageSeveralLinks(t *testing.T) {
 	p.Size(1280, 850)
 	p.Await("#list-count", "More than 50 links")
 	box := func(i int) string { return fmt.Sprintf("#list-rows li:nth-child(%d) [data-part=pick]", i) }
+	Eval[any](p, `window.top0 = document.querySelector("#list-rows").getBoundingClientRect().top`)
 	p.Click(box(1))
 	p.Await("#picked-count", "1 link selected")
 	p.Click(box(3))
 	p.Await("#picked-count", "2 links selected")
 	p.Check("a selection")
+	if !Eval[bool](p, `document.querySelector("#list-rows").getBoundingClientRect().top === top0`) {
+		t.Error("the selection moves the rows")
+	}
+	Eval[any](p, "scrollTo(0, document.body.scrollHeight)")
+	p.AwaitTrue(`document.querySelector("#picked").getBoundingClientRect().bottom <= innerHeight`)
+	Eval[any](p, "scrollTo(0, 0)")
 	look(t, p, "manage-selection")
 	do := func(what string) {
 		t.Helper()
@@ -260,6 +284,27 @@ func TestManageSeveralLinks(t *testing.T) {
 		t.Errorf("disabled: %s", got)
 	}
 	p.Check("a failed undo")
+	// An undo that was stopped goes on.
+	p.Click("#picked-none")
+	p.Click(box(4))
+	p.Click(box(5))
+	do("disable")
+	p.Await("#toast", "2 links disabled")
+	Eval[any](p, `(() => { const real = window.real = fetch; window.fetch = (url, options) => `+
+		`options?.method === "PATCH" ? new Response(JSON.stringify({ type: "/problems/rate-limited", `+
+		`title: "Too many", status: 429, detail: "Wait" }), { status: 429, headers: { "Retry-After": `+
+		`"60" } }) : real(url, options); })()`)
+	p.Click("#picked-undo")
+	p.Await("#picked-says", "It goes on in")
+	p.Click("#picked-stop")
+	p.Await("#toast", "0 links as before, 2 links not")
+	Eval[any](p, "(() => { window.fetch = real; })()")
+	p.Click("#picked-undo")
+	p.Await("#toast", "2 links as before")
+	if got := link("n0116", "disabled") + link("n0115", "disabled"); got != "falsefalse" {
+		t.Errorf("disabled: %s", got)
+	}
+	p.Click(box(2))
 	// The service asks to wait.
 	Eval[any](p, `(() => { const real = fetch; let calls = 0; window.fetch = (url, options) => `+
 		`options?.method === "DELETE" && calls++ === 0 ? new Response(JSON.stringify({ type: `+

@@ -26,6 +26,8 @@ usage: infra/deploy.sh -g GROUP [options]
 
 The subscription is the one of `az account show`. Running it again is safe: it changes what differs.
 
+The first deployment makes an admin key, which later ones keep. It is in the site's setting ADMIN_KEY.
+
   TINEY_WAIT=900              seconds to wait for a site that responds, and as long again for one that works
   TINEY_INTERVAL=5            seconds between two tries; between two uploads 30, if it is not set
   TINEY_UPLOAD_WAIT=900       seconds for the upload, all its tries together
@@ -285,6 +287,14 @@ fi
 
 # --- what-if and deployment -----------------------------------------------------------------------
 
+child=''
+temporary=$(mktemp -d)
+leave() {
+  if [ -n "$child" ]; then kill -- "-$child" 2>/dev/null || true; fi
+  rm -rf "$temporary"
+}
+trap leave EXIT
+
 template=(--resource-group "$group" --template-file "$root/infra/main.bicep" --parameters "$parameters")
 if [ -n "$plan" ]; then template+=(--parameters "plan=$plan"); fi
 if [ -n "$location" ]; then template+=(--parameters "location=$location"); fi
@@ -302,6 +312,48 @@ if [ "$there" = true ]; then
   done <<<"$hosts"
   if [ -n "$certified" ]; then template+=(--parameters "domainsWithCertificate=[$certified]"); fi
 fi
+
+# The first deployment makes an admin key, and later ones give the site the same key again. A key
+# from --param or the parameters file wins, and so does the empty one, which means that there is
+# none. The key reaches az in a file, since other users of this machine see arguments.
+setting_of() { # SITE NAME: prints = and the value; nothing if the site has no such setting
+  az webapp config appsettings list --resource-group "$group" --name "$1" --output tsv \
+    --query "[?name=='$2'].join('', ['=', value])" </dev/null | tr -d '\r'
+}
+
+key_given=false admin_key='' key_is_new=''
+if grep -qi adminKey "$parameters"; then key_given=true; fi
+shopt -s nocasematch
+for one in ${more[@]+"${more[@]}"}; do
+  if [[ $one == adminKey=* ]]; then key_given=true; fi
+done
+shopt -u nocasematch
+if [ $key_given = false ]; then
+  key_is_new=true
+  while IFS='|' read -r site host_name domains; do
+    if [ -n "$site" ] && [ -z "$admin_key" ]; then
+      found=$(setting_of "$site" ADMIN_KEY) ||
+        die $missing_needs "the admin key of $site cannot be read, and a deployment without it would remove it; nothing was" \
+          "deployed. Give it with --param adminKey=KEY, or --param adminKey= for none"
+      if [ -n "$found" ]; then key_is_new=''; fi # even if it is empty: somebody wanted none
+      admin_key=${found#=}
+    fi
+  done <<<"$hosts"
+  if [ -n "$key_is_new" ]; then
+    IFS= read -r -n 43 admin_key < <(LC_ALL=C tr -dc 'A-Za-z0-9' </dev/urandom 2>/dev/null) || true # 256 bits
+    if [ ${#admin_key} -ne 43 ]; then
+      die $unexpected "no admin key could be made; nothing was deployed. Give one with --param adminKey=KEY, 32 random characters" \
+        "or more"
+    fi
+  fi
+  if [ -n "$admin_key" ]; then
+    escaped=${admin_key//\\/\\\\}
+    # shellcheck disable=SC2016 # this is a name
+    printf '{"$schema":"https://schema.management.azure.com/schemas/2019-04-01/deploymentParameters.json#","contentVersion":"1.0.0.0","parameters":{"adminKey":{"value":"%s"}}}\n' \
+      "${escaped//\"/\\\"}" >"$temporary/key.json"
+    template+=(--parameters "$temporary/key.json")
+  fi
+fi
 for one in ${more[@]+"${more[@]}"}; do template+=(--parameters "$one"); done
 
 if ! az deployment group what-if "${template[@]}" --no-prompt true --exclude-change-types Ignore NoChange; then
@@ -311,14 +363,6 @@ if ! az deployment group what-if "${template[@]}" --no-prompt true --exclude-cha
 fi
 if [ "$what_if" = true ]; then exit 0; fi
 confirm "Deploy this to $group?" || die $declined "nothing was deployed"
-
-child=''
-temporary=$(mktemp -d)
-leave() {
-  if [ -n "$child" ]; then kill -- "-$child" 2>/dev/null || true; fi
-  rm -rf "$temporary"
-}
-trap leave EXIT
 
 healthy() { # ADDRESS: sets seen, what was there, and version
   local code
@@ -391,6 +435,11 @@ elif [ "$plan" != F1 ]; then
     say "DNS records of $one: CNAME $one $host_name, TXT asuid.$one $verification"
   done
 fi
+
+# The site knows a key that was given, too. The test below signs in with it.
+if [ $key_given = true ] && found=$(setting_of "$site" ADMIN_KEY); then admin_key=${found#=}; fi
+case $admin_key in @Microsoft.KeyVault*) admin_key='' ;; esac # only the site can look it up
+first_site=$site
 
 # --- upload ---------------------------------------------------------------------------------------
 
@@ -554,15 +603,24 @@ esac
 
 # shorten, redirect and ready return 0 if it works, 1 if it may work later, such as when the site's
 # new roles have arrived, and 2 if it is wrong.
+sign_in() { # prints it for curl, whose arguments other users of this machine see
+  local escaped=${admin_key//\\/\\\\}
+  if [ -n "$admin_key" ]; then printf 'header = "Authorization: Bearer %s"\n' "${escaped//\"/\\\"}"; fi
+}
+
 shorten() {
   local code
-  code=$(curl --silent --max-time 30 --output "$temporary/link" --write-out '%{http_code}' \
+  code=$(sign_in | curl --silent --max-time 30 --config - --output "$temporary/link" --write-out '%{http_code}' \
     --header 'Content-Type: application/json' --data "{\"longUrl\":\"$long_url\",\"expiresInSeconds\":60}" \
     "$address/api/shorten") || code=000
   case $code in
     201) ;;
-    401) return 0 ;; # SHORTEN_ACCESS is owners
-    000 | 5??) seen="POST /api/shorten returns $code"; return 1 ;;
+    401)
+      if [ -z "$admin_key" ]; then return 0; fi # SHORTEN_ACCESS is owners
+      seen="POST /api/shorten refuses the admin key, so the site runs with another one (--param adminKey=KEY sets it)"
+      return 1 # its settings may arrive late
+      ;;
+    000 | 429 | 5??) seen="POST /api/shorten returns $code"; return 1 ;;
     *) seen="POST /api/shorten returns $code"; return 2 ;;
   esac
   alias=$(sed -n 's/.*"alias" *: *"\([A-Za-z0-9_-]*\)".*/\1/p' "$temporary/link")
@@ -642,7 +700,16 @@ if [ -n "$second_site" ]; then
 fi
 
 works='shortens and redirects'
-if [ -z "$alias" ]; then works='responds, and so does its storage (only owners may shorten, so no link was tried)'; fi
+if [ -z "$alias" ]; then works='responds, and so does its storage (only owners may shorten, and no admin key is known, so no link was tried)'; fi
 say "done: ${version:+version $version }$works on $plan; alerts, workbook and logs are in the resource group $group"
 case $alerts_reach_nobody in [Tt]rue) say "alerts reach nobody: --param alertEmail=you@example.com names somebody, --param alertsEnabled=false saves their cost" ;; esac
+# The key itself is not printed: what this script says may be kept in a log.
+if [ -n "$admin_key" ]; then
+  say "sign in at ${base_url%/}/manage with the ${key_is_new:+new }admin key, which is in the site's setting ADMIN_KEY. This shows it:"
+  say "  az webapp config appsettings list --resource-group $group --name $first_site --query \"[?name=='ADMIN_KEY'].value\"" \
+    "--output tsv"
+else
+  say "there is no admin key, or it cannot be read: --param adminKey=KEY sets one, which makes API keys and signs in at" \
+    "${base_url%/}/manage"
+fi
 printf '%s\n' "${base_url%/}"

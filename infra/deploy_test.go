@@ -40,6 +40,7 @@ const (
 	upload  = "functionapp deployment source config-zip"
 	create  = "deployment group create"
 
+	noKey      = "--yes --param adminKey="
 	notWorking = "the site responds but does not work"
 )
 
@@ -110,6 +111,7 @@ type azure struct {
 	nobody         bool              // alerts reach nobody
 	domains        string            // between spaces
 	links          map[string]string // long URLs by path
+	adminKey       string            // the site's setting; "": it has none
 
 	// after is the number of calls of /api/health that the old container answers.
 	after        int
@@ -165,10 +167,22 @@ func (az *azure) answer(args []string) reply {
 		address, _, _ := strings.Cut(c.after("--url"), "?")
 		c.command += " " + path.Base(address)
 	}
+	if strings.Contains(c.after("--query"), "ADMIN_KEY") {
+		c.command += " ADMIN_KEY"
+	}
 	az.calls = append(az.calls, c)
+	if c.command == create {
+		az.adminKey = deployedKey(az.t, c)
+	}
 	fits := slices.IndexFunc(az.replies, func(r reply) bool {
 		return r.to == c.command && (r.times == 0 || r.used < r.times)
 	})
+	if fits < 0 && strings.HasSuffix(c.command, " ADMIN_KEY") {
+		if az.adminKey == "" {
+			return reply{}
+		}
+		return reply{out: "=" + az.adminKey + "\n"}
+	}
 	if fits < 0 {
 		az.t.Errorf("no reply to az %q", args)
 		return reply{exit: 99}
@@ -186,6 +200,30 @@ func (az *azure) answer(args []string) reply {
 		}
 	}
 	return *r
+}
+
+// deployedKey returns the admin key that a call of az passes to the template. It must come from a
+// file: other users of a machine see arguments.
+func deployedKey(t *testing.T, c call) (key string) {
+	for _, arg := range c.args {
+		if value, ok := strings.CutPrefix(arg, "adminKey="); ok {
+			key = value
+		}
+		if filepath.Base(arg) != "key.json" {
+			continue
+		}
+		var file struct {
+			Parameters struct{ AdminKey struct{ Value string } }
+		}
+		if err := json.Unmarshal([]byte(read(t, arg)), &file); err != nil {
+			t.Error(err)
+		}
+		if info, err := os.Stat(filepath.Dir(arg)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("others may read the key: %v, %v", info, err)
+		}
+		key = file.Parameters.AdminKey.Value
+	}
+	return key
 }
 
 func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -212,6 +250,10 @@ func (az *azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			asked.ExpiresInSeconds != 60 ||
 			r.Header.Get("Content-Type") != "application/json" {
 			http.Error(w, "not what a shortener takes", http.StatusBadRequest)
+			return
+		}
+		if az.adminKey != "" && r.Header.Get("Authorization") != "Bearer "+az.adminKey {
+			http.Error(w, "not the admin key", http.StatusUnauthorized)
 			return
 		}
 		if az.refusals > 0 {
@@ -649,12 +691,15 @@ var outcomes = []struct {
 		says: []string{notWorking, "POST /api/shorten returns 200"}},
 	{name: "shorten is 503", site: func(az *azure) { az.refusals = 1e6 }, env: briefly, status: 9,
 		says: []string{notWorking, "POST /api/shorten returns 503"}},
-	{name: "shorten is for owners", site: func(az *azure) { az.shorten = 401 },
-		says: []string{"responds, and so does its storage"}},
+	{name: "shorten is for owners, and there is no key", site: func(az *azure) { az.shorten = 401 },
+		args: noKey, says: []string{"responds, and so does its storage"},
+		changed: []string{create, upload}},
 	{name: "shorten is for owners, without storage", site: func(az *azure) {
 		az.shorten, az.ready = 401, 503
-	}, env: briefly, status: 9,
+	}, args: noKey, env: briefly, status: 9,
 		says: []string{notWorking, "GET /api/ready returns 503"}},
+	{name: "another key", site: func(az *azure) { az.shorten = 401 }, env: briefly, status: 9,
+		says: []string{notWorking, "refuses the admin key"}},
 	{name: "another base", site: func(az *azure) { az.shortBase = "http://elsewhere.example" },
 		status: 9, says: []string{notWorking, "a link that starts with"}},
 	{name: "redirect is 404", site: func(az *azure) { az.redirect = 404 }, status: 9,
@@ -779,6 +824,63 @@ func TestDeployTwoRegions(t *testing.T) {
 		t.Errorf("it uploads to and asks for the functions of %q, want %q, and asks for the "+
 			"probes by %q", names, want, probes)
 	}
+}
+
+// TestDeployAdminKey checks that the first deployment makes a key, that later ones keep what the site
+// has, that a given key wins, and that none is ever printed or an argument.
+func TestDeployAdminKey(t *testing.T) {
+	d := newDeployer(t)
+	t.Parallel()
+	shows := `az webapp config appsettings list --resource-group rg-tiney --name site-1 --query ` +
+		`"[?name=='ADMIN_KEY'].value"`
+	secret := func(r *result) {
+		t.Helper()
+		for _, c := range r.calls {
+			if d.az.adminKey != "" && strings.Contains(fmt.Sprint(c), d.az.adminKey) {
+				t.Errorf("the key is an argument of az %q", c)
+			}
+		}
+		if strings.Contains(r.stdout+r.stderr, d.az.adminKey) {
+			t.Error("it prints the key")
+		}
+	}
+	secret(d.run("Y1", []reply{noGroup}, "", "-g", group, "--yes").ends(0,
+		"shortens and redirects", "sign in at "+d.az.base+"/manage with the new admin key", shows))
+	first := d.az.adminKey
+	if !regexp.MustCompile(`^[0-9A-Za-z]{43}$`).MatchString(first) {
+		t.Errorf("the first key is %q", first)
+	}
+	secret(d.run("Y1", nil, "", "-g", group, "--yes").ends(0, "with the admin key, which", shows))
+	if d.az.adminKey != first {
+		t.Errorf("a later deployment makes the key %q of %q", d.az.adminKey, first)
+	}
+	// The key of somebody who likes quotes.
+	d.az.adminKey = `a "quoted\" key of 32 characters or more`
+	was := d.az.adminKey
+	secret(d.run("Y1", nil, "", "-g", group, "--yes").ends(0, "shortens and redirects"))
+	if d.az.adminKey != was {
+		t.Errorf("the key %q became %q", was, d.az.adminKey)
+	}
+	// A deployment that cannot read the key would remove it.
+	d.run("Y1", []reply{fails("webapp config appsettings list ADMIN_KEY")}, "", "-g", group,
+		"--yes").ends(3, "the admin key of site-1 cannot be read")
+	d.run("Y1", nil, "", "-g", group, "--yes", "--param", "adminKey=given").ends(0,
+		"with the admin key, which")
+	if d.az.adminKey != "given" {
+		t.Errorf("a given key becomes %q", d.az.adminKey)
+	}
+	d.run("Y1", nil, "", "-g", group, "--yes", "--param", "adminKey=").ends(0,
+		"there is no admin key")
+	file := filepath.Join(d.root, "infra", "own.json")
+	d.do(os.WriteFile(file, []byte(`{"parameters":{"adminKey":{"reference":{}}}}`), 0o644))
+	r := d.run("Y1", nil, "", "-g", group, "--yes", "--parameters", file).ends(0)
+	if d.az.adminKey != "" || strings.Contains(fmt.Sprint(r.did(create)), "key.json") {
+		t.Error("the parameters file does not win")
+	}
+	// Only the site can resolve this one.
+	d.az.adminKey = "@Microsoft.KeyVault(SecretUri=https://vault.example/secrets/key)"
+	d.run("Y1", []reply{{to: "webapp config appsettings list ADMIN_KEY", out: "=" + d.az.adminKey}},
+		"", "-g", group, "--yes", "--parameters", file).ends(0, "there is no admin key")
 }
 
 func TestDeployWithPackage(t *testing.T) {
@@ -943,7 +1045,7 @@ func TestDeployRealPackage(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "handler"))
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, t.Output(), t.Output()
 		cmd.Env = []string{"PORT=" + port, "BaseUrl=" + d.az.base, "AzureWebJobsStorage=" +
-			storage.ConnectionString()}
+			storage.ConnectionString(), "SHORTEN_ACCESS=owners", "ADMIN_KEY=" + d.az.adminKey}
 		t.Cleanup(func() { cmd.Wait() })
 		return cmd.Start()
 	}

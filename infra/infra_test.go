@@ -200,20 +200,25 @@ func TestRequiredLines(t *testing.T) {
 			"isPremium; " +
 			"maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1; " +
 			"maximumInstanceCount: min(maximumInstanceCount, 200); " +
+			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'; " +
+			"package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-" +
+			"${plan == 'F1' ? '386' : 'amd64'}.zip'; " +
 			"private: privateNetwork; " +
 			"siteTags: i == 0 ? {; customDomainIds: edge!.outputs.customDomainIds; " +
 			"domains: frontDoorDomains",
 		"site-consumption": site + "ftpsState: 'Disabled'; kind: 'functionapp'; name: 'Y1'; " +
 			"use32BitWorkerProcess: true; netFrameworkVersion: 'v8.0'; " +
 			"functionAppScaleLimit: maximumInstanceCount; appSettings: " +
-			"map(items(settingsAtCreation), setting => {; settings: allSettings",
+			"map(items(settingsAtCreation), setting => {; settings: allSettings; " +
+			"WEBSITE_RUN_FROM_PACKAGE: package",
 		"site-web": site + "ftpsState: 'Disabled'; kind: isContainer ? 'app,linux,container' : " +
 			"'app'; reserved: isContainer; name: sku; " +
 			"use32BitWorkerProcess: isFree; alwaysOn: !isFree; healthCheckPath: isFree ? " +
 			"'/api/health' : '/api/ready'; linuxFxVersion: 'DOCKER|${image}'; " +
 			"category: 'AppServiceHTTPLogs'\n        enabled: false; zoneRedundant: " +
 			"zoneRedundant; minimum: string(leastInstances); maximum: " +
-			"string(max(maximumInstanceCount, leastInstances)); metricName: 'CpuPercentage'",
+			"string(max(maximumInstanceCount, leastInstances)); metricName: 'CpuPercentage'; " +
+			"WEBSITE_RUN_FROM_PACKAGE: package",
 		"site-flex": site + "kind: 'functionapp,linux'; tags: union(tags, siteTags); name: " +
 			"'FC1'; name: 'custom'; version: '1.0'; type: 'UserAssignedIdentity'; " +
 			"zoneRedundant: zoneRedundant; virtualNetworkSubnetId: empty(subnetId) ? null : " +
@@ -239,7 +244,7 @@ func TestDomains(t *testing.T) {
 			"\nvar frontDoorDomains = map(hasFrontDoor ? hosts : [], host => {\n  name: host == " +
 				"toLower(customDomain) ? replace(host, '.', '-') : " +
 				"'${replace(host, '.', '-')}-${uniqueString(host)}'\n  host: host\n})\n",
-			"addDomain: !contains(domainsWithCertificate, '${siteName}/${host}')\n"},
+			"addDomain: !contains(domainsWithCertificate, '${firstSite}/${host}')\n"},
 		"modules/domain.bicep": {"'domain-certificate.bicep' = if (!flex) {\n  name: '${siteName}-" +
 			"certificate-${uniqueString(domain)}'\n", "'domain-certificate-flex.bicep' = if (flex) " +
 			"{\n  name: '${siteName}-certificate-${uniqueString(domain)}'\n"},
@@ -333,6 +338,8 @@ func TestNamesInTemplate(t *testing.T) {
 	}
 	parameters := append(matches(t, read(t, "../docs/deployment.md"), `--param (\w+)=`), "plan",
 		"location")
+	parameters = append(parameters, matches(t, read(t, "../.github/workflows/release.yml"),
+		`\.parameters\.(\w+)\.defaultValue`)...)
 	for file, plan := range map[string]string{"parameters.dev.json": "F1",
 		"parameters.prod.json": "Y1", "main.parameters.json": "FC1"} {
 		content := decode[struct {
@@ -346,6 +353,19 @@ func TestNamesInTemplate(t *testing.T) {
 	for _, name := range parameters {
 		if !strings.Contains(template, "\nparam "+name+" ") {
 			t.Errorf("main.bicep has no parameter %s", name)
+		}
+	}
+}
+
+// TestNamesAreDeclaredOnce checks what a Bicep compiler would refuse at once.
+func TestNamesAreDeclaredOnce(t *testing.T) {
+	for path, text := range bicepFiles(t) {
+		seen := map[string]bool{}
+		for _, name := range matches(t, text, `(?m)^(?:param|var|resource|module|func|type) (\w+)`) {
+			if seen[name] {
+				t.Errorf("%s declares %s twice", path, name)
+			}
+			seen[name] = true
 		}
 	}
 }
@@ -416,6 +436,42 @@ func TestAzd(t *testing.T) {
 	if dist, dir := matches(t, config, `(?m)^    dist: (\S+)$`)[0],
 		matches(t, config, `-os linux -arch amd64 -dir (\S+)\n`)[0]; dist != dir {
 		t.Errorf("the hook fills %s, and azd packs %s", dir, dist)
+	}
+	if !strings.Contains(read(t, "main.parameters.json"), `"${ADMIN_KEY=}"`) {
+		t.Error("azd passes no admin key")
+	}
+	// The hooks run as azd runs them: with the environment's values, by sh.
+	hook := func(name string, env ...string) string {
+		t.Helper()
+		script := strings.ReplaceAll(matches(t, config,
+			`(?m)^  `+name+`:\n    shell: sh\n    run: \|\n((?:      .*\n)+)`)[0], "      ", "")
+		dir := t.TempDir()
+		err := os.WriteFile(filepath.Join(dir, "azd"), []byte("#!/bin/sh\necho \"azd $*\"\n"), 0o755)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
+		cmd.Env = append(os.Environ(), append(env, "PATH="+dir+":"+os.Getenv("PATH"))...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v, %s", name, err, out)
+		}
+		return string(out)
+	}
+	if made := hook("preprovision"); !regexp.MustCompile(
+		`^azd env set ADMIN_KEY [0-9A-Za-z]{43}\n$`).MatchString(made) {
+		t.Errorf("before a deployment it runs %s", made)
+	}
+	if made := hook("preprovision", "ADMIN_KEY=there"); made != "" {
+		t.Errorf("with a key it runs %s", made)
+	}
+	if said := hook("postdeploy", "baseUrl=https://tiney.example"); said !=
+		"Sign in at https://tiney.example/manage with the admin key: azd env get-value ADMIN_KEY\n" {
+		t.Errorf("after a deployment it says %s", said)
+	}
+	// The name of the output of main.bicep.
+	if !strings.Contains(read(t, "main.bicep"), "\noutput baseUrl string") {
+		t.Error("main.bicep has no output baseUrl")
 	}
 }
 

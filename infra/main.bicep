@@ -144,12 +144,12 @@ param maxTtlDays int = 365
 @maxValue(3153600000)
 param maxTtlSeconds int = 7776000
 
-@description('SHORTEN_ACCESS: who may shorten, anyone or owners only.')
+@description('SHORTEN_ACCESS: who may shorten, anyone or owners only: those who sign in or have an API key. Spammers find a service that lets anyone.')
 @allowed([
   'anyone'
   'owners'
 ])
-param shortenAccess string = 'anyone'
+param shortenAccess string = 'owners'
 
 @description('DOMAINS_ACCESS: who may make links of a domain in domains, anyone (whom SHORTEN_ACCESS lets) or owners only.')
 @allowed([
@@ -389,6 +389,9 @@ param maximumInstanceCount int = startsWith(plan, 'P') ? 3 : 40
 
 @description('B1, P0v3 and P1v3: a container image, such as myregistry.azurecr.io/tiney:1.0, which runs on Linux. The identity needs AcrPull on a registry of Azure (docs/deployment.md). Empty: a package, which runs on Windows.')
 param image string = ''
+
+@description('Y1, F1, B1, P0v3 and P1v3: the address of a release\'s packages, such as https://github.com/OWNER/REPOSITORY/releases/download/v1.0.0. The site runs the package of its plan from there. Empty: the one that is uploaded.')
+param packagesUrl string = ''
 
 @description('FC1: how many requests an instance gets at once before another is started. Left to Azure, an instance of 512 MB gets 4.')
 @minValue(1)
@@ -646,7 +649,7 @@ var sites = [for (region, i) in regions: {
   hostRedundancy: i == 0 ? hostRedundancy : 'Standard_LRS'
   hostStorageName: '${prefix}${toLower(plan)}${i == 0 ? suffix : uniqueString(resourceGroup().id, name, region)}'
 }]
-var siteName = sites[0].name
+var firstSite = sites[0].name
 
 // The domains belong to Front Door if there is one. There, customDomain has a name without dots. The
 // others' names end in what no other domain has, since a.b.example and a-b.example differ in dots.
@@ -878,6 +881,7 @@ module consumption 'modules/site-consumption.bicep' = [for site in sites: if (pl
     applicationInsightsName: monitoring.outputs.applicationInsightsName
     maximumInstanceCount: min(maximumInstanceCount, 200)
     hostRedundancy: site.hostRedundancy
+    package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-windows-386.zip'
   }
 }]
 
@@ -890,6 +894,7 @@ module web 'modules/site-web.bicep' = [for site in sites: if (isWebApp) {
     tags: tags
     sku: plan
     image: image
+    package: empty(packagesUrl) ? '1' : '${packagesUrl}/tiney-webapp-windows-${plan == 'F1' ? '386' : 'amd64'}.zip'
     zoneRedundant: site.zoneRedundant && isPremium
     maximumInstanceCount: isPremium ? min(maximumInstanceCount, 30) : 1
     identityId: identity.id
@@ -961,11 +966,11 @@ module edgeRoute 'modules/front-door-route.bicep' = if (hasFrontDoor) {
 module domain 'modules/domain.bicep' = [for host in siteDomains: {
   name: '${name}-domain-${uniqueString(host)}'
   params: {
-    siteName: siteName
-    planName: '${siteName}-plan'
+    siteName: firstSite
+    planName: '${firstSite}-plan'
     domain: host
     flex: plan == 'FC1'
-    addDomain: !contains(domainsWithCertificate, '${siteName}/${host}')
+    addDomain: !contains(domainsWithCertificate, '${firstSite}/${host}')
     siteHostName: hostName
     location: location
     tags: tags
@@ -1031,7 +1036,7 @@ module budget 'modules/budget.bicep' = if (budgetAmount > 0 && !empty(budgetStar
 output plan string = plan
 
 @description('The name of the function app or web app.')
-output siteName string = siteName
+output siteName string = firstSite
 
 @description('The host name that Azure gave the site.')
 output defaultHostName string = hostName

@@ -48,6 +48,9 @@ param maximumInstanceCount int
 @description('How the host\'s storage is kept.')
 param hostRedundancy string
 
+@description('The package\'s URL, or 1 for one that is uploaded.')
+param package string
+
 module hostStorage 'host-storage.bicep' = {
   name: '${name}-host-storage'
   params: {
@@ -80,7 +83,7 @@ var allSettings = union(settings, {
   WEBSITE_CONTENTSHARE: hostStorage.outputs.shareName
   // A deployed zip is mounted, not unpacked over the files of the running version: Windows would
   // not replace a running handler.exe. A mounted zip also starts faster.
-  WEBSITE_RUN_FROM_PACKAGE: '1'
+  WEBSITE_RUN_FROM_PACKAGE: package
 })
 
 // The plan needs some of the settings when it creates the site, and settings given here replace all

@@ -15,6 +15,9 @@ param sku string
 @description('A container image, which runs on Linux. Empty: a package, which runs on Windows.')
 param image string
 
+@description('The package\'s URL, or 1 for one that is uploaded.')
+param package string
+
 @description('Whether the instances are spread over zones.')
 param zoneRedundant bool
 
@@ -177,7 +180,7 @@ module siteSettings 'site-settings.bicep' = {
       WEBSITES_PORT: '8080' // the port on which the image listens
     } : {
       // As on Y1, a zip is mounted, since a running handler.exe cannot be overwritten.
-      WEBSITE_RUN_FROM_PACKAGE: '1'
+      WEBSITE_RUN_FROM_PACKAGE: package
     })
     baseUrl: baseUrl
     applicationInsightsName: applicationInsightsName

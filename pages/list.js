@@ -288,7 +288,8 @@ async function readClicks(names) {
 
 function showClicks(where, link) {
   const clicks = link.clicks ?? clicked.get(nameOf(link)); // those that a list is ordered by
-  where.textContent = clicks === undefined ? "" : clicks === null ? "–" : count(clicks, "click");
+  const [n, word] = clicks === undefined ? [""] : clicks === null ? ["–"] : count(clicks, "click").split(" ");
+  where.replaceChildren(n, ...(word ? [el("span", { className: "unseen", textContent: ` ${word}` })] : []));
   where.title = clicks === null ? "Clicks cannot be read now" : "";
 }
 

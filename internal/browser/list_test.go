@@ -139,7 +139,7 @@ func TestManageListByClicks(t *testing.T) {
 	if got := fmt.Sprint(p.shown()); got != "[older]" {
 		t.Errorf("by clicks: %s", got)
 	}
-	p.Await("#list-rows .clicks", "1 click")
+	p.AwaitTrue(find("#list-rows .clicks") + `.textContent === "1 click"`)
 	if !Eval[bool](p, find("#q")+".disabled && "+find("#tag")+".disabled && "+find("#state")+
 		".disabled") {
 		t.Error("filters look as if they did something")

@@ -110,6 +110,8 @@ func (p *Page) openLink(alias string) {
 	p.t.Helper()
 	p.GoTo("#/link/"+alias, "#link-short", "/"+alias)
 	p.AwaitTrue(find("#form") + ".checkVisibility()")
+	// What is below the statistics moves until they are there.
+	p.AwaitTrue(`!document.querySelector("#stats-body[aria-busy]")`)
 }
 
 // Value returns what is in a field.
@@ -777,7 +779,7 @@ func TestManageListWithoutClicks(t *testing.T) {
 	s.down(false)
 	p.GoTo("#/keys", "#keys-rows", "ada's key")
 	p.GoTo("#/", "#list-rows", "/mine")
-	p.Await("#list-rows .clicks", "0 clicks")
+	p.AwaitTrue(find("#list-rows .clicks") + `.textContent === "0 clicks"`)
 }
 
 func TestManageKeys(t *testing.T) {

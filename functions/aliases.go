@@ -10,8 +10,8 @@ import (
 	"tiney/link"
 )
 
-// freeAlias handles GET /api/aliases/{alias}: whether a new link may have this alias, as alias or as
-// alias@domain. Soon after, somebody may have taken it all the same.
+// freeAlias handles GET /api/aliases/{alias}: whether a new link may have this alias, as alias or
+// as alias@domain. Soon after, somebody may have taken it all the same.
 func (s *service) freeAlias(
 	ctx context.Context, w http.ResponseWriter, r *http.Request, who access.Caller,
 ) error {

@@ -185,8 +185,8 @@ func TestUnknownRestsAreLimited(t *testing.T) {
 	r.wantMetrics(map[string]float64{"redirect.not_found": 2, "redirect.found": 1, "limit.refused": 1})
 }
 
-// A client past its limit gets a cached link also in a spelling that nobody asked for before, and an
-// older link that has that very spelling.
+// A client past its limit gets a cached link also in a spelling that nobody asked for before, and
+// an older link that has that very spelling.
 func TestSpellingsPastTheLimit(t *testing.T) {
 	for _, anyCase := range []bool{false, true} {
 		r := newRig(t, func(c *functions.Config) {

@@ -109,8 +109,8 @@ func (s *service) export(
 
 // exportPage returns a page of the links of a filter, or of those of all owners that the filter
 // would have, and their totals. It leaves out deleted links. It reads a chunk of links and their
-// totals at a time, and no further chunk after half of the request's time. If the totals of a further
-// chunk cannot be read, the page ends before that chunk.
+// totals at a time, and no further chunk after half of the request's time. If the totals of a
+// further chunk cannot be read, the page ends before that chunk.
 func (s *service) exportPage(ctx context.Context, f filter, all bool, after string) (
 	links []link.Link, totals []clicks.Total, next string, err error,
 ) {

@@ -120,8 +120,8 @@ func (s *service) domainFilter(query *parameters) *link.Domain {
 	return &d
 }
 
-// listAlias returns the link with this name, or none if f, apart from its q, excludes it. all: it may
-// be any owner's.
+// listAlias returns the link with this name, or none if f, apart from its q, excludes it. all: it
+// may be any owner's.
 func (s *service) listAlias(ctx context.Context, a link.Name, f filter, all bool) (
 	[]link.Link, error,
 ) {

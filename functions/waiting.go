@@ -20,8 +20,8 @@ const (
 // manyTime in any case.
 //
 // It does not end when the client disconnects. Otherwise a stranger could break off requests to ask
-// for any number of aliases: a look-up that does not end counts for no limit, and its link is cached
-// all the same. And it would look as if storage failed.
+// for any number of aliases: a look-up that does not end counts for no limit, and its link is
+// cached all the same. And it would look as if storage failed.
 //
 // Most redirects wait for nothing, so waiting makes a timer only when it is asked for one.
 type waiting struct {

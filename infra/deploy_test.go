@@ -855,7 +855,7 @@ func TestDeployAdminKey(t *testing.T) {
 		t.Errorf("a later deployment makes the key %q of %q", d.az.adminKey, first)
 	}
 	// The key of somebody who likes quotes.
-	d.az.adminKey = `a "quoted\" key of 32 characters or more`
+	d.az.adminKey = `a-"quoted\"-key-of-32-characters-or-more`
 	was := d.az.adminKey
 	secret(d.run("Y1", nil, "", "-g", group, "--yes").ends(0, "shortens and redirects"))
 	if d.az.adminKey != was {

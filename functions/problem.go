@@ -29,6 +29,7 @@ type problem struct {
 	offer  pages.Offer // the link that is not there, if a page offers to make it
 	form   []byte      // if not nil, the response: the page with the form that was sent
 	header http.Header // further headers of the response
+	limit  string      // the name of the limit that the client is past; "": of none
 }
 
 func (p *problem) Error() string { return p.Title }

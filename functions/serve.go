@@ -109,8 +109,10 @@ func (s *service) fail(w *statusWriter, r *http.Request, err error) {
 	if p == notFoundProblem {
 		p = s.notFound()
 	}
-	if p.Status == http.StatusTooManyRequests || p == busyProblem {
-		s.Metrics.LimitRefused.Add(1)
+	if p == busyProblem {
+		s.Metrics.LimitRefused(telemetry.LimitBusy).Add(1)
+	} else if p.limit != "" {
+		s.Metrics.LimitRefused(p.limit).Add(1)
 	}
 	logProblem(s.logger(w), p, err)
 	// A client that is still sending when the connection closes may lose the response. A Functions

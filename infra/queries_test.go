@@ -186,6 +186,7 @@ func vocabulary(t *testing.T) sent {
 	}
 	return sent{
 		"customMetrics name":                     metrics,
+		"customMetrics customDimensions.Limit":   telemetry.Limits,
 		"customEvents name":                      telemetry.Events,
 		"customEvents customDimensions.Result":   telemetry.Results,
 		"customEvents customDimensions.Complete": {"true", "false"},

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,9 +31,11 @@ type Metrics struct {
 	ShortenAliasCollision Counter
 
 	SigninsRefused Counter // requests whose credentials are not valid
-	LimitRefused   Counter // requests of clients that have sent too many
-	LinkEdited     Counter // links changed: edits, deletes and restores
-	LinkClaimed    Counter
+	// limitRefused counts requests of clients that have sent too many, by the place of the limit in
+	// Limits.
+	limitRefused [7]Counter
+	LinkEdited   Counter // links changed: edits, deletes and restores
+	LinkClaimed  Counter
 
 	ChangesPolls  Counter // how often this process asked for changes of others
 	ChangesFailed Counter // polls that failed
@@ -63,6 +66,7 @@ type Metrics struct {
 // of a counter are ones. A gauge has one value, the last. Durations are in milliseconds.
 type Sample struct {
 	Name     string
+	Limit    string // one of Limits, if it is of requests past a limit
 	Count    int64
 	Sum      float64
 	Min, Max float64
@@ -74,7 +78,7 @@ func (m *Metrics) Snapshot() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
 		s := of.total()
-		s.Name = of.name
+		s.Name, s.Limit = of.name, of.limit
 		samples = append(samples, s)
 	}
 	return samples
@@ -85,7 +89,7 @@ func (m *Metrics) NonZero() map[string]float64 {
 	sums := map[string]float64{}
 	for _, s := range m.Snapshot() {
 		if s.Sum != 0 {
-			sums[s.Name] = s.Sum
+			sums[s.Name] += s.Sum
 		}
 	}
 	return sums
@@ -97,7 +101,7 @@ func (m *Metrics) Take() []Sample {
 	var samples []Sample
 	for _, of := range m.all() {
 		if s := of.take(); s.Count > 0 {
-			s.Name = of.name
+			s.Name, s.Limit = of.name, of.limit
 			samples = append(samples, s)
 		}
 	}
@@ -107,6 +111,19 @@ func (m *Metrics) Take() []Sample {
 type named struct {
 	name string
 	metric
+	limit string // "": of none
+}
+
+// LimitBusy stands for more at once of what takes much memory than there may be.
+const LimitBusy = "busy"
+
+// Limits are the names of the limits past which requests are refused. All but LimitBusy are those of
+// access.Limit.
+var Limits = []string{"shorten", "unknown", "api", "redirect", "probes", "guess", LimitBusy}
+
+// LimitRefused returns the counter of a limit, by its name in Limits.
+func (m *Metrics) LimitRefused(limit string) *Counter {
+	return &m.limitRefused[slices.Index(Limits, limit)]
 }
 
 // metric is one measurement.
@@ -116,41 +133,44 @@ type metric interface {
 }
 
 func (m *Metrics) all() []named {
-	return []named{
-		{"cache.hit", &m.CacheHit},
-		{"cache.negative_hit", &m.CacheNegativeHit},
-		{"cache.stale_hit", &m.CacheStaleHit},
-		{"cache.miss", &m.CacheMiss},
-		{"cache.evicted", &m.CacheEvicted},
-		{"cache.bytes", &m.CacheBytes},
-		{"redirect.found", &m.RedirectFound},
-		{"redirect.not_found", &m.RedirectNotFound},
-		{"redirect.gone", &m.RedirectGone},
-		{"redirect.secondary", &m.RedirectSecondary},
-		{"redirect.duration_ms", &m.RedirectDuration},
-		{"shorten.created", &m.ShortenCreated},
-		{"shorten.deduplicated", &m.ShortenDeduplicated},
-		{"shorten.rejected", &m.ShortenRejected},
-		{"shorten.alias_collision", &m.ShortenAliasCollision},
-		{"signin.refused", &m.SigninsRefused},
-		{"limit.refused", &m.LimitRefused},
-		{"link.edited", &m.LinkEdited},
-		{"link.claimed", &m.LinkClaimed},
-		{"changes.polls", &m.ChangesPolls},
-		{"changes.failed", &m.ChangesFailed},
-		{"changes.age_s", &m.ChangesAge},
-		{"clicks.counted", &m.ClicksCounted},
-		{"clicks.bots", &m.ClicksBots},
-		{"clicks.dropped", &m.ClicksDropped},
-		{"clicks.flush_ms", &m.ClicksFlush},
-		{"clicks.age_s", &m.ClicksAge},
-		{"reaper.deleted", &m.ReaperDeleted},
-		{"reaper.failed", &m.ReaperFailed},
-		{"reaper.duration_ms", &m.ReaperDuration},
-		{"reaper.backlog_age_s", &m.ReaperBacklogAge},
-		{"telemetry.dropped", &m.TelemetryDropped},
-		{"process.started", &m.ProcessStarted},
+	all := []named{
+		{"cache.hit", &m.CacheHit, ""},
+		{"cache.negative_hit", &m.CacheNegativeHit, ""},
+		{"cache.stale_hit", &m.CacheStaleHit, ""},
+		{"cache.miss", &m.CacheMiss, ""},
+		{"cache.evicted", &m.CacheEvicted, ""},
+		{"cache.bytes", &m.CacheBytes, ""},
+		{"redirect.found", &m.RedirectFound, ""},
+		{"redirect.not_found", &m.RedirectNotFound, ""},
+		{"redirect.gone", &m.RedirectGone, ""},
+		{"redirect.secondary", &m.RedirectSecondary, ""},
+		{"redirect.duration_ms", &m.RedirectDuration, ""},
+		{"shorten.created", &m.ShortenCreated, ""},
+		{"shorten.deduplicated", &m.ShortenDeduplicated, ""},
+		{"shorten.rejected", &m.ShortenRejected, ""},
+		{"shorten.alias_collision", &m.ShortenAliasCollision, ""},
+		{"signin.refused", &m.SigninsRefused, ""},
+		{"link.edited", &m.LinkEdited, ""},
+		{"link.claimed", &m.LinkClaimed, ""},
+		{"changes.polls", &m.ChangesPolls, ""},
+		{"changes.failed", &m.ChangesFailed, ""},
+		{"changes.age_s", &m.ChangesAge, ""},
+		{"clicks.counted", &m.ClicksCounted, ""},
+		{"clicks.bots", &m.ClicksBots, ""},
+		{"clicks.dropped", &m.ClicksDropped, ""},
+		{"clicks.flush_ms", &m.ClicksFlush, ""},
+		{"clicks.age_s", &m.ClicksAge, ""},
+		{"reaper.deleted", &m.ReaperDeleted, ""},
+		{"reaper.failed", &m.ReaperFailed, ""},
+		{"reaper.duration_ms", &m.ReaperDuration, ""},
+		{"reaper.backlog_age_s", &m.ReaperBacklogAge, ""},
+		{"telemetry.dropped", &m.TelemetryDropped, ""},
+		{"process.started", &m.ProcessStarted, ""},
 	}
+	for i := range m.limitRefused {
+		all = append(all, named{"limit.refused", &m.limitRefused[i], Limits[i]})
+	}
+	return all
 }
 
 // Counter only goes up.

@@ -34,6 +34,8 @@ const (
 	PropertyErrorCode = "ErrorCode"
 	// PropertyInvocationID is the Functions host's invocation ID.
 	PropertyInvocationID = "InvocationId"
+	// PropertyLimit is the limit of a refused request: one of Limits.
+	PropertyLimit = "Limit"
 	// PropertyTry is the number of the try of a storage call. First tries have no such property.
 	PropertyTry = "Try"
 
@@ -71,7 +73,7 @@ var (
 	Events     = []string{EventReaperRun, EventStorageUnavailable, EventStorageRecovered}
 	Properties = []string{PropertyResult, PropertyComplete, PropertyTarget, PropertyOperation,
 		PropertyResultCode,
-		PropertyErrorCode, PropertyInvocationID, PropertyTry}
+		PropertyErrorCode, PropertyInvocationID, PropertyLimit, PropertyTry}
 	Measurements = []string{MeasurementDeleted, MeasurementDropped, MeasurementFailed,
 		MeasurementBacklog,
 		MeasurementDuration, MeasurementOutage, MeasurementFailedCalls}

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -39,13 +40,23 @@ func (m *Metrics) Prometheus() http.Handler {
 
 // writeValues writes counters and gauges.
 func (m *Metrics) writeValues(w io.Writer) {
+	before := ""
 	for _, of := range m.all() {
 		switch name := prometheusName(of.name); v := of.metric.(type) {
 		case *Counter:
-			metrics.WriteCounterUint64(w, name+"_total", uint64(v.Value()))
+			name += "_total"
+			if of.limit != "" {
+				name += fmt.Sprintf("{limit=%q}", of.limit)
+			}
+			if of.name == before { // its kind has been said
+				fmt.Fprintf(w, "%s %d\n", name, v.Value())
+			} else {
+				metrics.WriteCounterUint64(w, name, uint64(v.Value()))
+			}
 		case *Gauge:
 			metrics.WriteGaugeFloat64(w, name, float64(v.Value()))
 		}
+		before = of.name
 	}
 }
 

@@ -424,6 +424,9 @@ func (s *Sender) metric(sample Sample, now time.Time) *contracts.Envelope {
 	out := appinsights.NewAggregateMetricTelemetry(sample.Name)
 	out.Value, out.Count, out.Min, out.Max = sample.Sum, int(sample.Count), sample.Min, sample.Max
 	out.Timestamp = now
+	if sample.Limit != "" {
+		out.Properties[PropertyLimit] = sample.Limit
+	}
 	return s.envelop(out, 100)
 }
 

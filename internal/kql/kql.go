@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
 
 // Query is a query to check. Its name is for the reader.
@@ -56,34 +57,52 @@ type Column struct {
 
 // Check checks queries against the tables of Application Insights, and returns the results in the
 // same order. root is the project's folder.
-func Check(root string, queries []Query) ([]Checked, error) {
-	dir := filepath.Join(root, "internal", "kql")
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@kusto",
-		"language-service-next")); err != nil {
-		return nil, fmt.Errorf("the parser of queries is not installed; run `make kql` first (%w)",
-			err)
-	}
-	script := filepath.Join(dir, "check.mjs")
-	// Because of this call, a change of the script invalidates results that go test has cached.
-	if _, err := os.Stat(script); err != nil {
-		return nil, err
-	}
-	in, err := json.Marshal(queries)
+func Check(root string, queries []Query) (checked []Checked, err error) {
+	err = run(root, "check.mjs", queries, &checked)
+	return checked, err
+}
+
+// Row is a row of a table, or of a result. Times and durations are milliseconds; times count from
+// 1970.
+type Row map[string]any
+
+// Evaluate returns the rows that a query selects of tables, at a time. It knows the operators and
+// functions that the alerts use, and refuses others. root is the project's folder.
+func Evaluate(root string, query Query, now time.Time, tables map[string][]Row) ([]Row, error) {
+	var results []struct{ Rows []Row }
+	err := run(root, "eval.mjs", map[string]any{"queries": []Query{query}, "now": now.UnixMilli(),
+		"tables": tables}, &results)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("node", script)
+	return results[0].Rows, nil
+}
+
+// run gives a script in this folder JSON, and decodes the JSON that it prints.
+func run(root, name string, in, out any) error {
+	dir := filepath.Join(root, "internal", "kql")
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@kusto",
+		"language-service-next")); err != nil {
+		return fmt.Errorf("the parser of queries is not installed; run `make kql` first (%w)", err)
+	}
+	// Because of these calls, a change of a script invalidates results that go test has cached.
+	for _, script := range []string{name, "parser.mjs"} {
+		if _, err := os.Stat(filepath.Join(dir, script)); err != nil {
+			return err
+		}
+	}
+	given, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("node", filepath.Join(dir, name))
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(given), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("checking queries: %w\n%s", err, stderr.String())
+		return fmt.Errorf("%s: %w\n%s", name, err, stderr.String())
 	}
-	var all []Checked
-	if err := json.Unmarshal(stdout.Bytes(), &all); err != nil {
-		return nil, fmt.Errorf("checking queries: %w", err)
+	if err := json.Unmarshal(stdout.Bytes(), out); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, stdout.String())
 	}
-	if len(all) != len(queries) {
-		return nil, fmt.Errorf("%d of %d queries were checked", len(all), len(queries))
-	}
-	return all, nil
+	return nil
 }
